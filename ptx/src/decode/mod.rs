@@ -1,0 +1,11 @@
+//! The typed view of a PTX module: what the analyses and the SM model read.
+//!
+//! Rules: a [`Program`] owns all of its data (no borrow of the source), every instruction keeps the [`Span`] it
+//! came from, registers are dense indices per function, labels are instruction indices, and nothing here knows
+//! how an instruction is executed or timed.
+
+pub mod inst;
+pub mod program;
+
+pub use inst::*;
+pub use program::*;
