@@ -1,0 +1,385 @@
+//! The device as the dispatcher and the control thread see it: two narrow traits and the plain data they exchange.
+//!
+//! Rules:
+//! - [`Device`] belongs to the dispatcher thread. Its calls neither block, nor allocate, nor take a lock of ours
+//!   (design invariant INV 4); commands and reports are `Copy`.
+//! - [`DeviceControl`] belongs to the control thread and may do all of that.
+//! - A handle ([`DeviceKernelId`], [`BufferId`], [`DomainId`]) is an index into the backend's own table; the
+//!   mediator checks that it belongs to the tenant before it reaches a command.
+//! - Times are nanoseconds of the device's clock: virtual on the SM model, real on a GPU (design section 10).
+
+pub mod cuda;
+pub mod model;
+
+use gridmux_channel::memory::TenantBuffer;
+use gridmux_policy::shape::{BlockShape, DeviceShape};
+use gridmux_policy::units::Nanos;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Hardware queues (lanes) that a device offers: CUDA's `CUDA_DEVICE_MAX_CONNECTIONS` tops out at 32.
+pub const LANES: usize = 32;
+
+/// Bytes of kernel parameters that a launch may carry: 4 KiB of the tenant's (the CUDA limit before 12.1) and the
+/// 64-byte control struct of a rewritten kernel.
+pub const PARAM_BYTES: usize = 4096 + 64;
+
+/// A hardware queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lane(pub u8);
+
+/// Names one operation in flight: the lane and a generation that tells a late report from a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tag {
+    /// Lane it runs in.
+    pub lane: Lane,
+    /// Incremented whenever the lane is reused.
+    pub generation: u32,
+}
+
+impl Tag {
+    /// Packs the tag into the 64 bits that a backend carries.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        ((self.generation as u64) << 8) | self.lane.0 as u64
+    }
+
+    /// The inverse of [`Tag::to_bits`].
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "the fields are packed with these widths")]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { lane: Lane(bits as u8), generation: (bits >> 8) as u32 }
+    }
+}
+
+/// A protection domain of the device: one tenant's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DomainId(pub u32);
+
+/// A loaded kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DeviceKernelId(pub u32);
+
+/// A registered tenant buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BufferId(pub u32);
+
+/// Kernel parameters by value.
+#[derive(Clone, Copy)]
+pub struct Params {
+    len: u16,
+    bytes: [u8; PARAM_BYTES],
+}
+
+impl Params {
+    /// No parameters.
+    pub const EMPTY: Self = Self { len: 0, bytes: [0; PARAM_BYTES] };
+
+    /// The bytes in use.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Sets the length and gives the bytes to fill; `None` above [`PARAM_BYTES`].
+    pub fn resize(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.len = u16::try_from(len).ok().filter(|_| len <= PARAM_BYTES)?;
+        Some(&mut self.bytes[..len])
+    }
+}
+
+/// One launch of (a sub-box of) a grid.
+#[derive(Clone, Copy)]
+pub struct LaunchCommand {
+    /// Names it in reports; its lane is the hardware queue.
+    pub tag: Tag,
+    /// Whose memory it may touch.
+    pub domain: DomainId,
+    /// What runs.
+    pub kernel: DeviceKernelId,
+    /// Blocks per axis of this launch (of the slice, not of the tenant's grid).
+    pub grid: [u32; 3],
+    /// Threads per block and axis.
+    pub block: [u32; 3],
+    /// Dynamic shared memory.
+    pub dynamic_shared_bytes: u32,
+    /// Longest time it may run, in core cycles, where the backend can tell.
+    pub budget_cycles: u64,
+    /// Parameters, control struct included.
+    pub params: Params,
+}
+
+/// Direction of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Tenant buffer to device memory.
+    ToDevice,
+    /// Device memory to tenant buffer.
+    FromDevice,
+}
+
+/// One copy between a tenant's buffer and device memory.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyCommand {
+    /// Names it in reports.
+    pub tag: Tag,
+    /// Whose memory.
+    pub domain: DomainId,
+    /// Direction.
+    pub direction: Direction,
+    /// The registered buffer.
+    pub buffer: BufferId,
+    /// Offset in the buffer.
+    pub buffer_offset: u64,
+    /// Device address.
+    pub address: u64,
+    /// Length.
+    pub bytes: u64,
+}
+
+/// What the dispatcher asks of a device.
+#[derive(Clone, Copy)]
+#[allow(clippy::large_enum_variant, reason = "commands live in preallocated queues and are copied in place")]
+pub enum Command {
+    /// Launch a kernel.
+    Launch(LaunchCommand),
+    /// Copy memory.
+    Copy(CopyCommand),
+    /// Drop an operation; it ends with [`Outcome::Killed`]. A backend that cannot kill lets it end.
+    Kill(Tag),
+    /// Let the virtual clock pass until something happens or the time is reached; ends with
+    /// [`Report::Paused`]. Devices with a real clock ignore it.
+    Permit {
+        /// Latest time.
+        until: Nanos,
+    },
+}
+
+/// How an operation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of it was done.
+    Done,
+    /// It failed; the text is at [`DeviceControl::take_fault`] under the tag.
+    Failed(FaultCode),
+    /// It was killed.
+    Killed,
+}
+
+/// Class of a failure, as it travels in a completion's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FaultCode {
+    /// A kernel touched memory outside its tenant's allocations, or misaligned.
+    IllegalAddress,
+    /// A kernel trapped or asserted.
+    Trap,
+    /// A kernel ran past its budget.
+    Budget,
+    /// A barrier can never complete.
+    Deadlock,
+    /// A copy lies outside the buffer or the allocation.
+    CopyBounds,
+    /// The launch itself was refused by the device.
+    LaunchRefused,
+    /// The device is gone.
+    DeviceLost,
+    /// Anything else.
+    Other,
+}
+
+/// What a device tells the dispatcher. Block counts are aggregated (design section 1).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Report {
+    /// Blocks became resident.
+    Placed {
+        /// Which launch.
+        tag: Tag,
+        /// How many.
+        blocks: u32,
+        /// When.
+        at: Nanos,
+    },
+    /// Blocks ended.
+    Retired {
+        /// Which launch.
+        tag: Tag,
+        /// How many.
+        blocks: u32,
+        /// Sum of their residence times.
+        ran: Nanos,
+        /// When.
+        at: Nanos,
+    },
+    /// An operation ended; nothing more follows for its tag.
+    Ended {
+        /// Which.
+        tag: Tag,
+        /// When its first block (or byte) started.
+        start: Nanos,
+        /// When it ended.
+        end: Nanos,
+        /// How.
+        outcome: Outcome,
+    },
+    /// The permit is used up: the virtual clock stands at `at`.
+    Paused {
+        /// Device time.
+        at: Nanos,
+    },
+}
+
+/// The dispatcher's end of a device.
+pub trait Device {
+    /// Queues a command; gives it back when the queue is full.
+    ///
+    /// # Errors
+    /// The command itself, to be tried again later.
+    fn submit(&mut self, command: &Command) -> Result<(), Busy>;
+    /// The next report, if there is one.
+    fn poll(&mut self) -> Option<Report>;
+    /// Whether the clock is virtual, so that it passes only under a [`Command::Permit`].
+    fn is_timed(&self) -> bool;
+    /// Device time now.
+    fn now(&self) -> Nanos;
+}
+
+/// The device's command queue is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Busy;
+
+/// Facts about a device that tenants and policies may know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DeviceFacts {
+    /// Name, for example `SM model h200 (8 of 132 SMs)`.
+    pub name: String,
+    /// The SM model rather than hardware.
+    pub is_model: bool,
+    /// Streaming multiprocessors.
+    pub sms: u16,
+    /// Core clock.
+    pub clock_khz: u32,
+    /// Memory that tenants may share.
+    pub memory_bytes: u64,
+    /// Limits of one SM.
+    pub shape: DeviceShape,
+}
+
+/// A kernel that a backend loaded.
+#[derive(Debug, Clone)]
+pub struct LoadedKernel {
+    /// Handle.
+    pub id: DeviceKernelId,
+    /// Name.
+    pub name: String,
+    /// Size of the tenant's own parameter block (without the control struct).
+    pub params_bytes: u32,
+    /// Static shared memory.
+    pub static_shared_bytes: u32,
+    /// Registers per thread.
+    pub registers_per_thread: u32,
+    /// Largest block that the kernel accepts.
+    pub max_threads_per_block: u32,
+}
+
+impl LoadedKernel {
+    /// Resources of one block as the policy counts them.
+    #[must_use]
+    pub fn block_shape(&self, threads: u32, dynamic_shared_bytes: u32) -> BlockShape {
+        // Registers are allocated per warp in units of 256, shared memory in units of 128 bytes (CUDA occupancy
+        // calculator, compute capability 8.0 and 9.0).
+        let warps = threads.div_ceil(32);
+        let registers = warps * (self.registers_per_thread * 32).next_multiple_of(256);
+        let shared = (self.static_shared_bytes + dynamic_shared_bytes).next_multiple_of(128);
+        BlockShape { threads: warps * 32, registers, shared_bytes: shared }
+    }
+}
+
+/// Why the device refused a control operation.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// No such device here.
+    #[error("no device: {0}")]
+    NoDevice(String),
+    /// Out of memory.
+    #[error("out of device memory: asked for {asked} bytes, {detail}")]
+    OutOfMemory {
+        /// What was asked.
+        asked: u64,
+        /// What limits it.
+        detail: String,
+    },
+    /// An address that is not an allocation of this tenant.
+    #[error("address {address:#x} is not the start of an allocation of this tenant")]
+    BadAddress {
+        /// The address.
+        address: u64,
+    },
+    /// The module cannot be loaded.
+    #[error("{0}")]
+    Load(String),
+    /// The backend failed.
+    #[error("device error: {0}")]
+    Backend(String),
+}
+
+/// A module after rewriting, ready to be loaded.
+pub struct CompiledModule {
+    /// PTX text.
+    pub ptx: Vec<u8>,
+    /// The typed view of that text.
+    pub program: gridmux_ptx::decode::Program,
+    /// Kernels with the size of the tenant's own parameter block.
+    pub kernels: Vec<CompiledKernel>,
+}
+
+/// A kernel after rewriting.
+#[derive(Debug, Clone)]
+pub struct CompiledKernel {
+    /// Name.
+    pub name: String,
+    /// Bytes of the tenant's own parameters.
+    pub params_bytes: u32,
+    /// Offset of the control struct, when the kernel took the `slice` form; else why not.
+    pub control: Result<u32, String>,
+}
+
+/// The control thread's end of a device.
+pub trait DeviceControl: Send + Sync {
+    /// Facts.
+    fn facts(&self) -> DeviceFacts;
+    /// Makes a tenant's protection domain.
+    ///
+    /// # Errors
+    /// When the device has no room for another.
+    fn create_domain(&self, limit_bytes: u64) -> Result<DomainId, DeviceError>;
+    /// Frees all that a domain holds. No operation of it may be in flight.
+    fn destroy_domain(&self, domain: DomainId);
+    /// Allocates device memory.
+    ///
+    /// # Errors
+    /// Out of memory, or over the domain's limit.
+    fn alloc(&self, domain: DomainId, bytes: u64) -> Result<u64, DeviceError>;
+    /// Frees an allocation.
+    ///
+    /// # Errors
+    /// An address that is no allocation of the domain.
+    fn free(&self, domain: DomainId, address: u64) -> Result<(), DeviceError>;
+    /// Bytes that a domain holds.
+    fn used_bytes(&self, domain: DomainId) -> u64;
+    /// Loads a module.
+    ///
+    /// # Errors
+    /// Anything the backend cannot run, naming instruction and line.
+    fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<Vec<LoadedKernel>, DeviceError>;
+    /// Drops kernels that no launch uses any more.
+    fn unload(&self, kernels: &[DeviceKernelId]);
+    /// Makes a tenant buffer known to the copy engine.
+    ///
+    /// # Errors
+    /// When the backend cannot map it.
+    fn register_buffer(&self, buffer: Arc<TenantBuffer>) -> Result<BufferId, DeviceError>;
+    /// Forgets a buffer; copies under way keep it alive.
+    fn unregister_buffer(&self, buffer: BufferId);
+    /// The text of a failed operation, once.
+    fn take_fault(&self, tag: Tag) -> Option<String>;
+}

@@ -1,0 +1,167 @@
+//! The control thread's end of the model: memory, modules and buffers.
+
+use super::{FAULTS, Shared, State};
+use crate::device::{
+    AllocationUnits, BufferId, CompiledModule, DeviceControl, DeviceError, DeviceFacts, DeviceKernelId, DomainId,
+    LoadedKernel, Tag,
+};
+use gridmux_channel::memory::TenantBuffer;
+use gridmux_hw_model::memory::{self, MemoryError};
+use std::sync::Arc;
+
+/// The control thread's end.
+pub(super) struct ModelControl {
+    shared: Arc<Shared>,
+}
+
+impl ModelControl {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.shared.state.lock())
+    }
+}
+
+fn model_domain(domain: DomainId) -> memory::DomainId {
+    memory::DomainId(domain.0)
+}
+
+fn memory_error(asked: u64, error: &MemoryError) -> DeviceError {
+    match error {
+        MemoryError::OutOfMemory { .. } => DeviceError::OutOfMemory { asked, detail: error.to_string() },
+        other => DeviceError::Backend(other.to_string()),
+    }
+}
+
+impl State {
+    /// Keeps the text of a failure for whoever asks.
+    pub(super) fn keep_fault(&mut self, tag: u64, text: String) {
+        while self.faults.len() >= FAULTS {
+            self.faults.pop_first();
+        }
+        self.faults.insert(tag, text);
+    }
+
+    fn used_bytes_of_all(&self) -> u64 {
+        (0..64).filter_map(|i| self.gpu.memory().used_bytes(memory::DomainId(i)).ok()).sum()
+    }
+}
+
+impl DeviceControl for ModelControl {
+    fn facts(&self) -> DeviceFacts {
+        self.shared.facts.clone()
+    }
+
+    fn create_domain(&self, limit_bytes: u64) -> Result<DomainId, DeviceError> {
+        self.with(|state| {
+            let domain = state.gpu.memory_mut().create_domain(limit_bytes);
+            domain.map(|d| DomainId(d.0)).map_err(|error| memory_error(limit_bytes, &error))
+        })
+    }
+
+    fn destroy_domain(&self, domain: DomainId) {
+        self.with(|state| {
+            state.gpu.kill_domain(model_domain(domain));
+            state.modules.remove(&domain.0);
+            state.kernels.retain(|_, kernel| kernel.domain().0 != domain.0);
+            if let Err(error) = state.gpu.memory_mut().destroy_domain(model_domain(domain)) {
+                tracing::error!(%error, "destroying a tenant's memory domain");
+            }
+        });
+    }
+
+    fn alloc(&self, domain: DomainId, bytes: u64) -> Result<u64, DeviceError> {
+        self.with(|state| {
+            let used = state.used_bytes_of_all();
+            if used.saturating_add(bytes) > state.memory_bytes {
+                let detail = format!("{used} of {} bytes are in use by all tenants", state.memory_bytes);
+                return Err(DeviceError::OutOfMemory { asked: bytes, detail });
+            }
+            let address = state.gpu.memory_mut().alloc(model_domain(domain), bytes);
+            address.map_err(|error| memory_error(bytes, &error))
+        })
+    }
+
+    fn free(&self, domain: DomainId, address: u64) -> Result<(), DeviceError> {
+        self.with(|state| {
+            let freed = state.gpu.memory_mut().free(model_domain(domain), address);
+            freed.map_err(|_| DeviceError::BadAddress { address })
+        })
+    }
+
+    fn used_bytes(&self, domain: DomainId) -> u64 {
+        self.with(|state| state.gpu.memory().used_bytes(model_domain(domain)).unwrap_or(0))
+    }
+
+    fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<Vec<LoadedKernel>, DeviceError> {
+        self.with(|state| {
+            let loaded = state
+                .gpu
+                .load(model_domain(domain), &module.program, &module.ptx)
+                .map_err(|error| DeviceError::Load(error.to_string()))?;
+            let sm = &state.gpu.config().sm;
+            let units = AllocationUnits {
+                registers: sm.register_unit,
+                shared_bytes: sm.shared_unit_bytes,
+                reserved_shared_bytes: sm.reserved_shared_bytes_per_block,
+            };
+            let limit = sm.max_threads_per_block;
+            let mut kernels = Vec::new();
+            for compiled in &module.kernels {
+                let Some(kernel) = loaded.kernel(&compiled.name) else { continue };
+                let id = state.next_kernel;
+                state.next_kernel += 1;
+                kernels.push(LoadedKernel {
+                    id: DeviceKernelId(id),
+                    name: compiled.name.clone(),
+                    params_bytes: compiled.params_bytes,
+                    static_shared_bytes: kernel.static_shared_bytes,
+                    registers_per_thread: kernel.registers_per_thread,
+                    max_threads_per_block: kernel.max_threads_per_block().map_or(limit, |own| own.min(limit)),
+                    units,
+                });
+                state.kernels.insert(id, kernel);
+            }
+            state.modules.entry(domain.0).or_default().push(loaded);
+            Ok(kernels)
+        })
+    }
+
+    fn unload(&self, domain: DomainId, kernels: &[DeviceKernelId]) {
+        self.with(|state| {
+            for id in kernels {
+                state.kernels.remove(&id.0);
+            }
+            // A module whose kernels are all gone gives its variables back.
+            let State { modules, kernels, gpu, .. } = state;
+            if let Some(modules) = modules.get_mut(&domain.0) {
+                modules.retain(|module| {
+                    let in_use = module.kernels().iter().any(|k| kernels.values().any(|other| Arc::ptr_eq(k, other)));
+                    if !in_use {
+                        gpu.unload(module);
+                    }
+                    in_use
+                });
+            }
+        });
+    }
+
+    fn register_buffer(&self, buffer: Arc<TenantBuffer>) -> Result<BufferId, DeviceError> {
+        self.with(|state| {
+            let id = state.next_buffer;
+            state.next_buffer += 1;
+            state.buffers.insert(id, buffer);
+            Ok(BufferId(id))
+        })
+    }
+
+    fn unregister_buffer(&self, buffer: BufferId) {
+        self.with(|state| state.buffers.remove(&buffer.0));
+    }
+
+    fn take_fault(&self, tag: Tag) -> Option<String> {
+        self.with(|state| state.faults.remove(&tag.to_bits()))
+    }
+}

@@ -1,0 +1,167 @@
+//! The SM model as a device: stock hardware as far as the dispatcher can tell.
+//!
+//! A thread of its own owns the clock: it obeys commands as they come, and lets virtual time pass only under a permit,
+//! which ends at the first moment that the dispatcher could react to. So the dispatcher's reactions happen at the very
+//! instant of what they react to, whatever the host's speed (design section 10).
+//!
+//! Rules: the model itself stands behind one lock that the device thread holds while time passes, in steps short
+//! enough for the control thread to allocate and load in between; the dispatcher never takes it. Kernel and buffer
+//! numbers are never used twice, so a late command cannot reach another tenant's.
+
+mod control;
+mod thread;
+
+use super::{Busy, Command, Device, DeviceError, DeviceFacts, Report};
+use control::ModelControl;
+use gridmux_hw_model::config::GpuConfig;
+use gridmux_hw_model::{Gpu, Kernel};
+use gridmux_policy::shape::DeviceShape;
+use gridmux_policy::spsc::{self, Consumer, Producer};
+use gridmux_policy::units::Nanos;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use thread::DeviceThread;
+
+use gridmux_channel::memory::TenantBuffer;
+
+/// Commands that may wait: one per lane in each of the ways a lane can be spoken of, and the permit.
+const COMMANDS: usize = 128;
+/// Reports that may wait; the device thread waits for room, it loses none.
+const REPORTS: usize = 4096;
+/// Texts of failures that are kept until somebody asks.
+const FAULTS: usize = 256;
+
+/// What the device thread and the control thread share.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    now_ns: AtomicU64,
+    facts: DeviceFacts,
+}
+
+pub(crate) struct State {
+    gpu: Gpu,
+    memory_bytes: u64,
+    kernels: HashMap<u32, Arc<Kernel>>,
+    modules: HashMap<u32, Vec<Arc<gridmux_hw_model::LoadedModule>>>,
+    buffers: HashMap<u32, Arc<TenantBuffer>>,
+    next_kernel: u32,
+    next_buffer: u32,
+    /// By tag; the oldest goes when there are too many.
+    faults: BTreeMap<u64, String>,
+}
+
+/// The dispatcher's end.
+pub struct ModelDevice {
+    commands: Producer<Command>,
+    reports: Consumer<Report>,
+    shared: Arc<Shared>,
+    thread: std::thread::Thread,
+}
+
+/// Both ends of a modelled GPU, and its thread, which ends when the dispatcher's end is dropped.
+pub struct OpenModel {
+    /// For the dispatcher.
+    pub device: ModelDevice,
+    /// For the control thread.
+    pub control: Arc<dyn super::DeviceControl>,
+    /// The device thread.
+    pub thread: std::thread::JoinHandle<()>,
+}
+
+/// Opens the model of a GPU, by the name of its description, with all or some of its SMs.
+///
+/// # Errors
+/// An unknown name, or a thread that cannot be started.
+pub fn open(name: &str, sms: Option<u16>, memory_bytes: u64) -> Result<OpenModel, DeviceError> {
+    let full = GpuConfig::builtin(name).map_err(|error| DeviceError::NoDevice(error.to_string()))?;
+    let all = full.sm.count;
+    let config = match sms {
+        Some(sms) => full.scaled_to_sms(sms),
+        None => full,
+    };
+    let facts = facts_of(&config, all, memory_bytes);
+    let shared = Arc::new(Shared {
+        now_ns: AtomicU64::new(0),
+        facts,
+        state: Mutex::new(State {
+            gpu: Gpu::new(config),
+            memory_bytes,
+            kernels: HashMap::new(),
+            modules: HashMap::new(),
+            buffers: HashMap::new(),
+            next_kernel: 0,
+            next_buffer: 0,
+            faults: BTreeMap::new(),
+        }),
+    });
+    let (command_in, command_out) = spsc::ring(COMMANDS);
+    let (report_in, report_out) = spsc::ring(REPORTS);
+    let device_thread = DeviceThread::new(Arc::clone(&shared), command_out, report_in);
+    let thread = std::thread::Builder::new()
+        .name("device".into())
+        .spawn(move || device_thread.run())
+        .map_err(|error| DeviceError::Backend(format!("starting the device thread: {error}")))?;
+    let device = ModelDevice {
+        commands: command_in,
+        reports: report_out,
+        shared: Arc::clone(&shared),
+        thread: thread.thread().clone(),
+    };
+    Ok(OpenModel { device, control: Arc::new(ModelControl::new(shared)), thread })
+}
+
+fn facts_of(config: &GpuConfig, all_sms: u16, memory_bytes: u64) -> DeviceFacts {
+    let sms = config.sm.count;
+    let name = if sms == all_sms {
+        format!("SM model {}", config.name)
+    } else {
+        format!("SM model {} ({sms} of {all_sms} SMs, caches and bandwidth in proportion)", config.name)
+    };
+    DeviceFacts {
+        name,
+        is_model: true,
+        sms,
+        clock_khz: config.clock.core_mhz * 1000,
+        memory_bytes,
+        max_threads_per_block: config.sm.max_threads_per_block,
+        max_shared_bytes_per_block: config.sm.max_shared_bytes_per_block,
+        shape: DeviceShape {
+            sms,
+            threads: config.sm.max_threads,
+            blocks: config.sm.max_blocks,
+            registers: config.sm.registers,
+            shared_bytes: config.sm.shared_bytes,
+        },
+    }
+}
+
+impl Device for ModelDevice {
+    fn submit(&mut self, command: &Command) -> Result<(), Busy> {
+        self.commands.try_push(*command).map_err(|_| Busy)?;
+        // Costs a system call only when the device thread is parked.
+        self.thread.unpark();
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Option<Report> {
+        self.reports.try_pop()
+    }
+
+    fn is_timed(&self) -> bool {
+        true
+    }
+
+    fn now(&self) -> Nanos {
+        // Acquire: pairs with the Release in `DeviceThread::publish_now`; nothing else is read under it.
+        Nanos(self.shared.now_ns.load(Ordering::Acquire))
+    }
+}
+
+impl Drop for ModelDevice {
+    fn drop(&mut self) {
+        // The thread sees that the other end of its queue is gone.
+        self.thread.unpark();
+    }
+}

@@ -1,0 +1,282 @@
+//! The device thread: obeys commands and lets virtual time pass under permits.
+
+use super::{Shared, State};
+use crate::backoff::Backoff;
+use crate::device::{Command, CopyCommand, Direction, LaunchCommand, MemsetCommand, Outcome, Report, Tag};
+use gridmux_channel::ring::CompletionStatus;
+use gridmux_hw_model::fault::FaultKind;
+use gridmux_hw_model::launch::{Copy, CopyEngine, Launch, QueueId};
+use gridmux_hw_model::memory::DomainId;
+use gridmux_hw_model::report::{Advance, Report as ModelReport};
+use gridmux_policy::spsc::{Consumer, Producer};
+use gridmux_policy::units::{Cycles, Nanos};
+use parking_lot::MutexGuard;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Virtual time that passes before the lock is offered to the control thread.
+const STEP_CYCLES: u64 = 4096;
+/// Bytes of one piece of a copy.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// A copy whose time passes; its bytes move at the end.
+enum Transfer {
+    Copy(CopyCommand),
+    Memset(MemsetCommand),
+}
+
+/// The thread's state.
+pub(super) struct DeviceThread {
+    shared: Arc<Shared>,
+    commands: Consumer<Command>,
+    reports: Producer<Report>,
+    transfers: HashMap<u64, (Transfer, u64)>,
+    permit: Option<Nanos>,
+    model_reports: Vec<ModelReport>,
+    piece: Box<[u8]>,
+}
+
+impl DeviceThread {
+    pub(super) fn new(shared: Arc<Shared>, commands: Consumer<Command>, reports: Producer<Report>) -> Self {
+        Self {
+            shared,
+            commands,
+            reports,
+            transfers: HashMap::new(),
+            permit: None,
+            model_reports: Vec::new(),
+            piece: vec![0; PIECE_BYTES].into_boxed_slice(),
+        }
+    }
+
+    /// Runs until the dispatcher's end is gone.
+    pub(super) fn run(mut self) {
+        let mut backoff = Backoff::default();
+        while !self.commands.is_closed() {
+            if self.step() {
+                backoff.reset();
+            } else {
+                // Spinning, then yielding, then parked until the dispatcher submits something.
+                backoff.wait(std::thread::park);
+            }
+        }
+    }
+
+    fn step(&mut self) -> bool {
+        let mut worked = false;
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state.lock();
+        while let Some(command) = self.commands.try_pop() {
+            worked = true;
+            self.obey(&mut state, &command);
+        }
+        if let Some(until) = self.permit {
+            worked = true;
+            self.pass_time(&mut state, until);
+        }
+        // Fair: a control operation that waits gets its turn before time passes on.
+        MutexGuard::unlock_fair(state);
+        worked
+    }
+
+    fn obey(&mut self, state: &mut State, command: &Command) {
+        match command {
+            Command::Launch(launch) => self.launch(state, launch),
+            Command::Copy(copy) => {
+                let engine = match copy.direction {
+                    Direction::ToDevice => CopyEngine::H2D,
+                    Direction::FromDevice => CopyEngine::D2H,
+                };
+                self.transfer(state, copy.tag, engine, copy.bytes, Transfer::Copy(*copy));
+            }
+            // The model has no memset engine: a memset costs the set-up of a copy and no transfer.
+            Command::Memset(memset) => {
+                self.transfer(state, memset.tag, CopyEngine::H2D, 0, Transfer::Memset(*memset));
+            }
+            Command::Kill(tag) => {
+                let known = state.gpu.kill(tag.to_bits());
+                self.transfers.remove(&tag.to_bits());
+                if known {
+                    let now = state.gpu.now_ns();
+                    self.report(Report::Ended { tag: *tag, start: now, end: now, outcome: Outcome::Killed });
+                }
+            }
+            Command::Permit { until } => self.permit = Some(*until),
+        }
+    }
+
+    fn launch(&mut self, state: &mut State, launch: &LaunchCommand) {
+        let bits = launch.tag.to_bits();
+        let refused = match state.kernels.get(&launch.kernel.0) {
+            None => Some("the kernel's module was unloaded before the launch started".to_owned()),
+            Some(kernel) => state
+                .gpu
+                .launch(Launch {
+                    queue: QueueId(launch.tag.lane.0),
+                    tag: bits,
+                    domain: DomainId(launch.domain.0),
+                    kernel: Arc::clone(kernel),
+                    grid: launch.grid,
+                    block: launch.block,
+                    dynamic_shared_bytes: launch.dynamic_shared_bytes,
+                    params: launch.params.as_slice(),
+                    budget: Some(Cycles(launch.budget_cycles)),
+                })
+                .err()
+                .map(|error| error.to_string()),
+        };
+        if let Some(text) = refused {
+            self.fail(state, launch.tag, CompletionStatus::BadShape, text);
+        }
+    }
+
+    fn transfer(&mut self, state: &mut State, tag: Tag, engine: CopyEngine, bytes: u64, transfer: Transfer) {
+        let start = state.gpu.now().0;
+        match state.gpu.copy(Copy { engine, bytes, tag: tag.to_bits() }) {
+            Ok(()) => {
+                self.transfers.insert(tag.to_bits(), (transfer, start));
+            }
+            Err(error) => self.fail(state, tag, CompletionStatus::Internal, error.to_string()),
+        }
+    }
+
+    fn fail(&mut self, state: &mut State, tag: Tag, status: CompletionStatus, text: String) {
+        state.keep_fault(tag.to_bits(), text);
+        let now = state.gpu.now_ns();
+        self.report(Report::Ended { tag, start: now, end: now, outcome: Outcome::Failed(status) });
+    }
+
+    /// Lets time pass for one step; the permit ends when there is something to react to.
+    fn pass_time(&mut self, state: &mut State, until: Nanos) {
+        let last = state.gpu.config().ns_to_cycles(until.0);
+        let target = Cycles(last.min(state.gpu.now().0.saturating_add(STEP_CYCLES)));
+        let mut reports = std::mem::take(&mut self.model_reports);
+        let advance = state.gpu.advance(target, &mut reports);
+        let mut over = state.gpu.now().0 >= last || (advance == Advance::Idle && state.gpu.idle());
+        for report in reports.drain(..) {
+            over |= self.translate(state, report);
+        }
+        self.model_reports = reports;
+        self.publish_now(state);
+        if over {
+            self.permit = None;
+            let at = state.gpu.now_ns();
+            self.report(Report::Paused { at });
+        }
+    }
+
+    fn publish_now(&self, state: &State) {
+        // Release: pairs with the Acquire in `ModelDevice::now`.
+        self.shared.now_ns.store(state.gpu.now_ns().0, Ordering::Release);
+    }
+
+    /// Passes a report on; says whether the dispatcher may want to react to it.
+    fn translate(&mut self, state: &mut State, report: ModelReport) -> bool {
+        let ns = |cycles: Cycles, state: &State| Nanos(state.gpu.config().cycles_to_ns(cycles.0));
+        match report {
+            ModelReport::Placed { tag, blocks, at } => {
+                let at = ns(at, state);
+                self.report(Report::Placed { tag: Tag::from_bits(tag), blocks, at });
+                false
+            }
+            ModelReport::Retired { tag, blocks, ran, at } => {
+                let (ran, at) = (ns(ran, state), ns(at, state));
+                self.report(Report::Retired { tag: Tag::from_bits(tag), blocks, ran, at });
+                false
+            }
+            ModelReport::Ended { tag, first_start, end, .. } => {
+                let (start, end) = (ns(first_start, state), ns(end, state));
+                self.report(Report::Ended { tag: Tag::from_bits(tag), start, end, outcome: Outcome::Done });
+                true
+            }
+            ModelReport::Faulted { tag, fault, at } => {
+                let status = match fault.kind {
+                    FaultKind::BudgetExceeded { .. } => CompletionStatus::Budget,
+                    FaultKind::OutOfBounds { .. } | FaultKind::Misaligned { .. } => CompletionStatus::MemoryFault,
+                    _ => CompletionStatus::Trap,
+                };
+                state.keep_fault(tag, fault.to_string());
+                let at = ns(at, state);
+                let outcome = Outcome::Failed(status);
+                self.report(Report::Ended { tag: Tag::from_bits(tag), start: at, end: at, outcome });
+                true
+            }
+            ModelReport::Copied { tag, at } => {
+                self.end_transfer(state, tag, ns(at, state));
+                true
+            }
+        }
+    }
+
+    fn end_transfer(&mut self, state: &mut State, bits: u64, end: Nanos) {
+        let Some((transfer, start)) = self.transfers.remove(&bits) else { return };
+        let moved = match &transfer {
+            Transfer::Copy(copy) => self.move_bytes(state, copy),
+            Transfer::Memset(memset) => {
+                let domain = DomainId(memset.domain.0);
+                let filled = state.gpu.memory_mut().fill(domain, memset.address, memset.bytes, memset.value);
+                filled.map_err(|error| error.to_string())
+            }
+        };
+        let outcome = match moved {
+            Ok(()) => Outcome::Done,
+            Err(text) => {
+                state.keep_fault(bits, text);
+                Outcome::Failed(CompletionStatus::BadAddress)
+            }
+        };
+        let start = Nanos(state.gpu.config().cycles_to_ns(start));
+        self.report(Report::Ended { tag: Tag::from_bits(bits), start, end, outcome });
+    }
+
+    fn move_bytes(&mut self, state: &mut State, copy: &CopyCommand) -> Result<(), String> {
+        let buffer = state.buffers.get(&copy.buffer.0).cloned();
+        let buffer = buffer.ok_or("the buffer was unmapped before the copy started")?;
+        let domain = DomainId(copy.domain.0);
+        // The whole range is checked first: a copy that fails moves nothing.
+        let inside = state.gpu.memory().allocation_at(domain, copy.address).is_some_and(|allocation| {
+            copy.address.checked_add(copy.bytes).is_some_and(|end| end <= allocation.end())
+        });
+        if !inside && copy.bytes > 0 {
+            let probe = usize::try_from(copy.bytes).unwrap_or(usize::MAX).min(1);
+            let why = state.gpu.memory().read(domain, copy.address, &mut self.piece[..probe]).err();
+            let why = why.map_or_else(|| "the range leaves its allocation".to_owned(), |error| error.to_string());
+            return Err(format!("copy of {} bytes at device address {:#x}: {why}", copy.bytes, copy.address));
+        }
+        let mut done = 0;
+        while done < copy.bytes {
+            let length = usize::try_from(copy.bytes - done).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            let piece = &mut self.piece[..length];
+            let (address, offset) = (copy.address + done, copy.buffer_offset + done);
+            let moved = match copy.direction {
+                Direction::ToDevice => buffer
+                    .read_at(offset, piece)
+                    .map_err(|error| error.to_string())
+                    .and_then(|()| state.gpu.memory_mut().write(domain, address, piece).map_err(|e| e.to_string())),
+                Direction::FromDevice => state
+                    .gpu
+                    .memory()
+                    .read(domain, address, piece)
+                    .map_err(|error| error.to_string())
+                    .and_then(|()| buffer.write_at(offset, piece).map_err(|e| e.to_string())),
+            };
+            moved?;
+            done += length as u64;
+        }
+        Ok(())
+    }
+
+    /// Hands a report over; waits while the dispatcher has no room, which it makes without waiting for us.
+    fn report(&mut self, report: Report) {
+        let mut report = report;
+        let mut backoff = Backoff::default();
+        while let Err(back) = self.reports.try_push(report) {
+            if self.commands.is_closed() {
+                return;
+            }
+            report = back;
+            backoff.wait(|| std::thread::sleep(std::time::Duration::from_micros(50)));
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The dispatcher: admits submissions, launches them under the standing plan, and completes them.
+//!
+//! One [`Dispatcher::turn`] does everything that can be done now and never waits. Its order is fixed: messages of
+//! the control thread, reports of the device, submissions of the tenants, slices under the plan, then (on a device
+//! with a virtual clock) the permit to let time pass.
+//!
+//! Rules (design invariants INV 2 and INV 4): no launch waits for a plan: a kernel without a row has the plan's
+//! default row. In the steady state a turn allocates nothing, frees nothing, takes no lock and makes no system
+//! call but those that wake a sleeping tenant. Everything a tenant can make it do is bounded per turn.
+
+use super::class::ClassTable;
+use super::hold::ClockHold;
+use super::lanes::Lanes;
+use super::message::{Message, Notice, Slot};
+use super::operation::{Operation, OperationId};
+use super::policy_link::PolicyLink;
+use super::port::TenantPort;
+use super::samples::SampleSink;
+use super::table::TenantTable;
+use crate::device::{Command, Device};
+use crossbeam::queue::ArrayQueue;
+use gridmux_policy::event::Event;
+use gridmux_policy::ids::DeviceId;
+use gridmux_policy::metrics::ShareMeter;
+use gridmux_policy::shape::DeviceShape;
+use gridmux_policy::units::Nanos;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Submissions admitted of one tenant in one turn, so that no tenant can keep the dispatcher to itself.
+const ADMIT_PER_TURN: usize = 32;
+/// Tenants at once.
+pub const TENANTS: usize = 64;
+
+/// Settings of a dispatcher.
+#[derive(Debug, Clone)]
+pub struct DispatcherConfig {
+    /// Which device, for traces.
+    pub device_id: DeviceId,
+    /// Limits of one SM, to refuse blocks that no SM can hold.
+    pub shape: DeviceShape,
+    /// Longest time a slice may run, in core cycles.
+    pub kernel_budget_cycles: u64,
+    /// Longest wall time for which a tenant may hold the virtual clock.
+    pub clock_hold: Duration,
+}
+
+/// Queues between the dispatcher and the control thread.
+pub struct ControlLink<P> {
+    /// To the dispatcher.
+    pub messages: ArrayQueue<Message<P>>,
+    /// From the dispatcher.
+    pub notices: ArrayQueue<Notice<P>>,
+}
+
+impl<P> Default for ControlLink<P> {
+    fn default() -> Self {
+        Self { messages: ArrayQueue::new(1024), notices: ArrayQueue::new(4096) }
+    }
+}
+
+/// What a turn did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Turn {
+    /// Something; turn again at once.
+    Worked,
+    /// Nothing, but something is under way: spin before parking.
+    Waiting,
+    /// Nothing is under way: park.
+    Idle,
+    /// Told to stop, and nothing is in flight.
+    Stopped,
+}
+
+/// An operation at the head of its stream that still has something to hand to the device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Active {
+    pub(super) slot: Slot,
+    pub(super) id: OperationId,
+    pub(super) sequence: u64,
+    /// Place in the fill order, refreshed for each issue pass.
+    pub(super) rank: u32,
+}
+
+/// The dispatcher of one device.
+pub struct Dispatcher<D, P> {
+    pub(super) device: D,
+    pub(super) device_id: DeviceId,
+    pub(super) shape: DeviceShape,
+    pub(super) budget_cycles: u64,
+    pub(super) control: Arc<ControlLink<P>>,
+    pub(super) policy: PolicyLink,
+    pub(super) tenants: TenantTable<P>,
+    pub(super) classes: ClassTable,
+    pub(super) lanes: Lanes,
+    pub(super) active: Vec<Active>,
+    pub(super) meter: ShareMeter,
+    pub(super) samples: SampleSink,
+    pub(super) hold: ClockHold,
+    pub(super) now: Nanos,
+    pub(super) wall_now_ns: u64,
+    pub(super) next_sequence: u64,
+    pub(super) permit_out: bool,
+    pub(super) stopping: bool,
+    /// The command in the making; it is large, so it is kept in one place.
+    pub(super) scratch: Box<Command>,
+    /// Notices that found the queue full are counted, and their loss is harmless: texts of failures.
+    pub(super) lost_notices: u64,
+}
+
+impl<D: Device, P: TenantPort> Dispatcher<D, P> {
+    /// Makes a dispatcher; everything it will ever need is allocated here.
+    pub fn new(
+        config: &DispatcherConfig,
+        device: D,
+        policy: PolicyLink,
+        control: Arc<ControlLink<P>>,
+        samples: SampleSink,
+    ) -> Self {
+        Self {
+            now: device.now(),
+            device,
+            device_id: config.device_id,
+            shape: config.shape,
+            budget_cycles: config.kernel_budget_cycles,
+            control,
+            policy,
+            tenants: TenantTable::with_capacity(TENANTS),
+            classes: ClassTable::default(),
+            lanes: Lanes::default(),
+            active: Vec::with_capacity(TENANTS * super::tenant::STREAMS_PER_TENANT),
+            meter: ShareMeter::default(),
+            samples,
+            hold: ClockHold::new(config.clock_hold),
+            wall_now_ns: wall_ns(),
+            next_sequence: 0,
+            permit_out: false,
+            stopping: false,
+            scratch: Box::new(Command::Permit { until: Nanos(0) }),
+            lost_notices: 0,
+        }
+    }
+
+    /// Does everything that can be done now.
+    pub fn turn(&mut self) -> Turn {
+        self.wall_now_ns = wall_ns();
+        let mut worked = self.take_messages();
+        worked |= self.take_reports();
+        worked |= self.flush_backlogs();
+        let settled = self.is_settled();
+        worked |= self.admit_all(settled);
+        if settled || !self.device.is_timed() {
+            worked |= self.issue();
+        }
+        worked |= self.give_permit();
+        if worked {
+            Turn::Worked
+        } else if self.stopping && !self.lanes.any_busy() {
+            Turn::Stopped
+        } else if self.lanes.any_busy() || self.hold.is_holding() || !self.policy.is_caught_up() {
+            Turn::Waiting
+        } else {
+            Turn::Idle
+        }
+    }
+
+    /// Whether virtual time stands still and nobody has anything to add at this instant: the policy has seen all
+    /// events, and no tenant is between a completion and its next submission (design section 10).
+    fn is_settled(&mut self) -> bool {
+        if !self.device.is_timed() {
+            return true;
+        }
+        if self.permit_out || !self.policy.is_caught_up() {
+            return false;
+        }
+        !self.hold.holds(&mut self.tenants, self.wall_now_ns)
+    }
+
+    fn admit_all(&mut self, settled: bool) -> bool {
+        let mut worked = false;
+        for index in 0..self.tenants.len() {
+            // Before time may pass, all that was submitted at this instant is admitted; otherwise a bounded share.
+            let limit = if settled && self.device.is_timed() { usize::MAX } else { ADMIT_PER_TURN };
+            worked |= self.admit_from(self.tenants.slot_at(index), limit) > 0;
+        }
+        worked
+    }
+
+    fn take_messages(&mut self) -> bool {
+        let mut worked = false;
+        let control = Arc::clone(&self.control);
+        while let Some(message) = control.messages.pop() {
+            worked = true;
+            self.obey(message);
+        }
+        worked
+    }
+
+    fn obey(&mut self, message: Message<P>) {
+        let now = self.now;
+        match message {
+            Message::Join(slot, tenant) => {
+                let (id, weight) = (tenant.tenant, tenant.weight);
+                self.tenants.insert(slot, tenant);
+                self.meter.join(id, now);
+                self.tell_policy(Event::TenantJoined { tenant: id, weight });
+            }
+            Message::Leave(slot) => self.begin_leave(slot),
+            Message::AddKernel(slot, handle, kernel) => {
+                if let Some(tenant) = self.tenants.get_mut(slot) {
+                    let index = handle as usize;
+                    while tenant.kernels.len() <= index && tenant.kernels.len() < tenant.kernels.capacity() {
+                        tenant.kernels.push(None);
+                    }
+                    if let Some(place) = tenant.kernels.get_mut(index) {
+                        *place = Some(kernel);
+                    }
+                }
+            }
+            Message::RemoveKernel(slot, handle) => {
+                if let Some(place) = self.tenants.get_mut(slot).and_then(|t| t.kernels.get_mut(handle as usize)) {
+                    *place = None;
+                }
+            }
+            Message::AddStream(slot, number, stream) => {
+                if let Some(place) = self.tenants.get_mut(slot).and_then(|t| t.streams.get_mut(usize::from(number))) {
+                    *place = Some(stream);
+                }
+            }
+            Message::RemoveStream(slot, number) => {
+                if let Some(place) = self.tenants.get_mut(slot).and_then(|t| t.streams.get_mut(usize::from(number)))
+                    && place.as_ref().is_some_and(|stream| stream.front().is_none())
+                {
+                    *place = None;
+                }
+            }
+            Message::AddMapping(slot, mapping) => {
+                if let Some(tenant) = self.tenants.get_mut(slot)
+                    && tenant.mappings.len() < tenant.mappings.capacity()
+                {
+                    tenant.mappings.push(mapping);
+                }
+            }
+            Message::RemoveMapping(slot, buffer) => {
+                if let Some(tenant) = self.tenants.get_mut(slot) {
+                    tenant.mappings.retain(|m| m.buffer != buffer);
+                }
+            }
+            Message::Stop => self.stopping = true,
+        }
+    }
+
+    /// Puts an operation on the list of those that may be issued.
+    pub(super) fn activate(&mut self, slot: Slot, id: OperationId, sequence: u64) {
+        self.active.push(Active { slot, id, sequence, rank: 0 });
+    }
+
+    /// The operation behind an id.
+    pub(super) fn operation(&mut self, slot: Slot, id: OperationId) -> Option<&mut Operation> {
+        self.tenants.get_mut(slot)?.operations.get_mut(id)
+    }
+
+    pub(super) fn notify(&mut self, notice: Notice<P>) {
+        if self.control.notices.push(notice).is_err() {
+            self.lost_notices += 1;
+        }
+    }
+
+    /// Arms every tenant's doorbell before the thread parks; `true` if work arrived meanwhile.
+    pub fn arm(&mut self) -> bool {
+        let mut arrived = false;
+        for index in 0..self.tenants.len() {
+            let slot = self.tenants.slot_at(index);
+            if let Some(tenant) = self.tenants.get_mut(slot) {
+                arrived |= tenant.port.set_armed(true);
+            }
+        }
+        arrived
+    }
+
+    /// Disarms every tenant's doorbell after the thread woke.
+    pub fn disarm(&mut self) {
+        for index in 0..self.tenants.len() {
+            let slot = self.tenants.slot_at(index);
+            if let Some(tenant) = self.tenants.get_mut(slot) {
+                tenant.port.set_armed(false);
+            }
+        }
+    }
+}
+
+/// Wall time on the clock that tenants stamp submissions with (`CLOCK_MONOTONIC`).
+#[must_use]
+pub fn wall_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec to write to, and CLOCK_MONOTONIC always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}

@@ -1,0 +1,126 @@
+//! What the control thread and the dispatcher say to each other.
+//!
+//! Rules: messages go through bounded lock-free queues; whatever a message carries was allocated by the control
+//! thread and comes back to it ([`Notice::Gone`]) to be freed, because the dispatcher frees nothing.
+
+use super::tenant::{Mapping, Stream, TenantKernel, TenantSlot};
+use crate::device::{BufferId, Tag};
+use gridmux_policy::ids::TenantId;
+
+/// Place of a tenant in the dispatcher's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(pub u16);
+
+/// From the control thread to the dispatcher.
+pub enum Message<P> {
+    /// A tenant joins at a slot that the control thread knows to be free.
+    Join(Slot, Box<TenantSlot<P>>),
+    /// A tenant leaves: drop its queue, kill what runs, then say [`Notice::Gone`].
+    Leave(Slot),
+    /// A kernel becomes known under the next handle, or under a freed one.
+    AddKernel(Slot, u32, TenantKernel),
+    /// A kernel handle ends.
+    RemoveKernel(Slot, u32),
+    /// A stream is made.
+    AddStream(Slot, u16, Stream),
+    /// A stream ends once it is empty; until then its number stays taken.
+    RemoveStream(Slot, u16),
+    /// A buffer becomes known.
+    AddMapping(Slot, Mapping),
+    /// A buffer is forgotten.
+    RemoveMapping(Slot, BufferId),
+    /// Completion of everything admitted, then end of the dispatcher.
+    Stop,
+}
+
+/// From the dispatcher to the control thread.
+pub enum Notice<P> {
+    /// A tenant is gone; its slot is free and nothing of it is in flight.
+    Gone(Slot, Box<TenantSlot<P>>),
+    /// A tenant broke the ring protocol and must lose its channel.
+    Corrupt(Slot, &'static str),
+    /// An operation failed on the device; the text is at the device under the tag.
+    Failed {
+        /// Whose.
+        tenant: TenantId,
+        /// Its name for the operation.
+        cookie: u64,
+        /// The device's name for it.
+        tag: Tag,
+    },
+    /// An operation was refused before it reached the device.
+    Refused {
+        /// Whose.
+        tenant: TenantId,
+        /// Its name for the operation.
+        cookie: u64,
+        /// Why.
+        reason: Refusal,
+    },
+}
+
+/// Why a submission never reached the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Unknown operation code.
+    #[error("operation code {0} is unknown")]
+    Opcode(u8),
+    /// No such stream.
+    #[error("stream {0} does not exist; make one first, or use stream 0")]
+    Stream(u16),
+    /// No such kernel handle.
+    #[error("kernel handle {0} does not exist; get one by loading a module")]
+    Kernel(u32),
+    /// A grid without blocks, or beyond the limits.
+    #[error("grid {0}x{1}x{2} is outside 1..=2147483647 x 1..=65535 x 1..=65535")]
+    Grid(u32, u32, u32),
+    /// 2^32 blocks and more cannot be counted by a slice.
+    #[error("grid {0}x{1}x{2} has 2^32 blocks or more")]
+    TooManyBlocks(u32, u32, u32),
+    /// A block without threads, or beyond the limits.
+    #[error("block {0}x{1}x{2} is outside 1..=1024 x 1..=1024 x 1..=64 or has more than {3} threads")]
+    Block(u32, u32, u32, u32),
+    /// Too few or too many parameter bytes.
+    #[error("the kernel takes {wants} bytes of parameters, the launch has {has}")]
+    Params {
+        /// What the kernel takes.
+        wants: u32,
+        /// What the launch has.
+        has: u32,
+    },
+    /// Parameters outside the argument area.
+    #[error("parameters at {offset}+{len} lie outside the argument area")]
+    ArgumentArea {
+        /// Offset.
+        offset: u32,
+        /// Length.
+        len: u32,
+    },
+    /// More shared memory than an SM has.
+    #[error("a block wants {wants} bytes of shared memory, an SM has {has}")]
+    SharedMemory {
+        /// What the block wants.
+        wants: u64,
+        /// What there is.
+        has: u64,
+    },
+    /// A block that no SM can hold.
+    #[error("a block wants {wants} registers, an SM has {has}")]
+    Registers {
+        /// What the block wants.
+        wants: u64,
+        /// What there is.
+        has: u64,
+    },
+    /// A copy outside every mapped buffer.
+    #[error("copy of {bytes} bytes at I/O address {iova:#x} lies outside every mapped buffer")]
+    Mapping {
+        /// I/O virtual address.
+        iova: u64,
+        /// Length.
+        bytes: u64,
+    },
+    /// Too many kernels in use at once.
+    #[error("more than {0} kernels are in use at once")]
+    Classes(u32),
+}

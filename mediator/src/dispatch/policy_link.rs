@@ -1,0 +1,159 @@
+//! The dispatcher's end of the policy thread: events go out, the newest plan is read, nothing is waited for.
+//!
+//! Rules: events travel through a bounded ring; one that finds it full is counted, and the count is sent as
+//! [`Event::Lost`] before anything newer, so that the policy knows its books are wrong. The plan is read wait-free
+//! ([`gridmux_policy::publish`]).
+
+use gridmux_policy::event::Event;
+use gridmux_policy::ids::KernelId;
+use gridmux_policy::plan::{Fill, Plan};
+use gridmux_policy::policy::Policy;
+use gridmux_policy::publish::{PlanReader, Publisher};
+use gridmux_policy::spsc::{self, Consumer, Producer};
+use gridmux_policy::units::Nanos;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Events that may be under way.
+const EVENTS: usize = 8192;
+
+/// A kernel's row as the issue pass needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowView {
+    /// Blocks that may be in flight on the whole device.
+    pub cap_total: u32,
+    /// Blocks that may still start, if the plan limits them.
+    pub budget: Option<u32>,
+    /// The plan leaves residency to the hardware, so the kernel goes whole.
+    pub is_uncapped: bool,
+}
+
+/// The dispatcher's end.
+pub struct PolicyLink {
+    events: Producer<Event>,
+    reader: PlanReader,
+    sent: u64,
+    lost: u64,
+    observed: Arc<AtomicU64>,
+    /// Copied from the plan at each refresh.
+    by_arrival: bool,
+    head_of_line: bool,
+    never_gives_up: bool,
+    wake_at: Option<Nanos>,
+}
+
+/// The policy thread's end.
+pub struct PolicyRunner {
+    events: Consumer<Event>,
+    publisher: Publisher,
+    policy: Box<dyn Policy>,
+    seen: u64,
+    observed: Arc<AtomicU64>,
+    now: Nanos,
+}
+
+/// Joins a policy and a dispatcher. `first` is the plan that stands before the policy has seen anything.
+#[must_use]
+pub fn link(policy: Box<dyn Policy>, first: Plan) -> (PolicyLink, PolicyRunner) {
+    let (producer, consumer) = spsc::ring(EVENTS);
+    let mut publisher = Publisher::new(first);
+    let observed = Arc::new(AtomicU64::new(0));
+    let mut link = PolicyLink {
+        events: producer,
+        reader: publisher.reader(),
+        sent: 0,
+        lost: 0,
+        observed: Arc::clone(&observed),
+        by_arrival: true,
+        head_of_line: false,
+        never_gives_up: true,
+        wake_at: None,
+    };
+    link.refresh();
+    (link, PolicyRunner { events: consumer, publisher, policy, seen: 0, observed, now: Nanos(0) })
+}
+
+impl PolicyLink {
+    /// Sends an event, or counts it as lost.
+    pub fn tell(&mut self, event: Event) {
+        if self.lost > 0 && self.events.try_push(Event::Lost { n: self.lost }).is_ok() {
+            self.lost = 0;
+            self.sent += 1;
+        }
+        if self.events.try_push(event).is_ok() {
+            self.sent += 1;
+        } else {
+            self.lost += 1;
+        }
+    }
+
+    /// Whether the policy has seen every event and published what it made of them.
+    #[must_use]
+    pub fn is_caught_up(&self) -> bool {
+        // Acquire: pairs with the Release in `PolicyRunner::run`, so that the plan published before is read after.
+        self.observed.load(Ordering::Acquire) == self.sent
+    }
+
+    /// Reads the newest plan's settings that hold for every kernel.
+    pub fn refresh(&mut self) {
+        let plan = self.reader.read();
+        self.by_arrival = plan.fill() == Fill::Arrival;
+        self.head_of_line = plan.head_of_line();
+        self.never_gives_up = plan.never_gives_up();
+        self.wake_at = plan.wake_at;
+    }
+
+    /// Place of a kernel in the fill order; equal for all under [`Fill::Arrival`].
+    pub fn rank(&mut self, kernel: KernelId) -> u32 {
+        if self.by_arrival { 0 } else { self.reader.read().fill_rank(kernel) }
+    }
+
+    /// A kernel's standing row.
+    pub fn row(&mut self, kernel: KernelId) -> RowView {
+        let is_uncapped = self.never_gives_up;
+        let plan = self.reader.read();
+        RowView { cap_total: plan.cap_total(kernel), budget: plan.budget_total(kernel), is_uncapped }
+    }
+
+    /// Strict head of line: nothing overtakes the first operation.
+    #[must_use]
+    pub fn is_head_of_line(&self) -> bool {
+        self.head_of_line
+    }
+
+    /// When the policy asked to be woken.
+    pub fn wake_at(&mut self) -> Option<Nanos> {
+        self.reader.read().wake_at
+    }
+}
+
+impl PolicyRunner {
+    /// Observes everything that has arrived and publishes a new plan if the policy makes one; returns the number of
+    /// events.
+    pub fn run(&mut self) -> u64 {
+        let mut events = 0;
+        while let Some(event) = self.events.try_pop() {
+            if let Some(at) = event.at() {
+                self.now = self.now.max(at);
+            }
+            self.policy.observe(&event);
+            events += 1;
+        }
+        if events == 0 {
+            return 0;
+        }
+        if let Some(plan) = self.policy.replan(self.now) {
+            self.publisher.publish(plan);
+        }
+        self.seen += events;
+        // Release: pairs with the Acquire in `PolicyLink::is_caught_up`.
+        self.observed.store(self.seen, Ordering::Release);
+        events
+    }
+
+    /// The plan that stands.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        self.publisher.newest()
+    }
+}

@@ -1,0 +1,186 @@
+//! What the supervisor and a device host say to each other over their socket pair.
+//!
+//! One message is one `SOCK_SEQPACKET` packet: a postcard-encoded value, with the descriptors it speaks of in the same
+//! packet. Both ends are ours and of one build, so a message that does not decode is an error of the other process,
+//! and the connection ends.
+//!
+//! Rules: the supervisor trusts nothing that a host says beyond its form: a host meets tenants' bytes, so it may be
+//! taken over. Descriptors travel from the supervisor to the host only.
+
+use crate::config::Config;
+use crate::device::DeviceFacts;
+use crate::dispatch::accounting::TenantUsage;
+use crate::dispatch::samples::LatencyView;
+use nix::cmsg_space;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg, socketpair,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Largest message; statistics of 64 tenants with their histograms stay well below.
+const MESSAGE_BYTES: usize = 1 << 20;
+/// Descriptors in one message.
+const DESCRIPTORS: usize = 2;
+
+/// From the supervisor to a device host.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToHost {
+    /// First message: what to be. Comes with the sample ring's descriptor when eBPF measures latency.
+    Start {
+        /// The configuration.
+        config: Box<Config>,
+    },
+    /// An accepted tenant; comes with its connection and a descriptor of its process.
+    Tenant(TenantIdentity),
+    /// Asks for [`ToSupervisor::Statistics`].
+    Statistics,
+    /// End in good order.
+    Stop,
+}
+
+/// Who a tenant is, as the supervisor established it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantIdentity {
+    /// Number, unique while the service runs.
+    pub id: u32,
+    /// Name from the configuration.
+    pub name: String,
+    /// Weight from the configuration.
+    pub weight: u32,
+    /// Memory limit.
+    pub memory_limit_bytes: u64,
+    /// Process (`SO_PEERCRED`).
+    pub pid: i32,
+    /// User (`SO_PEERCRED`).
+    pub uid: u32,
+}
+
+/// From a device host to the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToSupervisor {
+    /// The device is up.
+    Ready(DeviceFacts),
+    /// The device cannot be had; the host ends.
+    Failed(String),
+    /// A tenant is gone and all it held is free.
+    Gone {
+        /// Number.
+        id: u32,
+    },
+    /// Answer to [`ToHost::Statistics`].
+    Statistics(Box<HostStatistics>),
+}
+
+/// A reading of a device host.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HostStatistics {
+    /// Device facts.
+    pub device: DeviceFacts,
+    /// Policy by name.
+    pub policy: String,
+    /// Device time, nanoseconds.
+    pub device_now_ns: u64,
+    /// Device memory that all tenants hold.
+    pub memory_used_bytes: u64,
+    /// Tenants.
+    pub tenants: Vec<TenantStatistics>,
+    /// Tenants that have left since the host started, newest last, at most 64.
+    pub departed: Vec<TenantStatistics>,
+}
+
+/// A reading of one tenant.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TenantStatistics {
+    /// Who.
+    pub identity: TenantIdentity,
+    /// Device memory it holds.
+    pub memory_used_bytes: u64,
+    /// Share asked: its weight over the sum of all connected tenants' weights.
+    pub share_asked: f64,
+    /// Counters.
+    pub usage: TenantUsage,
+    /// Launch latency as the dispatcher itself measured it.
+    pub latency: LatencyView,
+}
+
+/// One end.
+#[derive(Debug)]
+pub struct Link {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Link {
+    /// Two connected ends, close-on-exec.
+    ///
+    /// # Errors
+    /// The system call's.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (a, b) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        let size = MESSAGE_BYTES * 2;
+        for socket in [&a, &b] {
+            nix::sys::socket::setsockopt(socket, nix::sys::socket::sockopt::SndBuf, &size)?;
+        }
+        Ok((Self::from_fd(a), Self::from_fd(b)))
+    }
+
+    /// Takes over a connected end.
+    #[must_use]
+    pub fn from_fd(socket: OwnedFd) -> Self {
+        Self { socket, buffer: vec![0; MESSAGE_BYTES] }
+    }
+
+    /// For polling and for handing to a child.
+    #[must_use]
+    pub fn fd(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Sends a message; blocks while the peer's buffer is full.
+    ///
+    /// # Errors
+    /// The system call's, or a message that is too long.
+    pub fn send<T: Serialize>(&self, message: &T, descriptors: &[RawFd]) -> io::Result<()> {
+        let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
+        if bytes.len() > MESSAGE_BYTES {
+            return Err(io::Error::other(format!("message of {} bytes is over {MESSAGE_BYTES}", bytes.len())));
+        }
+        let rights = [ControlMessage::ScmRights(descriptors)];
+        let control: &[ControlMessage] = if descriptors.is_empty() { &[] } else { &rights };
+        sendmsg::<()>(self.socket.as_raw_fd(), &[IoSlice::new(&bytes)], control, MsgFlags::MSG_NOSIGNAL, None)?;
+        Ok(())
+    }
+
+    /// Receives a message; `None` when the peer has closed its end.
+    ///
+    /// # Errors
+    /// The system call's, or a message that does not decode.
+    pub fn receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        let mut space = cmsg_space!([RawFd; DESCRIPTORS]);
+        let mut iov = [IoSliceMut::new(&mut self.buffer)];
+        let received = recvmsg::<()>(
+            self.socket.as_raw_fd(),
+            &mut iov,
+            Some(&mut space),
+            MsgFlags::MSG_CMSG_CLOEXEC,
+        )?;
+        let mut descriptors = Vec::new();
+        for message in received.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(fds) = message {
+                for fd in fds {
+                    // SAFETY: the kernel has just installed this descriptor for us and nobody else owns it.
+                    descriptors.push(unsafe { OwnedFd::from_raw_fd(fd) });
+                }
+            }
+        }
+        let length = received.bytes;
+        if length == 0 {
+            return Ok(None);
+        }
+        let message = postcard::from_bytes(&self.buffer[..length]).map_err(io::Error::other)?;
+        Ok(Some((message, descriptors)))
+    }
+}

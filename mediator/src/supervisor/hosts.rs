@@ -1,0 +1,95 @@
+//! Device hosts: starting one, and learning how one ended.
+//!
+//! A device host is this same program started with the hidden command `device-host`; it gets its end of the link as
+//! descriptor 3 and gives up its privileges before it reads anything from a tenant.
+
+use super::ServeError;
+use crate::config::Config;
+use crate::device::DeviceFacts;
+use crate::link::{Link, ToHost, ToSupervisor};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// Descriptor under which a host finds its end of the link.
+pub(crate) const LINK_FD: i32 = 3;
+/// How long a host may take to end after it was asked to.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+
+/// A running device host.
+#[derive(Debug)]
+pub(super) struct Host {
+    /// Our end of the link.
+    pub(super) link: Link,
+    /// What its device is.
+    pub(super) facts: DeviceFacts,
+    child: Child,
+}
+
+impl Host {
+    /// Starts a host and waits until its device is up.
+    pub(super) fn start(config: &Config, samples: Option<BorrowedFd<'_>>) -> Result<Self, ServeError> {
+        let (ours, theirs) = Link::pair().map_err(super::system("socketpair"))?;
+        let fd = theirs.fd().as_raw_fd();
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("gridmux").arg("device-host");
+        // SAFETY: between fork and exec only dup2 and fcntl are called, which are async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                if fd == LINK_FD {
+                    // dup2 onto itself would leave close-on-exec set.
+                    if libc::fcntl(fd, libc::F_SETFD, 0) != 0 {
+                        return Err(std::io::Error::last_os_error());
+                    }
+                } else if libc::dup2(fd, LINK_FD) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                // The supervisor blocks the signals it reads from a descriptor; a host takes them as they come.
+                nix::sys::signal::SigSet::all().thread_unblock()?;
+                Ok(())
+            });
+        }
+        let mut child = command.spawn().map_err(super::system("starting the device host"))?;
+        drop(theirs);
+        let mut link = ours;
+        let descriptors: Vec<i32> = samples.iter().map(AsRawFd::as_raw_fd).collect();
+        let sent = link.send(&ToHost::Start { config: Box::new(config.clone()) }, &descriptors);
+        let reply = sent.and_then(|()| link.receive::<ToSupervisor>());
+        match reply {
+            Ok(Some((ToSupervisor::Ready(facts), _))) => Ok(Self { link, facts, child }),
+            Ok(Some((ToSupervisor::Failed(reason), _))) => {
+                let _ = child.wait();
+                Err(ServeError::Device(reason))
+            }
+            Ok(Some(_) | None) | Err(_) => {
+                let status = child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
+                Err(ServeError::Device(format!("the device host did not start ({status})")))
+            }
+        }
+    }
+
+    /// Makes sure that the host has ended and says how.
+    pub(super) fn reap(&mut self) -> String {
+        let _ = self.child.kill();
+        self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
+    }
+
+    /// Ends the host in good order, or by force after a while.
+    pub(super) fn stop(&mut self) {
+        let _ = self.link.send(&ToHost::Stop, &[]);
+        let deadline = Instant::now() + STOP_PATIENCE;
+        while Instant::now() < deadline {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.reap();
+    }
+
+    /// The host's process.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
