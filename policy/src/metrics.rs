@@ -1,0 +1,94 @@
+//! The papers' figures of merit for a mix that ran together.
+//!
+//! Inputs are pairs (time alone, time shared) in any one unit; a pair with a time of zero or below
+//! says nothing and is left out. Definitions: STP = Σ alone / shared; ANTT = mean shared / alone;
+//! StrictF = least slowdown / greatest slowdown (SRTF section 6; SMK section 6 with IPC).
+
+/// System throughput: Σ alone / shared. Higher is better; at most the number of programs.
+#[must_use]
+pub fn stp(runs: &[(f64, f64)]) -> f64 {
+    slowdowns(runs).map(|slowdown| 1.0 / slowdown).sum()
+}
+
+/// Average normalised turnaround time: mean shared / alone. Lower is better; 1 is ideal. Zero when
+/// there is no pair to go by.
+#[must_use]
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "a mix has far fewer than 2^53 programs"
+)]
+pub fn antt(runs: &[(f64, f64)]) -> f64 {
+    let count = slowdowns(runs).count();
+    if count == 0 {
+        0.0
+    } else {
+        slowdowns(runs).sum::<f64>() / count as f64
+    }
+}
+
+/// Fairness: least slowdown / greatest slowdown, from 0 to 1 (everyone suffers alike). Zero when
+/// there is no pair to go by.
+#[must_use]
+pub fn strict_f(runs: &[(f64, f64)]) -> f64 {
+    let least = slowdowns(runs).fold(f64::INFINITY, f64::min);
+    let greatest = slowdowns(runs).fold(0.0, f64::max);
+    if greatest > 0.0 {
+        least / greatest
+    } else {
+        0.0
+    }
+}
+
+/// accelOS's unfairness U: greatest slowdown / least slowdown. Zero when there is nothing to go by.
+#[must_use]
+pub fn unfairness(runs: &[(f64, f64)]) -> f64 {
+    let fairness = strict_f(runs);
+    if fairness > 0.0 { 1.0 / fairness } else { 0.0 }
+}
+
+/// The geometric mean, by which SRTF averages over pairs. Zero for no values.
+#[must_use]
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "far fewer than 2^53 values are averaged"
+)]
+pub fn geometric_mean(values: &[f64]) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
+}
+
+fn slowdowns(runs: &[(f64, f64)]) -> impl Iterator<Item = f64> + '_ {
+    let told = runs
+        .iter()
+        .filter(|(alone, shared)| *alone > 0.0 && *shared > 0.0);
+    told.map(|(alone, shared)| shared / alone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{antt, geometric_mean, stp, strict_f, unfairness};
+
+    fn close(left: f64, right: f64) {
+        assert!((left - right).abs() < 1e-9, "{left} is not {right}");
+    }
+
+    #[test]
+    fn two_programs_by_hand() {
+        // One alone in 10, together in 15; the other alone in 20, together in 80.
+        let runs = [(10.0, 15.0), (20.0, 80.0)];
+        close(stp(&runs), 2.0 / 3.0 + 0.25);
+        close(antt(&runs), f64::midpoint(1.5, 4.0));
+        close(strict_f(&runs), 1.5 / 4.0);
+        close(unfairness(&runs), 4.0 / 1.5);
+    }
+
+    #[test]
+    fn nothing_ran() {
+        close(stp(&[]), 0.0);
+        close(antt(&[(0.0, 4.0)]), 0.0);
+        close(strict_f(&[]), 0.0);
+        close(geometric_mean(&[]), 0.0);
+    }
+}

@@ -1,0 +1,6 @@
+//! The policies, one file each.
+//!
+//! Each file names its policy, cites its source, and implements [`crate::Policy`]; what policies
+//! share (accounting, partitioning) stands beside this folder, not in it.
+
+pub mod fifo;

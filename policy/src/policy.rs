@@ -1,0 +1,94 @@
+//! The policy interface and the list of policies.
+//!
+//! Rules: a policy only observes and replans; it never places a block and knows no executor. It is
+//! deterministic: the same events and times give the same plans. Each policy is one file in
+//! `policies/` and one entry in [`policies`].
+
+use crate::event::Event;
+use crate::ids::DeviceId;
+use crate::plan::Plan;
+use crate::policies::fifo;
+use crate::shape::DeviceShape;
+use crate::units::Nanos;
+use serde::Serialize;
+use thiserror::Error;
+
+/// A scheduling policy of one device.
+pub trait Policy: Send {
+    /// Its name in the registry.
+    fn name(&self) -> &'static str;
+
+    /// Whether tenants' shares follow their weights.
+    fn promises_weights(&self) -> bool;
+
+    /// Takes note of an event. Cheap: the executor's queue drains through this.
+    fn observe(&mut self, event: &Event);
+
+    /// The plan for what has been observed until `now`, or `None` where the standing plan still
+    /// says it. The first call always returns a plan.
+    fn replan(&mut self, now: Nanos) -> Option<Plan>;
+
+    /// When the policy next wants `replan` called even if nothing happens. Stands in the plan as
+    /// well, but moves on when `replan` returns `None`.
+    fn wake_at(&self) -> Option<Nanos>;
+}
+
+/// What is known of a policy without making one.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PolicyInfo {
+    /// Its name, as users give it.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Whether tenants' shares follow their weights.
+    pub promises_weights: bool,
+    #[serde(skip)]
+    make: fn(DeviceId, &DeviceShape) -> Box<dyn Policy>,
+}
+
+/// No policy has this name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no policy named {name:?}; known policies: {known}")]
+pub struct UnknownPolicy {
+    /// The name that was asked for.
+    pub name: String,
+    /// The names that exist, separated by commas.
+    pub known: String,
+}
+
+/// Every policy there is.
+#[must_use]
+pub fn policies() -> &'static [PolicyInfo] {
+    const POLICIES: &[PolicyInfo] = &[PolicyInfo {
+        name: fifo::NAME,
+        summary: "launches fill the device strictly in order of arrival",
+        source: "stock hardware; the baseline of SRTF section 2",
+        promises_weights: false,
+        make: |device, shape| Box::new(fifo::Fifo::new(device, shape)),
+    }];
+    POLICIES
+}
+
+/// Makes the policy of that name for a device.
+///
+/// # Errors
+/// [`UnknownPolicy`], which lists the names that exist.
+pub fn by_name(
+    name: &str,
+    device: DeviceId,
+    shape: &DeviceShape,
+) -> Result<Box<dyn Policy>, UnknownPolicy> {
+    policies()
+        .iter()
+        .find(|info| info.name == name)
+        .map(|info| (info.make)(device, shape))
+        .ok_or_else(|| {
+            let known: Vec<&str> = policies().iter().map(|info| info.name).collect();
+            UnknownPolicy {
+                name: name.to_owned(),
+                known: known.join(", "),
+            }
+        })
+}
