@@ -1,1 +1,1 @@
-//! placeholder
+//! The tenant's side: a safe Rust client of the mediator.

@@ -1,0 +1,2 @@
+//! Benchmarks of the rings.
+fn main() {}

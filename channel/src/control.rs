@@ -1,0 +1,410 @@
+//! The control mailbox: what a tenant asks for outside the rings.
+//!
+//! Region 1 is a mailbox. A `REGION_WRITE` at offset 0 carries one request and
+//! executes it; a `REGION_READ` gives the reply, whose first four bytes are
+//! the length of what follows (native endian, as all of vfio-user). A length
+//! of zero says that the request is still being executed: read again.
+//!
+//! Requests and replies are postcard, bounded by [`MAX_REQUEST_BYTES`] and
+//! [`MAX_REPLY_BYTES`]. Big things (PTX, data) never pass here: they stand in
+//! DMA-mapped memory and are named by address.
+
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The most bytes of an encoded request.
+pub const MAX_REQUEST_BYTES: usize = 64 << 10;
+/// The most bytes of an encoded reply.
+pub const MAX_REPLY_BYTES: usize = 4 << 20;
+/// The version of requests and replies; `Hello` carries it.
+pub const CONTROL_VERSION: u32 = 1;
+/// The most bytes of a tenant's name.
+pub const MAX_NAME_BYTES: usize = 64;
+
+/// What a tenant asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ControlRequest {
+    /// The first request: who this is.
+    Hello {
+        /// The name that operators see, at most [`MAX_NAME_BYTES`] bytes.
+        name: String,
+        /// The client's [`CONTROL_VERSION`].
+        client_version: u32,
+    },
+    /// Device memory of `bytes` bytes.
+    Alloc {
+        /// Its size.
+        bytes: u64,
+    },
+    /// Gives back what `Alloc` gave.
+    Free {
+        /// The address that `Alloc` returned.
+        address: u64,
+    },
+    /// Loads the PTX that stands in DMA-mapped memory.
+    LoadModule {
+        /// Where it stands in the tenant's DMA space.
+        iova: u64,
+        /// Its length in bytes.
+        len: u64,
+    },
+    /// Unloads a module; its kernels are unknown from then on.
+    UnloadModule {
+        /// The handle that `LoadModule` returned.
+        module: u32,
+    },
+    /// A new stream: operations on it are executed in order.
+    CreateStream,
+    /// Ends a stream when what was submitted on it has ended.
+    DestroyStream {
+        /// The stream.
+        stream: u16,
+    },
+    /// The text of a submission that failed.
+    LastError {
+        /// The cookie of the submission.
+        cookie: u64,
+    },
+    /// What the tenant uses.
+    Usage,
+}
+
+/// What the mediator answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ControlReply {
+    /// To `Hello`.
+    Welcome(Box<Welcome>),
+    /// To `Alloc`: the device address.
+    Allocated {
+        /// The first byte's address.
+        address: u64,
+    },
+    /// To `LoadModule`.
+    Loaded(Module),
+    /// To `CreateStream`.
+    Stream(u16),
+    /// To `LastError`: the text.
+    Text(String),
+    /// To `Usage`.
+    Usage(Usage),
+    /// To everything that returns nothing.
+    Done,
+    /// The request failed; nothing changed.
+    Error(ControlError),
+}
+
+/// What a tenant learns when it says hello.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The tenant's number.
+    pub tenant_id: u32,
+    /// The name under which operators see it.
+    pub name: String,
+    /// Its weight, as the configuration says.
+    pub weight: u32,
+    /// The most device memory it may hold, in bytes.
+    pub memory_limit_bytes: u64,
+    /// The device.
+    pub device: DeviceFacts,
+}
+
+/// What a tenant may know about the device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceFacts {
+    /// Its name, as `h200`.
+    pub name: String,
+    /// How many streaming multiprocessors it has.
+    pub sms: u32,
+    /// Threads of a warp.
+    pub warp_size: u32,
+    /// The most threads of a block.
+    pub max_threads_per_block: u32,
+    /// The most shared memory of a block in bytes.
+    pub shared_bytes_per_block: u32,
+    /// Core clock in kilohertz.
+    pub clock_khz: u64,
+    /// Its memory in bytes.
+    pub memory_bytes: u64,
+    /// True if it is the SM model: its times are virtual.
+    pub is_model: bool,
+}
+
+/// A loaded module.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    /// Its handle.
+    pub handle: u32,
+    /// Its kernels, in the order of the source.
+    pub kernels: Vec<KernelInfo>,
+}
+
+/// A kernel of a module.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelInfo {
+    /// Its name in the source.
+    pub name: String,
+    /// Its handle, for launches.
+    pub handle: u32,
+    /// The size of its packed parameters in bytes.
+    pub params_bytes: u32,
+    /// Its parameters in order.
+    pub params: Vec<ParamInfo>,
+    /// The most threads of a block that it can run with.
+    pub max_threads: u32,
+    /// Static shared memory of a block in bytes.
+    pub static_shared_bytes: u32,
+    /// Registers of a thread.
+    pub registers: u32,
+}
+
+/// A parameter of a kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParamInfo {
+    /// Where it stands in the packed parameters, in bytes.
+    pub offset: u32,
+    /// Its size in bytes.
+    pub size: u32,
+    /// Its alignment in bytes.
+    pub align: u32,
+}
+
+/// What a tenant uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Device memory it holds, in bytes.
+    pub memory_bytes: u64,
+    /// The most it may hold, in bytes.
+    pub memory_limit_bytes: u64,
+    /// Launches it submitted.
+    pub launches: u64,
+    /// Operations that it submitted and that have not ended.
+    pub in_flight: u64,
+}
+
+/// A request that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[error("{message}")]
+pub struct ControlError {
+    /// What kind of failure.
+    pub code: ControlCode,
+    /// What failed and what to do about it.
+    pub message: String,
+}
+
+impl ControlError {
+    /// An error with its text.
+    pub fn new(code: ControlCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+/// The kinds of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ControlCode {
+    /// The request could not be decoded, or makes no sense now.
+    BadRequest,
+    /// The versions do not fit.
+    Version,
+    /// `Hello` was not said first.
+    NotWelcome,
+    /// Over a limit of the tenant's or the device's.
+    Limit,
+    /// Out of device memory.
+    OutOfMemory,
+    /// No such address, module, stream or cookie.
+    NotFound,
+    /// The DMA address is not mapped.
+    BadIova,
+    /// The module is no valid PTX, or a kernel cannot be run.
+    BadModule,
+    /// It is in use.
+    Busy,
+    /// The device failed; reconnect.
+    DeviceLost,
+    /// The mediator failed.
+    Internal,
+}
+
+/// Bytes that are no request or reply.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ControlCodecError {
+    /// Over the limit.
+    #[error("{actual} bytes are over the limit of {limit} for a control message")]
+    TooLarge {
+        /// How many bytes.
+        actual: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Not postcard, or something follows it.
+    #[error("malformed control message: {0}")]
+    Malformed(String),
+}
+
+impl ControlRequest {
+    /// Encodes the request.
+    ///
+    /// # Errors
+    /// It is over [`MAX_REQUEST_BYTES`].
+    pub fn encode(&self) -> Result<Vec<u8>, ControlCodecError> {
+        encode(self, MAX_REQUEST_BYTES)
+    }
+
+    /// Decodes what a tenant wrote.
+    ///
+    /// # Errors
+    /// It is too large or malformed.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ControlCodecError> {
+        decode(bytes, MAX_REQUEST_BYTES)
+    }
+}
+
+impl ControlReply {
+    /// Encodes the reply.
+    ///
+    /// # Errors
+    /// It is over [`MAX_REPLY_BYTES`].
+    pub fn encode(&self) -> Result<Vec<u8>, ControlCodecError> {
+        encode(self, MAX_REPLY_BYTES)
+    }
+
+    /// Decodes what the mediator answered.
+    ///
+    /// # Errors
+    /// It is too large or malformed.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ControlCodecError> {
+        decode(bytes, MAX_REPLY_BYTES)
+    }
+}
+
+fn encode<T: Serialize>(value: &T, limit: usize) -> Result<Vec<u8>, ControlCodecError> {
+    let bytes =
+        postcard::to_stdvec(value).map_err(|e| ControlCodecError::Malformed(e.to_string()))?;
+    if bytes.len() > limit {
+        return Err(ControlCodecError::TooLarge {
+            actual: bytes.len(),
+            limit,
+        });
+    }
+    Ok(bytes)
+}
+
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8], limit: usize) -> Result<T, ControlCodecError> {
+    if bytes.len() > limit {
+        return Err(ControlCodecError::TooLarge {
+            actual: bytes.len(),
+            limit,
+        });
+    }
+    let (value, rest) = postcard::take_from_bytes(bytes)
+        .map_err(|e| ControlCodecError::Malformed(e.to_string()))?;
+    if !rest.is_empty() {
+        return Err(ControlCodecError::Malformed(format!(
+            "{} bytes follow it",
+            rest.len()
+        )));
+    }
+    Ok(value)
+}
+
+/// The mediator's side of the mailbox: one request at a time, one reply kept.
+#[derive(Debug, Default)]
+pub struct Mailbox {
+    reply: Vec<u8>,
+}
+
+impl Mailbox {
+    /// Takes what a tenant wrote to region 1. `Some` is a request to execute,
+    /// after which [`Mailbox::answer`] is called; until then a read finds a
+    /// length of zero. A malformed request is answered here.
+    ///
+    /// # Errors
+    /// `EINVAL` at an offset other than 0.
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<Option<ControlRequest>, Errno> {
+        if offset != 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.reply.clear();
+        match ControlRequest::decode(data) {
+            Ok(request) => Ok(Some(request)),
+            Err(error) => {
+                let error = ControlError::new(ControlCode::BadRequest, error.to_string());
+                self.answer(&ControlReply::Error(error));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Puts the reply where the tenant reads it.
+    pub fn answer(&mut self, reply: &ControlReply) {
+        let encoded = reply.encode().or_else(|error| {
+            let text = format!("the reply cannot be sent: {error}");
+            ControlReply::Error(ControlError::new(ControlCode::Limit, text)).encode()
+        });
+        let encoded = encoded.unwrap_or_default();
+        let length = u32::try_from(encoded.len()).unwrap_or(0);
+        self.reply.clear();
+        self.reply.extend_from_slice(&length.to_ne_bytes());
+        self.reply.extend_from_slice(&encoded);
+    }
+
+    /// Copies what a tenant reads from region 1; beyond the reply it is zero.
+    ///
+    /// # Errors
+    /// None now; the signature is that of the handler.
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Errno> {
+        out.fill(0);
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        if let Some(rest) = self.reply.get(start..) {
+            let len = rest.len().min(out.len());
+            out[..len].copy_from_slice(&rest[..len]);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ControlReply, ControlRequest, Mailbox, Module};
+
+    fn read_all(mailbox: &Mailbox) -> ControlReply {
+        let mut head = [0; 4];
+        mailbox.read(0, &mut head).unwrap();
+        let mut body = vec![0; u32::from_ne_bytes(head) as usize];
+        mailbox.read(4, &mut body).unwrap();
+        ControlReply::decode(&body).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_executed_and_its_reply_is_read() {
+        let mut mailbox = Mailbox::default();
+        let request = ControlRequest::Alloc { bytes: 77 };
+        let bytes = request.encode().unwrap();
+        assert_eq!(mailbox.write(0, &bytes), Ok(Some(request)));
+        let mut head = [9; 4];
+        mailbox.read(0, &mut head).unwrap();
+        assert_eq!(
+            head, [0; 4],
+            "a request that is not answered reads as length zero"
+        );
+        mailbox.answer(&ControlReply::Loaded(Module::default()));
+        assert_eq!(read_all(&mailbox), ControlReply::Loaded(Module::default()));
+    }
+
+    #[test]
+    fn malformed_requests_are_answered_with_an_error() {
+        let mut mailbox = Mailbox::default();
+        for bytes in [&[][..], &[200], &[0, 255, 255, 255], &[6, 0, 0]] {
+            assert_eq!(mailbox.write(0, bytes), Ok(None));
+            assert!(
+                matches!(read_all(&mailbox), ControlReply::Error(_)),
+                "{bytes:?}"
+            );
+        }
+        assert!(mailbox.write(8, &[]).is_err());
+    }
+}

@@ -1,0 +1,432 @@
+//! Memory that crosses the channel: sealed memfds, and a tenant's DMA mappings.
+//!
+//! A descriptor from a tenant is believed only as far as the kernel vouches
+//! for it: it must be a memfd on tmpfs (not hugetlbfs, whose holes can fault),
+//! sealed against shrinking, and at least as long as claimed. Its bytes are
+//! moved with `pread` and `pwrite`, so that holes punched meanwhile read as
+//! zeroes and a lack of memory is an error, not a signal.
+//!
+//! Growth is sealed too (we add the seal if it is missing): otherwise a tenant
+//! could set `O_APPEND` on the shared open file and let our writes grow it.
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use thiserror::Error;
+
+/// The most bytes of one DMA mapping with a descriptor: 64 GiB.
+pub const MAX_MAPPING_BYTES: u64 = 64 << 30;
+/// The most DMA mappings of one tenant (vfio-user's `max_dma_maps`).
+pub const MAX_MAPPINGS: usize = 4096;
+
+/// Why memory was refused.
+#[derive(Debug, Error)]
+pub enum MemoryError {
+    /// The file is not a memfd on tmpfs.
+    #[error("not a memfd on tmpfs (hugetlbfs and files are refused)")]
+    NotMemfd,
+    /// The memfd can still shrink.
+    #[error("the memfd lacks F_SEAL_SHRINK; seal it before mapping it")]
+    NotSealed,
+    /// The memfd can grow and forbids further seals.
+    #[error("the memfd has F_SEAL_SEAL without F_SEAL_GROW; seal it against growing")]
+    CanGrow,
+    /// The memfd was opened for reading or writing alone.
+    #[error("the memfd is not open for what the mapping allows")]
+    AccessMode,
+    /// The memfd is shorter than claimed.
+    #[error("the memfd has {actual} bytes, the mapping claims {claimed}")]
+    TooShort {
+        /// Its length in bytes.
+        actual: u64,
+        /// The length it was said to have in bytes.
+        claimed: u64,
+    },
+    /// A size of zero, over a limit, or one that wraps around.
+    #[error("{what} {value:#x} is zero, misaligned or over the limit")]
+    Size {
+        /// Which figure.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// The range overlaps a mapping that exists.
+    #[error("the range {iova:#x}+{len:#x} overlaps an existing mapping; unmap it first")]
+    Overlap {
+        /// Start of the new range in the tenant's DMA space.
+        iova: u64,
+        /// Its length in bytes.
+        len: u64,
+    },
+    /// The tenant has too many mappings.
+    #[error("over {MAX_MAPPINGS} DMA mappings; unmap some")]
+    TooMany,
+    /// No such mapping.
+    #[error("{iova:#x}+{len:#x} is not mapped for this access")]
+    NotMapped {
+        /// Start of the range in the tenant's DMA space.
+        iova: u64,
+        /// Its length in bytes.
+        len: u64,
+    },
+    /// The range is outside the buffer.
+    #[error("{offset:#x}+{len:#x} is outside the buffer of {size:#x} bytes")]
+    OutOfBounds {
+        /// Offset in the buffer in bytes.
+        offset: u64,
+        /// Length in bytes.
+        len: u64,
+        /// Size of the buffer in bytes.
+        size: u64,
+    },
+    /// The kernel refused.
+    #[error("memory of the channel: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl MemoryError {
+    /// The error number that a vfio-user reply carries.
+    #[must_use]
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::NotMemfd | Self::NotSealed | Self::CanGrow | Self::TooShort { .. } => {
+                Errno::EINVAL
+            }
+            Self::AccessMode => Errno::EACCES,
+            Self::Size { .. } | Self::OutOfBounds { .. } => Errno::EINVAL,
+            Self::Overlap { .. } => Errno::EEXIST,
+            Self::TooMany => Errno::ENOSPC,
+            Self::NotMapped { .. } => Errno::ENOENT,
+            Self::Io(error) => error
+                .raw_os_error()
+                .map(Errno::from_raw)
+                .filter(|e| *e as i32 > 0)
+                .unwrap_or(Errno::EIO),
+        }
+    }
+}
+
+impl From<Errno> for MemoryError {
+    fn from(errno: Errno) -> Self {
+        Self::Io(errno.into())
+    }
+}
+
+/// A memfd of ours: its length is fixed and no further seal can be added.
+#[derive(Debug)]
+pub struct SealedMemfd {
+    fd: OwnedFd,
+    len: u64,
+}
+
+impl SealedMemfd {
+    /// A memfd of `len` zero bytes, sealed `SHRINK | GROW | SEAL`. `name`
+    /// shows in `/proc`.
+    ///
+    /// # Errors
+    /// Out of memory or descriptors; a length over [`MAX_MAPPING_BYTES`].
+    pub fn create(name: &str, len: u64) -> Result<Self, MemoryError> {
+        let length = i64::try_from(len)
+            .ok()
+            .filter(|_| (1..=MAX_MAPPING_BYTES).contains(&len));
+        let length = length.ok_or(MemoryError::Size {
+            what: "length",
+            value: len,
+        })?;
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let fd = memfd_create(name, flags)?;
+        nix::unistd::ftruncate(&fd, length)?;
+        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        fcntl(&fd, FcntlArg::F_ADD_SEALS(seals))?;
+        Ok(Self { fd, len })
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Always false: a length of zero is refused.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl AsFd for SealedMemfd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The length in bytes of a memfd that is sealed against shrinking.
+///
+/// # Errors
+/// It is not a memfd on tmpfs, or can shrink.
+pub fn sealed_len(fd: BorrowedFd<'_>) -> Result<u64, MemoryError> {
+    if fstatfs(fd)?.filesystem_type() != TMPFS_MAGIC {
+        return Err(MemoryError::NotMemfd);
+    }
+    if !seals(fd)?.contains(SealFlag::F_SEAL_SHRINK) {
+        return Err(MemoryError::NotSealed);
+    }
+    let stat = nix::sys::stat::fstat(fd)?;
+    Ok(u64::try_from(stat.st_size).unwrap_or(0))
+}
+
+fn seals(fd: BorrowedFd<'_>) -> Result<SealFlag, MemoryError> {
+    match fcntl(fd, FcntlArg::F_GET_SEALS) {
+        Ok(bits) => Ok(SealFlag::from_bits_retain(bits)),
+        Err(Errno::EINVAL) => Err(MemoryError::NotMemfd),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// What the device may do to a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Protection {
+    /// The device may read it.
+    pub read: bool,
+    /// The device may write it.
+    pub write: bool,
+}
+
+/// A checked memfd of a tenant: `size` bytes from `offset`.
+#[derive(Debug)]
+pub struct TenantBuffer {
+    file: std::fs::File,
+    offset: u64,
+    size: u64,
+}
+
+impl TenantBuffer {
+    /// Checks what a tenant handed over and takes it.
+    ///
+    /// # Errors
+    /// Says what is wrong with it; the descriptor is closed.
+    pub fn new(
+        fd: OwnedFd,
+        offset: u64,
+        size: u64,
+        protection: Protection,
+    ) -> Result<Self, MemoryError> {
+        if size == 0 || size > MAX_MAPPING_BYTES {
+            return Err(MemoryError::Size {
+                what: "mapping size",
+                value: size,
+            });
+        }
+        let claimed = offset.checked_add(size);
+        let claimed = claimed.ok_or(MemoryError::Size {
+            what: "offset",
+            value: offset,
+        })?;
+        let actual = sealed_len(fd.as_fd())?;
+        if actual < claimed {
+            return Err(MemoryError::TooShort { actual, claimed });
+        }
+        check_access(fd.as_fd(), protection)?;
+        if protection.write && !seals(fd.as_fd())?.contains(SealFlag::F_SEAL_GROW) {
+            fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_GROW))
+                .map_err(|_| MemoryError::CanGrow)?;
+        }
+        Ok(Self {
+            file: fd.into(),
+            offset,
+            size,
+        })
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The descriptor and the offset at which the buffer starts, for a device
+    /// that registers the memory.
+    #[must_use]
+    pub fn file(&self) -> (BorrowedFd<'_>, u64) {
+        (self.file.as_fd(), self.offset)
+    }
+
+    /// Copies bytes at `offset` of the buffer into `out`.
+    ///
+    /// # Errors
+    /// Out of bounds, or the kernel refused.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+        self.check(offset, out.len())?;
+        Ok(self.file.read_exact_at(out, self.offset + offset)?)
+    }
+
+    /// Copies `data` to `offset` of the buffer.
+    ///
+    /// # Errors
+    /// Out of bounds, or the kernel refused (as when the tenant sealed it
+    /// against writing).
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), MemoryError> {
+        self.check(offset, data.len())?;
+        Ok(self.file.write_all_at(data, self.offset + offset)?)
+    }
+
+    fn check(&self, offset: u64, len: usize) -> Result<(), MemoryError> {
+        let len = len as u64;
+        match offset.checked_add(len) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => Err(MemoryError::OutOfBounds {
+                offset,
+                len,
+                size: self.size,
+            }),
+        }
+    }
+}
+
+fn check_access(fd: BorrowedFd<'_>, protection: Protection) -> Result<(), MemoryError> {
+    let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
+    let mode = flags & OFlag::O_ACCMODE;
+    let reads = mode == OFlag::O_RDONLY || mode == OFlag::O_RDWR;
+    let writes = mode == OFlag::O_WRONLY || mode == OFlag::O_RDWR;
+    if flags.contains(OFlag::O_PATH) || (protection.read && !reads) || (protection.write && !writes)
+    {
+        return Err(MemoryError::AccessMode);
+    }
+    Ok(())
+}
+
+/// The DMA mappings of one tenant, by address.
+#[derive(Debug, Default)]
+pub struct DmaTable {
+    mappings: BTreeMap<u64, Mapping>,
+}
+
+#[derive(Debug)]
+struct Mapping {
+    size: u64,
+    protection: Protection,
+    /// None for a range that was mapped without a descriptor, as QEMU does for
+    /// ROMs and BARs: it is known, but cannot be reached.
+    buffer: Option<TenantBuffer>,
+}
+
+impl DmaTable {
+    /// Maps `size` bytes at `iova`, backed by `fd` from `offset` on, or by
+    /// nothing that can be reached if there is no descriptor.
+    ///
+    /// # Errors
+    /// Overlap, a limit, or whatever is wrong with the memory.
+    pub fn map(
+        &mut self,
+        iova: u64,
+        size: u64,
+        offset: u64,
+        protection: Protection,
+        fd: Option<OwnedFd>,
+    ) -> Result<(), MemoryError> {
+        if size == 0 || iova.checked_add(size).is_none() {
+            return Err(MemoryError::Size {
+                what: "mapping size",
+                value: size,
+            });
+        }
+        if self.overlaps(iova, size) {
+            return Err(MemoryError::Overlap { iova, len: size });
+        }
+        if self.mappings.len() >= MAX_MAPPINGS {
+            return Err(MemoryError::TooMany);
+        }
+        let buffer = fd
+            .map(|fd| TenantBuffer::new(fd, offset, size, protection))
+            .transpose()?;
+        self.mappings.insert(
+            iova,
+            Mapping {
+                size,
+                protection,
+                buffer,
+            },
+        );
+        Ok(())
+    }
+
+    /// Removes the mapping that is exactly `iova`, `size`.
+    ///
+    /// # Errors
+    /// There is no such mapping.
+    pub fn unmap(&mut self, iova: u64, size: u64) -> Result<(), MemoryError> {
+        match self.mappings.get(&iova) {
+            Some(mapping) if mapping.size == size => {
+                self.mappings.remove(&iova);
+                Ok(())
+            }
+            _ => Err(MemoryError::NotMapped { iova, len: size }),
+        }
+    }
+
+    /// Removes every mapping, as a reset does.
+    pub fn clear(&mut self) {
+        self.mappings.clear();
+    }
+
+    /// The buffer and the offset in it of `len` bytes at `iova`, which must
+    /// lie within one mapping that allows `needed`.
+    ///
+    /// # Errors
+    /// Not mapped, not within one mapping, or without the right.
+    pub fn resolve(
+        &self,
+        iova: u64,
+        len: u64,
+        needed: Protection,
+    ) -> Result<(&TenantBuffer, u64), MemoryError> {
+        let missing = MemoryError::NotMapped { iova, len };
+        let Some((start, mapping)) = self.mappings.range(..=iova).next_back() else {
+            return Err(missing);
+        };
+        let allowed = mapping.protection;
+        let within = (iova - start)
+            .checked_add(len)
+            .is_some_and(|end| end <= mapping.size);
+        if !within || (needed.read && !allowed.read) || (needed.write && !allowed.write) {
+            return Err(missing);
+        }
+        let buffer = mapping.buffer.as_ref().ok_or(missing)?;
+        Ok((buffer, iova - start))
+    }
+
+    /// Copies tenant memory at `iova` into `out`.
+    ///
+    /// # Errors
+    /// As [`DmaTable::resolve`], or the kernel refused.
+    pub fn read_at(&self, iova: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+        let needed = Protection {
+            read: true,
+            write: false,
+        };
+        let (buffer, offset) = self.resolve(iova, out.len() as u64, needed)?;
+        buffer.read_at(offset, out)
+    }
+
+    /// Copies `data` to tenant memory at `iova`.
+    ///
+    /// # Errors
+    /// As [`DmaTable::resolve`], or the kernel refused.
+    pub fn write_at(&self, iova: u64, data: &[u8]) -> Result<(), MemoryError> {
+        let needed = Protection {
+            read: false,
+            write: true,
+        };
+        let (buffer, offset) = self.resolve(iova, data.len() as u64, needed)?;
+        buffer.write_at(offset, data)
+    }
+
+    fn overlaps(&self, iova: u64, size: u64) -> bool {
+        let last = self.mappings.range(..iova + size).next_back();
+        last.is_some_and(|(start, mapping)| start + mapping.size > iova)
+    }
+}
