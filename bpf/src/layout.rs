@@ -62,6 +62,8 @@ pub struct RawHistogram {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Stats {
+    /// Records that were taken from the ring, whatever came of them.
+    pub records: u64,
     /// Samples that were counted.
     pub samples: u64,
     /// Samples that the producer says it dropped because the ring was full.
@@ -76,9 +78,6 @@ pub struct Stats {
     pub drains: u64,
     /// Drains that ended because the ring's positions or lengths made no sense.
     pub drain_errors: u64,
-    /// Zero.
-    #[serde(skip)]
-    pub reserved: u64,
 }
 
 /// Set before load (`struct gridmux_tunables`).

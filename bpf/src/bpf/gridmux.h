@@ -54,6 +54,7 @@ struct gridmux_histogram {
 
 /* What became of the samples. */
 struct gridmux_stats {
+	__u64 records;
 	__u64 samples;
 	__u64 lost;
 	__u64 unknown_tenant;
@@ -61,7 +62,6 @@ struct gridmux_stats {
 	__u64 malformed;
 	__u64 drains;
 	__u64 drain_errors;
-	__u64 reserved;
 };
 
 /* Read-only to programs, set before load; the one variable of each object's .rodata. */
