@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * The layouts that BPF programs and Rust share; src/layout.rs mirrors this file and asserts the same sizes and
+ * offsets, so that neither side can drift alone.
+ */
+#ifndef GRIDMUX_SHARED_H
+#define GRIDMUX_SHARED_H
+
+/* Counted up whenever a layout below changes; readers refuse pins of another version. */
+#define GRIDMUX_LAYOUT_VERSION 1
+
+/* Data bytes of the sample ring: a power of two and a multiple of the page size. */
+#define GRIDMUX_RING_BYTES (1 << 20)
+
+/* Most {tenant, device, kind} keys that one instance may hold. */
+#define GRIDMUX_MAX_KEYS 16384
+#define GRIDMUX_MAX_TENANTS 4096
+
+/* log2 buckets, each cut into 8 linear ones: 8 exact values, then 8 for each of the exponents 3 to 63. */
+#define GRIDMUX_SUB_BITS 3
+#define GRIDMUX_SUB_BUCKETS (1 << GRIDMUX_SUB_BITS)
+#define GRIDMUX_BUCKETS ((64 - GRIDMUX_SUB_BITS + 1) * GRIDMUX_SUB_BUCKETS)
+
+/* Which latency a histogram holds; also the bit of gridmux_sample.present that says the field is filled. */
+enum gridmux_kind {
+	GRIDMUX_SUBMIT_TO_START,
+	GRIDMUX_SUBMIT_TO_COMPLETE,
+	GRIDMUX_WALL_SUBMIT_TO_START,
+	GRIDMUX_WALL_SUBMIT_TO_COMPLETE,
+	GRIDMUX_KINDS,
+};
+
+/* One finished launch, written by the dispatcher. Everything in it may be a lie. */
+struct gridmux_sample {
+	__u32 tenant;
+	__u16 device;
+	__u16 present;
+	__u32 lost_before;
+	__u32 reserved;
+	__u64 latency_ns[GRIDMUX_KINDS];
+};
+
+struct gridmux_key {
+	__u32 tenant;
+	__u16 device;
+	__u16 kind;
+};
+
+struct gridmux_histogram {
+	__u64 sum_ns;
+	__u64 max_ns;
+	__u64 buckets[GRIDMUX_BUCKETS];
+};
+
+/* What became of the samples. */
+struct gridmux_stats {
+	__u64 records;
+	__u64 samples;
+	__u64 lost;
+	__u64 unknown_tenant;
+	__u64 keys_full;
+	__u64 malformed;
+	__u64 drains;
+	__u64 drain_errors;
+};
+
+/* Read-only to programs, set before load; the one variable of each object's .rodata. */
+struct gridmux_tunables {
+	/* How often the timer drains. */
+	__u64 period_ns;
+	/* 1 drops samples of tenants that the supervisor did not register. */
+	__u32 registered_only;
+	__u32 reserved;
+};
+
+/* Who owns an instance's pins. */
+struct gridmux_owner {
+	__u32 layout_version;
+	__u32 pid;
+	__u64 start_ticks;
+};
+
+/* Index of a USDT probe, carried as its cookie. */
+enum gridmux_probe {
+	GRIDMUX_PROBE_SUBMIT,
+	GRIDMUX_PROBE_ADMIT,
+	GRIDMUX_PROBE_PLAN,
+	GRIDMUX_PROBE_SLICE_START,
+	GRIDMUX_PROBE_SLICE_END,
+	GRIDMUX_PROBE_PREEMPT,
+	GRIDMUX_PROBE_RESUME,
+	GRIDMUX_PROBE_COMPLETE,
+	GRIDMUX_PROBES,
+};
+
+struct gridmux_probe_key {
+	__u32 tenant;
+	__u32 probe;
+};
+
+#define GRIDMUX_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type " has the size that layout.rs states")
+#define GRIDMUX_OFFSET(type, field, bytes) \
+	_Static_assert(__builtin_offsetof(type, field) == (bytes), #type "." #field " stands where layout.rs states")
+
+GRIDMUX_SIZE(struct gridmux_sample, 48);
+GRIDMUX_OFFSET(struct gridmux_sample, device, 4);
+GRIDMUX_OFFSET(struct gridmux_sample, present, 6);
+GRIDMUX_OFFSET(struct gridmux_sample, lost_before, 8);
+GRIDMUX_OFFSET(struct gridmux_sample, latency_ns, 16);
+GRIDMUX_SIZE(struct gridmux_key, 8);
+GRIDMUX_OFFSET(struct gridmux_key, kind, 6);
+GRIDMUX_SIZE(struct gridmux_histogram, 3984);
+GRIDMUX_OFFSET(struct gridmux_histogram, buckets, 16);
+GRIDMUX_SIZE(struct gridmux_stats, 64);
+GRIDMUX_SIZE(struct gridmux_tunables, 16);
+GRIDMUX_OFFSET(struct gridmux_tunables, registered_only, 8);
+GRIDMUX_SIZE(struct gridmux_owner, 16);
+GRIDMUX_OFFSET(struct gridmux_owner, start_ticks, 8);
+GRIDMUX_SIZE(struct gridmux_probe_key, 8);
+
+#endif

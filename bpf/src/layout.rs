@@ -1,0 +1,160 @@
+//! The layouts that Rust and the BPF programs share: the mirror of `src/bpf/gridmux.h`.
+//!
+//! Both sides assert the same sizes and offsets at compile time. Whoever changes a layout raises
+//! [`LAYOUT_VERSION`], because readers may meet the pins of an older service.
+
+use core::mem::{offset_of, size_of};
+
+/// Version of everything in this file.
+pub const LAYOUT_VERSION: u32 = 1;
+/// Data bytes of the sample ring.
+pub const RING_BYTES: usize = 1 << 20;
+/// Linear sub-buckets of a power of two, as a power of two.
+pub const SUB_BITS: u32 = 3;
+/// Buckets of a histogram: 8 exact values, then 8 for each exponent from 3 to 63.
+pub const BUCKETS: usize = (64 - SUB_BITS as usize + 1) << SUB_BITS;
+/// Latencies that a sample may hold.
+pub const KINDS: usize = 4;
+
+/// One launch as it stands in the ring (`struct gridmux_sample`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RawSample {
+    /// The tenant.
+    pub tenant: u32,
+    /// The device.
+    pub device: u16,
+    /// Bit k: `latency_ns[k]` is filled.
+    pub present: u16,
+    /// Samples dropped since the last one that found room.
+    pub lost_before: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Latencies in nanoseconds, by kind.
+    pub latency_ns: [u64; KINDS],
+}
+
+/// What a histogram belongs to (`struct gridmux_key`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawKey {
+    /// The tenant.
+    pub tenant: u32,
+    /// The device.
+    pub device: u16,
+    /// Discriminant of a [`crate::Kind`].
+    pub kind: u16,
+}
+
+/// One histogram (`struct gridmux_histogram`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RawHistogram {
+    /// Sum of all values, wrapping.
+    pub sum_ns: u64,
+    /// Greatest value.
+    pub max_ns: u64,
+    /// Counts.
+    pub buckets: [u64; BUCKETS],
+}
+
+/// What became of the samples (`struct gridmux_stats`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Stats {
+    /// Records that were taken from the ring, whatever came of them.
+    pub records: u64,
+    /// Samples that were counted.
+    pub samples: u64,
+    /// Samples that the producer says it dropped because the ring was full.
+    pub lost: u64,
+    /// Samples dropped because nobody registered their tenant.
+    pub unknown_tenant: u64,
+    /// Latencies dropped because the map holds no further key.
+    pub keys_full: u64,
+    /// Records too short to be a sample.
+    pub malformed: u64,
+    /// Drains that ran.
+    pub drains: u64,
+    /// Drains that ended because the ring's positions or lengths made no sense.
+    pub drain_errors: u64,
+}
+
+/// Set before load (`struct gridmux_tunables`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RawTunables {
+    /// How often the timer drains.
+    pub period_ns: u64,
+    /// 1: samples of unregistered tenants are dropped.
+    pub registered_only: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Who owns an instance's pins (`struct gridmux_owner`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawOwner {
+    /// [`LAYOUT_VERSION`] of the service that loaded the programs.
+    pub layout_version: u32,
+    /// Its process id.
+    pub pid: u32,
+    /// The process's start in clock ticks since boot, which tells a reused process id.
+    pub start_ticks: u64,
+}
+
+/// What a probe count belongs to (`struct gridmux_probe_key`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawProbeKey {
+    /// The tenant.
+    pub tenant: u32,
+    /// Discriminant of a [`crate::Probe`].
+    pub probe: u32,
+}
+
+const _: () = {
+    assert!(size_of::<RawSample>() == 48);
+    assert!(offset_of!(RawSample, device) == 4);
+    assert!(offset_of!(RawSample, present) == 6);
+    assert!(offset_of!(RawSample, lost_before) == 8);
+    assert!(offset_of!(RawSample, latency_ns) == 16);
+    assert!(size_of::<RawKey>() == 8);
+    assert!(offset_of!(RawKey, kind) == 6);
+    assert!(size_of::<RawHistogram>() == 3984);
+    assert!(offset_of!(RawHistogram, buckets) == 16);
+    assert!(size_of::<Stats>() == 64);
+    assert!(size_of::<RawTunables>() == 16);
+    assert!(offset_of!(RawTunables, registered_only) == 8);
+    assert!(size_of::<RawOwner>() == 16);
+    assert!(offset_of!(RawOwner, start_ticks) == 8);
+    assert!(size_of::<RawProbeKey>() == 8);
+};
+
+/// Marks a mirror of a C struct whose bytes may be read and written as they are.
+macro_rules! plain_bytes {
+    ($($type:ty),+ $(,)?) => {
+        $(
+            // SAFETY: repr(C), integers only, and the size assertions above leave no room for padding: any bytes
+            // are a value, and every byte of a value is initialised.
+            unsafe impl aya::Pod for $type {}
+        )+
+    };
+}
+
+plain_bytes!(
+    RawKey,
+    RawHistogram,
+    Stats,
+    RawTunables,
+    RawOwner,
+    RawProbeKey
+);
+
+/// The value's bytes, as a map takes them.
+#[cfg(not(gridmux_no_bpf))]
+pub(crate) fn bytes_of<T: aya::Pod>(value: &T) -> &[u8] {
+    // SAFETY: `Pod` types of this crate have no padding (see `plain_bytes`), so that all bytes are initialised.
+    unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }
+}

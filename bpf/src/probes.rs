@@ -1,0 +1,148 @@
+//! The probes of a launch's way through the service, provider `gridmux`.
+//!
+//! While nobody traces, a call is one load and one branch that is never taken. The arguments are, in this order:
+//! tenant, device, kernel, sequence number, time, then what the probe adds. `src/bpf/trace.bpf.c` reads them by
+//! position: an argument may be added at the end, and none may move.
+
+use crate::usdt::Semaphore;
+use crate::usdt_site;
+
+/// What every probe carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProbeArgs {
+    /// The tenant, as the dispatcher numbers it.
+    pub tenant: u32,
+    /// The device.
+    pub device: u16,
+    /// The kernel's handle within the tenant.
+    pub kernel: u32,
+    /// The launch's sequence number.
+    pub seq: u64,
+    /// When it happened, in nanoseconds of the device's clock.
+    pub time_ns: u64,
+}
+
+/// A probe by name; the discriminants are those of `enum gridmux_probe` in `src/bpf/gridmux.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u32)]
+pub enum Probe {
+    /// A tenant's entry was read from its ring.
+    Submit = 0,
+    /// The launch passed its checks and joined its stream's queue.
+    Admit = 1,
+    /// A new plan was published.
+    Plan = 2,
+    /// Blocks of a launch were handed to the device.
+    SliceStart = 3,
+    /// The device finished them.
+    SliceEnd = 4,
+    /// A running kernel was asked to give room up.
+    Preempt = 5,
+    /// It got room again.
+    Resume = 6,
+    /// The launch ended and its completion was written.
+    Complete = 7,
+}
+
+impl Probe {
+    /// All probes, in the order of their discriminants.
+    pub const ALL: [Self; 8] = [
+        Self::Submit,
+        Self::Admit,
+        Self::Plan,
+        Self::SliceStart,
+        Self::SliceEnd,
+        Self::Preempt,
+        Self::Resume,
+        Self::Complete,
+    ];
+
+    /// The probe's name in the executable's notes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Submit => "submit",
+            Self::Admit => "admit",
+            Self::Plan => "plan",
+            Self::SliceStart => "slice_start",
+            Self::SliceEnd => "slice_end",
+            Self::Preempt => "preempt",
+            Self::Resume => "resume",
+            Self::Complete => "complete",
+        }
+    }
+
+    /// Whether somebody traces this probe in this process: ask before computing costly arguments.
+    #[inline(always)]
+    pub fn is_traced(self) -> bool {
+        match self {
+            Self::Submit => SUBMIT.is_traced(),
+            Self::Admit => ADMIT.is_traced(),
+            Self::Plan => PLAN.is_traced(),
+            Self::SliceStart => SLICE_START.is_traced(),
+            Self::SliceEnd => SLICE_END.is_traced(),
+            Self::Preempt => PREEMPT.is_traced(),
+            Self::Resume => RESUME.is_traced(),
+            Self::Complete => COMPLETE.is_traced(),
+        }
+    }
+}
+
+/// Defines one probe: its semaphore, its site, and the function that callers see.
+macro_rules! probe {
+    ($(#[$doc:meta])* $name:ident, $text:literal, $semaphore:ident $(, $extra:ident)*) => {
+        #[used]
+        #[unsafe(link_section = ".probes")]
+        static $semaphore: Semaphore = Semaphore::new();
+
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name(args: ProbeArgs $(, $extra: u64)*) {
+            #[cold]
+            #[inline(never)]
+            fn site(args: ProbeArgs $(, $extra: u64)*) {
+                usdt_site!(
+                    "gridmux", $text, $semaphore,
+                    u32 args.tenant, u16 args.device, u32 args.kernel, u64 args.seq, u64 args.time_ns
+                    $(, u64 $extra)*
+                );
+            }
+            if $semaphore.is_traced() {
+                site(args $(, $extra)*);
+            }
+        }
+    };
+}
+
+probe!(
+    /// A tenant's entry was read from its ring; `time_ns` is the tenant's own stamp, clamped.
+    submit, "submit", SUBMIT
+);
+probe!(
+    /// The launch passed its checks and joined its stream's queue.
+    admit, "admit", ADMIT
+);
+probe!(
+    /// A plan was published; `epoch` counts plans, `rows` are those that it holds.
+    plan, "plan", PLAN, epoch, rows
+);
+probe!(
+    /// `blocks` blocks from `first_block` (linear) on were handed to the device.
+    slice_start, "slice_start", SLICE_START, first_block, blocks
+);
+probe!(
+    /// The device finished `blocks` blocks from `first_block` (linear) on.
+    slice_end, "slice_end", SLICE_END, first_block, blocks
+);
+probe!(
+    /// A running kernel was asked to give room up; `blocks_left` blocks have not started.
+    preempt, "preempt", PREEMPT, blocks_left
+);
+probe!(
+    /// A preempted kernel got room again; `blocks_left` blocks have not started.
+    resume, "resume", RESUME, blocks_left
+);
+probe!(
+    /// The launch ended and its completion was written; both latencies in nanoseconds.
+    complete, "complete", COMPLETE, submit_to_start_ns, submit_to_complete_ns
+);

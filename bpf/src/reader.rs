@@ -1,0 +1,224 @@
+//! Reading the pinned maps, through aya: no C library, no program of ours to load.
+//!
+//! A read first runs the pinned `drain` program, so that it sees every sample that was recorded before.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use aya::Pod;
+use aya::maps::{Array, HashMap, Map, MapData, MapError};
+use aya::programs::{ProgramError, RawTracePoint, RawTracePointRunOptions, TestRun};
+
+use crate::histogram::{Histogram, Kind, TenantHistogram};
+use crate::instance::{self, InstanceName};
+use crate::layout::{LAYOUT_VERSION, RawHistogram, RawKey, RawOwner, Stats};
+
+/// Why an instance cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Nothing is pinned under that name.
+    #[error(
+        "no eBPF maps are pinned for instance {instance:?} ({others}); is `gridmux serve` running as root?"
+    )]
+    NoInstance {
+        /// The name asked for.
+        instance: String,
+        /// The instances that exist, in words.
+        others: String,
+    },
+    /// The process may not read BPF maps.
+    #[error("reading eBPF maps is not permitted to this user; run as root or with CAP_BPF")]
+    NotPermitted,
+    /// Another version of gridmux pinned them.
+    #[error(
+        "instance {instance} was pinned with layout {found}, this gridmux reads {LAYOUT_VERSION}; use its own command"
+    )]
+    OtherLayout {
+        /// The instance.
+        instance: String,
+        /// The layout found.
+        found: u32,
+    },
+    /// The kernel's own error.
+    #[error("cannot read {what}: {reason}")]
+    Kernel {
+        /// The map or program.
+        what: String,
+        /// The error.
+        reason: String,
+    },
+}
+
+/// All histograms of an instance, ordered by tenant, device and kind.
+///
+/// # Errors
+/// See [`ReadError`].
+pub fn read_histograms(instance: &str) -> Result<Vec<TenantHistogram>, ReadError> {
+    let name = open_instance(instance)?;
+    drain(&name)?;
+    histograms_in(open_map(&name, "histograms")?)
+}
+
+/// What became of the instance's samples.
+///
+/// # Errors
+/// See [`ReadError`].
+pub fn read_stats(instance: &str) -> Result<Stats, ReadError> {
+    let name = open_instance(instance)?;
+    drain(&name)?;
+    only_entry(open_map(&name, "stats")?, "stats")
+}
+
+/// All histograms of the map behind a descriptor.
+///
+/// # Errors
+/// [`ReadError::Kernel`] when it is no such map.
+pub fn histograms_of_fd(fd: OwnedFd) -> Result<Vec<TenantHistogram>, ReadError> {
+    histograms_in(MapData::from_fd(fd).map_err(|error| kernel("histograms", &error))?)
+}
+
+/// The statistics in the map behind a descriptor.
+///
+/// # Errors
+/// [`ReadError::Kernel`] when it is no such map.
+pub fn stats_of_fd(fd: OwnedFd) -> Result<Stats, ReadError> {
+    only_entry(
+        MapData::from_fd(fd).map_err(|error| kernel("stats", &error))?,
+        "stats",
+    )
+}
+
+/// The process that pinned an instance; `None` when nothing readable is pinned.
+pub(crate) fn owner_of(instance: &InstanceName) -> Option<RawOwner> {
+    only_entry(open_map(instance, "owner").ok()?, "owner").ok()
+}
+
+fn open_instance(instance: &str) -> Result<InstanceName, ReadError> {
+    let name = InstanceName::new(instance).map_err(|_| no_instance(instance))?;
+    let owner: RawOwner = only_entry(open_map(&name, "owner")?, "owner")?;
+    if owner.layout_version != LAYOUT_VERSION {
+        return Err(ReadError::OtherLayout {
+            instance: instance.into(),
+            found: owner.layout_version,
+        });
+    }
+    Ok(name)
+}
+
+/// Runs the pinned program until the ring is empty; somebody else's drain at the same moment is as good.
+fn drain(instance: &InstanceName) -> Result<(), ReadError> {
+    let path = instance.pin("drain");
+    let program =
+        RawTracePoint::from_pin(&path).map_err(|error| program_error(instance, &error))?;
+    // Bounded: a producer that writes faster than this reads must not hold the reader for ever.
+    for _ in 0..DRAINS_PER_READ {
+        let result = program
+            .test_run(RawTracePointRunOptions::new())
+            .map_err(|error| program_error(instance, &error))?;
+        // Not more than one full batch was there, or the drain met an error that the statistics tell.
+        #[allow(clippy::cast_possible_wrap)] // The program returns an int.
+        if (result.return_value as i32) < DRAIN_LIMIT {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// `GRIDMUX_DRAIN_LIMIT` of `src/bpf/aggregate.h`.
+pub(crate) const DRAIN_LIMIT: i32 = 8192;
+/// Batches that hold more than a full ring.
+pub(crate) const DRAINS_PER_READ: usize = 4;
+
+fn open_map(instance: &InstanceName, object: &str) -> Result<MapData, ReadError> {
+    MapData::from_pin(instance.pin(object)).map_err(|error| map_error(instance, object, &error))
+}
+
+fn histograms_in(map: MapData) -> Result<Vec<TenantHistogram>, ReadError> {
+    let map: HashMap<MapData, RawKey, RawHistogram> =
+        HashMap::try_from(Map::HashMap(map)).map_err(|error| kernel("histograms", &error))?;
+    let mut histograms = Vec::new();
+    for key in map.keys() {
+        let key = key.map_err(|error| kernel("histograms", &error))?;
+        let raw = match map.get(&key, 0) {
+            Ok(raw) => raw,
+            // The tenant left between the two calls.
+            Err(MapError::KeyNotFound) => continue,
+            Err(error) => return Err(kernel("histograms", &error)),
+        };
+        let Some(kind) = Kind::from_raw(key.kind) else {
+            continue;
+        };
+        let histogram = Histogram::from(&raw);
+        histograms.push(TenantHistogram {
+            tenant: key.tenant,
+            device: key.device,
+            kind,
+            histogram,
+        });
+    }
+    histograms.sort_by_key(|entry| (entry.tenant, entry.device, entry.kind));
+    // A deletion while iterating makes the kernel start over: the same key may come twice.
+    histograms.dedup_by_key(|entry| (entry.tenant, entry.device, entry.kind));
+    Ok(histograms)
+}
+
+fn only_entry<T: Pod>(map: MapData, what: &str) -> Result<T, ReadError> {
+    let map: Array<MapData, T> =
+        Array::try_from(Map::Array(map)).map_err(|error| kernel(what, &error))?;
+    map.get(&0, 0).map_err(|error| kernel(what, &error))
+}
+
+fn map_error(instance: &InstanceName, what: &str, error: &MapError) -> ReadError {
+    match io_kind(error) {
+        Some(io::ErrorKind::NotFound) => no_instance(&instance.to_string()),
+        Some(io::ErrorKind::PermissionDenied) => ReadError::NotPermitted,
+        _ => kernel(what, error),
+    }
+}
+
+fn program_error(instance: &InstanceName, error: &ProgramError) -> ReadError {
+    match io_kind(error) {
+        Some(io::ErrorKind::NotFound) => no_instance(&instance.to_string()),
+        Some(io::ErrorKind::PermissionDenied) => ReadError::NotPermitted,
+        _ => kernel("the drain program", error),
+    }
+}
+
+/// The system call's error at the bottom of one of aya's.
+fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(error.kind());
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn no_instance(instance: &str) -> ReadError {
+    let names: Vec<String> = instance::list().iter().map(ToString::to_string).collect();
+    let others = if names.is_empty() {
+        "there are none".into()
+    } else {
+        format!("there are: {}", names.join(", "))
+    };
+    ReadError::NoInstance {
+        instance: instance.into(),
+        others,
+    }
+}
+
+fn kernel(what: &str, error: &dyn std::error::Error) -> ReadError {
+    let mut reason = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        reason.push_str(": ");
+        reason.push_str(&error.to_string());
+        cause = error.source();
+    }
+    ReadError::Kernel {
+        what: what.into(),
+        reason,
+    }
+}

@@ -1,0 +1,6 @@
+//! Atomics: loom's when the crate is built to be explored, the standard library's otherwise.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,124 @@
+//! Tracing a process through its USDT probes: counts per probe and tenant, and latencies from `complete`.
+//!
+//! The probes cost their hits while this lives, and nothing after it is dropped.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use aya::maps::{HashMap, Map, MapData};
+use libbpf_rs::{Link, MapCore, Object, UsdtOpts};
+
+use crate::ProbeCount;
+use crate::histogram::TenantHistogram;
+use crate::layout::RawProbeKey;
+use crate::load::{self, TRACE};
+use crate::probes::Probe;
+use crate::reader::{self, ReadError};
+use crate::unavailable::Unavailable;
+
+/// A trace of one process.
+#[derive(Debug)]
+pub struct TraceProgram {
+    // Links go first: each refers to the object.
+    _links: Vec<Link>,
+    object: Object,
+}
+
+impl TraceProgram {
+    /// Attaches to every probe of a process.
+    ///
+    /// # Errors
+    /// [`Unavailable`]; `NoProbes` when the process is gone or is no gridmux.
+    pub fn attach(pid: u32) -> Result<Self, Unavailable> {
+        let object = load::load("trace", TRACE, |_| Ok(()))?;
+        let links = load::listen(|| {
+            Probe::ALL
+                .iter()
+                .map(|probe| attach_probe(&object, pid, *probe))
+                .collect()
+        })
+        .map_err(|reason| Unavailable::NoProbes { pid, reason })?;
+        Ok(Self {
+            _links: links,
+            object,
+        })
+    }
+
+    /// Hits so far, ordered by probe and tenant.
+    ///
+    /// # Errors
+    /// [`ReadError::Kernel`].
+    pub fn counts(&self) -> Result<Vec<ProbeCount>, ReadError> {
+        let failed = |reason: String| ReadError::Kernel {
+            what: "probe counts".into(),
+            reason,
+        };
+        let map = MapData::from_fd(self.map("probe_counts")?)
+            .map_err(|error| failed(error.to_string()))?;
+        let map: HashMap<MapData, RawProbeKey, u64> =
+            HashMap::try_from(Map::HashMap(map)).map_err(|error| failed(error.to_string()))?;
+        let mut counts = Vec::new();
+        for entry in map.iter() {
+            let (key, count) = entry.map_err(|error| failed(error.to_string()))?;
+            if let Some(probe) = Probe::ALL
+                .into_iter()
+                .find(|probe| *probe as u32 == key.probe)
+            {
+                counts.push(ProbeCount {
+                    probe,
+                    tenant: key.tenant,
+                    count,
+                });
+            }
+        }
+        counts.sort_unstable();
+        Ok(counts)
+    }
+
+    /// Latencies as the `complete` probe told them: kinds `SubmitToStart` and `SubmitToComplete`.
+    ///
+    /// # Errors
+    /// [`ReadError::Kernel`].
+    pub fn histograms(&self) -> Result<Vec<TenantHistogram>, ReadError> {
+        reader::histograms_of_fd(self.map("histograms")?)
+    }
+
+    fn map(&self, name: &str) -> Result<OwnedFd, ReadError> {
+        let found = self
+            .object
+            .maps()
+            .find(|map| map.name() == OsStr::new(name));
+        found
+            .expect("trace.bpf.c defines every map that this file names")
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|error| ReadError::Kernel {
+                what: name.into(),
+                reason: error.to_string(),
+            })
+    }
+}
+
+fn attach_probe(object: &Object, pid: u32, probe: Probe) -> libbpf_rs::Result<Link> {
+    let name = if probe == Probe::Complete {
+        "complete"
+    } else {
+        "count"
+    };
+    let program = object
+        .progs_mut()
+        .find(|program| program.name() == OsStr::new(name))
+        .expect("trace.bpf.c defines every program that this file names");
+    let options = UsdtOpts {
+        cookie: u64::from(probe as u32),
+        ..UsdtOpts::default()
+    };
+    let pid = i32::try_from(pid).map_err(|_| libbpf_rs::Error::from_raw_os_error(libc::ESRCH))?;
+    program.attach_usdt_with_opts(
+        pid,
+        format!("/proc/{pid}/exe"),
+        "gridmux",
+        probe.name(),
+        options,
+    )
+}

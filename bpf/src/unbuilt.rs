@@ -1,0 +1,83 @@
+//! The loaders of a build without BPF programs: they exist, and only ever say why they cannot work.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::histogram::TenantHistogram;
+use crate::layout::Stats;
+use crate::reader::ReadError;
+use crate::unavailable::Unavailable;
+use crate::{LatencyOptions, ProbeCount};
+
+fn not_built() -> Unavailable {
+    Unavailable::NotBuilt {
+        reason: env!("GRIDMUX_NO_BPF_REASON").into(),
+    }
+}
+
+/// Never made: this build has no programs.
+#[derive(Debug)]
+pub struct LatencyProgram(Infallible);
+
+/// Never made: this build has no programs.
+#[derive(Debug)]
+pub struct TraceProgram(Infallible);
+
+#[allow(missing_docs, clippy::missing_errors_doc)] // Documented where they work, in latency.rs.
+impl LatencyProgram {
+    pub fn load(_instance: &str) -> Result<Self, Unavailable> {
+        Err(not_built())
+    }
+
+    pub fn load_with(_instance: &str, _options: LatencyOptions) -> Result<Self, Unavailable> {
+        Err(not_built())
+    }
+
+    pub fn producer_fd(&self) -> BorrowedFd<'_> {
+        match self.0 {}
+    }
+
+    pub fn pinned(&self) -> Result<(), &Unavailable> {
+        match self.0 {}
+    }
+
+    pub fn drains_itself(&self) -> Result<(), &Unavailable> {
+        match self.0 {}
+    }
+
+    pub fn drain(&self) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    pub fn histograms(&self) -> Result<Vec<TenantHistogram>, ReadError> {
+        match self.0 {}
+    }
+
+    pub fn stats(&self) -> Result<Stats, ReadError> {
+        match self.0 {}
+    }
+
+    pub fn register(&self, _tenant: u32) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    pub fn forget(&self, _tenant: u32) -> Result<(), ReadError> {
+        match self.0 {}
+    }
+}
+
+#[allow(missing_docs, clippy::missing_errors_doc)] // Documented where they work, in trace.rs.
+impl TraceProgram {
+    pub fn attach(_pid: u32) -> Result<Self, Unavailable> {
+        Err(not_built())
+    }
+
+    pub fn counts(&self) -> Result<Vec<ProbeCount>, ReadError> {
+        match self.0 {}
+    }
+
+    pub fn histograms(&self) -> Result<Vec<TenantHistogram>, ReadError> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,287 @@
+//! The always-on path on the running kernel: recorder, program, pins and both readers.
+//!
+//! A machine that does not permit BPF prints `SKIPPED: reason` and passes.
+#![cfg(not(loom))]
+
+use std::process::Command;
+
+use gridmux_bpf::{
+    Admission, Histogram, Kind, LatencyOptions, LatencyProgram, ReadError, Recorder, Sample,
+    TenantHistogram, Unavailable, read_histograms, read_stats,
+};
+
+/// A name that no other process and no other test uses.
+fn instance(test: &str) -> String {
+    format!("test-{test}-{}", std::process::id())
+}
+
+/// Loads, or says why this test is skipped. Refusals other than missing permission or build fail the test.
+fn load(instance: &str, admission: Admission) -> Option<LatencyProgram> {
+    let options = LatencyOptions {
+        admission,
+        ..LatencyOptions::default()
+    };
+    match LatencyProgram::load_with(instance, options) {
+        Ok(program) => Some(program),
+        Err(reason @ (Unavailable::NotBuilt { .. } | Unavailable::NotPermitted { .. })) => {
+            println!("SKIPPED: {reason}");
+            None
+        }
+        Err(reason) => panic!("{reason}"),
+    }
+}
+
+fn recorder(program: &LatencyProgram) -> Recorder {
+    Recorder::from_fd(program.producer_fd().try_clone_to_owned().unwrap()).unwrap()
+}
+
+/// Numbers of every magnitude, the same in every run (xorshift64).
+fn numbers() -> impl Iterator<Item = u64> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    std::iter::repeat_with(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state >> (state % 64)
+    })
+}
+
+fn find(histograms: &[TenantHistogram], tenant: u32, kind: Kind) -> &Histogram {
+    let found = histograms
+        .iter()
+        .find(|entry| (entry.tenant, entry.device, entry.kind) == (tenant, 3, kind));
+    &found
+        .unwrap_or_else(|| panic!("no histogram of tenant {tenant}, {kind:?} among {histograms:?}"))
+        .histogram
+}
+
+#[test]
+fn the_program_counts_what_a_process_would_count_itself() {
+    let name = instance("count");
+    let Some(program) = load(&name, Admission::Any) else {
+        return;
+    };
+    let mut recorder = recorder(&program);
+    let mut want: Vec<[Histogram; 4]> = (0..3)
+        .map(|_| std::array::from_fn(|_| Histogram::default()))
+        .collect();
+    let edges = [0, 1, 7, 8, 9, 15, 16, u64::MAX, 1 << 63, (1 << 63) - 1];
+    let mut numbers = edges.into_iter().chain(numbers());
+    for launch in 0..30_000u32 {
+        let tenant = launch % 3;
+        let [start, complete, wall] = std::array::from_fn(|_| numbers.next().unwrap());
+        let sample = Sample {
+            tenant,
+            device: 3,
+            submit_to_start_ns: Some(start),
+            submit_to_complete_ns: (launch % 5 != 0).then_some(complete),
+            wall_submit_to_start_ns: None,
+            wall_submit_to_complete_ns: Some(wall),
+        };
+        // The ring holds 18,724 samples: this producer waits by draining, the service's would drop.
+        while !recorder.record(&sample) {
+            program.drain().unwrap();
+        }
+        let want = &mut want[tenant as usize];
+        want[0].add(start);
+        if launch % 5 != 0 {
+            want[1].add(complete);
+        }
+        want[3].add(wall);
+    }
+    program.pinned().unwrap();
+    let read = read_histograms(&name).unwrap();
+    assert_eq!(read.len(), 9, "three tenants, three kinds each: {read:?}");
+    for tenant in 0..3 {
+        for kind in [
+            Kind::SubmitToStart,
+            Kind::SubmitToComplete,
+            Kind::WallSubmitToComplete,
+        ] {
+            assert_eq!(
+                find(&read, tenant, kind),
+                &want[tenant as usize][kind as usize],
+                "{tenant} {kind:?}"
+            );
+        }
+    }
+    assert_eq!(
+        program.histograms().unwrap(),
+        read,
+        "the supervisor reads what the pins show"
+    );
+    let stats = read_stats(&name).unwrap();
+    assert_eq!(
+        (stats.samples, stats.malformed, stats.drain_errors),
+        (30_000, 0, 0)
+    );
+    // Each failed attempt above counts as a drop, and all but a last run of them is told.
+    assert_eq!(stats.lost, recorder.dropped());
+}
+
+#[test]
+fn the_kernel_drains_by_itself() {
+    let Some(program) = load(&instance("timer"), Admission::Any) else {
+        return;
+    };
+    program.drains_itself().unwrap();
+    let mut recorder = recorder(&program);
+    for _ in 0..1000 {
+        assert!(recorder.record(&Sample {
+            tenant: 1,
+            submit_to_start_ns: Some(1),
+            ..Sample::default()
+        }));
+    }
+    // Ends when the timer has run; the bound only keeps a broken timer from hanging the test.
+    for _ in 0..1000 {
+        if recorder.pending() == 0 {
+            assert_eq!(program.histograms().unwrap()[0].histogram.count(), 1000);
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("the timer never drained");
+}
+
+#[test]
+fn a_full_ring_drops_and_tells() {
+    let name = instance("full");
+    let options = LatencyOptions {
+        drain_period_ns: 1_000_000_000,
+        ..LatencyOptions::default()
+    };
+    let Some(_) = load(&name, Admission::Any) else {
+        return;
+    };
+    let program = LatencyProgram::load_with(&name, options).unwrap();
+    let mut recorder = recorder(&program);
+    let sample = Sample {
+        tenant: 1,
+        submit_to_start_ns: Some(1),
+        ..Sample::default()
+    };
+    let accepted = (0..40_000).filter(|_| recorder.record(&sample)).count() as u64;
+    assert_eq!(accepted + recorder.dropped(), 40_000);
+    assert!(recorder.dropped() > 0, "40,000 samples do not fit");
+    program.drain().unwrap();
+    assert!(recorder.record(&sample), "the ring has room again");
+    let stats = program.stats().unwrap();
+    assert_eq!(
+        (stats.samples, stats.lost),
+        (accepted + 1, recorder.dropped())
+    );
+}
+
+#[test]
+fn unregistered_tenants_are_dropped_and_keys_are_bounded() {
+    let Some(program) = load(&instance("register"), Admission::Registered) else {
+        return;
+    };
+    program.register(7).unwrap();
+    let mut strict = recorder(&program);
+    for tenant in [7, 8, 7] {
+        strict.record(&Sample {
+            tenant,
+            submit_to_start_ns: Some(9),
+            ..Sample::default()
+        });
+    }
+    let read = program.histograms().unwrap();
+    assert_eq!(
+        (read.len(), read[0].tenant, read[0].histogram.count()),
+        (1, 7, 2)
+    );
+    assert_eq!(program.stats().unwrap().unknown_tenant, 1);
+    program.forget(7).unwrap();
+    assert!(program.histograms().unwrap().is_empty());
+    drop(program);
+
+    let program = load(&instance("bounded"), Admission::Any).unwrap();
+    let mut open = recorder(&program);
+    for tenant in 0..20_000 {
+        while !open.record(&Sample {
+            tenant,
+            submit_to_start_ns: Some(9),
+            ..Sample::default()
+        }) {
+            program.drain().unwrap();
+        }
+    }
+    let (read, stats) = (program.histograms().unwrap(), program.stats().unwrap());
+    assert_eq!(
+        stats.keys_full + read.len() as u64,
+        20_000,
+        "every sample is counted or told as dropped"
+    );
+    assert!(stats.keys_full > 0, "{stats:?}");
+}
+
+#[test]
+fn an_instance_has_one_live_owner_and_dead_ones_are_replaced() {
+    let name = instance("owner");
+    if let Ok(name) = std::env::var("GRIDMUX_TEST_OWNER") {
+        // The child below: pins, and ends without cleaning up.
+        let program = LatencyProgram::load(&name).unwrap();
+        let mut recorder = recorder(&program);
+        recorder.record(&Sample {
+            tenant: 1,
+            submit_to_start_ns: Some(1),
+            ..Sample::default()
+        });
+        program.pinned().unwrap();
+        std::process::abort();
+    }
+    if load(&name, Admission::Any).is_none() {
+        return;
+    }
+    assert!(
+        matches!(read_histograms(&name), Err(ReadError::NoInstance { .. })),
+        "dropping removed the pins"
+    );
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "an_instance_has_one_live_owner_and_dead_ones_are_replaced",
+        ])
+        .env("GRIDMUX_TEST_OWNER", &name)
+        .output()
+        .unwrap();
+    assert!(!status.status.success());
+    assert_eq!(
+        read_histograms(&name).unwrap().len(),
+        1,
+        "a dead owner's pins stay readable"
+    );
+    let program = LatencyProgram::load(&name).unwrap();
+    assert!(
+        read_histograms(&name).unwrap().is_empty(),
+        "they were replaced"
+    );
+    match LatencyProgram::load(&name) {
+        Err(Unavailable::InstanceInUse { pid, .. }) => assert_eq!(pid, std::process::id()),
+        other => panic!("a second owner was let in: {other:?}"),
+    }
+    drop(program);
+    assert!(
+        !gridmux_bpf::instance::list()
+            .iter()
+            .any(|found| found.to_string() == name)
+    );
+}
+
+#[test]
+fn unusable_names_and_absent_instances_have_their_own_errors() {
+    assert!(matches!(
+        read_histograms("no-such-instance"),
+        Err(ReadError::NoInstance { .. } | ReadError::NotPermitted)
+    ));
+    assert!(matches!(
+        read_histograms("../escape"),
+        Err(ReadError::NoInstance { .. })
+    ));
+    match LatencyProgram::load("../escape") {
+        Err(Unavailable::InstanceName { .. } | Unavailable::NotBuilt { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+}
