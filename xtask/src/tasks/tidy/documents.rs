@@ -2,8 +2,8 @@
 //! `ARCHITECTURE.md`.
 //!
 //! A word in backticks is taken for a path of ours if it begins with a file or folder of the repository's root, ends
-//! with a slash, or ends like a source file. Absolute paths, patterns and what tasks make under `target/` are not ours
-//! to check.
+//! with a slash, or ends like a source file; a file's bare name may stand for any file of that name. Absolute paths,
+//! placeholders and what tasks make under `target/` are not ours to check.
 
 use crate::repo::{self, Package};
 use anyhow::{Context, Result};
@@ -13,6 +13,9 @@ use std::path::Path;
 const SUFFIXES: [&str; 9] = [
     ".rs", ".toml", ".md", ".cu", ".ptx", ".c", ".h", ".yml", ".txt",
 ];
+
+/// Words that stand for something the reader fills in.
+const PLACEHOLDERS: [&str; 5] = ["FILE", "GROUP", "NAME", "PAPER", "TASK"];
 
 pub(super) fn check(packages: &[Package]) -> Result<Vec<String>> {
     let mut findings = Vec::new();
@@ -89,7 +92,16 @@ fn is_crate_name(word: &str) -> bool {
 
 fn is_path(word: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-    if !word.chars().all(plain) || word.starts_with(['/', '-']) || word.starts_with("target/") {
+    let placeholder = |part: &str| {
+        PLACEHOLDERS
+            .iter()
+            .any(|p| part.split('.').next() == Some(p))
+    };
+    if !word.chars().all(plain)
+        || word.split('/').any(placeholder)
+        || word.starts_with(['/', '-'])
+        || word.starts_with("target/")
+    {
         return false;
     }
     let in_root = word.contains('/')
@@ -104,7 +116,11 @@ fn is_path(word: &str) -> bool {
 
 /// Paths are written from the root or from the document's own folder.
 fn exists(word: &str, folder: &Path) -> bool {
-    folder.join(word).exists() || repo::root().join(word).exists()
+    let named_so = |path: &Path| path.file_name().is_some_and(|name| name == word);
+    folder.join(word).exists()
+        || repo::root().join(word).exists()
+        || (!word.contains('/')
+            && repo::files(repo::root(), &named_so).is_ok_and(|files| !files.is_empty()))
 }
 
 /// Targets of `[text](target)` within the repository.
@@ -135,7 +151,7 @@ mod tests {
         );
         assert_eq!(
             findings(
-                "`/etc/gridmux/gridmux.toml`, `model_speed/matmul`, `target/nvcc`, `benches/GROUP.rs:1`"
+                "`/etc/gridmux/gridmux.toml`, `model_speed/matmul`, `target/nvcc`, `benches/GROUP.rs`, `rooms.rs`"
             ),
             [""; 0]
         );
