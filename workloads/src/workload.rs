@@ -1,0 +1,102 @@
+//! The table of workloads, and how a launch is made from an entry of it.
+
+use crate::case::Case;
+use crate::kernels;
+use crate::params::{BadParams, Params, Size};
+
+/// The largest parameters a workload takes: beyond them its 32-bit index arithmetic would wrap.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Greatest [`Params::elements`].
+    pub elements: u32,
+    /// Greatest [`Params::rounds`].
+    pub rounds: u32,
+}
+
+/// One kernel with its source of launches.
+#[derive(Debug, Clone, Copy)]
+pub struct Workload {
+    /// Name on command lines and in tables; also the stem of its files in `workloads/cuda` and `workloads/ptx`.
+    pub name: &'static str,
+    /// One line on what the kernel stresses.
+    pub summary: &'static str,
+    /// Name of the `.entry` in [`Workload::ptx`].
+    pub entry: &'static str,
+    /// The PTX module, for `sm_80`.
+    pub ptx: &'static str,
+    /// What [`Params::elements`] counts.
+    pub elements: &'static str,
+    /// What [`Params::rounds`] counts, or `None` if the kernel ignores it.
+    pub rounds: Option<&'static str>,
+    /// The largest parameters it takes.
+    pub limits: Limits,
+    pub(crate) sizes: [(u32, u32); 3],
+    pub(crate) build: fn(Params) -> Case,
+}
+
+impl Workload {
+    /// The parameters that stand for `size`.
+    #[must_use]
+    pub fn params(&self, size: Size, seed: u64) -> Params {
+        let (elements, rounds) = match size {
+            Size::Tiny => self.sizes[0],
+            Size::Small => self.sizes[1],
+            Size::Large => self.sizes[2],
+        };
+        Params {
+            elements,
+            rounds,
+            seed,
+        }
+    }
+
+    /// A launch of the given size; equal arguments give equal bytes.
+    #[must_use]
+    pub fn case(&self, size: Size, seed: u64) -> Case {
+        (self.build)(self.params(size, seed))
+    }
+
+    /// A launch of chosen dimensions.
+    ///
+    /// # Errors
+    /// [`BadParams`] if `elements` is zero or a parameter is over [`Workload::limits`].
+    pub fn case_with(&self, params: Params) -> Result<Case, BadParams> {
+        let limits = self.limits;
+        for (key, what, value, least, most) in [
+            (
+                "elements",
+                Some(self.elements),
+                params.elements,
+                1,
+                limits.elements,
+            ),
+            ("rounds", self.rounds, params.rounds, 0, limits.rounds),
+        ] {
+            if let Some(what) = what
+                && !(least..=most).contains(&value)
+            {
+                return Err(BadParams {
+                    workload: self.name,
+                    key,
+                    what,
+                    value,
+                    least,
+                    most,
+                });
+            }
+        }
+        Ok((self.build)(params))
+    }
+}
+
+/// Every workload, in the order in which tables show them.
+#[must_use]
+pub fn workloads() -> &'static [Workload] {
+    &kernels::ALL
+}
+
+/// The workload of that name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static Workload> {
+    workloads().iter().find(|workload| workload.name == name)
+}
