@@ -1,1 +1,33 @@
-//! placeholder
+//! The SM model: functional execution and timing of PTX on a modelled GPU.
+//!
+//! [`Gpu`] is the whole device: memory domains, loaded modules, hardware queues, SMs, caches and DRAM.
+//! Kernels are decoded once into compact operations; a warp's 32 lanes execute as vectors under a mask, and time
+//! skips to the next event when nothing can issue. Time is in core cycles, and a run is deterministic: the same
+//! calls give the same cycles.
+//!
+//! Rules of this room: it knows PTX and plans, never sockets or tenants; the values it computes never depend on
+//! the timing model; nothing in the loop allocates or takes a lock.
+
+mod compile;
+pub mod config;
+mod config_check;
+pub mod counters;
+mod exec;
+pub mod fault;
+pub mod gpu;
+pub mod kernel;
+pub mod launch;
+pub mod memory;
+pub mod occupancy;
+pub mod report;
+
+pub use compile::LoadError;
+pub use config::{ConfigError, GpuConfig, builtin_names};
+pub use counters::Counters;
+pub use fault::{Fault, FaultKind, FaultSpace};
+pub use gpu::{Gpu, run_functional};
+pub use kernel::{Kernel, KernelParam, LoadedModule};
+pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
+pub use memory::{Allocation, DomainId, Memory, MemoryError};
+pub use occupancy::{Occupancy, OccupancyLimit, occupancy};
+pub use report::{Advance, Report};

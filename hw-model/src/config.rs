@@ -1,0 +1,348 @@
+//! A GPU's description: one TOML file, every figure with its source.
+//!
+//! Rules: an unknown key is refused, a value that makes no sense is refused with the key's name, and every
+//! latency is what one warp sees from issue to use on an idle machine, so that a microbenchmark recovers it.
+
+use serde::Deserialize;
+
+/// Bytes of a cache line.
+pub const LINE_BYTES: u64 = 128;
+/// Bytes of a sector, the unit that moves between the caches and DRAM.
+pub const SECTOR_BYTES: u64 = 32;
+/// Lanes of a warp.
+pub const WARP_LANES: u32 = 32;
+/// Most warps that one SM may hold; the schedulers keep them in one 64-bit mask.
+pub const MAX_WARPS_PER_SM: u32 = 64;
+
+/// Why a GPU description was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The text is no valid TOML, lacks a key or has an unknown one.
+    #[error("the GPU description cannot be read: {0}")]
+    Syntax(#[from] toml::de::Error),
+    /// No built-in description has this name.
+    #[error("no built-in GPU is called '{name}'; there are: {known}")]
+    UnknownBuiltin {
+        /// The name asked for.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// A value makes no sense.
+    #[error("{key} = {value} makes no sense: {reason}")]
+    Value {
+        /// Dotted name of the key.
+        key: &'static str,
+        /// The value given.
+        value: String,
+        /// What it must be.
+        reason: &'static str,
+    },
+}
+
+/// Order in which a warp scheduler offers its warps the issue slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulerPolicy {
+    /// Loose round robin.
+    Lrr,
+    /// Greedy, then oldest.
+    Gto,
+}
+
+/// A whole GPU.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GpuConfig {
+    /// Name, as `--gpu` takes it.
+    pub name: String,
+    /// Clocks.
+    pub clock: Clock,
+    /// Streaming multiprocessors.
+    pub sm: Sm,
+    /// Execution pipelines of one scheduler.
+    pub pipelines: Pipelines,
+    /// Shared memory.
+    pub shared: Shared,
+    /// Level-1 cache.
+    pub l1: L1,
+    /// Network between SMs and level-2 slices.
+    pub interconnect: Interconnect,
+    /// Level-2 cache.
+    pub l2: L2,
+    /// Device memory.
+    pub dram: Dram,
+    /// Costs of starting kernels and blocks.
+    pub launch: LaunchCosts,
+    /// Copy engines.
+    pub copy: CopyEngines,
+}
+
+/// Clocks.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clock {
+    /// Core clock in MHz; all cycles of the model are cycles of this clock.
+    pub core_mhz: u32,
+}
+
+/// Streaming multiprocessors and what one of them holds.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sm {
+    /// Number of SMs.
+    pub count: u16,
+    /// Warp schedulers of an SM; each owns the warps whose slot number is congruent to its own.
+    pub schedulers: u8,
+    /// Their policy.
+    pub scheduler: SchedulerPolicy,
+    /// Resident threads.
+    pub max_threads: u32,
+    /// Resident blocks.
+    pub max_blocks: u32,
+    /// Threads of one block.
+    pub max_threads_per_block: u32,
+    /// 32-bit registers.
+    pub registers: u32,
+    /// Registers that one thread may name; above it a kernel spills, which the model does not.
+    pub max_registers_per_thread: u32,
+    /// Registers are allocated to a warp in this unit.
+    pub register_unit: u32,
+    /// Shared memory in bytes.
+    pub shared_bytes: u32,
+    /// Shared memory of one block in bytes, static and dynamic.
+    pub max_shared_bytes_per_block: u32,
+    /// Shared memory is allocated to a block in this unit of bytes.
+    pub shared_unit_bytes: u32,
+    /// Shared memory that the system takes for each block, in bytes.
+    pub reserved_shared_bytes_per_block: u32,
+}
+
+/// Latency and initiation interval of one pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pipeline {
+    /// Cycles until a dependent instruction may issue.
+    pub latency: u32,
+    /// Cycles until the next warp instruction may enter, per scheduler.
+    pub interval: u32,
+}
+
+/// Execution pipelines of one scheduler.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pipelines {
+    /// Integer addition, logic, shifts, comparisons.
+    pub int: Pipeline,
+    /// Integer multiplication.
+    pub int_mul: Pipeline,
+    /// Integer division sequences.
+    pub int_div: Pipeline,
+    /// Single precision.
+    pub fp32: Pipeline,
+    /// IEEE division and square root sequences.
+    pub fp32_div: Pipeline,
+    /// Double precision.
+    pub fp64: Pipeline,
+    /// Double-precision division and square root sequences.
+    pub fp64_div: Pipeline,
+    /// Special functions and conversions.
+    pub sfu: Pipeline,
+    /// Moves, selections and predicate logic.
+    pub r#move: Pipeline,
+    /// Branches.
+    pub control: Pipeline,
+    /// Warp shuffles, votes and matches.
+    pub shuffle: Pipeline,
+}
+
+/// Shared memory.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shared {
+    /// Load-to-use cycles without conflicts.
+    pub latency: u32,
+    /// Banks of four bytes.
+    pub banks: u32,
+}
+
+/// Level-1 cache of one SM: sectored, write-through, no allocation on stores.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct L1 {
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Ways of a set.
+    pub ways: u32,
+    /// Load-to-use cycles of a hit.
+    pub latency: u32,
+    /// Outstanding line requests.
+    pub mshrs: u32,
+    /// Cycles that one 128-byte line access holds the load/store unit.
+    pub line_interval: u32,
+}
+
+/// Network between SMs and level-2 slices.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interconnect {
+    /// One-way cycles of an unloaded packet.
+    pub latency: u32,
+    /// Bytes per cycle that one SM can send.
+    pub request_bytes_per_cycle: u32,
+    /// Bytes per cycle that one SM can receive.
+    pub reply_bytes_per_cycle: u32,
+}
+
+/// Level-2 cache: sectored, write-back, least recently used.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct L2 {
+    /// Slices.
+    pub slices: u32,
+    /// Size of all slices in bytes.
+    pub bytes: u64,
+    /// Ways of a set.
+    pub ways: u32,
+    /// Load-to-use cycles of a hit, the way there and back included.
+    pub latency: u32,
+    /// Bytes per cycle of one slice.
+    pub bytes_per_cycle: u32,
+    /// Cycles that one atomic operation on one address holds its slice.
+    pub atomic_interval: u32,
+}
+
+/// Device memory.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dram {
+    /// Channels.
+    pub channels: u32,
+    /// Peak bandwidth of all channels, 10⁹ bytes per second.
+    pub gigabytes_per_second: f64,
+    /// Load-to-use cycles of a read that misses every cache and opens a row.
+    pub latency: u32,
+    /// Banks of a channel.
+    pub banks: u32,
+    /// Bytes of a row.
+    pub row_bytes: u64,
+    /// Cycles that opening a row adds to a read (tRP + tRCD).
+    pub row_miss_cycles: u32,
+    /// Cycles between two row openings of one bank (tRC).
+    pub row_cycle_cycles: u32,
+}
+
+/// Costs of starting kernels and blocks.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchCosts {
+    /// Cycles from submission to an idle hardware queue until the first block may start.
+    pub kernel_cycles: u32,
+    /// Cycles from the end of a kernel until its successor in the same queue may start.
+    pub dependent_cycles: u32,
+    /// Cycles between two block starts, over the whole GPU.
+    pub block_interval_cycles: u32,
+}
+
+/// Copy engines, one per direction.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CopyEngines {
+    /// Host to device, 10⁹ bytes per second.
+    pub h2d_gigabytes_per_second: f64,
+    /// Device to host, 10⁹ bytes per second.
+    pub d2h_gigabytes_per_second: f64,
+    /// Setup of one copy in nanoseconds.
+    pub latency_ns: u32,
+}
+
+const BUILTIN: [(&str, &str); 2] = [
+    ("h200", include_str!("../configs/h200.toml")),
+    ("gtx480", include_str!("../configs/gtx480.toml")),
+];
+
+/// Names that [`GpuConfig::builtin`] knows.
+pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+    BUILTIN.iter().map(|(name, _)| *name)
+}
+
+impl GpuConfig {
+    /// One of the descriptions in `configs/`.
+    ///
+    /// # Errors
+    /// [`ConfigError::UnknownBuiltin`], which lists the known names.
+    pub fn builtin(name: &str) -> Result<Self, ConfigError> {
+        let Some((_, text)) = BUILTIN.iter().find(|(known, _)| *known == name) else {
+            return Err(ConfigError::UnknownBuiltin {
+                name: name.to_owned(),
+                known: builtin_names().collect::<Vec<_>>().join(", "),
+            });
+        };
+        Self::from_toml(text)
+    }
+
+    /// Reads and checks a description.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`] for broken TOML, missing and unknown keys, [`ConfigError::Value`] for nonsense.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text)?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// The same GPU with `sms` SMs, and level-2 slices, DRAM channels and bandwidth in proportion.
+    /// Zero SMs count as one.
+    #[must_use]
+    pub fn scaled_to_sms(mut self, sms: u16) -> Self {
+        let (from, to) = (u64::from(self.sm.count), u64::from(sms.max(1)));
+        let scale = |n: u32| {
+            let scaled = (u64::from(n) * to + from / 2) / from;
+            u32::try_from(scaled.max(1)).unwrap_or(u32::MAX)
+        };
+        let slices = scale(self.l2.slices);
+        self.l2.bytes = self.l2.bytes / u64::from(self.l2.slices) * u64::from(slices);
+        self.l2.slices = slices;
+        self.dram.channels = scale(self.dram.channels);
+        #[allow(clippy::cast_precision_loss, reason = "SM counts are below 2^16")]
+        let ratio = to as f64 / from as f64;
+        self.dram.gigabytes_per_second *= ratio;
+        self.sm.count = sms.max(1);
+        self
+    }
+
+    /// Most warps that an SM holds.
+    #[must_use]
+    pub fn warps_per_sm(&self) -> u32 {
+        self.sm.max_threads / WARP_LANES
+    }
+
+    /// Nanoseconds of so many core cycles, rounded down.
+    #[must_use]
+    pub fn cycles_to_ns(&self, cycles: u64) -> u64 {
+        let ns = u128::from(cycles) * 1000 / u128::from(self.clock.core_mhz);
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// Core cycles that cover so many nanoseconds, rounded up.
+    #[must_use]
+    pub fn ns_to_cycles(&self, ns: u64) -> u64 {
+        let cycles = (u128::from(ns) * u128::from(self.clock.core_mhz)).div_ceil(1000);
+        u64::try_from(cycles).unwrap_or(u64::MAX)
+    }
+
+    /// Core cycles that `bytes` take at `gigabytes_per_second`.
+    #[must_use]
+    pub(crate) fn transfer_cycles(&self, bytes: u64, gigabytes_per_second: f64) -> u64 {
+        #[allow(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a duration far below 2^53 cycles; the cast saturates"
+        )]
+        {
+            (bytes as f64 * f64::from(self.clock.core_mhz) / (gigabytes_per_second * 1000.0)).ceil()
+                as u64
+        }
+    }
+}

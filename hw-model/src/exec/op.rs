@@ -1,0 +1,88 @@
+//! The compact operation, and the register slot that it works on.
+//!
+//! Rules: operand numbers are checked when an operation is made, so that execution need not; an operand with
+//! [`CONSTANT`] set names a slot of the kernel's broadcast constants, any other a slot of the warp's registers.
+
+use super::cx::Cx;
+
+/// One 32-bit register of a warp, or half of a 64-bit one: 32 lanes.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(128))]
+pub(crate) struct Slot(pub(crate) [u32; 32]);
+
+impl Slot {
+    pub(crate) const ZERO: Self = Self([0; 32]);
+}
+
+/// Marks an operand as a slot of the constants.
+pub(crate) const CONSTANT: u16 = 0x8000;
+/// Marks an absent operand, predicate or destination.
+pub(crate) const NONE: u16 = 0x7fff;
+
+/// A lane function for one host instruction set.
+///
+/// It may be called only on a host that has the instructions it was compiled for.
+pub(crate) type ExecFn = unsafe fn(&mut Cx<'_>, &Op);
+
+/// What the engines must do about an operation beyond calling `exec`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Registers to registers.
+    Alu,
+    /// `exec` fills the access record: global, constant, shared or local memory.
+    Memory,
+    /// `exec` reads the parameter bank.
+    Param,
+    /// Conditional or unconditional branch; `imm` is the target, `r[0]` the reconvergence point's low half.
+    Branch,
+    /// `exit`, or `ret` of a kernel.
+    Exit,
+    /// `bar.sync` and `barrier.sync`: `r[0]` the barrier's slot, `r[1]` the thread count's or [`NONE`].
+    Barrier,
+    /// Fences and other operations with a cost and no effect here.
+    Nothing,
+    /// `trap`.
+    Trap,
+}
+
+/// Pipelines, as the schedulers see them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pipe {
+    Int,
+    Fp32,
+    Fp64,
+    Sfu,
+    Memory,
+    Control,
+}
+
+/// Number of [`Pipe`]s.
+pub(crate) const PIPES: usize = 6;
+
+/// One operation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Op {
+    pub(crate) exec: ExecFn,
+    /// Address offset, branch target or immediate, as the function wants it.
+    pub(crate) imm: i64,
+    /// Operands: destinations first for ALU operations; up to four data slots, then the address, for memory.
+    pub(crate) r: [u16; 6],
+    /// Scoreboard entries that must be ready before issue (sources, destinations, guard); [`NONE`] ends the list.
+    pub(crate) waits: [u16; 8],
+    /// Scoreboard entries that become ready when the operation completes; [`NONE`] ends the list.
+    pub(crate) writes: [u16; 4],
+    /// Reconvergence point of a branch.
+    pub(crate) reconverge: u32,
+    /// Guard predicate or [`NONE`].
+    pub(crate) guard: u16,
+    /// Guard is negated.
+    pub(crate) guard_negated: bool,
+    pub(crate) kind: Kind,
+    pub(crate) pipe: Pipe,
+    /// Elements of a vector access, or 1.
+    pub(crate) vector: u8,
+    /// Cycles to a dependent operation.
+    pub(crate) latency: u16,
+    /// Cycles that the pipeline is held.
+    pub(crate) interval: u16,
+}

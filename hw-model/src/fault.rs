@@ -1,0 +1,153 @@
+//! What went wrong inside a kernel, as a value: which kernel, block, thread, instruction and address.
+//!
+//! Rule: a fault ends its own launch and nothing else.
+
+use crate::memory::Nearest;
+use std::fmt;
+use std::sync::Arc;
+
+/// State space that a bad access aimed at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultSpace {
+    /// Global memory, also through a generic address.
+    Global,
+    /// The block's shared memory.
+    Shared,
+    /// The thread's local memory.
+    Local,
+    /// The constant bank or the parameter block.
+    Constant,
+}
+
+impl fmt::Display for FaultSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Global => "global",
+            Self::Shared => "shared",
+            Self::Local => "local",
+            Self::Constant => "constant",
+        })
+    }
+}
+
+/// Kinds of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// An access outside every allocation, or outside the block's or thread's own memory.
+    OutOfBounds {
+        /// A store or atomic rather than a load.
+        write: bool,
+        /// Where it aimed.
+        space: FaultSpace,
+        /// Bytes that one thread accessed.
+        bytes: u32,
+    },
+    /// An address that is no multiple of the access's size (PTX ISA section 6.4.1).
+    Misaligned {
+        /// A store or atomic rather than a load.
+        write: bool,
+        /// Where it aimed.
+        space: FaultSpace,
+        /// Bytes that one thread accessed.
+        bytes: u32,
+    },
+    /// Every thread that is left in the block waits at a barrier that can no longer complete.
+    BarrierDeadlock,
+    /// The launch ran longer than its budget.
+    BudgetExceeded {
+        /// The budget in cycles.
+        budget_cycles: u64,
+    },
+    /// `trap` was executed.
+    Trap,
+    /// A barrier number above 15.
+    BadBarrier {
+        /// The number.
+        id: u32,
+    },
+}
+
+/// A fault of one launch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fault {
+    /// Kernel.
+    pub kernel: Arc<str>,
+    /// Block.
+    pub block: [u32; 3],
+    /// Thread inside the block.
+    pub thread: [u32; 3],
+    /// Line of the instruction in the PTX text, from 1; 0 where the text is not at hand.
+    pub ptx_line: u32,
+    /// File index and line of the nearest `.loc`.
+    pub source_line: Option<(u32, u32)>,
+    /// The instruction as written, without operands.
+    pub mnemonic: Arc<str>,
+    /// The address, for faults that have one.
+    pub address: Option<u64>,
+    /// Allocation nearest to the address.
+    pub nearest: Option<Nearest>,
+    /// What happened.
+    pub kind: FaultKind,
+}
+
+impl std::error::Error for Fault {}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [bx, by, bz] = self.block;
+        let [tx, ty, tz] = self.thread;
+        write!(
+            f,
+            "kernel '{}', block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), PTX line {} ({}): ",
+            self.kernel, self.ptx_line, self.mnemonic
+        )?;
+        let address = self.address.unwrap_or(0);
+        match self.kind {
+            FaultKind::OutOfBounds {
+                write,
+                space,
+                bytes,
+            } => {
+                let verb = if write { "wrote" } else { "read" };
+                write!(
+                    f,
+                    "it {verb} {bytes} bytes of {space} memory out of bounds at {address:#x}"
+                )?;
+            }
+            FaultKind::Misaligned {
+                write,
+                space,
+                bytes,
+            } => {
+                let verb = if write { "wrote" } else { "read" };
+                write!(
+                    f,
+                    "it {verb} {bytes} bytes of {space} memory at {address:#x}, which is not a multiple of {bytes}"
+                )?;
+            }
+            FaultKind::BarrierDeadlock => {
+                f.write_str(
+                    "every thread left in the block waits at a barrier that can never complete",
+                )?;
+            }
+            FaultKind::BudgetExceeded { budget_cycles } => {
+                write!(
+                    f,
+                    "the launch exceeded its budget of {budget_cycles} cycles"
+                )?;
+            }
+            FaultKind::Trap => f.write_str("it executed a trap")?,
+            FaultKind::BadBarrier { id } => {
+                write!(f, "barrier {id} was named; a block has barriers 0 to 15")?;
+            }
+        }
+        match (self.source_line, self.nearest) {
+            (Some((file, line)), Some(nearest)) => {
+                write!(f, "; {nearest} (source file {file}, line {line})")
+            }
+            (Some((file, line)), None) => write!(f, " (source file {file}, line {line})"),
+            (None, Some(nearest)) => write!(f, "; {nearest}"),
+            (None, None) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A loaded module and its kernels, ready to run.
+//!
+//! Rule: a kernel is immutable after loading and shared by every launch of it.
+
+use crate::exec::{Op, Slot};
+use crate::memory::DomainId;
+use gridmux_ptx::decode::ScalarType;
+use std::sync::Arc;
+
+/// A module whose variables stand in device memory and whose kernels can be launched.
+#[derive(Debug)]
+pub struct LoadedModule {
+    pub(crate) domain: DomainId,
+    pub(crate) kernels: Vec<Arc<Kernel>>,
+    pub(crate) variables: Vec<ModuleVariable>,
+}
+
+/// A `.global` or `.const` variable in device memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModuleVariable {
+    /// Name.
+    pub name: String,
+    /// Device address.
+    pub address: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+impl LoadedModule {
+    /// The kernel of that name.
+    #[must_use]
+    pub fn kernel(&self, name: &str) -> Option<Arc<Kernel>> {
+        self.kernels.iter().find(|k| &*k.name == name).cloned()
+    }
+
+    /// All kernels in source order.
+    #[must_use]
+    pub fn kernels(&self) -> &[Arc<Kernel>] {
+        &self.kernels
+    }
+
+    /// All variables in device memory.
+    #[must_use]
+    pub fn variables(&self) -> &[ModuleVariable] {
+        &self.variables
+    }
+
+    /// Domain that the module was loaded into.
+    #[must_use]
+    pub fn domain(&self) -> DomainId {
+        self.domain
+    }
+}
+
+/// One formal parameter of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelParam {
+    /// Name as declared.
+    pub name: String,
+    /// Type, or the element type of a byte array.
+    pub ty: ScalarType,
+    /// Byte offset in the parameter block.
+    pub offset: u32,
+    /// Size in bytes.
+    pub bytes: u32,
+    /// Alignment in bytes.
+    pub align: u32,
+}
+
+/// Where an instruction came from, for messages.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    pub(crate) line: u32,
+    pub(crate) source_line: Option<(u32, u32)>,
+    pub(crate) mnemonic: Arc<str>,
+}
+
+/// A kernel: compact operations, constants, and what one block of it needs.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Name.
+    pub name: Arc<str>,
+    /// Bytes of the parameter block.
+    pub params_bytes: u32,
+    /// Formal parameters in order.
+    pub params: Vec<KernelParam>,
+    /// Static shared memory in bytes.
+    pub static_shared_bytes: u32,
+    /// Local memory of one thread in bytes.
+    pub local_bytes: u32,
+    /// 32-bit registers of one thread, as estimated for a real chip.
+    pub registers_per_thread: u32,
+    /// `.maxntid`.
+    pub max_threads: Option<[u32; 3]>,
+    /// `.reqntid`.
+    pub required_threads: Option<[u32; 3]>,
+    pub(crate) domain: DomainId,
+    pub(crate) ops: Box<[Op]>,
+    pub(crate) origins: Box<[Origin]>,
+    /// Broadcast constants; operands name them with [`crate::exec::CONSTANT`] set.
+    pub(crate) constants: Box<[Slot]>,
+    /// 128-byte register slots of a warp.
+    pub(crate) slots: u16,
+    /// Predicate registers of a warp.
+    pub(crate) predicates: u16,
+}
+
+impl Kernel {
+    /// Most threads that a block may have, as far as the kernel itself says.
+    #[must_use]
+    pub fn max_threads_per_block(&self) -> Option<u32> {
+        let product = |d: [u32; 3]| d.iter().product();
+        self.required_threads.or(self.max_threads).map(product)
+    }
+}

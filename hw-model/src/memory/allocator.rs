@@ -1,0 +1,115 @@
+//! First-fit allocation inside one window.
+//!
+//! Rules: live allocations stand sorted by address, so that a lookup is a binary search; free extents stand in
+//! an ordered map and neighbours are merged; every allocation is followed by a red zone that is never handed out.
+
+use super::{ALLOCATION_ALIGN, Allocation, MemoryError, Nearest};
+use std::collections::BTreeMap;
+
+const RED_ZONE_BYTES: u64 = ALLOCATION_ALIGN;
+
+#[derive(Debug)]
+pub(super) struct Allocator {
+    live: Vec<Allocation>,
+    free: BTreeMap<u64, u64>,
+    used_bytes: u64,
+    limit_bytes: u64,
+}
+
+impl Allocator {
+    pub(super) fn new(window_start: u64, window_bytes: u64, limit_bytes: u64) -> Self {
+        // The first granule stays unused, so that running off the front of the first allocation is seen, too.
+        let free = BTreeMap::from([(window_start + RED_ZONE_BYTES, window_bytes - RED_ZONE_BYTES)]);
+        Self {
+            live: Vec::new(),
+            free,
+            used_bytes: 0,
+            limit_bytes,
+        }
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    pub(super) fn alloc(&mut self, bytes: u64) -> Result<u64, MemoryError> {
+        if bytes == 0 {
+            return Err(MemoryError::ZeroBytes);
+        }
+        let full = MemoryError::OutOfMemory {
+            asked: bytes,
+            used: self.used_bytes,
+            limit: self.limit_bytes,
+        };
+        let Some(rounded) = bytes.checked_next_multiple_of(ALLOCATION_ALIGN) else {
+            return Err(full);
+        };
+        if rounded > self.limit_bytes.saturating_sub(self.used_bytes) {
+            return Err(full);
+        }
+        let taken = rounded + RED_ZONE_BYTES;
+        let Some((start, extent)) = self
+            .free
+            .iter()
+            .find(|(_, extent)| **extent >= taken)
+            .map(|(start, extent)| (*start, *extent))
+        else {
+            return Err(full);
+        };
+        self.free.remove(&start);
+        if extent > taken {
+            self.free.insert(start + taken, extent - taken);
+        }
+        let at = self.live.partition_point(|a| a.start < start);
+        self.live.insert(at, Allocation { start, bytes });
+        self.used_bytes += rounded;
+        Ok(start)
+    }
+
+    pub(super) fn free(&mut self, address: u64) -> Result<Allocation, MemoryError> {
+        let Ok(at) = self.live.binary_search_by_key(&address, |a| a.start) else {
+            return Err(MemoryError::NotAllocated {
+                address,
+                nearest: Nearest(self.nearest(address)),
+            });
+        };
+        let freed = self.live.remove(at);
+        let rounded = freed.bytes.next_multiple_of(ALLOCATION_ALIGN);
+        self.used_bytes -= rounded;
+        self.give_back(freed.start, rounded + RED_ZONE_BYTES);
+        Ok(freed)
+    }
+
+    #[inline]
+    pub(super) fn find(&self, address: u64) -> Option<Allocation> {
+        let at = self.live.partition_point(|a| a.start <= address);
+        let candidate = *self.live.get(at.checked_sub(1)?)?;
+        (address < candidate.end()).then_some(candidate)
+    }
+
+    pub(super) fn nearest(&self, address: u64) -> Option<Allocation> {
+        let distance = |a: &&Allocation| {
+            if address < a.start {
+                a.start - address
+            } else {
+                address.saturating_sub(a.end() - 1)
+            }
+        };
+        self.live.iter().min_by_key(distance).copied()
+    }
+
+    fn give_back(&mut self, start: u64, bytes: u64) {
+        let (mut start, mut bytes) = (start, bytes);
+        if let Some((before, extent)) = self.free.range(..start).next_back().map(|(s, e)| (*s, *e))
+            && before + extent == start
+        {
+            self.free.remove(&before);
+            start = before;
+            bytes += extent;
+        }
+        if let Some(extent) = self.free.remove(&(start + bytes)) {
+            bytes += extent;
+        }
+        self.free.insert(start, bytes);
+    }
+}

@@ -1,0 +1,440 @@
+//! Device memory: protection domains, one aligned power-of-two window each, and the allocations inside.
+//!
+//! Rules: a domain's bytes are reachable only through its [`DomainId`]; windows are multiples of 4 GiB so that a
+//! fence can mask addresses; host pages are touched lazily, and given back when an allocation is freed; a red
+//! zone of 256 bytes follows each allocation, so that running off its end is seen. Device addresses depend only
+//! on the sequence of calls, never on where the host maps a window.
+
+mod allocator;
+
+use allocator::Allocator;
+use memmap2::{MmapOptions, MmapRaw};
+use std::fmt;
+
+/// A protection domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DomainId(pub u32);
+
+/// Smallest window, and what every window is aligned to at least.
+pub const MIN_WINDOW_BYTES: u64 = 4 << 30;
+/// Alignment of every allocation in bytes.
+pub const ALLOCATION_ALIGN: u64 = 256;
+/// Generic addresses below this belong to the shared and local windows (PTX ISA section 5.1.7).
+const FIRST_WINDOW: u64 = 64 << 30;
+
+/// A live allocation, as messages name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allocation {
+    /// First address.
+    pub start: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+}
+
+impl Allocation {
+    /// One past the last address.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.start + self.bytes
+    }
+}
+
+impl fmt::Display for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:#x}", self.bytes, self.start)
+    }
+}
+
+/// How a message names the allocation nearest to a bad address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nearest(pub Option<Allocation>);
+
+impl fmt::Display for Nearest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(allocation) => write!(f, "the nearest allocation is {allocation}"),
+            None => f.write_str("nothing is allocated"),
+        }
+    }
+}
+
+/// Why a memory operation was refused.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum MemoryError {
+    /// The domain does not exist (any more).
+    #[error("there is no memory domain {}", .0.0)]
+    NoDomain(DomainId),
+    /// Nothing can be allocated with zero bytes.
+    #[error("an allocation of zero bytes was asked for; ask for at least one")]
+    ZeroBytes,
+    /// The domain's limit would be exceeded, or its window is too fragmented.
+    #[error("{asked} bytes do not fit: {used} of {limit} bytes are in use; free something first")]
+    OutOfMemory {
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes in use.
+        used: u64,
+        /// The domain's limit.
+        limit: u64,
+    },
+    /// The access leaves every allocation.
+    #[error("{bytes} bytes at {address:#x} lie outside every allocation; {nearest}")]
+    OutOfBounds {
+        /// First address of the access.
+        address: u64,
+        /// Its length.
+        bytes: u64,
+        /// What lies nearest.
+        nearest: Nearest,
+    },
+    /// The address to be freed is not the start of an allocation, or was freed before.
+    #[error("{address:#x} is not the start of a live allocation, so it cannot be freed; {nearest}")]
+    NotAllocated {
+        /// The address.
+        address: u64,
+        /// What lies nearest.
+        nearest: Nearest,
+    },
+    /// The host refuses the window.
+    #[error("the host cannot reserve a window of {bytes} bytes: {reason}")]
+    Host {
+        /// Size of the window.
+        bytes: u64,
+        /// What the host said.
+        reason: String,
+    },
+}
+
+/// One domain: its window, the host pages behind it, and what is allocated.
+#[derive(Debug)]
+pub(crate) struct Domain {
+    window_start: u64,
+    window_bytes: u64,
+    host: MmapRaw,
+    allocator: Allocator,
+    /// Changes whenever the set of allocations does, and differs between domains: the key of range caches.
+    stamp: u64,
+}
+
+impl Domain {
+    /// Changes whenever the set of live allocations does.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// Host address of a device address; add to it only addresses inside a live allocation.
+    #[inline]
+    pub(crate) fn host_bias(&self) -> *mut u8 {
+        self.host
+            .as_mut_ptr()
+            .wrapping_sub(usize::try_from(self.window_start).unwrap_or(0))
+    }
+
+    /// The allocation that holds `address`.
+    #[inline]
+    pub(crate) fn find(&self, address: u64) -> Option<Allocation> {
+        self.allocator.find(address)
+    }
+
+    /// The allocation whose edge is nearest to `address`.
+    pub(crate) fn nearest(&self, address: u64) -> Nearest {
+        Nearest(self.allocator.nearest(address))
+    }
+
+    fn span(&self, address: u64, bytes: u64) -> Result<*mut u8, MemoryError> {
+        let inside = self
+            .find(address)
+            .is_some_and(|a| bytes <= a.end() - address);
+        if inside {
+            return Ok(self
+                .host_bias()
+                .wrapping_add(usize::try_from(address).unwrap_or(0)));
+        }
+        Err(MemoryError::OutOfBounds {
+            address,
+            bytes,
+            nearest: self.nearest(address),
+        })
+    }
+}
+
+/// All domains of a GPU.
+#[derive(Debug, Default)]
+pub struct Memory {
+    domains: Vec<Option<Domain>>,
+    next_stamp: u64,
+}
+
+impl Memory {
+    /// Creates a domain that may allocate up to `limit_bytes`.
+    ///
+    /// # Errors
+    /// [`MemoryError::Host`] when the host has no address space left.
+    pub fn create_domain(&mut self, limit_bytes: u64) -> Result<DomainId, MemoryError> {
+        // Half as much again leaves room for fragmentation and red zones.
+        let wanted = limit_bytes.saturating_add(limit_bytes / 2);
+        let window_bytes = wanted
+            .checked_next_power_of_two()
+            .unwrap_or(1 << 46)
+            .clamp(MIN_WINDOW_BYTES, 1 << 46);
+        let window_start = self.free_window(window_bytes);
+        let refused = |reason: String| MemoryError::Host {
+            bytes: window_bytes,
+            reason,
+        };
+        let length = usize::try_from(window_bytes).map_err(|e| refused(e.to_string()))?;
+        let host = MmapOptions::new()
+            .len(length)
+            .no_reserve_swap()
+            .map_anon()
+            .map_err(|e| refused(e.to_string()))?;
+        let domain = Domain {
+            window_start,
+            window_bytes,
+            host: MmapRaw::from(host),
+            allocator: Allocator::new(window_start, window_bytes, limit_bytes),
+            stamp: self.fresh_stamp(),
+        };
+        let index = self
+            .domains
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.domains.len());
+        if index == self.domains.len() {
+            self.domains.push(None);
+        }
+        self.domains[index] = Some(domain);
+        Ok(DomainId(u32::try_from(index).unwrap_or(u32::MAX)))
+    }
+
+    /// Removes a domain with everything in it.
+    ///
+    /// # Errors
+    /// [`MemoryError::NoDomain`].
+    pub fn destroy_domain(&mut self, domain: DomainId) -> Result<(), MemoryError> {
+        self.domains
+            .get_mut(domain.0 as usize)
+            .and_then(Option::take)
+            .map(drop)
+            .ok_or(MemoryError::NoDomain(domain))
+    }
+
+    /// Allocates `bytes`, aligned to 256; fresh memory reads as zero unless it was used before.
+    ///
+    /// # Errors
+    /// [`MemoryError::NoDomain`], [`MemoryError::ZeroBytes`], [`MemoryError::OutOfMemory`].
+    pub fn alloc(&mut self, domain: DomainId, bytes: u64) -> Result<u64, MemoryError> {
+        let stamp = self.fresh_stamp();
+        let domain = self.domain_mut(domain)?;
+        let address = domain.allocator.alloc(bytes)?;
+        domain.stamp = stamp;
+        Ok(address)
+    }
+
+    /// Frees an allocation by its start address and gives its host pages back.
+    ///
+    /// # Errors
+    /// [`MemoryError::NoDomain`], [`MemoryError::NotAllocated`].
+    pub fn free(&mut self, domain: DomainId, address: u64) -> Result<(), MemoryError> {
+        let stamp = self.fresh_stamp();
+        let domain = self.domain_mut(domain)?;
+        let freed = domain.allocator.free(address)?;
+        domain.stamp = stamp;
+        give_pages_back(domain, freed);
+        Ok(())
+    }
+
+    /// Copies device bytes to the host.
+    ///
+    /// # Errors
+    /// [`MemoryError::NoDomain`], [`MemoryError::OutOfBounds`] when the span leaves one allocation.
+    pub fn read(&self, domain: DomainId, address: u64, into: &mut [u8]) -> Result<(), MemoryError> {
+        let host = self.domain(domain)?.span(address, into.len() as u64)?;
+        // SAFETY: `span` found all the bytes inside one allocation, which lies inside the domain's mapping; a
+        // fresh host slice cannot overlap it, and `&self` keeps the mapping alive.
+        unsafe { std::ptr::copy_nonoverlapping(host, into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// Copies host bytes to the device.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn write(
+        &mut self,
+        domain: DomainId,
+        address: u64,
+        from: &[u8],
+    ) -> Result<(), MemoryError> {
+        let host = self.domain(domain)?.span(address, from.len() as u64)?;
+        // SAFETY: as in `read`; `&mut self` excludes every other access.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), host, from.len()) };
+        Ok(())
+    }
+
+    /// Sets device bytes to one value.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn fill(
+        &mut self,
+        domain: DomainId,
+        address: u64,
+        bytes: u64,
+        value: u8,
+    ) -> Result<(), MemoryError> {
+        let host = self.domain(domain)?.span(address, bytes)?;
+        // SAFETY: as in `write`.
+        unsafe { std::ptr::write_bytes(host, value, usize::try_from(bytes).unwrap_or(0)) };
+        Ok(())
+    }
+
+    /// Bytes in use, each allocation rounded up to 256.
+    ///
+    /// # Errors
+    /// [`MemoryError::NoDomain`].
+    pub fn used_bytes(&self, domain: DomainId) -> Result<u64, MemoryError> {
+        Ok(self.domain(domain)?.allocator.used_bytes())
+    }
+
+    /// First address and size of the domain's window.
+    ///
+    /// # Errors
+    /// [`MemoryError::NoDomain`].
+    pub fn window(&self, domain: DomainId) -> Result<(u64, u64), MemoryError> {
+        let domain = self.domain(domain)?;
+        Ok((domain.window_start, domain.window_bytes))
+    }
+
+    /// The live allocation that holds `address`.
+    #[must_use]
+    pub fn allocation_at(&self, domain: DomainId, address: u64) -> Option<Allocation> {
+        self.domain(domain).ok()?.find(address)
+    }
+
+    pub(crate) fn domain(&self, id: DomainId) -> Result<&Domain, MemoryError> {
+        self.domains
+            .get(id.0 as usize)
+            .and_then(Option::as_ref)
+            .ok_or(MemoryError::NoDomain(id))
+    }
+
+    fn domain_mut(&mut self, id: DomainId) -> Result<&mut Domain, MemoryError> {
+        self.domains
+            .get_mut(id.0 as usize)
+            .and_then(Option::as_mut)
+            .ok_or(MemoryError::NoDomain(id))
+    }
+
+    fn fresh_stamp(&mut self) -> u64 {
+        self.next_stamp += 1;
+        self.next_stamp
+    }
+
+    /// Lowest window of that size, aligned to it, that no domain holds.
+    fn free_window(&self, bytes: u64) -> u64 {
+        let mut start = FIRST_WINDOW.next_multiple_of(bytes);
+        let overlaps = |start: u64| {
+            self.domains
+                .iter()
+                .flatten()
+                .any(|d| start < d.window_start + d.window_bytes && d.window_start < start + bytes)
+        };
+        while overlaps(start) {
+            start += bytes;
+        }
+        start
+    }
+}
+
+fn give_pages_back(domain: &Domain, freed: Allocation) {
+    const PAGE: u64 = 4096;
+    let first = freed.start.next_multiple_of(PAGE);
+    let last = freed.end() / PAGE * PAGE;
+    if first >= last {
+        return;
+    }
+    let host = domain
+        .host_bias()
+        .wrapping_add(usize::try_from(first).unwrap_or(0));
+    // SAFETY: the whole pages lie inside the freed allocation, hence inside the mapping, and nothing else uses
+    // them; the advice only drops their contents. A refusal leaves the pages in place, which is harmless.
+    unsafe {
+        libc::madvise(
+            host.cast(),
+            usize::try_from(last - first).unwrap_or(0),
+            libc::MADV_DONTNEED,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DomainId, Memory, MemoryError};
+
+    #[test]
+    fn allocations_are_aligned_separate_and_accounted() {
+        let mut memory = Memory::default();
+        let d = memory.create_domain(1 << 20).expect("domain");
+        let a = memory.alloc(d, 100).expect("fits");
+        let b = memory.alloc(d, 300).expect("fits");
+        assert!(a.is_multiple_of(256) && b.is_multiple_of(256) && b >= a + 512);
+        assert_eq!(memory.used_bytes(d), Ok(256 + 512));
+        memory.write(d, a, &[7; 100]).expect("inside");
+        let mut back = [0; 100];
+        memory.read(d, a, &mut back).expect("inside");
+        assert_eq!(back, [7; 100]);
+        memory.free(d, a).expect("live");
+        memory.free(d, b).expect("live");
+        assert_eq!(memory.used_bytes(d), Ok(0));
+    }
+
+    #[test]
+    fn bad_accesses_name_the_address_and_the_nearest_allocation() {
+        let mut memory = Memory::default();
+        let d = memory.create_domain(1 << 20).expect("domain");
+        let a = memory.alloc(d, 100).expect("fits");
+        let error = memory.write(d, a + 96, &[0; 8]).expect_err("too far");
+        let text = error.to_string();
+        assert!(text.contains(&format!("{:#x}", a + 96)), "{text}");
+        assert!(text.contains(&format!("100 bytes at {a:#x}")), "{text}");
+        memory.free(d, a).expect("live");
+        assert!(matches!(
+            memory.free(d, a),
+            Err(MemoryError::NotAllocated { .. })
+        ));
+        assert_eq!(
+            memory.alloc(DomainId(9), 1),
+            Err(MemoryError::NoDomain(DomainId(9)))
+        );
+        assert_eq!(memory.alloc(d, 0), Err(MemoryError::ZeroBytes));
+        assert!(matches!(
+            memory.alloc(d, 2 << 20),
+            Err(MemoryError::OutOfMemory { .. })
+        ));
+    }
+
+    #[test]
+    fn windows_are_aligned_and_disjoint() {
+        let mut memory = Memory::default();
+        let a = memory.create_domain(1 << 20).expect("domain");
+        let b = memory.create_domain(20 << 30).expect("domain");
+        let c = memory.create_domain(1 << 20).expect("domain");
+        let mut windows: Vec<_> = [a, b, c]
+            .iter()
+            .map(|d| memory.window(*d).expect("exists"))
+            .collect();
+        windows.sort_unstable();
+        for (start, bytes) in &windows {
+            assert_eq!(start % bytes, 0);
+        }
+        for pair in windows.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0);
+        }
+        let (old, _) = memory.window(a).expect("exists");
+        memory.destroy_domain(a).expect("exists");
+        let again = memory.create_domain(1 << 20).expect("domain");
+        assert_eq!(memory.window(again).expect("exists").0, old);
+    }
+}

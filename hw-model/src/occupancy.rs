@@ -1,0 +1,115 @@
+//! How many blocks of a kernel an SM can hold, and what limits it (CUDA's occupancy calculation).
+//!
+//! Rules: registers are allocated per warp in units, shared memory per block in units with the system's share
+//! added, threads in whole warps.
+
+use crate::config::{GpuConfig, WARP_LANES};
+use crate::kernel::Kernel;
+
+/// The resource that runs out first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OccupancyLimit {
+    /// Block slots.
+    Blocks,
+    /// Warp slots.
+    Threads,
+    /// Registers.
+    Registers,
+    /// Shared memory.
+    SharedMemory,
+}
+
+impl OccupancyLimit {
+    /// Name for messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Blocks => "block slots",
+            Self::Threads => "threads",
+            Self::Registers => "registers",
+            Self::SharedMemory => "shared memory",
+        }
+    }
+}
+
+/// Result of [`occupancy`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Blocks that one SM can hold.
+    pub blocks_per_sm: u32,
+    /// What prevents one more.
+    pub limit: OccupancyLimit,
+}
+
+/// What one block takes from an SM, allocation units included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockNeeds {
+    /// Warps.
+    pub warps: u32,
+    /// 32-bit registers.
+    pub registers: u32,
+    /// Bytes of shared memory, the system's share included.
+    pub shared_bytes: u32,
+}
+
+/// What one block of `threads` threads takes.
+#[must_use]
+pub fn block_needs(
+    config: &GpuConfig,
+    kernel: &Kernel,
+    threads: u32,
+    dynamic_shared_bytes: u32,
+) -> BlockNeeds {
+    let warps = threads.div_ceil(WARP_LANES);
+    let per_warp =
+        (kernel.registers_per_thread * WARP_LANES).next_multiple_of(config.sm.register_unit);
+    let shared = kernel
+        .static_shared_bytes
+        .saturating_add(dynamic_shared_bytes)
+        .saturating_add(config.sm.reserved_shared_bytes_per_block);
+    BlockNeeds {
+        warps,
+        registers: warps * per_warp,
+        shared_bytes: shared
+            .checked_next_multiple_of(config.sm.shared_unit_bytes)
+            .unwrap_or(u32::MAX),
+    }
+}
+
+/// Blocks of that shape that one SM can hold at once, and what limits them.
+#[must_use]
+pub fn occupancy(
+    config: &GpuConfig,
+    kernel: &Kernel,
+    threads_per_block: u32,
+    dynamic_shared_bytes: u32,
+) -> Occupancy {
+    let needs = block_needs(config, kernel, threads_per_block, dynamic_shared_bytes);
+    let candidates = [
+        (config.sm.max_blocks, OccupancyLimit::Blocks),
+        (
+            config.warps_per_sm() / needs.warps.max(1),
+            OccupancyLimit::Threads,
+        ),
+        (
+            config.sm.registers / needs.registers.max(1),
+            OccupancyLimit::Registers,
+        ),
+        (
+            config
+                .sm
+                .shared_bytes
+                .checked_div(needs.shared_bytes)
+                .unwrap_or(u32::MAX),
+            OccupancyLimit::SharedMemory,
+        ),
+    ];
+    let (blocks_per_sm, limit) = candidates
+        .into_iter()
+        .min_by_key(|(blocks, _)| *blocks)
+        .unwrap_or((0, OccupancyLimit::Blocks));
+    Occupancy {
+        blocks_per_sm,
+        limit,
+    }
+}

@@ -1,0 +1,70 @@
+//! What the model tells its driver while time advances.
+//!
+//! Rule: block events are aggregated per cycle and launch, never one report per block of the same cycle.
+
+use crate::counters::Counters;
+use crate::fault::Fault;
+use gridmux_policy::units::Cycles;
+
+/// One report; `tag` is the caller's own number of the launch or copy.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Report {
+    /// Blocks of a launch were placed on SMs.
+    Placed {
+        /// Launch.
+        tag: u64,
+        /// How many.
+        blocks: u32,
+        /// When.
+        at: Cycles,
+    },
+    /// Blocks of a launch ended and their room is free.
+    Retired {
+        /// Launch.
+        tag: u64,
+        /// How many.
+        blocks: u32,
+        /// Sum of their residences.
+        ran: Cycles,
+        /// When.
+        at: Cycles,
+    },
+    /// A launch ended: all of its blocks did.
+    Ended {
+        /// Launch.
+        tag: u64,
+        /// When its first block was placed.
+        first_start: Cycles,
+        /// When its last block ended.
+        end: Cycles,
+        /// What it did.
+        counters: Counters,
+    },
+    /// A launch faulted and was removed.
+    Faulted {
+        /// Launch.
+        tag: u64,
+        /// Why.
+        fault: Box<Fault>,
+        /// When.
+        at: Cycles,
+    },
+    /// A copy is complete.
+    Copied {
+        /// Copy.
+        tag: u64,
+        /// When.
+        at: Cycles,
+    },
+}
+
+/// Why [`crate::Gpu::advance`] came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advance {
+    /// Nothing is queued, running or being copied; time stands at `until`.
+    Idle,
+    /// Time reached `until`.
+    Reached,
+    /// There are reports; time stands at the end of the epoch that made them.
+    Reported,
+}
