@@ -12,6 +12,7 @@ pub mod cuda;
 pub mod model;
 
 use gridmux_channel::memory::TenantBuffer;
+use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::shape::{BlockShape, DeviceShape};
 use gridmux_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -137,6 +138,21 @@ pub struct CopyCommand {
     pub bytes: u64,
 }
 
+/// A fill of device memory with one byte.
+#[derive(Debug, Clone, Copy)]
+pub struct MemsetCommand {
+    /// Names it in reports.
+    pub tag: Tag,
+    /// Whose memory.
+    pub domain: DomainId,
+    /// Device address.
+    pub address: u64,
+    /// Length.
+    pub bytes: u64,
+    /// The byte.
+    pub value: u8,
+}
+
 /// What the dispatcher asks of a device.
 #[derive(Clone, Copy)]
 #[allow(clippy::large_enum_variant, reason = "commands live in preallocated queues and are copied in place")]
@@ -145,6 +161,8 @@ pub enum Command {
     Launch(LaunchCommand),
     /// Copy memory.
     Copy(CopyCommand),
+    /// Fill memory with one byte.
+    Memset(MemsetCommand),
     /// Drop an operation; it ends with [`Outcome::Killed`]. A backend that cannot kill lets it end.
     Kill(Tag),
     /// Let the virtual clock pass until something happens or the time is reached; ends with
@@ -161,30 +179,9 @@ pub enum Outcome {
     /// All of it was done.
     Done,
     /// It failed; the text is at [`DeviceControl::take_fault`] under the tag.
-    Failed(FaultCode),
+    Failed(CompletionStatus),
     /// It was killed.
     Killed,
-}
-
-/// Class of a failure, as it travels in a completion's status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FaultCode {
-    /// A kernel touched memory outside its tenant's allocations, or misaligned.
-    IllegalAddress,
-    /// A kernel trapped or asserted.
-    Trap,
-    /// A kernel ran past its budget.
-    Budget,
-    /// A barrier can never complete.
-    Deadlock,
-    /// A copy lies outside the buffer or the allocation.
-    CopyBounds,
-    /// The launch itself was refused by the device.
-    LaunchRefused,
-    /// The device is gone.
-    DeviceLost,
-    /// Anything else.
-    Other,
 }
 
 /// What a device tells the dispatcher. Block counts are aggregated (design section 1).
@@ -260,6 +257,10 @@ pub struct DeviceFacts {
     pub clock_khz: u32,
     /// Memory that tenants may share.
     pub memory_bytes: u64,
+    /// Most threads of a block.
+    pub max_threads_per_block: u32,
+    /// Most shared memory of a block.
+    pub max_shared_bytes_per_block: u32,
     /// Limits of one SM.
     pub shape: DeviceShape,
 }
@@ -267,10 +268,17 @@ pub struct DeviceFacts {
 /// A kernel that a backend loaded.
 #[derive(Debug, Clone)]
 pub struct LoadedKernel {
-    /// Handle.
-    pub id: DeviceKernelId,
     /// Name.
     pub name: String,
+    /// What a launch of it must know.
+    pub limits: KernelLimits,
+}
+
+/// What a launch of a kernel must know of it.
+#[derive(Debug, Clone, Copy)]
+pub struct KernelLimits {
+    /// Handle.
+    pub id: DeviceKernelId,
     /// Size of the tenant's own parameter block (without the control struct).
     pub params_bytes: u32,
     /// Static shared memory.
@@ -279,17 +287,30 @@ pub struct LoadedKernel {
     pub registers_per_thread: u32,
     /// Largest block that the kernel accepts.
     pub max_threads_per_block: u32,
+    /// Units in which the device allocates to a block.
+    pub units: AllocationUnits,
 }
 
-impl LoadedKernel {
+/// Units in which an SM's resources are allocated (CUDA's occupancy calculation).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AllocationUnits {
+    /// 32-bit registers, per warp.
+    pub registers: u32,
+    /// Shared memory, per block.
+    pub shared_bytes: u32,
+    /// Shared memory that the system takes of each block.
+    pub reserved_shared_bytes: u32,
+}
+
+impl KernelLimits {
     /// Resources of one block as the policy counts them.
     #[must_use]
     pub fn block_shape(&self, threads: u32, dynamic_shared_bytes: u32) -> BlockShape {
-        // Registers are allocated per warp in units of 256, shared memory in units of 128 bytes (CUDA occupancy
-        // calculator, compute capability 8.0 and 9.0).
         let warps = threads.div_ceil(32);
-        let registers = warps * (self.registers_per_thread * 32).next_multiple_of(256);
-        let shared = (self.static_shared_bytes + dynamic_shared_bytes).next_multiple_of(128);
+        let registers = warps * (self.registers_per_thread * 32).next_multiple_of(self.units.registers.max(1));
+        let shared = self.static_shared_bytes.saturating_add(dynamic_shared_bytes);
+        let shared = shared.saturating_add(self.units.reserved_shared_bytes);
+        let shared = shared.checked_next_multiple_of(self.units.shared_bytes.max(1)).unwrap_or(u32::MAX);
         BlockShape { threads: warps * 32, registers, shared_bytes: shared }
     }
 }
@@ -339,6 +360,8 @@ pub struct CompiledKernel {
     pub name: String,
     /// Bytes of the tenant's own parameters.
     pub params_bytes: u32,
+    /// Offset, size and alignment of each of them.
+    pub params: Vec<(u32, u32, u32)>,
     /// Offset of the control struct, when the kernel took the `slice` form; else why not.
     pub control: Result<u32, String>,
 }
@@ -372,7 +395,7 @@ pub trait DeviceControl: Send + Sync {
     /// Anything the backend cannot run, naming instruction and line.
     fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<Vec<LoadedKernel>, DeviceError>;
     /// Drops kernels that no launch uses any more.
-    fn unload(&self, kernels: &[DeviceKernelId]);
+    fn unload(&self, domain: DomainId, kernels: &[DeviceKernelId]);
     /// Makes a tenant buffer known to the copy engine.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! Rules: only the dispatcher adds; readers take each counter by itself, so a snapshot of several may be torn by
 //! one operation. Every access is `Relaxed`: a counter publishes nothing but itself.
 
+use super::samples::LatencyHistogram;
 use gridmux_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,6 +21,8 @@ pub struct TenantCounters {
     pending: AtomicU64,
     share_bits: AtomicU64,
     shared_busy_ns: AtomicU64,
+    start_latency: LatencyHistogram,
+    complete_latency: LatencyHistogram,
 }
 
 /// A reading of [`TenantCounters`].
@@ -77,6 +80,18 @@ impl TenantCounters {
     pub(super) fn share(&self, share: f64, all_busy: Nanos) {
         self.share_bits.store(share.to_bits(), Relaxed);
         self.shared_busy_ns.store(all_busy.0, Relaxed);
+    }
+
+    /// From admission to the first block's start, device time.
+    #[must_use]
+    pub fn start_latency(&self) -> &LatencyHistogram {
+        &self.start_latency
+    }
+
+    /// From admission to the last block's end, device time.
+    #[must_use]
+    pub fn complete_latency(&self) -> &LatencyHistogram {
+        &self.complete_latency
     }
 
     /// Reads every counter.

@@ -7,13 +7,14 @@
 
 use super::dispatcher::Dispatcher;
 use super::message::{Notice, Refusal, Slot};
-use super::operation::{CopyWork, LaunchWork, Operation, Verdict, Work};
+use super::operation::{CopyWork, LaunchWork, MemsetWork, Operation, Work};
 use super::port::TenantPort;
 use crate::device::{Device, Direction, PARAM_BYTES, Params};
 use gridmux_bpf::probes::{self, ProbeArgs};
-use gridmux_channel::ring::{Opcode, Status, SubmissionEntry};
+use gridmux_channel::ring::entry::BadEntry;
+use gridmux_channel::ring::{self, CompletionStatus, SubmissionEntry};
 use gridmux_policy::event::Event;
-use gridmux_policy::units::Nanos;
+use gridmux_policy::shape::{BlockShape, max_residency};
 
 /// Bytes of a rewritten kernel's control struct.
 const CONTROL_BYTES: usize = 64;
@@ -32,7 +33,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 Ok(None) => break,
                 Err(error) => {
                     tenant.leaving = true;
-                    self.notify(Notice::Corrupt(slot, error.summary()));
+                    tenant.port.close();
+                    self.notify(Notice::Corrupt(slot, error));
                     break;
                 }
             }
@@ -47,37 +49,37 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let Some(tenant) = self.tenants.get_mut(slot) else { return };
-        let stream = match tenant.streams.get(usize::from(entry.stream)) {
-            Some(Some(_)) => entry.stream,
+        let stream = match tenant.streams.get(usize::from(entry.stream())) {
+            Some(Some(_)) => entry.stream(),
             _ => 0,
         };
-        let (work, verdict) = match work {
-            Ok(work) => (work, Verdict::Good),
+        let cookie = entry.cookie();
+        let (work, status) = match work {
+            Ok(work) => (work, CompletionStatus::Ok),
             Err(refusal) => {
-                let cookie = entry.cookie;
-                let tenant_id = tenant.tenant;
-                self.notify(Notice::Refused { tenant: tenant_id, cookie, reason: refusal });
-                (Work::Marker, Verdict::Refused(Status::Invalid as u32))
+                let tenant = tenant.tenant;
+                self.notify(Notice::Refused { tenant, cookie, reason: refusal });
+                (Work::Marker, refusal.status())
             }
         };
         let wall_ns = self.wall_now_ns;
         let operation = Operation {
             stream,
             sequence,
-            cookie: entry.cookie,
+            cookie,
             // The stamp is the tenant's and may lie: it is never later than now.
-            submitted_wall_ns: entry.submit_ns.min(wall_ns),
+            submitted_wall_ns: entry.submit_ns().min(wall_ns),
             issued_wall_ns: 0,
             admitted: now,
             first_start: None,
             last_end: now,
             in_flight: 0,
-            verdict,
+            status,
             work,
         };
         let Some(tenant) = self.tenants.get_mut(slot) else { return };
         let Some(id) = tenant.operations.insert(&operation) else { return };
-        let was_empty = match &mut tenant.streams[usize::from(stream)] {
+        let is_first = match &mut tenant.streams[usize::from(stream)] {
             Some(queue) => {
                 let empty = queue.front().is_none();
                 queue.push(id);
@@ -87,8 +89,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         tenant.counters.admitted();
         let tenant_id = tenant.tenant;
-        if !tenant.busy {
-            tenant.busy = true;
+        if !std::mem::replace(&mut tenant.metered, true) {
+            self.meter.join(tenant_id, now);
+        }
+        if !std::mem::replace(&mut tenant.busy, true) {
             self.meter.set_busy(tenant_id, true, now);
         }
         self.trace_admission(tenant_id.0, &operation);
@@ -103,15 +107,15 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             };
             self.tell_policy(event);
         }
-        if was_empty {
-            self.activate(slot, id, sequence);
+        if is_first {
+            self.activate(slot, id);
         }
     }
 
     fn trace_admission(&self, tenant: u32, operation: &Operation) {
         let kernel = match &operation.work {
             Work::Launch(launch) => launch.handle,
-            Work::Copy(_) | Work::Marker => u32::MAX,
+            Work::Copy(_) | Work::Memset(_) | Work::Marker => u32::MAX,
         };
         let args = |time_ns| ProbeArgs { tenant, device: self.device_id.0, kernel, seq: operation.sequence, time_ns };
         probes::submit(args(operation.submitted_wall_ns));
@@ -119,73 +123,54 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     fn decode(&mut self, slot: Slot, entry: &SubmissionEntry) -> Result<Work, Refusal> {
-        let opcode = Opcode::try_from(entry.opcode).map_err(|_| Refusal::Opcode(entry.opcode))?;
-        let tenant = self.tenants.get_mut(slot).ok_or(Refusal::Stream(entry.stream))?;
-        if !matches!(tenant.streams.get(usize::from(entry.stream)), Some(Some(_))) {
-            return Err(Refusal::Stream(entry.stream));
+        let request = entry.decode().map_err(|error| match error {
+            BadEntry::Opcode(opcode) => Refusal::Opcode(opcode),
+            BadEntry::Reserved => Refusal::Reserved,
+        })?;
+        let stream = entry.stream();
+        let tenant = self.tenants.get_mut(slot).ok_or(Refusal::Stream(stream))?;
+        if !matches!(tenant.streams.get(usize::from(stream)), Some(Some(_))) {
+            return Err(Refusal::Stream(stream));
         }
-        match opcode {
-            Opcode::Barrier => Ok(Work::Marker),
-            Opcode::CopyToDevice | Opcode::CopyFromDevice => {
-                let copy = entry.copy();
-                let (buffer, buffer_offset) = tenant
-                    .find_mapping(copy.iova, copy.bytes)
-                    .ok_or(Refusal::Mapping { iova: copy.iova, bytes: copy.bytes })?;
-                let direction = if opcode == Opcode::CopyToDevice {
-                    Direction::ToDevice
-                } else {
-                    Direction::FromDevice
-                };
-                let address = copy.device_address;
-                Ok(Work::Copy(CopyWork { direction, buffer, buffer_offset, address, bytes: copy.bytes, issued: false }))
+        let copy = |direction, copy: &ring::Copy| {
+            let (iova, bytes) = (copy.iova, copy.len);
+            let needs_write = direction == Direction::FromDevice;
+            let found = tenant.find_mapping(iova, bytes, needs_write);
+            let (buffer, buffer_offset) = found.ok_or(Refusal::Mapping { iova, bytes })?;
+            Ok(Work::Copy(CopyWork { direction, buffer, buffer_offset, address: copy.address, bytes, issued: false }))
+        };
+        match request {
+            ring::Operation::Barrier => Ok(Work::Marker),
+            ring::Operation::CopyToDevice(request) => copy(Direction::ToDevice, &request),
+            ring::Operation::CopyFromDevice(request) => copy(Direction::FromDevice, &request),
+            ring::Operation::Memset { address, len, value } => {
+                Ok(Work::Memset(MemsetWork { address, bytes: len, value, issued: false }))
             }
-            Opcode::Launch => self.decode_launch(slot, entry),
+            ring::Operation::Launch(request) => self.decode_launch(slot, &request),
         }
     }
 
-    fn decode_launch(&mut self, slot: Slot, entry: &SubmissionEntry) -> Result<Work, Refusal> {
-        let launch = entry.launch();
-        let tenant = self.tenants.get_mut(slot).ok_or(Refusal::Stream(entry.stream))?;
-        let handle = launch.kernel;
-        let kernel = usize::try_from(handle)
-            .ok()
-            .and_then(|i| tenant.kernels.get(i)?.as_ref())
-            .ok_or(Refusal::Kernel(handle))?;
-        let block = launch.block.map(u32::from);
-        let blocks = check_grid(launch.grid)?;
-        let threads = check_block(block, kernel.loaded.max_threads_per_block)?;
-        let wants = kernel.loaded.params_bytes;
-        if wants != u32::from(launch.args_len) {
-            return Err(Refusal::Params { wants, has: u32::from(launch.args_len) });
-        }
+    fn decode_launch(&mut self, slot: Slot, request: &ring::Launch) -> Result<Work, Refusal> {
+        let handle = request.kernel;
+        let unknown = Refusal::Kernel(handle);
+        let tenant = self.tenants.get_mut(slot).ok_or(unknown)?;
+        let kernel = tenant.kernels.get(handle as usize).and_then(Option::as_ref).ok_or(unknown)?;
+        let block = request.block.map(u32::from);
+        let blocks = check_grid(request.grid)?;
+        let threads = check_block(block, kernel.limits.max_threads_per_block)?;
         let mut params = Params::EMPTY;
-        let total = usize::try_from(wants).unwrap_or(usize::MAX);
-        let area = Refusal::ArgumentArea { offset: launch.args_offset, len: wants };
-        if total > PARAM_BYTES - CONTROL_BYTES {
-            return Err(area);
-        }
-        let bytes = params.resize(total).ok_or(area)?;
-        tenant.port.read_args(launch.args_offset, bytes).map_err(|_| area)?;
-        let shape = kernel.loaded.block_shape(threads, launch.dynamic_shared_bytes.min(1 << 24));
-        let limits = &self.shape;
-        if u64::from(shape.shared_bytes) > u64::from(limits.shared_bytes) {
-            return Err(Refusal::SharedMemory { wants: shape.shared_bytes.into(), has: limits.shared_bytes.into() });
-        }
-        if u64::from(shape.registers) > u64::from(limits.registers) {
-            return Err(Refusal::Registers { wants: shape.registers.into(), has: limits.registers.into() });
-        }
-        let (device_kernel, control_offset, class) = (kernel.loaded.id, kernel.control_offset, kernel.class);
-        let class = self.classes.claim(class, slot, shape).ok_or(Refusal::Classes(self.classes.capacity()))?;
-        if let Some(Some(kernel)) = self.tenants.get_mut(slot).and_then(|t| t.kernels.get_mut(handle as usize)) {
-            kernel.class = Some(class);
-        }
+        read_params(&tenant.port, request, kernel.limits.params_bytes, &mut params)?;
+        let shape = kernel.limits.block_shape(threads, request.shared_bytes);
+        self.check_resources(request, shape, kernel.limits.static_shared_bytes)?;
+        let (device_kernel, control_offset) = (kernel.limits.id, kernel.control_offset);
+        let class = self.classes.claim(slot, handle, shape);
         Ok(Work::Launch(LaunchWork {
             class,
             handle,
             kernel: device_kernel,
-            grid: launch.grid,
+            grid: request.grid,
             block,
-            dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            dynamic_shared_bytes: request.shared_bytes,
             blocks,
             issued: 0,
             control_offset,
@@ -193,16 +178,42 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }))
     }
 
+    fn check_resources(&self, request: &ring::Launch, shape: BlockShape, static_bytes: u32) -> Result<(), Refusal> {
+        let wants = u64::from(static_bytes) + u64::from(request.shared_bytes);
+        let has = u64::from(self.max_shared_bytes_per_block);
+        if wants > has {
+            return Err(Refusal::SharedMemory { wants, has });
+        }
+        if max_residency(&self.shape, &shape) == 0 {
+            return Err(Refusal::DoesNotFit { threads: shape.threads, registers: shape.registers });
+        }
+        Ok(())
+    }
+
     /// Hands an event to the policy; a full queue is made good by [`Event::Lost`] later.
     pub(super) fn tell_policy(&mut self, event: Event) {
         self.policy.tell(event);
     }
 
-    /// Device time now, as far as the dispatcher knows.
-    #[must_use]
-    pub fn now(&self) -> Nanos {
-        self.now
+}
+
+fn read_params<P: TenantPort>(
+    port: &P,
+    request: &ring::Launch,
+    wants: u32,
+    params: &mut Params,
+) -> Result<(), Refusal> {
+    let has = request.args_len;
+    if wants != has {
+        return Err(Refusal::Params { wants, has });
     }
+    let area = Refusal::ArgumentArea { offset: request.args_offset, len: wants };
+    let total = wants as usize;
+    if total > PARAM_BYTES - CONTROL_BYTES {
+        return Err(area);
+    }
+    let bytes = params.resize(total).ok_or(area)?;
+    port.read_args(request.args_offset, bytes).map_err(|_| area)
 }
 
 fn check_grid(grid: [u32; 3]) -> Result<u64, Refusal> {

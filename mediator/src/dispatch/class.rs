@@ -1,91 +1,62 @@
 //! Kernel classes: the rows of the plan. A class is one tenant's kernel, whatever stream it is launched in.
 //!
-//! Rules: ids are dense and allocated at a kernel's first launch; a tenant's ids are free again only when the
-//! tenant is gone, after the policy was told so, so that no plan can mistake one tenant's row for another's.
+//! Rules: a tenant has a fixed range of classes, so none can use up another's, and a kernel's class follows from its
+//! handle; kernels beyond the range share classes. The policy is told that a tenant has left before its range is used
+//! again, so that no plan can mistake one tenant's row for another's.
 
 use super::message::Slot;
 use gridmux_policy::ids::KernelId;
 use gridmux_policy::shape::BlockShape;
 
-/// Classes at once.
-pub const CLASSES: u32 = 1024;
+/// Classes of one tenant.
+pub const CLASSES_PER_TENANT: u32 = 64;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Class {
-    owner: Slot,
     shape: BlockShape,
     in_flight_blocks: u32,
 }
 
 /// The table of classes.
 pub struct ClassTable {
-    slots: Box<[Option<Class>]>,
-    free: Vec<KernelId>,
-}
-
-impl Default for ClassTable {
-    fn default() -> Self {
-        Self {
-            slots: vec![None; CLASSES as usize].into_boxed_slice(),
-            free: (0..CLASSES).rev().map(KernelId).collect(),
-        }
-    }
+    classes: Box<[Class]>,
 }
 
 impl ClassTable {
-    /// How many classes there can be.
+    /// Classes for so many tenants.
     #[must_use]
-    pub fn capacity(&self) -> u32 {
-        CLASSES
+    pub fn with_capacity(tenants: usize) -> Self {
+        Self { classes: vec![Class::default(); tenants * CLASSES_PER_TENANT as usize].into_boxed_slice() }
     }
 
-    /// The class a kernel has, or a new one; the shape of its blocks is that of the newest launch.
-    pub fn claim(&mut self, known: Option<KernelId>, owner: Slot, shape: BlockShape) -> Option<KernelId> {
-        let id = match known {
-            Some(id) => id,
-            None => self.free.pop()?,
-        };
-        let slot = &mut self.slots[id.0 as usize];
-        match slot {
-            Some(class) => class.shape = shape,
-            None => *slot = Some(Class { owner, shape, in_flight_blocks: 0 }),
-        }
-        Some(id)
-    }
-
-    /// Frees every class of a tenant that is gone.
-    pub fn release(&mut self, owner: Slot) {
-        for (id, slot) in (0..CLASSES).zip(self.slots.iter_mut()) {
-            if slot.is_some_and(|class| class.owner == owner) {
-                *slot = None;
-                self.free.push(KernelId(id));
-            }
-        }
+    /// The class of a tenant's kernel; the shape of its blocks is that of the newest launch.
+    pub fn claim(&mut self, tenant: Slot, handle: u32, shape: BlockShape) -> KernelId {
+        let id = u32::from(tenant.0) * CLASSES_PER_TENANT + handle % CLASSES_PER_TENANT;
+        self.classes[id as usize].shape = shape;
+        KernelId(id)
     }
 
     /// Resources of one block.
     #[must_use]
     pub fn shape(&self, id: KernelId) -> BlockShape {
-        self.slots[id.0 as usize].map_or_else(BlockShape::default, |class| class.shape)
+        self.classes[id.0 as usize].shape
     }
 
     /// Blocks handed to the device and not reported as ended.
     #[must_use]
     pub fn in_flight(&self, id: KernelId) -> u32 {
-        self.slots[id.0 as usize].map_or(0, |class| class.in_flight_blocks)
+        self.classes[id.0 as usize].in_flight_blocks
     }
 
     /// Counts blocks handed to the device.
     pub fn issued(&mut self, id: KernelId, blocks: u32) {
-        if let Some(class) = &mut self.slots[id.0 as usize] {
-            class.in_flight_blocks += blocks;
-        }
+        let class = &mut self.classes[id.0 as usize];
+        class.in_flight_blocks = class.in_flight_blocks.saturating_add(blocks);
     }
 
     /// Counts blocks whose slice ended.
     pub fn ended(&mut self, id: KernelId, blocks: u32) {
-        if let Some(class) = &mut self.slots[id.0 as usize] {
-            class.in_flight_blocks = class.in_flight_blocks.saturating_sub(blocks);
-        }
+        let class = &mut self.classes[id.0 as usize];
+        class.in_flight_blocks = class.in_flight_blocks.saturating_sub(blocks);
     }
 }

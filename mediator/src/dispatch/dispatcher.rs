@@ -12,7 +12,7 @@ use super::class::ClassTable;
 use super::hold::ClockHold;
 use super::lanes::Lanes;
 use super::message::{Message, Notice, Slot};
-use super::operation::{Operation, OperationId};
+use super::operation::OperationId;
 use super::policy_link::PolicyLink;
 use super::port::TenantPort;
 use super::samples::SampleSink;
@@ -39,6 +39,8 @@ pub struct DispatcherConfig {
     pub device_id: DeviceId,
     /// Limits of one SM, to refuse blocks that no SM can hold.
     pub shape: DeviceShape,
+    /// Most shared memory of a block.
+    pub max_shared_bytes_per_block: u32,
     /// Longest time a slice may run, in core cycles.
     pub kernel_budget_cycles: u64,
     /// Longest wall time for which a tenant may hold the virtual clock.
@@ -78,9 +80,9 @@ pub enum Turn {
 pub(super) struct Active {
     pub(super) slot: Slot,
     pub(super) id: OperationId,
-    pub(super) sequence: u64,
-    /// Place in the fill order, refreshed for each issue pass.
-    pub(super) rank: u32,
+    /// Place in the fill order, refreshed for each issue pass: the plan's rank, then device time of admission, then
+    /// the slot. The wall-clock order in which two tenants' submissions of one instant were found has no say.
+    pub(super) order: (u32, Nanos, Slot, u64),
 }
 
 /// The dispatcher of one device.
@@ -88,6 +90,7 @@ pub struct Dispatcher<D, P> {
     pub(super) device: D,
     pub(super) device_id: DeviceId,
     pub(super) shape: DeviceShape,
+    pub(super) max_shared_bytes_per_block: u32,
     pub(super) budget_cycles: u64,
     pub(super) control: Arc<ControlLink<P>>,
     pub(super) policy: PolicyLink,
@@ -123,11 +126,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             device,
             device_id: config.device_id,
             shape: config.shape,
+            max_shared_bytes_per_block: config.max_shared_bytes_per_block,
             budget_cycles: config.kernel_budget_cycles,
             control,
             policy,
             tenants: TenantTable::with_capacity(TENANTS),
-            classes: ClassTable::default(),
+            classes: ClassTable::with_capacity(TENANTS),
             lanes: Lanes::default(),
             active: Vec::with_capacity(TENANTS * super::tenant::STREAMS_PER_TENANT),
             meter: ShareMeter::default(),
@@ -145,15 +149,16 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Does everything that can be done now.
     pub fn turn(&mut self) -> Turn {
         self.wall_now_ns = wall_ns();
+        self.policy.refresh();
         let mut worked = self.take_messages();
         worked |= self.take_reports();
         worked |= self.flush_backlogs();
-        let settled = self.is_settled();
-        worked |= self.admit_all(settled);
-        if settled || !self.device.is_timed() {
+        worked |= self.admit_all();
+        if self.is_settled() {
             worked |= self.issue();
         }
         worked |= self.give_permit();
+        self.policy.flush();
         if worked {
             Turn::Worked
         } else if self.stopping && !self.lanes.any_busy() {
@@ -177,12 +182,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         !self.hold.holds(&mut self.tenants, self.wall_now_ns)
     }
 
-    fn admit_all(&mut self, settled: bool) -> bool {
+    fn admit_all(&mut self) -> bool {
         let mut worked = false;
         for index in 0..self.tenants.len() {
-            // Before time may pass, all that was submitted at this instant is admitted; otherwise a bounded share.
-            let limit = if settled && self.device.is_timed() { usize::MAX } else { ADMIT_PER_TURN };
-            worked |= self.admit_from(self.tenants.slot_at(index), limit) > 0;
+            worked |= self.admit_from(self.tenants.slot_at(index), ADMIT_PER_TURN) > 0;
         }
         worked
     }
@@ -198,12 +201,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     fn obey(&mut self, message: Message<P>) {
-        let now = self.now;
         match message {
             Message::Join(slot, tenant) => {
                 let (id, weight) = (tenant.tenant, tenant.weight);
                 self.tenants.insert(slot, tenant);
-                self.meter.join(id, now);
                 self.tell_policy(Event::TenantJoined { tenant: id, weight });
             }
             Message::Leave(slot) => self.begin_leave(slot),
@@ -223,9 +224,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                     *place = None;
                 }
             }
-            Message::AddStream(slot, number, stream) => {
+            Message::AddStream(slot, number) => {
                 if let Some(place) = self.tenants.get_mut(slot).and_then(|t| t.streams.get_mut(usize::from(number))) {
-                    *place = Some(stream);
+                    place.get_or_insert_default();
                 }
             }
             Message::RemoveStream(slot, number) => {
@@ -252,13 +253,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     /// Puts an operation on the list of those that may be issued.
-    pub(super) fn activate(&mut self, slot: Slot, id: OperationId, sequence: u64) {
-        self.active.push(Active { slot, id, sequence, rank: 0 });
-    }
-
-    /// The operation behind an id.
-    pub(super) fn operation(&mut self, slot: Slot, id: OperationId) -> Option<&mut Operation> {
-        self.tenants.get_mut(slot)?.operations.get_mut(id)
+    pub(super) fn activate(&mut self, slot: Slot, id: OperationId) {
+        self.active.push(Active { slot, id, order: (0, Nanos(0), slot, 0) });
     }
 
     pub(super) fn notify(&mut self, notice: Notice<P>) {
@@ -267,13 +263,26 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
+    /// Whether a tenant holds the virtual clock.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.hold.is_holding()
+    }
+
+    /// How long the thread may sleep although nobody wakes it: not for ever while something is under way on a device
+    /// that must be polled.
+    #[must_use]
+    pub fn longest_sleep(&self) -> Option<Duration> {
+        (self.lanes.any_busy() && !self.device.is_timed()).then_some(Duration::from_millis(1))
+    }
+
     /// Arms every tenant's doorbell before the thread parks; `true` if work arrived meanwhile.
     pub fn arm(&mut self) -> bool {
         let mut arrived = false;
         for index in 0..self.tenants.len() {
             let slot = self.tenants.slot_at(index);
             if let Some(tenant) = self.tenants.get_mut(slot) {
-                arrived |= tenant.port.set_armed(true);
+                arrived |= tenant.port.arm();
             }
         }
         arrived
@@ -284,7 +293,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         for index in 0..self.tenants.len() {
             let slot = self.tenants.slot_at(index);
             if let Some(tenant) = self.tenants.get_mut(slot) {
-                tenant.port.set_armed(false);
+                tenant.port.disarm();
             }
         }
     }

@@ -9,7 +9,7 @@
 use super::dispatcher::TENANTS;
 use super::port::TenantPort;
 use super::table::TenantTable;
-use gridmux_channel::ring::host::TenantState;
+use gridmux_channel::ring::TenantState;
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,7 +50,9 @@ impl ClockHold {
             let slot = tenants.slot_at(index);
             let Some(tenant) = tenants.get_mut(slot) else { continue };
             let stretch = &mut self.stretches[usize::from(slot.0)];
-            if tenant.leaving || tenant.port.state() != TenantState::Running {
+            // A tenant whose table is full has nothing to add before something of it completes.
+            let has_say = !tenant.leaving && tenant.operations.has_room();
+            if !has_say || tenant.port.state() != TenantState::Running {
                 *stretch = Stretch::default();
                 continue;
             }

@@ -71,14 +71,17 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     fn sort_active(&mut self) {
         self.policy.refresh();
         for active in &mut self.active {
-            let class = self.tenants.get(active.slot).and_then(|t| match &t.operations.get(active.id)?.work {
-                Work::Launch(launch) => Some(launch.class),
-                Work::Copy(_) | Work::Memset(_) | Work::Marker => None,
-            });
-            // Copies and markers take no room on an SM; nothing is gained by keeping them back.
-            active.rank = class.map_or(0, |class| self.policy.rank(class).saturating_add(1));
+            let Some(operation) = self.tenants.get(active.slot).and_then(|t| t.operations.get(active.id)) else {
+                continue;
+            };
+            let rank = match &operation.work {
+                Work::Launch(launch) => self.policy.rank(launch.class).saturating_add(1),
+                // Copies and markers take no room on an SM; nothing is gained by keeping them back.
+                Work::Copy(_) | Work::Memset(_) | Work::Marker => 0,
+            };
+            active.order = (rank, operation.admitted, active.slot, operation.sequence);
         }
-        self.active.sort_unstable_by_key(|active| (active.rank, active.sequence));
+        self.active.sort_unstable_by_key(|active| active.order);
     }
 
     /// The equal part of the hardware queues for each tenant with something to issue.
@@ -128,16 +131,17 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 let row = self.policy.row(launch.class);
                 let in_flight = self.classes.in_flight(launch.class);
                 let Some(slice) = next_slice(launch, row, in_flight) else { return Attempt::Blocked };
-                self.issue_slice(active.slot, active.id, slice)
+                let first_block = launch.issued;
+                self.issue_slice(active.slot, active.id, slice, first_block)
             }
             Work::Copy(_) | Work::Memset(_) => self.issue_transfer(active.slot, active.id),
             Work::Marker => Attempt::Blocked,
         }
     }
 
-    fn issue_slice(&mut self, slot: Slot, id: OperationId, slice: SubBox) -> Attempt {
+    fn issue_slice(&mut self, slot: Slot, id: OperationId, slice: SubBox, first_block: u64) -> Attempt {
         let blocks = slice.blocks();
-        let Some(tag) = self.lanes.take(Flight { slot, operation: id, blocks, resident: 0 }) else {
+        let Some(tag) = self.lanes.take(Flight { slot, operation: id, first_block, blocks, resident: 0 }) else {
             return Attempt::DeviceFull;
         };
         let budget_cycles = self.budget_cycles;
@@ -180,17 +184,18 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         let sequence = operation.sequence;
         if let Work::Launch(launch) = &mut operation.work {
+            let first_block = launch.issued;
             launch.issued += u64::from(blocks);
             let (class, handle) = (launch.class, launch.handle);
             self.classes.issued(class, blocks);
             let args =
                 ProbeArgs { tenant: tenant_id.0, device: self.device_id.0, kernel: handle, seq: sequence, time_ns: now.0 };
-            probes::slice_start(args, blocks);
+            probes::slice_start(args, first_block, u64::from(blocks));
         }
     }
 
     fn issue_transfer(&mut self, slot: Slot, id: OperationId) -> Attempt {
-        let Some(tag) = self.lanes.take(Flight { slot, operation: id, blocks: 0, resident: 0 }) else {
+        let Some(tag) = self.lanes.take(Flight { slot, operation: id, first_block: 0, blocks: 0, resident: 0 }) else {
             return Attempt::DeviceFull;
         };
         let wall_ns = wall_ns();

@@ -14,6 +14,8 @@ pub struct Flight {
     pub slot: Slot,
     /// Which operation.
     pub operation: OperationId,
+    /// Linear number of the slice's first block.
+    pub first_block: u64,
     /// Blocks of the slice; 0 for a copy.
     pub blocks: u32,
     /// Blocks reported resident and not yet retired.

@@ -3,8 +3,10 @@
 //! Rules: messages go through bounded lock-free queues; whatever a message carries was allocated by the control
 //! thread and comes back to it ([`Notice::Gone`]) to be freed, because the dispatcher frees nothing.
 
-use super::tenant::{Mapping, Stream, TenantKernel, TenantSlot};
+use super::tenant::{Mapping, TenantKernel, TenantSlot};
 use crate::device::{BufferId, Tag};
+use gridmux_channel::ring::CompletionStatus;
+use gridmux_channel::ring::queue::Corrupt;
 use gridmux_policy::ids::TenantId;
 
 /// Place of a tenant in the dispatcher's table.
@@ -22,7 +24,7 @@ pub enum Message<P> {
     /// A kernel handle ends.
     RemoveKernel(Slot, u32),
     /// A stream is made.
-    AddStream(Slot, u16, Stream),
+    AddStream(Slot, u16),
     /// A stream ends once it is empty; until then its number stays taken.
     RemoveStream(Slot, u16),
     /// A buffer becomes known.
@@ -38,7 +40,7 @@ pub enum Notice<P> {
     /// A tenant is gone; its slot is free and nothing of it is in flight.
     Gone(Slot, Box<TenantSlot<P>>),
     /// A tenant broke the ring protocol and must lose its channel.
-    Corrupt(Slot, &'static str),
+    Corrupt(Slot, Corrupt),
     /// An operation failed on the device; the text is at the device under the tag.
     Failed {
         /// Whose.
@@ -62,6 +64,9 @@ pub enum Notice<P> {
 /// Why a submission never reached the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
+    /// A reserved field is not zero.
+    #[error("a reserved field of the submission is not zero")]
+    Reserved,
     /// Unknown operation code.
     #[error("operation code {0} is unknown")]
     Opcode(u8),
@@ -97,7 +102,7 @@ pub enum Refusal {
         len: u32,
     },
     /// More shared memory than an SM has.
-    #[error("a block wants {wants} bytes of shared memory, an SM has {has}")]
+    #[error("a block wants {wants} bytes of shared memory, it may have {has}")]
     SharedMemory {
         /// What the block wants.
         wants: u64,
@@ -105,12 +110,12 @@ pub enum Refusal {
         has: u64,
     },
     /// A block that no SM can hold.
-    #[error("a block wants {wants} registers, an SM has {has}")]
-    Registers {
-        /// What the block wants.
-        wants: u64,
-        /// What there is.
-        has: u64,
+    #[error("a block of {threads} threads with {registers} registers does not fit on an SM")]
+    DoesNotFit {
+        /// Threads, in whole warps.
+        threads: u32,
+        /// Registers, in allocation units.
+        registers: u32,
     },
     /// A copy outside every mapped buffer.
     #[error("copy of {bytes} bytes at I/O address {iova:#x} lies outside every mapped buffer")]
@@ -120,7 +125,23 @@ pub enum Refusal {
         /// Length.
         bytes: u64,
     },
-    /// Too many kernels in use at once.
-    #[error("more than {0} kernels are in use at once")]
-    Classes(u32),
+}
+
+impl Refusal {
+    /// The status of the completion.
+    #[must_use]
+    pub fn status(self) -> CompletionStatus {
+        match self {
+            Self::Opcode(_) | Self::Reserved => CompletionStatus::BadEntry,
+            Self::Stream(_) => CompletionStatus::BadStream,
+            Self::Kernel(_) => CompletionStatus::BadKernel,
+            Self::Grid(..)
+            | Self::TooManyBlocks(..)
+            | Self::Block(..)
+            | Self::SharedMemory { .. }
+            | Self::DoesNotFit { .. } => CompletionStatus::BadShape,
+            Self::Params { .. } | Self::ArgumentArea { .. } => CompletionStatus::BadArguments,
+            Self::Mapping { .. } => CompletionStatus::BadIova,
+        }
+    }
 }

@@ -3,7 +3,8 @@
 //! An operation lives in its tenant's [`OperationTable`], which is allocated once, when the tenant joins; so a
 //! tenant can hold at most its own table, and admitting allocates nothing.
 
-use crate::device::{BufferId, DeviceKernelId, Direction, FaultCode, Params};
+use crate::device::{BufferId, DeviceKernelId, Direction, Params};
+use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::ids::KernelId;
 use gridmux_policy::units::Nanos;
 
@@ -56,6 +57,19 @@ pub struct CopyWork {
     pub issued: bool,
 }
 
+/// A fill of device memory with one byte.
+#[derive(Debug, Clone, Copy)]
+pub struct MemsetWork {
+    /// Device address.
+    pub address: u64,
+    /// Length.
+    pub bytes: u64,
+    /// The byte.
+    pub value: u8,
+    /// Whether it was handed to the device.
+    pub issued: bool,
+}
+
 /// What an operation does.
 #[derive(Clone, Copy)]
 #[allow(clippy::large_enum_variant, reason = "operations live in a preallocated table")]
@@ -64,20 +78,12 @@ pub enum Work {
     Launch(LaunchWork),
     /// Copy.
     Copy(CopyWork),
+    /// Fill.
+    Memset(MemsetWork),
     /// Nothing: completes when all before it in its stream has.
     Marker,
 }
 
-/// How an operation stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// No failure so far.
-    Good,
-    /// It was refused before it reached the device, with this status.
-    Refused(u32),
-    /// The device reported a failure.
-    Failed(FaultCode),
-}
 
 /// One admitted submission.
 #[derive(Clone, Copy)]
@@ -100,8 +106,8 @@ pub struct Operation {
     pub last_end: Nanos,
     /// Slices (or copies) in flight.
     pub in_flight: u16,
-    /// What became of it.
-    pub verdict: Verdict,
+    /// What became of it so far.
+    pub status: CompletionStatus,
     /// What it does.
     pub work: Work,
 }
@@ -110,12 +116,13 @@ impl Operation {
     /// Whether nothing of it is left to hand to the device.
     #[must_use]
     pub fn is_issued(&self) -> bool {
-        if self.verdict != Verdict::Good {
+        if self.status != CompletionStatus::Ok {
             return true;
         }
         match &self.work {
             Work::Launch(launch) => launch.issued >= launch.blocks,
             Work::Copy(copy) => copy.issued,
+            Work::Memset(memset) => memset.issued,
             Work::Marker => true,
         }
     }

@@ -13,6 +13,7 @@ use gridmux_policy::spsc::{self, Consumer, Producer};
 use gridmux_policy::units::Nanos;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Thread;
 
 /// Events that may be under way.
 const EVENTS: usize = 8192;
@@ -35,6 +36,9 @@ pub struct PolicyLink {
     sent: u64,
     lost: u64,
     observed: Arc<AtomicU64>,
+    /// Whom to wake after events were sent.
+    thread: Option<Thread>,
+    unflushed: bool,
     /// Copied from the plan at each refresh.
     by_arrival: bool,
     head_of_line: bool,
@@ -64,6 +68,8 @@ pub fn link(policy: Box<dyn Policy>, first: Plan) -> (PolicyLink, PolicyRunner) 
         sent: 0,
         lost: 0,
         observed: Arc::clone(&observed),
+        thread: None,
+        unflushed: false,
         by_arrival: true,
         head_of_line: false,
         never_gives_up: true,
@@ -74,12 +80,27 @@ pub fn link(policy: Box<dyn Policy>, first: Plan) -> (PolicyLink, PolicyRunner) 
 }
 
 impl PolicyLink {
+    /// Names the policy thread, so that it can be woken.
+    pub fn set_thread(&mut self, thread: Thread) {
+        self.thread = Some(thread);
+    }
+
+    /// Wakes the policy thread if events were sent since the last time; a system call only if it is parked.
+    pub fn flush(&mut self) {
+        if std::mem::take(&mut self.unflushed)
+            && let Some(thread) = &self.thread
+        {
+            thread.unpark();
+        }
+    }
+
     /// Sends an event, or counts it as lost.
     pub fn tell(&mut self, event: Event) {
         if self.lost > 0 && self.events.try_push(Event::Lost { n: self.lost }).is_ok() {
             self.lost = 0;
             self.sent += 1;
         }
+        self.unflushed = true;
         if self.events.try_push(event).is_ok() {
             self.sent += 1;
         } else {

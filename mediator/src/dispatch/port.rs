@@ -1,7 +1,8 @@
 //! The dispatcher's view of one tenant's channel, so that tests can put a scripted tenant in its place.
 
-use gridmux_channel::ring::host::{HostRings, TenantState};
-use gridmux_channel::ring::{CompletionEntry, RingError, SubmissionEntry};
+use gridmux_channel::ring::host::HostRings;
+use gridmux_channel::ring::queue::Corrupt;
+use gridmux_channel::ring::{CompletionEntry, HostState, RingError, SubmissionEntry, TenantState};
 
 /// One tenant's rings. No call blocks, allocates, or takes a lock.
 pub trait TenantPort {
@@ -9,24 +10,28 @@ pub trait TenantPort {
     ///
     /// # Errors
     /// The tenant broke the ring protocol; its channel is lost.
-    fn pop(&mut self) -> Result<Option<SubmissionEntry>, RingError>;
-    /// Copies kernel parameters out of the argument area.
+    fn pop(&mut self) -> Result<Option<SubmissionEntry>, Corrupt>;
+    /// Copies kernel parameters of the newest submission out of the argument area.
     ///
     /// # Errors
     /// The range lies outside the area.
     fn read_args(&self, offset: u32, out: &mut [u8]) -> Result<(), RingError>;
     /// Puts a completion into the ring; `false` when it is full.
-    fn complete(&mut self, entry: &CompletionEntry) -> bool;
+    fn complete(&mut self, entry: CompletionEntry) -> bool;
     /// Wakes the tenant if it sleeps.
     fn wake(&mut self);
-    /// Tells the tenant whether a submission needs a doorbell write; returns whether work arrived meanwhile.
-    fn set_armed(&mut self, armed: bool) -> bool;
+    /// Asks for a doorbell write at the next submission; says whether one has arrived meanwhile.
+    fn arm(&mut self) -> bool;
+    /// Asks for no doorbell.
+    fn disarm(&mut self);
     /// What the tenant says of itself.
-    fn state(&self) -> TenantState;
+    fn state(&mut self) -> TenantState;
+    /// Tells the tenant that its channel is closed.
+    fn close(&mut self);
 }
 
 impl TenantPort for HostRings {
-    fn pop(&mut self) -> Result<Option<SubmissionEntry>, RingError> {
+    fn pop(&mut self) -> Result<Option<SubmissionEntry>, Corrupt> {
         Self::pop(self)
     }
 
@@ -34,21 +39,30 @@ impl TenantPort for HostRings {
         Self::read_args(self, offset, out)
     }
 
-    fn complete(&mut self, entry: &CompletionEntry) -> bool {
+    fn complete(&mut self, entry: CompletionEntry) -> bool {
+        // A ring that the tenant corrupted is found out at the next pop; until then nothing fits into it.
         self.push_completion(entry).is_ok()
     }
 
     fn wake(&mut self) {
-        if self.needs_wake() {
-            Self::wake(self);
-        }
+        self.wake_if_parked();
     }
 
-    fn set_armed(&mut self, armed: bool) -> bool {
-        if armed { self.arm() } else { self.disarm(); false }
+    fn arm(&mut self) -> bool {
+        // A corrupted ring counts as work, so that the next turn cuts the tenant off.
+        Self::arm(self).unwrap_or(true)
     }
 
-    fn state(&self) -> TenantState {
-        self.tenant_state()
+    fn disarm(&mut self) {
+        Self::disarm(self);
+    }
+
+    fn state(&mut self) -> TenantState {
+        // A tenant that lies about its ring must not hold the clock.
+        self.tenant_state().unwrap_or(TenantState::Thinking)
+    }
+
+    fn close(&mut self) {
+        self.set_host_state(HostState::Closed);
     }
 }

@@ -2,12 +2,12 @@
 
 use super::dispatcher::Dispatcher;
 use super::message::{Notice, Slot};
-use super::operation::{Operation, OperationId, Verdict, Work};
+use super::operation::{Operation, OperationId, Work};
 use super::port::TenantPort;
 use super::samples::LaunchSample;
-use crate::device::{Command, Device, FaultCode, Outcome, Report, Tag};
+use crate::device::{Command, Device, Outcome, Report, Tag};
 use gridmux_bpf::probes::{self, ProbeArgs};
-use gridmux_channel::ring::{CompletionEntry, Status};
+use gridmux_channel::ring::{CompletionEntry, CompletionStatus};
 use gridmux_policy::event::Event;
 use gridmux_policy::shape::dominant_share;
 use gridmux_policy::units::Nanos;
@@ -48,10 +48,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some(operation) = tenant.operations.get_mut(id) else { return };
         operation.first_start.get_or_insert(at);
         if let Work::Launch(launch) = &operation.work {
-            let kernel = launch.class;
+            let (kernel, launch) = (launch.class, operation.sequence);
             let share = dominant_share(&self.shape, &self.classes.shape(kernel));
             self.meter.placed(tenant_id, share, blocks, at);
-            self.tell_policy(Event::Placed { kernel, n: blocks, at });
+            self.tell_policy(Event::Placed { kernel, launch, n: blocks, at });
         }
     }
 
@@ -68,11 +68,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some(tenant) = self.tenants.get_mut(slot) else { return };
         tenant.counters.retired(blocks, ran);
         let tenant_id = tenant.tenant;
-        let Some(Operation { work: Work::Launch(launch), .. }) = tenant.operations.get(id) else { return };
-        let kernel = launch.class;
+        let Some(Operation { work: Work::Launch(launch), sequence, .. }) = tenant.operations.get(id) else { return };
+        let (kernel, launch) = (launch.class, *sequence);
         let share = dominant_share(&self.shape, &self.classes.shape(kernel));
         self.meter.retired(tenant_id, share, blocks, at);
-        self.tell_policy(Event::Retired { kernel, n: blocks, ran_sum_ns: ran, at });
+        self.tell_policy(Event::Retired { kernel, launch, n: blocks, ran_sum_ns: ran.0, at });
     }
 
     fn ended(&mut self, tag: Tag, start: Nanos, end: Nanos, outcome: Outcome) {
@@ -91,8 +91,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         operation.last_end = operation.last_end.max(end);
         let cookie = operation.cookie;
         let fresh_failure = match outcome {
-            Outcome::Failed(code) if operation.verdict == Verdict::Good => {
-                operation.verdict = Verdict::Failed(code);
+            Outcome::Failed(status) if operation.status == CompletionStatus::Ok => {
+                operation.status = status;
                 true
             }
             Outcome::Failed(_) | Outcome::Done | Outcome::Killed => false,
@@ -111,13 +111,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                     seq: sequence,
                     time_ns: end.0,
                 };
-                probes::slice_end(args, flight.blocks);
+                probes::slice_end(args, flight.first_block, u64::from(flight.blocks));
             }
             Work::Copy(copy) => {
                 let bytes = copy.bytes;
                 tenant.counters.copied(bytes);
             }
-            Work::Marker => {}
+            Work::Memset(_) | Work::Marker => {}
         }
         if fresh_failure {
             self.notify(Notice::Failed { tenant: tenant_id, cookie, tag });
@@ -156,27 +156,20 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if tenant.leaving {
             return;
         }
-        let status = status_of(operation.verdict);
-        let entry = CompletionEntry {
-            cookie: operation.cookie,
-            status: status as u32,
-            flags: 0,
-            start_ns: operation.first_start.unwrap_or(operation.last_end).0,
-            end_ns: operation.last_end.0,
-        };
-        if !tenant.port.complete(&entry) {
+        let start = operation.first_start.unwrap_or(operation.last_end);
+        let entry = CompletionEntry::new(operation.cookie, operation.status, start.0, operation.last_end.0);
+        if !tenant.port.complete(entry) {
             tenant.backlog = true;
             return;
         }
         tenant.port.wake();
         tenant.operations.remove(id);
-        tenant.counters.completed(operation.verdict == Verdict::Good);
+        tenant.counters.completed(operation.status == CompletionStatus::Ok);
         let tenant_id = tenant.tenant;
         let next = tenant.streams[usize::from(operation.stream)].as_mut().and_then(|stream| {
             stream.pop();
             stream.front()
         });
-        let next = next.and_then(|id| Some((id, tenant.operations.get(id)?.sequence)));
         let idle = tenant.operations.is_empty();
         if idle {
             tenant.busy = false;
@@ -184,8 +177,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         self.publish_shares();
         self.record(slot, &operation);
-        if let Some((next, sequence)) = next {
-            self.activate(slot, next, sequence);
+        if let Some(next) = next {
+            self.activate(slot, next);
         }
     }
 
@@ -194,33 +187,36 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let tenant_id = tenant.tenant;
         let kernel = match &operation.work {
             Work::Launch(launch) => launch.handle,
-            Work::Copy(_) | Work::Marker => u32::MAX,
+            Work::Copy(_) | Work::Memset(_) | Work::Marker => u32::MAX,
         };
-        probes::complete(ProbeArgs {
+        let start = operation.first_start.unwrap_or(operation.last_end);
+        let to_start = start - operation.admitted;
+        let to_complete = operation.last_end - operation.admitted;
+        let args = ProbeArgs {
             tenant: tenant_id.0,
             device: self.device_id.0,
             kernel,
             seq: operation.sequence,
             time_ns: operation.last_end.0,
-        });
+        };
+        probes::complete(args, to_start.0, to_complete.0);
         let Work::Launch(launch) = &operation.work else { return };
         self.tell_policy(Event::Ended { kernel: launch.class, launch: operation.sequence, at: operation.last_end });
-        if operation.verdict != Verdict::Good {
+        if operation.status != CompletionStatus::Ok {
             return;
         }
         let Some(tenant) = self.tenants.get(slot) else { return };
-        let start = operation.first_start.unwrap_or(operation.last_end);
         self.samples.record(&tenant.counters, &LaunchSample {
             tenant: tenant_id,
             device: self.device_id,
-            submit_to_start: start.saturating_sub(operation.admitted),
-            submit_to_complete: operation.last_end.saturating_sub(operation.admitted),
+            submit_to_start: to_start,
+            submit_to_complete: to_complete,
             wall_submit_to_issue_ns: operation.issued_wall_ns.saturating_sub(operation.submitted_wall_ns),
         });
     }
 
     fn publish_shares(&mut self) {
-        let all_busy = self.meter.all_busy();
+        let all_busy = Nanos(self.meter.all_busy_ns());
         for index in 0..self.tenants.len() {
             let slot = self.tenants.slot_at(index);
             if let Some(tenant) = self.tenants.get(slot) {
@@ -256,6 +252,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn begin_leave(&mut self, slot: Slot) {
         let Some(tenant) = self.tenants.get_mut(slot) else { return };
         tenant.leaving = true;
+        tenant.told_to_leave = true;
         self.active.retain(|active| active.slot != slot);
         let mut tags = [None; crate::device::LANES];
         for (place, tag) in tags.iter_mut().zip(self.lanes.tags_of(slot)) {
@@ -269,32 +266,14 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Hands a leaving tenant back to the control thread once nothing of it is in flight.
     fn finish_leave(&mut self, slot: Slot) {
-        let ready = self.tenants.get(slot).is_some_and(|t| t.leaving) && self.lanes.held_by(slot) == 0;
-        if !ready || !self.tenants.is_told_to_leave(slot) {
+        let told = self.tenants.get(slot).is_some_and(|tenant| tenant.told_to_leave);
+        if !told || self.lanes.held_by(slot) > 0 {
             return;
         }
         let Some(tenant) = self.tenants.remove(slot) else { return };
         self.meter.leave(tenant.tenant, self.now);
-        self.tell_policy(Event::TenantLeft { tenant: tenant.tenant, at: self.now });
-        self.classes.release(slot);
+        self.tell_policy(Event::TenantLeft { tenant: tenant.tenant });
         self.publish_shares();
         self.notify(Notice::Gone(slot, tenant));
-    }
-}
-
-fn status_of(verdict: Verdict) -> Status {
-    match verdict {
-        Verdict::Good => Status::Ok,
-        Verdict::Refused => Status::Invalid,
-        Verdict::Failed(code) => match code {
-            FaultCode::IllegalAddress => Status::IllegalAddress,
-            FaultCode::Trap => Status::Trap,
-            FaultCode::Budget => Status::Budget,
-            FaultCode::Deadlock => Status::Deadlock,
-            FaultCode::CopyBounds => Status::CopyBounds,
-            FaultCode::LaunchRefused => Status::Invalid,
-            FaultCode::DeviceLost => Status::DeviceLost,
-            FaultCode::Other => Status::Failed,
-        },
     }
 }

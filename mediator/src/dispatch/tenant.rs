@@ -6,8 +6,8 @@
 
 use super::accounting::TenantCounters;
 use super::operation::{OPERATIONS_PER_TENANT, OperationId, OperationTable};
-use crate::device::{BufferId, DomainId, LoadedKernel};
-use gridmux_policy::ids::{KernelId, TenantId};
+use crate::device::{BufferId, DomainId, KernelLimits};
+use gridmux_policy::ids::TenantId;
 use std::sync::Arc;
 
 /// Streams per tenant.
@@ -18,14 +18,12 @@ pub const KERNELS_PER_TENANT: usize = 4096;
 pub const MAPPINGS_PER_TENANT: usize = 256;
 
 /// A kernel that a tenant may launch by its handle.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct TenantKernel {
     /// What the device loaded.
-    pub loaded: LoadedKernel,
+    pub limits: KernelLimits,
     /// Where the control struct goes, if the kernel can be sliced.
     pub control_offset: Option<u32>,
-    /// Its standing row, once launched.
-    pub class: Option<KernelId>,
 }
 
 /// A tenant buffer that copies may use, by the tenant's own I/O virtual address.
@@ -37,6 +35,8 @@ pub struct Mapping {
     pub bytes: u64,
     /// The registered buffer.
     pub buffer: BufferId,
+    /// Copies may write to it.
+    pub writable: bool,
 }
 
 /// Operations of one stream in order of admission; the front one is the one that may run.
@@ -101,11 +101,15 @@ pub struct TenantSlot<P> {
     pub operations: OperationTable,
     /// Counters.
     pub counters: Arc<TenantCounters>,
-    /// Set when the tenant is going away: nothing of it is admitted or issued any more.
+    /// Nothing of it is admitted or issued any more.
     pub leaving: bool,
+    /// The control thread said [`super::Message::Leave`]; until then a tenant that was cut off stays in its slot.
+    pub told_to_leave: bool,
+    /// It has submitted something, so the share meter knows it.
+    pub metered: bool,
     /// Completions that did not fit into the ring yet block their stream; this says that there are some.
     pub backlog: bool,
-    /// Operations at the head of their stream, for the share meter.
+    /// It has admitted operations that are not complete, for the share meter.
     pub busy: bool,
 }
 
@@ -126,17 +130,20 @@ impl<P> TenantSlot<P> {
             operations: OperationTable::default(),
             counters,
             leaving: false,
+            told_to_leave: false,
+            metered: false,
             backlog: false,
             busy: false,
         }
     }
 
-    /// The buffer that holds `[iova, iova + bytes)`, and the offset in it.
+    /// The buffer that holds `[iova, iova + bytes)` with the right that is needed, and the offset in it.
     #[must_use]
-    pub fn find_mapping(&self, iova: u64, bytes: u64) -> Option<(BufferId, u64)> {
+    pub fn find_mapping(&self, iova: u64, bytes: u64, needs_write: bool) -> Option<(BufferId, u64)> {
         self.mappings.iter().find_map(|m| {
             let offset = iova.checked_sub(m.iova)?;
-            (offset.checked_add(bytes)? <= m.bytes).then_some((m.buffer, offset))
+            let fits = offset.checked_add(bytes)? <= m.bytes && (m.writable || !needs_write);
+            fits.then_some((m.buffer, offset))
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::{FAULTS, Shared, State};
 use crate::device::{
     AllocationUnits, BufferId, CompiledModule, DeviceControl, DeviceError, DeviceFacts, DeviceKernelId, DomainId,
-    LoadedKernel, Tag,
+    KernelLimits, LoadedKernel, Tag,
 };
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_hw_model::memory::{self, MemoryError};
@@ -113,15 +113,15 @@ impl DeviceControl for ModelControl {
                 let Some(kernel) = loaded.kernel(&compiled.name) else { continue };
                 let id = state.next_kernel;
                 state.next_kernel += 1;
-                kernels.push(LoadedKernel {
+                let limits = KernelLimits {
                     id: DeviceKernelId(id),
-                    name: compiled.name.clone(),
                     params_bytes: compiled.params_bytes,
                     static_shared_bytes: kernel.static_shared_bytes,
                     registers_per_thread: kernel.registers_per_thread,
                     max_threads_per_block: kernel.max_threads_per_block().map_or(limit, |own| own.min(limit)),
                     units,
-                });
+                };
+                kernels.push(LoadedKernel { name: compiled.name.clone(), limits });
                 state.kernels.insert(id, kernel);
             }
             state.modules.entry(domain.0).or_default().push(loaded);

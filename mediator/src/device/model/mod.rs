@@ -21,7 +21,7 @@ use gridmux_policy::units::Nanos;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thread::DeviceThread;
 
 use gridmux_channel::memory::TenantBuffer;
@@ -37,6 +37,7 @@ const FAULTS: usize = 256;
 pub(crate) struct Shared {
     state: Mutex<State>,
     now_ns: AtomicU64,
+    closed: AtomicBool,
     facts: DeviceFacts,
 }
 
@@ -84,6 +85,7 @@ pub fn open(name: &str, sms: Option<u16>, memory_bytes: u64) -> Result<OpenModel
     let facts = facts_of(&config, all, memory_bytes);
     let shared = Arc::new(Shared {
         now_ns: AtomicU64::new(0),
+        closed: AtomicBool::new(false),
         facts,
         state: Mutex::new(State {
             gpu: Gpu::new(config),
@@ -161,7 +163,8 @@ impl Device for ModelDevice {
 
 impl Drop for ModelDevice {
     fn drop(&mut self) {
-        // The thread sees that the other end of its queue is gone.
+        // Release: pairs with the Acquire in `DeviceThread::is_closed`; the thread ends.
+        self.shared.closed.store(true, Ordering::Release);
         self.thread.unpark();
     }
 }

@@ -53,7 +53,7 @@ impl DeviceThread {
     /// Runs until the dispatcher's end is gone.
     pub(super) fn run(mut self) {
         let mut backoff = Backoff::default();
-        while !self.commands.is_closed() {
+        while !self.is_closed() {
             if self.step() {
                 backoff.reset();
             } else {
@@ -61,6 +61,11 @@ impl DeviceThread {
                 backoff.wait(std::thread::park);
             }
         }
+    }
+
+    fn is_closed(&self) -> bool {
+        // Acquire: pairs with the Release in `ModelDevice::drop`.
+        self.shared.closed.load(Ordering::Acquire)
     }
 
     fn step(&mut self) -> bool {
@@ -272,7 +277,7 @@ impl DeviceThread {
         let mut report = report;
         let mut backoff = Backoff::default();
         while let Err(back) = self.reports.try_push(report) {
-            if self.commands.is_closed() {
+            if self.is_closed() {
                 return;
             }
             report = back;

@@ -1,0 +1,78 @@
+//! A device host: one process, one GPU context, unprivileged.
+//!
+//! Threads: *control* (this one: the supervisor's messages and the tenants' sockets), *dispatcher*, *policy*, and
+//! *device* (the SM model's clock). [`run`] is the whole life of the process.
+//!
+//! Rules: privileges go before the first byte of a tenant is read; a tenant's bytes reach the control thread's codec,
+//! the PTX front end and the dispatcher's checks, and nothing else; when the supervisor's end of the link closes, the
+//! process ends.
+
+mod compile;
+mod control;
+mod sandbox;
+mod session;
+mod tenants;
+mod threads;
+
+pub use compile::{CompileError, compile};
+
+use crate::config::Config;
+use crate::device::{self, DeviceControl, DeviceError};
+use crate::link::{Link, ToHost, ToSupervisor};
+use control::ControlThread;
+use gridmux_bpf::Recorder;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// Runs the device host on the link that the supervisor left as descriptor 3, until the supervisor ends it.
+///
+/// # Errors
+/// A link that is not there or speaks another language; everything else is reported over the link.
+pub fn run() -> io::Result<()> {
+    // SAFETY: the supervisor opened this descriptor for us before it started this program, and nothing else in this
+    // process has taken it.
+    let link_fd = unsafe { OwnedFd::from_raw_fd(crate::supervisor::LINK_FD) };
+    let mut link = Link::from_fd(link_fd);
+    let Some((ToHost::Start { config }, descriptors)) = link.receive::<ToHost>()? else {
+        return Err(io::Error::other("the supervisor did not say what to be"));
+    };
+    match prepare(&config, descriptors) {
+        Ok(host) => host.run(link),
+        Err(reason) => {
+            link.send(&ToSupervisor::Failed(reason.clone()), &[])?;
+            Err(io::Error::other(reason))
+        }
+    }
+}
+
+fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, String> {
+    sandbox::tie_to_parent().map_err(|error| format!("prctl: {error}"))?;
+    sandbox::drop_privileges(&config.host_user).map_err(|error| error.to_string())?;
+    let recorder = descriptors.into_iter().next().and_then(|fd| {
+        Recorder::from_fd(fd).map_err(|error| tracing::warn!(%error, "the sample ring cannot be mapped")).ok()
+    });
+    let (kind, name) = config.device.kind.split_once(':').unwrap_or(("", ""));
+    match kind {
+        "model" => {
+            let open = device::model::open(name, config.device.sms, config.device.memory_bytes)
+                .map_err(|error| error.to_string())?;
+            confine(config, &open.control)?;
+            Ok(ControlThread::start(config, open.device, open.control, recorder))
+        }
+        "cuda" => {
+            let open = device::cuda::open(name).map_err(|error: DeviceError| error.to_string())?;
+            // The driver opens device files and maps libraries as it goes, so only system calls are confined.
+            sandbox::limit_system_calls().map_err(|error| error.to_string())?;
+            Ok(ControlThread::start(config, open.device, open.control, recorder))
+        }
+        _ => Err(format!("device.kind {:?} is unknown", config.device.kind)),
+    }
+}
+
+fn confine(config: &Config, control: &Arc<dyn DeviceControl>) -> Result<(), String> {
+    let confined = sandbox::forbid_files().and_then(|()| sandbox::limit_system_calls());
+    confined.map_err(|error| error.to_string())?;
+    tracing::info!(device = %control.facts().name, policy = %config.policy, "device host up");
+    Ok(())
+}
