@@ -14,7 +14,9 @@
 
 pub mod event;
 pub mod ids;
+pub mod ledger;
 pub mod metrics;
+pub mod partition;
 pub mod plan;
 pub mod plan_builder;
 pub mod policies;
@@ -22,6 +24,7 @@ pub mod policy;
 pub mod publish;
 pub mod shape;
 pub mod share;
+pub mod share_control;
 pub mod share_meter;
 pub mod sm_set;
 pub mod spsc;
