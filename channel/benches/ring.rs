@@ -236,7 +236,7 @@ fn bare_rate() -> f64 {
     let drain = thread::spawn(move || {
         pin(1);
         let (mut head, mut sum) = (0, 0u64);
-        while head < SUBMISSIONS as usize {
+        while (head as u64) < SUBMISSIONS {
             while theirs.tail.0.load(Ordering::Acquire) == head as u64 {
                 spin_loop();
             }
@@ -255,7 +255,8 @@ fn bare_rate() -> f64 {
         while tail - head >= SLOTS as u64 {
             head = bare.head.0.load(Ordering::Acquire);
         }
-        for word in &bare.slots[tail as usize % SLOTS] {
+        let slot = usize::try_from(tail).unwrap_or(0) % SLOTS;
+        for word in &bare.slots[slot] {
             word.store(tail, Ordering::Relaxed);
         }
         bare.tail.0.store(tail + 1, Ordering::Release);

@@ -68,7 +68,6 @@ impl Gpu {
             rings,
             pending,
             staging,
-            welcome: welcome.clone(),
             packed: Vec::with_capacity(4096),
         };
         Ok(Self {

@@ -4,7 +4,7 @@
 use crate::error::ClientError;
 use crate::pending::{Pending, Ticket};
 use crate::staging::{Chunk, Staging};
-use gridmux_channel::control::{ControlReply, ControlRequest, Welcome};
+use gridmux_channel::control::{ControlReply, ControlRequest};
 use gridmux_channel::ring::client::ClientRings;
 use gridmux_channel::ring::{
     CompletionEntry, CompletionStatus, Operation, PushError, RingError, SubmissionEntry,
@@ -30,7 +30,6 @@ pub(crate) struct Link {
     pub(crate) rings: ClientRings,
     pub(crate) pending: Pending,
     pub(crate) staging: Staging,
-    pub(crate) welcome: Welcome,
     /// Where arguments are packed, kept so that launches do not allocate.
     pub(crate) packed: Vec<u8>,
 }
