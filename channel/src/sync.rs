@@ -8,3 +8,18 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// The tenant's half of the asymmetric barrier: the compiler keeps the order,
+/// and the mediator's `membarrier` makes the processor keep it.
+#[cfg(not(loom))]
+#[inline]
+pub(crate) fn light_fence() {
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// loom knows no `membarrier`. What the two halves guarantee together is what
+/// two full fences guarantee, so that is what it explores.
+#[cfg(loom)]
+pub(crate) fn light_fence() {
+    fence(Ordering::SeqCst);
+}

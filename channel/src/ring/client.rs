@@ -12,7 +12,7 @@ use super::entry::{CompletionEntry, SubmissionEntry};
 use super::layout::{Line, RingLayout};
 use super::map::RingMap;
 use super::queue::{Consumer, Corrupt, Producer};
-use super::{HostState, PushError, RingError, TenantState, futex, park};
+use super::{HostState, PushError, RingError, TenantState, barrier, futex, park};
 use crate::memory;
 use crate::sync::Ordering;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,6 +34,8 @@ pub struct ClientRings {
     state: TenantState,
     args: ArgsArea,
     spin: u32,
+    /// The mediator runs the barrier of all processes before it sleeps.
+    light: bool,
 }
 
 impl ClientRings {
@@ -46,6 +48,7 @@ impl ClientRings {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let map = RingMap::from_header(memfd.as_fd(), bytes)?;
         let args = ArgsArea::new(map.layout());
+        let light = map.host_runs_membarrier() && barrier::register();
         Ok(Self {
             map,
             doorbell,
@@ -56,6 +59,7 @@ impl ClientRings {
             state: TenantState::Thinking,
             args,
             spin: default_spin(),
+            light,
         })
     }
 
@@ -123,7 +127,12 @@ impl ClientRings {
         self.args.bind(slot);
         self.in_flight += 1;
         let armed = self.map.word(Line::Armed);
-        if park::must_wake(armed) && park::claim(armed) {
+        let asleep = if self.light {
+            park::must_wake_light(armed)
+        } else {
+            park::must_wake(armed)
+        };
+        if asleep && park::claim(armed) {
             self.ring_doorbell();
         }
         Ok(())

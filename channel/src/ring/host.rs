@@ -16,7 +16,7 @@ use super::entry::{CompletionEntry, SubmissionEntry};
 use super::layout::{Line, RingLayout};
 use super::map::RingMap;
 use super::queue::{Consumer, Corrupt, Producer};
-use super::{HostState, PushError, RingError, TenantState, futex, park};
+use super::{HostState, PushError, RingError, TenantState, barrier, futex, park};
 use crate::memory::SealedMemfd;
 use crate::sync::Ordering;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -32,6 +32,8 @@ pub struct HostRings {
     completions: Producer<4>,
     pushed: u64,
     unreleased: bool,
+    /// The tenant was told that we run the barrier of all processes.
+    membarrier: bool,
 }
 
 impl HostRings {
@@ -44,7 +46,8 @@ impl HostRings {
     pub fn create(layout: RingLayout) -> Result<Self, RingError> {
         let memfd = SealedMemfd::create("gridmux-rings", layout.total_bytes() as u64)?;
         let map = RingMap::new(memfd.as_fd(), layout)?;
-        map.write_header();
+        let membarrier = barrier::supported();
+        map.write_header(membarrier);
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let doorbell = EventFd::from_value_and_flags(0, flags).map_err(std::io::Error::from)?;
         Ok(Self {
@@ -55,6 +58,7 @@ impl HostRings {
             completions: Producer::default(),
             pushed: 0,
             unreleased: false,
+            membarrier,
         })
     }
 
@@ -181,8 +185,19 @@ impl HostRings {
     /// # Errors
     /// [`Corrupt`]: the tenant's index is impossible; close the channel.
     pub fn arm(&mut self) -> Result<bool, Corrupt> {
-        park::announce(self.map.word(Line::Armed));
+        self.announce();
+        if self.membarrier && !barrier::run() {
+            // Without it a wake-up could be lost: stay awake.
+            return Ok(true);
+        }
         self.has_submissions()
+    }
+
+    /// [`HostRings::arm`] for many tenants at once, which share the cost of
+    /// the barrier: announce them all, call [`arm_barrier`] once, and then
+    /// look at each with [`HostRings::has_submissions`].
+    pub fn announce(&self) {
+        park::announce(self.map.word(Line::Armed));
     }
 
     /// Says that the mediator is awake and wants no doorbell.
@@ -215,4 +230,11 @@ impl HostRings {
             .store(state.to_raw(), Ordering::Release);
         self.wake_if_parked();
     }
+}
+
+/// The barrier between [`HostRings::announce`] of any number of tenants and the
+/// second look at them. False if the kernel refuses: then do not sleep.
+#[must_use]
+pub fn arm_barrier() -> bool {
+    barrier::run()
 }

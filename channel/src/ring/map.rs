@@ -50,18 +50,24 @@ impl RingMap {
     }
 
     /// Writes the header that [`RingMap::from_header`] reads.
-    pub(crate) fn write_header(&self) {
+    pub(crate) fn write_header(&self, membarrier: bool) {
         let words = [
             VERSION,
             self.layout.submission_entries(),
             self.layout.completion_entries(),
             self.layout.args_bytes(),
+            u32::from(membarrier),
         ];
         for (i, word) in words.into_iter().enumerate() {
             self.header32(i + 2).store(word, Ordering::Relaxed);
         }
         // Relaxed: the tenant gets the descriptor over the socket afterwards.
         self.header64(0).store(MAGIC, Ordering::Relaxed);
+    }
+
+    /// Whether the mediator said that it runs the barrier of all processes.
+    pub(crate) fn host_runs_membarrier(&self) -> bool {
+        self.header32(6).load(Ordering::Relaxed) == 1
     }
 
     pub(crate) fn layout(&self) -> &RingLayout {

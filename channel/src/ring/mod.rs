@@ -11,6 +11,8 @@
 //! contents, but still bounds its indices.
 
 #[cfg(not(loom))]
+mod barrier;
+#[cfg(not(loom))]
 pub mod client;
 pub mod entry;
 #[cfg(not(loom))]

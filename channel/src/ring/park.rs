@@ -18,7 +18,7 @@
 //! while the waker had already claimed), never missing.
 //! `tests/loom_park.rs` explores it.
 
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, Ordering, fence, light_fence};
 
 /// The value of a flag whose owner is awake.
 pub const AWAKE: u32 = 0;
@@ -48,6 +48,17 @@ pub fn withdraw(flag: &AtomicU32) {
 pub fn must_wake(flag: &AtomicU32) -> bool {
     // SeqCst: pairs with the fence in `announce`.
     fence(Ordering::SeqCst);
+    flag.load(Ordering::Relaxed) != AWAKE
+}
+
+/// [`must_wake`] without a fence of the processor, for a tenant whose mediator
+/// runs the barrier of all processes (the crate's `ring::barrier`) between
+/// [`announce`] and its second look.
+#[inline]
+#[must_use]
+pub fn must_wake_light(flag: &AtomicU32) -> bool {
+    // Pairs with that barrier as a full fence would.
+    light_fence();
     flag.load(Ordering::Relaxed) != AWAKE
 }
 

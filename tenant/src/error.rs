@@ -1,0 +1,100 @@
+//! What can go wrong for a tenant, in words that say what to do.
+
+use gridmux_channel::memory::MemoryError;
+use gridmux_channel::ring::{CompletionStatus, HostState, RingError};
+use gridmux_channel::session::CallError;
+use thiserror::Error;
+
+/// An operation of the client that failed.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// A command or request on the control connection failed; a refusal
+    /// carries the mediator's text.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The rings cannot be used.
+    #[error(transparent)]
+    Ring(RingError),
+    /// The mediator lost the device, or is gone: everything on it is lost.
+    #[error("the device was lost: {0}; call `Gpu::reconnect` and start over")]
+    DeviceLost(&'static str),
+    /// An operation ended with an error.
+    #[error("{operation}: {message}")]
+    Failed {
+        /// What was submitted.
+        operation: &'static str,
+        /// How it ended.
+        status: CompletionStatus,
+        /// The mediator's text.
+        message: String,
+    },
+    /// The mediator completed with a status that this build does not know.
+    #[error("completion status {0} is unknown; update the client")]
+    UnknownStatus(u32),
+    /// The module has no such kernel.
+    #[error("the module has no kernel `{name}`; it has: {available}")]
+    NoKernel {
+        /// The name that was asked for.
+        name: String,
+        /// The names that there are.
+        available: String,
+    },
+    /// The arguments do not fit the kernel's parameters.
+    #[error("kernel `{kernel}`: {problem}")]
+    Arguments {
+        /// The kernel's name.
+        kernel: String,
+        /// What does not fit.
+        problem: String,
+    },
+    /// A block dimension over what can be expressed.
+    #[error("kernel `{kernel}`: a block of {x} x {y} x {z} threads is over any device's limit")]
+    Block {
+        /// The kernel's name.
+        kernel: String,
+        /// Threads in x.
+        x: u32,
+        /// Threads in y.
+        y: u32,
+        /// Threads in z.
+        z: u32,
+    },
+    /// A range outside a buffer.
+    #[error("{len} bytes at offset {offset} are outside the buffer of {size} bytes")]
+    OutOfBounds {
+        /// Offset in bytes.
+        offset: u64,
+        /// Length in bytes.
+        len: u64,
+        /// The buffer's size in bytes.
+        size: u64,
+    },
+    /// A buffer, stream or module of another connection.
+    #[error("the {0} belongs to another connection; make it anew after reconnecting")]
+    Foreign(&'static str),
+    /// Memory for staging could not be had.
+    #[error("staging memory: {0}")]
+    Staging(#[from] MemoryError),
+}
+
+impl ClientError {
+    /// Whether the connection is of no more use: [`crate::Gpu::reconnect`].
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        match self {
+            Self::DeviceLost(_) | Self::Call(CallError::Closed | CallError::Socket(_)) => true,
+            Self::Failed { status, .. } => *status == CompletionStatus::DeviceLost,
+            _ => false,
+        }
+    }
+}
+
+impl From<RingError> for ClientError {
+    fn from(error: RingError) -> Self {
+        match error {
+            RingError::Closed(HostState::DeviceLost) => Self::DeviceLost("it failed"),
+            RingError::Closed(_) => Self::DeviceLost("the mediator closed the channel"),
+            other => Self::Ring(other),
+        }
+    }
+}

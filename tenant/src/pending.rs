@@ -1,0 +1,224 @@
+//! Submissions on their way: which cookies are out, and what came back.
+//!
+//! A cookie is the number of a slot and how often the slot was used, so that a
+//! completion that comes twice or out of nowhere is recognised and dropped.
+//! The table has one slot for every submission that may be in flight or
+//! watched, and grows only when more finished events than that are kept.
+
+use crate::staging::Chunk;
+use gridmux_channel::ring::CompletionEntry;
+
+/// What a submission was, for error messages and clean-up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ticket {
+    pub(crate) operation: &'static str,
+    pub(crate) stream: u16,
+    /// An event asks for the result.
+    pub(crate) watched: bool,
+    /// Staging memory to free when it ends.
+    pub(crate) chunk: Option<Chunk>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Free,
+    Flying(Ticket),
+    Done(Ticket, CompletionEntry),
+}
+
+#[derive(Debug)]
+struct Slot {
+    uses: u32,
+    state: State,
+}
+
+/// The table of submissions.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    streams: Vec<StreamState>,
+}
+
+/// What is known of a stream.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StreamState {
+    pub(crate) in_flight: u32,
+    /// The first failure that no event reports.
+    pub(crate) failure: Option<(&'static str, CompletionEntry)>,
+}
+
+impl Pending {
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        let mut pending = Self {
+            slots: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
+            streams: Vec::new(),
+        };
+        pending.grow(capacity);
+        pending
+    }
+
+    fn grow(&mut self, by: usize) {
+        for _ in 0..by {
+            // More than 2^32 slots would take a terabyte.
+            let index = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+            self.slots.push(Slot {
+                uses: 0,
+                state: State::Free,
+            });
+            self.free.push(index);
+        }
+    }
+
+    /// Takes a slot for a submission and returns its cookie.
+    pub(crate) fn open(&mut self, ticket: Ticket) -> u64 {
+        if self.free.is_empty() {
+            self.grow(self.slots.len().max(64));
+        }
+        let index = self.free.pop().unwrap_or(0);
+        let slot = &mut self.slots[index as usize];
+        slot.uses = slot.uses.wrapping_add(1);
+        slot.state = State::Flying(ticket);
+        let cookie = u64::from(slot.uses) << 32 | u64::from(index);
+        self.stream(ticket.stream).in_flight += 1;
+        cookie
+    }
+
+    /// Takes back a slot whose submission was never published.
+    pub(crate) fn abandon(&mut self, cookie: u64) {
+        if let Some(State::Flying(ticket)) = self.slot(cookie).map(|slot| slot.state) {
+            self.release(cookie);
+            self.stream(ticket.stream).in_flight -= 1;
+        }
+    }
+
+    /// Notes a completion; returns staging memory that is free again.
+    pub(crate) fn complete(&mut self, entry: CompletionEntry) -> Option<Chunk> {
+        let State::Flying(ticket) = self.slot(entry.cookie)?.state else {
+            return None;
+        };
+        let stream = self.stream(ticket.stream);
+        stream.in_flight -= 1;
+        if ticket.watched {
+            if let Some(slot) = self.slot(entry.cookie) {
+                slot.state = State::Done(ticket, entry);
+            }
+        } else {
+            if entry.status != 0 && stream.failure.is_none() {
+                stream.failure = Some((ticket.operation, entry));
+            }
+            self.release(entry.cookie);
+        }
+        ticket.chunk
+    }
+
+    /// The result of a watched submission that has ended; the slot is free
+    /// afterwards.
+    pub(crate) fn take(&mut self, cookie: u64) -> Option<(&'static str, CompletionEntry)> {
+        let State::Done(ticket, entry) = self.slot(cookie)?.state else {
+            return None;
+        };
+        self.release(cookie);
+        Some((ticket.operation, entry))
+    }
+
+    /// Whether a watched submission has ended.
+    pub(crate) fn is_done(&mut self, cookie: u64) -> bool {
+        self.slot(cookie)
+            .is_some_and(|slot| matches!(slot.state, State::Done(..)))
+    }
+
+    /// Nobody asks for the result any more: a failure becomes the stream's.
+    pub(crate) fn unwatch(&mut self, cookie: u64) {
+        let Some(slot) = self.slot(cookie) else {
+            return;
+        };
+        match &mut slot.state {
+            State::Flying(ticket) => ticket.watched = false,
+            State::Done(ticket, entry) => {
+                let (ticket, entry) = (*ticket, *entry);
+                let stream = self.stream(ticket.stream);
+                if entry.status != 0 && stream.failure.is_none() {
+                    stream.failure = Some((ticket.operation, entry));
+                }
+                self.release(cookie);
+            }
+            State::Free => {}
+        }
+    }
+
+    pub(crate) fn stream(&mut self, stream: u16) -> &mut StreamState {
+        let index = usize::from(stream);
+        if self.streams.len() <= index {
+            self.streams.resize(index + 1, StreamState::default());
+        }
+        &mut self.streams[index]
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the cookie's halves are 32 bits each"
+    )]
+    fn slot(&mut self, cookie: u64) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(cookie as u32 as usize)?;
+        (slot.uses == (cookie >> 32) as u32).then_some(slot)
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the cookie's low half is the index"
+    )]
+    fn release(&mut self, cookie: u64) {
+        if let Some(slot) = self.slot(cookie) {
+            slot.state = State::Free;
+            self.free.push(cookie as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pending, Ticket};
+    use gridmux_channel::ring::{CompletionEntry, CompletionStatus};
+
+    fn ticket(watched: bool) -> Ticket {
+        Ticket {
+            operation: "launch",
+            stream: 3,
+            watched,
+            chunk: None,
+        }
+    }
+
+    #[test]
+    fn a_completion_counts_once() {
+        let mut pending = Pending::with_capacity(1);
+        let cookie = pending.open(ticket(true));
+        let entry = CompletionEntry::new(cookie, CompletionStatus::Ok, 1, 2);
+        pending.complete(entry);
+        pending.complete(entry);
+        assert_eq!(pending.stream(3).in_flight, 0);
+        assert_eq!(pending.take(cookie).map(|(_, entry)| entry), Some(entry));
+        assert!(pending.take(cookie).is_none());
+        pending.complete(entry);
+        assert_ne!(pending.open(ticket(true)), cookie);
+        pending.complete(entry);
+        assert_eq!(
+            pending.stream(3).in_flight,
+            1,
+            "a stale cookie completes nothing"
+        );
+    }
+
+    #[test]
+    fn a_failure_that_nobody_watches_is_the_streams() {
+        let mut pending = Pending::with_capacity(2);
+        for watched in [false, true] {
+            let cookie = pending.open(ticket(watched));
+            pending.complete(CompletionEntry::new(cookie, CompletionStatus::Trap, 1, 2));
+            pending.unwatch(cookie);
+            assert!(pending.stream(3).failure.take().is_some());
+        }
+    }
+}
