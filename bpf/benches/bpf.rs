@@ -122,9 +122,9 @@ mod benches {
             (0..N).for_each(|seq| probes::submit(black_box(args(seq))))
         });
         drop(trace);
-        // SAFETY: getppid reads one number and cannot fail.
         let floor = least(10, N, || {
             (0..N).for_each(|_| {
+                // SAFETY: getppid reads one number and cannot fail.
                 black_box(unsafe { libc::getppid() });
             })
         });
