@@ -1,12 +1,34 @@
-//! Which capabilities this process lacks for loading programs.
+//! What this process lacks for loading programs: capabilities, or a kernel and container that allow `bpf(2)`.
+//!
+//! Asked before anything is loaded, so that a refusal later on is known to be about the program.
+
+use libbpf_rs::{ErrorKind, MapHandle, MapType, libbpf_sys};
 
 /// Bit numbers (include/uapi/linux/capability.h).
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// The missing ones in words; `None` when everything needed is there, or when it cannot be told.
+/// What is missing, in words; `None` when everything needed is there, or when it cannot be told.
 pub(crate) fn missing() -> Option<String> {
+    missing_capabilities().or_else(missing_system_call)
+}
+
+/// A container's seccomp filter answers EPERM, an emulated kernel ENOSYS.
+fn missing_system_call() -> Option<String> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+        ..Default::default()
+    };
+    let error = MapHandle::create(MapType::Array, None::<&str>, 4, 4, 1, &options).err()?;
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::Unsupported
+    )
+    .then(|| format!("a kernel and container that allow the system call bpf ({error})"))
+}
+
+fn missing_capabilities() -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
         .lines()

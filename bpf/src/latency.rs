@@ -10,11 +10,13 @@ use std::path::Path;
 
 use libbpf_rs::{MapCore, MapFlags, Object, ProgramInput, ProgramMut};
 
+use crate::drain::{self, Drained};
 use crate::histogram::TenantHistogram;
-use crate::instance::{self, InstanceName};
+use crate::instance::InstanceName;
 use crate::layout::{RawKey, RawTunables, Stats, bytes_of};
 use crate::load::{self, CORE, TIMER};
-use crate::reader::{self, DRAIN_LIMIT, DRAINS_PER_READ, ReadError};
+use crate::pins;
+use crate::reader::{self, ReadError};
 use crate::unavailable::Unavailable;
 use crate::{Admission, LatencyOptions};
 
@@ -54,7 +56,7 @@ impl LatencyProgram {
             reserved: 0,
         };
         let core = load::load("core", CORE, |open| load::set_tunables(open, tunables))?;
-        if let Some(owner) = reader::owner_of(&instance).filter(instance::is_alive) {
+        if let Some(owner) = reader::owner_of(&instance).filter(pins::is_alive) {
             return Err(Unavailable::InstanceInUse {
                 instance: instance.to_string(),
                 pid: owner.pid,
@@ -70,6 +72,11 @@ impl LatencyProgram {
         program.write_owner()?;
         program.pinned = program.pin();
         Ok(program)
+    }
+
+    /// The name under which readers find the pins.
+    pub fn instance(&self) -> &InstanceName {
+        &self.instance
     }
 
     /// The ring that a [`crate::Recorder`] maps; to be sent to the device host.
@@ -94,22 +101,22 @@ impl LatencyProgram {
     /// The kernel's; `InvalidData` when a producer wrote positions or lengths that make no sense. Then nothing more
     /// will come out of this ring, and the instance has to be loaded anew.
     pub fn drain(&self) -> io::Result<()> {
-        for _ in 0..DRAINS_PER_READ {
-            match self.drain_once()? {
-                // Another drain is running (the timer's): it takes what is there.
-                taken if taken == -libc::EBUSY => std::thread::yield_now(),
-                taken if taken < 0 => {
-                    let text = format!(
-                        "the sample ring is broken ({})",
-                        io::Error::from_raw_os_error(-taken)
-                    );
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-                }
-                taken if taken < DRAIN_LIMIT => break,
-                _ => {}
+        let program = self.program("drain");
+        let outcome = drain::until_empty(|| {
+            program
+                .test_run(ProgramInput::default())
+                .map(|output| output.return_value)
+        });
+        match outcome.map_err(io::Error::other)? {
+            Drained::Empty => Ok(()),
+            Drained::Broken(code) => {
+                let text = format!(
+                    "the sample ring is broken ({})",
+                    io::Error::from_raw_os_error(code)
+                );
+                Err(io::Error::new(io::ErrorKind::InvalidData, text))
             }
         }
-        Ok(())
     }
 
     /// All histograms, drained first; ordered by tenant, device and kind. Works without pins.
@@ -164,15 +171,6 @@ impl LatencyProgram {
         Ok(())
     }
 
-    fn drain_once(&self) -> io::Result<i32> {
-        let output = self
-            .program("drain")
-            .test_run(ProgramInput::default())
-            .map_err(io::Error::other)?;
-        #[allow(clippy::cast_possible_wrap)] // The program returns an int.
-        Ok(output.return_value as i32)
-    }
-
     fn drain_to_read(&self) -> Result<(), ReadError> {
         match self.drain() {
             Err(error) if error.kind() != io::ErrorKind::InvalidData => Err(ReadError::Kernel {
@@ -184,7 +182,7 @@ impl LatencyProgram {
     }
 
     fn write_owner(&self) -> Result<(), Unavailable> {
-        let owner = instance::own_identity();
+        let owner = pins::own_identity();
         self.map("owner")
             .update(&0u32.to_ne_bytes(), bytes_of(&owner), MapFlags::ANY)
             .map_err(|error| Unavailable::Refused {
@@ -194,7 +192,7 @@ impl LatencyProgram {
     }
 
     fn pin(&mut self) -> Result<(), Unavailable> {
-        let folder = instance::make_folder(&self.instance)?;
+        let folder = pins::make_folder(&self.instance)?;
         let pins: Result<(), libbpf_rs::Error> = (|| {
             for mut map in self.core.maps_mut() {
                 let name = map.name().to_owned();
@@ -240,7 +238,7 @@ impl Drop for LatencyProgram {
     fn drop(&mut self) {
         if self.pinned.is_ok() {
             // Nothing to be done about an error here; a later instance of this name replaces the pins.
-            let _ = instance::remove_folder(&self.instance);
+            let _ = pins::remove_folder(&self.instance);
         }
     }
 }

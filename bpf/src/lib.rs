@@ -11,6 +11,7 @@
 //! - Whatever the ring holds may be hostile; the kernel and the program bound it.
 //! - Where BPF is not permitted, or was not built, the answer is a typed [`Unavailable`]; nothing else changes.
 
+mod drain;
 pub mod histogram;
 pub mod instance;
 pub mod layout;
@@ -30,6 +31,8 @@ mod capability;
 mod latency;
 #[cfg(not(gridmux_no_bpf))]
 mod load;
+#[cfg(not(gridmux_no_bpf))]
+mod pins;
 #[cfg(not(gridmux_no_bpf))]
 mod trace;
 #[cfg(gridmux_no_bpf)]

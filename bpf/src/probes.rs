@@ -102,7 +102,7 @@ macro_rules! probe {
             #[inline(never)]
             fn site(args: ProbeArgs $(, $extra: u64)*) {
                 usdt_site!(
-                    "gridmux", $text, $semaphore,
+                    "gridmux", $text, $semaphore, site,
                     u32 args.tenant, u16 args.device, u32 args.kernel, u64 args.seq, u64 args.time_ns
                     $(, u64 $extra)*
                 );

@@ -9,6 +9,7 @@ use aya::Pod;
 use aya::maps::{Array, HashMap, Map, MapData, MapError};
 use aya::programs::{ProgramError, RawTracePoint, RawTracePointRunOptions, TestRun};
 
+use crate::drain;
 use crate::histogram::{Histogram, Kind, TenantHistogram};
 use crate::instance::{self, InstanceName};
 use crate::layout::{LAYOUT_VERSION, RawHistogram, RawKey, RawOwner, Stats};
@@ -89,6 +90,7 @@ pub fn stats_of_fd(fd: OwnedFd) -> Result<Stats, ReadError> {
 }
 
 /// The process that pinned an instance; `None` when nothing readable is pinned.
+#[cfg(not(gridmux_no_bpf))]
 pub(crate) fn owner_of(instance: &InstanceName) -> Option<RawOwner> {
     only_entry(open_map(instance, "owner").ok()?, "owner").ok()
 }
@@ -105,29 +107,19 @@ fn open_instance(instance: &str) -> Result<InstanceName, ReadError> {
     Ok(name)
 }
 
-/// Runs the pinned program until the ring is empty; somebody else's drain at the same moment is as good.
+/// Runs the pinned program until the ring is empty. A broken ring shows in the statistics; what was counted before
+/// it broke can be read.
 fn drain(instance: &InstanceName) -> Result<(), ReadError> {
-    let path = instance.pin("drain");
-    let program =
-        RawTracePoint::from_pin(&path).map_err(|error| program_error(instance, &error))?;
-    // Bounded: a producer that writes faster than this reads must not hold the reader for ever.
-    for _ in 0..DRAINS_PER_READ {
-        let result = program
+    let failed = |error: ProgramError| program_error(instance, &error);
+    let program = RawTracePoint::from_pin(instance.pin("drain")).map_err(failed)?;
+    drain::until_empty(|| {
+        program
             .test_run(RawTracePointRunOptions::new())
-            .map_err(|error| program_error(instance, &error))?;
-        // Not more than one full batch was there, or the drain met an error that the statistics tell.
-        #[allow(clippy::cast_possible_wrap)] // The program returns an int.
-        if (result.return_value as i32) < DRAIN_LIMIT {
-            break;
-        }
-    }
+            .map(|result| result.return_value)
+    })
+    .map_err(failed)?;
     Ok(())
 }
-
-/// `GRIDMUX_DRAIN_LIMIT` of `src/bpf/aggregate.h`.
-pub(crate) const DRAIN_LIMIT: i32 = 8192;
-/// Batches that hold more than a full ring.
-pub(crate) const DRAINS_PER_READ: usize = 4;
 
 fn open_map(instance: &InstanceName, object: &str) -> Result<MapData, ReadError> {
     MapData::from_pin(instance.pin(object)).map_err(|error| map_error(instance, object, &error))

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use aya::maps::{HashMap, Map, MapData};
-use libbpf_rs::{Link, MapCore, Object, UsdtOpts};
+use libbpf_rs::{ErrorKind, Link, MapCore, Object, UsdtOpts};
 
 use crate::ProbeCount;
 use crate::histogram::TenantHistogram;
@@ -25,19 +25,14 @@ pub struct TraceProgram {
 }
 
 impl TraceProgram {
-    /// Attaches to every probe of a process.
+    /// Attaches to every probe that a process's executable holds.
     ///
     /// # Errors
     /// [`Unavailable`]; `NoProbes` when the process is gone or is no gridmux.
     pub fn attach(pid: u32) -> Result<Self, Unavailable> {
         let object = load::load("trace", TRACE, |_| Ok(()))?;
-        let links = load::listen(|| {
-            Probe::ALL
-                .iter()
-                .map(|probe| attach_probe(&object, pid, *probe))
-                .collect()
-        })
-        .map_err(|reason| Unavailable::NoProbes { pid, reason })?;
+        let links = load::listen(|| attach_present(&object, pid))
+            .map_err(|reason| Unavailable::NoProbes { pid, reason })?;
         Ok(Self {
             _links: links,
             object,
@@ -96,6 +91,23 @@ impl TraceProgram {
                 what: name.into(),
                 reason: error.to_string(),
             })
+    }
+}
+
+/// Attaches to those probes that the executable has: a linker leaves out what its program never calls.
+fn attach_present(object: &Object, pid: u32) -> libbpf_rs::Result<Vec<Link>> {
+    let mut links = Vec::new();
+    let mut absent = None;
+    for probe in Probe::ALL {
+        match attach_probe(object, pid, probe) {
+            Ok(link) => links.push(link),
+            Err(error) if error.kind() == ErrorKind::NotFound => absent = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    match absent {
+        Some(error) if links.is_empty() => Err(error),
+        _ => Ok(links),
     }
 }
 

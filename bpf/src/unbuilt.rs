@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::histogram::TenantHistogram;
+use crate::instance::InstanceName;
 use crate::layout::Stats;
 use crate::reader::ReadError;
 use crate::unavailable::Unavailable;
@@ -24,6 +25,19 @@ pub struct LatencyProgram(Infallible);
 #[derive(Debug)]
 pub struct TraceProgram(Infallible);
 
+// Dropping matters where they work, and callers say so.
+impl Drop for LatencyProgram {
+    fn drop(&mut self) {
+        match self.0 {}
+    }
+}
+
+impl Drop for TraceProgram {
+    fn drop(&mut self) {
+        match self.0 {}
+    }
+}
+
 #[allow(missing_docs, clippy::missing_errors_doc)] // Documented where they work, in latency.rs.
 impl LatencyProgram {
     pub fn load(_instance: &str) -> Result<Self, Unavailable> {
@@ -32,6 +46,10 @@ impl LatencyProgram {
 
     pub fn load_with(_instance: &str, _options: LatencyOptions) -> Result<Self, Unavailable> {
         Err(not_built())
+    }
+
+    pub fn instance(&self) -> &InstanceName {
+        match self.0 {}
     }
 
     pub fn producer_fd(&self) -> BorrowedFd<'_> {

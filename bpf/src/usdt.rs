@@ -47,14 +47,16 @@ macro_rules! usdt_argument {
     };
 }
 
-/// Emits a probe site at this place; `semaphore` is the path of a static [`Semaphore`].
+/// Emits a probe site at this place; `semaphore` is the path of a static [`Semaphore`], `function` that of the
+/// function in which this stands: the note is linked to it, or a linker that drops an unused function would leave
+/// a note without an address, over which libbpf refuses every probe of the provider.
 ///
 /// Arguments are written `type expression`, where the type is `u16`, `u32` or `u64`. A name must not have two
 /// sites with different arguments. Put the site into a function of its own that is `#[inline(never)]`.
 #[cfg(target_arch = "x86_64")]
 #[macro_export]
 macro_rules! usdt_site {
-    ($provider:literal, $name:literal, $semaphore:path, $first_type:tt $first:expr $(, $type:tt $value:expr)* $(,)?) => {
+    ($provider:literal, $name:literal, $semaphore:path, $function:path, $first_type:tt $first:expr $(, $type:tt $value:expr)* $(,)?) => {
         // SAFETY: the instructions are two no-operations that change nothing; everything else goes to sections
         // that are not executed. The label numbers are local, so that copies of this block do not clash.
         unsafe {
@@ -62,7 +64,7 @@ macro_rules! usdt_site {
                 concat!(
                     "990: .byte 0x90\n",
                     ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00\n",
-                    ".pushsection .note.stapsdt, \"?\", @note\n",
+                    ".pushsection .note.stapsdt, \"o\", @note, {function}\n",
                     ".balign 4\n",
                     ".4byte 992f - 991f, 994f - 993f, 3\n",
                     "991: .asciz \"stapsdt\"\n",
@@ -87,6 +89,7 @@ macro_rules! usdt_site {
                 in(reg) $first,
                 $(in(reg) $value,)*
                 semaphore = sym $semaphore,
+                function = sym $function,
                 options(nostack, preserves_flags),
             )
         }
@@ -97,7 +100,7 @@ macro_rules! usdt_site {
 #[cfg(not(target_arch = "x86_64"))]
 #[macro_export]
 macro_rules! usdt_site {
-    ($provider:literal, $name:literal, $semaphore:path, $($type:tt $value:expr),+ $(,)?) => {{
+    ($provider:literal, $name:literal, $semaphore:path, $function:path, $($type:tt $value:expr),+ $(,)?) => {{
         $(let _ = $value;)+
     }};
 }

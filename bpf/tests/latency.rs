@@ -145,6 +145,86 @@ fn the_kernel_drains_by_itself() {
 }
 
 #[test]
+fn the_timer_ends_with_the_program() {
+    let Some(program) = load(&instance("ends"), Admission::Any) else {
+        return;
+    };
+    let mut recorder = recorder(&program);
+    drop(program);
+    assert!(
+        recorder.record(&Sample::default()),
+        "the ring lives as long as somebody maps it"
+    );
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(recorder.pending(), 1, "nobody drains any more");
+}
+
+#[test]
+fn every_sample_is_accounted_for_while_the_timer_drains() {
+    let name = instance("concurrent");
+    let options = LatencyOptions {
+        drain_period_ns: 1_000_000,
+        ..LatencyOptions::default()
+    };
+    let Some(_) = load(&name, Admission::Any) else {
+        return;
+    };
+    let program = LatencyProgram::load_with(&name, options).unwrap();
+    let mut recorder = recorder(&program);
+    let producer = std::thread::spawn(move || {
+        let mut want = Histogram::default();
+        for latency in numbers().take(1_000_000) {
+            let sample = Sample {
+                tenant: 1,
+                submit_to_start_ns: Some(latency),
+                ..Sample::default()
+            };
+            if recorder.record(&sample) {
+                want.add(latency);
+            }
+        }
+        (want, recorder)
+    });
+    while !producer.is_finished() {
+        program.drain().unwrap();
+        assert!(read_histograms(&name).unwrap().len() <= 1);
+    }
+    let (want, mut recorder) = producer.join().unwrap();
+    program.drain().unwrap();
+    // One more, of another tenant, tells the last drops.
+    assert!(recorder.record(&Sample {
+        tenant: 2,
+        submit_to_start_ns: Some(0),
+        ..Sample::default()
+    }));
+    let read = program.histograms().unwrap();
+    assert_eq!((read[0].tenant, &read[0].histogram), (1, &want));
+    let stats = program.stats().unwrap();
+    assert_eq!(stats.samples + stats.lost, 1_000_001);
+    assert_eq!((stats.lost, stats.drain_errors), (recorder.dropped(), 0));
+}
+
+#[test]
+fn a_new_device_host_takes_the_ring_over() {
+    let Some(program) = load(&instance("restart"), Admission::Any) else {
+        return;
+    };
+    for _ in 0..3 {
+        let mut recorder = recorder(&program);
+        assert!((0..10_000).all(|launch| {
+            let sample = Sample {
+                tenant: 1,
+                submit_to_start_ns: Some(launch),
+                ..Sample::default()
+            };
+            recorder.record(&sample)
+        }));
+        program.drain().unwrap();
+    }
+    assert_eq!(program.histograms().unwrap()[0].histogram.count(), 30_000);
+}
+
+#[test]
 fn a_full_ring_drops_and_tells() {
     let name = instance("full");
     let options = LatencyOptions {
