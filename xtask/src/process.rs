@@ -4,6 +4,12 @@ use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, pipe};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// How long the output of a program that has ended may be silent before it counts as complete.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// The command as one would type it, for messages.
 #[must_use]
@@ -78,10 +84,27 @@ pub fn lines(command: &mut Command, each: &mut dyn FnMut(&str)) -> Result<bool> 
         .with_context(|| format!("cannot run `{what}`"))?;
     // The command holds the pipe's writing ends; while they are open, the reader never sees the end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    for line in BufReader::new(reader).split(b'\n') {
-        each(&String::from_utf8_lossy(&line?));
+
+    // A process that the program left behind may hold the pipe open for ever, so its end is not what is waited for.
+    let (sender, received) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    loop {
+        match received.recv_timeout(QUIET) {
+            Ok(line) => each(&String::from_utf8_lossy(&line)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(child.wait()?.success()),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(status) = child.try_wait()? {
+                    return Ok(status.success());
+                }
+            }
+        }
     }
-    Ok(child.wait()?.success())
 }
 
 /// Finds a program on `PATH`.
@@ -91,4 +114,43 @@ pub fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path)
         .map(|folder| folder.join(program))
         .find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{lines, output};
+    use std::process::Command;
+
+    #[test]
+    fn both_streams_come_in_order() {
+        let mut seen = Vec::new();
+        let script = "echo one; echo two >&2; echo three; exit 3";
+        let succeeded = lines(Command::new("sh").args(["-c", script]), &mut |line| {
+            seen.push(line.to_owned());
+        });
+        assert!(!succeeded.expect("sh runs"));
+        assert_eq!(seen, ["one", "two", "three"]);
+    }
+
+    /// The process left behind holds the pipe's writing end for longer than the test may take.
+    #[test]
+    fn a_process_left_behind_does_not_hold_the_caller() {
+        let mut pid = String::new();
+        let script = "sleep 1000 & echo $!";
+        let succeeded = lines(Command::new("sh").args(["-c", script]), &mut |line| {
+            line.clone_into(&mut pid);
+        });
+        assert!(succeeded.expect("sh runs"));
+        output(Command::new("kill").arg(&pid)).expect("the sleeper is still there, and is ended");
+    }
+
+    #[test]
+    fn a_failure_tells_what_the_program_said() {
+        let error = output(Command::new("sh").args(["-c", "echo no such thing >&2; exit 1"]));
+        let message = error.expect_err("it fails").to_string();
+        assert!(
+            message.contains("no such thing") && message.contains("sh -c"),
+            "{message}"
+        );
+    }
 }

@@ -23,8 +23,10 @@ pub enum Need {
     Zlib,
     /// clang 19 or later, which compiles the BPF programs.
     Clang,
-    /// Python with virtual environments, for the CUDA compiler.
+    /// Python with virtual environments, which the CUDA compiler is installed into.
     PythonVenv,
+    /// A C++ compiler, which the CUDA compiler preprocesses with.
+    Cxx,
 }
 
 /// What building and testing the whole workspace needs.
@@ -49,6 +51,7 @@ impl Need {
             Self::Zlib => "zlib1g-dev",
             Self::Clang => "clang-19",
             Self::PythonVenv => "python3 python3-venv",
+            Self::Cxx => "g++",
         }
     }
 
@@ -62,6 +65,7 @@ impl Need {
             Self::Libelf => header("libelf.h"),
             Self::Zlib => header("zlib.h"),
             Self::Clang => clang_is_new_enough(),
+            Self::Cxx => process::find("g++").is_some(),
             Self::PythonVenv => {
                 succeeds(Command::new("python3").args(["-c", "import venv, ensurepip"]))
             }

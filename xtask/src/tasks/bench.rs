@@ -166,6 +166,7 @@ fn table(benchmarks: &[Value]) -> Table {
             text("better"),
             number("floor"),
             number("ratio"),
+            peers(&benchmark["peer"]),
         ]);
     }
     for column in [1, 4, 5] {
@@ -174,6 +175,16 @@ fn table(benchmarks: &[Value]) -> Table {
         }
     }
     table
+}
+
+/// `name value` for each peer, as `{"name": value}` gives them.
+fn peers(peer: &Value) -> String {
+    let one = |(name, value): (&String, &Value)| match value.as_f64() {
+        Some(number) => format!("{name}: {}", significant(number)),
+        None => format!("{name}: {value}"),
+    };
+    let all = peer.as_object().into_iter().flatten().map(one);
+    all.collect::<Vec<_>>().join("\n")
 }
 
 /// A number with four significant digits, and no fraction from a thousand up.

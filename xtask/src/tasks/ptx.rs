@@ -117,6 +117,7 @@ impl Compiler {
     /// # Errors
     /// If Python is missing and cannot be installed, or the package index cannot be reached.
     pub fn ensure() -> Result<Self> {
+        setup::ensure(&[Need::PythonVenv, Need::Cxx])?;
         let environment = repo::target().join("nvcc");
         let stamp = environment.join("installed.txt");
         let wanted = PACKAGES.join("\n");
@@ -124,7 +125,6 @@ impl Compiler {
         if fs::read_to_string(&stamp).is_ok_and(|have| have == wanted) {
             return Self::inside(&environment);
         }
-        setup::ensure(&[Need::PythonVenv])?;
         eprintln!(
             "ptx: installing the CUDA compiler into {} (once)",
             repo::shown(&environment)

@@ -6,11 +6,10 @@
 mod tally;
 
 use crate::{process, repo, setup};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs;
 use std::io::Write;
-use std::path::Path;
-use std::process::Command;
+use std::process::{Command, exit};
 use std::time::Instant;
 use tally::Tally;
 
@@ -26,8 +25,10 @@ struct Stage {
 
 /// Runs the task.
 ///
+/// Ends the process with 1 if anything failed, after the summary.
+///
 /// # Errors
-/// If a test fails, a stage does not build, or something the build needs is missing.
+/// If something the build needs is missing or cargo cannot be run.
 pub fn run(_: &Args) -> Result<()> {
     setup::ensure(&setup::BUILD)?;
     let log_path = repo::target().join("xtask-test.log");
@@ -35,7 +36,6 @@ pub fn run(_: &Args) -> Result<()> {
     let mut log = fs::File::create(&log_path)
         .with_context(|| format!("cannot write {}", log_path.display()))?;
     let mut total = Tally::default();
-    let mut broken = Vec::new();
     for mut stage in stages()? {
         eprintln!("test: {}: {}", stage.name, process::shown(&stage.command));
         let started = Instant::now();
@@ -46,9 +46,13 @@ pub fn run(_: &Args) -> Result<()> {
             let _ = writeln!(log, "{line}");
             tally.line(line);
         })?;
-        // A stage that fails without a failed test did not build, or a test ended its whole process.
-        if !succeeded && tally.failed() == 0 {
-            broken.push(stage.name.clone());
+        tally.end();
+        if !succeeded && tally.failures().is_empty() {
+            tally.fail(format!(
+                "{}: it did not build; see {}",
+                stage.name,
+                repo::shown(&log_path)
+            ));
         }
         println!(
             "{:<28} {tally} in {} s",
@@ -57,27 +61,18 @@ pub fn run(_: &Args) -> Result<()> {
         );
         total.add(tally);
     }
-    report(&total, &broken, &log_path);
-    println!("{total}");
-    if total.failed() > 0 || !broken.is_empty() {
-        bail!("tests failed");
-    }
-    Ok(())
-}
-
-fn report(total: &Tally, broken: &[String], log: &Path) {
     for (name, reason) in total.skips() {
         println!("skipped  {name}: {reason}");
     }
     for name in total.failures() {
         println!("failed   {name}");
     }
-    for name in broken {
-        println!(
-            "failed   {name}: it did not build, or ended before its tests did; see {}",
-            repo::shown(log)
-        );
+    println!("{total}");
+    if !total.failures().is_empty() {
+        // Not an error to report: the summary is the last line in any case.
+        exit(1);
     }
+    Ok(())
 }
 
 fn stages() -> Result<Vec<Stage>> {

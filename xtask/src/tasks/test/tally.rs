@@ -12,6 +12,8 @@ pub(super) struct Tally {
     failures: Vec<String>,
     skips: Vec<(String, String)>,
     binary: String,
+    /// Between `running N tests` and `test result`.
+    unfinished: bool,
     printing: Option<String>,
 }
 
@@ -23,14 +25,19 @@ impl Tally {
             .strip_prefix("Running ")
             .or_else(|| text.strip_prefix("Doc-tests "))
         {
+            self.end();
             self.binary = binary_name(binary);
-            self.printing = None;
         } else if let Some(name) = text
             .strip_prefix("---- ")
             .and_then(|rest| rest.strip_suffix(" stdout ----"))
         {
             self.printing = Some(name.to_owned());
+        } else if text.starts_with("running ")
+            && (text.ends_with(" tests") || text.ends_with(" test"))
+        {
+            self.unfinished = true;
         } else if text.starts_with("test result: ") {
+            self.unfinished = false;
             self.printing = None;
         } else if let Some(reason) = text.strip_prefix("SKIPPED: ") {
             self.skip(reason);
@@ -57,6 +64,19 @@ impl Tally {
         }
     }
 
+    /// Takes the end of a binary's output: one that has not given its result was ended by a signal or an exit.
+    pub(super) fn end(&mut self) {
+        if std::mem::take(&mut self.unfinished) {
+            self.fail(format!("{}: it ended before its tests did", self.binary));
+        }
+        self.printing = None;
+    }
+
+    /// Counts a failure that no test reported.
+    pub(super) fn fail(&mut self, what: String) {
+        self.failures.push(what);
+    }
+
     /// A test that printed a reason has been counted as passed already; its further reasons are not counted again.
     fn skip(&mut self, reason: &str) {
         let Some(name) = &self.printing else {
@@ -70,15 +90,11 @@ impl Tally {
         self.skips.push((name, reason.to_owned()));
     }
 
-    /// Adds another stage's counts.
+    /// Adds a finished stage's counts.
     pub(super) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failures.extend(other.failures);
         self.skips.extend(other.skips);
-    }
-
-    pub(super) fn failed(&self) -> usize {
-        self.failures.len()
     }
 
     pub(super) fn failures(&self) -> &[String] {
@@ -177,5 +193,16 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             "no permission to load BPF programs"
         )));
         assert!(skips.contains(&("gridmux_bpf::slow::one", "needs an hour")));
+    }
+
+    #[test]
+    fn a_binary_that_dies_is_a_failure() {
+        let mut tally = Tally::default();
+        let output = "Running tests/a.rs (target/debug/deps/a-0f)\nrunning 2 tests\ntest one ... ok\n\
+                      Running tests/b.rs (target/debug/deps/b-0f)\nrunning 1 test\ntest two ... ok\ntest result: ok. 1 passed";
+        output.lines().for_each(|line| tally.line(line));
+        tally.end();
+        assert_eq!(tally.to_string(), "2 passed, 1 failed, 0 skipped");
+        assert_eq!(tally.failures(), ["a: it ended before its tests did"]);
     }
 }
