@@ -6,3 +6,8 @@
 //! model need. It knows no device, no policy and no socket.
 
 pub mod decode;
+mod error;
+mod syntax;
+
+pub use error::ParseError;
+pub use syntax::module::{MAX_BYTES, MAX_KERNELS, Module, StatementKind};
