@@ -5,6 +5,7 @@
 //! edits to spans. The upper one ([`decode`]) is a typed view of the opcodes that the analyses and the SM
 //! model need. It knows no device, no policy and no socket.
 
+pub mod analysis;
 pub mod decode;
 mod error;
 mod syntax;
