@@ -1,1 +1,17 @@
-//! placeholder
+//! The mediator: the service that owns the GPU and multiplexes tenants onto it.
+//!
+//! Two processes of one program: [`supervisor`] (privileged; identities, sockets, eBPF, restarts) and [`host`]
+//! (unprivileged; the device, the dispatcher, the tenants' channels), which speak over [`link`]. Inside a host,
+//! [`dispatch`] turns submissions into launches under the policy's plan and [`device`] is what it launches on.
+//!
+//! Rules: only `host::session` and `dispatch` see what a tenant wrote, and each checks before it uses. The dispatcher
+//! thread never waits for the control thread, nor for a tenant.
+
+pub mod backoff;
+pub mod config;
+pub mod device;
+pub mod dispatch;
+pub mod host;
+pub mod link;
+pub mod supervisor;
+pub mod waker;

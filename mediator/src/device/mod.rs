@@ -8,7 +8,7 @@
 //!   mediator checks that it belongs to the tenant before it reaches a command.
 //! - Times are nanoseconds of the device's clock: virtual on the SM model, real on a GPU (design section 10).
 
-pub mod cuda;
+// pub mod cuda;
 pub mod model;
 
 use gridmux_channel::memory::TenantBuffer;
@@ -370,6 +370,8 @@ pub struct CompiledKernel {
 pub trait DeviceControl: Send + Sync {
     /// Facts.
     fn facts(&self) -> DeviceFacts;
+    /// Device time now.
+    fn now_ns(&self) -> u64;
     /// Makes a tenant's protection domain.
     ///
     /// # Errors

@@ -24,6 +24,7 @@ use gridmux_policy::ids::DeviceId;
 use gridmux_policy::metrics::ShareMeter;
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
+use nix::sys::eventfd::EventFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,11 +54,21 @@ pub struct ControlLink<P> {
     pub messages: ArrayQueue<Message<P>>,
     /// From the dispatcher.
     pub notices: ArrayQueue<Notice<P>>,
+    /// Rung after a notice, if the control thread listens.
+    bell: Option<Arc<EventFd>>,
 }
 
 impl<P> Default for ControlLink<P> {
     fn default() -> Self {
-        Self { messages: ArrayQueue::new(1024), notices: ArrayQueue::new(4096) }
+        Self { messages: ArrayQueue::new(1024), notices: ArrayQueue::new(4096), bell: None }
+    }
+}
+
+impl<P> ControlLink<P> {
+    /// A link that rings a bell for each notice.
+    #[must_use]
+    pub fn with_bell(bell: Arc<EventFd>) -> Self {
+        Self { bell: Some(bell), ..Self::default() }
     }
 }
 
@@ -260,6 +271,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn notify(&mut self, notice: Notice<P>) {
         if self.control.notices.push(notice).is_err() {
             self.lost_notices += 1;
+        }
+        if let Some(bell) = &self.control.bell {
+            // Non-blocking: a full counter means that it rings already.
+            let _ = bell.write(1);
         }
     }
 

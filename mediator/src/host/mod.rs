@@ -21,6 +21,7 @@ use crate::device::{self, DeviceControl, DeviceError};
 use crate::link::{Link, ToHost, ToSupervisor};
 use control::ControlThread;
 use gridmux_bpf::Recorder;
+use crate::waker::Waker;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -52,19 +53,14 @@ fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, 
     let recorder = descriptors.into_iter().next().and_then(|fd| {
         Recorder::from_fd(fd).map_err(|error| tracing::warn!(%error, "the sample ring cannot be mapped")).ok()
     });
+    let waker = Arc::new(Waker::new().map_err(|error| format!("epoll: {error}"))?);
     let (kind, name) = config.device.kind.split_once(':').unwrap_or(("", ""));
     match kind {
         "model" => {
-            let open = device::model::open(name, config.device.sms, config.device.memory_bytes)
+            let open = device::model::open(name, config.device.sms, config.device.memory_bytes, &waker)
                 .map_err(|error| error.to_string())?;
             confine(config, &open.control)?;
-            Ok(ControlThread::start(config, open.device, open.control, recorder))
-        }
-        "cuda" => {
-            let open = device::cuda::open(name).map_err(|error: DeviceError| error.to_string())?;
-            // The driver opens device files and maps libraries as it goes, so only system calls are confined.
-            sandbox::limit_system_calls().map_err(|error| error.to_string())?;
-            Ok(ControlThread::start(config, open.device, open.control, recorder))
+            ControlThread::start(config, open.device, open.control, waker, recorder)
         }
         _ => Err(format!("device.kind {:?} is unknown", config.device.kind)),
     }

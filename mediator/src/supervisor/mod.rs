@@ -12,7 +12,8 @@ mod identity;
 mod sockets;
 mod tracing_maps;
 
-pub use admin::{AdminError, AdminReply, AdminRequest, ask};
+pub use admin::{AdminError, AdminReply, AdminRequest, ServiceStatistics, ask};
+pub(crate) use hosts::LINK_FD;
 
 use crate::config::{Config, ConfigError};
 use crate::link::{TenantIdentity, ToHost, ToSupervisor};

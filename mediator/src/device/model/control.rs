@@ -8,6 +8,7 @@ use crate::device::{
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_hw_model::memory::{self, MemoryError};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The control thread's end.
 pub(super) struct ModelControl {
@@ -52,6 +53,11 @@ impl State {
 impl DeviceControl for ModelControl {
     fn facts(&self) -> DeviceFacts {
         self.shared.facts.clone()
+    }
+
+    fn now_ns(&self) -> u64 {
+        // Acquire: pairs with the Release in `DeviceThread::publish_now`.
+        self.shared.now_ns.load(Ordering::Acquire)
     }
 
     fn create_domain(&self, limit_bytes: u64) -> Result<DomainId, DeviceError> {

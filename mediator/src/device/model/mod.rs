@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thread::DeviceThread;
 
+use crate::waker::Waker;
 use gridmux_channel::memory::TenantBuffer;
 
 /// Commands that may wait: one per lane in each of the ways a lane can be spoken of, and the permit.
@@ -75,7 +76,12 @@ pub struct OpenModel {
 ///
 /// # Errors
 /// An unknown name, or a thread that cannot be started.
-pub fn open(name: &str, sms: Option<u16>, memory_bytes: u64) -> Result<OpenModel, DeviceError> {
+pub fn open(
+    name: &str,
+    sms: Option<u16>,
+    memory_bytes: u64,
+    waker: &Arc<Waker>,
+) -> Result<OpenModel, DeviceError> {
     let full = GpuConfig::builtin(name).map_err(|error| DeviceError::NoDevice(error.to_string()))?;
     let all = full.sm.count;
     let config = match sms {
@@ -100,7 +106,7 @@ pub fn open(name: &str, sms: Option<u16>, memory_bytes: u64) -> Result<OpenModel
     });
     let (command_in, command_out) = spsc::ring(COMMANDS);
     let (report_in, report_out) = spsc::ring(REPORTS);
-    let device_thread = DeviceThread::new(Arc::clone(&shared), command_out, report_in);
+    let device_thread = DeviceThread::new(Arc::clone(&shared), command_out, report_in, Arc::clone(waker));
     let thread = std::thread::Builder::new()
         .name("device".into())
         .spawn(move || device_thread.run())

@@ -2,6 +2,7 @@
 
 use super::{Shared, State};
 use crate::backoff::Backoff;
+use crate::waker::Waker;
 use crate::device::{Command, CopyCommand, Direction, LaunchCommand, MemsetCommand, Outcome, Report, Tag};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_hw_model::fault::FaultKind;
@@ -31,6 +32,7 @@ pub(super) struct DeviceThread {
     shared: Arc<Shared>,
     commands: Consumer<Command>,
     reports: Producer<Report>,
+    waker: Arc<Waker>,
     transfers: HashMap<u64, (Transfer, u64)>,
     permit: Option<Nanos>,
     model_reports: Vec<ModelReport>,
@@ -38,11 +40,12 @@ pub(super) struct DeviceThread {
 }
 
 impl DeviceThread {
-    pub(super) fn new(shared: Arc<Shared>, commands: Consumer<Command>, reports: Producer<Report>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, commands: Consumer<Command>, reports: Producer<Report>, waker: Arc<Waker>) -> Self {
         Self {
             shared,
             commands,
             reports,
+            waker,
             transfers: HashMap::new(),
             permit: None,
             model_reports: Vec::new(),
@@ -82,6 +85,9 @@ impl DeviceThread {
         }
         // Fair: a control operation that waits gets its turn before time passes on.
         MutexGuard::unlock_fair(state);
+        if worked {
+            self.waker.wake();
+        }
         worked
     }
 
@@ -281,6 +287,7 @@ impl DeviceThread {
                 return;
             }
             report = back;
+            self.waker.wake();
             backoff.wait(|| std::thread::sleep(std::time::Duration::from_micros(50)));
         }
     }
