@@ -106,6 +106,21 @@ impl Histogram {
         self.buckets[bucket_of(latency_ns)] += 1;
     }
 
+    /// A histogram with these counts, one per bucket in order; what lies beyond the last bucket is left out. Sum and
+    /// greatest value are taken from the buckets' greatest values.
+    pub fn from_counts(counts: impl IntoIterator<Item = u64>) -> Self {
+        let mut made = Self::default();
+        for (index, (place, count)) in made.buckets.iter_mut().zip(counts).enumerate() {
+            *place = count;
+            if count > 0 {
+                let (_, high_ns) = bounds_of(index);
+                made.sum_ns = made.sum_ns.wrapping_add(high_ns.wrapping_mul(count));
+                made.max_ns = high_ns;
+            }
+        }
+        made
+    }
+
     /// Adds what another histogram holds (other devices, other hosts).
     pub fn merge(&mut self, other: &Self) {
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);

@@ -3,6 +3,7 @@
 //! Rules: an unknown key is an error that names it; every value has a default that is safe; nothing here touches
 //! the system, so a configuration can be validated anywhere.
 
+use gridmux_hw_model::config::builtin_names;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -160,8 +161,8 @@ impl Config {
         if !is_plain_name(&self.instance) {
             return bad("instance", format!("{:?} must be 1 to 32 letters, digits, '-' or '_'", self.instance));
         }
-        if !gridmux_policy::policies().iter().any(|p| p.name == self.policy) {
-            let names: Vec<&str> = gridmux_policy::policies().iter().map(|p| p.name).collect();
+        if !gridmux_policy::all_policies().iter().any(|p| p.name == self.policy) {
+            let names: Vec<&str> = gridmux_policy::all_policies().iter().map(|p| p.name).collect();
             return bad("policy", format!("{:?} is unknown; known are {}", self.policy, names.join(", ")));
         }
         self.device.check()?;
@@ -190,7 +191,7 @@ impl Config {
 impl DeviceConfig {
     fn check(&self) -> Result<(), ConfigError> {
         let known = match self.kind.split_once(':') {
-            Some(("model", name)) => gridmux_hw_model::GpuConfig::builtin_names().contains(&name),
+            Some(("model", name)) => builtin_names().any(|known| known == name),
             Some(("cuda", ordinal)) => ordinal.parse::<u16>().is_ok(),
             _ => false,
         };
@@ -200,7 +201,7 @@ impl DeviceConfig {
                 message: format!(
                     "{:?} is unknown; use cuda:N, or model:NAME with NAME one of {}",
                     self.kind,
-                    gridmux_hw_model::GpuConfig::builtin_names().join(", ")
+                    builtin_names().collect::<Vec<_>>().join(", ")
                 ),
             });
         }

@@ -168,6 +168,12 @@ impl Plan {
         !self.groups.is_empty() && self.groups.iter().all(|group| group.head_of_line)
     }
 
+    /// Whether residency is left to the hardware on every group, so that kernels go whole.
+    #[must_use]
+    pub fn never_gives_up(&self) -> bool {
+        self.groups.iter().all(|group| group.give_up == GiveUp::Never)
+    }
+
     /// The group of an SM, if the plan has groups and the device has the SM.
     #[must_use]
     #[inline]

@@ -26,7 +26,7 @@ pub const LANES: usize = 32;
 pub const PARAM_BYTES: usize = 4096 + 64;
 
 /// A hardware queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lane(pub u8);
 
 /// Names one operation in flight: the lane and a generation that tells a late report from a new one.

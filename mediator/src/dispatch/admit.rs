@@ -153,7 +153,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     fn decode_launch(&mut self, slot: Slot, request: &ring::Launch) -> Result<Work, Refusal> {
         let handle = request.kernel;
         let unknown = Refusal::Kernel(handle);
-        let tenant = self.tenants.get_mut(slot).ok_or(unknown)?;
+        let tenant = self.tenants.get(slot).ok_or(unknown)?;
         let kernel = tenant.kernels.get(handle as usize).and_then(Option::as_ref).ok_or(unknown)?;
         let block = request.block.map(u32::from);
         let blocks = check_grid(request.grid)?;

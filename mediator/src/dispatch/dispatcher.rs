@@ -21,7 +21,7 @@ use crate::device::{Command, Device};
 use crossbeam::queue::ArrayQueue;
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::DeviceId;
-use gridmux_policy::metrics::ShareMeter;
+use gridmux_policy::ShareMeter;
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
 use nix::sys::eventfd::EventFd;

@@ -5,10 +5,12 @@
 //! ([`gridmux_policy::publish`]).
 
 use gridmux_policy::event::Event;
-use gridmux_policy::ids::KernelId;
+use gridmux_policy::ids::{DeviceId, KernelId};
 use gridmux_policy::plan::{Fill, Plan};
+use gridmux_policy::plan_builder::{PlanBuilder, PlanError};
 use gridmux_policy::policy::Policy;
 use gridmux_policy::publish::{PlanReader, Publisher};
+use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::spsc::{self, Consumer, Producer};
 use gridmux_policy::units::Nanos;
 use std::sync::Arc;
@@ -56,9 +58,20 @@ pub struct PolicyRunner {
     now: Nanos,
 }
 
-/// Joins a policy and a dispatcher. `first` is the plan that stands before the policy has seen anything.
-#[must_use]
-pub fn link(policy: Box<dyn Policy>, first: Plan) -> (PolicyLink, PolicyRunner) {
+/// Joins a policy and a dispatcher. Before the policy has seen anything its own first plan stands, or, when it makes
+/// none, one that leaves everything to the hardware.
+///
+/// # Errors
+/// [`PlanError`] for a device shape on which no plan can stand.
+pub fn link(
+    mut policy: Box<dyn Policy>,
+    device: DeviceId,
+    shape: &DeviceShape,
+) -> Result<(PolicyLink, PolicyRunner), PlanError> {
+    let first = match policy.replan(Nanos(0)) {
+        Some(plan) => plan,
+        None => PlanBuilder::new(device, shape).build()?,
+    };
     let (producer, consumer) = spsc::ring(EVENTS);
     let mut publisher = Publisher::new(first);
     let observed = Arc::new(AtomicU64::new(0));
@@ -76,7 +89,7 @@ pub fn link(policy: Box<dyn Policy>, first: Plan) -> (PolicyLink, PolicyRunner) 
         wake_at: None,
     };
     link.refresh();
-    (link, PolicyRunner { events: consumer, publisher, policy, seen: 0, observed, now: Nanos(0) })
+    Ok((link, PolicyRunner { events: consumer, publisher, policy, seen: 0, observed, now: Nanos(0) }))
 }
 
 impl PolicyLink {

@@ -5,8 +5,8 @@
 //! back only when the dispatcher says that nothing of it is in flight and the compiler holds nothing of it.
 
 use super::compile::compile;
-use super::session::{LoadFailure, LoadedModuleKernel, Session};
-use super::tenants::{Tenant, Tenants};
+use super::session::{LoadFailure, LoadedModuleKernel};
+use super::tenants::Tenants;
 use super::threads;
 use crate::config::Config;
 use crate::device::{Device, DeviceControl, DomainId};
@@ -104,7 +104,7 @@ impl ControlThread {
         let bell = Arc::new(bell);
         let device_id = DeviceId(0);
         let policy = gridmux_policy::by_name(&config.policy, device_id, &facts.shape).map_err(|e| e.to_string())?;
-        let (mut policy_end, runner) = policy_link::link(policy, &facts.shape, device_id);
+        let (mut policy_end, runner) = policy_link::link(policy, device_id, &facts.shape).map_err(|e| e.to_string())?;
         let stop = Arc::new(AtomicBool::new(false));
         let policy = spawn_policy(runner, &waker, &stop)?;
         policy_end.set_thread(policy.thread().clone());

@@ -17,7 +17,7 @@ mod threads;
 pub use compile::{CompileError, compile};
 
 use crate::config::Config;
-use crate::device::{self, DeviceControl, DeviceError};
+use crate::device::{self, DeviceControl};
 use crate::link::{Link, ToHost, ToSupervisor};
 use control::ControlThread;
 use gridmux_bpf::Recorder;

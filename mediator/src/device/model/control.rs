@@ -71,7 +71,7 @@ impl DeviceControl for ModelControl {
         self.with(|state| {
             state.gpu.kill_domain(model_domain(domain));
             state.modules.remove(&domain.0);
-            state.kernels.retain(|_, kernel| kernel.domain().0 != domain.0);
+            state.kernels.retain(|_, (owner, _)| *owner != domain);
             if let Err(error) = state.gpu.memory_mut().destroy_domain(model_domain(domain)) {
                 tracing::error!(%error, "destroying a tenant's memory domain");
             }
@@ -128,7 +128,7 @@ impl DeviceControl for ModelControl {
                     units,
                 };
                 kernels.push(LoadedKernel { name: compiled.name.clone(), limits });
-                state.kernels.insert(id, kernel);
+                state.kernels.insert(id, (domain, kernel));
             }
             state.modules.entry(domain.0).or_default().push(loaded);
             Ok(kernels)
@@ -144,7 +144,7 @@ impl DeviceControl for ModelControl {
             let State { modules, kernels, gpu, .. } = state;
             if let Some(modules) = modules.get_mut(&domain.0) {
                 modules.retain(|module| {
-                    let in_use = module.kernels().iter().any(|k| kernels.values().any(|other| Arc::ptr_eq(k, other)));
+                    let in_use = module.kernels().iter().any(|k| kernels.values().any(|(_, other)| Arc::ptr_eq(k, other)));
                     if !in_use {
                         gpu.unload(module);
                     }

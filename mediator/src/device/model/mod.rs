@@ -11,7 +11,7 @@
 mod control;
 mod thread;
 
-use super::{Busy, Command, Device, DeviceError, DeviceFacts, Report};
+use super::{Busy, Command, Device, DeviceError, DeviceFacts, DomainId, Report};
 use control::ModelControl;
 use gridmux_hw_model::config::GpuConfig;
 use gridmux_hw_model::{Gpu, Kernel};
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     gpu: Gpu,
     memory_bytes: u64,
-    kernels: HashMap<u32, Arc<Kernel>>,
+    kernels: HashMap<u32, (DomainId, Arc<Kernel>)>,
     modules: HashMap<u32, Vec<Arc<gridmux_hw_model::LoadedModule>>>,
     buffers: HashMap<u32, Arc<TenantBuffer>>,
     next_kernel: u32,

@@ -121,7 +121,7 @@ impl DeviceThread {
         let bits = launch.tag.to_bits();
         let refused = match state.kernels.get(&launch.kernel.0) {
             None => Some("the kernel's module was unloaded before the launch started".to_owned()),
-            Some(kernel) => state
+            Some((_, kernel)) => state
                 .gpu
                 .launch(Launch {
                     queue: QueueId(launch.tag.lane.0),
