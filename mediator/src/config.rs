@@ -53,7 +53,11 @@ pub struct DeviceConfig {
 
 impl Default for DeviceConfig {
     fn default() -> Self {
-        Self { kind: "model:h200".into(), sms: None, memory_bytes: 4 << 30 }
+        Self {
+            kind: "model:h200".into(),
+            sms: None,
+            memory_bytes: 4 << 30,
+        }
     }
 }
 
@@ -73,7 +77,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { module_bytes: 64 << 20, kernel_budget_cycles: 2_000_000_000, clock_hold_ms: 200, tenants: 64 }
+        Self {
+            module_bytes: 64 << 20,
+            kernel_budget_cycles: 2_000_000_000,
+            clock_hold_ms: 200,
+            tenants: 64,
+        }
     }
 }
 
@@ -129,10 +138,14 @@ impl Config {
     /// # Errors
     /// [`ConfigError`], naming the file and the key.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        let config = Self::parse(&text)
-            .map_err(|error| ConfigError::Parse { path: path.to_owned(), message: error.to_string() })?;
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        let config = Self::parse(&text).map_err(|error| ConfigError::Parse {
+            path: path.to_owned(),
+            message: error.to_string(),
+        })?;
         Ok(config)
     }
 
@@ -154,16 +167,43 @@ impl Config {
     /// # Errors
     /// The first value that makes no sense.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let bad = |key: &str, message: String| Err(ConfigError::Value { key: key.into(), message });
+        let bad = |key: &str, message: String| {
+            Err(ConfigError::Value {
+                key: key.into(),
+                message,
+            })
+        };
         if self.schema_version != 1 {
-            return bad("schema_version", format!("{} is unknown; this version reads 1", self.schema_version));
+            return bad(
+                "schema_version",
+                format!("{} is unknown; this version reads 1", self.schema_version),
+            );
         }
         if !is_plain_name(&self.instance) {
-            return bad("instance", format!("{:?} must be 1 to 32 letters, digits, '-' or '_'", self.instance));
+            return bad(
+                "instance",
+                format!(
+                    "{:?} must be 1 to 32 letters, digits, '-' or '_'",
+                    self.instance
+                ),
+            );
         }
-        if !gridmux_policy::all_policies().iter().any(|p| p.name == self.policy) {
-            let names: Vec<&str> = gridmux_policy::all_policies().iter().map(|p| p.name).collect();
-            return bad("policy", format!("{:?} is unknown; known are {}", self.policy, names.join(", ")));
+        if !gridmux_policy::all_policies()
+            .iter()
+            .any(|p| p.name == self.policy)
+        {
+            let names: Vec<&str> = gridmux_policy::all_policies()
+                .iter()
+                .map(|p| p.name)
+                .collect();
+            return bad(
+                "policy",
+                format!(
+                    "{:?} is unknown; known are {}",
+                    self.policy,
+                    names.join(", ")
+                ),
+            );
         }
         self.device.check()?;
         self.limits.check()?;
@@ -171,18 +211,33 @@ impl Config {
         for tenant in &self.tenants {
             let key = format!("tenant.{}", tenant.name);
             if !is_plain_name(&tenant.name) || tenant.name == "control" {
-                return bad("tenant.name", format!(
-                    "{:?} must be 1 to 32 letters, digits, '-' or '_', and not \"control\"", tenant.name));
+                return bad(
+                    "tenant.name",
+                    format!(
+                        "{:?} must be 1 to 32 letters, digits, '-' or '_', and not \"control\"",
+                        tenant.name
+                    ),
+                );
             }
             if !seen.insert(&tenant.name) {
                 return bad(&key, "is configured twice".into());
             }
             if tenant.weight == 0 || tenant.weight > MAX_WEIGHT {
-                return bad(&format!("{key}.weight"), format!("{} is outside 1..={MAX_WEIGHT}", tenant.weight));
+                return bad(
+                    &format!("{key}.weight"),
+                    format!("{} is outside 1..={MAX_WEIGHT}", tenant.weight),
+                );
             }
         }
         if self.tenants.len() > usize::from(self.limits.tenants) {
-            return bad("tenant", format!("{} tenants, limits.tenants is {}", self.tenants.len(), self.limits.tenants));
+            return bad(
+                "tenant",
+                format!(
+                    "{} tenants, limits.tenants is {}",
+                    self.tenants.len(),
+                    self.limits.tenants
+                ),
+            );
         }
         Ok(())
     }
@@ -206,7 +261,10 @@ impl DeviceConfig {
             });
         }
         if self.sms == Some(0) {
-            return Err(ConfigError::Value { key: "device.sms".into(), message: "0 SMs can run nothing".into() });
+            return Err(ConfigError::Value {
+                key: "device.sms".into(),
+                message: "0 SMs can run nothing".into(),
+            });
         }
         Ok(())
     }
@@ -214,7 +272,12 @@ impl DeviceConfig {
 
 impl Limits {
     fn check(&self) -> Result<(), ConfigError> {
-        let bad = |key: &str, message: &str| Err(ConfigError::Value { key: key.into(), message: message.into() });
+        let bad = |key: &str, message: &str| {
+            Err(ConfigError::Value {
+                key: key.into(),
+                message: message.into(),
+            })
+        };
         if self.module_bytes == 0 || self.module_bytes > 64 << 20 {
             return bad("limits.module_bytes", "must be 1 to 67108864 (64 MiB)");
         }
@@ -229,7 +292,10 @@ impl Limits {
 }
 
 fn is_plain_name(name: &str) -> bool {
-    (1..=32).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    (1..=32).contains(&name.len())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }
 
 fn default_run_dir() -> PathBuf {
@@ -274,11 +340,26 @@ mod tests {
         for (text, key) in [
             ("schema_version = 2", "schema_version"),
             ("schema_version = 1\npolicy = \"best\"", "policy"),
-            ("schema_version = 1\n[device]\nkind = \"tpu\"", "device.kind"),
-            ("schema_version = 1\n[limits]\ntenants = 0", "limits.tenants"),
-            ("schema_version = 1\n[[tenant]]\nname = \"a\"\nweight = 0", "tenant.a.weight"),
-            ("schema_version = 1\n[[tenant]]\nname = \"../x\"", "tenant.name"),
-            ("schema_version = 1\n[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"a\"", "tenant.a"),
+            (
+                "schema_version = 1\n[device]\nkind = \"tpu\"",
+                "device.kind",
+            ),
+            (
+                "schema_version = 1\n[limits]\ntenants = 0",
+                "limits.tenants",
+            ),
+            (
+                "schema_version = 1\n[[tenant]]\nname = \"a\"\nweight = 0",
+                "tenant.a.weight",
+            ),
+            (
+                "schema_version = 1\n[[tenant]]\nname = \"../x\"",
+                "tenant.name",
+            ),
+            (
+                "schema_version = 1\n[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"a\"",
+                "tenant.a",
+            ),
         ] {
             match Config::parse(text) {
                 Err(ConfigError::Value { key: found, .. }) => assert_eq!(found, key, "{text}"),

@@ -13,7 +13,8 @@ use crate::dispatch::accounting::TenantUsage;
 use crate::dispatch::samples::LatencyView;
 use nix::cmsg_space;
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg, socketpair,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
+    sendmsg, socketpair,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -119,7 +120,12 @@ impl Link {
     /// # Errors
     /// The system call's.
     pub fn pair() -> io::Result<(Self, Self)> {
-        let (a, b) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        let (a, b) = socketpair(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )?;
         let size = MESSAGE_BYTES * 2;
         for socket in [&a, &b] {
             nix::sys::socket::setsockopt(socket, nix::sys::socket::sockopt::SndBuf, &size)?;
@@ -130,7 +136,10 @@ impl Link {
     /// Takes over a connected end.
     #[must_use]
     pub fn from_fd(socket: OwnedFd) -> Self {
-        Self { socket, buffer: vec![0; MESSAGE_BYTES] }
+        Self {
+            socket,
+            buffer: vec![0; MESSAGE_BYTES],
+        }
     }
 
     /// For polling and for handing to a child.
@@ -146,11 +155,20 @@ impl Link {
     pub fn send<T: Serialize>(&self, message: &T, descriptors: &[RawFd]) -> io::Result<()> {
         let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
         if bytes.len() > MESSAGE_BYTES {
-            return Err(io::Error::other(format!("message of {} bytes is over {MESSAGE_BYTES}", bytes.len())));
+            return Err(io::Error::other(format!(
+                "message of {} bytes is over {MESSAGE_BYTES}",
+                bytes.len()
+            )));
         }
         let rights = [ControlMessage::ScmRights(descriptors)];
         let control: &[ControlMessage] = if descriptors.is_empty() { &[] } else { &rights };
-        sendmsg::<()>(self.socket.as_raw_fd(), &[IoSlice::new(&bytes)], control, MsgFlags::MSG_NOSIGNAL, None)?;
+        sendmsg::<()>(
+            self.socket.as_raw_fd(),
+            &[IoSlice::new(&bytes)],
+            control,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        )?;
         Ok(())
     }
 

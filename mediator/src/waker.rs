@@ -36,7 +36,11 @@ impl Waker {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         epoll.add(&event, EpollEvent::new(EpollFlags::EPOLLIN, OWN))?;
-        Ok(Self { epoll, event, asleep: AtomicU32::new(park::AWAKE) })
+        Ok(Self {
+            epoll,
+            event,
+            asleep: AtomicU32::new(park::AWAKE),
+        })
     }
 
     /// Watches a tenant's doorbell; it is forgotten when its last descriptor closes.
@@ -44,7 +48,10 @@ impl Waker {
     /// # Errors
     /// The system call's.
     pub fn watch(&self, doorbell: impl AsFd) -> io::Result<()> {
-        self.epoll.add(doorbell, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0))?;
+        self.epoll.add(
+            doorbell,
+            EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0),
+        )?;
         Ok(())
     }
 
@@ -78,7 +85,11 @@ impl Waker {
         });
         let mut events = [EpollEvent::empty(); 16];
         // An error is EINTR: as good a reason to look around as any.
-        if self.epoll.wait(&mut events, timeout).is_ok_and(|n| events[..n].iter().any(|e| e.data() == OWN)) {
+        if self
+            .epoll
+            .wait(&mut events, timeout)
+            .is_ok_and(|n| events[..n].iter().any(|e| e.data() == OWN))
+        {
             let _ = self.event.read();
         }
         self.withdraw();

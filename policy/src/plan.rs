@@ -171,7 +171,9 @@ impl Plan {
     /// Whether residency is left to the hardware on every group, so that kernels go whole.
     #[must_use]
     pub fn never_gives_up(&self) -> bool {
-        self.groups.iter().all(|group| group.give_up == GiveUp::Never)
+        self.groups
+            .iter()
+            .all(|group| group.give_up == GiveUp::Never)
     }
 
     /// The group of an SM, if the plan has groups and the device has the SM.

@@ -133,7 +133,6 @@ impl ShareMeter {
             .collect()
     }
 
-    /// For how long every joined tenant was busy, in nanoseconds.
     /// One tenant's share, as in [`ShareMeter::shares`], without allocating; 0 for a tenant that has not joined.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio for a report")]
@@ -145,6 +144,7 @@ impl ShareMeter {
         }
     }
 
+    /// For how long every joined tenant was busy, in nanoseconds.
     #[must_use]
     pub fn all_busy_ns(&self) -> u64 {
         self.all_busy_ns

@@ -47,9 +47,15 @@ impl Tag {
 
     /// The inverse of [`Tag::to_bits`].
     #[must_use]
-    #[allow(clippy::cast_possible_truncation, reason = "the fields are packed with these widths")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the fields are packed with these widths"
+    )]
     pub const fn from_bits(bits: u64) -> Self {
-        Self { lane: Lane(bits as u8), generation: (bits >> 8) as u32 }
+        Self {
+            lane: Lane(bits as u8),
+            generation: (bits >> 8) as u32,
+        }
     }
 }
 
@@ -74,7 +80,10 @@ pub struct Params {
 
 impl Params {
     /// No parameters.
-    pub const EMPTY: Self = Self { len: 0, bytes: [0; PARAM_BYTES] };
+    pub const EMPTY: Self = Self {
+        len: 0,
+        bytes: [0; PARAM_BYTES],
+    };
 
     /// The bytes in use.
     #[must_use]
@@ -155,7 +164,10 @@ pub struct MemsetCommand {
 
 /// What the dispatcher asks of a device.
 #[derive(Clone, Copy)]
-#[allow(clippy::large_enum_variant, reason = "commands live in preallocated queues and are copied in place")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "commands live in preallocated queues and are copied in place"
+)]
 pub enum Command {
     /// Launch a kernel.
     Launch(LaunchCommand),
@@ -307,11 +319,20 @@ impl KernelLimits {
     #[must_use]
     pub fn block_shape(&self, threads: u32, dynamic_shared_bytes: u32) -> BlockShape {
         let warps = threads.div_ceil(32);
-        let registers = warps * (self.registers_per_thread * 32).next_multiple_of(self.units.registers.max(1));
-        let shared = self.static_shared_bytes.saturating_add(dynamic_shared_bytes);
+        let registers =
+            warps * (self.registers_per_thread * 32).next_multiple_of(self.units.registers.max(1));
+        let shared = self
+            .static_shared_bytes
+            .saturating_add(dynamic_shared_bytes);
         let shared = shared.saturating_add(self.units.reserved_shared_bytes);
-        let shared = shared.checked_next_multiple_of(self.units.shared_bytes.max(1)).unwrap_or(u32::MAX);
-        BlockShape { threads: warps * 32, registers, shared_bytes: shared }
+        let shared = shared
+            .checked_next_multiple_of(self.units.shared_bytes.max(1))
+            .unwrap_or(u32::MAX);
+        BlockShape {
+            threads: warps * 32,
+            registers,
+            shared_bytes: shared,
+        }
     }
 }
 
@@ -395,7 +416,11 @@ pub trait DeviceControl: Send + Sync {
     ///
     /// # Errors
     /// Anything the backend cannot run, naming instruction and line.
-    fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<Vec<LoadedKernel>, DeviceError>;
+    fn load(
+        &self,
+        domain: DomainId,
+        module: &CompiledModule,
+    ) -> Result<Vec<LoadedKernel>, DeviceError>;
     /// Drops kernels that no launch uses any more.
     fn unload(&self, domain: DomainId, kernels: &[DeviceKernelId]);
     /// Makes a tenant buffer known to the copy engine.

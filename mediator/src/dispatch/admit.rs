@@ -24,7 +24,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn admit_from(&mut self, slot: Slot, limit: usize) -> usize {
         let mut admitted = 0;
         while admitted < limit {
-            let Some(tenant) = self.tenants.get_mut(slot) else { break };
+            let Some(tenant) = self.tenants.get_mut(slot) else {
+                break;
+            };
             if tenant.leaving || !tenant.operations.has_room() {
                 break;
             }
@@ -48,7 +50,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let work = self.decode(slot, entry);
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        let Some(tenant) = self.tenants.get_mut(slot) else { return };
+        let Some(tenant) = self.tenants.get_mut(slot) else {
+            return;
+        };
         let stream = match tenant.streams.get(usize::from(entry.stream())) {
             Some(Some(_)) => entry.stream(),
             _ => 0,
@@ -58,7 +62,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Ok(work) => (work, CompletionStatus::Ok),
             Err(refusal) => {
                 let tenant = tenant.tenant;
-                self.notify(Notice::Refused { tenant, cookie, reason: refusal });
+                self.notify(Notice::Refused {
+                    tenant,
+                    cookie,
+                    reason: refusal,
+                });
                 (Work::Marker, refusal.status())
             }
         };
@@ -77,8 +85,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             status,
             work,
         };
-        let Some(tenant) = self.tenants.get_mut(slot) else { return };
-        let Some(id) = tenant.operations.insert(&operation) else { return };
+        let Some(tenant) = self.tenants.get_mut(slot) else {
+            return;
+        };
+        let Some(id) = tenant.operations.insert(&operation) else {
+            return;
+        };
         let is_first = match &mut tenant.streams[usize::from(stream)] {
             Some(queue) => {
                 let empty = queue.front().is_none();
@@ -117,7 +129,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Work::Launch(launch) => launch.handle,
             Work::Copy(_) | Work::Memset(_) | Work::Marker => u32::MAX,
         };
-        let args = |time_ns| ProbeArgs { tenant, device: self.device_id.0, kernel, seq: operation.sequence, time_ns };
+        let args = |time_ns| ProbeArgs {
+            tenant,
+            device: self.device_id.0,
+            kernel,
+            seq: operation.sequence,
+            time_ns,
+        };
         probes::submit(args(operation.submitted_wall_ns));
         probes::admit(args(operation.admitted.0));
     }
@@ -137,15 +155,29 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             let needs_write = direction == Direction::FromDevice;
             let found = tenant.find_mapping(iova, bytes, needs_write);
             let (buffer, buffer_offset) = found.ok_or(Refusal::Mapping { iova, bytes })?;
-            Ok(Work::Copy(CopyWork { direction, buffer, buffer_offset, address: copy.address, bytes, issued: false }))
+            Ok(Work::Copy(CopyWork {
+                direction,
+                buffer,
+                buffer_offset,
+                address: copy.address,
+                bytes,
+                issued: false,
+            }))
         };
         match request {
             ring::Operation::Barrier => Ok(Work::Marker),
             ring::Operation::CopyToDevice(request) => copy(Direction::ToDevice, &request),
             ring::Operation::CopyFromDevice(request) => copy(Direction::FromDevice, &request),
-            ring::Operation::Memset { address, len, value } => {
-                Ok(Work::Memset(MemsetWork { address, bytes: len, value, issued: false }))
-            }
+            ring::Operation::Memset {
+                address,
+                len,
+                value,
+            } => Ok(Work::Memset(MemsetWork {
+                address,
+                bytes: len,
+                value,
+                issued: false,
+            })),
             ring::Operation::Launch(request) => self.decode_launch(slot, &request),
         }
     }
@@ -154,12 +186,21 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let handle = request.kernel;
         let unknown = Refusal::Kernel(handle);
         let tenant = self.tenants.get(slot).ok_or(unknown)?;
-        let kernel = tenant.kernels.get(handle as usize).and_then(Option::as_ref).ok_or(unknown)?;
+        let kernel = tenant
+            .kernels
+            .get(handle as usize)
+            .and_then(Option::as_ref)
+            .ok_or(unknown)?;
         let block = request.block.map(u32::from);
         let blocks = check_grid(request.grid)?;
         let threads = check_block(block, kernel.limits.max_threads_per_block)?;
         let mut params = Params::EMPTY;
-        read_params(&tenant.port, request, kernel.limits.params_bytes, &mut params)?;
+        read_params(
+            &tenant.port,
+            request,
+            kernel.limits.params_bytes,
+            &mut params,
+        )?;
         let shape = kernel.limits.block_shape(threads, request.shared_bytes);
         self.check_resources(request, shape, kernel.limits.static_shared_bytes)?;
         let (device_kernel, control_offset) = (kernel.limits.id, kernel.control_offset);
@@ -178,14 +219,22 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }))
     }
 
-    fn check_resources(&self, request: &ring::Launch, shape: BlockShape, static_bytes: u32) -> Result<(), Refusal> {
+    fn check_resources(
+        &self,
+        request: &ring::Launch,
+        shape: BlockShape,
+        static_bytes: u32,
+    ) -> Result<(), Refusal> {
         let wants = u64::from(static_bytes) + u64::from(request.shared_bytes);
         let has = u64::from(self.max_shared_bytes_per_block);
         if wants > has {
             return Err(Refusal::SharedMemory { wants, has });
         }
         if max_residency(&self.shape, &shape) == 0 {
-            return Err(Refusal::DoesNotFit { threads: shape.threads, registers: shape.registers });
+            return Err(Refusal::DoesNotFit {
+                threads: shape.threads,
+                registers: shape.registers,
+            });
         }
         Ok(())
     }
@@ -194,7 +243,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn tell_policy(&mut self, event: Event) {
         self.policy.tell(event);
     }
-
 }
 
 fn read_params<P: TenantPort>(
@@ -207,7 +255,10 @@ fn read_params<P: TenantPort>(
     if wants != has {
         return Err(Refusal::Params { wants, has });
     }
-    let area = Refusal::ArgumentArea { offset: request.args_offset, len: wants };
+    let area = Refusal::ArgumentArea {
+        offset: request.args_offset,
+        len: wants,
+    };
     let total = wants as usize;
     if total > PARAM_BYTES - CONTROL_BYTES {
         return Err(area);
@@ -222,7 +273,11 @@ fn check_grid(grid: [u32; 3]) -> Result<u64, Refusal> {
         return Err(Refusal::Grid(x, y, z));
     }
     let blocks = u64::from(x) * u64::from(y) * u64::from(z);
-    if blocks >= 1 << 32 { Err(Refusal::TooManyBlocks(x, y, z)) } else { Ok(blocks) }
+    if blocks >= 1 << 32 {
+        Err(Refusal::TooManyBlocks(x, y, z))
+    } else {
+        Ok(blocks)
+    }
 }
 
 fn check_block(block: [u32; 3], max_threads: u32) -> Result<u32, Refusal> {
@@ -232,5 +287,9 @@ fn check_block(block: [u32; 3], max_threads: u32) -> Result<u32, Refusal> {
         return Err(refusal);
     }
     let threads = x * y * z;
-    if threads > max_threads { Err(refusal) } else { Ok(threads) }
+    if threads > max_threads {
+        Err(refusal)
+    } else {
+        Ok(threads)
+    }
 }

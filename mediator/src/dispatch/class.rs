@@ -26,7 +26,10 @@ impl ClassTable {
     /// Classes for so many tenants.
     #[must_use]
     pub fn with_capacity(tenants: usize) -> Self {
-        Self { classes: vec![Class::default(); tenants * CLASSES_PER_TENANT as usize].into_boxed_slice() }
+        Self {
+            classes: vec![Class::default(); tenants * CLASSES_PER_TENANT as usize]
+                .into_boxed_slice(),
+        }
     }
 
     /// The class of a tenant's kernel; the shape of its blocks is that of the newest launch.

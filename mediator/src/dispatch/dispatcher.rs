@@ -19,9 +19,9 @@ use super::samples::SampleSink;
 use super::table::TenantTable;
 use crate::device::{Command, Device};
 use crossbeam::queue::ArrayQueue;
+use gridmux_policy::ShareMeter;
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::DeviceId;
-use gridmux_policy::ShareMeter;
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
 use nix::sys::eventfd::EventFd;
@@ -60,7 +60,11 @@ pub struct ControlLink<P> {
 
 impl<P> Default for ControlLink<P> {
     fn default() -> Self {
-        Self { messages: ArrayQueue::new(1024), notices: ArrayQueue::new(4096), bell: None }
+        Self {
+            messages: ArrayQueue::new(1024),
+            notices: ArrayQueue::new(4096),
+            bell: None,
+        }
     }
 }
 
@@ -68,7 +72,10 @@ impl<P> ControlLink<P> {
     /// A link that rings a bell for each notice.
     #[must_use]
     pub fn with_bell(bell: Arc<EventFd>) -> Self {
-        Self { bell: Some(bell), ..Self::default() }
+        Self {
+            bell: Some(bell),
+            ..Self::default()
+        }
     }
 }
 
@@ -222,7 +229,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Message::AddKernel(slot, handle, kernel) => {
                 if let Some(tenant) = self.tenants.get_mut(slot) {
                     let index = handle as usize;
-                    while tenant.kernels.len() <= index && tenant.kernels.len() < tenant.kernels.capacity() {
+                    while tenant.kernels.len() <= index
+                        && tenant.kernels.len() < tenant.kernels.capacity()
+                    {
                         tenant.kernels.push(None);
                     }
                     if let Some(place) = tenant.kernels.get_mut(index) {
@@ -231,18 +240,31 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 }
             }
             Message::RemoveKernel(slot, handle) => {
-                if let Some(place) = self.tenants.get_mut(slot).and_then(|t| t.kernels.get_mut(handle as usize)) {
+                if let Some(place) = self
+                    .tenants
+                    .get_mut(slot)
+                    .and_then(|t| t.kernels.get_mut(handle as usize))
+                {
                     *place = None;
                 }
             }
             Message::AddStream(slot, number) => {
-                if let Some(place) = self.tenants.get_mut(slot).and_then(|t| t.streams.get_mut(usize::from(number))) {
+                if let Some(place) = self
+                    .tenants
+                    .get_mut(slot)
+                    .and_then(|t| t.streams.get_mut(usize::from(number)))
+                {
                     place.get_or_insert_default();
                 }
             }
             Message::RemoveStream(slot, number) => {
-                if let Some(place) = self.tenants.get_mut(slot).and_then(|t| t.streams.get_mut(usize::from(number)))
-                    && place.as_ref().is_some_and(|stream| stream.front().is_none())
+                if let Some(place) = self
+                    .tenants
+                    .get_mut(slot)
+                    .and_then(|t| t.streams.get_mut(usize::from(number)))
+                    && place
+                        .as_ref()
+                        .is_some_and(|stream| stream.front().is_none())
                 {
                     *place = None;
                 }
@@ -265,7 +287,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Puts an operation on the list of those that may be issued.
     pub(super) fn activate(&mut self, slot: Slot, id: OperationId) {
-        self.active.push(Active { slot, id, order: (0, Nanos(0), slot, 0) });
+        self.active.push(Active {
+            slot,
+            id,
+            order: (0, Nanos(0), slot, 0),
+        });
     }
 
     pub(super) fn notify(&mut self, notice: Notice<P>) {
@@ -317,8 +343,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 /// Wall time on the clock that tenants stamp submissions with (`CLOCK_MONOTONIC`).
 #[must_use]
 pub fn wall_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `time` is a valid timespec to write to, and CLOCK_MONOTONIC always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

@@ -48,7 +48,9 @@ impl ClockHold {
         self.holding = false;
         for index in 0..tenants.len() {
             let slot = tenants.slot_at(index);
-            let Some(tenant) = tenants.get_mut(slot) else { continue };
+            let Some(tenant) = tenants.get_mut(slot) else {
+                continue;
+            };
             let stretch = &mut self.stretches[usize::from(slot.0)];
             // A tenant whose table is full has nothing to add before something of it completes.
             let has_say = !tenant.leaving && tenant.operations.has_room();

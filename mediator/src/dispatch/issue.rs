@@ -71,7 +71,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     fn sort_active(&mut self) {
         self.policy.refresh();
         for active in &mut self.active {
-            let Some(operation) = self.tenants.get(active.slot).and_then(|t| t.operations.get(active.id)) else {
+            let Some(operation) = self
+                .tenants
+                .get(active.slot)
+                .and_then(|t| t.operations.get(active.id))
+            else {
                 continue;
             };
             let rank = match &operation.work {
@@ -124,13 +128,19 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if self.lanes.held_by(active.slot) >= lanes_each {
             return Attempt::Blocked;
         }
-        let Some(tenant) = self.tenants.get(active.slot) else { return Attempt::Blocked };
-        let Some(operation) = tenant.operations.get(active.id) else { return Attempt::Blocked };
+        let Some(tenant) = self.tenants.get(active.slot) else {
+            return Attempt::Blocked;
+        };
+        let Some(operation) = tenant.operations.get(active.id) else {
+            return Attempt::Blocked;
+        };
         match &operation.work {
             Work::Launch(launch) => {
                 let row = self.policy.row(launch.class);
                 let in_flight = self.classes.in_flight(launch.class);
-                let Some(slice) = next_slice(launch, row, in_flight) else { return Attempt::Blocked };
+                let Some(slice) = next_slice(launch, row, in_flight) else {
+                    return Attempt::Blocked;
+                };
                 let first_block = launch.issued;
                 self.issue_slice(active.slot, active.id, slice, first_block)
             }
@@ -139,20 +149,42 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    fn issue_slice(&mut self, slot: Slot, id: OperationId, slice: SubBox, first_block: u64) -> Attempt {
+    fn issue_slice(
+        &mut self,
+        slot: Slot,
+        id: OperationId,
+        slice: SubBox,
+        first_block: u64,
+    ) -> Attempt {
         let blocks = slice.blocks();
-        let Some(tag) = self.lanes.take(Flight { slot, operation: id, first_block, blocks, resident: 0 }) else {
+        let Some(tag) = self.lanes.take(Flight {
+            slot,
+            operation: id,
+            first_block,
+            blocks,
+            resident: 0,
+        }) else {
             return Attempt::DeviceFull;
         };
         let budget_cycles = self.budget_cycles;
-        let Some(tenant) = self.tenants.get_mut(slot) else { return Attempt::Blocked };
+        let Some(tenant) = self.tenants.get_mut(slot) else {
+            return Attempt::Blocked;
+        };
         let domain = tenant.domain;
-        let Some(Operation { work: Work::Launch(launch), .. }) = tenant.operations.get(id) else {
+        let Some(Operation {
+            work: Work::Launch(launch),
+            ..
+        }) = tenant.operations.get(id)
+        else {
             return Attempt::Blocked;
         };
         let mut params = launch.params;
         if let Some(offset) = launch.control_offset {
-            write_control(&mut params, offset, &Control::slice(slice, Grid(launch.grid)));
+            write_control(
+                &mut params,
+                offset,
+                &Control::slice(slice, Grid(launch.grid)),
+            );
         }
         *self.scratch = Command::Launch(LaunchCommand {
             tag,
@@ -174,10 +206,14 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     fn count_issued(&mut self, slot: Slot, id: OperationId, blocks: u32) {
         let (now, wall_ns) = (self.now, wall_ns());
-        let Some(tenant) = self.tenants.get_mut(slot) else { return };
+        let Some(tenant) = self.tenants.get_mut(slot) else {
+            return;
+        };
         let tenant_id = tenant.tenant;
         tenant.counters.slice();
-        let Some(operation) = tenant.operations.get_mut(id) else { return };
+        let Some(operation) = tenant.operations.get_mut(id) else {
+            return;
+        };
         operation.in_flight += 1;
         if operation.issued_wall_ns == 0 {
             operation.issued_wall_ns = wall_ns;
@@ -188,21 +224,38 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             launch.issued += u64::from(blocks);
             let (class, handle) = (launch.class, launch.handle);
             self.classes.issued(class, blocks);
-            let args =
-                ProbeArgs { tenant: tenant_id.0, device: self.device_id.0, kernel: handle, seq: sequence, time_ns: now.0 };
+            let args = ProbeArgs {
+                tenant: tenant_id.0,
+                device: self.device_id.0,
+                kernel: handle,
+                seq: sequence,
+                time_ns: now.0,
+            };
             probes::slice_start(args, first_block, u64::from(blocks));
         }
     }
 
     fn issue_transfer(&mut self, slot: Slot, id: OperationId) -> Attempt {
-        let Some(tag) = self.lanes.take(Flight { slot, operation: id, first_block: 0, blocks: 0, resident: 0 }) else {
+        let Some(tag) = self.lanes.take(Flight {
+            slot,
+            operation: id,
+            first_block: 0,
+            blocks: 0,
+            resident: 0,
+        }) else {
             return Attempt::DeviceFull;
         };
         let wall_ns = wall_ns();
-        let Some(tenant) = self.tenants.get_mut(slot) else { return Attempt::Blocked };
+        let Some(tenant) = self.tenants.get_mut(slot) else {
+            return Attempt::Blocked;
+        };
         let domain = tenant.domain;
-        let Some(operation) = tenant.operations.get_mut(id) else { return Attempt::Blocked };
-        let Some(command) = transfer_command(&operation.work, tag, domain) else { return Attempt::Blocked };
+        let Some(operation) = tenant.operations.get_mut(id) else {
+            return Attempt::Blocked;
+        };
+        let Some(command) = transfer_command(&operation.work, tag, domain) else {
+            return Attempt::Blocked;
+        };
         *self.scratch = command;
         if self.device.submit(&self.scratch).is_err() {
             self.lanes.release(tag);
@@ -226,7 +279,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if !self.policy.is_caught_up() || self.hold.holds(&mut self.tenants, self.wall_now_ns) {
             return false;
         }
-        let until = self.policy.wake_at().filter(|wake| *wake > self.now).unwrap_or(Nanos(u64::MAX));
+        let until = self
+            .policy
+            .wake_at()
+            .filter(|wake| *wake > self.now)
+            .unwrap_or(Nanos(u64::MAX));
         *self.scratch = Command::Permit { until };
         self.permit_out = self.device.submit(&self.scratch).is_ok();
         self.permit_out
@@ -243,7 +300,10 @@ fn next_slice(launch: &LaunchWork, row: RowView, in_flight: u32) -> Option<SubBo
         }
         whole
     } else {
-        let allowance = row.cap_total.saturating_sub(in_flight).min(row.budget.unwrap_or(u32::MAX));
+        let allowance = row
+            .cap_total
+            .saturating_sub(in_flight)
+            .min(row.budget.unwrap_or(u32::MAX));
         let quantum = (row.cap_total / SLICES_PER_ROW).max(1);
         if allowance == 0 || (allowance < quantum.min(whole) && in_flight > 0) {
             return None;

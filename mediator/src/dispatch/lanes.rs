@@ -46,11 +46,18 @@ impl Lanes {
     /// Lanes that a tenant holds.
     #[must_use]
     pub fn held_by(&self, slot: Slot) -> usize {
-        self.flights.iter().flatten().filter(|f| f.slot == slot).count()
+        self.flights
+            .iter()
+            .flatten()
+            .filter(|f| f.slot == slot)
+            .count()
     }
 
     /// Takes a free lane.
-    #[allow(clippy::cast_possible_truncation, reason = "trailing_ones of a u32 is at most 32")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "trailing_ones of a u32 is at most 32"
+    )]
     pub fn take(&mut self, flight: Flight) -> Option<Tag> {
         let index = self.busy.trailing_ones() as usize;
         if index >= LANES {
@@ -59,7 +66,10 @@ impl Lanes {
         self.busy |= 1 << index;
         self.generations[index] = self.generations[index].wrapping_add(1);
         self.flights[index] = Some(flight);
-        Some(Tag { lane: Lane(index as u8), generation: self.generations[index] })
+        Some(Tag {
+            lane: Lane(index as u8),
+            generation: self.generations[index],
+        })
     }
 
     /// What is in flight under a tag.
@@ -81,8 +91,14 @@ impl Lanes {
 
     /// Tags of everything that a tenant has in flight.
     pub fn tags_of(&self, slot: Slot) -> impl Iterator<Item = Tag> + '_ {
-        (0_u8..).zip(&self.flights).zip(&self.generations).filter_map(move |((lane, flight), generation)| {
-            (flight.as_ref()?.slot == slot).then_some(Tag { lane: Lane(lane), generation: *generation })
-        })
+        (0_u8..)
+            .zip(&self.flights)
+            .zip(&self.generations)
+            .filter_map(move |((lane, flight), generation)| {
+                (flight.as_ref()?.slot == slot).then_some(Tag {
+                    lane: Lane(lane),
+                    generation: *generation,
+                })
+            })
     }
 }

@@ -83,7 +83,9 @@ pub enum Refusal {
     #[error("grid {0}x{1}x{2} has 2^32 blocks or more")]
     TooManyBlocks(u32, u32, u32),
     /// A block without threads, or beyond the limits.
-    #[error("block {0}x{1}x{2} is outside 1..=1024 x 1..=1024 x 1..=64 or has more than {3} threads")]
+    #[error(
+        "block {0}x{1}x{2} is outside 1..=1024 x 1..=1024 x 1..=64 or has more than {3} threads"
+    )]
     Block(u32, u32, u32, u32),
     /// Too few or too many parameter bytes.
     #[error("the kernel takes {wants} bytes of parameters, the launch has {has}")]

@@ -72,7 +72,10 @@ pub struct MemsetWork {
 
 /// What an operation does.
 #[derive(Clone, Copy)]
-#[allow(clippy::large_enum_variant, reason = "operations live in a preallocated table")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "operations live in a preallocated table"
+)]
 pub enum Work {
     /// Launch.
     Launch(LaunchWork),
@@ -83,7 +86,6 @@ pub enum Work {
     /// Nothing: completes when all before it in its stream has.
     Marker,
 }
-
 
 /// One admitted submission.
 #[derive(Clone, Copy)]
@@ -142,8 +144,13 @@ pub struct OperationTable {
 
 impl Default for OperationTable {
     fn default() -> Self {
-        let ids = (0..OPERATIONS_PER_TENANT).rev().map(|i| OperationId(u16::try_from(i).unwrap_or(u16::MAX)));
-        Self { slots: vec![None; OPERATIONS_PER_TENANT].into_boxed_slice(), free: ids.collect() }
+        let ids = (0..OPERATIONS_PER_TENANT)
+            .rev()
+            .map(|i| OperationId(u16::try_from(i).unwrap_or(u16::MAX)));
+        Self {
+            slots: vec![None; OPERATIONS_PER_TENANT].into_boxed_slice(),
+            free: ids.collect(),
+        }
     }
 }
 

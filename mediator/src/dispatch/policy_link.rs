@@ -89,7 +89,17 @@ pub fn link(
         wake_at: None,
     };
     link.refresh();
-    Ok((link, PolicyRunner { events: consumer, publisher, policy, seen: 0, observed, now: Nanos(0) }))
+    Ok((
+        link,
+        PolicyRunner {
+            events: consumer,
+            publisher,
+            policy,
+            seen: 0,
+            observed,
+            now: Nanos(0),
+        },
+    ))
 }
 
 impl PolicyLink {
@@ -139,14 +149,22 @@ impl PolicyLink {
 
     /// Place of a kernel in the fill order; equal for all under [`Fill::Arrival`].
     pub fn rank(&mut self, kernel: KernelId) -> u32 {
-        if self.by_arrival { 0 } else { self.reader.read().fill_rank(kernel) }
+        if self.by_arrival {
+            0
+        } else {
+            self.reader.read().fill_rank(kernel)
+        }
     }
 
     /// A kernel's standing row.
     pub fn row(&mut self, kernel: KernelId) -> RowView {
         let is_uncapped = self.never_gives_up;
         let plan = self.reader.read();
-        RowView { cap_total: plan.cap_total(kernel), budget: plan.budget_total(kernel), is_uncapped }
+        RowView {
+            cap_total: plan.cap_total(kernel),
+            budget: plan.budget_total(kernel),
+            is_uncapped,
+        }
     }
 
     /// Strict head of line: nothing overtakes the first operation.

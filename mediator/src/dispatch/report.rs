@@ -19,8 +19,18 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             worked = true;
             match report {
                 Report::Placed { tag, blocks, at } => self.placed(tag, blocks, at),
-                Report::Retired { tag, blocks, ran, at } => self.retired(tag, blocks, ran, at),
-                Report::Ended { tag, start, end, outcome } => self.ended(tag, start, end, outcome),
+                Report::Retired {
+                    tag,
+                    blocks,
+                    ran,
+                    at,
+                } => self.retired(tag, blocks, ran, at),
+                Report::Ended {
+                    tag,
+                    start,
+                    end,
+                    outcome,
+                } => self.ended(tag, start, end, outcome),
                 Report::Paused { at } => {
                     self.now = self.now.max(at);
                     self.permit_out = false;
@@ -40,24 +50,37 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     fn placed(&mut self, tag: Tag, blocks: u32, at: Nanos) {
         self.now = self.now.max(at);
-        let Some(flight) = self.lanes.get_mut(tag) else { return };
+        let Some(flight) = self.lanes.get_mut(tag) else {
+            return;
+        };
         flight.resident += blocks;
         let (slot, id) = (flight.slot, flight.operation);
-        let Some(tenant) = self.tenants.get_mut(slot) else { return };
+        let Some(tenant) = self.tenants.get_mut(slot) else {
+            return;
+        };
         let tenant_id = tenant.tenant;
-        let Some(operation) = tenant.operations.get_mut(id) else { return };
+        let Some(operation) = tenant.operations.get_mut(id) else {
+            return;
+        };
         operation.first_start.get_or_insert(at);
         if let Work::Launch(launch) = &operation.work {
             let (kernel, launch) = (launch.class, operation.sequence);
             let share = dominant_share(&self.shape, &self.classes.shape(kernel));
             self.meter.placed(tenant_id, share, blocks, at);
-            self.tell_policy(Event::Placed { kernel, launch, n: blocks, at });
+            self.tell_policy(Event::Placed {
+                kernel,
+                launch,
+                n: blocks,
+                at,
+            });
         }
     }
 
     fn retired(&mut self, tag: Tag, blocks: u32, ran: Nanos, at: Nanos) {
         self.now = self.now.max(at);
-        let Some(flight) = self.lanes.get_mut(tag) else { return };
+        let Some(flight) = self.lanes.get_mut(tag) else {
+            return;
+        };
         let blocks = blocks.min(flight.resident);
         flight.resident -= blocks;
         let (slot, id) = (flight.slot, flight.operation);
@@ -65,26 +88,53 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     fn count_retired(&mut self, slot: Slot, id: OperationId, blocks: u32, ran: Nanos, at: Nanos) {
-        let Some(tenant) = self.tenants.get_mut(slot) else { return };
+        let Some(tenant) = self.tenants.get_mut(slot) else {
+            return;
+        };
         tenant.counters.retired(blocks, ran);
         let tenant_id = tenant.tenant;
-        let Some(Operation { work: Work::Launch(launch), sequence, .. }) = tenant.operations.get(id) else { return };
+        let Some(Operation {
+            work: Work::Launch(launch),
+            sequence,
+            ..
+        }) = tenant.operations.get(id)
+        else {
+            return;
+        };
         let (kernel, launch) = (launch.class, *sequence);
         let share = dominant_share(&self.shape, &self.classes.shape(kernel));
         self.meter.retired(tenant_id, share, blocks, at);
-        self.tell_policy(Event::Retired { kernel, launch, n: blocks, ran_sum_ns: ran.0, at });
+        self.tell_policy(Event::Retired {
+            kernel,
+            launch,
+            n: blocks,
+            ran_sum_ns: ran.0,
+            at,
+        });
     }
 
     fn ended(&mut self, tag: Tag, start: Nanos, end: Nanos, outcome: Outcome) {
         self.now = self.now.max(end);
-        let Some(flight) = self.lanes.release(tag) else { return };
+        let Some(flight) = self.lanes.release(tag) else {
+            return;
+        };
         if flight.resident > 0 {
             // A killed or failed slice: its blocks vanish with it.
-            self.count_retired(flight.slot, flight.operation, flight.resident, Nanos(0), end);
+            self.count_retired(
+                flight.slot,
+                flight.operation,
+                flight.resident,
+                Nanos(0),
+                end,
+            );
         }
-        let Some(tenant) = self.tenants.get_mut(flight.slot) else { return };
+        let Some(tenant) = self.tenants.get_mut(flight.slot) else {
+            return;
+        };
         let tenant_id = tenant.tenant;
-        let Some(operation) = tenant.operations.get_mut(flight.operation) else { return };
+        let Some(operation) = tenant.operations.get_mut(flight.operation) else {
+            return;
+        };
         operation.in_flight -= 1;
         let first = operation.first_start.get_or_insert(start);
         *first = (*first).min(start);
@@ -120,7 +170,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Work::Memset(_) | Work::Marker => {}
         }
         if fresh_failure {
-            self.notify(Notice::Failed { tenant: tenant_id, cookie, tag });
+            self.notify(Notice::Failed {
+                tenant: tenant_id,
+                cookie,
+                tag,
+            });
             self.kill_slices(flight.slot, flight.operation);
         }
         if over {
@@ -135,7 +189,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             *place = Some(tag);
         }
         for tag in tags.into_iter().flatten() {
-            if self.lanes.get_mut(tag).is_some_and(|flight| flight.operation == id) {
+            if self
+                .lanes
+                .get_mut(tag)
+                .is_some_and(|flight| flight.operation == id)
+            {
                 self.kill(tag);
             }
         }
@@ -150,26 +208,39 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Completes an operation that is over, if its tenant has room for the completion, and lets the next operation
     /// of its stream go.
     pub(super) fn finish(&mut self, slot: Slot, id: OperationId) {
-        let Some(tenant) = self.tenants.get_mut(slot) else { return };
-        let Some(operation) = tenant.operations.get(id) else { return };
+        let Some(tenant) = self.tenants.get_mut(slot) else {
+            return;
+        };
+        let Some(operation) = tenant.operations.get(id) else {
+            return;
+        };
         let operation = *operation;
         if tenant.leaving {
             return;
         }
         let start = operation.first_start.unwrap_or(operation.last_end);
-        let entry = CompletionEntry::new(operation.cookie, operation.status, start.0, operation.last_end.0);
+        let entry = CompletionEntry::new(
+            operation.cookie,
+            operation.status,
+            start.0,
+            operation.last_end.0,
+        );
         if !tenant.port.complete(entry) {
             tenant.backlog = true;
             return;
         }
         tenant.port.wake();
         tenant.operations.remove(id);
-        tenant.counters.completed(operation.status == CompletionStatus::Ok);
+        tenant
+            .counters
+            .completed(operation.status == CompletionStatus::Ok);
         let tenant_id = tenant.tenant;
-        let next = tenant.streams[usize::from(operation.stream)].as_mut().and_then(|stream| {
-            stream.pop();
-            stream.front()
-        });
+        let next = tenant.streams[usize::from(operation.stream)]
+            .as_mut()
+            .and_then(|stream| {
+                stream.pop();
+                stream.front()
+            });
         let idle = tenant.operations.is_empty();
         if idle {
             tenant.busy = false;
@@ -183,7 +254,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     fn record(&mut self, slot: Slot, operation: &Operation) {
-        let Some(tenant) = self.tenants.get(slot) else { return };
+        let Some(tenant) = self.tenants.get(slot) else {
+            return;
+        };
         let tenant_id = tenant.tenant;
         let kernel = match &operation.work {
             Work::Launch(launch) => launch.handle,
@@ -200,19 +273,32 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             time_ns: operation.last_end.0,
         };
         probes::complete(args, to_start.0, to_complete.0);
-        let Work::Launch(launch) = &operation.work else { return };
-        self.tell_policy(Event::Ended { kernel: launch.class, launch: operation.sequence, at: operation.last_end });
+        let Work::Launch(launch) = &operation.work else {
+            return;
+        };
+        self.tell_policy(Event::Ended {
+            kernel: launch.class,
+            launch: operation.sequence,
+            at: operation.last_end,
+        });
         if operation.status != CompletionStatus::Ok {
             return;
         }
-        let Some(tenant) = self.tenants.get(slot) else { return };
-        self.samples.record(&tenant.counters, &LaunchSample {
-            tenant: tenant_id,
-            device: self.device_id,
-            submit_to_start: to_start,
-            submit_to_complete: to_complete,
-            wall_submit_to_issue_ns: operation.issued_wall_ns.saturating_sub(operation.submitted_wall_ns),
-        });
+        let Some(tenant) = self.tenants.get(slot) else {
+            return;
+        };
+        self.samples.record(
+            &tenant.counters,
+            &LaunchSample {
+                tenant: tenant_id,
+                device: self.device_id,
+                submit_to_start: to_start,
+                submit_to_complete: to_complete,
+                wall_submit_to_issue_ns: operation
+                    .issued_wall_ns
+                    .saturating_sub(operation.submitted_wall_ns),
+            },
+        );
     }
 
     fn publish_shares(&mut self) {
@@ -220,7 +306,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         for index in 0..self.tenants.len() {
             let slot = self.tenants.slot_at(index);
             if let Some(tenant) = self.tenants.get(slot) {
-                tenant.counters.share(self.meter.share_of(tenant.tenant), all_busy);
+                tenant
+                    .counters
+                    .share(self.meter.share_of(tenant.tenant), all_busy);
             }
         }
     }
@@ -230,18 +318,28 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let mut worked = false;
         for index in 0..self.tenants.len() {
             let slot = self.tenants.slot_at(index);
-            let Some(tenant) = self.tenants.get_mut(slot) else { continue };
+            let Some(tenant) = self.tenants.get_mut(slot) else {
+                continue;
+            };
             if !std::mem::take(&mut tenant.backlog) {
                 continue;
             }
             for stream in 0..tenant.streams.len() {
-                let Some(tenant) = self.tenants.get(slot) else { break };
-                let front = tenant.streams[stream].as_ref().and_then(super::tenant::Stream::front);
-                let over = front.filter(|id| tenant.operations.get(*id).is_some_and(Operation::is_over));
+                let Some(tenant) = self.tenants.get(slot) else {
+                    break;
+                };
+                let front = tenant.streams[stream]
+                    .as_ref()
+                    .and_then(super::tenant::Stream::front);
+                let over =
+                    front.filter(|id| tenant.operations.get(*id).is_some_and(Operation::is_over));
                 if let Some(id) = over {
                     let before = tenant.operations.len();
                     self.finish(slot, id);
-                    worked |= self.tenants.get(slot).is_some_and(|t| t.operations.len() < before);
+                    worked |= self
+                        .tenants
+                        .get(slot)
+                        .is_some_and(|t| t.operations.len() < before);
                 }
             }
         }
@@ -250,7 +348,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Stops serving a tenant and kills what it has in flight.
     pub(super) fn begin_leave(&mut self, slot: Slot) {
-        let Some(tenant) = self.tenants.get_mut(slot) else { return };
+        let Some(tenant) = self.tenants.get_mut(slot) else {
+            return;
+        };
         tenant.leaving = true;
         tenant.told_to_leave = true;
         self.active.retain(|active| active.slot != slot);
@@ -266,13 +366,20 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Hands a leaving tenant back to the control thread once nothing of it is in flight.
     fn finish_leave(&mut self, slot: Slot) {
-        let told = self.tenants.get(slot).is_some_and(|tenant| tenant.told_to_leave);
+        let told = self
+            .tenants
+            .get(slot)
+            .is_some_and(|tenant| tenant.told_to_leave);
         if !told || self.lanes.held_by(slot) > 0 {
             return;
         }
-        let Some(tenant) = self.tenants.remove(slot) else { return };
+        let Some(tenant) = self.tenants.remove(slot) else {
+            return;
+        };
         self.meter.leave(tenant.tenant, self.now);
-        self.tell_policy(Event::TenantLeft { tenant: tenant.tenant });
+        self.tell_policy(Event::TenantLeft {
+            tenant: tenant.tenant,
+        });
         self.publish_shares();
         self.notify(Notice::Gone(slot, tenant));
     }

@@ -70,7 +70,9 @@ pub struct LatencyHistogram {
 
 impl Default for LatencyHistogram {
     fn default() -> Self {
-        Self { buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect() }
+        Self {
+            buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+        }
     }
 }
 
@@ -105,7 +107,10 @@ impl LatencyView {
     /// Reads a tenant's histograms.
     #[must_use]
     pub fn of(counters: &TenantCounters) -> Self {
-        let (start, complete) = (counters.start_latency().read(), counters.complete_latency().read());
+        let (start, complete) = (
+            counters.start_latency().read(),
+            counters.complete_latency().read(),
+        );
         Self {
             count: start.count(),
             start_p50_ns: start.percentile(0.5),

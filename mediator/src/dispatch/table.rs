@@ -15,7 +15,10 @@ impl<P> TenantTable<P> {
     pub fn with_capacity(capacity: usize) -> Self {
         let mut slots = Vec::with_capacity(capacity);
         slots.resize_with(capacity, || None);
-        Self { slots, occupied: Vec::with_capacity(capacity) }
+        Self {
+            slots,
+            occupied: Vec::with_capacity(capacity),
+        }
     }
 
     /// Occupied slots.
@@ -50,7 +53,9 @@ impl<P> TenantTable<P> {
     /// Puts a tenant into a free slot; the control thread numbers slots, so an occupied one is its error and the
     /// newcomer replaces nothing.
     pub fn insert(&mut self, slot: Slot, tenant: Box<TenantSlot<P>>) {
-        let Some(place) = self.slots.get_mut(usize::from(slot.0)) else { return };
+        let Some(place) = self.slots.get_mut(usize::from(slot.0)) else {
+            return;
+        };
         if place.is_none() {
             *place = Some(tenant);
             let at = self.occupied.partition_point(|s| *s < slot);

@@ -49,7 +49,11 @@ pub struct Stream {
 
 impl Default for Stream {
     fn default() -> Self {
-        Self { queue: [OperationId(0); OPERATIONS_PER_TENANT], head: 0, len: 0 }
+        Self {
+            queue: [OperationId(0); OPERATIONS_PER_TENANT],
+            head: 0,
+            len: 0,
+        }
     }
 }
 
@@ -115,7 +119,13 @@ pub struct TenantSlot<P> {
 
 impl<P> TenantSlot<P> {
     /// A tenant with stream 0 and all of its tables allocated.
-    pub fn new(tenant: TenantId, weight: u32, domain: DomainId, port: P, counters: Arc<TenantCounters>) -> Self {
+    pub fn new(
+        tenant: TenantId,
+        weight: u32,
+        domain: DomainId,
+        port: P,
+        counters: Arc<TenantCounters>,
+    ) -> Self {
         let mut streams: Vec<Option<Stream>> = Vec::with_capacity(STREAMS_PER_TENANT);
         streams.resize_with(STREAMS_PER_TENANT, || None);
         streams[0] = Some(Stream::default());
@@ -139,7 +149,12 @@ impl<P> TenantSlot<P> {
 
     /// The buffer that holds `[iova, iova + bytes)` with the right that is needed, and the offset in it.
     #[must_use]
-    pub fn find_mapping(&self, iova: u64, bytes: u64, needs_write: bool) -> Option<(BufferId, u64)> {
+    pub fn find_mapping(
+        &self,
+        iova: u64,
+        bytes: u64,
+        needs_write: bool,
+    ) -> Option<(BufferId, u64)> {
         self.mappings.iter().find_map(|m| {
             let offset = iova.checked_sub(m.iova)?;
             let fits = offset.checked_add(bytes)? <= m.bytes && (m.writable || !needs_write);

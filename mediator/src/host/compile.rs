@@ -28,8 +28,14 @@ pub fn compile(text: Vec<u8>) -> Result<CompiledModule, CompileError> {
     let rewritten = slice::rewrite(&module, &original);
     let mut kernels = Vec::new();
     for form in &rewritten.kernels {
-        let Some((_, function)) = original.kernel(&form.name) else { continue };
-        let params = function.params.iter().map(|p| (p.offset, p.size_bytes, p.align)).collect();
+        let Some((_, function)) = original.kernel(&form.name) else {
+            continue;
+        };
+        let params = function
+            .params
+            .iter()
+            .map(|p| (p.offset, p.size_bytes, p.align))
+            .collect();
         let control = match &form.refusal {
             None => Ok(form.control_offset),
             Some(refusal) => Err(refusal.to_string()),
@@ -46,5 +52,9 @@ pub fn compile(text: Vec<u8>) -> Result<CompiledModule, CompileError> {
     }
     let ptx = rewritten.bytes;
     let program = Module::parse(ptx.clone())?.decode()?;
-    Ok(CompiledModule { ptx, program, kernels })
+    Ok(CompiledModule {
+        ptx,
+        program,
+        kernels,
+    })
 }

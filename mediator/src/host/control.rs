@@ -68,7 +68,10 @@ impl Outbound {
 
     /// Hands a module to the compiler; `false` when too many wait.
     pub(super) fn compile(&self, job: CompileJob) -> bool {
-        !matches!(self.compiler.try_send(job), Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
+        !matches!(
+            self.compiler.try_send(job),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_))
+        )
     }
 
     /// Wakes the dispatcher.
@@ -100,11 +103,14 @@ impl ControlThread {
         recorder: Option<Recorder>,
     ) -> Result<Self, String> {
         let facts = control.facts();
-        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(|e| e.to_string())?;
+        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+            .map_err(|e| e.to_string())?;
         let bell = Arc::new(bell);
         let device_id = DeviceId(0);
-        let policy = gridmux_policy::by_name(&config.policy, device_id, &facts.shape).map_err(|e| e.to_string())?;
-        let (mut policy_end, runner) = policy_link::link(policy, device_id, &facts.shape).map_err(|e| e.to_string())?;
+        let policy = gridmux_policy::by_name(&config.policy, device_id, &facts.shape)
+            .map_err(|e| e.to_string())?;
+        let (mut policy_end, runner) =
+            policy_link::link(policy, device_id, &facts.shape).map_err(|e| e.to_string())?;
         let stop = Arc::new(AtomicBool::new(false));
         let policy = spawn_policy(runner, &waker, &stop)?;
         policy_end.set_thread(policy.thread().clone());
@@ -122,12 +128,21 @@ impl ControlThread {
         let dispatcher = spawn("dispatcher", move || threads::dispatch(dispatcher, &bed))?;
         let (jobs_in, jobs_out) = bounded(COMPILE_QUEUE);
         let (results_in, compiled) = bounded(COMPILE_QUEUE);
-        let compiler = Compiler { device: Arc::clone(&control), jobs: jobs_out, results: results_in, bell: Arc::clone(&bell) };
+        let compiler = Compiler {
+            device: Arc::clone(&control),
+            jobs: jobs_out,
+            results: results_in,
+            bell: Arc::clone(&bell),
+        };
         spawn("compiler", move || compiler.run())?;
         Ok(Self {
             config: config.clone(),
             device: control,
-            outbound: Outbound { link, waker, compiler: jobs_in },
+            outbound: Outbound {
+                link,
+                waker,
+                compiler: jobs_in,
+            },
             compiled,
             bell,
             tenants: Tenants::default(),
@@ -173,8 +188,15 @@ impl ControlThread {
         ];
         let mut slots = Vec::new();
         for tenant in self.tenants.serving() {
-            let wants = if tenant.connection.wants_write() { PollFlags::POLLOUT } else { PollFlags::empty() };
-            fds.push(PollFd::new(tenant.connection.as_fd(), PollFlags::POLLIN | wants));
+            let wants = if tenant.connection.wants_write() {
+                PollFlags::POLLOUT
+            } else {
+                PollFlags::empty()
+            };
+            fds.push(PollFd::new(
+                tenant.connection.as_fd(),
+                PollFlags::POLLIN | wants,
+            ));
             fds.push(PollFd::new(tenant.process.as_fd(), PollFlags::POLLIN));
             slots.push(tenant.slot);
         }
@@ -183,7 +205,10 @@ impl ControlThread {
             Err(errno) => return Err(errno.into()),
         }
         let ready = |index: usize| fds[index].any() == Some(true);
-        let spoke = slots.into_iter().enumerate().filter(|(i, _)| ready(2 + 2 * i) || ready(3 + 2 * i));
+        let spoke = slots
+            .into_iter()
+            .enumerate()
+            .filter(|(i, _)| ready(2 + 2 * i) || ready(3 + 2 * i));
         Ok((ready(0), spoke.map(|(_, slot)| slot).collect()))
     }
 
@@ -207,8 +232,13 @@ impl ControlThread {
         Ok(true)
     }
 
-    fn admit(&mut self, identity: crate::link::TenantIdentity, descriptors: Vec<OwnedFd>) -> Result<(), String> {
-        let [connection, process] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| "descriptors are missing")?;
+    fn admit(
+        &mut self,
+        identity: crate::link::TenantIdentity,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), String> {
+        let [connection, process] =
+            <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| "descriptors are missing")?;
         let tenant = self.tenants.make(
             identity,
             UnixStream::from(connection),
@@ -217,7 +247,10 @@ impl ControlThread {
             &self.outbound,
             self.config.limits.module_bytes,
         )?;
-        self.outbound.waker.watch(tenant.session.doorbell()).map_err(|error| error.to_string())?;
+        self.outbound
+            .waker
+            .watch(tenant.session.doorbell())
+            .map_err(|error| error.to_string())?;
         let join = self.tenants.insert(tenant);
         self.outbound.tell(join);
         Ok(())
@@ -225,7 +258,9 @@ impl ControlThread {
 
     /// Serves one tenant's socket; a tenant that closed it, died, or broke the protocol leaves.
     fn serve(&mut self, slot: Slot) {
-        let Some(tenant) = self.tenants.get_mut(slot) else { return };
+        let Some(tenant) = self.tenants.get_mut(slot) else {
+            return;
+        };
         if let Err(reason) = tenant.serve() {
             tracing::info!(tenant = %tenant.session.identity().name, %reason, "leaving");
             self.leave(slot);
@@ -262,13 +297,24 @@ impl ControlThread {
                     tracing::warn!(slot = slot.0, %why, "the tenant corrupted its rings");
                     self.leave(slot);
                 }
-                Notice::Failed { tenant, cookie, tag } => {
-                    let text = self.device.take_fault(tag).unwrap_or_else(|| "the device gave no reason".into());
+                Notice::Failed {
+                    tenant,
+                    cookie,
+                    tag,
+                } => {
+                    let text = self
+                        .device
+                        .take_fault(tag)
+                        .unwrap_or_else(|| "the device gave no reason".into());
                     if let Some(session) = self.tenants.session_of(tenant) {
                         session.keep_error(cookie, text);
                     }
                 }
-                Notice::Refused { tenant, cookie, reason } => {
+                Notice::Refused {
+                    tenant,
+                    cookie,
+                    reason,
+                } => {
                     if let Some(session) = self.tenants.session_of(tenant) {
                         session.keep_error(cookie, reason.to_string());
                     }
@@ -312,13 +358,21 @@ impl Compiler {
         }
     }
 
-    fn load(&self, domain: DomainId, text: Vec<u8>) -> Result<Vec<LoadedModuleKernel>, LoadFailure> {
+    fn load(
+        &self,
+        domain: DomainId,
+        text: Vec<u8>,
+    ) -> Result<Vec<LoadedModuleKernel>, LoadFailure> {
         let module = compile(text)?;
         let loaded = self.device.load(domain, &module)?;
         let with_params = loaded.into_iter().filter_map(|kernel| {
             let compiled = module.kernels.iter().find(|c| c.name == kernel.name)?;
             let control_offset = compiled.control.as_ref().ok().copied();
-            Some(LoadedModuleKernel { loaded: kernel, params: compiled.params.clone(), control_offset })
+            Some(LoadedModuleKernel {
+                loaded: kernel,
+                params: compiled.params.clone(),
+                control_offset,
+            })
         });
         Ok(with_params.collect())
     }
@@ -331,7 +385,11 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         .map_err(|error| format!("starting the {name} thread: {error}"))
 }
 
-fn spawn_policy(runner: PolicyRunner, waker: &Arc<Waker>, stop: &Arc<AtomicBool>) -> Result<JoinHandle<()>, String> {
+fn spawn_policy(
+    runner: PolicyRunner,
+    waker: &Arc<Waker>,
+    stop: &Arc<AtomicBool>,
+) -> Result<JoinHandle<()>, String> {
     let (waker, stop) = (Arc::clone(waker), Arc::clone(stop));
     spawn("policy", move || threads::policy(runner, &waker, &stop))
 }

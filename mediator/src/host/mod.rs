@@ -19,9 +19,9 @@ pub use compile::{CompileError, compile};
 use crate::config::Config;
 use crate::device::{self, DeviceControl};
 use crate::link::{Link, ToHost, ToSupervisor};
+use crate::waker::Waker;
 use control::ControlThread;
 use gridmux_bpf::Recorder;
-use crate::waker::Waker;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -51,14 +51,17 @@ fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, 
     sandbox::tie_to_parent().map_err(|error| format!("prctl: {error}"))?;
     sandbox::drop_privileges(&config.host_user).map_err(|error| error.to_string())?;
     let recorder = descriptors.into_iter().next().and_then(|fd| {
-        Recorder::from_fd(fd).map_err(|error| tracing::warn!(%error, "the sample ring cannot be mapped")).ok()
+        Recorder::from_fd(fd)
+            .map_err(|error| tracing::warn!(%error, "the sample ring cannot be mapped"))
+            .ok()
     });
     let waker = Arc::new(Waker::new().map_err(|error| format!("epoll: {error}"))?);
     let (kind, name) = config.device.kind.split_once(':').unwrap_or(("", ""));
     match kind {
         "model" => {
-            let open = device::model::open(name, config.device.sms, config.device.memory_bytes, &waker)
-                .map_err(|error| error.to_string())?;
+            let open =
+                device::model::open(name, config.device.sms, config.device.memory_bytes, &waker)
+                    .map_err(|error| error.to_string())?;
             confine(config, &open.control)?;
             ControlThread::start(config, open.device, open.control, waker, recorder)
         }

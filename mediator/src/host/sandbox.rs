@@ -32,7 +32,10 @@ pub(super) enum SandboxError {
 }
 
 fn system<E: ToString>(what: &'static str) -> impl Fn(E) -> SandboxError {
-    move |error| SandboxError::System { what, error: error.to_string() }
+    move |error| SandboxError::System {
+        what,
+        error: error.to_string(),
+    }
 }
 
 /// Ends this process when the supervisor ends, however it ends.
@@ -67,10 +70,16 @@ pub(super) fn drop_privileges(name: &str) -> Result<(), SandboxError> {
 /// Takes the whole file system away (landlock); the descriptors that are open stay.
 pub(super) fn forbid_files() -> Result<(), SandboxError> {
     let everything = AccessFs::from_all(ABI::V3);
-    let ruleset = Ruleset::default().handle_access(everything).and_then(Ruleset::create);
-    let status = ruleset.and_then(landlock::RulesetCreated::restrict_self).map_err(system("landlock"))?;
+    let ruleset = Ruleset::default()
+        .handle_access(everything)
+        .and_then(Ruleset::create);
+    let status = ruleset
+        .and_then(landlock::RulesetCreated::restrict_self)
+        .map_err(system("landlock"))?;
     if status.ruleset == landlock::RulesetStatus::NotEnforced {
-        tracing::warn!("this kernel has no landlock: the device host keeps its view of the file system");
+        tracing::warn!(
+            "this kernel has no landlock: the device host keeps its view of the file system"
+        );
     }
     Ok(())
 }
@@ -104,11 +113,14 @@ pub(super) fn limit_system_calls() -> Result<(), SandboxError> {
         libc::SYS_io_uring_setup,
         libc::SYS_userfaultfd,
     ];
-    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
-        forbidden.into_iter().map(|call| (call, Vec::new())).collect();
+    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> = forbidden
+        .into_iter()
+        .map(|call| (call, Vec::new()))
+        .collect();
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(system("seccomp"))?;
     let denied = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, arch).map_err(system("seccomp"))?;
+    let filter =
+        SeccompFilter::new(rules, SeccompAction::Allow, denied, arch).map_err(system("seccomp"))?;
     let program = BpfProgram::try_from(filter).map_err(system("seccomp"))?;
     // All threads: the device thread of the model runs already.
     seccompiler::apply_filter_all_threads(&program).map_err(system("seccomp"))

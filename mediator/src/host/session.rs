@@ -9,12 +9,14 @@ use super::control::{CompileJob, Outbound};
 use crate::device::{BufferId, DeviceControl, DeviceError, DeviceKernelId, DomainId, LoadedKernel};
 use crate::dispatch::accounting::TenantCounters;
 use crate::dispatch::message::{Message, Slot};
-use crate::dispatch::tenant::{KERNELS_PER_TENANT, MAPPINGS_PER_TENANT, Mapping, STREAMS_PER_TENANT, TenantKernel};
+use crate::dispatch::tenant::{
+    KERNELS_PER_TENANT, MAPPINGS_PER_TENANT, Mapping, STREAMS_PER_TENANT, TenantKernel,
+};
 use crate::link::TenantIdentity;
 use gridmux_channel::Errno;
 use gridmux_channel::control::{
-    CONTROL_VERSION, ControlCode, ControlError, ControlReply, ControlRequest, DeviceFacts, KernelInfo, Mailbox, Module,
-    ParamInfo, Usage, Welcome,
+    CONTROL_VERSION, ControlCode, ControlError, ControlReply, ControlRequest, DeviceFacts,
+    KernelInfo, Mailbox, Module, ParamInfo, Usage, Welcome,
 };
 use gridmux_channel::memory::{MAX_MAPPINGS, TenantBuffer};
 use gridmux_channel::regions::{
@@ -120,16 +122,26 @@ impl Session {
 
     fn execute(&mut self, request: ControlRequest) -> Result<Option<ControlReply>, ControlError> {
         if !self.welcomed && !matches!(request, ControlRequest::Hello { .. }) {
-            return Err(ControlError::new(ControlCode::NotWelcome, "say Hello first"));
+            return Err(ControlError::new(
+                ControlCode::NotWelcome,
+                "say Hello first",
+            ));
         }
         let reply = match request {
             ControlRequest::Hello { client_version, .. } => self.hello(client_version)?,
             ControlRequest::Alloc { bytes } => {
-                let address = self.parts.device.alloc(self.parts.domain, bytes).map_err(device_error)?;
+                let address = self
+                    .parts
+                    .device
+                    .alloc(self.parts.domain, bytes)
+                    .map_err(device_error)?;
                 ControlReply::Allocated { address }
             }
             ControlRequest::Free { address } => {
-                self.parts.device.free(self.parts.domain, address).map_err(device_error)?;
+                self.parts
+                    .device
+                    .free(self.parts.domain, address)
+                    .map_err(device_error)?;
                 ControlReply::Done
             }
             ControlRequest::LoadModule { iova, len } => {
@@ -141,7 +153,9 @@ impl Session {
             ControlRequest::DestroyStream { stream } => self.destroy_stream(stream)?,
             ControlRequest::LastError { cookie } => {
                 let text = self.errors.remove(&cookie);
-                ControlReply::Text(text.unwrap_or_else(|| format!("nothing is known of operation {cookie}")))
+                ControlReply::Text(
+                    text.unwrap_or_else(|| format!("nothing is known of operation {cookie}")),
+                )
             }
             ControlRequest::Usage => self.usage(),
         };
@@ -150,7 +164,9 @@ impl Session {
 
     fn hello(&mut self, client_version: u32) -> Result<ControlReply, ControlError> {
         if client_version != CONTROL_VERSION {
-            let text = format!("control version {client_version} is not spoken here, {CONTROL_VERSION} is");
+            let text = format!(
+                "control version {client_version} is not spoken here, {CONTROL_VERSION} is"
+            );
             return Err(ControlError::new(ControlCode::Version, text));
         }
         self.welcomed = true;
@@ -178,7 +194,8 @@ impl Session {
     fn begin_load(&mut self, iova: u64, len: u64) -> Result<(), ControlError> {
         let limit = self.parts.module_bytes;
         if len == 0 || len > limit {
-            let text = format!("a module of {len} bytes is outside 1..={limit} (limits.module_bytes)");
+            let text =
+                format!("a module of {len} bytes is outside 1..={limit} (limits.module_bytes)");
             return Err(ControlError::new(ControlCode::Limit, text));
         }
         if self.modules.len() >= MODULES {
@@ -186,20 +203,38 @@ impl Session {
             return Err(ControlError::new(ControlCode::Limit, text));
         }
         if self.compiling {
-            return Err(ControlError::new(ControlCode::Busy, "a module is being compiled; wait for its reply"));
+            return Err(ControlError::new(
+                ControlCode::Busy,
+                "a module is being compiled; wait for its reply",
+            ));
         }
-        let bad = || ControlError::new(ControlCode::BadIova, format!("{len} bytes at {iova:#x} are not mapped"));
+        let bad = || {
+            ControlError::new(
+                ControlCode::BadIova,
+                format!("{len} bytes at {iova:#x} are not mapped"),
+            )
+        };
         let (start, mapping) = self.mappings.range(..=iova).next_back().ok_or_else(bad)?;
         let (_, buffer) = mapping.buffer.as_ref().ok_or_else(bad)?;
         let size = usize::try_from(len).map_err(|_| bad())?;
-        if (iova - start).checked_add(len).is_none_or(|end| end > mapping.size) {
+        if (iova - start)
+            .checked_add(len)
+            .is_none_or(|end| end > mapping.size)
+        {
             return Err(bad());
         }
         let mut text = vec![0; size];
         buffer.read_at(iova - start, &mut text).map_err(|_| bad())?;
-        let job = CompileJob { slot: self.parts.slot, domain: self.parts.domain, text };
+        let job = CompileJob {
+            slot: self.parts.slot,
+            domain: self.parts.domain,
+            text,
+        };
         if !self.parts.outbound.compile(job) {
-            return Err(ControlError::new(ControlCode::Busy, "the compiler has too many modules waiting; try again"));
+            return Err(ControlError::new(
+                ControlCode::Busy,
+                "the compiler has too many modules waiting; try again",
+            ));
         }
         self.compiling = true;
         Ok(())
@@ -212,13 +247,15 @@ impl Session {
             Ok(kernels) if kernels.len() + self.kernels_in_use() > KERNELS_PER_TENANT => {
                 let ids: Vec<DeviceKernelId> = kernels.iter().map(|k| k.loaded.limits.id).collect();
                 self.parts.device.unload(self.parts.domain, &ids);
-                let text = format!("more than {KERNELS_PER_TENANT} kernels at once; unload modules");
+                let text =
+                    format!("more than {KERNELS_PER_TENANT} kernels at once; unload modules");
                 ControlReply::Error(ControlError::new(ControlCode::Limit, text))
             }
             Ok(kernels) => self.adopt(kernels),
-            Err(failure) => {
-                ControlReply::Error(ControlError::new(ControlCode::BadModule, failure.to_string()))
-            }
+            Err(failure) => ControlReply::Error(ControlError::new(
+                ControlCode::BadModule,
+                failure.to_string(),
+            )),
         };
         self.mailbox.answer(&reply);
     }
@@ -232,7 +269,12 @@ impl Session {
         self.next_module += 1;
         let mut infos = Vec::new();
         let mut handles = Vec::new();
-        for LoadedModuleKernel { loaded: LoadedKernel { name, limits }, params, control_offset } in kernels {
+        for LoadedModuleKernel {
+            loaded: LoadedKernel { name, limits },
+            params,
+            control_offset,
+        } in kernels
+        {
             let handle = self.free_kernels.pop().unwrap_or_else(|| {
                 self.next_kernel += 1;
                 self.next_kernel - 1
@@ -241,25 +283,47 @@ impl Session {
                 name,
                 handle,
                 params_bytes: limits.params_bytes,
-                params: params.iter().map(|&(offset, size, align)| ParamInfo { offset, size, align }).collect(),
+                params: params
+                    .iter()
+                    .map(|&(offset, size, align)| ParamInfo {
+                        offset,
+                        size,
+                        align,
+                    })
+                    .collect(),
                 max_threads: limits.max_threads_per_block,
                 static_shared_bytes: limits.static_shared_bytes,
                 registers: limits.registers_per_thread,
             });
             handles.push((handle, limits.id));
-            let kernel = TenantKernel { limits, control_offset };
-            self.parts.outbound.tell(Message::AddKernel(self.parts.slot, handle, kernel));
+            let kernel = TenantKernel {
+                limits,
+                control_offset,
+            };
+            self.parts
+                .outbound
+                .tell(Message::AddKernel(self.parts.slot, handle, kernel));
         }
         self.modules.insert(module, handles);
-        ControlReply::Loaded(Module { handle: module, kernels: infos })
+        ControlReply::Loaded(Module {
+            handle: module,
+            kernels: infos,
+        })
     }
 
     fn unload(&mut self, module: u32) -> Result<ControlReply, ControlError> {
-        let unknown = || ControlError::new(ControlCode::NotFound, format!("module {module} is not loaded"));
+        let unknown = || {
+            ControlError::new(
+                ControlCode::NotFound,
+                format!("module {module} is not loaded"),
+            )
+        };
         let kernels = self.modules.remove(&module).ok_or_else(unknown)?;
         let ids: Vec<DeviceKernelId> = kernels.iter().map(|(_, id)| *id).collect();
         for (handle, _) in kernels {
-            self.parts.outbound.tell(Message::RemoveKernel(self.parts.slot, handle));
+            self.parts
+                .outbound
+                .tell(Message::RemoveKernel(self.parts.slot, handle));
             self.free_kernels.push(handle);
         }
         self.parts.device.unload(self.parts.domain, &ids);
@@ -269,19 +333,29 @@ impl Session {
     fn create_stream(&mut self) -> Result<ControlReply, ControlError> {
         let most = u16::try_from(STREAMS_PER_TENANT).unwrap_or(u16::MAX);
         let free = (0..most).find(|number| !self.streams.contains(number));
-        let full = || ControlError::new(ControlCode::Limit, format!("{most} streams exist; destroy some"));
+        let full = || {
+            ControlError::new(
+                ControlCode::Limit,
+                format!("{most} streams exist; destroy some"),
+            )
+        };
         let number = free.ok_or_else(full)?;
         self.streams.insert(number);
-        self.parts.outbound.tell(Message::AddStream(self.parts.slot, number));
+        self.parts
+            .outbound
+            .tell(Message::AddStream(self.parts.slot, number));
         Ok(ControlReply::Stream(number))
     }
 
     fn destroy_stream(&mut self, stream: u16) -> Result<ControlReply, ControlError> {
         if stream == 0 || !self.streams.remove(&stream) {
-            let text = format!("stream {stream} cannot be destroyed: it is stream 0, or does not exist");
+            let text =
+                format!("stream {stream} cannot be destroyed: it is stream 0, or does not exist");
             return Err(ControlError::new(ControlCode::NotFound, text));
         }
-        self.parts.outbound.tell(Message::RemoveStream(self.parts.slot, stream));
+        self.parts
+            .outbound
+            .tell(Message::RemoveStream(self.parts.slot, stream));
         Ok(ControlReply::Done)
     }
 
@@ -343,7 +417,11 @@ impl Handler for Session {
         if region != REGION_FACTS {
             return Ok(Vec::new());
         }
-        Ok(vec![IoFd { offset: DOORBELL_OFFSET_BYTES, size: 4, fd: self.parts.doorbell.as_fd() }])
+        Ok(vec![IoFd {
+            offset: DOORBELL_OFFSET_BYTES,
+            size: 4,
+            fd: self.parts.doorbell.as_fd(),
+        }])
     }
 
     fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> Result<(), Errno> {
@@ -351,11 +429,20 @@ impl Handler for Session {
             REGION_CONTROL => self.mailbox.read(offset, data),
             REGION_FACTS => {
                 let facts = self.parts.device.facts();
-                let words = [u32::from_le_bytes(*b"gmux"), CONTROL_VERSION, facts.sms.into(), facts.clock_khz];
+                let words = [
+                    u32::from_le_bytes(*b"gmux"),
+                    CONTROL_VERSION,
+                    facts.sms.into(),
+                    facts.clock_khz,
+                ];
                 let page: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
                 let start = usize::try_from(offset).unwrap_or(usize::MAX);
                 for (index, byte) in data.iter_mut().enumerate() {
-                    *byte = start.checked_add(index).and_then(|i| page.get(i)).copied().unwrap_or(0);
+                    *byte = start
+                        .checked_add(index)
+                        .and_then(|i| page.get(i))
+                        .copied()
+                        .unwrap_or(0);
                 }
                 Ok(())
             }
@@ -387,23 +474,48 @@ impl Handler for Session {
 
     fn dma_map(&mut self, request: &DmaMap, fd: Option<OwnedFd>) -> Result<(), Errno> {
         let (iova, size) = (request.address, request.size);
-        let end = iova.checked_add(size).filter(|_| size > 0).ok_or(Errno::EINVAL)?;
-        let overlaps = self.mappings.range(..end).next_back().is_some_and(|(start, m)| start + m.size > iova);
+        let end = iova
+            .checked_add(size)
+            .filter(|_| size > 0)
+            .ok_or(Errno::EINVAL)?;
+        let overlaps = self
+            .mappings
+            .range(..end)
+            .next_back()
+            .is_some_and(|(start, m)| start + m.size > iova);
         if overlaps {
             return Err(Errno::EEXIST);
         }
-        let with_memory = self.mappings.values().filter(|m| m.buffer.is_some()).count();
-        if self.mappings.len() >= MAX_MAPPINGS || (fd.is_some() && with_memory >= MAPPINGS_PER_TENANT) {
+        let with_memory = self
+            .mappings
+            .values()
+            .filter(|m| m.buffer.is_some())
+            .count();
+        if self.mappings.len() >= MAX_MAPPINGS
+            || (fd.is_some() && with_memory >= MAPPINGS_PER_TENANT)
+        {
             return Err(Errno::ENOSPC);
         }
         let protection = request.protection();
         let mut buffer = None;
         if let Some(fd) = fd {
-            let shared = TenantBuffer::new(fd, request.offset, size, protection).map_err(|error| error.errno())?;
+            let shared = TenantBuffer::new(fd, request.offset, size, protection)
+                .map_err(|error| error.errno())?;
             let shared = Arc::new(shared);
-            let id = self.parts.device.register_buffer(Arc::clone(&shared)).map_err(|_| Errno::ENOMEM)?;
-            let mapping = Mapping { iova, bytes: size, buffer: id, writable: protection.write };
-            self.parts.outbound.tell(Message::AddMapping(self.parts.slot, mapping));
+            let id = self
+                .parts
+                .device
+                .register_buffer(Arc::clone(&shared))
+                .map_err(|_| Errno::ENOMEM)?;
+            let mapping = Mapping {
+                iova,
+                bytes: size,
+                buffer: id,
+                writable: protection.write,
+            };
+            self.parts
+                .outbound
+                .tell(Message::AddMapping(self.parts.slot, mapping));
             buffer = Some((id, shared));
         }
         self.mappings.insert(iova, DmaMapping { size, buffer });
@@ -415,8 +527,14 @@ impl Handler for Session {
             Some(mapping) if mapping.size == request.size => {}
             _ => return Err(Errno::ENOENT),
         }
-        if let Some(DmaMapping { buffer: Some((buffer, _)), .. }) = self.mappings.remove(&request.address) {
-            self.parts.outbound.tell(Message::RemoveMapping(self.parts.slot, buffer));
+        if let Some(DmaMapping {
+            buffer: Some((buffer, _)),
+            ..
+        }) = self.mappings.remove(&request.address)
+        {
+            self.parts
+                .outbound
+                .tell(Message::RemoveMapping(self.parts.slot, buffer));
             self.parts.device.unregister_buffer(buffer);
         }
         Ok(())

@@ -41,11 +41,16 @@ pub(super) struct Tenant {
 impl Tenant {
     /// Serves what its socket holds.
     pub(super) fn serve(&mut self) -> Result<(), String> {
-        let status = self.connection.on_readable(&mut self.session).map_err(|error| error.to_string())?;
+        let status = self
+            .connection
+            .on_readable(&mut self.session)
+            .map_err(|error| error.to_string())?;
         if status == Status::Closed {
             return Err("it closed its connection".into());
         }
-        self.connection.on_writable().map_err(|error| error.to_string())?;
+        self.connection
+            .on_writable()
+            .map_err(|error| error.to_string())?;
         // The descriptor of a process becomes readable when the process ends; a child that inherited the connection
         // does not keep the tenant alive.
         let mut fds = [PollFd::new(self.process.as_fd(), PollFlags::POLLIN)];
@@ -74,15 +79,24 @@ impl Tenants {
         outbound: &Outbound,
         module_bytes: u64,
     ) -> Result<Tenant, String> {
-        let index = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
+        let index = self
+            .slots
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.slots.len());
         if index >= TENANTS {
             return Err(format!("{TENANTS} tenants are connected"));
         }
         let slot = Slot(u16::try_from(index).map_err(|error| error.to_string())?);
-        let layout = RingLayout::new(RINGS.0, RINGS.1, RINGS.2).map_err(|error| error.to_string())?;
+        let layout =
+            RingLayout::new(RINGS.0, RINGS.1, RINGS.2).map_err(|error| error.to_string())?;
         let rings = HostRings::create(layout).map_err(|error| error.to_string())?;
-        let domain = device.create_domain(identity.memory_limit_bytes).map_err(|error| error.to_string())?;
-        let duplicate = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(|error| error.to_string());
+        let domain = device
+            .create_domain(identity.memory_limit_bytes)
+            .map_err(|error| error.to_string())?;
+        let duplicate = |fd: std::os::fd::BorrowedFd<'_>| {
+            fd.try_clone_to_owned().map_err(|error| error.to_string())
+        };
         let parts = SessionParts {
             slot,
             domain,
@@ -116,12 +130,18 @@ impl Tenants {
         }
         let identity = tenant.session.identity();
         let (id, weight) = (TenantId(identity.id), identity.weight);
-        let (domain, counters) = (tenant.session.domain(), Arc::clone(tenant.session.counters()));
+        let (domain, counters) = (
+            tenant.session.domain(),
+            Arc::clone(tenant.session.counters()),
+        );
         // `make` put the rings there and only this takes them.
         let rings = tenant.rings.take();
         self.slots[index] = Some(tenant);
         match rings {
-            Some(rings) => Message::Join(slot, Box::new(TenantSlot::new(id, weight, domain, rings, counters))),
+            Some(rings) => Message::Join(
+                slot,
+                Box::new(TenantSlot::new(id, weight, domain, rings, counters)),
+            ),
             None => Message::Leave(slot),
         }
     }
@@ -133,7 +153,11 @@ impl Tenants {
 
     /// The session of a tenant.
     pub(super) fn session_of(&mut self, id: TenantId) -> Option<&mut Session> {
-        self.slots.iter_mut().flatten().map(|t| &mut t.session).find(|s| s.identity().id == id.0)
+        self.slots
+            .iter_mut()
+            .flatten()
+            .map(|t| &mut t.session)
+            .find(|s| s.identity().id == id.0)
     }
 
     /// Tenants whose sockets are served.
@@ -145,11 +169,15 @@ impl Tenants {
     pub(super) fn take_gone(&mut self, device: &Arc<dyn DeviceControl>) -> Vec<u32> {
         let mut gone = Vec::new();
         for index in 0..self.slots.len() {
-            let over = self.slots[index].as_ref().is_some_and(|t| t.drained && !t.session.compiling);
+            let over = self.slots[index]
+                .as_ref()
+                .is_some_and(|t| t.drained && !t.session.compiling);
             if !over {
                 continue;
             }
-            let statistics = self.slots[index].as_ref().map(|t| self.statistics_of(t, device));
+            let statistics = self.slots[index]
+                .as_ref()
+                .map(|t| self.statistics_of(t, device));
             self.departed.extend(statistics);
             while self.departed.len() > DEPARTED {
                 self.departed.pop_front();
@@ -165,12 +193,18 @@ impl Tenants {
 
     /// Device memory that all tenants hold.
     pub(super) fn memory_used(&self, device: &Arc<dyn DeviceControl>) -> u64 {
-        self.slots.iter().flatten().map(|t| device.used_bytes(t.session.domain())).sum()
+        self.slots
+            .iter()
+            .flatten()
+            .map(|t| device.used_bytes(t.session.domain()))
+            .sum()
     }
 
     /// A reading of every tenant that is connected.
     pub(super) fn statistics(&self, device: &Arc<dyn DeviceControl>) -> Vec<TenantStatistics> {
-        self.serving().map(|tenant| self.statistics_of(tenant, device)).collect()
+        self.serving()
+            .map(|tenant| self.statistics_of(tenant, device))
+            .collect()
     }
 
     /// Last readings of tenants that have left.
@@ -180,7 +214,12 @@ impl Tenants {
 
     fn statistics_of(&self, tenant: &Tenant, device: &Arc<dyn DeviceControl>) -> TenantStatistics {
         let identity = tenant.session.identity().clone();
-        let weights: u32 = self.slots.iter().flatten().map(|t| t.session.identity().weight).sum();
+        let weights: u32 = self
+            .slots
+            .iter()
+            .flatten()
+            .map(|t| t.session.identity().weight)
+            .sum();
         TenantStatistics {
             memory_used_bytes: device.used_bytes(tenant.session.domain()),
             share_asked: f64::from(identity.weight) / f64::from(weights.max(1)),

@@ -84,7 +84,8 @@ pub enum AdminError {
 /// [`AdminError`].
 pub fn ask(run_dir: &Path, request: &AdminRequest) -> Result<AdminReply, AdminError> {
     let path = run_dir.join(super::sockets::ADMIN_SOCKET);
-    let stream = UnixStream::connect(&path).map_err(|source| AdminError::Connect { path, source })?;
+    let stream =
+        UnixStream::connect(&path).map_err(|source| AdminError::Connect { path, source })?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
@@ -99,7 +100,9 @@ pub fn ask(run_dir: &Path, request: &AdminRequest) -> Result<AdminReply, AdminEr
 
 impl Supervisor {
     pub(super) fn answer_admin(&mut self) {
-        let Ok((stream, _)) = self.claim.admin.accept() else { return };
+        let Ok((stream, _)) = self.claim.admin.accept() else {
+            return;
+        };
         if let Err(error) = self.converse(&stream) {
             tracing::debug!(%error, "operator");
         }
@@ -131,7 +134,11 @@ impl Supervisor {
                 pid: std::process::id(),
                 host_pid: self.host.pid(),
                 host_restarts: self.restarts,
-                ebpf_instance: self.maps.unavailable().is_none().then(|| self.config.instance.clone()),
+                ebpf_instance: self
+                    .maps
+                    .unavailable()
+                    .is_none()
+                    .then(|| self.config.instance.clone()),
                 ebpf_unavailable: self.maps.unavailable().map(ToOwned::to_owned),
                 host,
             })),

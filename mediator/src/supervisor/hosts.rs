@@ -29,7 +29,10 @@ pub(super) struct Host {
 
 impl Host {
     /// Starts a host and waits until its device is up.
-    pub(super) fn start(config: &Config, samples: Option<BorrowedFd<'_>>) -> Result<Self, ServeError> {
+    pub(super) fn start(
+        config: &Config,
+        samples: Option<BorrowedFd<'_>>,
+    ) -> Result<Self, ServeError> {
         let (ours, theirs) = Link::pair().map_err(super::system("socketpair"))?;
         let fd = theirs.fd().as_raw_fd();
         let mut command = Command::new("/proc/self/exe");
@@ -50,11 +53,18 @@ impl Host {
                 Ok(())
             });
         }
-        let mut child = command.spawn().map_err(super::system("starting the device host"))?;
+        let mut child = command
+            .spawn()
+            .map_err(super::system("starting the device host"))?;
         drop(theirs);
         let mut link = ours;
         let descriptors: Vec<i32> = samples.iter().map(AsRawFd::as_raw_fd).collect();
-        let sent = link.send(&ToHost::Start { config: Box::new(config.clone()) }, &descriptors);
+        let sent = link.send(
+            &ToHost::Start {
+                config: Box::new(config.clone()),
+            },
+            &descriptors,
+        );
         let reply = sent.and_then(|()| link.receive::<ToSupervisor>());
         match reply {
             Ok(Some((ToSupervisor::Ready(facts), _))) => Ok(Self { link, facts, child }),
@@ -63,8 +73,12 @@ impl Host {
                 Err(ServeError::Device(reason))
             }
             Ok(Some(_) | None) | Err(_) => {
-                let status = child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
-                Err(ServeError::Device(format!("the device host did not start ({status})")))
+                let status = child
+                    .wait()
+                    .map_or_else(|e| e.to_string(), |s| s.to_string());
+                Err(ServeError::Device(format!(
+                    "the device host did not start ({status})"
+                )))
             }
         }
     }
@@ -72,7 +86,9 @@ impl Host {
     /// Makes sure that the host has ended and says how.
     pub(super) fn reap(&mut self) -> String {
         let _ = self.child.kill();
-        self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
+        self.child
+            .wait()
+            .map_or_else(|error| error.to_string(), |status| status.to_string())
     }
 
     /// Ends the host in good order, or by force after a while.

@@ -44,7 +44,11 @@ pub(super) fn establish(connection: &UnixStream, owner: Option<u32>) -> Result<P
     if !allowed {
         return Err(PeerError::Uid { pid, uid });
     }
-    Ok(Peer { pid, uid, process: peer_pidfd(connection)? })
+    Ok(Peer {
+        pid,
+        uid,
+        process: peer_pidfd(connection)?,
+    })
 }
 
 /// `SO_PEERPIDFD` (Linux 6.5), which nix does not wrap.

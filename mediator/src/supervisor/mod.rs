@@ -119,7 +119,10 @@ fn watch_signals() -> io::Result<SignalFd> {
         set.add(signal);
     }
     set.thread_block()?;
-    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
+    Ok(SignalFd::with_flags(
+        &set,
+        SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
+    )?)
 }
 
 /// What became ready.
@@ -177,7 +180,9 @@ impl Supervisor {
     fn take_signals(&mut self) {
         while let Ok(Some(info)) = self.signals.read_signal() {
             match Signal::try_from(i32::try_from(info.ssi_signo).unwrap_or(0)) {
-                Ok(Signal::SIGHUP) => tracing::warn!("SIGHUP: the configuration is read at start only; restart to apply it"),
+                Ok(Signal::SIGHUP) => tracing::warn!(
+                    "SIGHUP: the configuration is read at start only; restart to apply it"
+                ),
                 _ => self.stopping = true,
             }
         }
@@ -205,24 +210,44 @@ impl Supervisor {
             id: self.next_id,
             name: tenant.name.clone(),
             weight: tenant.weight,
-            memory_limit_bytes: tenant.memory_limit_bytes.unwrap_or(self.config.device.memory_bytes),
+            memory_limit_bytes: tenant
+                .memory_limit_bytes
+                .unwrap_or(self.config.device.memory_bytes),
             pid: peer.pid,
             uid: peer.uid,
         };
         self.next_id += 1;
-        if self.connected.values().any(|other| other.name == identity.name) {
+        if self
+            .connected
+            .values()
+            .any(|other| other.name == identity.name)
+        {
             let deadline = Instant::now() + SECOND_CONNECTION_PATIENCE;
-            self.waiting.push(Waiting { identity, connection, process: peer.process, deadline });
+            self.waiting.push(Waiting {
+                identity,
+                connection,
+                process: peer.process,
+                deadline,
+            });
             return Ok(());
         }
         self.hand_over(identity, &connection, &peer.process)
     }
 
-    fn hand_over(&mut self, identity: TenantIdentity, connection: &UnixStream, process: &OwnedFd) -> Result<(), ServeError> {
+    fn hand_over(
+        &mut self,
+        identity: TenantIdentity,
+        connection: &UnixStream,
+        process: &OwnedFd,
+    ) -> Result<(), ServeError> {
         let descriptors = [connection.as_raw_fd(), process.as_raw_fd()];
         tracing::info!(tenant = %identity.name, id = identity.id, pid = identity.pid, "connected");
         self.maps.register(identity.id);
-        match self.host.link.send(&ToHost::Tenant(identity.clone()), &descriptors) {
+        match self
+            .host
+            .link
+            .send(&ToHost::Tenant(identity.clone()), &descriptors)
+        {
             Ok(()) => {
                 self.connected.insert(identity.id, identity);
                 Ok(())
@@ -238,7 +263,12 @@ impl Supervisor {
         while index < self.waiting.len() {
             let name = &self.waiting[index].identity.name;
             if !self.connected.values().any(|other| &other.name == name) {
-                let Waiting { identity, connection, process, .. } = self.waiting.remove(index);
+                let Waiting {
+                    identity,
+                    connection,
+                    process,
+                    ..
+                } = self.waiting.remove(index);
                 self.hand_over(identity, &connection, &process)?;
             } else if self.waiting[index].deadline <= now {
                 let Waiting { identity, .. } = self.waiting.remove(index);

@@ -18,7 +18,9 @@ pub(crate) const ADMIN_SOCKET: &str = "control.sock";
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Another service is there.
-    #[error("{path}: another gridmux service (process {owner}) owns this folder; stop it, or set another run_dir")]
+    #[error(
+        "{path}: another gridmux service (process {owner}) owns this folder; stop it, or set another run_dir"
+    )]
     Claimed {
         /// The folder.
         path: PathBuf,
@@ -70,7 +72,12 @@ impl Claim {
         for tenant in &config.tenants {
             tenants.push(bind(&format!("{}.sock", tenant.name), tenant.uid)?);
         }
-        Ok(Self { admin, tenants, paths, _lock: lock })
+        Ok(Self {
+            admin,
+            tenants,
+            paths,
+            _lock: lock,
+        })
     }
 }
 
@@ -84,7 +91,10 @@ impl Drop for Claim {
 
 fn at(path: &Path) -> impl Fn(io::Error) -> SocketError {
     let path = path.to_owned();
-    move |source| SocketError::System { path: path.clone(), source }
+    move |source| SocketError::System {
+        path: path.clone(),
+        source,
+    }
 }
 
 fn lock(folder: &Path) -> Result<Flock<File>, SocketError> {
@@ -100,21 +110,34 @@ fn lock(folder: &Path) -> Result<Flock<File>, SocketError> {
     let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => lock,
         Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
-            let owner = std::fs::read_to_string(&path).unwrap_or_default().trim().to_owned();
-            return Err(SocketError::Claimed { path: folder.to_owned(), owner });
+            let owner = std::fs::read_to_string(&path)
+                .unwrap_or_default()
+                .trim()
+                .to_owned();
+            return Err(SocketError::Claimed {
+                path: folder.to_owned(),
+                owner,
+            });
         }
         Err((_, errno)) => return Err(at(&path)(errno.into())),
     };
     lock.set_len(0).map_err(at(&path))?;
-    io::Write::write_all(&mut *lock, format!("{}\n", std::process::id()).as_bytes()).map_err(at(&path))?;
+    io::Write::write_all(&mut *lock, format!("{}\n", std::process::id()).as_bytes())
+        .map_err(at(&path))?;
     Ok(lock)
 }
 
 fn bind(path: &Path, uid: Option<u32>) -> Result<UnixListener, SocketError> {
     match std::fs::symlink_metadata(path) {
         // The lock is ours, so a socket that is still there belongs to a service that is gone.
-        Ok(metadata) if metadata.file_type().is_socket() => std::fs::remove_file(path).map_err(at(path))?,
-        Ok(_) => return Err(SocketError::NotASocket { path: path.to_owned() }),
+        Ok(metadata) if metadata.file_type().is_socket() => {
+            std::fs::remove_file(path).map_err(at(path))?
+        }
+        Ok(_) => {
+            return Err(SocketError::NotASocket {
+                path: path.to_owned(),
+            });
+        }
         Err(_) => {}
     }
     let listener = UnixListener::bind(path).map_err(at(path))?;
@@ -141,7 +164,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let first = Claim::take(&config(folder.path())).unwrap();
         match Claim::take(&config(folder.path())) {
-            Err(SocketError::Claimed { owner, .. }) => assert_eq!(owner, std::process::id().to_string()),
+            Err(SocketError::Claimed { owner, .. }) => {
+                assert_eq!(owner, std::process::id().to_string())
+            }
             other => panic!("{other:?}"),
         }
         assert!(folder.path().join("a.sock").exists());
@@ -155,7 +180,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
         std::fs::write(&path, "mine").unwrap();
-        assert!(matches!(Claim::take(&config(folder.path())), Err(SocketError::NotASocket { .. })));
+        assert!(matches!(
+            Claim::take(&config(folder.path())),
+            Err(SocketError::NotASocket { .. })
+        ));
         assert_eq!(std::fs::read_to_string(path).unwrap(), "mine");
     }
 }

@@ -17,17 +17,26 @@ pub(super) struct LatencyMaps {
 impl LatencyMaps {
     /// Loads the program and pins its maps under the instance's name.
     pub(super) fn load(instance: &str) -> Self {
-        let options = LatencyOptions { admission: Admission::Registered, ..LatencyOptions::default() };
+        let options = LatencyOptions {
+            admission: Admission::Registered,
+            ..LatencyOptions::default()
+        };
         match LatencyProgram::load_with(instance, options) {
             Ok(program) => {
                 if let Err(reason) = program.pinned() {
                     tracing::warn!(%reason, "launch latency is measured by eBPF, but its maps are not pinned");
                 }
-                Self { program: Some(program), reason: None }
+                Self {
+                    program: Some(program),
+                    reason: None,
+                }
             }
             Err(reason) => {
                 tracing::warn!(%reason, "eBPF is not available; launch latency comes from the mediator");
-                Self { program: None, reason: Some(reason.to_string()) }
+                Self {
+                    program: None,
+                    reason: Some(reason.to_string()),
+                }
             }
         }
     }

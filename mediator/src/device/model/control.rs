@@ -2,8 +2,8 @@
 
 use super::{FAULTS, Shared, State};
 use crate::device::{
-    AllocationUnits, BufferId, CompiledModule, DeviceControl, DeviceError, DeviceFacts, DeviceKernelId, DomainId,
-    KernelLimits, LoadedKernel, Tag,
+    AllocationUnits, BufferId, CompiledModule, DeviceControl, DeviceError, DeviceFacts,
+    DeviceKernelId, DomainId, KernelLimits, LoadedKernel, Tag,
 };
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_hw_model::memory::{self, MemoryError};
@@ -31,7 +31,10 @@ fn model_domain(domain: DomainId) -> memory::DomainId {
 
 fn memory_error(asked: u64, error: &MemoryError) -> DeviceError {
     match error {
-        MemoryError::OutOfMemory { .. } => DeviceError::OutOfMemory { asked, detail: error.to_string() },
+        MemoryError::OutOfMemory { .. } => DeviceError::OutOfMemory {
+            asked,
+            detail: error.to_string(),
+        },
         other => DeviceError::Backend(other.to_string()),
     }
 }
@@ -46,7 +49,9 @@ impl State {
     }
 
     fn used_bytes_of_all(&self) -> u64 {
-        (0..64).filter_map(|i| self.gpu.memory().used_bytes(memory::DomainId(i)).ok()).sum()
+        (0..64)
+            .filter_map(|i| self.gpu.memory().used_bytes(memory::DomainId(i)).ok())
+            .sum()
     }
 }
 
@@ -63,7 +68,9 @@ impl DeviceControl for ModelControl {
     fn create_domain(&self, limit_bytes: u64) -> Result<DomainId, DeviceError> {
         self.with(|state| {
             let domain = state.gpu.memory_mut().create_domain(limit_bytes);
-            domain.map(|d| DomainId(d.0)).map_err(|error| memory_error(limit_bytes, &error))
+            domain
+                .map(|d| DomainId(d.0))
+                .map_err(|error| memory_error(limit_bytes, &error))
         })
     }
 
@@ -82,8 +89,14 @@ impl DeviceControl for ModelControl {
         self.with(|state| {
             let used = state.used_bytes_of_all();
             if used.saturating_add(bytes) > state.memory_bytes {
-                let detail = format!("{used} of {} bytes are in use by all tenants", state.memory_bytes);
-                return Err(DeviceError::OutOfMemory { asked: bytes, detail });
+                let detail = format!(
+                    "{used} of {} bytes are in use by all tenants",
+                    state.memory_bytes
+                );
+                return Err(DeviceError::OutOfMemory {
+                    asked: bytes,
+                    detail,
+                });
             }
             let address = state.gpu.memory_mut().alloc(model_domain(domain), bytes);
             address.map_err(|error| memory_error(bytes, &error))
@@ -98,10 +111,20 @@ impl DeviceControl for ModelControl {
     }
 
     fn used_bytes(&self, domain: DomainId) -> u64 {
-        self.with(|state| state.gpu.memory().used_bytes(model_domain(domain)).unwrap_or(0))
+        self.with(|state| {
+            state
+                .gpu
+                .memory()
+                .used_bytes(model_domain(domain))
+                .unwrap_or(0)
+        })
     }
 
-    fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<Vec<LoadedKernel>, DeviceError> {
+    fn load(
+        &self,
+        domain: DomainId,
+        module: &CompiledModule,
+    ) -> Result<Vec<LoadedKernel>, DeviceError> {
         self.with(|state| {
             let loaded = state
                 .gpu
@@ -116,7 +139,9 @@ impl DeviceControl for ModelControl {
             let limit = sm.max_threads_per_block;
             let mut kernels = Vec::new();
             for compiled in &module.kernels {
-                let Some(kernel) = loaded.kernel(&compiled.name) else { continue };
+                let Some(kernel) = loaded.kernel(&compiled.name) else {
+                    continue;
+                };
                 let id = state.next_kernel;
                 state.next_kernel += 1;
                 let limits = KernelLimits {
@@ -124,10 +149,15 @@ impl DeviceControl for ModelControl {
                     params_bytes: compiled.params_bytes,
                     static_shared_bytes: kernel.static_shared_bytes,
                     registers_per_thread: kernel.registers_per_thread,
-                    max_threads_per_block: kernel.max_threads_per_block().map_or(limit, |own| own.min(limit)),
+                    max_threads_per_block: kernel
+                        .max_threads_per_block()
+                        .map_or(limit, |own| own.min(limit)),
                     units,
                 };
-                kernels.push(LoadedKernel { name: compiled.name.clone(), limits });
+                kernels.push(LoadedKernel {
+                    name: compiled.name.clone(),
+                    limits,
+                });
                 state.kernels.insert(id, (domain, kernel));
             }
             state.modules.entry(domain.0).or_default().push(loaded);
@@ -141,10 +171,18 @@ impl DeviceControl for ModelControl {
                 state.kernels.remove(&id.0);
             }
             // A module whose kernels are all gone gives its variables back.
-            let State { modules, kernels, gpu, .. } = state;
+            let State {
+                modules,
+                kernels,
+                gpu,
+                ..
+            } = state;
             if let Some(modules) = modules.get_mut(&domain.0) {
                 modules.retain(|module| {
-                    let in_use = module.kernels().iter().any(|k| kernels.values().any(|(_, other)| Arc::ptr_eq(k, other)));
+                    let in_use = module
+                        .kernels()
+                        .iter()
+                        .any(|k| kernels.values().any(|(_, other)| Arc::ptr_eq(k, other)));
                     if !in_use {
                         gpu.unload(module);
                     }

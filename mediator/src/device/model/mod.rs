@@ -82,7 +82,8 @@ pub fn open(
     memory_bytes: u64,
     waker: &Arc<Waker>,
 ) -> Result<OpenModel, DeviceError> {
-    let full = GpuConfig::builtin(name).map_err(|error| DeviceError::NoDevice(error.to_string()))?;
+    let full =
+        GpuConfig::builtin(name).map_err(|error| DeviceError::NoDevice(error.to_string()))?;
     let all = full.sm.count;
     let config = match sms {
         Some(sms) => full.scaled_to_sms(sms),
@@ -106,7 +107,12 @@ pub fn open(
     });
     let (command_in, command_out) = spsc::ring(COMMANDS);
     let (report_in, report_out) = spsc::ring(REPORTS);
-    let device_thread = DeviceThread::new(Arc::clone(&shared), command_out, report_in, Arc::clone(waker));
+    let device_thread = DeviceThread::new(
+        Arc::clone(&shared),
+        command_out,
+        report_in,
+        Arc::clone(waker),
+    );
     let thread = std::thread::Builder::new()
         .name("device".into())
         .spawn(move || device_thread.run())
@@ -117,7 +123,11 @@ pub fn open(
         shared: Arc::clone(&shared),
         thread: thread.thread().clone(),
     };
-    Ok(OpenModel { device, control: Arc::new(ModelControl::new(shared)), thread })
+    Ok(OpenModel {
+        device,
+        control: Arc::new(ModelControl::new(shared)),
+        thread,
+    })
 }
 
 fn facts_of(config: &GpuConfig, all_sms: u16, memory_bytes: u64) -> DeviceFacts {
@@ -125,7 +135,10 @@ fn facts_of(config: &GpuConfig, all_sms: u16, memory_bytes: u64) -> DeviceFacts 
     let name = if sms == all_sms {
         format!("SM model {}", config.name)
     } else {
-        format!("SM model {} ({sms} of {all_sms} SMs, caches and bandwidth in proportion)", config.name)
+        format!(
+            "SM model {} ({sms} of {all_sms} SMs, caches and bandwidth in proportion)",
+            config.name
+        )
     };
     DeviceFacts {
         name,

@@ -2,8 +2,10 @@
 
 use super::{Shared, State};
 use crate::backoff::Backoff;
+use crate::device::{
+    Command, CopyCommand, Direction, LaunchCommand, MemsetCommand, Outcome, Report, Tag,
+};
 use crate::waker::Waker;
-use crate::device::{Command, CopyCommand, Direction, LaunchCommand, MemsetCommand, Outcome, Report, Tag};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_hw_model::fault::FaultKind;
 use gridmux_hw_model::launch::{Copy, CopyEngine, Launch, QueueId};
@@ -40,7 +42,12 @@ pub(super) struct DeviceThread {
 }
 
 impl DeviceThread {
-    pub(super) fn new(shared: Arc<Shared>, commands: Consumer<Command>, reports: Producer<Report>, waker: Arc<Waker>) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        commands: Consumer<Command>,
+        reports: Producer<Report>,
+        waker: Arc<Waker>,
+    ) -> Self {
         Self {
             shared,
             commands,
@@ -103,14 +110,25 @@ impl DeviceThread {
             }
             // The model has no memset engine: a memset costs the set-up of a copy and no transfer.
             Command::Memset(memset) => {
-                self.transfer(state, memset.tag, CopyEngine::H2D, 0, Transfer::Memset(*memset));
+                self.transfer(
+                    state,
+                    memset.tag,
+                    CopyEngine::H2D,
+                    0,
+                    Transfer::Memset(*memset),
+                );
             }
             Command::Kill(tag) => {
                 let known = state.gpu.kill(tag.to_bits());
                 self.transfers.remove(&tag.to_bits());
                 if known {
                     let now = state.gpu.now_ns();
-                    self.report(Report::Ended { tag: *tag, start: now, end: now, outcome: Outcome::Killed });
+                    self.report(Report::Ended {
+                        tag: *tag,
+                        start: now,
+                        end: now,
+                        outcome: Outcome::Killed,
+                    });
                 }
             }
             Command::Permit { until } => self.permit = Some(*until),
@@ -142,9 +160,20 @@ impl DeviceThread {
         }
     }
 
-    fn transfer(&mut self, state: &mut State, tag: Tag, engine: CopyEngine, bytes: u64, transfer: Transfer) {
+    fn transfer(
+        &mut self,
+        state: &mut State,
+        tag: Tag,
+        engine: CopyEngine,
+        bytes: u64,
+        transfer: Transfer,
+    ) {
         let start = state.gpu.now().0;
-        match state.gpu.copy(Copy { engine, bytes, tag: tag.to_bits() }) {
+        match state.gpu.copy(Copy {
+            engine,
+            bytes,
+            tag: tag.to_bits(),
+        }) {
             Ok(()) => {
                 self.transfers.insert(tag.to_bits(), (transfer, start));
             }
@@ -155,7 +184,12 @@ impl DeviceThread {
     fn fail(&mut self, state: &mut State, tag: Tag, status: CompletionStatus, text: String) {
         state.keep_fault(tag.to_bits(), text);
         let now = state.gpu.now_ns();
-        self.report(Report::Ended { tag, start: now, end: now, outcome: Outcome::Failed(status) });
+        self.report(Report::Ended {
+            tag,
+            start: now,
+            end: now,
+            outcome: Outcome::Failed(status),
+        });
     }
 
     /// Lets time pass for one step; the permit ends when there is something to react to.
@@ -179,7 +213,9 @@ impl DeviceThread {
 
     fn publish_now(&self, state: &State) {
         // Release: pairs with the Acquire in `ModelDevice::now`.
-        self.shared.now_ns.store(state.gpu.now_ns().0, Ordering::Release);
+        self.shared
+            .now_ns
+            .store(state.gpu.now_ns().0, Ordering::Release);
     }
 
     /// Passes a report on; says whether the dispatcher may want to react to it.
@@ -188,29 +224,60 @@ impl DeviceThread {
         match report {
             ModelReport::Placed { tag, blocks, at } => {
                 let at = ns(at, state);
-                self.report(Report::Placed { tag: Tag::from_bits(tag), blocks, at });
+                self.report(Report::Placed {
+                    tag: Tag::from_bits(tag),
+                    blocks,
+                    at,
+                });
                 false
             }
-            ModelReport::Retired { tag, blocks, ran, at } => {
+            ModelReport::Retired {
+                tag,
+                blocks,
+                ran,
+                at,
+            } => {
                 let (ran, at) = (ns(ran, state), ns(at, state));
-                self.report(Report::Retired { tag: Tag::from_bits(tag), blocks, ran, at });
+                self.report(Report::Retired {
+                    tag: Tag::from_bits(tag),
+                    blocks,
+                    ran,
+                    at,
+                });
                 false
             }
-            ModelReport::Ended { tag, first_start, end, .. } => {
+            ModelReport::Ended {
+                tag,
+                first_start,
+                end,
+                ..
+            } => {
                 let (start, end) = (ns(first_start, state), ns(end, state));
-                self.report(Report::Ended { tag: Tag::from_bits(tag), start, end, outcome: Outcome::Done });
+                self.report(Report::Ended {
+                    tag: Tag::from_bits(tag),
+                    start,
+                    end,
+                    outcome: Outcome::Done,
+                });
                 true
             }
             ModelReport::Faulted { tag, fault, at } => {
                 let status = match fault.kind {
                     FaultKind::BudgetExceeded { .. } => CompletionStatus::Budget,
-                    FaultKind::OutOfBounds { .. } | FaultKind::Misaligned { .. } => CompletionStatus::MemoryFault,
+                    FaultKind::OutOfBounds { .. } | FaultKind::Misaligned { .. } => {
+                        CompletionStatus::MemoryFault
+                    }
                     _ => CompletionStatus::Trap,
                 };
                 state.keep_fault(tag, fault.to_string());
                 let at = ns(at, state);
                 let outcome = Outcome::Failed(status);
-                self.report(Report::Ended { tag: Tag::from_bits(tag), start: at, end: at, outcome });
+                self.report(Report::Ended {
+                    tag: Tag::from_bits(tag),
+                    start: at,
+                    end: at,
+                    outcome,
+                });
                 true
             }
             ModelReport::Copied { tag, at } => {
@@ -221,12 +288,18 @@ impl DeviceThread {
     }
 
     fn end_transfer(&mut self, state: &mut State, bits: u64, end: Nanos) {
-        let Some((transfer, start)) = self.transfers.remove(&bits) else { return };
+        let Some((transfer, start)) = self.transfers.remove(&bits) else {
+            return;
+        };
         let moved = match &transfer {
             Transfer::Copy(copy) => self.move_bytes(state, copy),
             Transfer::Memset(memset) => {
                 let domain = DomainId(memset.domain.0);
-                let filled = state.gpu.memory_mut().fill(domain, memset.address, memset.bytes, memset.value);
+                let filled =
+                    state
+                        .gpu
+                        .memory_mut()
+                        .fill(domain, memset.address, memset.bytes, memset.value);
                 filled.map_err(|error| error.to_string())
             }
         };
@@ -238,7 +311,12 @@ impl DeviceThread {
             }
         };
         let start = Nanos(state.gpu.config().cycles_to_ns(start));
-        self.report(Report::Ended { tag: Tag::from_bits(bits), start, end, outcome });
+        self.report(Report::Ended {
+            tag: Tag::from_bits(bits),
+            start,
+            end,
+            outcome,
+        });
     }
 
     fn move_bytes(&mut self, state: &mut State, copy: &CopyCommand) -> Result<(), String> {
@@ -246,25 +324,49 @@ impl DeviceThread {
         let buffer = buffer.ok_or("the buffer was unmapped before the copy started")?;
         let domain = DomainId(copy.domain.0);
         // The whole range is checked first: a copy that fails moves nothing.
-        let inside = state.gpu.memory().allocation_at(domain, copy.address).is_some_and(|allocation| {
-            copy.address.checked_add(copy.bytes).is_some_and(|end| end <= allocation.end())
-        });
+        let inside = state
+            .gpu
+            .memory()
+            .allocation_at(domain, copy.address)
+            .is_some_and(|allocation| {
+                copy.address
+                    .checked_add(copy.bytes)
+                    .is_some_and(|end| end <= allocation.end())
+            });
         if !inside && copy.bytes > 0 {
             let probe = usize::try_from(copy.bytes).unwrap_or(usize::MAX).min(1);
-            let why = state.gpu.memory().read(domain, copy.address, &mut self.piece[..probe]).err();
-            let why = why.map_or_else(|| "the range leaves its allocation".to_owned(), |error| error.to_string());
-            return Err(format!("copy of {} bytes at device address {:#x}: {why}", copy.bytes, copy.address));
+            let why = state
+                .gpu
+                .memory()
+                .read(domain, copy.address, &mut self.piece[..probe])
+                .err();
+            let why = why.map_or_else(
+                || "the range leaves its allocation".to_owned(),
+                |error| error.to_string(),
+            );
+            return Err(format!(
+                "copy of {} bytes at device address {:#x}: {why}",
+                copy.bytes, copy.address
+            ));
         }
         let mut done = 0;
         while done < copy.bytes {
-            let length = usize::try_from(copy.bytes - done).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            let length = usize::try_from(copy.bytes - done)
+                .unwrap_or(PIECE_BYTES)
+                .min(PIECE_BYTES);
             let piece = &mut self.piece[..length];
             let (address, offset) = (copy.address + done, copy.buffer_offset + done);
             let moved = match copy.direction {
                 Direction::ToDevice => buffer
                     .read_at(offset, piece)
                     .map_err(|error| error.to_string())
-                    .and_then(|()| state.gpu.memory_mut().write(domain, address, piece).map_err(|e| e.to_string())),
+                    .and_then(|()| {
+                        state
+                            .gpu
+                            .memory_mut()
+                            .write(domain, address, piece)
+                            .map_err(|e| e.to_string())
+                    }),
                 Direction::FromDevice => state
                     .gpu
                     .memory()
