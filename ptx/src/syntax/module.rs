@@ -88,6 +88,21 @@ pub struct Module {
     pub(crate) functions: Vec<FunctionSyntax>,
 }
 
+/// Where lines end.
+#[derive(Debug, Clone)]
+pub struct Lines {
+    ends: Vec<u32>,
+}
+
+impl Lines {
+    /// Line, from 1, of a byte offset.
+    #[must_use]
+    pub fn line(&self, offset: u32) -> u32 {
+        let before = self.ends.partition_point(|&end| end < offset);
+        u32::try_from(before + 1).unwrap_or(u32::MAX)
+    }
+}
+
 impl Module {
     /// Lexes and parses PTX text.
     ///
@@ -179,6 +194,30 @@ impl Module {
     #[must_use]
     pub fn line(&self, offset: u32) -> u32 {
         crate::error::position(&self.source, offset).0
+    }
+
+    /// An index of lines, for looking up many offsets.
+    #[must_use]
+    pub fn lines(&self) -> Lines {
+        let ends = self.source.iter().enumerate().filter(|&(_, &b)| b == b'\n');
+        Lines {
+            // The source is at most 64 MiB long.
+            #[allow(clippy::cast_possible_truncation)]
+            ends: ends.map(|(at, _)| at as u32).collect(),
+        }
+    }
+
+    /// `base`, or `base` with a number, such that the module has no such name.
+    pub(crate) fn unused_name(&self, base: &str) -> String {
+        let is_free = |name: &String| self.interner.find(name.as_bytes()).is_none();
+        std::iter::once(base.to_owned())
+            .chain((1..u32::MAX).map(|n| format!("{base}_{n}")))
+            .find(is_free)
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn name_of(&self, function: &FunctionSyntax) -> &str {
+        self.interner.name(function.name)
     }
 
     pub(crate) fn cursor(&self, at: usize) -> Cursor<'_> {
