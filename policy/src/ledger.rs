@@ -347,7 +347,10 @@ impl Ledger {
         book.waiting = waiting;
         let units = book.units * (i64::from(live) - i64::from(book.live));
         book.live = live;
-        book.batches.clear();
+        // Live blocks will be charged in full when they retire, so what they were charged before is
+        // taken back.
+        let (_, _, charged) = book.settle(u32::MAX, now.0 as f64, contended_ns);
+        let unseen = unseen - charged * book.share;
         book.remember(Batch {
             n: live,
             at_ns: now.0 as f64,
