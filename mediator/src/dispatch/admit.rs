@@ -15,9 +15,8 @@ use gridmux_channel::ring::entry::BadEntry;
 use gridmux_channel::ring::{self, CompletionStatus, SubmissionEntry};
 use gridmux_policy::event::Event;
 use gridmux_policy::shape::{BlockShape, max_residency};
-
-/// Bytes of a rewritten kernel's control struct.
-const CONTROL_BYTES: usize = 64;
+use gridmux_ptx::boxes::{Grid, check_block};
+use gridmux_ptx::control::CONTROL_BYTES;
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Admits at most `limit` submissions of a tenant; returns how many.
@@ -192,8 +191,16 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             .and_then(Option::as_ref)
             .ok_or(unknown)?;
         let block = request.block.map(u32::from);
-        let blocks = check_grid(request.grid)?;
-        let threads = check_block(block, kernel.limits.max_threads_per_block)?;
+        let grid = Grid(request.grid);
+        grid.check()?;
+        check_block(block)?;
+        if !grid.is_sliceable() {
+            return Err(Refusal::TooManyBlocks);
+        }
+        let (threads, limit) = (block.iter().product(), kernel.limits.max_threads_per_block);
+        if threads > limit {
+            return Err(Refusal::Threads { threads, limit });
+        }
         let mut params = Params::EMPTY;
         read_params(
             &tenant.port,
@@ -212,7 +219,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             grid: request.grid,
             block,
             dynamic_shared_bytes: request.shared_bytes,
-            blocks,
+            blocks: grid.blocks(),
             issued: 0,
             control_offset,
             params,
@@ -260,36 +267,9 @@ fn read_params<P: TenantPort>(
         len: wants,
     };
     let total = wants as usize;
-    if total > PARAM_BYTES - CONTROL_BYTES {
+    if total > PARAM_BYTES - CONTROL_BYTES as usize {
         return Err(area);
     }
     let bytes = params.resize(total).ok_or(area)?;
     port.read_args(request.args_offset, bytes).map_err(|_| area)
-}
-
-fn check_grid(grid: [u32; 3]) -> Result<u64, Refusal> {
-    let [x, y, z] = grid;
-    if x == 0 || y == 0 || z == 0 || x > 0x7fff_ffff || y > 65535 || z > 65535 {
-        return Err(Refusal::Grid(x, y, z));
-    }
-    let blocks = u64::from(x) * u64::from(y) * u64::from(z);
-    if blocks >= 1 << 32 {
-        Err(Refusal::TooManyBlocks(x, y, z))
-    } else {
-        Ok(blocks)
-    }
-}
-
-fn check_block(block: [u32; 3], max_threads: u32) -> Result<u32, Refusal> {
-    let [x, y, z] = block;
-    let refusal = Refusal::Block(x, y, z, max_threads);
-    if x == 0 || y == 0 || z == 0 || x > 1024 || y > 1024 || z > 64 {
-        return Err(refusal);
-    }
-    let threads = x * y * z;
-    if threads > max_threads {
-        Err(refusal)
-    } else {
-        Ok(threads)
-    }
 }

@@ -156,7 +156,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         slice: SubBox,
         first_block: u64,
     ) -> Attempt {
-        let blocks = slice.blocks();
+        // A slice holds fewer than 2^32 blocks: larger grids are refused at admission.
+        let blocks = u32::try_from(slice.blocks()).unwrap_or(u32::MAX);
         let Some(tag) = self.lanes.take(Flight {
             slot,
             operation: id,
@@ -183,7 +184,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             write_control(
                 &mut params,
                 offset,
-                &Control::slice(slice, Grid(launch.grid)),
+                &Control {
+                    offset: slice.offset,
+                    grid: launch.grid,
+                    ..Control::default()
+                },
             );
         }
         *self.scratch = Command::Launch(LaunchCommand {

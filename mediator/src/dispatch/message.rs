@@ -8,6 +8,7 @@ use crate::device::{BufferId, Tag};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_policy::ids::TenantId;
+use gridmux_ptx::boxes::ShapeError;
 
 /// Place of a tenant in the dispatcher's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,17 +77,20 @@ pub enum Refusal {
     /// No such kernel handle.
     #[error("kernel handle {0} does not exist; get one by loading a module")]
     Kernel(u32),
-    /// A grid without blocks, or beyond the limits.
-    #[error("grid {0}x{1}x{2} is outside 1..=2147483647 x 1..=65535 x 1..=65535")]
-    Grid(u32, u32, u32),
+    /// A grid or block of a shape that no device takes.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// More threads than the kernel or the device takes.
+    #[error("a block of {threads} threads is more than the {limit} that this kernel takes")]
+    Threads {
+        /// Threads of the block.
+        threads: u32,
+        /// Most that it may have.
+        limit: u32,
+    },
     /// 2^32 blocks and more cannot be counted by a slice.
-    #[error("grid {0}x{1}x{2} has 2^32 blocks or more")]
-    TooManyBlocks(u32, u32, u32),
-    /// A block without threads, or beyond the limits.
-    #[error(
-        "block {0}x{1}x{2} is outside 1..=1024 x 1..=1024 x 1..=64 or has more than {3} threads"
-    )]
-    Block(u32, u32, u32, u32),
+    #[error("a grid of 2^32 blocks or more cannot be sliced, and is refused")]
+    TooManyBlocks,
     /// Too few or too many parameter bytes.
     #[error("the kernel takes {wants} bytes of parameters, the launch has {has}")]
     Params {
@@ -137,9 +141,9 @@ impl Refusal {
             Self::Opcode(_) | Self::Reserved => CompletionStatus::BadEntry,
             Self::Stream(_) => CompletionStatus::BadStream,
             Self::Kernel(_) => CompletionStatus::BadKernel,
-            Self::Grid(..)
-            | Self::TooManyBlocks(..)
-            | Self::Block(..)
+            Self::Shape(_)
+            | Self::TooManyBlocks
+            | Self::Threads { .. }
             | Self::SharedMemory { .. }
             | Self::DoesNotFit { .. } => CompletionStatus::BadShape,
             Self::Params { .. } | Self::ArgumentArea { .. } => CompletionStatus::BadArguments,

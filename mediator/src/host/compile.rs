@@ -36,9 +36,10 @@ pub fn compile(text: Vec<u8>) -> Result<CompiledModule, CompileError> {
             .iter()
             .map(|p| (p.offset, p.size_bytes, p.align))
             .collect();
-        let control = match &form.refusal {
-            None => Ok(form.control_offset),
-            Some(refusal) => Err(refusal.to_string()),
+        let control = match (form.control_offset, &form.reason) {
+            (Some(offset), _) => Ok(offset),
+            (None, Some(refusal)) => Err(refusal.to_string()),
+            (None, None) => Err("the kernel was not rewritten".to_owned()),
         };
         kernels.push(CompiledKernel {
             name: form.name.clone(),
