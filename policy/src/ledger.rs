@@ -347,7 +347,10 @@ impl Ledger {
         book.waiting = waiting;
         let units = book.units * (i64::from(live) - i64::from(book.live));
         book.live = live;
-        book.batches.clear();
+        // Live blocks will be charged in full when they retire, so what they were charged before is
+        // taken back.
+        let (_, _, charged) = book.settle(u32::MAX, now.0 as f64, contended_ns);
+        let unseen = unseen - charged * book.share;
         book.remember(Batch {
             n: live,
             at_ns: now.0 as f64,
@@ -496,5 +499,139 @@ impl KernelBook {
             }
         }
         (counted, stayed, charged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ledger;
+    use crate::event::Event;
+    use crate::ids::{KernelId, TenantId};
+    use crate::shape::{BlockShape, DeviceShape};
+    use crate::units::Nanos;
+
+    const DEVICE: DeviceShape = DeviceShape {
+        sms: 2,
+        threads: 1024,
+        blocks: 8,
+        registers: 65_536,
+        shared_bytes: 49_152,
+    };
+    /// A quarter of an SM.
+    const BLOCK: BlockShape = BlockShape {
+        threads: 256,
+        registers: 256,
+        shared_bytes: 0,
+    };
+
+    fn arrive(id: u32, at: u64) -> Event {
+        let (kernel, tenant) = (KernelId(id), TenantId(id));
+        Event::Arrive {
+            kernel,
+            tenant,
+            launch: at,
+            blocks: 8,
+            block: BLOCK,
+            at: Nanos(at),
+        }
+    }
+
+    fn service(ledger: &mut Ledger, tenant: u32) -> f64 {
+        let found = ledger
+            .tenants_mut()
+            .find(|book| book.id == TenantId(tenant));
+        found.expect("the tenant is known").service
+    }
+
+    #[test]
+    fn service_is_provisional_until_blocks_retire() {
+        let mut ledger = Ledger::new(&DEVICE);
+        let kernel = KernelId(0);
+        ledger.observe(&arrive(0, 0));
+        ledger.observe(&Event::Placed {
+            kernel,
+            launch: 0,
+            n: 4,
+            at: Nanos(100),
+        });
+        ledger.advance(Nanos(200));
+        assert!(
+            (service(&mut ledger, 0) - 100.0).abs() < 1e-6,
+            "one SM for 100 ns"
+        );
+        // They were reported late: each ran 50 ns of the 150.
+        let ran_sum_ns = 200;
+        ledger.observe(&Event::Retired {
+            kernel,
+            launch: 0,
+            n: 4,
+            ran_sum_ns,
+            at: Nanos(250),
+        });
+        assert!(
+            (service(&mut ledger, 0) - 50.0).abs() < 1e-6,
+            "a quarter for 200 ns"
+        );
+    }
+
+    #[test]
+    fn time_counts_only_while_every_active_tenant_has_work() {
+        let mut ledger = Ledger::new(&DEVICE);
+        ledger.observe(&arrive(0, 0));
+        ledger.observe(&arrive(1, 0));
+        ledger.observe(&Event::Placed {
+            kernel: KernelId(0),
+            launch: 0,
+            n: 4,
+            at: Nanos(0),
+        });
+        ledger.observe(&Event::Ended {
+            kernel: KernelId(1),
+            launch: 0,
+            at: Nanos(40),
+        });
+        ledger.advance(Nanos(90));
+        assert!((service(&mut ledger, 0) - 40.0).abs() < 1e-6);
+        ledger.expire(Nanos(50));
+        ledger.advance(Nanos(100));
+        assert!(
+            (service(&mut ledger, 0) - 50.0).abs() < 1e-6,
+            "the idle one is inactive now"
+        );
+    }
+
+    #[test]
+    fn counters_restore_what_lost_events_hid() {
+        let mut ledger = Ledger::new(&DEVICE);
+        let kernel = KernelId(0);
+        ledger.observe(&arrive(0, 0));
+        ledger.observe(&Event::Placed {
+            kernel,
+            launch: 0,
+            n: 4,
+            at: Nanos(0),
+        });
+        // Lost: all four retired after 60 ns each, and four more were placed at 60.
+        ledger.observe(&Event::Counters {
+            kernel,
+            open_launches: 1,
+            waiting: 0,
+            in_flight: 4,
+            ran_total_ns: 240,
+            at: Nanos(80),
+        });
+        assert!((service(&mut ledger, 0) - 60.0).abs() < 1e-6);
+        let retired = Event::Retired {
+            kernel,
+            launch: 0,
+            n: 4,
+            ran_sum_ns: 240,
+            at: Nanos(120),
+        };
+        ledger.observe(&retired);
+        assert!(
+            (service(&mut ledger, 0) - 120.0).abs() < 1e-6,
+            "each block counted once"
+        );
     }
 }

@@ -24,6 +24,9 @@ const MOST_HORIZONS: f64 = 4.0;
 /// Imbalances below this part of a horizon's nominal share leave the plan as it is.
 const DEAD_BAND: f64 = 0.02;
 
+/// Beyond this part of a horizon's nominal share, start levels were not enough.
+const STUCK: f64 = 0.5;
+
 /// What the controller found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Balance {
@@ -38,6 +41,12 @@ impl Balance {
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.worst > DEAD_BAND
+    }
+
+    /// Whether start levels alone do not mend it, so that room must stay empty for the ratio's sake.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.worst > STUCK
     }
 
     /// How long until the controller should look again: half the longest stay, within limits.

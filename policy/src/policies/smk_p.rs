@@ -61,8 +61,8 @@ pub struct SmkP {
     wake_at: Option<Nanos>,
     /// The standing plan corrects an imbalance, so it is wrong once that is gone.
     correcting: bool,
-    /// Nobody is filled beyond the least-served; set by the first imbalance, cleared by a change of
-    /// participants.
+    /// Nobody is filled beyond the least-served: set when start levels alone do not mend an
+    /// imbalance, cleared when it has gone.
     even: bool,
 }
 
@@ -285,7 +285,7 @@ impl Policy for SmkP {
         }
         self.ledger.forget_demand();
         self.correcting = off;
-        self.even |= off && self.settings.hold_shares;
+        self.even = self.settings.hold_shares && (balance.is_stuck() || (self.even && off));
         let plan = self.build(&balance);
         let same = self
             .standing
