@@ -11,9 +11,10 @@
 //! A tenant stays a participant for a grace after its last launch ended, because a closed-loop
 //! tenant submits again at once and its caps would oscillate otherwise.
 
+use crate::books::{KernelBook, TenantBook};
 use crate::event::Event;
 use crate::ids::{DeviceId, KernelId, SmId};
-use crate::ledger::{KernelBook, Ledger, TenantBook};
+use crate::ledger::Ledger;
 use crate::partition::{Caps, Claim, Demand, partition};
 use crate::plan::{Fill, GiveUp, Plan, Row, RowLimits};
 use crate::plan_builder::PlanBuilder;
