@@ -22,7 +22,9 @@ pub struct SubmissionEntry {
     args_len: u32,
     cookie: u64,
     submit_ns: u64,
-    reserved: u64,
+    reserved: u32,
+    /// The queue's.
+    turn: u32,
 }
 
 const _: () = assert!(size_of::<SubmissionEntry>() == super::layout::SUBMISSION_BYTES);
@@ -110,6 +112,7 @@ impl SubmissionEntry {
             cookie,
             submit_ns,
             reserved: 0,
+            turn: 0,
         };
         match operation {
             Operation::Launch(launch) => entry.set_launch(&launch),
@@ -249,8 +252,8 @@ pub struct CompletionEntry {
     pub cookie: u64,
     /// How it ended, a [`CompletionStatus`].
     pub status: u32,
-    /// Reserved, zero.
-    pub flags: u32,
+    /// The queue's, zero.
+    pub turn: u32,
     /// When the device started on it, nanoseconds of the device's clock.
     pub start_ns: u64,
     /// When the device ended it, nanoseconds of the device's clock.
@@ -266,7 +269,7 @@ impl CompletionEntry {
         Self {
             cookie,
             status: status as u32,
-            flags: 0,
+            turn: 0,
             start_ns,
             end_ns,
         }

@@ -28,8 +28,8 @@ pub struct HostRings {
     map: RingMap,
     memfd: SealedMemfd,
     doorbell: EventFd,
-    submissions: Consumer<8>,
-    completions: Producer<4>,
+    submissions: Consumer<8, 7>,
+    completions: Producer<4, 1>,
     pushed: u64,
     unreleased: bool,
     /// The tenant was told that we run the barrier of all processes.
@@ -102,9 +102,9 @@ impl HostRings {
     /// # Errors
     /// [`Corrupt`]: the tenant's index is impossible; close the channel.
     #[inline]
-    pub fn has_submissions(&mut self) -> Result<bool, Corrupt> {
+    pub fn has_submissions(&self) -> Result<bool, Corrupt> {
         let queue = self.map.submissions();
-        Ok(self.submissions.refresh(&queue)? != 0)
+        self.submissions.has_entry(&queue)
     }
 
     /// Copies arguments of the submission just taken into `out`. The tenant
@@ -126,7 +126,7 @@ impl HostRings {
             });
         };
         for (chunk, word) in out.chunks_mut(8).zip(range) {
-            // Relaxed: ordered by the Acquire load of the tail in `pop`.
+            // Relaxed: ordered by the Acquire load of the stamp in `pop`.
             let bytes = word.load(Ordering::Relaxed).to_le_bytes();
             chunk.copy_from_slice(&bytes[..chunk.len()]);
         }
@@ -184,7 +184,7 @@ impl HostRings {
     ///
     /// # Errors
     /// [`Corrupt`]: the tenant's index is impossible; close the channel.
-    pub fn arm(&mut self) -> Result<bool, Corrupt> {
+    pub fn arm(&self) -> Result<bool, Corrupt> {
         self.announce();
         if self.membarrier && !barrier::run() {
             // Without it a wake-up could be lost: stay awake.
@@ -210,7 +210,7 @@ impl HostRings {
     ///
     /// # Errors
     /// [`Corrupt`]: the tenant's index is impossible; close the channel.
-    pub fn tenant_state(&mut self) -> Result<TenantState, Corrupt> {
+    pub fn tenant_state(&self) -> Result<TenantState, Corrupt> {
         // Acquire: pairs with the Release store in `ClientRings::set_state`.
         // What was submitted before the tenant said that it waits is visible
         // to the look at the queue that follows.
