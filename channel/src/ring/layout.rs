@@ -22,7 +22,7 @@ use thiserror::Error;
 
 /// The word at offset 0 of the memory: "gridmux1" in little endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"gridmux1");
-/// The version of this layout.
+/// The version of this layout, and of the facts in region 0.
 pub(crate) const VERSION: u32 = 1;
 /// The distance of two index words in bytes.
 pub(crate) const LINE_BYTES: usize = 128;
