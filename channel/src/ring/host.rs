@@ -233,8 +233,10 @@ impl HostRings {
 }
 
 /// The barrier between [`HostRings::announce`] of any number of tenants and the
-/// second look at them. False if the kernel refuses: then do not sleep.
+/// second look at them. False if the kernel refuses what it allowed before (a
+/// sandbox must permit `membarrier`): then sleep for a moment at most.
 #[must_use]
 pub fn arm_barrier() -> bool {
-    barrier::run()
+    // Where it was never supported, tenants were told so and fence themselves.
+    !barrier::supported() || barrier::run()
 }

@@ -220,3 +220,40 @@ impl<const W: usize, const S: usize> Consumer<W, S> {
         })
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Consumer, Producer, Queue};
+    use crate::sync::{AtomicU32, AtomicU64};
+
+    /// Positions and turns wrap around together; a new ring is put shortly
+    /// before that by giving both ends the same late position.
+    #[test]
+    fn positions_wrap_around() {
+        let start = u32::MAX - 9;
+        let head = AtomicU32::new(start);
+        let turn_before = u64::from(start >> 2) << 32;
+        let slots: [[AtomicU64; 1]; 4] =
+            std::array::from_fn(|i| [AtomicU64::new(turn_before + (u64::from(i < 2) << 32))]);
+        let queue: Queue<'_, 1, 0> = Queue {
+            head: &head,
+            slots: &slots,
+        };
+        let mut producer = Producer {
+            tail: start,
+            head_seen: start,
+        };
+        let mut consumer = Consumer { head: start };
+        for i in 0..40_u64 {
+            assert_eq!(consumer.pop(&queue), Ok(None), "before {i}");
+            for j in 0..4 {
+                assert_eq!(producer.push(&queue, &[i + j]), Ok(true));
+            }
+            assert_eq!(producer.push(&queue, &[99]), Ok(false));
+            for j in 0..4 {
+                assert_eq!(consumer.pop(&queue), Ok(Some([i + j])));
+            }
+            consumer.release(&queue);
+        }
+    }
+}
