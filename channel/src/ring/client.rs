@@ -8,11 +8,13 @@
 //! Waiting is a bounded spin, then a futex on the `parked` word, with a second
 //! look in between ([`super::park`]).
 
-use super::entry::{CompletionEntry, SubmissionEntry};
 use super::layout::{Line, RingLayout};
 use super::map::RingMap;
 use super::queue::{Consumer, Corrupt, Producer};
-use super::{HostState, PushError, RingError, TenantState, barrier, futex, park};
+use super::{
+    CompletionEntry, HostState, PushError, RingError, SubmissionEntry, TenantState, barrier, futex,
+    park,
+};
 use crate::memory;
 use crate::sync::Ordering;
 use std::os::fd::{AsFd, OwnedFd};

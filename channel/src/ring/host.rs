@@ -12,11 +12,13 @@
 //! mediator never writes an eventfd of a tenant's (a saturated counter blocks
 //! the writer); it wakes by futex.
 
-use super::entry::{CompletionEntry, SubmissionEntry};
 use super::layout::{Line, RingLayout};
 use super::map::RingMap;
 use super::queue::{Consumer, Corrupt, Producer};
-use super::{HostState, PushError, RingError, TenantState, barrier, futex, park};
+use super::{
+    CompletionEntry, HostState, PushError, RingError, SubmissionEntry, TenantState, barrier, futex,
+    park,
+};
 use crate::memory::SealedMemfd;
 use crate::sync::Ordering;
 use nix::sys::eventfd::{EfdFlags, EventFd};
