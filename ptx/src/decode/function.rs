@@ -146,6 +146,8 @@ pub(crate) fn decode_body(
     for (i, statement) in statements.iter().enumerate() {
         let mut c = module.cursor(statement.first as usize);
         match statement.kind {
+            // The outermost braces share the function's scope, which holds its parameters.
+            K::Open if i == 0 => {}
             K::Open => decoder.names.open(),
             K::Close => {
                 let mut stray = None;

@@ -225,10 +225,12 @@ impl Decoder<'_> {
         let mut body = Body::new(&mut function);
         self.header(syntax, &mut body)?;
         if syntax.has_body {
+            // Its last `}` closes the function's scope; the parser has reported what stays unresolved.
             decode_body(self, syntax, id, &mut body)?;
+            let _ = self.names.take_unresolved();
+        } else {
+            self.names.close(|_, _| {});
         }
-        self.names.close(|_, _| {});
-        let _ = self.names.take_unresolved();
         // A later bare declaration does not undo a definition.
         if syntax.has_body || !self.program.functions[id.0 as usize].is_defined {
             self.program.functions[id.0 as usize] = function;

@@ -337,8 +337,6 @@ impl Parser<'_> {
                     self.names.close(|_, _| {});
                     self.scopes -= 1;
                     if self.scopes == 0 {
-                        // The function's own scope, which holds its parameters.
-                        self.names.close(|_, _| {});
                         return Ok(());
                     }
                     continue;
@@ -362,7 +360,10 @@ impl Parser<'_> {
         }
         self.c.at += 1;
         self.scopes += 1;
-        self.names.open();
+        // The outermost braces share the function's scope, which holds its parameters.
+        if self.scopes > 1 {
+            self.names.open();
+        }
         Ok(K::Open)
     }
 
