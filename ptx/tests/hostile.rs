@@ -180,6 +180,15 @@ fn limits_have_names() {
 }
 
 #[test]
+fn instructions_are_limited() {
+    let body = "ret;".repeat((1 << 21) + 1);
+    let text = format!(".version 8.0\n.target sm_80\n.entry k () {{{body}}}");
+    let module = Module::parse(text).expect("the lossless layer does not care");
+    let error = module.decode().expect_err("it is refused");
+    assert!(error.message.contains("2097152 instructions"), "{error}");
+}
+
+#[test]
 fn a_huge_register_range_costs_nothing() {
     let text = ".version 8.0\n.target sm_80\n.entry k () { .reg .b32 %r<4294967295>; mov.u32 %r4294967, 1; }";
     let program = Module::parse(text)

@@ -141,13 +141,15 @@ pub(crate) fn decode_body(
     body: &mut Body<'_>,
 ) -> Result<(), Fault> {
     let module = decoder.module;
-    let statements = &module.statements[syntax.statements.0 + 1..syntax.statements.1];
     let mut location = None;
-    for (i, statement) in statements.iter().enumerate() {
-        let mut c = module.cursor(statement.first as usize);
+    for number in syntax.statements.0 + 1..syntax.statements.1 {
+        let Some(statement) = module.statement(number) else {
+            break;
+        };
+        let mut c = module.cursor(statement.first);
         match statement.kind {
             // The outermost braces share the function's scope, which holds its parameters.
-            K::Open if i == 0 => {}
+            K::Open if number == syntax.statements.0 + 1 => {}
             K::Open => decoder.names.open(),
             K::Close => {
                 let mut stray = None;
@@ -171,7 +173,7 @@ pub(crate) fn decode_body(
             }
             K::Declaration => decoder.variables(&mut c, Some((id, &mut *body)))?,
             K::Label => {
-                let (meaning, value) = match statements.get(i + 1).map(|s| s.kind) {
+                let (meaning, value) = match module.statement(number + 1).map(|s| s.kind) {
                     Some(K::BranchTargets) => {
                         (Meaning::BranchTable, body.function.branch_tables.len())
                     }
@@ -187,8 +189,8 @@ pub(crate) fn decode_body(
                         .declare(c.interner, token.sym(), meaning, index(value));
                 declared.map_err(|_| c.fault("this label is declared twice"))?;
             }
-            K::BranchTargets => branch_targets(decoder, *statement, body),
-            K::CallTargets => call_targets(decoder, *statement, body)?,
+            K::BranchTargets => branch_targets(decoder, statement, body),
+            K::CallTargets => call_targets(decoder, statement, body)?,
             K::CallPrototype => {
                 c.at += 1;
                 let mut prototype = CallPrototype::default();
@@ -208,7 +210,7 @@ pub(crate) fn decode_body(
                 let line = integer(c.text(c.token())).and_then(|v| u32::try_from(v).ok());
                 location = file.zip(line);
             }
-            K::Instruction => instruction(decoder, *statement, body, location)?,
+            K::Instruction => instruction(decoder, statement, body, location)?,
             _ => {}
         }
     }
@@ -219,7 +221,7 @@ fn branch_targets(decoder: &mut Decoder<'_>, statement: Statement, body: &mut Bo
     let c = decoder.module.cursor(0);
     let table = index(body.function.branch_tables.len());
     let mut entries = Vec::new();
-    for token in &c.tokens[statement.first as usize..statement.end as usize] {
+    for token in &c.tokens[statement.first..statement.end] {
         if token.kind() == kind::NAME {
             body.sites.push(Site::Table {
                 table,
@@ -241,7 +243,7 @@ fn call_targets(
 ) -> Result<(), Fault> {
     let c = decoder.module.cursor(0);
     let mut prototype = CallPrototype::default();
-    for token in &c.tokens[statement.first as usize..statement.end as usize] {
+    for token in &c.tokens[statement.first..statement.end] {
         if token.kind() == kind::NAME {
             match body.resolve(&mut decoder.names, c.interner, token.sym()) {
                 Some(d) if d.meaning == Meaning::Function => {
@@ -267,7 +269,7 @@ fn instruction(
     source_line: Option<(u32, u32)>,
 ) -> Result<(), Fault> {
     let module = decoder.module;
-    let mut c = module.cursor(statement.first as usize);
+    let mut c = module.cursor(statement.first);
     let guard = guard(decoder, &mut c, body)?;
     let first = c.bump();
     let mut words: SmallVec<[Sym; 8]> = SmallVec::new();
@@ -317,7 +319,7 @@ fn instruction(
         mods,
         operands,
         source_line,
-        span: module.token_span(statement.first as usize, statement.end as usize),
+        span: module.token_span(statement.first, statement.end),
     });
     Ok(())
 }

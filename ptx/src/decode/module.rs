@@ -8,7 +8,7 @@ use crate::syntax::constant::integer;
 use crate::syntax::cursor::Cursor;
 use crate::syntax::declaration::{Declarator, Head, declaration, parameters};
 use crate::syntax::lex::kind;
-use crate::syntax::module::{FunctionSyntax, Module, StatementKind as K};
+use crate::syntax::module::{FunctionSyntax, MAX_INSTRUCTIONS, Module, StatementKind as K};
 use crate::syntax::names::{Meaning, Names};
 use crate::syntax::vocabulary::{Directive, VOCABULARY};
 
@@ -34,15 +34,23 @@ pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
         },
         initialisers: Initialisers::default(),
     };
+    let instructions = module.statements_in(0, module.statements.len());
+    if let Some(over) = instructions
+        .filter(|s| s.kind == K::Instruction)
+        .nth(MAX_INSTRUCTIONS)
+    {
+        let c = module.cursor(over.first);
+        return Err(c.fault("more than 2097152 instructions in one module"));
+    }
     let mut functions = module.functions.iter();
     let mut i = 0;
-    while let Some(statement) = module.statements.get(i) {
-        let mut c = module.cursor(statement.first as usize);
+    while let Some(statement) = module.statement(i) {
+        let mut c = module.cursor(statement.first);
         i += 1;
         match statement.kind {
             K::Version => d.version(&c),
             K::Target => {
-                let span = module.token_span(statement.first as usize + 1, statement.end as usize);
+                let span = module.token_span(statement.first + 1, statement.end);
                 let text = &module.source()[span.start as usize..span.end as usize];
                 d.program.target = String::from_utf8_lossy(text).into_owned();
             }
