@@ -1,6 +1,6 @@
 //! One function's body: registers on first use, labels to instruction indices, instructions in order.
 
-use super::module::Decoder;
+use super::module::{Decoder, push_param};
 use super::opcode::decode_words;
 use super::operand::Context;
 use super::{
@@ -8,6 +8,7 @@ use super::{
 };
 use crate::error::Fault;
 use crate::syntax::constant::integer;
+use crate::syntax::cursor::Cursor;
 use crate::syntax::declaration::parameters;
 use crate::syntax::intern::{Interner, Sym};
 use crate::syntax::lex::kind;
@@ -191,30 +192,36 @@ pub(crate) fn decode_body(
             }
             K::BranchTargets => branch_targets(decoder, statement, body),
             K::CallTargets => call_targets(decoder, statement, body)?,
-            K::CallPrototype => {
-                c.at += 1;
-                let mut prototype = CallPrototype::default();
-                parameters(&mut c, |c, head, d| {
-                    super::module::push_param(c, &mut prototype.returns, head, &d)
-                })?;
-                c.at += 1;
-                parameters(&mut c, |c, head, d| {
-                    super::module::push_param(c, &mut prototype.params, head, &d)
-                })?;
-                body.function.call_prototypes.push(prototype);
-            }
-            K::Loc => {
-                c.at += 1;
-                let file = integer(c.text(c.token())).and_then(|v| u32::try_from(v).ok());
-                c.at += 1;
-                let line = integer(c.text(c.token())).and_then(|v| u32::try_from(v).ok());
-                location = file.zip(line);
-            }
+            K::CallPrototype => call_prototype(&mut c, body)?,
+            K::Loc => location = source_location(&mut c),
             K::Instruction => instruction(decoder, statement, body, location)?,
             _ => {}
         }
     }
     Ok(())
+}
+
+/// `.callprototype (returns) _ (parameters);`.
+fn call_prototype(c: &mut Cursor<'_>, body: &mut Body<'_>) -> Result<(), Fault> {
+    let mut prototype = CallPrototype::default();
+    c.at += 1;
+    parameters(c, |c, head, d| {
+        push_param(c, &mut prototype.returns, head, &d)
+    })?;
+    c.at += 1;
+    parameters(c, |c, head, d| {
+        push_param(c, &mut prototype.params, head, &d)
+    })?;
+    body.function.call_prototypes.push(prototype);
+    Ok(())
+}
+
+/// File index and line of `.loc file line column`.
+fn source_location(c: &mut Cursor<'_>) -> Option<(u32, u32)> {
+    c.at += 1;
+    let file = u32::try_from(integer(c.bump_text())?).ok()?;
+    let line = u32::try_from(integer(c.bump_text())?).ok()?;
+    Some((file, line))
 }
 
 fn branch_targets(decoder: &mut Decoder<'_>, statement: Statement, body: &mut Body<'_>) {
@@ -283,6 +290,7 @@ fn instruction(
         names: &mut decoder.names,
         ty: mods.types.first().copied().unwrap_or_default(),
         is_branch: first.sym() == VOCABULARY.bra,
+        is_call: opcode == Opcode::Call,
         instruction: index(body.function.body.len()),
         operand: 0,
         body,
@@ -326,7 +334,7 @@ fn instruction(
 
 fn guard(
     decoder: &mut Decoder<'_>,
-    c: &mut crate::syntax::cursor::Cursor<'_>,
+    c: &mut Cursor<'_>,
     body: &mut Body<'_>,
 ) -> Result<Option<Guard>, Fault> {
     if !c.accept(b'@') {
@@ -382,7 +390,7 @@ impl Body<'_> {
 }
 
 /// Moves to the `,` or `;` behind an operand that is not modelled.
-fn skip_operand(c: &mut crate::syntax::cursor::Cursor<'_>) {
+fn skip_operand(c: &mut Cursor<'_>) {
     let mut depth = 0_u32;
     loop {
         match c.kind() {
