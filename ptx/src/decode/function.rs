@@ -28,8 +28,8 @@ enum Site {
 /// A function being built.
 pub(crate) struct Body<'a> {
     pub(crate) function: &'a mut Function,
-    /// Base name and type of each range; a range's declaration holds its index.
-    ranges: Vec<(String, ScalarType)>,
+    /// Base name, type and vector count of each range; a range's declaration holds its index.
+    ranges: Vec<(String, ScalarType, u8)>,
     members: HashMap<(u32, u32), u32>,
     /// Element count of vector registers, by their first register.
     vectors: HashMap<u32, u8>,
@@ -61,8 +61,8 @@ impl<'a> Body<'a> {
         RegId(first)
     }
 
-    pub(crate) fn add_range(&mut self, base: &str, ty: ScalarType) -> u32 {
-        self.ranges.push((base.to_owned(), ty));
+    pub(crate) fn add_range(&mut self, base: &str, ty: ScalarType, vector: u8) -> u32 {
+        self.ranges.push((base.to_owned(), ty, vector));
         index(self.ranges.len() - 1)
     }
 
@@ -77,15 +77,15 @@ impl<'a> Body<'a> {
         sym: Sym,
     ) -> Option<Declaration> {
         names.resolve(interner, sym, |range, number| {
-            let function = &mut *self.function;
-            let (base, ty) = &self.ranges[range.value as usize];
-            *self
-                .members
-                .entry((range.value, number))
-                .or_insert_with(|| {
-                    push_register(function, format!("{base}{number}"), *ty);
-                    index(function.registers.len() - 1)
-                })
+            let key = (range.value, number);
+            if let Some(&register) = self.members.get(&key) {
+                return register;
+            }
+            let (base, ty, vector) = &self.ranges[range.value as usize];
+            let (name, ty, vector) = (format!("{base}{number}"), *ty, *vector);
+            let register = self.add_register(&name, ty, vector).0;
+            self.members.insert(key, register);
+            register
         })
     }
 

@@ -146,7 +146,7 @@ impl Context<'_, '_> {
                         "w" | "a" => 3,
                         _ => return None,
                     };
-                    (lane < width).then_some(Operand::Reg(RegId(reg.0 + lane)))
+                    (width > 1 && lane < width).then_some(Operand::Reg(RegId(reg.0 + lane)))
                 }
             };
         }
