@@ -5,4 +5,10 @@
 //! edits to spans. The upper one ([`decode`]) is a typed view of the opcodes that the analyses and the SM
 //! model need. It knows no device, no policy and no socket.
 
+pub mod analysis;
 pub mod decode;
+mod error;
+mod syntax;
+
+pub use error::ParseError;
+pub use syntax::module::{MAX_BYTES, MAX_KERNELS, Module, StatementKind};

@@ -4,8 +4,15 @@
 //! came from, registers are dense indices per function, labels are instruction indices, and nothing here knows
 //! how an instruction is executed or timed.
 
+mod function;
+mod initialiser;
 pub mod inst;
+mod module;
+mod opcode;
+mod operand;
 pub mod program;
 
 pub use inst::*;
 pub use program::*;
+
+pub(crate) use module::decode;

@@ -87,6 +87,8 @@ pub struct Relocation {
     pub addend: i64,
     /// `generic(sym)` rather than the plain address in the symbol's own space.
     pub generic: bool,
+    /// The stored value is the address shifted right by this many bits (`0xFF00(sym)` stores one byte).
+    pub shift_bits: u8,
 }
 
 /// What a relocation points at.

@@ -1,0 +1,99 @@
+//! Which registers an instruction reads and writes.
+//!
+//! PTX puts the destination first. Instructions without one are listed here; an instruction that the typed layer
+//! does not know counts as reading and writing its first operand, which is safe for liveness.
+
+use crate::decode::{AddressBase, Instruction, Opcode, Operand, RegId};
+
+/// How an instruction touches a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It reads it.
+    Read,
+    /// It writes it whole, whenever it is executed.
+    Write,
+    /// It may write it or leave it as it was (guarded or unknown instructions), so the old value stays needed.
+    MayWrite,
+}
+
+fn has_destination(opcode: Opcode) -> bool {
+    use Opcode as O;
+    !matches!(
+        opcode,
+        O::St
+            | O::StMatrix
+            | O::WmmaStore
+            | O::Red
+            | O::Prefetch
+            | O::Prefetchu
+            | O::CpAsync
+            | O::CpAsyncWaitGroup
+            | O::CpAsyncMbarrierArrive
+            | O::Sust
+            | O::Sured
+            | O::Bra
+            | O::BrxIdx
+            | O::Ret
+            | O::Exit
+            | O::Nanosleep
+            | O::Pmevent
+            | O::Setmaxnreg
+            | O::Bar
+            | O::BarArrive
+            | O::BarWarpSync
+            | O::Membar
+            | O::Fence
+            | O::MbarrierInit
+            | O::MbarrierInval
+            | O::Griddepcontrol
+            | O::StackRestore
+    )
+}
+
+/// Calls `each` for every register operand, reads before writes.
+pub fn for_each_register(i: &Instruction, mut each: impl FnMut(RegId, Access)) {
+    if let Some(guard) = i.guard {
+        each(guard.reg, Access::Read);
+    }
+    let destinations = usize::from(has_destination(i.opcode));
+    for operand in i.operands.iter().skip(destinations) {
+        visit(operand, &mut |r| each(r, Access::Read));
+    }
+    let write = match (i.guard, i.opcode) {
+        (None, o) if o != Opcode::Other => Access::Write,
+        _ => Access::MayWrite,
+    };
+    for operand in i.operands.iter().take(destinations) {
+        match operand {
+            Operand::Address { .. } | Operand::TexAddress { .. } => {
+                visit(operand, &mut |r| each(r, Access::Read));
+            }
+            _ => visit(operand, &mut |r| each(r, write)),
+        }
+    }
+}
+
+fn visit(operand: &Operand, each: &mut dyn FnMut(RegId)) {
+    match operand {
+        Operand::Reg(r) | Operand::NotReg(r) | Operand::Selected(r, _) => each(*r),
+        Operand::RegPair(a, b) => a.iter().chain(b).for_each(|&r| each(r)),
+        Operand::Address {
+            base: AddressBase::Reg(r),
+            ..
+        } => each(*r),
+        Operand::Vector(v) => v.iter().for_each(|o| visit(o, each)),
+        Operand::Arguments(v) => v.iter().for_each(|o| visit(o, each)),
+        Operand::TexAddress {
+            object,
+            sampler,
+            coordinates,
+        } => {
+            visit(object, each);
+            sampler
+                .iter()
+                .chain(coordinates)
+                .for_each(|o| visit(o, each));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,393 @@
+//! One function's body: registers on first use, labels to instruction indices, instructions in order.
+
+use super::module::Decoder;
+use super::opcode::decode_words;
+use super::operand::Context;
+use super::{
+    CallPrototype, FuncId, Function, Guard, Instruction, Opcode, Operand, RegId, ScalarType, VarId,
+};
+use crate::error::Fault;
+use crate::syntax::constant::integer;
+use crate::syntax::declaration::parameters;
+use crate::syntax::intern::{Interner, Sym};
+use crate::syntax::lex::kind;
+use crate::syntax::module::{FunctionSyntax, Statement, StatementKind as K};
+use crate::syntax::names::{Declaration, Meaning, Names, PendingUse};
+use crate::syntax::vocabulary::VOCABULARY;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// What waits for a label.
+#[derive(Clone, Copy)]
+enum Site {
+    Operand { instruction: u32, operand: u32 },
+    Table { table: u32, entry: u32 },
+}
+
+/// A function being built.
+pub(crate) struct Body<'a> {
+    pub(crate) function: &'a mut Function,
+    /// Base name and type of each range; a range's declaration holds its index.
+    ranges: Vec<(String, ScalarType)>,
+    members: HashMap<(u32, u32), u32>,
+    /// Element count of vector registers, by their first register.
+    vectors: HashMap<u32, u8>,
+    sites: Vec<Site>,
+}
+
+impl<'a> Body<'a> {
+    pub(crate) fn new(function: &'a mut Function) -> Self {
+        Self {
+            function,
+            ranges: Vec::new(),
+            members: HashMap::new(),
+            vectors: HashMap::new(),
+            sites: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add_register(&mut self, name: &str, ty: ScalarType, vector: u8) -> RegId {
+        let first = index(self.function.registers.len());
+        if vector <= 1 {
+            push_register(self.function, name.to_owned(), ty);
+        } else {
+            for lane in 0..usize::from(vector) {
+                let suffix = ["x", "y", "z", "w", "4", "5", "6", "7"][lane];
+                push_register(self.function, format!("{name}.{suffix}"), ty);
+            }
+            self.vectors.insert(first, vector);
+        }
+        RegId(first)
+    }
+
+    pub(crate) fn add_range(&mut self, base: &str, ty: ScalarType) -> u32 {
+        self.ranges.push((base.to_owned(), ty));
+        index(self.ranges.len() - 1)
+    }
+
+    pub(crate) fn vector_width(&self, reg: RegId) -> u32 {
+        self.vectors.get(&reg.0).map_or(1, |&n| u32::from(n))
+    }
+
+    pub(crate) fn resolve(
+        &mut self,
+        names: &mut Names,
+        interner: &Interner,
+        sym: Sym,
+    ) -> Option<Declaration> {
+        names.resolve(interner, sym, |range, number| {
+            let function = &mut *self.function;
+            let (base, ty) = &self.ranges[range.value as usize];
+            *self
+                .members
+                .entry((range.value, number))
+                .or_insert_with(|| {
+                    push_register(function, format!("{base}{number}"), *ty);
+                    index(function.registers.len() - 1)
+                })
+        })
+    }
+
+    /// A place that waits for a label.
+    pub(crate) fn site(&mut self, instruction: u32, operand: u32) -> u32 {
+        self.sites.push(Site::Operand {
+            instruction,
+            operand,
+        });
+        index(self.sites.len() - 1)
+    }
+
+    fn patch(&mut self, waiting: PendingUse, d: Declaration) {
+        let function = &mut *self.function;
+        match self.sites[waiting.site as usize] {
+            Site::Operand {
+                instruction,
+                operand,
+            } => {
+                let slot = function
+                    .body
+                    .get_mut(instruction as usize)
+                    .and_then(|i| i.operands.get_mut(operand as usize));
+                if let Some(slot) = slot {
+                    *slot = match d.meaning {
+                        Meaning::BranchTable => Operand::BranchTable(d.value),
+                        Meaning::Prototype => Operand::Prototype(d.value),
+                        _ => Operand::Target(d.value),
+                    };
+                }
+            }
+            Site::Table { table, entry } => {
+                function.branch_tables[table as usize][entry as usize] = d.value;
+            }
+        }
+    }
+}
+
+fn push_register(function: &mut Function, name: String, ty: ScalarType) {
+    function.registers.push(ty);
+    function.register_names.push(name);
+}
+
+/// Counts of things that a source of at most 64 MiB declares fit 32 bits.
+pub(crate) fn index(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// Decodes the statements behind a function's header.
+pub(crate) fn decode_body(
+    decoder: &mut Decoder<'_>,
+    syntax: &FunctionSyntax,
+    id: FuncId,
+    body: &mut Body<'_>,
+) -> Result<(), Fault> {
+    let module = decoder.module;
+    let statements = &module.statements[syntax.statements.0 + 1..syntax.statements.1];
+    let mut location = None;
+    for (i, statement) in statements.iter().enumerate() {
+        let mut c = module.cursor(statement.first as usize);
+        match statement.kind {
+            K::Open => decoder.names.open(),
+            K::Close => {
+                let mut stray = None;
+                decoder.names.close(|waiting, d| {
+                    if matches!(
+                        d.meaning,
+                        Meaning::Label | Meaning::BranchTable | Meaning::Prototype
+                    ) {
+                        body.patch(waiting, d);
+                    } else {
+                        stray = Some(waiting);
+                    }
+                });
+                if let Some(waiting) = stray {
+                    let name = module.cursor(0).name(waiting.sym);
+                    return Err(Fault::new(
+                        waiting.offset,
+                        format!("`{name}` is used before its declaration"),
+                    ));
+                }
+            }
+            K::Declaration => decoder.variables(&mut c, Some((id, &mut *body)))?,
+            K::Label => {
+                let (meaning, value) = match statements.get(i + 1).map(|s| s.kind) {
+                    Some(K::BranchTargets) => {
+                        (Meaning::BranchTable, body.function.branch_tables.len())
+                    }
+                    Some(K::CallTargets | K::CallPrototype) => {
+                        (Meaning::Prototype, body.function.call_prototypes.len())
+                    }
+                    _ => (Meaning::Label, body.function.body.len()),
+                };
+                let token = c.token();
+                let declared =
+                    decoder
+                        .names
+                        .declare(c.interner, token.sym(), meaning, index(value));
+                declared.map_err(|_| c.fault("this label is declared twice"))?;
+            }
+            K::BranchTargets => branch_targets(decoder, *statement, body),
+            K::CallTargets => call_targets(decoder, *statement, body)?,
+            K::CallPrototype => {
+                c.at += 1;
+                let mut prototype = CallPrototype::default();
+                parameters(&mut c, |c, head, d| {
+                    super::module::push_param(c, &mut prototype.returns, head, &d)
+                })?;
+                c.at += 1;
+                parameters(&mut c, |c, head, d| {
+                    super::module::push_param(c, &mut prototype.params, head, &d)
+                })?;
+                body.function.call_prototypes.push(prototype);
+            }
+            K::Loc => {
+                c.at += 1;
+                let file = integer(c.text(c.token())).and_then(|v| u32::try_from(v).ok());
+                c.at += 1;
+                let line = integer(c.text(c.token())).and_then(|v| u32::try_from(v).ok());
+                location = file.zip(line);
+            }
+            K::Instruction => instruction(decoder, *statement, body, location)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn branch_targets(decoder: &mut Decoder<'_>, statement: Statement, body: &mut Body<'_>) {
+    let c = decoder.module.cursor(0);
+    let table = index(body.function.branch_tables.len());
+    let mut entries = Vec::new();
+    for token in &c.tokens[statement.first as usize..statement.end as usize] {
+        if token.kind() == kind::NAME {
+            body.sites.push(Site::Table {
+                table,
+                entry: index(entries.len()),
+            });
+            decoder
+                .names
+                .wait(token.sym(), token.start, index(body.sites.len() - 1));
+            entries.push(u32::MAX);
+        }
+    }
+    body.function.branch_tables.push(entries);
+}
+
+fn call_targets(
+    decoder: &mut Decoder<'_>,
+    statement: Statement,
+    body: &mut Body<'_>,
+) -> Result<(), Fault> {
+    let c = decoder.module.cursor(0);
+    let mut prototype = CallPrototype::default();
+    for token in &c.tokens[statement.first as usize..statement.end as usize] {
+        if token.kind() == kind::NAME {
+            match body.resolve(&mut decoder.names, c.interner, token.sym()) {
+                Some(d) if d.meaning == Meaning::Function => {
+                    prototype.targets.push(FuncId(d.value))
+                }
+                _ => {
+                    return Err(Fault::new(
+                        token.start,
+                        format!("`{}` is not a function", c.name(token.sym())),
+                    ));
+                }
+            }
+        }
+    }
+    body.function.call_prototypes.push(prototype);
+    Ok(())
+}
+
+fn instruction(
+    decoder: &mut Decoder<'_>,
+    statement: Statement,
+    body: &mut Body<'_>,
+    source_line: Option<(u32, u32)>,
+) -> Result<(), Fault> {
+    let module = decoder.module;
+    let mut c = module.cursor(statement.first as usize);
+    let guard = guard(decoder, &mut c, body)?;
+    let first = c.bump();
+    let mut words: SmallVec<[Sym; 8]> = SmallVec::new();
+    let mut last = first;
+    while c.kind() == kind::DOT {
+        last = c.bump();
+        words.push(last.sym());
+    }
+    let (mut opcode, mods) = decode_words(first.sym(), &words, |s| module.cursor(0).name(s));
+    let mut context = Context {
+        names: &mut decoder.names,
+        ty: mods.types.first().copied().unwrap_or_default(),
+        is_branch: first.sym() == VOCABULARY.bra,
+        instruction: index(body.function.body.len()),
+        operand: 0,
+        body,
+    };
+    let mut operands = SmallVec::new();
+    while c.kind() != b';' {
+        let before = c.at;
+        match context.operand(&mut c) {
+            Some(operand) if matches!(c.kind(), b',' | b';') => {
+                operands.push(operand);
+                context.operand += 1;
+            }
+            _ => {
+                opcode = Opcode::Other;
+                c.at = before;
+                skip_operand(&mut c);
+            }
+        }
+        c.accept(b',');
+    }
+    if opcode == Opcode::Call {
+        normalise_call(&mut operands, &mut context);
+    }
+    let text = &c.source[first.start as usize..last.end(c.interner) as usize];
+    let mnemonic: String = text
+        .iter()
+        .filter(|b| !b.is_ascii_whitespace())
+        .map(|&b| char::from(b))
+        .collect();
+    body.function.body.push(Instruction {
+        guard,
+        opcode,
+        mnemonic: mnemonic.into_boxed_str(),
+        mods,
+        operands,
+        source_line,
+        span: module.token_span(statement.first as usize, statement.end as usize),
+    });
+    Ok(())
+}
+
+fn guard(
+    decoder: &mut Decoder<'_>,
+    c: &mut crate::syntax::cursor::Cursor<'_>,
+    body: &mut Body<'_>,
+) -> Result<Option<Guard>, Fault> {
+    if !c.accept(b'@') {
+        return Ok(None);
+    }
+    let negated = c.accept(b'!');
+    let here = *c;
+    let token = c.bump();
+    match body.resolve(&mut decoder.names, c.interner, token.sym()) {
+        Some(d)
+            if d.meaning == Meaning::Register
+                && body.function.registers[d.value as usize] == ScalarType::Pred =>
+        {
+            Ok(Some(Guard {
+                reg: RegId(d.value),
+                negated,
+            }))
+        }
+        _ => Err(here.fault("a guard must be a predicate register")),
+    }
+}
+
+/// Puts an empty list of returned arguments in front of a call that returns nothing, and one of passed arguments
+/// behind the callee when there is none.
+fn normalise_call(operands: &mut SmallVec<[Operand; 4]>, context: &mut Context<'_, '_>) {
+    if !matches!(operands.first(), Some(Operand::Arguments(_))) {
+        operands.insert(0, Operand::Arguments(Vec::new()));
+        context.body.shift_sites(context.instruction);
+    }
+    if !matches!(operands.get(2), Some(Operand::Arguments(_))) && operands.len() >= 2 {
+        operands.insert(2, Operand::Arguments(Vec::new()));
+    }
+}
+
+impl Body<'_> {
+    /// The operands of this instruction moved up by one.
+    fn shift_sites(&mut self, moved: u32) {
+        for site in self.sites.iter_mut().rev() {
+            match site {
+                Site::Operand {
+                    instruction,
+                    operand,
+                } if *instruction == moved => *operand += 1,
+                _ => break,
+            }
+        }
+    }
+
+    /// Records a body variable that calls pass arguments in.
+    pub(crate) fn add_call_param(&mut self, id: VarId) {
+        self.function.call_params.push(id);
+    }
+}
+
+/// Moves to the `,` or `;` behind an operand that is not modelled.
+fn skip_operand(c: &mut crate::syntax::cursor::Cursor<'_>) {
+    let mut depth = 0_u32;
+    loop {
+        match c.kind() {
+            b'[' | b'{' | b'(' => depth += 1,
+            b']' | b'}' | b')' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => return,
+            b';' | kind::END => return,
+            _ => {}
+        }
+        c.at += 1;
+    }
+}

@@ -1,0 +1,391 @@
+//! Module scope: header directives, variables and their layout, function headers (PTX ISA sections 5 and 11).
+
+use super::function::{Body, decode_body, index};
+use super::initialiser::{Initialisers, initialise};
+use super::{FuncId, Function, Param, Program, ScalarType, StateSpace, VarId, Variable};
+use crate::error::Fault;
+use crate::syntax::constant::integer;
+use crate::syntax::cursor::Cursor;
+use crate::syntax::declaration::{Declarator, Head, declaration, parameters};
+use crate::syntax::lex::kind;
+use crate::syntax::module::{FunctionSyntax, Module, StatementKind as K};
+use crate::syntax::names::{Meaning, Names};
+use crate::syntax::vocabulary::{Directive, VOCABULARY};
+
+/// A variable is at most this large: 2^40 bytes, more than any device has.
+const MAX_VARIABLE_BYTES: u64 = 1 << 40;
+
+/// State of the decoder between statements.
+pub(crate) struct Decoder<'a> {
+    pub(crate) module: &'a Module,
+    pub(crate) names: Names,
+    pub(crate) program: Program,
+    initialisers: Initialisers,
+}
+
+/// Decodes a module.
+pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
+    let mut d = Decoder {
+        module,
+        names: Names::new(module.cursor(0).interner),
+        program: Program {
+            address_size: 64,
+            ..Program::default()
+        },
+        initialisers: Initialisers::default(),
+    };
+    let mut functions = module.functions.iter();
+    let mut i = 0;
+    while let Some(statement) = module.statements.get(i) {
+        let mut c = module.cursor(statement.first as usize);
+        i += 1;
+        match statement.kind {
+            K::Version => d.version(&c),
+            K::Target => {
+                let span = module.token_span(statement.first as usize + 1, statement.end as usize);
+                let text = &module.source()[span.start as usize..span.end as usize];
+                d.program.target = String::from_utf8_lossy(text).into_owned();
+            }
+            K::AddressSize => {
+                c.at += 1;
+                d.program.address_size = if c.text(c.token()) == b"32" { 32 } else { 64 };
+            }
+            K::Declaration => d.variables(&mut c, None)?,
+            K::Function => {
+                if let Some(syntax) = functions.next() {
+                    d.function(syntax)?;
+                    i = syntax.statements.1;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(d.program)
+}
+
+impl Decoder<'_> {
+    fn version(&mut self, c: &Cursor<'_>) {
+        let token = c.tokens[c.at + 1];
+        let text = String::from_utf8_lossy(c.text(token)).into_owned();
+        let (major, minor) = text.split_once('.').unwrap_or((&text, "0"));
+        self.program.version = (major.parse().unwrap_or(0), minor.parse().unwrap_or(0));
+    }
+
+    /// Registers and variables of one declaration, at module scope or in a body.
+    pub(crate) fn variables(
+        &mut self,
+        c: &mut Cursor<'_>,
+        mut body: Option<(FuncId, &mut Body<'_>)>,
+    ) -> Result<(), Fault> {
+        let start = *c;
+        let mut is_extern = false;
+        while c.directive() == Some(Directive::Linkage) {
+            is_extern |= c.name(c.token().sym()) == "extern";
+            c.at += 1;
+        }
+        let module = self.module;
+        let mut found = Vec::new();
+        declaration(c, |_, head, d| {
+            found.push((head, d));
+            Ok(())
+        })?;
+        for (head, d) in found {
+            match &mut body {
+                Some((_, body)) if head.space == StateSpace::Reg => {
+                    self.register(&start, head, &d, body)?
+                }
+                _ => {
+                    let owner = body.as_ref().map(|(id, _)| *id);
+                    let id = self.variable(&module.cursor(start.at), head, &d, is_extern, owner)?;
+                    if let (Some((_, body)), StateSpace::Param) = (&mut body, head.space) {
+                        body.add_call_param(id);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn register(
+        &mut self,
+        c: &Cursor<'_>,
+        head: Head,
+        d: &Declarator,
+        body: &mut Body<'_>,
+    ) -> Result<(), Fault> {
+        let name = c.name(d.name);
+        let declared = match d.range {
+            Some(count) => {
+                let range = body.add_range(name, head.ty);
+                self.names.declare_range(d.name, count, range)
+            }
+            None => {
+                let reg = body.add_register(name, head.ty, head.vector);
+                self.names
+                    .declare(c.interner, d.name, Meaning::Register, reg.0)
+            }
+        };
+        declared.map_err(|_| Fault::new(d.offset, format!("register `{name}` is declared twice")))
+    }
+
+    fn variable(
+        &mut self,
+        c: &Cursor<'_>,
+        head: Head,
+        d: &Declarator,
+        is_extern: bool,
+        owner: Option<FuncId>,
+    ) -> Result<VarId, Fault> {
+        let element = u64::from(head.ty.size_bytes()) * u64::from(head.vector.max(1));
+        let init = d
+            .init
+            .map(|(at, _)| initialise(self, head, d, self.module.cursor(at)))
+            .transpose()?;
+        let declared_size = total(d, element)?;
+        let (size_bytes, init, relocations) = match init {
+            Some(i) => (
+                i.size_bytes.max(declared_size),
+                Some(i.bytes),
+                i.relocations,
+            ),
+            None => (declared_size, None, Vec::new()),
+        };
+        let first = c.token().start;
+        let last = self.module.cursor(0).tokens[c.at..]
+            .iter()
+            .find(|t| t.kind() == b';')
+            .map_or(first, |t| t.start + 1);
+        let variable = Variable {
+            name: c.name(d.name).to_owned(),
+            space: head.space,
+            ty: head.ty,
+            size_bytes,
+            align: head.align.max(natural_align(head)),
+            init,
+            relocations,
+            is_extern,
+            owner,
+            span: super::Span {
+                start: first,
+                end: last,
+            },
+        };
+        let id = index(self.program.variables.len());
+        let meaning = if is_extern {
+            Meaning::ExternVariable
+        } else {
+            Meaning::Variable
+        };
+        match self.names.declare(c.interner, d.name, meaning, id) {
+            Ok(()) => {
+                self.program.variables.push(variable);
+                Ok(VarId(id))
+            }
+            Err(old) if old.meaning == Meaning::ExternVariable => {
+                // A definition takes the place of its `.extern` declaration.
+                if !is_extern {
+                    self.program.variables[old.value as usize] = variable;
+                }
+                Ok(VarId(old.value))
+            }
+            Err(_) => Err(Fault::new(
+                d.offset,
+                format!("`{}` is declared twice", variable.name),
+            )),
+        }
+    }
+
+    /// How many bytes of initialisers the module may still have.
+    pub(crate) fn initialisers(&mut self) -> &mut Initialisers {
+        &mut self.initialisers
+    }
+
+    fn function(&mut self, syntax: &FunctionSyntax) -> Result<(), Fault> {
+        let module = self.module;
+        let c = module.cursor(syntax.first);
+        let next = index(self.program.functions.len());
+        let id = match self
+            .names
+            .declare(c.interner, syntax.name, Meaning::Function, next)
+        {
+            Ok(()) => {
+                self.program.functions.push(Function::default());
+                FuncId(next)
+            }
+            Err(old) => FuncId(old.value),
+        };
+        let mut function = Function {
+            name: c.name(syntax.name).to_owned(),
+            is_entry: syntax.is_entry,
+            is_defined: syntax.has_body,
+            span: module.token_span(syntax.first, syntax.end),
+            ..Function::default()
+        };
+        self.names.open();
+        let mut body = Body::new(&mut function);
+        self.header(syntax, &mut body)?;
+        if syntax.has_body {
+            decode_body(self, syntax, id, &mut body)?;
+        }
+        self.names.close(|_, _| {});
+        let _ = self.names.take_unresolved();
+        // A later bare declaration does not undo a definition.
+        if syntax.has_body || !self.program.functions[id.0 as usize].is_defined {
+            self.program.functions[id.0 as usize] = function;
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, syntax: &FunctionSyntax, body: &mut Body<'_>) -> Result<(), Fault> {
+        let mut c = self.module.cursor(syntax.first);
+        while !matches!(c.directive(), Some(Directive::Entry | Directive::Func)) {
+            c.at += 1;
+        }
+        c.at += 1;
+        while c.directive() == Some(Directive::Attribute) {
+            c.at += 1;
+            c.skip_group(b'(', b')')?;
+        }
+        let mut returns = Vec::new();
+        let mut params = Vec::new();
+        parameters(&mut c, |_, head, d| {
+            returns.push((head, d));
+            Ok(())
+        })?;
+        c.at = syntax.params.0;
+        parameters(&mut c, |_, head, d| {
+            params.push((head, d));
+            Ok(())
+        })?;
+        for (list, meaning) in [(returns, Meaning::ReturnParam), (params, Meaning::Param)] {
+            for (head, d) in list {
+                self.formal(&c, head, &d, meaning, body)?;
+            }
+        }
+        body.function.params_bytes = body
+            .function
+            .params
+            .last()
+            .map_or(0, |p| p.offset + p.size_bytes);
+        performance(&mut c, syntax.header_end, body.function);
+        Ok(())
+    }
+
+    fn formal(
+        &mut self,
+        c: &Cursor<'_>,
+        head: Head,
+        d: &Declarator,
+        meaning: Meaning,
+        body: &mut Body<'_>,
+    ) -> Result<(), Fault> {
+        let list = match meaning {
+            Meaning::ReturnParam => &mut body.function.returns,
+            _ => &mut body.function.params,
+        };
+        let position = index(list.len());
+        push_param(c, list, head, d)?;
+        if d.name == VOCABULARY.sink {
+            return Ok(());
+        }
+        let declared = if head.space == StateSpace::Reg {
+            let reg = body.add_register(c.name(d.name), head.ty, head.vector);
+            let list = match meaning {
+                Meaning::ReturnParam => &mut body.function.returns,
+                _ => &mut body.function.params,
+            };
+            list[position as usize].reg = Some(reg);
+            self.names
+                .declare(c.interner, d.name, Meaning::Register, reg.0)
+        } else {
+            self.names.declare(c.interner, d.name, meaning, position)
+        };
+        declared.map_err(|_| {
+            Fault::new(
+                d.offset,
+                format!("parameter `{}` is declared twice", c.name(d.name)),
+            )
+        })
+    }
+}
+
+fn natural_align(head: Head) -> u32 {
+    head.ty.size_bytes() * u32::from(head.vector.max(1))
+}
+
+/// Bytes of a declared name; an open dimension counts as zero.
+fn total(d: &Declarator, element: u64) -> Result<u64, Fault> {
+    let mut bytes = element;
+    for dim in &d.dims {
+        bytes = dim
+            .unwrap_or(0)
+            .checked_mul(bytes)
+            .filter(|&b| b <= MAX_VARIABLE_BYTES)
+            .ok_or_else(|| Fault::new(d.offset, "this variable is larger than 2^40 bytes"))?;
+    }
+    Ok(bytes)
+}
+
+/// Appends a parameter at the next offset that its alignment allows.
+pub(crate) fn push_param(
+    c: &Cursor<'_>,
+    list: &mut Vec<Param>,
+    head: Head,
+    d: &Declarator,
+) -> Result<(), Fault> {
+    let too_large = || Fault::new(d.offset, "the parameters are larger than 2^31 bytes");
+    let element = u64::from(head.ty.size_bytes()) * u64::from(head.vector.max(1));
+    let size_bytes = u32::try_from(total(d, element)?).map_err(|_| too_large())?;
+    let align = head.align.max(natural_align(head)).max(1);
+    let end = list
+        .last()
+        .map_or(0, |p: &Param| u64::from(p.offset) + u64::from(p.size_bytes));
+    let offset = end.next_multiple_of(u64::from(align));
+    if offset + u64::from(size_bytes) > 1 << 31 {
+        return Err(too_large());
+    }
+    list.push(Param {
+        name: c.name(d.name).to_owned(),
+        ty: head.ty,
+        size_bytes,
+        align,
+        offset: u32::try_from(offset).map_err(|_| too_large())?,
+        reg: None,
+    });
+    Ok(())
+}
+
+/// Launch bounds and `.noreturn` between the parameters and the body (PTX ISA section 11.4).
+fn performance(c: &mut Cursor<'_>, end: usize, function: &mut Function) {
+    while c.at < end {
+        let token = c.bump();
+        if token.kind() != kind::DOT {
+            continue;
+        }
+        let mut numbers = [1_u32; 3];
+        let mut count = 0;
+        while count < 3 && c.kind() == kind::INT {
+            let value = integer(c.bump_text()).unwrap_or(u64::MAX);
+            numbers[count] = u32::try_from(value).unwrap_or(u32::MAX);
+            count += 1;
+            c.accept(b',');
+        }
+        let bounds = &mut function.bounds;
+        match c.name(token.sym()) {
+            "maxntid" => bounds.max_threads = Some(numbers),
+            "reqntid" => bounds.required_threads = Some(numbers),
+            "minnctapersm" => bounds.min_blocks_per_sm = Some(numbers[0]),
+            "maxnreg" => bounds.max_registers = Some(numbers[0]),
+            "noreturn" => function.is_noreturn = true,
+            _ => {}
+        }
+    }
+}
+
+/// Whether the type's initialiser is a list of properties rather than of values.
+pub(crate) fn is_opaque(ty: ScalarType) -> bool {
+    matches!(
+        ty,
+        ScalarType::TexRef | ScalarType::SamplerRef | ScalarType::SurfRef
+    )
+}

@@ -1,0 +1,536 @@
+//! Tokens to statements, functions and scopes, with every name checked (PTX ISA sections 4.2, 5 and 11).
+//!
+//! The parser records where statements are and what kind they have, nothing more; meaning is the decoder's. It
+//! rejects what no PTX compiler accepts: unknown directives, unbalanced brackets, missing semicolons, names that
+//! are not declared or are declared twice.
+
+use super::cursor::Cursor;
+use super::declaration::{Declarator, Head, declaration, parameters};
+use super::intern::Sym;
+use super::lex::kind;
+use super::module::{FunctionSyntax, MAX_KERNELS, Statement, StatementKind as K};
+use super::names::{Declaration, Meaning, Names};
+use super::operands::operands;
+use super::vocabulary::{Directive, VOCABULARY};
+use crate::decode::StateSpace;
+use crate::error::Fault;
+
+/// What the parser found.
+#[derive(Debug, Default)]
+pub(crate) struct Parsed {
+    pub(crate) statements: Vec<Statement>,
+    pub(crate) functions: Vec<FunctionSyntax>,
+}
+
+/// Parses a whole module.
+pub(crate) fn parse(cursor: Cursor<'_>) -> Result<Parsed, Fault> {
+    let mut p = Parser {
+        names: Names::new(cursor.interner),
+        c: cursor,
+        out: Parsed::default(),
+        brackets: Vec::new(),
+        defined: Vec::new(),
+        scopes: 0,
+    };
+    p.out.statements.reserve(cursor.tokens.len() / 8);
+    if p.c.directive() != Some(Directive::Version) {
+        return Err(p.c.expected("`.version` at the start of the module"));
+    }
+    while p.c.kind() != kind::END {
+        p.module_statement()?;
+    }
+    p.out.statements.shrink_to_fit();
+    Ok(p.out)
+}
+
+struct Parser<'a> {
+    c: Cursor<'a>,
+    names: Names,
+    out: Parsed,
+    brackets: Vec<u8>,
+    /// Whether the function of that index has a body already.
+    defined: Vec<bool>,
+    /// Open braces of the current body.
+    scopes: u32,
+}
+
+impl Parser<'_> {
+    fn module_statement(&mut self) -> Result<(), Fault> {
+        let first = self.c.at;
+        while self.c.directive() == Some(Directive::Linkage) {
+            self.c.at += 1;
+        }
+        let linked = self.c.at != first;
+        let is_extern = linked && self.c.name(self.c.tokens[first].sym()) == "extern";
+        let here = self.c;
+        let kind = match self.c.directive() {
+            Some(d @ (Directive::Entry | Directive::Func)) => return self.function(first, d),
+            Some(Directive::Space(space))
+                if !matches!(space, StateSpace::Reg | StateSpace::Param) =>
+            {
+                self.variable(if is_extern {
+                    Meaning::ExternVariable
+                } else {
+                    Meaning::Variable
+                })?;
+                K::Declaration
+            }
+            _ if linked => return Err(here.expected("`.func`, `.entry` or a variable")),
+            Some(Directive::Version) => {
+                self.c.at += 1;
+                if !self.c.accept(kind::FLOAT) {
+                    self.c.expect(kind::INT, "a version number such as `8.0`")?;
+                }
+                K::Version
+            }
+            Some(Directive::Target) => {
+                self.c.at += 1;
+                self.c.expect(kind::NAME, "a target such as `sm_80`")?;
+                while self.c.accept(b',') {
+                    self.c.expect(kind::NAME, "a target option")?;
+                }
+                K::Target
+            }
+            Some(Directive::AddressSize) => {
+                self.c.at += 1;
+                let bits = self.c.small_int("`32` or `64`")?;
+                if bits != 32 && bits != 64 {
+                    return Err(here.fault("`.address_size` must be 32 or 64"));
+                }
+                K::AddressSize
+            }
+            Some(Directive::Alias) => {
+                self.c.at += 1;
+                self.declared_name("the alias")?;
+                self.c.expect(b',', "`,`")?;
+                self.declared_name("the function it stands for")?;
+                self.c.expect(b';', "`;`")?;
+                K::Alias
+            }
+            Some(d) => self.annotation(d)?,
+            None => return Err(self.unknown()),
+        };
+        self.record(kind, first);
+        Ok(())
+    }
+
+    fn record(&mut self, kind: K, first: usize) {
+        self.out
+            .statements
+            .push(Statement::new(kind, first, self.c.at));
+    }
+
+    fn unknown(&self) -> Fault {
+        if self.c.kind() == kind::DOT {
+            let name = self.c.name(self.c.token().sym());
+            self.c.fault(format!("unknown directive `.{name}`"))
+        } else {
+            self.c.expected("a directive")
+        }
+    }
+
+    /// Directives that may stand anywhere and declare nothing.
+    fn annotation(&mut self, directive: Directive) -> Result<K, Fault> {
+        let here = self.c;
+        self.c.at += 1;
+        Ok(match directive {
+            Directive::File => {
+                self.c.expect(kind::INT, "a file number")?;
+                self.c.expect(kind::STRING, "a file name")?;
+                while self.c.accept(b',') {
+                    self.c.expect(kind::INT, "a number")?;
+                }
+                K::File
+            }
+            Directive::Loc => {
+                for _ in 0..3 {
+                    self.c.expect(kind::INT, "file, line and column")?;
+                }
+                if self.c.kind() == b',' {
+                    self.inlined_location()?;
+                }
+                K::Loc
+            }
+            Directive::Section => {
+                if self.c.kind() != kind::DOT && self.c.kind() != kind::NAME {
+                    return Err(self.c.expected("a section name"));
+                }
+                self.c.at += 1;
+                if self.c.kind() != b'{' {
+                    return Err(self.c.expected("`{`"));
+                }
+                self.c.skip_group(b'{', b'}')?;
+                K::Section
+            }
+            Directive::Pragma => {
+                self.c.expect(kind::STRING, "a string")?;
+                while self.c.accept(b',') {
+                    self.c.expect(kind::STRING, "a string")?;
+                }
+                self.c.expect(b';', "`;`")?;
+                K::Pragma
+            }
+            _ => return Err(here.fault("this directive is not allowed here")),
+        })
+    }
+
+    /// `, function_name label {+ n}, inlined_at file line column`.
+    fn inlined_location(&mut self) -> Result<(), Fault> {
+        self.c.at += 1;
+        let word = self.c.expect(kind::NAME, "`function_name`")?;
+        if word.sym() != VOCABULARY.function_name {
+            self.c.at -= 1;
+            return Err(self.c.expected("`function_name`"));
+        }
+        self.c.expect(kind::NAME, "a label")?;
+        if self.c.accept(b'+') {
+            self.c.expect(kind::INT, "a number")?;
+        }
+        self.c.expect(b',', "`,`")?;
+        let word = self.c.expect(kind::NAME, "`inlined_at`")?;
+        if word.sym() != VOCABULARY.inlined_at {
+            self.c.at -= 1;
+            return Err(self.c.expected("`inlined_at`"));
+        }
+        for _ in 0..3 {
+            self.c.expect(kind::INT, "file, line and column")?;
+        }
+        Ok(())
+    }
+
+    fn declared_name(&mut self, what: &str) -> Result<(), Fault> {
+        let token = self.c.expect(kind::NAME, what)?;
+        self.use_name(token.sym(), token.start);
+        self.undeclared()
+    }
+
+    /// A variable or register declaration.
+    fn variable(&mut self, meaning: Meaning) -> Result<(), Fault> {
+        let names = &mut self.names;
+        declaration(&mut self.c, |c, head, d| {
+            declare(names, c, head, &d, meaning)
+        })
+    }
+
+    fn function(&mut self, first: usize, directive: Directive) -> Result<(), Fault> {
+        self.c.at += 1;
+        let is_entry = directive == Directive::Entry;
+        while self.c.directive() == Some(Directive::Attribute) {
+            self.c.at += 1;
+            self.c.skip_group(b'(', b')')?;
+        }
+        // The name belongs to the module's scope but stands behind the return parameters.
+        let mut ahead = self.c;
+        if !is_entry && ahead.kind() == b'(' {
+            ahead.skip_group(b'(', b')')?;
+        }
+        let name = ahead.expect(kind::NAME, "the function's name")?;
+        let index = self.function_name(name.sym(), name.start)?;
+        self.names.open();
+        if !is_entry {
+            self.formal_parameters(Meaning::ReturnParam)?;
+        }
+        let name = self.c.expect(kind::NAME, "the function's name")?;
+        let params = self.c.at;
+        self.formal_parameters(Meaning::Param)?;
+        let params = (params, self.c.at);
+        self.performance_directives()?;
+        let has_body = self.c.kind() == b'{';
+        let defined = &mut self.defined[index];
+        if has_body && *defined {
+            let message = format!("function `{}` is defined twice", self.c.name(name.sym()));
+            return Err(Fault::new(name.start, message));
+        }
+        *defined |= has_body;
+        let header_end = self.c.at;
+        let statement = self.out.statements.len();
+        self.out
+            .statements
+            .push(Statement::new(K::Function, first, header_end));
+        if has_body {
+            self.body()?;
+            self.undeclared()?;
+        } else {
+            self.c
+                .expect(b';', "`{` or `;` after the function's header")?;
+            self.names.close(|_, _| {});
+        }
+        self.out.functions.push(FunctionSyntax {
+            name: name.sym(),
+            is_entry,
+            first,
+            params,
+            header_end,
+            end: self.c.at,
+            statements: (statement, self.out.statements.len()),
+            has_body,
+        });
+        if self.out.functions.len() > MAX_KERNELS {
+            return Err(self
+                .c
+                .fault("more than 100000 kernels and functions in one module"));
+        }
+        Ok(())
+    }
+
+    fn formal_parameters(&mut self, meaning: Meaning) -> Result<(), Fault> {
+        let names = &mut self.names;
+        parameters(&mut self.c, |c, head, d| {
+            declare(names, c, head, &d, meaning)
+        })
+    }
+
+    /// `.maxntid`, `.noreturn`, `.pragma` and the rest between a header and its body.
+    fn performance_directives(&mut self) -> Result<(), Fault> {
+        while let Some(d) = self.c.directive() {
+            match d {
+                Directive::Performance(count) => {
+                    self.c.at += 1;
+                    for n in 0..count {
+                        if n > 0 && !self.c.accept(b',') {
+                            break;
+                        }
+                        self.c.expect(kind::INT, "a number")?;
+                    }
+                }
+                Directive::Pragma => {
+                    self.annotation(d)?;
+                }
+                _ => return Err(self.c.expected("a performance directive, `{` or `;`")),
+            }
+        }
+        if self.c.kind() == kind::DOT {
+            return Err(self.unknown());
+        }
+        Ok(())
+    }
+
+    /// Declares the function at module scope, where a forward declaration may stand already.
+    fn function_name(&mut self, sym: Sym, offset: u32) -> Result<usize, Fault> {
+        let index = u32::try_from(self.defined.len()).unwrap_or(u32::MAX);
+        match self
+            .names
+            .declare(self.c.interner, sym, Meaning::Function, index)
+        {
+            Ok(()) => {
+                self.defined.push(false);
+                Ok(index as usize)
+            }
+            Err(d) if d.meaning == Meaning::Function => Ok(d.value as usize),
+            Err(d) => Err(clash(&self.c, sym, offset, d)),
+        }
+    }
+
+    fn body(&mut self) -> Result<(), Fault> {
+        let start = self.c;
+        self.scopes = 0;
+        loop {
+            let first = self.c.at;
+            let kind = match self.c.kind() {
+                kind::NAME if self.c.kind_after() == b':' => self.label()?,
+                kind::NAME | b'@' => self.instruction()?,
+                kind::DOT => self.body_directive()?,
+                b'{' => self.open()?,
+                b'}' => {
+                    self.c.at += 1;
+                    self.record(K::Close, first);
+                    self.names.close(|_, _| {});
+                    self.scopes -= 1;
+                    if self.scopes == 0 {
+                        // The function's own scope, which holds its parameters.
+                        self.names.close(|_, _| {});
+                        return Ok(());
+                    }
+                    continue;
+                }
+                b';' => {
+                    self.c.at += 1;
+                    K::Empty
+                }
+                kind::END => {
+                    return Err(start.fault("this `{` is not closed before the end of the file"));
+                }
+                _ => return Err(self.c.expected("an instruction, a directive or `}`")),
+            };
+            self.record(kind, first);
+        }
+    }
+
+    fn open(&mut self) -> Result<K, Fault> {
+        if self.scopes as usize >= super::constant::MAX_NESTING as usize {
+            return Err(self.c.fault("more than 256 levels of nesting"));
+        }
+        self.c.at += 1;
+        self.scopes += 1;
+        self.names.open();
+        Ok(K::Open)
+    }
+
+    fn label(&mut self) -> Result<K, Fault> {
+        let token = self.c.bump();
+        self.c.at += 1;
+        self.names
+            .declare(self.c.interner, token.sym(), Meaning::Label, 0)
+            .map_err(|d| clash(&self.c, token.sym(), token.start, d))?;
+        Ok(K::Label)
+    }
+
+    fn body_directive(&mut self) -> Result<K, Fault> {
+        let here = self.c;
+        Ok(match self.c.directive() {
+            Some(Directive::Space(_)) => {
+                self.variable(Meaning::Variable)?;
+                K::Declaration
+            }
+            Some(Directive::Linkage) => {
+                while self.c.directive() == Some(Directive::Linkage) {
+                    self.c.at += 1;
+                }
+                self.variable(Meaning::ExternVariable)?;
+                K::Declaration
+            }
+            Some(d @ (Directive::BranchTargets | Directive::CallTargets)) => {
+                self.c.at += 1;
+                let names = &mut self.names;
+                operands(&mut self.c, &mut self.brackets, |sym, offset| {
+                    names.wait(sym, offset, 0);
+                })?;
+                if d == Directive::BranchTargets {
+                    K::BranchTargets
+                } else {
+                    K::CallTargets
+                }
+            }
+            Some(Directive::CallPrototype) => {
+                self.c.at += 1;
+                parameters(&mut self.c, |_, _, _| Ok(()))?;
+                self.c.expect(kind::NAME, "`_`")?;
+                parameters(&mut self.c, |_, _, _| Ok(()))?;
+                self.performance_directives()?;
+                self.c.expect(b';', "`;`")?;
+                K::CallPrototype
+            }
+            Some(d) => self.annotation(d).map_err(|f| {
+                if f.offset == here.token().start {
+                    here.fault("this directive is not allowed in a body")
+                } else {
+                    f
+                }
+            })?,
+            None => return Err(self.unknown()),
+        })
+    }
+
+    fn instruction(&mut self) -> Result<K, Fault> {
+        if self.c.accept(b'@') {
+            self.c.accept(b'!');
+            let guard = self.c.expect(kind::NAME, "a predicate register")?;
+            self.use_name(guard.sym(), guard.start);
+        }
+        let opcode = self.c.expect(kind::NAME, "an opcode")?;
+        if self.c.source[opcode.start as usize] == b'%' {
+            self.c.at -= 1;
+            return Err(self.c.expected("an opcode"));
+        }
+        while self.c.kind() == kind::DOT {
+            self.c.at += 1;
+        }
+        let names = &mut self.names;
+        let interner = self.c.interner;
+        if opcode.sym() == VOCABULARY.bra {
+            operands(&mut self.c, &mut self.brackets, |sym, offset| {
+                names.wait(sym, offset, 0);
+            })?;
+        } else {
+            operands(&mut self.c, &mut self.brackets, |sym, offset| {
+                use_name(names, interner, sym, offset);
+            })?;
+        }
+        Ok(K::Instruction)
+    }
+
+    fn use_name(&mut self, sym: Sym, offset: u32) {
+        use_name(&mut self.names, self.c.interner, sym, offset);
+    }
+
+    /// Uses that nothing resolved are undeclared names.
+    fn undeclared(&mut self) -> Result<(), Fault> {
+        let Some(waiting) = self.names.take_unresolved() else {
+            return Ok(());
+        };
+        // Calls to functions through `.calltargets` wait as labels do.
+        let name = self.c.name(waiting.sym);
+        let what = if name.starts_with('%') {
+            "register"
+        } else {
+            "name"
+        };
+        Err(Fault::new(
+            waiting.offset,
+            format!("{what} `{name}` is not declared in this scope"),
+        ))
+    }
+}
+
+#[inline]
+fn use_name(names: &mut Names, interner: &super::intern::Interner, sym: Sym, offset: u32) {
+    if names.resolve(interner, sym, |_, _| 0).is_none()
+        && VOCABULARY.special(sym).is_none()
+        && sym != VOCABULARY.sink
+        && sym != VOCABULARY.warp_sz
+    {
+        names.wait(sym, offset, 0);
+    }
+}
+
+fn declare(
+    names: &mut Names,
+    c: &Cursor<'_>,
+    head: Head,
+    d: &Declarator,
+    meaning: Meaning,
+) -> Result<(), Fault> {
+    if d.name == VOCABULARY.sink {
+        return Ok(());
+    }
+    let meaning = match (head.space, meaning) {
+        (StateSpace::Reg, _) => Meaning::Register,
+        (_, m) => m,
+    };
+    let declared = match d.range {
+        Some(count) if meaning == Meaning::Register => names.declare_range(d.name, count, 0),
+        Some(_) => {
+            return Err(Fault::new(
+                d.offset,
+                "only registers can be declared as a range",
+            ));
+        }
+        None => names.declare(c.interner, d.name, meaning, 0),
+    };
+    match declared {
+        // An `.extern` declaration may be followed by the definition, and repeated.
+        Err(old)
+            if old.meaning == Meaning::ExternVariable
+                && matches!(meaning, Meaning::Variable | Meaning::ExternVariable) =>
+        {
+            Ok(())
+        }
+        Err(old) => Err(clash(c, d.name, d.offset, old)),
+        Ok(()) => Ok(()),
+    }
+}
+
+#[cold]
+fn clash(c: &Cursor<'_>, sym: Sym, offset: u32, old: Declaration) -> Fault {
+    let what = match old.meaning {
+        Meaning::Label | Meaning::BranchTable | Meaning::Prototype => "label",
+        Meaning::Register | Meaning::Range => "register",
+        Meaning::Param | Meaning::ReturnParam => "parameter",
+        Meaning::Function => "function",
+        Meaning::Variable | Meaning::ExternVariable => "variable",
+    };
+    Fault::new(
+        offset,
+        format!("{what} `{}` is declared twice in this scope", c.name(sym)),
+    )
+}
