@@ -1,9 +1,10 @@
 //! The whole device behind one handle.
 
-use crate::compile::LoadError;
+use crate::compile::{self, LoadError};
 use crate::config::GpuConfig;
 use crate::counters::Counters;
 use crate::fault::Fault;
+use crate::functional::Functional;
 use crate::kernel::LoadedModule;
 use crate::launch::{self, Copy, Launch, LaunchError};
 use crate::memory::{DomainId, Memory};
@@ -18,6 +19,7 @@ pub struct Gpu {
     config: GpuConfig,
     memory: Memory,
     now: u64,
+    functional: Functional,
 }
 
 impl Gpu {
@@ -28,6 +30,7 @@ impl Gpu {
             config,
             memory: Memory::default(),
             now: 0,
+            functional: Functional::new(),
         }
     }
 
@@ -70,12 +73,7 @@ impl Gpu {
         program: &Program,
         text: &[u8],
     ) -> Result<Arc<LoadedModule>, LoadError> {
-        let _ = (domain, program, text);
-        Ok(Arc::new(LoadedModule {
-            domain,
-            kernels: Vec::new(),
-            variables: Vec::new(),
-        }))
+        compile::load(&self.config, &mut self.memory, domain, program, text).map(Arc::new)
     }
 
     /// Frees a module's variables.
@@ -133,7 +131,14 @@ impl Gpu {
 /// The launch's [`Fault`], or the limit that it does not keep.
 pub fn run_functional(gpu: &mut Gpu, request: &Launch<'_>) -> Result<Counters, RunError> {
     launch::check(&gpu.config, request)?;
-    Ok(Counters::default())
+    let domain = gpu
+        .memory
+        .domain(request.domain)
+        .map_err(|_| LaunchError::WrongDomain {
+            kernel: request.kernel.name.to_string(),
+            domain: request.domain,
+        })?;
+    Ok(gpu.functional.run(request, domain)?)
 }
 
 /// Why a functional run failed.

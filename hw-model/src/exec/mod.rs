@@ -9,6 +9,7 @@
 
 mod atomic;
 mod bits;
+mod block;
 mod compare;
 mod control;
 mod convert;
@@ -23,11 +24,14 @@ mod memory;
 mod op;
 mod shuffle;
 mod special;
+mod warp;
 
-pub(crate) use control::{barrier_operands, exit};
+pub(crate) use block::{Block, BlockShape, Meeting};
+pub(crate) use control::exit;
 pub(crate) use cx::{Access, BlockEnv, Cx, Direction, Pattern, RangeCache, RawFault, Space};
 pub(crate) use lower::{Draft, Lower, VariableAddresses};
 pub(crate) use op::{CONSTANT, Kind, NONE, Op, PIPES, Pipe, Slot};
+pub(crate) use warp::{Step, Surroundings, Warp};
 
 use gridmux_ptx::decode::{Instruction, Opcode};
 
