@@ -11,6 +11,7 @@
 mod compile;
 pub mod config;
 mod config_check;
+mod copies;
 pub mod counters;
 mod exec;
 pub mod fault;
@@ -21,6 +22,7 @@ pub mod launch;
 pub mod memory;
 pub mod occupancy;
 pub mod report;
+mod timing;
 
 pub use compile::LoadError;
 pub use config::{ConfigError, GpuConfig, builtin_names};

@@ -12,7 +12,9 @@ use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
 use super::op::{ExecFn, Kind, NONE, Op};
 use crate::fault::{FaultKind, FaultSpace};
-use gridmux_ptx::decode::{AddressBase, Instruction, Opcode, Operand, ScalarType as T, StateSpace};
+use gridmux_ptx::decode::{
+    AddressBase, CacheOp, Instruction, MemoryOrder, Opcode, Operand, ScalarType as T, StateSpace,
+};
 
 /// Index of the address among an operation's operands; data slots stand before it.
 pub(super) const ADDRESS: usize = 4;
@@ -25,6 +27,8 @@ pub(super) const AUX_GENERIC: u32 = 3;
 pub(super) const AUX_CONSTANT: u32 = 4;
 /// The base register holds 32-bit addresses.
 pub(super) const AUX_NARROW: u32 = 1 << 8;
+/// The load goes past L1 (`.cg`, `.cv`, volatile and ordered loads).
+pub(crate) const AUX_PAST_L1: u32 = 1 << 9;
 
 /// A checked access: lane `n` is at `base + access.addresses[n]`.
 pub(super) struct Checked {
@@ -490,7 +494,12 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
                 return parameter(l, i, by_stored!(ty, wide, LoadParam), r);
             }
             let draft = Draft::alu(by_stored!(ty, wide, Load), Class::Memory, &r).vector(vector);
-            addressed(l, i.operands.get(1)?, space, draft)
+            let mut draft = addressed(l, i.operands.get(1)?, space, draft)?;
+            let strong = !matches!(i.mods.order, None | Some(MemoryOrder::Weak));
+            if strong || matches!(i.mods.cache, Some(CacheOp::Cg | CacheOp::Cv)) {
+                draft.aux |= AUX_PAST_L1;
+            }
+            Some(draft)
         }
         Opcode::St => {
             let (r, wide) = data(l, i.operands.get(1)?, ty, false)?;
