@@ -20,3 +20,26 @@ fn every_workload_matches_its_reference_functionally() {
         }
     }
 }
+
+#[test]
+fn every_workload_matches_its_reference_timed() {
+    for gpu in ["h200", "gtx480"] {
+        for workload in workloads() {
+            for size in [Size::Tiny, Size::Small] {
+                let mut bench = Bench::named(gpu);
+                let kernel = kernel_of(&mut bench, workload);
+                let case = workload.case(size, 2);
+                let prepared = bench.prepare(&case);
+                let timed = bench
+                    .time(bench.launch(&kernel, &case, &prepared.params))
+                    .unwrap_or_else(|fault| panic!("{fault}"));
+                case.verify(&bench.outputs(&prepared))
+                    .unwrap_or_else(|error| panic!("{gpu} {} {size}: {error}", workload.name));
+                println!(
+                    "{gpu} {} {size}: {} cycles, {} thread instructions",
+                    workload.name, timed.cycles, timed.counters.thread_instructions
+                );
+            }
+        }
+    }
+}
