@@ -6,7 +6,7 @@
 
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{
-    CompletionEntry, Launch, Operation, RingError, SubmissionEntry, TenantState,
+    CompletionEntry, Launch, Operation, PushError, RingError, SubmissionEntry, TenantState,
 };
 use gridmux_mediator::device::{
     AllocationUnits, Busy, Command, Device, DeviceKernelId, DomainId, KernelLimits, LaunchCommand,
@@ -63,18 +63,20 @@ impl TenantPort for Port {
         Ok(())
     }
 
-    fn complete(&mut self, entry: CompletionEntry) -> bool {
+    fn complete(&mut self, entry: CompletionEntry) -> Result<(), PushError> {
         let mut wire = self.0.borrow_mut();
-        let fits = wire.completions.len() < wire.room;
-        if fits {
-            wire.completions.push(entry);
+        if wire.completions.len() >= wire.room {
+            return Err(PushError::Full);
         }
-        fits
+        wire.completions.push(entry);
+        Ok(())
     }
 
     fn wake(&mut self) {}
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self) {}
+
+    fn has_work(&mut self) -> bool {
         !self.0.borrow().submissions.is_empty()
     }
 
