@@ -60,8 +60,7 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         _ => {
             let out = Output::new(asked_for());
             if out.is_json() {
-                let text = error.render().to_string();
-                out.wrong_usage(text.trim_start_matches("error: ").trim_end())
+                out.wrong_usage(&message(&error))
             } else {
                 // clap's own form is `error: …` with a tip; it goes to stderr.
                 let _ = error.print();
@@ -69,6 +68,22 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
             }
         }
     })
+}
+
+/// What is wrong, without the usage that clap appends for people.
+fn message(error: &clap::Error) -> String {
+    if matches!(
+        error.kind(),
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        return "a command is missing".to_owned();
+    }
+    let text = error.render().to_string();
+    let text = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let text = text.trim_start_matches("error: ").trim_end();
+    text.trim_end_matches("For more information, try '--help'.")
+        .trim_end()
+        .to_owned()
 }
 
 /// The form that the arguments ask for, as far as can be told when they cannot be parsed.

@@ -17,9 +17,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Shows launch latency.
 #[derive(Debug, Args)]
+#[command(override_usage = "gridmux latency [OPTIONS] [TENANT] [INTERVAL] [COUNT]")]
 pub(crate) struct Latency {
     /// A tenant's name; then, as numbers: seconds between outputs, and how many outputs
-    #[arg(value_name = "[TENANT] [INTERVAL] [COUNT]", num_args = 0..=3)]
+    #[arg(value_name = "SELECTION", num_args = 0..=3)]
     selection: Vec<String>,
     /// Read this instance's maps, even where its service does not answer
     #[arg(long, value_name = "NAME")]

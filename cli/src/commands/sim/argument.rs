@@ -30,6 +30,24 @@ pub(super) enum Source {
     Zeroes(u64),
 }
 
+impl Argument {
+    /// Bytes of the buffer, 0 for a value; a file that cannot be looked at counts as empty, because reading it will
+    /// say why.
+    pub(super) fn buffer_bytes(&self) -> u64 {
+        match self {
+            Self::Value(_) => 0,
+            Self::Buffer {
+                from: Source::Zeroes(bytes),
+                ..
+            } => *bytes,
+            Self::Buffer {
+                from: Source::File(file),
+                ..
+            } => std::fs::metadata(file).map_or(0, |data| data.len()),
+        }
+    }
+}
+
 impl FromStr for Argument {
     type Err = String;
 

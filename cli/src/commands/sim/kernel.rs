@@ -13,8 +13,8 @@ use gridmux_ptx::Module;
 use gridmux_ptx::forms::slice;
 use std::path::{Path, PathBuf};
 
-/// Memory that the buffers of one kernel may take together.
-const MEMORY_BYTES: u64 = 40 << 30;
+/// Memory for the module's own variables and for what allocation rounds up.
+const SPARE_BYTES: u64 = 1 << 30;
 
 /// Runs a kernel.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub(crate) struct Kernel {
     /// GPU by name, or a description in TOML
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "h200")]
     gpu: String,
-    /// Compute the wanted only, without timing
+    /// Compute the results only, without timing
     #[arg(long)]
     functional: bool,
     /// Form to run the kernel in
@@ -66,7 +66,7 @@ impl Kernel {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         let config = gpu(&self.gpu)?;
         let mut gpu = Gpu::new(config);
-        let domain = gpu.memory_mut().create_domain(MEMORY_BYTES)?;
+        let domain = gpu.memory_mut().create_domain(self.memory_bytes())?;
         let mut wanted = Vec::new();
         let mut values = Vec::with_capacity(self.args.len());
         for argument in &self.args {
@@ -83,6 +83,12 @@ impl Kernel {
         }
         let report = Report::new(gpu.config(), &outcome);
         out.show(&report, || report.text())
+    }
+
+    /// Memory that the kernel needs at most.
+    fn memory_bytes(&self) -> u64 {
+        let buffers = self.args.iter().map(Argument::buffer_bytes);
+        buffers.fold(SPARE_BYTES, u64::saturating_add)
     }
 
     /// Loads the module in the form that was asked for, and lays the parameters out.
