@@ -18,6 +18,7 @@ use gridmux_mediator::dispatch::tenant::{TenantKernel, TenantSlot};
 use gridmux_mediator::dispatch::{
     ControlLink, Dispatcher, DispatcherConfig, Message, Slot, policy_link,
 };
+use gridmux_policy::Policy;
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
@@ -99,6 +100,10 @@ pub(crate) struct Bench {
     pub(crate) reports: VecDeque<Report>,
     pub(crate) now: u64,
     pub(crate) permits: usize,
+    /// Called at each permit, before time passes.
+    pub(crate) at_permit: Option<Box<dyn FnMut(u32)>>,
+    /// Blocks placed so far.
+    pub(crate) placed: u32,
     /// Ends launches with this outcome instead of `Done`.
     pub(crate) outcome: Option<Outcome>,
 }
@@ -117,6 +122,7 @@ impl Device for MockDevice {
                     bench.launched.push(*launch);
                 }
                 bench.in_flight.push_back((launch.tag, blocks));
+                bench.placed += blocks;
                 bench.reports.push_back(Report::Placed {
                     tag: launch.tag,
                     blocks,
@@ -138,6 +144,10 @@ impl Device for MockDevice {
             }
             Command::Permit { .. } => {
                 bench.permits += 1;
+                let placed = bench.placed;
+                if let Some(at_permit) = &mut bench.at_permit {
+                    at_permit(placed);
+                }
                 bench.pass_time();
             }
         }
@@ -197,6 +207,10 @@ pub(crate) struct Rig {
 impl Rig {
     pub(crate) fn new(policy: &str) -> Self {
         let policy = gridmux_policy::by_name(policy, DeviceId(0), &SHAPE).expect("policy exists");
+        Self::with_policy(policy)
+    }
+
+    pub(crate) fn with_policy(policy: Box<dyn Policy>) -> Self {
         let (end, runner) = policy_link::link(policy, DeviceId(0), &SHAPE).expect("a plan stands");
         let bench = Rc::new(RefCell::new(Bench {
             launched: Vec::with_capacity(4096),
