@@ -7,11 +7,19 @@
 //! Rules: only `host::session` and `dispatch` see what a tenant wrote, and each checks before it uses. The dispatcher
 //! thread never waits for the control thread, nor for a tenant.
 
+#[cfg(not(loom))]
 pub mod backoff;
+#[cfg(not(loom))]
 pub mod config;
 pub mod device;
 pub mod dispatch;
+#[cfg(not(loom))]
 pub mod host;
+#[cfg(not(loom))]
 pub mod link;
+pub mod lock;
+#[cfg(not(loom))]
 pub mod supervisor;
+mod sync;
+#[cfg(not(loom))]
 pub mod waker;

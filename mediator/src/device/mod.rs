@@ -9,6 +9,7 @@
 //! - Times are nanoseconds of the device's clock: virtual on the SM model, real on a GPU (design section 10).
 
 // pub mod cuda;
+#[cfg(not(loom))]
 pub mod model;
 
 use gridmux_channel::memory::TenantBuffer;

@@ -20,7 +20,7 @@ struct Stretch {
 
 /// Hold state of every tenant.
 #[derive(Debug)]
-pub struct ClockHold {
+pub(super) struct ClockHold {
     limit_ns: u64,
     stretches: [Stretch; TENANTS],
     holding: bool,
@@ -29,7 +29,7 @@ pub struct ClockHold {
 impl ClockHold {
     /// Holds for at most `limit` of wall time per stretch.
     #[must_use]
-    pub fn new(limit: Duration) -> Self {
+    pub(super) fn new(limit: Duration) -> Self {
         Self {
             limit_ns: u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
             stretches: [Stretch::default(); TENANTS],
@@ -39,12 +39,16 @@ impl ClockHold {
 
     /// Whether the newest judgement was to hold.
     #[must_use]
-    pub fn is_holding(&self) -> bool {
+    pub(super) fn is_holding(&self) -> bool {
         self.holding
     }
 
     /// Judges all tenants.
-    pub fn holds<P: TenantPort>(&mut self, tenants: &mut TenantTable<P>, wall_ns: u64) -> bool {
+    pub(super) fn holds<P: TenantPort>(
+        &mut self,
+        tenants: &mut TenantTable<P>,
+        wall_ns: u64,
+    ) -> bool {
         self.holding = false;
         for index in 0..tenants.len() {
             let slot = tenants.slot_at(index);

@@ -4,6 +4,7 @@
 //! [`Event::Lost`] before anything newer, so that the policy knows its books are wrong. The plan is read wait-free
 //! ([`gridmux_policy::publish`]).
 
+use crate::sync::{Arc, AtomicU64};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, KernelId};
 use gridmux_policy::plan::{Fill, Plan};
@@ -13,12 +14,11 @@ use gridmux_policy::publish::{PlanReader, Publisher};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::spsc::{self, Consumer, Producer};
 use gridmux_policy::units::Nanos;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::Thread;
 
-/// Events that may be under way.
-const EVENTS: usize = 8192;
+/// Events that may be under way; few under loom, which explores every one.
+const EVENTS: usize = if cfg!(loom) { 8 } else { 8192 };
 
 /// A kernel's row as the issue pass needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

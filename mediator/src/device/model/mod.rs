@@ -18,12 +18,12 @@ use gridmux_hw_model::{Gpu, Kernel};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::spsc::{self, Consumer, Producer};
 use gridmux_policy::units::Nanos;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thread::DeviceThread;
 
+use crate::lock::CountedMutex;
 use crate::waker::Waker;
 use gridmux_channel::memory::TenantBuffer;
 
@@ -36,7 +36,7 @@ const FAULTS: usize = 256;
 
 /// What the device thread and the control thread share.
 pub(crate) struct Shared {
-    state: Mutex<State>,
+    state: CountedMutex<State>,
     now_ns: AtomicU64,
     closed: AtomicBool,
     facts: DeviceFacts,
@@ -94,7 +94,7 @@ pub fn open(
         now_ns: AtomicU64::new(0),
         closed: AtomicBool::new(false),
         facts,
-        state: Mutex::new(State {
+        state: CountedMutex::new(State {
             gpu: Gpu::new(config),
             memory_bytes,
             kernels: HashMap::new(),

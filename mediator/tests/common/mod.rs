@@ -1,0 +1,313 @@
+//! A scripted tenant and a scripted device for tests of the dispatcher.
+//!
+//! The device obeys at once: each launch is placed when it is submitted and ends when a permit lets time pass, in the
+//! order of submission, `BLOCK_NS` later. Everything that was ever submitted is kept for the test to judge.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use gridmux_channel::ring::queue::Corrupt;
+use gridmux_channel::ring::{
+    CompletionEntry, Launch, Operation, RingError, SubmissionEntry, TenantState,
+};
+use gridmux_mediator::device::{
+    AllocationUnits, Busy, Command, Device, DeviceKernelId, DomainId, KernelLimits, LaunchCommand,
+    Outcome, Report, Tag,
+};
+use gridmux_mediator::dispatch::accounting::TenantCounters;
+use gridmux_mediator::dispatch::samples::SampleSink;
+use gridmux_mediator::dispatch::tenant::{TenantKernel, TenantSlot};
+use gridmux_mediator::dispatch::{
+    ControlLink, Dispatcher, DispatcherConfig, Message, Slot, policy_link,
+};
+use gridmux_policy::Policy;
+use gridmux_policy::ids::{DeviceId, TenantId};
+use gridmux_policy::shape::DeviceShape;
+use gridmux_policy::units::Nanos;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Residence of every block on the scripted device.
+pub(crate) const BLOCK_NS: u64 = 1000;
+
+/// A device of 4 SMs.
+pub(crate) const SHAPE: DeviceShape = DeviceShape {
+    sms: 4,
+    threads: 2048,
+    blocks: 32,
+    registers: 65536,
+    shared_bytes: 233_472,
+};
+
+/// What a test and its port share.
+#[derive(Default)]
+pub(crate) struct Wire {
+    pub(crate) submissions: VecDeque<SubmissionEntry>,
+    pub(crate) completions: Vec<CompletionEntry>,
+    /// Completions that fit before the ring is full.
+    pub(crate) room: usize,
+    pub(crate) closed: bool,
+}
+
+/// The scripted tenant's end; it always waits, so it never holds the clock.
+pub(crate) struct Port(pub(crate) Rc<RefCell<Wire>>);
+
+impl TenantPort for Port {
+    fn pop(&mut self) -> Result<Option<SubmissionEntry>, Corrupt> {
+        Ok(self.0.borrow_mut().submissions.pop_front())
+    }
+
+    fn read_args(&self, _offset: u32, out: &mut [u8]) -> Result<(), RingError> {
+        out.fill(0xa5);
+        Ok(())
+    }
+
+    fn complete(&mut self, entry: CompletionEntry) -> bool {
+        let mut wire = self.0.borrow_mut();
+        let fits = wire.completions.len() < wire.room;
+        if fits {
+            wire.completions.push(entry);
+        }
+        fits
+    }
+
+    fn wake(&mut self) {}
+
+    fn arm(&mut self) -> bool {
+        !self.0.borrow().submissions.is_empty()
+    }
+
+    fn disarm(&mut self) {}
+
+    fn state(&mut self) -> TenantState {
+        TenantState::Waiting
+    }
+
+    fn close(&mut self) {
+        self.0.borrow_mut().closed = true;
+    }
+}
+
+pub(crate) use gridmux_mediator::dispatch::port::TenantPort;
+
+/// What a test and its device share.
+#[derive(Default)]
+pub(crate) struct Bench {
+    pub(crate) launched: Vec<LaunchCommand>,
+    pub(crate) killed: Vec<Tag>,
+    pub(crate) in_flight: VecDeque<(Tag, u32)>,
+    pub(crate) reports: VecDeque<Report>,
+    pub(crate) now: u64,
+    pub(crate) permits: usize,
+    /// Called at each permit, before time passes.
+    pub(crate) at_permit: Option<Box<dyn FnMut(u32)>>,
+    /// Blocks placed so far.
+    pub(crate) placed: u32,
+    /// Ends launches with this outcome instead of `Done`.
+    pub(crate) outcome: Option<Outcome>,
+}
+
+/// The scripted device.
+pub(crate) struct MockDevice(pub(crate) Rc<RefCell<Bench>>);
+
+impl Device for MockDevice {
+    fn submit(&mut self, command: &Command) -> Result<(), Busy> {
+        let mut bench = self.0.borrow_mut();
+        let now = Nanos(bench.now);
+        match command {
+            Command::Launch(launch) => {
+                let blocks = launch.grid.iter().product();
+                if bench.launched.len() < bench.launched.capacity() {
+                    bench.launched.push(*launch);
+                }
+                bench.in_flight.push_back((launch.tag, blocks));
+                bench.placed += blocks;
+                bench.reports.push_back(Report::Placed {
+                    tag: launch.tag,
+                    blocks,
+                    at: now,
+                });
+            }
+            Command::Copy(copy) => bench.in_flight.push_back((copy.tag, 0)),
+            Command::Memset(memset) => bench.in_flight.push_back((memset.tag, 0)),
+            Command::Kill(tag) => {
+                bench.killed.push(*tag);
+                bench.in_flight.retain(|(other, _)| other != tag);
+                let outcome = Outcome::Killed;
+                bench.reports.push_back(Report::Ended {
+                    tag: *tag,
+                    start: now,
+                    end: now,
+                    outcome,
+                });
+            }
+            Command::Permit { .. } => {
+                bench.permits += 1;
+                let placed = bench.placed;
+                if let Some(at_permit) = &mut bench.at_permit {
+                    at_permit(placed);
+                }
+                bench.pass_time();
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Option<Report> {
+        self.0.borrow_mut().reports.pop_front()
+    }
+
+    fn is_timed(&self) -> bool {
+        true
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(self.0.borrow().now)
+    }
+}
+
+impl Bench {
+    fn pass_time(&mut self) {
+        if let Some((tag, blocks)) = self.in_flight.pop_front() {
+            let start = Nanos(self.now);
+            self.now += BLOCK_NS;
+            let at = Nanos(self.now);
+            if blocks > 0 {
+                let ran = Nanos(BLOCK_NS * u64::from(blocks));
+                self.reports.push_back(Report::Retired {
+                    tag,
+                    blocks,
+                    ran,
+                    at,
+                });
+            }
+            let outcome = self.outcome.unwrap_or(Outcome::Done);
+            self.reports.push_back(Report::Ended {
+                tag,
+                start,
+                end: at,
+                outcome,
+            });
+        }
+        self.reports.push_back(Report::Paused {
+            at: Nanos(self.now),
+        });
+    }
+}
+
+/// A dispatcher on the scripted device under a policy, with the policy run by hand.
+pub(crate) struct Rig {
+    pub(crate) dispatcher: Dispatcher<MockDevice, Port>,
+    pub(crate) policy: policy_link::PolicyRunner,
+    pub(crate) control: Arc<ControlLink<Port>>,
+    pub(crate) bench: Rc<RefCell<Bench>>,
+}
+
+impl Rig {
+    pub(crate) fn new(policy: &str) -> Self {
+        let policy = gridmux_policy::by_name(policy, DeviceId(0), &SHAPE).expect("policy exists");
+        Self::with_policy(policy)
+    }
+
+    pub(crate) fn with_policy(policy: Box<dyn Policy>) -> Self {
+        let (end, runner) = policy_link::link(policy, DeviceId(0), &SHAPE).expect("a plan stands");
+        let bench = Rc::new(RefCell::new(Bench {
+            launched: Vec::with_capacity(4096),
+            in_flight: VecDeque::with_capacity(256),
+            reports: VecDeque::with_capacity(4096),
+            ..Bench::default()
+        }));
+        let control = Arc::new(ControlLink::default());
+        let config = DispatcherConfig {
+            device_id: DeviceId(0),
+            shape: SHAPE,
+            max_shared_bytes_per_block: 232_448,
+            kernel_budget_cycles: 1 << 40,
+            clock_hold: Duration::from_millis(100),
+        };
+        let device = MockDevice(Rc::clone(&bench));
+        let dispatcher = Dispatcher::new(
+            &config,
+            device,
+            end,
+            Arc::clone(&control),
+            SampleSink::default(),
+        );
+        Self {
+            dispatcher,
+            policy: runner,
+            control,
+            bench,
+        }
+    }
+
+    /// A tenant with kernel 0: 256 threads, 32 registers a thread, sliceable, 16 bytes of parameters.
+    pub(crate) fn join(&mut self, slot: u16, weight: u32) -> Rc<RefCell<Wire>> {
+        let wire = Rc::new(RefCell::new(Wire {
+            submissions: VecDeque::with_capacity(4096),
+            completions: Vec::with_capacity(4096),
+            room: 4096,
+            closed: false,
+        }));
+        let tenant = TenantSlot::new(
+            TenantId(u32::from(slot) + 1),
+            weight,
+            DomainId(u32::from(slot)),
+            Port(Rc::clone(&wire)),
+            Arc::new(TenantCounters::default()),
+        );
+        let limits = KernelLimits {
+            id: DeviceKernelId(u32::from(slot)),
+            params_bytes: 16,
+            static_shared_bytes: 0,
+            registers_per_thread: 32,
+            max_threads_per_block: 1024,
+            units: AllocationUnits {
+                registers: 256,
+                shared_bytes: 128,
+                reserved_shared_bytes: 1024,
+            },
+        };
+        let kernel = TenantKernel {
+            limits,
+            control_offset: Some(16),
+        };
+        self.tell(Message::Join(Slot(slot), Box::new(tenant)));
+        self.tell(Message::AddKernel(Slot(slot), 0, kernel));
+        wire
+    }
+
+    pub(crate) fn tell(&self, message: Message<Port>) {
+        assert!(
+            self.control.messages.push(message).is_ok(),
+            "the message queue has room"
+        );
+    }
+
+    /// Turns dispatcher and policy until neither has anything to do, or `limit` turns are over.
+    pub(crate) fn settle(&mut self, limit: usize) -> usize {
+        use gridmux_mediator::dispatch::Turn;
+        for turn in 0..limit {
+            let events = self.policy.run();
+            let done = self.dispatcher.turn();
+            if matches!(done, Turn::Idle | Turn::Stopped) && events == 0 {
+                return turn;
+            }
+        }
+        limit
+    }
+}
+
+/// A submission of kernel 0.
+pub(crate) fn launch(cookie: u64, grid: [u32; 3], block: [u16; 3]) -> SubmissionEntry {
+    let request = Launch {
+        kernel: 0,
+        grid,
+        block,
+        shared_bytes: 0,
+        args_offset: 0,
+        args_len: 16,
+    };
+    SubmissionEntry::new(Operation::Launch(request), 0, cookie, 0)
+}

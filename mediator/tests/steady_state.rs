@@ -1,0 +1,98 @@
+//! Design invariant INV 4: in its steady state the dispatcher allocates nothing, frees nothing and takes no lock.
+//!
+//! A counting allocator and the crate's counting lock are read around many turns in which launches are admitted,
+//! sliced, run, completed and replanned.
+
+mod common;
+
+use common::{Rig, launch};
+use gridmux_mediator::lock;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+fn count() {
+    // A thread that is ending has no counter any more, and nobody reads it.
+    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
+}
+
+// SAFETY: every call is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn the_counters_count() {
+    let before = CALLS.get();
+    drop(Box::new(5));
+    assert_eq!(CALLS.get() - before, 2);
+    let before = lock::taken_by_this_thread();
+    drop(lock::CountedMutex::new(5).lock());
+    assert_eq!(lock::taken_by_this_thread() - before, 1);
+}
+
+#[test]
+fn steady_turns_allocate_nothing_and_lock_nothing() {
+    let mut rig = Rig::new("smk-p");
+    let wires = [rig.join(0, 2), rig.join(1, 1), rig.join(2, 1)];
+    let mut cookie = 0;
+    let mut submit = || {
+        for wire in &wires {
+            cookie += 1;
+            let mut wire = wire.borrow_mut();
+            if wire.submissions.len() < 64 {
+                wire.submissions
+                    .push_back(launch(cookie, [97, 1, 1], [256, 1, 1]));
+            }
+            wire.completions.clear();
+        }
+    };
+    // Joining and the first launches are not the steady state.
+    for _ in 0..200 {
+        submit();
+        rig.policy.run();
+        let _ = rig.dispatcher.turn();
+    }
+    let (mut calls, mut locks) = (0, 0);
+    let mut launched = rig.bench.borrow().launched.len();
+    for round in 0..5000 {
+        submit();
+        rig.policy.run();
+        let (calls_before, locks_before) = (CALLS.get(), lock::taken_by_this_thread());
+        let _ = rig.dispatcher.turn();
+        calls += CALLS.get() - calls_before;
+        locks += lock::taken_by_this_thread() - locks_before;
+        if round % 500 == 0 {
+            let mut bench = rig.bench.borrow_mut();
+            launched += bench.launched.len();
+            bench.launched.clear();
+        }
+    }
+    assert!(
+        launched > 1000,
+        "the dispatcher was not busy: {launched} slices"
+    );
+    assert_eq!(
+        calls, 0,
+        "allocations and frees in the dispatcher's steady state"
+    );
+    assert_eq!(locks, 0, "locks taken in the dispatcher's steady state");
+}
