@@ -286,3 +286,45 @@ fn a_workload_whose_service_is_not_there_or_goes_away_fails_clearly() {
     );
     assert_eq!(tenant.exit_code(), Some(1));
 }
+
+#[test]
+fn a_device_host_that_dies_ends_the_run_clearly_and_is_replaced() {
+    let service = Service::start("dies");
+    let socket = service.socket("first");
+    let mut tenant = Running::start(&[
+        "-j",
+        "workload",
+        "run",
+        "matmul",
+        "--socket",
+        &socket,
+        "--size",
+        "tiny",
+        "--launches",
+        "1000000",
+        "--wait-go",
+    ]);
+    assert_eq!(tenant.next(), serde_json::json!({ "ready": true }));
+    tenant.say("go");
+    let host = service.ask(&["device", "show"])["host_pid"]
+        .as_i64()
+        .unwrap();
+    kill(Pid::from_raw(i32::try_from(host).unwrap()), Signal::SIGKILL).unwrap();
+    let error = tenant.next();
+    assert!(
+        error["error"]
+            .as_str()
+            .is_some_and(|text| text.contains("tenant first")),
+        "{error}"
+    );
+    assert_eq!(tenant.exit_code(), Some(1));
+
+    let again = gridmux([
+        "-j", "workload", "run", "vecadd", "--socket", &socket, "--size", "tiny",
+    ]);
+    assert_eq!(again.succeeded().json()["verified"], true);
+    let device = service.ask(&["device", "show"]);
+    assert_eq!(device["host_restarts"], 1);
+    assert_ne!(device["host_pid"], host);
+    assert_eq!(service.stop(), Some(0));
+}

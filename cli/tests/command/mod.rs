@@ -5,17 +5,17 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 /// The command, as it was built for this test.
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_gridmux");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_gridmux");
 
 /// What a run of the command left.
-pub struct Ran {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// Runs the command to its end.
-pub fn gridmux<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
+pub(crate) fn gridmux<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
     let output = Command::new(PROGRAM)
         .args(arguments)
         .output()
@@ -35,7 +35,7 @@ impl From<Output> for Ran {
 
 impl Ran {
     /// Stdout as the one JSON document that it must be.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| {
             panic!(
                 "{error}: stdout {:?}, stderr {:?}",
@@ -45,7 +45,7 @@ impl Ran {
     }
 
     /// The text of the JSON error that it must have printed.
-    pub fn json_error(&self) -> String {
+    pub(crate) fn json_error(&self) -> String {
         let json = self.json();
         json["error"]
             .as_str()
@@ -54,7 +54,7 @@ impl Ran {
     }
 
     /// Panics unless it succeeded.
-    pub fn succeeded(self) -> Self {
+    pub(crate) fn succeeded(self) -> Self {
         assert_eq!(
             self.code,
             Some(0),
@@ -67,6 +67,6 @@ impl Ran {
 }
 
 /// A file of the workloads' PTX.
-pub fn workload_ptx(name: &str) -> String {
+pub(crate) fn workload_ptx(name: &str) -> String {
     format!("{}/../workloads/ptx/{name}.ptx", env!("CARGO_MANIFEST_DIR"))
 }
