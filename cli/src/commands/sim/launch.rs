@@ -1,6 +1,7 @@
 //! Launching a kernel on the model, whole or in slices, and what it did.
 //!
-//! Rule: slices of one launch follow one another in one hardware queue, in ascending order of blocks; nothing overlaps.
+//! Rule: a slice is submitted when every block of the one before has its place on an SM, into another hardware queue.
+//! So blocks start in ascending order, as they would in one launch, and an SM does not wait for a slice to end.
 
 use crate::failure::Failure;
 use gridmux_hw_model::{
@@ -14,6 +15,8 @@ use std::sync::Arc;
 
 /// A time that no kernel reaches.
 const FOREVER: Cycles = Cycles(1 << 62);
+/// Hardware queues that the slices go round; more than can be running at once.
+const QUEUES: u64 = 8;
 /// Waves of blocks in a slice, unless the number of blocks is given.
 const WAVES: u64 = 2;
 
@@ -50,38 +53,75 @@ pub(super) fn timed(gpu: &mut Gpu, plan: &Plan, budget: Option<u64>) -> Result<O
     let started = cpu_seconds();
     let submitted = gpu.now();
     let mut outcome = Outcome::default();
-    for (slice, params) in plan.slices(gpu) {
-        gpu.launch(plan.launch(slice, &params, outcome.slices, budget))?;
-        outcome.slices += 1;
-    }
+    let mut slices = plan.slices(gpu).into_iter();
+    let mut flight = Flight::default();
+    flight.submit_next(gpu, plan, &mut slices, budget)?;
     let mut reports = Vec::new();
-    let mut ended = 0;
     let mut end = submitted;
-    while ended < outcome.slices {
-        reports.clear();
+    while flight.ended < flight.submitted {
         let advance = gpu.advance(FOREVER, &mut reports);
         for report in reports.drain(..) {
             match report {
+                Report::Placed { tag, blocks, .. } => flight.placed(tag, blocks),
                 Report::Ended {
                     end: at, counters, ..
                 } => {
-                    ended += 1;
+                    flight.ended += 1;
                     end = end.max(at);
                     outcome.counters += counters;
                 }
                 Report::Faulted { fault, .. } => return Err(fault.into()),
-                Report::Placed { .. } | Report::Retired { .. } | Report::Copied { .. } => {}
+                Report::Retired { .. } | Report::Copied { .. } => {}
             }
         }
-        if advance == Advance::Idle && ended < outcome.slices {
+        let went_on = flight.unplaced == 0 && flight.submit_next(gpu, plan, &mut slices, budget)?;
+        if advance == Advance::Idle && !went_on && flight.ended < flight.submitted {
             return Err(Failure::new(
                 "the model went idle before the kernel ended; this is an error of the model",
             ));
         }
     }
+    outcome.slices = flight.submitted;
     outcome.cycles = Some(end.0.saturating_sub(submitted.0));
     outcome.cpu_seconds = cpu_seconds() - started;
     Ok(outcome)
+}
+
+/// Slices on their way.
+#[derive(Default)]
+struct Flight {
+    submitted: u64,
+    ended: u64,
+    /// Blocks of the newest slice that no SM holds yet.
+    unplaced: u64,
+}
+
+impl Flight {
+    /// Submits the next slice into the next hardware queue; false if there is none.
+    fn submit_next(
+        &mut self,
+        gpu: &mut Gpu,
+        plan: &Plan,
+        slices: &mut impl Iterator<Item = SubBox>,
+        budget: Option<u64>,
+    ) -> Result<bool, Failure> {
+        let Some(slice) = slices.next() else {
+            return Ok(false);
+        };
+        let params = plan.params_of(slice);
+        let queue = u8::try_from(self.submitted % QUEUES).unwrap_or(0);
+        gpu.launch(plan.launch(slice, &params, QueueId(queue), self.submitted, budget))?;
+        self.unplaced = slice.blocks();
+        self.submitted += 1;
+        Ok(true)
+    }
+
+    /// Blocks of a slice were placed on SMs.
+    fn placed(&mut self, tag: u64, blocks: u32) {
+        if tag + 1 == self.submitted {
+            self.unplaced = self.unplaced.saturating_sub(u64::from(blocks));
+        }
+    }
 }
 
 /// Runs the plan for its results only.
@@ -92,8 +132,10 @@ pub(super) fn functional(
 ) -> Result<Outcome, Failure> {
     let started = cpu_seconds();
     let mut outcome = Outcome::default();
-    for (slice, params) in plan.slices(gpu) {
-        outcome.counters += run_functional(gpu, &plan.launch(slice, &params, 0, budget))?;
+    for slice in plan.slices(gpu) {
+        let params = plan.params_of(slice);
+        let launch = plan.launch(slice, &params, QueueId(0), outcome.slices, budget);
+        outcome.counters += run_functional(gpu, &launch)?;
         outcome.slices += 1;
     }
     outcome.cpu_seconds = cpu_seconds() - started;
@@ -105,11 +147,12 @@ impl Plan {
         &self,
         slice: SubBox,
         params: &'a [u8],
+        queue: QueueId,
         tag: u64,
         budget: Option<u64>,
     ) -> Launch<'a> {
         Launch {
-            queue: QueueId(0),
+            queue: queue,
             tag,
             domain: self.domain,
             kernel: self.kernel.clone(),
@@ -121,25 +164,22 @@ impl Plan {
         }
     }
 
-    /// The sub-boxes in order, each with its parameters.
-    fn slices(&self, gpu: &Gpu) -> Vec<(SubBox, Vec<u8>)> {
+    /// The sub-boxes in order.
+    fn slices(&self, gpu: &Gpu) -> Vec<SubBox> {
         let grid = Grid(self.grid);
-        let Some(control_at) = self.control_offset.filter(|_| grid.is_sliceable()) else {
-            return vec![(
-                SubBox {
-                    offset: [0; 3],
-                    dims: self.grid,
-                },
-                self.whole_params(),
-            )];
-        };
+        if self.control_offset.is_none() || !grid.is_sliceable() {
+            return vec![SubBox {
+                offset: [0; 3],
+                dims: self.grid,
+            }];
+        }
         let most = self.slice_blocks.unwrap_or_else(|| self.waves(gpu));
         let mut slices = Vec::new();
         let mut next = 0;
         while next < grid.blocks() {
             let slice = next_box(grid, next, most);
-            slices.push((slice, self.params_with(control_at, slice.offset)));
             next += slice.blocks();
+            slices.push(slice);
         }
         slices
     }
@@ -157,23 +197,18 @@ impl Plan {
         u32::try_from(blocks).unwrap_or(u32::MAX)
     }
 
-    /// The parameters of the whole grid, whether or not there is a control block.
-    fn whole_params(&self) -> Vec<u8> {
-        match self.control_offset {
-            Some(control_at) => self.params_with(control_at, [0; 3]),
-            None => self.params.clone(),
-        }
-    }
-
-    fn params_with(&self, control_at: u32, offset: [u32; 3]) -> Vec<u8> {
-        let control = Control {
-            offset,
-            grid: self.grid,
-            ..Control::default()
-        };
+    /// The parameters of a slice.
+    fn params_of(&self, slice: SubBox) -> Vec<u8> {
         let mut params = self.params.clone();
-        params[control_at as usize..][..CONTROL_BYTES as usize]
-            .copy_from_slice(&control.to_bytes());
+        if let Some(control_at) = self.control_offset {
+            let control = Control {
+                offset: slice.offset,
+                grid: self.grid,
+                ..Control::default()
+            };
+            params[control_at as usize..][..CONTROL_BYTES as usize]
+                .copy_from_slice(&control.to_bytes());
+        }
         params
     }
 }
