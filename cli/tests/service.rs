@@ -7,8 +7,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 /// A running command whose stdout is read line by line; it is killed if a test gives up.
 struct Running {
@@ -139,6 +141,43 @@ fn it_says_when_it_is_ready_answers_and_stops() {
         }
     );
     assert_eq!(service.stop(), Some(0));
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_is_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let run_dir = folder.path().join("run");
+    let mut child = Command::new(PROGRAM)
+        .args([
+            "serve",
+            "--instance",
+            "notify",
+            "--sms",
+            "1",
+            "--tenant",
+            "a",
+            "--run-dir",
+        ])
+        .arg(&run_dir)
+        .env("NOTIFY_SOCKET", &path)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut message = [0; 64];
+    // Without a limit a service that says nothing would hang the test for ever.
+    manager
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let length = manager.recv(&mut message);
+    kill(
+        Pid::from_raw(i32::try_from(child.id()).unwrap()),
+        Signal::SIGTERM,
+    )
+    .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(&message[..length.unwrap()], b"READY=1\n");
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Plan {
         budget: Option<u64>,
     ) -> Launch<'a> {
         Launch {
-            queue: queue,
+            queue,
             tag,
             domain: self.domain,
             kernel: self.kernel.clone(),
