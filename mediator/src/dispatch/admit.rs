@@ -121,7 +121,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 block: self.classes.shape(launch.class),
                 at: now,
             };
-            self.tell_policy(event);
+            if self.device.is_timed() {
+                self.arrivals.push((slot, sequence, event));
+            } else {
+                self.tell_policy(event);
+            }
         }
         if is_first {
             self.activate(slot, id);

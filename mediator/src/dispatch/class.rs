@@ -7,6 +7,7 @@
 use super::message::Slot;
 use gridmux_policy::ids::KernelId;
 use gridmux_policy::shape::BlockShape;
+use gridmux_policy::units::Nanos;
 
 /// Classes of one tenant.
 pub const CLASSES_PER_TENANT: u32 = 64;
@@ -15,11 +16,18 @@ pub const CLASSES_PER_TENANT: u32 = 64;
 struct Class {
     shape: BlockShape,
     in_flight_blocks: u32,
+    /// Moving average of how long a slice ran, from its first block's start to its last block's end.
+    slice_ns: u64,
 }
+
+/// Most blocks in flight per block that is to be resident, however short slices are.
+const MOST_IN_FLIGHT: u64 = 4;
 
 /// The table of classes.
 pub struct ClassTable {
     classes: Box<[Class]>,
+    /// Least time seen from handing a slice to the device to its first block's start: the cost of a launch.
+    launch_ns: u64,
 }
 
 impl ClassTable {
@@ -27,6 +35,7 @@ impl ClassTable {
     #[must_use]
     pub fn with_capacity(tenants: usize) -> Self {
         Self {
+            launch_ns: u64::MAX,
             classes: vec![Class::default(); tenants * CLASSES_PER_TENANT as usize]
                 .into_boxed_slice(),
         }
@@ -57,9 +66,29 @@ impl ClassTable {
         class.in_flight_blocks = class.in_flight_blocks.saturating_add(blocks);
     }
 
-    /// Counts blocks whose slice ended.
-    pub fn ended(&mut self, id: KernelId, blocks: u32) {
+    /// Counts blocks whose slice ended, and learns from the slice's times.
+    pub fn ended(&mut self, id: KernelId, blocks: u32, issued: Nanos, start: Nanos, end: Nanos) {
+        self.launch_ns = self.launch_ns.min((start - issued).0.max(1));
         let class = &mut self.classes[id.0 as usize];
         class.in_flight_blocks = class.in_flight_blocks.saturating_sub(blocks);
+        let ran_ns = (end - start).0.max(1);
+        class.slice_ns = if class.slice_ns == 0 {
+            ran_ns
+        } else {
+            (class.slice_ns * 7 + ran_ns) / 8
+        };
+    }
+
+    /// How many blocks must be in flight so that `resident` of them are resident on average: a slice holds its place
+    /// in the hardware's queues for the time of a launch before its blocks run (Little's law).
+    #[must_use]
+    pub fn in_flight_for(&self, id: KernelId, resident: u32) -> u32 {
+        let slice_ns = self.classes[id.0 as usize].slice_ns;
+        if slice_ns == 0 || self.launch_ns == u64::MAX {
+            return resident;
+        }
+        let resident = u64::from(resident);
+        let waiting = (resident * self.launch_ns / slice_ns).min(resident * (MOST_IN_FLIGHT - 1));
+        u32::try_from(resident + waiting).unwrap_or(u32::MAX)
     }
 }

@@ -116,6 +116,8 @@ pub struct Dispatcher<D, P> {
     pub(super) classes: ClassTable,
     pub(super) lanes: Lanes,
     pub(super) active: Vec<Active>,
+    /// Arrivals of this instant of virtual time that the policy has not been told of, with their tenant's slot.
+    pub(super) arrivals: Vec<(Slot, u64, Event)>,
     pub(super) meter: ShareMeter,
     pub(super) samples: SampleSink,
     pub(super) hold: ClockHold,
@@ -152,6 +154,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             classes: ClassTable::with_capacity(TENANTS),
             lanes: Lanes::default(),
             active: Vec::with_capacity(TENANTS * super::tenant::STREAMS_PER_TENANT),
+            arrivals: Vec::with_capacity(TENANTS * super::operation::OPERATIONS_PER_TENANT),
             meter: ShareMeter::default(),
             samples,
             hold: ClockHold::new(config.clock_hold),
@@ -188,16 +191,27 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    /// Whether virtual time stands still and nobody has anything to add at this instant: the policy has seen all
-    /// events, and no tenant is between a completion and its next submission (design section 10).
+    /// Whether virtual time stands still and nobody has anything to add at this instant: no tenant is between a
+    /// completion and its next submission (design section 10), and the policy has seen all events of the instant.
+    ///
+    /// The policy hears of arrivals in order of slot and replans once per instant, so that its plans depend on virtual
+    /// time alone and not on the order in which the host's threads happened to run.
     fn is_settled(&mut self) -> bool {
         if !self.device.is_timed() {
             return true;
         }
-        if self.permit_out || !self.policy.is_caught_up() {
+        if self.permit_out || self.hold.holds(&mut self.tenants, self.wall_now_ns) {
             return false;
         }
-        !self.hold.holds(&mut self.tenants, self.wall_now_ns)
+        if self.policy.is_instant_open() || !self.arrivals.is_empty() {
+            self.arrivals
+                .sort_unstable_by_key(|(slot, sequence, _)| (*slot, *sequence));
+            for (_, _, event) in self.arrivals.drain(..) {
+                self.policy.tell(event);
+            }
+            self.policy.close_instant(self.now);
+        }
+        self.policy.is_caught_up()
     }
 
     fn admit_all(&mut self) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! The plan's cap of a row, times the SMs of its groups, is how many of its blocks may be in flight; a slice ends
 //! as a whole on stock hardware, so a row is kept full by several smaller slices in different hardware queues
-//! rather than by one large one.
+//! rather than by one large one, and by a few more while launches take long against the slices themselves.
 //!
 //! Rules: operations go in the plan's fill order, equal ranks in order of admission; under a strict head of line
 //! nothing overtakes; a kernel that cannot be sliced goes whole as soon as its row has any room; no tenant takes
@@ -21,7 +21,7 @@ use gridmux_ptx::boxes::{Grid, SubBox, next_box};
 use gridmux_ptx::control::Control;
 
 /// Slices that a full row is cut into.
-const SLICES_PER_ROW: u32 = 4;
+const SLICES_PER_ROW: u32 = 6;
 
 /// What came of trying to issue one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +136,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         match &operation.work {
             Work::Launch(launch) => {
-                let row = self.policy.row(launch.class);
+                let mut row = self.policy.row(launch.class);
+                row.cap_total = self.classes.in_flight_for(launch.class, row.cap_total);
                 let in_flight = self.classes.in_flight(launch.class);
                 let Some(slice) = next_slice(launch, row, in_flight) else {
                     return Attempt::Blocked;
@@ -162,6 +163,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             slot,
             operation: id,
             first_block,
+            issued: self.now,
             blocks,
             resident: 0,
         }) else {
@@ -245,6 +247,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             slot,
             operation: id,
             first_block: 0,
+            issued: self.now,
             blocks: 0,
             resident: 0,
         }) else {

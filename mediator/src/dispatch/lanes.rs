@@ -6,6 +6,7 @@
 use super::message::Slot;
 use super::operation::OperationId;
 use crate::device::{LANES, Lane, Tag};
+use gridmux_policy::units::Nanos;
 
 /// What a lane holds.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +17,8 @@ pub struct Flight {
     pub operation: OperationId,
     /// Linear number of the slice's first block.
     pub first_block: u64,
+    /// Device time at which it was handed over.
+    pub issued: Nanos,
     /// Blocks of the slice; 0 for a copy.
     pub blocks: u32,
     /// Blocks reported resident and not yet retired.

@@ -41,6 +41,8 @@ pub struct PolicyLink {
     /// Whom to wake after events were sent.
     thread: Option<Thread>,
     unflushed: bool,
+    /// Events were sent since the last end of an instant.
+    instant_open: bool,
     /// Copied from the plan at each refresh.
     by_arrival: bool,
     head_of_line: bool,
@@ -65,10 +67,13 @@ pub struct PolicyRunner {
     seen: u64,
     shared: Arc<Shared>,
     now: Nanos,
+    /// Replan at the end of each instant of virtual time, not whenever events were seen.
+    by_instant: bool,
+    due: bool,
 }
 
 /// Joins a policy and a dispatcher. Before the policy has seen anything its own first plan stands, or, when it makes
-/// none, one that leaves everything to the hardware.
+/// none, one that leaves everything to the hardware. On a device with a virtual clock it replans once per instant.
 ///
 /// # Errors
 /// [`PlanError`] for a device shape on which no plan can stand.
@@ -76,6 +81,7 @@ pub fn link(
     mut policy: Box<dyn Policy>,
     device: DeviceId,
     shape: &DeviceShape,
+    is_timed: bool,
 ) -> Result<(PolicyLink, PolicyRunner), PlanError> {
     let first = match policy.replan(Nanos(0)) {
         Some(plan) => plan,
@@ -96,6 +102,7 @@ pub fn link(
         shared: Arc::clone(&shared),
         thread: None,
         unflushed: false,
+        instant_open: false,
         by_arrival: true,
         head_of_line: false,
         never_gives_up: true,
@@ -110,6 +117,8 @@ pub fn link(
             seen: 0,
             shared,
             now: Nanos(0),
+            by_instant: is_timed,
+            due: false,
         },
     ))
 }
@@ -136,11 +145,24 @@ impl PolicyLink {
             self.sent += 1;
         }
         self.unflushed = true;
+        self.instant_open = true;
         if self.events.try_push(event).is_ok() {
             self.sent += 1;
         } else {
             self.lost += 1;
         }
+    }
+
+    /// Whether events were sent since the last [`PolicyLink::close_instant`].
+    #[must_use]
+    pub fn is_instant_open(&self) -> bool {
+        self.instant_open
+    }
+
+    /// Says that nothing more happens at this instant of virtual time: the policy replans now.
+    pub fn close_instant(&mut self, at: Nanos) {
+        self.tell(Event::Timer { at });
+        self.instant_open = false;
     }
 
     /// Whether the policy has seen every event and published what it made of them.
@@ -197,18 +219,22 @@ impl PolicyRunner {
     /// events.
     pub fn run(&mut self) -> u64 {
         let mut events = 0;
-        let (policy, now) = (&mut self.policy, &mut self.now);
+        let (policy, now, due) = (&mut self.policy, &mut self.now, &mut self.due);
+        let by_instant = self.by_instant;
         self.events.drain(|event| {
             if let Some(at) = event.at() {
                 *now = (*now).max(at);
             }
+            *due |= !by_instant || matches!(event, Event::Timer { .. });
             policy.observe(&event);
             events += 1;
         });
         if events == 0 {
             return 0;
         }
-        if let Some(plan) = self.policy.replan(self.now) {
+        if std::mem::take(&mut self.due)
+            && let Some(plan) = self.policy.replan(self.now)
+        {
             self.publisher.publish(plan);
         }
         let wake_ns = self.policy.wake_at().map_or(NEVER, |wake| wake.0);

@@ -153,7 +153,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Work::Launch(launch) => {
                 let class = launch.class;
                 let handle = launch.handle;
-                self.classes.ended(class, flight.blocks);
+                self.classes
+                    .ended(class, flight.blocks, flight.issued, start, end);
                 let args = ProbeArgs {
                     tenant: tenant_id.0,
                     device: self.device_id.0,

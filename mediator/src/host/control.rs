@@ -110,7 +110,8 @@ impl ControlThread {
         let policy = gridmux_policy::by_name(&config.policy, device_id, &facts.shape)
             .map_err(|e| e.to_string())?;
         let (mut policy_end, runner) =
-            policy_link::link(policy, device_id, &facts.shape).map_err(|e| e.to_string())?;
+            policy_link::link(policy, device_id, &facts.shape, facts.is_model)
+                .map_err(|e| e.to_string())?;
         let stop = Arc::new(AtomicBool::new(false));
         let policy = spawn_policy(runner, &waker, &stop)?;
         policy_end.set_thread(policy.thread().clone());

@@ -217,7 +217,8 @@ impl Rig {
     }
 
     pub(crate) fn with_policy(policy: Box<dyn Policy>) -> Self {
-        let (end, runner) = policy_link::link(policy, DeviceId(0), &SHAPE).expect("a plan stands");
+        let (end, runner) =
+            policy_link::link(policy, DeviceId(0), &SHAPE, true).expect("a plan stands");
         let bench = Rc::new(RefCell::new(Bench {
             launched: Vec::with_capacity(4096),
             in_flight: VecDeque::with_capacity(256),
