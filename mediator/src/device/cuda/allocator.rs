@@ -235,7 +235,7 @@ mod tests {
         for _ in 0..10_000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let random = seed >> 33;
-            if random % 3 == 0 && !held.is_empty() {
+            if random.is_multiple_of(3) && !held.is_empty() {
                 let index = usize::try_from(random).unwrap() % held.len();
                 allocator.free(held.swap_remove(index).start).unwrap();
             } else if let Ok(start) = allocator.alloc(random % 3000) {

@@ -74,9 +74,9 @@ impl HostBuffer {
         self.map.len() as u64
     }
 
-    /// Whether it is pinned.
-    pub(super) fn is_pinned(&self) -> bool {
-        self.is_pinned
+    /// Bytes that it keeps pinned.
+    pub(super) fn pinned_bytes(&self) -> u64 {
+        if self.is_pinned { self.len_bytes() } else { 0 }
     }
 
     /// Whether the device may write it.
@@ -135,7 +135,7 @@ mod tests {
         tenants.write_at(4096, b"hello").unwrap();
         let mapped = HostBuffer::map(&tenants, false).unwrap();
         assert_eq!(mapped.len_bytes(), 8192);
-        assert!(mapped.is_writable() && !mapped.is_pinned());
+        assert!(mapped.is_writable() && mapped.pinned_bytes() == 0);
         assert_eq!(mapped.at(4096, 4097), None);
         assert_eq!(mapped.at(u64::MAX, 2), None);
         let start = mapped.at(4096, 5).unwrap();

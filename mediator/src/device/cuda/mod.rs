@@ -7,7 +7,7 @@
 //! What a GPU cannot do: kill a kernel ([`Command::Kill`] is ignored; it ends by itself), hold its clock
 //! ([`Command::Permit`] is ignored), or tell where its blocks are. What it must not be asked while it runs: anything
 //! that makes it wait (design section 4). So memory is cut from a partition per tenant ([`partition`], [`allocator`]),
-//! modules are loaded eagerly, and what tenants give up is freed in quiet moments ([`control`]).
+//! modules are loaded eagerly, and what tenants give up is freed in quiet moments ([`state`]).
 //!
 //! Rules: the dispatcher's end takes no lock and allocates nothing while nothing fails; it finds kernels, buffers and
 //! allocations in tables that the control thread publishes ([`tables`]). Every address and buffer range of a copy is
@@ -26,6 +26,7 @@ mod lost;
 mod module;
 mod partition;
 mod queues;
+mod state;
 mod tables;
 
 use super::{
@@ -55,6 +56,12 @@ struct Shared {
     /// Lanes in flight, as bits.
     flying: AtomicU32,
     faults: Arc<Faults>,
+}
+
+impl Shared {
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
 }
 
 /// The dispatcher's end. It belongs to the thread that submits first.
@@ -288,22 +295,6 @@ fn outside(what: &str, address: u64, bytes: u64) -> String {
     format!(
         "{what} of {bytes} bytes at device address {address:#x} is not inside one allocation of this tenant"
     )
-}
-
-/// Host memory that may be pinned for all tenants together: a quarter of the machine's. Pinned memory cannot be
-/// reclaimed, and a tenant may map far more than it ever touches.
-fn pinned_budget() -> u64 {
-    // SAFETY: sysconf only looks figures up.
-    let (pages, page) = unsafe {
-        (
-            libc::sysconf(libc::_SC_PHYS_PAGES),
-            libc::sysconf(libc::_SC_PAGESIZE),
-        )
-    };
-    let all = u64::try_from(pages)
-        .unwrap_or(0)
-        .saturating_mul(u64::try_from(page).unwrap_or(0));
-    all / 4
 }
 
 #[cfg(test)]
