@@ -33,3 +33,30 @@ fn end_process() -> ! {
     // memory already, and logs are not buffered.
     unsafe { libc::_exit(EXIT_STATUS) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{EXIT_STATUS, end_process_soon};
+    use std::process::{Command, Stdio};
+
+    const CHILD: &str = "GRIDMUX_TEST_LOST_CHILD";
+
+    /// Runs itself again as a process that loses its context.
+    #[test]
+    fn the_process_ends_with_its_own_status() {
+        if std::env::var_os(CHILD).is_some() {
+            end_process_soon();
+            loop {
+                std::thread::park();
+            }
+        }
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &name])
+            .env(CHILD, "1")
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(EXIT_STATUS));
+    }
+}

@@ -301,7 +301,34 @@ fn a_real_gpu_loads_launches_and_copies() {
         Err(DeviceError::BadAddress { .. })
     ));
     assert_eq!(control.used_bytes(domain), 0);
-    control.unregister_buffer(id);
     control.destroy_domain(domain);
+
+    // The dispatcher looks at the new tables, so that the next call frees what the old ones held.
+    assert_eq!(device.poll(), None);
+    let next = control.create_domain(1 << 30).unwrap();
+    let address = control.alloc(next, 4096).unwrap();
+    let copy = CopyCommand {
+        domain: next,
+        address,
+        ..copy
+    };
+    assert!(is_done(&run(&mut device, &Command::Copy(copy))));
+    buffer.read_at(0, &mut out).unwrap();
+    assert!(
+        out.iter().all(|byte| *byte == 0),
+        "the next tenant finds what the last one left"
+    );
+    control.unregister_buffer(id);
+    control.destroy_domain(next);
+    assert_eq!(device.poll(), None);
+    assert!(matches!(
+        control.load(domain, &module),
+        Err(DeviceError::Backend(_))
+    ));
+    module.ptx = b"this is not PTX".to_vec();
+    let Err(DeviceError::Load(log)) = control.load(domain, &module) else {
+        panic!("nonsense was loaded");
+    };
+    assert!(log.contains("ptxas"), "{log}");
     assert!(!device.is_lost());
 }
