@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-const ROUNDS: usize = 9;
-const ROUND_TRIPS: usize = 20_000;
-const SUBMISSIONS: u64 = 3_000_000;
+const ROUNDS: usize = 25;
+const ROUND_TRIPS: usize = 5_000;
+const SUBMISSIONS: u64 = 300_000;
 
 fn main() {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));

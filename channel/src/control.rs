@@ -9,9 +9,12 @@
 //! [`MAX_REPLY_BYTES`]. Big things (PTX, data) never pass here: they stand in
 //! DMA-mapped memory and are named by address.
 
-use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+mod mailbox;
+
+pub use mailbox::Mailbox;
 
 /// The most bytes of an encoded request.
 pub const MAX_REQUEST_BYTES: usize = 64 << 10;
@@ -309,102 +312,4 @@ fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8], limit: usize) -> Result<T, Co
         )));
     }
     Ok(value)
-}
-
-/// The mediator's side of the mailbox: one request at a time, one reply kept.
-#[derive(Debug, Default)]
-pub struct Mailbox {
-    reply: Vec<u8>,
-}
-
-impl Mailbox {
-    /// Takes what a tenant wrote to region 1. `Some` is a request to execute,
-    /// after which [`Mailbox::answer`] is called; until then a read finds a
-    /// length of zero. A malformed request is answered here.
-    ///
-    /// # Errors
-    /// `EINVAL` at an offset other than 0.
-    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<Option<ControlRequest>, Errno> {
-        if offset != 0 {
-            return Err(Errno::EINVAL);
-        }
-        self.reply.clear();
-        match ControlRequest::decode(data) {
-            Ok(request) => Ok(Some(request)),
-            Err(error) => {
-                let error = ControlError::new(ControlCode::BadRequest, error.to_string());
-                self.answer(&ControlReply::Error(error));
-                Ok(None)
-            }
-        }
-    }
-
-    /// Puts the reply where the tenant reads it.
-    pub fn answer(&mut self, reply: &ControlReply) {
-        let encoded = reply.encode().or_else(|error| {
-            let text = format!("the reply cannot be sent: {error}");
-            ControlReply::Error(ControlError::new(ControlCode::Limit, text)).encode()
-        });
-        let encoded = encoded.unwrap_or_default();
-        let length = u32::try_from(encoded.len()).unwrap_or(0);
-        self.reply.clear();
-        self.reply.extend_from_slice(&length.to_ne_bytes());
-        self.reply.extend_from_slice(&encoded);
-    }
-
-    /// Copies what a tenant reads from region 1; beyond the reply it is zero.
-    ///
-    /// # Errors
-    /// None now; the signature is that of the handler.
-    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Errno> {
-        out.fill(0);
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        if let Some(rest) = self.reply.get(start..) {
-            let len = rest.len().min(out.len());
-            out[..len].copy_from_slice(&rest[..len]);
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{ControlReply, ControlRequest, Mailbox, Module};
-
-    fn read_all(mailbox: &Mailbox) -> ControlReply {
-        let mut head = [0; 4];
-        mailbox.read(0, &mut head).unwrap();
-        let mut body = vec![0; u32::from_ne_bytes(head) as usize];
-        mailbox.read(4, &mut body).unwrap();
-        ControlReply::decode(&body).unwrap()
-    }
-
-    #[test]
-    fn a_request_is_executed_and_its_reply_is_read() {
-        let mut mailbox = Mailbox::default();
-        let request = ControlRequest::Alloc { bytes: 77 };
-        let bytes = request.encode().unwrap();
-        assert_eq!(mailbox.write(0, &bytes), Ok(Some(request)));
-        let mut head = [9; 4];
-        mailbox.read(0, &mut head).unwrap();
-        assert_eq!(
-            head, [0; 4],
-            "a request that is not answered reads as length zero"
-        );
-        mailbox.answer(&ControlReply::Loaded(Module::default()));
-        assert_eq!(read_all(&mailbox), ControlReply::Loaded(Module::default()));
-    }
-
-    #[test]
-    fn malformed_requests_are_answered_with_an_error() {
-        let mut mailbox = Mailbox::default();
-        for bytes in [&[][..], &[200], &[0, 255, 255, 255], &[6, 0, 0]] {
-            assert_eq!(mailbox.write(0, bytes), Ok(None));
-            assert!(
-                matches!(read_all(&mailbox), ControlReply::Error(_)),
-                "{bytes:?}"
-            );
-        }
-        assert!(mailbox.write(8, &[]).is_err());
-    }
 }

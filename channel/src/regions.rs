@@ -11,6 +11,7 @@
 //! those that are not listed have size 0.
 
 use crate::wire::device::{RegionDescription, SparseArea};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A page, the unit of the layout of region 0 and of DMA mappings, in bytes.
 pub const PAGE_BYTES: u64 = 4096;
@@ -52,4 +53,58 @@ pub fn describe(region: u32, rings_bytes: u64) -> Option<RegionDescription> {
         _ => return None,
     };
     Some(description)
+}
+
+/// What region 0 starts with. Tenants that speak the mailbox get the same and
+/// more from `Hello`; this is for those that only read registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Facts {
+    /// "gridmux1" in little endian.
+    pub magic: u64,
+    /// The version of regions and rings, 1.
+    pub version: u32,
+    /// How many streaming multiprocessors the device has.
+    pub sms: u32,
+    /// Threads of a warp.
+    pub warp_size: u32,
+    /// The most threads of a block.
+    pub max_threads_per_block: u32,
+    /// The most shared memory of a block in bytes.
+    pub shared_bytes_per_block: u32,
+    /// 1 if the device is the SM model.
+    pub is_model: u32,
+    /// Core clock in kilohertz.
+    pub clock_khz: u64,
+    /// Device memory in bytes.
+    pub memory_bytes: u64,
+}
+
+impl Facts {
+    /// The facts of a device.
+    #[must_use]
+    pub fn new(device: &crate::control::DeviceFacts) -> Self {
+        Self {
+            magic: crate::ring::layout::MAGIC,
+            version: crate::ring::layout::VERSION,
+            sms: device.sms,
+            warp_size: device.warp_size,
+            max_threads_per_block: device.max_threads_per_block,
+            shared_bytes_per_block: device.shared_bytes_per_block,
+            is_model: u32::from(device.is_model),
+            clock_khz: device.clock_khz,
+            memory_bytes: device.memory_bytes,
+        }
+    }
+
+    /// Copies what a tenant reads at `offset` of region 0; beyond the facts it
+    /// is zero.
+    pub fn read(&self, offset: u64, out: &mut [u8]) {
+        out.fill(0);
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        if let Some(rest) = self.as_bytes().get(start..) {
+            let len = rest.len().min(out.len());
+            out[..len].copy_from_slice(&rest[..len]);
+        }
+    }
 }

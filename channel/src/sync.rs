@@ -23,3 +23,16 @@ pub(crate) fn light_fence() {
 pub(crate) fn light_fence() {
     fence(Ordering::SeqCst);
 }
+
+/// Asks for the cache line of `place` to write it soon.
+#[inline]
+pub(crate) fn prefetch_write<T>(place: &T) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    // SAFETY: a prefetch is a hint and accesses nothing, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(place).cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    let _ = place;
+}

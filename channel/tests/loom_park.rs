@@ -12,7 +12,6 @@ use loom::thread;
 
 struct Shared {
     head: AtomicU32,
-    tail: AtomicU32,
     slots: [[AtomicU64; 1]; 2],
     flag: AtomicU32,
     /// The kernel's side: whether an edge waits to be taken.
@@ -24,7 +23,6 @@ impl Shared {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             head: AtomicU32::new(0),
-            tail: AtomicU32::new(0),
             slots: [[AtomicU64::new(0)], [AtomicU64::new(0)]],
             flag: AtomicU32::new(park::AWAKE),
             edge: Mutex::new(false),
@@ -32,10 +30,9 @@ impl Shared {
         })
     }
 
-    fn queue(&self) -> Queue<'_, 1> {
+    fn queue(&self) -> Queue<'_, 1, 0> {
         Queue {
             head: &self.head,
-            tail: &self.tail,
             slots: &self.slots,
         }
     }
@@ -89,7 +86,7 @@ fn sleeper(shared: &Shared, sleep: fn(&Shared)) {
                 break;
             }
             park::announce(&shared.flag);
-            if end.refresh(&shared.queue()).unwrap() == 0 {
+            if !end.has_entry(&shared.queue()).unwrap() {
                 sleep(shared);
             }
             park::withdraw(&shared.flag);

@@ -14,7 +14,6 @@ const SLOTS: usize = 2;
 
 struct Shared {
     head: AtomicU32,
-    tail: AtomicU32,
     slots: [[AtomicU64; 2]; SLOTS],
 }
 
@@ -22,22 +21,20 @@ impl Shared {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             head: AtomicU32::new(0),
-            tail: AtomicU32::new(0),
-            slots: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(u64::MAX))),
+            slots: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
         })
     }
 
-    fn queue(&self) -> Queue<'_, 2> {
+    fn queue(&self) -> Queue<'_, 2, 1> {
         Queue {
             head: &self.head,
-            tail: &self.tail,
             slots: &self.slots,
         }
     }
 }
 
 fn entry(i: u64) -> [u64; 2] {
-    [i, !i]
+    [!i, i]
 }
 
 #[test]

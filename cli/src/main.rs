@@ -1,2 +1,30 @@
-//! placeholder
-fn main() {}
+//! The `gridmux` command: one program for operators, researchers, and the service itself.
+//!
+//! Rules: it only reads arguments and prints; what it prints about, the rooms do. Data goes to stdout, logs and
+//! progress to stderr; with `-j` or `-p` everything on stdout is JSON, errors included. Exit codes: 0 done, 1 it
+//! failed, 2 wrong usage.
+
+mod commands;
+mod failure;
+mod logging;
+mod notify;
+mod output;
+mod service;
+mod table;
+mod units;
+mod usage;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match usage::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    logging::start(cli.command.default_log_level());
+    let out = cli.output();
+    match cli.command.run(&out) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => out.fail(&failure),
+    }
+}

@@ -1,16 +1,31 @@
 //! The whole device behind one handle.
+//!
+//! [`Gpu::advance`] is the loop: it skips to the next event, runs one epoch (blocks are placed, SMs run, the memory
+//! system serves, ended blocks are counted), and stops when there is something to report.
+//! Rules: epochs lie on a fixed grid, so that the cycles of a run do not depend on how the caller cuts time; a
+//! launch that faults or is killed leaves its SMs at the end of the epoch.
 
-use crate::compile::LoadError;
+use crate::compile::{self, LoadError};
 use crate::config::GpuConfig;
+use crate::copies::CopyQueues;
 use crate::counters::Counters;
 use crate::fault::Fault;
+use crate::functional::Functional;
 use crate::kernel::LoadedModule;
 use crate::launch::{self, Copy, Launch, LaunchError};
 use crate::memory::{DomainId, Memory};
 use crate::report::{Advance, Report};
+use crate::timing::dispatch::{Dispatcher, Placement};
+use crate::timing::launches::Launches;
+use crate::timing::memory_system::MemorySystem;
+use crate::timing::sm::{Epoch, Sm, SmEvent};
 use gridmux_policy::units::{Cycles, Nanos};
 use gridmux_ptx::decode::Program;
+use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Longest epoch in cycles; shorter where L2 answers sooner.
+const EPOCH_CYCLES: u64 = 64;
 
 /// A modelled GPU.
 #[derive(Debug)]
@@ -18,16 +33,44 @@ pub struct Gpu {
     config: GpuConfig,
     memory: Memory,
     now: u64,
+    epoch_cycles: u64,
+    sms: Vec<Sm>,
+    memory_system: MemorySystem,
+    launches: Launches,
+    tags: HashMap<u64, u32>,
+    dispatcher: Dispatcher,
+    copies: CopyQueues,
+    functional: Functional,
+    placed: Vec<Placement>,
+    faults: Vec<(u64, u32, Box<Fault>)>,
+    drafts: Vec<Report>,
 }
+
+// SAFETY: the raw pointers inside a `Gpu` (register slots, shared memory, parameters, the hosts' mapping) point
+// into buffers that the same `Gpu` owns and that do not move when it does; nothing outside keeps a copy.
+unsafe impl Send for Gpu {}
 
 impl Gpu {
     /// An idle GPU at cycle 0.
     #[must_use]
     pub fn new(config: GpuConfig) -> Self {
         Self {
-            config,
             memory: Memory::default(),
             now: 0,
+            epoch_cycles: EPOCH_CYCLES.min(u64::from(config.l2.latency)),
+            sms: (0..config.sm.count)
+                .map(|id| Sm::new(&config, id))
+                .collect(),
+            memory_system: MemorySystem::new(&config),
+            launches: Launches::new(),
+            tags: HashMap::with_capacity(1024),
+            dispatcher: Dispatcher::new(&config),
+            copies: CopyQueues::default(),
+            functional: Functional::new(),
+            placed: Vec::with_capacity(256),
+            faults: Vec::new(),
+            drafts: Vec::with_capacity(256),
+            config,
         }
     }
 
@@ -55,7 +98,8 @@ impl Gpu {
         &self.memory
     }
 
-    /// Device memory, to allocate, free and write.
+    /// Device memory, to allocate, free and write. Before a domain is destroyed its launches must have ended or
+    /// been dropped with [`Gpu::kill_domain`].
     pub fn memory_mut(&mut self) -> &mut Memory {
         &mut self.memory
     }
@@ -63,32 +107,42 @@ impl Gpu {
     /// Loads a module; `text` is the PTX it was decoded from, for line numbers in messages.
     ///
     /// # Errors
-    /// [`LoadError`], naming what is not modelled and where.
+    /// [`LoadError`], naming what is not modelled and where; a refused module leaves nothing behind.
     pub fn load(
         &mut self,
         domain: DomainId,
         program: &Program,
         text: &[u8],
     ) -> Result<Arc<LoadedModule>, LoadError> {
-        let _ = (domain, program, text);
-        Ok(Arc::new(LoadedModule {
-            domain,
-            kernels: Vec::new(),
-            variables: Vec::new(),
-        }))
+        compile::load(&self.config, &mut self.memory, domain, program, text).map(Arc::new)
     }
 
-    /// Frees a module's variables.
+    /// Frees a module's variables; its kernels must not run any more.
     pub fn unload(&mut self, module: &LoadedModule) {
-        let _ = module;
+        for variable in module.variables() {
+            // The caller may have destroyed the domain before, which freed them, too.
+            let _ = self.memory.free(module.domain(), variable.address);
+        }
     }
 
-    /// Queues a launch.
+    /// Queues a launch at the present time.
     ///
     /// # Errors
     /// [`LaunchError`]; a refused launch leaves no trace.
     pub fn launch(&mut self, request: Launch<'_>) -> Result<(), LaunchError> {
-        launch::check(&self.config, &request)
+        launch::check(&self.config, &request)?;
+        self.check_tag(request.tag)?;
+        let tag = request.tag;
+        if self.memory.domain(request.domain).is_err() {
+            return Err(LaunchError::WrongDomain {
+                kernel: request.kernel.name.to_string(),
+                domain: request.domain,
+            });
+        }
+        let index = self.launches.insert(&self.config, request);
+        self.tags.insert(tag, index);
+        self.dispatcher.submit(index, &mut self.launches, self.now);
+        Ok(())
     }
 
     /// Queues a copy's duration.
@@ -96,35 +150,274 @@ impl Gpu {
     /// # Errors
     /// [`LaunchError::TagInUse`].
     pub fn copy(&mut self, copy: Copy) -> Result<(), LaunchError> {
-        let _ = copy;
+        self.check_tag(copy.tag)?;
+        self.copies.submit(&self.config, copy, self.now);
         Ok(())
     }
 
-    /// Lets time pass until `until`, or until something is to be reported.
+    fn check_tag(&self, tag: u64) -> Result<(), LaunchError> {
+        if self.tags.contains_key(&tag) || self.copies.contains(tag) {
+            return Err(LaunchError::TagInUse(tag));
+        }
+        Ok(())
+    }
+
+    /// Lets time pass until `until`, or until something is to be reported; reports are appended in order of time.
     ///
-    /// Time moves in epochs of a few tens of cycles, so it may pass `until` by less than one epoch.
+    /// Time moves in epochs of a few tens of cycles on a fixed grid, so it may pass `until` by less than one.
     pub fn advance(&mut self, until: Cycles, reports: &mut Vec<Report>) -> Advance {
-        let _ = reports;
-        self.now = until.0;
-        Advance::Idle
+        while self.now < until.0 {
+            if self.idle() {
+                self.now = until.0;
+                return Advance::Idle;
+            }
+            let next = self.next_event().map_or(until.0, |next| next.max(self.now));
+            if next >= until.0 {
+                self.now = until.0;
+                break;
+            }
+            // Skip to the beginning of the next event's epoch, unless time stands inside it already.
+            self.now = self.now.max(next / self.epoch_cycles * self.epoch_cycles);
+            let end = (self.now / self.epoch_cycles + 1) * self.epoch_cycles;
+            self.run_epoch(end);
+            if !self.drafts.is_empty() {
+                reports.append(&mut self.drafts);
+                return Advance::Reported;
+            }
+        }
+        Advance::Reached
     }
 
     /// Drops a launch or copy, queued or running; nothing is reported for it any more. False if there is none.
     pub fn kill(&mut self, tag: u64) -> bool {
-        let _ = tag;
-        false
+        match self.tags.get(&tag).copied() {
+            Some(index) => {
+                self.drop_launch(index);
+                true
+            }
+            None => self.copies.kill(tag),
+        }
     }
 
     /// Drops every launch of a domain.
     pub fn kill_domain(&mut self, domain: DomainId) {
-        let _ = domain;
+        let of_domain = self.launches.iter().filter(|(_, l)| l.domain == domain);
+        let doomed: Vec<u32> = of_domain.map(|(index, _)| index).collect();
+        for index in doomed {
+            self.drop_launch(index);
+        }
     }
 
     /// Nothing is queued, running or being copied.
     #[must_use]
     pub fn idle(&self) -> bool {
-        true
+        self.launches.is_empty() && self.copies.is_empty()
     }
+
+    /// Blocks that are resident now, over all SMs.
+    #[must_use]
+    pub fn resident_blocks(&self) -> u32 {
+        self.sms.iter().map(Sm::resident_blocks).sum()
+    }
+
+    fn drop_launch(&mut self, index: u32) {
+        let Some(launch) = self.launches.get(index) else {
+            return;
+        };
+        self.tags.remove(&launch.tag);
+        for sm in &mut self.sms {
+            sm.drop_launch(index);
+        }
+        self.dispatcher.remove(index, &mut self.launches, self.now);
+        self.launches.remove(index);
+    }
+
+    /// First time at which anything can happen.
+    fn next_event(&self) -> Option<u64> {
+        let sms = self.sms.iter().filter_map(Sm::next_event).min();
+        let events = [
+            sms,
+            self.dispatcher.next_event(),
+            self.memory_system.next_departure(),
+            self.copies.next_event(),
+        ];
+        events.into_iter().flatten().min()
+    }
+
+    fn run_epoch(&mut self, end: u64) {
+        self.placed.clear();
+        self.dispatcher.place(
+            &mut self.sms,
+            &mut self.launches,
+            self.now,
+            end,
+            &mut self.placed,
+        );
+        let epoch = Epoch {
+            config: &self.config,
+            memory: &self.memory,
+            launches: &self.launches,
+            end,
+        };
+        for sm in &mut self.sms {
+            sm.begin(self.now);
+            sm.run(&epoch);
+            self.memory_system.accept(sm.requests());
+        }
+        for reply in self.memory_system.serve(end, &mut self.launches) {
+            self.sms[usize::from(reply.sm)].fill(reply.miss, reply.at);
+        }
+        self.report_placed();
+        self.collect_events();
+        self.check_budgets(end);
+        self.end_faulted();
+        while let Some((tag, at)) = self.copies.pop(end) {
+            self.drafts.push(Report::Copied {
+                tag,
+                at: Cycles(at),
+            });
+        }
+        self.drafts.sort_by_key(Report::order);
+        self.now = end;
+    }
+
+    fn report_placed(&mut self) {
+        for placement in &self.placed {
+            let Some(launch) = self.launches.get(placement.launch) else {
+                continue;
+            };
+            let (tag, at) = (launch.tag, Cycles(placement.at));
+            if let Some(Report::Placed {
+                tag: last,
+                blocks,
+                at: then,
+            }) = self.drafts.last_mut()
+                && *last == tag
+                && *then == at
+            {
+                *blocks += 1;
+                continue;
+            }
+            self.drafts.push(Report::Placed { tag, blocks: 1, at });
+        }
+    }
+
+    fn collect_events(&mut self) {
+        let mut ended = std::mem::take(&mut self.placed);
+        ended.clear();
+        for sm in &mut self.sms {
+            for event in sm.events().drain(..) {
+                match event {
+                    SmEvent::Faulted { launch, at, fault } => self.faults.push((at, launch, fault)),
+                    SmEvent::Retired {
+                        launch,
+                        at,
+                        counters,
+                    } => {
+                        let Some(state) = self.launches.get_mut(launch) else {
+                            continue;
+                        };
+                        state.ended_blocks += 1;
+                        state.last_end = state.last_end.max(at);
+                        report_retired(&mut self.drafts, state.tag, at, counters.block_cycles);
+                        if state.ended_blocks == state.blocks {
+                            ended.push(Placement { launch, at });
+                        }
+                        *self.launches.counters(launch) += counters;
+                        self.dispatcher.room_freed();
+                    }
+                }
+            }
+        }
+        for Placement { launch, .. } in &ended {
+            self.end(*launch);
+        }
+        self.placed = ended;
+    }
+
+    fn end(&mut self, index: u32) {
+        let counters = *self.launches.counters(index);
+        let Some(launch) = self.launches.get(index) else {
+            return;
+        };
+        let end = launch.last_end;
+        self.drafts.push(Report::Ended {
+            tag: launch.tag,
+            first_start: Cycles(launch.first_start.unwrap_or(end)),
+            end: Cycles(end),
+            counters,
+        });
+        self.tags.remove(&launch.tag);
+        self.dispatcher.remove(index, &mut self.launches, end);
+        self.launches.remove(index);
+    }
+
+    fn check_budgets(&mut self, end: u64) {
+        let epoch = Epoch {
+            config: &self.config,
+            memory: &self.memory,
+            launches: &self.launches,
+            end,
+        };
+        for (index, launch) in self.launches.iter() {
+            let (Some(budget), Some(start)) = (launch.budget, launch.first_start) else {
+                continue;
+            };
+            if end.saturating_sub(start) <= budget {
+                continue;
+            }
+            if let Some(fault) = self
+                .sms
+                .iter()
+                .find_map(|sm| sm.overrun(index, budget, &epoch))
+            {
+                self.faults.push((end, index, fault));
+            }
+        }
+    }
+
+    /// Ends the launches that faulted; of several faults of one launch the first counts.
+    fn end_faulted(&mut self) {
+        if self.faults.is_empty() {
+            return;
+        }
+        let mut faults = std::mem::take(&mut self.faults);
+        faults.sort_by_key(|(at, ..)| *at);
+        for (at, index, fault) in faults {
+            let Some(launch) = self.launches.get(index) else {
+                continue;
+            };
+            let tag = launch.tag;
+            self.drop_launch(index);
+            let at = Cycles(at);
+            self.drafts.push(Report::Faulted { tag, fault, at });
+        }
+    }
+}
+
+/// Adds a block's end to the report of its cycle and launch.
+fn report_retired(drafts: &mut Vec<Report>, tag: u64, at: u64, block_cycles: u64) {
+    for draft in drafts.iter_mut() {
+        if let Report::Retired {
+            tag: other,
+            blocks,
+            ran,
+            at: then,
+        } = draft
+            && *other == tag
+            && then.0 == at
+        {
+            *blocks += 1;
+            *ran += Cycles(block_cycles);
+            return;
+        }
+    }
+    drafts.push(Report::Retired {
+        tag,
+        blocks: 1,
+        ran: Cycles(block_cycles),
+        at: Cycles(at),
+    });
 }
 
 /// Runs one launch to its end without timing; blocks run one after another in ascending order.
@@ -133,7 +426,13 @@ impl Gpu {
 /// The launch's [`Fault`], or the limit that it does not keep.
 pub fn run_functional(gpu: &mut Gpu, request: &Launch<'_>) -> Result<Counters, RunError> {
     launch::check(&gpu.config, request)?;
-    Ok(Counters::default())
+    let Ok(domain) = gpu.memory.domain(request.domain) else {
+        return Err(RunError::Launch(LaunchError::WrongDomain {
+            kernel: request.kernel.name.to_string(),
+            domain: request.domain,
+        }));
+    };
+    Ok(gpu.functional.run(request, domain)?)
 }
 
 /// Why a functional run failed.

@@ -11,21 +11,24 @@
 mod compile;
 pub mod config;
 mod config_check;
+mod copies;
 pub mod counters;
 mod exec;
 pub mod fault;
+mod functional;
 pub mod gpu;
 pub mod kernel;
 pub mod launch;
 pub mod memory;
 pub mod occupancy;
 pub mod report;
+mod timing;
 
 pub use compile::LoadError;
 pub use config::{ConfigError, GpuConfig, builtin_names};
 pub use counters::Counters;
 pub use fault::{Fault, FaultKind, FaultSpace};
-pub use gpu::{Gpu, run_functional};
+pub use gpu::{Gpu, RunError, run_functional};
 pub use kernel::{Kernel, KernelParam, LoadedModule};
 pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
 pub use memory::{Allocation, DomainId, Memory, MemoryError};

@@ -58,6 +58,19 @@ pub enum Report {
     },
 }
 
+impl Report {
+    /// Reports stand in this order: by time, and within a cycle from placement to end.
+    pub(crate) fn order(&self) -> (u64, u8) {
+        match self {
+            Self::Placed { at, .. } => (at.0, 1),
+            Self::Retired { at, .. } => (at.0, 0),
+            Self::Ended { end, .. } => (end.0, 2),
+            Self::Faulted { at, .. } => (at.0, 3),
+            Self::Copied { at, .. } => (at.0, 4),
+        }
+    }
+}
+
 /// Why [`crate::Gpu::advance`] came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advance {

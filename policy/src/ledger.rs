@@ -8,71 +8,11 @@
 //! Rules: a tenant is **busy** while a launch of it is open, and **active** while it is busy or was
 //! so less than a grace ago. Events with a time before the newest seen count as of that time.
 
+use crate::books::{Batch, KernelBook, TenantBook};
 use crate::event::Event;
 use crate::ids::{KernelId, TenantId};
-use crate::shape::{BlockShape, DeviceShape, dominant_share};
+use crate::shape::{BlockShape, DeviceShape};
 use crate::units::Nanos;
-use std::collections::VecDeque;
-
-/// Batches of placed blocks remembered per kernel; beyond it the youngest two are merged.
-const MAX_BATCHES: usize = 64;
-
-/// Live shares are counted in units of 2^-32 of one SM, so that placed and retired cancel exactly.
-const UNIT_BITS: u32 = 32;
-
-/// What is known of one kernel.
-#[derive(Clone, Debug)]
-pub struct KernelBook {
-    /// Whose it is.
-    pub tenant: TenantId,
-    /// What each block takes.
-    pub block: BlockShape,
-    /// Its dominant share of one SM.
-    pub share: f64,
-    /// Blocks that arrived and were not placed.
-    pub waiting: u64,
-    /// Blocks that were placed and have not retired.
-    pub live: u32,
-    /// Launches that have not ended.
-    pub open_launches: u32,
-    /// When it last had an open launch.
-    pub last_open: Nanos,
-    /// The most blocks that it lately had waiting and live together.
-    pub demand: u64,
-    /// A running mean of how long a block stays, from placement to report, in nanoseconds.
-    pub stay_ns: f64,
-    units: i64,
-    batches: VecDeque<Batch>,
-    ran_total_ns: u64,
-}
-
-/// What is known of one tenant.
-#[derive(Clone, Debug)]
-pub struct TenantBook {
-    /// Who.
-    pub id: TenantId,
-    /// Its weight, at least 1.
-    pub weight: u32,
-    /// SM · nanoseconds of contended time, relative to a fair share once rebased.
-    pub service: f64,
-    /// Launches that have not ended.
-    pub open_launches: u32,
-    /// When it last had an open launch.
-    pub last_open: Nanos,
-    /// Busy, or so less than a grace ago.
-    pub active: bool,
-    /// What its live blocks hold, in units of 2^-32 of one SM.
-    held_units: i64,
-    /// The contended time up to which `service` is integrated.
-    charged_to_ns: f64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Batch {
-    n: u32,
-    at_ns: f64,
-    contended_ns: f64,
-}
 
 /// The books of one device.
 #[derive(Clone, Debug)]
@@ -414,91 +354,137 @@ impl Ledger {
     }
 }
 
-impl TenantBook {
-    fn new(id: TenantId, contended_ns: f64) -> Self {
-        Self {
-            id,
-            held_units: 0,
-            charged_to_ns: contended_ns,
-            weight: 1,
-            service: 0.0,
-            open_launches: 0,
-            last_open: Nanos::ZERO,
-            active: false,
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::Ledger;
+    use crate::event::Event;
+    use crate::ids::{KernelId, TenantId};
+    use crate::shape::{BlockShape, DeviceShape};
+    use crate::units::Nanos;
 
-    /// Charges what the live blocks held since the last charge.
-    #[allow(clippy::cast_precision_loss, reason = "a controller's measure")]
-    fn charge(&mut self, contended_ns: f64) {
-        let held = self.held_units as f64 / (1_u64 << UNIT_BITS) as f64;
-        self.service += held * (contended_ns - self.charged_to_ns);
-        self.charged_to_ns = contended_ns;
-    }
-}
+    const DEVICE: DeviceShape = DeviceShape {
+        sms: 2,
+        threads: 1024,
+        blocks: 8,
+        registers: 65_536,
+        shared_bytes: 49_152,
+    };
+    /// A quarter of an SM.
+    const BLOCK: BlockShape = BlockShape {
+        threads: 256,
+        registers: 256,
+        shared_bytes: 0,
+    };
 
-impl KernelBook {
-    fn new(tenant: TenantId, block: BlockShape, shape: &DeviceShape) -> Self {
-        let share = dominant_share(shape, &block);
-        Self {
+    fn arrive(id: u32, at: u64) -> Event {
+        let (kernel, tenant) = (KernelId(id), TenantId(id));
+        Event::Arrive {
+            kernel,
             tenant,
-            block,
-            share: share.as_f64(),
-            units: share.in_units(UNIT_BITS),
+            launch: at,
+            blocks: 8,
+            block: BLOCK,
+            at: Nanos(at),
+        }
+    }
+
+    fn service(ledger: &mut Ledger, tenant: u32) -> f64 {
+        let found = ledger
+            .tenants_mut()
+            .find(|book| book.id == TenantId(tenant));
+        found.expect("the tenant is known").service
+    }
+
+    #[test]
+    fn service_is_provisional_until_blocks_retire() {
+        let mut ledger = Ledger::new(&DEVICE);
+        let kernel = KernelId(0);
+        ledger.observe(&arrive(0, 0));
+        ledger.observe(&Event::Placed {
+            kernel,
+            launch: 0,
+            n: 4,
+            at: Nanos(100),
+        });
+        ledger.advance(Nanos(200));
+        assert!(
+            (service(&mut ledger, 0) - 100.0).abs() < 1e-6,
+            "one SM for 100 ns"
+        );
+        // They were reported late: each ran 50 ns of the 150.
+        let ran_sum_ns = 200;
+        ledger.observe(&Event::Retired {
+            kernel,
+            launch: 0,
+            n: 4,
+            ran_sum_ns,
+            at: Nanos(250),
+        });
+        assert!(
+            (service(&mut ledger, 0) - 50.0).abs() < 1e-6,
+            "a quarter for 200 ns"
+        );
+    }
+
+    #[test]
+    fn time_counts_only_while_every_active_tenant_has_work() {
+        let mut ledger = Ledger::new(&DEVICE);
+        ledger.observe(&arrive(0, 0));
+        ledger.observe(&arrive(1, 0));
+        ledger.observe(&Event::Placed {
+            kernel: KernelId(0),
+            launch: 0,
+            n: 4,
+            at: Nanos(0),
+        });
+        ledger.observe(&Event::Ended {
+            kernel: KernelId(1),
+            launch: 0,
+            at: Nanos(40),
+        });
+        ledger.advance(Nanos(90));
+        assert!((service(&mut ledger, 0) - 40.0).abs() < 1e-6);
+        ledger.expire(Nanos(50));
+        ledger.advance(Nanos(100));
+        assert!(
+            (service(&mut ledger, 0) - 50.0).abs() < 1e-6,
+            "the idle one is inactive now"
+        );
+    }
+
+    #[test]
+    fn counters_restore_what_lost_events_hid() {
+        let mut ledger = Ledger::new(&DEVICE);
+        let kernel = KernelId(0);
+        ledger.observe(&arrive(0, 0));
+        ledger.observe(&Event::Placed {
+            kernel,
+            launch: 0,
+            n: 4,
+            at: Nanos(0),
+        });
+        // Lost: all four retired after 60 ns each, and four more were placed at 60.
+        ledger.observe(&Event::Counters {
+            kernel,
+            open_launches: 1,
             waiting: 0,
-            live: 0,
-            open_launches: 0,
-            last_open: Nanos::ZERO,
-            demand: 0,
-            stay_ns: 0.0,
-            batches: VecDeque::with_capacity(MAX_BATCHES),
-            ran_total_ns: 0,
-        }
-    }
-
-    fn remember(&mut self, batch: Batch) {
-        if self.batches.len() < MAX_BATCHES {
-            self.batches.push_back(batch);
-        } else if let Some(last) = self.batches.back_mut() {
-            let (old, new) = (f64::from(last.n), f64::from(batch.n));
-            let blend = |a: f64, b: f64| (a * old + b * new) / (old + new).max(1.0);
-            last.at_ns = blend(last.at_ns, batch.at_ns);
-            last.contended_ns = blend(last.contended_ns, batch.contended_ns);
-            last.n += batch.n;
-        }
-    }
-
-    /// What `n` retired blocks ran of the contended time, less what was charged for those that were
-    /// on the list; learns how long a block stays.
-    #[allow(clippy::cast_precision_loss, reason = "a controller's measure")]
-    fn correct(&mut self, n: u32, ran_sum_ns: u64, counted: u32, stayed: f64, charged: f64) -> f64 {
-        let stay = stayed / f64::from(counted);
-        self.stay_ns = match self.stay_ns > 0.0 {
-            true => self.stay_ns * 0.75 + stay * 0.25,
-            false => stay,
+            in_flight: 4,
+            ran_total_ns: 240,
+            at: Nanos(80),
+        });
+        assert!((service(&mut ledger, 0) - 60.0).abs() < 1e-6);
+        let retired = Event::Retired {
+            kernel,
+            launch: 0,
+            n: 4,
+            ran_sum_ns: 240,
+            at: Nanos(120),
         };
-        let ran = ran_sum_ns as f64 * f64::from(counted) / f64::from(n.max(1));
-        (ran * charged / stayed - charged) * self.share
-    }
-
-    /// Takes the `n` oldest blocks off the list: how many there were, how long they stayed in all,
-    /// and how much of that was contended.
-    fn settle(&mut self, n: u32, now_ns: f64, contended_ns: f64) -> (u32, f64, f64) {
-        let (mut counted, mut stayed, mut charged) = (0, 0.0, 0.0);
-        while counted < n {
-            let Some(oldest) = self.batches.front_mut() else {
-                break;
-            };
-            let taken = oldest.n.min(n - counted);
-            stayed += f64::from(taken) * (now_ns - oldest.at_ns);
-            charged += f64::from(taken) * (contended_ns - oldest.contended_ns);
-            counted += taken;
-            oldest.n -= taken;
-            if oldest.n == 0 {
-                self.batches.pop_front();
-            }
-        }
-        (counted, stayed, charged)
+        ledger.observe(&retired);
+        assert!(
+            (service(&mut ledger, 0) - 120.0).abs() < 1e-6,
+            "each block counted once"
+        );
     }
 }
 

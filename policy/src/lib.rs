@@ -12,6 +12,7 @@
 //! - Publishing and reading a plan takes no lock ([`publish`]), and events reach the policy over a
 //!   bounded lock-free ring ([`spsc`]).
 
+pub mod books;
 pub mod event;
 pub mod ids;
 pub mod ledger;

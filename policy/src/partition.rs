@@ -14,6 +14,8 @@
 
 use crate::shape::{BlockShape, DeviceShape, Room, dominant_share};
 use crate::share::{Share, gcd};
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 
 /// Holding some back changes what the lowest gets; the second pass settles it.
 const EVEN_PASSES: u32 = 2;
@@ -38,7 +40,7 @@ pub struct Demand {
     pub blocks: u64,
 }
 
-/// What a partition gives: caps by part and kernel, and who could have used more.
+/// What a partition gives: caps by part and kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// How many SMs each part has.
@@ -120,6 +122,30 @@ struct Filling<'a> {
     reached: i128,
 }
 
+/// A claim that can have a block; the lowest weighted level comes first, then the smaller block,
+/// then the earlier place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    level: i128,
+    weight: i128,
+    share: i128,
+    claim: usize,
+    kernel: usize,
+}
+
+impl Ord for Turn {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let levels = (self.level * other.weight).cmp(&(other.level * self.weight));
+        levels.then((self.share, self.claim).cmp(&(other.share, other.claim)))
+    }
+}
+
+impl PartialOrd for Turn {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 struct ClaimLevel {
     weight: i128,
     start: i128,
@@ -180,37 +206,46 @@ impl<'a> Filling<'a> {
         }
         let mut room = Room::empty_sm(self.device);
         let mut caps = vec![0_u16; self.kernels.len()];
-        while let Some((claim, kernel)) = self.next(&room) {
-            let chosen = &mut self.kernels[kernel];
-            room.take(&chosen.block, 1);
-            caps[kernel] = caps[kernel].saturating_add(1);
-            chosen.level += chosen.share * i128::from(sms);
-            chosen.given += u128::from(sms);
-            self.claims[claim].level += chosen.share * i128::from(sms);
+        let turns = (0..self.claims.len()).filter_map(|claim| self.turn(claim, &room));
+        let mut turns: BinaryHeap<Reverse<Turn>> = turns.map(Reverse).collect();
+        while let Some(Reverse(turn)) = turns.pop() {
+            // Room, demand and the ceiling only ever get tighter within a part, so a claim that has
+            // no turn now has none later. One whose kernel no longer fits may have another's.
+            let Some(now) = self.turn(turn.claim, &room) else {
+                continue;
+            };
+            if now == turn {
+                self.place(turn, sms, &mut room);
+                caps[turn.kernel] = caps[turn.kernel].saturating_add(1);
+            }
+            turns.extend(self.turn(turn.claim, &room).map(Reverse));
         }
         caps
     }
 
-    /// The claim with the lowest weighted level that has a kernel with a block that fits.
-    fn next(&self, room: &Room) -> Option<(usize, usize)> {
-        let mut best: Option<(usize, usize)> = None;
-        for (index, claim) in self.claims.iter().enumerate() {
-            if self.above_ceiling(claim) {
-                continue;
-            }
-            let Some(kernel) = self.candidate(claim, room) else {
-                continue;
-            };
-            let lower = best.is_none_or(|(other, other_kernel)| {
-                let other = &self.claims[other];
-                let mine = (claim.level * other.weight, self.kernels[kernel].share);
-                mine < (other.level * claim.weight, self.kernels[other_kernel].share)
-            });
-            if lower {
-                best = Some((index, kernel));
-            }
+    fn place(&mut self, turn: Turn, sms: u16, room: &mut Room) {
+        let kernel = &mut self.kernels[turn.kernel];
+        room.take(&kernel.block, 1);
+        kernel.level += kernel.share * i128::from(sms);
+        kernel.given += u128::from(sms);
+        self.claims[turn.claim].level += kernel.share * i128::from(sms);
+    }
+
+    /// What the claim would do next, if it can have a block at all.
+    fn turn(&self, index: usize, room: &Room) -> Option<Turn> {
+        let claim = &self.claims[index];
+        if self.above_ceiling(claim) {
+            return None;
         }
-        best
+        let kernel = self.candidate(claim, room)?;
+        let (level, weight) = (claim.level, claim.weight);
+        Some(Turn {
+            level,
+            weight,
+            share: self.kernels[kernel].share,
+            claim: index,
+            kernel,
+        })
     }
 
     /// The claim's kernel with the lowest level among those that want a block here and fit.

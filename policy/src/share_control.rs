@@ -12,7 +12,8 @@
 //! Bounds: a start level never exceeds the tenant's nominal share of the device, and an excess never
 //! exceeds four horizons of it: a tenant that could not use its share is not owed it for ever.
 
-use crate::ledger::{Ledger, TenantBook};
+use crate::books::TenantBook;
+use crate::ledger::Ledger;
 use crate::units::Nanos;
 
 /// The horizon is this many times the longest stay of a block.

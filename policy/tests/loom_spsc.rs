@@ -57,6 +57,27 @@ fn s2_a_slot_is_never_read_and_written_at_once() {
 }
 
 #[test]
+fn s2_draining_frees_only_what_was_read() {
+    explore(|| {
+        let (mut producer, mut consumer) = ring::<u32>(2);
+        let pushing = thread::spawn(move || {
+            let mut pushed = 0;
+            for _ in 0..4 {
+                pushed += u32::from(producer.try_push(pushed).is_ok());
+            }
+            pushed
+        });
+        let mut popped = Vec::new();
+        for _ in 0..2 {
+            consumer.drain(|item| popped.push(item));
+        }
+        let pushed = pushing.join().unwrap();
+        consumer.drain(|item| popped.push(item));
+        assert_eq!(popped, (0..pushed).collect::<Vec<_>>(), "S1");
+    });
+}
+
+#[test]
 fn s3_a_push_into_a_ring_with_room_never_fails() {
     // Wait-free: one attempt is enough, whatever the other end is doing.
     explore(|| {

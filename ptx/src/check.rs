@@ -155,7 +155,10 @@ impl SharedUse {
             let v = &program.variables[var.0 as usize];
             if v.space == StateSpace::Shared {
                 let (bytes, dynamic) = &mut by_function[function];
-                *dynamic |= v.is_extern || v.size_bytes == 0;
+                if v.is_extern || v.size_bytes == 0 {
+                    *dynamic = true;
+                    return;
+                }
                 *bytes = bytes
                     .next_multiple_of(u64::from(v.align.max(1)))
                     .saturating_add(v.size_bytes);

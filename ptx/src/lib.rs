@@ -16,4 +16,4 @@ pub mod rewrite;
 mod syntax;
 
 pub use error::ParseError;
-pub use syntax::module::{Lines, MAX_BYTES, MAX_KERNELS, Module, StatementKind};
+pub use syntax::module::{Lines, MAX_BYTES, MAX_INSTRUCTIONS, MAX_KERNELS, Module, StatementKind};

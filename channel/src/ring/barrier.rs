@@ -13,6 +13,8 @@
 //! not find that, or that cannot register, fences itself; one that lies about
 //! having registered loses its own wake-ups and nothing else.
 
+use std::sync::OnceLock;
+
 const QUERY: libc::c_int = 0;
 const GLOBAL_EXPEDITED: libc::c_int = 1 << 1;
 const REGISTER_GLOBAL_EXPEDITED: libc::c_int = 1 << 2;
@@ -20,8 +22,11 @@ const REGISTER_GLOBAL_EXPEDITED: libc::c_int = 1 << 2;
 /// Whether the kernel lets this process run the barrier (it may be too old, or
 /// a sandbox may forbid the call).
 pub(crate) fn supported() -> bool {
-    let commands = membarrier(QUERY);
-    commands > 0 && commands & libc::c_long::from(GLOBAL_EXPEDITED) != 0 && run()
+    static SUPPORTED: OnceLock<bool> = OnceLock::new();
+    *SUPPORTED.get_or_init(|| {
+        let commands = membarrier(QUERY);
+        commands > 0 && commands & libc::c_long::from(GLOBAL_EXPEDITED) != 0 && run()
+    })
 }
 
 /// Lets the barrier reach this process's threads; false if it cannot.

@@ -8,11 +8,13 @@
 //! Waiting is a bounded spin, then a futex on the `parked` word, with a second
 //! look in between ([`super::park`]).
 
-use super::entry::{CompletionEntry, SubmissionEntry};
 use super::layout::{Line, RingLayout};
 use super::map::RingMap;
 use super::queue::{Consumer, Corrupt, Producer};
-use super::{HostState, PushError, RingError, TenantState, barrier, futex, park};
+use super::{
+    CompletionEntry, HostState, PushError, RingError, SubmissionEntry, TenantState, barrier, futex,
+    park,
+};
 use crate::memory;
 use crate::sync::Ordering;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,8 +29,8 @@ const ARGS_HOT_BYTES: u64 = 64 << 10;
 pub struct ClientRings {
     map: RingMap,
     doorbell: OwnedFd,
-    submissions: Producer<8>,
-    completions: Consumer<4>,
+    submissions: Producer<8, 7>,
+    completions: Consumer<4, 1>,
     consumed: u64,
     in_flight: u32,
     state: TenantState,
@@ -100,7 +102,7 @@ impl ClientRings {
         for (chunk, word) in args.chunks(8).zip(&area[first..]) {
             let mut bytes = [0; 8];
             bytes[..chunk.len()].copy_from_slice(chunk);
-            // Relaxed: published by the Release store of the tail in `push`.
+            // Relaxed: published by the Release store of the stamp in `push`.
             word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
         }
         Ok(offset)
@@ -203,15 +205,15 @@ impl ClientRings {
         Ok(entry)
     }
 
-    fn check_open(&mut self) -> Result<(), RingError> {
+    fn check_open(&self) -> Result<(), RingError> {
         match self.host_state() {
             HostState::Open => Ok(()),
             state => {
                 let queue = self.map.completions();
-                if self.completions.refresh(&queue)? == 0 {
-                    return Err(RingError::Closed(state));
+                if self.completions.has_entry(&queue)? {
+                    return Ok(());
                 }
-                Ok(())
+                Err(RingError::Closed(state))
             }
         }
     }

@@ -12,11 +12,13 @@
 //! mediator never writes an eventfd of a tenant's (a saturated counter blocks
 //! the writer); it wakes by futex.
 
-use super::entry::{CompletionEntry, SubmissionEntry};
 use super::layout::{Line, RingLayout};
 use super::map::RingMap;
 use super::queue::{Consumer, Corrupt, Producer};
-use super::{HostState, PushError, RingError, TenantState, barrier, futex, park};
+use super::{
+    CompletionEntry, HostState, PushError, RingError, SubmissionEntry, TenantState, barrier, futex,
+    park,
+};
 use crate::memory::SealedMemfd;
 use crate::sync::Ordering;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -28,8 +30,8 @@ pub struct HostRings {
     map: RingMap,
     memfd: SealedMemfd,
     doorbell: EventFd,
-    submissions: Consumer<8>,
-    completions: Producer<4>,
+    submissions: Consumer<8, 7>,
+    completions: Producer<4, 1>,
     pushed: u64,
     unreleased: bool,
     /// The tenant was told that we run the barrier of all processes.
@@ -102,9 +104,9 @@ impl HostRings {
     /// # Errors
     /// [`Corrupt`]: the tenant's index is impossible; close the channel.
     #[inline]
-    pub fn has_submissions(&mut self) -> Result<bool, Corrupt> {
+    pub fn has_submissions(&self) -> Result<bool, Corrupt> {
         let queue = self.map.submissions();
-        Ok(self.submissions.refresh(&queue)? != 0)
+        self.submissions.has_entry(&queue)
     }
 
     /// Copies arguments of the submission just taken into `out`. The tenant
@@ -126,7 +128,7 @@ impl HostRings {
             });
         };
         for (chunk, word) in out.chunks_mut(8).zip(range) {
-            // Relaxed: ordered by the Acquire load of the tail in `pop`.
+            // Relaxed: ordered by the Acquire load of the stamp in `pop`.
             let bytes = word.load(Ordering::Relaxed).to_le_bytes();
             chunk.copy_from_slice(&bytes[..chunk.len()]);
         }
@@ -184,7 +186,7 @@ impl HostRings {
     ///
     /// # Errors
     /// [`Corrupt`]: the tenant's index is impossible; close the channel.
-    pub fn arm(&mut self) -> Result<bool, Corrupt> {
+    pub fn arm(&self) -> Result<bool, Corrupt> {
         self.announce();
         if self.membarrier && !barrier::run() {
             // Without it a wake-up could be lost: stay awake.
@@ -210,7 +212,7 @@ impl HostRings {
     ///
     /// # Errors
     /// [`Corrupt`]: the tenant's index is impossible; close the channel.
-    pub fn tenant_state(&mut self) -> Result<TenantState, Corrupt> {
+    pub fn tenant_state(&self) -> Result<TenantState, Corrupt> {
         // Acquire: pairs with the Release store in `ClientRings::set_state`.
         // What was submitted before the tenant said that it waits is visible
         // to the look at the queue that follows.
@@ -233,8 +235,10 @@ impl HostRings {
 }
 
 /// The barrier between [`HostRings::announce`] of any number of tenants and the
-/// second look at them. False if the kernel refuses: then do not sleep.
+/// second look at them. False if the kernel refuses what it allowed before (a
+/// sandbox must permit `membarrier`): then sleep for a moment at most.
 #[must_use]
 pub fn arm_barrier() -> bool {
-    barrier::run()
+    // Where it was never supported, tenants were told so and fence themselves.
+    !barrier::supported() || barrier::run()
 }

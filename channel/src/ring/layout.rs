@@ -6,23 +6,23 @@
 //! | line | word | written by | read by |
 //! |---|---|---|---|
 //! | 0 | header: magic, version, sizes | mediator, once | tenant, once |
-//! | 1 | submission tail | tenant | mediator |
-//! | 2 | submission head | mediator | tenant |
-//! | 3 | completion tail | mediator | tenant |
-//! | 4 | completion head | tenant | mediator |
-//! | 5 | armed: the mediator sleeps | mediator sets, tenant clears | both |
-//! | 6 | parked: the tenant sleeps (a futex) | tenant sets, mediator clears | both |
-//! | 7 | tenant state ([`super::TenantState`]) | tenant | mediator |
-//! | 8 | host state ([`super::HostState`]) | mediator | tenant |
+//! | 1 | submission head | mediator | tenant |
+//! | 2 | completion head | tenant | mediator |
+//! | 3 | armed: the mediator sleeps | mediator sets, tenant clears | both |
+//! | 4 | parked: the tenant sleeps (a futex) | tenant sets, mediator clears | both |
+//! | 5 | tenant state ([`super::TenantState`]) | tenant | mediator |
+//! | 6 | host state ([`super::HostState`]) | mediator | tenant |
 //!
 //! Then follow, each on its own page boundary, the submission entries (64
-//! bytes each), the completion entries (32 bytes each) and the argument area.
+//! bytes each, written by the tenant), the completion entries (32 bytes each,
+//! written by the mediator) and the argument area (written by the tenant). An
+//! entry tells by its turn whether it was published ([`super::queue`]).
 
 use thiserror::Error;
 
 /// The word at offset 0 of the memory: "gridmux1" in little endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"gridmux1");
-/// The version of this layout.
+/// The version of this layout, and of the facts in region 0.
 pub(crate) const VERSION: u32 = 1;
 /// The distance of two index words in bytes.
 pub(crate) const LINE_BYTES: usize = 128;
@@ -39,14 +39,12 @@ const PAGE_BYTES: usize = 4096;
 /// The words of page 0, by line number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Line {
-    SubmissionTail = 1,
-    SubmissionHead = 2,
-    CompletionTail = 3,
-    CompletionHead = 4,
-    Armed = 5,
-    Parked = 6,
-    TenantState = 7,
-    HostState = 8,
+    SubmissionHead = 1,
+    CompletionHead = 2,
+    Armed = 3,
+    Parked = 4,
+    TenantState = 5,
+    HostState = 6,
 }
 
 /// A ring shape that makes no sense.

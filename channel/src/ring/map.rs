@@ -89,7 +89,7 @@ impl RingMap {
 
     #[inline]
     pub(crate) fn word(&self, line: Line) -> &AtomicU32 {
-        // SAFETY: every line lies in the first page (8 * 128 + 4 <= 4096), the
+        // SAFETY: every line lies in the first page (6 * 128 + 8 <= 4096), the
         // offset is a multiple of 128, and the mapping lives as long as `self`.
         unsafe {
             &*self
@@ -108,10 +108,9 @@ impl RingMap {
     }
 
     #[inline]
-    pub(crate) fn submissions(&self) -> Queue<'_, 8> {
+    pub(crate) fn submissions(&self) -> Queue<'_, 8, 7> {
         Queue {
             head: self.word(Line::SubmissionHead),
-            tail: self.word(Line::SubmissionTail),
             // SAFETY: the layout places this many entries of 64 bytes at this
             // page-aligned offset inside the mapping.
             slots: unsafe {
@@ -124,10 +123,9 @@ impl RingMap {
     }
 
     #[inline]
-    pub(crate) fn completions(&self) -> Queue<'_, 4> {
+    pub(crate) fn completions(&self) -> Queue<'_, 4, 1> {
         Queue {
             head: self.word(Line::CompletionHead),
-            tail: self.word(Line::CompletionTail),
             // SAFETY: the layout places this many entries of 32 bytes at this
             // page-aligned offset inside the mapping.
             slots: unsafe {

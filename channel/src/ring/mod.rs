@@ -25,7 +25,9 @@ mod map;
 pub mod park;
 pub mod queue;
 
-pub use entry::{CompletionEntry, CompletionStatus, Copy, Launch, Operation, SubmissionEntry};
+pub use entry::{
+    BadEntry, CompletionEntry, CompletionStatus, Copy, Launch, Operation, SubmissionEntry,
+};
 pub use layout::RingLayout;
 
 use thiserror::Error;

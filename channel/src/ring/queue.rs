@@ -1,43 +1,56 @@
 //! One single-producer single-consumer queue over memory that both ends share.
 //!
-//! The shared part ([`Queue`]) is a view: two free-running indices and the
-//! slots. Each end keeps its own index privately ([`Producer`], [`Consumer`])
-//! and never reads back what it wrote, so that a hostile peer cannot move it.
-//! A slot is an array of atomic words: a peer that writes it while it is read
-//! can spoil the copy and nothing else.
+//! An entry carries its own publication: the upper half of its stamp word is
+//! the **turn**, how often the producer has been around the ring when it wrote
+//! the slot. The consumer knows which turn it waits for and looks at the slot
+//! itself, so that handing over an entry moves one cache line and not two (a
+//! shared tail index was measured at a third of the throughput when the
+//! consumer is at the producer's heels). The consumer's index is shared, for
+//! the producer to know what is free; it caches it and reloads it only when
+//! the cache says full.
+//!
+//! Each end keeps its own position privately and never reads back what it
+//! wrote, so that a hostile peer cannot move it. A slot is an array of atomic
+//! words: a peer that writes it while it is read can spoil the copy and
+//! nothing else.
 //!
 //! Invariant (`tests/loom_ring.rs`): what is pushed is popped once, in order,
-//! whole. Each end caches the other's index and reloads it only when the cache
-//! says full or empty, so that the index line moves once per batch.
+//! whole.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, prefetch_write};
 use thiserror::Error;
 
-/// The peer's index is further from ours than the queue is long.
+/// How many slots ahead of use the producer asks for a cache line, so that the
+/// transfers from the consumer's processor overlap.
+const AHEAD: u32 = 8;
+/// Where the turn stands in the stamp word.
+const TURN_SHIFT: u32 = 32;
+const PAYLOAD_MASK: u64 = (1 << TURN_SHIFT) - 1;
+
+/// The peer wrote an index or a turn that no honest peer can write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("index {theirs} cannot follow {ours} in a queue of {capacity}")]
+#[error("{what} {theirs} cannot stand where ours is {ours}")]
 pub struct Corrupt {
-    /// The index that we keep.
+    /// An index or a turn.
+    pub what: &'static str,
+    /// What we keep.
     pub ours: u32,
-    /// The index that the peer wrote.
+    /// What the peer wrote.
     pub theirs: u32,
-    /// The number of slots.
-    pub capacity: u32,
 }
 
-/// The shared part of a queue whose entries are `W` words. The number of slots
-/// is a power of two.
+/// The shared part of a queue whose entries are `W` words, of which word `S`
+/// is the stamp: its lower half is the entry's, its upper half the turn's. The
+/// number of slots is a power of two; all memory starts as zeroes.
 #[derive(Debug)]
-pub struct Queue<'a, const W: usize> {
+pub struct Queue<'a, const W: usize, const S: usize> {
     /// How many entries the consumer has released; written by it alone.
     pub head: &'a AtomicU32,
-    /// How many entries the producer has published; written by it alone.
-    pub tail: &'a AtomicU32,
-    /// The entries.
+    /// The entries; written by the producer alone.
     pub slots: &'a [[AtomicU64; W]],
 }
 
-impl<const W: usize> Queue<'_, W> {
+impl<const W: usize, const S: usize> Queue<'_, W, S> {
     #[allow(
         clippy::cast_possible_truncation,
         reason = "layouts hold at most 2^18 slots"
@@ -46,38 +59,52 @@ impl<const W: usize> Queue<'_, W> {
         self.slots.len() as u32
     }
 
-    fn slot(&self, index: u32) -> &[AtomicU64; W] {
-        &self.slots[index as usize & (self.slots.len() - 1)]
+    fn slot(&self, position: u32) -> &[AtomicU64; W] {
+        &self.slots[position as usize & (self.slots.len() - 1)]
+    }
+
+    /// The turn of an entry at `position`: 1 in the first round.
+    fn turn(&self, position: u32) -> u32 {
+        (position >> self.slots.len().trailing_zeros()).wrapping_add(1) & self.turn_mask()
+    }
+
+    /// Positions wrap at 2^32, so turns wrap with them.
+    fn turn_mask(&self) -> u32 {
+        u32::MAX >> self.slots.len().trailing_zeros()
     }
 }
 
 /// The producer's private state.
 #[derive(Debug, Default)]
-pub struct Producer<const W: usize> {
+pub struct Producer<const W: usize, const S: usize> {
     tail: u32,
     head_seen: u32,
 }
 
-impl<const W: usize> Producer<W> {
-    /// Writes and publishes one entry; `false` if there is no room.
+impl<const W: usize, const S: usize> Producer<W, S> {
+    /// Writes and publishes one entry; `false` if there is no room. The upper
+    /// half of the stamp word is the queue's and is not carried.
     ///
     /// # Errors
     /// [`Corrupt`] if the consumer's index is impossible.
     #[inline]
-    pub fn push(&mut self, queue: &Queue<'_, W>, words: &[u64; W]) -> Result<bool, Corrupt> {
+    pub fn push(&mut self, queue: &Queue<'_, W, S>, words: &[u64; W]) -> Result<bool, Corrupt> {
         if self.tail.wrapping_sub(self.head_seen) >= queue.capacity()
             && self.refresh(queue)? >= queue.capacity()
         {
             return Ok(false);
         }
-        for (slot, word) in queue.slot(self.tail).iter().zip(words) {
-            // Relaxed: published by the Release store of `tail` below.
-            slot.store(*word, Ordering::Relaxed);
+        prefetch_write(queue.slot(self.tail.wrapping_add(AHEAD)));
+        let slot = queue.slot(self.tail);
+        for i in (0..W).filter(|i| *i != S) {
+            // Relaxed: published by the Release store of the stamp below.
+            slot[i].store(words[i], Ordering::Relaxed);
         }
+        let turn = u64::from(queue.turn(self.tail)) << TURN_SHIFT;
+        // Release: pairs with the Acquire load of the stamp in
+        // `Consumer::look`, which makes the words above visible.
+        slot[S].store((words[S] & PAYLOAD_MASK) | turn, Ordering::Release);
         self.tail = self.tail.wrapping_add(1);
-        // Release: pairs with the Acquire load of `tail` in `Consumer::refresh`,
-        // which makes the words above visible.
-        queue.tail.store(self.tail, Ordering::Release);
         Ok(true)
     }
 
@@ -99,7 +126,7 @@ impl<const W: usize> Producer<W> {
     /// # Errors
     /// [`Corrupt`] if the consumer's index is impossible.
     #[inline]
-    pub fn refresh(&mut self, queue: &Queue<'_, W>) -> Result<u32, Corrupt> {
+    pub fn refresh(&mut self, queue: &Queue<'_, W, S>) -> Result<u32, Corrupt> {
         // Acquire: pairs with the Release store in `Consumer::release`, after
         // which the slots may be overwritten.
         let head = queue.head.load(Ordering::Acquire);
@@ -108,9 +135,9 @@ impl<const W: usize> Producer<W> {
         // what it said before.
         if used > self.tail.wrapping_sub(self.head_seen) {
             return Err(Corrupt {
+                what: "consumer index",
                 ours: self.tail,
                 theirs: head,
-                capacity: queue.capacity(),
             });
         }
         self.head_seen = head;
@@ -120,55 +147,113 @@ impl<const W: usize> Producer<W> {
 
 /// The consumer's private state.
 #[derive(Debug, Default)]
-pub struct Consumer<const W: usize> {
+pub struct Consumer<const W: usize, const S: usize> {
     head: u32,
-    tail_seen: u32,
 }
 
-impl<const W: usize> Consumer<W> {
-    /// Copies the next entry out, if there is one. The slot stays the
-    /// consumer's until [`Consumer::release`].
+impl<const W: usize, const S: usize> Consumer<W, S> {
+    /// Copies the next entry out, if there is one; the upper half of its stamp
+    /// word is zero. The slot stays the consumer's until
+    /// [`Consumer::release`].
     ///
     /// # Errors
-    /// [`Corrupt`] if the producer's index is impossible.
+    /// [`Corrupt`] if the slot's turn is impossible.
     #[inline]
-    pub fn pop(&mut self, queue: &Queue<'_, W>) -> Result<Option<[u64; W]>, Corrupt> {
-        if self.head == self.tail_seen && self.refresh(queue)? == 0 {
+    pub fn pop(&mut self, queue: &Queue<'_, W, S>) -> Result<Option<[u64; W]>, Corrupt> {
+        let Some(stamp) = self.look(queue)? else {
             return Ok(None);
-        }
+        };
         let slot = queue.slot(self.head);
-        // Relaxed: ordered by the Acquire load of `tail` in `refresh`. A peer
+        // Relaxed: ordered by the Acquire load of the stamp in `look`. A peer
         // that breaks the protocol spoils only this copy.
-        let words = std::array::from_fn(|i| slot[i].load(Ordering::Relaxed));
+        let mut words = std::array::from_fn(|i| slot[i].load(Ordering::Relaxed));
+        words[S] = stamp & PAYLOAD_MASK;
         self.head = self.head.wrapping_add(1);
         Ok(Some(words))
     }
 
     /// Gives every popped slot back to the producer.
     #[inline]
-    pub fn release(&mut self, queue: &Queue<'_, W>) {
+    pub fn release(&mut self, queue: &Queue<'_, W, S>) {
         // Release: pairs with the Acquire load of `head` in
         // `Producer::refresh`; our reads of the slots come before it.
         queue.head.store(self.head, Ordering::Release);
     }
 
-    /// Looks at the producer's index again; the number of entries to pop.
+    /// How many entries were popped so far, modulo 2^32.
+    #[must_use]
+    pub fn popped(&self) -> u32 {
+        self.head
+    }
+
+    /// Whether an entry is there to be popped.
     ///
     /// # Errors
-    /// [`Corrupt`] if the producer's index is impossible.
+    /// [`Corrupt`] if the slot's turn is impossible.
     #[inline]
-    pub fn refresh(&mut self, queue: &Queue<'_, W>) -> Result<u32, Corrupt> {
-        // Acquire: pairs with the Release store of `tail` in `Producer::push`.
-        let tail = queue.tail.load(Ordering::Acquire);
-        let ready = tail.wrapping_sub(self.head);
-        if ready > queue.capacity() || ready < self.tail_seen.wrapping_sub(self.head) {
-            return Err(Corrupt {
-                ours: self.head,
-                theirs: tail,
-                capacity: queue.capacity(),
-            });
+    pub fn has_entry(&self, queue: &Queue<'_, W, S>) -> Result<bool, Corrupt> {
+        Ok(self.look(queue)?.is_some())
+    }
+
+    /// The stamp of the next entry, if it was published.
+    #[inline]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the turn is the upper half"
+    )]
+    fn look(&self, queue: &Queue<'_, W, S>) -> Result<Option<u64>, Corrupt> {
+        // Acquire: pairs with the Release store of the stamp in
+        // `Producer::push`.
+        let stamp = queue.slot(self.head)[S].load(Ordering::Acquire);
+        let (turn, awaited) = ((stamp >> TURN_SHIFT) as u32, queue.turn(self.head));
+        if turn == awaited {
+            return Ok(Some(stamp));
         }
-        self.tail_seen = tail;
-        Ok(ready)
+        // What stands there otherwise is the entry of the round before.
+        if turn == awaited.wrapping_sub(1) & queue.turn_mask() {
+            return Ok(None);
+        }
+        Err(Corrupt {
+            what: "turn",
+            ours: awaited,
+            theirs: turn,
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Consumer, Producer, Queue};
+    use crate::sync::{AtomicU32, AtomicU64};
+
+    /// Positions and turns wrap around together; a new ring is put shortly
+    /// before that by giving both ends the same late position.
+    #[test]
+    fn positions_wrap_around() {
+        let start = u32::MAX - 9;
+        let head = AtomicU32::new(start);
+        let turn_before = u64::from(start >> 2) << 32;
+        let slots: [[AtomicU64; 1]; 4] =
+            std::array::from_fn(|i| [AtomicU64::new(turn_before + (u64::from(i < 2) << 32))]);
+        let queue: Queue<'_, 1, 0> = Queue {
+            head: &head,
+            slots: &slots,
+        };
+        let mut producer = Producer {
+            tail: start,
+            head_seen: start,
+        };
+        let mut consumer = Consumer { head: start };
+        for i in 0..40_u64 {
+            assert_eq!(consumer.pop(&queue), Ok(None), "before {i}");
+            for j in 0..4 {
+                assert_eq!(producer.push(&queue, &[i + j]), Ok(true));
+            }
+            assert_eq!(producer.push(&queue, &[99]), Ok(false));
+            for j in 0..4 {
+                assert_eq!(consumer.pop(&queue), Ok(Some([i + j])));
+            }
+            consumer.release(&queue);
+        }
     }
 }

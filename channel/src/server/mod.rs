@@ -31,6 +31,8 @@ use thiserror::Error;
 
 /// The most messages that one [`Connection::on_readable`] handles.
 const MESSAGES_PER_CALL: usize = 64;
+/// After this many bytes of messages it returns, so that others get their turn.
+const BYTES_PER_CALL: usize = 2 << 20;
 
 /// Why a connection ended other than by the peer's wish.
 #[derive(Debug, Error)]
@@ -119,6 +121,7 @@ impl Connection {
     }
 
     fn serve(&mut self, handler: &mut impl Handler) -> Result<Status, SessionError> {
+        let mut bytes = 0;
         for _ in 0..MESSAGES_PER_CALL {
             match self.inbox.receive(self.socket.as_fd())? {
                 Incoming::Nothing => break,
@@ -130,9 +133,15 @@ impl Connection {
                     return Err(error.into());
                 }
                 Incoming::Refused(header, errno) => self.refuse(&header, errno)?,
-                Incoming::Message(header) => self.handle(&header, handler)?,
+                Incoming::Message(header) => {
+                    bytes += header.size as usize;
+                    self.handle(&header, handler)?;
+                }
             }
             self.outbox.flush(self.socket.as_fd())?;
+            if bytes >= BYTES_PER_CALL {
+                break;
+            }
         }
         Ok(Status::Open)
     }

@@ -26,6 +26,27 @@ pub(crate) struct BlockEnv {
     pub(crate) params_bytes: u32,
 }
 
+impl BlockEnv {
+    /// The environment of no block.
+    pub(crate) const fn empty() -> Self {
+        Self {
+            ctaid: [0; 3],
+            nctaid: [0; 3],
+            ntid: [0; 3],
+            smid: 0,
+            nsmid: 0,
+            gridid: 0,
+            dynamic_shared_bytes: 0,
+            shared: std::ptr::null_mut(),
+            shared_bytes: 0,
+            local: std::ptr::null_mut(),
+            local_bytes: 0,
+            params: std::ptr::null(),
+            params_bytes: 0,
+        }
+    }
+}
+
 /// A fault before it is dressed with the kernel's and the instruction's names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawFault {

@@ -1,6 +1,6 @@
 //! Lanes of a register as values of a PTX type, and loops over them.
 //!
-//! Rules: 8- and 16-bit values live zero-extended in 32-bit lanes, 64-bit ones in two neighbouring slots as 32
+//! Rules: 8- and 16-bit values live extended in 32-bit lanes and are cut when read, 64-bit ones in two neighbouring slots as 32
 //! words of 64 bits; each loop computes all lanes into a local array, so that the compiler vectorises it, and
 //! then commits under the mask. Lane arithmetic must therefore be total: it also runs on inactive lanes.
 
@@ -39,9 +39,9 @@ macro_rules! lane {
 }
 
 lane!(u8, u32, |r| r as u8, |v| u32::from(v));
-lane!(i8, u32, |r| r as i8, |v| u32::from(v.cast_unsigned()));
+lane!(i8, u32, |r| r as i8, |v| i32::from(v).cast_unsigned());
 lane!(u16, u32, |r| r as u16, |v| u32::from(v));
-lane!(i16, u32, |r| r as i16, |v| u32::from(v.cast_unsigned()));
+lane!(i16, u32, |r| r as i16, |v| i32::from(v).cast_unsigned());
 lane!(u32, u32, |r| r, |v| v);
 lane!(i32, u32, |r| r.cast_signed(), |v| v.cast_unsigned());
 lane!(f32, u32, |r| f32::from_bits(r), |v| v.to_bits());

@@ -7,10 +7,83 @@
 //! Rules: a lane outside the mask keeps its registers; a function never panics on any register contents; an
 //! access is checked before memory is touched; nothing allocates.
 
+mod atomic;
+mod bits;
+mod block;
+mod compare;
+mod control;
+mod convert;
 mod cx;
+mod data;
+mod float;
+mod integer;
 mod isa;
 mod lanes;
+mod lower;
+mod memory;
 mod op;
+mod shuffle;
+mod special;
+mod warp;
 
-pub(crate) use cx::{BlockEnv, Cx, RangeCache, RawFault};
-pub(crate) use op::{CONSTANT, Op, Slot};
+pub(crate) use block::{Block, BlockShape, Meeting};
+pub(crate) use control::exit;
+pub(crate) use cx::{Access, BlockEnv, Cx, Direction, Pattern, RangeCache, RawFault, Space};
+pub(crate) use lower::{Draft, Lower, VariableAddresses};
+pub(crate) use memory::AUX_PAST_L1;
+pub(crate) use op::{CONSTANT, Kind, NONE, Op, PIPES, Pipe, Slot};
+pub(crate) use warp::{Step, Surroundings, Warp};
+
+use gridmux_ptx::decode::{Instruction, Opcode};
+
+/// The operation for an instruction, or `None` where the model does not execute it.
+pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+    use Opcode as O;
+    let is_float = i.mods.types.first().is_some_and(|ty| ty.is_float());
+    match i.opcode {
+        O::Add | O::Sub | O::Mul | O::Mad | O::Div | O::Min | O::Max | O::Abs | O::Neg
+            if is_float =>
+        {
+            float::lower(l, i)
+        }
+        O::Fma | O::Rcp | O::Sqrt | O::Rsqrt | O::Copysign => float::lower(l, i),
+        O::Ex2 | O::Lg2 | O::Sin | O::Cos | O::Tanh => special::lower(l, i),
+        O::Add
+        | O::Sub
+        | O::Mul
+        | O::Mad
+        | O::Mul24
+        | O::Mad24
+        | O::Div
+        | O::Rem
+        | O::Abs
+        | O::Neg
+        | O::Min
+        | O::Max
+        | O::Sad => integer::lower(l, i),
+        O::And
+        | O::Or
+        | O::Xor
+        | O::Not
+        | O::Cnot
+        | O::Shl
+        | O::Shr
+        | O::Shf
+        | O::Popc
+        | O::Clz
+        | O::Bfind
+        | O::Brev
+        | O::Bfe
+        | O::Bfi
+        | O::Bmsk
+        | O::Prmt
+        | O::Lop3 => bits::lower(l, i),
+        O::Setp | O::Set | O::Selp | O::Slct => compare::lower(l, i),
+        O::Cvt => convert::lower(l, i),
+        O::Mov | O::Cvta | O::Isspacep => data::lower(l, i),
+        O::Ld | O::Ldu | O::St => memory::lower(l, i),
+        O::Atom | O::Red => atomic::lower(l, i),
+        O::Shfl | O::Vote | O::Match | O::Redux | O::Activemask | O::Elect => shuffle::lower(l, i),
+        _ => control::lower(l, i),
+    }
+}

@@ -31,9 +31,7 @@ pub(crate) enum Kind {
     Alu,
     /// `exec` fills the access record: global, constant, shared or local memory.
     Memory,
-    /// `exec` reads the parameter bank.
-    Param,
-    /// Conditional or unconditional branch; `imm` is the target, `r[0]` the reconvergence point's low half.
+    /// Conditional or unconditional branch; `imm` is the target, `aux` the reconvergence point.
     Branch,
     /// `exit`, or `ret` of a kernel.
     Exit,
@@ -71,8 +69,8 @@ pub(crate) struct Op {
     pub(crate) waits: [u16; 8],
     /// Scoreboard entries that become ready when the operation completes; [`NONE`] ends the list.
     pub(crate) writes: [u16; 4],
-    /// Reconvergence point of a branch.
-    pub(crate) reconverge: u32,
+    /// Reconvergence point of a branch; otherwise what the function wants to know besides its operands.
+    pub(crate) aux: u32,
     /// Guard predicate or [`NONE`].
     pub(crate) guard: u16,
     /// Guard is negated.

@@ -319,11 +319,21 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Arms every tenant's doorbell before the thread parks; `true` if work arrived meanwhile.
     pub fn arm(&mut self) -> bool {
+        for index in 0..self.tenants.len() {
+            let slot = self.tenants.slot_at(index);
+            if let Some(tenant) = self.tenants.get_mut(slot) {
+                tenant.port.arm();
+            }
+        }
+        // A barrier that fails leaves submissions unseen: then the thread does not sleep.
+        #[cfg(not(loom))]
+        let mut arrived = !gridmux_channel::ring::host::arm_barrier();
+        #[cfg(loom)]
         let mut arrived = false;
         for index in 0..self.tenants.len() {
             let slot = self.tenants.slot_at(index);
             if let Some(tenant) = self.tenants.get_mut(slot) {
-                arrived |= tenant.port.arm();
+                arrived |= tenant.port.has_work();
             }
         }
         arrived

@@ -17,8 +17,8 @@ use gridmux_policy::units::Nanos;
 use std::sync::atomic::Ordering;
 use std::thread::Thread;
 
-/// Events that may be under way.
-const EVENTS: usize = 8192;
+/// Events that may be under way; few under loom, which explores every one.
+const EVENTS: usize = if cfg!(loom) { 8 } else { 8192 };
 
 /// A kernel's row as the issue pass needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct PolicyLink {
     reader: PlanReader,
     sent: u64,
     lost: u64,
-    observed: Arc<AtomicU64>,
+    shared: Arc<Shared>,
     /// Whom to wake after events were sent.
     thread: Option<Thread>,
     unflushed: bool,
@@ -45,8 +45,17 @@ pub struct PolicyLink {
     by_arrival: bool,
     head_of_line: bool,
     never_gives_up: bool,
-    wake_at: Option<Nanos>,
 }
+
+/// What the two ends share beside the queue and the plan.
+struct Shared {
+    /// Events that the policy has seen, written after the plan that they led to was published.
+    observed: AtomicU64,
+    /// When the policy wants to be woken, in device nanoseconds; [`NEVER`] for never. It moves without a new plan.
+    wake_ns: AtomicU64,
+}
+
+const NEVER: u64 = u64::MAX;
 
 /// The policy thread's end.
 pub struct PolicyRunner {
@@ -54,7 +63,7 @@ pub struct PolicyRunner {
     publisher: Publisher,
     policy: Box<dyn Policy>,
     seen: u64,
-    observed: Arc<AtomicU64>,
+    shared: Arc<Shared>,
     now: Nanos,
 }
 
@@ -74,19 +83,22 @@ pub fn link(
     };
     let (producer, consumer) = spsc::ring(EVENTS);
     let mut publisher = Publisher::new(first);
-    let observed = Arc::new(AtomicU64::new(0));
+    let wake_ns = policy.wake_at().map_or(NEVER, |wake| wake.0);
+    let shared = Arc::new(Shared {
+        observed: AtomicU64::new(0),
+        wake_ns: AtomicU64::new(wake_ns),
+    });
     let mut link = PolicyLink {
         events: producer,
         reader: publisher.reader(),
         sent: 0,
         lost: 0,
-        observed: Arc::clone(&observed),
+        shared: Arc::clone(&shared),
         thread: None,
         unflushed: false,
         by_arrival: true,
         head_of_line: false,
         never_gives_up: true,
-        wake_at: None,
     };
     link.refresh();
     Ok((
@@ -96,7 +108,7 @@ pub fn link(
             publisher,
             policy,
             seen: 0,
-            observed,
+            shared,
             now: Nanos(0),
         },
     ))
@@ -135,7 +147,7 @@ impl PolicyLink {
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
         // Acquire: pairs with the Release in `PolicyRunner::run`, so that the plan published before is read after.
-        self.observed.load(Ordering::Acquire) == self.sent
+        self.shared.observed.load(Ordering::Acquire) == self.sent
     }
 
     /// Reads the newest plan's settings that hold for every kernel.
@@ -144,7 +156,6 @@ impl PolicyLink {
         self.by_arrival = plan.fill() == Fill::Arrival;
         self.head_of_line = plan.head_of_line();
         self.never_gives_up = plan.never_gives_up();
-        self.wake_at = plan.wake_at;
     }
 
     /// Place of a kernel in the fill order; equal for all under [`Fill::Arrival`].
@@ -174,8 +185,10 @@ impl PolicyLink {
     }
 
     /// When the policy asked to be woken.
-    pub fn wake_at(&mut self) -> Option<Nanos> {
-        self.reader.read().wake_at
+    pub fn wake_at(&self) -> Option<Nanos> {
+        // Relaxed: ordered by `is_caught_up`, without which no time passes.
+        let wake_ns = self.shared.wake_ns.load(Ordering::Relaxed);
+        (wake_ns != NEVER).then_some(Nanos(wake_ns))
     }
 }
 
@@ -184,22 +197,26 @@ impl PolicyRunner {
     /// events.
     pub fn run(&mut self) -> u64 {
         let mut events = 0;
-        while let Some(event) = self.events.try_pop() {
+        let (policy, now) = (&mut self.policy, &mut self.now);
+        self.events.drain(|event| {
             if let Some(at) = event.at() {
-                self.now = self.now.max(at);
+                *now = (*now).max(at);
             }
-            self.policy.observe(&event);
+            policy.observe(&event);
             events += 1;
-        }
+        });
         if events == 0 {
             return 0;
         }
         if let Some(plan) = self.policy.replan(self.now) {
             self.publisher.publish(plan);
         }
+        let wake_ns = self.policy.wake_at().map_or(NEVER, |wake| wake.0);
+        // Relaxed: the Release below publishes it.
+        self.shared.wake_ns.store(wake_ns, Ordering::Relaxed);
         self.seen += events;
         // Release: pairs with the Acquire in `PolicyLink::is_caught_up`.
-        self.observed.store(self.seen, Ordering::Release);
+        self.shared.observed.store(self.seen, Ordering::Release);
         events
     }
 

@@ -5,7 +5,7 @@ use gridmux_channel::ring::HostState;
 #[cfg(not(loom))]
 use gridmux_channel::ring::host::HostRings;
 use gridmux_channel::ring::queue::Corrupt;
-use gridmux_channel::ring::{CompletionEntry, RingError, SubmissionEntry, TenantState};
+use gridmux_channel::ring::{CompletionEntry, PushError, RingError, SubmissionEntry, TenantState};
 
 /// One tenant's rings. No call blocks, allocates, or takes a lock.
 pub trait TenantPort {
@@ -19,12 +19,18 @@ pub trait TenantPort {
     /// # Errors
     /// The range lies outside the area.
     fn read_args(&self, offset: u32, out: &mut [u8]) -> Result<(), RingError>;
-    /// Puts a completion into the ring; `false` when it is full.
-    fn complete(&mut self, entry: CompletionEntry) -> bool;
+    /// Puts a completion into the ring.
+    ///
+    /// # Errors
+    /// The ring is full, or the tenant corrupted it.
+    fn complete(&mut self, entry: CompletionEntry) -> Result<(), PushError>;
     /// Wakes the tenant if it sleeps.
     fn wake(&mut self);
-    /// Asks for a doorbell write at the next submission; says whether one has arrived meanwhile.
-    fn arm(&mut self) -> bool;
+    /// Asks for a doorbell write at the next submission. One [`arm_barrier`] for all tenants follows, and then
+    /// [`TenantPort::has_work`].
+    fn arm(&mut self);
+    /// Whether a submission has arrived; asked after arming.
+    fn has_work(&mut self) -> bool;
     /// Asks for no doorbell.
     fn disarm(&mut self);
     /// What the tenant says of itself.
@@ -43,18 +49,21 @@ impl TenantPort for HostRings {
         Self::read_args(self, offset, out)
     }
 
-    fn complete(&mut self, entry: CompletionEntry) -> bool {
-        // A ring that the tenant corrupted is found out at the next pop; until then nothing fits into it.
-        self.push_completion(entry).is_ok()
+    fn complete(&mut self, entry: CompletionEntry) -> Result<(), PushError> {
+        self.push_completion(entry)
     }
 
     fn wake(&mut self) {
         self.wake_if_parked();
     }
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self) {
+        self.announce();
+    }
+
+    fn has_work(&mut self) -> bool {
         // A corrupted ring counts as work, so that the next turn cuts the tenant off.
-        Self::arm(self).unwrap_or(true)
+        self.has_submissions().unwrap_or(true)
     }
 
     fn disarm(&mut self) {

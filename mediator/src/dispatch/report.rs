@@ -7,7 +7,7 @@ use super::port::TenantPort;
 use super::samples::LaunchSample;
 use crate::device::{Command, Device, Outcome, Report, Tag};
 use gridmux_bpf::probes::{self, ProbeArgs};
-use gridmux_channel::ring::{CompletionEntry, CompletionStatus};
+use gridmux_channel::ring::{CompletionEntry, CompletionStatus, PushError};
 use gridmux_policy::event::Event;
 use gridmux_policy::shape::dominant_share;
 use gridmux_policy::units::Nanos;
@@ -225,9 +225,18 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             start.0,
             operation.last_end.0,
         );
-        if !tenant.port.complete(entry) {
-            tenant.backlog = true;
-            return;
+        match tenant.port.complete(entry) {
+            Ok(()) => {}
+            Err(PushError::Corrupt(why)) => {
+                tenant.leaving = true;
+                tenant.port.close();
+                self.notify(Notice::Corrupt(slot, why));
+                return;
+            }
+            Err(_) => {
+                tenant.backlog = true;
+                return;
+            }
         }
         tenant.port.wake();
         tenant.operations.remove(id);

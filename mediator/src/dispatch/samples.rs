@@ -11,6 +11,7 @@
 use super::accounting::TenantCounters;
 use gridmux_bpf::histogram::{Histogram, bucket_of};
 use gridmux_bpf::layout::BUCKETS;
+#[cfg(not(loom))]
 use gridmux_bpf::{Recorder, Sample};
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::units::Nanos;
@@ -35,11 +36,13 @@ pub struct LaunchSample {
 /// Where samples go.
 #[derive(Default)]
 pub struct SampleSink {
+    #[cfg(not(loom))]
     recorder: Option<Recorder>,
 }
 
 impl SampleSink {
     /// Samples go to this eBPF ring as well.
+    #[cfg(not(loom))]
     #[must_use]
     pub fn with_recorder(recorder: Option<Recorder>) -> Self {
         Self { recorder }
@@ -49,6 +52,7 @@ impl SampleSink {
     pub fn record(&mut self, counters: &TenantCounters, sample: &LaunchSample) {
         counters.start_latency().add(sample.submit_to_start.0);
         counters.complete_latency().add(sample.submit_to_complete.0);
+        #[cfg(not(loom))]
         if let Some(recorder) = &mut self.recorder {
             recorder.record(&Sample {
                 tenant: sample.tenant.0,

@@ -6,7 +6,7 @@
 
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{
-    CompletionEntry, Launch, Operation, RingError, SubmissionEntry, TenantState,
+    CompletionEntry, Launch, Operation, PushError, RingError, SubmissionEntry, TenantState,
 };
 use gridmux_mediator::device::{
     AllocationUnits, Busy, Command, Device, DeviceKernelId, DomainId, KernelLimits, LaunchCommand,
@@ -18,6 +18,7 @@ use gridmux_mediator::dispatch::tenant::{TenantKernel, TenantSlot};
 use gridmux_mediator::dispatch::{
     ControlLink, Dispatcher, DispatcherConfig, Message, Slot, policy_link,
 };
+use gridmux_policy::Policy;
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
@@ -62,18 +63,20 @@ impl TenantPort for Port {
         Ok(())
     }
 
-    fn complete(&mut self, entry: CompletionEntry) -> bool {
+    fn complete(&mut self, entry: CompletionEntry) -> Result<(), PushError> {
         let mut wire = self.0.borrow_mut();
-        let fits = wire.completions.len() < wire.room;
-        if fits {
-            wire.completions.push(entry);
+        if wire.completions.len() >= wire.room {
+            return Err(PushError::Full);
         }
-        fits
+        wire.completions.push(entry);
+        Ok(())
     }
 
     fn wake(&mut self) {}
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self) {}
+
+    fn has_work(&mut self) -> bool {
         !self.0.borrow().submissions.is_empty()
     }
 
@@ -99,6 +102,10 @@ pub(crate) struct Bench {
     pub(crate) reports: VecDeque<Report>,
     pub(crate) now: u64,
     pub(crate) permits: usize,
+    /// Called at each permit, before time passes.
+    pub(crate) at_permit: Option<Box<dyn FnMut(u32)>>,
+    /// Blocks placed so far.
+    pub(crate) placed: u32,
     /// Ends launches with this outcome instead of `Done`.
     pub(crate) outcome: Option<Outcome>,
 }
@@ -117,6 +124,7 @@ impl Device for MockDevice {
                     bench.launched.push(*launch);
                 }
                 bench.in_flight.push_back((launch.tag, blocks));
+                bench.placed += blocks;
                 bench.reports.push_back(Report::Placed {
                     tag: launch.tag,
                     blocks,
@@ -138,6 +146,10 @@ impl Device for MockDevice {
             }
             Command::Permit { .. } => {
                 bench.permits += 1;
+                let placed = bench.placed;
+                if let Some(at_permit) = &mut bench.at_permit {
+                    at_permit(placed);
+                }
                 bench.pass_time();
             }
         }
@@ -197,6 +209,10 @@ pub(crate) struct Rig {
 impl Rig {
     pub(crate) fn new(policy: &str) -> Self {
         let policy = gridmux_policy::by_name(policy, DeviceId(0), &SHAPE).expect("policy exists");
+        Self::with_policy(policy)
+    }
+
+    pub(crate) fn with_policy(policy: Box<dyn Policy>) -> Self {
         let (end, runner) = policy_link::link(policy, DeviceId(0), &SHAPE).expect("a plan stands");
         let bench = Rc::new(RefCell::new(Bench {
             launched: Vec::with_capacity(4096),

@@ -11,9 +11,10 @@
 //! A tenant stays a participant for a grace after its last launch ended, because a closed-loop
 //! tenant submits again at once and its caps would oscillate otherwise.
 
+use crate::books::{KernelBook, TenantBook};
 use crate::event::Event;
-use crate::ids::{DeviceId, KernelId, SmId, TenantId};
-use crate::ledger::{KernelBook, Ledger, TenantBook};
+use crate::ids::{DeviceId, KernelId, SmId};
+use crate::ledger::Ledger;
 use crate::partition::{Caps, Claim, Demand, partition};
 use crate::plan::{Fill, GiveUp, Plan, Row, RowLimits};
 use crate::plan_builder::PlanBuilder;
@@ -67,11 +68,14 @@ pub struct SmkP {
 }
 
 /// Who takes part in a partition, in fill order.
+#[derive(Default)]
 struct Participants<'a> {
-    tenants: Vec<&'a TenantBook>,
     claims: Vec<Claim>,
+    /// The kernels over which shares are split, and what each demands.
     kernels: Vec<(KernelId, &'a KernelBook)>,
     demands: Vec<Demand>,
+    /// Kernels without work that may come again, with the places of their tenants' claims.
+    standby: Vec<(usize, KernelId, &'a KernelBook)>,
 }
 
 impl SmkP {
@@ -112,7 +116,7 @@ impl SmkP {
         }
         for (caps, sms) in merge(&caps) {
             plan.group(sms, Fill::RowOrder, GiveUp::Switch, false);
-            self.add_rows(&mut plan, &participants, &caps);
+            participants.add_rows(&mut plan, &self.shape, &caps);
         }
         plan.build()
             .expect("parts cover the device once, and each kernel stands once in each")
@@ -123,120 +127,29 @@ impl SmkP {
         let level = |tenant: &TenantBook| tenant.service / f64::from(tenant.weight);
         tenants.sort_by(|one, other| level(one).total_cmp(&level(other)));
         let weights: f64 = tenants.iter().map(|tenant| f64::from(tenant.weight)).sum();
-        let mut participants = Participants {
-            claims: Vec::with_capacity(tenants.len()),
-            kernels: Vec::new(),
-            demands: Vec::new(),
-            tenants,
-        };
-        for (claim, tenant) in participants.tenants.iter().enumerate() {
+        let fits = |kernel: &KernelBook| max_residency(&self.shape, &kernel.block) > 0;
+        let mut kernels: Vec<(KernelId, &KernelBook)> = self
+            .ledger
+            .kernels()
+            .filter(|(_, kernel)| fits(kernel))
+            .collect();
+        kernels.sort_by_key(|&(id, kernel)| (kernel.tenant, id));
+        let mut participants = Participants::default();
+        for tenant in tenants {
             let nominal = f64::from(tenant.weight) / weights * f64::from(self.shape.sms);
-            let held = self.settings.hold_shares && self.correcting;
-            let start = if held {
-                share_control::start_level(tenant, balance, nominal)
-            } else {
-                0.0
+            let start = match self.settings.hold_shares && self.correcting {
+                true => share_control::start_level(tenant, balance, nominal),
+                false => 0.0,
             };
+            let from = kernels.partition_point(|(_, kernel)| kernel.tenant < tenant.id);
+            let to = kernels.partition_point(|(_, kernel)| kernel.tenant <= tenant.id);
             participants.claims.push(Claim {
                 weight: tenant.weight,
                 start,
             });
-            for (id, kernel) in self.counted_kernels(tenant) {
-                let demand = Demand {
-                    claim,
-                    block: kernel.block,
-                    blocks: kernel.demand.max(1),
-                };
-                participants.kernels.push((id, kernel));
-                participants.demands.push(demand);
-            }
+            participants.add_kernels(tenant, &kernels[from..to], self.ledger.now());
         }
         participants
-    }
-
-    /// The kernels over which a tenant's share is split: those that have work, or while it has none
-    /// the one that ended last.
-    fn counted_kernels(&self, tenant: &TenantBook) -> Vec<(KernelId, &KernelBook)> {
-        let fits = |kernel: &KernelBook| max_residency(&self.shape, &kernel.block) > 0;
-        let own = || {
-            self.ledger
-                .kernels()
-                .filter(|(_, k)| k.tenant == tenant.id && fits(k))
-        };
-        if tenant.open_launches > 0 {
-            own()
-                .filter(|(_, kernel)| kernel.open_launches > 0)
-                .collect()
-        } else {
-            own()
-                .max_by_key(|(_, kernel)| kernel.last_open)
-                .into_iter()
-                .collect()
-        }
-    }
-
-    fn add_rows(&self, plan: &mut PlanBuilder, participants: &Participants<'_>, caps: &[u16]) {
-        for (&(id, kernel), &cap) in participants.kernels.iter().zip(caps) {
-            let weight = self.issue_weight(kernel.tenant);
-            let limits = RowLimits {
-                cap,
-                budget: None,
-                weight,
-            };
-            plan.row(
-                Row {
-                    kernel: id,
-                    tenant: kernel.tenant,
-                    limits,
-                },
-                &kernel.block,
-            );
-        }
-        for tenant in &participants.tenants {
-            let held = |((_, kernel), cap): (&(KernelId, &KernelBook), &u16)| {
-                let own = kernel.tenant == tenant.id;
-                if own {
-                    kernel.share * f64::from(*cap)
-                } else {
-                    0.0
-                }
-            };
-            let part: f64 = participants.kernels.iter().zip(caps).map(held).sum();
-            self.add_standby_rows(plan, tenant, part);
-        }
-    }
-
-    /// A tenant's kernels that lately ran and may come again stand ready with all of its part.
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped to u16"
-    )]
-    fn add_standby_rows(&self, plan: &mut PlanBuilder, tenant: &TenantBook, part: f64) {
-        let counted = self.counted_kernels(tenant);
-        let now = self.ledger.now();
-        for (id, kernel) in self.ledger.kernels().filter(|(_, k)| k.tenant == tenant.id) {
-            let idle = kernel.open_launches == 0 && counted.iter().all(|&(other, _)| other != id);
-            let most = max_residency(&self.shape, &kernel.block);
-            if idle && most > 0 && now - kernel.last_open < STANDBY {
-                let cap = ((part / kernel.share + 1e-9) as u16).min(most);
-                let limits = RowLimits {
-                    cap,
-                    budget: None,
-                    weight: self.issue_weight(tenant.id),
-                };
-                plan.standby_row(Row {
-                    kernel: id,
-                    tenant: tenant.id,
-                    limits,
-                });
-            }
-        }
-    }
-
-    fn issue_weight(&self, tenant: TenantId) -> u16 {
-        let book = self.ledger.tenants().find(|book| book.id == tenant);
-        u16::try_from(book.map_or(1, |book| book.weight)).unwrap_or(u16::MAX)
     }
 
     /// When the controller should look again, or a grace ends.
@@ -254,6 +167,69 @@ impl SmkP {
             .min()
             .map(|at| at.max(now + Nanos(1)))
     }
+}
+
+impl<'a> Participants<'a> {
+    /// Adds the kernels of the tenant whose claim was added last. Its share is split over those
+    /// that have work, or while none has, goes to the one that ended last.
+    fn add_kernels(&mut self, owner: &TenantBook, own: &[(KernelId, &'a KernelBook)], now: Nanos) {
+        let claim = self.claims.len() - 1;
+        let last = own
+            .iter()
+            .max_by_key(|(_, kernel)| kernel.last_open)
+            .map(|&(id, _)| id);
+        for &(id, kernel) in own {
+            let working = kernel.open_launches > 0;
+            if working || (owner.open_launches == 0 && last == Some(id)) {
+                let blocks = kernel.demand.max(1);
+                self.kernels.push((id, kernel));
+                self.demands.push(Demand {
+                    claim,
+                    block: kernel.block,
+                    blocks,
+                });
+            } else if now - kernel.last_open < STANDBY {
+                self.standby.push((claim, id, kernel));
+            }
+        }
+    }
+
+    fn add_rows(&self, plan: &mut PlanBuilder, shape: &DeviceShape, caps: &[u16]) {
+        let mut parts = vec![0.0; self.claims.len()];
+        for ((&(id, kernel), demand), &cap) in self.kernels.iter().zip(&self.demands).zip(caps) {
+            parts[demand.claim] += kernel.share * f64::from(cap);
+            plan.row(self.row(demand.claim, id, kernel, cap), &kernel.block);
+        }
+        for &(claim, id, kernel) in &self.standby {
+            // They stand ready with all of their tenant's part.
+            let cap = whole_blocks(parts[claim] / kernel.share);
+            let cap = cap.min(max_residency(shape, &kernel.block));
+            plan.standby_row(self.row(claim, id, kernel, cap));
+        }
+    }
+
+    fn row(&self, claim: usize, id: KernelId, kernel: &KernelBook, cap: u16) -> Row {
+        let weight = u16::try_from(self.claims[claim].weight).unwrap_or(u16::MAX);
+        Row {
+            kernel: id,
+            tenant: kernel.tenant,
+            limits: RowLimits {
+                cap,
+                budget: None,
+                weight,
+            },
+        }
+    }
+}
+
+/// Rounds down, but for what floating point lost.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates"
+)]
+fn whole_blocks(blocks: f64) -> u16 {
+    (blocks + 1e-9) as u16
 }
 
 impl Policy for SmkP {

@@ -97,13 +97,12 @@ fn examine(
 ) -> Facts {
     let mut facts = Facts::default();
     examine_header(module, syntax, &mut facts);
-    let statements = &module.statements[syntax.statements.0..syntax.statements.1];
-    let instructions = statements
-        .iter()
+    let instructions = module
+        .statements_in(syntax.statements.0, syntax.statements.1)
         .filter(|s| s.kind == StatementKind::Instruction);
     for (statement, instruction) in instructions.zip(&function.body) {
         examine_opcode(program, instruction, &mut facts);
-        let tokens = &module.cursor(0).tokens[statement.first as usize..statement.end as usize];
+        let tokens = &module.cursor(0).tokens[statement.first..statement.end];
         for token in tokens.iter().filter(|t| t.kind() == kind::NAME) {
             if let Some(special) = VOCABULARY.special(token.sym()) {
                 examine_special(function, instruction, special, token.start, &mut facts);

@@ -1,0 +1,176 @@
+//! What a tenant hands over as memory, honest and not.
+#![cfg(not(loom))]
+
+use gridmux_channel::memory::{
+    DmaTable, MAX_MAPPINGS, MemoryError, Protection, SealedMemfd, TenantBuffer,
+};
+use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, SealFlag, fallocate, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+const BOTH: Protection = Protection {
+    read: true,
+    write: true,
+};
+const READ: Protection = Protection {
+    read: true,
+    write: false,
+};
+
+fn memfd(len: i64, seals: SealFlag) -> OwnedFd {
+    let fd = memfd_create("test", MFdFlags::MFD_ALLOW_SEALING).unwrap();
+    nix::unistd::ftruncate(&fd, len).unwrap();
+    fcntl(&fd, FcntlArg::F_ADD_SEALS(seals)).unwrap();
+    fd
+}
+
+fn sealed(len: u64) -> OwnedFd {
+    SealedMemfd::create("test", len)
+        .unwrap()
+        .as_fd()
+        .try_clone_to_owned()
+        .unwrap()
+}
+
+#[test]
+fn a_sealed_memfd_neither_shrinks_nor_grows() {
+    let memfd = SealedMemfd::create("test", 8192).unwrap();
+    assert!(nix::unistd::ftruncate(&memfd, 4096).is_err());
+    assert!(nix::unistd::ftruncate(&memfd, 16384).is_err());
+    assert!(fcntl(&memfd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_WRITE)).is_err());
+    assert!(SealedMemfd::create("test", 0).is_err());
+    assert!(SealedMemfd::create("test", u64::MAX).is_err());
+}
+
+#[test]
+fn memory_that_can_vanish_is_refused() {
+    let open = memfd(4096, SealFlag::empty());
+    let refused = TenantBuffer::new(open, 0, 4096, BOTH);
+    assert!(matches!(refused, Err(MemoryError::NotSealed)));
+    let short = TenantBuffer::new(sealed(4096), 1, 4096, BOTH);
+    assert!(matches!(
+        short,
+        Err(MemoryError::TooShort {
+            actual: 4096,
+            claimed: 4097
+        })
+    ));
+    for (offset, size) in [(0, 0), (u64::MAX, 1), (0, u64::MAX)] {
+        let refused = TenantBuffer::new(sealed(4096), offset, size, BOTH);
+        assert!(
+            matches!(refused, Err(MemoryError::Size { .. })),
+            "{offset} {size}"
+        );
+    }
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(4096).unwrap();
+    assert!(TenantBuffer::new(file.into(), 0, 4096, BOTH).is_err());
+    let (pipe, _other) = nix::unistd::pipe().unwrap();
+    assert!(matches!(
+        TenantBuffer::new(pipe, 0, 1, BOTH),
+        Err(MemoryError::NotMemfd)
+    ));
+}
+
+#[test]
+fn huge_pages_are_refused() {
+    let flags = MFdFlags::MFD_ALLOW_SEALING | MFdFlags::MFD_HUGETLB;
+    let Ok(fd) = memfd_create("test", flags) else {
+        println!("SKIPPED: this kernel has no huge pages");
+        return;
+    };
+    // Without reserved pages the length cannot be set; the file system alone
+    // must be enough to refuse it.
+    let _ = nix::unistd::ftruncate(&fd, 2 << 20);
+    let _ = fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK));
+    assert!(matches!(
+        TenantBuffer::new(fd, 0, 4096, BOTH),
+        Err(MemoryError::NotMemfd)
+    ));
+}
+
+#[test]
+fn a_hole_reads_as_zeroes() {
+    let fd = sealed(8192);
+    let buffer = TenantBuffer::new(fd.try_clone().unwrap(), 4096, 4096, BOTH).unwrap();
+    buffer.write_at(0, &[7; 4096]).unwrap();
+    let mode = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    fallocate(&fd, mode, 4096, 4096).unwrap();
+    let mut out = [1; 16];
+    buffer.read_at(4080, &mut out).unwrap();
+    assert_eq!(out, [0; 16]);
+    assert!(matches!(
+        buffer.read_at(4081, &mut out),
+        Err(MemoryError::OutOfBounds { .. })
+    ));
+    assert!(buffer.write_at(u64::MAX, &out).is_err());
+}
+
+#[test]
+fn writes_cannot_be_made_to_grow_the_file() {
+    let fd = memfd(4096, SealFlag::F_SEAL_SHRINK);
+    let buffer = TenantBuffer::new(fd.try_clone().unwrap(), 0, 4096, BOTH).unwrap();
+    fcntl(&fd, FcntlArg::F_SETFL(OFlag::O_APPEND)).unwrap();
+    assert!(buffer.write_at(0, &[1; 64]).is_err());
+    assert_eq!(nix::sys::stat::fstat(&fd).unwrap().st_size, 4096);
+    let stuck = memfd(4096, SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL);
+    assert!(matches!(
+        TenantBuffer::new(stuck, 0, 4096, BOTH),
+        Err(MemoryError::CanGrow)
+    ));
+}
+
+#[test]
+fn a_mapping_allows_what_its_descriptor_allows() {
+    let original = sealed(4096);
+    let path = format!("/proc/self/fd/{}", original.as_raw_fd());
+    let reader: OwnedFd = std::fs::File::open(path).unwrap().into();
+    let refused = TenantBuffer::new(reader.try_clone().unwrap(), 0, 4096, BOTH);
+    assert!(matches!(refused, Err(MemoryError::AccessMode)));
+    TenantBuffer::new(reader, 0, 4096, READ).unwrap();
+}
+
+#[test]
+fn the_table_keeps_ranges_apart() {
+    let mut table = DmaTable::default();
+    table
+        .map(0x1000, 0x1000, 0, BOTH, Some(sealed(4096)))
+        .unwrap();
+    for (iova, size) in [(0x1000, 1), (0x1fff, 1), (0, 0x1001), (0, 0x10000)] {
+        let refused = table.map(iova, size, 0, BOTH, None);
+        assert!(
+            matches!(refused, Err(MemoryError::Overlap { .. })),
+            "{iova:#x}+{size:#x}"
+        );
+    }
+    table
+        .map(0x2000, 0x1000, 0, READ, Some(sealed(4096)))
+        .unwrap();
+    table.map(0, 0x1000, 0, BOTH, None).unwrap();
+    table.write_at(0x1ff0, &[3; 16]).unwrap();
+    assert!(
+        table.write_at(0x1ff1, &[3; 16]).is_err(),
+        "it crosses into another mapping"
+    );
+    assert!(table.write_at(0x2000, &[3]).is_err(), "it may only be read");
+    assert!(table.read_at(0x10, &mut [0]).is_err(), "it has no memory");
+    assert!(table.read_at(u64::MAX, &mut [0; 2]).is_err());
+    assert!(table.map(u64::MAX, 2, 0, BOTH, None).is_err());
+    assert!(table.unmap(0x1000, 0x800).is_err());
+    table.unmap(0x1000, 0x1000).unwrap();
+    assert!(table.read_at(0x1000, &mut [0]).is_err());
+}
+
+#[test]
+fn the_table_is_bounded() {
+    let mut table = DmaTable::default();
+    for i in 0..MAX_MAPPINGS as u64 {
+        table.map(i * 2, 1, 0, BOTH, None).unwrap();
+    }
+    assert!(matches!(
+        table.map(1 << 40, 1, 0, BOTH, None),
+        Err(MemoryError::TooMany)
+    ));
+    table.clear();
+    table.map(1 << 40, 1, 0, BOTH, None).unwrap();
+}

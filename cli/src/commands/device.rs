@@ -1,0 +1,122 @@
+//! `gridmux device`: the device of a running service.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::service::ServiceArgs;
+use crate::units;
+use clap::{Args, Subcommand};
+use gridmux_mediator::supervisor::ServiceStatistics;
+use serde::Serialize;
+
+/// Commands on the device.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Device {
+    /// What it is, which policy it obeys, and what is in use
+    Show(Show),
+}
+
+/// Shows the device.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    service: ServiceArgs,
+}
+
+/// A device as it is printed.
+#[derive(Debug, Serialize)]
+struct Shown {
+    name: String,
+    is_model: bool,
+    sms: u16,
+    clock_khz: u32,
+    max_threads_per_block: u32,
+    max_shared_bytes_per_block: u32,
+    memory_bytes: u64,
+    memory_used_bytes: u64,
+    policy: String,
+    /// Device time: virtual on a modelled device.
+    device_now_ns: u64,
+    tenants: usize,
+    service_pid: u32,
+    host_pid: u32,
+    host_restarts: u32,
+    ebpf: bool,
+    ebpf_instance: Option<String>,
+    ebpf_unavailable: Option<String>,
+}
+
+impl Device {
+    pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
+        match self {
+            Self::Show(show) => {
+                let shown = Shown::from(show.service.statistics()?);
+                out.show(&shown, || shown.text())
+            }
+        }
+    }
+}
+
+impl From<ServiceStatistics> for Shown {
+    fn from(service: ServiceStatistics) -> Self {
+        let device = service.host.device;
+        Self {
+            name: device.name,
+            is_model: device.is_model,
+            sms: device.sms,
+            clock_khz: device.clock_khz,
+            max_threads_per_block: device.max_threads_per_block,
+            max_shared_bytes_per_block: device.max_shared_bytes_per_block,
+            memory_bytes: device.memory_bytes,
+            memory_used_bytes: service.host.memory_used_bytes,
+            policy: service.host.policy,
+            device_now_ns: service.host.device_now_ns,
+            tenants: service.host.tenants.len(),
+            service_pid: service.pid,
+            host_pid: service.host_pid,
+            host_restarts: service.host_restarts,
+            ebpf: service.ebpf_instance.is_some(),
+            ebpf_instance: service.ebpf_instance,
+            ebpf_unavailable: service.ebpf_unavailable,
+        }
+    }
+}
+
+impl Shown {
+    fn text(&self) -> String {
+        let clock = if self.is_model { "virtual" } else { "device" };
+        let ebpf = match (&self.ebpf_instance, &self.ebpf_unavailable) {
+            (Some(instance), _) => format!("instance {instance}"),
+            (None, Some(reason)) => format!("not available: {reason}"),
+            (None, None) => "not available".to_owned(),
+        };
+        let used = format!(
+            "{} of {} used",
+            units::bytes(self.memory_used_bytes),
+            units::bytes(self.memory_bytes)
+        );
+        let lines = [
+            ("device", self.name.clone()),
+            ("policy", self.policy.clone()),
+            (
+                "SMs",
+                format!("{} at {} MHz", self.sms, self.clock_khz / 1000),
+            ),
+            ("memory", used),
+            (
+                "time",
+                format!("{} ({clock} clock)", units::nanos(Some(self.device_now_ns))),
+            ),
+            ("tenants", self.tenants.to_string()),
+            (
+                "device host",
+                format!("pid {}, {} restarts", self.host_pid, self.host_restarts),
+            ),
+            ("service", format!("pid {}", self.service_pid)),
+            ("eBPF", ebpf),
+        ];
+        lines
+            .iter()
+            .map(|(name, value)| format!("{name:<12} {value}\n"))
+            .collect()
+    }
+}

@@ -1,0 +1,275 @@
+//! One reading of everybody's launch latency, from eBPF's maps or from the mediator.
+
+use crate::failure::Failure;
+use crate::service::ServiceArgs;
+use gridmux_bpf::{Histogram, Kind, read_histograms};
+use gridmux_mediator::dispatch::samples::LatencyView;
+use gridmux_mediator::link::TenantStatistics;
+use gridmux_mediator::supervisor::ServiceStatistics;
+use serde_json::{Value, json};
+
+/// A reading.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// eBPF's instance; `None` when the mediator measured.
+    instance: Option<String>,
+    /// Why it was not eBPF.
+    reason: Option<String>,
+    /// Per tenant and kind.
+    pub(super) rows: Vec<Row>,
+}
+
+/// One tenant's latency of one kind.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// The tenant's name, or `?` when nobody knows it.
+    pub(super) tenant: String,
+    /// Its number.
+    pub(super) id: u32,
+    device: u16,
+    kind: Kind,
+    /// Whose clock: `virtual`, `device`, or `wall`.
+    pub(super) clock: &'static str,
+    /// What was measured.
+    pub(super) measured: Measured,
+}
+
+/// Latencies.
+#[derive(Debug, Clone)]
+pub(super) enum Measured {
+    /// eBPF's histogram.
+    Histogram(Histogram),
+    /// The mediator's percentiles, since the tenant connected.
+    Percentiles {
+        count: u64,
+        p50_ns: Option<u64>,
+        p99_ns: Option<u64>,
+    },
+}
+
+/// Reads eBPF's maps, or else the mediator's own figures.
+pub(super) fn read(
+    service: &ServiceArgs,
+    instance: Option<&str>,
+    tenant: Option<&str>,
+) -> Result<Reading, Failure> {
+    let statistics = match (service.statistics(), instance) {
+        (Ok(statistics), _) => Some(statistics),
+        // The maps can be read without the service; only the tenants' names are missing then.
+        (Err(_), Some(_)) => None,
+        (Err(failure), None) => return Err(failure),
+    };
+    let known = statistics
+        .as_ref()
+        .and_then(|statistics| statistics.ebpf_instance.clone());
+    let Some(name) = instance.map(ToOwned::to_owned).or(known) else {
+        let reason = statistics
+            .as_ref()
+            .and_then(|statistics| statistics.ebpf_unavailable.clone());
+        return Ok(from_mediator(statistics.as_ref(), reason, tenant));
+    };
+    match read_histograms(&name) {
+        Ok(histograms) => {
+            let clock = statistics.as_ref().map_or("device", clock_of);
+            let rows = histograms.into_iter().map(|found| Row {
+                tenant: name_of(statistics.as_ref(), found.tenant),
+                id: found.tenant,
+                device: found.device,
+                kind: found.kind,
+                clock: if is_device_time(found.kind) {
+                    clock
+                } else {
+                    "wall"
+                },
+                measured: Measured::Histogram(found.histogram),
+            });
+            let rows = rows.filter(|row| row.is_of(tenant)).collect();
+            Ok(Reading {
+                instance: Some(name),
+                reason: None,
+                rows,
+            })
+        }
+        Err(error) if instance.is_none() => Ok(from_mediator(
+            statistics.as_ref(),
+            Some(error.to_string()),
+            tenant,
+        )),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn from_mediator(
+    statistics: Option<&ServiceStatistics>,
+    reason: Option<String>,
+    tenant: Option<&str>,
+) -> Reading {
+    let clock = statistics.map_or("device", clock_of);
+    let tenants = statistics
+        .into_iter()
+        .flat_map(|statistics| &statistics.host.tenants);
+    let rows = tenants
+        .flat_map(|tenant| mediators_rows(tenant, clock))
+        .filter(|row| row.is_of(tenant))
+        .collect();
+    Reading {
+        instance: None,
+        reason,
+        rows,
+    }
+}
+
+fn mediators_rows(tenant: &TenantStatistics, clock: &'static str) -> [Row; 2] {
+    let LatencyView {
+        count,
+        start_p50_ns,
+        start_p99_ns,
+        complete_p50_ns,
+        complete_p99_ns,
+    } = tenant.latency;
+    let row = |kind, p50_ns, p99_ns| Row {
+        tenant: tenant.identity.name.clone(),
+        id: tenant.identity.id,
+        device: 0,
+        kind,
+        clock,
+        measured: Measured::Percentiles {
+            count,
+            p50_ns,
+            p99_ns,
+        },
+    };
+    [
+        row(Kind::SubmitToStart, start_p50_ns, start_p99_ns),
+        row(Kind::SubmitToComplete, complete_p50_ns, complete_p99_ns),
+    ]
+}
+
+fn clock_of(statistics: &ServiceStatistics) -> &'static str {
+    if statistics.host.device.is_model {
+        "virtual"
+    } else {
+        "device"
+    }
+}
+
+fn name_of(statistics: Option<&ServiceStatistics>, id: u32) -> String {
+    let host = statistics.map(|statistics| &statistics.host);
+    let mut tenants = host
+        .into_iter()
+        .flat_map(|host| host.tenants.iter().chain(&host.departed));
+    let found = tenants.find(|tenant| tenant.identity.id == id);
+    found.map_or_else(|| "?".to_owned(), |tenant| tenant.identity.name.clone())
+}
+
+fn is_device_time(kind: Kind) -> bool {
+    matches!(kind, Kind::SubmitToStart | Kind::SubmitToComplete)
+}
+
+impl Reading {
+    /// What came since an earlier reading. The mediator's percentiles stay as they are: they cannot be subtracted.
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        let rows = self.rows.iter().map(|row| {
+            let before = earlier
+                .rows
+                .iter()
+                .find(|e| (e.id, e.device, e.kind) == (row.id, row.device, row.kind));
+            let measured = match (&row.measured, before.map(|row| &row.measured)) {
+                (Measured::Histogram(now), Some(Measured::Histogram(then))) => {
+                    Measured::Histogram(now.since(then))
+                }
+                (measured, _) => measured.clone(),
+            };
+            Row {
+                tenant: row.tenant.clone(),
+                measured,
+                ..*row
+            }
+        });
+        let rows = rows.filter(|row| row.measured.count() > 0).collect();
+        Self {
+            instance: self.instance.clone(),
+            reason: self.reason.clone(),
+            rows,
+        }
+    }
+
+    /// Who measured, in a line.
+    pub(super) fn banner(&self) -> String {
+        match (&self.instance, &self.reason) {
+            (Some(instance), _) => {
+                format!("Launch latency, measured by eBPF (instance {instance})")
+            }
+            (None, Some(reason)) => format!(
+                "Launch latency, measured by the mediator since each tenant connected ({reason})"
+            ),
+            (None, None) => {
+                "Launch latency, measured by the mediator since each tenant connected".to_owned()
+            }
+        }
+    }
+
+    /// As JSON.
+    pub(super) fn to_json(&self, unix_seconds: u64) -> Value {
+        json!({
+            "time_unix_seconds": unix_seconds,
+            "source": if self.instance.is_some() { "ebpf" } else { "mediator" },
+            "instance": self.instance,
+            "ebpf_unavailable": self.reason,
+            "latencies": self.rows.iter().map(Row::to_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Row {
+    fn is_of(&self, tenant: Option<&str>) -> bool {
+        tenant.is_none_or(|tenant| tenant == self.tenant)
+    }
+
+    /// The kind, for people.
+    pub(super) fn kind_in_words(&self) -> &'static str {
+        match self.kind {
+            Kind::SubmitToStart => "submit to start",
+            Kind::SubmitToComplete => "submit to complete",
+            Kind::WallSubmitToStart => "submit to hand-over",
+            Kind::WallSubmitToComplete => "submit to completion written",
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let (p50_ns, p99_ns) = self.measured.percentiles();
+        let buckets = match &self.measured {
+            Measured::Histogram(histogram) => Some(histogram.nonempty().collect::<Vec<_>>()),
+            Measured::Percentiles { .. } => None,
+        };
+        json!({
+            "tenant": self.tenant,
+            "id": self.id,
+            "device": self.device,
+            "kind": self.kind,
+            "clock": self.clock,
+            "count": self.measured.count(),
+            "p50_ns": p50_ns,
+            "p99_ns": p99_ns,
+            "buckets": buckets,
+        })
+    }
+}
+
+impl Measured {
+    /// Launches.
+    pub(super) fn count(&self) -> u64 {
+        match self {
+            Self::Histogram(histogram) => histogram.count(),
+            Self::Percentiles { count, .. } => *count,
+        }
+    }
+
+    /// Median and 99th percentile.
+    pub(super) fn percentiles(&self) -> (Option<u64>, Option<u64>) {
+        match self {
+            Self::Histogram(histogram) => (histogram.percentile(0.5), histogram.percentile(0.99)),
+            Self::Percentiles { p50_ns, p99_ns, .. } => (*p50_ns, *p99_ns),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The commands, one file per object.
+
+mod device;
+mod device_host;
+mod latency;
+mod policy;
+pub(crate) mod ptx;
+mod serve;
+mod sim;
+mod tenant;
+mod workload;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::Subcommand;
+use tracing::level_filters::LevelFilter;
+
+/// An object or a verb.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the service
+    Serve(serve::Serve),
+    /// Run one device host; the service starts it
+    #[command(hide = true)]
+    DeviceHost,
+    /// Tenants of a running service
+    #[command(subcommand)]
+    Tenant(tenant::Tenant),
+    /// The device of a running service
+    #[command(subcommand)]
+    Device(device::Device),
+    /// Launch latency per tenant, as histograms
+    Latency(latency::Latency),
+    /// Scheduling policies
+    #[command(subcommand)]
+    Policy(policy::Policy),
+    /// PTX modules
+    #[command(subcommand)]
+    Ptx(ptx::Ptx),
+    /// The SM model
+    #[command(subcommand)]
+    Sim(sim::Sim),
+    /// Benchmark kernels, as tenants
+    #[command(subcommand)]
+    Workload(workload::Workload),
+}
+
+impl Command {
+    /// From which level on it logs when nothing else is said.
+    pub(crate) fn default_log_level(&self) -> LevelFilter {
+        match self {
+            Self::Serve(_) | Self::DeviceHost => LevelFilter::INFO,
+            _ => LevelFilter::WARN,
+        }
+    }
+
+    /// Does it.
+    pub(crate) fn run(self, out: &Output) -> Result<(), Failure> {
+        match self {
+            Self::Serve(serve) => serve.run(out),
+            Self::DeviceHost => device_host::run(),
+            Self::Tenant(tenant) => tenant.run(out),
+            Self::Device(device) => device.run(out),
+            Self::Latency(latency) => latency.run(out),
+            Self::Policy(policy) => policy.run(out),
+            Self::Ptx(ptx) => ptx.run(out),
+            Self::Sim(sim) => sim.run(out),
+            Self::Workload(workload) => workload.run(out),
+        }
+    }
+}

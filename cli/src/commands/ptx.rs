@@ -1,0 +1,211 @@
+//! `gridmux ptx`: what can be done with PTX modules, and doing it.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use gridmux_ptx::check::{ErrorReport, FileReport, KernelReport, check};
+use gridmux_ptx::forms::slice;
+use gridmux_ptx::{Module, ParseError};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Commands on PTX.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Ptx {
+    /// Per kernel: the forms it can take or why not, its resources, its instruction mix
+    Check(Check),
+    /// Print a module rewritten into a form
+    Rewrite(Rewrite),
+}
+
+/// Checks files.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// PTX files
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// Rewrites a file.
+#[derive(Debug, Args)]
+pub(crate) struct Rewrite {
+    /// Form of every kernel that can take it
+    #[arg(long, value_name = "FORM", value_parser = form)]
+    form: FormName,
+    /// PTX file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// A form that modules can be rewritten into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FormName {
+    /// Unchanged.
+    Whole,
+    /// Launched in sub-boxes of the grid.
+    Slice,
+}
+
+/// Reads the name of a form.
+pub(crate) fn form(text: &str) -> Result<FormName, String> {
+    match text {
+        "whole" => Ok(FormName::Whole),
+        "slice" => Ok(FormName::Slice),
+        _ => Err(format!(
+            "there is no form {text:?}; the forms are whole and slice"
+        )),
+    }
+}
+
+impl Ptx {
+    pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
+        match self {
+            Self::Check(check) => check.run(out),
+            Self::Rewrite(rewrite) => rewrite.run(out),
+        }
+    }
+}
+
+impl Check {
+    fn run(self, out: &Output) -> Result<(), Failure> {
+        let mut reports = Vec::new();
+        for path in &self.files {
+            let file = path.display().to_string();
+            let found = match std::fs::read(path) {
+                Ok(bytes) => Module::parse(bytes)
+                    .and_then(|module| check(&module))
+                    .map_err(Problem::Ptx),
+                Err(error) => Err(Problem::Unreadable(error)),
+            };
+            if !out.is_json() {
+                show_file(&file, &found, out)?;
+            }
+            let (error, kernels) = match found {
+                Ok(kernels) => (None, kernels),
+                Err(problem) => (Some(problem.report()), Vec::new()),
+            };
+            reports.push(FileReport {
+                file,
+                error,
+                kernels,
+            });
+        }
+        if out.is_json() {
+            out.show(&reports, String::new)?;
+        }
+        match reports.iter().any(|report| report.error.is_some()) {
+            true => Err(Failure::reported()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Why there is no report on a file.
+enum Problem {
+    Unreadable(std::io::Error),
+    Ptx(ParseError),
+}
+
+impl Problem {
+    /// As JSON has it; a file that cannot be read is wrong at line 0.
+    fn report(&self) -> ErrorReport {
+        match self {
+            Self::Ptx(error) => ErrorReport::from(error),
+            Self::Unreadable(error) => ErrorReport {
+                line: 0,
+                column: 0,
+                message: format!("the file cannot be read: {error}"),
+            },
+        }
+    }
+}
+
+fn show_file(
+    file: &str,
+    found: &Result<Vec<KernelReport>, Problem>,
+    out: &Output,
+) -> Result<(), Failure> {
+    match found {
+        Ok(kernels) => out.text(&kernels_text(file, kernels)),
+        Err(Problem::Ptx(error)) => {
+            eprint_quietly(&format!("error: {file}:{error}"));
+            Ok(())
+        }
+        Err(Problem::Unreadable(error)) => {
+            eprint_quietly(&format!("error: {file}: {error}"));
+            Ok(())
+        }
+    }
+}
+
+fn eprint_quietly(text: &str) {
+    // A reader of stderr that is gone changes nothing about the check.
+    let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{text}\n"));
+}
+
+fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
+    let mut text = format!("{file}: {} kernels\n", kernels.len());
+    // Writing to a string cannot fail.
+    for kernel in kernels {
+        let r = &kernel.resources;
+        let dynamic = if r.dynamic_shared { " and dynamic" } else { "" };
+        let _ = writeln!(
+            text,
+            "  {}\n    about {} registers, {} bytes of static{dynamic} shared memory, {} bytes of parameters, at most {} threads",
+            kernel.name, r.registers_estimate, r.static_shared_bytes, r.params_bytes, r.max_threads,
+        );
+        for (form, report) in &kernel.forms {
+            let name = serde_json::to_value(form)
+                .ok()
+                .and_then(|name| name.as_str().map(ToOwned::to_owned));
+            let name = name.unwrap_or_default();
+            let _ = match (&report.reason, report.line) {
+                _ if report.ok => writeln!(text, "    {name:<8} yes"),
+                (Some(reason), Some(line)) => {
+                    writeln!(text, "    {name:<8} no: line {line}: {reason}")
+                }
+                (reason, _) => writeln!(
+                    text,
+                    "    {name:<8} no: {}",
+                    reason.as_deref().unwrap_or("no reason given")
+                ),
+            };
+        }
+    }
+    text
+}
+
+impl Rewrite {
+    fn run(self, out: &Output) -> Result<(), Failure> {
+        let module = parse(&self.file)?;
+        match self.form {
+            FormName::Whole => out.bytes(module.source()),
+            FormName::Slice => {
+                let program = module.decode().map_err(|error| at(&self.file, &error))?;
+                let rewritten = slice::rewrite(&module, &program);
+                for kernel in &rewritten.kernels {
+                    if let Some(refusal) = &kernel.reason {
+                        let file = self.file.display();
+                        eprint_quietly(&format!(
+                            "warning: {file}: kernel {} stays whole: {refusal}",
+                            kernel.name
+                        ));
+                    }
+                }
+                out.bytes(&rewritten.bytes)
+            }
+        }
+    }
+}
+
+/// Reads and parses a file.
+pub(crate) fn parse(file: &Path) -> Result<Module, Failure> {
+    let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
+    Module::parse(bytes).map_err(|error| at(file, &error))
+}
+
+/// The error, with the file it is in.
+pub(crate) fn at(file: &Path, error: &ParseError) -> Failure {
+    Failure::new(format!("{}:{error}", file.display()))
+}

@@ -1,0 +1,118 @@
+//! What a run of a workload reports.
+
+use super::closed_loop::Timings;
+use serde::Serialize;
+
+/// The result line.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Name of the tenant.
+    pub(super) name: String,
+    /// Name of the workload.
+    pub(super) workload: &'static str,
+    /// Its size.
+    pub(super) size: gridmux_workloads::Size,
+    /// Seed of its inputs.
+    pub(super) seed: u64,
+    /// Launches that ended.
+    pub(super) launches: u64,
+    /// Streams they went over.
+    pub(super) streams: u16,
+    /// Whether the outputs of every stream are what the host reference expects.
+    pub(super) verified: bool,
+    /// What is wrong with them.
+    pub(super) mismatch: Option<String>,
+    /// Device it ran on.
+    pub(super) device: String,
+    /// Whose clock the times are of: `virtual` for a modelled device, else `device`.
+    pub(super) clock: &'static str,
+    /// When the first launch started, device nanoseconds.
+    pub(super) first_start_ns: u64,
+    /// When the last launch ended, device nanoseconds.
+    pub(super) last_end_ns: u64,
+    /// From a launch's submission to its end, device nanoseconds; without the first launch of each stream, whose
+    /// submission no completion dates.
+    pub(super) latency_ns: Percentiles,
+    /// From a launch's first block to its end, device nanoseconds.
+    pub(super) run_ns: Percentiles,
+}
+
+/// Percentiles; `None` of nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct Percentiles {
+    p50: Option<u64>,
+    p90: Option<u64>,
+    p99: Option<u64>,
+    max: Option<u64>,
+}
+
+impl Percentiles {
+    /// Nearest-rank percentiles.
+    pub(super) fn of(mut values: Vec<u64>) -> Self {
+        values.sort_unstable();
+        let rank = |percent: usize| {
+            let index = (values.len() * percent).div_ceil(100).max(1) - 1;
+            values.get(index).copied()
+        };
+        Self {
+            p50: rank(50),
+            p90: rank(90),
+            p99: rank(99),
+            max: values.last().copied(),
+        }
+    }
+}
+
+impl Report {
+    /// Fills in the times.
+    pub(super) fn with_timings(self, timings: Timings) -> Self {
+        Self {
+            first_start_ns: timings.first_start_ns.unwrap_or(0),
+            last_end_ns: timings.last_end_ns,
+            latency_ns: Percentiles::of(timings.turnaround_ns),
+            run_ns: Percentiles::of(timings.run_ns),
+            ..self
+        }
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let shown =
+            |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |ns| format!("{ns} ns"));
+        let result = match &self.mismatch {
+            None => "verified".to_owned(),
+            Some(mismatch) => format!("WRONG: {mismatch}"),
+        };
+        format!(
+            "{}: {} launches of {} ({}) over {} streams on {}: {result}\n\
+             {} ns from first start to last end, launch latency p50 {} p99 {} ({} clock)",
+            self.name,
+            self.launches,
+            self.workload,
+            self.size,
+            self.streams,
+            self.device,
+            self.last_end_ns.saturating_sub(self.first_start_ns),
+            shown(self.latency_ns.p50),
+            shown(self.latency_ns.p99),
+            self.clock,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Percentiles;
+
+    #[test]
+    fn percentiles_are_values_that_occurred() {
+        let made = Percentiles::of((1..=200).rev().collect());
+        assert_eq!(
+            (made.p50, made.p99, made.max),
+            (Some(100), Some(198), Some(200))
+        );
+        let one = Percentiles::of(vec![7]);
+        assert_eq!((one.p50, one.p99), (Some(7), Some(7)));
+        assert_eq!(Percentiles::of(Vec::new()).p50, None);
+    }
+}

@@ -1,0 +1,161 @@
+//! `gridmux workload run`: one workload as a tenant, its results checked.
+
+use super::closed_loop::{self, Timings};
+use super::directions::Directions;
+use super::lane::Lane;
+use super::report::{Percentiles, Report};
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::Args;
+use gridmux_tenant::{ClientError, Gpu};
+use gridmux_workloads::{Case, Size, Workload, by_name, workloads};
+use std::path::PathBuf;
+
+/// Runs a workload.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Workload (`gridmux workload list`)
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The tenant's socket, as /run/gridmux/NAME.sock
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// Problem size: tiny, small or large
+    #[arg(long, value_name = "SIZE", default_value = "small")]
+    size: Size,
+    /// Seed of the inputs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Streams, each with buffers of its own and one launch in flight
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    streams: u16,
+    /// Launches over all streams together
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    launches: u64,
+    /// Say when everything is set up, and start at a line on stdin; disconnect at another
+    #[arg(long)]
+    wait_go: bool,
+    /// Say how many launches have ended, now and then
+    #[arg(long)]
+    progress: bool,
+}
+
+impl Run {
+    pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
+        let workload = by_name(&self.name).ok_or_else(|| unknown(&self.name))?;
+        // Made before connecting, so that no clock waits for it.
+        let case = workload.case(self.size, self.seed);
+        let gpu = Gpu::connect_as(&self.socket, &format!("gridmux workload {}", workload.name))
+            .map_err(|error| explain(error, &self.socket.display().to_string()))?;
+        let tenant = gpu.welcome().name.clone();
+        let directions = Directions::new(out, self.wait_go, self.progress);
+        let report = self.drive(&gpu, workload, &case, directions, out);
+        report.map_err(|failure| in_context(failure, &tenant))
+    }
+
+    fn drive(
+        &self,
+        gpu: &Gpu,
+        workload: &Workload,
+        case: &Case,
+        mut directions: Directions<'_>,
+        out: &Output,
+    ) -> Result<(), Failure> {
+        let kernel = gpu.module(case.ptx.as_bytes())?.kernel(case.entry)?;
+        let streams =
+            usize::from(self.streams).min(usize::try_from(self.launches).unwrap_or(usize::MAX));
+        let mut lanes = Vec::with_capacity(streams);
+        for _ in 0..streams {
+            lanes.push(Lane::set_up(gpu, &kernel, case)?);
+        }
+        directions.await_go()?;
+        let launches = self.launches;
+        let timings = closed_loop::run(gpu, &mut lanes, launches, |ended| {
+            directions.progress(ended, launches)
+        })?;
+        let mismatch = verify(gpu, case, &lanes)?;
+        let report = self.report(gpu, workload, mismatch, timings);
+        out.show(&report, || report.text())?;
+        directions.await_leave()?;
+        drop(lanes);
+        if report.verified {
+            Ok(())
+        } else {
+            Err(Failure::reported())
+        }
+    }
+
+    fn report(
+        &self,
+        gpu: &Gpu,
+        workload: &Workload,
+        mismatch: Option<String>,
+        timings: Timings,
+    ) -> Report {
+        let facts = gpu.facts();
+        let none = Percentiles::of(Vec::new());
+        let report = Report {
+            name: gpu.welcome().name.clone(),
+            workload: workload.name,
+            size: self.size,
+            seed: self.seed,
+            launches: self.launches,
+            streams: self.streams,
+            verified: mismatch.is_none(),
+            mismatch,
+            device: facts.name.clone(),
+            clock: if facts.is_model { "virtual" } else { "device" },
+            first_start_ns: 0,
+            last_end_ns: 0,
+            latency_ns: none,
+            run_ns: none,
+        };
+        report.with_timings(timings)
+    }
+}
+
+/// What is wrong with the outputs of the first stream that is wrong. Every stream has run.
+fn verify(gpu: &Gpu, case: &Case, lanes: &[Lane<'_>]) -> Result<Option<String>, Failure> {
+    for (stream, lane) in lanes.iter().enumerate() {
+        let outputs = lane.read_outputs()?;
+        // The host's own arithmetic takes its time; no clock has to wait for it.
+        gpu.think();
+        if let Err(mismatch) = case.verify(&outputs) {
+            return Ok(Some(format!("stream {stream}: {mismatch}")));
+        }
+    }
+    Ok(None)
+}
+
+fn unknown(name: &str) -> Failure {
+    let known: Vec<&str> = workloads().iter().map(|workload| workload.name).collect();
+    Failure::usage(format!("there is no workload {name:?}"))
+        .hint(format!("there are: {}", known.join(", ")))
+}
+
+fn explain(error: ClientError, socket: &str) -> Failure {
+    let error = anyhow::Error::from(error).context(format!("connecting to {socket}"));
+    Failure::from(error).hint("is `gridmux serve` running with this tenant configured?")
+}
+
+fn in_context(failure: Failure, tenant: &str) -> Failure {
+    let Some(error) = failure.error else {
+        return failure;
+    };
+    let is_lost = error
+        .downcast_ref::<ClientError>()
+        .is_some_and(ClientError::is_lost);
+    let hint = failure
+        .hint
+        .or_else(|| is_lost.then(|| "the service replaces a lost device; run it again".to_owned()));
+    let error = if error.is::<crate::output::StdoutFailed>() {
+        error
+    } else {
+        error.context(format!("tenant {tenant}"))
+    };
+    Failure {
+        error: Some(error),
+        hint,
+        code: failure.code,
+    }
+}

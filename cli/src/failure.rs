@@ -1,0 +1,73 @@
+//! Why a command did not do what it was asked.
+//!
+//! Rule: a failure carries the message, a hint where there is something to do about it, and its exit code.
+
+use crate::output::StdoutFailed;
+use std::fmt::Display;
+use std::io;
+
+/// Exit code of a command that failed.
+pub(crate) const FAILED: u8 = 1;
+/// Exit code of wrong usage.
+pub(crate) const WRONG_USAGE: u8 = 2;
+
+/// A failure.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// What went wrong; `None` when the command's own output says so already.
+    pub(crate) error: Option<anyhow::Error>,
+    /// What to do about it.
+    pub(crate) hint: Option<String>,
+    /// Exit code.
+    pub(crate) code: u8,
+}
+
+impl Failure {
+    /// The arguments make no sense together.
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self {
+            error: Some(anyhow::anyhow!("{message}")),
+            hint: None,
+            code: WRONG_USAGE,
+        }
+    }
+
+    /// It failed.
+    pub(crate) fn new(message: impl Display) -> Self {
+        anyhow::anyhow!("{message}").into()
+    }
+
+    /// It failed, and what was printed on stdout says how.
+    pub(crate) fn reported() -> Self {
+        Self {
+            error: None,
+            hint: None,
+            code: FAILED,
+        }
+    }
+
+    /// Adds what to do about it.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Whoever read stdout is gone, as `head` is after its lines: nobody is left to tell, and it is no failure.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        let error = self
+            .error
+            .as_ref()
+            .and_then(|error| error.downcast_ref::<StdoutFailed>());
+        error.is_some_and(|failed| failed.0.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self {
+            error: Some(error.into()),
+            hint: None,
+            code: FAILED,
+        }
+    }
+}

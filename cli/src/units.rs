@@ -1,0 +1,46 @@
+//! Quantities as people read them.
+
+/// Bytes with a binary prefix, as `4.0GiB`.
+#[allow(clippy::cast_precision_loss, reason = "a rounded figure for display")]
+pub(crate) fn bytes(bytes: u64) -> String {
+    const PREFIXES: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = None;
+    for prefix in PREFIXES {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = Some(prefix);
+    }
+    unit.map_or_else(|| format!("{bytes}B"), |unit| format!("{value:.1}{unit}"))
+}
+
+/// Nanoseconds in the unit that fits, as `12.3us`; `-` for none.
+#[allow(clippy::cast_precision_loss, reason = "a rounded figure for display")]
+pub(crate) fn nanos(ns: Option<u64>) -> String {
+    match ns {
+        None => "-".to_owned(),
+        Some(ns) if ns < 1_000 => format!("{ns}ns"),
+        Some(ns) if ns < 1_000_000 => format!("{:.1}us", ns as f64 / 1e3),
+        Some(ns) if ns < 1_000_000_000 => format!("{:.1}ms", ns as f64 / 1e6),
+        Some(ns) => format!("{:.1}s", ns as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, nanos};
+
+    #[test]
+    fn the_unit_fits() {
+        assert_eq!(
+            [bytes(512), bytes(1 << 20), bytes(3 << 31)],
+            ["512B", "1.0MiB", "6.0GiB"]
+        );
+        assert_eq!(
+            [nanos(None), nanos(Some(999)), nanos(Some(1_500))],
+            ["-", "999ns", "1.5us"]
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! `gridmux ptx` on good and broken files.
+
+mod command;
+
+use command::{gridmux, workload_ptx};
+
+#[test]
+fn every_workload_is_checked_and_takes_the_slice_form() {
+    let names: Vec<&str> = gridmux_workloads::workloads()
+        .iter()
+        .map(|workload| workload.name)
+        .collect();
+    let files: Vec<String> = names.iter().map(|name| workload_ptx(name)).collect();
+    let arguments = ["ptx", "check", "-j"]
+        .into_iter()
+        .map(ToOwned::to_owned)
+        .chain(files.iter().cloned());
+    let json = gridmux(arguments).succeeded().json();
+    let reports = json.as_array().unwrap();
+    assert_eq!(reports.len(), files.len());
+    for (report, file) in reports.iter().zip(&files) {
+        assert_eq!(report["file"], file.as_str());
+        assert!(report["error"].is_null(), "{report}");
+        let kernels = report["kernels"].as_array().unwrap();
+        assert!(!kernels.is_empty(), "{file}");
+        for kernel in kernels {
+            assert_eq!(kernel["forms"]["slice"]["ok"], true, "{kernel}");
+            assert!(
+                kernel["resources"]["params_bytes"].as_u64().unwrap() > 0,
+                "{kernel}"
+            );
+            assert!(kernel["mix"]["compute"].as_u64().unwrap() > 0, "{kernel}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_file_is_an_error_with_line_column_and_caret() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broken.ptx");
+    let good = std::fs::read_to_string(workload_ptx("vecadd")).unwrap();
+    let line = 1 + good
+        .lines()
+        .position(|line| line.contains("ld.global"))
+        .unwrap();
+    std::fs::write(&file, good.replacen("ld.global", "ld.global ]", 1)).unwrap();
+    let file = file.to_str().unwrap();
+
+    let ran = gridmux(["ptx", "check", "-j", file, &workload_ptx("vecadd")]);
+    assert_eq!(ran.code, Some(1));
+    let json = ran.json();
+    assert_eq!(json[0]["error"]["line"], line, "{json}");
+    assert!(json[0]["error"]["column"].as_u64().unwrap() > 0);
+    assert!(
+        json[0]["error"]["message"]
+            .as_str()
+            .is_some_and(|text| !text.is_empty())
+    );
+    assert!(
+        json[1]["error"].is_null(),
+        "the other file is checked all the same"
+    );
+
+    let ran = gridmux(["ptx", "check", file]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(
+        ran.stderr.starts_with(&format!("error: {file}:{line}:")),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        ran.stderr.lines().any(|line| line.trim() == "^"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let ran = gridmux(["ptx", "check", "-j", "/nonexistent/a.ptx"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.json()[0]["error"]["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("cannot be read"))
+    );
+    let ran = gridmux([
+        "-j",
+        "ptx",
+        "rewrite",
+        "--form",
+        "slice",
+        "/nonexistent/a.ptx",
+    ]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.json_error().contains("/nonexistent/a.ptx"));
+}
+
+#[test]
+fn a_rewritten_module_takes_the_control_block_and_checks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sliced.ptx");
+    let original = workload_ptx("vecadd");
+    let whole = gridmux(["ptx", "rewrite", "--form", "whole", &original])
+        .succeeded()
+        .stdout;
+    assert_eq!(
+        whole,
+        std::fs::read_to_string(&original).unwrap(),
+        "`whole` prints the file back"
+    );
+    let sliced = gridmux(["ptx", "rewrite", "--form", "slice", &original])
+        .succeeded()
+        .stdout;
+    std::fs::write(&file, sliced).unwrap();
+    let params_bytes = |file: &str| {
+        let json = gridmux(["ptx", "check", "-j", file]).succeeded().json();
+        json[0]["kernels"][0]["resources"]["params_bytes"]
+            .as_u64()
+            .unwrap()
+    };
+    let before = params_bytes(&original);
+    assert_eq!(
+        params_bytes(file.to_str().unwrap()),
+        before.next_multiple_of(8) + 64
+    );
+}

@@ -1,0 +1,369 @@
+//! The service as a script runs it: it says when it is ready, tenants run, operators ask, and it stops when told.
+
+mod command;
+
+use command::{PROGRAM, gridmux};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+/// A running command whose stdout is read line by line; it is killed if a test gives up.
+struct Running {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the command starts");
+        let lines = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        Self { child, lines }
+    }
+
+    /// The next line, which must be JSON.
+    fn next(&mut self) -> Value {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    fn say(&mut self, line: &str) {
+        let stdin = self.child.stdin.as_mut().expect("stdin is piped");
+        writeln!(stdin, "{line}").unwrap();
+    }
+
+    fn exit_code(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A service in a folder of its own.
+struct Service {
+    running: Running,
+    run_dir: PathBuf,
+    ready: Value,
+    _folder: tempfile::TempDir,
+}
+
+impl Service {
+    fn start(name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let run_dir = folder.path().join("run");
+        let instance = format!("{name}-{}", std::process::id());
+        let mut running = Running::start(&[
+            "-j",
+            "serve",
+            "--run-dir",
+            run_dir.to_str().unwrap(),
+            "--instance",
+            &instance,
+            "--device",
+            "model:h200",
+            "--sms",
+            "4",
+            "--policy",
+            "smk-p",
+            "--tenant",
+            "first:2",
+            "--tenant",
+            "second",
+        ]);
+        let ready = running.next();
+        Self {
+            running,
+            run_dir,
+            ready,
+            _folder: folder,
+        }
+    }
+
+    fn socket(&self, tenant: &str) -> String {
+        self.run_dir
+            .join(format!("{tenant}.sock"))
+            .to_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Value {
+        let folder = self.run_dir.to_str().unwrap();
+        gridmux(arguments.iter().copied().chain(["-j", "--run-dir", folder]))
+            .succeeded()
+            .json()
+    }
+
+    fn stop(self) -> Option<i32> {
+        let pid = i32::try_from(self.running.child.id()).unwrap();
+        kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+        self.running.exit_code()
+    }
+}
+
+#[test]
+fn it_says_when_it_is_ready_answers_and_stops() {
+    let service = Service::start("answers");
+    assert_eq!(service.ready["ready"]["policy"], "smk-p");
+    assert_eq!(
+        service.ready["ready"]["tenants"],
+        serde_json::json!(["first", "second"])
+    );
+    let device = service.ask(&["device", "show"]);
+    assert_eq!(
+        (&device["sms"], &device["policy"]),
+        (&Value::from(4), &Value::from("smk-p"))
+    );
+    assert_eq!(device["memory_used_bytes"], 0);
+    assert_eq!(service.ask(&["tenant", "show"]), serde_json::json!([]));
+    let latency = service.ask(&["latency"]);
+    assert_eq!(
+        latency["source"],
+        if device["ebpf"] == true {
+            "ebpf"
+        } else {
+            "mediator"
+        }
+    );
+    assert_eq!(service.stop(), Some(0));
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_is_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let run_dir = folder.path().join("run");
+    let mut child = Command::new(PROGRAM)
+        .args([
+            "serve",
+            "--instance",
+            "notify",
+            "--sms",
+            "1",
+            "--tenant",
+            "a",
+            "--run-dir",
+        ])
+        .arg(&run_dir)
+        .env("NOTIFY_SOCKET", &path)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut message = [0; 64];
+    // Without a limit a service that says nothing would hang the test for ever.
+    manager
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let length = manager.recv(&mut message);
+    kill(
+        Pid::from_raw(i32::try_from(child.id()).unwrap()),
+        Signal::SIGTERM,
+    )
+    .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(&message[..length.unwrap()], b"READY=1\n");
+}
+
+#[test]
+fn a_second_service_in_the_same_folder_is_refused() {
+    let service = Service::start("twice");
+    let folder = service.run_dir.to_str().unwrap();
+    let second = gridmux([
+        "-j",
+        "serve",
+        "--run-dir",
+        folder,
+        "--instance",
+        "twice-second",
+        "--tenant",
+        "x",
+    ]);
+    assert_eq!(second.code, Some(1));
+    assert!(
+        second.json_error().contains(folder),
+        "{}",
+        second.json_error()
+    );
+    assert_eq!(
+        service.ask(&["tenant", "show"]),
+        serde_json::json!([]),
+        "the first one still answers"
+    );
+    assert_eq!(service.stop(), Some(0));
+}
+
+#[test]
+fn a_workload_waits_for_the_go_runs_and_is_verified() {
+    let service = Service::start("workload");
+    let socket = service.socket("first");
+    let mut tenant = Running::start(&[
+        "-j",
+        "workload",
+        "run",
+        "reduction",
+        "--socket",
+        &socket,
+        "--size",
+        "tiny",
+        "--streams",
+        "3",
+        "--launches",
+        "20",
+        "--wait-go",
+        "--progress",
+    ]);
+    assert_eq!(tenant.next(), serde_json::json!({ "ready": true }));
+    let connected = service.ask(&["tenant", "show", "first"]);
+    assert_eq!(
+        (&connected[0]["weight"], &connected[0]["launches"]),
+        (&Value::from(2), &Value::from(0))
+    );
+    assert!(connected[0]["memory_used_bytes"].as_u64().unwrap() > 0);
+    tenant.say("go");
+    let mut last = 0;
+    let result = loop {
+        let line = tenant.next();
+        let Some(progress) = line["progress"].as_u64() else {
+            break line;
+        };
+        assert!(progress > last && progress <= 20, "{line}");
+        last = progress;
+    };
+    assert_eq!(last, 20, "the last progress is the end");
+    assert_eq!(
+        (&result["name"], &result["workload"]),
+        (&Value::from("first"), &Value::from("reduction"))
+    );
+    assert_eq!(
+        (&result["verified"], &result["launches"]),
+        (&Value::from(true), &Value::from(20)),
+        "{result}"
+    );
+    assert!(
+        result["last_end_ns"].as_u64() > result["first_start_ns"].as_u64(),
+        "{result}"
+    );
+    assert!(
+        result["latency_ns"]["p99"].as_u64() >= result["latency_ns"]["p50"].as_u64(),
+        "{result}"
+    );
+    let while_connected = service.ask(&["tenant", "show", "first"]);
+    assert_eq!(
+        (
+            &while_connected[0]["launches"],
+            &while_connected[0]["failed"]
+        ),
+        (&Value::from(20), &Value::from(0))
+    );
+    let latency = service.ask(&["latency", "first"]);
+    let rows = latency["latencies"].as_array().unwrap();
+    let start = rows
+        .iter()
+        .find(|row| row["kind"] == "submit_to_start")
+        .unwrap();
+    assert_eq!(
+        (&start["count"], &start["clock"]),
+        (&Value::from(20), &Value::from("virtual")),
+        "{latency}"
+    );
+    tenant.say("leave");
+    assert_eq!(tenant.exit_code(), Some(0));
+    assert_eq!(service.stop(), Some(0));
+}
+
+#[test]
+fn a_workload_whose_service_is_not_there_or_goes_away_fails_clearly() {
+    let ran = gridmux([
+        "-j",
+        "workload",
+        "run",
+        "vecadd",
+        "--socket",
+        "/nonexistent/a.sock",
+    ]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.json_error().contains("/nonexistent/a.sock"));
+
+    let service = Service::start("gone");
+    let socket = service.socket("second");
+    let mut tenant = Running::start(&[
+        "-j",
+        "workload",
+        "run",
+        "vecadd",
+        "--socket",
+        &socket,
+        "--size",
+        "tiny",
+        "--wait-go",
+    ]);
+    assert_eq!(tenant.next(), serde_json::json!({ "ready": true }));
+    assert_eq!(service.stop(), Some(0));
+    tenant.say("go");
+    let error = tenant.next();
+    assert!(
+        error["error"]
+            .as_str()
+            .is_some_and(|text| text.contains("tenant second")),
+        "{error}"
+    );
+    assert_eq!(tenant.exit_code(), Some(1));
+}
+
+#[test]
+fn a_device_host_that_dies_ends_the_run_clearly_and_is_replaced() {
+    let service = Service::start("dies");
+    let socket = service.socket("first");
+    let mut tenant = Running::start(&[
+        "-j",
+        "workload",
+        "run",
+        "matmul",
+        "--socket",
+        &socket,
+        "--size",
+        "tiny",
+        "--launches",
+        "1000000",
+        "--wait-go",
+    ]);
+    assert_eq!(tenant.next(), serde_json::json!({ "ready": true }));
+    tenant.say("go");
+    let host = service.ask(&["device", "show"])["host_pid"]
+        .as_i64()
+        .unwrap();
+    kill(Pid::from_raw(i32::try_from(host).unwrap()), Signal::SIGKILL).unwrap();
+    let error = tenant.next();
+    assert!(
+        error["error"]
+            .as_str()
+            .is_some_and(|text| text.contains("tenant first")),
+        "{error}"
+    );
+    assert_eq!(tenant.exit_code(), Some(1));
+
+    let again = gridmux([
+        "-j", "workload", "run", "vecadd", "--socket", &socket, "--size", "tiny",
+    ]);
+    assert_eq!(again.succeeded().json()["verified"], true);
+    let device = service.ask(&["device", "show"]);
+    assert_eq!(device["host_restarts"], 1);
+    assert_ne!(device["host_pid"], host);
+    assert_eq!(service.stop(), Some(0));
+}

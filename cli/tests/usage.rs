@@ -1,0 +1,146 @@
+//! What scripts rely on in every command: exit codes, JSON errors, and quiet ends.
+
+mod command;
+
+use command::{PROGRAM, gridmux};
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+#[test]
+fn wrong_usage_exits_with_2_and_says_so_in_json() {
+    for arguments in [
+        &["-j", "nonsense"][..],
+        &["nonsense", "-j"],
+        &["policy", "-jp"],
+        &["poli", "list", "--json"],
+        &["ptx", "check", "-j"],
+        &["ptx", "rewrite", "--form", "origami", "x.ptx", "-p"],
+        &[
+            "-j", "sim", "kernel", "x.ptx", "--entry", "k", "--grid", "0", "--block", "1",
+        ],
+        &[
+            "-j", "sim", "kernel", "x.ptx", "--entry", "k", "--grid", "1", "--block", "1", "--arg",
+            "u9=1",
+        ],
+        &["-j", "latency", "0"],
+        &["-j", "serve", "--tenant", "a:heavy"],
+        &["-j", "workload", "run", "nonsense", "--socket", "/nowhere"],
+    ] {
+        let ran = gridmux(arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.stderr);
+        assert!(!ran.json_error().is_empty(), "{arguments:?}");
+        assert_eq!(ran.stderr, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn without_json_errors_go_to_stderr_with_a_hint() {
+    let ran = gridmux(["workload", "run", "nonsense", "--socket", "/nowhere"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("\nhint: there are: vecadd"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn a_form_that_does_not_exist_is_refused_with_those_that_do() {
+    let ran = gridmux([
+        "ptx",
+        "rewrite",
+        "--form",
+        "worker",
+        &command::workload_ptx("vecadd"),
+    ]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.contains("whole and slice"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_service_that_does_not_run_is_a_failure_with_a_hint() {
+    for arguments in [&["tenant", "show"][..], &["device", "show"], &["latency"]] {
+        let ran = gridmux(
+            arguments
+                .iter()
+                .copied()
+                .chain(["--run-dir", "/nonexistent", "-j"]),
+        );
+        assert_eq!(ran.code, Some(1), "{arguments:?}: {}", ran.stderr);
+        assert!(ran.json_error().contains("/nonexistent"), "{arguments:?}");
+        assert!(
+            ran.json()["hint"]
+                .as_str()
+                .is_some_and(|hint| hint.contains("gridmux serve"))
+        );
+    }
+}
+
+#[test]
+fn a_configuration_with_an_unknown_key_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gridmux.toml");
+    std::fs::write(&file, "schema_version = 1\npolcy = \"fifo\"\n").unwrap();
+    let ran = gridmux(["-j", "serve", "--config", file.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let error = ran.json_error();
+    assert!(
+        error.contains("polcy") && error.contains("gridmux.toml"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child = Command::new(PROGRAM)
+        .args([
+            "ptx",
+            "rewrite",
+            "--form",
+            "whole",
+            &command::workload_ptx("vecadd"),
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut stderr = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut stderr)
+        .unwrap();
+    assert_eq!(
+        (child.wait().unwrap().code(), stderr.as_str()),
+        (Some(0), "")
+    );
+}
+
+#[test]
+fn policies_are_listed_with_what_they_promise() {
+    let json = gridmux(["policy", "list", "-j"]).succeeded().json();
+    let promises = |name: &str| {
+        let policies = json.as_array().unwrap();
+        let policy = policies
+            .iter()
+            .find(|policy| policy["name"] == name)
+            .unwrap_or_else(|| panic!("no {name}"));
+        assert!(
+            policy["summary"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty())
+        );
+        assert!(
+            policy["source"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty())
+        );
+        policy["promises_weights"].as_bool().unwrap()
+    };
+    assert_eq!((promises("fifo"), promises("smk-p")), (false, true));
+    let text = gridmux(["policy", "list"]).succeeded().stdout;
+    assert!(text.lines().any(|line| line.starts_with("smk-p")), "{text}");
+}

@@ -1,0 +1,205 @@
+//! Placing a module's variables: `.global` and `.const` in device memory, `.shared` and `.local` per kernel.
+//!
+//! Rules: each global or constant variable is an allocation of its own, so that running off its end is seen; a
+//! kernel's shared memory holds its own variables and those module-scope ones that it names; dynamic shared
+//! memory begins behind them.
+
+use super::{Lines, LoadError};
+use crate::exec::VariableAddresses;
+use crate::kernel::ModuleVariable;
+use crate::memory::{DomainId, Memory};
+use gridmux_ptx::decode::{
+    AddressBase, Function, Operand, Program, RelocationTarget, StateSpace, Symbol, VarId, Variable,
+};
+use std::ops::Deref;
+
+/// Alignment of dynamic shared memory in bytes.
+const DYNAMIC_SHARED_ALIGN: u64 = 16;
+
+/// Device addresses of a program's variables.
+pub(super) struct Placed {
+    addresses: Vec<Option<(StateSpace, u64)>>,
+    variables: Vec<ModuleVariable>,
+}
+
+/// What one kernel sees.
+pub(super) struct Layout {
+    pub(super) addresses: Vec<Option<(StateSpace, u64)>>,
+    pub(super) shared_bytes: u32,
+    pub(super) local_bytes: u32,
+}
+
+impl Deref for Layout {
+    type Target = VariableAddresses;
+
+    fn deref(&self) -> &VariableAddresses {
+        &self.addresses
+    }
+}
+
+impl Placed {
+    pub(super) fn into_variables(self) -> Vec<ModuleVariable> {
+        self.variables
+    }
+
+    pub(super) fn free(self, memory: &mut Memory, domain: DomainId) {
+        for variable in self.variables {
+            // The allocation was made by `place` and by nothing else, so freeing it cannot fail.
+            let _ = memory.free(domain, variable.address);
+        }
+    }
+
+    /// Addresses as one kernel sees them.
+    pub(super) fn layout(&self, program: &Program, function: &Function) -> Layout {
+        let named = named_variables(function);
+        let mut addresses = self.addresses.clone();
+        let (mut shared, mut local) = (0_u64, 0_u64);
+        let mut dynamic = Vec::new();
+        for (index, variable) in program.variables.iter().enumerate() {
+            if !named.contains(&index) {
+                continue;
+            }
+            let end = match variable.space {
+                StateSpace::Shared if variable.is_extern || variable.size_bytes == 0 => {
+                    dynamic.push(index);
+                    continue;
+                }
+                StateSpace::Shared => &mut shared,
+                StateSpace::Local => &mut local,
+                _ => continue,
+            };
+            let start = end.next_multiple_of(u64::from(variable.align.max(1)));
+            addresses[index] = Some((variable.space, start));
+            *end = start + variable.size_bytes;
+        }
+        for index in dynamic {
+            let start = shared.next_multiple_of(DYNAMIC_SHARED_ALIGN);
+            addresses[index] = Some((StateSpace::Shared, start));
+            shared = start;
+        }
+        Layout {
+            addresses,
+            shared_bytes: u32::try_from(shared).unwrap_or(u32::MAX),
+            local_bytes: u32::try_from(local.next_multiple_of(16)).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// Indices of the variables that a body names.
+fn named_variables(function: &Function) -> Vec<usize> {
+    let mut named = Vec::new();
+    let mut note = |symbol: &Symbol| {
+        if let Symbol::Variable(VarId(id)) = symbol {
+            named.push(*id as usize);
+        }
+    };
+    for operand in function.body.iter().flat_map(|i| &i.operands) {
+        match operand {
+            Operand::Address {
+                base: AddressBase::Symbol(symbol),
+                ..
+            }
+            | Operand::Symbol { symbol, .. } => note(symbol),
+            _ => {}
+        }
+    }
+    named.sort_unstable();
+    named.dedup();
+    named
+}
+
+/// Allocates and initialises the program's global and constant variables.
+pub(super) fn place(
+    memory: &mut Memory,
+    domain: DomainId,
+    program: &Program,
+    lines: &Lines,
+) -> Result<Placed, LoadError> {
+    let mut placed = Placed {
+        addresses: vec![None; program.variables.len()],
+        variables: Vec::new(),
+    };
+    let filled = allocate(memory, domain, program, lines, &mut placed)
+        .and_then(|()| initialise(memory, domain, program, lines, &placed));
+    match filled {
+        Ok(()) => Ok(placed),
+        Err(error) => {
+            placed.free(memory, domain);
+            Err(error)
+        }
+    }
+}
+
+fn allocate(
+    memory: &mut Memory,
+    domain: DomainId,
+    program: &Program,
+    lines: &Lines,
+    placed: &mut Placed,
+) -> Result<(), LoadError> {
+    for (index, variable) in program.variables.iter().enumerate() {
+        if !matches!(variable.space, StateSpace::Global | StateSpace::Const) {
+            continue;
+        }
+        if variable.is_extern {
+            return Err(refused(
+                variable,
+                lines,
+                "is defined in another module, and modules are not linked",
+            ));
+        }
+        let bytes = variable.size_bytes.max(1);
+        let address = memory.alloc(domain, bytes)?;
+        memory.fill(domain, address, bytes, 0)?;
+        placed.addresses[index] = Some((variable.space, address));
+        placed.variables.push(ModuleVariable {
+            name: variable.name.clone(),
+            address,
+            bytes,
+        });
+    }
+    Ok(())
+}
+
+fn initialise(
+    memory: &mut Memory,
+    domain: DomainId,
+    program: &Program,
+    lines: &Lines,
+    placed: &Placed,
+) -> Result<(), LoadError> {
+    for (variable, address) in program.variables.iter().zip(&placed.addresses) {
+        let (Some((_, address)), Some(init)) = (address, &variable.init) else {
+            continue;
+        };
+        memory.write(domain, *address, init)?;
+        for relocation in &variable.relocations {
+            let RelocationTarget::Variable(VarId(target)) = relocation.target else {
+                return Err(refused(
+                    variable,
+                    lines,
+                    "holds the address of a function, which is not modelled",
+                ));
+            };
+            let Some((_, target)) = placed.addresses[target as usize] else {
+                return Err(refused(
+                    variable,
+                    lines,
+                    "holds the address of a variable that is not in device memory",
+                ));
+            };
+            let value = target.wrapping_add_signed(relocation.addend).to_le_bytes();
+            let width = usize::from(relocation.width).min(value.len());
+            memory.write(domain, *address + relocation.offset, &value[..width])?;
+        }
+    }
+    Ok(())
+}
+
+fn refused(variable: &Variable, lines: &Lines, reason: &'static str) -> LoadError {
+    LoadError::Variable {
+        name: variable.name.clone(),
+        line: lines.of(variable.span),
+        reason,
+    }
+}

@@ -1,0 +1,305 @@
+//! Lowering: from one typed instruction to one operation.
+//!
+//! Each opcode family chooses the lane function and names its operands in a [`Draft`]; what all operations have
+//! in common (guard, scoreboard entries, pipeline numbers) is added here.
+//! Rule: a family returns `None` for any combination that it does not execute, and the module is refused.
+
+use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot};
+use crate::config::{Pipeline, Pipelines};
+use gridmux_ptx::decode::{Function, Instruction, Operand, RegId, ScalarType, StateSpace, Symbol};
+use std::collections::HashMap;
+
+/// Pipeline classes, as the description of a GPU names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Int,
+    IntMul,
+    IntDiv,
+    Fp32,
+    Fp32Div,
+    Fp64,
+    Fp64Div,
+    Sfu,
+    Move,
+    Control,
+    Shuffle,
+    Memory,
+}
+
+impl Class {
+    fn timing(self, p: &Pipelines) -> (Pipe, Pipeline) {
+        match self {
+            Self::Int => (Pipe::Int, p.int),
+            Self::IntMul => (Pipe::Int, p.int_mul),
+            Self::IntDiv => (Pipe::Int, p.int_div),
+            Self::Fp32 => (Pipe::Fp32, p.fp32),
+            Self::Fp32Div => (Pipe::Fp32, p.fp32_div),
+            Self::Fp64 => (Pipe::Fp64, p.fp64),
+            Self::Fp64Div => (Pipe::Fp64, p.fp64_div),
+            Self::Sfu => (Pipe::Sfu, p.sfu),
+            Self::Move => (Pipe::Int, p.r#move),
+            Self::Control => (Pipe::Control, p.control),
+            Self::Shuffle => (Pipe::Memory, p.shuffle),
+            Self::Memory => (
+                Pipe::Memory,
+                Pipeline {
+                    latency: 1,
+                    interval: 1,
+                },
+            ),
+        }
+    }
+}
+
+/// What a family says about an operation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Draft {
+    pub(crate) exec: ExecFn,
+    pub(crate) class: Class,
+    pub(crate) kind: Kind,
+    pub(crate) r: [u16; 6],
+    pub(crate) imm: i64,
+    pub(crate) aux: u32,
+    pub(crate) vector: u8,
+}
+
+impl Draft {
+    /// Registers to registers.
+    pub(crate) fn alu(exec: ExecFn, class: Class, operands: &[u16]) -> Self {
+        let mut r = [NONE; 6];
+        r[..operands.len()].copy_from_slice(operands);
+        Self {
+            exec,
+            class,
+            kind: Kind::Alu,
+            r,
+            imm: 0,
+            aux: 0,
+            vector: 1,
+        }
+    }
+
+    pub(crate) fn kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    pub(crate) fn imm(mut self, imm: i64) -> Self {
+        self.imm = imm;
+        self
+    }
+
+    pub(crate) fn aux(mut self, aux: u32) -> Self {
+        self.aux = aux;
+        self
+    }
+
+    pub(crate) fn vector(mut self, vector: u8) -> Self {
+        self.vector = vector;
+        self
+    }
+}
+
+/// Addresses that the module's variables were given: device addresses, or offsets in shared and local memory.
+pub(crate) type VariableAddresses = [Option<(StateSpace, u64)>];
+
+/// The state of lowering one kernel.
+pub(crate) struct Lower<'a> {
+    pub(crate) function: &'a Function,
+    pub(crate) variables: &'a VariableAddresses,
+    /// Slot or predicate of each register.
+    pub(crate) place: &'a [u16],
+    pub(crate) slots: u16,
+    pub(crate) pipelines: &'a Pipelines,
+    constants: Vec<Slot>,
+    known_constants: HashMap<(u64, bool), u16>,
+}
+
+impl<'a> Lower<'a> {
+    pub(crate) fn new(
+        function: &'a Function,
+        variables: &'a VariableAddresses,
+        place: &'a [u16],
+        slots: u16,
+        pipelines: &'a Pipelines,
+    ) -> Self {
+        Self {
+            function,
+            variables,
+            place,
+            slots,
+            pipelines,
+            constants: Vec::new(),
+            known_constants: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn into_constants(self) -> Box<[Slot]> {
+        self.constants.into()
+    }
+
+    /// Type of a register.
+    pub(crate) fn type_of(&self, reg: RegId) -> ScalarType {
+        self.function.registers[reg.0 as usize]
+    }
+
+    /// The register occupies 64-bit words.
+    pub(crate) fn is_wide(&self, reg: RegId) -> bool {
+        self.type_of(reg).size_bytes() == 8
+    }
+
+    /// Slot of a register operand of that word size, as a destination or an untyped source.
+    pub(crate) fn reg(&self, operand: &Operand, wide: bool) -> Option<u16> {
+        match operand {
+            Operand::Reg(reg)
+                if self.type_of(*reg) != ScalarType::Pred && self.is_wide(*reg) == wide =>
+            {
+                Some(self.slot(*reg))
+            }
+            _ => None,
+        }
+    }
+
+    /// Slot of a register that is live somewhere; slot 0 stands in for one that is only ever written, because
+    /// such a register has a live range of its own.
+    pub(crate) fn slot(&self, reg: RegId) -> u16 {
+        self.place[reg.0 as usize]
+    }
+
+    /// Predicate index of a register operand.
+    pub(crate) fn predicate(&self, operand: &Operand) -> Option<u16> {
+        match operand {
+            Operand::Reg(reg) if self.type_of(*reg) == ScalarType::Pred => Some(self.slot(*reg)),
+            _ => None,
+        }
+    }
+
+    /// Destination of an instruction, of the word size of `ty`.
+    pub(crate) fn dst(&self, i: &Instruction, ty: ScalarType) -> Option<u16> {
+        self.reg(i.operands.first()?, ty.size_bytes() == 8)
+    }
+
+    /// Source operand `index` as words of the size of `ty`: a register or a literal.
+    pub(crate) fn src(&mut self, i: &Instruction, index: usize, ty: ScalarType) -> Option<u16> {
+        self.value(i.operands.get(index)?, ty)
+    }
+
+    /// An operand as words of the size of `ty`.
+    pub(crate) fn value(&mut self, operand: &Operand, ty: ScalarType) -> Option<u16> {
+        let wide = ty.size_bytes() == 8;
+        match operand {
+            Operand::Reg(_) => self.reg(operand, wide),
+            Operand::Int(value) if ty.is_float() => self.float_literal(*value, ty),
+            Operand::Int(value) => Some(self.constant(value.cast_unsigned(), wide)),
+            Operand::F32(bits) if ty == ScalarType::F64 => {
+                Some(self.constant(f64::from(f32::from_bits(*bits)).to_bits(), true))
+            }
+            Operand::F32(bits) => Some(self.constant(u64::from(*bits), wide)),
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "a decimal literal used as single precision"
+            )]
+            Operand::F64(bits) if ty == ScalarType::F32 => {
+                Some(self.constant(u64::from((f64::from_bits(*bits) as f32).to_bits()), false))
+            }
+            Operand::F64(bits) => Some(self.constant(*bits, wide)),
+            Operand::Symbol { symbol, offset } => {
+                let (_, address) = self.symbol(*symbol)?;
+                Some(self.constant(address.wrapping_add_signed(*offset), wide))
+            }
+            _ => None,
+        }
+    }
+
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "an integer literal where a float is wanted means its value"
+    )]
+    fn float_literal(&mut self, value: i64, ty: ScalarType) -> Option<u16> {
+        match ty {
+            ScalarType::F32 => Some(self.constant(u64::from((value as f32).to_bits()), false)),
+            ScalarType::F64 => Some(self.constant((value as f64).to_bits(), true)),
+            _ => None,
+        }
+    }
+
+    /// Space and address of a symbol; parameters have their offset in the parameter block.
+    pub(crate) fn symbol(&self, symbol: Symbol) -> Option<(StateSpace, u64)> {
+        match symbol {
+            Symbol::Variable(id) => self.variables[id.0 as usize],
+            Symbol::Param(index) => {
+                let param = self.function.params.get(index as usize)?;
+                Some((StateSpace::Param, u64::from(param.offset)))
+            }
+            _ => None,
+        }
+    }
+
+    /// A broadcast constant.
+    pub(crate) fn constant(&mut self, value: u64, wide: bool) -> u16 {
+        #[allow(clippy::cast_possible_truncation, reason = "the two halves of a word")]
+        let (low, high) = (value as u32, (value >> 32) as u32);
+        let key = if wide { value } else { u64::from(low) };
+        if let Some(known) = self.known_constants.get(&(key, wide)) {
+            return *known;
+        }
+        let index = u16::try_from(self.constants.len()).unwrap_or(0x7f00);
+        if wide {
+            let mut words = [0; 64];
+            for pair in words.chunks_exact_mut(2) {
+                pair.copy_from_slice(&[low, high]);
+            }
+            for half in words.chunks_exact(32) {
+                let mut slot = Slot::ZERO;
+                slot.0.copy_from_slice(half);
+                self.constants.push(slot);
+            }
+        } else {
+            self.constants.push(Slot([low; 32]));
+        }
+        self.known_constants.insert((key, wide), index | CONSTANT);
+        index | CONSTANT
+    }
+
+    /// Adds what every operation has.
+    pub(crate) fn finish(
+        &self,
+        draft: Draft,
+        i: &Instruction,
+        reads: &[RegId],
+        writes: &[RegId],
+    ) -> Option<Op> {
+        let (pipe, timing) = draft.class.timing(self.pipelines);
+        let entry = |reg: &RegId| {
+            let place = self.slot(*reg);
+            if self.type_of(*reg) == ScalarType::Pred {
+                self.slots + place
+            } else {
+                place
+            }
+        };
+        let mut op = Op {
+            exec: draft.exec,
+            imm: draft.imm,
+            r: draft.r,
+            waits: [NONE; 8],
+            writes: [NONE; 4],
+            aux: draft.aux,
+            guard: i.guard.map_or(NONE, |g| self.slot(g.reg)),
+            guard_negated: i.guard.is_some_and(|g| g.negated),
+            kind: draft.kind,
+            pipe,
+            vector: draft.vector,
+            latency: u16::try_from(timing.latency).unwrap_or(u16::MAX),
+            interval: u16::try_from(timing.interval).unwrap_or(u16::MAX),
+        };
+        let mut waits: Vec<u16> = reads.iter().chain(writes).map(entry).collect();
+        waits.sort_unstable();
+        waits.dedup();
+        op.waits.get_mut(..waits.len())?.copy_from_slice(&waits);
+        for (place, reg) in op.writes.iter_mut().zip(writes) {
+            *place = entry(reg);
+        }
+        (writes.len() <= op.writes.len()).then_some(op)
+    }
+}

@@ -1,0 +1,596 @@
+//! Loads and stores (PTX ISA section 9.7.9): ld, ldu, st in every space, scalar and vector.
+//!
+//! An access goes in three steps: addresses of all lanes, one check of all of them, then the data, with short
+//! cuts for lanes that lie side by side or share one address.
+//! Rules: nothing is touched unless every active lane passed the check; the access record tells the timing model
+//! what happened; in shared and local space it holds offsets from the block's memory.
+
+use super::cx::{Access, Cx, Direction, Pattern, Space};
+use super::data::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
+use super::isa::{handler, lane_fn};
+use super::lanes::{commit, read};
+use super::lower::{Class, Draft, Lower};
+use super::op::{ExecFn, Kind, NONE, Op};
+use crate::fault::{FaultKind, FaultSpace};
+use gridmux_ptx::decode::{
+    AddressBase, CacheOp, Instruction, MemoryOrder, Opcode, Operand, ScalarType as T, StateSpace,
+};
+
+/// Index of the address among an operation's operands; data slots stand before it.
+pub(super) const ADDRESS: usize = 4;
+
+/// Spaces in the low byte of `aux`.
+pub(super) const AUX_GLOBAL: u32 = 0;
+pub(super) const AUX_SHARED: u32 = 1;
+pub(super) const AUX_LOCAL: u32 = 2;
+pub(super) const AUX_GENERIC: u32 = 3;
+pub(super) const AUX_CONSTANT: u32 = 4;
+/// The base register holds 32-bit addresses.
+pub(super) const AUX_NARROW: u32 = 1 << 8;
+/// The load goes past L1 (`.cg`, `.cv`, volatile and ordered loads).
+pub(crate) const AUX_PAST_L1: u32 = 1 << 9;
+
+/// A checked access: lane `n` is at `base + access.addresses[n]`.
+pub(super) struct Checked {
+    pub(super) base: *mut u8,
+}
+
+/// Addresses of all lanes, before any check.
+#[inline(always)]
+pub(super) fn addresses(cx: &Cx<'_>, op: &Op) -> [u64; 32] {
+    let offset = Cx::offset(op);
+    if op.r[ADDRESS] == NONE {
+        return [offset; 32];
+    }
+    if op.aux & AUX_NARROW != 0 {
+        let base = read::<u32>(cx, op.r[ADDRESS]);
+        return std::array::from_fn(|n| u64::from(base[n]).wrapping_add(offset) & 0xffff_ffff);
+    }
+    let base = read::<u64>(cx, op.r[ADDRESS]);
+    std::array::from_fn(|n| base[n].wrapping_add(offset))
+}
+
+/// Runs `body` once per space that the lanes aim at; `body` sees a checked access and a mask of its lanes.
+#[inline(always)]
+pub(super) fn for_each_space(
+    cx: &mut Cx<'_>,
+    op: &Op,
+    bytes: u32,
+    direction: Direction,
+    mut body: impl FnMut(&mut Cx<'_>, &Checked),
+) {
+    cx.access.mask = 0;
+    if cx.mask == 0 {
+        return;
+    }
+    let lanes = addresses(cx, op);
+    let space = op.aux & 0xff;
+    if space != AUX_GENERIC {
+        if let Some(checked) = check(cx, lanes, space, bytes, direction) {
+            body(cx, &checked);
+        }
+        return;
+    }
+    let all = cx.mask;
+    let within = |start: u64| {
+        let mut bits = 0;
+        for (lane, address) in lanes.iter().enumerate() {
+            bits |= u32::from(address.wrapping_sub(start) < WINDOW_BYTES) << lane;
+        }
+        bits & all
+    };
+    let (shared, local) = (within(SHARED_WINDOW), within(LOCAL_WINDOW));
+    let parts = [
+        (all & !shared & !local, AUX_GLOBAL, 0),
+        (shared, AUX_SHARED, SHARED_WINDOW),
+        (local, AUX_LOCAL, LOCAL_WINDOW),
+    ];
+    for (mask, space, start) in parts {
+        if mask == 0 || cx.fault.is_some() {
+            continue;
+        }
+        cx.mask = mask;
+        let relative = lanes.map(|a| a.wrapping_sub(start));
+        if let Some(checked) = check(cx, relative, space, bytes, direction) {
+            body(cx, &checked);
+        }
+    }
+    cx.mask = all;
+}
+
+/// Checks bounds and alignment of all active lanes and fills the access record.
+#[inline(always)]
+fn check(
+    cx: &mut Cx<'_>,
+    lanes: [u64; 32],
+    space: u32,
+    bytes: u32,
+    direction: Direction,
+) -> Option<Checked> {
+    let misaligned = u64::from(bytes - 1);
+    let first = cx.mask.trailing_zeros() as usize & 31;
+    let (mut unaligned, mut stepped, mut same) = (0, 0, 0);
+    for (lane, address) in lanes.iter().enumerate() {
+        let active = if cx.mask >> lane & 1 != 0 {
+            u64::MAX
+        } else {
+            0
+        };
+        unaligned |= address & misaligned & active;
+        same |= (address ^ lanes[first]) & active;
+        stepped |= address ^ lanes[0].wrapping_add(lane as u64 * u64::from(bytes));
+    }
+    let pattern = if same == 0 {
+        Pattern::Uniform
+    } else if stepped == 0 && cx.mask == u32::MAX {
+        Pattern::Contiguous
+    } else {
+        Pattern::Scattered
+    };
+    let (kind, base, inside) = match space {
+        AUX_SHARED => (
+            Space::Shared,
+            cx.block.shared,
+            all_below(cx.mask, &lanes, cx.block.shared_bytes, bytes),
+        ),
+        AUX_LOCAL => (
+            Space::Local,
+            cx.block.local,
+            all_below(cx.mask, &lanes, cx.block.local_bytes, bytes),
+        ),
+        _ => {
+            let kind = if space == AUX_CONSTANT {
+                Space::Constant
+            } else {
+                Space::Global
+            };
+            (
+                kind,
+                cx.domain.host_bias(),
+                inside_allocation(cx, &lanes, bytes),
+            )
+        }
+    };
+    if !inside || unaligned != 0 {
+        explain(cx, &lanes, kind, bytes, direction, inside);
+        return None;
+    }
+    *cx.access = Access {
+        space: kind,
+        direction,
+        pattern,
+        mask: cx.mask,
+        bytes,
+        addresses: lanes,
+    };
+    if kind == Space::Local {
+        let per_thread = u64::from(cx.block.local_bytes);
+        let thread = u64::from(cx.warp) * 32;
+        for (lane, address) in cx.access.addresses.iter_mut().enumerate() {
+            *address += (thread + lane as u64) * per_thread;
+        }
+        cx.access.pattern = Pattern::Scattered;
+    }
+    Some(Checked { base })
+}
+
+#[inline(always)]
+fn all_below(mask: u32, lanes: &[u64; 32], limit: u32, bytes: u32) -> bool {
+    let Some(last) = limit.checked_sub(bytes) else {
+        return false;
+    };
+    let mut outside = 0;
+    for (lane, address) in lanes.iter().enumerate() {
+        outside |= u32::from(*address > u64::from(last)) << lane;
+    }
+    outside & mask == 0
+}
+
+/// All active lanes lie inside live allocations; the common case is one allocation that this instruction used
+/// before.
+#[inline(always)]
+fn inside_allocation(cx: &mut Cx<'_>, lanes: &[u64; 32], bytes: u32) -> bool {
+    let range = *cx.ranges.entry(cx.pc);
+    if range.stamp == cx.domain.stamp() {
+        let last = range.bytes.wrapping_sub(u64::from(bytes));
+        let mut outside = 0;
+        for (lane, address) in lanes.iter().enumerate() {
+            outside |= u32::from(address.wrapping_sub(range.start) > last) << lane;
+        }
+        if outside & cx.mask == 0 {
+            return true;
+        }
+    }
+    find_allocations(cx, lanes, bytes)
+}
+
+#[cold]
+fn find_allocations(cx: &mut Cx<'_>, lanes: &[u64; 32], bytes: u32) -> bool {
+    for lane in active(cx.mask) {
+        let Some(found) = cx.domain.find(lanes[lane]) else {
+            return false;
+        };
+        if found.end() - lanes[lane] < u64::from(bytes) {
+            return false;
+        }
+        if found.bytes >= 16 {
+            let stamp = cx.domain.stamp();
+            let range = cx.ranges.entry(cx.pc);
+            range.stamp = stamp;
+            range.start = found.start;
+            range.bytes = found.bytes;
+        }
+    }
+    true
+}
+
+/// Finds the first lane that is at fault and records why.
+#[cold]
+fn explain(
+    cx: &mut Cx<'_>,
+    lanes: &[u64; 32],
+    space: Space,
+    bytes: u32,
+    direction: Direction,
+    inside: bool,
+) {
+    let write = direction != Direction::Load;
+    let (named, limit) = match space {
+        Space::Shared => (FaultSpace::Shared, Some(cx.block.shared_bytes)),
+        Space::Local => (FaultSpace::Local, Some(cx.block.local_bytes)),
+        Space::Constant => (FaultSpace::Constant, None),
+        Space::Global => (FaultSpace::Global, None),
+    };
+    for lane in active(cx.mask) {
+        let address = lanes[lane];
+        let out = match limit {
+            Some(limit) => address.saturating_add(u64::from(bytes)) > u64::from(limit),
+            None => cx
+                .domain
+                .find(address)
+                .is_none_or(|a| a.end() - address < u64::from(bytes)),
+        };
+        let misaligned = inside && address % u64::from(bytes) != 0;
+        if !out && !misaligned {
+            continue;
+        }
+        let kind = if out {
+            FaultKind::OutOfBounds {
+                write,
+                space: named,
+                bytes,
+            }
+        } else {
+            FaultKind::Misaligned {
+                write,
+                space: named,
+                bytes,
+            }
+        };
+        cx.fail(kind, u32::try_from(lane).unwrap_or(0), Some(address));
+        return;
+    }
+}
+
+/// Numbers of the set bits.
+#[inline(always)]
+pub(super) fn active(mask: u32) -> impl Iterator<Item = usize> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        if rest == 0 {
+            return None;
+        }
+        let lane = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        Some(lane)
+    })
+}
+
+/// Register words.
+pub(super) trait Word: super::lanes::Lane<Raw = Self> + Default {
+    /// The low bytes of `bits`.
+    fn from_bits(bits: u64) -> Self;
+    /// The word, zero-extended.
+    fn to_bits(self) -> u64;
+}
+
+impl Word for u32 {
+    #[inline(always)]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a narrow register keeps the low half"
+    )]
+    fn from_bits(bits: u64) -> Self {
+        bits as u32
+    }
+    #[inline(always)]
+    fn to_bits(self) -> u64 {
+        u64::from(self)
+    }
+}
+
+impl Word for u64 {
+    #[inline(always)]
+    fn from_bits(bits: u64) -> Self {
+        bits
+    }
+    #[inline(always)]
+    fn to_bits(self) -> u64 {
+        self
+    }
+}
+
+/// Types in memory, with sign or zero extension to a register word (PTX ISA section 6.4.2).
+pub(super) trait Stored: Copy {
+    fn extend<R: Word>(self) -> R;
+    fn cut<R: Word>(word: R) -> Self;
+}
+
+macro_rules! stored {
+    ($($ty:ty: $wide:ty),*) => {
+        $(impl Stored for $ty {
+            #[inline(always)]
+            #[allow(
+                clippy::cast_sign_loss,
+                clippy::cast_lossless,
+                clippy::cast_possible_wrap,
+                clippy::unnecessary_cast,
+                reason = "extends as its signedness says"
+            )]
+            fn extend<R: Word>(self) -> R {
+                R::from_bits(self as $wide as u64)
+            }
+            #[inline(always)]
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_possible_wrap,
+                clippy::unnecessary_cast,
+                reason = "a store keeps the low bytes"
+            )]
+            fn cut<R: Word>(word: R) -> Self {
+                word.to_bits() as $ty
+            }
+        })*
+    };
+}
+stored!(u8: u64, i8: i64, u16: u64, i16: i64, u32: u64, i32: i64, u64: u64);
+
+lane_fn!(
+    /// `r[0..4]`: destinations of a scalar or vector load.
+    Load<M: Stored, R: Word>, |cx, op| load_lanes::<M, R>(cx, op)
+);
+lane_fn!(
+    /// `r[0..4]`: sources of a scalar or vector store.
+    Store<M: Stored, R: Word>, |cx, op| store_lanes::<M, R>(cx, op)
+);
+lane_fn!(
+    /// A parameter, the same for all lanes: `imm` is its offset, `vector` the number of elements.
+    LoadParam<M: Stored, R: Word>, |cx, op| {
+    for element in 0..usize::from(op.vector) {
+        if op.r[element] != NONE {
+            let offset = usize::try_from(op.imm).unwrap_or(0) + element * size_of::<M>();
+            let at = cx.block.params.wrapping_add(offset).cast::<M>();
+            // SAFETY: the lowering admits only offsets inside the kernel's parameter block, and every launch
+            // brings exactly that many bytes.
+            let word: R = unsafe { at.read_unaligned() }.extend();
+            commit(cx, op.r[element], &[word; 32]);
+        }
+    }
+});
+
+#[inline(always)]
+fn load_lanes<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op) {
+    let bytes = u32::try_from(size_of::<M>()).unwrap_or(0) * u32::from(op.vector);
+    for_each_space(cx, op, bytes, Direction::Load, |cx, checked| {
+        for element in 0..usize::from(op.vector) {
+            if op.r[element] != NONE {
+                let out = fetch::<M, R>(cx, checked, element * size_of::<M>(), op.vector == 1);
+                commit(cx, op.r[element], &out);
+            }
+        }
+    });
+}
+
+#[inline(always)]
+fn store_lanes<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op) {
+    let bytes = u32::try_from(size_of::<M>()).unwrap_or(0) * u32::from(op.vector);
+    for_each_space(cx, op, bytes, Direction::Store, |cx, checked| {
+        for element in 0..usize::from(op.vector) {
+            let values = read::<R>(cx, op.r[element]);
+            if cx.access.pattern == Pattern::Contiguous && op.vector == 1 {
+                let first = place(cx, checked, 0, 0).cast::<M>();
+                for (lane, value) in values.iter().enumerate() {
+                    // SAFETY: all 32 lanes are active, checked, and lie side by side from the first.
+                    unsafe { first.add(lane).write_unaligned(M::cut(*value)) };
+                }
+                return;
+            }
+            for lane in active(cx.mask) {
+                let at = place(cx, checked, lane, element * size_of::<M>()).cast::<M>();
+                // SAFETY: `check` found the whole access of every active lane inside its memory, and the element
+                // lies inside the access.
+                unsafe { at.write_unaligned(M::cut(values[lane])) };
+            }
+        }
+    });
+}
+
+/// Host address of one lane's element.
+#[inline(always)]
+pub(super) fn place(cx: &Cx<'_>, checked: &Checked, lane: usize, offset: usize) -> *mut u8 {
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "device addresses fit the host's 64 bits"
+    )]
+    let address = cx.access.addresses[lane] as usize;
+    checked.base.wrapping_add(address).wrapping_add(offset)
+}
+
+#[inline(always)]
+fn fetch<M: Stored, R: Word>(
+    cx: &Cx<'_>,
+    checked: &Checked,
+    offset: usize,
+    scalar: bool,
+) -> [R; 32] {
+    let mut out = [R::default(); 32];
+    match cx.access.pattern {
+        Pattern::Contiguous if scalar => {
+            let first = place(cx, checked, 0, offset).cast::<M>();
+            for (lane, word) in out.iter_mut().enumerate() {
+                // SAFETY: all 32 lanes are active, checked, and lie side by side from the first.
+                *word = unsafe { first.add(lane).read_unaligned() }.extend();
+            }
+        }
+        Pattern::Uniform => {
+            let first = cx.access.mask.trailing_zeros() as usize & 31;
+            let at = place(cx, checked, first, offset).cast::<M>();
+            // SAFETY: the lane is active and was checked.
+            out = [unsafe { at.read_unaligned() }.extend(); 32];
+        }
+        _ => {
+            for lane in active(cx.mask) {
+                let at = place(cx, checked, lane, offset).cast::<M>();
+                // SAFETY: as in `store_lanes`.
+                out[lane] = unsafe { at.read_unaligned() }.extend();
+            }
+        }
+    }
+    out
+}
+
+/// The copy of a function for a memory type and the register's word.
+macro_rules! by_stored {
+    ($ty:expr, $wide:expr, $f:ident) => {
+        match ($ty, $wide) {
+            (T::U8 | T::B8, false) => handler::<$f<u8, u32>>(),
+            (T::S8, false) => handler::<$f<i8, u32>>(),
+            (T::U16 | T::B16 | T::F16 | T::Bf16, false) => handler::<$f<u16, u32>>(),
+            (T::S16, false) => handler::<$f<i16, u32>>(),
+            (T::U32 | T::B32 | T::S32 | T::F32 | T::F16x2 | T::Bf16x2, false) => {
+                handler::<$f<u32, u32>>()
+            }
+            (T::U8 | T::B8, true) => handler::<$f<u8, u64>>(),
+            (T::S8, true) => handler::<$f<i8, u64>>(),
+            (T::U16 | T::B16, true) => handler::<$f<u16, u64>>(),
+            (T::S16, true) => handler::<$f<i16, u64>>(),
+            (T::U32 | T::B32, true) => handler::<$f<u32, u64>>(),
+            (T::S32, true) => handler::<$f<i32, u64>>(),
+            (T::U64 | T::B64 | T::S64 | T::F64, true) => handler::<$f<u64, u64>>(),
+            _ => return None,
+        }
+    };
+}
+
+/// Lowers the family's opcodes.
+pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+    let ty = *i.mods.types.first()?;
+    match i.opcode {
+        Opcode::Ld | Opcode::Ldu => {
+            let (r, wide) = data(l, i.operands.first()?, ty, true)?;
+            let vector = i.mods.vector.max(1);
+            let space = *i.mods.spaces.first().unwrap_or(&StateSpace::Generic);
+            if space == StateSpace::Param {
+                return parameter(l, i, by_stored!(ty, wide, LoadParam), r);
+            }
+            let draft = Draft::alu(by_stored!(ty, wide, Load), Class::Memory, &r).vector(vector);
+            let mut draft = addressed(l, i.operands.get(1)?, space, draft)?;
+            let strong = !matches!(i.mods.order, None | Some(MemoryOrder::Weak));
+            if strong || matches!(i.mods.cache, Some(CacheOp::Cg | CacheOp::Cv)) {
+                draft.aux |= AUX_PAST_L1;
+            }
+            Some(draft)
+        }
+        Opcode::St => {
+            let (r, wide) = data(l, i.operands.get(1)?, ty, false)?;
+            let space = *i.mods.spaces.first().unwrap_or(&StateSpace::Generic);
+            if matches!(space, StateSpace::Param | StateSpace::Const) {
+                return None;
+            }
+            let draft = Draft::alu(by_stored!(ty, wide, Store), Class::Memory, &r)
+                .vector(i.mods.vector.max(1));
+            addressed(l, i.operands.first()?, space, draft)
+        }
+        _ => None,
+    }
+}
+
+/// Data slots of a scalar or vector operand, and whether they are 64-bit words.
+fn data(
+    l: &mut Lower<'_>,
+    operand: &Operand,
+    ty: T,
+    destination: bool,
+) -> Option<([u16; ADDRESS], bool)> {
+    let single = std::slice::from_ref(operand);
+    let mut r = [NONE; ADDRESS];
+    let mut wide = ty.size_bytes() == 8;
+    let elements: Vec<&Operand> = match operand {
+        Operand::Vector(elements) => elements.iter().map(|e| &**e).collect(),
+        _ => single.iter().collect(),
+    };
+    if let Some(Operand::Reg(reg)) = elements.iter().find(|e| matches!(e, Operand::Reg(_))) {
+        wide = l.is_wide(*reg);
+    }
+    for (place, element) in r.iter_mut().zip(&elements) {
+        *place = match element {
+            Operand::Sink if destination => continue,
+            Operand::Reg(_) => l.reg(element, wide)?,
+            literal if !destination => l.value(literal, if wide { T::B64 } else { ty })?,
+            _ => return None,
+        };
+    }
+    (elements.len() <= ADDRESS).then_some((r, wide))
+}
+
+fn parameter(l: &Lower<'_>, i: &Instruction, exec: ExecFn, r: [u16; ADDRESS]) -> Option<Draft> {
+    let Operand::Address {
+        base: AddressBase::Symbol(symbol),
+        offset,
+    } = i.operands.get(1)?
+    else {
+        return None;
+    };
+    let (space, start) = l.symbol(*symbol)?;
+    let at = start.checked_add_signed(*offset)?;
+    let vector = i.mods.vector.max(1);
+    let bytes = u64::from(i.mods.types.first()?.size_bytes()) * u64::from(vector);
+    let inside = space == StateSpace::Param && at + bytes <= u64::from(l.function.params_bytes);
+    let draft = Draft::alu(exec, Class::Move, &r).vector(vector);
+    inside.then_some(draft.imm(i64::try_from(at).ok()?))
+}
+
+/// Adds the address operand: its base register, its offset, and its space.
+pub(super) fn addressed(
+    l: &mut Lower<'_>,
+    operand: &Operand,
+    space: StateSpace,
+    draft: Draft,
+) -> Option<Draft> {
+    let code = match space {
+        StateSpace::Global => AUX_GLOBAL,
+        StateSpace::Shared => AUX_SHARED,
+        StateSpace::Local => AUX_LOCAL,
+        StateSpace::Generic => AUX_GENERIC,
+        StateSpace::Const => AUX_CONSTANT,
+        _ => return None,
+    };
+    let Operand::Address { base, offset } = operand else {
+        return None;
+    };
+    let mut draft = draft.kind(Kind::Memory).imm(*offset).aux(code);
+    match base {
+        AddressBase::Reg(reg) => {
+            draft.r[ADDRESS] = l.slot(*reg);
+            if !l.is_wide(*reg) {
+                draft.aux |= AUX_NARROW;
+            }
+        }
+        AddressBase::Symbol(symbol) => {
+            let (_, start) = l.symbol(*symbol)?;
+            draft.imm = start.wrapping_add_signed(*offset).cast_signed();
+        }
+        AddressBase::Absolute => {}
+    }
+    Some(draft)
+}

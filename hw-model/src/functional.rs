@@ -1,0 +1,221 @@
+//! Functional execution: a launch to its end without timing.
+//!
+//! Rules: blocks run one after another in ascending order; the warps of a block take turns, so that one may wait
+//! for another; the budget counts warp instructions of one block.
+
+use crate::config::WARP_LANES;
+use crate::counters::Counters;
+use crate::exec::{
+    Access, Block, BlockShape, Direction, Meeting, Op, RangeCache, RawFault, Space, Step,
+    Surroundings, Warp,
+};
+use crate::fault::{Fault, FaultKind};
+use crate::kernel::Kernel;
+use crate::launch::Launch;
+use crate::memory::Domain;
+
+/// Steps of a warp before the next one has its turn.
+const TURN: u32 = 1 << 14;
+
+/// Storage that a functional run reuses from block to block and launch to launch.
+#[derive(Debug)]
+pub(crate) struct Functional {
+    block: Block,
+    warps: Vec<Warp>,
+    ranges: RangeCache,
+    access: Access,
+}
+
+impl Functional {
+    pub(crate) fn new() -> Self {
+        Self {
+            block: Block::new(),
+            warps: Vec::new(),
+            ranges: RangeCache::new(),
+            access: Access::new(),
+        }
+    }
+
+    /// Runs all blocks.
+    pub(crate) fn run(
+        &mut self,
+        launch: &Launch<'_>,
+        domain: &Domain,
+    ) -> Result<Counters, Box<Fault>> {
+        let kernel = &*launch.kernel;
+        let shape = BlockShape {
+            grid: launch.grid,
+            block: launch.block,
+            dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            params: launch.params.as_ptr(),
+            gridid: launch.tag,
+            nsmid: 1,
+        };
+        let threads = launch.block.iter().product::<u32>();
+        let warps = threads.div_ceil(WARP_LANES);
+        if self.warps.len() < warps as usize {
+            self.warps.resize_with(warps as usize, Warp::default);
+        }
+        let mut counters = Counters::default();
+        let blocks: u64 = launch.grid.iter().map(|n| u64::from(*n)).product();
+        for linear in 0..blocks {
+            self.block.start(kernel, &shape, linear, 0);
+            for (index, warp) in (0..warps).zip(&mut self.warps) {
+                warp.start(kernel, index, threads);
+            }
+            self.run_block(launch, domain, warps, &mut counters)?;
+            counters.blocks += 1;
+        }
+        Ok(counters)
+    }
+
+    fn run_block(
+        &mut self,
+        launch: &Launch<'_>,
+        domain: &Domain,
+        warps: u32,
+        counters: &mut Counters,
+    ) -> Result<(), Box<Fault>> {
+        let kernel = &*launch.kernel;
+        let mut ready = self.block.alive();
+        let limit = launch
+            .budget
+            .map(|b| counters.warp_instructions.saturating_add(b.0));
+        while ready != 0 {
+            for index in 0..warps {
+                if ready >> index & 1 == 0 {
+                    continue;
+                }
+                let step = self.run_warp(index, kernel, domain, counters);
+                let meeting = match step {
+                    Step::Done => Meeting::Wait,
+                    Step::Ended => {
+                        ready &= !(1 << index);
+                        self.block.end(index)
+                    }
+                    Step::Barrier { id, threads } => {
+                        ready &= !(1 << index);
+                        self.block.arrive(index, id, threads)
+                    }
+                    Step::Fault(raw) => return Err(self.explain(raw, index, kernel, domain)),
+                };
+                match meeting {
+                    Meeting::Wait => {}
+                    Meeting::Release(released) => ready |= released,
+                    Meeting::Deadlock => {
+                        let index = self.block.alive().trailing_zeros();
+                        return Err(self.explain(
+                            plain(FaultKind::BarrierDeadlock),
+                            index,
+                            kernel,
+                            domain,
+                        ));
+                    }
+                }
+                if let (Some(limit), Some(budget)) = (limit, launch.budget)
+                    && counters.warp_instructions > limit
+                {
+                    let kind = FaultKind::BudgetExceeded {
+                        budget_cycles: budget.0,
+                    };
+                    return Err(self.explain(plain(kind), index, kernel, domain));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps one warp until it waits, ends, faults or has had its turn.
+    fn run_warp(
+        &mut self,
+        index: u32,
+        kernel: &Kernel,
+        domain: &Domain,
+        counters: &mut Counters,
+    ) -> Step {
+        let warp = &mut self.warps[index as usize];
+        for _ in 0..TURN {
+            let op = &kernel.ops[warp.pc as usize];
+            let stepped = warp.step(
+                op,
+                Surroundings {
+                    kernel,
+                    block: &self.block.env,
+                    domain,
+                    ranges: &mut self.ranges,
+                    access: &mut self.access,
+                    clock: counters.warp_instructions,
+                    clock_ns: counters.warp_instructions,
+                },
+            );
+            counters.warp_instructions += 1;
+            counters.thread_instructions += u64::from(stepped.lanes.count_ones());
+            counters.divergent_branches += u64::from(stepped.diverged);
+            count_access(op, &self.access, counters);
+            match stepped.step {
+                Step::Done => {}
+                step => return step,
+            }
+        }
+        Step::Done
+    }
+
+    #[cold]
+    fn explain(&self, raw: RawFault, index: u32, kernel: &Kernel, domain: &Domain) -> Box<Fault> {
+        let warp = &self.warps[index as usize];
+        dress(raw, kernel, &self.block, warp, domain)
+    }
+}
+
+fn plain(kind: FaultKind) -> RawFault {
+    RawFault {
+        kind,
+        lane: 0,
+        address: None,
+    }
+}
+
+/// Counts a memory operation by space and direction.
+#[inline(always)]
+pub(crate) fn count_access(op: &Op, access: &Access, counters: &mut Counters) {
+    if op.kind != crate::exec::Kind::Memory || access.mask == 0 {
+        return;
+    }
+    match (access.space, access.direction) {
+        (Space::Shared, _) => counters.shared_accesses += 1,
+        (Space::Global, Direction::Load) => counters.global_loads += 1,
+        (Space::Global, Direction::Store) => counters.global_stores += 1,
+        (Space::Global, Direction::Atomic) => counters.global_atomics += 1,
+        (Space::Local | Space::Constant, _) => {}
+    }
+}
+
+/// A fault with everything that its message names.
+pub(crate) fn dress(
+    raw: RawFault,
+    kernel: &Kernel,
+    block: &Block,
+    warp: &Warp,
+    domain: &Domain,
+) -> Box<Fault> {
+    // A warp that waits at a barrier has already moved behind it.
+    let behind = matches!(
+        raw.kind,
+        FaultKind::BarrierDeadlock | FaultKind::BadBarrier { .. }
+    );
+    let pc = (warp.pc as usize).saturating_sub(usize::from(behind));
+    let origin = &kernel.origins[pc.min(kernel.origins.len() - 1)];
+    let [x, y, _] = block.env.ntid.map(|n| n.max(1));
+    let thread = warp.index * WARP_LANES + raw.lane;
+    Box::new(Fault {
+        kernel: kernel.name.clone(),
+        block: block.env.ctaid,
+        thread: [thread % x, thread / x % y, thread / (x * y)],
+        ptx_line: origin.line,
+        source_line: origin.source_line,
+        mnemonic: origin.mnemonic.clone(),
+        address: raw.address,
+        nearest: raw.address.map(|address| domain.nearest(address)),
+        kind: raw.kind,
+    })
+}

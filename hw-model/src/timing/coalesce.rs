@@ -1,0 +1,221 @@
+//! From a warp's addresses to memory transactions: cache lines with their sectors, and bank conflicts.
+//!
+//! Rules: lanes that fall into one 128-byte line make one transaction, whatever their order; shared memory serves
+//! one word of each of its 32 banks a cycle, equal words together.
+
+use crate::config::{LINE_BYTES, SECTOR_BYTES};
+use crate::exec::{Access, Pattern};
+
+/// One line and the sectors of it that are touched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LineAccess {
+    /// Address divided by the line's length.
+    pub(crate) line: u64,
+    /// One bit per 32-byte sector.
+    pub(crate) sectors: u8,
+    /// Lanes with the most common address, for atomic operations; 1 for others.
+    pub(crate) turns: u8,
+}
+
+/// Lines of one warp instruction; at most two for each lane.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    items: [LineAccess; 64],
+    length: usize,
+}
+
+impl Lines {
+    pub(crate) fn new() -> Self {
+        Self {
+            items: [LineAccess::default(); 64],
+            length: 0,
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[LineAccess] {
+        &self.items[..self.length]
+    }
+
+    /// Splits an access to global memory.
+    #[inline]
+    pub(crate) fn split(&mut self, access: &Access) {
+        self.length = 0;
+        let bytes = u64::from(access.bytes);
+        match access.pattern {
+            Pattern::Uniform => {
+                let lane = access.mask.trailing_zeros() as usize & 31;
+                self.add_span(access.addresses[lane], bytes);
+            }
+            Pattern::Contiguous => self.add_span(access.addresses[0], bytes * 32),
+            Pattern::Scattered => {
+                let mut rest = access.mask;
+                while rest != 0 {
+                    let lane = rest.trailing_zeros() as usize;
+                    rest &= rest - 1;
+                    self.add_span(access.addresses[lane], bytes);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn add_span(&mut self, start: u64, bytes: u64) {
+        let last = start + bytes - 1;
+        let mut at = start;
+        loop {
+            let line = at / LINE_BYTES;
+            let end = last.min(line * LINE_BYTES + LINE_BYTES - 1);
+            let first_sector = at % LINE_BYTES / SECTOR_BYTES;
+            let last_sector = end % LINE_BYTES / SECTOR_BYTES;
+            let sectors = (2_u8 << last_sector) - (1 << first_sector);
+            self.add(line, sectors);
+            if end == last {
+                return;
+            }
+            at = end + 1;
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, line: u64, sectors: u8) {
+        // Neighbouring lanes mostly fall into the line found last, so the search starts there.
+        for item in self.items[..self.length].iter_mut().rev() {
+            if item.line == line {
+                item.sectors |= sectors;
+                return;
+            }
+        }
+        if let Some(place) = self.items.get_mut(self.length) {
+            *place = LineAccess {
+                line,
+                sectors,
+                turns: 1,
+            };
+            self.length += 1;
+        }
+    }
+
+    /// Counts, for each line, how often its most common address occurs.
+    pub(crate) fn count_turns(&mut self, access: &Access) {
+        for item in &mut self.items[..self.length] {
+            let lanes = |lane: &u32| access.mask >> lane & 1 != 0;
+            let of_line = (0..32_u32)
+                .filter(lanes)
+                .map(|lane| access.addresses[lane as usize])
+                .filter(|address| address / LINE_BYTES == item.line);
+            let most = of_line
+                .map(|address| {
+                    (0..32_u32)
+                        .filter(lanes)
+                        .filter(|lane| access.addresses[*lane as usize] == address)
+                        .count()
+                })
+                .max();
+            item.turns = u8::try_from(most.unwrap_or(1)).unwrap_or(32);
+        }
+    }
+}
+
+/// Cycles that an access to shared memory takes its banks.
+#[inline]
+pub(crate) fn shared_cycles(access: &Access) -> u32 {
+    let words = access.bytes.div_ceil(4).max(1);
+    match access.pattern {
+        Pattern::Uniform => 1,
+        // Each group of lanes whose words fill the banks once takes a cycle.
+        Pattern::Contiguous => (32 * access.bytes).div_ceil(128).max(1),
+        Pattern::Scattered => (0..words)
+            .map(|word| conflicts(access, u64::from(word)))
+            .sum(),
+    }
+}
+
+/// Most distinct words in one bank, over the `word`-th words of all lanes.
+fn conflicts(access: &Access, word: u64) -> u32 {
+    let mut seen = [[0_u32; 32]; 32];
+    let mut counts = [0_u8; 32];
+    let mut most = 1;
+    let mut rest = access.mask;
+    while rest != 0 {
+        let lane = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "shared memory is far below 4 GiB"
+        )]
+        let at = (access.addresses[lane] / 4 + word) as u32;
+        let bank = at as usize % 32;
+        let count = usize::from(counts[bank]);
+        if !seen[bank][..count].contains(&at) {
+            seen[bank][count] = at;
+            counts[bank] += 1;
+            most = most.max(u32::from(counts[bank]));
+        }
+    }
+    most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lines, shared_cycles};
+    use crate::exec::{Access, Pattern};
+
+    fn scattered(bytes: u32, address: impl Fn(u64) -> u64) -> Access {
+        let mut access = Access::new();
+        access.pattern = Pattern::Scattered;
+        access.mask = u32::MAX;
+        access.bytes = bytes;
+        for lane in 0..32 {
+            access.addresses[lane] = address(lane as u64);
+        }
+        access
+    }
+
+    #[test]
+    fn lanes_side_by_side_make_one_line_of_four_sectors() {
+        let mut lines = Lines::new();
+        lines.split(&scattered(4, |lane| 1024 + lane * 4));
+        assert_eq!(lines.as_slice().len(), 1);
+        assert_eq!(lines.as_slice()[0].sectors, 0b1111);
+    }
+
+    #[test]
+    fn a_stride_of_a_line_makes_a_line_for_each_lane() {
+        let mut lines = Lines::new();
+        lines.split(&scattered(4, |lane| lane * 128));
+        assert_eq!(lines.as_slice().len(), 32);
+        assert!(lines.as_slice().iter().all(|l| l.sectors == 1));
+        lines.split(&scattered(4, |lane| lane * 8));
+        assert_eq!(lines.as_slice().len(), 2);
+    }
+
+    #[test]
+    fn atomics_on_one_address_take_turns() {
+        let access = scattered(4, |lane| lane / 8 * 4);
+        let mut lines = Lines::new();
+        lines.split(&access);
+        lines.count_turns(&access);
+        assert_eq!(lines.as_slice()[0].turns, 8);
+    }
+
+    #[test]
+    fn bank_conflicts_follow_the_stride() {
+        for (stride, cycles) in [
+            (1, 1),
+            (2, 2),
+            (4, 4),
+            (8, 8),
+            (16, 16),
+            (32, 32),
+            (33, 1),
+            (3, 1),
+        ] {
+            assert_eq!(
+                shared_cycles(&scattered(4, |lane| lane * stride * 4)),
+                cycles,
+                "{stride}"
+            );
+        }
+        assert_eq!(shared_cycles(&scattered(4, |_| 64)), 1);
+    }
+}

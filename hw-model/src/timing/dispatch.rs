@@ -1,0 +1,146 @@
+//! The stock block scheduler: left-over placement from hardware queues.
+//!
+//! The head of each of the 32 queues is a candidate; candidates place their blocks in order of becoming eligible,
+//! strictly one after another: the next kernel gets what is left only when every block of the earlier ones was
+//! placed. Blocks go to SMs in turn (breadth first), one per `block_interval_cycles` over the whole GPU.
+//! Rules: launches of one queue run one after another; blocks start in ascending order.
+
+use super::launches::Launches;
+use super::sm::Sm;
+use crate::config::GpuConfig;
+use crate::launch::HARDWARE_QUEUES;
+use std::collections::VecDeque;
+
+/// A block that was placed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placement {
+    pub(crate) launch: u32,
+    pub(crate) at: u64,
+}
+
+/// Queues and the state of the scheduler.
+#[derive(Debug)]
+pub(crate) struct Dispatcher {
+    queues: Vec<VecDeque<u32>>,
+    /// Heads with blocks left to place, in order of eligibility.
+    candidates: Vec<(u64, u64, u32)>,
+    next_sm: usize,
+    next_place_at: u64,
+    /// The first candidate did not fit and nothing was freed since.
+    full: bool,
+    kernel_cycles: u64,
+    dependent_cycles: u64,
+    block_interval: u64,
+}
+
+impl Dispatcher {
+    pub(crate) fn new(config: &GpuConfig) -> Self {
+        Self {
+            queues: (0..HARDWARE_QUEUES)
+                .map(|_| VecDeque::with_capacity(64))
+                .collect(),
+            candidates: Vec::with_capacity(HARDWARE_QUEUES),
+            next_sm: 0,
+            next_place_at: 0,
+            full: false,
+            kernel_cycles: u64::from(config.launch.kernel_cycles),
+            dependent_cycles: u64::from(config.launch.dependent_cycles),
+            block_interval: u64::from(config.launch.block_interval_cycles),
+        }
+    }
+
+    /// Queues a launch at `now`.
+    pub(crate) fn submit(&mut self, index: u32, launches: &mut Launches, now: u64) {
+        let Some(launch) = launches.get(index) else {
+            return;
+        };
+        let queue = launch.queue;
+        self.queues[queue].push_back(index);
+        if self.queues[queue].len() == 1 {
+            self.promote(queue, launches, now + self.kernel_cycles);
+        }
+    }
+
+    /// The head of a queue may start at `at`.
+    fn promote(&mut self, queue: usize, launches: &mut Launches, at: u64) {
+        let Some(head) = self.queues[queue].front().copied() else {
+            return;
+        };
+        let Some(launch) = launches.get_mut(head) else {
+            return;
+        };
+        launch.eligible_at = Some(at);
+        self.candidates.push((at, launch.serial, head));
+        self.candidates.sort_unstable();
+        self.full = false;
+    }
+
+    /// A launch ended or was dropped at `now`; its successor comes next.
+    pub(crate) fn remove(&mut self, index: u32, launches: &mut Launches, now: u64) {
+        let Some(launch) = launches.get(index) else {
+            return;
+        };
+        let queue = launch.queue;
+        let was_head = self.queues[queue].front() == Some(&index);
+        self.queues[queue].retain(|other| *other != index);
+        self.candidates.retain(|(_, _, other)| *other != index);
+        self.full = false;
+        if was_head {
+            self.promote(queue, launches, now + self.dependent_cycles);
+        }
+    }
+
+    /// Room was freed.
+    pub(crate) fn room_freed(&mut self) {
+        self.full = false;
+    }
+
+    /// When the next block could be placed, if nothing is freed before.
+    pub(crate) fn next_event(&self) -> Option<u64> {
+        let (at, _, _) = self.candidates.first()?;
+        (!self.full).then_some((*at).max(self.next_place_at))
+    }
+
+    /// Places what can be placed between `now` and `end`.
+    pub(crate) fn place(
+        &mut self,
+        sms: &mut [Sm],
+        launches: &mut Launches,
+        now: u64,
+        end: u64,
+        placed: &mut Vec<Placement>,
+    ) {
+        let nsmid = u32::try_from(sms.len()).unwrap_or(u32::MAX);
+        while !self.full {
+            let Some((eligible_at, _, index)) = self.candidates.first().copied() else {
+                return;
+            };
+            let at = eligible_at.max(self.next_place_at).max(now);
+            if at >= end {
+                return;
+            }
+            let (Some(shape), Some(launch)) =
+                (launches.shape(index, nsmid), launches.get_mut(index))
+            else {
+                self.candidates.remove(0);
+                continue;
+            };
+            let count = sms.len();
+            let order = (0..count).map(|step| (self.next_sm + step) % count);
+            let Some(sm) = order.into_iter().find(|sm| sms[*sm].fits(&launch.needs)) else {
+                self.full = true;
+                return;
+            };
+            let block = launch.next_block;
+            launch.next_block += 1;
+            launch.first_start.get_or_insert(at);
+            sms[sm].place(launch, index, &shape, block, at);
+            placed.push(Placement { launch: index, at });
+            self.next_sm = (sm + 1) % count;
+            self.next_place_at = at + self.block_interval;
+            if launch.all_placed() {
+                self.candidates.remove(0);
+            }
+        }
+    }
+}

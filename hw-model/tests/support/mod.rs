@@ -1,0 +1,201 @@
+//! Running a workload's case, or a PTX text, on the model.
+//!
+//! Rule: nothing here knows what a kernel computes; the workload's own reference judges.
+
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use gridmux_hw_model::{
+    Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, run_functional,
+};
+use gridmux_policy::units::Cycles;
+use gridmux_workloads::{Arg, Case, Role, Workload};
+use std::sync::Arc;
+
+/// A GPU with one domain and one kernel in it.
+pub struct Bench {
+    pub gpu: Gpu,
+    pub domain: DomainId,
+}
+
+/// Arguments of a launch in device memory.
+pub struct Prepared {
+    pub params: Vec<u8>,
+    outputs: Vec<(u64, usize)>,
+    buffers: Vec<u64>,
+}
+
+pub struct Timed {
+    pub cycles: u64,
+    pub counters: Counters,
+}
+
+impl Bench {
+    pub fn new(config: GpuConfig) -> Self {
+        let mut gpu = Gpu::new(config);
+        let domain = gpu
+            .memory_mut()
+            .create_domain(4 << 30)
+            .expect("address space");
+        Self { gpu, domain }
+    }
+
+    pub fn named(name: &str) -> Self {
+        Self::new(GpuConfig::builtin(name).expect("built in"))
+    }
+
+    pub fn kernel(&mut self, ptx: &str, entry: &str) -> Arc<Kernel> {
+        self.try_kernel(ptx, entry)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub fn try_kernel(
+        &mut self,
+        ptx: &str,
+        entry: &str,
+    ) -> Result<Arc<Kernel>, gridmux_hw_model::LoadError> {
+        let module = gridmux_ptx::Module::parse(ptx).unwrap_or_else(|error| panic!("{error}"));
+        let program = module.decode().unwrap_or_else(|error| panic!("{error}"));
+        let loaded = self.gpu.load(self.domain, &program, ptx.as_bytes())?;
+        Ok(loaded.kernel(entry).expect("the kernel exists"))
+    }
+
+    pub fn buffer(&mut self, bytes: &[u8]) -> u64 {
+        let memory = self.gpu.memory_mut();
+        let address = memory.alloc(self.domain, bytes.len() as u64).expect("fits");
+        memory.write(self.domain, address, bytes).expect("inside");
+        address
+    }
+
+    pub fn words(&self, address: u64, count: usize) -> Vec<u32> {
+        let mut bytes = vec![0; count * 4];
+        self.gpu
+            .memory()
+            .read(self.domain, address, &mut bytes)
+            .expect("inside");
+        bytes
+            .chunks_exact(4)
+            .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
+            .collect()
+    }
+
+    pub fn prepare(&mut self, case: &Case) -> Prepared {
+        let mut prepared = Prepared {
+            params: Vec::new(),
+            outputs: Vec::new(),
+            buffers: Vec::new(),
+        };
+        for arg in &case.args {
+            let bytes = match arg {
+                Arg::U32(v) => v.to_le_bytes().to_vec(),
+                Arg::S32(v) => v.to_le_bytes().to_vec(),
+                Arg::U64(v) => v.to_le_bytes().to_vec(),
+                Arg::F32(v) => v.to_le_bytes().to_vec(),
+                Arg::F64(v) => v.to_le_bytes().to_vec(),
+                Arg::Buffer { bytes, role } => {
+                    let address = self.buffer(bytes);
+                    prepared.buffers.push(address);
+                    if !matches!(role, Role::In) {
+                        prepared.outputs.push((address, bytes.len()));
+                    }
+                    address.to_le_bytes().to_vec()
+                }
+            };
+            let aligned = prepared.params.len().next_multiple_of(bytes.len());
+            prepared.params.resize(aligned, 0);
+            prepared.params.extend(bytes);
+        }
+        prepared
+    }
+
+    pub fn outputs(&self, prepared: &Prepared) -> Vec<Vec<u8>> {
+        let read = |(address, length): &(u64, usize)| {
+            let mut bytes = vec![0; *length];
+            self.gpu
+                .memory()
+                .read(self.domain, *address, &mut bytes)
+                .expect("inside");
+            bytes
+        };
+        prepared.outputs.iter().map(read).collect()
+    }
+
+    pub fn release(&mut self, prepared: &Prepared) {
+        for buffer in &prepared.buffers {
+            self.gpu
+                .memory_mut()
+                .free(self.domain, *buffer)
+                .expect("live");
+        }
+    }
+
+    pub fn launch<'a>(&self, kernel: &Arc<Kernel>, case: &Case, params: &'a [u8]) -> Launch<'a> {
+        Launch {
+            queue: QueueId(0),
+            tag: 1,
+            domain: self.domain,
+            kernel: kernel.clone(),
+            grid: case.grid,
+            block: case.block,
+            dynamic_shared_bytes: case.dynamic_shared_bytes,
+            params,
+            budget: None,
+        }
+    }
+
+    pub fn simple<'a>(
+        &self,
+        kernel: &Arc<Kernel>,
+        grid: u32,
+        block: u32,
+        params: &'a [u8],
+    ) -> Launch<'a> {
+        Launch {
+            queue: QueueId(0),
+            tag: 1,
+            domain: self.domain,
+            kernel: kernel.clone(),
+            grid: [grid, 1, 1],
+            block: [block, 1, 1],
+            dynamic_shared_bytes: 0,
+            params,
+            budget: None,
+        }
+    }
+
+    /// Runs one launch with timing, alone.
+    pub fn time(&mut self, launch: Launch<'_>) -> Result<Timed, Box<gridmux_hw_model::Fault>> {
+        let began = self.gpu.now().0;
+        let tag = launch.tag;
+        self.gpu.launch(launch).expect("accepted");
+        let mut reports = Vec::new();
+        loop {
+            let advance = self.gpu.advance(Cycles(u64::MAX / 2), &mut reports);
+            for report in reports.drain(..) {
+                match report {
+                    Report::Ended {
+                        tag: ended,
+                        end,
+                        counters,
+                        ..
+                    } if ended == tag => {
+                        return Ok(Timed {
+                            cycles: end.0 - began,
+                            counters,
+                        });
+                    }
+                    Report::Faulted { fault, .. } => return Err(fault),
+                    _ => {}
+                }
+            }
+            assert_ne!(advance, Advance::Idle, "the launch vanished");
+        }
+    }
+}
+
+pub fn kernel_of(bench: &mut Bench, workload: &Workload) -> Arc<Kernel> {
+    bench.kernel(workload.ptx, workload.entry)
+}
+
+pub fn functional(bench: &mut Bench, launch: &Launch<'_>) -> Counters {
+    run_functional(&mut bench.gpu, launch).unwrap_or_else(|error| panic!("{error}"))
+}

@@ -1,0 +1,235 @@
+//! Cycles respond as they should: microbenchmarks recover what the description says.
+
+mod support;
+
+use gridmux_hw_model::GpuConfig;
+use gridmux_workloads::{Size, by_name};
+use support::{Bench, kernel_of};
+
+/// Follows `hops` pointers from `start` and stores where it ends.
+const CHASE: &str = r"
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry chase(.param .u64 start, .param .u32 hops, .param .u64 out)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [start];
+    ld.param.u32 %r1, [hops];
+LOOP:
+    ld.global.u64 %rd1, [%rd1];
+    sub.u32 %r1, %r1, 1;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra LOOP;
+    ld.param.u64 %rd2, [out];
+    st.global.u64 [%rd2], %rd1;
+    ret;
+}
+";
+
+/// Cycles per hop of a chain of `nodes` pointers `stride` bytes apart, after the chain was followed once.
+fn cycles_per_hop(gpu: &str, nodes: u64, stride: u64) -> f64 {
+    let mut bench = Bench::named(gpu);
+    let kernel = bench.kernel(CHASE, "chase");
+    let ring = bench.buffer(&vec![0; usize::try_from(nodes * stride).expect("small")]);
+    for node in 0..nodes {
+        let next = ring + (node + 1) % nodes * stride;
+        let (domain, at) = (bench.domain, ring + node * stride);
+        bench
+            .gpu
+            .memory_mut()
+            .write(domain, at, &next.to_le_bytes())
+            .expect("inside");
+    }
+    let out = bench.buffer(&[0; 8]);
+    let mut run = |hops: u64| {
+        let mut params = ring.to_le_bytes().to_vec();
+        params.extend(u32::try_from(hops).expect("few").to_le_bytes());
+        params.resize(16, 0);
+        params.extend(out.to_le_bytes());
+        bench
+            .time(bench.simple(&kernel, 1, 1, &params))
+            .unwrap_or_else(|fault| panic!("{fault}"))
+            .cycles
+    };
+    // The first run fills L2. The others share their first lap, which fills L1, so that it cancels.
+    run(nodes);
+    let (short, long) = (run(nodes), run(2 * nodes));
+    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+    let per_hop = (long - short) as f64 / nodes as f64;
+    per_hop
+}
+
+fn assert_near(what: &str, measured: f64, configured: u32, tolerance: f64) {
+    let ratio = measured / f64::from(configured);
+    println!("{what}: {measured:.1} cycles, configured {configured}");
+    assert!(
+        (ratio - 1.0).abs() <= tolerance,
+        "{what}: {measured:.1} cycles instead of {configured}"
+    );
+}
+
+#[test]
+fn a_pointer_chase_recovers_the_latencies() {
+    for gpu in ["h200", "gtx480"] {
+        let config = GpuConfig::builtin(gpu).expect("built in");
+        let l1 = cycles_per_hop(gpu, 64, 128);
+        assert_near(&format!("{gpu} L1"), l1, config.l1.latency, 0.1);
+        // A chain larger than L1 and smaller than L2, walked once before.
+        let l2 = cycles_per_hop(gpu, 4 * config.l1.bytes / 128, 128);
+        assert_near(&format!("{gpu} L2"), l2, config.l2.latency, 0.1);
+        // Every hop a new row of a line never touched before.
+        let dram = cycles_per_hop_cold(gpu);
+        assert_near(&format!("{gpu} DRAM"), dram, config.dram.latency, 0.1);
+    }
+}
+
+/// Cycles per hop over lines that no cache has seen, far apart.
+fn cycles_per_hop_cold(gpu: &str) -> f64 {
+    let mut bench = Bench::named(gpu);
+    let kernel = bench.kernel(CHASE, "chase");
+    let (nodes, stride) = (512_u64, 393_216_u64 + 128);
+    let ring = bench.buffer(&vec![0; usize::try_from(nodes * stride).expect("small")]);
+    for node in 0..nodes {
+        let next = ring + (node + 1) % nodes * stride;
+        let (domain, at) = (bench.domain, ring + node * stride);
+        bench
+            .gpu
+            .memory_mut()
+            .write(domain, at, &next.to_le_bytes())
+            .expect("inside");
+    }
+    let out = bench.buffer(&[0; 8]);
+    let mut run = |start: u64, hops: u32| {
+        let mut params = (ring + start * stride).to_le_bytes().to_vec();
+        params.extend(hops.to_le_bytes());
+        params.resize(16, 0);
+        params.extend(out.to_le_bytes());
+        bench
+            .time(bench.simple(&kernel, 1, 1, &params))
+            .unwrap_or_else(|fault| panic!("{fault}"))
+            .cycles
+    };
+    let (short, long) = (run(0, 100), run(100, 300));
+    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+    let per_hop = (long - short) as f64 / 200.0;
+    per_hop
+}
+
+/// A loop of independent fused multiply-adds, enough of them to hide the loop.
+fn fma_ptx(chains: usize, rounds: usize) -> String {
+    let mut body = String::new();
+    for _ in 0..rounds {
+        for chain in 0..chains {
+            body += &format!("    fma.rn.f32 %f{chain}, %f{chain}, %f100, %f101;\n");
+        }
+    }
+    let sum: String = (1..chains)
+        .map(|c| format!("    add.f32 %f0, %f0, %f{c};\n"))
+        .collect();
+    let init: String = (0..chains)
+        .map(|c| format!("    mov.f32 %f{c}, 0f3F800000;\n"))
+        .collect();
+    format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .visible .entry fma(.param .u64 out, .param .u32 n)\n{{\n    .reg .pred %p<2>;\n    .reg .b32 %r<4>;\n    \
+         .reg .f32 %f<102>;\n    .reg .b64 %rd<4>;\n{init}    mov.f32 %f100, 0f3F000000;\n    \
+         mov.f32 %f101, 0f3F000000;\n    ld.param.u32 %r1, [n];\nLOOP:\n{body}    sub.u32 %r1, %r1, 1;\n    \
+         setp.ne.u32 %p1, %r1, 0;\n    @%p1 bra LOOP;\n{sum}    ld.param.u64 %rd1, [out];\n    \
+         st.global.f32 [%rd1], %f0;\n    ret;\n}}\n"
+    )
+}
+
+#[test]
+fn an_fma_loop_reaches_the_peak() {
+    for gpu in ["h200", "gtx480"] {
+        let config = GpuConfig::builtin(gpu).expect("built in").scaled_to_sms(4);
+        let mut bench = Bench::new(config.clone());
+        let kernel = bench.kernel(&fma_ptx(8, 16), "fma");
+        let out = bench.buffer(&[0; 4]);
+        let mut params = out.to_le_bytes().to_vec();
+        params.extend(64_u32.to_le_bytes());
+        let blocks = 4 * 4;
+        let timed = bench
+            .time(bench.simple(&kernel, blocks, 256, &params))
+            .unwrap_or_else(|fault| panic!("{fault}"));
+        let launch = u64::from(config.launch.kernel_cycles);
+        let fmas = u64::from(blocks) * 8 * 64 * 128;
+        let per_cycle = u64::from(config.sm.count) * u64::from(config.sm.schedulers)
+            / u64::from(config.pipelines.fp32.interval);
+        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+        let share = fmas as f64 / ((timed.cycles - launch) * per_cycle) as f64;
+        println!("{gpu}: {:.1} % of the peak", share * 100.0);
+        assert!((0.85..=1.0).contains(&share), "{gpu}: {share}");
+    }
+}
+
+#[test]
+fn twice_the_dram_bandwidth_speeds_up_vector_add() {
+    let cycles = |factor: f64| {
+        let mut config = GpuConfig::builtin("h200")
+            .expect("built in")
+            .scaled_to_sms(16);
+        config.dram.gigabytes_per_second *= factor;
+        let launch = u64::from(config.launch.kernel_cycles);
+        let mut bench = Bench::new(config);
+        let workload = by_name("vecadd").expect("in the table");
+        let kernel = kernel_of(&mut bench, workload);
+        let case = workload.case(Size::Small, 3);
+        let prepared = bench.prepare(&case);
+        let timed = bench
+            .time(bench.launch(&kernel, &case, &prepared.params))
+            .unwrap_or_else(|fault| panic!("{fault}"));
+        timed.cycles - launch
+    };
+    let (half, normal, twice) = (cycles(0.25), cycles(0.5), cycles(1.0));
+    println!("vector add at a quarter, half and full bandwidth: {half}, {normal}, {twice} cycles");
+    assert!(half * 10 > normal * 15, "{half} {normal}");
+    assert!(normal > twice, "{normal} {twice}");
+}
+
+#[test]
+fn bandwidth_is_never_exceeded() {
+    let config = GpuConfig::builtin("h200")
+        .expect("built in")
+        .scaled_to_sms(16);
+    let (rate, mhz) = (config.dram.gigabytes_per_second, config.clock.core_mhz);
+    let launch = u64::from(config.launch.kernel_cycles);
+    let mut bench = Bench::new(config);
+    let workload = by_name("vecadd").expect("in the table");
+    let kernel = kernel_of(&mut bench, workload);
+    let case = workload.case(Size::Large, 3);
+    let prepared = bench.prepare(&case);
+    let timed = bench
+        .time(bench.launch(&kernel, &case, &prepared.params))
+        .unwrap_or_else(|fault| panic!("{fault}"));
+    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+    let reached = timed.counters.dram_read_bytes as f64 * f64::from(mhz)
+        / ((timed.cycles - launch) as f64 * 1000.0);
+    println!(
+        "vector add reads {reached:.0} of {rate:.0} GB/s, {:?}",
+        timed.counters
+    );
+    assert!(reached <= rate, "{reached} above {rate}");
+    assert!(reached >= 0.4 * rate, "{reached} far below {rate}");
+}
+
+#[test]
+fn two_runs_give_the_same_cycles() {
+    for name in ["matmul", "spmv", "reduction"] {
+        let run = || {
+            let mut bench = Bench::named("h200");
+            let workload = by_name(name).expect("in the table");
+            let kernel = kernel_of(&mut bench, workload);
+            let case = workload.case(Size::Small, 4);
+            let prepared = bench.prepare(&case);
+            let timed = bench
+                .time(bench.launch(&kernel, &case, &prepared.params))
+                .unwrap_or_else(|fault| panic!("{fault}"));
+            (timed.cycles, timed.counters)
+        };
+        assert_eq!(run(), run(), "{name}");
+    }
+}

@@ -1,0 +1,117 @@
+//! The dispatcher and the policy thread under loom: every interleaving of their queue and plan, two preemptions deep.
+//!
+//! Invariants: **D1** every admitted launch completes exactly once, with all of its blocks launched once; **D2** virtual
+//! time never passes while the policy has not seen every block placed before; **D3** the blocks in flight never exceed
+//! the cap of the plan that stood when they were issued.
+#![cfg(loom)]
+
+mod common;
+
+use common::{Rig, launch};
+use gridmux_policy::event::Event;
+use gridmux_policy::ids::DeviceId;
+use gridmux_policy::units::Nanos;
+use gridmux_policy::{Plan, Policy};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// SMK-P, with a count of the blocks that it has seen placed. The count is outside loom's view on purpose: it judges,
+/// and must not order anything.
+struct Watched {
+    inner: Box<dyn Policy>,
+    placed: Arc<AtomicU32>,
+}
+
+impl Policy for Watched {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn promises_weights(&self) -> bool {
+        self.inner.promises_weights()
+    }
+
+    fn observe(&mut self, event: &Event) {
+        if let Event::Placed { n, .. } = event {
+            self.placed.fetch_add(*n, Ordering::SeqCst);
+        }
+        self.inner.observe(event);
+    }
+
+    fn replan(&mut self, now: Nanos) -> Option<Plan> {
+        self.inner.replan(now)
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.inner.wake_at()
+    }
+}
+
+#[test]
+fn launches_complete_once_and_time_waits_for_the_policy() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(|| {
+        let placed = Arc::new(AtomicU32::new(0));
+        let inner = gridmux_policy::by_name("smk-p", DeviceId(0), &common::SHAPE).unwrap();
+        let mut rig = Rig::with_policy(Box::new(Watched {
+            inner,
+            placed: Arc::clone(&placed),
+        }));
+        rig.bench.borrow_mut().at_permit = Some(Box::new(move |blocks| {
+            assert_eq!(
+                placed.load(Ordering::SeqCst),
+                blocks,
+                "D2: time passes behind the policy's back"
+            );
+        }));
+        let wire = rig.join(0, 1);
+        wire.borrow_mut()
+            .submissions
+            .push_back(launch(1, [9, 1, 1], [1024, 1, 1]));
+        let Rig {
+            mut dispatcher,
+            mut policy,
+            bench,
+            ..
+        } = rig;
+        let thread = loom::thread::spawn(move || {
+            // The thread that serves the policy for a while; what is left is run below.
+            for _ in 0..2 {
+                policy.run();
+                loom::thread::yield_now();
+            }
+            policy
+        });
+        for _ in 0..3 {
+            let _ = dispatcher.turn();
+            let in_flight: u32 = bench
+                .borrow()
+                .in_flight
+                .iter()
+                .map(|(_, blocks)| blocks)
+                .sum();
+            assert!(
+                in_flight <= 8,
+                "D3: {in_flight} blocks of 1024 threads on 4 SMs of 2048"
+            );
+        }
+        let mut policy = thread.join().unwrap();
+        while wire.borrow().completions.is_empty() {
+            policy.run();
+            let _ = dispatcher.turn();
+        }
+        for _ in 0..4 {
+            policy.run();
+            let _ = dispatcher.turn();
+        }
+        assert_eq!(wire.borrow().completions.len(), 1, "D1: completed once");
+        let blocks: u32 = bench
+            .borrow()
+            .launched
+            .iter()
+            .map(|slice| slice.grid[0])
+            .sum();
+        assert_eq!(blocks, 9, "D1: every block was launched once");
+    });
+}

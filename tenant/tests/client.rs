@@ -1,0 +1,203 @@
+//! The client end to end, against a mediator in a thread that speaks the real
+//! protocol.
+
+mod mock;
+
+use gridmux_tenant::{Args, Buffer, ClientError, CompletionStatus, Gpu, Stream};
+use mock::Mock;
+use std::sync::atomic::Ordering;
+
+const PTX: &[u8] = b".version 8.0\n.target sm_80\n";
+
+fn bytes_of(values: &[f32]) -> Vec<u8> {
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i * 31 + i / 251).to_le_bytes()[0])
+        .collect()
+}
+
+#[test]
+fn data_goes_there_is_computed_upon_and_comes_back() {
+    let mock = Mock::start();
+    let gpu = Gpu::connect_as(&mock.path, "test").unwrap();
+    assert_eq!((gpu.facts().name.as_str(), gpu.facts().sms), ("mock", 4));
+    assert_eq!(gpu.welcome().name, "test");
+    let module = gpu.module(PTX).unwrap();
+    let scale = module.kernel("scale").unwrap();
+    let stream = gpu.stream().unwrap();
+    let values: Vec<f32> = (0..1000_u16).map(f32::from).collect();
+    let buffer = gpu.alloc(4000).unwrap();
+    stream.copy_to(&buffer, 0, &bytes_of(&values)).unwrap();
+    let args = Args::new().buffer(&buffer).u32(1000).f32(3.0);
+    let timing = stream
+        .launch(&scale, 4, 256, 0, &args)
+        .unwrap()
+        .wait()
+        .unwrap();
+    assert!(timing.start_ns < timing.end_ns && timing.status == CompletionStatus::Ok);
+    let mut result = vec![0; 4000];
+    stream.copy_from(&buffer, 0, &mut result).unwrap();
+    let tripled: Vec<f32> = values.iter().map(|value| value * 3.0).collect();
+    assert_eq!(result, bytes_of(&tripled));
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn copies_of_any_size_arrive() {
+    let mock = Mock::start();
+    let gpu = Gpu::connect_as(&mock.path, "test").unwrap();
+    let stream = gpu.stream().unwrap();
+    let buffer = gpu.alloc(24 << 20).unwrap();
+    for len in [0, 1, 16 << 10, (16 << 10) + 1, 1 << 20, (20 << 20) + 17] {
+        let data = pattern(len);
+        stream.copy_to(&buffer, 3, &data).unwrap();
+        let mut back = vec![0; len];
+        stream.copy_from(&buffer, 3, &mut back).unwrap();
+        assert!(back == data, "{len} bytes");
+    }
+    stream.fill(&buffer, 1, 5, 7).unwrap();
+    let mut back = [0; 8];
+    stream.copy_from(&buffer, 0, &mut back).unwrap();
+    assert_eq!(back[1..6], [7; 5]);
+    assert_eq!(back[0], 0);
+}
+
+#[test]
+fn many_launches_in_flight_all_end() {
+    let mock = Mock::start();
+    let gpu = Gpu::connect_as(&mock.path, "test").unwrap();
+    let scale = gpu.module(PTX).unwrap().kernel("scale").unwrap();
+    let stream = gpu.stream().unwrap();
+    let buffer = gpu.alloc(4).unwrap();
+    stream.copy_to(&buffer, 0, &bytes_of(&[1.0])).unwrap();
+    let args = Args::new().buffer(&buffer).u32(1).f32(-1.0);
+    let events: Vec<_> = (0..1001)
+        .map(|_| stream.launch(&scale, 1, 1, 0, &args).unwrap())
+        .collect();
+    for event in events.iter().rev() {
+        event.wait().unwrap();
+        assert!(event.is_done().unwrap());
+    }
+    assert!(!gpu.wait_any().unwrap(), "nothing is in flight");
+    gpu.think();
+    let mut back = [0; 4];
+    stream.copy_from(&buffer, 0, &mut back).unwrap();
+    assert_eq!(f32::from_le_bytes(back), -1.0);
+    assert_eq!(gpu.usage().unwrap().launches, 1001);
+}
+
+fn message<T: std::fmt::Debug>(result: Result<T, ClientError>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[test]
+fn errors_carry_the_mediators_text() {
+    let mock = Mock::start();
+    let gpu = Gpu::connect_as(&mock.path, "test").unwrap();
+    assert!(message(gpu.module(b"nonsense")).contains("line 1, column 1"));
+    assert!(message(gpu.module(b"")).contains("line 1, column 1"));
+    assert!(message(gpu.alloc(1 << 50)).contains("out of device memory"));
+    let module = gpu.module(PTX).unwrap();
+    let missing = message(module.kernel("scael"));
+    assert!(missing.contains("`scael`") && missing.contains("scale, fault"));
+    let stream = gpu.stream().unwrap();
+    let fault = module.kernel("fault").unwrap();
+    let event = stream.launch(&fault, 1, 1, 0, &Args::new()).unwrap();
+    let error = event.wait().unwrap_err();
+    assert!(
+        error.to_string().contains("kernel `fault`: read at 0x10"),
+        "{error}"
+    );
+    assert!(!error.is_lost());
+    stream.synchronize().unwrap();
+    drop(stream.launch(&fault, 1, 1, 0, &Args::new()).unwrap());
+    assert!(
+        message(stream.synchronize()).contains("read at 0x10"),
+        "an unwatched failure"
+    );
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn launches_that_do_not_fit_are_refused_here() {
+    let mock = Mock::start();
+    let gpu = Gpu::connect_as(&mock.path, "test").unwrap();
+    let scale = gpu.module(PTX).unwrap().kernel("scale").unwrap();
+    let stream = gpu.stream().unwrap();
+    let buffer = gpu.alloc(16).unwrap();
+    let few = Args::new().buffer(&buffer);
+    assert!(message(stream.launch(&scale, 1, 1, 0, &few)).contains("`scale`: it takes 3"));
+    let args = Args::new().buffer(&buffer).u32(4).f32(1.0);
+    assert!(message(stream.launch(&scale, 1, (1, 1 << 16), 0, &args)).contains("`scale`"));
+    assert!(message(stream.launch(&scale, 0, 1, 0, &args).unwrap().wait()).contains("zero"));
+    assert!(message(stream.copy_to(&buffer, 10, &[0; 7])).contains("outside the buffer"));
+    assert!(message(stream.copy_from(&buffer, u64::MAX, &mut [0; 7])).contains("outside"));
+    stream
+        .launch(&scale, 1, 1, 0, &args)
+        .unwrap()
+        .wait()
+        .unwrap();
+}
+
+#[test]
+fn a_lost_device_is_reported_and_a_new_connection_works() {
+    let mock = Mock::start();
+    let gpu = Gpu::connect_as(&mock.path, "test").unwrap();
+    let module = gpu.module(PTX).unwrap();
+    let stream = gpu.stream().unwrap();
+    let buffer = gpu.alloc(1 << 20).unwrap();
+    let lose = module.kernel("lose_device").unwrap();
+    let error = stream
+        .launch(&lose, 1, 1, 0, &Args::new())
+        .unwrap()
+        .wait()
+        .unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    let error = loop {
+        match stream
+            .fill(&buffer, 0, 1, 1)
+            .and_then(|()| stream.synchronize())
+        {
+            Ok(()) => std::thread::yield_now(),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_lost(), "{error}");
+    let again = gpu.reconnect().unwrap();
+    let other = again.stream().unwrap();
+    assert!(matches!(
+        other.copy_to(&buffer, 0, &[1]),
+        Err(ClientError::Foreign("buffer"))
+    ));
+    drop((stream, buffer, module, lose, gpu));
+    works(&other, &again.alloc(16).unwrap());
+}
+
+fn works(stream: &Stream, buffer: &Buffer) {
+    stream.copy_to(buffer, 0, &[5; 16]).unwrap();
+    let mut back = [0; 16];
+    stream.copy_from(buffer, 0, &mut back).unwrap();
+    assert_eq!(back, [5; 16]);
+}
+
+#[test]
+fn dropped_buffers_are_given_back() {
+    let mock = Mock::start();
+    let gpu = Gpu::connect_as(&mock.path, "test").unwrap();
+    let buffers: Vec<_> = (1..10).map(|i| gpu.alloc(i * 100).unwrap()).collect();
+    assert_eq!(mock.held_bytes.load(Ordering::Relaxed), 4500);
+    drop(buffers);
+    assert_eq!(mock.held_bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn nobody_there_is_said_clearly() {
+    let text = message(Gpu::connect("/nonexistent/gridmux.sock"));
+    assert!(text.contains("/nonexistent/gridmux.sock") && text.contains("gridmux serve"));
+}
