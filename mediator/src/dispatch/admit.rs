@@ -30,7 +30,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 break;
             }
             match tenant.port.pop() {
-                Ok(Some(entry)) => self.admit(slot, &entry),
+                Ok(Some(entry)) => {
+                    // What the control thread promised the tenant before it submitted this (a stream, a mapping, a
+                    // kernel) may have arrived after this turn's look at the messages.
+                    self.take_messages();
+                    self.admit(slot, &entry);
+                }
                 Ok(None) => break,
                 Err(error) => {
                     tenant.leaving = true;

@@ -309,11 +309,16 @@ fn next_slice(launch: &LaunchWork, row: RowView, in_flight: u32) -> Option<SubBo
             .cap_total
             .saturating_sub(in_flight)
             .min(row.budget.unwrap_or(u32::MAX));
+        // What fits under the cap as it is goes in one piece: a slice costs a launch.
         let quantum = (row.cap_total / SLICES_PER_ROW).max(1);
         if allowance == 0 || (allowance < quantum.min(whole) && in_flight > 0) {
             return None;
         }
-        allowance.min(quantum)
+        if whole <= allowance {
+            whole
+        } else {
+            quantum.min(allowance)
+        }
     };
     Some(next_box(Grid(launch.grid), launch.issued, most.max(1)))
 }

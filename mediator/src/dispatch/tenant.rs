@@ -11,9 +11,9 @@ use gridmux_policy::ids::TenantId;
 use std::sync::Arc;
 
 /// Streams per tenant.
-pub const STREAMS_PER_TENANT: usize = 32;
+pub const STREAMS_PER_TENANT: usize = if cfg!(loom) { 2 } else { 32 };
 /// Kernel handles per tenant.
-pub const KERNELS_PER_TENANT: usize = 4096;
+pub const KERNELS_PER_TENANT: usize = if cfg!(loom) { 2 } else { 4096 };
 /// DMA mappings per tenant.
 pub const MAPPINGS_PER_TENANT: usize = 256;
 

@@ -104,7 +104,7 @@ pub(crate) struct Bench {
     pub(crate) permits: usize,
     /// Called at each permit, before time passes.
     pub(crate) at_permit: Option<Box<dyn FnMut(u32)>>,
-    /// Blocks placed so far.
+    /// Blocks reported as placed so far.
     pub(crate) placed: u32,
     /// Ends launches with this outcome instead of `Done`.
     pub(crate) outcome: Option<Outcome>,
@@ -124,7 +124,6 @@ impl Device for MockDevice {
                     bench.launched.push(*launch);
                 }
                 bench.in_flight.push_back((launch.tag, blocks));
-                bench.placed += blocks;
                 bench.reports.push_back(Report::Placed {
                     tag: launch.tag,
                     blocks,
@@ -157,7 +156,12 @@ impl Device for MockDevice {
     }
 
     fn poll(&mut self) -> Option<Report> {
-        self.0.borrow_mut().reports.pop_front()
+        let mut bench = self.0.borrow_mut();
+        let report = bench.reports.pop_front();
+        if let Some(Report::Placed { blocks, .. }) = report {
+            bench.placed += blocks;
+        }
+        report
     }
 
     fn is_timed(&self) -> bool {

@@ -150,7 +150,11 @@ impl<Q: Queues> Flights<Q> {
             return;
         }
         match self.queues.enqueue(tag.lane, work) {
-            Ok(()) => {
+            Err(error) if error.is_refusal() => {
+                let text = format!("the CUDA driver refused the operation: {error}");
+                self.refuse(tag, error.status(), text);
+            }
+            begun => {
                 let flight = Flight {
                     tag,
                     domain,
@@ -160,14 +164,10 @@ impl<Q: Queues> Flights<Q> {
                 };
                 self.flights[usize::from(tag.lane.0)] = Some(flight);
                 self.flying |= bit(tag.lane);
-            }
-            Err(error) if error.is_refusal() => {
-                let text = format!("the CUDA driver refused the operation: {error}");
-                self.refuse(tag, error.status(), text);
-            }
-            Err(error) => {
-                self.lose(error);
-                self.refuse(tag, CompletionStatus::DeviceLost, lost_text(error));
+                // A sticky error may be this very operation's, so it is among those that failed.
+                if let Err(error) = begun {
+                    self.lose(error);
+                }
             }
         }
     }

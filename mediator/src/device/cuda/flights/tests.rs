@@ -317,19 +317,22 @@ fn after_a_loss_everything_fails_and_the_process_ends_after_the_last_report() {
 }
 
 #[test]
-fn a_sticky_error_at_submission_fails_that_operation_too() {
+fn a_sticky_error_at_submission_is_that_launchs_if_no_other_was_in_flight() {
     let mut bench = Bench::new();
     let flying = bench.begin(4, 7, None);
-    bench
-        .script
-        .enqueue_error
-        .set(Some(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS));
+    let error = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
+    bench.script.enqueue_error.set(Some(error));
     let new = bench.begin(2, 7, Some(FITS));
-    let status = CompletionStatus::DeviceLost;
-    assert_eq!(
-        bench.drain(),
-        [failed(new, 0, status), failed(flying, 0, status)]
-    );
+    let lost = failed(flying, 0, CompletionStatus::DeviceLost);
+    let faulty = failed(new, 0, CompletionStatus::MemoryFault);
+    assert_eq!(bench.drain(), [faulty, lost]);
+
+    let mut bench = Bench::new();
+    let flying = bench.begin(4, 8, Some(FITS));
+    bench.script.enqueue_error.set(Some(error));
+    let new = bench.begin(2, 7, Some(FITS));
+    let all_lost = [new, flying].map(|tag| failed(tag, 0, CompletionStatus::DeviceLost));
+    assert_eq!(bench.drain(), all_lost);
 }
 
 #[test]
