@@ -24,8 +24,8 @@ use std::sync::Arc;
 pub const LANES: usize = 32;
 
 /// Bytes of kernel parameters that a launch may carry: 4 KiB of the tenant's (the CUDA limit before 12.1) and the
-/// 64-byte control struct of a rewritten kernel.
-pub const PARAM_BYTES: usize = 4096 + 64;
+/// 64-byte control struct of a rewritten kernel. Under loom, whose threads have small stacks, as much as a test needs.
+pub const PARAM_BYTES: usize = if cfg!(loom) { 128 } else { 4096 + 64 };
 
 /// A hardware queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
