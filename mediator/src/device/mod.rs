@@ -8,7 +8,8 @@
 //!   mediator checks that it belongs to the tenant before it reaches a command.
 //! - Times are nanoseconds of the device's clock: virtual on the SM model, real on a GPU (design section 10).
 
-// pub mod cuda;
+#[cfg(not(loom))]
+pub mod cuda;
 #[cfg(not(loom))]
 pub mod model;
 

@@ -65,6 +65,12 @@ fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, 
             confine(config, &open.control)?;
             ControlThread::start(config, open.device, open.control, waker, recorder)
         }
+        "cuda" => {
+            let open = device::cuda::open(name, &waker).map_err(|error| error.to_string())?;
+            // The driver opens device files and maps libraries as it goes, so only system calls are confined.
+            sandbox::limit_system_calls().map_err(|error| error.to_string())?;
+            ControlThread::start(config, open.device, open.control, waker, recorder)
+        }
         _ => Err(format!("device.kind {:?} is unknown", config.device.kind)),
     }
 }

@@ -1,0 +1,301 @@
+//! An NVIDIA GPU as a device, through its driver.
+//!
+//! Commands become work in CUDA streams, one stream per lane, between two events that tell when it started and ended.
+//! There is no thread: the dispatcher submits, and asks the events at each poll. The clock is the host's, and the GPU's
+//! event times are mapped onto it ([`clock`]).
+//!
+//! What a GPU cannot do: kill a kernel ([`Command::Kill`] is ignored; it ends by itself), hold its clock
+//! ([`Command::Permit`] is ignored), or tell where its blocks are. What it must not be asked while it runs: anything
+//! that makes it wait (design section 4). So memory is cut from a partition per tenant ([`partition`], [`allocator`]),
+//! modules are loaded eagerly, and what tenants give up is freed in quiet moments ([`state`]).
+//!
+//! Rules: the dispatcher's end takes no lock and allocates nothing while nothing fails; it finds kernels, buffers and
+//! allocations in tables that the control thread publishes ([`tables`]). Every address and buffer range of a copy is
+//! checked against those before the driver sees it; what a *kernel* accesses is not, until it is fenced. An error that
+//! poisons the context ends the process ([`lost`]).
+
+mod allocator;
+mod buffer;
+mod clock;
+mod control;
+mod driver;
+mod facts;
+mod faults;
+mod flights;
+mod lost;
+mod module;
+mod partition;
+mod queues;
+mod state;
+mod tables;
+
+use super::{
+    Busy, Command, CopyCommand, Device, DeviceControl, DeviceError, Direction, LaunchCommand,
+    MemsetCommand, Report,
+};
+use crate::waker::Waker;
+use control::CudaControl;
+use driver::Context;
+use faults::Faults;
+use flights::{Blocks, Flights, Work};
+use gridmux_channel::ring::CompletionStatus;
+use gridmux_policy::publish::Reader;
+use gridmux_policy::shape::{DeviceShape, Room};
+use gridmux_policy::units::Nanos;
+use partition::Mapper;
+use queues::StreamQueues;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+use tables::{Keep, KernelEntry, Tables};
+
+/// What both ends share.
+struct Shared {
+    context: Context,
+    opened: Instant,
+    /// Lanes in flight, as bits.
+    flying: AtomicU32,
+    faults: Arc<Faults>,
+}
+
+impl Shared {
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The dispatcher's end. It belongs to the thread that submits first.
+pub struct CudaDevice {
+    flights: Flights<StreamQueues>,
+    tables: Reader<Tables>,
+    shape: DeviceShape,
+    shared: Arc<Shared>,
+}
+
+/// Both ends of a GPU.
+pub struct OpenCuda {
+    /// For the dispatcher.
+    pub device: CudaDevice,
+    /// For the control thread.
+    pub control: Arc<dyn DeviceControl>,
+}
+
+/// Opens a GPU by its number, counted from 0 as `CUDA_VISIBLE_DEVICES` orders them.
+///
+/// # Errors
+/// [`DeviceError::NoDevice`] when there is no driver, no such GPU, or one that cannot be shared;
+/// [`DeviceError::Backend`] when the driver fails.
+pub fn open(ordinal: &str, waker: &Arc<Waker>) -> Result<OpenCuda, DeviceError> {
+    let device = driver::start(ordinal)?;
+    let context = Context::retain(device)?;
+    let (facts, units) = facts::read(device)?;
+    let opened = Instant::now();
+    let queues = StreamQueues::new(context, opened)?;
+    let mapper = Mapper::new(device)?;
+    let faults = Arc::new(Faults::default());
+    let shared = Arc::new(Shared {
+        context,
+        opened,
+        flying: AtomicU32::new(0),
+        faults: Arc::clone(&faults),
+    });
+    let shape = facts.shape;
+    let (control, tables) =
+        CudaControl::new(Arc::clone(&shared), facts, units, mapper, Arc::clone(waker));
+    let device = CudaDevice {
+        flights: Flights::new(queues, faults, lost::end_process_soon),
+        tables,
+        shape,
+        shared,
+    };
+    Ok(OpenCuda {
+        device,
+        control: Arc::new(control),
+    })
+}
+
+impl CudaDevice {
+    /// Whether the context is lost. Every operation then ends as [`CompletionStatus::DeviceLost`], and the process
+    /// ends soon after the last report was taken ([`lost`]).
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.flights.is_lost()
+    }
+
+    fn launch(&mut self, launch: &LaunchCommand) {
+        let Self {
+            flights,
+            tables,
+            shape,
+            ..
+        } = self;
+        let kernel = tables.read().kernels.get(&launch.kernel.0);
+        let Some(kernel) = kernel.filter(|kernel| kernel.domain == launch.domain) else {
+            let text = "the kernel's module was unloaded before the launch started".to_owned();
+            return flights.refuse(launch.tag, CompletionStatus::BadKernel, text);
+        };
+        let work = Work::Launch {
+            function: kernel.function,
+            grid: launch.grid,
+            block: launch.block,
+            dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            params: launch.params.as_slice(),
+        };
+        let blocks = Some(blocks_of(launch, kernel, shape));
+        let keep = Keep::Module(Arc::clone(&kernel.module));
+        flights.begin(launch.tag, launch.domain, blocks, &work, keep);
+    }
+
+    fn copy(&mut self, copy: &CopyCommand) {
+        let Self {
+            flights, tables, ..
+        } = self;
+        match find_copy(tables.read(), copy) {
+            Ok((work, keep)) => flights.begin(copy.tag, copy.domain, None, &work, keep),
+            Err((status, text)) => flights.refuse(copy.tag, status, text),
+        }
+    }
+
+    fn fill(&mut self, memset: &MemsetCommand) {
+        let MemsetCommand {
+            tag,
+            domain,
+            address,
+            bytes,
+            value,
+        } = *memset;
+        if !self.tables.read().holds(domain, address, bytes) {
+            let text = outside("a fill", address, bytes);
+            return self.flights.refuse(tag, CompletionStatus::BadAddress, text);
+        }
+        let work = Work::Fill {
+            address,
+            bytes,
+            value,
+        };
+        self.flights.begin(tag, domain, None, &work, Keep::Nothing);
+    }
+
+    fn publish_flying(&self) {
+        // Release: pairs with the Acquire in `CudaControl::is_quiet`.
+        self.shared
+            .flying
+            .store(self.flights.flying(), Ordering::Release);
+    }
+}
+
+impl Device for CudaDevice {
+    fn submit(&mut self, command: &Command) -> Result<(), Busy> {
+        let tag = match command {
+            Command::Launch(launch) => launch.tag,
+            Command::Copy(copy) => copy.tag,
+            Command::Memset(memset) => memset.tag,
+            Command::Kill(_) | Command::Permit { .. } => return Ok(()),
+        };
+        // One operation per lane, as the dispatcher keeps it; a second would find the lane's events in use.
+        if self.flights.is_taken(tag.lane) {
+            return Err(Busy);
+        }
+        match command {
+            Command::Launch(launch) => self.launch(launch),
+            Command::Copy(copy) => self.copy(copy),
+            Command::Memset(memset) => self.fill(memset),
+            Command::Kill(_) | Command::Permit { .. } => {}
+        }
+        self.publish_flying();
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Option<Report> {
+        // Looking at the newest tables gives the old ones back, so that the control thread can free what they hold.
+        self.tables.read();
+        let before = self.flights.flying();
+        let report = self.flights.poll();
+        if self.flights.flying() != before {
+            self.publish_flying();
+        }
+        report
+    }
+
+    fn is_timed(&self) -> bool {
+        false
+    }
+
+    fn now(&self) -> Nanos {
+        self.flights.now()
+    }
+}
+
+/// All blocks of a launch, and those that the device can hold at once.
+fn blocks_of(launch: &LaunchCommand, kernel: &KernelEntry, shape: &DeviceShape) -> Blocks {
+    let product = |axes: [u32; 3]| {
+        let all = axes
+            .iter()
+            .try_fold(1_u32, |all, axis| all.checked_mul(*axis));
+        all.unwrap_or(u32::MAX)
+    };
+    let all = product(launch.grid);
+    let block = kernel
+        .limits
+        .block_shape(product(launch.block), launch.dynamic_shared_bytes);
+    let room = Room::empty_sm(shape)
+        .fits(&block)
+        .saturating_mul(u32::from(shape.sms));
+    Blocks {
+        all,
+        // A block that seems to fit nowhere is the driver's to refuse.
+        resident: all.min(room.max(1)),
+    }
+}
+
+/// Checks a copy and finds its two ends.
+fn find_copy(
+    tables: &Tables,
+    copy: &CopyCommand,
+) -> Result<(Work<'static>, Keep), (CompletionStatus, String)> {
+    let CopyCommand { address, bytes, .. } = *copy;
+    if !tables.holds(copy.domain, address, bytes) {
+        return Err((
+            CompletionStatus::BadAddress,
+            outside("a copy", address, bytes),
+        ));
+    }
+    let Some(buffer) = tables.buffers.get(&copy.buffer.0) else {
+        let text = "the buffer was unmapped before the copy started".to_owned();
+        return Err((CompletionStatus::BadIova, text));
+    };
+    let Some(host) = buffer.at(copy.buffer_offset, bytes) else {
+        let text = format!(
+            "a copy of {bytes} bytes at offset {:#x} leaves its buffer of {} bytes",
+            copy.buffer_offset,
+            buffer.len_bytes()
+        );
+        return Err((CompletionStatus::BadIova, text));
+    };
+    let work = match copy.direction {
+        Direction::ToDevice => Work::ToDevice {
+            address,
+            host,
+            bytes,
+        },
+        Direction::FromDevice if buffer.is_writable() => Work::FromDevice {
+            address,
+            host,
+            bytes,
+        },
+        Direction::FromDevice => {
+            let text = "the buffer is mapped for reading alone".to_owned();
+            return Err((CompletionStatus::BadIova, text));
+        }
+    };
+    Ok((work, Keep::Buffer(Arc::clone(buffer))))
+}
+
+fn outside(what: &str, address: u64, bytes: u64) -> String {
+    format!(
+        "{what} of {bytes} bytes at device address {address:#x} is not inside one allocation of this tenant"
+    )
+}
+
+#[cfg(test)]
+mod tests;

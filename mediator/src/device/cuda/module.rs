@@ -1,0 +1,132 @@
+//! Loading a module: PTX through the driver's compiler, then its kernels by name.
+//!
+//! Rules: a refusal carries the compiler's own log. Everything a launch needs is asked for here, so that a launch asks
+//! for nothing; dynamic shared memory is allowed up to the device's maximum at once, because changing it at a launch
+//! would be a call more on the hot path.
+
+use super::driver::{CudaError, check};
+use super::tables::Function;
+use crate::device::DeviceError;
+use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule};
+use std::ffi::{CString, c_void};
+use std::ptr;
+
+/// Room for what the compiler says.
+const LOG_BYTES: usize = 16 << 10;
+
+/// A loaded module.
+pub(super) struct Module(CUmodule);
+
+// SAFETY: a module handle may be used on any thread whose context is current (CUDA driver API, "Module Management").
+unsafe impl Send for Module {}
+// SAFETY: as above; the handle itself is never written.
+unsafe impl Sync for Module {}
+
+/// What the driver says of a kernel.
+pub(super) struct FunctionFacts {
+    /// Its handle.
+    pub(super) function: Function,
+    /// Registers per thread.
+    pub(super) registers: u32,
+    /// Static shared memory.
+    pub(super) static_shared_bytes: u32,
+    /// Most threads of a block.
+    pub(super) max_threads: u32,
+}
+
+impl Module {
+    /// Compiles and loads PTX into the current context. May take seconds and stop the device.
+    ///
+    /// # Errors
+    /// [`DeviceError::Load`] with the compiler's log.
+    pub(super) fn load(ptx: &[u8]) -> Result<Self, DeviceError> {
+        let image = CString::new(ptx)
+            .map_err(|error| DeviceError::Load(format!("the PTX holds a zero byte: {error}")))?;
+        let mut log = vec![0_u8; LOG_BYTES];
+        let mut options = [
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
+        // The size goes in place of a pointer (CUDA driver API, `CUjit_option`).
+        let mut values = [
+            log.as_mut_ptr().cast::<c_void>(),
+            ptr::without_provenance_mut(LOG_BYTES),
+        ];
+        let mut module = ptr::null_mut();
+        // SAFETY: the image ends with a zero byte, and the two options are given with a buffer and its size, which
+        // live through the call; the driver keeps neither.
+        let loaded = unsafe {
+            sys::cuModuleLoadDataEx(
+                &raw mut module,
+                image.as_ptr().cast::<c_void>(),
+                2,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        check("cuModuleLoadDataEx", loaded).map_err(|error| {
+            let length = log.iter().position(|byte| *byte == 0).unwrap_or(LOG_BYTES);
+            let log = String::from_utf8_lossy(&log[..length]);
+            DeviceError::Load(format!("{error}\n{}", log.trim_end()).trim_end().to_owned())
+        })?;
+        Ok(Self(module))
+    }
+
+    /// Finds a kernel and readies it for launches with up to `most_shared_bytes` of shared memory.
+    ///
+    /// # Errors
+    /// The driver's, as when the module has no such kernel.
+    pub(super) fn function(
+        &self,
+        name: &str,
+        most_shared_bytes: u32,
+    ) -> Result<FunctionFacts, DeviceError> {
+        let missing =
+            |error: &dyn std::fmt::Display| DeviceError::Load(format!("kernel {name}: {error}"));
+        let name_z = CString::new(name).map_err(|error| missing(&error))?;
+        let mut function = ptr::null_mut();
+        // SAFETY: the module is loaded, since only `unload` unloads it and takes it by value; the name ends with zero.
+        let found = unsafe { sys::cuModuleGetFunction(&raw mut function, self.0, name_z.as_ptr()) };
+        check("cuModuleGetFunction", found).map_err(|error| missing(&error))?;
+        let ask = |which| attribute(function, which).map_err(|error| missing(&error));
+        use CUfunction_attribute as A;
+        let static_shared_bytes = ask(A::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
+        let dynamic = most_shared_bytes.saturating_sub(static_shared_bytes);
+        let which = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let value = i32::try_from(dynamic).unwrap_or(i32::MAX);
+        // SAFETY: `function` was just found in a loaded module.
+        let set = check("cuFuncSetAttribute", unsafe {
+            sys::cuFuncSetAttribute(function, which, value)
+        });
+        set.map_err(|error| missing(&error))?;
+        Ok(FunctionFacts {
+            function: Function(function),
+            registers: ask(A::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            static_shared_bytes,
+            max_threads: ask(A::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        })
+    }
+
+    /// Unloads it. May stop the device.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn unload(self) -> Result<(), CudaError> {
+        // SAFETY: the caller holds the only handle, and operations in flight hold one each, so no kernel of it runs.
+        check("cuModuleUnload", unsafe { sys::cuModuleUnload(self.0) })
+    }
+
+    /// A module that is none, for tests of the bookkeeping around it.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self(ptr::null_mut())
+    }
+}
+
+fn attribute(function: CUfunction, which: CUfunction_attribute) -> Result<u32, CudaError> {
+    let mut value = 0;
+    // SAFETY: the caller found `function` in a loaded module; `value` lives through the call.
+    let got = unsafe { sys::cuFuncGetAttribute(&raw mut value, which, function) };
+    check("cuFuncGetAttribute", got)?;
+    Ok(u32::try_from(value).unwrap_or(0))
+}

@@ -1,0 +1,270 @@
+//! The lanes as CUDA streams, each with a start and an end event, all made when the device is opened.
+//!
+//! Rules: nothing here blocks: work is enqueued and events are asked, never waited for. Only the dispatcher's thread
+//! calls in here after the device was opened; the context becomes current there at the first call.
+
+use super::clock::{Anchor, milliseconds};
+use super::driver::{Context, CudaError, check, wrapped};
+use super::flights::{Queues, Work};
+use crate::device::{LANES, Lane};
+use cudarc::driver::result;
+use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult, CUstream, CUstream_flags};
+use gridmux_policy::units::Nanos;
+use std::ffi::c_void;
+use std::ptr;
+use std::time::Instant;
+
+/// One hardware queue and its marks.
+#[derive(Clone, Copy)]
+struct StreamLane {
+    stream: CUstream,
+    start: CUevent,
+    end: CUevent,
+}
+
+/// All lanes and the clock.
+pub(super) struct StreamQueues {
+    context: Context,
+    is_bound: bool,
+    opened: Instant,
+    lanes: [StreamLane; LANES],
+    anchor: Anchor,
+    anchor_event: CUevent,
+    /// The next anchor's event; free to be recorded while `asked` is `None`.
+    next_event: CUevent,
+    /// When the next anchor was recorded, while its end has not been seen.
+    asked: Option<Nanos>,
+}
+
+// SAFETY: streams and events may be used on any thread whose context is current (CUDA driver API, "Stream Management",
+// "Event Management"); `bind` makes it so.
+unsafe impl Send for StreamQueues {}
+
+/// A stream that waits for no other.
+pub(super) fn make_stream() -> Result<CUstream, CudaError> {
+    let mut stream = ptr::null_mut();
+    let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+    // SAFETY: `stream` lives through the call.
+    check("cuStreamCreate", unsafe {
+        sys::cuStreamCreate(&raw mut stream, flags)
+    })?;
+    Ok(stream)
+}
+
+fn make_event() -> Result<CUevent, CudaError> {
+    wrapped(
+        "cuEventCreate",
+        result::event::create(CUevent_flags::CU_EVENT_DEFAULT),
+    )
+}
+
+impl StreamQueues {
+    /// Makes the streams and events, and the first anchor.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn new(context: Context, opened: Instant) -> Result<Self, CudaError> {
+        let mut made = Vec::with_capacity(LANES);
+        for _ in 0..LANES {
+            made.push(StreamLane {
+                stream: make_stream()?,
+                start: make_event()?,
+                end: make_event()?,
+            });
+        }
+        let Ok(lanes) = <[StreamLane; LANES]>::try_from(made) else {
+            unreachable!("as many were made as the array has");
+        };
+        let mut queues = Self {
+            context,
+            is_bound: false,
+            opened,
+            lanes,
+            anchor: Anchor { at: Nanos(0) },
+            anchor_event: make_event()?,
+            next_event: make_event()?,
+            asked: None,
+        };
+        queues.record(queues.anchor_event, queues.lanes[0].stream)?;
+        // SAFETY: the event was made above. This is the only wait, before there is a tenant.
+        wrapped("cuEventSynchronize", unsafe {
+            result::event::synchronize(queues.anchor_event)
+        })?;
+        queues.anchor.at = queues.now();
+        Ok(queues)
+    }
+
+    /// Makes the context current on the dispatcher's thread, once.
+    fn bind(&mut self) -> Result<(), CudaError> {
+        if !self.is_bound {
+            self.context.bind()?;
+            self.is_bound = true;
+        }
+        Ok(())
+    }
+
+    fn record(&self, event: CUevent, stream: CUstream) -> Result<(), CudaError> {
+        // SAFETY: both were made in `new` and live as long as the process.
+        wrapped("cuEventRecord", unsafe {
+            result::event::record(event, stream)
+        })
+    }
+
+    /// Whether an event has happened.
+    fn has_happened(&self, event: CUevent) -> Result<bool, CudaError> {
+        // SAFETY: the event was made in `new` and lives as long as the process.
+        match unsafe { sys::cuEventQuery(event) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => check("cuEventQuery", code).map(|()| true),
+        }
+    }
+
+    fn elapsed_ms(&self, from: CUevent, to: CUevent) -> Result<f32, CudaError> {
+        // SAFETY: both events were made in `new`, with timing, and both have happened, as every caller has asked.
+        wrapped("cuEventElapsedTime", unsafe {
+            result::event::elapsed(from, to)
+        })
+    }
+
+    /// Takes the next anchor over once it has happened.
+    fn renew_anchor(&mut self) -> Result<(), CudaError> {
+        if let Some(asked) = self.asked
+            && self.has_happened(self.next_event)?
+        {
+            let elapsed = self.elapsed_ms(self.anchor_event, self.next_event)?;
+            self.anchor = self.anchor.next(elapsed, asked, self.now());
+            std::mem::swap(&mut self.anchor_event, &mut self.next_event);
+            self.asked = None;
+        }
+        Ok(())
+    }
+
+    fn put(&self, stream: CUstream, work: &Work<'_>) -> Result<(), CudaError> {
+        match *work {
+            Work::Launch {
+                function,
+                grid,
+                block,
+                dynamic_shared_bytes,
+                params,
+            } => {
+                let mut size = params.len();
+                // CUDA driver API, cuLaunchKernel: pairs of a name and a value, then END.
+                let mut extra = [
+                    named(sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT),
+                    params.as_ptr().cast_mut().cast::<c_void>(),
+                    named(sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT),
+                    (&raw mut size).cast::<c_void>(),
+                    named(sys::CU_LAUNCH_PARAM_END_AS_INT),
+                ];
+                // SAFETY: the function's module is loaded, because the flight that is about to begin holds it; the
+                // driver copies the parameters before it returns.
+                check("cuLaunchKernel", unsafe {
+                    sys::cuLaunchKernel(
+                        function.0,
+                        grid[0],
+                        grid[1],
+                        grid[2],
+                        block[0],
+                        block[1],
+                        block[2],
+                        dynamic_shared_bytes,
+                        stream,
+                        ptr::null_mut(),
+                        extra.as_mut_ptr(),
+                    )
+                })
+            }
+            Work::ToDevice {
+                address,
+                host,
+                bytes,
+            } => {
+                // SAFETY: the caller checked both ranges; the flight holds the host buffer until the copy has ended,
+                // and the device range is backed as long as its tenant has anything in flight.
+                check("cuMemcpyHtoDAsync", unsafe {
+                    sys::cuMemcpyHtoDAsync_v2(address, host.cast::<c_void>(), size(bytes), stream)
+                })
+            }
+            Work::FromDevice {
+                address,
+                host,
+                bytes,
+            } => {
+                // SAFETY: as above, and the host mapping is writable.
+                check("cuMemcpyDtoHAsync", unsafe {
+                    sys::cuMemcpyDtoHAsync_v2(host.cast::<c_void>(), address, size(bytes), stream)
+                })
+            }
+            Work::Fill {
+                address,
+                bytes,
+                value,
+            } => {
+                // SAFETY: the caller checked the range, which is backed as long as its tenant has anything in flight.
+                check("cuMemsetD8Async", unsafe {
+                    sys::cuMemsetD8Async(address, value, size(bytes), stream)
+                })
+            }
+        }
+    }
+}
+
+impl Queues for StreamQueues {
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn enqueue(&mut self, lane: Lane, work: &Work<'_>) -> Result<(), CudaError> {
+        self.bind()?;
+        let StreamLane { stream, start, end } = self.lanes[usize::from(lane.0)];
+        if self.asked.is_none() {
+            let now = self.now();
+            if self.anchor.is_old(now) {
+                // The lane is empty, so the anchor happens at once.
+                self.record(self.next_event, stream)?;
+                self.asked = Some(now);
+            }
+        }
+        self.record(start, stream)?;
+        let is_empty = matches!(
+            work,
+            Work::ToDevice { bytes: 0, .. }
+                | Work::FromDevice { bytes: 0, .. }
+                | Work::Fill { bytes: 0, .. }
+        );
+        if !is_empty {
+            self.put(stream, work)?;
+        }
+        self.record(end, stream)
+    }
+
+    fn started_at(&mut self, lane: Lane) -> Result<Option<Nanos>, CudaError> {
+        self.bind()?;
+        let start = self.lanes[usize::from(lane.0)].start;
+        if !self.has_happened(start)? {
+            return Ok(None);
+        }
+        self.renew_anchor()?;
+        let elapsed = self.elapsed_ms(self.anchor_event, start)?;
+        Ok(Some(self.anchor.time(elapsed, self.now())))
+    }
+
+    fn took(&mut self, lane: Lane) -> Result<Option<Nanos>, CudaError> {
+        let StreamLane { start, end, .. } = self.lanes[usize::from(lane.0)];
+        if !self.has_happened(end)? {
+            return Ok(None);
+        }
+        self.elapsed_ms(start, end)
+            .map(|elapsed| Some(milliseconds(elapsed)))
+    }
+}
+
+/// A name in an `extra` list, which goes in place of a pointer.
+fn named(name: u32) -> *mut c_void {
+    ptr::without_provenance_mut(name as usize)
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,332 @@
+//! What the control thread keeps of the device, behind its lock.
+//!
+//! Rules: every change that the dispatcher must see ends in `publish`. What a tenant gives up goes to a list and is
+//! freed by [`State::sweep`]: modules and buffers when the list holds the last handle, and all of it preferably when
+//! nothing is in flight, because the driver may stop the device for it (design section 4).
+
+use super::allocator::{Allocator, Range};
+use super::buffer::HostBuffer;
+use super::driver::CudaError;
+use super::module::{FunctionFacts, Module};
+use super::partition::{Mapper, Partition};
+use super::tables::{KernelEntry, Tables};
+use crate::device::{
+    BufferId, CompiledModule, DeviceError, DeviceKernelId, DomainId, KernelLimits, LoadedKernel,
+};
+use cudarc::driver::sys::CUresult;
+use gridmux_channel::memory::TenantBuffer;
+use gridmux_policy::publish::{Publisher, Reader};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Things given up that may wait for a quiet moment; with more of them the device may be stopped to free some.
+const PATIENCE: usize = 32;
+
+/// One tenant's memory.
+struct Domain {
+    limit_bytes: u64,
+    partition: Partition,
+    allocator: Allocator,
+}
+
+/// The control thread's own handle of a module, and the kernels of it that its tenant still has.
+struct LoadedModule {
+    module: Arc<Module>,
+    kernels: Vec<DeviceKernelId>,
+}
+
+/// Given up by its tenant, and not yet freed.
+enum Retired {
+    Module(Arc<Module>),
+    Buffer(Arc<HostBuffer>),
+    Partition(Partition),
+}
+
+/// Domains, modules, buffers, and the tables made of them.
+pub(super) struct State {
+    publisher: Publisher<Tables>,
+    mapper: Mapper,
+    domains: HashMap<u32, Domain>,
+    /// By domain.
+    modules: HashMap<u32, Vec<LoadedModule>>,
+    retired: Vec<Retired>,
+    pinned_bytes: u64,
+    pinned_budget_bytes: u64,
+    next_domain: u32,
+    next_kernel: u32,
+    next_buffer: u32,
+}
+
+impl State {
+    /// An empty state, and the dispatcher's reader of its tables.
+    pub(super) fn new(mapper: Mapper) -> (Self, Reader<Tables>) {
+        let mut publisher = Publisher::new(Tables::default());
+        let reader = publisher.reader();
+        let state = Self {
+            publisher,
+            mapper,
+            domains: HashMap::new(),
+            modules: HashMap::new(),
+            retired: Vec::new(),
+            pinned_bytes: 0,
+            pinned_budget_bytes: pinned_budget_bytes(),
+            next_domain: 0,
+            next_kernel: 0,
+            next_buffer: 0,
+        };
+        (state, reader)
+    }
+
+    /// Whether anything waits to be freed.
+    pub(super) fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
+    /// Frees what was given up and is no longer in use: when the device is quiet, or when too much has piled up.
+    pub(super) fn sweep(&mut self, is_quiet: bool) {
+        if !self.has_retired() || !(is_quiet || self.retired.len() > PATIENCE) {
+            return;
+        }
+        self.publisher.reap();
+        for retired in std::mem::take(&mut self.retired) {
+            if let Err(error) = self.try_to_free(retired) {
+                tracing::warn!(%error, "freeing what a tenant gave up");
+            }
+        }
+    }
+
+    /// Frees one thing, or puts it back on the list while somebody else holds a handle.
+    fn try_to_free(&mut self, retired: Retired) -> Result<(), CudaError> {
+        match retired {
+            Retired::Module(module) => match Arc::try_unwrap(module) {
+                Ok(module) => module.unload()?,
+                Err(module) => self.retired.push(Retired::Module(module)),
+            },
+            Retired::Buffer(buffer) => match Arc::try_unwrap(buffer) {
+                Ok(buffer) => {
+                    let pinned = buffer.pinned_bytes();
+                    buffer.release()?;
+                    self.pinned_bytes -= pinned;
+                }
+                Err(buffer) => self.retired.push(Retired::Buffer(buffer)),
+            },
+            Retired::Partition(partition) => partition.release()?,
+        }
+        Ok(())
+    }
+
+    /// Reserves a tenant's partition.
+    pub(super) fn create_domain(&mut self, limit_bytes: u64) -> Result<DomainId, DeviceError> {
+        let room = room(limit_bytes);
+        let reserved = Partition::reserve(room);
+        let partition = reserved.map_err(|error| DeviceError::OutOfMemory {
+            asked: limit_bytes,
+            detail: format!("no addresses are left for another tenant ({error})"),
+        })?;
+        let domain = DomainId(self.next_domain);
+        self.next_domain += 1;
+        let allocator = Allocator::new(room);
+        let own = Domain {
+            limit_bytes,
+            partition,
+            allocator,
+        };
+        self.domains.insert(domain.0, own);
+        self.publish_allocations(domain);
+        Ok(domain)
+    }
+
+    /// Gives up all that a domain holds.
+    pub(super) fn destroy_domain(&mut self, domain: DomainId) {
+        let modules = self.modules.remove(&domain.0).unwrap_or_default();
+        let modules = modules.into_iter().map(|own| Retired::Module(own.module));
+        self.retired.extend(modules);
+        self.publish_kernels(|all| all.retain(|_, entry| entry.domain != domain));
+        if let Some(own) = self.domains.remove(&domain.0) {
+            self.retired.push(Retired::Partition(own.partition));
+        }
+        self.publish_allocations(domain);
+    }
+
+    /// Cuts an allocation from a partition.
+    pub(super) fn alloc(&mut self, domain: DomainId, bytes: u64) -> Result<u64, DeviceError> {
+        let own = self.domains.get_mut(&domain.0);
+        let own = own.ok_or_else(|| unknown(domain))?;
+        let footprint = Allocator::footprint(bytes);
+        let used = own.allocator.used_bytes();
+        let refused = |detail: String| DeviceError::OutOfMemory {
+            asked: bytes,
+            detail,
+        };
+        if used.saturating_add(footprint) > own.limit_bytes {
+            let limit = own.limit_bytes;
+            return Err(refused(format!(
+                "{used} of this tenant's {limit} bytes are in use"
+            )));
+        }
+        let start = own
+            .allocator
+            .alloc(bytes)
+            .map_err(|error| refused(error.to_string()))?;
+        if let Err(error) = own.partition.back(start + footprint, &self.mapper) {
+            // It was taken just now, so giving it back succeeds.
+            let _ = own.allocator.free(start);
+            return Err(match error.code {
+                CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                    refused("the tenants together hold all of the device's memory".into())
+                }
+                _ => error.into(),
+            });
+        }
+        let address = own.partition.base() + start;
+        self.publish_allocations(domain);
+        Ok(address)
+    }
+
+    /// Gives an allocation back to its partition.
+    pub(super) fn free(&mut self, domain: DomainId, address: u64) -> Result<(), DeviceError> {
+        let own = self.domains.get_mut(&domain.0);
+        let own = own.ok_or_else(|| unknown(domain))?;
+        let start = address.checked_sub(own.partition.base());
+        let freed = start.and_then(|start| own.allocator.free(start).ok());
+        freed.ok_or(DeviceError::BadAddress { address })?;
+        self.publish_allocations(domain);
+        Ok(())
+    }
+
+    /// Bytes that a domain holds.
+    pub(super) fn used_bytes(&self, domain: DomainId) -> u64 {
+        let own = self.domains.get(&domain.0);
+        own.map_or(0, |own| own.allocator.used_bytes())
+    }
+
+    /// Takes a loaded module over. `limits` completes what the driver said of a kernel.
+    pub(super) fn adopt(
+        &mut self,
+        domain: DomainId,
+        module: Module,
+        functions: Vec<(FunctionFacts, KernelLimits)>,
+        compiled: &CompiledModule,
+    ) -> Result<Vec<LoadedKernel>, DeviceError> {
+        let module = Arc::new(module);
+        if !self.domains.contains_key(&domain.0) {
+            self.retired.push(Retired::Module(module));
+            return Err(unknown(domain));
+        }
+        let mut kernels = Vec::new();
+        let mut entries = Vec::new();
+        for ((facts, mut limits), compiled) in functions.into_iter().zip(&compiled.kernels) {
+            limits.id = DeviceKernelId(self.next_kernel);
+            self.next_kernel += 1;
+            let name = compiled.name.clone();
+            kernels.push(LoadedKernel { name, limits });
+            let entry = KernelEntry {
+                domain,
+                function: facts.function,
+                limits,
+                module: Arc::clone(&module),
+            };
+            entries.push((limits.id.0, entry));
+        }
+        let own = LoadedModule {
+            module,
+            kernels: kernels.iter().map(|kernel| kernel.limits.id).collect(),
+        };
+        self.modules.entry(domain.0).or_default().push(own);
+        self.publish_kernels(|all| all.extend(entries));
+        Ok(kernels)
+    }
+
+    /// Gives kernels up, and the modules that have none left.
+    pub(super) fn unload(&mut self, domain: DomainId, kernels: &[DeviceKernelId]) {
+        self.publish_kernels(|all| {
+            for id in kernels {
+                all.remove(&id.0);
+            }
+        });
+        let own = self.modules.entry(domain.0).or_default();
+        for module in own.iter_mut() {
+            module.kernels.retain(|id| !kernels.contains(id));
+        }
+        let gone = own.extract_if(.., |module| module.kernels.is_empty());
+        self.retired
+            .extend(gone.map(|gone| Retired::Module(gone.module)));
+    }
+
+    /// Maps a tenant's buffer, pinned while the budget lasts.
+    pub(super) fn register_buffer(
+        &mut self,
+        buffer: &TenantBuffer,
+    ) -> Result<BufferId, DeviceError> {
+        let pin = self.pinned_bytes.saturating_add(buffer.size()) <= self.pinned_budget_bytes;
+        let mapped = HostBuffer::map(buffer, pin)?;
+        self.pinned_bytes += mapped.pinned_bytes();
+        let id = BufferId(self.next_buffer);
+        self.next_buffer += 1;
+        self.publish_buffers(|all| {
+            all.insert(id.0, Arc::new(mapped));
+        });
+        Ok(id)
+    }
+
+    /// Gives a buffer up.
+    pub(super) fn unregister_buffer(&mut self, buffer: BufferId) {
+        let mut known = None;
+        self.publish_buffers(|all| known = all.remove(&buffer.0));
+        self.retired.extend(known.map(Retired::Buffer));
+    }
+
+    /// Publishes the tables with some of them changed.
+    fn publish(&mut self, change: impl FnOnce(&mut Tables)) {
+        let mut tables = self.publisher.newest().clone();
+        change(&mut tables);
+        self.publisher.publish(tables);
+    }
+
+    fn publish_kernels(&mut self, change: impl FnOnce(&mut HashMap<u32, KernelEntry>)) {
+        self.publish(|tables| change(Arc::make_mut(&mut tables.kernels)));
+    }
+
+    fn publish_buffers(&mut self, change: impl FnOnce(&mut HashMap<u32, Arc<HostBuffer>>)) {
+        self.publish(|tables| change(Arc::make_mut(&mut tables.buffers)));
+    }
+
+    fn publish_allocations(&mut self, domain: DomainId) {
+        let own = self.domains.get(&domain.0);
+        let ranges: Option<Arc<[Range]>> =
+            own.map(|own| own.allocator.ranges(own.partition.base()).collect());
+        self.publish(|tables| {
+            let all = Arc::make_mut(&mut tables.allocations);
+            match ranges {
+                Some(ranges) => all.insert(domain.0, ranges),
+                None => all.remove(&domain.0),
+            };
+        });
+    }
+}
+
+fn unknown(domain: DomainId) -> DeviceError {
+    DeviceError::Backend(format!("memory domain {} does not exist", domain.0))
+}
+
+/// Addresses that a tenant's allocations may spread over: a quarter more than its limit, so that fragmentation does
+/// not keep it from what it is entitled to, and no more, because everything below the highest allocation is backed.
+fn room(limit_bytes: u64) -> u64 {
+    limit_bytes.saturating_add(limit_bytes / 4).max(1 << 20)
+}
+
+/// Host memory that may be pinned for all tenants together: a quarter of the machine's. Pinned memory cannot be
+/// reclaimed, and a tenant may map far more than it ever touches.
+fn pinned_budget_bytes() -> u64 {
+    // SAFETY: sysconf only looks figures up.
+    let (pages, page) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    let all = u64::try_from(pages)
+        .unwrap_or(0)
+        .saturating_mul(u64::try_from(page).unwrap_or(0));
+    all / 4
+}
