@@ -5,6 +5,7 @@
 //! 256-entry table and copy it.
 
 use gridmux_ptx::Module;
+use gridmux_ptx::forms::slice;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -39,6 +40,14 @@ fn main() {
                     .len()
             }),
         );
+    }
+    if wanted("ptx_slice") {
+        let value = speed(&text, |t| {
+            let module = Module::parse(t).expect("the generated text is well-formed");
+            let program = module.decode().expect("the generated text decodes");
+            slice::rewrite(&module, &program).bytes.len()
+        });
+        report("ptx_slice", floor, value);
     }
 }
 

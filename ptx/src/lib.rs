@@ -6,9 +6,14 @@
 //! model need. It knows no device, no policy and no socket.
 
 pub mod analysis;
+pub mod boxes;
+pub mod check;
+pub mod control;
 pub mod decode;
 mod error;
+pub mod forms;
+pub mod rewrite;
 mod syntax;
 
 pub use error::ParseError;
-pub use syntax::module::{MAX_BYTES, MAX_KERNELS, Module, StatementKind};
+pub use syntax::module::{Lines, MAX_BYTES, MAX_INSTRUCTIONS, MAX_KERNELS, Module, StatementKind};

@@ -6,8 +6,10 @@ use super::flow::Flow;
 use super::operands::{Access, for_each_register};
 use crate::decode::{Function, RegId};
 
-/// Blocks times classes beyond this are not analysed: 2^30 bits, 128 MiB a set family.
-const MAX_BITS: usize = 1 << 30;
+/// Blocks times classes beyond this are not analysed: 2^27 bits, 16 MiB a set family.
+const MAX_BITS: usize = 1 << 27;
+/// Nor is what has not settled after this many word operations, about a second's worth.
+const MAX_WORK: usize = 1 << 30;
 
 /// A set of classes.
 #[derive(Clone, PartialEq, Eq)]
@@ -84,7 +86,10 @@ pub(crate) fn live_out(
     }
     let mut queued = vec![true; flow.blocks.len()];
     let mut work: Vec<usize> = (0..flow.blocks.len()).collect();
+    let mut left = MAX_WORK;
     while let Some(b) = work.pop() {
+        let sets = flow.blocks[b].successors.len() + 1;
+        left = left.checked_sub(sets * out[b].0.len())?;
         queued[b] = false;
         for &s in &flow.blocks[b].successors {
             let from = &live_in[s as usize];

@@ -1,6 +1,6 @@
 //! One function's body: registers on first use, labels to instruction indices, instructions in order.
 
-use super::module::Decoder;
+use super::module::{Decoder, push_param};
 use super::opcode::decode_words;
 use super::operand::Context;
 use super::{
@@ -8,6 +8,7 @@ use super::{
 };
 use crate::error::Fault;
 use crate::syntax::constant::integer;
+use crate::syntax::cursor::Cursor;
 use crate::syntax::declaration::parameters;
 use crate::syntax::intern::{Interner, Sym};
 use crate::syntax::lex::kind;
@@ -27,8 +28,8 @@ enum Site {
 /// A function being built.
 pub(crate) struct Body<'a> {
     pub(crate) function: &'a mut Function,
-    /// Base name and type of each range; a range's declaration holds its index.
-    ranges: Vec<(String, ScalarType)>,
+    /// Base name, type and vector count of each range; a range's declaration holds its index.
+    ranges: Vec<(String, ScalarType, u8)>,
     members: HashMap<(u32, u32), u32>,
     /// Element count of vector registers, by their first register.
     vectors: HashMap<u32, u8>,
@@ -60,8 +61,8 @@ impl<'a> Body<'a> {
         RegId(first)
     }
 
-    pub(crate) fn add_range(&mut self, base: &str, ty: ScalarType) -> u32 {
-        self.ranges.push((base.to_owned(), ty));
+    pub(crate) fn add_range(&mut self, base: &str, ty: ScalarType, vector: u8) -> u32 {
+        self.ranges.push((base.to_owned(), ty, vector));
         index(self.ranges.len() - 1)
     }
 
@@ -76,15 +77,15 @@ impl<'a> Body<'a> {
         sym: Sym,
     ) -> Option<Declaration> {
         names.resolve(interner, sym, |range, number| {
-            let function = &mut *self.function;
-            let (base, ty) = &self.ranges[range.value as usize];
-            *self
-                .members
-                .entry((range.value, number))
-                .or_insert_with(|| {
-                    push_register(function, format!("{base}{number}"), *ty);
-                    index(function.registers.len() - 1)
-                })
+            let key = (range.value, number);
+            if let Some(&register) = self.members.get(&key) {
+                return register;
+            }
+            let (base, ty, vector) = &self.ranges[range.value as usize];
+            let (name, ty, vector) = (format!("{base}{number}"), *ty, *vector);
+            let register = self.add_register(&name, ty, vector).0;
+            self.members.insert(key, register);
+            register
         })
     }
 
@@ -141,11 +142,15 @@ pub(crate) fn decode_body(
     body: &mut Body<'_>,
 ) -> Result<(), Fault> {
     let module = decoder.module;
-    let statements = &module.statements[syntax.statements.0 + 1..syntax.statements.1];
     let mut location = None;
-    for (i, statement) in statements.iter().enumerate() {
-        let mut c = module.cursor(statement.first as usize);
+    for number in syntax.statements.0 + 1..syntax.statements.1 {
+        let Some(statement) = module.statement(number) else {
+            break;
+        };
+        let mut c = module.cursor(statement.first);
         match statement.kind {
+            // The outermost braces share the function's scope, which holds its parameters.
+            K::Open if number == syntax.statements.0 + 1 => {}
             K::Open => decoder.names.open(),
             K::Close => {
                 let mut stray = None;
@@ -169,7 +174,7 @@ pub(crate) fn decode_body(
             }
             K::Declaration => decoder.variables(&mut c, Some((id, &mut *body)))?,
             K::Label => {
-                let (meaning, value) = match statements.get(i + 1).map(|s| s.kind) {
+                let (meaning, value) = match module.statement(number + 1).map(|s| s.kind) {
                     Some(K::BranchTargets) => {
                         (Meaning::BranchTable, body.function.branch_tables.len())
                     }
@@ -185,39 +190,45 @@ pub(crate) fn decode_body(
                         .declare(c.interner, token.sym(), meaning, index(value));
                 declared.map_err(|_| c.fault("this label is declared twice"))?;
             }
-            K::BranchTargets => branch_targets(decoder, *statement, body),
-            K::CallTargets => call_targets(decoder, *statement, body)?,
-            K::CallPrototype => {
-                c.at += 1;
-                let mut prototype = CallPrototype::default();
-                parameters(&mut c, |c, head, d| {
-                    super::module::push_param(c, &mut prototype.returns, head, &d)
-                })?;
-                c.at += 1;
-                parameters(&mut c, |c, head, d| {
-                    super::module::push_param(c, &mut prototype.params, head, &d)
-                })?;
-                body.function.call_prototypes.push(prototype);
-            }
-            K::Loc => {
-                c.at += 1;
-                let file = integer(c.text(c.token())).and_then(|v| u32::try_from(v).ok());
-                c.at += 1;
-                let line = integer(c.text(c.token())).and_then(|v| u32::try_from(v).ok());
-                location = file.zip(line);
-            }
-            K::Instruction => instruction(decoder, *statement, body, location)?,
+            K::BranchTargets => branch_targets(decoder, statement, body),
+            K::CallTargets => call_targets(decoder, statement, body)?,
+            K::CallPrototype => call_prototype(&mut c, body)?,
+            K::Loc => location = source_location(&mut c),
+            K::Instruction => instruction(decoder, statement, body, location)?,
             _ => {}
         }
     }
     Ok(())
 }
 
+/// `.callprototype (returns) _ (parameters);`.
+fn call_prototype(c: &mut Cursor<'_>, body: &mut Body<'_>) -> Result<(), Fault> {
+    let mut prototype = CallPrototype::default();
+    c.at += 1;
+    parameters(c, |c, head, d| {
+        push_param(c, &mut prototype.returns, head, &d)
+    })?;
+    c.at += 1;
+    parameters(c, |c, head, d| {
+        push_param(c, &mut prototype.params, head, &d)
+    })?;
+    body.function.call_prototypes.push(prototype);
+    Ok(())
+}
+
+/// File index and line of `.loc file line column`.
+fn source_location(c: &mut Cursor<'_>) -> Option<(u32, u32)> {
+    c.at += 1;
+    let file = u32::try_from(integer(c.bump_text())?).ok()?;
+    let line = u32::try_from(integer(c.bump_text())?).ok()?;
+    Some((file, line))
+}
+
 fn branch_targets(decoder: &mut Decoder<'_>, statement: Statement, body: &mut Body<'_>) {
     let c = decoder.module.cursor(0);
     let table = index(body.function.branch_tables.len());
     let mut entries = Vec::new();
-    for token in &c.tokens[statement.first as usize..statement.end as usize] {
+    for token in &c.tokens[statement.first..statement.end] {
         if token.kind() == kind::NAME {
             body.sites.push(Site::Table {
                 table,
@@ -239,7 +250,7 @@ fn call_targets(
 ) -> Result<(), Fault> {
     let c = decoder.module.cursor(0);
     let mut prototype = CallPrototype::default();
-    for token in &c.tokens[statement.first as usize..statement.end as usize] {
+    for token in &c.tokens[statement.first..statement.end] {
         if token.kind() == kind::NAME {
             match body.resolve(&mut decoder.names, c.interner, token.sym()) {
                 Some(d) if d.meaning == Meaning::Function => {
@@ -265,7 +276,7 @@ fn instruction(
     source_line: Option<(u32, u32)>,
 ) -> Result<(), Fault> {
     let module = decoder.module;
-    let mut c = module.cursor(statement.first as usize);
+    let mut c = module.cursor(statement.first);
     let guard = guard(decoder, &mut c, body)?;
     let first = c.bump();
     let mut words: SmallVec<[Sym; 8]> = SmallVec::new();
@@ -279,6 +290,7 @@ fn instruction(
         names: &mut decoder.names,
         ty: mods.types.first().copied().unwrap_or_default(),
         is_branch: first.sym() == VOCABULARY.bra,
+        is_call: opcode == Opcode::Call,
         instruction: index(body.function.body.len()),
         operand: 0,
         body,
@@ -315,14 +327,14 @@ fn instruction(
         mods,
         operands,
         source_line,
-        span: module.token_span(statement.first as usize, statement.end as usize),
+        span: module.token_span(statement.first, statement.end),
     });
     Ok(())
 }
 
 fn guard(
     decoder: &mut Decoder<'_>,
-    c: &mut crate::syntax::cursor::Cursor<'_>,
+    c: &mut Cursor<'_>,
     body: &mut Body<'_>,
 ) -> Result<Option<Guard>, Fault> {
     if !c.accept(b'@') {
@@ -378,7 +390,7 @@ impl Body<'_> {
 }
 
 /// Moves to the `,` or `;` behind an operand that is not modelled.
-fn skip_operand(c: &mut crate::syntax::cursor::Cursor<'_>) {
+fn skip_operand(c: &mut Cursor<'_>) {
     let mut depth = 0_u32;
     loop {
         match c.kind() {

@@ -8,7 +8,7 @@ use crate::syntax::constant::integer;
 use crate::syntax::cursor::Cursor;
 use crate::syntax::declaration::{Declarator, Head, declaration, parameters};
 use crate::syntax::lex::kind;
-use crate::syntax::module::{FunctionSyntax, Module, StatementKind as K};
+use crate::syntax::module::{FunctionSyntax, MAX_INSTRUCTIONS, Module, StatementKind as K};
 use crate::syntax::names::{Meaning, Names};
 use crate::syntax::vocabulary::{Directive, VOCABULARY};
 
@@ -34,15 +34,23 @@ pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
         },
         initialisers: Initialisers::default(),
     };
+    let instructions = module.statements_in(0, module.statements.len());
+    if let Some(over) = instructions
+        .filter(|s| s.kind == K::Instruction)
+        .nth(MAX_INSTRUCTIONS)
+    {
+        let c = module.cursor(over.first);
+        return Err(c.fault("more than 2097152 instructions in one module"));
+    }
     let mut functions = module.functions.iter();
     let mut i = 0;
-    while let Some(statement) = module.statements.get(i) {
-        let mut c = module.cursor(statement.first as usize);
+    while let Some(statement) = module.statement(i) {
+        let mut c = module.cursor(statement.first);
         i += 1;
         match statement.kind {
             K::Version => d.version(&c),
             K::Target => {
-                let span = module.token_span(statement.first as usize + 1, statement.end as usize);
+                let span = module.token_span(statement.first + 1, statement.end);
                 let text = &module.source()[span.start as usize..span.end as usize];
                 d.program.target = String::from_utf8_lossy(text).into_owned();
             }
@@ -116,7 +124,7 @@ impl Decoder<'_> {
         let name = c.name(d.name);
         let declared = match d.range {
             Some(count) => {
-                let range = body.add_range(name, head.ty);
+                let range = body.add_range(name, head.ty, head.vector);
                 self.names.declare_range(d.name, count, range)
             }
             None => {
@@ -225,10 +233,12 @@ impl Decoder<'_> {
         let mut body = Body::new(&mut function);
         self.header(syntax, &mut body)?;
         if syntax.has_body {
+            // Its last `}` closes the function's scope; the parser has reported what stays unresolved.
             decode_body(self, syntax, id, &mut body)?;
+            let _ = self.names.take_unresolved();
+        } else {
+            self.names.close(|_, _| {});
         }
-        self.names.close(|_, _| {});
-        let _ = self.names.take_unresolved();
         // A later bare declaration does not undo a definition.
         if syntax.has_body || !self.program.functions[id.0 as usize].is_defined {
             self.program.functions[id.0 as usize] = function;

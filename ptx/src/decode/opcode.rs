@@ -145,6 +145,7 @@ fn apply(opcode: Opcode, word: Sym, text: &str, m: &mut Modifiers) {
         Some(Modifier::Uni) if opcode == O::Vote => m.mode = Some(Mode::Uni),
         Some(Modifier::Uni) => m.uni = true,
         _ if text == "abs" && m.xorsign_abs => {}
+        _ if text == "cc" && matches!(opcode, O::AddCc | O::SubCc | O::MadCc) => {}
         _ => m.rest.push(text.to_owned()),
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Context<'a, 'b> {
     pub(crate) ty: ScalarType,
     /// `bra`: the operand is a label.
     pub(crate) is_branch: bool,
+    /// `call`: parentheses hold arguments rather than a constant expression.
+    pub(crate) is_call: bool,
     /// Where the operand will stand, for labels that are defined further down.
     pub(crate) instruction: u32,
     pub(crate) operand: u32,
@@ -35,7 +37,7 @@ impl Context<'_, '_> {
                     elements.into_iter().map(Box::new).collect(),
                 ))
             }
-            b'(' => Some(Operand::Arguments(self.list(c, b')')?)),
+            b'(' if self.is_call => Some(Operand::Arguments(self.list(c, b')')?)),
             b'[' => self.address(c),
             b'!' if c.kind_after() == kind::NAME => {
                 c.at += 1;
@@ -144,7 +146,7 @@ impl Context<'_, '_> {
                         "w" | "a" => 3,
                         _ => return None,
                     };
-                    (lane < width).then_some(Operand::Reg(RegId(reg.0 + lane)))
+                    (width > 1 && lane < width).then_some(Operand::Reg(RegId(reg.0 + lane)))
                 }
             };
         }

@@ -13,6 +13,10 @@ pub const MAX_BYTES: usize = 64 << 20;
 /// A module has at most this many kernels and functions.
 pub const MAX_KERNELS: usize = 100_000;
 
+/// A module decodes to at most this many instructions: a file of 64 MiB in the style of compilers has fewer, and a
+/// decoded instruction is a hundred times as large as the shortest one written down.
+pub const MAX_INSTRUCTIONS: usize = 1 << 21;
+
 /// What a statement is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the PTX ISA's")]
@@ -43,23 +47,55 @@ pub enum StatementKind {
     Empty,
 }
 
+const KINDS: [StatementKind; 18] = {
+    use StatementKind as K;
+    [
+        K::Version,
+        K::Target,
+        K::AddressSize,
+        K::File,
+        K::Loc,
+        K::Section,
+        K::Pragma,
+        K::Alias,
+        K::Function,
+        K::Declaration,
+        K::Open,
+        K::Close,
+        K::Label,
+        K::BranchTargets,
+        K::CallTargets,
+        K::CallPrototype,
+        K::Instruction,
+        K::Empty,
+    ]
+};
+
 /// A statement: its kind and its half-open range of tokens.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Statement {
     pub(crate) kind: StatementKind,
-    pub(crate) first: u32,
-    pub(crate) end: u32,
+    pub(crate) first: usize,
+    pub(crate) end: usize,
 }
 
-impl Statement {
+/// A statement as it is kept: kind in the upper 5 bits, first token below. Statements follow each other without a
+/// gap, so each ends where the next one begins. Four bytes, because `;` alone is a statement and hostile files are
+/// made of nothing else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PackedStatement(u32);
+
+const FIRST_BITS: u32 = 27;
+
+impl PackedStatement {
     /// Token indices are below 2^27, because the source is at most 64 MiB long.
     #[allow(clippy::cast_possible_truncation)]
-    pub(crate) fn new(kind: StatementKind, first: usize, end: usize) -> Self {
-        Self {
-            kind,
-            first: first as u32,
-            end: end as u32,
-        }
+    pub(crate) fn new(kind: StatementKind, first: usize) -> Self {
+        Self((kind as u32) << FIRST_BITS | first as u32)
+    }
+
+    fn first(self) -> usize {
+        (self.0 & ((1 << FIRST_BITS) - 1)) as usize
     }
 }
 
@@ -84,8 +120,23 @@ pub struct Module {
     source: Vec<u8>,
     tokens: Vec<Token>,
     interner: Interner,
-    pub(crate) statements: Vec<Statement>,
+    pub(crate) statements: Vec<PackedStatement>,
     pub(crate) functions: Vec<FunctionSyntax>,
+}
+
+/// Where lines end.
+#[derive(Debug, Clone)]
+pub struct Lines {
+    ends: Vec<u32>,
+}
+
+impl Lines {
+    /// Line, from 1, of a byte offset.
+    #[must_use]
+    pub fn line(&self, offset: u32) -> u32 {
+        let before = self.ends.partition_point(|&end| end < offset);
+        u32::try_from(before + 1).unwrap_or(u32::MAX)
+    }
 }
 
 impl Module {
@@ -157,9 +208,24 @@ impl Module {
 
     /// Each statement's kind and span, in source order; a function's header stands before its body's statements.
     pub fn statements(&self) -> impl Iterator<Item = (StatementKind, Span)> {
-        self.statements
-            .iter()
-            .map(|s| (s.kind, self.token_span(s.first as usize, s.end as usize)))
+        self.statements_in(0, self.statements.len())
+            .map(|s| (s.kind, self.token_span(s.first, s.end)))
+    }
+
+    /// The statement of that index.
+    pub(crate) fn statement(&self, index: usize) -> Option<Statement> {
+        let packed = self.statements.get(index)?;
+        let next = self.statements.get(index + 1);
+        Some(Statement {
+            kind: KINDS[(packed.0 >> FIRST_BITS) as usize],
+            first: packed.first(),
+            end: next.map_or(self.tokens.len() - 1, |n| n.first()),
+        })
+    }
+
+    /// Statements of a half-open range of indices.
+    pub(crate) fn statements_in(&self, from: usize, to: usize) -> impl Iterator<Item = Statement> {
+        (from..to).filter_map(|i| self.statement(i))
     }
 
     /// Spans of all tokens, each with the white space and comments before it; the last one is the rest of the file.
@@ -179,6 +245,30 @@ impl Module {
     #[must_use]
     pub fn line(&self, offset: u32) -> u32 {
         crate::error::position(&self.source, offset).0
+    }
+
+    /// An index of lines, for looking up many offsets.
+    #[must_use]
+    pub fn lines(&self) -> Lines {
+        let ends = self.source.iter().enumerate().filter(|&(_, &b)| b == b'\n');
+        Lines {
+            // The source is at most 64 MiB long.
+            #[allow(clippy::cast_possible_truncation)]
+            ends: ends.map(|(at, _)| at as u32).collect(),
+        }
+    }
+
+    /// `base`, or `base` with a number, such that the module has no such name.
+    pub(crate) fn unused_name(&self, base: &str) -> String {
+        let is_free = |name: &String| self.interner.find(name.as_bytes()).is_none();
+        std::iter::once(base.to_owned())
+            .chain((1..u32::MAX).map(|n| format!("{base}_{n}")))
+            .find(is_free)
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn name_of(&self, function: &FunctionSyntax) -> &str {
+        self.interner.name(function.name)
     }
 
     pub(crate) fn cursor(&self, at: usize) -> Cursor<'_> {

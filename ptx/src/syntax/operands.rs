@@ -44,7 +44,8 @@ pub(crate) fn operands(
                 }
                 b'!' | b'-' | b'+' | b'~' => wanted = true,
                 b')' if opened && brackets.pop() == Some(b')') => {}
-                _ => return Err(c.expected("an operand")),
+                _ if c.tokens[c.at - 1].kind() == b',' => return Err(c.expected("an operand")),
+                _ => return Err(c.expected("an operand or `;`")),
             }
             opened = k == b'(';
         } else {

@@ -8,7 +8,7 @@ use super::cursor::Cursor;
 use super::declaration::{Declarator, Head, declaration, parameters};
 use super::intern::Sym;
 use super::lex::kind;
-use super::module::{FunctionSyntax, MAX_KERNELS, Statement, StatementKind as K};
+use super::module::{FunctionSyntax, MAX_KERNELS, PackedStatement, StatementKind as K};
 use super::names::{Declaration, Meaning, Names};
 use super::operands::operands;
 use super::vocabulary::{Directive, VOCABULARY};
@@ -18,7 +18,7 @@ use crate::error::Fault;
 /// What the parser found.
 #[derive(Debug, Default)]
 pub(crate) struct Parsed {
-    pub(crate) statements: Vec<Statement>,
+    pub(crate) statements: Vec<PackedStatement>,
     pub(crate) functions: Vec<FunctionSyntax>,
 }
 
@@ -115,9 +115,7 @@ impl Parser<'_> {
     }
 
     fn record(&mut self, kind: K, first: usize) {
-        self.out
-            .statements
-            .push(Statement::new(kind, first, self.c.at));
+        self.out.statements.push(PackedStatement::new(kind, first));
     }
 
     fn unknown(&self) -> Fault {
@@ -246,7 +244,7 @@ impl Parser<'_> {
         let statement = self.out.statements.len();
         self.out
             .statements
-            .push(Statement::new(K::Function, first, header_end));
+            .push(PackedStatement::new(K::Function, first));
         if has_body {
             self.body()?;
             self.undeclared()?;
@@ -337,8 +335,6 @@ impl Parser<'_> {
                     self.names.close(|_, _| {});
                     self.scopes -= 1;
                     if self.scopes == 0 {
-                        // The function's own scope, which holds its parameters.
-                        self.names.close(|_, _| {});
                         return Ok(());
                     }
                     continue;
@@ -362,7 +358,10 @@ impl Parser<'_> {
         }
         self.c.at += 1;
         self.scopes += 1;
-        self.names.open();
+        // The outermost braces share the function's scope, which holds its parameters.
+        if self.scopes > 1 {
+            self.names.open();
+        }
         Ok(K::Open)
     }
 

@@ -1,0 +1,76 @@
+//! Why a kernel cannot take a form.
+
+/// A typed reason; its text says what the kernel does that the form cannot carry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// `%envreg1`, `%envreg2` and their like: how `grid.sync()` finds its barrier.
+    #[error(
+        "it synchronises the whole grid or reads the launch environment (`{what}`); all blocks must be launched at once"
+    )]
+    GridSync {
+        /// The register or function.
+        what: String,
+    },
+    /// Thread-block clusters.
+    #[error("it uses thread-block clusters (`{what}`), whose blocks must be launched together")]
+    Cluster {
+        /// The register, directive or instruction.
+        what: String,
+    },
+    /// Launches kernels from the device.
+    #[error("it launches kernels from the device (`{what}`)")]
+    DeviceLaunch {
+        /// The function it calls.
+        what: String,
+    },
+    /// `%gridid` would differ from slice to slice.
+    #[error("it reads `%gridid`, which differs between slices of one launch")]
+    GridId,
+    /// A read of a grid register that is not a plain unguarded `mov`.
+    #[error(
+        "it reads `{register}` other than by an unguarded 32-bit `mov` into an integer register"
+    )]
+    UnusualRead {
+        /// The special register.
+        register: String,
+    },
+    /// A function that the kernel may call reads a grid register, where the control block is not at hand.
+    #[error("the function `{function}` that it may call reads `{register}`")]
+    CalleeReads {
+        /// The function.
+        function: String,
+        /// The special register.
+        register: String,
+    },
+    /// A function defined in another module may read anything.
+    #[error("it calls `{function}`, which is defined elsewhere and may depend on the grid")]
+    ExternalCall {
+        /// The function.
+        function: String,
+    },
+    /// No room for the control block.
+    #[error(
+        "its parameters take {bytes} bytes, so the 64-byte control block would exceed the limit of {limit}"
+    )]
+    ParametersFull {
+        /// Bytes of the original parameters.
+        bytes: u32,
+        /// The limit for this `.version` and `.target`.
+        limit: u32,
+    },
+    /// Somebody on the device holds the kernel's address and would launch it with its original parameters.
+    #[error(
+        "its address is taken in the module, so it may be launched from the device without a control block"
+    )]
+    AddressTaken,
+}
+
+/// A reason and the line it is on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct Refusal {
+    /// Why.
+    pub reason: Reason,
+    /// Line in the PTX, from 1.
+    pub line: u32,
+}

@@ -1,0 +1,80 @@
+//! The report on a module, as the JSON that scripts read.
+
+use gridmux_ptx::check::check_file;
+use serde_json::{Value, json};
+
+fn report(text: &str) -> Value {
+    serde_json::to_value(check_file("a.ptx", text)).expect("reports serialise")
+}
+
+#[test]
+fn a_refusal_has_reason_and_line() {
+    let text = include_str!("golden/refusals.ptx");
+    let report = report(text);
+    assert_eq!(report["error"], Value::Null);
+    let kernels = report["kernels"].as_array().expect("kernels");
+    let kernel = |name: &str| {
+        kernels
+            .iter()
+            .find(|k| k["name"] == name)
+            .expect("it is listed")
+    };
+    let refused = &kernel("grid_sync")["forms"]["slice"];
+    assert_eq!(refused["ok"], false);
+    assert!(
+        refused["reason"]
+            .as_str()
+            .is_some_and(|r| r.contains("%envreg2"))
+    );
+    let line = text
+        .lines()
+        .position(|l| l.contains("%envreg2"))
+        .expect("it is there")
+        + 1;
+    assert_eq!(refused["line"], json!(line));
+    assert_eq!(
+        kernel("prints")["forms"]["slice"],
+        json!({"ok": true, "reason": null, "line": null})
+    );
+    assert_eq!(kernel("grid_sync")["forms"]["whole"]["ok"], true);
+    assert!(
+        kernels.iter().all(|k| k["name"] != "block_number"),
+        "functions are not kernels"
+    );
+}
+
+#[test]
+fn resources_and_mix() {
+    let report = report(
+        ".version 8.0\n.target sm_80\n.extern .shared .align 16 .b8 dynamic[];\n.shared .align 4 .b8 outer[6];\n\
+         .entry k (.param .u64 a, .param .u32 n)\n.maxntid 32, 4\n{\n.reg .b64 %rd<3>;\n.reg .f32 %f<5>;\n.reg .b32 %r<3>;\n\
+         .shared .align 8 .b8 tile[100];\nld.param.u64 %rd1, [a];\nld.global.f32 %f1, [%rd1];\nsqrt.rn.f32 %f2, %f1;\n\
+         fma.rn.f32 %f3, %f2, %f1, %f1;\nst.shared.f32 [tile], %f3;\nst.shared.f32 [outer], %f3;\nmov.u32 %r1, dynamic;\nbar.sync 0;\n\
+         atom.global.add.f32 %f4, [%rd1], %f3;\nret;\n}\n",
+    );
+    let k = &report["kernels"][0];
+    let resources = &k["resources"];
+    assert_eq!(resources["static_shared_bytes"], 106);
+    assert_eq!(resources["dynamic_shared"], true);
+    assert_eq!(resources["params_bytes"], 12);
+    assert_eq!(resources["max_threads"], 128);
+    assert!(
+        resources["registers_estimate"]
+            .as_u64()
+            .is_some_and(|n| (8..=32).contains(&n))
+    );
+    assert_eq!(
+        k["mix"],
+        json!({"compute": 3, "memory": 3, "special": 1, "tensor": 0, "barrier": 1, "atomic": 1, "control": 1, "unknown": 0, "total": 10})
+    );
+}
+
+#[test]
+fn an_error_has_line_and_column() {
+    let report = report(".version 8.0\n.target sm_80\n.entry k () { ret }\n");
+    assert_eq!(report["kernels"], json!([]));
+    assert_eq!(
+        (&report["error"]["line"], &report["error"]["column"]),
+        (&json!(3), &json!(19))
+    );
+}

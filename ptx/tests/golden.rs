@@ -1,0 +1,80 @@
+//! Golden tests: a file holds the input, a marker line, and what must come of it, as comments.
+//!
+//! `tests/golden/*.ptx` are sliced: the verdict on each kernel, then the rewritten text. `tests/golden-errors/*.ptx`
+//! are refused: the error as a user sees it. With `GRIDMUX_BLESS=1` the expectations are written instead of
+//! compared; read the difference before committing it.
+
+use gridmux_ptx::Module;
+use gridmux_ptx::forms::slice;
+use std::fmt::Write as _;
+use std::path::Path;
+
+const MARKER: &str = "// ==== expected ====\n";
+
+fn check(dir: &str, produce: impl Fn(&str) -> String) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(dir);
+    let bless = std::env::var_os("GRIDMUX_BLESS").is_some();
+    let mut seen = 0;
+    for entry in std::fs::read_dir(dir).expect("the golden files are in the repository") {
+        let path = entry.expect("the directory can be read").path();
+        let text = std::fs::read_to_string(&path).expect("golden files are text");
+        let (input, expected) = text.split_once(MARKER).unwrap_or((&text, ""));
+        let mut produced = String::new();
+        for line in produce(input).lines() {
+            produced.push_str(format!("//| {line}").trim_end());
+            produced.push('\n');
+        }
+        if bless {
+            let blessed = format!("{}\n{MARKER}{produced}", input.trim_end());
+            std::fs::write(&path, blessed).expect("the golden file can be written");
+        } else {
+            assert!(
+                produced == expected,
+                "{}: expected\n{expected}\nproduced\n{produced}",
+                path.display()
+            );
+        }
+        seen += 1;
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn sliced_as_expected() {
+    check("golden", |input| {
+        let module = Module::parse(input).unwrap_or_else(|e| panic!("{e}"));
+        let program = module.decode().unwrap_or_else(|e| panic!("{e}"));
+        let rewritten = slice::rewrite(&module, &program);
+        let mut out = String::new();
+        for k in &rewritten.kernels {
+            let verdict = match (&k.reason, k.control_offset) {
+                (Some(refusal), _) => refusal.to_string(),
+                (None, at) => format!("control at {at:?}"),
+            };
+            let _ = writeln!(out, "{}: {:?}, {verdict}", k.name, k.form);
+        }
+        let text = String::from_utf8(rewritten.bytes).expect("golden files are text");
+        // What was rewritten must itself be a module, with the parameter where the report says.
+        let again = Module::parse(text.clone()).unwrap_or_else(|e| panic!("{e}"));
+        let decoded = again.decode().unwrap_or_else(|e| panic!("{e}"));
+        for k in &rewritten.kernels {
+            let (_, kernel) = decoded.kernel(&k.name).expect("names stay");
+            assert_eq!(kernel.params_bytes, k.params_bytes);
+            if let Some(at) = k.control_offset {
+                let last = kernel.params.last().expect("the control block was added");
+                assert_eq!((last.offset, last.size_bytes, last.align), (at, 64, 8));
+            }
+        }
+        out + &text
+    });
+}
+
+#[test]
+fn refused_as_expected() {
+    check("golden-errors", |input| {
+        let result = Module::parse(input).and_then(|m| m.decode());
+        result.expect_err("this file is wrong").to_string()
+    });
+}
