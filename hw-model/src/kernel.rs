@@ -97,7 +97,7 @@ pub struct Kernel {
     pub(crate) domain: DomainId,
     pub(crate) ops: Box<[Op]>,
     pub(crate) origins: Box<[Origin]>,
-    /// Broadcast constants; operands name them with [`crate::exec::CONSTANT`] set.
+    /// Broadcast constants; operands name them with their top bit set.
     pub(crate) constants: Box<[Slot]>,
     /// 128-byte register slots of a warp.
     pub(crate) slots: u16,

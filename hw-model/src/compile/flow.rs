@@ -41,8 +41,8 @@ impl Flow {
         }
         let mut blocks = Vec::new();
         let mut block_of = Vec::with_capacity(body.len());
-        for at in 0..body.len() {
-            if leader[at] {
+        for (at, leads) in leader.iter().enumerate().take(body.len()) {
+            if *leads {
                 blocks.push(BasicBlock {
                     start: at,
                     end: at,

@@ -315,10 +315,10 @@ fn count(l: &mut Lower<'_>, i: &Instruction, exec: super::op::ExecFn, ty: T) -> 
 }
 
 fn funnel(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
-    let has =
-        |name: &str, mode: Mode| i.mods.mode == Some(mode) || i.mods.rest.iter().any(|r| r == name);
-    let (left, wrap) = (has("l", Mode::Left), has("wrap", Mode::Wrap));
-    let known = (left || has("r", Mode::Right)) && (wrap || has("clamp", Mode::Clamp));
+    // The decoder keeps one mode, and this opcode has two: its direction and what it does to large shifts.
+    let has = |name: &str| i.mnemonic.split('.').any(|part| part == name);
+    let (left, wrap) = (has("l"), has("wrap"));
+    let known = (left || has("r")) && (wrap || has("clamp"));
     let exec = match (known, left, wrap) {
         (true, true, true) => handler::<ShfLeft<true>>(),
         (true, true, false) => handler::<ShfLeft<false>>(),
@@ -340,14 +340,14 @@ fn predicates(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     };
     let mut r = [l.predicate(i.operands.first()?)?, NONE, NONE];
     let mut flips = 0;
-    for source in 1..=sources {
+    for (source, place) in r.iter_mut().enumerate().skip(1).take(sources) {
         match i.operands.get(source)? {
             Operand::NotReg(reg) => {
-                r[source] = l.predicate(&Operand::Reg(*reg))?;
+                *place = l.predicate(&Operand::Reg(*reg))?;
                 flips |= 1 << source;
             }
             Operand::Int(value) => flips |= i64::from(*value != 0) << source,
-            other => r[source] = l.predicate(other)?,
+            other => *place = l.predicate(other)?,
         }
     }
     Some(

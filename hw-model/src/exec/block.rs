@@ -101,7 +101,6 @@ impl Block {
             local: self.local.as_mut_ptr().cast(),
             local_bytes: kernel.local_bytes,
             params: shape.params,
-            params_bytes: kernel.params_bytes,
         };
     }
 

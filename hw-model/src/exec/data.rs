@@ -102,10 +102,10 @@ fn special(cx: &Cx<'_>, which: u32) -> [u64; 32] {
     let dimension = |d: [u32; 3]| u64::from(d.get(axis).copied().unwrap_or(0));
     let by_lane = |f: &dyn Fn(u32) -> u32| std::array::from_fn(|n| u64::from(f(lane_number(n))));
     match which {
-        ..SPECIAL_NTID => thread_index(cx, axis),
-        ..SPECIAL_CTAID => all(if axis < 3 { dimension(block.ntid) } else { 1 }),
-        ..SPECIAL_NCTAID => all(dimension(block.ctaid)),
-        ..SPECIAL_LANEID => all(if axis < 3 { dimension(block.nctaid) } else { 1 }),
+        SPECIAL_TID..SPECIAL_NTID => thread_index(cx, axis),
+        SPECIAL_NTID..SPECIAL_CTAID => all(if axis < 3 { dimension(block.ntid) } else { 1 }),
+        SPECIAL_CTAID..SPECIAL_NCTAID => all(dimension(block.ctaid)),
+        SPECIAL_NCTAID..SPECIAL_LANEID => all(if axis < 3 { dimension(block.nctaid) } else { 1 }),
         SPECIAL_LANEID => by_lane(&|n| n),
         SPECIAL_WARPID => all(u64::from(cx.warp)),
         SPECIAL_NWARPID => all(u64::from(block.ntid.iter().product::<u32>().div_ceil(32))),
@@ -180,12 +180,14 @@ fn special_code(register: SpecialReg) -> Option<u32> {
 
 /// Lowers the family's opcodes.
 pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+    if i.opcode == Opcode::Isspacep {
+        return isspacep(l, i);
+    }
     let ty = *i.mods.types.first()?;
     match i.opcode {
         Opcode::Mov if ty == T::Pred => super::bits::lower_predicate_move(l, i),
         Opcode::Mov => mov(l, i, ty),
         Opcode::Cvta => cvta(l, i),
-        Opcode::Isspacep => isspacep(l, i),
         _ => None,
     }
 }

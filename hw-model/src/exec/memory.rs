@@ -250,7 +250,7 @@ fn explain(
                 .find(address)
                 .is_none_or(|a| a.end() - address < u64::from(bytes)),
         };
-        let misaligned = inside && address % u64::from(bytes) != 0;
+        let misaligned = inside && !address.is_multiple_of(u64::from(bytes));
         if !out && !misaligned {
             continue;
         }

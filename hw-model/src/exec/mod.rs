@@ -28,10 +28,10 @@ mod warp;
 
 pub(crate) use block::{Block, BlockShape, Meeting};
 pub(crate) use control::exit;
-pub(crate) use cx::{Access, BlockEnv, Cx, Direction, Pattern, RangeCache, RawFault, Space};
+pub(crate) use cx::{Access, Direction, Pattern, RangeCache, RawFault, Space};
 pub(crate) use lower::{Draft, Lower, VariableAddresses};
 pub(crate) use memory::AUX_PAST_L1;
-pub(crate) use op::{CONSTANT, Kind, NONE, Op, PIPES, Pipe, Slot};
+pub(crate) use op::{Kind, NONE, Op, PIPES, Pipe, Slot};
 pub(crate) use warp::{Step, Surroundings, Warp};
 
 use gridmux_ptx::decode::{Instruction, Opcode};

@@ -66,7 +66,7 @@ impl Channel {
         let row = local / self.row_lines;
         let banks = self.banks.len() as u64;
         // Neighbouring rows lie in different banks; the hash keeps strides from meeting in one.
-        let index = usize::try_from((row ^ row / banks * 0x9e37_79b9) % banks).unwrap_or(0);
+        let index = usize::try_from((row ^ (row / banks * 0x9e37_79b9)) % banks).unwrap_or(0);
         let bank = &mut self.banks[index];
         let row_hit = bank.rows.contains(&row);
         let ready = if row_hit {

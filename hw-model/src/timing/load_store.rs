@@ -185,8 +185,7 @@ impl Sm {
         counters.l1_hit_sectors += u64::from((hit | coming).count_ones());
         counters.l1_miss_sectors += u64::from(missing.count_ones());
         let mut last = NOBODY;
-        for sector in 0..4 {
-            let miss = waiting[sector];
+        for (sector, miss) in waiting.into_iter().enumerate() {
             if coming >> sector & 1 != 0 && miss != last {
                 self.join(miss, load);
                 last = miss;

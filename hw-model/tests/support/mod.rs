@@ -2,7 +2,12 @@
 //!
 //! Rule: nothing here knows what a kernel computes; the workload's own reference judges.
 
-#![allow(dead_code, reason = "each test file uses a part of this")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test file uses a part of this, and nobody else does"
+)]
 
 use gridmux_hw_model::{
     Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, run_functional,

@@ -1,0 +1,535 @@
+//! Control flow, barriers, faults, budgets, scheduling of several kernels, and killing them.
+
+mod support;
+
+use gridmux_hw_model::{
+    Advance, Copy, CopyEngine, FaultKind, FaultSpace, Gpu, GpuConfig, LaunchError, LoadError,
+    QueueId, Report, RunError, occupancy, run_functional,
+};
+use gridmux_policy::units::Cycles;
+use support::{Bench, functional};
+
+const HEAD: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
+
+/// A kernel with one output pointer in `%rd1` and its global thread index in `%r1`.
+fn kernel_text(body: &str) -> String {
+    format!(
+        "{HEAD}.visible .entry k(.param .u64 out)\n{{\n.reg .pred %p<8>;\n.reg .b32 %r<16>;\n.reg .f32 %f<8>;\n\
+         .reg .b64 %rd<8>;\n.shared .align 4 .b8 tile[512];\n.local .align 8 .b8 stack[64];\n\
+         ld.param.u64 %rd1, [out];\nmov.u32 %r2, %tid.x;\nmov.u32 %r3, %ctaid.x;\nmov.u32 %r4, %ntid.x;\n\
+         mad.lo.s32 %r1, %r3, %r4, %r2;\nmul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd2, %rd1, %rd2;\n{body}\nret;\n}}\n"
+    )
+}
+
+fn outputs(body: &str, blocks: u32, threads: u32) -> Vec<u32> {
+    let count = (blocks * threads) as usize;
+    let one_way = |timed: bool| {
+        let mut bench = Bench::named("h200");
+        let kernel = bench.kernel(&kernel_text(body), "k");
+        let out = bench.buffer(&vec![0; count * 4]);
+        let params = out.to_le_bytes();
+        let launch = bench.simple(&kernel, blocks, threads, &params);
+        if timed {
+            bench.time(launch).unwrap_or_else(|fault| panic!("{fault}"));
+        } else {
+            functional(&mut bench, &launch);
+        }
+        bench.words(out, count)
+    };
+    let (functional, timed) = (one_way(false), one_way(true));
+    assert_eq!(functional, timed, "timing changed the results of {body}");
+    functional
+}
+
+#[test]
+fn divergent_lanes_come_together_again() {
+    // Nested branches, a loop whose trip count differs by lane, and a shuffle that needs everybody back.
+    let body = "and.b32 %r5, %r1, 3;\nmov.u32 %r6, 0;\nmov.u32 %r7, %r5;\n\
+        setp.eq.u32 %p1, %r5, 0;\n@%p1 bra JOIN;\nsetp.gt.u32 %p2, %r5, 2;\n@%p2 bra BIG;\nadd.u32 %r6, %r6, 10;\n\
+        bra MIDDLE;\nBIG:\nadd.u32 %r6, %r6, 100;\nMIDDLE:\nadd.u32 %r6, %r6, 1000;\nLOOP:\nadd.u32 %r6, %r6, 1;\n\
+        sub.u32 %r7, %r7, 1;\nsetp.ne.u32 %p3, %r7, 0;\n@%p3 bra LOOP;\nJOIN:\n\
+        shfl.sync.down.b32 %r8, %r6, 1, 31, -1;\nshl.b32 %r8, %r8, 12;\nadd.u32 %r6, %r6, %r8;\n\
+        st.global.u32 [%rd2], %r6;";
+    let own = |n: usize| match n % 4 {
+        0 => 0,
+        3 => 100 + 1000 + 3,
+        k => 10 + 1000 + u32::try_from(k).expect("small"),
+    };
+    let got = outputs(body, 1, 64);
+    for (n, got) in got.iter().enumerate() {
+        let neighbour = if n % 32 == 31 { n } else { n + 1 };
+        assert_eq!(*got, own(n) + (own(neighbour) << 12), "thread {n}");
+    }
+}
+
+#[test]
+fn a_loop_with_a_divergent_way_out_ends() {
+    // A bottom-tested loop with a break in its middle.
+    let body = "mov.u32 %r5, 0;\nLOOP:\nsetp.eq.u32 %p1, %r5, %r2;\n@%p1 bra OUT;\nadd.u32 %r5, %r5, 1;\n\
+        setp.lt.u32 %p2, %r5, 50;\n@%p2 bra LOOP;\nOUT:\nst.global.u32 [%rd2], %r5;";
+    let got = outputs(body, 2, 96);
+    for (n, got) in got.iter().enumerate() {
+        assert_eq!(*got as usize, (n % 96).min(50), "thread {n}");
+    }
+}
+
+#[test]
+fn lanes_that_exit_early_do_not_hold_up_a_barrier() {
+    // Whole warps and parts of warps leave before the barrier; the others exchange through shared memory.
+    let body = "setp.ge.u32 %p1, %r2, 70;\n@%p1 exit;\nshl.b32 %r5, %r2, 2;\nmov.u32 %r6, tile;\nadd.u32 %r6, %r6, %r5;\n\
+        st.shared.u32 [%r6], %r2;\nbar.sync 0;\nsub.u32 %r7, 69, %r2;\nshl.b32 %r7, %r7, 2;\nmov.u32 %r8, tile;\n\
+        add.u32 %r8, %r8, %r7;\nld.shared.u32 %r9, [%r8];\nst.global.u32 [%rd2], %r9;";
+    let got = outputs(body, 1, 128);
+    for (n, got) in got.iter().enumerate() {
+        assert_eq!(*got as usize, if n < 70 { 69 - n } else { 0 }, "thread {n}");
+    }
+}
+
+#[test]
+fn every_space_can_be_reached_generically() {
+    let body = "mov.u64 %rd3, stack;\ncvta.local.u64 %rd4, %rd3;\nst.u32 [%rd4+8], %r1;\nld.local.u32 %r5, [stack+8];\n\
+        mul.wide.u32 %rd5, %r2, 4;\nmov.u64 %rd6, tile;\ncvta.shared.u64 %rd6, %rd6;\nadd.u64 %rd6, %rd6, %rd5;\n\
+        st.u32 [%rd6], %r5;\nld.u32 %r6, [%rd6];\nisspacep.shared %p1, %rd6;\nselp.u32 %r7, 1000, 0, %p1;\n\
+        add.u32 %r6, %r6, %r7;\nst.u32 [%rd2], %r6;";
+    let got = outputs(body, 1, 64);
+    for (n, got) in got.iter().enumerate() {
+        assert_eq!(*got as usize, n + 1000, "thread {n}");
+    }
+}
+
+#[test]
+fn vectors_and_narrow_types_move_right() {
+    let body = "shl.b32 %r5, %r2, 4;\nmov.u32 %r6, tile;\nadd.u32 %r6, %r6, %r5;\nmov.u32 %r7, -2;\n\
+        st.shared.v4.u32 [%r6], {%r2, %r7, %r2, %r7};\nld.shared.v2.u32 {%r8, %r9}, [%r6];\nld.shared.s8 %r10, [%r6+4];\n\
+        ld.shared.u16 %r11, [%r6+4];\nadd.u32 %r8, %r8, %r9;\nadd.u32 %r8, %r8, %r10;\nadd.u32 %r8, %r8, %r11;\n\
+        st.global.u32 [%rd2], %r8;";
+    let got = outputs(body, 1, 32);
+    for (n, got) in got.iter().enumerate() {
+        let n = u32::try_from(n).expect("small");
+        assert_eq!(
+            *got,
+            n.wrapping_sub(2).wrapping_sub(2).wrapping_add(0xfffe),
+            "thread {n}"
+        );
+    }
+}
+
+#[test]
+fn atomics_count_every_thread() {
+    let body = "mov.u32 %r5, 1;\nred.global.add.u32 [%rd1], %r5;\natom.global.max.u32 %r6, [%rd1+4], %r1;\n\
+        atom.global.cas.b32 %r7, [%rd1+8], 0, 77;\natom.global.inc.u32 %r8, [%rd1+12], 9;";
+    let got = outputs(body, 8, 128);
+    assert_eq!(got[0], 1024);
+    assert_eq!(got[1], 1023);
+    assert_eq!(got[2], 77);
+    assert_eq!(got[3], 1024 % 10);
+}
+
+fn fault_of(body: &str, threads: u32) -> gridmux_hw_model::Fault {
+    let mut bench = Bench::named("h200");
+    let kernel = bench.kernel(&kernel_text(body), "k");
+    let out = bench.buffer(&[0; 400]);
+    let params = out.to_le_bytes();
+    let launch = bench.simple(&kernel, 1, threads, &params);
+    let timed = bench.time(launch.clone()).err().expect("it faults");
+    assert!(bench.gpu.idle(), "a faulted launch is gone");
+    assert_eq!(bench.gpu.resident_blocks(), 0);
+    match run_functional(&mut bench.gpu, &launch) {
+        Err(RunError::Fault(functional)) => assert_eq!(
+            (functional.kind, functional.ptx_line),
+            (timed.kind, timed.ptx_line)
+        ),
+        other => panic!("{other:?}"),
+    }
+    *timed
+}
+
+#[test]
+fn an_access_out_of_bounds_names_everything() {
+    let fault = fault_of("st.global.u32 [%rd2], %r1;", 128);
+    assert_eq!(
+        fault.kind,
+        FaultKind::OutOfBounds {
+            write: true,
+            space: FaultSpace::Global,
+            bytes: 4
+        }
+    );
+    assert_eq!(fault.thread, [100, 0, 0]);
+    let text = fault.to_string();
+    let line = kernel_text("st.global.u32 [%rd2], %r1;")
+        .lines()
+        .position(|l| l.starts_with("st.global"))
+        .expect("it is there");
+    assert_eq!(fault.ptx_line as usize, line + 1);
+    for part in [
+        "kernel 'k'",
+        "st.global.u32",
+        "thread (100, 0, 0)",
+        "400 bytes at",
+        "wrote 4 bytes of global memory",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn other_faults_are_told_apart() {
+    let misaligned = fault_of("ld.global.u32 %r5, [%rd1+2];", 32);
+    assert!(
+        matches!(misaligned.kind, FaultKind::Misaligned { write: false, .. }),
+        "{misaligned}"
+    );
+    let shared = fault_of("mov.u32 %r5, 4096;\nld.shared.u32 %r6, [%r5];", 32);
+    let in_shared = FaultKind::OutOfBounds {
+        write: false,
+        space: FaultSpace::Shared,
+        bytes: 4,
+    };
+    assert_eq!(shared.kind, in_shared, "{shared}");
+    let null = fault_of("mov.u64 %rd3, 0;\nst.u32 [%rd3], %r1;", 32);
+    assert!(
+        matches!(null.kind, FaultKind::OutOfBounds { write: true, .. }),
+        "{null}"
+    );
+    assert_eq!(fault_of("trap;", 32).kind, FaultKind::Trap);
+    let barrier = fault_of(
+        "setp.lt.u32 %p1, %r2, 32;\n@%p1 bra OTHER;\nbar.sync 1;\nbra END;\nOTHER:\nbar.sync 2;\nEND:\n",
+        64,
+    );
+    assert_eq!(barrier.kind, FaultKind::BarrierDeadlock, "{barrier}");
+}
+
+#[test]
+fn an_endless_loop_overruns_its_budget_and_nothing_else() {
+    let mut bench = Bench::new(
+        GpuConfig::builtin("h200")
+            .expect("built in")
+            .scaled_to_sms(4),
+    );
+    let endless = bench.kernel(&kernel_text("LOOP:\nadd.u32 %r5, %r5, 1;\nbra LOOP;"), "k");
+    let fine = bench.kernel(&kernel_text("st.global.u32 [%rd2], %r1;"), "k");
+    let out = bench.buffer(&[0; 4096]);
+    let params = out.to_le_bytes();
+    let mut bad = bench.simple(&endless, 2, 64, &params);
+    bad.budget = Some(Cycles(20_000));
+    let mut good = bench.simple(&fine, 4, 64, &params);
+    good.queue = QueueId(1);
+    good.tag = 2;
+    assert!(
+        matches!(run_functional(&mut bench.gpu, &bad), Err(RunError::Fault(f)) if matches!(f.kind, FaultKind::BudgetExceeded { budget_cycles: 20_000 }))
+    );
+    bench.gpu.launch(bad).expect("accepted");
+    bench.gpu.launch(good).expect("accepted");
+    let reports = drain(&mut bench.gpu);
+    let fault = reports.iter().find_map(|r| match r {
+        Report::Faulted { tag: 1, fault, .. } => Some(fault),
+        _ => None,
+    });
+    let fault = fault.expect("the loop faulted");
+    assert_eq!(
+        fault.kind,
+        FaultKind::BudgetExceeded {
+            budget_cycles: 20_000
+        },
+        "{fault}"
+    );
+    assert!(
+        reports
+            .iter()
+            .any(|r| matches!(r, Report::Ended { tag: 2, .. }))
+    );
+    assert_eq!(bench.words(out, 256), (0..256).collect::<Vec<u32>>());
+}
+
+/// All reports until nothing is left to do.
+fn drain(gpu: &mut Gpu) -> Vec<Report> {
+    let mut reports = Vec::new();
+    while gpu.advance(Cycles(gpu.now().0 + 1_000_000), &mut reports) != Advance::Idle {}
+    reports
+}
+
+fn spinning(rounds: u32) -> String {
+    kernel_text(&format!(
+        "mov.u32 %r5, {rounds};\nLOOP:\nsub.u32 %r5, %r5, 1;\nsetp.ne.u32 %p1, %r5, 0;\n@%p1 bra LOOP;\n\
+         red.global.add.u32 [%rd1], 1;"
+    ))
+}
+
+/// (tag, first start, end, blocks placed) of each launch in a list of reports.
+fn spans(reports: &[Report]) -> Vec<(u64, u64, u64)> {
+    let mut spans: Vec<_> = reports
+        .iter()
+        .filter_map(|r| match r {
+            Report::Ended {
+                tag,
+                first_start,
+                end,
+                ..
+            } => Some((*tag, first_start.0, end.0)),
+            _ => None,
+        })
+        .collect();
+    spans.sort_unstable();
+    spans
+}
+
+#[test]
+fn the_left_over_scheduler_gives_the_second_kernel_what_is_left() {
+    let config = GpuConfig::builtin("h200")
+        .expect("built in")
+        .scaled_to_sms(4);
+    let mut bench = Bench::new(config);
+    let kernel = bench.kernel(&spinning(400), "k");
+    let per_sm = occupancy(bench.gpu.config(), &kernel, 1024, 0).blocks_per_sm;
+    assert_eq!(per_sm, 2, "two blocks of 1024 threads fill an SM");
+    let out = bench.buffer(&[0; 4]);
+    let params = out.to_le_bytes();
+    // Three waves of the first kernel; the second, in another queue, starts only in the last one's left-over.
+    let mut first = bench.simple(&kernel, 4 * 2 * 2 + 4, 1024, &params);
+    first.tag = 1;
+    let mut second = bench.simple(&kernel, 4, 1024, &params);
+    (second.tag, second.queue) = (2, QueueId(1));
+    // The third waits in the first's queue for the first's end.
+    let mut third = bench.simple(&kernel, 1, 32, &params);
+    third.tag = 3;
+    for launch in [first, second, third] {
+        bench.gpu.launch(launch).expect("accepted");
+    }
+    let reports = drain(&mut bench.gpu);
+    let spans = spans(&reports);
+    assert_eq!(spans.len(), 3, "{reports:?}");
+    let last_placed = |wanted: u64| {
+        let at = reports.iter().filter_map(|r| match r {
+            Report::Placed { tag, at, .. } if *tag == wanted => Some(at.0),
+            _ => None,
+        });
+        at.max().expect("placed")
+    };
+    assert!(
+        spans[1].1 > last_placed(1),
+        "the second kernel overtook blocks of the first: {spans:?}"
+    );
+    assert!(
+        spans[1].1 < spans[0].2,
+        "the second kernel did not use what the first left: {spans:?}"
+    );
+    assert!(
+        spans[2].1 >= spans[0].2,
+        "launches of one queue overlapped: {spans:?}"
+    );
+    assert_eq!(bench.words(out, 1)[0], (20 + 4) * 1024 + 32);
+    let blocks = |wanted: u64, placed: bool| -> u32 {
+        let counts = reports.iter().map(|r| match r {
+            Report::Placed { tag, blocks, .. } if placed && *tag == wanted => *blocks,
+            Report::Retired { tag, blocks, .. } if !placed && *tag == wanted => *blocks,
+            _ => 0,
+        });
+        counts.sum()
+    };
+    for (tag, total) in [(1, 20), (2, 4), (3, 1)] {
+        assert_eq!((blocks(tag, true), blocks(tag, false)), (total, total));
+    }
+}
+
+#[test]
+fn reports_come_in_order_of_time() {
+    let mut bench = Bench::new(GpuConfig::builtin("gtx480").expect("built in"));
+    let kernel = bench.kernel(&spinning(30), "k");
+    let out = bench.buffer(&[0; 4]);
+    let params = out.to_le_bytes();
+    let launch = bench.simple(&kernel, 500, 128, &params);
+    bench.gpu.launch(launch).expect("accepted");
+    let times: Vec<u64> = drain(&mut bench.gpu)
+        .iter()
+        .map(|r| match r {
+            Report::Placed { at, .. }
+            | Report::Retired { at, .. }
+            | Report::Copied { at, .. }
+            | Report::Faulted { at, .. } => at.0,
+            Report::Ended { end, .. } => end.0,
+        })
+        .collect();
+    assert!(times.is_sorted(), "{times:?}");
+}
+
+#[test]
+fn how_time_is_cut_does_not_change_the_cycles() {
+    let end = |step: u64| {
+        let mut bench = Bench::named("gtx480");
+        let kernel = bench.kernel(&spinning(100), "k");
+        let out = bench.buffer(&[0; 4]);
+        let params = out.to_le_bytes();
+        let launch = bench.simple(&kernel, 60, 256, &params);
+        bench.gpu.launch(launch).expect("accepted");
+        let mut reports = Vec::new();
+        while bench
+            .gpu
+            .advance(Cycles(bench.gpu.now().0 + step), &mut reports)
+            != Advance::Idle
+        {}
+        spans(&reports)
+    };
+    assert_eq!(end(1), end(1_000_000));
+    assert_eq!(end(777), end(1_000_000));
+}
+
+#[test]
+fn a_killed_launch_leaves_nothing_behind() {
+    let mut bench = Bench::new(
+        GpuConfig::builtin("h200")
+            .expect("built in")
+            .scaled_to_sms(4),
+    );
+    let used = bench.gpu.memory().used_bytes(bench.domain).expect("exists");
+    let kernel = bench.kernel(&spinning(1_000_000), "k");
+    let short = bench.kernel(&spinning(10), "k");
+    let out = bench.buffer(&[0; 4]);
+    let params = out.to_le_bytes();
+    let mut running = bench.simple(&kernel, 100, 256, &params);
+    running.tag = 1;
+    let mut queued = bench.simple(&kernel, 100, 256, &params);
+    queued.tag = 2;
+    bench.gpu.launch(running).expect("accepted");
+    bench.gpu.launch(queued).expect("accepted");
+    let mut reports = Vec::new();
+    while bench.gpu.now().0 < 20_000 {
+        bench.gpu.advance(Cycles(20_000), &mut reports);
+    }
+    assert!(bench.gpu.resident_blocks() > 0);
+    assert!(bench.gpu.kill(2), "a queued launch can be killed");
+    assert!(bench.gpu.kill(1), "a running launch can be killed");
+    assert!(!bench.gpu.kill(1), "it is gone");
+    assert_eq!(bench.gpu.resident_blocks(), 0);
+    assert!(bench.gpu.idle());
+    // What comes next runs as on a fresh GPU, room and all.
+    let mut next = bench.simple(&short, 64, 256, &params);
+    next.tag = 1;
+    let timed = bench.time(next).unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(timed.counters.blocks, 64);
+    assert_eq!(bench.words(out, 1)[0], 64 * 256);
+    let mut doomed = bench.simple(&kernel, 8, 256, &params);
+    doomed.tag = 9;
+    bench.gpu.launch(doomed).expect("accepted");
+    bench
+        .gpu
+        .advance(Cycles(bench.gpu.now().0 + 10_000), &mut reports);
+    bench.gpu.kill_domain(bench.domain);
+    assert!(bench.gpu.idle());
+    let domain = bench.domain;
+    bench.gpu.memory_mut().free(domain, out).expect("live");
+    assert_eq!(bench.gpu.memory().used_bytes(domain), Ok(used));
+}
+
+#[test]
+fn copies_take_latency_and_bandwidth() {
+    let config = GpuConfig::builtin("h200").expect("built in");
+    let mut gpu = Gpu::new(config.clone());
+    let bytes = 55_000_000; // One millisecond at 55 GB/s.
+    let copy = |engine, tag| Copy { engine, bytes, tag };
+    gpu.copy(copy(CopyEngine::H2D, 1)).expect("accepted");
+    gpu.copy(copy(CopyEngine::H2D, 2)).expect("accepted");
+    gpu.copy(copy(CopyEngine::D2H, 3)).expect("accepted");
+    assert_eq!(
+        gpu.copy(copy(CopyEngine::D2H, 3)),
+        Err(LaunchError::TagInUse(3))
+    );
+    let at: Vec<(u64, u64)> = drain(&mut gpu)
+        .iter()
+        .map(|r| match r {
+            Report::Copied { tag, at } => (*tag, config.cycles_to_ns(at.0) / 1000),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(at, [(1, 1001), (3, 1001), (2, 2003)]);
+}
+
+#[test]
+fn bad_launches_are_refused_with_their_reason() {
+    let mut bench = Bench::named("h200");
+    let kernel = bench.kernel(&kernel_text("st.global.u32 [%rd2], %r1;"), "k");
+    let params = [0; 8];
+    let base = bench.simple(&kernel, 1, 32, &params);
+    let mut refused = |change: &dyn Fn(&mut gridmux_hw_model::Launch<'_>)| {
+        let mut launch = base.clone();
+        change(&mut launch);
+        bench.gpu.launch(launch).expect_err("refused")
+    };
+    assert!(matches!(
+        refused(&|l| l.grid = [0, 1, 1]),
+        LaunchError::Grid(_)
+    ));
+    assert!(matches!(
+        refused(&|l| l.grid = [1, 65536, 1]),
+        LaunchError::Grid(_)
+    ));
+    assert!(matches!(
+        refused(&|l| l.block = [1025, 1, 1]),
+        LaunchError::Block { .. }
+    ));
+    assert!(matches!(
+        refused(&|l| l.block = [1, 1, 65]),
+        LaunchError::Block { .. }
+    ));
+    assert!(matches!(
+        refused(&|l| l.params = &[0; 4]),
+        LaunchError::Params {
+            expected: 8,
+            given: 4,
+            ..
+        }
+    ));
+    assert!(matches!(
+        refused(&|l| l.dynamic_shared_bytes = 300_000),
+        LaunchError::SharedMemory { .. }
+    ));
+    assert!(matches!(
+        refused(&|l| l.queue = QueueId(32)),
+        LaunchError::NoQueue(32)
+    ));
+    assert!(matches!(
+        refused(&|l| l.domain = gridmux_hw_model::DomainId(7)),
+        LaunchError::WrongDomain { .. }
+    ));
+    assert!(bench.gpu.idle(), "nothing was queued");
+}
+
+#[test]
+fn what_is_not_modelled_is_refused_by_name_and_line() {
+    let mut bench = Bench::named("h200");
+    let text = kernel_text("st.global.u32 [%rd2], %r1;\nbrkpt;");
+    let used = bench.gpu.memory().used_bytes(bench.domain);
+    match bench.try_kernel(&text, "k") {
+        Err(LoadError::Unsupported {
+            line,
+            mnemonic,
+            function,
+        }) => {
+            let expected = text.lines().position(|l| l == "brkpt;").expect("there") + 1;
+            assert_eq!(
+                (line as usize, mnemonic.as_str(), function.as_str()),
+                (expected, "brkpt", "k")
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(bench.gpu.memory().used_bytes(bench.domain), used);
+}
+
+#[test]
+fn variables_are_placed_and_initialised() {
+    let mut bench = Bench::named("h200");
+    let text = format!(
+        "{HEAD}.global .align 4 .u32 table[4] = {{10, 20, 30, 40}};\n.const .align 4 .u32 bias = 7;\n\
+         .visible .entry k(.param .u64 out)\n{{\n.reg .b32 %r<8>;\n.reg .b64 %rd<8>;\nld.param.u64 %rd1, [out];\n\
+         mov.u32 %r1, %tid.x;\nmul.wide.u32 %rd2, %r1, 4;\nmov.u64 %rd3, table;\nadd.u64 %rd3, %rd3, %rd2;\n\
+         ld.global.u32 %r2, [%rd3];\nld.const.u32 %r3, [bias];\nadd.u32 %r2, %r2, %r3;\nadd.u64 %rd1, %rd1, %rd2;\n\
+         st.global.u32 [%rd1], %r2;\nret;\n}}\n"
+    );
+    let kernel = bench.kernel(&text, "k");
+    let out = bench.buffer(&[0; 16]);
+    let params = out.to_le_bytes();
+    let launch = bench.simple(&kernel, 1, 4, &params);
+    functional(&mut bench, &launch);
+    assert_eq!(bench.words(out, 4), [17, 27, 37, 47]);
+}
