@@ -235,6 +235,7 @@ fn a_workload_waits_for_the_go_runs_and_is_verified() {
         (&Value::from(2), &Value::from(0))
     );
     assert!(connected[0]["memory_used_bytes"].as_u64().unwrap() > 0);
+    tenant.say("hold");
     tenant.say("go");
     let mut last = 0;
     let result = loop {
@@ -315,6 +316,7 @@ fn a_workload_whose_service_is_not_there_or_goes_away_fails_clearly() {
     ]);
     assert_eq!(tenant.next(), serde_json::json!({ "ready": true }));
     assert_eq!(service.stop(), Some(0));
+    tenant.say("hold");
     tenant.say("go");
     let error = tenant.next();
     assert!(
@@ -344,6 +346,7 @@ fn a_device_host_that_dies_ends_the_run_clearly_and_is_replaced() {
         "--wait-go",
     ]);
     assert_eq!(tenant.next(), serde_json::json!({ "ready": true }));
+    tenant.say("hold");
     tenant.say("go");
     let host = service.ask(&["device", "show"])["host_pid"]
         .as_i64()

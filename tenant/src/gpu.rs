@@ -164,4 +164,11 @@ impl Gpu {
     pub fn think(&self) {
         self.link.borrow_mut().think();
     }
+
+    /// Says that the tenant is about to submit: a modelled device's virtual clock holds (for a bounded wall time)
+    /// until the tenant waits or thinks. Several tenants that resume before any of them submits start at the same
+    /// instant.
+    pub fn resume(&self) {
+        self.link.borrow_mut().resume();
+    }
 }

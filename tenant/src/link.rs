@@ -175,6 +175,10 @@ impl Link {
         Ok(())
     }
 
+    pub(crate) fn resume(&mut self) {
+        self.rings.set_state(TenantState::Running);
+    }
+
     pub(crate) fn think(&mut self) {
         self.rings.set_state(TenantState::Thinking);
     }

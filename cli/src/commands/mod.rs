@@ -1,5 +1,6 @@
 //! The commands, one file per object.
 
+mod demo;
 mod device;
 mod device_host;
 mod latency;
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     /// Benchmark kernels, as tenants
     #[command(subcommand)]
     Workload(workload::Workload),
+    /// Three tenants share a GPU, alone and together under two policies
+    Demo(demo::Demo),
 }
 
 impl Command {
@@ -66,6 +69,7 @@ impl Command {
             Self::Ptx(ptx) => ptx.run(out),
             Self::Sim(sim) => sim.run(out),
             Self::Workload(workload) => workload.run(out),
+            Self::Demo(demo) => demo.run(out),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! How whoever started `gridmux workload run` directs it: lines on stdin, JSON lines on stdout.
 //!
-//! With `--wait-go`: `{"ready": true}`, then a line is awaited before the first launch, and after the result another
-//! one (or the end of stdin) before the tenant disconnects.
+//! With `--wait-go`: `{"ready": true}`, and a line is awaited; then `{"held": true}`, from which on the virtual clock
+//! holds for this tenant, and another line is awaited before the first launch. So several tenants can start at the
+//! same instant of virtual time. After the result a last line (or the end of stdin) is awaited before the tenant
+//! disconnects.
 
 use crate::failure::Failure;
 use crate::output::Output;
+use gridmux_tenant::Gpu;
 use serde_json::json;
 use std::io::{self, Write};
 
@@ -29,21 +32,28 @@ impl<'a> Directions<'a> {
         }
     }
 
-    /// Says that everything is set up, and waits for the go.
-    pub(super) fn await_go(&self) -> Result<(), Failure> {
+    /// Says that everything is set up, holds the clock when told to, and waits for the go.
+    pub(super) fn await_go(&self, gpu: &Gpu) -> Result<(), Failure> {
         if !self.waits {
             return Ok(());
         }
+        gpu.think();
+        self.say_and_wait("ready")?;
+        gpu.resume();
+        self.say_and_wait("held")
+    }
+
+    fn say_and_wait(&self, word: &str) -> Result<(), Failure> {
         if self.out.is_json() {
-            self.out.line(&json!({ "ready": true }))?;
+            self.out.line(&json!({ word: true }))?;
         } else {
-            self.out.text("ready")?;
+            self.out.text(word)?;
         }
         if read_line()? {
             return Ok(());
         }
         Err(Failure::new("stdin ended before the go")
-            .hint("--wait-go starts when a line is written to its stdin"))
+            .hint("--wait-go holds the clock at a line on its stdin, and starts at another"))
     }
 
     /// Waits until the tenant may disconnect.

@@ -10,8 +10,10 @@ pub(super) struct Report {
     pub(super) name: String,
     /// Name of the workload.
     pub(super) workload: &'static str,
-    /// Its size.
+    /// Its size; `elements` says more.
     pub(super) size: gridmux_workloads::Size,
+    /// Elements of one launch.
+    pub(super) elements: u32,
     /// Seed of its inputs.
     pub(super) seed: u64,
     /// Launches that ended.

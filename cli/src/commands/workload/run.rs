@@ -23,6 +23,9 @@ pub(crate) struct Run {
     /// Problem size: tiny, small or large
     #[arg(long, value_name = "SIZE", default_value = "small")]
     size: Size,
+    /// Problem size in elements instead (what they are, `gridmux workload list` says)
+    #[arg(long, value_name = "N")]
+    elements: Option<u32>,
     /// Seed of the inputs
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -32,7 +35,7 @@ pub(crate) struct Run {
     /// Launches over all streams together
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     launches: u64,
-    /// Say when everything is set up, and start at a line on stdin; disconnect at another
+    /// Say when everything is set up, hold the clock at a line on stdin, start at another, disconnect at a third
     #[arg(long)]
     wait_go: bool,
     /// Say how many launches have ended, now and then
@@ -44,7 +47,9 @@ impl Run {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         let workload = by_name(&self.name).ok_or_else(|| unknown(&self.name))?;
         // Made before connecting, so that no clock waits for it.
-        let case = workload.case(self.size, self.seed);
+        let mut params = workload.params(self.size, self.seed);
+        params.elements = self.elements.unwrap_or(params.elements);
+        let case = workload.case_with(params)?;
         let gpu = Gpu::connect_as(&self.socket, &format!("gridmux workload {}", workload.name))
             .map_err(|error| explain(error, &self.socket.display().to_string()))?;
         let tenant = gpu.welcome().name.clone();
@@ -68,13 +73,13 @@ impl Run {
         for _ in 0..streams {
             lanes.push(Lane::set_up(gpu, &kernel, case)?);
         }
-        directions.await_go()?;
+        directions.await_go(gpu)?;
         let launches = self.launches;
         let timings = closed_loop::run(gpu, &mut lanes, launches, |ended| {
             directions.progress(ended, launches)
         })?;
         let mismatch = verify(gpu, case, &lanes)?;
-        let report = self.report(gpu, workload, mismatch, timings);
+        let report = self.report(gpu, workload, case, mismatch, timings);
         out.show(&report, || report.text())?;
         directions.await_leave()?;
         drop(lanes);
@@ -89,6 +94,7 @@ impl Run {
         &self,
         gpu: &Gpu,
         workload: &Workload,
+        case: &Case,
         mismatch: Option<String>,
         timings: Timings,
     ) -> Report {
@@ -98,6 +104,7 @@ impl Run {
             name: gpu.welcome().name.clone(),
             workload: workload.name,
             size: self.size,
+            elements: case.params.elements,
             seed: self.seed,
             launches: self.launches,
             streams: self.streams,

@@ -1,0 +1,113 @@
+//! The demo's child processes: the service, and tenants that are spoken to in lines.
+//!
+//! Rule: a child that is dropped is killed and reaped, so that a demo that fails leaves nothing behind.
+
+use crate::failure::Failure;
+use anyhow::{Context, anyhow};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A `gridmux` process that prints JSON lines.
+pub(super) struct Speaker {
+    name: String,
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Speaker {
+    /// Starts this program with other arguments.
+    pub(super) fn start<A: AsRef<OsStr>>(
+        name: &str,
+        args: impl IntoIterator<Item = A>,
+    ) -> Result<Self, Failure> {
+        let program = std::env::current_exe().context("finding this program")?;
+        let mut child = Command::new(program)
+            .arg("--json")
+            .args(args)
+            .env(
+                "GRIDMUX_LOG",
+                std::env::var("GRIDMUX_LOG").unwrap_or_else(|_| "error".into()),
+            )
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting {name}"))?;
+        let missing = || anyhow!("{name} has no pipes");
+        let stdin = child.stdin.take().ok_or_else(missing)?;
+        let stdout = BufReader::new(child.stdout.take().ok_or_else(missing)?);
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            stdin,
+            stdout,
+        })
+    }
+
+    /// Writes a line to it.
+    pub(super) fn say(&mut self, line: &str) -> Result<(), Failure> {
+        let written = writeln!(self.stdin, "{line}").and_then(|()| self.stdin.flush());
+        Ok(written.with_context(|| format!("speaking to {}", self.name))?)
+    }
+
+    /// Its next line; an `{"error": …}` is its failure and ours.
+    pub(super) fn hear(&mut self) -> Result<Value, Failure> {
+        let mut line = String::new();
+        let read = self.stdout.read_line(&mut line);
+        if read.with_context(|| format!("listening to {}", self.name))? == 0 {
+            let status = self
+                .child
+                .wait()
+                .map_or_else(|error| error.to_string(), |status| status.to_string());
+            return Err(Failure::new(format!(
+                "{} ended early ({status})",
+                self.name
+            )));
+        }
+        let value: Value =
+            serde_json::from_str(&line).with_context(|| format!("{} said {line:?}", self.name))?;
+        match value.get("error").and_then(Value::as_str) {
+            Some(error) => Err(Failure::new(format!("{}: {error}", self.name))),
+            None => Ok(value),
+        }
+    }
+
+    /// Its next line, which must hold a key.
+    pub(super) fn expect(&mut self, key: &str) -> Result<Value, Failure> {
+        let value = self.hear()?;
+        match value.get(key) {
+            Some(_) => Ok(value),
+            None => Err(Failure::new(format!(
+                "{} said {value} where {key:?} was due",
+                self.name
+            ))),
+        }
+    }
+
+    /// Asks it to end (SIGTERM) and waits until it has.
+    pub(super) fn end(mut self) -> Result<(), Failure> {
+        let pid = i32::try_from(self.child.id()).context("a process number")?;
+        let _ = nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(pid),
+            nix::sys::signal::Signal::SIGTERM,
+        );
+        let status = self
+            .child
+            .wait()
+            .with_context(|| format!("waiting for {}", self.name))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Failure::new(format!("{} ended with {status}", self.name)))
+        }
+    }
+}
+
+impl Drop for Speaker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,86 @@
+//! `gridmux demo`: what gridmux is for, in one command.
+//!
+//! Three tenants, each a process of its own, share one GPU: `serving` with many short kernels, `training` with long
+//! compute kernels, `analytics` bound by memory. Each runs alone first, then all three together under each policy; every
+//! result is checked against the host's reference. Slowdowns compare the time of the same work together and alone.
+//!
+//! Rules: every phase has a service of its own, so that nothing is carried over; tenants start at one instant of virtual
+//! time and stay connected until all have ended, so that shares are measured over exactly the time in which all three
+//! had work.
+
+mod children;
+mod phase;
+mod report;
+mod roles;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::Args;
+use indicatif::{MultiProgress, ProgressDrawTarget};
+use phase::{Outcome, Phase};
+use report::{PolicyReport, Report};
+use roles::{ROLES, Role};
+
+/// Three tenants share a GPU, alone and together under two policies.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Device: model:NAME or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "model:h200")]
+    device: String,
+    /// For a modelled device: this many of its SMs
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    sms: u16,
+    /// Policies to compare
+    #[arg(long = "policy", value_name = "NAME", default_values = ["fifo", "smk-p"])]
+    policies: Vec<String>,
+    /// Part of the work, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    work: u64,
+}
+
+impl Demo {
+    pub(crate) fn run(self, out: &Output) -> Result<(), Failure> {
+        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        let mut alone = Vec::new();
+        for role in &ROLES {
+            let phase = self.phase(&format!("{} alone", role.name), "fifo");
+            alone.push(phase.run(std::slice::from_ref(role), &bars)?);
+        }
+        let mut policies = Vec::new();
+        let mut together = Vec::new();
+        for policy in &self.policies {
+            let outcome = self
+                .phase(&format!("together, {policy}"), policy)
+                .run(&ROLES, &bars)?;
+            policies.push(PolicyReport::new(policy, &alone, &outcome)?);
+            together.push(outcome);
+        }
+        let last = together.last().or(alone.last());
+        let report = Report::new(last, policies);
+        out.show(&report, || report.text())?;
+        if report.is_verified() {
+            Ok(())
+        } else {
+            Err(Failure::new("a result is wrong"))
+        }
+    }
+
+    fn phase<'a>(&'a self, title: &str, policy: &'a str) -> Phase<'a> {
+        let sms = self.device.starts_with("model:").then_some(self.sms);
+        Phase {
+            title: title.to_owned(),
+            device: &self.device,
+            sms,
+            policy,
+            work_percent: self.work,
+        }
+    }
+}
+
+/// The outcome of a role in the phase in which it ran alone.
+fn alone_of<'a>(alone: &'a [Outcome], role: &Role) -> Option<&'a phase::TenantOutcome> {
+    alone
+        .iter()
+        .flat_map(|outcome| &outcome.tenants)
+        .find(|tenant| tenant.name == role.name)
+}
