@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::tasks::{bench, ci, ptx, test, tidy};
+use xtask::tasks::{bench, ci, demo, ptx, test, tidy};
 
 /// Tasks of this repository. Results go to stdout, progress to stderr.
 #[derive(Parser)]
@@ -16,6 +16,7 @@ struct Cli {
 enum Task {
     Bench(bench::Args),
     Ci(ci::Args),
+    Demo(demo::Args),
     Ptx(ptx::Args),
     Test(test::Args),
     Tidy(tidy::Args),
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
+        Task::Demo(args) => demo::run(&args),
         Task::Ptx(args) => ptx::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Tidy(args) => tidy::run(&args),

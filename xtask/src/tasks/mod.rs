@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod ci;
+pub mod demo;
 pub mod ptx;
 pub mod test;
 pub mod tidy;
