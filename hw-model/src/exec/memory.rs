@@ -19,6 +19,9 @@ use gridmux_ptx::decode::{
 /// Index of the address among an operation's operands; data slots stand before it.
 pub(super) const ADDRESS: usize = 4;
 
+/// Allocations smaller than any single access are not remembered, which keeps the range check to one comparison.
+const LARGEST_ACCESS_BYTES: u64 = 64;
+
 /// Spaces in the low byte of `aux`.
 pub(super) const AUX_GLOBAL: u32 = 0;
 pub(super) const AUX_SHARED: u32 = 1;
@@ -213,7 +216,7 @@ fn find_allocations(cx: &mut Cx<'_>, lanes: &[u64; 32], bytes: u32) -> bool {
         if found.end() - lanes[lane] < u64::from(bytes) {
             return false;
         }
-        if found.bytes >= 16 {
+        if found.bytes >= LARGEST_ACCESS_BYTES {
             let stamp = cx.domain.stamp();
             let range = cx.ranges.entry(cx.pc);
             range.stamp = stamp;
@@ -487,8 +490,8 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
     match i.opcode {
         Opcode::Ld | Opcode::Ldu => {
-            let (r, wide) = data(l, i.operands.first()?, ty, true)?;
             let vector = i.mods.vector.max(1);
+            let (r, wide) = data(l, i.operands.first()?, ty, true, vector)?;
             let space = *i.mods.spaces.first().unwrap_or(&StateSpace::Generic);
             if space == StateSpace::Param {
                 return parameter(l, i, by_stored!(ty, wide, LoadParam), r);
@@ -502,13 +505,13 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             Some(draft)
         }
         Opcode::St => {
-            let (r, wide) = data(l, i.operands.get(1)?, ty, false)?;
+            let vector = i.mods.vector.max(1);
+            let (r, wide) = data(l, i.operands.get(1)?, ty, false, vector)?;
             let space = *i.mods.spaces.first().unwrap_or(&StateSpace::Generic);
             if matches!(space, StateSpace::Param | StateSpace::Const) {
                 return None;
             }
-            let draft = Draft::alu(by_stored!(ty, wide, Store), Class::Memory, &r)
-                .vector(i.mods.vector.max(1));
+            let draft = Draft::alu(by_stored!(ty, wide, Store), Class::Memory, &r).vector(vector);
             addressed(l, i.operands.first()?, space, draft)
         }
         _ => None,
@@ -521,6 +524,7 @@ fn data(
     operand: &Operand,
     ty: T,
     destination: bool,
+    vector: u8,
 ) -> Option<([u16; ADDRESS], bool)> {
     let single = std::slice::from_ref(operand);
     let mut r = [NONE; ADDRESS];
@@ -540,7 +544,7 @@ fn data(
             _ => return None,
         };
     }
-    (elements.len() <= ADDRESS).then_some((r, wide))
+    (elements.len() <= ADDRESS && elements.len() == usize::from(vector)).then_some((r, wide))
 }
 
 fn parameter(l: &Lower<'_>, i: &Instruction, exec: ExecFn, r: [u16; ADDRESS]) -> Option<Draft> {
@@ -581,8 +585,12 @@ pub(super) fn addressed(
     let mut draft = draft.kind(Kind::Memory).imm(*offset).aux(code);
     match base {
         AddressBase::Reg(reg) => {
-            draft.r[ADDRESS] = l.slot(*reg);
-            if !l.is_wide(*reg) {
+            let wide = l.is_wide(*reg);
+            if !wide && l.type_of(*reg).size_bytes() != 4 {
+                return None;
+            }
+            draft.r[ADDRESS] = l.reg(&Operand::Reg(*reg), wide)?;
+            if !wide {
                 draft.aux |= AUX_NARROW;
             }
         }
