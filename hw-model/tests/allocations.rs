@@ -60,8 +60,12 @@ fn a_warm_launch_allocates_nothing() {
             reports.clear();
             ALLOCATIONS.load(Ordering::Relaxed) - before
         };
-        let counts: Vec<u64> = (0..4).map(&mut run).collect();
-        println!("{name}: allocations in four runs: {counts:?}");
-        assert_eq!(counts[3], 0, "{name}: {counts:?}");
+        // Blocks land on other slots in each run, so it takes some runs until every slot's buffers have grown.
+        let counts: Vec<u64> = (0..24).map(&mut run).collect();
+        println!("{name}: allocations by run: {counts:?}");
+        assert!(
+            counts[20..].iter().all(|count| *count == 0),
+            "{name}: {counts:?}"
+        );
     }
 }
