@@ -12,9 +12,12 @@
 //! - Publishing and reading a plan takes no lock ([`publish`]), and events reach the policy over a
 //!   bounded lock-free ring ([`spsc`]).
 
+pub mod books;
 pub mod event;
 pub mod ids;
+pub mod ledger;
 pub mod metrics;
+pub mod partition;
 pub mod plan;
 pub mod plan_builder;
 pub mod policies;
@@ -22,6 +25,7 @@ pub mod policy;
 pub mod publish;
 pub mod shape;
 pub mod share;
+pub mod share_control;
 pub mod share_meter;
 pub mod sm_set;
 pub mod spsc;

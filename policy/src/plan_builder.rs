@@ -250,3 +250,151 @@ fn by_kernel(groups: &[GroupPlan]) -> Box<[Option<Totals>]> {
     }
     table.into_boxed_slice()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{PlanBuilder, PlanError, fit};
+    use crate::ids::{DeviceId, KernelId, SmId, TenantId};
+    use crate::plan::{Fill, GiveUp, Row, RowLimits};
+    use crate::shape::{BlockShape, DeviceShape};
+    use crate::sm_set::SmSet;
+
+    const DEVICE: DeviceShape = DeviceShape {
+        sms: 4,
+        threads: 1024,
+        blocks: 8,
+        registers: 65_536,
+        shared_bytes: 49_152,
+    };
+    const QUARTER: BlockShape = BlockShape {
+        threads: 256,
+        registers: 4096,
+        shared_bytes: 0,
+    };
+
+    fn row(kernel: u32, cap: u16) -> Row {
+        let limits = RowLimits {
+            cap,
+            budget: Some(10),
+            weight: 1,
+        };
+        Row {
+            kernel: KernelId(kernel),
+            tenant: TenantId(kernel),
+            limits,
+        }
+    }
+
+    fn builder() -> PlanBuilder {
+        PlanBuilder::new(DeviceId(0), &DEVICE)
+    }
+
+    #[test]
+    fn totals_are_sums_over_groups() {
+        let mut plan = builder();
+        plan.default_row(RowLimits::capped(1));
+        plan.group(SmSet::first(3), Fill::RowOrder, GiveUp::Drain, false);
+        plan.row(row(5, 2), &QUARTER).row(row(2, 1), &QUARTER);
+        plan.group(SmSet::range(3, 4), Fill::RowOrder, GiveUp::Drain, true);
+        plan.row(row(2, 4), &QUARTER);
+        let plan = plan.build().expect("the plan is valid");
+        assert_eq!(plan.cap_total(KernelId(5)), 6);
+        assert_eq!(plan.cap_total(KernelId(2)), 3 + 4);
+        assert_eq!(
+            (plan.fill_rank(KernelId(5)), plan.fill_rank(KernelId(2))),
+            (0, 0)
+        );
+        assert_eq!(plan.budget_total(KernelId(2)), Some(20));
+        // A listed kernel has nothing where it is not listed; an unlisted one has the default.
+        assert_eq!(plan.limits_on(SmId(3), KernelId(5)).cap, 0);
+        assert_eq!(plan.limits_on(SmId(3), KernelId(2)).cap, 4);
+        for unlisted in [0, 3, 99].map(KernelId) {
+            assert_eq!(plan.cap_total(unlisted), 4);
+            assert_eq!(plan.limits_on(SmId(0), unlisted).cap, 1);
+            assert!(plan.fill_rank(unlisted) > plan.fill_rank(KernelId(5)));
+        }
+        assert_eq!(plan.fill(), Fill::RowOrder);
+        assert!(!plan.head_of_line());
+    }
+
+    #[test]
+    fn promises_that_do_not_fit_are_cut_in_fill_order() {
+        let mut caps = [(3, QUARTER), (3, QUARTER), (3, QUARTER)];
+        fit(&DEVICE, caps.iter_mut().map(|(cap, block)| (cap, *block)));
+        assert_eq!(caps.map(|(cap, _)| cap), [3, 1, 0]);
+        let cap_of_second = |give_up| {
+            let mut plan = builder();
+            plan.group(SmSet::first(4), Fill::RowOrder, give_up, false);
+            plan.row(row(0, 3), &QUARTER).row(row(1, 3), &QUARTER);
+            plan.build().expect("the plan is valid").groups[0].rows[1]
+                .limits
+                .cap
+        };
+        assert_eq!(cap_of_second(GiveUp::Switch), 1);
+        assert_eq!(
+            cap_of_second(GiveUp::Never),
+            3,
+            "order decides, not the fit"
+        );
+    }
+
+    #[test]
+    fn standby_rows_take_nothing_from_others() {
+        let mut plan = builder();
+        plan.group(SmSet::first(4), Fill::RowOrder, GiveUp::Drain, false);
+        plan.standby_row(row(0, 4)).row(row(1, 4), &QUARTER);
+        let plan = plan.build().expect("the plan is valid");
+        assert_eq!(plan.cap_total(KernelId(0)), 16);
+        assert_eq!(plan.cap_total(KernelId(1)), 16);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let group = |plan: &mut PlanBuilder, from, to| {
+            plan.group(SmSet::range(from, to), Fill::Arrival, GiveUp::Never, true);
+        };
+        let mut overlap = builder();
+        group(&mut overlap, 0, 4);
+        group(&mut overlap, 2, 3);
+        assert_eq!(
+            overlap.build().err(),
+            Some(PlanError::Overlap { sm: SmId(2) })
+        );
+        let mut gap = builder();
+        group(&mut gap, 0, 2);
+        assert_eq!(
+            gap.build().err(),
+            Some(PlanError::Uncovered { sm: SmId(2) })
+        );
+        let mut beyond = builder();
+        group(&mut beyond, 0, 5);
+        assert_eq!(
+            beyond.build().err(),
+            Some(PlanError::NoSuchSm { sm: SmId(4) })
+        );
+        let mut twice = builder();
+        group(&mut twice, 0, 4);
+        twice.row(row(3, 1), &QUARTER).row(row(3, 1), &QUARTER);
+        assert_eq!(
+            twice.build().err(),
+            Some(PlanError::Twice {
+                kernel: KernelId(3)
+            })
+        );
+        let mut stray = builder();
+        stray.row(row(3, 1), &QUARTER);
+        assert_eq!(
+            stray.build().err(),
+            Some(PlanError::NoGroup {
+                kernel: KernelId(3)
+            })
+        );
+    }
+
+    #[test]
+    fn no_groups_means_the_default_for_all() {
+        let plan = builder().build().expect("an empty plan is valid");
+        assert_eq!(plan.cap_total(KernelId(7)), 32);
+        assert!(plan.group_of(SmId(0)).is_none());
+    }
+}

@@ -7,7 +7,7 @@
 use crate::event::Event;
 use crate::ids::DeviceId;
 use crate::plan::Plan;
-use crate::policies::fifo;
+use crate::policies::{fifo, smk_p};
 use crate::shape::DeviceShape;
 use crate::units::Nanos;
 use serde::Serialize;
@@ -61,13 +61,22 @@ pub struct UnknownPolicy {
 /// Every policy there is.
 #[must_use]
 pub fn policies() -> &'static [PolicyInfo] {
-    const POLICIES: &[PolicyInfo] = &[PolicyInfo {
-        name: fifo::NAME,
-        summary: "launches fill the device strictly in order of arrival",
-        source: "stock hardware; the baseline of SRTF section 2",
-        promises_weights: false,
-        make: |device, shape| Box::new(fifo::Fifo::new(device, shape)),
-    }];
+    const POLICIES: &[PolicyInfo] = &[
+        PolicyInfo {
+            name: fifo::NAME,
+            summary: "launches fill the device strictly in order of arrival",
+            source: "stock hardware; the baseline of SRTF section 2",
+            promises_weights: false,
+            make: |device, shape| Box::new(fifo::Fifo::new(device, shape)),
+        },
+        PolicyInfo {
+            name: smk_p::NAME,
+            summary: "each SM is partitioned by weighted dominant-resource fairness",
+            source: "SMK section 5.3.2, Figures 6 to 8; weights and share control are ours",
+            promises_weights: true,
+            make: |device, shape| Box::new(smk_p::SmkP::new(device, shape)),
+        },
+    ];
     POLICIES
 }
 

@@ -12,7 +12,7 @@
 //! - **P1** a reader sees epochs that never fall;
 //! - **P2** a read that begins after a publication has ended sees that plan or a newer one;
 //! - **P3** a plan lives as long as a reader may look at it;
-//! - **P4** a read frees nothing and allocates nothing: plans are freed by the writer (and, after
+//! - **P4** a read frees nothing and allocates nothing: plans are freed by the writer (and, once
 //!   the writer is gone, by the drop of the reader);
 //! - **P5** two `returned` slots suffice. Take three returns in a row, r1 r2 r3, where r1 comes just
 //!   before the take of plan a and r2 just before the take of plan b. Before r3 the reader saw a
@@ -97,6 +97,12 @@ impl<T: Stamped> Publisher<T> {
             // `returned` before is visible to the emptying below.
             let open = !mailbox.closed.load(Ordering::Acquire);
             mailbox.empty_returned();
+            if !open {
+                // Whoever drops the mailbox last finds no plan in it (P4). AcqRel: as in
+                // `empty_returned`; the Acquire on `closed` already orders both.
+                release(mailbox.newest.0.swap(ptr::null_mut(), Ordering::AcqRel));
+                release(mailbox.last.swap(ptr::null_mut(), Ordering::AcqRel));
+            }
             open
         });
     }
@@ -125,8 +131,8 @@ impl<T: Stamped> Publisher<T> {
 }
 
 impl<T: Stamped> Reader<T> {
-    /// The newest plan. Wait-free: one load when nothing new was published, else that and at most
-    /// three loads, one store and one swap.
+    /// The newest plan. Wait-free: one load when nothing new was published, else that, one more
+    /// load and two swaps.
     #[inline]
     pub fn read(&mut self) -> &T {
         // Acquire: pairs with the writer's swap in `deliver`. It makes the writer's emptying of
@@ -191,7 +197,7 @@ impl<T> Mailbox<T> {
     /// Writer: frees what the reader gave back.
     fn empty_returned(&self) {
         for slot in &self.returned.0 {
-            // AcqRel: Acquire pairs with the reader's store in `give_back`, so that its last use of
+            // AcqRel: Acquire pairs with the reader's swap in `give_back`, so that its last use of
             // the plan precedes the free; Release pairs with the reader's load there.
             release(slot.swap(ptr::null_mut(), Ordering::AcqRel));
         }
@@ -206,12 +212,13 @@ impl<T> Mailbox<T> {
         } else {
             second
         };
-        debug_assert!(
-            slot.load(Ordering::Acquire).is_null(),
-            "P5: two returned slots suffice"
-        );
-        // Release: the reader's last use of the plan precedes the writer's free of it.
-        slot.store(plan.cast_mut(), Ordering::Release);
+        // AcqRel: Release, so that the reader's last use of the plan precedes the writer's free of
+        // it; Acquire as above. A swap and not a store, because then every write of the slot is one
+        // and they stand in one order, which loom can follow.
+        let full = slot.swap(plan.cast_mut(), Ordering::AcqRel);
+        debug_assert!(full.is_null(), "P5: two returned slots suffice");
+        #[cfg(loom)]
+        assert!(full.is_null(), "P5: two returned slots suffice");
     }
 }
 

@@ -67,6 +67,13 @@ impl Share {
         self.numerator as f64 / self.denominator as f64
     }
 
+    /// The share in units of 2^-`bits` of one SM, rounded down; saturates.
+    #[must_use]
+    pub fn in_units(self, bits: u32) -> i64 {
+        let units = (u128::from(self.numerator) << bits.min(63)) / u128::from(self.denominator);
+        i64::try_from(units).unwrap_or(i64::MAX)
+    }
+
     fn normal(self) -> Self {
         if self.numerator == 0 {
             Self::ZERO

@@ -78,7 +78,7 @@ impl ShareMeter {
     pub fn placed(&mut self, tenant: TenantId, share_per_block: Share, n: u32, at: Nanos) {
         self.advance(at);
         if let Ok(place) = self.find(tenant) {
-            self.meters[place].held += fixed(share_per_block) * i64::from(n);
+            self.meters[place].held += share_per_block.in_units(UNIT_BITS) * i64::from(n);
         }
     }
 
@@ -86,7 +86,18 @@ impl ShareMeter {
     pub fn retired(&mut self, tenant: TenantId, share_per_block: Share, n: u32, at: Nanos) {
         self.advance(at);
         if let Ok(place) = self.find(tenant) {
-            self.meters[place].held -= fixed(share_per_block) * i64::from(n);
+            self.meters[place].held -= share_per_block.in_units(UNIT_BITS) * i64::from(n);
+        }
+    }
+
+    /// Blocks of the tenant were resident for `ran_sum_ns` altogether and have ended by `at`: for
+    /// devices that report a slice only when it ends, in place of `placed` and `retired`. Counts if
+    /// all are busy at `at`.
+    pub fn ran(&mut self, tenant: TenantId, share_per_block: Share, ran_sum_ns: u64, at: Nanos) {
+        self.advance(at);
+        if let (Ok(place), 0) = (self.find(tenant), self.idle) {
+            let held = share_per_block.in_units(UNIT_BITS);
+            self.meters[place].integral += i128::from(held) * i128::from(ran_sum_ns);
         }
     }
 
@@ -132,12 +143,6 @@ impl ShareMeter {
         self.meters
             .binary_search_by_key(&tenant, |meter| meter.tenant)
     }
-}
-
-/// The share in units of 2^-32, at most 2^31 SMs.
-fn fixed(share: Share) -> i64 {
-    let units = (u128::from(share.numerator()) << UNIT_BITS) / u128::from(share.denominator());
-    i64::try_from(units.min(1 << 63)).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ fn parameters_pack_by_natural_alignment() {
     let packed = case.pack_params(&[0x1122, 0x3344]);
     assert_eq!(packed.len(), 8 + 8 + 5 * 4);
     assert_eq!(packed[8..16], 0x3344_u64.to_le_bytes());
-    assert_eq!(packed[24..28], 11_u32.to_le_bytes());
+    assert_eq!(packed[24..28], 9_u32.to_le_bytes());
 }
 
 #[test]

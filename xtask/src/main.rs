@@ -1,2 +1,39 @@
-//! placeholder
-fn main() {}
+//! Command line of the repository's tasks: it parses and dispatches, nothing else.
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use xtask::tasks::{bench, ci, ptx, test, tidy};
+
+/// Tasks of this repository. Results go to stdout, progress to stderr.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    Bench(bench::Args),
+    Ci(ci::Args),
+    Ptx(ptx::Args),
+    Test(test::Args),
+    Tidy(tidy::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().task {
+        Task::Bench(args) => bench::run(&args),
+        Task::Ci(args) => ci::run(&args),
+        Task::Ptx(args) => ptx::run(&args),
+        Task::Test(args) => test::run(&args),
+        Task::Tidy(args) => tidy::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -4,3 +4,4 @@
 //! share (accounting, partitioning) stands beside this folder, not in it.
 
 pub mod fifo;
+pub mod smk_p;

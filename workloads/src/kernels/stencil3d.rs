@@ -22,7 +22,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         elements: 1024,
         rounds: 0,
     },
-    sizes: [(11, 0), (40, 0), (100, 0)],
+    sizes: [(9, 0), (32, 0), (100, 0)],
     build,
 };
 

@@ -1,0 +1,202 @@
+//! Explores every interleaving of publishing and reading; one test per invariant of `publish`.
+#![cfg(loom)]
+
+use gridmux_policy::publish::{Publisher, Reader, Stamped};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
+
+/// A plan whose contents loom watches: reading while it is freed is a failure.
+struct Watched {
+    epoch: u64,
+    contents: UnsafeCell<u64>,
+    /// Who may free it; anyone when nobody is named.
+    freer: Option<thread::ThreadId>,
+    freed: std::sync::Arc<AtomicUsize>,
+}
+
+// SAFETY: `contents` is written only before publication and in the drop; that no read overlaps the
+// drop is what these tests show.
+unsafe impl Sync for Watched {}
+
+impl Stamped for Watched {
+    fn stamp(&mut self, epoch: u64) {
+        self.epoch = epoch;
+        // SAFETY: `&mut self` excludes everybody else.
+        self.contents
+            .with_mut(|contents| unsafe { *contents = epoch * 10 });
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(freer) = self.freer {
+            assert_eq!(thread::current().id(), freer, "P4: a reader freed a plan");
+        }
+        // SAFETY: `&mut self` excludes everybody else; loom checks that this is so.
+        self.contents.with_mut(|contents| unsafe { *contents = 0 });
+        self.freed.fetch_add(1, StdOrdering::Relaxed);
+    }
+}
+
+fn plan(freer: Option<thread::ThreadId>, freed: &std::sync::Arc<AtomicUsize>) -> Watched {
+    let freed = std::sync::Arc::clone(freed);
+    Watched {
+        epoch: 0,
+        contents: UnsafeCell::new(0),
+        freer,
+        freed,
+    }
+}
+
+/// Reads once and checks that the contents belong to the epoch.
+fn read(reader: &mut Reader<Watched>) -> u64 {
+    let plan = reader.read();
+    // SAFETY: the reader holds the plan; loom fails if it is freed meanwhile (P3).
+    let contents = plan.contents.with(|contents| unsafe { *contents });
+    assert_eq!(contents, plan.epoch * 10, "P3: contents of another epoch");
+    plan.epoch
+}
+
+fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(body);
+}
+
+#[test]
+fn p1_epochs_never_fall() {
+    explore(3, || {
+        let freed = std::sync::Arc::default();
+        let mut publisher = Publisher::new(plan(None, &freed));
+        let mut reader = publisher.reader();
+        let reading = thread::spawn(move || {
+            let seen = [read(&mut reader), read(&mut reader), read(&mut reader)];
+            assert!(seen.is_sorted(), "P1: {seen:?}");
+        });
+        publisher.publish(plan(None, &freed));
+        publisher.publish(plan(None, &freed));
+        reading.join().unwrap();
+    });
+}
+
+#[test]
+fn p2_a_finished_publication_is_seen() {
+    explore(3, || {
+        let freed = std::sync::Arc::default();
+        let mut publisher = Publisher::new(plan(None, &freed));
+        let mut reader = publisher.reader();
+        let published = Arc::new(AtomicU64::new(1));
+        let ended = Arc::clone(&published);
+        let reading = thread::spawn(move || {
+            for _ in 0..2 {
+                let least = ended.load(Ordering::Acquire);
+                let epoch = read(&mut reader);
+                assert!(
+                    epoch >= least,
+                    "P2: saw {epoch} after {least} was published"
+                );
+            }
+        });
+        for _ in 0..2 {
+            let epoch = publisher.publish(plan(None, &freed));
+            published.store(epoch, Ordering::Release);
+        }
+        reading.join().unwrap();
+    });
+}
+
+#[test]
+fn p3_every_plan_is_freed_once_and_never_under_a_reader() {
+    explore(2, || {
+        let freed = std::sync::Arc::default();
+        let mut publisher = Publisher::new(plan(None, &freed));
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let mut reader = publisher.reader();
+                thread::spawn(move || {
+                    read(&mut reader);
+                    read(&mut reader);
+                })
+            })
+            .collect();
+        publisher.publish(plan(None, &freed));
+        publisher.publish(plan(None, &freed));
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        drop(publisher);
+        assert_eq!(freed.load(StdOrdering::Relaxed), 3);
+    });
+}
+
+#[test]
+fn p3_reader_and_publisher_drop_in_any_order() {
+    explore(3, || {
+        let freed = std::sync::Arc::default();
+        let mut publisher = Publisher::new(plan(None, &freed));
+        let mut reader = publisher.reader();
+        let reading = thread::spawn(move || {
+            read(&mut reader);
+            drop(reader);
+        });
+        publisher.publish(plan(None, &freed));
+        publisher.publish(plan(None, &freed));
+        drop(publisher);
+        reading.join().unwrap();
+        assert_eq!(freed.load(StdOrdering::Relaxed), 3);
+    });
+}
+
+#[test]
+fn p4_only_the_writer_frees() {
+    explore(3, || {
+        let freed = std::sync::Arc::default();
+        let writer = Some(thread::current().id());
+        let mut publisher = Publisher::new(plan(writer, &freed));
+        let mut reader = publisher.reader();
+        let reading = thread::spawn(move || {
+            for _ in 0..3 {
+                read(&mut reader);
+            }
+            // Dropping the reader leaves its plan to the writer, which still lives.
+        });
+        publisher.publish(plan(writer, &freed));
+        publisher.publish(plan(writer, &freed));
+        reading.join().unwrap();
+        publisher.reap();
+        assert_eq!(
+            freed.load(StdOrdering::Relaxed),
+            2,
+            "P4: reaping frees what is not newest"
+        );
+    });
+}
+
+#[test]
+fn p5_two_returned_slots_suffice() {
+    // `give_back` asserts it; three takes against four publications cover the argument's cases,
+    // among them an emptying that ends between a return and its take.
+    explore(3, || {
+        let freed = std::sync::Arc::default();
+        let mut publisher = Publisher::new(plan(None, &freed));
+        let mut reader = publisher.reader();
+        let reading = thread::spawn(move || {
+            for _ in 0..4 {
+                read(&mut reader);
+            }
+        });
+        for _ in 0..4 {
+            publisher.publish(plan(None, &freed));
+        }
+        reading.join().unwrap();
+        drop(publisher);
+        assert_eq!(
+            freed.load(StdOrdering::Relaxed),
+            5,
+            "P5: an overwritten return leaks"
+        );
+    });
+}

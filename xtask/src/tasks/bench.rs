@@ -1,0 +1,250 @@
+//! `cargo xtask bench [NAME…] [--json]`: runs benchmarks and collects what they measured.
+//!
+//! By convention a room's `benches/GROUP.rs` is the group `GROUP`, a program that prints one JSON object per
+//! benchmark and line on stdout and takes an optional filter: `{"name", "value", "unit", "better", "floor", "ratio",
+//! "peer"}`. A name on the command line is a group or a benchmark; a benchmark's name starts with its group's.
+
+use crate::{process, repo, setup};
+use anyhow::{Context, Result, bail};
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Value, json};
+
+/// Run benchmarks: all of them, or the named groups and single benchmarks.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Groups (`ring`) or single benchmarks (`ring_round_trip`).
+    names: Vec<String>,
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One bench target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Group {
+    package: String,
+    name: String,
+}
+
+/// A group, and which of its benchmarks to run; `None` for all.
+type Run<'a> = (&'a Group, Option<&'a str>);
+
+/// Runs the task.
+///
+/// # Errors
+/// If a name is unknown, a group does not build or fails, or a group prints nothing for a name.
+pub fn run(args: &Args) -> Result<()> {
+    setup::ensure(&setup::BUILD)?;
+    let groups = groups()?;
+    let mut benchmarks = Vec::new();
+    for (group, filter) in select(&groups, &args.names)? {
+        let measured = measure(group, filter)?;
+        if measured.is_empty() {
+            bail!(
+                "benchmark group {} measured nothing named {}",
+                group.name,
+                filter.unwrap_or("at all")
+            );
+        }
+        benchmarks.extend(measured);
+    }
+    if args.json {
+        println!("{}", json!({ "benchmarks": benchmarks }));
+    } else {
+        println!("{}", table(&benchmarks));
+    }
+    Ok(())
+}
+
+fn groups() -> Result<Vec<Group>> {
+    let packages = repo::packages()?;
+    let of_package = |package: &repo::Package| {
+        let group = |name: &str| Group {
+            package: package.name.clone(),
+            name: name.to_owned(),
+        };
+        package.targets_of("bench").map(group).collect::<Vec<_>>()
+    };
+    Ok(packages.iter().flat_map(of_package).collect())
+}
+
+/// Which groups to run, and with which filter.
+fn select<'a>(groups: &'a [Group], names: &'a [String]) -> Result<Vec<Run<'a>>> {
+    if names.is_empty() {
+        return Ok(groups.iter().map(|group| (group, None)).collect());
+    }
+    let mut runs: Vec<Run<'_>> = Vec::new();
+    for name in names {
+        let of_name = |group: &&Group| *name == group.name;
+        let holds_name = |group: &&Group| {
+            name.strip_prefix(&group.name)
+                .is_some_and(|rest| rest.starts_with(['_', '/', '-']))
+        };
+        if let Some(group) = groups.iter().find(of_name) {
+            runs.push((group, None));
+        } else if let Some(group) = groups
+            .iter()
+            .filter(holds_name)
+            .max_by_key(|group| group.name.len())
+        {
+            runs.push((group, Some(name)));
+        } else {
+            let known: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
+            bail!(
+                "no benchmark is called {name}; the groups are: {}",
+                known.join(", ")
+            );
+        }
+    }
+    Ok(runs)
+}
+
+fn measure(group: &Group, filter: Option<&str>) -> Result<Vec<Value>> {
+    let mut command = repo::cargo("bench");
+    command.args(["--package", &group.package, "--bench", &group.name]);
+    if let Some(filter) = filter {
+        command.args(["--", filter]);
+    }
+    eprintln!("bench: {}", process::shown(&command));
+    let mut measured = Vec::new();
+    let succeeded = process::lines(
+        &mut command,
+        &mut |line| match serde_json::from_str::<Value>(line) {
+            Ok(benchmark) if benchmark.get("name").is_some() => measured.push(benchmark),
+            _ => eprintln!("{line}"),
+        },
+    )?;
+    if !succeeded {
+        bail!("benchmark group {} failed", group.name);
+    }
+    for benchmark in &mut measured {
+        complete(benchmark).with_context(|| format!("group {} printed {benchmark}", group.name))?;
+    }
+    Ok(measured)
+}
+
+/// Checks the fields that every benchmark has and adds the optional ones, as null, where they are missing.
+fn complete(benchmark: &mut Value) -> Result<()> {
+    let fields = benchmark
+        .as_object_mut()
+        .context("a benchmark is a JSON object")?;
+    for optional in ["floor", "ratio", "peer"] {
+        fields.entry(optional).or_insert(Value::Null);
+    }
+    let better = fields.get("better").and_then(Value::as_str);
+    if !fields["name"].is_string()
+        || !fields.get("value").is_some_and(Value::is_number)
+        || !fields.get("unit").is_some_and(Value::is_string)
+        || !matches!(better, Some("lower" | "higher"))
+    {
+        bail!("a benchmark has a name, a numeric value, a unit, and better = lower or higher");
+    }
+    Ok(())
+}
+
+fn table(benchmarks: &[Value]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_BORDERS_ONLY).set_header([
+        "benchmark",
+        "value",
+        "unit",
+        "better",
+        "floor",
+        "ratio",
+    ]);
+    for benchmark in benchmarks {
+        let text = |key: &str| benchmark[key].as_str().unwrap_or_default().to_owned();
+        let number = |key: &str| {
+            benchmark[key]
+                .as_f64()
+                .map_or_else(|| "–".to_owned(), significant)
+        };
+        table.add_row([
+            text("name"),
+            number("value"),
+            text("unit"),
+            text("better"),
+            number("floor"),
+            number("ratio"),
+            peers(&benchmark["peer"]),
+        ]);
+    }
+    for column in [1, 4, 5] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// `name value` for each peer, as `{"name": value}` gives them.
+fn peers(peer: &Value) -> String {
+    let one = |(name, value): (&String, &Value)| match value.as_f64() {
+        Some(number) => format!("{name}: {}", significant(number)),
+        None => format!("{name}: {value}"),
+    };
+    let all = peer.as_object().into_iter().flatten().map(one);
+    all.collect::<Vec<_>>().join("\n")
+}
+
+/// A number with four significant digits, and no fraction from a thousand up.
+fn significant(value: f64) -> String {
+    let decimals = match value.abs() {
+        magnitude if magnitude >= 1000.0 => 0,
+        magnitude if magnitude >= 100.0 => 1,
+        magnitude if magnitude >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Group, complete, select};
+    use serde_json::json;
+
+    fn groups() -> Vec<Group> {
+        ["ring", "model", "ptx", "ptx-cost"]
+            .map(|name| Group {
+                package: format!("gridmux-{name}"),
+                name: name.into(),
+            })
+            .into()
+    }
+
+    #[test]
+    fn names_are_groups_or_benchmarks() {
+        let groups = groups();
+        let names = ["ring", "model_speed/matmul", "ptx-cost/slice"].map(String::from);
+        let runs = select(&groups, &names).expect("all are known");
+        let runs: Vec<_> = runs
+            .iter()
+            .map(|(group, filter)| (group.name.as_str(), *filter))
+            .collect();
+        assert_eq!(
+            runs,
+            [
+                ("ring", None),
+                ("model", Some("model_speed/matmul")),
+                ("ptx-cost", Some("ptx-cost/slice"))
+            ]
+        );
+        let error = select(&groups, &["rings".into()])
+            .expect_err("no such group")
+            .to_string();
+        assert!(
+            error.contains("rings") && error.contains("ring, model"),
+            "{error}"
+        );
+        assert_eq!(select(&groups, &[]).expect("all groups").len(), 4);
+    }
+
+    #[test]
+    fn a_benchmark_without_a_direction_is_refused() {
+        let mut whole = json!({"name": "plan_read", "value": 3.5, "unit": "ns", "better": "lower"});
+        complete(&mut whole).expect("it has what it needs");
+        assert!(whole["floor"].is_null());
+        complete(&mut json!({"name": "plan_read", "value": 3.5, "unit": "ns"}))
+            .expect_err("better is missing");
+    }
+}

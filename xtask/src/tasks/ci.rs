@@ -1,0 +1,25 @@
+//! `cargo xtask ci`: what must hold before a change is merged, cheapest first.
+
+use crate::tasks::{test, tidy};
+use crate::{process, repo, setup};
+use anyhow::{Context, Result};
+
+/// Formatting, lints, tidiness, then every test. It ends with the summary of the tests.
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// Runs the task.
+///
+/// # Errors
+/// At the first step that fails.
+pub fn run(_: &Args) -> Result<()> {
+    setup::ensure(&setup::BUILD)?;
+    let mut format = repo::cargo("fmt");
+    format.args(["--all", "--check"]);
+    process::aloud(&mut format).context("formatting: run `cargo fmt --all`")?;
+    let mut lint = repo::cargo("clippy");
+    lint.args(["--workspace", "--all-targets", "--", "-D", "warnings"]);
+    process::aloud(&mut lint).context("lints")?;
+    tidy::run(&tidy::Args {})?;
+    test::run(&test::Args {})
+}

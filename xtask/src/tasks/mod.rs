@@ -1,0 +1,7 @@
+//! The tasks, one file each.
+
+pub mod bench;
+pub mod ci;
+pub mod ptx;
+pub mod test;
+pub mod tidy;

@@ -1,0 +1,114 @@
+//! `cargo xtask test`: every test of the workspace, then every loom suite, then what ran and what did not.
+//!
+//! A test that cannot run on this machine prints `SKIPPED: reason` and returns; it is counted as skipped, not as
+//! passed. The last line on stdout is `N passed, N failed, N skipped`.
+
+mod tally;
+
+use crate::{process, repo, setup};
+use anyhow::{Context, Result};
+use std::fs;
+use std::io::Write;
+use std::process::{Command, exit};
+use std::time::Instant;
+use tally::Tally;
+
+/// Run every test of the workspace, loom suites included, and summarise.
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// One cargo command of the run.
+struct Stage {
+    name: String,
+    command: Command,
+}
+
+/// Runs the task.
+///
+/// Ends the process with 1 if anything failed, after the summary.
+///
+/// # Errors
+/// If something the build needs is missing or cargo cannot be run.
+pub fn run(_: &Args) -> Result<()> {
+    setup::ensure(&setup::BUILD)?;
+    let log_path = repo::target().join("xtask-test.log");
+    fs::create_dir_all(repo::target())?;
+    let mut log = fs::File::create(&log_path)
+        .with_context(|| format!("cannot write {}", log_path.display()))?;
+    let mut total = Tally::default();
+    for mut stage in stages()? {
+        eprintln!("test: {}: {}", stage.name, process::shown(&stage.command));
+        let started = Instant::now();
+        let mut tally = Tally::default();
+        let succeeded = process::lines(&mut stage.command, &mut |line| {
+            eprintln!("{line}");
+            // The log is a convenience: a full disk shows elsewhere.
+            let _ = writeln!(log, "{line}");
+            tally.line(line);
+        })?;
+        tally.end();
+        if !succeeded && tally.failures().is_empty() {
+            tally.fail(format!(
+                "{}: it did not build; see {}",
+                stage.name,
+                repo::shown(&log_path)
+            ));
+        }
+        println!(
+            "{:<28} {tally} in {} s",
+            stage.name,
+            started.elapsed().as_secs()
+        );
+        total.add(tally);
+    }
+    for (name, reason) in total.skips() {
+        println!("skipped  {name}: {reason}");
+    }
+    for name in total.failures() {
+        println!("failed   {name}");
+    }
+    println!("{total}");
+    if !total.failures().is_empty() {
+        // Not an error to report: the summary is the last line in any case.
+        exit(1);
+    }
+    Ok(())
+}
+
+fn stages() -> Result<Vec<Stage>> {
+    let mut workspace = repo::cargo("test");
+    workspace.args(["--workspace", "--no-fail-fast", "--", "--show-output"]);
+    let mut stages = vec![Stage {
+        name: "workspace".into(),
+        command: workspace,
+    }];
+    for package in repo::packages()? {
+        if !package
+            .targets_of("test")
+            .any(|name| name.starts_with("loom_"))
+        {
+            continue;
+        }
+        let mut command = repo::cargo("test");
+        // Optimised, because loom explores thousands of executions; in a folder of its own, because the flag would
+        // rebuild everything back and forth.
+        command
+            .args([
+                "--package",
+                &package.name,
+                "--release",
+                "--test",
+                "loom_*",
+                "--no-fail-fast",
+                "--target-dir",
+            ])
+            .arg(repo::target().join("loom"))
+            .args(["--", "--show-output"])
+            .env("RUSTFLAGS", "--cfg loom");
+        stages.push(Stage {
+            name: format!("loom {}", package.name),
+            command,
+        });
+    }
+    Ok(stages)
+}

@@ -1,0 +1,208 @@
+//! Reads what `cargo test -- --show-output` prints, and counts.
+//!
+//! Per test binary that is: `Running unittests src/lib.rs (target/…)`, one `test NAME ... ok` per test, then for each
+//! test that printed something a `---- NAME stdout ----` with the text below it, then `test result: …`.
+
+use std::fmt;
+
+/// What a run of tests came to.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    passed: usize,
+    failures: Vec<String>,
+    skips: Vec<(String, String)>,
+    binary: String,
+    /// Between `running N tests` and `test result`.
+    unfinished: bool,
+    printing: Option<String>,
+}
+
+impl Tally {
+    /// Takes the next line of output.
+    pub(super) fn line(&mut self, line: &str) {
+        let text = line.trim();
+        if let Some(binary) = text
+            .strip_prefix("Running ")
+            .or_else(|| text.strip_prefix("Doc-tests "))
+        {
+            self.end();
+            self.binary = binary_name(binary);
+        } else if let Some(name) = text
+            .strip_prefix("---- ")
+            .and_then(|rest| rest.strip_suffix(" stdout ----"))
+        {
+            self.printing = Some(name.to_owned());
+        } else if text.starts_with("running ")
+            && (text.ends_with(" tests") || text.ends_with(" test"))
+        {
+            self.unfinished = true;
+        } else if text.starts_with("test result: ") {
+            self.unfinished = false;
+            self.printing = None;
+        } else if let Some(reason) = text.strip_prefix("SKIPPED: ") {
+            self.skip(reason);
+        } else if let Some((name, outcome)) = text
+            .strip_prefix("test ")
+            .and_then(|rest| rest.rsplit_once(" ... "))
+        {
+            self.outcome(name, outcome);
+        }
+    }
+
+    fn outcome(&mut self, name: &str, outcome: &str) {
+        let name = format!("{}::{name}", self.binary);
+        if outcome == "ok" {
+            self.passed += 1;
+        } else if outcome.starts_with("FAILED") {
+            self.failures.push(name);
+        } else if let Some(reason) = outcome.strip_prefix("ignored") {
+            let reason = reason.trim_start_matches([',', ' ']);
+            self.skips.push((
+                name,
+                if reason.is_empty() { "ignored" } else { reason }.to_owned(),
+            ));
+        }
+    }
+
+    /// Takes the end of a binary's output: one that has not given its result was ended by a signal or an exit.
+    pub(super) fn end(&mut self) {
+        if std::mem::take(&mut self.unfinished) {
+            self.fail(format!("{}: it ended before its tests did", self.binary));
+        }
+        self.printing = None;
+    }
+
+    /// Counts a failure that no test reported.
+    pub(super) fn fail(&mut self, what: String) {
+        self.failures.push(what);
+    }
+
+    /// A test that printed a reason has been counted as passed already; its further reasons are not counted again.
+    fn skip(&mut self, reason: &str) {
+        let Some(name) = &self.printing else {
+            return;
+        };
+        let name = format!("{}::{name}", self.binary);
+        if self.failures.contains(&name) || self.skips.iter().any(|(skipped, _)| *skipped == name) {
+            return;
+        }
+        self.passed = self.passed.saturating_sub(1);
+        self.skips.push((name, reason.to_owned()));
+    }
+
+    /// Adds a finished stage's counts.
+    pub(super) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failures.extend(other.failures);
+        self.skips.extend(other.skips);
+    }
+
+    pub(super) fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
+    /// Tests that did not run, each with its reason.
+    pub(super) fn skips(&self) -> &[(String, String)] {
+        &self.skips
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            self.passed,
+            self.failures.len(),
+            self.skips.len()
+        )
+    }
+}
+
+/// `unittests src/lib.rs (target/debug/deps/gridmux_ptx-0123456789abcdef)` is `gridmux_ptx`; a documentation test has
+/// the crate's name alone.
+fn binary_name(running: &str) -> String {
+    let file = running
+        .rsplit_once('(')
+        .map_or(running, |(_, path)| path.trim_end_matches(')'));
+    let stem = file.rsplit('/').next().unwrap_or(file);
+    stem.rsplit_once('-')
+        .map_or(stem, |(name, _)| name)
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tally;
+
+    const OUTPUT: &str = "
+   Compiling gridmux-bpf v0.1.0
+     Running unittests src/lib.rs (target/debug/deps/gridmux_bpf-2f0b81e8f4b0a5c6)
+
+running 4 tests
+test usdt::fires ... ok
+test pins::survive ... ok
+test counts::add_up ... FAILED
+test slow::one ... ignored, needs an hour
+
+successes:
+
+---- pins::survive stdout ----
+SKIPPED: no permission to load BPF programs
+SKIPPED: said twice
+
+---- usdt::fires stdout ----
+a probe costs 3 ns
+
+successes:
+    pins::survive
+    usdt::fires
+
+failures:
+
+---- counts::add_up stdout ----
+SKIPPED: printed before it failed
+thread 'counts::add_up' panicked at src/lib.rs:1:1
+
+failures:
+    counts::add_up
+
+test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.10s
+
+   Doc-tests gridmux_bpf
+
+running 1 test
+test bpf/src/lib.rs - (line 3) ... ok
+
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+
+    #[test]
+    fn counts_and_reasons() {
+        let mut tally = Tally::default();
+        OUTPUT.lines().for_each(|line| tally.line(line));
+        assert_eq!(tally.to_string(), "2 passed, 1 failed, 2 skipped");
+        assert_eq!(tally.failures(), ["gridmux_bpf::counts::add_up"]);
+        let skips: Vec<_> = tally
+            .skips()
+            .iter()
+            .map(|(name, reason)| (name.as_str(), reason.as_str()))
+            .collect();
+        assert!(skips.contains(&(
+            "gridmux_bpf::pins::survive",
+            "no permission to load BPF programs"
+        )));
+        assert!(skips.contains(&("gridmux_bpf::slow::one", "needs an hour")));
+    }
+
+    #[test]
+    fn a_binary_that_dies_is_a_failure() {
+        let mut tally = Tally::default();
+        let output = "Running tests/a.rs (target/debug/deps/a-0f)\nrunning 2 tests\ntest one ... ok\n\
+                      Running tests/b.rs (target/debug/deps/b-0f)\nrunning 1 test\ntest two ... ok\ntest result: ok. 1 passed";
+        output.lines().for_each(|line| tally.line(line));
+        tally.end();
+        assert_eq!(tally.to_string(), "2 passed, 1 failed, 0 skipped");
+        assert_eq!(tally.failures(), ["a: it ended before its tests did"]);
+    }
+}

@@ -1,0 +1,47 @@
+//! `cargo xtask tidy`: what the compiler cannot see.
+//!
+//! - [`rooms`]: dependencies between rooms go only where the design allows.
+//! - [`sources`]: module documents, lengths, comments on atomics, nothing ignored or left to do.
+//! - [`documents`]: every path and crate that a document names exists; every crate is in `ARCHITECTURE.md`.
+//!
+//! It also runs as a test of this package.
+
+mod documents;
+mod mask;
+mod rooms;
+mod sources;
+
+use crate::repo;
+use anyhow::{Result, bail};
+
+/// Check the rooms' dependencies, the sources' form, and the documents' references.
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// Runs the task.
+///
+/// # Errors
+/// If anything was found; each finding stands on a line of its own.
+pub fn run(_: &Args) -> Result<()> {
+    let findings = check()?;
+    if findings.is_empty() {
+        println!("tidy: nothing found");
+        return Ok(());
+    }
+    for finding in &findings {
+        println!("{finding}");
+    }
+    bail!("tidy: {} findings", findings.len());
+}
+
+/// All findings, as `path:line: what is wrong and what to do`.
+///
+/// # Errors
+/// If the repository cannot be read.
+pub fn check() -> Result<Vec<String>> {
+    let packages = repo::packages()?;
+    let mut findings = rooms::check(&packages);
+    findings.extend(sources::check(&packages)?);
+    findings.extend(documents::check(&packages)?);
+    Ok(findings)
+}

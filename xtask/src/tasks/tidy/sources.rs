@@ -1,0 +1,262 @@
+//! The form of each Rust file: a module document first, files and functions of readable length, a comment at each
+//! atomic ordering, no test ignored, nothing left to do, no wildcard import from the parent module.
+//!
+//! A file that is longer for a good reason says so in a line `//! Length: …`, a function in a line `// Length: …`
+//! directly above it.
+
+use super::mask::code_only;
+use crate::repo::{self, Package};
+use anyhow::{Context, Result};
+use std::fs;
+
+/// Lines of a file, its inline tests aside.
+const LONGEST_FILE: usize = 600;
+/// Lines of a function, from `fn` to the closing brace.
+const LONGEST_FUNCTION: usize = 80;
+/// An atomic ordering's comment stands on its line or at most this many lines above.
+const COMMENT_REACH: usize = 10;
+
+/// Code that must not occur, and what to do instead.
+const FORBIDDEN: [(&str, &str); 4] = [
+    (
+        "#[ignore",
+        "a test that cannot run prints `SKIPPED: reason` and returns",
+    ),
+    (
+        "todo!(",
+        "finish it, or return an error that says what is missing",
+    ),
+    (
+        "unimplemented!(",
+        "finish it, or return an error that says what is missing",
+    ),
+    ("use super::*", "name what is imported"),
+];
+
+const ORDERINGS: [&str; 5] = [
+    "Ordering::Relaxed",
+    "Ordering::Acquire",
+    "Ordering::Release",
+    "Ordering::AcqRel",
+    "Ordering::SeqCst",
+];
+
+pub(super) fn check(packages: &[Package]) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for package in packages {
+        for path in repo::files(package.folder(), &|path| {
+            path.extension().is_some_and(|e| e == "rs")
+        })? {
+            let source = fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            let shown = repo::shown(&path);
+            let is_test_or_bench = ["/tests/", "/benches/"]
+                .iter()
+                .any(|folder| shown.contains(folder));
+            let of_file = check_file(&source, is_test_or_bench);
+            findings.extend(
+                of_file
+                    .into_iter()
+                    .map(|(line, what)| format!("{shown}:{line}: {what}")),
+            );
+        }
+    }
+    Ok(findings)
+}
+
+/// Findings with their lines, counted from one.
+fn check_file(source: &str, is_test_or_bench: bool) -> Vec<(usize, String)> {
+    let code = code_only(source);
+    let mut findings = Vec::new();
+    let first = source
+        .lines()
+        .find(|line| !line.trim().is_empty() && !line.starts_with("#!["));
+    if !first.is_some_and(|line| line.starts_with("//!")) {
+        findings.push((
+            1,
+            "no module document: begin with `//!`, the concept and then the rules".to_owned(),
+        ));
+    }
+    let without_tests = code
+        .lines()
+        .position(|line| line.starts_with("mod tests {"))
+        .unwrap_or(code.lines().count());
+    if without_tests > LONGEST_FILE && !source.lines().any(|line| line.starts_with("//! Length: "))
+    {
+        findings.push((
+            without_tests,
+            format!("{without_tests} lines, over {LONGEST_FILE}: split the file, or give the reason in a line `//! Length: …`"),
+        ));
+    }
+    for (number, line) in code.lines().enumerate() {
+        for (forbidden, instead) in FORBIDDEN {
+            if line.contains(forbidden) {
+                findings.push((number + 1, format!("`{forbidden}`: {instead}")));
+            }
+        }
+    }
+    findings.extend(long_functions(source, &code));
+    if !is_test_or_bench {
+        findings.extend(bare_orderings(source, &code, without_tests));
+    }
+    findings.sort();
+    findings
+}
+
+/// Atomic orderings in code that ships, without a comment near them.
+fn bare_orderings(source: &str, code: &str, without_tests: usize) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = source.lines().collect();
+    let commented = |number: usize| {
+        let first = number.saturating_sub(COMMENT_REACH);
+        lines[first..=number].iter().any(|line| line.contains("//"))
+    };
+    let uses_ordering = |line: &str| ORDERINGS.iter().any(|ordering| line.contains(ordering));
+    code.lines()
+        .take(without_tests)
+        .enumerate()
+        .filter(|(number, line)| uses_ordering(line) && !commented(*number))
+        .map(|(number, _)| {
+            (
+                number + 1,
+                "an atomic ordering without a comment: name the operation it pairs with".to_owned(),
+            )
+        })
+        .collect()
+}
+
+/// Functions over the limit that give no reason.
+fn long_functions(source: &str, code: &str) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = source.lines().collect();
+    let mut findings = Vec::new();
+    for (offset, name) in functions(code) {
+        let Some(length) = body_end(&code[offset..])
+            .map(|end| code[offset..offset + end].matches('\n').count() + 1)
+        else {
+            continue;
+        };
+        let line = code[..offset].matches('\n').count();
+        // Attributes and documents may stand between the reason and the function.
+        let above = lines[..line].iter().rev().map(|line| line.trim_start());
+        let excused = above
+            .take_while(|line| line.starts_with("//") || line.starts_with("#["))
+            .any(|line| line.starts_with("// Length: "));
+        if length > LONGEST_FUNCTION && !excused {
+            findings.push((
+                line + 1,
+                format!("function `{name}` has {length} lines, over {LONGEST_FUNCTION}: split it, or give the reason in a line `// Length: …` above it"),
+            ));
+        }
+    }
+    findings
+}
+
+/// Offset and name of each `fn` item.
+fn functions(code: &str) -> impl Iterator<Item = (usize, &str)> {
+    code.match_indices("fn ").filter_map(|(offset, _)| {
+        let starts_word = !code[..offset].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let rest = code[offset + 3..].trim_start();
+        let name = &rest[..rest
+            .find(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .unwrap_or(rest.len())];
+        (starts_word && !name.is_empty()).then_some((offset, name))
+    })
+}
+
+/// Where the function's closing brace is, counted from `fn`; `None` for a declaration without a body.
+fn body_end(code: &str) -> Option<usize> {
+    let (mut braces, mut brackets) = (0_usize, 0_usize);
+    for (at, byte) in code.bytes().enumerate() {
+        match byte {
+            b'(' | b'[' => brackets += 1,
+            b')' | b']' => brackets = brackets.saturating_sub(1),
+            b';' if braces == 0 && brackets == 0 => return None,
+            b'{' => braces += 1,
+            b'}' => {
+                braces = braces.checked_sub(1)?;
+                if braces == 0 {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_file;
+
+    fn lines_of(findings: &[(usize, String)], needle: &str) -> Vec<usize> {
+        findings
+            .iter()
+            .filter(|(_, what)| what.contains(needle))
+            .map(|(line, _)| *line)
+            .collect()
+    }
+
+    #[test]
+    fn a_plain_file_passes() {
+        let source = "//! What it is.\n\n/// Says todo!() in a document only.\npub fn f() -> [u8; 2] {\n    [0; 2]\n}\n";
+        assert_eq!(check_file(source, false), []);
+        assert_eq!(check_file(&format!("#![cfg(loom)]\n{source}"), true), []);
+    }
+
+    #[test]
+    fn each_rule_finds_its_line() {
+        let source = "use std::fmt;\nfn f() { todo!() }\n#[ignore]\nfn g() {}\nmod m { use super::*; }\n\n\n\n\n\n\n\n\n\n\n\nfn h(a: &A) { a.store(1, Ordering::Release) }\n";
+        let findings = check_file(source, false);
+        assert_eq!(lines_of(&findings, "module document"), [1]);
+        assert_eq!(lines_of(&findings, "todo!("), [2]);
+        assert_eq!(lines_of(&findings, "#[ignore"), [3]);
+        assert_eq!(lines_of(&findings, "super::*"), [5]);
+        assert_eq!(lines_of(&findings, "ordering"), [17]);
+        assert_eq!(
+            lines_of(&check_file(source, true), "ordering"),
+            [0_usize; 0],
+            "tests are free of that rule"
+        );
+    }
+
+    #[test]
+    fn long_functions_need_a_reason() {
+        let body = "    x();\n".repeat(90);
+        let source =
+            format!("//! M.\n\nfn long(a: [u8; 4]) -> u8 {{\n{body}}}\n\nfn short() {{}}\n");
+        let findings = check_file(&source, false);
+        assert_eq!(lines_of(&findings, "function `long` has 92 lines"), [3]);
+        assert_eq!(findings.len(), 1);
+        let excused = source.replace(
+            "fn long",
+            "// Length: one arm per opcode.\n#[inline]\nfn long",
+        );
+        assert_eq!(check_file(&excused, false), []);
+    }
+
+    #[test]
+    fn long_files_need_a_reason_and_inline_tests_do_not_count() {
+        let filler = "const A: u8 = 0;\n".repeat(650);
+        assert_eq!(
+            lines_of(
+                &check_file(&format!("//! M.\n{filler}"), false),
+                "split the file"
+            )
+            .len(),
+            1
+        );
+        assert_eq!(
+            check_file(
+                &format!("//! M.\n//! Length: a table of one row per opcode.\n{filler}"),
+                false
+            ),
+            []
+        );
+        assert_eq!(
+            check_file(
+                &format!("//! M.\n#[cfg(test)]\nmod tests {{\n{filler}}}\n"),
+                false
+            ),
+            []
+        );
+    }
+}
