@@ -1,4 +1,6 @@
 //! Control flow, barriers, faults, budgets, scheduling of several kernels, and killing them.
+//!
+//! Length: the launches of one file share its kernels and report readers.
 
 mod support;
 

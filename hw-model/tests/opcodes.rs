@@ -1,5 +1,7 @@
 //! Every opcode family against values computed independently: Rust's own integer and IEEE arithmetic at wider
 //! precision, over edge values and random ones.
+//!
+//! Length: every opcode family stands beside its siblings and shares the runner.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -24,6 +24,7 @@ mod memory;
 mod op;
 mod shuffle;
 mod special;
+mod stored;
 mod warp;
 
 pub(crate) use block::{Block, BlockShape, Meeting};
