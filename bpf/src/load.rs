@@ -1,5 +1,9 @@
 //! Loading an object through libbpf: its tunables set, its errors turned into a typed reason.
 
+#[allow(
+    clippy::disallowed_types,
+    reason = "this room does not know the mediator; loading happens before its dispatcher starts"
+)]
 use std::sync::Mutex;
 
 use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, set_print};
@@ -9,7 +13,15 @@ use crate::layout::{RawTunables, bytes_of};
 use crate::unavailable::Unavailable;
 
 /// libbpf's last words, kept for the error; one load at a time, because its print callback is global.
+#[allow(
+    clippy::disallowed_types,
+    reason = "this room does not know the mediator; loading happens before its dispatcher starts"
+)]
 static LOAD: Mutex<()> = Mutex::new(());
+#[allow(
+    clippy::disallowed_types,
+    reason = "this room does not know the mediator; loading happens before its dispatcher starts"
+)]
 static WORDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Aligned as ELF headers are read.

@@ -42,6 +42,70 @@ fn caps(plan: &Plan, kernel: u32) -> Vec<u16> {
         .collect()
 }
 
+/// Events out of order, for launches that nobody announced and tenants that nobody knows.
+fn stray_events() -> Vec<Event> {
+    let (kernel, tenant, at) = (KernelId(40), TenantId(4), Nanos(50));
+    vec![
+        Event::Placed {
+            kernel,
+            launch: 1,
+            n: 5,
+            at,
+        },
+        Event::Retired {
+            kernel,
+            launch: 1,
+            n: 9,
+            ran_sum_ns: 7,
+            at,
+        },
+        Event::Ended {
+            kernel,
+            launch: 1,
+            at,
+        },
+        Event::Counters {
+            kernel,
+            open_launches: 1,
+            waiting: 2,
+            in_flight: 3,
+            ran_total_ns: 4,
+            at,
+        },
+        Event::TenantLeft { tenant },
+        Event::TenantJoined { tenant, weight: 0 },
+        arrive(40, 4, K1, 10, 60),
+        Event::Placed {
+            kernel,
+            launch: 60,
+            n: 11,
+            at,
+        },
+        Event::Retired {
+            kernel,
+            launch: 60,
+            n: 12,
+            ran_sum_ns: 1,
+            at: Nanos(10),
+        },
+        Event::CapReached { kernel, at },
+        Event::Degraded { kernel, at },
+        Event::Lost { n: 3 },
+        Event::Counters {
+            kernel,
+            open_launches: 0,
+            waiting: 0,
+            in_flight: 0,
+            ran_total_ns: 4,
+            at,
+        },
+        Event::Timer { at },
+        Event::DeviceLost,
+        arrive(40, 4, K1, 10, 70),
+        Event::TenantLeft { tenant },
+    ]
+}
+
 #[test]
 fn every_policy_plans_at_once_and_survives_every_event() {
     for info in all_policies() {
@@ -57,67 +121,7 @@ fn every_policy_plans_at_once_and_survives_every_event() {
             "{}: a launch would wait",
             info.name
         );
-        let (kernel, tenant, at) = (KernelId(40), TenantId(4), Nanos(50));
-        let events = [
-            Event::Placed {
-                kernel,
-                launch: 1,
-                n: 5,
-                at,
-            },
-            Event::Retired {
-                kernel,
-                launch: 1,
-                n: 9,
-                ran_sum_ns: 7,
-                at,
-            },
-            Event::Ended {
-                kernel,
-                launch: 1,
-                at,
-            },
-            Event::Counters {
-                kernel,
-                open_launches: 1,
-                waiting: 2,
-                in_flight: 3,
-                ran_total_ns: 4,
-                at,
-            },
-            Event::TenantLeft { tenant },
-            Event::TenantJoined { tenant, weight: 0 },
-            arrive(40, 4, K1, 10, 60),
-            Event::Placed {
-                kernel,
-                launch: 60,
-                n: 11,
-                at,
-            },
-            Event::Retired {
-                kernel,
-                launch: 60,
-                n: 12,
-                ran_sum_ns: 1,
-                at: Nanos(10),
-            },
-            Event::CapReached { kernel, at },
-            Event::Degraded { kernel, at },
-            Event::Lost { n: 3 },
-            Event::Counters {
-                kernel,
-                open_launches: 0,
-                waiting: 0,
-                in_flight: 0,
-                ran_total_ns: 4,
-                at,
-            },
-            Event::Timer { at },
-            Event::DeviceLost,
-            arrive(40, 4, K1, 10, 70),
-            Event::TenantLeft { tenant },
-        ];
-        for (event, now) in events.iter().zip(100..) {
+        for (event, now) in stray_events().iter().zip(100..) {
             policy.observe(event);
             if let Some(plan) = policy.replan(Nanos(now * 1000)) {
                 assert!(

@@ -13,6 +13,7 @@ use crate::device::{Device, Direction, PARAM_BYTES, Params};
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::entry::BadEntry;
 use gridmux_channel::ring::{self, CompletionStatus, SubmissionEntry};
+use gridmux_policy::TenantId;
 use gridmux_policy::event::Event;
 use gridmux_policy::shape::{BlockShape, max_residency};
 use gridmux_ptx::boxes::{Grid, check_block};
@@ -112,23 +113,29 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             self.meter.set_busy(tenant_id, true, now);
         }
         self.trace_admission(tenant_id.0, &operation);
-        if let Work::Launch(launch) = &operation.work {
-            let event = Event::Arrive {
-                kernel: launch.class,
-                tenant: tenant_id,
-                launch: sequence,
-                blocks: launch.blocks,
-                block: self.classes.shape(launch.class),
-                at: now,
-            };
-            if self.device.is_timed() {
-                self.arrivals.push((slot, sequence, event));
-            } else {
-                self.tell_policy(event);
-            }
-        }
+        self.announce(slot, tenant_id, &operation);
         if is_first {
             self.activate(slot, id);
+        }
+    }
+
+    /// Tells the policy that a launch arrived; a timed device's arrivals wait for the end of their instant.
+    fn announce(&mut self, slot: Slot, tenant: TenantId, operation: &Operation) {
+        let Work::Launch(launch) = &operation.work else {
+            return;
+        };
+        let event = Event::Arrive {
+            kernel: launch.class,
+            tenant,
+            launch: operation.sequence,
+            blocks: launch.blocks,
+            block: self.classes.shape(launch.class),
+            at: operation.admitted,
+        };
+        if self.device.is_timed() {
+            self.arrivals.push((slot, operation.sequence, event));
+        } else {
+            self.tell_policy(event);
         }
     }
 

@@ -225,6 +225,10 @@ impl Rig {
             reports: VecDeque::with_capacity(4096),
             ..Bench::default()
         }));
+        #[allow(
+            clippy::arc_with_non_send_sync,
+            reason = "the dispatcher takes an Arc; this rig and its ports stay on one thread"
+        )]
         let control = Arc::new(ControlLink::default());
         let config = DispatcherConfig {
             device_id: DeviceId(0),

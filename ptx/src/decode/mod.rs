@@ -7,6 +7,7 @@
 mod function;
 mod initialiser;
 pub mod inst;
+mod modifiers;
 mod module;
 mod opcode;
 mod operand;

@@ -6,9 +6,9 @@ use super::{OpenCuda, blocks_of, find_copy, open};
 use crate::device::cuda::allocator::Range;
 use crate::device::cuda::buffer::HostBuffer;
 use crate::device::{
-    AllocationUnits, BufferId, Command, CopyCommand, Device, DeviceError, DeviceKernelId,
-    Direction, DomainId, KernelLimits, Lane, LaunchCommand, MemsetCommand, Outcome, Params, Report,
-    Tag,
+    AllocationUnits, BufferId, Command, CompiledModule, CopyCommand, Device, DeviceControl,
+    DeviceError, DeviceKernelId, Direction, DomainId, KernelLimits, Lane, LaunchCommand,
+    MemsetCommand, Outcome, Params, Report, Tag,
 };
 use crate::waker::Waker;
 use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
@@ -211,124 +211,170 @@ fn is_done(reports: &[Report]) -> bool {
     matches!(reports.last(), Some(Report::Ended { outcome: Outcome::Done, start, end, .. }) if start <= end)
 }
 
+/// A real GPU with one tenant's memory on it.
+struct Gpu {
+    device: super::CudaDevice,
+    control: Arc<dyn DeviceControl>,
+    domain: DomainId,
+    buffer: Arc<TenantBuffer>,
+    buffer_id: BufferId,
+    address: u64,
+}
+
+impl Gpu {
+    /// `None`, said on stdout, where there is no driver.
+    fn open() -> Option<Self> {
+        let waker = Arc::new(Waker::new().unwrap());
+        let OpenCuda { device, control } = match open("0", &waker) {
+            Ok(open) => open,
+            Err(DeviceError::NoDevice(reason)) => {
+                println!("SKIPPED: no CUDA driver ({reason})");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let domain = control.create_domain(1 << 30).unwrap();
+        let buffer = Arc::new(tenant_buffer(4096));
+        let buffer_id = control.register_buffer(Arc::clone(&buffer)).unwrap();
+        let address = control.alloc(domain, 4096).unwrap();
+        Some(Self {
+            device,
+            control,
+            domain,
+            buffer,
+            buffer_id,
+            address,
+        })
+    }
+
+    /// The tenant's whole allocation, to its buffer.
+    fn copy_out(&self) -> CopyCommand {
+        CopyCommand {
+            tag: tag(3),
+            domain: self.domain,
+            direction: Direction::FromDevice,
+            buffer: self.buffer_id,
+            buffer_offset: 0,
+            address: self.address,
+            bytes: 4096,
+        }
+    }
+
+    fn buffer_bytes(&self) -> Vec<u8> {
+        let mut out = vec![0; 4096];
+        self.buffer.read_at(0, &mut out).unwrap();
+        out
+    }
+
+    fn kernels_compute(&mut self, module: &CompiledModule) {
+        let kernels = self.control.load(self.domain, module).unwrap();
+        assert_eq!(kernels[0].limits.max_threads_per_block, 1024);
+        let fill = MemsetCommand {
+            tag: tag(1),
+            domain: self.domain,
+            address: self.address,
+            bytes: 4096,
+            value: 0xee,
+        };
+        assert!(is_done(&run(&mut self.device, &Command::Memset(fill))));
+        let mut launch = launch([7, 1, 1], [128, 1, 1]);
+        (launch.tag, launch.domain, launch.kernel) = (tag(2), self.domain, kernels[0].limits.id);
+        let bytes = launch.params.resize(12).unwrap();
+        bytes[..8].copy_from_slice(&self.address.to_le_bytes());
+        bytes[8..].copy_from_slice(&1000_u32.to_le_bytes());
+        let reports = run(&mut self.device, &Command::Launch(launch));
+        assert!(is_done(&reports), "{reports:?}");
+        assert!(
+            matches!(reports[0], Report::Placed { blocks: 7, .. }),
+            "{reports:?}"
+        );
+        assert!(
+            matches!(reports[1], Report::Retired { blocks: 7, .. }),
+            "{reports:?}"
+        );
+        let copy = self.copy_out();
+        assert!(is_done(&run(&mut self.device, &Command::Copy(copy))));
+        let words: Vec<u32> = self
+            .buffer_bytes()
+            .chunks_exact(4)
+            .map(|w| u32::from_le_bytes(w.try_into().unwrap()))
+            .collect();
+        assert!(
+            (0..896).zip(&words).all(|(i, word)| i + 1000 == *word),
+            "{words:?}"
+        );
+        assert!(
+            words[896..].iter().all(|word| *word == 0xeeee_eeee),
+            "{words:?}"
+        );
+    }
+
+    fn memory_is_checked(&mut self) {
+        let outside = CopyCommand {
+            bytes: 4097,
+            ..self.copy_out()
+        };
+        let ended = run(&mut self.device, &Command::Copy(outside));
+        let refused = Outcome::Failed(CompletionStatus::BadAddress);
+        assert!(
+            matches!(ended[..], [Report::Ended { outcome, .. }] if outcome == refused),
+            "{ended:?}"
+        );
+        assert!(self.control.take_fault(outside.tag).is_some());
+        self.control.free(self.domain, self.address).unwrap();
+        assert!(matches!(
+            self.control.free(self.domain, self.address),
+            Err(DeviceError::BadAddress { .. })
+        ));
+        assert_eq!(self.control.used_bytes(self.domain), 0);
+    }
+
+    fn next_tenant_finds_zeroes(&mut self) {
+        self.control.destroy_domain(self.domain);
+        // The dispatcher looks at the new tables, so that the next call frees what the old ones held.
+        assert_eq!(self.device.poll(), None);
+        let next = self.control.create_domain(1 << 30).unwrap();
+        let address = self.control.alloc(next, 4096).unwrap();
+        let copy = CopyCommand {
+            domain: next,
+            address,
+            ..self.copy_out()
+        };
+        assert!(is_done(&run(&mut self.device, &Command::Copy(copy))));
+        assert!(
+            self.buffer_bytes().iter().all(|byte| *byte == 0),
+            "the next tenant finds what the last one left"
+        );
+        self.control.unregister_buffer(self.buffer_id);
+        self.control.destroy_domain(next);
+        assert_eq!(self.device.poll(), None);
+    }
+
+    /// After [`Gpu::next_tenant_finds_zeroes`], which ends the first tenant's domain.
+    fn bad_loads_are_refused(&self, mut module: CompiledModule) {
+        assert!(matches!(
+            self.control.load(self.domain, &module),
+            Err(DeviceError::Backend(_))
+        ));
+        module.ptx = b"this is not PTX".to_vec();
+        let Err(DeviceError::Load(log)) = self.control.load(self.domain, &module) else {
+            panic!("nonsense was loaded");
+        };
+        assert!(log.contains("ptxas"), "{log}");
+    }
+}
+
 #[test]
 fn a_real_gpu_loads_launches_and_copies() {
-    let waker = Arc::new(Waker::new().unwrap());
-    let OpenCuda {
-        mut device,
-        control,
-    } = match open("0", &waker) {
-        Ok(open) => open,
-        Err(DeviceError::NoDevice(reason)) => {
-            println!("SKIPPED: no CUDA driver ({reason})");
-            return;
-        }
-        Err(error) => panic!("{error}"),
+    let Some(mut gpu) = Gpu::open() else {
+        return;
     };
-    let domain = control.create_domain(1 << 30).unwrap();
-    let buffer = Arc::new(tenant_buffer(4096));
-    let id = control.register_buffer(Arc::clone(&buffer)).unwrap();
     // The slice form appends its control struct; the kernel is launched as it was written.
     let mut module = crate::host::compile(PTX.into()).unwrap();
     module.ptx = PTX.into();
-    let kernels = control.load(domain, &module).unwrap();
-    assert_eq!(kernels[0].limits.max_threads_per_block, 1024);
-    let address = control.alloc(domain, 4096).unwrap();
-
-    let (fill_tag, launch_tag, copy_tag) = (tag(1), tag(2), tag(3));
-    let fill = MemsetCommand {
-        tag: fill_tag,
-        domain,
-        address,
-        bytes: 4096,
-        value: 0xee,
-    };
-    assert!(is_done(&run(&mut device, &Command::Memset(fill))));
-    let mut launch = launch([7, 1, 1], [128, 1, 1]);
-    (launch.tag, launch.domain, launch.kernel) = (launch_tag, domain, kernels[0].limits.id);
-    let bytes = launch.params.resize(12).unwrap();
-    bytes[..8].copy_from_slice(&address.to_le_bytes());
-    bytes[8..].copy_from_slice(&1000_u32.to_le_bytes());
-    let reports = run(&mut device, &Command::Launch(launch));
-    assert!(is_done(&reports), "{reports:?}");
-    assert!(
-        matches!(reports[0], Report::Placed { blocks: 7, .. }),
-        "{reports:?}"
-    );
-    assert!(
-        matches!(reports[1], Report::Retired { blocks: 7, .. }),
-        "{reports:?}"
-    );
-    let copy = CopyCommand {
-        tag: copy_tag,
-        domain,
-        direction: Direction::FromDevice,
-        buffer: id,
-        buffer_offset: 0,
-        address,
-        bytes: 4096,
-    };
-    assert!(is_done(&run(&mut device, &Command::Copy(copy))));
-    let mut out = vec![0; 4096];
-    buffer.read_at(0, &mut out).unwrap();
-    let words: Vec<u32> = out
-        .chunks_exact(4)
-        .map(|w| u32::from_le_bytes(w.try_into().unwrap()))
-        .collect();
-    assert!(
-        (0..896).zip(&words).all(|(i, word)| i + 1000 == *word),
-        "{words:?}"
-    );
-    assert!(
-        words[896..].iter().all(|word| *word == 0xeeee_eeee),
-        "{words:?}"
-    );
-
-    let outside = CopyCommand {
-        bytes: 4097,
-        ..copy
-    };
-    let ended = run(&mut device, &Command::Copy(outside));
-    let refused = Outcome::Failed(CompletionStatus::BadAddress);
-    assert!(
-        matches!(ended[..], [Report::Ended { outcome, .. }] if outcome == refused),
-        "{ended:?}"
-    );
-    assert!(control.take_fault(copy_tag).is_some());
-    control.free(domain, address).unwrap();
-    assert!(matches!(
-        control.free(domain, address),
-        Err(DeviceError::BadAddress { .. })
-    ));
-    assert_eq!(control.used_bytes(domain), 0);
-    control.destroy_domain(domain);
-
-    // The dispatcher looks at the new tables, so that the next call frees what the old ones held.
-    assert_eq!(device.poll(), None);
-    let next = control.create_domain(1 << 30).unwrap();
-    let address = control.alloc(next, 4096).unwrap();
-    let copy = CopyCommand {
-        domain: next,
-        address,
-        ..copy
-    };
-    assert!(is_done(&run(&mut device, &Command::Copy(copy))));
-    buffer.read_at(0, &mut out).unwrap();
-    assert!(
-        out.iter().all(|byte| *byte == 0),
-        "the next tenant finds what the last one left"
-    );
-    control.unregister_buffer(id);
-    control.destroy_domain(next);
-    assert_eq!(device.poll(), None);
-    assert!(matches!(
-        control.load(domain, &module),
-        Err(DeviceError::Backend(_))
-    ));
-    module.ptx = b"this is not PTX".to_vec();
-    let Err(DeviceError::Load(log)) = control.load(domain, &module) else {
-        panic!("nonsense was loaded");
-    };
-    assert!(log.contains("ptxas"), "{log}");
-    assert!(!device.is_lost());
+    gpu.kernels_compute(&module);
+    gpu.memory_is_checked();
+    gpu.next_tenant_finds_zeroes();
+    gpu.bad_loads_are_refused(module);
+    assert!(!gpu.device.is_lost());
 }

@@ -1,0 +1,205 @@
+//! The modifiers of an instruction: what stands between the dots after its opcode (PTX ISA section 9).
+//!
+//! Rule: one [`Modifiers`] record serves every opcode, so that a consumer asks for a modifier by name and never
+//! takes the mnemonic apart; what no field holds stays in [`Modifiers::rest`], so that nothing is lost.
+
+use super::inst::{ScalarType, StateSpace};
+use smallvec::SmallVec;
+
+/// Rounding modifiers (PTX ISA section 9.7, `.rn` … `.rpi`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the PTX ISA's")]
+pub enum Rounding {
+    Rn,
+    Rz,
+    Rm,
+    Rp,
+    Rna,
+    Rni,
+    Rzi,
+    Rmi,
+    Rpi,
+}
+
+/// Comparison operators of `setp`, `set` (PTX ISA section 9.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the PTX ISA's")]
+pub enum Comparison {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Lo,
+    Ls,
+    Hi,
+    Hs,
+    Equ,
+    Neu,
+    Ltu,
+    Leu,
+    Gtu,
+    Geu,
+    Num,
+    Nan,
+}
+
+/// Boolean operator that combines a comparison with a predicate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the PTX ISA's")]
+pub enum BoolOp {
+    And,
+    Or,
+    Xor,
+}
+
+/// Which part of a product `mul`/`mad` keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the PTX ISA's")]
+pub enum Part {
+    Hi,
+    Lo,
+    Wide,
+}
+
+/// Operation of `atom`, `red`, `redux` and `bar.red`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the PTX ISA's")]
+pub enum AtomOp {
+    And,
+    Or,
+    Xor,
+    Cas,
+    Exch,
+    Add,
+    Inc,
+    Dec,
+    Min,
+    Max,
+    Popc,
+}
+
+/// Memory-order semantics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the PTX ISA's")]
+pub enum MemoryOrder {
+    Weak,
+    Volatile,
+    Relaxed,
+    Acquire,
+    Release,
+    AcqRel,
+    Sc,
+    Mmio,
+}
+
+/// Scope of a memory operation or fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the PTX ISA's")]
+pub enum Scope {
+    Cta,
+    Cluster,
+    Gpu,
+    Sys,
+}
+
+/// Mode of `shfl`, `vote`, `match`, `prmt` and similar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the PTX ISA's")]
+pub enum Mode {
+    Up,
+    Down,
+    Bfly,
+    Idx,
+    All,
+    Any,
+    Uni,
+    Ballot,
+    F4e,
+    B4e,
+    Rc8,
+    Ecl,
+    Ecr,
+    Rc16,
+    Left,
+    Right,
+    Clamp,
+    Wrap,
+    Finite,
+    Infinite,
+    Number,
+    NotANumber,
+    Normal,
+    Subnormal,
+}
+
+/// Cache operators that the timing model distinguishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the PTX ISA's")]
+pub enum CacheOp {
+    Ca,
+    Cg,
+    Cs,
+    Lu,
+    Cv,
+    Wb,
+    Wt,
+    Nc,
+}
+
+/// Every modifier of an instruction; absent ones are `None`/`false`/0.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Modifiers {
+    /// Types in source order: `cvt.rn.f32.s32` has `[F32, S32]`, most have one.
+    pub types: SmallVec<[ScalarType; 2]>,
+    /// Rounding.
+    pub rounding: Option<Rounding>,
+    /// `.ftz`.
+    pub ftz: bool,
+    /// `.sat`.
+    pub sat: bool,
+    /// `.satfinite`.
+    pub satfinite: bool,
+    /// `.approx`.
+    pub approx: bool,
+    /// `.full` (division).
+    pub full: bool,
+    /// `.relu`.
+    pub relu: bool,
+    /// `.NaN` on `min`/`max`.
+    pub nan: bool,
+    /// `.xorsign.abs`.
+    pub xorsign_abs: bool,
+    /// `.hi`, `.lo`, `.wide`.
+    pub part: Option<Part>,
+    /// Comparison of `setp`/`set`.
+    pub comparison: Option<Comparison>,
+    /// Boolean combination of `setp`/`set`.
+    pub bool_op: Option<BoolOp>,
+    /// State spaces in source order (`cvta.to.global`, `cp.async.shared.global` has two).
+    pub spaces: SmallVec<[StateSpace; 2]>,
+    /// `cvta.to`.
+    pub to: bool,
+    /// `.v2`, `.v4`, `.v8` as a count; 0 for scalars. `ldmatrix .x1/.x2/.x4` uses it as well.
+    pub vector: u8,
+    /// Atomic or reduction operation.
+    pub atom: Option<AtomOp>,
+    /// Memory order.
+    pub order: Option<MemoryOrder>,
+    /// Scope.
+    pub scope: Option<Scope>,
+    /// Cache operator.
+    pub cache: Option<CacheOp>,
+    /// Mode.
+    pub mode: Option<Mode>,
+    /// `.sync` / `.aligned` as written.
+    pub sync: bool,
+    /// `.aligned`.
+    pub aligned: bool,
+    /// `.uni` on `bra`, `call`, `ret`.
+    pub uni: bool,
+    /// `.trans`, `.shiftamt`, `.noftz`, shapes such as `.m16n8k16`, layouts, texture geometry and whatever else
+    /// the fields above do not hold, in source order without dots.
+    pub rest: SmallVec<[String; 1]>,
+}
