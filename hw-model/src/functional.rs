@@ -1,7 +1,7 @@
 //! Functional execution: a launch to its end without timing.
 //!
 //! Rules: blocks run one after another in ascending order; the warps of a block take turns, so that one may wait
-//! for another; the budget counts warp instructions of one block.
+//! for another; the budget counts warp instructions of the whole launch.
 
 use crate::config::WARP_LANES;
 use crate::counters::Counters;
@@ -78,9 +78,7 @@ impl Functional {
     ) -> Result<(), Box<Fault>> {
         let kernel = &*launch.kernel;
         let mut ready = self.block.alive();
-        let limit = launch
-            .budget
-            .map(|b| counters.warp_instructions.saturating_add(b.0));
+        let limit = launch.budget.map(|b| b.0);
         while ready != 0 {
             for index in 0..warps {
                 if ready >> index & 1 == 0 {

@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::functional::Functional;
 use crate::kernel::LoadedModule;
 use crate::launch::{self, Copy, Launch, LaunchError};
-use crate::memory::{DomainId, Memory};
+use crate::memory::{DomainId, Memory, MemoryError};
 use crate::report::{Advance, Report};
 use crate::timing::dispatch::{Dispatcher, Placement};
 use crate::timing::launches::Launches;
@@ -98,8 +98,8 @@ impl Gpu {
         &self.memory
     }
 
-    /// Device memory, to allocate, free and write. Before a domain is destroyed its launches must have ended or
-    /// been dropped with [`Gpu::kill_domain`].
+    /// Device memory, to allocate, free and write. A domain with launches goes by [`Gpu::destroy_domain`]; were its
+    /// memory destroyed alone, they would stand still until they are killed.
     pub fn memory_mut(&mut self) -> &mut Memory {
         &mut self.memory
     }
@@ -208,6 +208,15 @@ impl Gpu {
         }
     }
 
+    /// Drops every launch of a domain and then the domain with everything in it.
+    ///
+    /// # Errors
+    /// [`MemoryError::NoDomain`].
+    pub fn destroy_domain(&mut self, domain: DomainId) -> Result<(), MemoryError> {
+        self.kill_domain(domain);
+        self.memory.destroy_domain(domain)
+    }
+
     /// Nothing is queued, running or being copied.
     #[must_use]
     pub fn idle(&self) -> bool {
@@ -277,7 +286,7 @@ impl Gpu {
                 at: Cycles(at),
             });
         }
-        self.drafts.sort_by_key(Report::order);
+        self.drafts.sort_unstable_by_key(Report::order);
         self.now = end;
     }
 

@@ -38,7 +38,7 @@ pub struct Launch<'a> {
     /// The parameter block, laid out as the kernel declares it; copied during the call.
     pub params: &'a [u8],
     /// Cycles after which a launch that has not ended faults, counted from its first block's start. In a
-    /// functional run the budget counts warp instructions of one block.
+    /// functional run the budget counts the launch's warp instructions.
     pub budget: Option<Cycles>,
 }
 

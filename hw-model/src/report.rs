@@ -59,14 +59,14 @@ pub enum Report {
 }
 
 impl Report {
-    /// Reports stand in this order: by time, and within a cycle from placement to end.
-    pub(crate) fn order(&self) -> (u64, u8) {
+    /// Reports stand in this order: by time, within a cycle room is freed before it is filled, then by tag.
+    pub(crate) fn order(&self) -> (u64, u8, u64) {
         match self {
-            Self::Placed { at, .. } => (at.0, 1),
-            Self::Retired { at, .. } => (at.0, 0),
-            Self::Ended { end, .. } => (end.0, 2),
-            Self::Faulted { at, .. } => (at.0, 3),
-            Self::Copied { at, .. } => (at.0, 4),
+            Self::Retired { at, tag, .. } => (at.0, 0, *tag),
+            Self::Placed { at, tag, .. } => (at.0, 1, *tag),
+            Self::Ended { end, tag, .. } => (end.0, 2, *tag),
+            Self::Faulted { at, tag, .. } => (at.0, 3, *tag),
+            Self::Copied { at, tag, .. } => (at.0, 4, *tag),
         }
     }
 }

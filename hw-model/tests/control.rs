@@ -1,4 +1,6 @@
 //! Control flow, barriers, faults, budgets, scheduling of several kernels, and killing them.
+//!
+//! Length: the launches of one file share its kernels and report readers.
 
 mod support;
 
@@ -419,6 +421,89 @@ fn a_killed_launch_leaves_nothing_behind() {
     let domain = bench.domain;
     bench.gpu.memory_mut().free(domain, out).expect("live");
     assert_eq!(bench.gpu.memory().used_bytes(domain), Ok(used));
+}
+
+#[test]
+fn kills_at_random_moments_leave_room_and_results_alone() {
+    let mut prng = gridmux_workloads::Prng::new(11);
+    let mut bench = Bench::new(GpuConfig::builtin("gtx480").expect("built in"));
+    let victim = bench.kernel(&spinning(300), "k");
+    let other = bench.kernel(&kernel_text("st.global.u32 [%rd2], %r1;"), "k");
+    let out = bench.buffer(&vec![0; 4 * 128 * 64]);
+    let (counter, params) = (bench.buffer(&[0; 4]).to_le_bytes(), out.to_le_bytes());
+    let mut reports = Vec::new();
+    for round in 0..50 {
+        let domain = bench.domain;
+        bench
+            .gpu
+            .memory_mut()
+            .fill(domain, out, 4 * 128 * 64, 0)
+            .expect("inside");
+        let mut doomed = bench.simple(&victim, 200, 192, &counter);
+        doomed.tag = 1000 + round;
+        let mut kept = bench.simple(&other, 64, 128, &params);
+        (kept.tag, kept.queue) = (round, QueueId(5));
+        bench.gpu.launch(doomed).expect("accepted");
+        bench.gpu.launch(kept).expect("accepted");
+        let wait = u64::from(prng.below(12_000));
+        bench
+            .gpu
+            .advance(Cycles(bench.gpu.now().0 + wait), &mut reports);
+        bench.gpu.kill(1000 + round);
+        reports.extend(drain(&mut bench.gpu));
+        assert!(
+            reports
+                .iter()
+                .any(|r| matches!(r, Report::Ended { tag, .. } if *tag == round))
+        );
+        assert_eq!(
+            bench.words(out, 128 * 64),
+            (0..128 * 64).collect::<Vec<u32>>()
+        );
+        assert_eq!(bench.gpu.resident_blocks(), 0);
+        reports.clear();
+    }
+}
+
+#[test]
+fn a_gpu_can_move_to_another_thread() {
+    let mut bench = Bench::named("gtx480");
+    let kernel = bench.kernel(&kernel_text("st.global.u32 [%rd2], %r1;"), "k");
+    let out = bench.buffer(&[0; 128]);
+    let words = std::thread::spawn(move || {
+        let params = out.to_le_bytes();
+        let launch = bench.simple(&kernel, 1, 32, &params);
+        bench.time(launch).unwrap_or_else(|fault| panic!("{fault}"));
+        bench.words(out, 32)
+    });
+    assert_eq!(
+        words.join().expect("it runs"),
+        (0..32).collect::<Vec<u32>>()
+    );
+}
+
+#[test]
+fn registers_of_the_wrong_kind_are_refused() {
+    let mut bench = Bench::named("h200");
+    for body in [
+        "ld.global.u32 %r5, [%p1];",
+        "setp.eq.s32 %r5|%r6, %r1, %r2;",
+        "@%r5 add.u32 %r6, %r1, %r2;",
+        "ld.global.v4.u32 {%r5, %r6}, [%rd1];",
+        "st.global.v4.u32 [%rd1], {%r5, %r6};",
+        "add.u32 %rd3, %r1, %r2;",
+    ] {
+        let text = kernel_text(body);
+        let Ok(program) = gridmux_ptx::Module::parse(text.as_str()).and_then(|m| m.decode()) else {
+            continue;
+        };
+        let domain = bench.domain;
+        let refused = bench.gpu.load(domain, &program, text.as_bytes());
+        assert!(
+            matches!(refused, Err(LoadError::Unsupported { .. })),
+            "{body}: {refused:?}"
+        );
+    }
 }
 
 #[test]

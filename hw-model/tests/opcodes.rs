@@ -1,5 +1,7 @@
 //! Every opcode family against values computed independently: Rust's own integer and IEEE arithmetic at wider
 //! precision, over edge values and random ones.
+//!
+//! Length: every opcode family stands beside its siblings and shares the runner.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -696,5 +698,26 @@ fn special_registers() {
     let got = run("b32", "r", "b32", "r", body, [&zeros, &zeros, &zeros]);
     for (n, got) in got.iter().enumerate() {
         assert_eq!(*got, 3 * 10_000 + 64 + n as u64 % 32 * 100);
+    }
+}
+
+/// The other tests of this file again, in a process of their own for each lower level of vector instructions.
+#[test]
+fn every_level_of_vector_instructions_passes() {
+    if std::env::var_os("GRIDMUX_MODEL_ISA").is_some() {
+        return;
+    }
+    for level in ["baseline", "avx2"] {
+        let this = std::env::current_exe().expect("a test runs from a file");
+        let output = std::process::Command::new(this)
+            .env("GRIDMUX_MODEL_ISA", level)
+            .output()
+            .expect("this very program starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{level}: {text}");
+        assert!(
+            text.contains("12 passed"),
+            "{level} ran something else: {text}"
+        );
     }
 }

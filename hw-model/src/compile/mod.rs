@@ -45,15 +45,30 @@ pub enum LoadError {
     /// Its variables do not fit in the domain.
     #[error("the module's variables cannot be placed: {0}")]
     Memory(#[from] MemoryError),
-    /// The kernel needs more registers than the model addresses.
-    #[error("kernel '{kernel}' keeps {slots} register slots alive, the model addresses 32000")]
+    /// The kernel needs more registers or literals than an operand can number.
+    #[error(
+        "kernel '{kernel}' needs {slots} slots for registers or literals, the model has 32767 of each"
+    )]
     TooManyRegisters {
         /// Kernel.
         kernel: String,
         /// Slots needed.
         slots: usize,
     },
+    /// The kernel's local memory would exhaust the host.
+    #[error(
+        "kernel '{kernel}' uses {bytes} bytes of local memory a thread, the model gives at most 8192"
+    )]
+    TooMuchLocalMemory {
+        /// Kernel.
+        kernel: String,
+        /// Bytes of one thread.
+        bytes: u32,
+    },
 }
+
+/// Local memory of one thread, in bytes; all resident threads of a large GPU have theirs at once.
+const MAX_LOCAL_BYTES: u32 = 8192;
 
 /// Lines of a PTX text.
 struct Lines(Vec<usize>);
@@ -137,6 +152,18 @@ fn compile(
         ops.push(op);
     }
     ops.push(end_of_body(&lower));
+    let constants = lower
+        .into_constants()
+        .ok_or_else(|| LoadError::TooManyRegisters {
+            kernel: function.name.clone(),
+            slots: usize::from(NONE) + 1,
+        })?;
+    if layout.local_bytes > MAX_LOCAL_BYTES {
+        return Err(LoadError::TooMuchLocalMemory {
+            kernel: function.name.clone(),
+            bytes: layout.local_bytes,
+        });
+    }
     let registers = registers_estimate(function).min(config.sm.max_registers_per_thread);
     Ok(Kernel {
         name: function.name.as_str().into(),
@@ -150,7 +177,7 @@ fn compile(
         domain,
         origins: origins(function, lines),
         ops: ops.into(),
-        constants: lower.into_constants(),
+        constants,
         slots: slot_count,
         predicates: u16::try_from(slots.predicates).unwrap_or(NONE),
     })

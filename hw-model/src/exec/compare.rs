@@ -8,7 +8,9 @@ use super::isa::{handler, lane_fn};
 use super::lanes::{Lane, commit, compare, read};
 use super::lower::{Class, Draft, Lower};
 use super::op::{NONE, Op};
-use gridmux_ptx::decode::{BoolOp, Comparison, Instruction, Opcode, Operand, ScalarType as T};
+use gridmux_ptx::decode::{
+    BoolOp, Comparison, Instruction, Opcode, Operand, RegId, ScalarType as T,
+};
 
 const EQ: u32 = 0;
 const NE: u32 = 1;
@@ -253,8 +255,8 @@ fn class(ty: T) -> Class {
 fn destinations(l: &Lower<'_>, operand: &Operand) -> Option<(u16, u16)> {
     match operand {
         Operand::RegPair(first, second) => {
-            let place = |r: &Option<gridmux_ptx::decode::RegId>| r.map_or(NONE, |r| l.slot(r));
-            Some((place(first), place(second)))
+            let place = |r: &Option<RegId>| r.map_or(Some(NONE), |r| l.predicate(&Operand::Reg(r)));
+            Some((place(first)?, place(second)?))
         }
         Operand::Sink => Some((NONE, NONE)),
         single => Some((l.predicate(single)?, NONE)),

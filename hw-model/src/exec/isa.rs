@@ -18,10 +18,28 @@ pub(crate) enum Isa {
 }
 
 impl Isa {
-    /// The best level of this host.
+    /// The level to use: the best one of this host, or a lower one that `GRIDMUX_MODEL_ISA` names (`baseline`,
+    /// `avx2`, `avx512`), by which tests compare the levels on one host.
     pub(crate) fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
-        *BEST.get_or_init(Self::detect)
+        *BEST.get_or_init(|| {
+            let host = Self::detect();
+            let asked = std::env::var("GRIDMUX_MODEL_ISA").ok();
+            asked
+                .and_then(|name| Self::by_name(&name))
+                .map_or(host, |level| level.min(host))
+        })
+    }
+
+    fn by_name(name: &str) -> Option<Self> {
+        match name {
+            "baseline" => Some(Self::Baseline),
+            #[cfg(target_arch = "x86_64")]
+            "avx2" => Some(Self::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            "avx512" => Some(Self::Avx512),
+            _ => None,
+        }
     }
 
     #[cfg(target_arch = "x86_64")]

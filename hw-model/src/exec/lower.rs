@@ -113,6 +113,7 @@ pub(crate) struct Lower<'a> {
     pub(crate) pipelines: &'a Pipelines,
     constants: Vec<Slot>,
     known_constants: HashMap<(u64, bool), u16>,
+    too_many_constants: bool,
 }
 
 impl<'a> Lower<'a> {
@@ -131,11 +132,13 @@ impl<'a> Lower<'a> {
             pipelines,
             constants: Vec::new(),
             known_constants: HashMap::new(),
+            too_many_constants: false,
         }
     }
 
-    pub(crate) fn into_constants(self) -> Box<[Slot]> {
-        self.constants.into()
+    /// The constants; `None` when there are more than an operand can name.
+    pub(crate) fn into_constants(self) -> Option<Box<[Slot]>> {
+        (!self.too_many_constants).then(|| self.constants.into())
     }
 
     /// Type of a register.
@@ -243,7 +246,13 @@ impl<'a> Lower<'a> {
         if let Some(known) = self.known_constants.get(&(key, wide)) {
             return *known;
         }
-        let index = u16::try_from(self.constants.len()).unwrap_or(0x7f00);
+        if self.constants.len() + 2 > usize::from(NONE) {
+            // The kernel is refused as a whole; until then any constant will do.
+            self.too_many_constants = true;
+            self.constants.clear();
+            self.known_constants.clear();
+        }
+        let index = u16::try_from(self.constants.len()).unwrap_or(0);
         if wide {
             let mut words = [0; 64];
             for pair in words.chunks_exact_mut(2) {
@@ -270,6 +279,11 @@ impl<'a> Lower<'a> {
         writes: &[RegId],
     ) -> Option<Op> {
         let (pipe, timing) = draft.class.timing(self.pipelines);
+        if i.guard
+            .is_some_and(|g| self.type_of(g.reg) != ScalarType::Pred)
+        {
+            return None;
+        }
         let entry = |reg: &RegId| {
             let place = self.slot(*reg);
             if self.type_of(*reg) == ScalarType::Pred {

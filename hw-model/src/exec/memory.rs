@@ -11,6 +11,7 @@ use super::isa::{handler, lane_fn};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
 use super::op::{ExecFn, Kind, NONE, Op};
+use super::stored::{Stored, Word};
 use crate::fault::{FaultKind, FaultSpace};
 use gridmux_ptx::decode::{
     AddressBase, CacheOp, Instruction, MemoryOrder, Opcode, Operand, ScalarType as T, StateSpace,
@@ -18,6 +19,9 @@ use gridmux_ptx::decode::{
 
 /// Index of the address among an operation's operands; data slots stand before it.
 pub(super) const ADDRESS: usize = 4;
+
+/// Allocations smaller than any single access are not remembered, which keeps the range check to one comparison.
+const LARGEST_ACCESS_BYTES: u64 = 64;
 
 /// Spaces in the low byte of `aux`.
 pub(super) const AUX_GLOBAL: u32 = 0;
@@ -213,7 +217,7 @@ fn find_allocations(cx: &mut Cx<'_>, lanes: &[u64; 32], bytes: u32) -> bool {
         if found.end() - lanes[lane] < u64::from(bytes) {
             return false;
         }
-        if found.bytes >= 16 {
+        if found.bytes >= LARGEST_ACCESS_BYTES {
             let stamp = cx.domain.stamp();
             let range = cx.ranges.entry(cx.pc);
             range.stamp = stamp;
@@ -285,75 +289,6 @@ pub(super) fn active(mask: u32) -> impl Iterator<Item = usize> {
         Some(lane)
     })
 }
-
-/// Register words.
-pub(super) trait Word: super::lanes::Lane<Raw = Self> + Default {
-    /// The low bytes of `bits`.
-    fn from_bits(bits: u64) -> Self;
-    /// The word, zero-extended.
-    fn to_bits(self) -> u64;
-}
-
-impl Word for u32 {
-    #[inline(always)]
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "a narrow register keeps the low half"
-    )]
-    fn from_bits(bits: u64) -> Self {
-        bits as u32
-    }
-    #[inline(always)]
-    fn to_bits(self) -> u64 {
-        u64::from(self)
-    }
-}
-
-impl Word for u64 {
-    #[inline(always)]
-    fn from_bits(bits: u64) -> Self {
-        bits
-    }
-    #[inline(always)]
-    fn to_bits(self) -> u64 {
-        self
-    }
-}
-
-/// Types in memory, with sign or zero extension to a register word (PTX ISA section 6.4.2).
-pub(super) trait Stored: Copy {
-    fn extend<R: Word>(self) -> R;
-    fn cut<R: Word>(word: R) -> Self;
-}
-
-macro_rules! stored {
-    ($($ty:ty: $wide:ty),*) => {
-        $(impl Stored for $ty {
-            #[inline(always)]
-            #[allow(
-                clippy::cast_sign_loss,
-                clippy::cast_lossless,
-                clippy::cast_possible_wrap,
-                clippy::unnecessary_cast,
-                reason = "extends as its signedness says"
-            )]
-            fn extend<R: Word>(self) -> R {
-                R::from_bits(self as $wide as u64)
-            }
-            #[inline(always)]
-            #[allow(
-                clippy::cast_possible_truncation,
-                clippy::cast_possible_wrap,
-                clippy::unnecessary_cast,
-                reason = "a store keeps the low bytes"
-            )]
-            fn cut<R: Word>(word: R) -> Self {
-                word.to_bits() as $ty
-            }
-        })*
-    };
-}
-stored!(u8: u64, i8: i64, u16: u64, i16: i64, u32: u64, i32: i64, u64: u64);
 
 lane_fn!(
     /// `r[0..4]`: destinations of a scalar or vector load.
@@ -487,8 +422,8 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
     match i.opcode {
         Opcode::Ld | Opcode::Ldu => {
-            let (r, wide) = data(l, i.operands.first()?, ty, true)?;
             let vector = i.mods.vector.max(1);
+            let (r, wide) = data(l, i.operands.first()?, ty, true, vector)?;
             let space = *i.mods.spaces.first().unwrap_or(&StateSpace::Generic);
             if space == StateSpace::Param {
                 return parameter(l, i, by_stored!(ty, wide, LoadParam), r);
@@ -502,13 +437,13 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             Some(draft)
         }
         Opcode::St => {
-            let (r, wide) = data(l, i.operands.get(1)?, ty, false)?;
+            let vector = i.mods.vector.max(1);
+            let (r, wide) = data(l, i.operands.get(1)?, ty, false, vector)?;
             let space = *i.mods.spaces.first().unwrap_or(&StateSpace::Generic);
             if matches!(space, StateSpace::Param | StateSpace::Const) {
                 return None;
             }
-            let draft = Draft::alu(by_stored!(ty, wide, Store), Class::Memory, &r)
-                .vector(i.mods.vector.max(1));
+            let draft = Draft::alu(by_stored!(ty, wide, Store), Class::Memory, &r).vector(vector);
             addressed(l, i.operands.first()?, space, draft)
         }
         _ => None,
@@ -521,6 +456,7 @@ fn data(
     operand: &Operand,
     ty: T,
     destination: bool,
+    vector: u8,
 ) -> Option<([u16; ADDRESS], bool)> {
     let single = std::slice::from_ref(operand);
     let mut r = [NONE; ADDRESS];
@@ -540,7 +476,7 @@ fn data(
             _ => return None,
         };
     }
-    (elements.len() <= ADDRESS).then_some((r, wide))
+    (elements.len() <= ADDRESS && elements.len() == usize::from(vector)).then_some((r, wide))
 }
 
 fn parameter(l: &Lower<'_>, i: &Instruction, exec: ExecFn, r: [u16; ADDRESS]) -> Option<Draft> {
@@ -581,8 +517,12 @@ pub(super) fn addressed(
     let mut draft = draft.kind(Kind::Memory).imm(*offset).aux(code);
     match base {
         AddressBase::Reg(reg) => {
-            draft.r[ADDRESS] = l.slot(*reg);
-            if !l.is_wide(*reg) {
+            let wide = l.is_wide(*reg);
+            if !wide && l.type_of(*reg).size_bytes() != 4 {
+                return None;
+            }
+            draft.r[ADDRESS] = l.reg(&Operand::Reg(*reg), wide)?;
+            if !wide {
                 draft.aux |= AUX_NARROW;
             }
         }

@@ -24,6 +24,7 @@ mod memory;
 mod op;
 mod shuffle;
 mod special;
+mod stored;
 mod warp;
 
 pub(crate) use block::{Block, BlockShape, Meeting};
@@ -36,9 +37,16 @@ pub(crate) use warp::{Step, Surroundings, Warp};
 
 use gridmux_ptx::decode::{Instruction, Opcode};
 
+/// Beginnings of modifiers that change neither results nor what the timing model distinguishes.
+const HARMLESS: [&str; 4] = ["L1::", "L2::", "noftz", "unified"];
+
 /// The operation for an instruction, or `None` where the model does not execute it.
 pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     use Opcode as O;
+    let unknown = |modifier: &String| !HARMLESS.iter().any(|known| modifier.starts_with(known));
+    if i.mods.types.iter().any(|ty| ty.size_bytes() > 8) || i.mods.rest.iter().any(unknown) {
+        return None;
+    }
     let is_float = i.mods.types.first().is_some_and(|ty| ty.is_float());
     match i.opcode {
         O::Add | O::Sub | O::Mul | O::Mad | O::Div | O::Min | O::Max | O::Abs | O::Neg

@@ -114,9 +114,8 @@ impl MemorySystem {
     pub(crate) fn serve(&mut self, end: u64, launches: &mut Launches) -> &[Reply] {
         self.replies.clear();
         let last = end + self.one_way;
-        // SMs hand over in ascending order and each in order of departure, so that the key is unique enough: a
-        // stable order among equals is the order of acceptance.
-        self.waiting.sort_by_key(|r| r.arrive);
+        // An SM's port sends at most one request a cycle, so that the key is unique and the order defined.
+        self.waiting.sort_unstable_by_key(|r| (r.arrive, r.sm));
         let due = self.waiting.partition_point(|r| r.arrive < last);
         let mut served = std::mem::take(&mut self.waiting);
         for request in &served[..due] {

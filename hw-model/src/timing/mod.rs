@@ -18,4 +18,5 @@ pub(crate) mod load_store;
 pub(crate) mod memory_system;
 pub(crate) mod pool;
 pub(crate) mod sm;
+mod sm_faults;
 pub(crate) mod wheel;

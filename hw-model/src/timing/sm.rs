@@ -20,7 +20,7 @@ use crate::exec::{
     Surroundings, Warp,
 };
 use crate::fault::{Fault, FaultKind};
-use crate::functional::{count_access, dress};
+use crate::functional::count_access;
 use crate::kernel::Kernel;
 use crate::memory::Memory;
 use crate::occupancy::BlockNeeds;
@@ -61,7 +61,7 @@ pub(super) enum State {
 
 #[derive(Debug)]
 pub(super) struct WarpSlot {
-    warp: Warp,
+    pub(super) warp: Warp,
     pub(super) state: State,
     block: u8,
     /// Tells a slot's present warp from earlier ones.
@@ -76,14 +76,14 @@ pub(super) struct WarpSlot {
 }
 
 #[derive(Debug)]
-struct Resident {
-    block: Block,
-    kernel: Option<Arc<Kernel>>,
-    launch: u32,
+pub(super) struct Resident {
+    pub(super) block: Block,
+    pub(super) kernel: Option<Arc<Kernel>>,
+    pub(super) launch: u32,
     needs: BlockNeeds,
     started: u64,
     /// Warp slot of each warp of the block.
-    slots: [u8; 32],
+    pub(super) slots: [u8; 32],
     counters: Counters,
 }
 
@@ -113,8 +113,8 @@ pub(crate) struct Sm {
     schedulers: usize,
     policy: SchedulerPolicy,
     pub(super) warps: Vec<WarpSlot>,
-    residents: Vec<Resident>,
-    free_blocks: u64,
+    pub(super) residents: Vec<Resident>,
+    pub(super) free_blocks: u64,
     free_warps: u64,
     room: Room,
     next_age: u64,
@@ -138,7 +138,7 @@ pub(crate) struct Sm {
     /// Known times at which a miss register becomes free, soonest first.
     pub(super) fills: std::collections::BinaryHeap<std::cmp::Reverse<u64>>,
     pub(super) requests: Vec<Request>,
-    events: Vec<SmEvent>,
+    pub(super) events: Vec<SmEvent>,
 }
 
 impl Sm {
@@ -461,55 +461,6 @@ impl Sm {
                 self.report_fault(number, slot, raw, epoch);
             }
         }
-    }
-
-    #[cold]
-    fn report_fault(&mut self, number: usize, slot: u32, raw: RawFault, epoch: &Epoch<'_>) {
-        let resident = &self.residents[number];
-        let warp = &self.warps[slot as usize].warp;
-        let (Some(kernel), Some(launch)) = (&resident.kernel, epoch.launches.get(resident.launch))
-        else {
-            return;
-        };
-        let Ok(domain) = epoch.memory.domain(launch.domain) else {
-            return;
-        };
-        self.events.push(SmEvent::Faulted {
-            launch: resident.launch,
-            at: self.now,
-            fault: dress(raw, kernel, &resident.block, warp, domain),
-        });
-    }
-
-    /// The fault of a launch that ran too long, found in one of its warps; `None` when it has none here.
-    pub(crate) fn overrun(
-        &self,
-        launch: u32,
-        budget_cycles: u64,
-        epoch: &Epoch<'_>,
-    ) -> Option<Box<Fault>> {
-        let taken = !self.free_blocks;
-        let number = (0..self.residents.len())
-            .find(|n| taken >> n & 1 != 0 && self.residents[*n].launch == launch)?;
-        let resident = &self.residents[number];
-        let warp = resident.block.alive().trailing_zeros() as usize & 31;
-        let slot = &self.warps[usize::from(resident.slots[warp])];
-        let domain = epoch
-            .memory
-            .domain(epoch.launches.get(launch)?.domain)
-            .ok()?;
-        let raw = RawFault {
-            kind: FaultKind::BudgetExceeded { budget_cycles },
-            lane: slot.warp.alive().trailing_zeros() & 31,
-            address: None,
-        };
-        Some(dress(
-            raw,
-            resident.kernel.as_ref()?,
-            &resident.block,
-            &slot.warp,
-            domain,
-        ))
     }
 
     fn retire(&mut self, number: usize) {
