@@ -1,1 +1,24 @@
-//! placeholder
+//! What tests across rooms are built from: a real service, tenants in this process and beside it, and a tenant without
+//! manners.
+//!
+//! Rules:
+//! - A test starts its own [`Service`], in a folder and under an instance name of its own, so tests run in parallel.
+//! - Everything that a test waits for ends: a service has a lifetime, after which it is killed, and whoever waits on it
+//!   hears so. No outcome depends on how long anything took.
+//! - What a test starts ends with it, also when it panics.
+
+mod bench;
+mod binary;
+mod bystander;
+mod process;
+mod raw;
+mod service;
+mod wait;
+
+pub use bench::Bench;
+pub use binary::program;
+pub use bystander::Bystander;
+pub use process::{Speaker, run};
+pub use raw::RawTenant;
+pub use service::{Service, ServiceBuilder};
+pub use wait::until;

@@ -5,6 +5,7 @@
 //! ([`gridmux_policy::publish`]).
 
 use crate::sync::{Arc, AtomicU64};
+use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, KernelId};
 use gridmux_policy::plan::{Fill, Plan};
@@ -235,7 +236,14 @@ impl PolicyRunner {
         if std::mem::take(&mut self.due)
             && let Some(plan) = self.policy.replan(self.now)
         {
-            self.publisher.publish(plan);
+            let rows: usize = plan.groups.iter().map(|group| group.rows.len()).sum();
+            let args = ProbeArgs {
+                device: plan.device.0,
+                time_ns: self.now.0,
+                ..ProbeArgs::default()
+            };
+            let epoch = self.publisher.publish(plan);
+            probes::plan(args, epoch, rows as u64);
         }
         let wake_ns = self.policy.wake_at().map_or(NEVER, |wake| wake.0);
         // Relaxed: the Release below publishes it.

@@ -40,10 +40,8 @@ pub fn run() -> io::Result<()> {
     };
     match prepare(&config, descriptors) {
         Ok(host) => host.run(link),
-        Err(reason) => {
-            link.send(&ToSupervisor::Failed(reason.clone()), &[])?;
-            Err(io::Error::other(reason))
-        }
+        // The supervisor says it to whoever started the service.
+        Err(reason) => link.send(&ToSupervisor::Failed(reason), &[]),
     }
 }
 

@@ -1,0 +1,123 @@
+//! A workload set up on a connection: launched any number of times, each result judged by the host reference.
+
+use gridmux_tenant::{Args, Buffer, ClientError, Gpu, Kernel, Stream};
+use gridmux_workloads::{Arg, Case, Role, Size, by_name};
+
+/// A case with its buffers on the device.
+#[derive(Debug)]
+pub struct Bench {
+    case: Case,
+    /// Its kernel.
+    pub kernel: Kernel,
+    /// Its stream.
+    pub stream: Stream,
+    /// Buffers in the order of the arguments, with what the kernel does to them and their first contents.
+    buffers: Vec<(Buffer, Role, Vec<u8>)>,
+    args: Args,
+}
+
+impl Bench {
+    /// Loads a workload and copies its inputs to the device.
+    ///
+    /// # Errors
+    /// The client's.
+    ///
+    /// # Panics
+    /// If there is no such workload.
+    pub fn set_up(gpu: &Gpu, workload: &str, size: Size, seed: u64) -> Result<Self, ClientError> {
+        let case = by_name(workload)
+            .expect("a workload of that name")
+            .case(size, seed);
+        let kernel = gpu.module(case.ptx.as_bytes())?.kernel(case.entry)?;
+        let stream = gpu.stream()?;
+        let mut buffers = Vec::new();
+        let mut args = Args::new();
+        for arg in &case.args {
+            args = match arg {
+                Arg::U32(value) => args.u32(*value),
+                Arg::S32(value) => args.i32(*value),
+                Arg::U64(value) => args.u64(*value),
+                Arg::F32(value) => args.f32(*value),
+                Arg::F64(value) => args.f64(*value),
+                Arg::Buffer { bytes, role } => {
+                    let buffer = gpu.alloc(bytes.len() as u64)?;
+                    let with = args.buffer(&buffer);
+                    buffers.push((buffer, *role, bytes.clone()));
+                    with
+                }
+            };
+        }
+        let bench = Self {
+            case,
+            kernel,
+            stream,
+            buffers,
+            args,
+        };
+        bench.restore()?;
+        bench.stream.synchronize()?;
+        gpu.think();
+        Ok(bench)
+    }
+
+    /// Launches once and judges the result.
+    ///
+    /// # Errors
+    /// The client's.
+    ///
+    /// # Panics
+    /// If the result is wrong.
+    pub fn run(&self, gpu: &Gpu) -> Result<(), ClientError> {
+        self.restore()?;
+        let Case {
+            grid,
+            block,
+            dynamic_shared_bytes,
+            ..
+        } = self.case;
+        self.stream
+            .launch(&self.kernel, grid, block, dynamic_shared_bytes, &self.args)?
+            .wait()?;
+        let mut outputs = Vec::new();
+        for (buffer, _, bytes) in self.written() {
+            let mut output = vec![0; bytes.len()];
+            self.stream.copy_from(buffer, 0, &mut output)?;
+            outputs.push(output);
+        }
+        // No clock has to wait for the host's own arithmetic.
+        gpu.think();
+        if let Err(mismatch) = self.case.verify(&outputs) {
+            panic!("{}: {mismatch}", self.case.workload);
+        }
+        Ok(())
+    }
+
+    /// Its buffers, in the order of the arguments.
+    pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        self.buffers.iter().map(|(buffer, ..)| buffer)
+    }
+
+    /// The launch that it makes.
+    #[must_use]
+    pub fn case(&self) -> &Case {
+        &self.case
+    }
+
+    /// The arguments of that launch.
+    #[must_use]
+    pub fn args(&self) -> &Args {
+        &self.args
+    }
+
+    /// Gives every buffer its first contents, so that no launch profits from an earlier one.
+    fn restore(&self) -> Result<(), ClientError> {
+        for (buffer, _, bytes) in &self.buffers {
+            self.stream.copy_to(buffer, 0, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn written(&self) -> impl Iterator<Item = &(Buffer, Role, Vec<u8>)> {
+        self.buffers.iter().filter(|(_, role, _)| *role != Role::In)
+    }
+}

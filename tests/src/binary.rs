@@ -1,0 +1,50 @@
+//! The command under test: `gridmux`, built once per test process into the folder that the test itself was built into.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The path of the `gridmux` binary, which is built first.
+///
+/// # Panics
+/// If it does not build, or if this test does not lie in a target folder.
+#[must_use]
+pub fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(build)
+}
+
+fn build() -> PathBuf {
+    let test = std::env::current_exe().expect("this test has a path");
+    // TARGET/PROFILE/deps/TEST
+    let profile_folder = test
+        .ancestors()
+        .nth(2)
+        .expect("a test lies in TARGET/PROFILE/deps");
+    let target = profile_folder
+        .parent()
+        .expect("a profile folder lies in a target folder");
+    let profile = match profile_folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(other) => other,
+    };
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "gridmux",
+            "--profile",
+            profile,
+            "--manifest-path",
+        ])
+        .arg(manifest)
+        .arg("--target-dir")
+        .arg(target)
+        .status()
+        .expect("cargo starts");
+    assert!(status.success(), "building gridmux failed: {status}");
+    profile_folder.join("gridmux")
+}

@@ -1,0 +1,209 @@
+//! `gridmux serve` on a modelled GPU, as a test's own service.
+
+use crate::process::Speaker;
+use crate::wait::until;
+use gridmux_mediator::link::TenantStatistics;
+use gridmux_mediator::supervisor::{AdminReply, AdminRequest, ServiceStatistics, ask};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// After this a service is killed, so that a test that hangs ends with errors of whoever waited.
+const LIFETIME: Duration = Duration::from_secs(240);
+
+/// What a service is to be.
+#[derive(Debug, Clone)]
+pub struct ServiceBuilder {
+    tenants: Vec<(String, u32)>,
+    policy: &'static str,
+    limits: String,
+}
+
+impl ServiceBuilder {
+    /// A service for these tenants, each with its weight.
+    #[must_use]
+    pub fn new(tenants: &[(&str, u32)]) -> Self {
+        let tenants = tenants
+            .iter()
+            .map(|(name, weight)| ((*name).to_owned(), *weight));
+        Self {
+            tenants: tenants.collect(),
+            policy: "smk-p",
+            limits: String::new(),
+        }
+    }
+
+    /// Another policy than `smk-p`.
+    #[must_use]
+    pub fn policy(mut self, policy: &'static str) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets a key of the configuration's `[limits]`.
+    #[must_use]
+    pub fn limit(mut self, key: &str, value: u64) -> Self {
+        let _ = writeln!(self.limits, "{key} = {value}");
+        self
+    }
+
+    /// Starts it and waits until it is ready.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn start(self) -> Service {
+        Service::start(&self)
+    }
+
+    fn config(&self, folder: &Path, instance: &str) -> String {
+        let Self {
+            tenants,
+            policy,
+            limits,
+        } = self;
+        let mut text = format!(
+            "schema_version = 1\nrun_dir = {folder:?}\ninstance = {instance:?}\npolicy = {policy:?}\n\
+             [device]\nkind = \"model:h200\"\nsms = 4\nmemory_bytes = {}\n[limits]\n{limits}",
+            256 << 20
+        );
+        for (name, weight) in tenants {
+            let _ = writeln!(text, "[[tenant]]\nname = {name:?}\nweight = {weight}");
+        }
+        text
+    }
+}
+
+/// A running service; it ends when dropped.
+#[derive(Debug)]
+pub struct Service {
+    speaker: Speaker,
+    /// Dropping it ends the thread that watches the lifetime.
+    _lifetime: Sender<()>,
+    folder: tempfile::TempDir,
+}
+
+impl Service {
+    fn start(builder: &ServiceBuilder) -> Self {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: the number is all that counts.
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let instance = format!("test-{}-{number}", std::process::id());
+        // Paths of sockets are at most 108 bytes, so the folder's is kept short.
+        let folder = tempfile::Builder::new()
+            .prefix("gm")
+            .tempdir()
+            .expect("a temporary folder");
+        let config = folder.path().join("gridmux.toml");
+        std::fs::write(&config, builder.config(folder.path(), &instance))
+            .expect("writing the configuration");
+        let log = std::fs::File::create(folder.path().join("log")).expect("creating the log");
+        let arguments = ["serve".as_ref(), "--config".as_ref(), config.as_os_str()];
+        let speaker = Speaker::start(arguments, Stdio::from(log));
+        let lifetime = watch(speaker.pid());
+        let mut service = Self {
+            speaker,
+            _lifetime: lifetime,
+            folder,
+        };
+        if service
+            .speaker
+            .hear()
+            .is_none_or(|line| line.get("ready").is_none())
+        {
+            panic!("the service did not start: {}", service.log());
+        }
+        service
+    }
+
+    /// The folder of its sockets and its configuration.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A tenant's socket.
+    #[must_use]
+    pub fn socket(&self, tenant: &str) -> PathBuf {
+        self.folder().join(format!("{tenant}.sock"))
+    }
+
+    /// The process of the supervisor.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.speaker.pid()
+    }
+
+    /// What it has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder().join("log")).unwrap_or_default()
+    }
+
+    /// A reading of its counters.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    #[must_use]
+    pub fn statistics(&self) -> ServiceStatistics {
+        match ask(self.folder(), &AdminRequest::Statistics) {
+            Ok(AdminReply::Statistics(statistics)) => *statistics,
+            other => panic!("the service answers {other:?}; its log: {}", self.log()),
+        }
+    }
+
+    /// A reading of one tenant, if it is connected.
+    #[must_use]
+    pub fn tenant(&self, name: &str) -> Option<TenantStatistics> {
+        let tenants = self.statistics().host.tenants;
+        tenants
+            .into_iter()
+            .find(|tenant| tenant.identity.name == name)
+    }
+
+    /// Waits until a tenant is not connected, and gives the first reading without it.
+    pub fn await_gone(&self, name: &str) -> ServiceStatistics {
+        until(&format!("the end of tenant {name}"), || {
+            let statistics = self.statistics();
+            let is_there = statistics
+                .host
+                .tenants
+                .iter()
+                .any(|tenant| tenant.identity.name == name);
+            (!is_there).then_some(statistics)
+        })
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("log of the service:\n{}", self.log());
+        }
+        self.speaker.signal(Signal::SIGTERM);
+        let start = std::time::Instant::now();
+        while self.speaker.ended().is_none() && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // Whoever is left is killed when the field is dropped.
+    }
+}
+
+/// Kills the process when its time is over, unless the returned end is dropped before.
+fn watch(pid: Pid) -> Sender<()> {
+    let (alive, ended) = channel();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(LIFETIME) == Err(RecvTimeoutError::Timeout) {
+            eprintln!(
+                "a service was needed for over {LIFETIME:?}: the test hangs, so the service is killed"
+            );
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+    });
+    alive
+}

@@ -1,0 +1,124 @@
+//! Contract: under `smk-p` a tenant gets the share that it was promised, and on a modelled GPU it gets it again.
+
+use gridmux_tests::{Service, ServiceBuilder, Speaker};
+use serde_json::Value;
+use std::process::Stdio;
+
+/// A tenant of the mix: the same kernel for both, four SMs full of blocks for each.
+struct Role {
+    name: &'static str,
+    weight: u32,
+    launches: &'static str,
+}
+
+/// Work in proportion to the weights, so that both are busy for about as long.
+const ROLES: [Role; 2] = [
+    Role {
+        name: "heavy",
+        weight: 3,
+        launches: "180",
+    },
+    Role {
+        name: "light",
+        weight: 1,
+        launches: "60",
+    },
+];
+
+/// What a run of the mix shows.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    share_of_heavy: f64,
+    share_of_light: f64,
+    ends_ns: Vec<u64>,
+}
+
+fn start(service: &Service, role: &Role) -> Speaker {
+    let socket = service.socket(role.name);
+    let arguments = [
+        "workload",
+        "run",
+        "black_scholes",
+        "--elements",
+        "8192",
+        "--streams",
+        "6",
+        "--wait-go",
+        "--launches",
+        role.launches,
+        "--socket",
+    ];
+    let arguments = arguments
+        .iter()
+        .map(AsRef::as_ref)
+        .chain([socket.as_os_str()]);
+    Speaker::start(arguments, Stdio::inherit())
+}
+
+/// Both tenants hold the virtual clock before either starts, so that they start at one instant of it.
+fn run_mix() -> Outcome {
+    let tenants = ROLES.map(|role| (role.name, role.weight));
+    // A loaded machine may keep a tenant's process waiting; the clock waits with it.
+    let service = ServiceBuilder::new(&tenants)
+        .limit("clock_hold_ms", 60_000)
+        .start();
+    let mut speakers = ROLES.each_ref().map(|role| start(&service, role));
+    for speaker in &mut speakers {
+        speaker.expect("ready");
+    }
+    for speaker in &mut speakers {
+        speaker.say("hold");
+        speaker.expect("held");
+    }
+    let started_ns = service.statistics().host.device_now_ns;
+    for speaker in &mut speakers {
+        speaker.say("go");
+    }
+    let results = speakers
+        .each_mut()
+        .map(|speaker| speaker.expect("verified"));
+    let share = |name: &str| {
+        let usage = service
+            .tenant(name)
+            .expect("it stays until it is told to leave")
+            .usage;
+        usage.share_got.expect("both had work at one time")
+    };
+    let outcome = Outcome {
+        share_of_heavy: share("heavy"),
+        share_of_light: share("light"),
+        ends_ns: results
+            .iter()
+            .map(|result| number(result, "last_end_ns") - started_ns)
+            .collect(),
+    };
+    for (result, speaker) in results.iter().zip(&mut speakers) {
+        assert_eq!(result["verified"], true, "{result}");
+        speaker.say("leave");
+    }
+    outcome
+}
+
+fn number(result: &Value, member: &str) -> u64 {
+    result[member]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {member} in {result}"))
+}
+
+#[test]
+fn shares_are_as_asked_and_come_out_the_same_again() {
+    let first = run_mix();
+    println!("first run: {first:?}");
+    for (asked, got) in [(0.75, first.share_of_heavy), (0.25, first.share_of_light)] {
+        assert!(
+            (got / asked - 1.0).abs() < 0.1,
+            "asked {asked}, got {got}: {first:?}"
+        );
+    }
+    let second = run_mix();
+    println!("second run: {second:?}");
+    assert_eq!(
+        first, second,
+        "the virtual clock does not depend on the host's speed"
+    );
+}

@@ -1,0 +1,377 @@
+//! Contract: a tenant that is hostile loses its own channel at most. Another tenant's work goes on and is right, and its
+//! memory is neither read nor written.
+
+use gridmux_channel::memory::{Protection, SealedMemfd};
+use gridmux_channel::regions::{DOORBELL_OFFSET_BYTES, REGION_FACTS};
+use gridmux_channel::ring::{CompletionStatus, Copy, Operation, SubmissionEntry};
+use gridmux_channel::session::{CallError, Session};
+use gridmux_channel::wire::transfer::DmaMap;
+use gridmux_channel::wire::{Command, HEADER_BYTES, Header};
+use gridmux_tenant::{Args, ClientError, Gpu};
+use gridmux_tests::{Bench, Bystander, RawTenant, Service, ServiceBuilder, until};
+use gridmux_workloads::{Prng, Size};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+/// Where things stand in the ring memory (`gridmux_channel::ring::layout`).
+const COMPLETION_HEAD: u64 = 2 * 128;
+const TENANT_STATE: u64 = 5 * 128;
+const SUBMISSIONS: u64 = 4096;
+const SUBMISSION_BYTES: u64 = 64;
+const TURN_IN_SUBMISSION: u64 = 60;
+
+fn start() -> (Service, Bystander) {
+    let service = ServiceBuilder::new(&[("good", 1), ("hostile", 1)]).start();
+    let bystander = Bystander::start(&service, "good", "matmul");
+    (service, bystander)
+}
+
+/// The bystander noticed nothing, the device host is the one from the start, and the hostile tenant may come back.
+fn assert_unharmed(service: &Service, bystander: Bystander) {
+    service.await_gone("hostile");
+    assert_eq!(service.tenant("good").unwrap().usage.failed, 0);
+    assert_eq!(service.statistics().host_restarts, 0);
+    let gpu = Gpu::connect_as(service.socket("hostile"), "reformed").unwrap();
+    Bench::set_up(&gpu, "vecadd", Size::Tiny, 8)
+        .unwrap()
+        .run(&gpu)
+        .unwrap();
+    bystander.finish();
+}
+
+fn random_bytes(prng: &mut Prng, most: u32) -> Vec<u8> {
+    let len = prng.below(most);
+    (0..len).map(|_| prng.next_u64().to_le_bytes()[0]).collect()
+}
+
+#[test]
+fn random_bytes_on_the_socket_harm_nobody() {
+    let (service, bystander) = start();
+    let mut prng = Prng::new(0x5eed);
+    for round in 0..200 {
+        match round % 3 {
+            0 => send_noise(&service, &random_bytes(&mut prng, 4096)),
+            // A header that is right, with a payload that is not, before any version was agreed upon.
+            1 => {
+                let payload = random_bytes(&mut prng, 256);
+                let header = Header::command(1, random_command(&mut prng), payload.len());
+                send_noise(&service, &[header.as_bytes(), &payload].concat());
+            }
+            _ => call_nonsense(&service, &mut prng),
+        }
+    }
+    assert_unharmed(&service, bystander);
+}
+
+fn send_noise(service: &Service, bytes: &[u8]) {
+    let mut socket = UnixStream::connect(service.socket("hostile")).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(20)))
+        .unwrap();
+    // The mediator may close before everything is written, and owes no reply.
+    let _ = socket.write_all(bytes);
+    let _ = socket.read(&mut [0; HEADER_BYTES]);
+}
+
+/// Commands with random payloads over a connection that was properly made.
+fn call_nonsense(service: &Service, prng: &mut Prng) {
+    let mut session = match Session::connect(&service.socket("hostile")) {
+        Ok(session) => session,
+        Err(error) => panic!("{error}"),
+    };
+    for _ in 0..8 {
+        let payload = random_bytes(prng, 128);
+        match session.call(random_command(prng), &payload, &[]) {
+            Ok(_) | Err(CallError::Refused { .. }) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn random_command(prng: &mut Prng) -> Command {
+    use Command::{
+        DeviceFeature, DeviceGetInfo, DeviceGetIrqInfo, DeviceGetRegionInfo, DeviceGetRegionIoFds,
+        DeviceReset, DeviceSetIrqs, DmaMap, DmaRead, DmaUnmap, DmaWrite, MigDataRead, MigDataWrite,
+        RegionRead, RegionWrite, RegionWriteMulti, Version,
+    };
+    let all = [
+        DeviceFeature,
+        DeviceGetInfo,
+        DeviceGetIrqInfo,
+        DeviceGetRegionInfo,
+        DeviceGetRegionIoFds,
+        DeviceReset,
+        DeviceSetIrqs,
+        DmaMap,
+        DmaRead,
+        DmaUnmap,
+        DmaWrite,
+        MigDataRead,
+        MigDataWrite,
+        RegionRead,
+        RegionWrite,
+        RegionWriteMulti,
+        Version,
+    ];
+    all[prng.below(17) as usize]
+}
+
+/// Makes the mediator look at the rings. The channel may be closed by then.
+fn ring_doorbell(tenant: &mut RawTenant) {
+    let _ = tenant
+        .session
+        .region_write(REGION_FACTS, DOORBELL_OFFSET_BYTES, &1_u32.to_ne_bytes());
+}
+
+fn await_closed(mut tenant: RawTenant) {
+    until("a channel with corrupt rings to be closed", || {
+        if !tenant.is_closed() {
+            ring_doorbell(&mut tenant);
+        }
+        tenant.is_closed().then_some(())
+    });
+}
+
+#[test]
+fn an_impossible_turn_closes_the_channel() {
+    let (service, bystander) = start();
+    for turn in [2_u32, 77, u32::MAX] {
+        service.await_gone("hostile");
+        let tenant = RawTenant::connect(&service.socket("hostile"));
+        tenant.scribble(SUBMISSIONS + TURN_IN_SUBMISSION, &turn.to_ne_bytes());
+        await_closed(tenant);
+    }
+    assert_unharmed(&service, bystander);
+}
+
+#[test]
+fn an_impossible_completion_head_closes_the_channel() {
+    let (service, bystander) = start();
+    // A head beyond what was completed, and one that never moves although the ring is full.
+    for head in [0x8000_0000_u32, 0] {
+        service.await_gone("hostile");
+        let mut tenant = RawTenant::connect(&service.socket("hostile"));
+        let entries = tenant.rings.layout().completion_entries();
+        for _ in 0..entries {
+            tenant.push(0, Operation::Barrier);
+        }
+        until("the mediator to complete everything", || {
+            let usage = service.tenant("hostile")?.usage;
+            (usage.completed == u64::from(entries)).then_some(())
+        });
+        tenant.scribble(COMPLETION_HEAD, &head.to_ne_bytes());
+        // One more than an honest tenant has in flight, past the client's own count.
+        let words = SubmissionEntry::new(Operation::Barrier, 0, 9, 0).to_words();
+        let layout = tenant.rings.layout();
+        let (slot, turn) = (
+            entries % layout.submission_entries(),
+            entries / layout.submission_entries() + 1,
+        );
+        let place = SUBMISSIONS + u64::from(slot) * SUBMISSION_BYTES;
+        tenant.scribble(place, &words.as_bytes()[..56]);
+        tenant.scribble(place + TURN_IN_SUBMISSION, &turn.to_ne_bytes());
+        await_closed(tenant);
+    }
+    assert_unharmed(&service, bystander);
+}
+
+#[test]
+fn scribbling_over_the_rings_harms_nobody_else() {
+    let (service, bystander) = start();
+    let mut prng = Prng::new(0xbad);
+    for _ in 0..20 {
+        service.await_gone("hostile");
+        let mut tenant = RawTenant::connect(&service.socket("hostile"));
+        let bytes = tenant.rings.layout().total_bytes() as u64;
+        tenant.scribble(TENANT_STATE, &prng.next_u64().to_ne_bytes());
+        for _ in 0..200 {
+            let offset = u64::from(prng.next_u32()) % (bytes - 8);
+            tenant.scribble(offset, &prng.next_u64().to_ne_bytes());
+        }
+        ring_doorbell(&mut tenant);
+    }
+    assert_unharmed(&service, bystander);
+}
+
+#[test]
+fn an_absurd_mapping_is_refused_and_the_channel_stays() {
+    let (service, bystander) = start();
+    let mut tenant = RawTenant::connect(&service.socket("hostile"));
+    let both = Protection {
+        read: true,
+        write: true,
+    };
+    let memfd = SealedMemfd::create("small", 8192).unwrap();
+    let unsealed = memfd_create("unsealed", MFdFlags::MFD_ALLOW_SEALING).unwrap();
+    nix::unistd::ftruncate(&unsealed, 8192).unwrap();
+    let no_memfd: OwnedFd = tempfile::tempfile().unwrap().into();
+    let read_only = reopened_read_only(memfd.as_fd());
+    let iova = 1 << 33;
+    let refused = [
+        ("no length", iova, 0, 0, memfd.as_fd()),
+        ("longer than the memory", iova, 1 << 30, 0, memfd.as_fd()),
+        ("longer than anything", iova, u64::MAX, 0, memfd.as_fd()),
+        (
+            "around the end of the space",
+            u64::MAX - 4095,
+            8192,
+            0,
+            memfd.as_fd(),
+        ),
+        (
+            "an offset beyond the memory",
+            iova,
+            4096,
+            1 << 40,
+            memfd.as_fd(),
+        ),
+        (
+            "an offset that wraps",
+            iova,
+            8192,
+            u64::MAX - 4095,
+            memfd.as_fd(),
+        ),
+        ("memory that can shrink", iova, 8192, 0, unsealed.as_fd()),
+        ("no memfd", iova, 8192, 0, no_memfd.as_fd()),
+        ("a socket", iova, 8192, 0, tenant_socket(&service).as_fd()),
+        ("memory that is read only", iova, 8192, 0, read_only.as_fd()),
+    ]
+    .map(|(what, address, size, offset, fd)| {
+        let request = DmaMap::new(address, size, offset, both);
+        (
+            what,
+            tenant
+                .session
+                .call(Command::DmaMap, request.as_bytes(), &[fd]),
+        )
+    });
+    for (what, reply) in refused {
+        assert!(
+            matches!(reply, Err(CallError::Refused { .. })),
+            "{what}: {reply:?}"
+        );
+    }
+    tenant
+        .session
+        .dma_map(iova, 8192, 0, both, memfd.as_fd())
+        .unwrap();
+    let twice = tenant
+        .session
+        .dma_map(iova + 4096, 4096, 0, both, memfd.as_fd());
+    assert!(
+        matches!(twice, Err(CallError::Refused { .. })),
+        "an overlap: {twice:?}"
+    );
+    let address = tenant.alloc(8192);
+    let copy = Operation::CopyToDevice(Copy {
+        iova,
+        address,
+        len: 8192,
+    });
+    assert_eq!(tenant.submit(copy).0, CompletionStatus::Ok);
+    drop(tenant);
+    assert_unharmed(&service, bystander);
+}
+
+fn reopened_read_only(memfd: BorrowedFd<'_>) -> OwnedFd {
+    use std::os::fd::AsRawFd;
+    assert!(
+        SealFlag::from_bits_retain(fcntl(memfd, FcntlArg::F_GET_SEALS).unwrap())
+            .contains(SealFlag::F_SEAL_SHRINK)
+    );
+    std::fs::File::open(format!("/proc/self/fd/{}", memfd.as_raw_fd()))
+        .unwrap()
+        .into()
+}
+
+/// A descriptor of a kind that nobody maps.
+fn tenant_socket(_: &Service) -> OwnedFd {
+    UnixStream::pair().unwrap().0.into()
+}
+
+#[test]
+fn another_tenants_memory_is_neither_read_nor_written() {
+    const SECRET: [u8; 4096] = [0x5a; 4096];
+    let (service, bystander) = {
+        let service = ServiceBuilder::new(&[("good", 1), ("hostile", 1), ("owner", 1)]).start();
+        let bystander = Bystander::start(&service, "good", "matmul");
+        (service, bystander)
+    };
+    let owner = Gpu::connect_as(service.socket("owner"), "owner").unwrap();
+    let secret = owner.alloc(4096).unwrap();
+    let owners_stream = owner.stream().unwrap();
+    owners_stream.copy_to(&secret, 0, &SECRET).unwrap();
+    owners_stream.synchronize().unwrap();
+    owner.think();
+
+    let mut raw = RawTenant::connect(&service.socket("hostile"));
+    let address = secret.address();
+    let (iova, len) = raw.map(
+        &[0; 4096],
+        Protection {
+            read: true,
+            write: true,
+        },
+    );
+    let copy = Copy { iova, address, len };
+    for operation in [
+        Operation::CopyFromDevice(copy),
+        Operation::CopyToDevice(copy),
+        Operation::Memset {
+            address,
+            len,
+            value: 0,
+        },
+    ] {
+        let (status, text) = raw.submit(operation);
+        assert_eq!(
+            status,
+            CompletionStatus::BadAddress,
+            "{operation:?}: {text}"
+        );
+    }
+    drop(raw);
+    service.await_gone("hostile");
+    kernels_cannot_reach(&service, address);
+
+    let mut found = [0; 4096];
+    owners_stream.copy_from(&secret, 0, &mut found).unwrap();
+    assert!(found == SECRET, "the owner's data changed");
+    assert_unharmed(&service, bystander);
+}
+
+/// A kernel of the hostile tenant that stores to `address`, and one that loads from it, ends with a fault.
+fn kernels_cannot_reach(service: &Service, address: u64) {
+    let gpu = Gpu::connect_as(service.socket("hostile"), "hostile").unwrap();
+    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 9).unwrap();
+    let own: Vec<u64> = bench.buffers().map(|buffer| buffer.address()).collect();
+    for (a, sum, verb) in [(own[0], address, "wrote"), (address, own[2], "read")] {
+        let args = Args::new().u64(a).u64(own[1]).u64(sum).u32(256);
+        let stream = gpu.stream().unwrap();
+        let error = stream
+            .launch(&bench.kernel, 1, 256, 0, &args)
+            .unwrap()
+            .wait()
+            .unwrap_err();
+        let is_fault = matches!(
+            &error,
+            ClientError::Failed {
+                status: CompletionStatus::MemoryFault,
+                ..
+            }
+        );
+        assert!(is_fault, "{error:?}");
+        let text = error.to_string();
+        assert!(
+            text.contains(&format!("{address:#x}")) && text.contains(verb),
+            "{text}"
+        );
+    }
+    bench.run(&gpu).unwrap();
+}
