@@ -236,6 +236,7 @@ fn a_workload_waits_for_the_go_runs_and_is_verified() {
     );
     assert!(connected[0]["memory_used_bytes"].as_u64().unwrap() > 0);
     tenant.say("hold");
+    assert_eq!(tenant.next(), serde_json::json!({ "held": true }));
     tenant.say("go");
     let mut last = 0;
     let result = loop {
@@ -317,6 +318,7 @@ fn a_workload_whose_service_is_not_there_or_goes_away_fails_clearly() {
     assert_eq!(tenant.next(), serde_json::json!({ "ready": true }));
     assert_eq!(service.stop(), Some(0));
     tenant.say("hold");
+    assert_eq!(tenant.next(), serde_json::json!({ "held": true }));
     tenant.say("go");
     let error = tenant.next();
     assert!(
@@ -347,6 +349,7 @@ fn a_device_host_that_dies_ends_the_run_clearly_and_is_replaced() {
     ]);
     assert_eq!(tenant.next(), serde_json::json!({ "ready": true }));
     tenant.say("hold");
+    assert_eq!(tenant.next(), serde_json::json!({ "held": true }));
     tenant.say("go");
     let host = service.ask(&["device", "show"])["host_pid"]
         .as_i64()
