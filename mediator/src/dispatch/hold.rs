@@ -1,7 +1,8 @@
 //! When the virtual clock must stand still for a tenant (design section 10).
 //!
-//! A tenant whose host code runs costs no virtual time: from the moment it is handed a completion until it says
-//! that it waits or thinks, the clock holds. That makes results independent of the host's speed.
+//! A tenant whose host code runs costs no virtual time: while its state word says that it runs, until it says that
+//! it waits or thinks, the clock holds. So a burst of submissions is one instant, and results are independent of the
+//! host's speed.
 //!
 //! Rules: the hold is bounded in wall time, because a tenant may be slow, stopped or hostile. Each tenant has a credit
 //! of [`ClockHold::new`]'s length, which running spends and which comes back at a quarter of the speed at which wall
