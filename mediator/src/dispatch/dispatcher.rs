@@ -217,7 +217,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     fn admit_all(&mut self) -> bool {
         let mut worked = false;
         for index in 0..self.tenants.len() {
-            worked |= self.admit_from(self.tenants.slot_at(index), ADMIT_PER_TURN) > 0;
+            // Admission looks at the messages, so a tenant may leave, and the list shrink, while we go along it.
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
+            worked |= self.admit_from(slot, ADMIT_PER_TURN) > 0;
         }
         worked
     }
@@ -337,7 +341,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Arms every tenant's doorbell before the thread parks; `true` if work arrived meanwhile.
     pub fn arm(&mut self) -> bool {
         for index in 0..self.tenants.len() {
-            let slot = self.tenants.slot_at(index);
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
             if let Some(tenant) = self.tenants.get_mut(slot) {
                 tenant.port.arm();
             }
@@ -348,7 +354,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         #[cfg(loom)]
         let mut arrived = false;
         for index in 0..self.tenants.len() {
-            let slot = self.tenants.slot_at(index);
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
             if let Some(tenant) = self.tenants.get_mut(slot) {
                 arrived |= tenant.port.has_work();
             }
@@ -359,7 +367,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Disarms every tenant's doorbell after the thread woke.
     pub fn disarm(&mut self) {
         for index in 0..self.tenants.len() {
-            let slot = self.tenants.slot_at(index);
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
             if let Some(tenant) = self.tenants.get_mut(slot) {
                 tenant.port.disarm();
             }

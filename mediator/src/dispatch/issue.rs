@@ -95,7 +95,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             tenants |= 1 << active.slot.0;
         }
         for index in 0..self.tenants.len() {
-            let slot = self.tenants.slot_at(index);
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
             if self.lanes.held_by(slot) > 0 {
                 tenants |= 1 << slot.0;
             }

@@ -314,7 +314,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     fn publish_shares(&mut self) {
         let all_busy = Nanos(self.meter.all_busy_ns());
         for index in 0..self.tenants.len() {
-            let slot = self.tenants.slot_at(index);
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
             if let Some(tenant) = self.tenants.get(slot) {
                 tenant
                     .counters
@@ -327,7 +329,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn flush_backlogs(&mut self) -> bool {
         let mut worked = false;
         for index in 0..self.tenants.len() {
-            let slot = self.tenants.slot_at(index);
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
             let Some(tenant) = self.tenants.get_mut(slot) else {
                 continue;
             };
