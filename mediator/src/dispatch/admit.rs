@@ -122,7 +122,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 at: now,
             };
             if self.device.is_timed() {
-                self.arrivals.push((slot, sequence, event));
+                self.arrivals.push((slot, stream, sequence, event));
             } else {
                 self.tell_policy(event);
             }

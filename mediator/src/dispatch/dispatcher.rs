@@ -99,8 +99,9 @@ pub(super) struct Active {
     pub(super) slot: Slot,
     pub(super) id: OperationId,
     /// Place in the fill order, refreshed for each issue pass: the plan's rank, then device time of admission, then
-    /// the slot. The wall-clock order in which two tenants' submissions of one instant were found has no say.
-    pub(super) order: (u32, Nanos, Slot, u64),
+    /// slot, stream and place in the stream. The wall-clock order in which submissions of one instant were found, or
+    /// in which a tenant saw completions of one instant and answered them on its streams, has no say.
+    pub(super) order: (u32, Nanos, Slot, u16, u64),
 }
 
 /// The dispatcher of one device.
@@ -116,8 +117,9 @@ pub struct Dispatcher<D, P> {
     pub(super) classes: ClassTable,
     pub(super) lanes: Lanes,
     pub(super) active: Vec<Active>,
-    /// Arrivals of this instant of virtual time that the policy has not been told of, with their tenant's slot.
-    pub(super) arrivals: Vec<(Slot, u64, Event)>,
+    /// Arrivals of this instant of virtual time that the policy has not been told of, with their tenant's slot, stream
+    /// and sequence.
+    pub(super) arrivals: Vec<(Slot, u16, u64, Event)>,
     pub(super) meter: ShareMeter,
     pub(super) samples: SampleSink,
     pub(super) hold: ClockHold,
@@ -175,10 +177,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         worked |= self.take_reports();
         worked |= self.flush_backlogs();
         worked |= self.admit_all();
+        // Time passes only in a turn that found everything settled: a tenant that says that it waits right after that
+        // look may have submitted before, and what it submitted is not issued yet.
         if self.is_settled() {
             worked |= self.issue();
+            worked |= self.give_permit();
         }
-        worked |= self.give_permit();
         self.policy.flush();
         if worked {
             Turn::Worked
@@ -194,7 +198,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Whether virtual time stands still and nobody has anything to add at this instant: no tenant is between a
     /// completion and its next submission (design section 10), and the policy has seen all events of the instant.
     ///
-    /// The policy hears of arrivals in order of slot and replans once per instant, so that its plans depend on virtual
+    /// The policy hears of arrivals in order of slot and stream and replans once per instant, so that its plans depend on virtual
     /// time alone and not on the order in which the host's threads happened to run.
     fn is_settled(&mut self) -> bool {
         if !self.device.is_timed() {
@@ -205,8 +209,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         if self.policy.is_instant_open() || !self.arrivals.is_empty() {
             self.arrivals
-                .sort_unstable_by_key(|(slot, sequence, _)| (*slot, *sequence));
-            for (_, _, event) in self.arrivals.drain(..) {
+                .sort_unstable_by_key(|(slot, stream, sequence, _)| (*slot, *stream, *sequence));
+            for (_, _, _, event) in self.arrivals.drain(..) {
                 self.policy.tell(event);
             }
             self.policy.close_instant(self.now);
@@ -311,7 +315,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.active.push(Active {
             slot,
             id,
-            order: (0, Nanos(0), slot, 0),
+            order: (0, Nanos(0), slot, 0, 0),
         });
     }
 

@@ -83,7 +83,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 // Copies and markers take no room on an SM; nothing is gained by keeping them back.
                 Work::Copy(_) | Work::Memset(_) | Work::Marker => 0,
             };
-            active.order = (rank, operation.admitted, active.slot, operation.sequence);
+            active.order = (
+                rank,
+                operation.admitted,
+                active.slot,
+                operation.stream,
+                operation.sequence,
+            );
         }
         self.active.sort_unstable_by_key(|active| active.order);
     }
@@ -286,7 +292,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if !self.device.is_timed() || self.permit_out || !self.lanes.any_busy() {
             return false;
         }
-        if !self.policy.is_caught_up() || self.hold.holds(&mut self.tenants, self.wall_now_ns) {
+        // What was issued just now may have told the policy something: its answer belongs to this instant too.
+        if self.policy.is_instant_open()
+            || !self.policy.is_caught_up()
+            || self.hold.holds(&mut self.tenants, self.wall_now_ns)
+        {
             return false;
         }
         let until = self

@@ -369,7 +369,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         tenant.told_to_leave = true;
         self.active.retain(|active| active.slot != slot);
         // The policy must not hear of an arrival after it heard that the tenant left.
-        self.arrivals.retain(|(arrived, _, _)| *arrived != slot);
+        self.arrivals.retain(|(arrived, _, _, _)| *arrived != slot);
         let mut tags = [None; crate::device::LANES];
         for (place, tag) in tags.iter_mut().zip(self.lanes.tags_of(slot)) {
             *place = Some(tag);
