@@ -68,11 +68,12 @@ fn a_module_that_is_no_ptx_is_refused_with_line_and_column() {
     beside_a_bystander(two_tenants(), |gpu, _| {
         let ptx = vecadd_ptx();
         let end = ptx.rfind('}').unwrap();
-        let error = gpu.module(ptx[..end].as_bytes()).unwrap_err();
-        let lines = ptx[..end].lines().count();
+        let error = gpu.module(&ptx.as_bytes()[..end]).unwrap_err();
+        let open = ptx.lines().position(|line| line == "{").unwrap() + 1;
+        let place = format!("{open}:1:");
         assert_names(
             &error,
-            &["the module is not valid PTX", &format!("{lines}:")],
+            &["the module is not valid PTX", &place, "not closed"],
         );
 
         let line = ptx

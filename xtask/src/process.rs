@@ -143,7 +143,8 @@ mod tests {
         assert!(succeeded.expect("sh runs"));
         // The shell's own `kill`: a bare machine has no program of that name.
         let kill = format!("kill {pid}");
-        output(Command::new("sh").args(["-c", &kill])).expect("the sleeper is still there, and is ended");
+        output(Command::new("sh").args(["-c", &kill]))
+            .expect("the sleeper is still there, and is ended");
     }
 
     #[test]

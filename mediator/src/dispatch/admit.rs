@@ -133,7 +133,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             at: operation.admitted,
         };
         if self.device.is_timed() {
-            self.arrivals.push((slot, operation.sequence, event));
+            self.arrivals
+                .push((slot, operation.stream, operation.sequence, event));
         } else {
             self.tell_policy(event);
         }

@@ -105,8 +105,9 @@ pub(super) struct Active {
     pub(super) slot: Slot,
     pub(super) id: OperationId,
     /// Place in the fill order, refreshed for each issue pass: the plan's rank, then device time of admission, then
-    /// the slot. The wall-clock order in which two tenants' submissions of one instant were found has no say.
-    pub(super) order: (u32, Nanos, Slot, u64),
+    /// slot, stream and place in the stream. The wall-clock order in which submissions of one instant were found, or
+    /// in which a tenant saw completions of one instant and answered them on its streams, has no say.
+    pub(super) order: (u32, Nanos, Slot, u16, u64),
 }
 
 /// The dispatcher of one device.
@@ -122,8 +123,9 @@ pub struct Dispatcher<D, P> {
     pub(super) classes: ClassTable,
     pub(super) lanes: Lanes,
     pub(super) active: Vec<Active>,
-    /// Arrivals of this instant of virtual time that the policy has not been told of, with their tenant's slot.
-    pub(super) arrivals: Vec<(Slot, u64, Event)>,
+    /// Arrivals of this instant of virtual time that the policy has not been told of, with their tenant's slot, stream
+    /// and sequence.
+    pub(super) arrivals: Vec<(Slot, u16, u64, Event)>,
     pub(super) meter: ShareMeter,
     pub(super) samples: SampleSink,
     pub(super) hold: ClockHold,
@@ -181,10 +183,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         worked |= self.take_reports();
         worked |= self.flush_backlogs();
         worked |= self.admit_all();
+        // Time passes only in a turn that found everything settled: a tenant that says that it waits right after that
+        // look may have submitted before, and what it submitted is not issued yet.
         if self.is_settled() {
             worked |= self.issue();
+            worked |= self.give_permit();
         }
-        worked |= self.give_permit();
         self.policy.flush();
         if worked {
             Turn::Worked
@@ -200,7 +204,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Whether virtual time stands still and nobody has anything to add at this instant: no tenant is between a
     /// completion and its next submission (design section 10), and the policy has seen all events of the instant.
     ///
-    /// The policy hears of arrivals in order of slot and replans once per instant, so that its plans depend on virtual
+    /// The policy hears of arrivals in order of slot and stream and replans once per instant, so that its plans depend on virtual
     /// time alone and not on the order in which the host's threads happened to run.
     fn is_settled(&mut self) -> bool {
         if !self.device.is_timed() {
@@ -211,8 +215,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         if self.policy.is_instant_open() || !self.arrivals.is_empty() {
             self.arrivals
-                .sort_unstable_by_key(|(slot, sequence, _)| (*slot, *sequence));
-            for (_, _, event) in self.arrivals.drain(..) {
+                .sort_unstable_by_key(|(slot, stream, sequence, _)| (*slot, *stream, *sequence));
+            for (_, _, _, event) in self.arrivals.drain(..) {
                 self.policy.tell(event);
             }
             self.policy.close_instant(self.now);
@@ -222,11 +226,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     fn admit_all(&mut self) -> bool {
         let mut worked = false;
-        let mut index = 0;
-        // Admitting takes messages, and one of them may remove a tenant: the length is asked anew each time.
-        while index < self.tenants.len() {
-            worked |= self.admit_from(self.tenants.slot_at(index), ADMIT_PER_TURN) > 0;
-            index += 1;
+        for index in 0..self.tenants.len() {
+            // Admission looks at the messages, so a tenant may leave, and the list shrink, while we go along it.
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
+            worked |= self.admit_from(slot, ADMIT_PER_TURN) > 0;
         }
         worked
     }
@@ -316,7 +321,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.active.push(Active {
             slot,
             id,
-            order: (0, Nanos(0), slot, 0),
+            order: (0, Nanos(0), slot, 0, 0),
         });
     }
 
@@ -352,7 +357,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Arms every tenant's doorbell before the thread parks; `true` if work arrived meanwhile.
     pub fn arm(&mut self) -> bool {
         for index in 0..self.tenants.len() {
-            let slot = self.tenants.slot_at(index);
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
             if let Some(tenant) = self.tenants.get_mut(slot) {
                 tenant.port.arm();
             }
@@ -363,7 +370,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         #[cfg(loom)]
         let mut arrived = false;
         for index in 0..self.tenants.len() {
-            let slot = self.tenants.slot_at(index);
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
             if let Some(tenant) = self.tenants.get_mut(slot) {
                 arrived |= tenant.port.has_work();
             }
@@ -374,7 +383,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Disarms every tenant's doorbell after the thread woke.
     pub fn disarm(&mut self) {
         for index in 0..self.tenants.len() {
-            let slot = self.tenants.slot_at(index);
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
             if let Some(tenant) = self.tenants.get_mut(slot) {
                 tenant.port.disarm();
             }

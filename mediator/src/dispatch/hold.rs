@@ -93,7 +93,9 @@ impl ClockHold {
     ) -> bool {
         self.holding = false;
         for index in 0..tenants.len() {
-            let slot = tenants.slot_at(index);
+            let Some(slot) = tenants.slot_at(index) else {
+                break;
+            };
             let Some(tenant) = tenants.get_mut(slot) else {
                 continue;
             };

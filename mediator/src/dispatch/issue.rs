@@ -83,7 +83,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 // Copies and markers take no room on an SM; nothing is gained by keeping them back.
                 Work::Copy(_) | Work::Memset(_) | Work::Marker => 0,
             };
-            active.order = (rank, operation.admitted, active.slot, operation.sequence);
+            active.order = (
+                rank,
+                operation.admitted,
+                active.slot,
+                operation.stream,
+                operation.sequence,
+            );
         }
         self.active.sort_unstable_by_key(|active| active.order);
     }
@@ -95,7 +101,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             tenants |= 1 << active.slot.0;
         }
         for index in 0..self.tenants.len() {
-            let slot = self.tenants.slot_at(index);
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
             if self.lanes.held_by(slot) > 0 {
                 tenants |= 1 << slot.0;
             }
@@ -284,7 +292,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if !self.device.is_timed() || self.permit_out || !self.lanes.any_busy() {
             return false;
         }
-        if !self.policy.is_caught_up() || self.hold.holds(&mut self.tenants, self.wall_now_ns) {
+        // What was issued just now may have told the policy something: its answer belongs to this instant too.
+        if self.policy.is_instant_open()
+            || !self.policy.is_caught_up()
+            || self.hold.holds(&mut self.tenants, self.wall_now_ns)
+        {
             return false;
         }
         let until = self

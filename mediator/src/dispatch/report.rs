@@ -315,7 +315,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     fn publish_shares(&mut self) {
         let all_busy = Nanos(self.meter.all_busy_ns());
         for index in 0..self.tenants.len() {
-            let slot = self.tenants.slot_at(index);
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
             if let Some(tenant) = self.tenants.get(slot) {
                 tenant
                     .counters
@@ -328,7 +330,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn flush_backlogs(&mut self) -> bool {
         let mut worked = false;
         for index in 0..self.tenants.len() {
-            let slot = self.tenants.slot_at(index);
+            let Some(slot) = self.tenants.slot_at(index) else {
+                break;
+            };
             let Some(tenant) = self.tenants.get_mut(slot) else {
                 continue;
             };
@@ -366,7 +370,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         tenant.told_to_leave = true;
         self.active.retain(|active| active.slot != slot);
         // The policy must not hear of an arrival after it heard that the tenant left.
-        self.arrivals.retain(|(arrived, _, _)| *arrived != slot);
+        self.arrivals.retain(|(arrived, _, _, _)| *arrived != slot);
         let mut tags = [None; crate::device::LANES];
         for (place, tag) in tags.iter_mut().zip(self.lanes.tags_of(slot)) {
             *place = Some(tag);

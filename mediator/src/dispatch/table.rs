@@ -33,10 +33,10 @@ impl<P> TenantTable<P> {
         self.occupied.is_empty()
     }
 
-    /// The n-th occupied slot, in order of slot.
+    /// The n-th occupied slot, in order of slot; none once so many tenants have left.
     #[must_use]
-    pub fn slot_at(&self, index: usize) -> Slot {
-        self.occupied[index]
+    pub fn slot_at(&self, index: usize) -> Option<Slot> {
+        self.occupied.get(index).copied()
     }
 
     /// The tenant at a slot.

@@ -162,6 +162,9 @@ impl ControlThread {
                 break;
             }
             let _ = self.bell.read();
+            // A tenant that was handed a failed completion may ask for its text at once: the notice of it, which went
+            // out before the completion did, is taken before the question is answered.
+            self.take_notices(&link)?;
             for slot in tenants {
                 self.serve(slot);
             }

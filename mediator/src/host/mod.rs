@@ -31,6 +31,7 @@ use std::sync::Arc;
 /// # Errors
 /// A link that is not there or speaks another language; everything else is reported over the link.
 pub fn run() -> io::Result<()> {
+    end_on_panic();
     // SAFETY: the supervisor opened this descriptor for us before it started this program, and nothing else in this
     // process has taken it.
     let link_fd = unsafe { OwnedFd::from_raw_fd(crate::supervisor::LINK_FD) };
@@ -43,6 +44,16 @@ pub fn run() -> io::Result<()> {
         // The supervisor says it to whoever started the service.
         Err(reason) => link.send(&ToSupervisor::Failed(reason), &[]),
     }
+}
+
+/// A thread that panics takes the whole host with it: the supervisor then tells the tenants and starts another, where
+/// the threads that are left would keep them waiting for ever.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        report(info);
+        std::process::abort();
+    }));
 }
 
 fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, String> {

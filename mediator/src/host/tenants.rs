@@ -200,9 +200,12 @@ impl Tenants {
             .sum()
     }
 
-    /// A reading of every tenant that is connected.
+    /// A reading of every tenant that is connected or still holds something: the device memory of all of them is the
+    /// whole that is used, at every moment.
     pub(super) fn statistics(&self, device: &Arc<dyn DeviceControl>) -> Vec<TenantStatistics> {
-        self.serving()
+        self.slots
+            .iter()
+            .flatten()
             .map(|tenant| self.statistics_of(tenant, device))
             .collect()
     }
