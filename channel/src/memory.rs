@@ -172,10 +172,12 @@ impl AsFd for SealedMemfd {
 /// # Errors
 /// It is not a memfd on tmpfs, or can shrink.
 pub fn sealed_len(fd: BorrowedFd<'_>) -> Result<u64, MemoryError> {
+    // The seals are asked first: only memfds have any, and the question reaches no file system that a peer might serve.
+    let seals = seals(fd)?;
     if fstatfs(fd)?.filesystem_type() != TMPFS_MAGIC {
         return Err(MemoryError::NotMemfd);
     }
-    if !seals(fd)?.contains(SealFlag::F_SEAL_SHRINK) {
+    if !seals.contains(SealFlag::F_SEAL_SHRINK) {
         return Err(MemoryError::NotSealed);
     }
     let stat = nix::sys::stat::fstat(fd)?;

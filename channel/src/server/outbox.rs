@@ -10,8 +10,8 @@ use zerocopy::IntoBytes;
 
 /// The most bytes that may wait: a peer that leaves more unread is cut.
 const MAX_WAITING_BYTES: usize = 2 * MAX_MESSAGE_BYTES;
-/// The most replies that may wait, for the same reason.
-const MAX_WAITING_REPLIES: usize = 1024;
+/// The most replies that may wait: each may hold descriptors, which are shorter than memory.
+const MAX_WAITING_REPLIES: usize = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {

@@ -15,7 +15,7 @@ use gridmux_channel::ring::entry::BadEntry;
 use gridmux_channel::ring::{self, CompletionStatus, SubmissionEntry};
 use gridmux_policy::TenantId;
 use gridmux_policy::event::Event;
-use gridmux_policy::shape::{BlockShape, max_residency};
+use gridmux_policy::shape::{BlockShape, dominant_share, max_residency};
 use gridmux_ptx::boxes::{Grid, check_block};
 use gridmux_ptx::control::CONTROL_BYTES;
 
@@ -237,6 +237,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             dynamic_shared_bytes: request.shared_bytes,
             blocks: grid.blocks(),
             issued: 0,
+            share: dominant_share(&self.shape, &shape),
             control_offset,
             params,
         }))

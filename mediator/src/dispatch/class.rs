@@ -48,6 +48,19 @@ impl ClassTable {
         KernelId(id)
     }
 
+    /// Forgets a tenant that is gone; its range is another's from now on.
+    pub fn release(&mut self, tenant: Slot) {
+        let first = usize::from(tenant.0) * CLASSES_PER_TENANT as usize;
+        for class in self
+            .classes
+            .iter_mut()
+            .skip(first)
+            .take(CLASSES_PER_TENANT as usize)
+        {
+            *class = Class::default();
+        }
+    }
+
     /// Resources of one block.
     #[must_use]
     pub fn shape(&self, id: KernelId) -> BlockShape {
@@ -66,11 +79,15 @@ impl ClassTable {
         class.in_flight_blocks = class.in_flight_blocks.saturating_add(blocks);
     }
 
-    /// Counts blocks whose slice ended, and learns from the slice's times.
-    pub fn ended(&mut self, id: KernelId, blocks: u32, issued: Nanos, start: Nanos, end: Nanos) {
-        self.launch_ns = self.launch_ns.min((start - issued).0.max(1));
+    /// Counts blocks whose slice ended, and learns from its times (handed over, started, ended) if it ran to its end:
+    /// a slice that failed says nothing of others.
+    pub fn ended(&mut self, id: KernelId, blocks: u32, times: Option<(Nanos, Nanos, Nanos)>) {
         let class = &mut self.classes[id.0 as usize];
         class.in_flight_blocks = class.in_flight_blocks.saturating_sub(blocks);
+        let Some((issued, start, end)) = times else {
+            return;
+        };
+        self.launch_ns = self.launch_ns.min((start - issued).0.max(1));
         let ran_ns = (end - start).0.max(1);
         class.slice_ns = if class.slice_ns == 0 {
             ran_ns

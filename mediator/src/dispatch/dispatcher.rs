@@ -33,6 +33,12 @@ const ADMIT_PER_TURN: usize = 32;
 /// Tenants at once.
 pub const TENANTS: usize = if cfg!(loom) { 2 } else { 64 };
 
+/// Messages of the control thread that may wait.
+const MESSAGES: usize = 1024;
+/// Notices to the control thread that may wait; half of them are kept for departures and broken rings, of which a
+/// tenant has one each.
+const NOTICES: usize = 4096;
+
 /// Settings of a dispatcher.
 #[derive(Debug, Clone)]
 pub struct DispatcherConfig {
@@ -61,8 +67,8 @@ pub struct ControlLink<P> {
 impl<P> Default for ControlLink<P> {
     fn default() -> Self {
         Self {
-            messages: ArrayQueue::new(1024),
-            notices: ArrayQueue::new(4096),
+            messages: ArrayQueue::new(MESSAGES),
+            notices: ArrayQueue::new(NOTICES),
             bell: None,
         }
     }
@@ -216,8 +222,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     fn admit_all(&mut self) -> bool {
         let mut worked = false;
-        for index in 0..self.tenants.len() {
+        let mut index = 0;
+        // Admitting takes messages, and one of them may remove a tenant: the length is asked anew each time.
+        while index < self.tenants.len() {
             worked |= self.admit_from(self.tenants.slot_at(index), ADMIT_PER_TURN) > 0;
+            index += 1;
         }
         worked
     }
@@ -312,6 +321,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     pub(super) fn notify(&mut self, notice: Notice<P>) {
+        // Texts of failures are the tenants' doing and may be lost; the rest of the queue is kept for what must arrive.
+        let is_text = matches!(notice, Notice::Failed { .. } | Notice::Refused { .. });
+        if is_text && self.control.notices.len() > NOTICES / 2 {
+            self.lost_notices += 1;
+            return;
+        }
         if self.control.notices.push(notice).is_err() {
             self.lost_notices += 1;
         }

@@ -28,8 +28,10 @@ const SLICES_PER_ROW: u32 = 6;
 enum Attempt {
     /// Something was issued.
     Issued,
-    /// Its row, its tenant's lanes, or something else of its own is exhausted.
+    /// Its row is exhausted: under a strict head of line nothing overtakes it.
     Blocked,
+    /// Its tenant holds its part of the hardware queues; others may go on.
+    OverQuota,
     /// The device takes nothing more at present.
     DeviceFull,
 }
@@ -43,25 +45,23 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let lanes_each = self.lanes_each();
         let mut worked = false;
         let mut index = 0;
-        let mut full = false;
         while index < self.active.len() {
             let active = self.active[index];
-            let mut blocked = false;
-            while !full && !blocked && !self.is_issued(active) {
-                match self.try_issue(active, lanes_each) {
-                    Attempt::Issued => worked = true,
-                    Attempt::Blocked => blocked = true,
-                    Attempt::DeviceFull => full = true,
-                }
+            let mut last = Attempt::Issued;
+            while last == Attempt::Issued && !self.is_issued(active) {
+                last = self.try_issue(active, lanes_each);
+                worked |= last == Attempt::Issued;
             }
             if self.is_issued(active) {
                 worked = true;
                 self.active.remove(index);
                 self.finish_if_over(active);
-            } else if full || self.policy.is_head_of_line() {
-                break;
-            } else {
-                index += 1;
+                continue;
+            }
+            match last {
+                Attempt::DeviceFull => break,
+                Attempt::Blocked if self.policy.is_head_of_line() => break,
+                Attempt::Issued | Attempt::Blocked | Attempt::OverQuota => index += 1,
             }
         }
         worked
@@ -126,7 +126,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             return Attempt::DeviceFull;
         }
         if self.lanes.held_by(active.slot) >= lanes_each {
-            return Attempt::Blocked;
+            return Attempt::OverQuota;
         }
         let Some(tenant) = self.tenants.get(active.slot) else {
             return Attempt::Blocked;

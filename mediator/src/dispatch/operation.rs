@@ -6,6 +6,7 @@
 use crate::device::{BufferId, DeviceKernelId, Direction, Params};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::ids::KernelId;
+use gridmux_policy::share::Share;
 use gridmux_policy::units::Nanos;
 
 /// Operations that one tenant may have admitted and unfinished; further submissions stay in its ring.
@@ -34,6 +35,8 @@ pub struct LaunchWork {
     pub blocks: u64,
     /// Blocks launched so far.
     pub issued: u64,
+    /// Dominant share of an SM that one block holds, judged once so that what is placed and retired cancels.
+    pub share: Share,
     /// Where the control struct goes in the parameters; `None`: the kernel is launched whole.
     pub control_offset: Option<u32>,
     /// The tenant's parameters, copied once.

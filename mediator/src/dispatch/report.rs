@@ -9,7 +9,6 @@ use crate::device::{Command, Device, Outcome, Report, Tag};
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::{CompletionEntry, CompletionStatus, PushError};
 use gridmux_policy::event::Event;
-use gridmux_policy::shape::dominant_share;
 use gridmux_policy::units::Nanos;
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
@@ -64,8 +63,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         operation.first_start.get_or_insert(at);
         if let Work::Launch(launch) = &operation.work {
-            let (kernel, launch) = (launch.class, operation.sequence);
-            let share = dominant_share(&self.shape, &self.classes.shape(kernel));
+            let (kernel, share, launch) = (launch.class, launch.share, operation.sequence);
             self.meter.placed(tenant_id, share, blocks, at);
             self.tell_policy(Event::Placed {
                 kernel,
@@ -101,8 +99,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         else {
             return;
         };
-        let (kernel, launch) = (launch.class, *sequence);
-        let share = dominant_share(&self.shape, &self.classes.shape(kernel));
+        let (kernel, share, launch) = (launch.class, launch.share, *sequence);
         self.meter.retired(tenant_id, share, blocks, at);
         self.tell_policy(Event::Retired {
             kernel,
@@ -153,8 +150,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Work::Launch(launch) => {
                 let class = launch.class;
                 let handle = launch.handle;
-                self.classes
-                    .ended(class, flight.blocks, flight.issued, start, end);
+                let times = (outcome == Outcome::Done).then_some((flight.issued, start, end));
+                self.classes.ended(class, flight.blocks, times);
                 let args = ProbeArgs {
                     tenant: tenant_id.0,
                     device: self.device_id.0,
@@ -240,7 +237,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             }
         }
         tenant.port.wake();
+        self.hold.completed(slot);
         tenant.operations.remove(id);
+        // A launch that failed before all of it was issued is still on the list; its id may be used again at once.
+        self.active
+            .retain(|active| (active.slot, active.id) != (slot, id));
         tenant
             .counters
             .completed(operation.status == CompletionStatus::Ok);
@@ -388,6 +389,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some(tenant) = self.tenants.remove(slot) else {
             return;
         };
+        self.classes.release(slot);
+        self.hold.release(slot);
         self.meter.leave(tenant.tenant, self.now);
         self.tell_policy(Event::TenantLeft {
             tenant: tenant.tenant,

@@ -379,10 +379,16 @@ impl Compiler {
     }
 }
 
+/// Starts a thread whose panic ends the process: a host that has lost one of its threads would only seem to live, and
+/// the supervisor replaces one that has ended.
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, String> {
     std::thread::Builder::new()
         .name(name.into())
-        .spawn(body)
+        .spawn(|| {
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
+                std::process::abort();
+            }
+        })
         .map_err(|error| format!("starting the {name} thread: {error}"))
 }
 

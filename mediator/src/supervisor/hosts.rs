@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Descriptor under which a host finds its end of the link.
 pub(crate) const LINK_FD: i32 = 3;
+/// How long a host may take to answer; it is not ended for being slow.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a host may take to end after it was asked to.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -67,7 +69,11 @@ impl Host {
         );
         let reply = sent.and_then(|()| link.receive::<ToSupervisor>());
         match reply {
-            Ok(Some((ToSupervisor::Ready(facts), _))) => Ok(Self { link, facts, child }),
+            Ok(Some((ToSupervisor::Ready(facts), _))) => {
+                link.set_patience(ANSWER_PATIENCE)
+                    .map_err(super::system("the link's time limit"))?;
+                Ok(Self { link, facts, child })
+            }
             Ok(Some((ToSupervisor::Failed(reason), _))) => {
                 let _ = child.wait();
                 Err(ServeError::Device(reason))

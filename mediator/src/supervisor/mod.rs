@@ -23,7 +23,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use sockets::{Claim, SocketError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -34,6 +34,11 @@ use tracing_maps::LatencyMaps;
 const SECOND_CONNECTION_PATIENCE: Duration = Duration::from_secs(2);
 /// Least time between two starts of a device host.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
+
+/// How often a new device host is tried, with twice the pause each time.
+const RESTART_ATTEMPTS: u32 = 6;
+/// Tenants that have left and whose latencies are still kept.
+const DEPARTED: usize = 1024;
 
 /// Why the service does not start, or ends.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +83,7 @@ struct Supervisor {
     /// Tenants connected, by number.
     connected: BTreeMap<u32, TenantIdentity>,
     waiting: Vec<Waiting>,
+    departed: VecDeque<u32>,
     next_id: u32,
     restarts: u32,
     stopping: bool,
@@ -89,6 +95,7 @@ struct Supervisor {
 /// Anything that keeps it from starting; a device host that cannot be replaced.
 pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError> {
     config.check()?;
+    raise_descriptor_limit();
     let signals = watch_signals().map_err(system("signalfd"))?;
     let claim = Claim::take(&config)?;
     let maps = LatencyMaps::load(&config.instance);
@@ -101,6 +108,7 @@ pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError>
         maps,
         connected: BTreeMap::new(),
         waiting: Vec::new(),
+        departed: VecDeque::new(),
         next_id: 1,
         restarts: 0,
         stopping: false,
@@ -111,6 +119,16 @@ pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError>
     }
     supervisor.host.stop();
     Ok(())
+}
+
+/// Tenants bring descriptors (connections, buffers); the soft limit of a login shell is too low for 64 of them.
+fn raise_descriptor_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
 }
 
 fn watch_signals() -> io::Result<SignalFd> {
@@ -222,6 +240,14 @@ impl Supervisor {
             .values()
             .any(|other| other.name == identity.name)
         {
+            // One newcomer may wait for the old connection's end; more would only fill our table of descriptors.
+            if self
+                .waiting
+                .iter()
+                .any(|other| other.identity.name == identity.name)
+            {
+                return Ok(());
+            }
             let deadline = Instant::now() + SECOND_CONNECTION_PATIENCE;
             self.waiting.push(Waiting {
                 identity,
@@ -295,6 +321,13 @@ impl Supervisor {
             ToSupervisor::Gone { id } => {
                 if let Some(identity) = self.connected.remove(&id) {
                     tracing::info!(tenant = %identity.name, id, "gone");
+                    self.departed.push_back(id);
+                    if self.departed.len() > DEPARTED {
+                        self.departed
+                            .pop_front()
+                            .iter()
+                            .for_each(|id| self.maps.forget(*id));
+                    }
                 }
             }
             ToSupervisor::Ready(_) | ToSupervisor::Statistics(_) => {}
@@ -309,8 +342,20 @@ impl Supervisor {
         self.restarts += 1;
         tracing::error!(%how, tenants = self.connected.len(), "the device host ended; starting a new one");
         self.connected.clear();
-        std::thread::sleep(RESTART_PAUSE);
-        self.host = Host::start(&self.config, self.maps.producer_fd())?;
-        Ok(())
+        let mut failure = None;
+        for attempt in 0..RESTART_ATTEMPTS {
+            std::thread::sleep(RESTART_PAUSE * (1 << attempt));
+            match Host::start(&self.config, self.maps.producer_fd()) {
+                Ok(host) => {
+                    self.host = host;
+                    return Ok(());
+                }
+                Err(error) => {
+                    tracing::error!(%error, attempt, "the device host does not start");
+                    failure = Some(error);
+                }
+            }
+        }
+        failure.map_or(Ok(()), Err)
     }
 }

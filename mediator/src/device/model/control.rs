@@ -29,6 +29,11 @@ fn model_domain(domain: DomainId) -> memory::DomainId {
     memory::DomainId(domain.0)
 }
 
+/// A number is never used twice, so that a late command cannot reach another tenant's kernel or buffer.
+fn exhausted() -> DeviceError {
+    DeviceError::Backend("all numbers are used up; the device host must be restarted".into())
+}
+
 fn memory_error(asked: u64, error: &MemoryError) -> DeviceError {
     match error {
         MemoryError::OutOfMemory { .. } => DeviceError::OutOfMemory {
@@ -143,7 +148,7 @@ impl DeviceControl for ModelControl {
                     continue;
                 };
                 let id = state.next_kernel;
-                state.next_kernel += 1;
+                state.next_kernel = id.checked_add(1).ok_or_else(exhausted)?;
                 let limits = KernelLimits {
                     id: DeviceKernelId(id),
                     params_bytes: compiled.params_bytes,
@@ -195,7 +200,7 @@ impl DeviceControl for ModelControl {
     fn register_buffer(&self, buffer: Arc<TenantBuffer>) -> Result<BufferId, DeviceError> {
         self.with(|state| {
             let id = state.next_buffer;
-            state.next_buffer += 1;
+            state.next_buffer = id.checked_add(1).ok_or_else(exhausted)?;
             state.buffers.insert(id, buffer);
             Ok(BufferId(id))
         })

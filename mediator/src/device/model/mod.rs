@@ -115,7 +115,13 @@ pub fn open(
     );
     let thread = std::thread::Builder::new()
         .name("device".into())
-        .spawn(move || device_thread.run())
+        .spawn(move || {
+            // As for every thread of a host: a panic ends the process, and the supervisor replaces it.
+            let run = std::panic::AssertUnwindSafe(|| device_thread.run());
+            if std::panic::catch_unwind(run).is_err() {
+                std::process::abort();
+            }
+        })
         .map_err(|error| DeviceError::Backend(format!("starting the device thread: {error}")))?;
     let device = ModelDevice {
         commands: command_in,
