@@ -162,14 +162,16 @@ impl ControlThread {
                 break;
             }
             let _ = self.bell.read();
-            // A tenant that was handed a failed completion may ask for its text at once: the notice of it, which went
-            // out before the completion did, is taken before the question is answered.
-            self.take_notices(&link)?;
-            for slot in tenants {
+            for &slot in &tenants {
                 self.serve(slot);
             }
             self.take_compiled();
             self.take_notices(&link)?;
+            for slot in tenants {
+                if let Some(tenant) = self.tenants.get_mut(slot) {
+                    tenant.session.answer_question();
+                }
+            }
         }
         self.stop()
     }

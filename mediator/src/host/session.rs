@@ -66,6 +66,8 @@ pub(super) struct Session {
     free_kernels: Vec<u32>,
     streams: BTreeSet<u16>,
     errors: BTreeMap<u64, String>,
+    /// A failure that the tenant asked about before the notice of it was taken.
+    question: Option<u64>,
     /// A module is with the compiler; its reply is outstanding.
     pub(super) compiling: bool,
 }
@@ -83,6 +85,7 @@ impl Session {
             free_kernels: Vec::new(),
             streams: BTreeSet::from([0]),
             errors: BTreeMap::new(),
+            question: None,
             compiling: false,
         }
     }
@@ -120,6 +123,16 @@ impl Session {
         self.errors.insert(cookie, text);
     }
 
+    /// Answers what the tenant asked about a failure. A notice goes out before the completion of which it tells, so one
+    /// that is not here after the notices were taken does not exist.
+    pub(super) fn answer_question(&mut self) {
+        if let Some(cookie) = self.question.take() {
+            let text = self.errors.remove(&cookie);
+            let text = text.unwrap_or_else(|| format!("nothing is known of operation {cookie}"));
+            self.mailbox.answer(&ControlReply::Text(text));
+        }
+    }
+
     fn execute(&mut self, request: ControlRequest) -> Result<Option<ControlReply>, ControlError> {
         if !self.welcomed && !matches!(request, ControlRequest::Hello { .. }) {
             return Err(ControlError::new(
@@ -152,10 +165,11 @@ impl Session {
             ControlRequest::CreateStream => self.create_stream()?,
             ControlRequest::DestroyStream { stream } => self.destroy_stream(stream)?,
             ControlRequest::LastError { cookie } => {
-                let text = self.errors.remove(&cookie);
-                ControlReply::Text(
-                    text.unwrap_or_else(|| format!("nothing is known of operation {cookie}")),
-                )
+                let Some(text) = self.errors.remove(&cookie) else {
+                    self.question = Some(cookie);
+                    return Ok(None);
+                };
+                ControlReply::Text(text)
             }
             ControlRequest::Usage => self.usage(),
         };
