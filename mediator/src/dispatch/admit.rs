@@ -106,10 +106,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         tenant.counters.admitted();
         let tenant_id = tenant.tenant;
-        if !std::mem::replace(&mut tenant.metered, true) {
-            self.meter.join(tenant_id, now);
-        }
-        if !std::mem::replace(&mut tenant.busy, true) {
+        if matches!(operation.work, Work::Launch(_)) {
+            if !std::mem::replace(&mut tenant.metered, true) {
+                self.meter.join(tenant_id, now);
+            }
+            tenant.open_launches += 1;
             self.meter.set_busy(tenant_id, true, now);
         }
         self.trace_admission(tenant_id.0, &operation);

@@ -252,10 +252,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 stream.pop();
                 stream.front()
             });
-        let idle = tenant.operations.is_empty();
-        if idle {
-            tenant.busy = false;
-            self.meter.set_busy(tenant_id, false, self.now);
+        if matches!(operation.work, Work::Launch(_)) {
+            tenant.open_launches -= 1;
+            if tenant.open_launches == 0 {
+                self.meter.set_busy(tenant_id, false, self.now);
+            }
         }
         self.publish_shares();
         self.record(slot, &operation);

@@ -109,12 +109,13 @@ pub struct TenantSlot<P> {
     pub leaving: bool,
     /// The control thread said [`super::Message::Leave`]; until then a tenant that was cut off stays in its slot.
     pub told_to_leave: bool,
-    /// It has submitted something, so the share meter knows it.
+    /// It has launched something, so the share meter knows it.
     pub metered: bool,
     /// Completions that did not fit into the ring yet block their stream; this says that there are some.
     pub backlog: bool,
-    /// It has admitted operations that are not complete, for the share meter.
-    pub busy: bool,
+    /// Launches admitted and not complete: while there are any the tenant has work, as the share meter sees it. Copies
+    /// hold no SM.
+    pub open_launches: u32,
 }
 
 impl<P> TenantSlot<P> {
@@ -143,7 +144,7 @@ impl<P> TenantSlot<P> {
             told_to_leave: false,
             metered: false,
             backlog: false,
-            busy: false,
+            open_launches: 0,
         }
     }
 
