@@ -5,7 +5,7 @@
 //!
 //! # fn main() -> Result<(), gridmux_tenant::ClientError> {
 //! let gpu = Gpu::connect("/run/gridmux/gridmux.sock")?;
-//! let module = gpu.module(include_bytes!("lib.rs"))?;
+//! let module = gpu.module(&std::fs::read("scale.ptx").expect("a PTX file"))?;
 //! let kernel = module.kernel("scale")?;
 //! let data = gpu.alloc(4096)?;
 //! let stream = gpu.stream()?;
