@@ -105,7 +105,8 @@ impl DeviceThread {
             Command::Launch(launch) => self.launch(state, launch),
             Command::Copy(copy) => {
                 // A copy that cannot end well takes none of the engine's time from others.
-                if let Err(text) = check_range(state, copy) {
+                let range = check_range(state, copy.domain, copy.address, copy.bytes);
+                if let Err(text) = range {
                     self.fail(state, copy.tag, CompletionStatus::BadAddress, text);
                     return;
                 }
@@ -118,6 +119,11 @@ impl DeviceThread {
             // The model has no memset engine: a memset goes through the copy engine as the part of its bytes that makes
             // it about as fast as device memory.
             Command::Memset(memset) => {
+                let range = check_range(state, memset.domain, memset.address, memset.bytes);
+                if let Err(text) = range {
+                    self.fail(state, memset.tag, CompletionStatus::BadAddress, text);
+                    return;
+                }
                 self.transfer(
                     state,
                     memset.tag,
@@ -332,7 +338,7 @@ impl DeviceThread {
         let buffer = buffer.ok_or("the buffer was unmapped before the copy started")?;
         let domain = DomainId(copy.domain.0);
         // The allocation may have been freed since the copy was accepted; one that fails moves nothing.
-        check_range(state, copy)?;
+        check_range(state, copy.domain, copy.address, copy.bytes)?;
         let mut done = 0;
         while done < copy.bytes {
             let length = usize::try_from(copy.bytes - done)
@@ -379,26 +385,30 @@ impl DeviceThread {
     }
 }
 
-/// Whether the device's end of a copy lies inside one allocation of the tenant.
-fn check_range(state: &State, copy: &CopyCommand) -> Result<(), String> {
-    let domain = DomainId(copy.domain.0);
-    let found = state.gpu.memory().allocation_at(domain, copy.address);
+/// Whether the device's end of a copy or memset lies inside one allocation of the tenant.
+fn check_range(
+    state: &State,
+    domain: crate::device::DomainId,
+    address: u64,
+    bytes: u64,
+) -> Result<(), String> {
+    let domain = DomainId(domain.0);
+    let found = state.gpu.memory().allocation_at(domain, address);
     let inside = found.is_some_and(|allocation| {
-        let end = copy.address.checked_add(copy.bytes);
+        let end = address.checked_add(bytes);
         end.is_some_and(|end| end <= allocation.end())
     });
-    if inside || copy.bytes == 0 {
+    if inside || bytes == 0 {
         return Ok(());
     }
     let why = match found {
         Some(_) => "it leaves its allocation".to_owned(),
-        None => match state.gpu.memory().read(domain, copy.address, &mut [0]) {
+        None => match state.gpu.memory().read(domain, address, &mut [0]) {
             Err(error) => error.to_string(),
             Ok(()) => "it is not allocated".to_owned(),
         },
     };
     Err(format!(
-        "copy of {} bytes at device address {:#x}: {why}",
-        copy.bytes, copy.address
+        "{bytes} bytes at device address {address:#x}: {why}"
     ))
 }
