@@ -6,6 +6,11 @@ use common::{Rig, launch};
 use gridmux_channel::ring::{CompletionStatus, Operation, SubmissionEntry};
 use gridmux_mediator::device::Outcome;
 use gridmux_mediator::dispatch::{Message, Notice, Slot};
+use gridmux_policy::event::Event;
+use gridmux_policy::units::Nanos;
+use gridmux_policy::{Plan, Policy};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn field(params: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(params[at..at + 4].try_into().unwrap())
@@ -212,4 +217,46 @@ fn a_full_completion_ring_holds_up_its_own_tenant_only() {
     rig.settle(1000);
     let cookies: Vec<u64> = lazy.borrow().completions.iter().map(|c| c.cookie).collect();
     assert_eq!(cookies, [0, 1, 2, 3]);
+}
+
+/// A policy that wants to be woken once, and counts how often it is.
+struct Sleeper(Arc<AtomicU32>);
+
+impl Policy for Sleeper {
+    fn name(&self) -> &'static str {
+        "sleeper"
+    }
+
+    fn promises_weights(&self) -> bool {
+        false
+    }
+
+    fn observe(&mut self, event: &Event) {
+        if matches!(event, Event::Timer { .. }) {
+            // Relaxed: one thread runs everything here.
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn replan(&mut self, _now: Nanos) -> Option<Plan> {
+        None
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        Some(Nanos(5000))
+    }
+}
+
+#[test]
+fn on_a_real_clock_the_policy_is_woken_once_when_its_time_has_come() {
+    let woken = Arc::new(AtomicU32::new(0));
+    let mut rig = Rig::with_policy(Box::new(Sleeper(Arc::clone(&woken))));
+    rig.bench.borrow_mut().has_real_clock = true;
+    for (now, times) in [(0, 0), (4999, 0), (5000, 1), (9000, 1)] {
+        rig.bench.borrow_mut().now = now;
+        let _ = rig.dispatcher.turn();
+        rig.policy.run();
+        // Relaxed: as above.
+        assert_eq!(woken.load(Ordering::Relaxed), times, "at {now} ns");
+    }
 }

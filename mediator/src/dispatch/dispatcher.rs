@@ -132,6 +132,8 @@ pub struct Dispatcher<D, P> {
     pub(super) now: Nanos,
     pub(super) wall_now_ns: u64,
     pub(super) next_sequence: u64,
+    /// The wake-up time of the policy that was answered last, on a real clock.
+    woken_for: Option<Nanos>,
     pub(super) permit_out: bool,
     pub(super) stopping: bool,
     /// The command in the making; it is large, so it is kept in one place.
@@ -168,6 +170,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             hold: ClockHold::new(config.clock_hold),
             wall_now_ns: wall_ns(),
             next_sequence: 0,
+            woken_for: None,
             permit_out: false,
             stopping: false,
             scratch: Box::new(Command::Permit { until: Nanos(0) }),
@@ -181,6 +184,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.policy.refresh();
         let mut worked = self.take_messages();
         worked |= self.take_reports();
+        worked |= self.follow_real_clock();
         worked |= self.flush_backlogs();
         worked |= self.admit_all();
         // Time passes only in a turn that found everything settled: a tenant that says that it waits right after that
@@ -199,6 +203,22 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         } else {
             Turn::Idle
         }
+    }
+
+    /// On a device with a real clock, time passes by itself: admissions are dated now, and the policy is woken when the
+    /// time it asked for has come, once for each such time. (A virtual clock does both when it pauses.)
+    fn follow_real_clock(&mut self) -> bool {
+        if self.device.is_timed() {
+            return false;
+        }
+        self.now = self.now.max(self.device.now());
+        let due = self.policy.wake_at().filter(|wake| *wake <= self.now);
+        let Some(wake) = due.filter(|wake| self.woken_for != Some(*wake)) else {
+            return false;
+        };
+        self.woken_for = Some(wake);
+        self.tell_policy(Event::Timer { at: self.now });
+        true
     }
 
     /// Whether virtual time stands still and nobody has anything to add at this instant: no tenant is between a

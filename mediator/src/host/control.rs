@@ -253,10 +253,10 @@ impl ControlThread {
             &self.outbound,
             self.config.limits.module_bytes,
         )?;
-        self.outbound
-            .waker
-            .watch(tenant.session.doorbell())
-            .map_err(|error| error.to_string())?;
+        if let Err(error) = self.outbound.waker.watch(tenant.session.doorbell()) {
+            self.device.destroy_domain(tenant.session.domain());
+            return Err(error.to_string());
+        }
         let join = self.tenants.insert(tenant);
         self.outbound.tell(join);
         Ok(())

@@ -91,25 +91,27 @@ impl Tenants {
         let layout =
             RingLayout::new(RINGS.0, RINGS.1, RINGS.2).map_err(|error| error.to_string())?;
         let rings = HostRings::create(layout).map_err(|error| error.to_string())?;
-        let domain = device
-            .create_domain(identity.memory_limit_bytes)
-            .map_err(|error| error.to_string())?;
         let duplicate = |fd: std::os::fd::BorrowedFd<'_>| {
             fd.try_clone_to_owned().map_err(|error| error.to_string())
         };
+        let (rings_memfd, doorbell) = (duplicate(rings.memfd())?, duplicate(rings.doorbell())?);
+        let connection = Connection::new(connection).map_err(|error| error.to_string())?;
+        // The domain comes last: whatever fails before it leaves nothing behind.
+        let domain = device
+            .create_domain(identity.memory_limit_bytes)
+            .map_err(|error| error.to_string())?;
         let parts = SessionParts {
             slot,
             domain,
             device: Arc::clone(device),
             outbound: outbound.clone(),
             counters: Arc::new(TenantCounters::default()),
-            rings_memfd: duplicate(rings.memfd())?,
-            doorbell: duplicate(rings.doorbell())?,
+            rings_memfd,
+            doorbell,
             rings_bytes: layout.total_bytes() as u64,
             module_bytes,
             identity,
         };
-        let connection = Connection::new(connection).map_err(|error| error.to_string())?;
         Ok(Tenant {
             slot,
             connection,

@@ -102,6 +102,8 @@ pub(crate) struct Bench {
     pub(crate) reports: VecDeque<Report>,
     pub(crate) now: u64,
     pub(crate) permits: usize,
+    /// Time passes by itself: the test sets `now`, and permits are not asked for.
+    pub(crate) has_real_clock: bool,
     /// Called at each permit, before time passes.
     pub(crate) at_permit: Option<Box<dyn FnMut(u32)>>,
     /// Blocks reported as placed so far.
@@ -165,7 +167,7 @@ impl Device for MockDevice {
     }
 
     fn is_timed(&self) -> bool {
-        true
+        !self.0.borrow().has_real_clock
     }
 
     fn now(&self) -> Nanos {
