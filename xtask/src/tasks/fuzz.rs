@@ -170,13 +170,10 @@ impl Run {
         let clean = process::lines(&mut command, &mut |line| {
             if let Some(n) = line.strip_prefix("stat::number_of_executed_units:") {
                 runs = n.trim().parse().unwrap_or(0);
-            } else if line.starts_with('#') {
-                features = line
-                    .split_whitespace()
-                    .skip(2)
-                    .take(4)
-                    .collect::<Vec<_>>()
-                    .join(" ");
+            } else if line.contains(" ft: ") {
+                // What has been reached: edges (`cov`), and edges with how often (`ft`).
+                let words = line.split_whitespace().skip(2).take(4);
+                features = words.collect::<Vec<_>>().join(" ");
             } else if line.contains("panicked") || line.contains("ERROR") || line.contains("ALARM")
             {
                 eprintln!("fuzz: {}: {line}", self.target);
