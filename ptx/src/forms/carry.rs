@@ -9,7 +9,7 @@ use super::reach::Calls;
 use crate::decode::{FuncId, Opcode, Operand, Program, Symbol};
 use crate::rewrite::Edits;
 use crate::syntax::lex::kind;
-use crate::syntax::module::{FunctionSyntax, Module, StatementKind};
+use crate::syntax::module::{FunctionSyntax, Module, Statement, StatementKind};
 use std::fmt::Write as _;
 
 /// One value that calls may carry.
@@ -257,41 +257,70 @@ fn pass(frame: &mut Frame<'_>, instruction: u32, values: Values) {
         let comma = if names.is_empty() { "" } else { ", " };
         let _ = write!(names, "{comma}{register}");
     }
-    frame.before(instruction, &text);
     let (module, statement) = (frame.module, frame.statement(instruction));
-    let tokens = &module.cursor(0).tokens[statement.first..statement.end];
-    // `call (r), f, (a), prototype;`: the callee is the first name outside parentheses behind the opcode, and its
-    // arguments, when it has any, are the next operand.
-    let mut at = tokens
-        .iter()
-        .position(|t| t.kind() == kind::NAME && module.cursor(0).name(t.sym()) == "call")
-        .map_or(0, |at| at + 1);
-    while tokens[at].kind() == kind::DOT {
+    let Some(place) = argument_place(module, statement) else {
+        return;
+    };
+    frame.before(instruction, &text);
+    let text = match place {
+        ArgumentPlace::NoList(_) => format!(", ({names})"),
+        ArgumentPlace::Empty(_) => names,
+        ArgumentPlace::Behind(_) => format!(", {names}"),
+    };
+    let (ArgumentPlace::NoList(at) | ArgumentPlace::Empty(at) | ArgumentPlace::Behind(at)) = place;
+    frame.edits.insert(at, text);
+}
+
+/// Where a call's added arguments go, as a byte offset.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ArgumentPlace {
+    /// It has no list of arguments; one goes here.
+    NoList(u32),
+    /// Into an empty list.
+    Empty(u32),
+    /// Behind the last argument.
+    Behind(u32),
+}
+
+/// Reads `call (returned), callee, (passed), prototype;` as far as the passed arguments; `None` when it is not of that
+/// form.
+pub(crate) fn argument_place(module: &Module, statement: Statement) -> Option<ArgumentPlace> {
+    let c = module.cursor(0);
+    let tokens = &c.tokens[statement.first..statement.end];
+    let kind_at = |at: usize| tokens.get(at).map(|t| t.kind());
+    let close = |open: usize| (open..tokens.len()).find(|&at| kind_at(at) == Some(b')'));
+    let token = |at: usize| module.token_span(statement.first + at, statement.first + at + 1);
+    let mut at = 0;
+    if kind_at(0) == Some(b'@') {
+        at = if kind_at(1) == Some(b'!') { 3 } else { 2 };
+    }
+    at += 1;
+    while kind_at(at) == Some(kind::DOT) {
         at += 1;
     }
-    if tokens[at].kind() == b'(' {
-        while tokens[at].kind() != b')' {
-            at += 1;
+    if kind_at(at) == Some(b'(') {
+        at = close(at)? + 1;
+        if kind_at(at) != Some(b',') {
+            return None;
         }
-        // `)` and `,`.
-        at += 2;
+        at += 1;
     }
-    let behind = at + 1;
-    let place =
-        |token: usize| module.token_span(statement.first + token, statement.first + token + 1);
-    let has_list = tokens[behind].kind() == b',' && tokens[behind + 1].kind() == b'(';
-    if !has_list {
-        frame.edits.insert(place(at).end, format!(", ({names})"));
-        return;
+    if kind_at(at) != Some(kind::NAME) {
+        return None;
     }
-    let mut close = behind + 2;
-    while tokens[close].kind() != b')' {
-        close += 1;
+    match (kind_at(at + 1), kind_at(at + 2)) {
+        (Some(b';'), _) => Some(ArgumentPlace::NoList(token(at).end)),
+        (Some(b','), Some(b'(')) => {
+            let end = close(at + 2)?;
+            let start = token(end).start;
+            Some(match end == at + 3 {
+                true => ArgumentPlace::Empty(start),
+                false => ArgumentPlace::Behind(start),
+            })
+        }
+        (Some(b','), Some(kind::NAME)) => Some(ArgumentPlace::NoList(token(at).end)),
+        _ => None,
     }
-    let comma = if close == behind + 2 { "" } else { ", " };
-    frame
-        .edits
-        .insert(place(close).start, format!("{comma}{names}"));
 }
 
 /// Adds the parameters to each `.callprototype (returns) _ (parameters)` of the body.

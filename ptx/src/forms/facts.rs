@@ -4,7 +4,7 @@
 //! layer does not know cannot hide one.
 
 use super::Reason;
-use super::reach;
+use super::{carry, reach};
 use crate::decode::{
     Function, Instruction, Opcode, Operand, Program, ScalarType, Span, SpecialReg, Symbol,
 };
@@ -71,6 +71,12 @@ pub(crate) fn examine(
     let c = module.cursor(0);
     for ((n, statement), instruction) in (0..).zip(instructions).zip(&function.body) {
         opcode(program, instruction, &mut facts);
+        if instruction.mnemonic.starts_with("call")
+            && (instruction.opcode != Opcode::Call
+                || carry::argument_place(module, statement).is_none())
+        {
+            refuse(&mut facts, Reason::UnusualCall, instruction.span.start);
+        }
         let tokens = &c.tokens[statement.first..statement.end];
         for (at, token) in tokens
             .iter()

@@ -32,6 +32,9 @@ pub enum Reason {
         /// The special register.
         register: String,
     },
+    /// A call whose parts cannot be told apart.
+    #[error("this call is not written as `call (returned), function, (passed), prototype`")]
+    UnusualCall,
     /// A function that is reached through a pointer needs values that its callers cannot hand it.
     #[error(
         "`{function}`, whose address is taken, cannot be handed the block's place: it is defined elsewhere"
