@@ -3,7 +3,7 @@
 //! Rule: what the host knows of the device is an [`Observation`], which is old when it arrives; a decision that
 //! needs a fresh one waits for it ([`Instance::wants_observation`]).
 
-use super::set;
+use crate::control;
 
 /// How an instance's blocks are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,10 +22,10 @@ pub enum Shape {
     },
 }
 
-/// A 32-bit word to be written to the set.
+/// A 32-bit word to be written to the instance's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Write {
-    /// Byte offset from the set's first counter.
+    /// Byte offset from the counters.
     pub at: u32,
     /// What to write.
     pub value: u32,
@@ -42,14 +42,25 @@ pub struct Launch {
     pub blocks: u32,
 }
 
-/// What was read from the set, at or after the time of the last call.
+/// What the host is to do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Write a word.
+    Write(Write),
+    /// Write a word, then launch.
+    Launch(Launch),
+}
+
+/// What was read from the instance's memory after the last call.
 #[derive(Debug, Clone, Copy)]
 pub struct Observation<'a> {
-    /// The word at [`set::NEXT_AT`].
+    /// The word at [`control::NEXT_AT`].
     pub next: u32,
-    /// The word at [`set::PLACED_AT`].
+    /// The word at [`control::DONE_AT`].
+    pub done: u32,
+    /// The word at [`control::PLACED_AT`].
     pub placed: u32,
-    /// The masks, one word per SM; empty for a gate.
+    /// The slot masks, one word per SM; empty for a gate.
     pub masks: &'a [u32],
 }
 
@@ -81,13 +92,19 @@ pub struct Instance {
     shape: Shape,
     total: u32,
     caps: Box<[u8]>,
+    /// The caller wants it stopped.
     stopped: bool,
+    /// The device's limit is zero, and numbers may have been taken in vain.
+    closed: bool,
+    /// The device's `next` has been corrected, so that the limit may be raised.
+    corrected: bool,
     /// Blocks launched so far.
     launched: u32,
     /// Launches in flight with their blocks.
     flying: smallvec::SmallVec<[(u32, u32); 4]>,
     /// The newest observation, and whether nothing has happened since that could make it misleading.
     next: u32,
+    done: u32,
     placed: u32,
     masks: Box<[u32]>,
     fresh: bool,
@@ -115,23 +132,26 @@ impl Instance {
             total,
             caps: caps.into(),
             stopped: false,
+            closed: false,
+            corrected: false,
             launched: 0,
             flying: smallvec::SmallVec::new(),
             next: 0,
+            done: 0,
             placed: 0,
             masks: vec![0; caps.len()].into(),
             fresh: true,
         })
     }
 
-    /// The set's bytes before the first launch.
+    /// The bytes of the instance's memory before its first launch: counters, masks, caps.
     #[must_use]
-    pub fn set(&self) -> Vec<u8> {
-        let sms = u32::try_from(self.caps.len()).unwrap_or(u32::MAX);
-        let mut bytes = vec![0; set::set_bytes(sms) as usize];
-        let limit = set::LIMIT_AT as usize;
-        bytes[limit..limit + 4].copy_from_slice(&self.limit().to_le_bytes());
-        bytes[set::COUNTERS_BYTES as usize..][..self.caps.len()].copy_from_slice(&self.caps);
+    pub fn memory(&self) -> Vec<u8> {
+        let sms = self.sms();
+        let mut bytes = vec![0; control::instance_bytes(sms) as usize];
+        let limit = control::LIMIT_AT as usize;
+        bytes[limit..limit + 4].copy_from_slice(&self.total.to_le_bytes());
+        bytes[control::caps_offset(sms) as usize..][..self.caps.len()].copy_from_slice(&self.caps);
         bytes
     }
 
@@ -152,7 +172,7 @@ impl Instance {
         }
         let mut writes = Vec::new();
         let words = caps.chunks(4).zip(self.caps.chunks(4));
-        for (at, (new, old)) in (set::COUNTERS_BYTES..).step_by(4).zip(words) {
+        for (at, (new, old)) in (control::caps_offset(self.sms())..).step_by(4).zip(words) {
             if new != old {
                 let mut word = [0; 4];
                 word[..new.len()].copy_from_slice(new);
@@ -164,31 +184,54 @@ impl Instance {
         Ok(writes)
     }
 
-    /// Stops at block boundaries: what runs goes on to the end of its block or chunk, nothing starts.
-    pub fn stop(&mut self) -> Write {
+    /// Stops at block boundaries: what runs goes on to the end of its block or chunk, nothing starts. The write to
+    /// make, if the device does not stand already.
+    #[must_use]
+    pub fn stop(&mut self) -> Option<Write> {
         self.stopped = true;
-        self.limit_write()
+        let at = control::LIMIT_AT;
+        let closes = !std::mem::replace(&mut self.closed, true);
+        self.corrected = false;
+        closes.then_some(Write { at, value: 0 })
     }
 
-    /// Goes on after [`Instance::stop`].
-    pub fn resume(&mut self) -> Write {
+    /// Goes on after [`Instance::stop`], as soon as everything that was launched before has ended.
+    pub fn resume(&mut self) {
         self.stopped = false;
-        self.fresh = false;
-        self.limit_write()
     }
 
-    /// What to launch now, if anything. Call again until it returns `None`.
-    pub fn next_launch(&mut self) -> Option<Launch> {
+    /// What to do now, if anything. Call again until it returns `None`.
+    pub fn next_step(&mut self) -> Option<Step> {
         if self.stopped || !self.fresh {
             return None;
+        }
+        if self.closed {
+            return self.reopen();
         }
         let blocks = match self.shape {
             Shape::Gate { window, depth } => self.next_window(window, depth),
             Shape::Worker { chunk } => self.missing_workers(chunk),
         };
-        if blocks == 0 {
+        (blocks != 0).then(|| Step::Launch(self.launch(blocks)))
+    }
+
+    /// Gives back the numbers that were taken in vain, then raises the limit; only while nothing is in flight.
+    fn reopen(&mut self) -> Option<Step> {
+        if !self.flying.is_empty() || self.done >= self.total {
             return None;
         }
+        let (at, value) = if self.corrected {
+            self.closed = false;
+            (control::LIMIT_AT, self.total)
+        } else {
+            self.corrected = true;
+            self.next = self.done;
+            (control::NEXT_AT, self.done)
+        };
+        Some(Step::Write(Write { at, value }))
+    }
+
+    fn launch(&mut self, blocks: u32) -> Launch {
         let in_flight = |n: &u32| self.flying.iter().any(|(number, _)| number == n);
         let number = (0..).find(|n| !in_flight(n)).unwrap_or(u32::MAX);
         self.launched = self.launched.wrapping_add(blocks);
@@ -198,14 +241,14 @@ impl Instance {
             self.fresh = false;
         }
         let announce = Write {
-            at: set::LAUNCHED_AT,
+            at: control::LAUNCHED_AT,
             value: self.launched,
         };
-        Some(Launch {
+        Launch {
             announce,
             number,
             blocks,
-        })
+        }
     }
 
     /// All blocks of a launch have left the device.
@@ -214,9 +257,10 @@ impl Instance {
         self.fresh = false;
     }
 
-    /// Takes note of what was read from the set after the last call of any other method.
+    /// Takes note of what was read from memory after the last call of any other method.
     pub fn observe(&mut self, seen: &Observation<'_>) {
         self.next = seen.next;
+        self.done = seen.done;
         self.placed = seen.placed;
         let known = self.masks.len().min(seen.masks.len());
         self.masks[..known].copy_from_slice(&seen.masks[..known]);
@@ -239,10 +283,10 @@ impl Instance {
         self.flying.is_empty()
     }
 
-    /// Every block has run and every launch has ended; the set may be reused.
+    /// Every block has run and every launch has ended; the memory may be reused.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.flying.is_empty() && self.next == self.total
+        self.flying.is_empty() && self.done == self.total
     }
 
     /// Whether it is stopped.
@@ -271,22 +315,16 @@ impl Instance {
         if !self.fresh {
             self.placed = 0;
             self.masks.fill(0);
-            if self.next != self.total {
-                self.next = 0;
+            self.next = 0;
+            if self.done != self.total {
+                self.done = 0;
             }
         }
         self.flying.sort_unstable();
     }
 
-    fn limit(&self) -> u32 {
-        if self.stopped { 0 } else { self.total }
-    }
-
-    fn limit_write(&self) -> Write {
-        Write {
-            at: set::LIMIT_AT,
-            value: self.limit(),
-        }
+    fn sms(&self) -> u32 {
+        u32::try_from(self.caps.len()).unwrap_or(u32::MAX)
     }
 
     /// Blocks of the grid for which nothing was launched yet, in windows.

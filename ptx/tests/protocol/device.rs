@@ -7,6 +7,7 @@
 pub(crate) struct Set {
     pub(crate) next: u32,
     pub(crate) limit: u32,
+    pub(crate) done: u32,
     pub(crate) placed: u32,
     pub(crate) launched: u32,
     pub(crate) caps: Vec<u8>,
@@ -25,12 +26,10 @@ pub(crate) enum Leave {
 /// How a ticket is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ticket {
-    /// Compare-and-swap, bounded by a limit read once.
-    Cas,
-    /// Broken: addition, then a look at the limit.
-    Add,
-    /// Broken: the limit is read again for the end of the chunk.
-    LimitReadTwice,
+    /// Number and limit are one word, to which the chunk is added.
+    OneWord,
+    /// Broken: addition to the number, then a look at the limit.
+    Separate,
 }
 
 /// Where a resident block stands, with its registers.
@@ -48,16 +47,21 @@ pub(crate) enum At {
     Hold,
     /// LOOP: compare the slot with the cap.
     CompareCap { slot: u8 },
-    /// LOOP: read `next`.
-    ReadNext { slot: u8 },
-    /// LOOP: read the limit.
+    /// LOOP: take a number.
+    Take { slot: u8 },
+    /// LOOP: read the limit (broken variant).
     ReadLimit { slot: u8, next: u32 },
-    /// LOOP: read the limit again (broken variant).
-    ReadLimitAgain { slot: u8, next: u32 },
-    /// LOOP: take the ticket.
-    TakeTicket { slot: u8, next: u32, limit: u32 },
+    /// A gate counts its block before it runs it.
+    CountStart { block: u32 },
     /// Run one block of a chunk.
-    Run { slot: u8, block: u32, end: u32 },
+    Run {
+        slot: u8,
+        block: u32,
+        first: u32,
+        end: u32,
+    },
+    /// A worker counts its chunk after it ran it.
+    CountDone { slot: u8, blocks: u32 },
     /// Clear the slot.
     ClearSlot { slot: u8 },
     /// Leave the SM.
@@ -91,7 +95,7 @@ impl Code {
     /// Where a freshly placed block begins. A gate has no slot.
     pub(crate) fn entry(&self) -> At {
         if self.is_gate {
-            At::ReadNext { slot: 0 }
+            At::Take { slot: 0 }
         } else {
             At::ReadMask
         }
@@ -129,54 +133,57 @@ impl Code {
                     Leave::CompareAndDecrement => set.masks[sm] <= u32::from(set.caps[sm]),
                 };
                 let to = if stays {
-                    At::ReadNext { slot }
+                    At::Take { slot }
                 } else {
                     At::ClearSlot { slot }
                 };
                 (to, Effect::SawCap)
             }
-            At::ReadNext { slot } => self.read_next(slot, set),
-            At::ReadLimit { slot, next } if next >= set.limit => quiet(self.no_ticket(slot)),
-            At::ReadLimit { slot, next } => quiet(match self.ticket {
-                Ticket::Cas => At::TakeTicket {
-                    slot,
-                    next,
-                    limit: set.limit,
-                },
-                Ticket::Add => At::Run {
-                    slot,
-                    block: next,
-                    end: set.limit.min(next + self.chunk),
-                },
-                Ticket::LimitReadTwice => At::ReadLimitAgain { slot, next },
-            }),
-            At::ReadLimitAgain { slot, next } => quiet(At::TakeTicket {
-                slot,
-                next,
-                limit: set.limit,
-            }),
-            At::TakeTicket { slot, next, .. } if set.next != next => self.read_next(slot, set),
-            At::TakeTicket { slot, next, limit } => {
-                set.next = limit.min(next + self.chunk);
-                quiet(At::Run {
-                    slot,
-                    block: next,
-                    end: next.saturating_add(self.chunk).min(limit.max(next + 1)),
+            At::Take { slot } => {
+                let next = set.next;
+                set.next += self.chunk;
+                quiet(match self.ticket {
+                    Ticket::OneWord => self.begin(slot, next, set.limit),
+                    Ticket::Separate => At::ReadLimit { slot, next },
                 })
             }
-            At::Run { slot, block, end } => {
+            At::ReadLimit { slot, next } => quiet(self.begin(slot, next, set.limit)),
+            At::CountStart { block } => {
+                set.done += 1;
+                let (first, end) = (block, block + 1);
+                quiet(At::Run {
+                    slot: 0,
+                    block,
+                    first,
+                    end,
+                })
+            }
+            At::Run {
+                slot,
+                block,
+                first,
+                end,
+            } => {
                 let to = if block + 1 < end {
                     At::Run {
                         slot,
                         block: block + 1,
+                        first,
                         end,
                     }
                 } else if self.is_gate {
                     At::Exit
                 } else {
-                    At::CompareCap { slot }
+                    At::CountDone {
+                        slot,
+                        blocks: end - first,
+                    }
                 };
                 (to, Effect::Ran(block))
+            }
+            At::CountDone { slot, blocks } => {
+                set.done += blocks;
+                quiet(At::CompareCap { slot })
             }
             At::ClearSlot { slot } => {
                 match self.leave {
@@ -189,19 +196,24 @@ impl Code {
         }
     }
 
-    fn read_next(&self, slot: u8, set: &mut Set) -> (At, Effect) {
-        let next = set.next;
-        if self.ticket == Ticket::Add {
-            set.next += self.chunk;
+    /// A number was taken; the limit was `limit`.
+    fn begin(&self, slot: u8, next: u32, limit: u32) -> At {
+        if next >= limit {
+            return if self.is_gate {
+                At::Exit
+            } else {
+                At::ClearSlot { slot }
+            };
         }
-        (At::ReadLimit { slot, next }, Effect::Nothing)
-    }
-
-    fn no_ticket(&self, slot: u8) -> At {
         if self.is_gate {
-            At::Exit
-        } else {
-            At::ClearSlot { slot }
+            return At::CountStart { block: next };
+        }
+        let end = limit.min(next + self.chunk);
+        At::Run {
+            slot,
+            block: next,
+            first: next,
+            end,
         }
     }
 

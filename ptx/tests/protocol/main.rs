@@ -24,8 +24,9 @@ const WORKER: Config = Config {
     control: &[Control::Cap, Control::Stop],
     budget: 1,
     torn: false,
+    rash: false,
     leave: Leave::HighestSlot,
-    ticket: Ticket::Cas,
+    ticket: Ticket::OneWord,
 };
 
 const GATE: Config = Config {
@@ -137,27 +138,32 @@ fn workers_that_count_each_other_all_leave_at_once() {
 }
 
 #[test]
-fn an_addition_with_a_movable_end_loses_blocks() {
+fn an_addition_whose_end_is_read_separately_loses_blocks() {
     let added = Config {
-        ticket: Ticket::Add,
+        ticket: Ticket::Separate,
         ..WORKER
     };
-    finds("atom.add", &added, "never");
+    finds("atom.add", &added, "ran twice");
     finds(
         "atom.add in a gate",
         &Config {
-            ticket: Ticket::Add,
+            ticket: Ticket::Separate,
             ..GATE
         },
-        "never",
+        "ran twice",
     );
 }
 
 #[test]
-fn a_limit_that_is_read_twice_runs_blocks_twice() {
-    let reread = Config {
-        ticket: Ticket::LimitReadTwice,
+fn a_limit_that_is_raised_too_early_loses_blocks() {
+    let rash = Config {
+        rash: true,
         ..WORKER
     };
-    finds("limit read twice", &reread, "ran twice");
+    finds("raised too early", &rash, "no worker is left");
+    finds(
+        "raised too early in a gate",
+        &Config { rash: true, ..GATE },
+        "ran twice",
+    );
 }

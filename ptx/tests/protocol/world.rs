@@ -5,7 +5,8 @@
 //! above zero, are always still possible, because a tenant that is stopped for good never ends.
 
 use super::device::{At, Code, Effect, Leave, Set, Ticket};
-use gridmux_ptx::protocol::{Instance, Launch, Observation, Shape, Write, set};
+use gridmux_ptx::control;
+use gridmux_ptx::protocol::{self, Instance, Launch, Observation, Shape, Write};
 
 /// What is searched.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) budget: u8,
     /// An observation is one load after the other instead of one step.
     pub(crate) torn: bool,
+    /// Broken: the limit is raised while launches are in flight.
+    pub(crate) rash: bool,
     pub(crate) leave: Leave,
     pub(crate) ticket: Ticket,
 }
@@ -50,6 +53,7 @@ struct Block {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Seen {
     next: u32,
+    done: u32,
     placed: Option<u32>,
     masks: Vec<u32>,
 }
@@ -97,15 +101,17 @@ impl World {
     pub(crate) fn new(config: &Config) -> Self {
         let host =
             Instance::new(config.shape, config.blocks, config.caps).expect("a valid instance");
-        let bytes = host.set();
+        let bytes = host.memory();
+        let sms = u32::try_from(config.caps.len()).expect("few SMs");
         let word =
             |at: u32| u32::from_le_bytes(bytes[at as usize..][..4].try_into().expect("a word"));
         let set = Set {
-            next: word(set::NEXT_AT),
-            limit: word(set::LIMIT_AT),
-            placed: word(set::PLACED_AT),
-            launched: word(set::LAUNCHED_AT),
-            caps: bytes[set::COUNTERS_BYTES as usize..][..config.caps.len()].to_vec(),
+            next: word(control::NEXT_AT),
+            limit: word(control::LIMIT_AT),
+            done: word(control::DONE_AT),
+            placed: word(control::PLACED_AT),
+            launched: word(control::LAUNCHED_AT),
+            caps: bytes[control::caps_offset(sms) as usize..][..config.caps.len()].to_vec(),
             masks: vec![0; config.caps.len()],
         };
         Self {
@@ -248,12 +254,20 @@ impl World {
             return;
         }
         let mut to = self.clone();
-        if let Some(launch) = to.host.next_launch() {
-            to.perform(launch.announce);
-            to.waiting.push((launch.number, launch.blocks));
-            to.observing = None;
-            all.push((Step::Launches(launch), to));
-            return;
+        match to.host.next_step() {
+            Some(protocol::Step::Write(write)) => {
+                to.perform(write);
+                all.push((Step::Arrives(write), to));
+                return;
+            }
+            Some(protocol::Step::Launch(launch)) => {
+                to.perform(launch.announce);
+                to.waiting.push((launch.number, launch.blocks));
+                to.observing = None;
+                all.push((Step::Launches(launch), to));
+                return;
+            }
+            None => {}
         }
         if self.host.wants_observation() {
             self.observe_steps(config, all);
@@ -264,6 +278,7 @@ impl World {
         let mut to = self.clone();
         let mut seen = to.observing.take().unwrap_or_else(|| Seen {
             next: self.set.next,
+            done: self.set.done,
             ..Seen::default()
         });
         if self.observing.is_none() && config.torn {
@@ -282,6 +297,7 @@ impl World {
         if seen.placed.is_some() && seen.masks.len() >= self.set.masks.len() {
             to.host.observe(&Observation {
                 next: seen.next,
+                done: seen.done,
                 placed: seen.placed.unwrap_or(0),
                 masks: &seen.masks,
             });
@@ -297,14 +313,18 @@ impl World {
         }
         if self.host.is_stopped() {
             let mut to = self.clone();
-            let write = to.host.resume();
-            to.writes.push(write);
-            to.observing = None;
+            to.host.resume();
+            if config.rash {
+                let at = control::LIMIT_AT;
+                to.writes.push(Write {
+                    at,
+                    value: config.blocks,
+                });
+            }
             all.push((Step::Stopped(false), to));
         } else if self.budget > 0 && config.control.contains(&Control::Stop) {
             let mut to = self.clone();
-            let write = to.host.stop();
-            to.writes.push(write);
+            to.writes.extend(to.host.stop());
             to.budget -= 1;
             all.push((Step::Stopped(true), to));
         }
@@ -333,15 +353,17 @@ impl World {
     /// A write of the host's takes effect.
     fn perform(&mut self, write: Write) {
         match write.at {
-            set::LIMIT_AT => {
+            control::LIMIT_AT => {
                 self.set.limit = write.value;
                 if write.value == 0 {
                     self.anchored.fill(false);
                 }
             }
-            set::LAUNCHED_AT => self.set.launched = write.value,
+            control::NEXT_AT => self.set.next = write.value,
+            control::LAUNCHED_AT => self.set.launched = write.value,
             at => {
-                let first = (at - set::COUNTERS_BYTES) as usize;
+                let sms = u32::try_from(self.set.caps.len()).expect("few SMs");
+                let first = (at - control::caps_offset(sms)) as usize;
                 let caps = self.set.caps.iter_mut().skip(first);
                 for ((sm, cap), new) in (first..).zip(caps).zip(write.value.to_le_bytes()) {
                     let shrinks = new < *cap;
@@ -420,11 +442,7 @@ impl At {
     fn holds_room(self) -> bool {
         matches!(
             self,
-            Self::ReadNext { .. }
-                | Self::ReadLimit { .. }
-                | Self::ReadLimitAgain { .. }
-                | Self::TakeTicket { .. }
-                | Self::Run { .. }
+            Self::Take { .. } | Self::ReadLimit { .. } | Self::Run { .. } | Self::CountDone { .. }
         )
     }
 }
