@@ -5,7 +5,7 @@
 
 use gridmux_ptx::Module;
 use gridmux_ptx::check::check;
-use gridmux_ptx::forms::slice;
+use gridmux_ptx::forms::{Form, Judgement, Options, rewrite_judged};
 
 /// Lexer and parser: an error with a position inside the text, or tokens that tile it and print it back.
 pub fn parse(bytes: &[u8]) -> Option<Module> {
@@ -44,13 +44,39 @@ pub fn decode(bytes: &[u8]) {
     }
 }
 
-/// Every form: the result is a module again, with the same kernels.
+/// Every form: the result is a module again, with the same kernels, each in the form that was asked for or with a
+/// reason on one of its lines.
 pub fn rewrite(bytes: &[u8]) {
     let Some(module) = parse(bytes) else { return };
     let Ok(program) = module.decode() else { return };
-    let rewritten = slice::rewrite(&module, &program);
-    let again = Module::parse(&*rewritten.bytes).unwrap_or_else(|e| panic!("a rewrite made {e}"));
-    again
-        .decode()
-        .unwrap_or_else(|e| panic!("a rewrite made {e}"));
+    let judgement = Judgement::new(&module, &program);
+    let lines = bytes.iter().filter(|&&b| b == b'\n').count() + 1;
+    for form in Form::ALL {
+        let options = Options::default();
+        let made = rewrite_judged(&module, &program, &judgement, &options, |_| form);
+        for kernel in &made.kernels {
+            match &kernel.reason {
+                None => assert_eq!(kernel.form, form, "{} has no reason", kernel.name),
+                Some(refusal) => {
+                    assert_eq!(kernel.form, Form::WHOLE, "{} is refused", kernel.name);
+                    assert!(
+                        refusal.line >= 1 && refusal.line as usize <= lines,
+                        "{refusal}: no such line"
+                    );
+                }
+            }
+        }
+        let again =
+            Module::parse(made.bytes).unwrap_or_else(|e| panic!("the {form} form made {e}"));
+        let again = again
+            .decode()
+            .unwrap_or_else(|e| panic!("the {form} form made {e}"));
+        let kernels = again
+            .functions
+            .iter()
+            .filter(|f| f.is_entry && f.is_defined);
+        let names: Vec<&str> = kernels.map(|f| f.name.as_str()).collect();
+        let expected: Vec<&str> = made.kernels.iter().map(|k| k.name.as_str()).collect();
+        assert_eq!(names, expected, "the {form} form changed the kernels");
+    }
 }
