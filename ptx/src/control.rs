@@ -238,7 +238,8 @@ mod tests {
 
     #[test]
     fn reciprocals_divide_exactly() {
-        let divisors = (1..2000).chain([(1 << 31) - 1, 1 << 30, (1 << 30) + 1, 0x5555_5555, 65_535]);
+        let divisors =
+            (1..2000).chain([(1 << 31) - 1, 1 << 30, (1 << 30) + 1, 0x5555_5555, 65_535]);
         for d in divisors {
             let (m, shift) = reciprocal(d);
             let most = (1_u64 << 31) / u64::from(d);
