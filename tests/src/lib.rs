@@ -10,6 +10,7 @@
 mod bench;
 mod binary;
 mod bystander;
+pub mod equivalence;
 pub mod generate;
 mod process;
 mod raw;

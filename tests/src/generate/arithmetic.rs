@@ -33,7 +33,6 @@ const FLOAT2: &[&str] = &[
     "mul.f32",
     "min.f32",
     "max.f32",
-    "add.rz.f32",
     "mul.ftz.f32",
 ];
 const FLOAT1: &[&str] = &[
