@@ -7,7 +7,7 @@ const INSTRUCTION_BYTES: usize = 16;
 const NOP: u16 = 0x918;
 
 /// Each kernel's name with the number of its instructions, the padding at the end left out.
-pub fn instructions(cubin: &[u8]) -> Vec<(String, u32)> {
+pub(super) fn instructions(cubin: &[u8]) -> Vec<(String, u32)> {
     sections(cubin).unwrap_or_default()
 }
 

@@ -12,22 +12,22 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The architectures that a rewritten kernel must assemble for, where the text's own target allows.
-pub const ARCHITECTURES: [u32; 4] = [75, 80, 90, 100];
+pub(crate) const ARCHITECTURES: [u32; 4] = [75, 80, 90, 100];
 
 /// What one kernel costs on one architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cost {
+pub(crate) struct Cost {
     /// Registers per thread.
-    pub registers: u32,
+    pub(crate) registers: u32,
     /// Bytes of registers stored to and loaded from local memory for want of room.
-    pub spill_bytes: u32,
+    pub(crate) spill_bytes: u32,
     /// Machine instructions, without the padding at the end.
-    pub instructions: u32,
+    pub(crate) instructions: u32,
 }
 
 /// The assembler, found.
 #[derive(Debug)]
-pub struct Assembler {
+pub(crate) struct Assembler {
     program: PathBuf,
     version: String,
     cache: PathBuf,
@@ -38,7 +38,7 @@ static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
 
 impl Assembler {
     /// The assembler, or `None` with no CUDA compiler on this machine.
-    pub fn find() -> Option<Self> {
+    pub(crate) fn find() -> Option<Self> {
         let target = target_folder();
         let installed = std::fs::read_dir(target.join("nvcc/lib")).ok();
         let installed = (installed.into_iter().flatten().flatten())
@@ -60,7 +60,11 @@ impl Assembler {
     ///
     /// # Errors
     /// What the assembler said against it.
-    pub fn costs(&self, text: &[u8], target: &str) -> Result<BTreeMap<String, Cost>, String> {
+    pub(crate) fn costs(
+        &self,
+        text: &[u8],
+        target: &str,
+    ) -> Result<BTreeMap<String, Cost>, String> {
         let key = self.key(text, target);
         let kept = self.cache.join(&key);
         if let Ok(lines) = std::fs::read_to_string(&kept) {
@@ -123,7 +127,7 @@ impl Assembler {
 
 /// The architectures to assemble a module for: its own, and the later ones of [`ARCHITECTURES`] unless its target is
 /// for one architecture alone (`sm_90a`).
-pub fn targets(text: &[u8]) -> Vec<String> {
+pub(crate) fn targets(text: &[u8]) -> Vec<String> {
     let header = String::from_utf8_lossy(&text[..text.len().min(4096)]).into_owned();
     let Some(at) = header.find(".target") else {
         return Vec::new();
