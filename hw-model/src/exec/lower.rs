@@ -61,6 +61,8 @@ pub(crate) struct Draft {
     pub(crate) imm: i64,
     pub(crate) aux: u32,
     pub(crate) vector: u8,
+    /// A predicate that no register names and that the operation may read and write, or [`NONE`].
+    pub(crate) also: u16,
 }
 
 impl Draft {
@@ -76,6 +78,7 @@ impl Draft {
             imm: 0,
             aux: 0,
             vector: 1,
+            also: NONE,
         }
     }
 
@@ -91,6 +94,11 @@ impl Draft {
 
     pub(crate) fn aux(mut self, aux: u32) -> Self {
         self.aux = aux;
+        self
+    }
+
+    pub(crate) fn also(mut self, predicate: u16) -> Self {
+        self.also = predicate;
         self
     }
 
@@ -110,6 +118,8 @@ pub(crate) struct Lower<'a> {
     /// Slot or predicate of each register.
     pub(crate) place: &'a [u16],
     pub(crate) slots: u16,
+    /// Predicate that holds the carry flag, where the kernel uses it.
+    pub(crate) carry: Option<u16>,
     pub(crate) pipelines: &'a Pipelines,
     constants: Vec<Slot>,
     known_constants: HashMap<(u64, bool), u16>,
@@ -129,6 +139,7 @@ impl<'a> Lower<'a> {
             variables,
             place,
             slots,
+            carry: None,
             pipelines,
             constants: Vec::new(),
             known_constants: HashMap::new(),
@@ -307,13 +318,19 @@ impl<'a> Lower<'a> {
             latency: u16::try_from(timing.latency).unwrap_or(u16::MAX),
             interval: u16::try_from(timing.interval).unwrap_or(u16::MAX),
         };
-        let mut waits: Vec<u16> = reads.iter().chain(writes).map(entry).collect();
+        let unnamed = (draft.also != NONE).then(|| self.slots + draft.also);
+        let written: Vec<u16> = writes.iter().map(entry).chain(unnamed).collect();
+        let mut waits: Vec<u16> = reads
+            .iter()
+            .map(entry)
+            .chain(written.iter().copied())
+            .collect();
         waits.sort_unstable();
         waits.dedup();
         op.waits.get_mut(..waits.len())?.copy_from_slice(&waits);
-        for (place, reg) in op.writes.iter_mut().zip(writes) {
-            *place = entry(reg);
-        }
-        (writes.len() <= op.writes.len()).then_some(op)
+        op.writes
+            .get_mut(..written.len())?
+            .copy_from_slice(&written);
+        Some(op)
     }
 }

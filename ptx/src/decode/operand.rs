@@ -135,7 +135,7 @@ impl Context<'_, '_> {
             let suffix = c.name(c.token().sym());
             c.at += 1;
             return match suffix {
-                "b0" | "b1" | "b2" | "b3" | "h0" | "h1" if width == 1 => {
+                _ if width == 1 && is_selector(suffix) => {
                     Some(Operand::Selected(reg, suffix.to_owned()))
                 }
                 _ => {
@@ -217,6 +217,17 @@ impl Context<'_, '_> {
             coordinates,
         })
     }
+}
+
+/// Bytes or half-words of a video instruction's operand: `b0`, `h1`, `b7654`, `h10` (PTX ISA section 9.7.17).
+fn is_selector(suffix: &str) -> bool {
+    let (kind, digits) = suffix.split_at(1);
+    let most = match kind {
+        "b" => 4,
+        "h" => 2,
+        _ => return false,
+    };
+    (1..=most).contains(&digits.len()) && digits.bytes().all(|d| d.is_ascii_digit())
 }
 
 /// `+ constant` or `- constant` after a base, repeated; 0 when there is none.
