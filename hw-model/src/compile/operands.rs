@@ -39,6 +39,10 @@ fn has_destination(opcode: Opcode) -> bool {
     !matches!(
         opcode,
         Opcode::St
+            | Opcode::StMatrix
+            | Opcode::WmmaStore
+            | Opcode::Sust
+            | Opcode::Sured
             | Opcode::Red
             | Opcode::Bra
             | Opcode::BrxIdx
@@ -71,6 +75,18 @@ fn collect(operand: &Operand, values: &mut SmallVec<[RegId; 4]>, reads: &mut Sma
             for element in elements {
                 collect(element, values, reads);
             }
+        }
+        Operand::TexAddress {
+            object,
+            sampler,
+            coordinates,
+        } => {
+            // All of them are read, wherever the operand stands.
+            let mut named = SmallVec::new();
+            for part in std::iter::once(object).chain(sampler).chain(coordinates) {
+                collect(part, &mut named, reads);
+            }
+            reads.extend(named);
         }
         _ => {}
     }

@@ -7,7 +7,7 @@
 use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot};
 use crate::config::{Pipeline, Pipelines};
 use gridmux_ptx::decode::{Function, Instruction, Operand, RegId, ScalarType, StateSpace, Symbol};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Pipeline classes, as the description of a GPU names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +23,14 @@ pub(crate) enum Class {
     Move,
     Control,
     Shuffle,
+    Tensor,
     Memory,
 }
+
+/// A matrix product's latency and issue interval in cycles: those of `mma.m16n8k16` on the A100 (W. Sun et al.,
+/// "Dissecting Tensor Cores via Microbenchmarks", IEEE Transactions on Parallel and Distributed Systems 2023).
+const TENSOR_LATENCY: u32 = 33;
+const TENSOR_INTERVAL: u32 = 16;
 
 impl Class {
     fn timing(self, p: &Pipelines) -> (Pipe, Pipeline) {
@@ -40,6 +46,13 @@ impl Class {
             Self::Move => (Pipe::Int, p.r#move),
             Self::Control => (Pipe::Control, p.control),
             Self::Shuffle => (Pipe::Memory, p.shuffle),
+            Self::Tensor => (
+                Pipe::Sfu,
+                Pipeline {
+                    latency: TENSOR_LATENCY,
+                    interval: TENSOR_INTERVAL,
+                },
+            ),
             Self::Memory => (
                 Pipe::Memory,
                 Pipeline {
@@ -281,6 +294,21 @@ impl<'a> Lower<'a> {
         index | CONSTANT
     }
 
+    /// A list of operands too long for an operation, as the words of a constant.
+    pub(crate) fn operand_list(&mut self, operands: &[u16]) -> u16 {
+        let mut slot = Slot::ZERO;
+        for (word, operand) in slot.0.iter_mut().zip(operands) {
+            *word = u32::from(*operand);
+        }
+        let index = u16::try_from(self.constants.len()).unwrap_or(NONE);
+        if index >= NONE {
+            self.too_many_constants = true;
+            return CONSTANT;
+        }
+        self.constants.push(slot);
+        index | CONSTANT
+    }
+
     /// Adds what every operation has.
     pub(crate) fn finish(
         &self,
@@ -325,12 +353,21 @@ impl<'a> Lower<'a> {
             .map(entry)
             .chain(written.iter().copied())
             .collect();
-        waits.sort_unstable();
-        waits.dedup();
+        let mut seen = HashSet::new();
+        waits.retain(|entry| seen.insert(*entry));
         op.waits.get_mut(..waits.len())?.copy_from_slice(&waits);
         op.writes
             .get_mut(..written.len())?
             .copy_from_slice(&written);
         Some(op)
+    }
+}
+
+/// Copies scoreboard entries, or as many of them as there is room for, evenly spread. A matrix operation has more
+/// registers than room; those of one operand come from one instruction, so that some stand for all.
+fn spread(room: &mut [u16], entries: &[u16]) {
+    let count = entries.len().min(room.len());
+    for (n, place) in room.iter_mut().enumerate().take(count) {
+        *place = entries[n * entries.len() / count];
     }
 }

@@ -21,11 +21,14 @@ mod directed;
 mod dot;
 mod exact;
 mod float;
+mod fragment;
 mod half;
 mod integer;
 mod isa;
 mod lanes;
 mod lower;
+mod matrix;
+mod matrix_memory;
 mod memory;
 mod op;
 mod round;
@@ -59,6 +62,12 @@ fn reads_text(i: &Instruction) -> bool {
             | O::Madc
             | O::CvtPack
             | O::Redux
+            | O::WmmaMma
+            | O::WmmaLoad
+            | O::WmmaStore
+            | O::Mma
+            | O::LdMatrix
+            | O::StMatrix
             | O::Bfind
             | O::Other
             | O::Vabsdiff4
@@ -128,6 +137,10 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         O::Shfl | O::Vote | O::Match | O::Redux | O::Activemask | O::Elect => shuffle::lower(l, i),
         O::AddCc | O::Addc | O::SubCc | O::Subc | O::MadCc | O::Madc => carry::lower(l, i),
         O::Dp4a | O::Dp2a => dot::lower(l, i),
+        O::WmmaMma | O::Mma => matrix::lower(l, i),
+        O::WmmaLoad | O::WmmaStore => matrix_memory::lower_wmma(l, i),
+        O::LdMatrix | O::StMatrix => matrix_memory::lower_matrix(l, i),
+        _ if i.mnemonic.starts_with("movmatrix") => matrix::lower_transpose(l, i),
         _ => control::lower(l, i).or_else(|| video::lower(l, i)),
     }
 }
