@@ -20,8 +20,8 @@ pub(super) struct Slots {
     pub(super) predicates: usize,
 }
 
-/// Packs the registers of a function.
-pub(super) fn assign(function: &Function, flow: &Flow) -> Slots {
+/// Packs the registers of a function behind `reserved` slots, which it keeps for itself.
+pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
     let ranges = flow.live_ranges(&function.body, function.registers.len());
     let mut order: Vec<(u32, u32, usize)> = ranges
         .iter()
@@ -31,6 +31,7 @@ pub(super) fn assign(function: &Function, flow: &Flow) -> Slots {
     order.sort_unstable();
     let mut place = vec![NONE; function.registers.len()];
     let (mut words, mut predicates) = (Pool::default(), Pool::default());
+    words.busy_until = vec![Some(u32::MAX); usize::from(reserved)];
     for (start, end, register) in order {
         let ty = function.registers[register];
         let (pool, width) = if ty == ScalarType::Pred {

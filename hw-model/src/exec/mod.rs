@@ -10,27 +10,32 @@
 mod atomic;
 mod bits;
 mod block;
+mod calls;
 mod compare;
 mod control;
 mod convert;
 mod cx;
 mod data;
 mod float;
+mod frame;
 mod integer;
 mod isa;
 mod lanes;
 mod lower;
 mod memory;
 mod op;
+mod paths;
+mod rendezvous;
 mod shuffle;
 mod special;
 mod stored;
 mod warp;
 
 pub(crate) use block::{Block, BlockShape, Meeting};
-pub(crate) use control::exit;
+pub(crate) use calls::function_address;
 pub(crate) use cx::{Access, Direction, Pattern, RangeCache, RawFault, Space};
-pub(crate) use lower::{Draft, Lower, VariableAddresses};
+pub(crate) use frame::{FrameLayout, begin_stack, call, copy, pass};
+pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
 pub(crate) use memory::AUX_PAST_L1;
 pub(crate) use op::{Kind, NONE, Op, PIPES, Pipe, Slot};
 pub(crate) use warp::{Step, Surroundings, Warp};
@@ -46,6 +51,9 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let unknown = |modifier: &String| !HARMLESS.iter().any(|known| modifier.starts_with(known));
     if i.mods.types.iter().any(|ty| ty.size_bytes() > 8) || i.mods.rest.iter().any(unknown) {
         return None;
+    }
+    if let Some(draft) = frame::lower(l, i) {
+        return draft;
     }
     let is_float = i.mods.types.first().is_some_and(|ty| ty.is_float());
     match i.opcode {
@@ -94,4 +102,9 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         O::Shfl | O::Vote | O::Match | O::Redux | O::Activemask | O::Elect => shuffle::lower(l, i),
         _ => control::lower(l, i),
     }
+}
+
+/// Weight of a backward branch towards a path's patience; `polls` when its loop asks for what others may change.
+pub(crate) const fn branch_weight(polls: bool) -> u16 {
+    Warp::weight(polls)
 }
