@@ -16,8 +16,11 @@ mod control;
 mod convert;
 mod cx;
 mod data;
+mod directed;
+mod exact;
 mod float;
 mod frame;
+mod half;
 mod integer;
 mod isa;
 mod lanes;
@@ -26,6 +29,7 @@ mod memory;
 mod op;
 mod paths;
 mod rendezvous;
+mod round;
 mod shuffle;
 mod special;
 mod stored;
@@ -62,7 +66,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         {
             float::lower(l, i)
         }
-        O::Fma | O::Rcp | O::Sqrt | O::Rsqrt | O::Copysign => float::lower(l, i),
+        O::Fma | O::Rcp | O::Sqrt | O::Rsqrt | O::Copysign | O::TestP => float::lower(l, i),
         O::Ex2 | O::Lg2 | O::Sin | O::Cos | O::Tanh => special::lower(l, i),
         O::Add
         | O::Sub
