@@ -14,10 +14,11 @@ use crate::config::GpuConfig;
 use crate::exec::{self, Constants, Draft, FrameLayout, Kind, Lower, NONE, Op, Slot};
 use crate::kernel::{FunctionEntry, Origin};
 use gridmux_ptx::decode::{
-    FuncId, Function, Instruction, MemoryOrder, Modifiers, Opcode, Operand, Param, Program, RegId,
+    FuncId, Function, Instruction, MemoryOrder, Opcode, Operand, Param, Program, RegId,
     ScalarType, Span, StateSpace,
 };
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// What linking a kernel gives.
 pub(super) struct Image {
@@ -387,7 +388,7 @@ fn bare(opcode: Opcode) -> Instruction {
         guard: None,
         opcode,
         mnemonic: "ret".into(),
-        mods: Modifiers::default(),
+        mods: Arc::default(),
         operands: SmallVec::new(),
         source_line: None,
         span: Span::default(),

@@ -22,6 +22,7 @@ use crate::fault::{FaultKind, FaultSpace};
 use gridmux_ptx::decode::{
     AddressBase, Instruction, Opcode, Operand, ScalarType as T, StateSpace, Symbol,
 };
+use std::sync::Arc;
 
 /// First generic address of a kernel's parameters.
 pub(crate) const PARAM_WINDOW: u64 = 0x3_0000_0000;
@@ -304,7 +305,7 @@ fn access(l: &mut Lower<'_>, i: &Instruction, address: usize, value: usize) -> O
     let is_load = i.opcode == Opcode::Ld;
     let AddressBase::Symbol(symbol) = base else {
         let mut plain = i.clone();
-        plain.mods.spaces[0] = StateSpace::Local;
+        Arc::make_mut(&mut plain.mods).spaces[0] = StateSpace::Local;
         return super::memory::lower(l, &plain);
     };
     let (start, size) = l.frame_place(*symbol)?;
