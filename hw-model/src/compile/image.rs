@@ -14,8 +14,8 @@ use crate::config::GpuConfig;
 use crate::exec::{self, Constants, Draft, FrameLayout, Kind, Lower, NONE, Op, Slot};
 use crate::kernel::{FunctionEntry, Origin};
 use gridmux_ptx::decode::{
-    FuncId, Function, Instruction, MemoryOrder, Opcode, Operand, Param, Program, RegId,
-    ScalarType, Span, StateSpace,
+    FuncId, Function, Instruction, MemoryOrder, Opcode, Operand, Param, Program, RegId, ScalarType,
+    Span, StateSpace,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -67,7 +67,10 @@ pub(super) fn link(
     for (id, frame) in reach.members.iter().zip(frames) {
         let function = &program.functions[id.0 as usize];
         let flow = Flow::new(function);
-        let slots = slots::assign(function, &flow, frame.reserved());
+        let mut slots = slots::assign(function, &flow, frame.reserved());
+        // The carry flag is one predicate more.
+        let carries = function.body.iter().any(exec::uses_carry);
+        slots.predicates += usize::from(carries);
         let scoreboard = slots.slots + slots.predicates;
         if scoreboard >= usize::from(NONE) {
             return Err(too_many(scoreboard));
@@ -85,6 +88,9 @@ pub(super) fn link(
             &config.pipelines,
             constants,
         );
+        if carries {
+            lower.carry = u16::try_from(slots.predicates - 1).ok();
+        }
         linker.function(&mut lower, &flow, frame)?;
         constants = lower.into_constants();
     }
@@ -207,14 +213,11 @@ impl Linker<'_> {
 
     fn plain(&mut self, lower: &mut Lower<'_>, i: &Instruction, origin: &Origin) -> Option<()> {
         let mut draft = exec::lower(lower, i)?;
-        if draft.kind == Kind::Alu && across_lanes(i) {
+        if draft.kind == Kind::Alu && draft.r[5] == NONE && across_lanes(i) {
             draft.kind = Kind::WarpSync;
-            draft.r[5] = match i.operands.last()? {
-                Operand::Reg(_) | Operand::Int(_) if has_members(i.opcode) => {
-                    lower.src(i, i.operands.len() - 1, ScalarType::B32)?
-                }
-                _ => NONE,
-            };
+            if has_members(i.opcode) {
+                draft.r[5] = lower.src(i, i.operands.len() - 1, ScalarType::B32)?;
+            }
         }
         if draft.kind == Kind::WarpSync
             && matches!(i.operands.last(), Some(Operand::Int(mask)) if mask & 0xffff_ffff == 0xffff_ffff)

@@ -39,6 +39,10 @@ fn has_destination(opcode: Opcode) -> bool {
     !matches!(
         opcode,
         Opcode::St
+            | Opcode::StMatrix
+            | Opcode::WmmaStore
+            | Opcode::Sust
+            | Opcode::Sured
             | Opcode::Red
             | Opcode::Bra
             | Opcode::BrxIdx
@@ -48,10 +52,6 @@ fn has_destination(opcode: Opcode) -> bool {
             | Opcode::StackRestore
             | Opcode::Setmaxnreg
             | Opcode::Griddepcontrol
-            | Opcode::StMatrix
-            | Opcode::WmmaStore
-            | Opcode::Sust
-            | Opcode::Sured
             | Opcode::CpAsync
             | Opcode::CpAsyncCommitGroup
             | Opcode::CpAsyncWaitGroup

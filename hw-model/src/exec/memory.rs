@@ -64,14 +64,26 @@ pub(super) fn for_each_space(
     op: &Op,
     bytes: u32,
     direction: Direction,
+    body: impl FnMut(&mut Cx<'_>, &Checked),
+) {
+    let lanes = addresses(cx, op);
+    visit(cx, lanes, op.aux & 0xff, bytes, direction, body);
+}
+
+/// The same for addresses that the operation has made itself.
+#[inline(always)]
+pub(super) fn visit(
+    cx: &mut Cx<'_>,
+    lanes: [u64; 32],
+    space: u32,
+    bytes: u32,
+    direction: Direction,
     mut body: impl FnMut(&mut Cx<'_>, &Checked),
 ) {
     cx.access.mask = 0;
     if cx.mask == 0 {
         return;
     }
-    let lanes = addresses(cx, op);
-    let space = op.aux & 0xff;
     if space != AUX_GENERIC {
         if let Some(checked) = check(cx, lanes, space, bytes, direction) {
             body(cx, &checked);
