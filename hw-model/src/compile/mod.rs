@@ -195,7 +195,7 @@ fn end_of_body(lower: &Lower<'_>) -> Op {
         guard: None,
         opcode: Opcode::Exit,
         mnemonic: "exit".into(),
-        mods: gridmux_ptx::decode::Modifiers::default(),
+        mods: Arc::default(),
         operands: smallvec::SmallVec::new(),
         source_line: None,
         span: Span::default(),

@@ -15,13 +15,17 @@ mod control;
 mod convert;
 mod cx;
 mod data;
+mod directed;
+mod exact;
 mod float;
+mod half;
 mod integer;
 mod isa;
 mod lanes;
 mod lower;
 mod memory;
 mod op;
+mod round;
 mod shuffle;
 mod special;
 mod stored;
@@ -54,7 +58,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         {
             float::lower(l, i)
         }
-        O::Fma | O::Rcp | O::Sqrt | O::Rsqrt | O::Copysign => float::lower(l, i),
+        O::Fma | O::Rcp | O::Sqrt | O::Rsqrt | O::Copysign | O::TestP => float::lower(l, i),
         O::Ex2 | O::Lg2 | O::Sin | O::Cos | O::Tanh => special::lower(l, i),
         O::Add
         | O::Sub
