@@ -39,12 +39,26 @@ fn has_destination(opcode: Opcode) -> bool {
     !matches!(
         opcode,
         Opcode::St
+            | Opcode::StMatrix
+            | Opcode::WmmaStore
+            | Opcode::Sust
+            | Opcode::Sured
             | Opcode::Red
             | Opcode::Bra
             | Opcode::BrxIdx
             | Opcode::Bar
             | Opcode::BarArrive
             | Opcode::BarWarpSync
+            | Opcode::StackRestore
+            | Opcode::Setmaxnreg
+            | Opcode::Griddepcontrol
+            | Opcode::CpAsync
+            | Opcode::CpAsyncCommitGroup
+            | Opcode::CpAsyncWaitGroup
+            | Opcode::CpAsyncWaitAll
+            | Opcode::CpAsyncMbarrierArrive
+            | Opcode::MbarrierInit
+            | Opcode::MbarrierInval
             | Opcode::Membar
             | Opcode::Fence
             | Opcode::Exit
@@ -70,6 +84,23 @@ fn collect(operand: &Operand, values: &mut SmallVec<[RegId; 4]>, reads: &mut Sma
         Operand::Vector(elements) => {
             for element in elements {
                 collect(element, values, reads);
+            }
+        }
+        Operand::Arguments(elements) => {
+            for element in elements {
+                collect(element, values, reads);
+            }
+        }
+        Operand::TexAddress {
+            object,
+            sampler,
+            coordinates,
+        } => {
+            let parts = std::iter::once(object).chain(sampler).chain(coordinates);
+            for part in parts {
+                let mut nested = SmallVec::<[RegId; 4]>::new();
+                collect(part, &mut nested, reads);
+                reads.extend(nested);
             }
         }
         _ => {}

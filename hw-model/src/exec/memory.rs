@@ -7,6 +7,7 @@
 
 use super::cx::{Access, Cx, Direction, Pattern, Space};
 use super::data::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
+use super::frame::PARAM_WINDOW;
 use super::isa::{handler, lane_fn};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
@@ -29,6 +30,8 @@ pub(super) const AUX_SHARED: u32 = 1;
 pub(super) const AUX_LOCAL: u32 = 2;
 pub(super) const AUX_GENERIC: u32 = 3;
 pub(super) const AUX_CONSTANT: u32 = 4;
+/// A kernel's parameters, which only generic loads name this way.
+const AUX_PARAM: u32 = 5;
 /// The base register holds 32-bit addresses.
 pub(super) const AUX_NARROW: u32 = 1 << 8;
 /// The load goes past L1 (`.cg`, `.cv`, volatile and ordered loads).
@@ -61,14 +64,26 @@ pub(super) fn for_each_space(
     op: &Op,
     bytes: u32,
     direction: Direction,
+    body: impl FnMut(&mut Cx<'_>, &Checked),
+) {
+    let lanes = addresses(cx, op);
+    visit(cx, lanes, op.aux & 0xff, bytes, direction, body);
+}
+
+/// The same for addresses that the operation has made itself.
+#[inline(always)]
+pub(super) fn visit(
+    cx: &mut Cx<'_>,
+    lanes: [u64; 32],
+    space: u32,
+    bytes: u32,
+    direction: Direction,
     mut body: impl FnMut(&mut Cx<'_>, &Checked),
 ) {
     cx.access.mask = 0;
     if cx.mask == 0 {
         return;
     }
-    let lanes = addresses(cx, op);
-    let space = op.aux & 0xff;
     if space != AUX_GENERIC {
         if let Some(checked) = check(cx, lanes, space, bytes, direction) {
             body(cx, &checked);
@@ -84,10 +99,16 @@ pub(super) fn for_each_space(
         bits & all
     };
     let (shared, local) = (within(SHARED_WINDOW), within(LOCAL_WINDOW));
+    let param = if direction == Direction::Load {
+        within(PARAM_WINDOW)
+    } else {
+        0
+    };
     let parts = [
-        (all & !shared & !local, AUX_GLOBAL, 0),
+        (all & !shared & !local & !param, AUX_GLOBAL, 0),
         (shared, AUX_SHARED, SHARED_WINDOW),
         (local, AUX_LOCAL, LOCAL_WINDOW),
+        (param, AUX_PARAM, PARAM_WINDOW),
     ];
     for (mask, space, start) in parts {
         if mask == 0 || cx.fault.is_some() {
@@ -141,6 +162,11 @@ fn check(
             Space::Local,
             cx.block.local,
             all_below(cx.mask, &lanes, cx.block.local_bytes, bytes),
+        ),
+        AUX_PARAM => (
+            Space::Constant,
+            cx.block.params.cast_mut(),
+            all_below(cx.mask, &lanes, cx.block.params_bytes, bytes),
         ),
         _ => {
             let kind = if space == AUX_CONSTANT {
@@ -451,7 +477,7 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
 }
 
 /// Data slots of a scalar or vector operand, and whether they are 64-bit words.
-fn data(
+pub(super) fn data(
     l: &mut Lower<'_>,
     operand: &Operand,
     ty: T,
