@@ -6,7 +6,7 @@
 //! reconvergence; a branch from which no exit is reachable never reconverges.
 
 use super::operands::registers;
-use gridmux_ptx::decode::{Instruction, Opcode, Operand};
+use gridmux_ptx::decode::{Function, Instruction, Opcode, Operand};
 
 /// Reconvergence point of a branch that never reconverges.
 pub(super) const NEVER: u32 = u32::MAX;
@@ -24,18 +24,21 @@ struct BasicBlock {
     start: usize,
     end: usize,
     successors: Vec<usize>,
+    /// It ends in a guarded exit that counts as a way on.
+    may_leave: bool,
 }
 
 impl Flow {
-    /// Splits a body into basic blocks.
-    pub(super) fn new(body: &[Instruction]) -> Self {
+    /// Splits a function's body into basic blocks.
+    pub(super) fn new(function: &Function) -> Self {
+        let body = &*function.body;
         let mut leader = vec![false; body.len() + 1];
         leader[0] = true;
         for (at, instruction) in body.iter().enumerate() {
             if ends_block(instruction) {
                 leader[at + 1] = true;
             }
-            if let Some(target) = target(instruction) {
+            for target in targets(instruction, function) {
                 leader[target.min(body.len())] = true;
             }
         }
@@ -47,6 +50,7 @@ impl Flow {
                     start: at,
                     end: at,
                     successors: Vec::new(),
+                    may_leave: false,
                 });
             }
             block_of.push(blocks.len() - 1);
@@ -55,11 +59,26 @@ impl Flow {
             }
         }
         let mut flow = Self { blocks, block_of };
-        flow.connect(body);
+        flow.connect(function);
+        flow.end_endless_loops(&function.body);
         flow
     }
 
-    fn connect(&mut self, body: &[Instruction]) {
+    /// A guarded exit counts as a way on only, so that lanes come together behind it; but in a loop that nothing else
+    /// ends it is the way out, without which no branch inside would have a place to come together.
+    fn end_endless_loops(&mut self, body: &[Instruction]) {
+        let order = self.reverse_postorder_from_exit();
+        let mut ends = vec![false; self.blocks.len() + 1];
+        order.into_iter().for_each(|block| ends[block] = true);
+        for (block, _) in ends.iter().enumerate().filter(|(_, ends)| !**ends) {
+            let last = &body[self.blocks[block].end - 1];
+            self.blocks[block].may_leave =
+                last.guard.is_some() && matches!(last.opcode, Opcode::Exit | Opcode::Ret);
+        }
+    }
+
+    fn connect(&mut self, function: &Function) {
+        let body = &*function.body;
         for index in 0..self.blocks.len() {
             let end = self.blocks[index].end;
             let last = &body[end - 1];
@@ -67,16 +86,18 @@ impl Flow {
             let falls = last.guard.is_some()
                 || !matches!(
                     last.opcode,
-                    Opcode::Bra | Opcode::Exit | Opcode::Ret | Opcode::Trap
+                    Opcode::Bra | Opcode::BrxIdx | Opcode::Exit | Opcode::Ret | Opcode::Trap
                 );
             if falls && end < body.len() {
                 successors.push(self.block_of[end]);
             }
-            if let Some(target) = target(last)
-                && target < body.len()
-                && !successors.contains(&self.block_of[target])
+            for target in targets(last, function)
+                .into_iter()
+                .filter(|t| *t < body.len())
             {
-                successors.push(self.block_of[target]);
+                if !successors.contains(&self.block_of[target]) {
+                    successors.push(self.block_of[target]);
+                }
             }
             self.blocks[index].successors = successors;
         }
@@ -92,7 +113,7 @@ impl Flow {
         body.iter()
             .enumerate()
             .map(|(at, i)| {
-                if i.opcode == Opcode::Bra {
+                if matches!(i.opcode, Opcode::Bra | Opcode::BrxIdx) {
                     point(at)
                 } else {
                     NEVER
@@ -136,12 +157,11 @@ impl Flow {
     }
 
     fn successors_or_exit(&self, block: usize) -> Vec<usize> {
-        let successors = &self.blocks[block].successors;
-        if successors.is_empty() {
-            vec![self.blocks.len()]
-        } else {
-            successors.clone()
+        let mut successors = self.blocks[block].successors.clone();
+        if successors.is_empty() || self.blocks[block].may_leave {
+            successors.push(self.blocks.len());
         }
+        successors
     }
 
     /// Reverse postorder of the reversed graph, starting at the virtual exit; blocks that cannot reach it lack.
@@ -253,23 +273,29 @@ fn intersect(a: usize, b: usize, after: &[Option<usize>], rank: &[usize]) -> usi
     a
 }
 
-fn target(instruction: &Instruction) -> Option<usize> {
-    if instruction.opcode != Opcode::Bra {
-        return None;
+/// Where a branch may go, as instruction indices.
+fn targets(instruction: &Instruction, function: &Function) -> Vec<usize> {
+    if !matches!(instruction.opcode, Opcode::Bra | Opcode::BrxIdx) {
+        return Vec::new();
     }
-    instruction
-        .operands
-        .iter()
-        .find_map(|operand| match operand {
-            Operand::Target(target) => Some(*target as usize),
-            _ => None,
-        })
+    let mut targets = Vec::new();
+    for operand in &instruction.operands {
+        match operand {
+            Operand::Target(target) => targets.push(*target as usize),
+            Operand::BranchTable(table) => {
+                let table = function.branch_tables.get(*table as usize);
+                targets.extend(table.into_iter().flatten().map(|t| *t as usize));
+            }
+            _ => {}
+        }
+    }
+    targets
 }
 
 fn ends_block(instruction: &Instruction) -> bool {
     matches!(
         instruction.opcode,
-        Opcode::Bra | Opcode::Exit | Opcode::Ret | Opcode::Trap
+        Opcode::Bra | Opcode::BrxIdx | Opcode::Exit | Opcode::Ret | Opcode::Trap
     )
 }
 

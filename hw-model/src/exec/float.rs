@@ -103,9 +103,7 @@ macro_rules! real {
             #[inline(always)]
             fn nan() -> Self {
                 // The canonical NaN: all bits but the sign.
-                <$ty>::from_bits(
-                    <$ty>::INFINITY.to_bits() | (<$ty>::MIN_POSITIVE.to_bits() - 1),
-                )
+                <$ty>::from_bits(<$ty>::INFINITY.to_bits() | (<$ty>::MIN_POSITIVE.to_bits() - 1))
             }
             #[inline(always)]
             fn largest_normal_divisor() -> Self {

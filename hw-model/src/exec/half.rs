@@ -13,6 +13,7 @@ use super::op::{ExecFn, Op};
 use super::round::{self, Brain, Format, Half, NEAREST};
 use super::special;
 use gridmux_ptx::decode::{Instruction, Opcode, Rounding, ScalarType as T};
+use std::marker::PhantomData;
 
 /// Sixteen-bit formats.
 pub(super) trait Small: Format {
@@ -45,31 +46,30 @@ impl Small for Brain {
     }
 }
 
-/// A lane of a sixteen-bit format as the single-precision number that it stands for.
+/// A lane of a sixteen-bit format as the single-precision number that it stands for; the upper half of the word
+/// with `HIGH`, flushed with `FLUSH`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct As<F>(pub(super) f32, std::marker::PhantomData<F>);
+pub(super) struct As<F, const HIGH: bool, const FLUSH: bool>(pub(super) f32, PhantomData<F>);
 
-impl<F> PartialEq for As<F> {
+impl<F, const HIGH: bool, const FLUSH: bool> PartialEq for As<F, HIGH, FLUSH> {
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
-impl<F> PartialOrd for As<F> {
+impl<F, const HIGH: bool, const FLUSH: bool> PartialOrd for As<F, HIGH, FLUSH> {
     #[inline(always)]
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         self.0.partial_cmp(&other.0)
     }
 }
-impl<F: Small + Copy> Lane for As<F> {
+impl<F: Small + Copy, const HIGH: bool, const FLUSH: bool> Lane for As<F, HIGH, FLUSH> {
     type Raw = u32;
     #[inline(always)]
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "the lower half is the value"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "one half is the value")]
     fn get(raw: u32) -> Self {
-        Self(F::widen(raw as u16), std::marker::PhantomData)
+        let v = F::widen((raw >> if HIGH { 16 } else { 0 }) as u16);
+        Self(flushed::<F>(v, if FLUSH { FTZ } else { 0 }), PhantomData)
     }
     #[inline(always)]
     fn put(self) -> u32 {

@@ -4,6 +4,7 @@
 //! half a unit in the last place; the ISA allows 2 units for ex2 and 2⁻²² to 2⁻²⁰·⁵ absolute for the others.
 //! Rule: plain arithmetic only (no library call), so that the lane loops become vectors on every host.
 
+use super::half;
 use super::integer::unary;
 use super::isa::{handler, lane_fn};
 use super::lanes::map1;
@@ -173,6 +174,9 @@ macro_rules! by_ftz {
 
 /// Lowers the family's opcodes.
 pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+    if i.mods.types.first().is_some_and(|ty| half::is_small(*ty)) {
+        return half::lower(l, i);
+    }
     if i.mods.types.first() != Some(&T::F32) {
         return None;
     }
