@@ -129,13 +129,19 @@ pub fn check_file(file: &str, bytes: impl Into<Vec<u8>>) -> FileReport {
 pub fn check(module: &Module) -> Result<Vec<KernelReport>, ParseError> {
     let program = module.decode()?;
     let judgement = Judgement::new(module, &program);
+    Ok(check_judged(&program, &judgement))
+}
+
+/// As [`check`], for a module that is decoded and judged already.
+#[must_use]
+pub fn check_judged(program: &Program, judgement: &Judgement) -> Vec<KernelReport> {
     let uses: Vec<Use> = program
         .functions
         .iter()
-        .map(|f| Use::new(&program, f))
+        .map(|f| Use::new(program, f))
         .collect();
     let kernels = (0_u32..).map(FuncId).zip(&program.functions);
-    Ok(kernels
+    kernels
         .filter(|(_, f)| f.is_entry && f.is_defined)
         .map(|(id, f)| {
             let forms = Form::ALL.into_iter().map(|form| {
@@ -147,17 +153,17 @@ pub fn check(module: &Module) -> Result<Vec<KernelReport>, ParseError> {
                 };
                 (form, report)
             });
-            let effects = effects(&program, f);
+            let effects = effects(program, f);
             KernelReport {
                 name: f.name.clone(),
                 forms: forms.collect(),
-                resources: resources(&program, &uses, id, f),
-                mix: mixed(&program, f),
+                resources: resources(program, &uses, id, f),
+                mix: mixed(program, f),
                 idempotent: effects.idempotent,
                 order_dependent: effects.order_dependent,
             }
         })
-        .collect())
+        .collect()
 }
 
 fn mixed(program: &Program, f: &Function) -> Mix {

@@ -7,6 +7,7 @@ use gridmux_ptx::forms::Form;
 use gridmux_tests::equivalence::{Counts, Judge, Subject};
 use gridmux_tests::generate::generate;
 use gridmux_workloads::{Size, workloads};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Seeds of an ordinary run.
@@ -81,9 +82,16 @@ fn judge_seeds(next: &AtomicU64, end: u64) -> (Counts, Vec<String>) {
             return (counts, failures);
         }
         let made = generate(seed);
-        match judge.judge(&Subject::from(&made), seed) {
-            Ok(verdicts) => counts.add(&verdicts),
-            Err(failure) => failures.push(failure.to_string()),
+        let judged = catch_unwind(AssertUnwindSafe(|| {
+            judge.judge(&Subject::from(&made), seed)
+        }));
+        match judged {
+            Ok(Ok(verdicts)) => counts.add(&verdicts),
+            Ok(Err(failure)) => failures.push(failure.to_string()),
+            Err(_) => {
+                failures.push(format!("seed {seed}: a panic, printed above"));
+                judge = Judge::new();
+            }
         }
         if (seed + 1).is_multiple_of(1000) {
             println!("{} seeds judged", seed + 1);

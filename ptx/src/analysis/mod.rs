@@ -15,6 +15,7 @@ mod phases;
 mod registers;
 mod stride;
 mod uniformity;
+mod warp_rows;
 
 pub use ahead::{Ahead, is_block_barrier, is_warp_synchronising};
 pub use dominance::{PostDominators, Tree, dominators};
@@ -26,3 +27,4 @@ pub use phases::Phases;
 pub use registers::registers_estimate;
 pub use stride::{Coalescing, coalescing};
 pub use uniformity::Uniformity;
+pub use warp_rows::WarpRows;

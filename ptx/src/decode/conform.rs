@@ -595,7 +595,8 @@ impl Check<'_> {
                         v.len()
                     ));
                 }
-                if wanted == 0 && v.iter().any(|o| matches!(o, Operand::Special(_))) {
+                let packs = ty.size_bytes() > 4 && v.len() < 4;
+                if wanted == 0 && !packs && v.iter().any(|o| matches!(o, Operand::Special(_))) {
                     return Err("an axis such as `.x` is missing".to_owned());
                 }
                 if wanted == 0 && !matches!(v.len(), 2 | 4) {

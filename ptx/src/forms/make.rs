@@ -172,7 +172,15 @@ pub fn rewrite_judged(
         .map(|(n, f)| {
             let form = forms[n as usize];
             let chosen = choose(FuncId(n));
-            kernel_form(f, form, judgement.refusal(FuncId(n), chosen).cloned())
+            let reason = judgement.refusal(FuncId(n), chosen).cloned();
+            let mut made = kernel_form(f, form, reason);
+            if form.shape == Shape::Worker && judgement.warp_rows[n as usize] {
+                made.block_rule = BlockRule::WarpRows;
+            }
+            if judgement.for_earlier[n as usize] {
+                made.most_chunk = 1;
+            }
+            made
         })
         .collect();
     Rewritten {

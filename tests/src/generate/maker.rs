@@ -33,6 +33,11 @@ pub(super) const FEATURES: &[&str] = &[
     "tail exit",
     "table",
     "3-D",
+    "call",
+    "indirect call",
+    "callee reads grid",
+    "brx",
+    "bar.red",
 ];
 
 /// Where a statement would stand.
