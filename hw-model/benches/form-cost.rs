@@ -13,7 +13,7 @@ use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::{self, Control};
-use gridmux_ptx::forms::{Form, KernelForm, Options, Shape, rewrite};
+use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
 use gridmux_ptx::protocol::{Instance, Mode, Observation, Step};
 use gridmux_workloads::{Arg, Case, Size, Workload, workloads};
 use std::collections::BTreeMap;
