@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// SMs of the cut `h200`.
 const FEW_SMS: u16 = 16;
 /// Slices in flight.
-const SLICES_IN_FLIGHT: usize = 8;
+const SLICES_IN_FLIGHT: usize = 16;
 /// Waves of a gate's window, and windows in flight.
 const WINDOW_WAVES: u32 = 4;
 const WINDOWS: u32 = 3;

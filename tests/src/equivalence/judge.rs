@@ -84,6 +84,14 @@ impl Counts {
         }
     }
 
+    /// Whether the form was refused by every kernel because the rewriter does not have it.
+    #[must_use]
+    pub fn is_not_built(&self, form: Form) -> bool {
+        let mut of_form = self.reasons.iter().filter(|((other, _), _)| *other == form);
+        // The other reasons against `fence+worker` are those against `worker`, which come first.
+        of_form.any(|((_, why), _)| why.contains("is not built yet"))
+    }
+
     /// Kernels that took the form.
     #[must_use]
     pub fn taken(&self, form: Form) -> u32 {
