@@ -105,9 +105,15 @@ pub fn check_file(file: &str, bytes: impl Into<Vec<u8>>) -> FileReport {
 pub fn check(module: &Module) -> Result<Vec<KernelReport>, ParseError> {
     let program = module.decode()?;
     let judgement = Judgement::new(module, &program);
-    let shared = SharedUse::new(&program);
+    Ok(check_judged(&program, &judgement))
+}
+
+/// As [`check`], for a module that is decoded and judged already.
+#[must_use]
+pub fn check_judged(program: &Program, judgement: &Judgement) -> Vec<KernelReport> {
+    let shared = SharedUse::new(program);
     let kernels = (0_u32..).map(FuncId).zip(&program.functions);
-    Ok(kernels
+    kernels
         .filter(|(_, f)| f.is_entry && f.is_defined)
         .map(|(id, f)| {
             let forms = Form::ALL.into_iter().map(|form| {
@@ -126,7 +132,7 @@ pub fn check(module: &Module) -> Result<Vec<KernelReport>, ParseError> {
                 mix: mix(f),
             }
         })
-        .collect())
+        .collect()
 }
 
 fn resources(f: &Function, shared: (u64, bool)) -> Resources {

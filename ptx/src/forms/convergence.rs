@@ -52,10 +52,10 @@ pub(super) fn judge(program: &Program, calls: &Calls) -> Vec<Judged> {
 
 /// What each function waits for, its callees included.
 fn waits_of_functions(program: &Program, calls: &Calls) -> Vec<Waits> {
-    let own = program.functions.iter().map(|f| {
-        let most = f.body.iter().map(waits).max().unwrap_or_default();
-        most
-    });
+    let own = program
+        .functions
+        .iter()
+        .map(|f| f.body.iter().map(waits).max().unwrap_or_default());
     let mut all: Vec<Waits> = own.collect();
     for kind in [Waits::Warp, Waits::Block] {
         let marked: Vec<Option<()>> = all.iter().map(|&w| (w >= kind).then_some(())).collect();

@@ -466,7 +466,7 @@ impl<'a> Search<'a> {
                             subtracts |= if factor {
                                 *k < 0 && i.opcode != Opcode::And
                             } else {
-                                (*k < 0) != (negated != !positive)
+                                (*k < 0) != (negated == positive)
                             };
                         }
                         Operand::Reg(r) => {
