@@ -3,11 +3,16 @@
 //! Rules: a domain's bytes are reachable only through its [`DomainId`]; windows are multiples of 4 GiB so that a
 //! fence can mask addresses; host pages are touched lazily, and given back when an allocation is freed; a red
 //! zone of 256 bytes follows each allocation, so that running off its end is seen. Device addresses depend only
-//! on the sequence of calls, never on where the host maps a window.
+//! on the sequence of calls, never on where the host maps a window. No allocation lies within [`GUARD_BYTES`] of a
+//! window's edge, as the fence's immediate offsets ask. Tenants that share a domain have a [`Partition`] each.
 
 mod allocator;
+mod partition;
+
+pub use partition::Partition;
 
 use allocator::Allocator;
+use gridmux_ptx::forms::fence::GUARD_BYTES;
 use memmap2::{MmapOptions, MmapRaw};
 use std::fmt;
 
@@ -112,6 +117,7 @@ pub(crate) struct Domain {
     window_bytes: u64,
     host: MmapRaw,
     allocator: Allocator,
+    partitions: Vec<partition::Reserved>,
     /// Changes whenever the set of allocations does, and differs between domains: the key of range caches.
     stamp: u64,
 }
@@ -143,9 +149,11 @@ impl Domain {
     }
 
     fn span(&self, address: u64, bytes: u64) -> Result<*mut u8, MemoryError> {
-        let inside = self
-            .find(address)
-            .is_some_and(|a| bytes <= a.end() - address);
+        let found = match self.partition_at(address) {
+            Some(reserved) => reserved.find(address),
+            None => self.find(address),
+        };
+        let inside = found.is_some_and(|a| bytes <= a.end() - address);
         if inside {
             return Ok(self
                 .host_bias()
@@ -193,7 +201,13 @@ impl Memory {
             window_start,
             window_bytes,
             host: MmapRaw::from(host),
-            allocator: Allocator::new(window_start, window_bytes, limit_bytes),
+            allocator: Allocator::new(
+                window_start + GUARD_BYTES,
+                window_bytes - 2 * GUARD_BYTES,
+                limit_bytes,
+                ALLOCATION_ALIGN,
+            ),
+            partitions: Vec::new(),
             stamp: self.fresh_stamp(),
         };
         let index = self
@@ -239,6 +253,9 @@ impl Memory {
     pub fn free(&mut self, domain: DomainId, address: u64) -> Result<(), MemoryError> {
         let stamp = self.fresh_stamp();
         let domain = self.domain_mut(domain)?;
+        if domain.free_in_partition(address)? {
+            return Ok(());
+        }
         let freed = domain.allocator.free(address)?;
         domain.stamp = stamp;
         give_pages_back(domain, freed);
@@ -307,7 +324,7 @@ impl Memory {
         Ok((domain.window_start, domain.window_bytes))
     }
 
-    /// The live allocation that holds `address`.
+    /// The live allocation that holds `address`; a partition counts as one.
     #[must_use]
     pub fn allocation_at(&self, domain: DomainId, address: u64) -> Option<Allocation> {
         self.domain(domain).ok()?.find(address)

@@ -4,6 +4,7 @@
 //! `rewrite`, which makes it for every kernel of a module that can. A kernel that cannot keeps its bytes, and the
 //! refusal says why and on which line. When in doubt a form refuses.
 
+pub mod fence;
 mod reach;
 mod reason;
 pub mod slice;
