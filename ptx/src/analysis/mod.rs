@@ -17,6 +17,7 @@ mod uniformity;
 pub use ahead::{Ahead, is_block_barrier, is_warp_synchronising};
 pub use dominance::{PostDominators, Tree, dominators};
 pub use flow::{Block, Flow};
+pub(crate) use liveness::live_at_entry;
 pub use mix::{Mix, mix};
 pub use operands::{Access, for_each_register};
 pub use phases::Phases;

@@ -10,6 +10,10 @@ use std::collections::VecDeque;
 pub(crate) struct Calls {
     /// Callers of each function; one more entry stands for «any function whose address is taken».
     callers: Vec<Vec<u32>>,
+    /// Functions that each function calls by name.
+    callees: Vec<Vec<u32>>,
+    /// Whether each function calls through a pointer.
+    indirectly: Vec<bool>,
     /// Whether the function's address is taken.
     pub(crate) address_taken: Vec<bool>,
 }
@@ -19,6 +23,8 @@ impl Calls {
         let any = program.functions.len();
         let mut calls = Self {
             callers: vec![Vec::new(); any + 1],
+            callees: vec![Vec::new(); any],
+            indirectly: vec![false; any],
             address_taken: vec![false; any],
         };
         for (caller, function) in (0_u32..).zip(&program.functions) {
@@ -29,8 +35,14 @@ impl Calls {
                         Some(Operand::Symbol {
                             symbol: Symbol::Function(f),
                             ..
-                        }) => calls.callers[f.0 as usize].push(caller),
-                        _ => calls.callers[any].push(caller),
+                        }) => {
+                            calls.callers[f.0 as usize].push(caller);
+                            calls.callees[caller as usize].push(f.0);
+                        }
+                        _ => {
+                            calls.callers[any].push(caller);
+                            calls.indirectly[caller as usize] = true;
+                        }
                     }
                 }
                 for (n, operand) in i.operands.iter().enumerate() {
@@ -58,6 +70,96 @@ impl Calls {
             Operand::Arguments(list) => list.iter().for_each(|o| self.note_addresses(o)),
             _ => {}
         }
+    }
+
+    /// The functions that a function calls by name, as often as it does.
+    pub(crate) fn callees(&self, function: usize) -> impl Iterator<Item = usize> {
+        self.callees[function].iter().map(|&f| f as usize)
+    }
+
+    /// Whether a function calls through a pointer.
+    pub(crate) fn calls_indirectly(&self, function: usize) -> bool {
+        self.indirectly[function]
+    }
+
+    /// Which functions the given ones may reach, themselves included.
+    pub(crate) fn reached(&self, from: impl Fn(usize) -> bool) -> Vec<bool> {
+        let mut reached: Vec<bool> = (0..self.callees.len()).map(from).collect();
+        let mut queue: Vec<usize> = (0..reached.len()).filter(|&n| reached[n]).collect();
+        let mut any = false;
+        while let Some(n) = queue.pop() {
+            let mut next: Vec<usize> = self.callees(n).collect();
+            if self.indirectly[n] && !any {
+                any = true;
+                next.extend((0..reached.len()).filter(|&f| self.address_taken[f]));
+            }
+            for f in next {
+                if !std::mem::replace(&mut reached[f], true) {
+                    queue.push(f);
+                }
+            }
+        }
+        reached
+    }
+
+    /// Which functions may call themselves, directly or through others (Tarjan, «Depth-first search and linear graph
+    /// algorithms», 1972): those in a strongly connected component of several, or with an edge to themselves.
+    pub(crate) fn recursive(&self) -> Vec<bool> {
+        // One more node stands for «any function whose address is taken».
+        let any = self.callees.len();
+        let taken: Vec<usize> = (0..any).filter(|&f| self.address_taken[f]).collect();
+        let successor = |n: usize, k: usize| match self.callees.get(n) {
+            None => taken.get(k).copied(),
+            Some(list) => match list.get(k) {
+                Some(&f) => Some(f as usize),
+                None => (self.indirectly[n] && k == list.len()).then_some(any),
+            },
+        };
+        let mut result = vec![false; any + 1];
+        // 0 is unvisited; a component that is finished has the largest number.
+        let mut low = vec![0_usize; any + 1];
+        let mut found = vec![0_usize; any + 1];
+        let mut count = 0;
+        let mut open = Vec::new();
+        for root in 0..any {
+            if found[root] != 0 {
+                continue;
+            }
+            let mut path = vec![(root, 0)];
+            count += 1;
+            (found[root], low[root]) = (count, count);
+            open.push(root);
+            while let Some((n, k)) = path.pop() {
+                if let Some(to) = successor(n, k) {
+                    path.push((n, k + 1));
+                    if to == n {
+                        result[n] = true;
+                    }
+                    if found[to] == 0 {
+                        count += 1;
+                        (found[to], low[to]) = (count, count);
+                        open.push(to);
+                        path.push((to, 0));
+                    } else {
+                        low[n] = low[n].min(low[to]);
+                    }
+                    continue;
+                }
+                if let Some(&(parent, _)) = path.last() {
+                    low[parent] = low[parent].min(low[n]);
+                }
+                if low[n] == found[n] {
+                    let first = open.iter().rposition(|&m| m == n).unwrap_or(0);
+                    let component = open.split_off(first);
+                    for &m in &component {
+                        result[m] |= component.len() > 1;
+                        low[m] = usize::MAX;
+                    }
+                }
+            }
+        }
+        result.truncate(any);
+        result
     }
 
     /// Gives every function that may reach a refused one a refusal, the nearest one by calls.

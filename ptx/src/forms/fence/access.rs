@@ -65,10 +65,9 @@ pub(super) fn treatment(i: &Instruction) -> Treatment {
         O::Prefetch | O::Prefetchu => sized(i, 0, 1, 1),
         O::CpAsync => cp_async(i),
         O::CpAsyncMbarrierArrive | O::MbarrierInit | O::MbarrierInval => sized(i, 0, 8, 8),
-        O::MbarrierArrive
-        | O::MbarrierArriveDrop
-        | O::MbarrierTestWait
-        | O::MbarrierTryWait => mbarrier(i),
+        O::MbarrierArrive | O::MbarrierArriveDrop | O::MbarrierTestWait | O::MbarrierTryWait => {
+            mbarrier(i)
+        }
         O::WmmaLoad => matrix(i, 1, 2),
         O::WmmaStore => matrix(i, 0, 2),
         O::Trap => Treatment::Trap(super::FaultKind::Trap),
@@ -226,7 +225,10 @@ fn sized(i: &Instruction, operand: usize, bytes: u32, align: u32) -> Treatment {
 }
 
 fn one(i: &Instruction, access: Access) -> Treatment {
-    let is_address = matches!(i.operands.get(access.operand), Some(Operand::Address { .. }));
+    let is_address = matches!(
+        i.operands.get(access.operand),
+        Some(Operand::Address { .. })
+    );
     if is_address && access.space != StateSpace::SharedCluster {
         Treatment::Memory(smallvec![access])
     } else {
@@ -301,7 +303,9 @@ fn fragment(i: &Instruction, operand: usize, stride: usize) -> Option<Access> {
     if by_row == words.contains(&"col") {
         return None;
     }
-    let shape = words.iter().find(|w| w.starts_with('m') && w.contains('k'))?;
+    let shape = words
+        .iter()
+        .find(|w| w.starts_with('m') && w.contains('k'))?;
     let (m, rest) = shape.strip_prefix('m')?.split_once('n')?;
     let (n, k) = rest.split_once('k')?;
     let (m, n, k): (u32, u32, u32) = (m.parse().ok()?, n.parse().ok()?, k.parse().ok()?);
@@ -311,7 +315,11 @@ fn fragment(i: &Instruction, operand: usize, stride: usize) -> Option<Access> {
         "c" | "d" => (m, n),
         _ => return None,
     };
-    let (lines, length) = if by_row { (rows, columns) } else { (columns, rows) };
+    let (lines, length) = if by_row {
+        (rows, columns)
+    } else {
+        (columns, rows)
+    };
     let element_bits = match i.mods.types.first()? {
         ScalarType::B1 => 1,
         ScalarType::U4 | ScalarType::S4 => 4,

@@ -64,6 +64,11 @@ impl Values {
         Self::unknown(count)
     }
 
+    /// No facts at all, for functions that need none.
+    pub(super) fn none(function: &Function) -> Self {
+        Self::unknown(function.registers.len())
+    }
+
     fn unknown(count: usize) -> Self {
         Self {
             zeros: vec![0; count],
@@ -104,7 +109,11 @@ impl Values {
     }
 
     fn zeros(&self, program: &Program, operand: Option<&Operand>) -> u8 {
-        let of = |n: i64| u8::try_from(n.trailing_zeros()).unwrap_or(0).min(MOST_ZEROS);
+        let of = |n: i64| {
+            u8::try_from(n.trailing_zeros())
+                .unwrap_or(0)
+                .min(MOST_ZEROS)
+        };
         match operand {
             Some(Operand::Reg(r)) => self.zeros[r.0 as usize],
             Some(Operand::Int(n)) => of(*n),
@@ -121,7 +130,11 @@ impl Values {
 
     fn zeros_of_result(&self, program: &Program, i: &Instruction) -> u8 {
         use Opcode as O;
-        let is_float = i.mods.types.iter().any(|t| t.is_float() || t.size_bytes() < 4);
+        let is_float = i
+            .mods
+            .types
+            .iter()
+            .any(|t| t.is_float() || t.size_bytes() < 4);
         let copies = matches!(i.opcode, O::Mov | O::Selp | O::Cvta);
         if is_float && !copies || i.mods.sat {
             return 0;
@@ -133,16 +146,14 @@ impl Values {
             O::Add | O::Sub | O::Or | O::Xor | O::Min | O::Max | O::Selp => z(1).min(z(2)),
             O::And => z(1).max(z(2)),
             O::Neg | O::Abs => z(1),
-            O::Mul if i.mods.part != Some(crate::decode::Part::Hi) => {
-                (z(1) + z(2)).min(MOST_ZEROS)
-            }
+            O::Mul if i.mods.part != Some(crate::decode::Part::Hi) => (z(1) + z(2)).min(MOST_ZEROS),
             O::Mad if i.mods.part != Some(crate::decode::Part::Hi) => {
                 (z(1) + z(2)).min(MOST_ZEROS).min(z(3))
             }
             O::Shl => match i.operands.get(2) {
-                Some(Operand::Int(n)) => {
-                    z(1).saturating_add(u8::try_from(*n).unwrap_or(0)).min(MOST_ZEROS)
-                }
+                Some(Operand::Int(n)) => z(1)
+                    .saturating_add(u8::try_from(*n).unwrap_or(0))
+                    .min(MOST_ZEROS),
                 _ => z(1),
             },
             _ => 0,
@@ -190,12 +201,12 @@ impl Values {
                 }
             }
             O::Ld | O::Ldu | O::Atom | O::Call | O::Shfl => match i.mods.types.first() {
-                Some(ScalarType::B64 | ScalarType::U64 | ScalarType::S64) => Object::Any,
-                None => Object::Any,
-                Some(t) if i.opcode == O::Shfl || t.size_bytes() == 4 => Object::None,
+                Some(ScalarType::B64 | ScalarType::U64 | ScalarType::S64) | None => Object::Any,
+                // Half a pointer, or a 32-bit address of shared or local memory, is put together again by a `mov`.
                 _ => Object::None,
             },
-            O::Other => Object::Any,
+            // What may put a pointer together from halves.
+            O::Mov | O::Bfi | O::Prmt | O::Lop3 | O::Shf | O::Slct | O::Other => Object::Any,
             _ => Object::None,
         }
     }
