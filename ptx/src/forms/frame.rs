@@ -8,10 +8,11 @@ use super::carry::{Value, Values};
 use super::names::Names;
 use super::{Form, Shape, ticket};
 use crate::control::{
-    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_BLOCK_AT,
+    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_BLOCK_AT, WORD_FAULT_AT,
 };
 use crate::decode::{FuncId, Function, Operand, Program, Span};
 use crate::rewrite::Edits;
+use crate::syntax::lex::kind;
 use crate::syntax::module::{FunctionSyntax, Module, Statement, StatementKind};
 
 /// What a function is to the rewrite.
@@ -161,6 +162,21 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// Replaces an instruction, all but its guard.
+    pub(crate) fn replace_operation(&mut self, instruction: u32, text: &str) {
+        let statement = self.statement(instruction);
+        let tokens = &self.module.cursor(0).tokens[statement.first..statement.end];
+        let guard = match tokens.first().map(|t| t.kind()) {
+            Some(b'@') if tokens[1].kind() == b'!' => 3,
+            Some(b'@') => 2,
+            _ => 0,
+        };
+        let span = self
+            .module
+            .token_span(statement.first + guard, statement.end);
+        self.edits.replace(span, text);
+    }
+
     /// The instruction's statement, for edits to single tokens.
     pub(crate) fn statement(&mut self, instruction: u32) -> Statement {
         if self.statements.is_empty() {
@@ -231,17 +247,24 @@ impl<'a> Frame<'a> {
 
     /// Text that puts the end of the tenant's shared memory into a register: where the words of `gate` and `worker`
     /// begin, else where the dynamic part ends.
-    fn shared_end(&self, into: &str) -> String {
+    fn shared_end(&mut self, into: &str) -> String {
         let mut text = match self.shape() {
             Shape::Gate | Shape::Worker => ticket::words_address(self, into),
             _ => {
+                let size = self.scratch("b32", 9);
                 let shared = &self.names.shared;
-                format!("mov.u32 {into}, %dynamic_smem_size; add.u32 {into}, {into}, {shared};")
+                format!(
+                    "mov.u32 {into}, {shared}; mov.u32 {size}, %dynamic_smem_size; add.u32 {into}, {into}, {size};"
+                )
             }
         };
         if let Some((pad, bytes)) = &self.pad {
             // This never changes the end; it keeps `ptxas` from dropping the variable.
-            text.push_str(&format!(" max.u32 {into}, {into}, {pad}+{bytes};"));
+            let (pad, bytes) = (pad.clone(), *bytes);
+            let least = self.scratch("b32", 9);
+            text.push_str(&format!(
+                " mov.u32 {least}, {pad}+{bytes}; max.u32 {into}, {into}, {least};"
+            ));
         }
         text
     }
@@ -254,9 +277,15 @@ impl<'a> Frame<'a> {
         self.pad = Some((pad, bytes));
     }
 
-    /// Text by which a thread leaves its block for good.
-    pub(crate) fn leave(&self) -> String {
-        "exit;".to_owned()
+    /// Text by which a thread leaves for good after a fault. A worker's others learn it from a word, because the thread
+    /// may be the one that speaks for the block.
+    pub(crate) fn leave_for_fault(&mut self) -> String {
+        if self.shape() != Shape::Worker {
+            return "exit;".to_owned();
+        }
+        let (words, one) = (self.fresh("b32"), self.fresh("b32"));
+        let address = ticket::words_address(self, &words);
+        format!("{address} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; exit;")
     }
 
     /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.
@@ -313,6 +342,36 @@ impl<'a> Frame<'a> {
                 .iter()
                 .flat_map(|i| &i.operands)
                 .any(|o| matches!(o, Operand::Target(0)))
+    }
+
+    /// Whether the declarations in front of the entry declare a register of that name.
+    pub(crate) fn is_declared_before_entry(&self, name: &str) -> bool {
+        let (from, to) = self.syntax.statements;
+        let c = self.module.cursor(0);
+        let statements = self.module.statements_in(from + 2, to);
+        statements
+            .take_while(|s| {
+                matches!(
+                    s.kind,
+                    StatementKind::Declaration
+                        | StatementKind::Label
+                        | StatementKind::Loc
+                        | StatementKind::Pragma
+                        | StatementKind::Empty
+                )
+            })
+            .filter(|s| s.kind == StatementKind::Declaration)
+            .flat_map(|s| s.first..s.end)
+            .filter(|&at| c.tokens[at].kind() == kind::NAME)
+            .any(|at| {
+                let declared = c.name(c.tokens[at].sym());
+                let is_range = c.tokens.get(at + 1).is_some_and(|t| t.kind() == b'<');
+                match name.strip_prefix(declared) {
+                    Some("") => !is_range,
+                    Some(number) => is_range && number.bytes().all(|b| b.is_ascii_digit()),
+                    None => false,
+                }
+            })
     }
 
     /// Whether text at entry may name registers of the body.

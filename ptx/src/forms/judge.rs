@@ -21,6 +21,8 @@ pub struct Judgement {
     gate: Vec<Option<Refusal>>,
     worker: Vec<Option<Refusal>>,
     fence: Vec<Option<Refusal>>,
+    /// Against the loop with the fence.
+    fenced_worker: Vec<Option<Refusal>>,
     pub(super) surroundings: fence::Surroundings,
 }
 
@@ -53,7 +55,12 @@ impl Judgement {
         );
         let gate = judge.refusals(each(&|n, f| gate::judge(program, f, start(n))), false);
         let gate = inherit(&slice, gate);
-        let worker = judge.refusals(each(&|n, f| worker::judge(program, f, start(n))), false);
+        let converges = worker::judge(program, &calls);
+        let own = |n: usize, _: &Facts| {
+            let found = converges[n].refusal.clone();
+            worker::forbids(program, id(n)).or(found)
+        };
+        let worker = judge.refusals(each(&own), false);
         let worker = inherit(&gate, worker);
         let surroundings = fence::Surroundings::new(module, program, &calls);
         let fence = judge.refusals(
@@ -61,6 +68,10 @@ impl Judgement {
             false,
         );
         let fence = inherit(&added, fence);
+        let fenced_worker = judge.refusals(
+            each(&|n, _| fence::forbids_worker(program, id(n))),
+            false,
+        );
         Self {
             facts,
             calls,
@@ -68,6 +79,7 @@ impl Judgement {
             gate,
             worker,
             fence,
+            fenced_worker,
             surroundings,
         }
     }
@@ -91,7 +103,11 @@ impl Judgement {
             true => self.fence[at(&self.fence)?].as_ref(),
             false => None,
         };
-        shape.or_else(fence)
+        let both = || match form == Form::FENCE_WORKER {
+            true => self.fenced_worker[at(&self.fenced_worker)?].as_ref(),
+            false => None,
+        };
+        shape.or_else(fence).or_else(both)
     }
 
     /// The best form that the kernel can take: `worker`, else `gate`, `slice`, `whole`. With `fenced`, one of the

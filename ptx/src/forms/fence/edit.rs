@@ -58,6 +58,8 @@ struct Pass<'p, 'a> {
     end: Option<SharedEnd>,
     /// The last address, by what the access needs behind it and its alignment.
     last: HashMap<(u32, u32), String>,
+    /// Addresses in shared memory that are held in registers.
+    constants: HashMap<(String, i64), String>,
     faults: u32,
 }
 
@@ -130,13 +132,13 @@ pub(crate) fn edit(
         loaded: Loaded::default(),
         end: None,
         last: HashMap::new(),
+        constants: HashMap::new(),
         faults: 0,
     };
     if options.zero_shared {
         pass.zero_shared();
     }
     pass.body(&flow);
-    pass.finish();
 }
 
 impl Pass<'_, '_> {
@@ -422,12 +424,15 @@ impl Pass<'_, '_> {
             known.filter(|v| v.size_bytes >= u64::from(behind) && v.align.is_multiple_of(align))
         {
             let last = (v.size_bytes - u64::from(behind)) / u64::from(align) * u64::from(align);
-            let min = format!("min.u32 {held}, {address}, {}+{last};", v.name);
+            let (name, last) = (v.name.clone(), i64::try_from(last).unwrap_or(0));
+            let limit = self.constant(&name, last);
+            let min = format!("min.u32 {held}, {address}, {limit};");
             return self.rounded(min, held, if proved { 1 } else { align });
         }
         match self.end_of_shared(behind) {
             SharedEnd::Name(name) => {
-                let min = format!("min.u32 {held}, {address}, {name}-{behind};");
+                let limit = self.constant(&name, -i64::from(behind));
+                let min = format!("min.u32 {held}, {address}, {limit};");
                 self.rounded(min, held, align)
             }
             SharedEnd::Register(end) => {
@@ -447,6 +452,20 @@ impl Pass<'_, '_> {
             format!("{text} and.b32 {rounded}, {held}, -{align};"),
             rounded,
         )
+    }
+
+    /// A register that holds the address of something in shared memory; `ptxas` makes a literal of it.
+    fn constant(&mut self, name: &str, offset: i64) -> String {
+        let key = (name.to_owned(), offset);
+        if let Some(register) = self.constants.get(&key) {
+            return register.clone();
+        }
+        let register = self.frame.fresh("b32");
+        let sign = if offset < 0 { "" } else { "+" };
+        self.frame
+            .at_entry(&format!("mov.u32 {register}, {name}{sign}{offset};"));
+        self.constants.insert(key, register.clone());
+        register
     }
 
     fn last_address(&mut self, end: &str, behind: u32, align: u32) -> String {
@@ -674,7 +693,7 @@ impl Pass<'_, '_> {
             .edits
             .replace(span, format!("{guard}bra {label};"));
         let record = self.record(fault, line);
-        let leave = self.leave();
+        let leave = self.frame.leave_for_fault();
         self.open_tail();
         self.frame.at_end(&format!("{label}: {record} {leave}"));
     }
@@ -708,11 +727,6 @@ impl Pass<'_, '_> {
         if !last.is_some_and(ends) && self.frame.shape() != Shape::Worker {
             self.frame.at_end("ret;");
         }
-    }
-
-    /// How a thread leaves its block.
-    fn leave(&self) -> String {
-        self.frame.leave()
     }
 
     /// Records the first fault of the launch, and lets no further block start.
@@ -787,7 +801,6 @@ impl Pass<'_, '_> {
         self.frame.at_end(&format!("{bad}: {record} bra {back};"));
     }
 
-    fn finish(self) {}
 }
 
 /// Text that puts the number of the thread's block, x fastest, into a register.

@@ -108,6 +108,17 @@ pub(crate) fn needs(program: &Program, id: FuncId, options: FenceOptions) -> car
     values
 }
 
+/// Why the function stands in the way of a worker's loop only when it is fenced: what was a trap ends its thread.
+pub(crate) fn forbids_worker(program: &Program, id: FuncId) -> Option<(Reason, u32)> {
+    let function = &program.functions[id.0 as usize];
+    let leaves = |i: &&Instruction| {
+        matches!(treatment(i), Treatment::Trap(_)) || assertion(program, i).is_some()
+    };
+    let found = function.body.iter().find(leaves).filter(|_| !function.is_entry)?;
+    let function = function.name.clone();
+    Some((Reason::ExitInCallee { function }, found.span.start))
+}
+
 fn calls_by_name(i: &Instruction) -> bool {
     matches!(
         i.operands.get(1),

@@ -34,7 +34,7 @@ mod text;
 mod values;
 
 pub(super) use edit::{edit, prepare};
-pub(super) use judge::{judge, needs};
+pub(super) use judge::{forbids_worker, judge, needs};
 pub(super) use place::Surroundings;
 
 /// No allocation of a reservation lies within this many bytes of either end, and as many bytes beyond either end
