@@ -171,6 +171,8 @@ impl Domain {
 #[derive(Debug, Default)]
 pub struct Memory {
     domains: Vec<Option<Domain>>,
+    /// Where a module that is being loaded places its variables, when not in the domain at large.
+    placing: Option<Partition>,
     next_stamp: u64,
 }
 
@@ -239,6 +241,9 @@ impl Memory {
     /// # Errors
     /// [`MemoryError::NoDomain`], [`MemoryError::ZeroBytes`], [`MemoryError::OutOfMemory`].
     pub fn alloc(&mut self, domain: DomainId, bytes: u64) -> Result<u64, MemoryError> {
+        if let Some(partition) = self.placing {
+            return self.alloc_in(partition, bytes);
+        }
         let stamp = self.fresh_stamp();
         let domain = self.domain_mut(domain)?;
         let address = domain.allocator.alloc(bytes)?;
@@ -328,6 +333,18 @@ impl Memory {
     #[must_use]
     pub fn allocation_at(&self, domain: DomainId, address: u64) -> Option<Allocation> {
         self.domain(domain).ok()?.find(address)
+    }
+
+    /// Runs `load` with every allocation made in a partition.
+    pub(crate) fn placing_in<R>(
+        &mut self,
+        partition: Partition,
+        load: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        self.placing = Some(partition);
+        let result = load(self);
+        self.placing = None;
+        result
     }
 
     pub(crate) fn domain(&self, id: DomainId) -> Result<&Domain, MemoryError> {

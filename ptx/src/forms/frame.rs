@@ -296,7 +296,7 @@ impl<'a> Frame<'a> {
         }
         let brace = self.syntax.header_end;
         let open = self.module.token_span(brace, brace + 1).end;
-        let entry = self.entry_point().unwrap_or(open);
+        let entry = self.entry_offset();
         if !declared.is_empty() {
             self.edits.insert(open, declared);
         }
@@ -333,6 +333,13 @@ impl<'a> Frame<'a> {
             }
         }
         behind
+    }
+
+    /// The byte offset at which text at entry stands.
+    pub(crate) fn entry_offset(&self) -> u32 {
+        let brace = self.syntax.header_end;
+        let open = self.module.token_span(brace, brace + 1).end;
+        self.entry_point().unwrap_or(open)
     }
 
     fn branches_to_start(&self) -> bool {

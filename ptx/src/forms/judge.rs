@@ -64,14 +64,12 @@ impl Judgement {
         let worker = inherit(&gate, worker);
         let surroundings = fence::Surroundings::new(module, program, &calls);
         let fence = judge.refusals(
-            each(&|n, _| fence::judge(program, id(n), &calls, &surroundings)),
+            each(&|n, _| fence::judge((module, program), id(n), &calls, &surroundings)),
             false,
         );
         let fence = inherit(&added, fence);
-        let fenced_worker = judge.refusals(
-            each(&|n, _| fence::forbids_worker(program, id(n))),
-            false,
-        );
+        let fenced_worker =
+            judge.refusals(each(&|n, _| fence::forbids_worker(program, id(n))), false);
         Self {
             facts,
             calls,

@@ -222,7 +222,7 @@ impl Plan {
 fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Options) {
     let facts = &judgement.facts[frame.id.0 as usize];
     if frame.is_fenced() {
-        fence::prepare(frame);
+        fence::prepare(frame, &judgement.surroundings);
     }
     match frame.shape() {
         Shape::Whole | Shape::Slice => {}

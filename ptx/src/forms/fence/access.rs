@@ -76,8 +76,11 @@ pub(super) fn treatment(i: &Instruction) -> Treatment {
         O::Bar | O::BarRed | O::BarArrive => Treatment::Barrier,
         O::BrxIdx => Treatment::Jump,
         O::Cvta => address_conversion(i),
+        O::Discard | O::Applypriority => sized(i, 0, 128, 128),
+        // Those that name an address are refused.
+        O::FenceProxy if i.operands.is_empty() => Treatment::Plain,
         _ if computes(i.opcode) => Treatment::Plain,
-        _ => by_name(i),
+        _ => refused(i),
     }
 }
 
@@ -151,11 +154,29 @@ fn computes(opcode: Opcode) -> bool {
             | O::Szext
             | O::Prmt
             | O::Lop3
-            | O::Vabsdiff4
+            | O::Vadd
+            | O::Vsub
+            | O::Vabsdiff
+            | O::Vmin
+            | O::Vmax
+            | O::Vshl
+            | O::Vshr
+            | O::Vmad
+            | O::Vset
+            | O::Vadd2
+            | O::Vsub2
+            | O::Vavrg2
+            | O::Vabsdiff2
+            | O::Vmin2
+            | O::Vmax2
+            | O::Vset2
             | O::Vadd4
             | O::Vsub4
+            | O::Vavrg4
+            | O::Vabsdiff4
             | O::Vmin4
             | O::Vmax4
+            | O::Vset4
             | O::Setp
             | O::Set
             | O::Selp
@@ -184,27 +205,15 @@ fn computes(opcode: Opcode) -> bool {
             | O::Griddepcontrol
             | O::WmmaMma
             | O::Mma
+            | O::MmaSp
+            | O::MmaBlockScale
+            | O::MovMatrix
+            | O::Createpolicy
+            | O::MbarrierPendingCount
+            | O::FenceMbarrierInit
+            | O::CpAsyncBulkCommitGroup
+            | O::CpAsyncBulkWaitGroup
     )
-}
-
-/// Instructions that have no opcode of their own in every version of the typed layer.
-fn by_name(i: &Instruction) -> Treatment {
-    let name = &*i.mnemonic;
-    let has_address = i
-        .operands
-        .iter()
-        .any(|o| matches!(o, Operand::Address { .. } | Operand::TexAddress { .. }));
-    let is_cache_hint = name.starts_with("discard.") || name.starts_with("applypriority.");
-    if is_cache_hint && matches!(i.operands.first(), Some(Operand::Address { .. })) {
-        return sized(i, 0, 128, 128);
-    }
-    // `fence.proxy.async` and its like order accesses and make none; those that name an address are refused.
-    let orders = name.starts_with("fence.proxy.") && i.operands.is_empty();
-    let plain = name.starts_with("createpolicy.") || name.starts_with("movmatrix.");
-    if orders || (plain && !has_address && i.opcode != Opcode::Other) {
-        return Treatment::Plain;
-    }
-    refused(i)
 }
 
 fn space(i: &Instruction) -> StateSpace {

@@ -8,13 +8,15 @@
 use super::access::{Access, Rows, Treatment, treatment};
 use super::judge::{assertion, barrier_operands, candidates};
 use super::place::{Base, Place, Placing, Surroundings, needs_values};
+use super::scope::Scope;
 use super::text::{Loaded, confine, hold};
 use super::values::Values;
 use super::{FaultKind, FenceOptions, GUARD_BYTES, UNKNOWN_BLOCK};
 use crate::analysis::{Access as Touch, Flow, for_each_register};
 use crate::control::{FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, LIMIT_AT};
 use crate::decode::{
-    Guard, Instruction, Opcode, Operand, RegId, ScalarType, Span, StateSpace, VarId, Variable,
+    AddressBase, Guard, Instruction, Opcode, Operand, RegId, ScalarType, Span, StateSpace, Symbol,
+    VarId, Variable,
 };
 use crate::forms::Shape;
 use crate::forms::carry::Value;
@@ -53,6 +55,7 @@ struct Pass<'p, 'a> {
     surroundings: &'p Surroundings,
     options: FenceOptions,
     values: Values,
+    scope: Scope,
     loaded: Loaded,
     /// End of the block's shared memory: a register, or the name of the dynamic part when that is empty.
     end: Option<SharedEnd>,
@@ -61,6 +64,8 @@ struct Pass<'p, 'a> {
     /// Addresses in shared memory that are held in registers.
     constants: HashMap<(String, i64), String>,
     faults: u32,
+    /// The end of the body is closed to threads that run past it.
+    tail_open: bool,
 }
 
 #[derive(Clone)]
@@ -71,7 +76,7 @@ enum SharedEnd {
 
 /// What has to be known of a function before any form writes into it: a kernel whose shared accesses are held below an
 /// end that the launch decides has at least as much shared memory as they share a bound for.
-pub(crate) fn prepare(frame: &mut Frame<'_>) {
+pub(crate) fn prepare(frame: &mut Frame<'_>, surroundings: &Surroundings) {
     let asks = |i: &Instruction| match treatment(i) {
         Treatment::Memory(accesses) => accesses
             .iter()
@@ -79,28 +84,22 @@ pub(crate) fn prepare(frame: &mut Frame<'_>) {
         Treatment::Call => true,
         _ => false,
     };
-    let small = static_shared(frame) < MOST_SHARED_SPAN.cast_unsigned();
+    let small = static_shared(frame, surroundings) < MOST_SHARED_SPAN.cast_unsigned();
     let is_kernel = matches!(frame.role, Role::Kernel(_));
-    let has_any =
-        |frame: &Frame<'_>| {
-            let is_shared = |v: &Variable| v.space == StateSpace::Shared;
-            frame.program.variables.iter().any(is_shared)
-                || frame.function.body.iter().any(|i| {
-                    i.mods.spaces.contains(&StateSpace::Shared) && i.opcode != Opcode::Cvta
-                })
-        };
-    if is_kernel && small && has_any(frame) && frame.function.body.iter().any(asks) {
+    let names_shared =
+        |i: &Instruction| i.mods.spaces.contains(&StateSpace::Shared) && i.opcode != Opcode::Cvta;
+    let any = surroundings.shared || frame.function.body.iter().any(names_shared);
+    if is_kernel && small && any && frame.function.body.iter().any(asks) {
         frame.pad_shared(u32::try_from(MOST_SHARED_SPAN).unwrap_or(0));
     }
 }
 
 /// Bytes of the largest shared variable that the function declares.
-fn static_shared(frame: &Frame<'_>) -> u64 {
-    let own = frame
-        .program
-        .variables
+fn static_shared(frame: &Frame<'_>, surroundings: &Surroundings) -> u64 {
+    let variables = surroundings.owned[frame.id.0 as usize]
         .iter()
-        .filter(|v| v.space == StateSpace::Shared && v.owner == Some(frame.id));
+        .map(|v| &frame.program.variables[v.0 as usize]);
+    let own = variables.filter(|v| v.space == StateSpace::Shared);
     own.map(|v| v.size_bytes).max().unwrap_or(0)
 }
 
@@ -123,17 +122,25 @@ pub(crate) fn edit(
         true => Values::new(frame.program, frame.function, &flow),
         false => Values::none(frame.function),
     };
+    let scope = Scope::new(
+        (frame.module, frame.syntax),
+        (frame.program, frame.function),
+        &surroundings.owned[frame.id.0 as usize],
+        frame.entry_offset(),
+    );
     let mut pass = Pass {
         frame,
         calls,
         surroundings,
         options,
         values,
+        scope,
         loaded: Loaded::default(),
         end: None,
         last: HashMap::new(),
         constants: HashMap::new(),
         faults: 0,
+        tail_open: false,
     };
     if options.zero_shared {
         pass.zero_shared();
@@ -200,6 +207,7 @@ impl Pass<'_, '_> {
             index: self.frame.id.0 as usize,
             values: &self.values,
             surroundings: self.surroundings,
+            scope: &self.scope,
         };
         let member = Member {
             instruction: n,
@@ -425,8 +433,13 @@ impl Pass<'_, '_> {
         {
             let last = (v.size_bytes - u64::from(behind)) / u64::from(align) * u64::from(align);
             let (name, last) = (v.name.clone(), i64::try_from(last).unwrap_or(0));
-            let limit = self.constant(&name, last);
-            let min = format!("min.u32 {held}, {address}, {limit};");
+            let at_entry = variable.is_some_and(|v| self.scope.at_entry(self.frame.program, v));
+            let min = if at_entry {
+                let limit = self.constant(&name, last);
+                format!("min.u32 {held}, {address}, {limit};")
+            } else {
+                format!("mov.u32 {held}, {name}+{last}; min.u32 {held}, {held}, {address};")
+            };
             return self.rounded(min, held, if proved { 1 } else { align });
         }
         match self.end_of_shared(behind) {
@@ -490,7 +503,9 @@ impl Pass<'_, '_> {
         let most = u64::from(behind).max(MOST_SHARED_SPAN.cast_unsigned());
         let end = match self.frame.formal(Value::SharedEnd) {
             Some(formal) => SharedEnd::Register(formal),
-            None if !self.has_dynamic() && static_shared(self.frame) >= most => {
+            None if !self.surroundings.dynamic
+                && static_shared(self.frame, self.surroundings) >= most =>
+            {
                 SharedEnd::Name(self.frame.names.shared.clone())
             }
             None => {
@@ -501,13 +516,6 @@ impl Pass<'_, '_> {
             }
         };
         self.end.insert(end).clone()
-    }
-
-    /// Whether the module has shared memory of a size that the launch gives.
-    fn has_dynamic(&self) -> bool {
-        let is_dynamic =
-            |v: &Variable| v.space == StateSpace::Shared && (v.is_extern || v.size_bytes == 0);
-        self.frame.program.variables.iter().any(is_dynamic)
     }
 
     /// A generic address taken as one of shared memory: the held shared address, and the same as a generic one.
@@ -717,7 +725,7 @@ impl Pass<'_, '_> {
 
     /// What stands behind the body is reached by jumps only.
     fn open_tail(&mut self) {
-        if self.faults > 1 {
+        if std::mem::replace(&mut self.tail_open, true) {
             return;
         }
         let ends = |i: &Instruction| {
@@ -779,10 +787,8 @@ impl Pass<'_, '_> {
                 "mov.u64 {each}, {f}; setp.eq.u64 {p}, {name}, {each}; selp.b64 {target}, {each}, {target}, {p}; "
             );
         }
-        let (bad, back) = (
-            self.fault_label(),
-            self.frame.label(&format!("back{}", self.faults)),
-        );
+        // Labels have the scope that they stand in, so that the record stands here rather than at the end.
+        let fine = self.fault_label();
         let line = self.line(i);
         let _ = write!(text, "setp.ne.u64 {p}, {name}, {target}; ");
         if let Some(g) = i.guard {
@@ -793,14 +799,11 @@ impl Pass<'_, '_> {
                 false => write!(text, "and.pred {p}, {p}, {guard}; "),
             };
         }
-        let _ = write!(text, "@{p} bra {bad}; {back}:");
         let record = self.record(FaultKind::IndirectCall, line);
+        let _ = write!(text, "@!{p} bra {fine}; {record} {fine}:");
         self.frame.before(n, &text);
         self.replace_callee(n, &target);
-        self.open_tail();
-        self.frame.at_end(&format!("{bad}: {record} bra {back};"));
     }
-
 }
 
 /// Text that puts the number of the thread's block, x fastest, into a register.
@@ -869,6 +872,24 @@ impl Pass<'_, '_> {
         }
     }
 
+    /// Whether the body names a variable of the module.
+    fn is_named(&self, v: VarId) -> bool {
+        let symbol = Symbol::Variable(v);
+        let names = |o: &Operand| match o {
+            Operand::Symbol { symbol: s, .. }
+            | Operand::Address {
+                base: AddressBase::Symbol(s),
+                ..
+            } => *s == symbol,
+            _ => false,
+        };
+        self.frame
+            .function
+            .body
+            .iter()
+            .any(|i| i.operands.iter().any(names))
+    }
+
     /// Zeroes the block's shared memory before anything else runs.
     fn zero_shared(&mut self) {
         let function = self.frame.id;
@@ -882,7 +903,7 @@ impl Pass<'_, '_> {
             .map(|v| v.name.clone())
             .collect();
         let kernel = matches!(self.frame.role, Role::Kernel(_));
-        if !kernel || (names.is_empty() && !self.has_dynamic()) {
+        if !kernel || (names.is_empty() && !self.surroundings.dynamic) {
             return;
         }
         let (end, at, t, step) = (

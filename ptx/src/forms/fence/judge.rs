@@ -1,7 +1,8 @@
 //! Whether a function can be fenced, and what it has to be handed for it.
 
 use super::access::{Treatment, treatment};
-use super::place::{Place, Placing, Surroundings, needs_values};
+use super::place::{Place, Placing, Surroundings};
+use super::scope::Scope;
 use super::values::Values;
 use super::{FaultKind, FenceMode, FenceOptions, FenceReason};
 use crate::analysis::Flow;
@@ -13,13 +14,14 @@ use crate::forms::Reason;
 use crate::forms::carry::{self, Value};
 use crate::forms::reach::Calls;
 use crate::forms::ticket;
+use crate::syntax::module::Module;
 
 /// A call through a pointer is compared with at most this many functions.
 pub(super) const MAX_CANDIDATES: usize = 64;
 
 /// Why the function cannot be fenced, for reasons of its own.
 pub(crate) fn judge(
-    program: &Program,
+    (module, program): (&Module, &Program),
     id: FuncId,
     calls: &Calls,
     surroundings: &Surroundings,
@@ -33,7 +35,8 @@ pub(crate) fn judge(
     if surroundings.recursive[index] {
         return Some((FenceReason::Recursion.into(), start));
     }
-    let mut values = None;
+    let syntax = &module.functions[surroundings.texts[index]?];
+    let mut known: Option<(Values, Scope)> = None;
     for i in &function.body {
         let reason = match treatment(i) {
             Treatment::Plain | Treatment::Trap(_) | Treatment::Jump => None,
@@ -41,21 +44,23 @@ pub(crate) fn judge(
             Treatment::Call => call(program, function, calls, i),
             Treatment::Barrier => barrier(i),
             Treatment::Memory(accesses) => accesses.iter().find_map(|access| {
-                let unknown = !needs_values(i, access);
-                let values = values.get_or_insert_with(|| match unknown {
-                    true => None,
-                    false => Some(Values::new(program, function, &Flow::new(function))),
-                });
-                if values.is_none() && !unknown {
-                    *values = Some(Values::new(program, function, &Flow::new(function)));
+                if access.space == StateSpace::Global {
+                    return None;
                 }
-                let none = Values::none(function);
+                let (values, scope) = known.get_or_insert_with(|| {
+                    let owned = &surroundings.owned[index];
+                    (
+                        Values::new(program, function, &Flow::new(function)),
+                        Scope::new((module, syntax), (program, function), owned, 0),
+                    )
+                });
                 let placing = Placing {
                     program,
                     function,
                     index,
-                    values: values.as_ref().unwrap_or(&none),
+                    values,
                     surroundings,
+                    scope,
                 };
                 match placing.place(i, access) {
                     Place::Refused(reason) => Some(reason),
@@ -114,7 +119,11 @@ pub(crate) fn forbids_worker(program: &Program, id: FuncId) -> Option<(Reason, u
     let leaves = |i: &&Instruction| {
         matches!(treatment(i), Treatment::Trap(_)) || assertion(program, i).is_some()
     };
-    let found = function.body.iter().find(leaves).filter(|_| !function.is_entry)?;
+    let found = function
+        .body
+        .iter()
+        .find(leaves)
+        .filter(|_| !function.is_entry)?;
     let function = function.name.clone();
     Some((Reason::ExitInCallee { function }, found.span.start))
 }

@@ -5,11 +5,13 @@
 
 use super::FenceReason;
 use super::access::Access;
+use super::scope::Scope;
 use super::values::{Object, Values};
 use crate::decode::{
     AddressBase, Function, Instruction, Operand, Program, RegId, StateSpace, Symbol, VarId,
     Variable,
 };
+use crate::forms::judge;
 use crate::forms::reach::Calls;
 use crate::syntax::module::{Lines, Module};
 
@@ -60,6 +62,14 @@ pub(crate) struct Surroundings {
     pub(super) lines: Lines,
     /// The module has shared memory.
     pub(super) shared: bool,
+    /// Of a size that the launch gives.
+    pub(super) dynamic: bool,
+    /// Variables that each function declares.
+    pub(super) owned: Vec<Vec<VarId>>,
+    /// Constants of the module.
+    pub(super) constants: Vec<VarId>,
+    /// Index of each function's text, among those that have a body.
+    pub(super) texts: Vec<Option<usize>>,
     /// Functions that make generic addresses of local variables.
     pub(super) escaping: Vec<bool>,
     /// An initialiser holds the generic address of a constant.
@@ -85,7 +95,34 @@ impl Surroundings {
                 && i.mods.spaces.first() == Some(&StateSpace::Local)
                 && !i.mods.to
         };
+        let mut owned = vec![Vec::new(); program.functions.len()];
+        let mut constants = Vec::new();
+        for (n, v) in (0_u32..).zip(&program.variables) {
+            match v.owner {
+                Some(f) => owned[f.0 as usize].push(VarId(n)),
+                None if is_constant(v) => constants.push(VarId(n)),
+                None => {}
+            }
+        }
+        let indices = judge::indices(program);
+        let mut texts = vec![None; program.functions.len()];
+        for (at, syntax) in module
+            .functions
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.has_body)
+        {
+            if let Some(&n) = indices.get(module.name_of(syntax)) {
+                texts[n] = Some(at);
+            }
+        }
+        let is_dynamic =
+            |v: &Variable| v.space == StateSpace::Shared && (v.is_extern || v.size_bytes == 0);
         Self {
+            dynamic: program.variables.iter().any(is_dynamic),
+            owned,
+            constants,
+            texts,
             recursive: calls.recursive(),
             lines: module.lines(),
             shared: program
@@ -110,6 +147,7 @@ pub(super) struct Placing<'a> {
     pub(super) index: usize,
     pub(super) values: &'a Values,
     pub(super) surroundings: &'a Surroundings,
+    pub(super) scope: &'a Scope,
 }
 
 /// Whether an access needs to know what registers hold, so that [`Values`] have to be worked out.
@@ -144,7 +182,7 @@ impl Placing<'_> {
         };
         match access.space {
             StateSpace::Global => Place::Global(base),
-            StateSpace::Shared => Place::Shared(base, self.sized(object, StateSpace::Shared)),
+            StateSpace::Shared => Place::Shared(base, self.sized(i, object, StateSpace::Shared)),
             StateSpace::Local | StateSpace::Const if access.rows.is_none() => {
                 self.variable(i, access, base, object)
             }
@@ -167,14 +205,15 @@ impl Placing<'_> {
         Place::Refused(FenceReason::UnknownVariable { space, what })
     }
 
-    /// The variable that an object is, when it has a size and is in that space.
-    fn sized(&self, object: Object, space: StateSpace) -> Option<VarId> {
+    /// The variable that an object is, when it has a size, is in that space, and can be named at the instruction.
+    fn sized(&self, i: &Instruction, object: Object, space: StateSpace) -> Option<VarId> {
         let Object::Variable(v) = object else {
             return None;
         };
         let variable = &self.program.variables[v.0 as usize];
         let fits = variable.space == space && !variable.is_extern && variable.size_bytes != 0;
-        fits.then_some(v)
+        let from = self.scope.visible_from(self.program, v);
+        (fits && from.is_some_and(|from| from <= i.span.start)).then_some(v)
     }
 
     /// An access by name: proved, refused, or a variable's that it may leave.
@@ -234,15 +273,10 @@ impl Placing<'_> {
     /// Local and constant accesses are held inside one variable.
     fn variable(&self, i: &Instruction, access: &Access, base: Base, object: Object) -> Place {
         let space = access.space;
-        let owned =
-            |v: &Variable| v.space == space && v.owner.is_none_or(|f| f.0 as usize == self.index);
-        let known = self.sized(object, space).or_else(|| {
-            let mut all = (0_u32..)
-                .zip(&self.program.variables)
-                .filter(|(_, v)| owned(v))
-                .map(|(n, _)| VarId(n));
+        let known = self.sized(i, object, space).or_else(|| {
+            let mut all = self.candidates(space);
             let only = all.next().filter(|_| all.next().is_none())?;
-            self.sized(Object::Variable(only), space)
+            self.sized(i, Object::Variable(only), space)
         });
         let named = if space == StateSpace::Local {
             "local"
@@ -264,12 +298,14 @@ impl Placing<'_> {
         }
     }
 
-    /// Local variables of the function. The only one there is, if it cannot hold the access, is not what it means.
-    fn locals(&self) -> usize {
-        let is_own = |v: &&Variable| {
-            v.space == StateSpace::Local && v.owner.is_none_or(|f| f.0 as usize == self.index)
-        };
-        self.program.variables.iter().filter(is_own).count()
+    /// Variables of that space that the function may mean.
+    fn candidates(&self, space: StateSpace) -> impl Iterator<Item = VarId> {
+        let owned = self.surroundings.owned[self.index].iter();
+        let is = move |v: &VarId| self.program.variables[v.0 as usize].space == space;
+        owned
+            .chain(&self.surroundings.constants)
+            .copied()
+            .filter(is)
     }
 
     fn generic(&self, i: &Instruction, access: &Access, base: Base, object: Object) -> Place {
@@ -304,7 +340,8 @@ impl Placing<'_> {
             };
             local = match self.variable(i, &as_local, base, Object::Any) {
                 Place::Variable(_, v) => Some(v),
-                refused => match self.locals() {
+                // The only one there is, if it cannot hold the access, is not what the access means.
+                refused => match self.candidates(StateSpace::Local).count() {
                     1 => None,
                     _ => return refused,
                 },

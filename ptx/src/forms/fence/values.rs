@@ -116,6 +116,7 @@ impl Values {
         };
         match operand {
             Some(Operand::Reg(r)) => self.zeros[r.0 as usize],
+            Some(Operand::RegOffset(r, n)) => self.zeros[r.0 as usize].min(of(*n)),
             Some(Operand::Int(n)) => of(*n),
             Some(Operand::Symbol {
                 symbol: Symbol::Variable(v),
@@ -162,7 +163,7 @@ impl Values {
 
     fn operand_object(&self, operand: Option<&Operand>) -> Object {
         match operand {
-            Some(Operand::Reg(r)) => self.objects[r.0 as usize],
+            Some(Operand::Reg(r) | Operand::RegOffset(r, _)) => self.objects[r.0 as usize],
             Some(Operand::Symbol { symbol, .. }) => match symbol {
                 Symbol::Variable(v) => Object::Variable(*v),
                 Symbol::Param(_) => Object::Param,
