@@ -893,14 +893,18 @@ impl Pass<'_, '_> {
     /// Zeroes the block's shared memory before anything else runs.
     fn zero_shared(&mut self) {
         let function = self.frame.id;
-        let variables = &self.frame.program.variables;
-        let is_mine =
-            |v: &&Variable| v.space == StateSpace::Shared && v.owner.is_none_or(|f| f == function);
-        let names: Vec<String> = variables
-            .iter()
+        let program = self.frame.program;
+        let is_mine = |(n, v): &(u32, &Variable)| {
+            v.space == StateSpace::Shared
+                && !v.is_extern
+                && v.size_bytes != 0
+                && (v.owner == Some(function) || (v.owner.is_none() && self.is_named(VarId(*n))))
+                && self.scope.at_entry(program, VarId(*n))
+        };
+        let names: Vec<String> = (0_u32..)
+            .zip(&program.variables)
             .filter(is_mine)
-            .filter(|v| !v.is_extern && v.size_bytes != 0)
-            .map(|v| v.name.clone())
+            .map(|(_, v)| v.name.clone())
             .collect();
         let kernel = matches!(self.frame.role, Role::Kernel(_));
         if !kernel || (names.is_empty() && !self.surroundings.dynamic) {
