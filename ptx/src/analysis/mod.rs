@@ -18,6 +18,7 @@ mod warp_rows;
 pub use ahead::{Ahead, is_block_barrier, is_warp_synchronising};
 pub use dominance::{PostDominators, Tree, dominators};
 pub use flow::{Block, Flow};
+pub(crate) use liveness::live_at_entry;
 pub use mix::{Mix, mix};
 pub use operands::{Access, for_each_register};
 pub use phases::Phases;
