@@ -33,10 +33,6 @@ pub(crate) struct Rewrite {
     /// Form of every kernel that can take it
     #[arg(long, value_name = "FORM")]
     form: Form,
-    /// worker: lead every barrier and exit through one barrier, which takes kernels that are refused otherwise; no GPU
-    /// has run it yet
-    #[arg(long)]
-    funnel: bool,
     /// PTX file
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -219,9 +215,7 @@ impl Rewrite {
             return out.bytes(module.source());
         }
         let program = module.decode().map_err(|error| at(&self.file, &error))?;
-        let options = Options {
-            funnel: self.funnel,
-        };
+        let options = Options::default();
         let rewritten = rewrite(&module, &program, &options, |_| self.form);
         for kernel in &rewritten.kernels {
             if let Some(refusal) = &kernel.reason {

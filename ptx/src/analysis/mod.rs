@@ -21,6 +21,7 @@ pub use ahead::{Ahead, is_block_barrier, is_warp_synchronising};
 pub use dominance::{PostDominators, Tree, dominators};
 pub use effects::{Effects, effects};
 pub use flow::{Block, Flow};
+pub(crate) use liveness::live_at_entry;
 pub use mix::{Mix, mix};
 pub use operands::{Access, for_each_register};
 pub use phases::Phases;

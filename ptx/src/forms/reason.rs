@@ -77,6 +77,9 @@ pub enum Reason {
     /// A function that hides waits by its size.
     #[error("its loops are nested too deeply to be searched for waits")]
     LoopsTooDeep,
+    /// The fence cannot hold something that it does.
+    #[error(transparent)]
+    Fence(super::fence::FenceReason),
     /// A thread leaves for good in a function, from where the loop cannot be rejoined.
     #[error("the function `{function}` that it may call ends a thread by `exit`")]
     ExitInCallee {

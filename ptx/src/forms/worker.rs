@@ -78,8 +78,9 @@ fn happens_once(mnemonic: &str) -> bool {
     }
 }
 
-/// Puts the loop round a kernel's body.
-pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts) {
+/// Puts the loop round a kernel's body; `copies` says whether any function of the module copies asynchronously, because a
+/// callee may leave copies on their way as well.
+pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, copies: bool) {
     ticket::rectify_sizes(frame, facts);
     let enter = enter(frame);
     frame.at_entry(&enter);
@@ -95,7 +96,7 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts) {
             frame.replace_operation(n, &format!("bra {rejoin};"));
         }
     }
-    let text = rejoin_text(frame, &rejoin);
+    let text = rejoin_text(frame, &rejoin, copies);
     frame.at_end(&text);
 }
 
@@ -235,14 +236,11 @@ fn kills(frame: &mut Frame<'_>) -> String {
 }
 
 /// What stands behind the body.
-fn rejoin_text(frame: &mut Frame<'_>, rejoin: &str) -> String {
+fn rejoin_text(frame: &mut Frame<'_>, rejoin: &str, copies: bool) -> String {
     let [words, number, end] = [1, 0, 3].map(|n| frame.scratch("b32", n));
     let p = frame.scratch("pred", 0);
     let counted = frame.scratch("b64", 0);
     let [told, take, fresh, gone] = ["told", "take", "fresh", "gone"].map(|word| frame.label(word));
-    // A callee may leave copies on their way as well.
-    let bodies = frame.program.functions.iter().flat_map(|f| &f.body);
-    let copies = bodies.into_iter().any(|i| i.opcode == Opcode::CpAsync);
     let wait = if copies { "cp.async.wait_all; " } else { "" };
     let is_not_first = ticket::is_not_first(frame, &p);
     let address = ticket::words_address(frame, &words);
