@@ -22,6 +22,7 @@ pub mod launch;
 pub mod memory;
 pub mod occupancy;
 pub mod report;
+pub mod texture;
 mod timing;
 
 pub use compile::LoadError;

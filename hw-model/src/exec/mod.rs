@@ -32,9 +32,12 @@ mod matrix_memory;
 mod memory;
 mod op;
 mod round;
+mod sample;
 mod shuffle;
 mod special;
 mod stored;
+mod surface;
+mod texture;
 mod video;
 mod warp;
 
@@ -68,6 +71,13 @@ fn reads_text(i: &Instruction) -> bool {
             | O::Mma
             | O::LdMatrix
             | O::StMatrix
+            | O::Tex
+            | O::Tld4
+            | O::Txq
+            | O::Suld
+            | O::Sust
+            | O::Sured
+            | O::Suq
             | O::Bfind
             | O::Other
             | O::Vabsdiff4
@@ -141,6 +151,8 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         O::WmmaMma | O::Mma => matrix::lower(l, i),
         O::WmmaLoad | O::WmmaStore => matrix_memory::lower_wmma(l, i),
         O::LdMatrix | O::StMatrix => matrix_memory::lower_matrix(l, i),
+        O::Tex | O::Tld4 | O::Txq | O::Suq => texture::lower(l, i),
+        O::Suld | O::Sust | O::Sured => surface::lower(l, i),
         _ if i.mnemonic.starts_with("movmatrix") => matrix::lower_transpose(l, i),
         _ => control::lower(l, i).or_else(|| video::lower(l, i)),
     }

@@ -97,7 +97,8 @@ fn required(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
         _ => {}
     }
     let single = matches!(ty, T::F32 | T::F64);
-    if m.ftz && ty == T::F64 && opcode != O::Cvt && opcode != O::Set {
+    let gross = matches!(opcode, O::Rcp | O::Rsqrt) && m.approx;
+    if m.ftz && ty == T::F64 && !gross && opcode != O::Cvt && opcode != O::Set {
         return fail("`.ftz` is not for `.f64`");
     }
     if m.sat && single && ty == T::F64 && opcode != O::Cvt {
