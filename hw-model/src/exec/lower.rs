@@ -4,6 +4,7 @@
 //! in common (guard, scoreboard entries, pipeline numbers) is added here.
 //! Rule: a family returns `None` for any combination that it does not execute, and the module is refused.
 
+use super::frame::FrameLayout;
 use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot};
 use crate::config::{Pipeline, Pipelines};
 use gridmux_ptx::decode::{Function, Instruction, Operand, RegId, ScalarType, StateSpace, Symbol};
@@ -131,12 +132,28 @@ pub(crate) struct Lower<'a> {
     /// Slot or predicate of each register.
     pub(crate) place: &'a [u16],
     pub(crate) slots: u16,
+    pub(crate) predicates: u16,
+    /// The function's frame on the stack.
+    pub(crate) frame: FrameLayout,
     /// Predicate that holds the carry flag, where the kernel uses it.
     pub(crate) carry: Option<u16>,
     pub(crate) pipelines: &'a Pipelines,
-    constants: Vec<Slot>,
-    known_constants: HashMap<(u64, bool), u16>,
-    too_many_constants: bool,
+    constants: Constants,
+}
+
+/// Broadcast constants of a kernel and all functions that it calls.
+#[derive(Debug, Default)]
+pub(crate) struct Constants {
+    slots: Vec<Slot>,
+    known: HashMap<(u64, bool), u16>,
+    too_many: bool,
+}
+
+impl Constants {
+    /// The constants; `None` when there are more than an operand can name.
+    pub(crate) fn into_slots(self) -> Option<Box<[Slot]>> {
+        (!self.too_many).then(|| self.slots.into())
+    }
 }
 
 impl<'a> Lower<'a> {
@@ -144,25 +161,27 @@ impl<'a> Lower<'a> {
         function: &'a Function,
         variables: &'a VariableAddresses,
         place: &'a [u16],
-        slots: u16,
+        (slots, predicates): (u16, u16),
+        frame: FrameLayout,
         pipelines: &'a Pipelines,
+        constants: Constants,
     ) -> Self {
         Self {
             function,
             variables,
             place,
             slots,
+            predicates,
+            frame,
             carry: None,
             pipelines,
-            constants: Vec::new(),
-            known_constants: HashMap::new(),
-            too_many_constants: false,
+            constants,
         }
     }
 
-    /// The constants; `None` when there are more than an operand can name.
-    pub(crate) fn into_constants(self) -> Option<Box<[Slot]>> {
-        (!self.too_many_constants).then(|| self.constants.into())
+    /// The constants so far, for the next function of the kernel.
+    pub(crate) fn into_constants(self) -> Constants {
+        self.constants
     }
 
     /// Type of a register.
@@ -279,16 +298,16 @@ impl<'a> Lower<'a> {
         #[allow(clippy::cast_possible_truncation, reason = "the two halves of a word")]
         let (low, high) = (value as u32, (value >> 32) as u32);
         let key = if wide { value } else { u64::from(low) };
-        if let Some(known) = self.known_constants.get(&(key, wide)) {
+        if let Some(known) = self.constants.known.get(&(key, wide)) {
             return *known;
         }
-        if self.constants.len() + 2 > usize::from(NONE) {
+        if self.constants.slots.len() + 2 > usize::from(NONE) {
             // The kernel is refused as a whole; until then any constant will do.
-            self.too_many_constants = true;
-            self.constants.clear();
-            self.known_constants.clear();
+            self.constants.too_many = true;
+            self.constants.slots.clear();
+            self.constants.known.clear();
         }
-        let index = u16::try_from(self.constants.len()).unwrap_or(0);
+        let index = u16::try_from(self.constants.slots.len()).unwrap_or(0);
         if wide {
             let mut words = [0; 64];
             for pair in words.chunks_exact_mut(2) {
@@ -297,12 +316,12 @@ impl<'a> Lower<'a> {
             for half in words.chunks_exact(32) {
                 let mut slot = Slot::ZERO;
                 slot.0.copy_from_slice(half);
-                self.constants.push(slot);
+                self.constants.slots.push(slot);
             }
         } else {
-            self.constants.push(Slot([low; 32]));
+            self.constants.slots.push(Slot([low; 32]));
         }
-        self.known_constants.insert((key, wide), index | CONSTANT);
+        self.constants.known.insert((key, wide), index | CONSTANT);
         index | CONSTANT
     }
 
@@ -312,12 +331,12 @@ impl<'a> Lower<'a> {
         for (word, operand) in slot.0.iter_mut().zip(operands) {
             *word = u32::from(*operand);
         }
-        let index = u16::try_from(self.constants.len()).unwrap_or(NONE);
+        let index = u16::try_from(self.constants.slots.len()).unwrap_or(NONE);
         if index >= NONE {
-            self.too_many_constants = true;
+            self.constants.too_many = true;
             return CONSTANT;
         }
-        self.constants.push(slot);
+        self.constants.slots.push(slot);
         index | CONSTANT
     }
 

@@ -7,6 +7,7 @@
 
 use super::cx::{Access, Cx, Direction, Pattern, Space};
 use super::data::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
+use super::frame::PARAM_WINDOW;
 use super::isa::{handler, lane_fn};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
@@ -29,6 +30,8 @@ pub(super) const AUX_SHARED: u32 = 1;
 pub(super) const AUX_LOCAL: u32 = 2;
 pub(super) const AUX_GENERIC: u32 = 3;
 pub(super) const AUX_CONSTANT: u32 = 4;
+/// A kernel's parameters, which only generic loads name this way.
+const AUX_PARAM: u32 = 5;
 /// The base register holds 32-bit addresses.
 pub(super) const AUX_NARROW: u32 = 1 << 8;
 /// The load goes past L1 (`.cg`, `.cv`, volatile and ordered loads).
@@ -96,10 +99,16 @@ pub(super) fn visit(
         bits & all
     };
     let (shared, local) = (within(SHARED_WINDOW), within(LOCAL_WINDOW));
+    let param = if direction == Direction::Load {
+        within(PARAM_WINDOW)
+    } else {
+        0
+    };
     let parts = [
-        (all & !shared & !local, AUX_GLOBAL, 0),
+        (all & !shared & !local & !param, AUX_GLOBAL, 0),
         (shared, AUX_SHARED, SHARED_WINDOW),
         (local, AUX_LOCAL, LOCAL_WINDOW),
+        (param, AUX_PARAM, PARAM_WINDOW),
     ];
     for (mask, space, start) in parts {
         if mask == 0 || cx.fault.is_some() {
@@ -153,6 +162,11 @@ fn check(
             Space::Local,
             cx.block.local,
             all_below(cx.mask, &lanes, cx.block.local_bytes, bytes),
+        ),
+        AUX_PARAM => (
+            Space::Constant,
+            cx.block.params.cast_mut(),
+            all_below(cx.mask, &lanes, cx.block.params_bytes, bytes),
         ),
         _ => {
             let kind = if space == AUX_CONSTANT {
@@ -473,7 +487,7 @@ fn moved(ty: T, i: &Instruction) -> (T, u8) {
 }
 
 /// Data slots of a scalar or vector operand, and whether they are 64-bit words.
-fn data(
+pub(super) fn data(
     l: &mut Lower<'_>,
     operand: &Operand,
     ty: T,

@@ -10,6 +10,7 @@
 )]
 
 pub mod exact;
+pub mod flow;
 pub mod opcode;
 
 use gridmux_hw_model::{
