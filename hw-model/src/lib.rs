@@ -12,6 +12,8 @@ mod compile;
 pub mod config;
 mod config_check;
 mod copies;
+#[doc(hidden)]
+pub mod crew;
 pub mod counters;
 mod exec;
 pub mod fault;
@@ -22,6 +24,7 @@ pub mod launch;
 pub mod memory;
 pub mod occupancy;
 pub mod report;
+mod sync;
 mod timing;
 
 pub use compile::LoadError;

@@ -6,7 +6,7 @@
 use super::cx::Cx;
 use super::isa::{handler, lane_fn};
 use super::lower::{Class, Draft, Lower};
-use super::op::{Kind, NONE, Op};
+use super::op::{AUX_FENCE, Kind, NONE, Op};
 use gridmux_ptx::decode::{Instruction, Opcode, Operand, ScalarType as T};
 
 lane_fn!(Nothing, |_cx, _op| {});
@@ -28,9 +28,12 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         Opcode::Ret if l.function.is_entry => Some(exit()),
         Opcode::Trap => Some(draft.kind(Kind::Trap)),
         Opcode::Bar => barrier(l, i),
-        Opcode::Membar
-        | Opcode::Fence
-        | Opcode::BarWarpSync
+        Opcode::Membar | Opcode::Fence => {
+            // Within a block everything is seen at once.
+            let near = i.mnemonic.ends_with(".cta");
+            Some(draft.kind(Kind::Nothing).aux(if near { 0 } else { AUX_FENCE }))
+        }
+        Opcode::BarWarpSync
         | Opcode::Nanosleep
         | Opcode::Prefetch
         | Opcode::Prefetchu

@@ -20,6 +20,9 @@ pub(crate) enum Class {
     Fp64,
     Fp64Div,
     Sfu,
+    /// Matrix multiplication; the families that have it say so.
+    #[allow(dead_code, reason = "until the matrix family uses it")]
+    Tensor,
     Move,
     Control,
     Shuffle,
@@ -28,16 +31,20 @@ pub(crate) enum Class {
 
 impl Class {
     fn timing(self, p: &Pipelines) -> (Pipe, Pipeline) {
+        // Chips without integer units of their own do integers in the single-precision ones.
+        let int = if p.units.int == 0 { Pipe::Fp32 } else { Pipe::Int };
         match self {
-            Self::Int => (Pipe::Int, p.int),
-            Self::IntMul => (Pipe::Int, p.int_mul),
-            Self::IntDiv => (Pipe::Int, p.int_div),
+            Self::Int => (int, p.int),
+            Self::IntMul => (int, p.int_mul),
+            Self::IntDiv => (int, p.int_div),
+            Self::Tensor if p.units.tensor == 0 => (Pipe::Fp32, p.tensor),
+            Self::Tensor => (Pipe::Tensor, p.tensor),
             Self::Fp32 => (Pipe::Fp32, p.fp32),
             Self::Fp32Div => (Pipe::Fp32, p.fp32_div),
             Self::Fp64 => (Pipe::Fp64, p.fp64),
             Self::Fp64Div => (Pipe::Fp64, p.fp64_div),
             Self::Sfu => (Pipe::Sfu, p.sfu),
-            Self::Move => (Pipe::Int, p.r#move),
+            Self::Move => (int, p.r#move),
             Self::Control => (Pipe::Control, p.control),
             Self::Shuffle => (Pipe::Memory, p.shuffle),
             Self::Memory => (
@@ -306,6 +313,7 @@ impl<'a> Lower<'a> {
             vector: draft.vector,
             latency: u16::try_from(timing.latency).unwrap_or(u16::MAX),
             interval: u16::try_from(timing.interval).unwrap_or(u16::MAX),
+            free: false,
         };
         let mut waits: Vec<u16> = reads.iter().chain(writes).map(entry).collect();
         waits.sort_unstable();

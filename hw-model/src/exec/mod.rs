@@ -19,6 +19,7 @@ mod float;
 mod integer;
 mod isa;
 mod lanes;
+mod log;
 mod lower;
 mod memory;
 mod op;
@@ -30,10 +31,11 @@ mod warp;
 pub(crate) use block::{Block, BlockShape, Meeting};
 pub(crate) use control::exit;
 pub(crate) use cx::{Access, Direction, Pattern, RangeCache, RawFault, Space};
+pub(crate) use log::{Order, Owner, WriteLog, apply_all};
 pub(crate) use lower::{Draft, Lower, VariableAddresses};
 pub(crate) use memory::AUX_PAST_L1;
-pub(crate) use op::{Kind, NONE, Op, PIPES, Pipe, Slot};
-pub(crate) use warp::{Step, Surroundings, Warp};
+pub(crate) use op::{AUX_FENCE, Kind, NONE, Op, PIPES, Pipe, Slot};
+pub(crate) use warp::{Step, Stepped, Surroundings, Warp};
 
 use gridmux_ptx::decode::{Instruction, Opcode};
 

@@ -37,11 +37,15 @@ pub(crate) enum Kind {
     Exit,
     /// `bar.sync` and `barrier.sync`: `r[0]` the barrier's slot, `r[1]` the thread count's or [`NONE`].
     Barrier,
-    /// Fences and other operations with a cost and no effect here.
+    /// Fences and other operations with a cost and no effect here; a fence that others must see has
+    /// [`AUX_FENCE`] in `aux`.
     Nothing,
     /// `trap`.
     Trap,
 }
+
+/// The operation goes on only when what its SM wrote before is in memory.
+pub(crate) const AUX_FENCE: u32 = 1;
 
 /// Pipelines, as the schedulers see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +54,13 @@ pub(crate) enum Pipe {
     Fp32,
     Fp64,
     Sfu,
+    Tensor,
     Memory,
     Control,
 }
 
 /// Number of [`Pipe`]s.
-pub(crate) const PIPES: usize = 6;
+pub(crate) const PIPES: usize = 7;
 
 /// One operation.
 #[derive(Debug, Clone, Copy)]
@@ -83,4 +88,6 @@ pub(crate) struct Op {
     pub(crate) latency: u16,
     /// Cycles that the pipeline is held.
     pub(crate) interval: u16,
+    /// No instruction of the real chip: it goes with the next one, in no time.
+    pub(crate) free: bool,
 }

@@ -7,6 +7,7 @@
 
 use super::control::barrier_operands;
 use super::cx::{Access, BlockEnv, Cx, RangeCache, RawFault};
+use super::log::{Outcome, WriteLog};
 use super::op::{Kind, NONE, Op, Slot};
 use crate::fault::FaultKind;
 use crate::kernel::Kernel;
@@ -55,6 +56,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) domain: &'a Domain,
     pub(crate) ranges: &'a mut RangeCache,
     pub(crate) access: &'a mut Access,
+    /// Where writes to global memory go; `None` when they go to memory at once.
+    pub(crate) log: Option<&'a mut WriteLog>,
     pub(crate) clock: u64,
     pub(crate) clock_ns: u64,
 }
@@ -146,6 +149,25 @@ impl Warp {
         }
     }
 
+    /// Writes the result of a recorded operation to its register.
+    pub(crate) fn commit(&mut self, outcome: &Outcome<'_>) {
+        let words: *mut u32 = self.registers.as_mut_ptr().cast();
+        let first = usize::from(outcome.target.slot) * 32;
+        for lane in (0..32).filter(|lane| outcome.mask >> lane & 1 != 0) {
+            let word = outcome.words[lane];
+            #[allow(clippy::cast_possible_truncation, reason = "a narrow register keeps the low half")]
+            // SAFETY: the lowering gave the destination's slots, two of them for a wide one, and the warp is the
+            // one that recorded the operation, so its registers hold them.
+            unsafe {
+                if outcome.target.wide {
+                    words.add(first).cast::<u64>().add(lane).write_unaligned(word);
+                } else {
+                    words.add(first + lane).write(word as u32);
+                }
+            }
+        }
+    }
+
     #[inline(always)]
     fn cx<'a>(&mut self, mask: u32, around: Surroundings<'a>) -> Cx<'a> {
         Cx {
@@ -161,6 +183,7 @@ impl Warp {
             domain: around.domain,
             ranges: around.ranges,
             access: around.access,
+            log: around.log,
             fault: None,
         }
     }

@@ -133,6 +133,17 @@ impl Cache {
         Some((place, evicted))
     }
 
+    /// Forgets sectors of a line, except those on their way.
+    #[inline]
+    pub(crate) fn discard(&mut self, line: u64, key: u64, sectors: u8) {
+        let set = self.set(line, key);
+        let generation = self.generation;
+        let mut found = self.lines[set].iter_mut();
+        if let Some(entry) = found.find(|l| l.tag == line && l.generation == generation) {
+            entry.valid &= !sectors;
+        }
+    }
+
     /// Forgets everything, as L1 does at the start of a kernel; nothing may be dirty.
     pub(crate) fn invalidate(&mut self) {
         self.generation += 1;
