@@ -395,7 +395,10 @@ const BUILTIN: [(&str, &str); 9] = [
     ("gtx480", include_str!("../configs/gtx480.toml")),
     ("gtx480-lrr", include_str!("../configs/gtx480-lrr.toml")),
     ("c2050", include_str!("../configs/c2050.toml")),
-    ("warped-slicer", include_str!("../configs/warped-slicer.toml")),
+    (
+        "warped-slicer",
+        include_str!("../configs/warped-slicer.toml"),
+    ),
 ];
 
 /// Names that [`GpuConfig::builtin`] knows.

@@ -147,8 +147,14 @@ impl GpuConfig {
         at_least_one("l1.mshrs", self.l1.mshrs)?;
         at_least_one("l1.merges", self.l1.merges)?;
         let small = [
-            (["constant.ways", "constant.bytes", "constant.latency"], &self.constant),
-            (["texture.ways", "texture.bytes", "texture.latency"], &self.texture),
+            (
+                ["constant.ways", "constant.bytes", "constant.latency"],
+                &self.constant,
+            ),
+            (
+                ["texture.ways", "texture.bytes", "texture.latency"],
+                &self.texture,
+            ),
         ];
         for ([ways, bytes, latency], cache) in small {
             cache_geometry(ways, bytes, cache.ways, cache.bytes)?;
@@ -237,8 +243,7 @@ impl GpuConfig {
         require(
             "dram.latency",
             dram.latency,
-            u64::from(dram.latency)
-                >= u64::from(self.l2.latency) + Channel::lone_read_cycles(self),
+            u64::from(dram.latency) >= u64::from(self.l2.latency) + Channel::lone_read_cycles(self),
             "it must exceed l2.latency and the timing of a row's opening and a read, which it includes",
         )?;
         at_least_one(
@@ -328,8 +333,7 @@ fn cache_geometry(
     require(
         bytes_key,
         bytes,
-        bytes >= LINE_BYTES * u64::from(ways)
-            && bytes.is_multiple_of(LINE_BYTES * u64::from(ways)),
+        bytes >= LINE_BYTES * u64::from(ways) && bytes.is_multiple_of(LINE_BYTES * u64::from(ways)),
         "it (or one slice of it) must be whole sets of 128-byte lines",
     )
 }

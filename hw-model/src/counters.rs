@@ -180,7 +180,10 @@ impl Counters {
     fn picojoules(&self, config: &GpuConfig) -> f64 {
         let e = &config.energy;
         let terms = [
-            (self.int_threads + self.control_threads + self.memory_threads, e.int_pj),
+            (
+                self.int_threads + self.control_threads + self.memory_threads,
+                e.int_pj,
+            ),
             (self.fp32_threads, e.fp32_pj),
             (self.fp64_threads, e.fp64_pj),
             (self.sfu_threads, e.sfu_pj),

@@ -119,9 +119,10 @@ impl Crew {
         shared
             .run
             .store(call::<F> as Run as *mut (), Ordering::Release);
-        shared
-            .data
-            .store(std::ptr::from_ref(item).cast_mut().cast(), Ordering::Release);
+        shared.data.store(
+            std::ptr::from_ref(item).cast_mut().cast(),
+            Ordering::Release,
+        );
         shared.count.store(count, Ordering::Release);
         // Relaxed: the tickets' release stores below publish it.
         shared.done.0.store(0, Ordering::Relaxed);

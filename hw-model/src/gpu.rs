@@ -380,8 +380,7 @@ impl Gpu {
                 continue;
             }
             let mut sms = self.machine.sms.iter();
-            if let Some(fault) = sms.find_map(|sm| sm.overrun(index, budget, &epoch))
-            {
+            if let Some(fault) = sms.find_map(|sm| sm.overrun(index, budget, &epoch)) {
                 self.faults.push((end, index, fault));
             }
         }

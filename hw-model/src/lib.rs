@@ -12,9 +12,9 @@ mod compile;
 pub mod config;
 mod config_check;
 mod copies;
+pub mod counters;
 #[doc(hidden)]
 pub mod crew;
-pub mod counters;
 mod exec;
 pub mod fault;
 mod functional;

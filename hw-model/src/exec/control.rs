@@ -31,7 +31,11 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         Opcode::Membar | Opcode::Fence => {
             // Within a block everything is seen at once.
             let near = i.mnemonic.ends_with(".cta");
-            Some(draft.kind(Kind::Nothing).aux(if near { 0 } else { AUX_FENCE }))
+            Some(
+                draft
+                    .kind(Kind::Nothing)
+                    .aux(if near { 0 } else { AUX_FENCE }),
+            )
         }
         Opcode::BarWarpSync
         | Opcode::Nanosleep

@@ -90,6 +90,15 @@ unsafe impl Send for WriteLog {}
 unsafe impl Sync for WriteLog {}
 
 impl WriteLog {
+    /// An empty log with room for a usual epoch.
+    pub(crate) fn new() -> Self {
+        Self {
+            records: Vec::with_capacity(64),
+            words: Vec::with_capacity(4096),
+            ..Self::default()
+        }
+    }
+
     /// The next records are those of this operation.
     #[inline(always)]
     pub(crate) fn begin(&mut self, cycle: u64, owner: Owner) {
@@ -265,10 +274,12 @@ impl WriteLog {
                 return false;
             };
             let width = r.bytes as usize;
-            (0..LANES).filter(|lane| r.mask >> lane & 1 != 0).any(|lane| {
-                let start = address(self.words[r.at as usize + lane]);
-                start < host + bytes && host < start + width
-            })
+            (0..LANES)
+                .filter(|lane| r.mask >> lane & 1 != 0)
+                .any(|lane| {
+                    let start = address(self.words[r.at as usize + lane]);
+                    start < host + bytes && host < start + width
+                })
         })
     }
 
@@ -357,10 +368,7 @@ fn address(word: u64) -> usize {
 pub(crate) type Order = Vec<(u64, u16, u32)>;
 
 /// Applies the records of several logs, each with its SM's number; `order` is storage to reuse.
-pub(crate) fn apply_all<'a>(
-    logs: &mut [(u16, &'a mut WriteLog)],
-    order: &mut Order,
-) {
+pub(crate) fn apply_all<'a>(logs: &mut [(u16, &'a mut WriteLog)], order: &mut Order) {
     order.clear();
     for (index, (_, log)) in logs.iter().enumerate() {
         let index = u16::try_from(index).unwrap_or(u16::MAX);
@@ -395,16 +403,24 @@ mod tests {
         let (mut first, mut second) = (WriteLog::default(), WriteLog::default());
         let store = |log: &mut WriteLog, cycle: u64, value: u64| {
             log.begin(cycle, super::Owner::default());
-            log.store_scattered(1, 8, |_| at, |_, to| {
-                // SAFETY: the log gives room for eight bytes.
-                unsafe { to.cast::<u64>().write_unaligned(value) };
-            });
+            log.store_scattered(
+                1,
+                8,
+                |_| at,
+                |_, to| {
+                    // SAFETY: the log gives room for eight bytes.
+                    unsafe { to.cast::<u64>().write_unaligned(value) };
+                },
+            );
         };
         store(&mut second, 3, 1);
         store(&mut first, 3, 2);
         store(&mut first, 4, 10);
         second.begin(5, super::Owner::default());
-        let target = Target { slot: 0, wide: true };
+        let target = Target {
+            slot: 0,
+            wide: true,
+        };
         second.lanes(1, 8, add, 0, Some(target), false, |_| (at, 5, 0));
         assert!(second.undecided(at as usize, 1) && !first.undecided(at as usize, 8));
         let mut seen = [0; 8];
@@ -421,10 +437,15 @@ mod tests {
         let mut memory = [0_u8; 16];
         let at = memory.as_mut_ptr();
         let mut log = WriteLog::default();
-        log.store_scattered(1, 4, |_| at.wrapping_add(2), |_, to| {
-            // SAFETY: the log gives room for four bytes.
-            unsafe { to.cast::<u32>().write_unaligned(0x0403_0201) };
-        });
+        log.store_scattered(
+            1,
+            4,
+            |_| at.wrapping_add(2),
+            |_, to| {
+                // SAFETY: the log gives room for four bytes.
+                unsafe { to.cast::<u32>().write_unaligned(0x0403_0201) };
+            },
+        );
         let mut seen = [9; 8];
         log.overlay(at as usize, &mut seen);
         assert_eq!(seen, [9, 9, 1, 2, 3, 4, 9, 9]);

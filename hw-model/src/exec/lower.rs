@@ -32,7 +32,11 @@ pub(crate) enum Class {
 impl Class {
     fn timing(self, p: &Pipelines) -> (Pipe, Pipeline) {
         // Chips without integer units of their own do integers in the single-precision ones.
-        let int = if p.units.int == 0 { Pipe::Fp32 } else { Pipe::Int };
+        let int = if p.units.int == 0 {
+            Pipe::Fp32
+        } else {
+            Pipe::Int
+        };
         match self {
             Self::Int => (int, p.int),
             Self::IntMul => (int, p.int_mul),

@@ -353,8 +353,9 @@ fn sees_own_writes(cx: &Cx<'_>, checked: &Checked) -> bool {
     match cx.access.pattern {
         Pattern::Uniform => log.may_touch(place(cx, checked, first, 0) as usize, bytes),
         Pattern::Contiguous => log.may_touch(place(cx, checked, 0, 0) as usize, 32 * bytes),
-        Pattern::Scattered => active(cx.mask)
-            .any(|lane| log.may_touch(place(cx, checked, lane, 0) as usize, bytes)),
+        Pattern::Scattered => {
+            active(cx.mask).any(|lane| log.may_touch(place(cx, checked, lane, 0) as usize, bytes))
+        }
     }
 }
 

@@ -155,12 +155,19 @@ impl Warp {
         let first = usize::from(outcome.target.slot) * 32;
         for lane in (0..32).filter(|lane| outcome.mask >> lane & 1 != 0) {
             let word = outcome.words[lane];
-            #[allow(clippy::cast_possible_truncation, reason = "a narrow register keeps the low half")]
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "a narrow register keeps the low half"
+            )]
             // SAFETY: the lowering gave the destination's slots, two of them for a wide one, and the warp is the
             // one that recorded the operation, so its registers hold them.
             unsafe {
                 if outcome.target.wide {
-                    words.add(first).cast::<u64>().add(lane).write_unaligned(word);
+                    words
+                        .add(first)
+                        .cast::<u64>()
+                        .add(lane)
+                        .write_unaligned(word);
                 } else {
                     words.add(first + lane).write(word as u32);
                 }

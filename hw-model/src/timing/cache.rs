@@ -65,7 +65,8 @@ impl Cache {
     fn set(&self, line: u64, key: u64) -> std::ops::Range<usize> {
         debug_assert!(line != u64::MAX, "the empty tag is no line");
         // A hashed index, so that power-of-two strides spread over all sets.
-        let hashed = (key ^ (key / self.sets.next_power_of_two() * 0x9e37_79b9)) % self.sets;
+        let turn = (key / self.sets.next_power_of_two()).wrapping_mul(0x9e37_79b9);
+        let hashed = (key ^ turn) % self.sets;
         let first = usize::try_from(hashed).unwrap_or(0) * self.ways;
         first..first + self.ways
     }

@@ -106,7 +106,7 @@ impl Channel {
                 };
                 dram.banks as usize
             ],
-            queue: Vec::with_capacity(256),
+            queue: Vec::with_capacity(1024),
             window: dram.queue as usize,
             timing: Timing {
                 ccd: time(t.ccd),

@@ -6,6 +6,9 @@
 
 use std::cell::UnsafeCell;
 
+/// Letters that a box holds before it grows.
+const CAPACITY: usize = 32;
+
 /// Boxes by sender and receiver.
 #[derive(Debug)]
 pub(crate) struct Exchange<T> {
@@ -18,7 +21,7 @@ unsafe impl<T: Send> Sync for Exchange<T> {}
 
 impl<T> Exchange<T> {
     pub(crate) fn new(senders: usize, receivers: usize) -> Self {
-        let boxes = (0..senders * receivers).map(|_| UnsafeCell::new(Vec::new()));
+        let boxes = (0..senders * receivers).map(|_| UnsafeCell::new(Vec::with_capacity(CAPACITY)));
         Self {
             boxes: boxes.collect(),
             receivers,

@@ -12,9 +12,7 @@ use super::stalls::{Cause, Stalled};
 use super::wheel::HORIZON;
 use crate::config::{GpuConfig, SchedulerPolicy};
 use crate::counters::Counters;
-use crate::exec::{
-    AUX_FENCE, Kind, NONE, Op, Owner, PIPES, Pipe, Step, Stepped, Surroundings,
-};
+use crate::exec::{AUX_FENCE, Kind, NONE, Op, Owner, PIPES, Pipe, Step, Stepped, Surroundings};
 use crate::functional::count_access;
 
 /// Most schedulers of an SM.
@@ -55,7 +53,11 @@ impl Arbiter {
     pub(crate) fn new(config: &GpuConfig) -> Self {
         let schedulers = usize::from(config.sm.schedulers);
         let counts = &config.pipelines.units;
-        let per_pool = if config.sm.sub_cores { config.sm.schedulers } else { 1 };
+        let per_pool = if config.sm.sub_cores {
+            config.sm.schedulers
+        } else {
+            1
+        };
         let units = |count: u8| Units {
             free_at: [0; MAX_UNITS],
             count: (count / per_pool).max(1),
@@ -166,7 +168,12 @@ impl Arbiter {
 
     /// The scheduler's choice among the candidates.
     #[inline(always)]
-    fn choose(&mut self, scheduler: usize, candidates: u64, ages: impl Fn(u32) -> u64) -> Option<u32> {
+    fn choose(
+        &mut self,
+        scheduler: usize,
+        candidates: u64,
+        ages: impl Fn(u32) -> u64,
+    ) -> Option<u32> {
         let last = self.last_issued[scheduler];
         let robin = |mask: u64| {
             // The next higher slot, else the lowest.
@@ -403,7 +410,11 @@ impl Sm {
         }
         entry.state = State::Asleep;
         entry.wake_at = at;
-        let cause = if there >= at { Cause::ShortRaw } else { Cause::Control };
+        let cause = if there >= at {
+            Cause::ShortRaw
+        } else {
+            Cause::Control
+        };
         self.arbiter.waits(slot, cause);
         self.wheel.insert(at.min(self.now + HORIZON), slot);
     }

@@ -117,7 +117,12 @@ impl Sm {
     /// Lines of an access to local memory: the same word of all lanes of a warp lies in one line.
     fn split_local(&mut self, slot: u32) {
         let entry = &self.warps[slot as usize];
-        let per_thread = u64::from(self.residents[usize::from(entry.block)].block.env.local_bytes);
+        let per_thread = u64::from(
+            self.residents[usize::from(entry.block)]
+                .block
+                .env
+                .local_bytes,
+        );
         let thread = u64::from(entry.warp.index) * 32;
         let room = per_thread.div_ceil(4).max(1);
         let warps = self.warps.len() as u64;

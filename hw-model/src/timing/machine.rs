@@ -58,7 +58,7 @@ impl Machine {
             requests: Exchange::new(sms, count),
             replies: Exchange::new(count, sms),
             crew: Crew::new(1),
-            order: Order::new(),
+            order: Order::with_capacity(4096),
             active: Vec::with_capacity(sms),
             senders: Vec::with_capacity(sms),
         }

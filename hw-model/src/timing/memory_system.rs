@@ -230,7 +230,10 @@ impl Group {
 /// All groups.
 pub(crate) fn groups(config: &GpuConfig, topology: &Topology) -> Vec<Group> {
     let size = |group| {
-        let of_group = topology.channels.iter().filter(|(g, _)| usize::from(*g) == group);
+        let of_group = topology
+            .channels
+            .iter()
+            .filter(|(g, _)| usize::from(*g) == group);
         of_group.count()
     };
     (0..topology.groups)

@@ -106,7 +106,12 @@ impl Partition {
     }
 
     /// Serves a request; requests come in order of arrival.
-    pub(crate) fn accept(&mut self, request: &Request, tally: &mut Tally, mut reply: impl FnMut(Reply)) {
+    pub(crate) fn accept(
+        &mut self,
+        request: &Request,
+        tally: &mut Tally,
+        mut reply: impl FnMut(Reply),
+    ) {
         let costs = self.costs;
         let slice = &mut self.slices[usize::from(request.slice)];
         let sectors = request.sectors.count_ones();
@@ -284,7 +289,9 @@ impl Partition {
             fetches.give_back(number);
             let filled = served.at + costs.slice + costs.dram + costs.one_way;
             if fetch.cached
-                && let Some(line) = slices[fetch.slice as usize].cache.find(fetch.line, fetch.key)
+                && let Some(line) = slices[fetch.slice as usize]
+                    .cache
+                    .find(fetch.line, fetch.key)
             {
                 line.pending &= !fetch.sectors;
                 line.valid |= fetch.sectors;

@@ -20,9 +20,7 @@ use super::spans::Spans;
 use super::wheel::Wheel;
 use crate::config::{GpuConfig, WARP_LANES};
 use crate::counters::Counters;
-use crate::exec::{
-    Access, Block, BlockShape, Meeting, RangeCache, RawFault, Step, Warp, WriteLog,
-};
+use crate::exec::{Access, Block, BlockShape, Meeting, RangeCache, RawFault, Step, Warp, WriteLog};
 use crate::fault::{Fault, FaultKind};
 use crate::kernel::Kernel;
 use crate::memory::Memory;
@@ -223,7 +221,7 @@ impl Sm {
             wheel: Wheel::new(),
             ranges: RangeCache::new(),
             access: Access::new(),
-            log: WriteLog::default(),
+            log: WriteLog::new(),
             lines: Lines::new(),
             l1: Cache::new(config.l1.bytes, config.l1.ways),
             constants: small(&config.constant),
