@@ -5,7 +5,7 @@
 //! 256-entry table and copy it.
 
 use gridmux_ptx::Module;
-use gridmux_ptx::forms::slice;
+use gridmux_ptx::forms::{Form, Options, rewrite};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -45,7 +45,9 @@ fn main() {
         let value = speed(&text, |t| {
             let module = Module::parse(t).expect("the generated text is well-formed");
             let program = module.decode().expect("the generated text decodes");
-            slice::rewrite(&module, &program).bytes.len()
+            rewrite(&module, &program, &Options::default(), |_| Form::SLICE)
+                .bytes
+                .len()
         });
         report("ptx_slice", floor, value);
     }

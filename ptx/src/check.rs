@@ -5,7 +5,7 @@
 use crate::ParseError;
 use crate::analysis::{Mix, mix, registers_estimate};
 use crate::decode::{FuncId, Function, Program, StateSpace};
-use crate::forms::{Form, slice};
+use crate::forms::{Form, Judgement};
 use crate::syntax::module::Module;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -104,26 +104,24 @@ pub fn check_file(file: &str, bytes: impl Into<Vec<u8>>) -> FileReport {
 /// The module does not decode.
 pub fn check(module: &Module) -> Result<Vec<KernelReport>, ParseError> {
     let program = module.decode()?;
-    let judgement = slice::judge(module, &program);
+    let judgement = Judgement::new(module, &program);
     let shared = SharedUse::new(&program);
     let kernels = (0_u32..).map(FuncId).zip(&program.functions);
     Ok(kernels
         .filter(|(_, f)| f.is_entry && f.is_defined)
         .map(|(id, f)| {
-            let refusal = judgement.refusal(id);
-            let whole = FormReport {
-                ok: true,
-                reason: None,
-                line: None,
-            };
-            let slice = FormReport {
-                ok: refusal.is_none(),
-                reason: refusal.map(|r| r.reason.to_string()),
-                line: refusal.map(|r| r.line),
-            };
+            let forms = Form::ALL.into_iter().map(|form| {
+                let refusal = judgement.refusal(id, form);
+                let report = FormReport {
+                    ok: refusal.is_none(),
+                    reason: refusal.map(|r| r.reason.to_string()),
+                    line: refusal.map(|r| r.line),
+                };
+                (form, report)
+            });
             KernelReport {
                 name: f.name.clone(),
-                forms: BTreeMap::from([(Form::Whole, whole), (Form::Slice, slice)]),
+                forms: forms.collect(),
                 resources: resources(f, shared.of(id)),
                 mix: mix(f),
             }

@@ -1,8 +1,27 @@
-//! The control block: the one parameter that every rewritten kernel gets, 64 bytes by value, aligned to 8.
+//! What a rewritten kernel and its launcher agree on: the control block, the instance's device memory, the words in
+//! shared memory.
 //!
-//! It stands behind the kernel's own parameters, so that their offsets stay. Passed by value it lies in the
-//! constant bank, where reading it costs no register. The rewriter and whoever launches the kernel agree through
-//! the offsets here; the bytes are little-endian, as the GPU's are.
+//! The *control block* is the one parameter that every rewritten kernel gets, 64 bytes by value, aligned to 8. It
+//! stands behind the kernel's own parameters, so that their offsets stay. Passed by value it lies in the constant
+//! bank, where reading it costs no register.
+//!
+//! The *instance* is device memory, one set for each launch of a tenant that runs as `gate` or `worker`, zeroed before
+//! its first use:
+//!
+//! ```text
+//! counters → limit next done placed launched fault(3) … to 64 bytes, then mask[nsmid], one word for each SM
+//! caps     → cap[nsmid], one byte for each SM; instance_bytes() leaves room for it behind the masks
+//! ```
+//!
+//! `limit` and `next` are one 64-bit word. A block number is taken by adding `chunk << 32` to it; the old value holds
+//! the number taken **and** the limit of that very moment, so that each number is taken once, numbers start in
+//! ascending order, and lowering `limit` (a plain 32-bit store) splits the takes exactly: whoever took a number at or
+//! past the limit runs nothing. A compare-and-swap loop would do the same at one success for each round trip to the L2
+//! cache. What was taken in vain is given back by the host: when all grids of the instance have ended, the blocks
+//! `0..done` have run and no others, so it sets `next = done` before it raises `limit` and launches again. `limit` is
+//! raised at no other time.
+//!
+//! All values are little-endian, as the GPU's are.
 
 use crate::decode::Function;
 
@@ -10,8 +29,12 @@ use crate::decode::Function;
 pub const CONTROL_BYTES: u32 = 64;
 /// Alignment of the control block in bytes.
 pub const CONTROL_ALIGN: u32 = 8;
-/// Offset of [`Control::offset`], three 32-bit words.
+/// Offset of [`Control::offset`], three 32-bit words (`slice`).
 pub const OFFSET_AT: u32 = 0;
+/// Offset of the reciprocals of the grid's width and height, two 32-bit words (`gate`, `worker`): see [`Control::tickets`].
+pub const RECIPROCAL_AT: u32 = 0;
+/// Offset of the shifts that go with them, width's in the low byte, height's above (`gate`, `worker`).
+pub const SHIFT_AT: u32 = 8;
 /// Offset of [`Control::grid`], three 32-bit words.
 pub const GRID_AT: u32 = 12;
 /// Offset of [`Control::total`].
@@ -33,20 +56,87 @@ pub const MAX_PARAMS_BYTES: u32 = 4352;
 /// The same for PTX 8.1 or later on `sm_70` or later.
 pub const MAX_LARGE_PARAMS_BYTES: u32 = 32_764;
 
+/// Offset in the counters: blocks that may start are those below it.
+pub const LIMIT_AT: u32 = 0;
+/// Offset in the counters: the block that is taken next.
+pub const NEXT_AT: u32 = 4;
+/// Offset in the counters: blocks that have run to their end (`worker`), or have started (`gate`, whose blocks have all
+/// ended when their grid has).
+pub const DONE_AT: u32 = 8;
+/// Offset in the counters: workers that found their place or were turned away, of all launches together.
+pub const PLACED_AT: u32 = 12;
+/// Offset in the counters: workers of all launches together; the host writes it before it launches.
+pub const LAUNCHED_AT: u32 = 16;
+/// Offset in the counters: kind of the first fault, 0 when there was none (`fence`).
+pub const FAULT_KIND_AT: u32 = 20;
+/// Offset in the counters: line in the original PTX of the first fault.
+pub const FAULT_LINE_AT: u32 = 24;
+/// Offset in the counters: block of the first fault, counted x fastest.
+pub const FAULT_BLOCK_AT: u32 = 28;
+/// Bytes of the counters, a cache line's worth so that the masks behind them do not share their sector.
+pub const COUNTERS_BYTES: u32 = 64;
+
+/// `gate` and `worker` count at most this many blocks: the reciprocals are exact below 2³¹, and takes past the end do
+/// not wrap. A larger grid goes as slices.
+pub const MAX_TICKETS: u64 = (1 << 31) - 1;
+/// Most slots of a worker kernel on an SM: the bits of a mask. Caps above it count as it.
+pub const MAX_SLOTS: u32 = 32;
+/// How long workers that were turned away hold their place, so that the block scheduler gives the rest to other SMs.
+pub const HOLD_NS: u32 = 20_000;
+
+/// Bytes that `gate` and `worker` need behind the launch's dynamic shared memory; a launcher adds them to the size that
+/// the tenant asked for. The last [`WORDS_BYTES`] of it, rounded down to 4, are the words below.
+pub const EXTRA_SHARED_BYTES: u32 = 36;
+/// Bytes of the words in shared memory that thread 0 tells the block through.
+pub const WORDS_BYTES: u32 = 32;
+/// Offset in the words: the block's coordinates, three 32-bit words; x is [`NO_BLOCK`] when the block is to leave.
+pub const WORD_BLOCK_AT: u32 = 0;
+/// Offset in the words: the block's linear number.
+pub const WORD_TICKET_AT: u32 = 12;
+/// Offset in the words: one past the last block of the chunk (`worker`).
+pub const WORD_END_AT: u32 = 16;
+/// Offset in the words: the slot that the worker holds.
+pub const WORD_SLOT_AT: u32 = 20;
+/// Offset in the words: not zero once a thread of the block has left for a fault (`fence`).
+pub const WORD_FAULT_AT: u32 = 24;
+/// Offset in the words: blocks of the chunk (`worker`).
+pub const WORD_CHUNK_AT: u32 = 28;
+/// Stands for «no block»; no coordinate reaches it.
+pub const NO_BLOCK: u32 = u32::MAX;
+
+/// Offset, from the counters, of the slot mask of an SM.
+#[must_use]
+pub const fn mask_offset(sm: u32) -> u32 {
+    COUNTERS_BYTES + 4 * sm
+}
+
+/// Offset, from the counters, at which the caps stand when one allocation holds the instance.
+#[must_use]
+pub const fn caps_offset(nsmid: u32) -> u32 {
+    mask_offset(nsmid)
+}
+
+/// Bytes of an instance, counters, masks and caps together, for SM numbers below `nsmid`.
+#[must_use]
+pub const fn instance_bytes(nsmid: u32) -> u32 {
+    caps_offset(nsmid) + nsmid.next_multiple_of(4)
+}
+
 /// What a rewritten kernel reads. Fields that a form does not use are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Control {
-    /// Coordinates of the launch's first block in the original grid; added to `%ctaid`.
+    /// `slice`: coordinates of the launch's first block in the original grid, added to `%ctaid`. `gate`, `worker`: the
+    /// three words of [`Control::tickets`].
     pub offset: [u32; 3],
     /// The original grid; what `%nctaid` reads.
     pub grid: [u32; 3],
-    /// Blocks of the original grid (`worker`, `gate`).
+    /// Blocks of the original grid. No form reads it; it is for whoever looks at a launch.
     pub total: u32,
-    /// Blocks that a worker takes at a time.
+    /// Blocks that a worker takes at a time, at least 1.
     pub chunk: u32,
-    /// Device address of the instance's counters: next, limit, done, placed.
+    /// Device address of the instance's counters, aligned to 8; the slot masks stand behind them.
     pub counters: u64,
-    /// Device address of the caps per SM, with the slot masks behind them.
+    /// Device address of the caps, a byte for each SM.
     pub caps: u64,
     /// First address of the tenant's partition (`fence`).
     pub fence_base: u64,
@@ -55,6 +145,30 @@ pub struct Control {
 }
 
 impl Control {
+    /// The control block of a launch whose blocks take their numbers from counters (`gate`, `worker`): the grid, and
+    /// what divides a block number by its width and height.
+    ///
+    /// With `l = ceil(log2 d)` and `m = ceil(2^(31+l) / d)`, `n / d = (2n · m >> 32) >> l` for every `n < 2^31`
+    /// (Granlund and Montgomery, «Division by invariant integers using multiplication», PLDI 1994, theorem 4.2).
+    /// `None` when the grid has a dimension of zero or more than [`MAX_TICKETS`] blocks.
+    #[must_use]
+    pub fn tickets(grid: [u32; 3], chunk: u32, counters: u64, caps: u64) -> Option<Self> {
+        let blocks = crate::boxes::Grid(grid).blocks();
+        if blocks == 0 || blocks > MAX_TICKETS {
+            return None;
+        }
+        let ((width, wide), (height, high)) = (reciprocal(grid[0]), reciprocal(grid[1]));
+        Some(Self {
+            offset: [width, height, wide | high << 8],
+            grid,
+            total: u32::try_from(blocks).unwrap_or(u32::MAX),
+            chunk: chunk.max(1),
+            counters,
+            caps,
+            ..Self::default()
+        })
+    }
+
     /// The bytes that go into the parameter block at [`param_offset`].
     #[must_use]
     pub fn to_bytes(&self) -> [u8; CONTROL_BYTES as usize] {
@@ -75,6 +189,14 @@ impl Control {
     }
 }
 
+/// Multiplier and shift that divide by `d`, which is not zero and at most 2³¹.
+fn reciprocal(d: u32) -> (u32, u32) {
+    let shift = d.next_power_of_two().trailing_zeros();
+    let m = (1_u64 << (31 + shift)).div_ceil(u64::from(d));
+    // 2^(31+l) / d is at most 2^32 - 2 unless d is a power of two, and then it is 2^31.
+    (u32::try_from(m).unwrap_or(u32::MAX), shift)
+}
+
 /// Where the control block stands in the parameter block of the rewritten kernel: behind the last parameter of the
 /// original, aligned to 8.
 #[must_use]
@@ -86,7 +208,7 @@ pub fn param_offset(original: &Function) -> u32 {
 mod tests {
     use super::{
         CAPS_AT, CHUNK_AT, COUNTERS_AT, Control, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT,
-        TOTAL_AT,
+        TOTAL_AT, reciprocal,
     };
 
     #[test]
@@ -114,5 +236,31 @@ mod tests {
             FENCE_MASK_AT,
         ];
         assert_eq!(rest.map(word), [7, 8, 9, 10, 11, 12]);
+    }
+
+    #[test]
+    fn reciprocals_divide_exactly() {
+        let divisors =
+            (1..2000).chain([(1 << 31) - 1, 1 << 30, (1 << 30) + 1, 0x5555_5555, 65_535]);
+        for d in divisors {
+            let (m, shift) = reciprocal(d);
+            let most = (1_u64 << 31) / u64::from(d);
+            let numbers = (0..4).chain([most / 2, most - 1, most]).flat_map(|q| {
+                let at = q * u64::from(d);
+                [at.wrapping_sub(1), at, at + 1]
+            });
+            for n in numbers.filter(|&n| n < 1 << 31) {
+                let quotient = ((2 * n * u64::from(m)) >> 32) >> shift;
+                assert_eq!(quotient, n / u64::from(d), "{n} / {d}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_grid_that_cannot_be_counted_has_no_tickets() {
+        assert!(Control::tickets([0, 1, 1], 1, 0, 0).is_none());
+        assert!(Control::tickets([1 << 16, 1 << 15, 1], 1, 0, 0).is_none());
+        let control = Control::tickets([3, 5, 7], 0, 0, 0).expect("105 blocks");
+        assert_eq!((control.total, control.chunk), (105, 1));
     }
 }

@@ -44,6 +44,11 @@ impl Edits {
         });
     }
 
+    /// Adds another list; at one place its insertions come behind those made so far.
+    pub fn append(&mut self, other: Self) {
+        self.list.extend(other.list);
+    }
+
     /// The module's text with the edits made.
     ///
     /// # Panics

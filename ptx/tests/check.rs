@@ -9,7 +9,7 @@ fn report(text: &str) -> Value {
 
 #[test]
 fn a_refusal_has_reason_and_line() {
-    let text = include_str!("golden/refusals.ptx");
+    let text = include_str!("golden/slice/refusals.ptx");
     let report = report(text);
     assert_eq!(report["error"], Value::Null);
     let kernels = report["kernels"].as_array().expect("kernels");

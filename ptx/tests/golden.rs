@@ -1,11 +1,11 @@
 //! Golden tests: a file holds the input, a marker line, and what must come of it, as comments.
 //!
-//! `tests/golden/*.ptx` are sliced: the verdict on each kernel, then the rewritten text. `tests/golden-errors/*.ptx`
+//! `tests/golden/FORM/*.ptx` are rewritten into that form: the verdict on each kernel, then the text. `tests/golden-errors/*.ptx`
 //! are refused: the error as a user sees it. With `GRIDMUX_BLESS=1` the expectations are written instead of
 //! compared; read the difference before committing it.
 
 use gridmux_ptx::Module;
-use gridmux_ptx::forms::slice;
+use gridmux_ptx::forms::{Form, Options, rewrite};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -42,18 +42,32 @@ fn check(dir: &str, produce: impl Fn(&str) -> String) {
 }
 
 #[test]
-fn sliced_as_expected() {
-    check("golden", |input| {
+fn rewritten_as_expected() {
+    let mut forms = 0;
+    for form in Form::ALL {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/golden")
+            .join(form.name());
+        if folder.is_dir() {
+            rewritten_into(form);
+            forms += 1;
+        }
+    }
+    assert!(forms >= 1);
+}
+
+fn rewritten_into(form: Form) {
+    check(&format!("golden/{form}"), |input| {
         let module = Module::parse(input).unwrap_or_else(|e| panic!("{e}"));
         let program = module.decode().unwrap_or_else(|e| panic!("{e}"));
-        let rewritten = slice::rewrite(&module, &program);
+        let rewritten = rewrite(&module, &program, &Options::default(), |_| form);
         let mut out = String::new();
         for k in &rewritten.kernels {
             let verdict = match (&k.reason, k.control_offset) {
                 (Some(refusal), _) => refusal.to_string(),
-                (None, at) => format!("control at {at:?}"),
+                (None, at) => format!("control at {}", at.map_or(-1, i64::from)),
             };
-            let _ = writeln!(out, "{}: {:?}, {verdict}", k.name, k.form);
+            let _ = writeln!(out, "{}: {}, {verdict}", k.name, k.form);
         }
         let text = String::from_utf8(rewritten.bytes).expect("golden files are text");
         // What was rewritten must itself be a module, with the parameter where the report says.

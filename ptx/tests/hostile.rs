@@ -1,17 +1,17 @@
 //! Any bytes: no panic, an error with a position or an unchanged print, within the named limits.
 
 use gridmux_ptx::check::check;
-use gridmux_ptx::forms::slice;
+use gridmux_ptx::forms::{Form, Options, rewrite};
 use gridmux_ptx::{MAX_BYTES, Module};
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop, prop_assert, prop_oneof, proptest,
 };
 
 const SAMPLES: &[&str] = &[
-    include_str!("golden/forms_of_syntax.ptx"),
-    include_str!("golden/one_dimension.ptx"),
-    include_str!("golden/refusals.ptx"),
-    include_str!("golden/three_dimensions.ptx"),
+    include_str!("golden/slice/forms_of_syntax.ptx"),
+    include_str!("golden/slice/one_dimension.ptx"),
+    include_str!("golden/slice/refusals.ptx"),
+    include_str!("golden/slice/three_dimensions.ptx"),
 ];
 
 /// Runs everything that a tenant's bytes reach, and holds it to its promises.
@@ -38,11 +38,14 @@ fn digest(bytes: &[u8]) {
     });
     assert_eq!(end as usize, bytes.len());
     let Ok(program) = module.decode() else { return };
-    let rewritten = slice::rewrite(&module, &program);
-    let again = Module::parse(rewritten.bytes).unwrap_or_else(|e| panic!("a rewrite made {e}"));
-    again
-        .decode()
-        .unwrap_or_else(|e| panic!("a rewrite made {e}"));
+    for form in Form::ALL {
+        let rewritten = rewrite(&module, &program, &Options::default(), |_| form);
+        let again = Module::parse(rewritten.bytes)
+            .unwrap_or_else(|e| panic!("a rewrite into {form} made {e}"));
+        again
+            .decode()
+            .unwrap_or_else(|e| panic!("a rewrite into {form} made {e}"));
+    }
     check(&module).unwrap_or_else(|e| panic!("it decoded before: {e}"));
 }
 

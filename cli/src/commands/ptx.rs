@@ -5,7 +5,7 @@ use crate::output::Output;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use gridmux_ptx::check::{ErrorReport, FileReport, KernelReport, check};
-use gridmux_ptx::forms::slice;
+use gridmux_ptx::forms::{Form, Options, rewrite};
 use gridmux_ptx::{Module, ParseError};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -31,31 +31,15 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 pub(crate) struct Rewrite {
     /// Form of every kernel that can take it
-    #[arg(long, value_name = "FORM", value_parser = form)]
-    form: FormName,
+    #[arg(long, value_name = "FORM")]
+    form: Form,
+    /// worker: lead every barrier and exit through one barrier, which takes kernels that are refused otherwise; no GPU
+    /// has run it yet
+    #[arg(long)]
+    funnel: bool,
     /// PTX file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-}
-
-/// A form that modules can be rewritten into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FormName {
-    /// Unchanged.
-    Whole,
-    /// Launched in sub-boxes of the grid.
-    Slice,
-}
-
-/// Reads the name of a form.
-pub(crate) fn form(text: &str) -> Result<FormName, String> {
-    match text {
-        "whole" => Ok(FormName::Whole),
-        "slice" => Ok(FormName::Slice),
-        _ => Err(format!(
-            "there is no form {text:?}; the forms are whole and slice"
-        )),
-    }
 }
 
 impl Ptx {
@@ -156,18 +140,15 @@ fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
             kernel.name, r.registers_estimate, r.static_shared_bytes, r.params_bytes, r.max_threads,
         );
         for (form, report) in &kernel.forms {
-            let name = serde_json::to_value(form)
-                .ok()
-                .and_then(|name| name.as_str().map(ToOwned::to_owned));
-            let name = name.unwrap_or_default();
+            let name = form.name();
             let _ = match (&report.reason, report.line) {
-                _ if report.ok => writeln!(text, "    {name:<8} yes"),
+                _ if report.ok => writeln!(text, "    {name:<12} yes"),
                 (Some(reason), Some(line)) => {
-                    writeln!(text, "    {name:<8} no: line {line}: {reason}")
+                    writeln!(text, "    {name:<12} no: line {line}: {reason}")
                 }
                 (reason, _) => writeln!(
                     text,
-                    "    {name:<8} no: {}",
+                    "    {name:<12} no: {}",
                     reason.as_deref().unwrap_or("no reason given")
                 ),
             };
@@ -179,23 +160,24 @@ fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
 impl Rewrite {
     fn run(self, out: &Output) -> Result<(), Failure> {
         let module = parse(&self.file)?;
-        match self.form {
-            FormName::Whole => out.bytes(module.source()),
-            FormName::Slice => {
-                let program = module.decode().map_err(|error| at(&self.file, &error))?;
-                let rewritten = slice::rewrite(&module, &program);
-                for kernel in &rewritten.kernels {
-                    if let Some(refusal) = &kernel.reason {
-                        let file = self.file.display();
-                        eprint_quietly(&format!(
-                            "warning: {file}: kernel {} stays whole: {refusal}",
-                            kernel.name
-                        ));
-                    }
-                }
-                out.bytes(&rewritten.bytes)
+        if self.form == Form::WHOLE {
+            return out.bytes(module.source());
+        }
+        let program = module.decode().map_err(|error| at(&self.file, &error))?;
+        let options = Options {
+            funnel: self.funnel,
+        };
+        let rewritten = rewrite(&module, &program, &options, |_| self.form);
+        for kernel in &rewritten.kernels {
+            if let Some(refusal) = &kernel.reason {
+                let file = self.file.display();
+                eprint_quietly(&format!(
+                    "warning: {file}: kernel {} stays whole: {refusal}",
+                    kernel.name
+                ));
             }
         }
+        out.bytes(&rewritten.bytes)
     }
 }
 

@@ -125,7 +125,10 @@ fn compile(
     lines: &Lines,
 ) -> Result<Kernel, LoadError> {
     let flow = Flow::new(&function.body);
-    let slots = slots::assign(function, &flow);
+    let mut slots = slots::assign(function, &flow);
+    // The carry flag is one predicate more.
+    let carries = function.body.iter().any(exec::uses_carry);
+    slots.predicates += usize::from(carries);
     let scoreboard = slots.slots + slots.predicates;
     if scoreboard >= usize::from(NONE) {
         return Err(LoadError::TooManyRegisters {
@@ -142,6 +145,9 @@ fn compile(
         slot_count,
         &config.pipelines,
     );
+    if carries {
+        lower.carry = u16::try_from(slots.predicates - 1).ok();
+    }
     let reconvergence = flow.reconvergence(&function.body);
     let mut ops = Vec::with_capacity(function.body.len() + 1);
     for (i, reconverge) in function.body.iter().zip(reconvergence) {
@@ -195,7 +201,7 @@ fn end_of_body(lower: &Lower<'_>) -> Op {
         guard: None,
         opcode: Opcode::Exit,
         mnemonic: "exit".into(),
-        mods: gridmux_ptx::decode::Modifiers::default(),
+        mods: Arc::default(),
         operands: smallvec::SmallVec::new(),
         source_line: None,
         span: Span::default(),

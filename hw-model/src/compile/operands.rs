@@ -39,6 +39,10 @@ fn has_destination(opcode: Opcode) -> bool {
     !matches!(
         opcode,
         Opcode::St
+            | Opcode::StMatrix
+            | Opcode::WmmaStore
+            | Opcode::Sust
+            | Opcode::Sured
             | Opcode::Red
             | Opcode::Bra
             | Opcode::BrxIdx
@@ -61,7 +65,15 @@ fn has_destination(opcode: Opcode) -> bool {
 /// Registers named as values go to `values`, registers inside an address always are reads.
 fn collect(operand: &Operand, values: &mut SmallVec<[RegId; 4]>, reads: &mut SmallVec<[RegId; 8]>) {
     match operand {
-        Operand::Reg(reg) | Operand::NotReg(reg) | Operand::Selected(reg, _) => values.push(*reg),
+        Operand::Reg(reg)
+        | Operand::NotReg(reg)
+        | Operand::NegReg(reg)
+        | Operand::RegOffset(reg, _)
+        | Operand::Selected(reg, _) => values.push(*reg),
+        Operand::Resident(vector, predicate) => {
+            collect(vector, values, reads);
+            values.push(*predicate);
+        }
         Operand::RegPair(a, b) => values.extend(a.iter().chain(b).copied()),
         Operand::Address {
             base: AddressBase::Reg(reg),
@@ -71,6 +83,18 @@ fn collect(operand: &Operand, values: &mut SmallVec<[RegId; 4]>, reads: &mut Sma
             for element in elements {
                 collect(element, values, reads);
             }
+        }
+        Operand::TexAddress {
+            object,
+            sampler,
+            coordinates,
+        } => {
+            // All of them are read, wherever the operand stands.
+            let mut named = SmallVec::new();
+            for part in std::iter::once(object).chain(sampler).chain(coordinates) {
+                collect(part, &mut named, reads);
+            }
+            reads.extend(named);
         }
         _ => {}
     }

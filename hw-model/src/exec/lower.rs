@@ -7,7 +7,7 @@
 use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot};
 use crate::config::{Pipeline, Pipelines};
 use gridmux_ptx::decode::{Function, Instruction, Operand, RegId, ScalarType, StateSpace, Symbol};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Pipeline classes, as the description of a GPU names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +26,14 @@ pub(crate) enum Class {
     Move,
     Control,
     Shuffle,
+    Tensor,
     Memory,
 }
+
+/// A matrix product's latency and issue interval in cycles: those of `mma.m16n8k16` on the A100 (W. Sun et al.,
+/// "Dissecting Tensor Cores via Microbenchmarks", IEEE Transactions on Parallel and Distributed Systems 2023).
+const TENSOR_LATENCY: u32 = 33;
+const TENSOR_INTERVAL: u32 = 16;
 
 impl Class {
     fn timing(self, p: &Pipelines) -> (Pipe, Pipeline) {
@@ -51,6 +57,13 @@ impl Class {
             Self::Move => (int, p.r#move),
             Self::Control => (Pipe::Control, p.control),
             Self::Shuffle => (Pipe::Memory, p.shuffle),
+            Self::Tensor => (
+                Pipe::Sfu,
+                Pipeline {
+                    latency: TENSOR_LATENCY,
+                    interval: TENSOR_INTERVAL,
+                },
+            ),
             Self::Memory => (
                 Pipe::Memory,
                 Pipeline {
@@ -72,6 +85,8 @@ pub(crate) struct Draft {
     pub(crate) imm: i64,
     pub(crate) aux: u32,
     pub(crate) vector: u8,
+    /// A predicate that no register names and that the operation may read and write, or [`NONE`].
+    pub(crate) also: u16,
 }
 
 impl Draft {
@@ -87,6 +102,7 @@ impl Draft {
             imm: 0,
             aux: 0,
             vector: 1,
+            also: NONE,
         }
     }
 
@@ -102,6 +118,11 @@ impl Draft {
 
     pub(crate) fn aux(mut self, aux: u32) -> Self {
         self.aux = aux;
+        self
+    }
+
+    pub(crate) fn also(mut self, predicate: u16) -> Self {
+        self.also = predicate;
         self
     }
 
@@ -121,6 +142,8 @@ pub(crate) struct Lower<'a> {
     /// Slot or predicate of each register.
     pub(crate) place: &'a [u16],
     pub(crate) slots: u16,
+    /// Predicate that holds the carry flag, where the kernel uses it.
+    pub(crate) carry: Option<u16>,
     pub(crate) pipelines: &'a Pipelines,
     constants: Vec<Slot>,
     known_constants: HashMap<(u64, bool), u16>,
@@ -140,6 +163,7 @@ impl<'a> Lower<'a> {
             variables,
             place,
             slots,
+            carry: None,
             pipelines,
             constants: Vec::new(),
             known_constants: HashMap::new(),
@@ -166,7 +190,8 @@ impl<'a> Lower<'a> {
     pub(crate) fn reg(&self, operand: &Operand, wide: bool) -> Option<u16> {
         match operand {
             Operand::Reg(reg)
-                if self.type_of(*reg) != ScalarType::Pred && self.is_wide(*reg) == wide =>
+                if !matches!(self.type_of(*reg), ScalarType::Pred | ScalarType::B128)
+                    && self.is_wide(*reg) == wide =>
             {
                 Some(self.slot(*reg))
             }
@@ -178,6 +203,17 @@ impl<'a> Lower<'a> {
     /// such a register has a live range of its own.
     pub(crate) fn slot(&self, reg: RegId) -> u16 {
         self.place[reg.0 as usize]
+    }
+
+    /// The two 64-bit words of a 128-bit register, low one first.
+    pub(crate) fn two_words(&self, operand: &Operand) -> Option<[u16; 2]> {
+        match operand {
+            Operand::Reg(reg) if self.type_of(*reg).size_bytes() == 16 => {
+                let slot = self.slot(*reg);
+                Some([slot, slot + 2])
+            }
+            _ => None,
+        }
     }
 
     /// Predicate index of a register operand.
@@ -281,6 +317,21 @@ impl<'a> Lower<'a> {
         index | CONSTANT
     }
 
+    /// A list of operands too long for an operation, as the words of a constant.
+    pub(crate) fn operand_list(&mut self, operands: &[u16]) -> u16 {
+        let mut slot = Slot::ZERO;
+        for (word, operand) in slot.0.iter_mut().zip(operands) {
+            *word = u32::from(*operand);
+        }
+        let index = u16::try_from(self.constants.len()).unwrap_or(NONE);
+        if index >= NONE {
+            self.too_many_constants = true;
+            return CONSTANT;
+        }
+        self.constants.push(slot);
+        index | CONSTANT
+    }
+
     /// Adds what every operation has.
     pub(crate) fn finish(
         &self,
@@ -319,13 +370,26 @@ impl<'a> Lower<'a> {
             interval: u16::try_from(timing.interval).unwrap_or(u16::MAX),
             free: false,
         };
-        let mut waits: Vec<u16> = reads.iter().chain(writes).map(entry).collect();
-        waits.sort_unstable();
-        waits.dedup();
-        op.waits.get_mut(..waits.len())?.copy_from_slice(&waits);
-        for (place, reg) in op.writes.iter_mut().zip(writes) {
-            *place = entry(reg);
-        }
-        (writes.len() <= op.writes.len()).then_some(op)
+        let unnamed = (draft.also != NONE).then(|| self.slots + draft.also);
+        let written: Vec<u16> = writes.iter().map(entry).chain(unnamed).collect();
+        let mut waits: Vec<u16> = reads
+            .iter()
+            .map(entry)
+            .chain(written.iter().copied())
+            .collect();
+        let mut seen = HashSet::new();
+        waits.retain(|entry| seen.insert(*entry));
+        spread(&mut op.waits, &waits);
+        spread(&mut op.writes, &written);
+        Some(op)
+    }
+}
+
+/// Copies scoreboard entries, or as many of them as there is room for, evenly spread. A matrix operation has more
+/// registers than room; those of one operand come from one instruction, so that some stand for all.
+fn spread(room: &mut [u16], entries: &[u16]) {
+    let count = entries.len().min(room.len());
+    for (n, place) in room.iter_mut().enumerate().take(count) {
+        *place = entries[n * entries.len() / count];
     }
 }

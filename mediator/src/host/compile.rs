@@ -4,7 +4,7 @@
 //! after another, so that a large or slow one keeps nobody else's control operations waiting.
 
 use crate::device::{CompiledKernel, CompiledModule};
-use gridmux_ptx::forms::slice;
+use gridmux_ptx::forms::{Form, Options, rewrite};
 use gridmux_ptx::{Module, ParseError};
 
 /// Why a module is refused.
@@ -25,7 +25,7 @@ pub enum CompileError {
 pub fn compile(text: Vec<u8>) -> Result<CompiledModule, CompileError> {
     let module = Module::parse(text)?;
     let original = module.decode()?;
-    let rewritten = slice::rewrite(&module, &original);
+    let rewritten = rewrite(&module, &original, &Options::default(), |_| Form::SLICE);
     let mut kernels = Vec::new();
     for form in &rewritten.kernels {
         let Some((_, function)) = original.kernel(&form.name) else {

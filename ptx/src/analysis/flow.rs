@@ -1,7 +1,8 @@
 //! Control-flow graph of a function's body (PTX ISA section 9.7.12).
 //!
 //! Blocks are in source order and cover the body; a guarded branch or exit falls through, an unguarded one does
-//! not. Calls and barriers do not end a block.
+//! not. Calls and barriers do not end a block. A thread leaves the function at a `ret`, an `exit` or the end of the
+//! body; a `trap` ends the whole grid, so it is neither a way out nor a way on.
 
 use crate::decode::{Function, Instruction, Opcode, Operand};
 use smallvec::SmallVec;
@@ -13,17 +14,23 @@ pub struct Block {
     pub first: u32,
     /// One past the last instruction.
     pub end: u32,
-    /// Successors, as indices into [`Flow::blocks`]; leaving the function is no successor.
+    /// Successors, as indices into [`Flow::blocks`], without repetition; leaving the function is no successor.
     pub successors: SmallVec<[u32; 2]>,
+    /// Whether a thread may leave the function at the end of this block, by `ret`, `exit` or the body's end.
+    pub leaves: bool,
 }
 
 /// The graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
-    /// Blocks in source order; block 0 is the entry.
+    /// Blocks in source order; block 0 is the entry. Empty for an empty body.
     pub blocks: Vec<Block>,
+    /// Predecessors of block `b` are `predecessors[predecessor_starts[b]..predecessor_starts[b + 1]]`.
+    predecessors: Vec<u32>,
+    predecessor_starts: Vec<u32>,
 }
 
+/// Whether control may go elsewhere than to the next instruction.
 fn ends_block(i: &Instruction) -> bool {
     matches!(
         i.opcode,
@@ -31,61 +38,143 @@ fn ends_block(i: &Instruction) -> bool {
     )
 }
 
-fn targets<'a>(function: &'a Function, i: &'a Instruction) -> impl Iterator<Item = u32> + 'a {
-    i.operands.iter().flat_map(|o| match o {
-        Operand::Target(t) => SmallVec::<[u32; 2]>::from_slice(&[*t]),
-        Operand::BranchTable(t) => SmallVec::from_slice(&function.branch_tables[*t as usize]),
-        _ => SmallVec::new(),
-    })
+/// Hands over each label that an instruction may branch to.
+fn for_each_target(function: &Function, i: &Instruction, mut each: impl FnMut(u32)) {
+    for operand in &i.operands {
+        match operand {
+            Operand::Target(t) => each(*t),
+            Operand::BranchTable(t) => {
+                let table = function.branch_tables.get(*t as usize);
+                table.into_iter().flatten().for_each(|&t| each(t));
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Flow {
     /// Builds the graph of a body.
     #[must_use]
     pub fn new(function: &Function) -> Self {
-        let body = &function.body;
-        let mut leads = vec![false; body.len() + 1];
-        leads[0] = true;
-        for (n, i) in body.iter().enumerate() {
-            if ends_block(i) {
-                leads[n + 1] = true;
-                for t in targets(function, i) {
-                    if let Some(lead) = leads.get_mut(t as usize) {
-                        *lead = true;
-                    }
+        let mut blocks = split(function);
+        connect(function, &mut blocks);
+        let mut predecessor_starts = vec![0_u32; blocks.len() + 1];
+        for &s in blocks.iter().flat_map(|b| &b.successors) {
+            predecessor_starts[s as usize + 1] += 1;
+        }
+        for b in 1..predecessor_starts.len() {
+            predecessor_starts[b] += predecessor_starts[b - 1];
+        }
+        let mut next = predecessor_starts.clone();
+        let edges = predecessor_starts.last().copied().unwrap_or(0);
+        let mut predecessors = vec![0; edges as usize];
+        for (b, block) in (0_u32..).zip(&blocks) {
+            for &s in &block.successors {
+                predecessors[next[s as usize] as usize] = b;
+                next[s as usize] += 1;
+            }
+        }
+        Self {
+            blocks,
+            predecessors,
+            predecessor_starts,
+        }
+    }
+
+    /// Blocks that may come right before this one.
+    #[must_use]
+    pub fn predecessors(&self, block: u32) -> &[u32] {
+        let at = |b: usize| self.predecessor_starts[b] as usize;
+        &self.predecessors[at(block as usize)..at(block as usize + 1)]
+    }
+
+    /// The block that holds this instruction.
+    #[must_use]
+    pub fn block_of(&self, instruction: u32) -> u32 {
+        let after = self.blocks.partition_point(|b| b.first <= instruction);
+        index(after.saturating_sub(1))
+    }
+
+    /// Blocks that can be reached from the entry, each before those that it dominates (reverse postorder).
+    #[must_use]
+    pub fn reverse_postorder(&self) -> Vec<u32> {
+        let mut seen = vec![false; self.blocks.len()];
+        let mut order = Vec::with_capacity(self.blocks.len());
+        let mut stack: Vec<(u32, u32)> = Vec::new();
+        if let Some(entry) = seen.first_mut() {
+            *entry = true;
+            stack.push((0, 0));
+        }
+        while let Some((block, next)) = stack.last_mut() {
+            let successors = &self.blocks[*block as usize].successors;
+            if let Some(&s) = successors.get(*next as usize) {
+                *next += 1;
+                if !std::mem::replace(&mut seen[s as usize], true) {
+                    stack.push((s, 0));
                 }
+            } else {
+                order.push(*block);
+                stack.pop();
             }
         }
-        // Which block an instruction is in; a branch to the end of the body leaves the function.
-        let mut block_of = Vec::with_capacity(body.len());
-        let mut count = 0;
-        for &lead in &leads[..body.len()] {
-            count += u32::from(lead);
-            block_of.push(count - 1);
+        order.reverse();
+        order
+    }
+}
+
+/// Blocks without their successors.
+fn split(function: &Function) -> Vec<Block> {
+    let body = &function.body;
+    let mut leads = vec![false; body.len() + 1];
+    leads[0] = true;
+    for (n, i) in body.iter().enumerate() {
+        if ends_block(i) {
+            leads[n + 1] = true;
+            for_each_target(function, i, |t| {
+                if let Some(lead) = leads.get_mut(t as usize) {
+                    *lead = true;
+                }
+            });
         }
-        let starts = (0..body.len()).filter(|&n| leads[n]);
-        let mut blocks: Vec<Block> = starts
-            .map(|n| Block {
-                first: index(n),
-                end: index(body.len()),
-                successors: SmallVec::new(),
-            })
-            .collect();
-        for b in 1..blocks.len() {
-            blocks[b - 1].end = blocks[b].first;
+    }
+    let mut blocks: Vec<Block> = Vec::new();
+    for n in (0..body.len()).filter(|&n| leads[n]) {
+        if let Some(last) = blocks.last_mut() {
+            last.end = index(n);
         }
-        for block in &mut blocks {
-            let last = &body[block.end as usize - 1];
-            if ends_block(last) {
-                let to = targets(function, last).filter_map(|t| block_of.get(t as usize).copied());
-                block.successors.extend(to);
+        blocks.push(Block {
+            first: index(n),
+            end: index(body.len()),
+            successors: SmallVec::new(),
+            leaves: false,
+        });
+    }
+    blocks
+}
+
+fn connect(function: &Function, blocks: &mut [Block]) {
+    let firsts: Vec<u32> = blocks.iter().map(|b| b.first).collect();
+    // Which block lists the target already, so that a long branch table with few targets stays short.
+    let mut listed = vec![u32::MAX; blocks.len()];
+    for (b, block) in (0_u32..).zip(blocks.iter_mut()) {
+        let last = &function.body[block.end as usize - 1];
+        let mut to = |block: &mut Block, target: u32| match firsts.binary_search(&target) {
+            Ok(s) if listed[s] == b => {}
+            Ok(s) => {
+                listed[s] = b;
+                block.successors.push(index(s));
             }
-            let falls_through = !ends_block(last) || last.guard.is_some();
-            if falls_through && let Some(&next) = block_of.get(block.end as usize) {
-                block.successors.push(next);
-            }
+            // The only target that begins no block is the end of the body.
+            Err(_) => block.leaves = true,
+        };
+        if ends_block(last) {
+            for_each_target(function, last, |t| to(block, t));
         }
-        Self { blocks }
+        block.leaves |= matches!(last.opcode, Opcode::Ret | Opcode::Exit);
+        if !ends_block(last) || last.guard.is_some() {
+            let next = block.end;
+            to(block, next);
+        }
     }
 }
 

@@ -1,15 +1,24 @@
-//! What can be said of a kernel without running it: control flow, liveness, registers, instruction mix.
+//! What can be said of a kernel without running it: control flow, dominance, uniformity, liveness, registers,
+//! instruction mix.
 //!
-//! Analyses read a decoded [`Function`](crate::decode::Function) and change nothing. Each is linear or bounded by
-//! a named limit, because the functions come from tenants.
+//! Analyses read a decoded [`Function`](crate::decode::Function) and change nothing. Each is linear, near-linear or
+//! bounded by a named limit, and none recurses, because the functions come from tenants.
 
+mod ahead;
+mod dominance;
 mod flow;
 mod liveness;
 mod mix;
 mod operands;
+mod phases;
 mod registers;
+mod uniformity;
 
+pub use ahead::{Ahead, is_block_barrier, is_warp_synchronising};
+pub use dominance::{PostDominators, Tree, dominators};
 pub use flow::{Block, Flow};
 pub use mix::{Mix, mix};
 pub use operands::{Access, for_each_register};
+pub use phases::Phases;
 pub use registers::registers_estimate;
+pub use uniformity::Uniformity;

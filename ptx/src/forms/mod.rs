@@ -1,47 +1,177 @@
 //! Kernel forms: what a kernel is rewritten into so that it can be cut, stopped or confined.
 //!
-//! Each form is one file with the same two functions: `judge`, which says whether a kernel can take the form, and
-//! `rewrite`, which makes it for every kernel of a module that can. A kernel that cannot keeps its bytes, and the
-//! refusal says why and on which line. When in doubt a form refuses.
+//! A form is a [`Shape`], which says how the launch covers the grid, with or without the fence. [`Judgement`] says which
+//! forms each kernel can take and why not the others; [`rewrite`] makes, in one pass over one module, the form that the
+//! caller chooses for each kernel. A kernel that cannot take its form keeps its bytes, and the refusal says why and on
+//! which line. When in doubt a form refuses.
+//!
+//! Each form is one file with the same two functions: `judge`, which gives the reason against it, and `edit`, which
+//! puts its text into a function's [`frame`]. What forms share has files of its own: [`facts`] about one function,
+//! [`reach`] along calls, [`carry`] for values that a callee needs, [`ticket`] for blocks taken from a counter.
+//!
+//! All text is added on the line it belongs to, so that line numbers stay those of the original.
 
+mod carry;
+mod convergence;
+mod facts;
+mod fence;
+mod frame;
+mod gate;
+mod judge;
+mod make;
+mod names;
 mod reach;
 mod reason;
-pub mod slice;
+mod slice;
+mod ticket;
+mod unset;
+mod worker;
 
+pub use judge::Judgement;
+pub use make::{BlockRule, KernelForm, LaunchGrid, Rewritten, rewrite, rewrite_judged};
 pub use reason::{Reason, Refusal};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
 
-/// The forms that exist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Form {
-    /// Unchanged; launched whole.
+/// How a launch covers the grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Shape {
+    /// As the original does, in one launch.
     Whole,
-    /// Launched in sub-boxes of its grid.
+    /// In launches of sub-boxes.
     Slice,
+    /// In launches of so many blocks, each of which takes the number of a block.
+    Gate,
+    /// By workers, blocks that take the numbers of one block after another.
+    Worker,
 }
 
-/// What became of one kernel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KernelForm {
-    /// The kernel's name, which a rewrite keeps.
+/// A form: a shape, with or without the fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Form {
+    /// How the launch covers the grid.
+    pub shape: Shape,
+    /// Whether every address is confined to the tenant's partition.
+    pub fenced: bool,
+}
+
+impl Form {
+    /// Unchanged; launched whole.
+    pub const WHOLE: Self = Self::plain(Shape::Whole);
+    /// Launched in sub-boxes of its grid.
+    pub const SLICE: Self = Self::plain(Shape::Slice);
+    /// A ticket at the head of each block.
+    pub const GATE: Self = Self::plain(Shape::Gate);
+    /// A loop over block numbers.
+    pub const WORKER: Self = Self::plain(Shape::Worker);
+    /// Confined, launched whole.
+    pub const FENCE: Self = Self::WHOLE.fence();
+    /// Confined, in sub-boxes.
+    pub const FENCE_SLICE: Self = Self::SLICE.fence();
+    /// Confined, with tickets.
+    pub const FENCE_GATE: Self = Self::GATE.fence();
+    /// Confined, as a loop.
+    pub const FENCE_WORKER: Self = Self::WORKER.fence();
+    /// Every form.
+    pub const ALL: [Self; 8] = [
+        Self::WHOLE,
+        Self::SLICE,
+        Self::GATE,
+        Self::WORKER,
+        Self::FENCE,
+        Self::FENCE_SLICE,
+        Self::FENCE_GATE,
+        Self::FENCE_WORKER,
+    ];
+
+    const fn plain(shape: Shape) -> Self {
+        Self {
+            shape,
+            fenced: false,
+        }
+    }
+
+    /// The same shape, fenced.
+    #[must_use]
+    pub const fn fence(self) -> Self {
+        Self {
+            fenced: true,
+            ..self
+        }
+    }
+
+    /// The name that the command line takes and prints.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match (self.shape, self.fenced) {
+            (Shape::Whole, false) => "whole",
+            (Shape::Slice, false) => "slice",
+            (Shape::Gate, false) => "gate",
+            (Shape::Worker, false) => "worker",
+            (Shape::Whole, true) => "fence",
+            (Shape::Slice, true) => "fence+slice",
+            (Shape::Gate, true) => "fence+gate",
+            (Shape::Worker, true) => "fence+worker",
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for Form {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// No form has that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no form {name:?}; the forms are whole, slice, gate, worker, fence, fence+slice, fence+gate and fence+worker"
+)]
+pub struct NoSuchForm {
+    /// What was asked for.
     pub name: String,
-    /// The form it has now.
-    pub form: Form,
-    /// Why it did not take the form that was asked for.
-    pub reason: Option<Refusal>,
-    /// Where the 64-byte control block stands in its parameters; `None` for `Whole`.
-    pub control_offset: Option<u32>,
-    /// Bytes of its parameter block now, the control block included.
-    pub params_bytes: u32,
 }
 
-/// A rewritten module.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rewritten {
-    /// The module's text.
-    pub bytes: Vec<u8>,
-    /// Its kernels, in source order.
-    pub kernels: Vec<KernelForm>,
+impl FromStr for Form {
+    type Err = NoSuchForm;
+
+    fn from_str(name: &str) -> Result<Self, NoSuchForm> {
+        Self::ALL
+            .into_iter()
+            .find(|form| form.name() == name)
+            .ok_or_else(|| NoSuchForm {
+                name: name.to_owned(),
+            })
+    }
+}
+
+/// How forms are made, where there is a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// `worker`: lead every barrier and exit through one post-dominating barrier, so that exits that only some threads
+    /// take before a barrier need no refusal. Off until a GPU has run it.
+    pub funnel: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Form;
+
+    #[test]
+    fn every_form_is_found_by_its_name() {
+        for form in Form::ALL {
+            assert_eq!(form.to_string().parse(), Ok(form));
+            assert_eq!(serde_json::to_value(form).unwrap(), form.name());
+        }
+        let error = "turbo".parse::<Form>().unwrap_err();
+        assert!(error.to_string().contains("\"turbo\""), "{error}");
+    }
 }

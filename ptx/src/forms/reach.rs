@@ -10,6 +10,10 @@ use std::collections::VecDeque;
 pub(crate) struct Calls {
     /// Callers of each function; one more entry stands for «any function whose address is taken».
     callers: Vec<Vec<u32>>,
+    /// Functions that each function calls by name.
+    callees: Vec<Vec<u32>>,
+    /// Whether each function calls through a pointer.
+    indirectly: Vec<bool>,
     /// Whether the function's address is taken.
     pub(crate) address_taken: Vec<bool>,
 }
@@ -19,6 +23,8 @@ impl Calls {
         let any = program.functions.len();
         let mut calls = Self {
             callers: vec![Vec::new(); any + 1],
+            callees: vec![Vec::new(); any],
+            indirectly: vec![false; any],
             address_taken: vec![false; any],
         };
         for (caller, function) in (0_u32..).zip(&program.functions) {
@@ -29,8 +35,14 @@ impl Calls {
                         Some(Operand::Symbol {
                             symbol: Symbol::Function(f),
                             ..
-                        }) => calls.callers[f.0 as usize].push(caller),
-                        _ => calls.callers[any].push(caller),
+                        }) => {
+                            calls.callers[f.0 as usize].push(caller);
+                            calls.callees[caller as usize].push(f.0);
+                        }
+                        _ => {
+                            calls.callers[any].push(caller);
+                            calls.indirectly[caller as usize] = true;
+                        }
                     }
                 }
                 for (n, operand) in i.operands.iter().enumerate() {
@@ -58,6 +70,36 @@ impl Calls {
             Operand::Arguments(list) => list.iter().for_each(|o| self.note_addresses(o)),
             _ => {}
         }
+    }
+
+    /// The functions that a function calls by name, as often as it does.
+    pub(crate) fn callees(&self, function: usize) -> impl Iterator<Item = usize> {
+        self.callees[function].iter().map(|&f| f as usize)
+    }
+
+    /// Whether a function calls through a pointer.
+    pub(crate) fn calls_indirectly(&self, function: usize) -> bool {
+        self.indirectly[function]
+    }
+
+    /// Which functions the given ones may reach, themselves included.
+    pub(crate) fn reached(&self, from: impl Fn(usize) -> bool) -> Vec<bool> {
+        let mut reached: Vec<bool> = (0..self.callees.len()).map(from).collect();
+        let mut queue: Vec<usize> = (0..reached.len()).filter(|&n| reached[n]).collect();
+        let mut any = false;
+        while let Some(n) = queue.pop() {
+            let mut next: Vec<usize> = self.callees(n).collect();
+            if self.indirectly[n] && !any {
+                any = true;
+                next.extend((0..reached.len()).filter(|&f| self.address_taken[f]));
+            }
+            for f in next {
+                if !std::mem::replace(&mut reached[f], true) {
+                    queue.push(f);
+                }
+            }
+        }
+        reached
     }
 
     /// Gives every function that may reach a refused one a refusal, the nearest one by calls.

@@ -26,21 +26,79 @@ pub enum Reason {
     /// `%gridid` would differ from slice to slice.
     #[error("it reads `%gridid`, which differs between slices of one launch")]
     GridId,
-    /// A read of a grid register that is not a plain unguarded `mov`.
-    #[error(
-        "it reads `{register}` other than by an unguarded 32-bit `mov` into an integer register"
-    )]
+    /// A read of a special register that takes other than 32 bits of it.
+    #[error("it reads `{register}` other than by a 32-bit `mov` or a `cvt` from 32 bits")]
     UnusualRead {
         /// The special register.
         register: String,
     },
-    /// A function that the kernel may call reads a grid register, where the control block is not at hand.
-    #[error("the function `{function}` that it may call reads `{register}`")]
-    CalleeReads {
+    /// A call whose parts cannot be told apart.
+    #[error("this call is not written as `call (returned), function, (passed), prototype`")]
+    UnusualCall,
+    /// A function that is reached through a pointer needs values that its callers cannot hand it.
+    #[error(
+        "`{function}`, whose address is taken, cannot be handed the block's place: it is defined elsewhere"
+    )]
+    CannotCarry {
         /// The function.
         function: String,
+    },
+    /// It asks for a size of shared memory that the form changes.
+    #[error("it reads `{what}`, which the words behind its shared memory change")]
+    SharedSize {
         /// The special register.
-        register: String,
+        what: String,
+    },
+    /// The module is older than what the form is made of.
+    #[error(
+        "the module is PTX {}.{} or has 32-bit addresses; tickets need PTX 4.1 and 64-bit addresses",
+        version.0, version.1
+    )]
+    TooOld {
+        /// `.version`.
+        version: (u8, u8),
+    },
+    /// A thread leaves for good in a function, from where the loop cannot be rejoined.
+    #[error("the function `{function}` that it may call ends a thread by `exit`")]
+    ExitInCallee {
+        /// The function.
+        function: String,
+    },
+    /// Something that is meant to happen once in the life of a thread or block.
+    #[error(
+        "`{what}` sets up or awaits what outlasts one block, so the block's body cannot be run again"
+    )]
+    OncePerThread {
+        /// The instruction.
+        what: String,
+    },
+    /// An instruction that the typed layer does not know.
+    #[error("`{what}` is not known, so it may synchronise threads")]
+    Unknown {
+        /// The instruction.
+        what: String,
+    },
+    /// A barrier or warp-synchronising operation that some threads of the block pass by, on their way out or round it.
+    #[error(
+        "only some threads of a block may reach `{what}`: others leave or go round it, and would be waited for in vain"
+    )]
+    NotAllThreads {
+        /// The instruction.
+        what: String,
+    },
+    /// An arrival at a barrier that a later block would count.
+    #[error(
+        "`{what}` arrives at a barrier without waiting, and a later block might count the arrival"
+    )]
+    Arrival {
+        /// The instruction.
+        what: String,
+    },
+    /// The form does not exist yet.
+    #[error("the form {form} is not built yet")]
+    NotBuilt {
+        /// The form.
+        form: &'static str,
     },
     /// A function defined in another module may read anything.
     #[error("it calls `{function}`, which is defined elsewhere and may depend on the grid")]

@@ -59,6 +59,11 @@ impl Interner {
         std::str::from_utf8(self.bytes(sym)).unwrap_or("")
     }
 
+    /// Every name, the vocabulary's included.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        (0_u32..).zip(&self.ends).map(|(n, _)| self.name(Sym(n)))
+    }
+
     /// Finds or adds a name.
     pub(crate) fn intern(&mut self, name: &[u8]) -> Sym {
         let (tag, slot) = match self.probe(name) {

@@ -258,12 +258,17 @@ impl Module {
         }
     }
 
-    /// `base`, or `base` with a number, such that the module has no such name.
-    pub(crate) fn unused_name(&self, base: &str) -> String {
-        let is_free = |name: &String| self.interner.find(name.as_bytes()).is_none();
+    /// `base`, or `base` with a number, such that no name of the module begins with it, a leading `%`, `$` or `_` aside.
+    pub(crate) fn unused_prefix(&self, base: &str) -> String {
+        let taken: Vec<&str> = self
+            .interner
+            .names()
+            .map(|name| name.trim_start_matches(['%', '$', '_']))
+            .filter(|name| name.starts_with(base))
+            .collect();
         std::iter::once(base.to_owned())
-            .chain((1..u32::MAX).map(|n| format!("{base}_{n}")))
-            .find(is_free)
+            .chain((1..u32::MAX).map(|n| format!("{base}{n}x")))
+            .find(|prefix| taken.iter().all(|name| !name.starts_with(prefix)))
             .unwrap_or_default()
     }
 

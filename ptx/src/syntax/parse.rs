@@ -390,9 +390,13 @@ impl Parser<'_> {
             }
             Some(d @ (Directive::BranchTargets | Directive::CallTargets)) => {
                 self.c.at += 1;
-                let names = &mut self.names;
+                let (names, interner) = (&mut self.names, self.c.interner);
                 operands(&mut self.c, &mut self.brackets, |sym, offset| {
-                    names.wait(sym, offset, 0);
+                    if d == Directive::BranchTargets {
+                        names.wait(sym, offset, 0);
+                    } else {
+                        use_name(names, interner, sym, offset);
+                    }
                 })?;
                 if d == Directive::BranchTargets {
                     K::BranchTargets

@@ -3,14 +3,14 @@
 use super::argument::{Argument, Source};
 use super::launch::{self, Plan};
 use super::report::Report;
-use crate::commands::ptx::{FormName, at, form, parse};
+use crate::commands::ptx::{at, parse};
 use crate::failure::Failure;
 use crate::output::Output;
 use anyhow::Context;
 use clap::Args;
 use gridmux_hw_model::{DomainId, Gpu, GpuConfig};
 use gridmux_ptx::Module;
-use gridmux_ptx::forms::slice;
+use gridmux_ptx::forms::{Form, Options, rewrite};
 use std::path::{Path, PathBuf};
 
 /// Memory for the module's own variables and for what allocation rounds up.
@@ -41,8 +41,8 @@ pub(crate) struct Kernel {
     #[arg(long)]
     functional: bool,
     /// Form to run the kernel in
-    #[arg(long, value_name = "FORM", value_parser = form, default_value = "whole")]
-    form: FormName,
+    #[arg(long, value_name = "FORM", default_value = "whole")]
+    form: Form,
     /// With --form slice: most blocks of a slice [default: two waves]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     slice_blocks: Option<u32>,
@@ -95,9 +95,9 @@ impl Kernel {
     fn plan(&self, gpu: &mut Gpu, domain: DomainId, values: &[Vec<u8>]) -> Result<Plan, Failure> {
         let mut module = parse(&self.file)?;
         let mut control_offset = None;
-        if self.form == FormName::Slice {
+        if self.form != Form::WHOLE {
             let program = module.decode().map_err(|error| at(&self.file, &error))?;
-            let rewritten = slice::rewrite(&module, &program);
+            let rewritten = rewrite(&module, &program, &Options::default(), |_| self.form);
             if let Some(form) = rewritten
                 .kernels
                 .iter()
@@ -105,8 +105,8 @@ impl Kernel {
             {
                 if let Some(refusal) = &form.reason {
                     let message = format!(
-                        "kernel {} cannot take the form slice: {refusal}",
-                        self.entry
+                        "kernel {} cannot take the form {}: {refusal}",
+                        self.entry, self.form
                     );
                     return Err(Failure::new(message).hint("run it with --form whole"));
                 }

@@ -1,0 +1,330 @@
+//! One function being rewritten: where text goes, which registers it may use, how values and exits are had.
+//!
+//! Forms put their text through a frame, so that they compose: they never touch the same tokens, because each replaces
+//! no more than the operand it is about, and what they insert at one place keeps the order they ran in. Text that stands
+//! *in front of* an instruction runs whether the instruction's guard holds or not.
+
+use super::carry::{Value, Values};
+use super::names::Names;
+use super::{Form, Shape, ticket};
+use crate::control::{
+    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_BLOCK_AT,
+};
+use crate::decode::{FuncId, Function, Operand, Program, Span};
+use crate::rewrite::Edits;
+use crate::syntax::lex::kind;
+use crate::syntax::module::{FunctionSyntax, Module, Statement, StatementKind};
+
+/// What a function is to the rewrite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A kernel that takes this form; it has the control block unless that is [`Form::WHOLE`].
+    Kernel(Form),
+    /// A function that kernels call; it is handed what it needs.
+    Callee {
+        /// Whether a fenced kernel may call it.
+        fenced: bool,
+    },
+}
+
+/// A function's text in the making.
+pub(crate) struct Frame<'a> {
+    pub(crate) module: &'a Module,
+    pub(crate) program: &'a Program,
+    pub(crate) id: FuncId,
+    pub(crate) function: &'a Function,
+    pub(crate) syntax: &'a FunctionSyntax,
+    pub(crate) role: Role,
+    pub(crate) names: &'a Names,
+    /// What the function is handed in added parameters.
+    pub(crate) carried: Values,
+    /// Edits that no method covers go here; replace whole operands or insert, so that forms compose.
+    pub(crate) edits: Edits,
+    /// The statement of each instruction, filled on first use.
+    statements: Vec<Statement>,
+    registers: Vec<(&'static str, u32)>,
+    scratch: Vec<(&'static str, u32, String)>,
+    head: String,
+    tail: String,
+}
+
+impl<'a> Frame<'a> {
+    pub(crate) fn new(
+        (module, program, names): (&'a Module, &'a Program, &'a Names),
+        (id, syntax): (FuncId, &'a FunctionSyntax),
+        role: Role,
+        carried: Values,
+    ) -> Self {
+        Self {
+            module,
+            program,
+            id,
+            function: &program.functions[id.0 as usize],
+            syntax,
+            role,
+            names,
+            carried,
+            edits: Edits::new(),
+            statements: Vec::new(),
+            registers: Vec::new(),
+            scratch: Vec::new(),
+            head: String::new(),
+            tail: String::new(),
+        }
+    }
+
+    /// The kernel's shape; `Whole` in a callee.
+    pub(crate) fn shape(&self) -> Shape {
+        match self.role {
+            Role::Kernel(form) => form.shape,
+            Role::Callee { .. } => Shape::Whole,
+        }
+    }
+
+    /// Whether the fence goes round this function.
+    pub(crate) fn is_fenced(&self) -> bool {
+        match self.role {
+            Role::Kernel(form) => form.fenced,
+            Role::Callee { fenced } => fenced,
+        }
+    }
+
+    /// A register of its own, of type `pred`, `b16`, `b32` or `b64`.
+    pub(crate) fn fresh(&mut self, ty: &'static str) -> String {
+        let n = match self.registers.iter_mut().find(|(t, _)| *t == ty) {
+            Some((_, n)) => {
+                *n += 1;
+                *n - 1
+            }
+            None => {
+                self.registers.push((ty, 1));
+                0
+            }
+        };
+        format!("%{}_{ty}_{n}", self.names.prefix)
+    }
+
+    /// A register for values that do not outlive the text of one place; the same name for the same number everywhere.
+    pub(crate) fn scratch(&mut self, ty: &'static str, number: u32) -> String {
+        let known = self
+            .scratch
+            .iter()
+            .find(|(t, n, _)| (*t, *n) == (ty, number));
+        if let Some((.., name)) = known {
+            return name.clone();
+        }
+        let name = self.fresh(ty);
+        self.scratch.push((ty, number, name.clone()));
+        name
+    }
+
+    /// A label that no other function text uses.
+    pub(crate) fn label(&self, word: &str) -> String {
+        // Labels are local to a function, but debug information may name them across.
+        format!("${}_{word}_{}", self.names.prefix, self.id.0)
+    }
+
+    /// Adds text that runs when the function is entered, in front of the first instruction.
+    pub(crate) fn at_entry(&mut self, text: &str) {
+        self.head.push(' ');
+        self.head.push_str(text);
+    }
+
+    /// Adds text behind the last instruction, in front of the closing brace.
+    pub(crate) fn at_end(&mut self, text: &str) {
+        self.tail.push(' ');
+        self.tail.push_str(text);
+    }
+
+    /// The instruction's span, its `;` included.
+    pub(crate) fn span(&self, instruction: u32) -> Span {
+        self.function.body[instruction as usize].span
+    }
+
+    /// Inserts text in front of an instruction.
+    pub(crate) fn before(&mut self, instruction: u32, text: &str) {
+        if !text.is_empty() {
+            let at = self.span(instruction).start;
+            self.edits.insert(at, format!("{text} "));
+        }
+    }
+
+    /// Inserts text behind an instruction.
+    pub(crate) fn after(&mut self, instruction: u32, text: &str) {
+        if !text.is_empty() {
+            let at = self.span(instruction).end;
+            self.edits.insert(at, format!(" {text}"));
+        }
+    }
+
+    /// Replaces an instruction, all but its guard.
+    pub(crate) fn replace_operation(&mut self, instruction: u32, text: &str) {
+        let statement = self.statement(instruction);
+        let tokens = &self.module.cursor(0).tokens[statement.first..statement.end];
+        let guard = match tokens.first().map(|t| t.kind()) {
+            Some(b'@') if tokens[1].kind() == b'!' => 3,
+            Some(b'@') => 2,
+            _ => 0,
+        };
+        let span = self
+            .module
+            .token_span(statement.first + guard, statement.end);
+        self.edits.replace(span, text);
+    }
+
+    /// The instruction's statement, for edits to single tokens.
+    pub(crate) fn statement(&mut self, instruction: u32) -> Statement {
+        if self.statements.is_empty() {
+            let (from, to) = self.syntax.statements;
+            self.statements = self
+                .module
+                .statements_in(from, to)
+                .filter(|s| s.kind == StatementKind::Instruction)
+                .collect();
+        }
+        self.statements[instruction as usize]
+    }
+
+    /// The control block's field at that offset, as an address operand.
+    pub(crate) fn control(&self, offset: u32) -> String {
+        format!("[{}+{offset}]", self.names.control)
+    }
+
+    /// The register in which a callee is handed the value.
+    pub(crate) fn formal(&self, value: Value) -> Option<String> {
+        self.carried
+            .contains(value)
+            .then(|| value.formal(&self.names.prefix))
+    }
+
+    /// Text that puts a value into a register of its type, ending in `;`.
+    pub(crate) fn load(&mut self, value: Value, into: &str) -> String {
+        if let Some(formal) = self.formal(value) {
+            return format!("mov.{} {into}, {formal};", value.ty());
+        }
+        let axis = |axis: u8| ["x", "y", "z"][usize::from(axis.min(2))];
+        match (value, self.role) {
+            (Value::Ctaid(a), Role::Kernel(form)) if form.shape == Shape::Slice => {
+                let t = self.scratch("b32", 0);
+                let offset = self.control(OFFSET_AT + 4 * u32::from(a));
+                let a = axis(a);
+                format!(
+                    "mov.u32 {into}, %ctaid.{a}; ld.param.u32 {t}, {offset}; add.u32 {into}, {into}, {t};"
+                )
+            }
+            (Value::Ctaid(a), Role::Kernel(form))
+                if matches!(form.shape, Shape::Gate | Shape::Worker) =>
+            {
+                ticket::load_word(self, WORD_BLOCK_AT + 4 * u32::from(a), into)
+            }
+            (Value::Nctaid(a), Role::Kernel(form)) if form.shape != Shape::Whole => {
+                let grid = self.control(GRID_AT + 4 * u32::from(a));
+                format!("ld.param.u32 {into}, {grid};")
+            }
+            (Value::Ctaid(a), _) => format!("mov.u32 {into}, %ctaid.{};", axis(a)),
+            (Value::Nctaid(a), _) => format!("mov.u32 {into}, %nctaid.{};", axis(a)),
+            (_, Role::Kernel(form)) if form != Form::WHOLE => {
+                let at = match value {
+                    Value::FenceBase => FENCE_BASE_AT,
+                    Value::FenceMask => FENCE_MASK_AT,
+                    _ => COUNTERS_AT,
+                };
+                format!("ld.param.u64 {into}, {};", self.control(at))
+            }
+            // A kernel without a control block that calls a function that is fenced for another kernel's sake. Whoever
+            // fences never launches it.
+            _ => format!("mov.b64 {into}, 0;"),
+        }
+    }
+
+    /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.
+    pub(crate) fn finish(mut self) -> Edits {
+        let mut declared = String::new();
+        for (ty, n) in &self.registers {
+            declared.push_str(&format!(" .reg .{ty} %{}_{ty}_<{n}>;", self.names.prefix));
+        }
+        let brace = self.syntax.header_end;
+        let open = self.module.token_span(brace, brace + 1).end;
+        let entry = self.entry_point().unwrap_or(open);
+        if !declared.is_empty() {
+            self.edits.insert(open, declared);
+        }
+        if !self.head.is_empty() {
+            self.edits.insert(entry, std::mem::take(&mut self.head));
+        }
+        if !self.tail.is_empty() {
+            let close = self.syntax.end - 1;
+            let at = self.module.token_span(close, close + 1).start;
+            let tail = std::mem::take(&mut self.tail);
+            self.edits.insert(at, format!("{} ", tail.trim_start()));
+        }
+        self.edits
+    }
+
+    /// Where text at entry goes: behind the declarations that stand before the first instruction, so that it may name
+    /// their registers; `None` when there are none, and when a branch may lead back to a label among them.
+    fn entry_point(&self) -> Option<u32> {
+        let (from, to) = self.syntax.statements;
+        let mut behind = None;
+        let mut labels = false;
+        // The header and its brace come first.
+        for s in self.module.statements_in(from + 2, to) {
+            match s.kind {
+                StatementKind::Declaration => {
+                    if labels && self.branches_to_start() {
+                        return None;
+                    }
+                    behind = Some(self.module.token_span(s.first, s.end).end);
+                }
+                StatementKind::Label => labels = true,
+                StatementKind::Loc | StatementKind::Pragma | StatementKind::Empty => {}
+                _ => break,
+            }
+        }
+        behind
+    }
+
+    fn branches_to_start(&self) -> bool {
+        let f = self.function;
+        f.branch_tables.iter().flatten().any(|&t| t == 0)
+            || f.body
+                .iter()
+                .flat_map(|i| &i.operands)
+                .any(|o| matches!(o, Operand::Target(0)))
+    }
+
+    /// Whether the declarations in front of the entry declare a register of that name.
+    pub(crate) fn is_declared_before_entry(&self, name: &str) -> bool {
+        let (from, to) = self.syntax.statements;
+        let c = self.module.cursor(0);
+        let statements = self.module.statements_in(from + 2, to);
+        statements
+            .take_while(|s| {
+                matches!(
+                    s.kind,
+                    StatementKind::Declaration
+                        | StatementKind::Label
+                        | StatementKind::Loc
+                        | StatementKind::Pragma
+                        | StatementKind::Empty
+                )
+            })
+            .filter(|s| s.kind == StatementKind::Declaration)
+            .flat_map(|s| s.first..s.end)
+            .filter(|&at| c.tokens[at].kind() == kind::NAME)
+            .any(|at| {
+                let declared = c.name(c.tokens[at].sym());
+                let is_range = c.tokens.get(at + 1).is_some_and(|t| t.kind() == b'<');
+                match name.strip_prefix(declared) {
+                    Some("") => !is_range,
+                    Some(number) => is_range && number.bytes().all(|b| b.is_ascii_digit()),
+                    None => false,
+                }
+            })
+    }
+
+    /// Whether text at entry may name registers of the body.
+    pub(crate) fn entry_sees_registers(&self) -> bool {
+        self.entry_point().is_some()
+    }
+}

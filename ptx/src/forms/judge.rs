@@ -1,0 +1,182 @@
+//! Which forms each kernel can take, and why not the others.
+//!
+//! A reason is found in one function and spreads to every function that may call it. For each shape there is one list of
+//! refusals by function; a shape inherits those of the shape it builds on: what cannot be cut cannot be gated, what
+//! cannot be gated cannot be looped.
+
+use super::carry::Values;
+use super::facts::{self, Facts, Found};
+use super::reach::Calls;
+use super::{Form, Reason, Refusal, Shape, fence, gate, slice, ticket, worker};
+use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAMS_BYTES, param_offset};
+use crate::decode::{FuncId, Function, Program};
+use crate::syntax::module::{Lines, Module};
+use std::collections::HashMap;
+
+/// A module's functions, judged.
+pub struct Judgement {
+    pub(super) facts: Vec<Facts>,
+    pub(super) calls: Calls,
+    slice: Vec<Option<Refusal>>,
+    gate: Vec<Option<Refusal>>,
+    worker: Vec<Option<Refusal>>,
+    fence: Vec<Option<Refusal>>,
+}
+
+impl Judgement {
+    /// Judges every function. `program` must be the module's own decoding.
+    #[must_use]
+    pub fn new(module: &Module, program: &Program) -> Self {
+        let indices = indices(program);
+        let mut facts: Vec<Facts> = program.functions.iter().map(|_| Facts::default()).collect();
+        for syntax in module.functions.iter().filter(|s| s.has_body) {
+            if let Some(&n) = indices.get(module.name_of(syntax)) {
+                facts[n] = facts::examine(module, program, syntax, &program.functions[n]);
+            }
+        }
+        let calls = Calls::new(program);
+        let judge = Judge {
+            program,
+            calls: &calls,
+            lines: module.lines(),
+        };
+        let each = |own: &dyn Fn(usize, &Facts) -> Option<Found>| -> Vec<Option<Found>> {
+            facts.iter().enumerate().map(|(n, f)| own(n, f)).collect()
+        };
+        let start = |n: usize| program.functions[n].span.start;
+        let id = |n: usize| FuncId(u32::try_from(n).unwrap_or(u32::MAX));
+        let added = judge.refusals(vec![None; facts.len()], true);
+        let slice = judge.refusals(
+            each(&|n, f| slice::judge(f).or_else(|| judge.carry(n, f))),
+            true,
+        );
+        let gate = judge.refusals(each(&|n, f| gate::judge(program, f, start(n))), false);
+        let gate = inherit(&slice, gate);
+        let converges = worker::judge(program, &calls);
+        let own = |n: usize, _: &Facts| {
+            let found = converges[n].refusal.clone();
+            worker::forbids(program, id(n)).or(found)
+        };
+        let worker = judge.refusals(each(&own), false);
+        let worker = inherit(&gate, worker);
+        let fence = judge.refusals(each(&|n, f| fence::judge(module, program, id(n), f)), false);
+        let fence = inherit(&added, fence);
+        Self {
+            facts,
+            calls,
+            slice,
+            gate,
+            worker,
+            fence,
+        }
+    }
+
+    /// Why the kernel cannot take the form, or `None` when it can.
+    #[must_use]
+    pub fn refusal(&self, kernel: FuncId, form: Form) -> Option<&Refusal> {
+        let at = |list: &'_ [Option<Refusal>]| -> Option<usize> {
+            list.get(kernel.0 as usize)?
+                .as_ref()
+                .map(|_| kernel.0 as usize)
+        };
+        let list = match form.shape {
+            Shape::Whole => None,
+            Shape::Slice => Some(&self.slice),
+            Shape::Gate => Some(&self.gate),
+            Shape::Worker => Some(&self.worker),
+        };
+        let shape = list.and_then(|list| list[at(list)?].as_ref());
+        let fence = || match form.fenced {
+            true => self.fence[at(&self.fence)?].as_ref(),
+            false => None,
+        };
+        shape.or_else(fence)
+    }
+
+    /// The best form that the kernel can take: `worker`, else `gate`, `slice`, `whole`. With `fenced`, one of the
+    /// fenced forms; when it can take none of them, [`Form::FENCE`], which [`Self::refusal`] then explains.
+    #[must_use]
+    pub fn best(&self, kernel: FuncId, fenced: bool) -> Form {
+        [Shape::Worker, Shape::Gate, Shape::Slice]
+            .into_iter()
+            .map(|shape| Form { shape, fenced })
+            .find(|&form| self.refusal(kernel, form).is_none())
+            .unwrap_or(Form {
+                shape: Shape::Whole,
+                fenced,
+            })
+    }
+}
+
+/// Index in the program of each function's name.
+pub(super) fn indices(program: &Program) -> HashMap<&str, usize> {
+    let names = program.functions.iter().map(|f| f.name.as_str());
+    names.zip(0..).collect()
+}
+
+/// The first list's refusals, and the second's where it has none.
+fn inherit(base: &[Option<Refusal>], own: Vec<Option<Refusal>>) -> Vec<Option<Refusal>> {
+    base.iter().zip(own).map(|(b, o)| b.clone().or(o)).collect()
+}
+
+struct Judge<'a> {
+    program: &'a Program,
+    calls: &'a Calls,
+    lines: Lines,
+}
+
+impl Judge<'_> {
+    /// Spreads reasons along calls; `added` says that the form adds the control block and what stands against that
+    /// counts too.
+    fn refusals(&self, own: Vec<Option<Found>>, added: bool) -> Vec<Option<Refusal>> {
+        let spread = self.calls.spread(own);
+        (spread.into_iter().zip(&self.program.functions).enumerate())
+            .map(|(n, (found, function))| {
+                let found = found.or_else(|| added.then(|| self.control(n, function))?);
+                let (reason, offset) = found?;
+                Some(Refusal {
+                    reason,
+                    line: self.lines.line(offset),
+                })
+            })
+            .collect()
+    }
+
+    /// What stands against a control block behind the kernel's parameters.
+    fn control(&self, n: usize, function: &Function) -> Option<Found> {
+        if !function.is_entry {
+            return None;
+        }
+        let (bytes, limit) = (function.params_bytes, params_limit(self.program));
+        let start = function.span.start;
+        if u64::from(param_offset(function)) + u64::from(CONTROL_BYTES) > u64::from(limit) {
+            return Some((Reason::ParametersFull { bytes, limit }, start));
+        }
+        self.calls.address_taken[n].then_some((Reason::AddressTaken, start))
+    }
+
+    /// A callee whose address is taken, and that reads the grid, is handed it by every indirect call; that takes every
+    /// function that such a call may reach.
+    fn carry(&self, n: usize, facts: &Facts) -> Option<Found> {
+        let needs: Values = slice::needs(facts);
+        if !self.calls.address_taken[n] || needs.is_empty() {
+            return None;
+        }
+        let elsewhere = (self.program.functions.iter().enumerate())
+            .find(|(m, f)| self.calls.address_taken[*m] && !f.is_defined)?;
+        let function = elsewhere.1.name.clone();
+        Some((
+            Reason::CannotCarry { function },
+            self.program.functions[n].span.start,
+        ))
+    }
+}
+
+/// Bytes of parameters that this `.version` and `.target` allow (PTX ISA section 5.1.6.1).
+fn params_limit(program: &Program) -> u32 {
+    if program.version >= (8, 1) && ticket::sm(program) >= 70 {
+        MAX_LARGE_PARAMS_BYTES
+    } else {
+        MAX_PARAMS_BYTES
+    }
+}

@@ -1,0 +1,265 @@
+//! A module rewritten: for each kernel the form that the caller chose, in one pass.
+
+use super::carry::{self, Carried, Values};
+use super::frame::{Frame, Role};
+use super::judge::{self, Judgement};
+use super::names::Names;
+use super::{Form, Options, Refusal, Shape, fence, gate, slice, ticket, worker};
+use crate::control::{CONTROL_ALIGN, CONTROL_BYTES, EXTRA_SHARED_BYTES, param_offset};
+use crate::decode::{FuncId, Function, Program};
+use crate::rewrite::Edits;
+use crate::syntax::module::{Module, StatementKind};
+
+/// What a launch's grid holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaunchGrid {
+    /// The tenant's grid as it is.
+    Original,
+    /// A sub-box of the tenant's grid, whose offset the control block gives.
+    SubBox,
+    /// So many blocks in x, each of which takes one block of the tenant's grid.
+    Tickets,
+    /// So many workers in x, each of which takes blocks of the tenant's grid until told to leave.
+    Workers,
+}
+
+/// Which thread blocks a form was judged for; a launch of another kind needs another form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockRule {
+    /// Any.
+    Any,
+    /// The block's width is a multiple of 32, and the grid is less than 2³¹ threads wide: a warp is then 32 neighbours in
+    /// x, which the form relies on.
+    WarpRows,
+}
+
+impl BlockRule {
+    /// Whether a launch of that grid and block keeps the rule.
+    #[must_use]
+    pub fn allows(self, grid: [u32; 3], block: [u32; 3]) -> bool {
+        match self {
+            Self::Any => true,
+            Self::WarpRows => {
+                block[0].is_multiple_of(32) && u64::from(grid[0]) * u64::from(block[0]) < 1 << 31
+            }
+        }
+    }
+}
+
+/// What became of one kernel, and what a launcher has to know of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelForm {
+    /// The kernel's name, which a rewrite keeps.
+    pub name: String,
+    /// The form it has now.
+    pub form: Form,
+    /// Why it did not take the form that was chosen; it is then [`Form::WHOLE`].
+    pub reason: Option<Refusal>,
+    /// Where the 64-byte control block stands in its parameters; `None` for [`Form::WHOLE`].
+    pub control_offset: Option<u32>,
+    /// Bytes of its parameter block now, the control block included.
+    pub params_bytes: u32,
+    /// Bytes that a launch adds to the tenant's dynamic shared memory.
+    pub extra_shared_bytes: u32,
+    /// What the grid of a launch holds.
+    pub grid: LaunchGrid,
+    /// Which blocks it may be launched with.
+    pub block_rule: BlockRule,
+    /// Most blocks that a worker may take at a time: 1 for kernels whose blocks wait for earlier ones.
+    pub most_chunk: u32,
+}
+
+/// A rewritten module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewritten {
+    /// The module's text.
+    pub bytes: Vec<u8>,
+    /// Its kernels, in source order.
+    pub kernels: Vec<KernelForm>,
+}
+
+/// Gives every kernel the form that `choose` names for it; everything else stays as it is.
+///
+/// `program` must be the module's own decoding. A kernel that cannot take its form stays whole and says why.
+#[must_use]
+pub fn rewrite(
+    module: &Module,
+    program: &Program,
+    options: &Options,
+    choose: impl Fn(FuncId) -> Form,
+) -> Rewritten {
+    rewrite_judged(
+        module,
+        program,
+        &Judgement::new(module, program),
+        options,
+        choose,
+    )
+}
+
+/// As [`rewrite`], with a judgement that is at hand.
+#[must_use]
+pub fn rewrite_judged(
+    module: &Module,
+    program: &Program,
+    judgement: &Judgement,
+    options: &Options,
+    choose: impl Fn(FuncId) -> Form,
+) -> Rewritten {
+    let forms: Vec<Form> = (0_u32..)
+        .zip(&program.functions)
+        .map(|(n, f)| match f.is_entry && f.is_defined {
+            true => {
+                Some(choose(FuncId(n))).filter(|&form| judgement.refusal(FuncId(n), form).is_none())
+            }
+            false => None,
+        })
+        .map(|form| form.unwrap_or(Form::WHOLE))
+        .collect();
+    let names = Names::new(module);
+    let plan = Plan::new(program, judgement, &forms);
+    let mut edits = Edits::new();
+    if forms
+        .iter()
+        .any(|f| matches!(f.shape, Shape::Gate | Shape::Worker))
+    {
+        edits.insert(behind_header(module), ticket::declaration(&names));
+    }
+    let indices = judge::indices(program);
+    for syntax in &module.functions {
+        let Some(&n) = indices.get(module.name_of(syntax)) else {
+            continue;
+        };
+        let id = FuncId(u32::try_from(n).unwrap_or(u32::MAX));
+        let function = &program.functions[n];
+        let form = forms[n];
+        if form != Form::WHOLE {
+            // A forward declaration gets the parameter as its definition does.
+            let parameter = format!(
+                ".param .align {CONTROL_ALIGN} .b8 {}[{CONTROL_BYTES}]",
+                names.control
+            );
+            carry::add_parameters(module, syntax, &parameter, &mut edits);
+        }
+        carry::add_formals(
+            module,
+            syntax,
+            plan.carried.of(id),
+            &names.prefix,
+            &mut edits,
+        );
+        if !syntax.has_body {
+            continue;
+        }
+        let role = match function.is_entry {
+            true => Role::Kernel(form),
+            false => Role::Callee {
+                fenced: plan.fenced[n],
+            },
+        };
+        let mut frame = Frame::new(
+            (module, program, &names),
+            (id, syntax),
+            role,
+            plan.carried.of(id),
+        );
+        edit(&mut frame, judgement, &plan, options);
+        edits.append(frame.finish());
+    }
+    let kernels = (0_u32..)
+        .zip(&program.functions)
+        .filter(|(_, f)| f.is_entry && f.is_defined)
+        .map(|(n, f)| {
+            let form = forms[n as usize];
+            let chosen = choose(FuncId(n));
+            kernel_form(f, form, judgement.refusal(FuncId(n), chosen).cloned())
+        })
+        .collect();
+    Rewritten {
+        bytes: edits.apply(module),
+        kernels,
+    }
+}
+
+/// What is decided for all functions before any is edited.
+struct Plan {
+    carried: Carried,
+    /// Functions that a fenced kernel may call.
+    fenced: Vec<bool>,
+}
+
+impl Plan {
+    fn new(program: &Program, judgement: &Judgement, forms: &[Form]) -> Self {
+        let calls = &judgement.calls;
+        let cut = calls.reached(|n| forms[n].shape != Shape::Whole);
+        let fenced = calls.reached(|n| forms[n].fenced);
+        let needs: Vec<Values> = (0_u32..)
+            .zip(&judgement.facts)
+            .map(|(n, facts)| {
+                let mut values = Values::default();
+                if cut[n as usize] {
+                    values = slice::needs(facts);
+                }
+                if fenced[n as usize] {
+                    values = values.union(fence::needs(program, FuncId(n)));
+                }
+                values
+            })
+            .collect();
+        let reached: Vec<bool> = cut.iter().zip(&fenced).map(|(c, f)| *c || *f).collect();
+        Self {
+            carried: Carried::new(program, calls, &needs, &reached),
+            fenced,
+        }
+    }
+}
+
+/// The passes, in the order in which their text runs: the shape's own entry first, then what reads what it set up.
+fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, _options: &Options) {
+    let facts = &judgement.facts[frame.id.0 as usize];
+    match frame.shape() {
+        Shape::Whole | Shape::Slice => {}
+        Shape::Gate => gate::edit(frame, facts),
+        Shape::Worker => worker::edit(frame, facts),
+    }
+    slice::edit(frame, facts);
+    carry::edit(frame, &plan.carried);
+    if frame.is_fenced() {
+        fence::edit(frame, facts);
+    }
+}
+
+fn kernel_form(function: &Function, form: Form, reason: Option<Refusal>) -> KernelForm {
+    let control_offset = (form != Form::WHOLE).then(|| param_offset(function));
+    let tickets = matches!(form.shape, Shape::Gate | Shape::Worker);
+    KernelForm {
+        name: function.name.clone(),
+        form,
+        reason,
+        control_offset,
+        params_bytes: control_offset.map_or(function.params_bytes, |at| at + CONTROL_BYTES),
+        extra_shared_bytes: if tickets { EXTRA_SHARED_BYTES } else { 0 },
+        grid: match form.shape {
+            Shape::Whole => LaunchGrid::Original,
+            Shape::Slice => LaunchGrid::SubBox,
+            Shape::Gate => LaunchGrid::Tickets,
+            Shape::Worker => LaunchGrid::Workers,
+        },
+        block_rule: BlockRule::Any,
+        most_chunk: u32::MAX,
+    }
+}
+
+/// Behind `.version`, `.target` and `.address_size`, which stand first.
+fn behind_header(module: &Module) -> u32 {
+    module
+        .statements()
+        .take_while(|(kind, _)| {
+            matches!(
+                kind,
+                StatementKind::Version | StatementKind::Target | StatementKind::AddressSize
+            )
+        })
+        .last()
+        .map_or(0, |(_, span)| span.end)
+}

@@ -1,0 +1,27 @@
+//! Names that a rewrite adds; none of them occurs in the module.
+//!
+//! All begin with one prefix, so that one look at the module's names settles them all, however often a module is
+//! rewritten.
+
+use crate::syntax::module::Module;
+
+/// The prefix, and the names that are needed in more than one function.
+pub(crate) struct Names {
+    /// `gridmux`, or with a number where the module uses that.
+    pub(crate) prefix: String,
+    /// The control block's parameter.
+    pub(crate) control: String,
+    /// The dynamic shared memory, whose end holds the words of `gate` and `worker`.
+    pub(crate) shared: String,
+}
+
+impl Names {
+    pub(crate) fn new(module: &Module) -> Self {
+        let prefix = module.unused_prefix("gridmux");
+        Self {
+            control: format!("{prefix}_control"),
+            shared: format!("{prefix}_shared"),
+            prefix,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Python virtual environments under `target/`: where compilers from the package index live.
+
+use crate::setup::{self, Need};
+use crate::{process, repo};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The environment `target/NAME` with these packages in it, made on first use and again when the list changes.
+///
+/// # Errors
+/// If Python is missing and cannot be installed, or the package index cannot be reached.
+pub(super) fn ensure(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    setup::ensure(&[Need::PythonVenv])?;
+    let environment = repo::target().join(name);
+    let stamp = environment.join("installed.txt");
+    let wanted = packages.join("\n");
+    // The stamp is written last, so that an installation that was cut short is done again.
+    if fs::read_to_string(&stamp).is_ok_and(|have| have == wanted) {
+        return Ok(environment);
+    }
+    eprintln!(
+        "ptx: installing {name} into {} (once)",
+        repo::shown(&environment)
+    );
+    process::output(
+        Command::new("python3")
+            .args(["-m", "venv", "--clear"])
+            .arg(&environment),
+    )?;
+    let mut pip = Command::new(environment.join("bin/python"));
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ])
+    .args(packages);
+    process::output(&mut pip)
+        .with_context(|| format!("pip could not install {name} from the package index"))?;
+    fs::write(&stamp, wanted)?;
+    Ok(environment)
+}
