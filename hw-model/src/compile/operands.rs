@@ -49,6 +49,16 @@ fn has_destination(opcode: Opcode) -> bool {
             | Opcode::Bar
             | Opcode::BarArrive
             | Opcode::BarWarpSync
+            | Opcode::StackRestore
+            | Opcode::Setmaxnreg
+            | Opcode::Griddepcontrol
+            | Opcode::CpAsync
+            | Opcode::CpAsyncCommitGroup
+            | Opcode::CpAsyncWaitGroup
+            | Opcode::CpAsyncWaitAll
+            | Opcode::CpAsyncMbarrierArrive
+            | Opcode::MbarrierInit
+            | Opcode::MbarrierInval
             | Opcode::Membar
             | Opcode::Fence
             | Opcode::Exit
@@ -84,17 +94,22 @@ fn collect(operand: &Operand, values: &mut SmallVec<[RegId; 4]>, reads: &mut Sma
                 collect(element, values, reads);
             }
         }
+        Operand::Arguments(elements) => {
+            for element in elements {
+                collect(element, values, reads);
+            }
+        }
         Operand::TexAddress {
             object,
             sampler,
             coordinates,
         } => {
-            // All of them are read, wherever the operand stands.
-            let mut named = SmallVec::new();
-            for part in std::iter::once(object).chain(sampler).chain(coordinates) {
-                collect(part, &mut named, reads);
+            let parts = std::iter::once(object).chain(sampler).chain(coordinates);
+            for part in parts {
+                let mut nested = SmallVec::<[RegId; 4]>::new();
+                collect(part, &mut nested, reads);
+                reads.extend(nested);
             }
-            reads.extend(named);
         }
         _ => {}
     }

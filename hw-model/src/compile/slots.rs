@@ -21,9 +21,17 @@ pub(super) struct Slots {
     pub(super) predicates: usize,
 }
 
-/// Packs the registers of a function.
-pub(super) fn assign(function: &Function, flow: &Flow) -> Slots {
-    let ranges = flow.live_ranges(&function.body, function.registers.len());
+/// Packs the registers of a function behind `reserved` slots, which it keeps for itself.
+pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
+    let mut ranges = flow.live_ranges(&function.body, function.registers.len());
+    // Formal parameters are written before the first instruction, results are read behind the last.
+    for reg in function.params.iter().filter_map(|p| p.reg) {
+        let range = &mut ranges[reg.0 as usize];
+        *range = range.map(|(_, end)| (0, end));
+    }
+    for reg in function.returns.iter().filter_map(|p| p.reg) {
+        ranges[reg.0 as usize] = Some((0, u32::MAX));
+    }
     let mut order: Vec<(u32, u32, usize)> = ranges
         .iter()
         .enumerate()
@@ -32,6 +40,7 @@ pub(super) fn assign(function: &Function, flow: &Flow) -> Slots {
     order.sort_unstable();
     let mut place = vec![NONE; function.registers.len()];
     let (mut words, mut predicates) = (Pool::default(), Pool::default());
+    words.busy_until = vec![Some(u32::MAX); usize::from(reserved)];
     for (start, end, register) in order {
         let ty = function.registers[register];
         let (pool, width) = if ty == ScalarType::Pred {

@@ -24,6 +24,7 @@ pub(crate) struct BlockEnv {
     pub(crate) local: *mut u8,
     pub(crate) local_bytes: u32,
     pub(crate) params: *const u8,
+    pub(crate) params_bytes: u32,
 }
 
 impl BlockEnv {
@@ -42,6 +43,7 @@ impl BlockEnv {
             local: std::ptr::null_mut(),
             local_bytes: 0,
             params: std::ptr::null(),
+            params_bytes: 0,
         }
     }
 }

@@ -423,7 +423,13 @@ fn window(space: StateSpace) -> Option<u64> {
 }
 
 fn cvta(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
-    let start = window(*i.mods.spaces.first()?)?.cast_signed();
+    let start = window(*i.mods.spaces.first()?)?;
+    add_window(l, i, start)
+}
+
+/// `cvta` from or to a space whose generic addresses begin at `start`.
+pub(super) fn add_window(l: &mut Lower<'_>, i: &Instruction, start: u64) -> Option<Draft> {
+    let start = start.cast_signed();
     if i.mods.types.first()?.size_bytes() != 8 {
         return None;
     }

@@ -4,6 +4,7 @@
 //! in common (guard, scoreboard entries, pipeline numbers) is added here.
 //! Rule: a family returns `None` for any combination that it does not execute, and the module is refused.
 
+use super::frame::FrameLayout;
 use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot};
 use crate::config::{Pipeline, Pipelines};
 use gridmux_ptx::decode::{Function, Instruction, Operand, RegId, ScalarType, StateSpace, Symbol};
@@ -20,20 +21,12 @@ pub(crate) enum Class {
     Fp64,
     Fp64Div,
     Sfu,
-    /// Matrix multiplication; the families that have it say so.
-    #[allow(dead_code, reason = "until the matrix family uses it")]
-    Tensor,
     Move,
     Control,
     Shuffle,
     Tensor,
     Memory,
 }
-
-/// A matrix product's latency and issue interval in cycles: those of `mma.m16n8k16` on the A100 (W. Sun et al.,
-/// "Dissecting Tensor Cores via Microbenchmarks", IEEE Transactions on Parallel and Distributed Systems 2023).
-const TENSOR_LATENCY: u32 = 33;
-const TENSOR_INTERVAL: u32 = 16;
 
 impl Class {
     fn timing(self, p: &Pipelines) -> (Pipe, Pipeline) {
@@ -57,13 +50,6 @@ impl Class {
             Self::Move => (int, p.r#move),
             Self::Control => (Pipe::Control, p.control),
             Self::Shuffle => (Pipe::Memory, p.shuffle),
-            Self::Tensor => (
-                Pipe::Sfu,
-                Pipeline {
-                    latency: TENSOR_LATENCY,
-                    interval: TENSOR_INTERVAL,
-                },
-            ),
             Self::Memory => (
                 Pipe::Memory,
                 Pipeline {
@@ -142,12 +128,28 @@ pub(crate) struct Lower<'a> {
     /// Slot or predicate of each register.
     pub(crate) place: &'a [u16],
     pub(crate) slots: u16,
+    pub(crate) predicates: u16,
+    /// The function's frame on the stack.
+    pub(crate) frame: FrameLayout,
     /// Predicate that holds the carry flag, where the kernel uses it.
     pub(crate) carry: Option<u16>,
     pub(crate) pipelines: &'a Pipelines,
-    constants: Vec<Slot>,
-    known_constants: HashMap<(u64, bool), u16>,
-    too_many_constants: bool,
+    constants: Constants,
+}
+
+/// Broadcast constants of a kernel and all functions that it calls.
+#[derive(Debug, Default)]
+pub(crate) struct Constants {
+    slots: Vec<Slot>,
+    known: HashMap<(u64, bool), u16>,
+    too_many: bool,
+}
+
+impl Constants {
+    /// The constants; `None` when there are more than an operand can name.
+    pub(crate) fn into_slots(self) -> Option<Box<[Slot]>> {
+        (!self.too_many).then(|| self.slots.into())
+    }
 }
 
 impl<'a> Lower<'a> {
@@ -155,25 +157,27 @@ impl<'a> Lower<'a> {
         function: &'a Function,
         variables: &'a VariableAddresses,
         place: &'a [u16],
-        slots: u16,
+        (slots, predicates): (u16, u16),
+        frame: FrameLayout,
         pipelines: &'a Pipelines,
+        constants: Constants,
     ) -> Self {
         Self {
             function,
             variables,
             place,
             slots,
+            predicates,
+            frame,
             carry: None,
             pipelines,
-            constants: Vec::new(),
-            known_constants: HashMap::new(),
-            too_many_constants: false,
+            constants,
         }
     }
 
-    /// The constants; `None` when there are more than an operand can name.
-    pub(crate) fn into_constants(self) -> Option<Box<[Slot]>> {
-        (!self.too_many_constants).then(|| self.constants.into())
+    /// The constants so far, for the next function of the kernel.
+    pub(crate) fn into_constants(self) -> Constants {
+        self.constants
     }
 
     /// Type of a register.
@@ -290,16 +294,16 @@ impl<'a> Lower<'a> {
         #[allow(clippy::cast_possible_truncation, reason = "the two halves of a word")]
         let (low, high) = (value as u32, (value >> 32) as u32);
         let key = if wide { value } else { u64::from(low) };
-        if let Some(known) = self.known_constants.get(&(key, wide)) {
+        if let Some(known) = self.constants.known.get(&(key, wide)) {
             return *known;
         }
-        if self.constants.len() + 2 > usize::from(NONE) {
+        if self.constants.slots.len() + 2 > usize::from(NONE) {
             // The kernel is refused as a whole; until then any constant will do.
-            self.too_many_constants = true;
-            self.constants.clear();
-            self.known_constants.clear();
+            self.constants.too_many = true;
+            self.constants.slots.clear();
+            self.constants.known.clear();
         }
-        let index = u16::try_from(self.constants.len()).unwrap_or(0);
+        let index = u16::try_from(self.constants.slots.len()).unwrap_or(0);
         if wide {
             let mut words = [0; 64];
             for pair in words.chunks_exact_mut(2) {
@@ -308,12 +312,12 @@ impl<'a> Lower<'a> {
             for half in words.chunks_exact(32) {
                 let mut slot = Slot::ZERO;
                 slot.0.copy_from_slice(half);
-                self.constants.push(slot);
+                self.constants.slots.push(slot);
             }
         } else {
-            self.constants.push(Slot([low; 32]));
+            self.constants.slots.push(Slot([low; 32]));
         }
-        self.known_constants.insert((key, wide), index | CONSTANT);
+        self.constants.known.insert((key, wide), index | CONSTANT);
         index | CONSTANT
     }
 
@@ -323,12 +327,12 @@ impl<'a> Lower<'a> {
         for (word, operand) in slot.0.iter_mut().zip(operands) {
             *word = u32::from(*operand);
         }
-        let index = u16::try_from(self.constants.len()).unwrap_or(NONE);
+        let index = u16::try_from(self.constants.slots.len()).unwrap_or(NONE);
         if index >= NONE {
-            self.too_many_constants = true;
+            self.constants.too_many = true;
             return CONSTANT;
         }
-        self.constants.push(slot);
+        self.constants.slots.push(slot);
         index | CONSTANT
     }
 
@@ -368,7 +372,7 @@ impl<'a> Lower<'a> {
             vector: draft.vector,
             latency: u16::try_from(timing.latency).unwrap_or(u16::MAX),
             interval: u16::try_from(timing.interval).unwrap_or(u16::MAX),
-            free: false,
+            free: i.guard.is_none() && draft.kind == Kind::Alu && is_folded(i),
         };
         let unnamed = (draft.also != NONE).then(|| self.slots + draft.also);
         let written: Vec<u16> = writes.iter().map(entry).chain(unnamed).collect();
@@ -391,5 +395,25 @@ fn spread(room: &mut [u16], entries: &[u16]) {
     let count = entries.len().min(room.len());
     for (n, place) in room.iter_mut().enumerate().take(count) {
         *place = entries[n * entries.len() / count];
+    }
+}
+
+/// `ptxas` makes no instruction of it: a copy between registers, a constant, or a parameter, which is an operand of
+/// the instruction that uses it; halves of 64-bit words are registers of their own.
+fn is_folded(i: &Instruction) -> bool {
+    use gridmux_ptx::decode::{Opcode, SpecialReg};
+    let bits = i.mods.types.first().map_or(0, |ty| ty.size_bytes() * 8);
+    match i.opcode {
+        Opcode::Cvta => true,
+        Opcode::Ld => i.mods.spaces.first() == Some(&StateSpace::Param),
+        Opcode::Mov => i.operands.iter().all(|operand| match operand {
+            // Launch dimensions stand in the constant bank, too.
+            Operand::Special(special) => {
+                matches!(special, SpecialReg::Ntid(_) | SpecialReg::Nctaid(_))
+            }
+            Operand::Vector(_) => bits >= 64,
+            _ => true,
+        }),
+        _ => false,
     }
 }

@@ -7,6 +7,7 @@
 
 use super::cx::{Access, Cx, Direction, Pattern, Space};
 use super::data::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
+use super::frame::PARAM_WINDOW;
 use super::isa::{handler, lane_fn};
 use super::lanes::{commit, read};
 use super::log::Target;
@@ -30,6 +31,8 @@ pub(super) const AUX_SHARED: u32 = 1;
 pub(super) const AUX_LOCAL: u32 = 2;
 pub(super) const AUX_GENERIC: u32 = 3;
 pub(super) const AUX_CONSTANT: u32 = 4;
+/// A kernel's parameters, which only generic loads name this way.
+const AUX_PARAM: u32 = 5;
 /// The base register holds 32-bit addresses.
 pub(super) const AUX_NARROW: u32 = 1 << 8;
 /// The load goes past L1 (`.cg`, `.cv`, volatile and ordered loads).
@@ -97,10 +100,16 @@ pub(super) fn visit(
         bits & all
     };
     let (shared, local) = (within(SHARED_WINDOW), within(LOCAL_WINDOW));
+    let param = if direction == Direction::Load {
+        within(PARAM_WINDOW)
+    } else {
+        0
+    };
     let parts = [
-        (all & !shared & !local, AUX_GLOBAL, 0),
+        (all & !shared & !local & !param, AUX_GLOBAL, 0),
         (shared, AUX_SHARED, SHARED_WINDOW),
         (local, AUX_LOCAL, LOCAL_WINDOW),
+        (param, AUX_PARAM, PARAM_WINDOW),
     ];
     for (mask, space, start) in parts {
         if mask == 0 || cx.fault.is_some() {
@@ -154,6 +163,11 @@ fn check(
             Space::Local,
             cx.block.local,
             all_below(cx.mask, &lanes, cx.block.local_bytes, bytes),
+        ),
+        AUX_PARAM => (
+            Space::Constant,
+            cx.block.params.cast_mut(),
+            all_below(cx.mask, &lanes, cx.block.params_bytes, bytes),
         ),
         _ => {
             let kind = if space == AUX_CONSTANT {
@@ -429,6 +443,36 @@ pub(super) fn peek<M: Stored>(cx: &Cx<'_>, checked: &Checked, lane: usize, offse
     value
 }
 
+/// Reads bytes of one lane, this SM's own stores of the epoch included.
+pub(super) fn read_bytes(cx: &Cx<'_>, checked: &Checked, lane: usize, into: &mut [u8]) {
+    let at = place(cx, checked, lane, 0);
+    // SAFETY: callers ask for bytes of an active lane's checked access.
+    unsafe { std::ptr::copy_nonoverlapping(at, into.as_mut_ptr(), into.len()) };
+    if cx.access.space == Space::Global
+        && let Some(log) = &cx.log
+        && log.may_touch(at as usize, into.len())
+    {
+        log.overlay(at as usize, into);
+    }
+}
+
+/// Writes `bytes` bytes of each active lane; `fill` puts a lane's bytes at the place that it is given.
+pub(super) fn write_bytes(
+    cx: &mut Cx<'_>,
+    checked: &Checked,
+    bytes: usize,
+    mut fill: impl FnMut(usize, *mut u8),
+) {
+    let (mask, base) = (cx.mask, checked.base);
+    let addresses = &cx.access.addresses;
+    match cx.log.as_mut() {
+        Some(log) if cx.access.space == Space::Global => {
+            log.store_scattered(mask, bytes, |lane| host(base, addresses[lane]), fill);
+        }
+        _ => active(mask).for_each(|lane| fill(lane, host(base, addresses[lane]))),
+    }
+}
+
 #[inline(always)]
 fn store_lanes<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op) {
     let bytes = u32::try_from(size_of::<M>()).unwrap_or(0) * u32::from(op.vector);
@@ -609,7 +653,7 @@ fn moved(ty: T, i: &Instruction) -> (T, u8) {
 }
 
 /// Data slots of a scalar or vector operand, and whether they are 64-bit words.
-fn data(
+pub(super) fn data(
     l: &mut Lower<'_>,
     operand: &Operand,
     ty: T,

@@ -10,6 +10,7 @@
 mod atomic;
 mod bits;
 mod block;
+mod calls;
 mod carry;
 mod compare;
 mod control;
@@ -22,6 +23,7 @@ mod dot;
 mod exact;
 mod float;
 mod fragment;
+mod frame;
 mod half;
 mod integer;
 mod isa;
@@ -32,6 +34,8 @@ mod matrix;
 mod matrix_memory;
 mod memory;
 mod op;
+mod paths;
+mod rendezvous;
 mod round;
 mod shuffle;
 mod special;
@@ -40,11 +44,12 @@ mod video;
 mod warp;
 
 pub(crate) use block::{Block, BlockShape, Meeting};
+pub(crate) use calls::function_address;
 pub(crate) use carry::uses_flag as uses_carry;
-pub(crate) use control::exit;
 pub(crate) use cx::{Access, Direction, Pattern, RangeCache, RawFault, Space};
+pub(crate) use frame::{FrameLayout, begin_stack, call, copy, pass};
 pub(crate) use log::{Order, Owner, WriteLog, apply_all};
-pub(crate) use lower::{Draft, Lower, VariableAddresses};
+pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
 pub(crate) use memory::AUX_PAST_L1;
 pub(crate) use op::{AUX_FENCE, Kind, NONE, Op, PIPES, Pipe, Slot};
 pub(crate) use warp::{Step, Stepped, Surroundings, Warp};
@@ -89,6 +94,9 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         || (i.mods.rest.iter().any(unknown) && !reads_text(i))
     {
         return None;
+    }
+    if let Some(draft) = frame::lower(l, i) {
+        return draft;
     }
     let is_float = i.mods.types.first().is_some_and(|ty| ty.is_float());
     match i.opcode {
@@ -146,4 +154,9 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         _ if i.mnemonic.starts_with("movmatrix") => matrix::lower_transpose(l, i),
         _ => control::lower(l, i).or_else(|| video::lower(l, i)),
     }
+}
+
+/// Weight of a backward branch towards a path's patience; `polls` when its loop asks for what others may change.
+pub(crate) const fn branch_weight(polls: bool) -> u16 {
+    Warp::weight(polls)
 }

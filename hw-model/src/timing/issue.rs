@@ -395,7 +395,9 @@ impl Sm {
                 self.sleep(slot, there);
                 return;
             }
-            self.fold(slot, there, epoch);
+            if !self.fold(slot, there, epoch) {
+                return;
+            }
         }
     }
 
@@ -420,9 +422,10 @@ impl Sm {
     }
 
     /// Executes an operation that costs nothing; its results are there when its sources are.
-    fn fold(&mut self, slot: u32, there: u64, epoch: &Epoch<'_>) {
+    /// False when the warp cannot simply go on.
+    fn fold(&mut self, slot: u32, there: u64, epoch: &Epoch<'_>) -> bool {
         let Some((op, stepped)) = self.step(slot, epoch) else {
-            return;
+            return false;
         };
         let entry = &mut self.warps[slot as usize];
         for register in op.writes.iter().take_while(|r| **r != NONE) {
@@ -432,6 +435,11 @@ impl Sm {
         counters.warp_instructions += 1;
         counters.folded_instructions += 1;
         counters.thread_instructions += u64::from(stepped.lanes.count_ones());
+        if matches!(stepped.step, Step::Done) {
+            return true;
+        }
+        self.stop(slot, stepped.step, epoch);
+        false
     }
 }
 

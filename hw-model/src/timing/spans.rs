@@ -8,7 +8,6 @@
 #[derive(Debug, Clone)]
 pub(crate) struct Spans {
     free: Vec<(u32, u32)>,
-    total: u32,
 }
 
 impl Spans {
@@ -18,7 +17,7 @@ impl Spans {
         if total != 0 {
             free.push((0, total));
         }
-        Self { free, total }
+        Self { free }
     }
 
     /// Some free span holds `length` units.
@@ -58,11 +57,6 @@ impl Spans {
             self.free.remove(at);
         }
     }
-
-    /// Units in use.
-    pub(crate) fn used(&self) -> u32 {
-        self.total - self.free.iter().map(|(_, length)| length).sum::<u32>()
-    }
 }
 
 #[cfg(test)]
@@ -77,7 +71,6 @@ mod tests {
         assert_eq!(spans.take(1), None);
         spans.give_back(20, 20);
         spans.give_back(60, 20);
-        assert_eq!(spans.used(), 60);
         assert!(!spans.fits(21), "forty units are free, in two holes");
         spans.give_back(40, 20);
         assert!(spans.fits(60));
