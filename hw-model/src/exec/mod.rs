@@ -8,6 +8,7 @@
 //! access is checked before memory is touched; nothing allocates.
 
 mod atomic;
+mod atomic_element;
 mod bits;
 mod block;
 mod calls;

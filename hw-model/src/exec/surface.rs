@@ -8,7 +8,7 @@ use super::cx::{Cx, Direction};
 use super::isa::{lane_fn, once};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
-use super::memory::{AUX_GLOBAL, active, place, visit};
+use super::memory::{AUX_GLOBAL, active, host, read_bytes, visit, write_bytes};
 use super::op::{Kind, NONE, Op};
 use super::texture::{
     by_object, coordinate, dimensions, geometry, listed, object_place, operand_list,
@@ -118,9 +118,7 @@ lane_fn!(Load, |cx, op| {
             Direction::Load,
             |cx, checked| {
                 for lane in active(cx.mask) {
-                    let at = place(cx, checked, lane, 0);
-                    // SAFETY: `visit` checked `bytes` bytes, at most 32, at the lane's address.
-                    unsafe { std::ptr::copy_nonoverlapping(at, held[lane].as_mut_ptr(), bytes) };
+                    read_bytes(cx, checked, lane, &mut held[lane][..bytes]);
                 }
             },
         );
@@ -135,9 +133,12 @@ lane_fn!(Load, |cx, op| {
             u64::from_le_bytes(word)
         });
         let target = listed(cx, op, element);
+        if target == NONE {
+            continue;
+        }
         if size == 8 {
             commit(cx, target, &words);
-        } else if target != NONE {
+        } else {
             #[allow(
                 clippy::cast_possible_truncation,
                 reason = "an element of at most 32 bits"
@@ -171,17 +172,16 @@ lane_fn!(Store, |cx, op| {
             length,
             Direction::Store,
             |cx, checked| {
-                for lane in active(cx.mask) {
+                write_bytes(cx, checked, bytes, |lane, at| {
                     let values: [u64; 4] = std::array::from_fn(|element| sources[element][lane]);
                     let data = if formatted {
                         texel(image, values)
                     } else {
                         packed(values, size)
                     };
-                    let at = place(cx, checked, lane, 0);
-                    // SAFETY: as in `Load`.
+                    // SAFETY: `visit` checked `bytes` bytes of every active lane, at most 32.
                     unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at, bytes) };
-                }
+                });
             },
         );
     });
@@ -202,20 +202,36 @@ lane_fn!(Reduce, |cx, op| {
             length,
             Direction::Atomic,
             |cx, checked| {
-                for lane in active(cx.mask) {
-                    let at = place(cx, checked, lane, 0);
-                    let mut word = [0; 8];
-                    // SAFETY: `visit` checked `size` bytes, four or eight, at the lane's address; lanes take turns.
-                    unsafe {
-                        std::ptr::copy_nonoverlapping(at, word.as_mut_ptr(), size);
-                        let new = reduced(op.aux, u64::from_le_bytes(word), operands[lane], size);
-                        std::ptr::copy_nonoverlapping(new.to_le_bytes().as_ptr(), at, size);
-                    }
+                let (mask, base, code) = (cx.mask, checked.base, op.aux);
+                let addresses = &cx.access.addresses;
+                if let Some(log) = cx.log.as_mut() {
+                    log.lanes(mask, size, reduce, code, None, false, |lane| {
+                        (host(base, addresses[lane]), operands[lane], 0)
+                    });
+                    return;
+                }
+                for lane in active(mask) {
+                    let at = host(base, addresses[lane]);
+                    // SAFETY: `visit` checked `size` bytes at the lane's address; one warp runs at a time.
+                    unsafe { reduce(at, operands[lane], 0, code) };
                 }
             },
         );
     });
 });
+
+/// A [`super::log::LaneFn`].
+unsafe fn reduce(at: *mut u8, b: u64, _: u64, code: u32) -> u64 {
+    let size = 1 << (code >> SIZE_SHIFT & 7);
+    let mut word = [0; 8];
+    // SAFETY: the caller passes the address of a checked access of this size, and has memory for itself.
+    unsafe { std::ptr::copy_nonoverlapping(at, word.as_mut_ptr(), size) };
+    let old = u64::from_le_bytes(word);
+    let new = reduced(code, old, b, size).to_le_bytes();
+    // SAFETY: as above.
+    unsafe { std::ptr::copy_nonoverlapping(new.as_ptr(), at, size) };
+    old
+}
 
 fn packed(values: [u64; 4], size: usize) -> [u8; 32] {
     let mut out = [0; 32];

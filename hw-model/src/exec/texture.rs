@@ -8,7 +8,7 @@ use super::cx::{Cx, Direction};
 use super::isa::{lane_fn, once};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
-use super::memory::{AUX_GLOBAL, active, place, visit};
+use super::memory::{AUX_GLOBAL, active, read_bytes, visit};
 use super::op::{Kind, NONE, Op};
 use super::round::{self, Half};
 use super::sample::{Axis, Texel, as_float, as_integer, texel};
@@ -126,11 +126,7 @@ pub(super) fn fetch(
         Direction::Load,
         |cx, checked| {
             for lane in active(cx.mask) {
-                let at = place(cx, checked, lane, 0);
-                // SAFETY: `visit` checked a texel's bytes, at most sixteen, at the lane's address.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(at, out[lane].as_mut_ptr(), bytes as usize)
-                };
+                read_bytes(cx, checked, lane, &mut out[lane][..bytes as usize]);
             }
         },
     );
