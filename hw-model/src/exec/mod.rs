@@ -66,34 +66,36 @@ const HARMLESS: [&str; 4] = ["L1::", "L2::", "noftz", "unified"];
 /// True for families that take their modifiers from the instruction's text, and know which ones there are.
 fn reads_text(i: &Instruction) -> bool {
     use Opcode as O;
-    matches!(
-        i.opcode,
-        O::Addc
-            | O::Subc
-            | O::Madc
-            | O::CvtPack
-            | O::Redux
-            | O::WmmaMma
-            | O::WmmaLoad
-            | O::WmmaStore
-            | O::Mma
-            | O::LdMatrix
-            | O::StMatrix
-            | O::Tex
-            | O::Tld4
-            | O::Txq
-            | O::Suld
-            | O::Sust
-            | O::Sured
-            | O::Suq
-            | O::Bfind
-            | O::Other
-            | O::Vabsdiff4
-            | O::Vadd4
-            | O::Vsub4
-            | O::Vmin4
-            | O::Vmax4
-    )
+    let is_video = i.mnemonic.starts_with('v') && i.opcode != O::Vote;
+    is_video
+        || matches!(
+            i.opcode,
+            O::Addc
+                | O::Subc
+                | O::Madc
+                | O::CvtPack
+                | O::Redux
+                | O::WmmaMma
+                | O::WmmaLoad
+                | O::WmmaStore
+                | O::Mma
+                | O::LdMatrix
+                | O::StMatrix
+                | O::Tex
+                | O::Tld4
+                | O::Txq
+                | O::Suld
+                | O::Sust
+                | O::Sured
+                | O::Suq
+                | O::Bfind
+                | O::Other
+                | O::Vabsdiff4
+                | O::Vadd4
+                | O::Vsub4
+                | O::Vmin4
+                | O::Vmax4
+        )
 }
 
 /// The operation for an instruction, or `None` where the model does not execute it.
