@@ -16,7 +16,9 @@
 mod support;
 
 mod bits;
+mod compare;
 mod convert;
+mod data;
 mod float;
 mod half;
 mod integer;
