@@ -23,5 +23,6 @@ mod float;
 mod half;
 mod integer;
 mod matrix;
+mod texture;
 mod values;
 mod video;

@@ -4,6 +4,7 @@
 //! `mma` fragments are dealt here by the ISA's formulas, written per shape as the ISA writes them; `wmma` goes from
 //! memory to memory, so that only the matrices matter. Inputs are small enough for every order of summation to give
 //! the same bits.
+//! Length: one formula a shape, as the ISA has one figure a shape.
 
 use crate::support::opcode::report;
 use crate::support::{Bench, functional};
@@ -643,6 +644,7 @@ struct Wmma<'a> {
 }
 
 /// Loads, multiplies and stores; layouts of A, B, C and D.
+// Length: one kernel from load to store.
 fn wmma(case: &Wmma<'_>, layouts: [&str; 4], seed: u64) {
     let Wmma {
         shape,
@@ -742,6 +744,7 @@ fn wmma(case: &Wmma<'_>, layouts: [&str; 4], seed: u64) {
     }
 }
 
+// Length: a table of the shapes and types.
 #[test]
 fn warp_matrices() {
     let tall = [
