@@ -8,6 +8,7 @@
 //! access is checked before memory is touched; nothing allocates.
 
 mod atomic;
+mod atomic_element;
 mod bits;
 mod block;
 mod calls;
@@ -28,6 +29,7 @@ mod half;
 mod integer;
 mod isa;
 mod lanes;
+mod log;
 mod lower;
 mod matrix;
 mod matrix_memory;
@@ -36,9 +38,12 @@ mod op;
 mod paths;
 mod rendezvous;
 mod round;
+mod sample;
 mod shuffle;
 mod special;
 mod stored;
+mod surface;
+mod texture;
 mod video;
 mod warp;
 
@@ -47,10 +52,11 @@ pub(crate) use calls::function_address;
 pub(crate) use carry::uses_flag as uses_carry;
 pub(crate) use cx::{Access, Direction, Pattern, RangeCache, RawFault, Space};
 pub(crate) use frame::{FrameLayout, begin_stack, call, copy, pass};
+pub(crate) use log::{Order, Owner, WriteLog, apply_all};
 pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
 pub(crate) use memory::AUX_PAST_L1;
-pub(crate) use op::{Kind, NONE, Op, PIPES, Pipe, Slot};
-pub(crate) use warp::{Step, Surroundings, Warp};
+pub(crate) use op::{AUX_FENCE, Kind, NONE, Op, PIPES, Pipe, Slot};
+pub(crate) use warp::{Step, Stepped, Surroundings, Warp};
 
 use gridmux_ptx::decode::{Instruction, Opcode};
 
@@ -60,27 +66,37 @@ const HARMLESS: [&str; 4] = ["L1::", "L2::", "noftz", "unified"];
 /// True for families that take their modifiers from the instruction's text, and know which ones there are.
 fn reads_text(i: &Instruction) -> bool {
     use Opcode as O;
-    matches!(
-        i.opcode,
-        O::Addc
-            | O::Subc
-            | O::Madc
-            | O::CvtPack
-            | O::Redux
-            | O::WmmaMma
-            | O::WmmaLoad
-            | O::WmmaStore
-            | O::Mma
-            | O::LdMatrix
-            | O::StMatrix
-            | O::Bfind
-            | O::Other
-            | O::Vabsdiff4
-            | O::Vadd4
-            | O::Vsub4
-            | O::Vmin4
-            | O::Vmax4
-    )
+    let is_video = i.mnemonic.starts_with('v') && i.opcode != O::Vote;
+    is_video
+        || matches!(
+            i.opcode,
+            O::Addc
+                | O::Subc
+                | O::Madc
+                | O::CvtPack
+                | O::Redux
+                | O::WmmaMma
+                | O::WmmaLoad
+                | O::WmmaStore
+                | O::Mma
+                | O::LdMatrix
+                | O::StMatrix
+                | O::MovMatrix
+                | O::Tex
+                | O::Tld4
+                | O::Txq
+                | O::Suld
+                | O::Sust
+                | O::Sured
+                | O::Suq
+                | O::Bfind
+                | O::Other
+                | O::Vabsdiff4
+                | O::Vadd4
+                | O::Vsub4
+                | O::Vmin4
+                | O::Vmax4
+        )
 }
 
 /// The operation for an instruction, or `None` where the model does not execute it.
@@ -149,7 +165,9 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         O::WmmaMma | O::Mma => matrix::lower(l, i),
         O::WmmaLoad | O::WmmaStore => matrix_memory::lower_wmma(l, i),
         O::LdMatrix | O::StMatrix => matrix_memory::lower_matrix(l, i),
-        _ if i.mnemonic.starts_with("movmatrix") => matrix::lower_transpose(l, i),
+        O::Tex | O::Tld4 | O::Txq | O::Suq => texture::lower(l, i),
+        O::Suld | O::Sust | O::Sured => surface::lower(l, i),
+        O::MovMatrix => matrix::lower_transpose(l, i),
         _ => control::lower(l, i).or_else(|| video::lower(l, i)),
     }
 }

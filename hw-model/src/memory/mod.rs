@@ -11,6 +11,7 @@ mod partition;
 
 pub use partition::Partition;
 
+use crate::texture::{Object, Objects, TextureError, complaint};
 use allocator::Allocator;
 use gridmux_ptx::forms::fence::GUARD_BYTES;
 use memmap2::{MmapOptions, MmapRaw};
@@ -120,9 +121,16 @@ pub(crate) struct Domain {
     partitions: Vec<partition::Reserved>,
     /// Changes whenever the set of allocations does, and differs between domains: the key of range caches.
     stamp: u64,
+    /// Textures, samplers and surfaces.
+    objects: Objects,
 }
 
 impl Domain {
+    /// Textures, samplers and surfaces.
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
     /// Changes whenever the set of live allocations does.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
@@ -211,6 +219,7 @@ impl Memory {
             ),
             partitions: Vec::new(),
             stamp: self.fresh_stamp(),
+            objects: Objects::default(),
         };
         let index = self
             .domains
@@ -345,6 +354,38 @@ impl Memory {
         let result = load(self);
         self.placing = None;
         result
+    }
+
+    /// Makes a texture, sampler or surface in a domain and gives its handle, a 64-bit kernel parameter.
+    ///
+    /// # Errors
+    /// [`TextureError`]; the image must lie inside one allocation.
+    pub fn create_object(&mut self, id: DomainId, object: Object) -> Result<u64, TextureError> {
+        let slot = self.domains.get_mut(id.0 as usize).and_then(Option::as_mut);
+        let domain = slot.ok_or(TextureError::NoDomain(id))?;
+        if let Some(image) = object.image() {
+            if let Some(what) = complaint(image) {
+                return Err(TextureError::Image(what));
+            }
+            let (address, bytes) = (image.address, image.bytes());
+            let found = domain.find(address);
+            if found.is_none_or(|a| a.end() - address < bytes) {
+                return Err(TextureError::OutOfBounds { address, bytes });
+            }
+        }
+        Ok(domain.objects.insert(object))
+    }
+
+    /// Drops an object; its handle stands for nothing afterwards.
+    ///
+    /// # Errors
+    /// [`TextureError`].
+    pub fn destroy_object(&mut self, id: DomainId, handle: u64) -> Result<(), TextureError> {
+        let slot = self.domains.get_mut(id.0 as usize).and_then(Option::as_mut);
+        let domain = slot.ok_or(TextureError::NoDomain(id))?;
+        let gone = domain.objects.remove(handle);
+        gone.map(|_| ())
+            .ok_or_else(|| TextureError::NoObject(format!("{handle:#x}")))
     }
 
     pub(crate) fn domain(&self, id: DomainId) -> Result<&Domain, MemoryError> {
