@@ -75,7 +75,15 @@ fn has_destination(opcode: Opcode) -> bool {
 /// Registers named as values go to `values`, registers inside an address always are reads.
 fn collect(operand: &Operand, values: &mut SmallVec<[RegId; 4]>, reads: &mut SmallVec<[RegId; 8]>) {
     match operand {
-        Operand::Reg(reg) | Operand::NotReg(reg) | Operand::Selected(reg, _) => values.push(*reg),
+        Operand::Reg(reg)
+        | Operand::NotReg(reg)
+        | Operand::NegReg(reg)
+        | Operand::RegOffset(reg, _)
+        | Operand::Selected(reg, _) => values.push(*reg),
+        Operand::Resident(vector, predicate) => {
+            collect(vector, values, reads);
+            values.push(*predicate);
+        }
         Operand::RegPair(a, b) => values.extend(a.iter().chain(b).copied()),
         Operand::Address {
             base: AddressBase::Reg(reg),

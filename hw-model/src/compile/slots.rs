@@ -1,7 +1,8 @@
 //! Slots for registers: virtual PTX registers share the warp's storage when their live ranges do not overlap.
 //!
 //! PTX is close to single assignment, so that an unrolled kernel names thousands of registers and keeps dozens
-//! alive. A linear scan over whole live ranges packs them; a 64-bit register takes two neighbouring slots.
+//! alive. A linear scan over whole live ranges packs them; a 64-bit register takes two neighbouring slots,
+//! a 128-bit one four.
 //! Rule: a register may take over a slot in the very instruction that reads it last, because every operation
 //! reads all of its sources before it writes.
 
@@ -45,7 +46,7 @@ pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
         let (pool, width) = if ty == ScalarType::Pred {
             (&mut predicates, 1)
         } else {
-            (&mut words, if ty.size_bytes() == 8 { 2 } else { 1 })
+            (&mut words, (ty.size_bytes() as usize / 4).max(1))
         };
         let slot = pool.take(start, end, width);
         place[register] = u16::try_from(slot).unwrap_or(NONE);

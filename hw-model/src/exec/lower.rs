@@ -198,7 +198,8 @@ impl<'a> Lower<'a> {
     pub(crate) fn reg(&self, operand: &Operand, wide: bool) -> Option<u16> {
         match operand {
             Operand::Reg(reg)
-                if self.type_of(*reg) != ScalarType::Pred && self.is_wide(*reg) == wide =>
+                if !matches!(self.type_of(*reg), ScalarType::Pred | ScalarType::B128)
+                    && self.is_wide(*reg) == wide =>
             {
                 Some(self.slot(*reg))
             }
@@ -210,6 +211,17 @@ impl<'a> Lower<'a> {
     /// such a register has a live range of its own.
     pub(crate) fn slot(&self, reg: RegId) -> u16 {
         self.place[reg.0 as usize]
+    }
+
+    /// The two 64-bit words of a 128-bit register, low one first.
+    pub(crate) fn two_words(&self, operand: &Operand) -> Option<[u16; 2]> {
+        match operand {
+            Operand::Reg(reg) if self.type_of(*reg).size_bytes() == 16 => {
+                let slot = self.slot(*reg);
+                Some([slot, slot + 2])
+            }
+            _ => None,
+        }
     }
 
     /// Predicate index of a register operand.
@@ -374,10 +386,8 @@ impl<'a> Lower<'a> {
             .collect();
         let mut seen = HashSet::new();
         waits.retain(|entry| seen.insert(*entry));
-        op.waits.get_mut(..waits.len())?.copy_from_slice(&waits);
-        op.writes
-            .get_mut(..written.len())?
-            .copy_from_slice(&written);
+        spread(&mut op.waits, &waits);
+        spread(&mut op.writes, &written);
         Some(op)
     }
 }

@@ -448,7 +448,7 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
     match i.opcode {
         Opcode::Ld | Opcode::Ldu => {
-            let vector = i.mods.vector.max(1);
+            let (ty, vector) = moved(ty, i);
             let (r, wide) = data(l, i.operands.first()?, ty, true, vector)?;
             let space = *i.mods.spaces.first().unwrap_or(&StateSpace::Generic);
             if space == StateSpace::Param {
@@ -463,7 +463,7 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             Some(draft)
         }
         Opcode::St => {
-            let vector = i.mods.vector.max(1);
+            let (ty, vector) = moved(ty, i);
             let (r, wide) = data(l, i.operands.get(1)?, ty, false, vector)?;
             let space = *i.mods.spaces.first().unwrap_or(&StateSpace::Generic);
             if matches!(space, StateSpace::Param | StateSpace::Const) {
@@ -473,6 +473,16 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             addressed(l, i.operands.first()?, space, draft)
         }
         _ => None,
+    }
+}
+
+/// The type and number of the elements that are moved: a 128-bit one is moved as two of 64 bits.
+fn moved(ty: T, i: &Instruction) -> (T, u8) {
+    let vector = i.mods.vector.max(1);
+    if ty == T::B128 {
+        (T::B64, vector.saturating_mul(2))
+    } else {
+        (ty, vector)
     }
 }
 
@@ -491,6 +501,16 @@ pub(super) fn data(
         Operand::Vector(elements) => elements.iter().map(|e| &**e).collect(),
         _ => single.iter().collect(),
     };
+    if let Some(halves) = elements
+        .iter()
+        .map(|e| l.two_words(e))
+        .collect::<Option<Vec<_>>>()
+    {
+        for (place, word) in r.iter_mut().zip(halves.iter().flatten()) {
+            *place = *word;
+        }
+        return (halves.len() * 2 == usize::from(vector)).then_some((r, true));
+    }
     if let Some(Operand::Reg(reg)) = elements.iter().find(|e| matches!(e, Operand::Reg(_))) {
         wide = l.is_wide(*reg);
     }
@@ -515,8 +535,8 @@ fn parameter(l: &Lower<'_>, i: &Instruction, exec: ExecFn, r: [u16; ADDRESS]) ->
     };
     let (space, start) = l.symbol(*symbol)?;
     let at = start.checked_add_signed(*offset)?;
-    let vector = i.mods.vector.max(1);
-    let bytes = u64::from(i.mods.types.first()?.size_bytes()) * u64::from(vector);
+    let (ty, vector) = moved(*i.mods.types.first()?, i);
+    let bytes = u64::from(ty.size_bytes()) * u64::from(vector);
     let inside = space == StateSpace::Param && at + bytes <= u64::from(l.function.params_bytes);
     let draft = Draft::alu(exec, Class::Move, &r).vector(vector);
     inside.then_some(draft.imm(i64::try_from(at).ok()?))

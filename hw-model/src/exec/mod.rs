@@ -87,7 +87,8 @@ fn reads_text(i: &Instruction) -> bool {
 pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     use Opcode as O;
     let unknown = |modifier: &String| !HARMLESS.iter().any(|known| modifier.starts_with(known));
-    if i.mods.types.iter().any(|ty| ty.size_bytes() > 8)
+    let moves = matches!(i.opcode, O::Mov | O::Ld | O::St | O::Atom);
+    if (i.mods.types.iter().any(|ty| ty.size_bytes() > 8) && !moves)
         || (i.mods.rest.iter().any(unknown) && !reads_text(i))
     {
         return None;

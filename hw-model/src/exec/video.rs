@@ -61,6 +61,9 @@ const SECOND_SHIFT: u32 = 10;
 const COMPARE_SHIFT: u32 = 12;
 /// `vmad`: bits that the result is shifted right.
 const SCALE_SHIFT: u32 = 16;
+/// `vmad`: the product or c is negated.
+const NEGATE_PRODUCT: u32 = 1 << 20;
+const NEGATE_C: u32 = 1 << 21;
 /// SIMD: lanes of eight bits instead of sixteen.
 const BYTES: u32 = 1 << 24;
 
@@ -171,12 +174,16 @@ lane_fn!(
     let [a, b, c] = [1, 2, 3].map(|n| read::<u32>(cx, op.r[n]));
     let [_, part_a, part_b] = [0, 16, 32].map(|shift| unpacked(op.imm >> shift));
     let aux = op.aux;
-    let signed = aux & (SIGNED_A | SIGNED_B) != 0;
+    let signed = aux & (SIGNED_A | SIGNED_B | NEGATE_PRODUCT | NEGATE_C) != 0;
     let out: [u32; 32] = std::array::from_fn(|n| {
         let ta = extended(a[n], part_a.bits, part_a.index, aux & SIGNED_A != 0);
         let tb = extended(b[n], part_b.bits, part_b.index, aux & SIGNED_B != 0);
         let c = i128::from(extended(c[n], 32, 0, signed));
-        let sum = i128::from(ta) * i128::from(tb) + c + i128::from(aux & PLUS_ONE != 0);
+        let product = i128::from(ta) * i128::from(tb);
+        let product = if aux & NEGATE_PRODUCT != 0 { -product } else { product };
+        // An inverted c is extended after the inversion, and one is added.
+        let c = if aux & NEGATE_C != 0 { -c } else { c };
+        let sum = product + c + i128::from(aux & PLUS_ONE != 0);
         let scaled = sum >> (aux >> SCALE_SHIFT & 15);
         let (low, high) = range(32, signed);
         let bounded = scaled.clamp(low, high);
@@ -321,6 +328,7 @@ fn modifiers(i: &Instruction, code: u32) -> Option<u32> {
 fn lower_scalar(l: &mut Lower<'_>, i: &Instruction, mut aux: u32) -> Option<Draft> {
     let part = |operand: &Operand| match operand {
         Operand::Selected(_, text) => {
+            let text = text.trim_start_matches('-');
             let bits = if text.starts_with('h') { 16 } else { 8 };
             let index = text[1..].parse::<u32>().ok()?;
             (index < 32 / bits).then_some(Part { bits, index })
@@ -342,6 +350,16 @@ fn lower_scalar(l: &mut Lower<'_>, i: &Instruction, mut aux: u32) -> Option<Draf
     if merges {
         aux |= MERGE;
     }
+    let negated = |n: usize| match &i.operands[n] {
+        Operand::NegReg(_) => true,
+        Operand::Selected(_, text) => text.starts_with('-'),
+        _ => false,
+    };
+    let (product, addend) = (negated(1) != negated(2), multiplies && negated(3));
+    if (product || addend) && (!multiplies || aux & PLUS_ONE != 0) {
+        return None;
+    }
+    aux |= if product { NEGATE_PRODUCT } else { 0 } | if addend { NEGATE_C } else { 0 };
     let operands = sources(l, i)?;
     let packed = |p: Part| i64::from(p.bits) | i64::from(p.index) << 8;
     let imm = packed(d) | packed(a) << 16 | packed(b) << 32;
@@ -364,7 +382,9 @@ fn sources(l: &mut Lower<'_>, i: &Instruction) -> Option<[u16; 4]> {
     for (n, place) in out.iter_mut().enumerate() {
         let operand = i.operands.get(n).or_else(|| i.operands.get(1))?;
         *place = match operand {
-            Operand::Selected(reg, _) => l.reg(&Operand::Reg(*reg), false)?,
+            Operand::Selected(reg, _) | Operand::NegReg(reg) => {
+                l.reg(&Operand::Reg(*reg), false)?
+            }
             operand @ Operand::Reg(_) => l.reg(operand, false)?,
             literal if n > 0 => l.value(literal, T::B32)?,
             _ => return None,

@@ -4,7 +4,7 @@
 //! this module lets pass is decoded as written.
 
 use super::isa::{Row, is_known};
-use super::{Modifiers, Opcode, Operand, RegId, Rounding, ScalarType as T};
+use super::{Modifiers, Opcode, Operand, RegId, Rounding, ScalarType as T, SpecialReg};
 
 /// The word of a mnemonic that does not belong (0 is the opcode itself), and why.
 pub(crate) fn mnemonic(
@@ -93,17 +93,37 @@ fn required(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
         O::Atom | O::Red | O::Redux | O::BarRed if m.atom.is_none() => {
             return fail("the operation, such as `.add`, is missing");
         }
+        O::Membar if m.scope.is_none() => return fail("a scope such as `.gl` is missing"),
+        O::Ld | O::St => ordered(m)?,
         O::Cvt => return conversion(m),
         _ => {}
     }
-    let single = matches!(ty, T::F32 | T::F64);
-    if m.ftz && ty == T::F64 && opcode != O::Cvt && opcode != O::Set {
+    let half = matches!(ty, T::F16 | T::F16x2 | T::Bf16 | T::Bf16x2);
+    if half && m.rounding.is_some_and(|r| r != Rounding::Rn) && m.types.len() == 1 {
+        return fail("half precision is rounded by `.rn` only");
+    }
+    // `rcp.approx.ftz.f64` and its like exist; other operations on `.f64` never flush.
+    if m.ftz && ty == T::F64 && !m.approx && opcode != O::Cvt && opcode != O::Set {
         return fail("`.ftz` is not for `.f64`");
     }
-    if m.sat && single && ty == T::F64 && opcode != O::Cvt {
+    if m.sat && ty == T::F64 && opcode != O::Cvt {
         return fail("`.sat` is not for `.f64`");
     }
     Ok(())
+}
+
+/// Orders of loads and stores: strong ones need a scope, weak ones take none (section 9.7.9.8).
+fn ordered(m: &Modifiers) -> Result<(), String> {
+    use super::MemoryOrder as M;
+    match (m.order, m.scope) {
+        (Some(M::Relaxed | M::Acquire | M::Release), None) => {
+            Err("this memory order needs a scope such as `.gpu`".to_owned())
+        }
+        (None | Some(M::Weak | M::Volatile), Some(_)) => {
+            Err("a scope needs a memory order such as `.relaxed`".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Rounding that a conversion must name (section 9.7.9.21).
@@ -298,8 +318,8 @@ impl Check<'_> {
         self.elements(operand, |o| match o {
             Operand::Reg(r) => self.holds(*r, ty),
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => literal(o, ty),
-            Operand::Target(_) => Err("a label cannot stand here".to_owned()),
-            _ => Ok(()),
+            Operand::Vector(_) | Operand::Sink => Ok(()),
+            _ => Err("a register or a constant is expected".to_owned()),
         })
     }
 
@@ -352,12 +372,16 @@ impl Check<'_> {
                         v.len()
                     ));
                 }
+                if wanted == 0 && v.iter().any(|o| matches!(**o, Operand::Special(_))) {
+                    return Err("an axis such as `.x` is missing".to_owned());
+                }
                 if wanted == 0 && !matches!(v.len(), 2 | 4) {
                     return Err(format!("a vector of {} is neither 2 nor 4 long", v.len()));
                 }
                 Ok(())
             }
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => literal(operand, ty),
+            Operand::Special(s) => special(*s, ty),
             _ => Ok(()),
         }
     }
@@ -381,6 +405,8 @@ impl Check<'_> {
                 "`.cas` compares with one value and stores another".to_owned(),
             )),
             O::Cvt => self.conversion(given),
+            O::Bar | O::BarArrive => barrier_number(&given[0]).map_err(|m| (0, m)),
+            O::BarRed => barrier_number(&given[1]).map_err(|m| (1, m)),
             _ => Ok(()),
         }
     }
@@ -405,6 +431,31 @@ impl Check<'_> {
         }
         .map_err(|m| (1, m))
     }
+}
+
+/// A block has 16 barriers (section 9.7.13.1).
+fn barrier_number(operand: &Operand) -> Result<(), String> {
+    match operand {
+        Operand::Int(n) if !(0..16).contains(n) => {
+            Err("barriers are numbered from 0 to 15".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether `mov` of this type reads the special register (section 10); a 32-bit one may be cut to 16.
+fn special(register: SpecialReg, ty: T) -> Result<(), String> {
+    use SpecialReg as S;
+    let wide = matches!(register, S::Clock64 | S::Globaltimer | S::CurrentGraphExec);
+    let either = matches!(register, S::Gridid | S::Pm(_));
+    let is_wide = ty.size_bytes() == 8;
+    if ty.is_float() || ty == T::Pred || (wide != is_wide && !either) {
+        return Err(format!(
+            "this special register cannot be read as `.{}`",
+            name(ty)
+        ));
+    }
+    Ok(())
 }
 
 fn double(ty: T) -> T {

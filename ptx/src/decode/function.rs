@@ -312,6 +312,12 @@ fn instruction(
         match context.operand(&mut c) {
             Some(operand) if matches!(c.kind(), b',' | b';') => operands.push(operand),
             _ => {
+                if opcode != Opcode::Other && !lenient {
+                    return Err(Fault::new(
+                        c.tokens[before].start,
+                        format!("this is no operand of `{mnemonic}`"),
+                    ));
+                }
                 opcode = Opcode::Other;
                 c.at = before;
                 operands.push(context.registers_of(&mut c));

@@ -78,7 +78,10 @@ pub(crate) static KNOWN: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
 pub(crate) fn is_known(word: &str) -> bool {
     let is_shape = || {
         let letters = word.bytes().filter(|b| !b.is_ascii_digit());
-        matches!(letters.collect::<Vec<u8>>().as_slice(), b"mnk" | b"xb")
+        matches!(
+            letters.collect::<Vec<u8>>().as_slice(),
+            b"mnk" | b"mn" | b"xb" | b"xbx"
+        )
     };
     KNOWN.binary_search(&word).is_ok() || is_shape()
 }
@@ -136,7 +139,7 @@ const GROUPS: &[(&str, &str)] = &[
     ),
     (
         "memory",
-        "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 f16 f16x2 bf16 bf16x2",
+        "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64",
     ),
     (
         "order",
@@ -159,7 +162,7 @@ const GROUPS: &[(&str, &str)] = &[
 /// Words of the rows that take any.
 const WORDS: &str = "
     1d 2d 3d 4d 5d a1d a2d cube acube 2dms a2dms 1d_buffer base level grad zero clamp trap wrap b p
-    r g a width height depth channel_data_type channel_order normalized_coords filter_mode addr_mode_0 addr_mode_1
+    r g a c d width height depth channel_data_type channel_order normalized_coords filter_mode addr_mode_0 addr_mode_1
     addr_mode_2 force_unnormalized_coords array_size num_mipmap_levels num_samples memory_layout
     v2 v4 v8 b8 b16 b32 b64 b128 b1024 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 tf32 f32 f32x2 f64 b1 b2 b4 b6 u2 u4 s2 s4
     e4m3 e5m2 e2m1 e3m2 e2m3 ue8m0 ue4m3 e4m3x2 e5m2x2 e2m1x2 e3m2x2 e2m3x2 ue8m0x2 e4m3x4 e5m2x4 e2m1x4 e3m2x4 e2m3x4
@@ -286,17 +289,17 @@ static TABLE: &[(&str, Opcode, &str, &str, &str)] = &[
     ("st.bulk", O::StBulk, "axx", "0", "*"),
     ("ldmatrix", O::LdMatrix, "Da", "1-3", "*"),
     ("stmatrix", O::StMatrix, "ax", "1", "*"),
-    ("movmatrix", O::MovMatrix, "dx", "1", "sync aligned m8n8 trans b16"),
+    ("movmatrix", O::MovMatrix, "Ux", "1", "sync aligned m8n8 trans b16"),
     ("prefetch", O::Prefetch, "a", "0", "@space @level L1 L2"),
     ("prefetch.tensormap prefetch.const.tensormap prefetch.param.tensormap", O::PrefetchTensormap, "a", "0", ""),
     ("prefetchu", O::Prefetchu, "a", "0", "L1"),
     ("discard", O::Discard, "ax", "0", "global L2"),
     ("applypriority", O::Applypriority, "ax", "0", "global L2::evict_normal"),
-    ("createpolicy", O::Createpolicy, "Dx*", "1", "*"),
+    ("createpolicy", O::Createpolicy, "D*", "1", "*"),
     ("mapa", O::Mapa, "dxu", "1", "shared::cluster u32 u64"),
     ("getctarank", O::Getctarank, "Ux", "1", "shared::cluster u32 u64"),
-    ("atom", O::Atom, "vaw?xx", "1", "@operation @order @scope @space @level @vector @memory noftz"),
-    ("red", O::Red, "aw?x", "1", "@operation @order @scope @space @level @vector @memory noftz"),
+    ("atom", O::Atom, "vaw?xx", "1", "@operation @order @scope @space @level @vector @memory @half noftz"),
+    ("red", O::Red, "aw?x", "1", "@operation @order @scope @space @level @vector @memory @half noftz"),
     ("red.async", O::RedAsync, "ax?a", "1", "*"),
     ("multimem.ld_reduce", O::MultimemLdReduce, "Da?x", "1", "*"),
     ("multimem.st", O::MultimemSt, "ax?x", "1", "*"),
@@ -322,7 +325,7 @@ static TABLE: &[(&str, Opcode, &str, &str, &str)] = &[
     ("cp.async.bulk.prefetch.tensor", O::CpAsyncBulkPrefetchTensor, "a*", "0", "*"),
     ("cp.reduce.async.bulk", O::CpReduceAsyncBulk, "aax*", "1", "*"),
     ("cp.reduce.async.bulk.tensor", O::CpReduceAsyncBulkTensor, "aa*", "0", "*"),
-    ("tensormap.replace", O::TensormapReplace, "ax?x", "2", "*"),
+    ("tensormap.replace", O::TensormapReplace, "ax?x", "1", "*"),
     ("tensormap.cp_fenceproxy", O::TensormapCpFenceproxy, "aax", "0", "*"),
     // 9.7.10 textures, 9.7.11 surfaces
     ("tex", O::Tex, "Da*", "2", "*"),
@@ -350,7 +353,7 @@ static TABLE: &[(&str, Opcode, &str, &str, &str)] = &[
     ("bar.warp.sync", O::BarWarpSync, "u", "0", ""),
     ("barrier.cluster.arrive", O::BarrierClusterArrive, "", "0", "release relaxed aligned"),
     ("barrier.cluster.wait", O::BarrierClusterWait, "", "0", "acquire aligned"),
-    ("membar", O::Membar, "", "0", "@scope"),
+    ("membar", O::Membar, "", "0", "cta gl sys gpu cluster"),
     ("membar.proxy", O::FenceProxy, "", "0", "*"),
     ("fence", O::Fence, "", "0", "@order @scope sync_restrict::shared::cta sync_restrict::shared::cluster"),
     ("fence.mbarrier_init", O::FenceMbarrierInit, "", "0", "release cluster"),

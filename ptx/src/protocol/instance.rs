@@ -7,7 +7,7 @@ use crate::control;
 
 /// How an instance's blocks are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Shape {
+pub enum Mode {
     /// Each launched block runs one block of the grid, or none if no ticket is left.
     Gate {
         /// Blocks of one launch: a few waves.
@@ -89,7 +89,7 @@ pub enum SpecError {
 /// The host's state of one instance.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Instance {
-    shape: Shape,
+    mode: Mode,
     total: u32,
     caps: Box<[u8]>,
     /// The caller wants it stopped.
@@ -115,20 +115,20 @@ impl Instance {
     ///
     /// # Errors
     /// [`SpecError`].
-    pub fn new(shape: Shape, total: u32, caps: &[u8]) -> Result<Self, SpecError> {
+    pub fn new(mode: Mode, total: u32, caps: &[u8]) -> Result<Self, SpecError> {
         if total == 0 {
             return Err(SpecError::NoBlocks);
         }
-        let parts = match shape {
-            Shape::Gate { window, depth } => [("window", window), ("depth", depth)],
-            Shape::Worker { chunk } => [("chunk", chunk); 2],
+        let parts = match mode {
+            Mode::Gate { window, depth } => [("window", window), ("depth", depth)],
+            Mode::Worker { chunk } => [("chunk", chunk); 2],
         };
         if let Some((what, _)) = parts.into_iter().find(|(_, value)| *value == 0) {
             return Err(SpecError::Zero { what });
         }
         check_caps(caps)?;
         Ok(Self {
-            shape,
+            mode,
             total,
             caps: caps.into(),
             stopped: false,
@@ -208,9 +208,9 @@ impl Instance {
         if self.closed {
             return self.reopen();
         }
-        let blocks = match self.shape {
-            Shape::Gate { window, depth } => self.next_window(window, depth),
-            Shape::Worker { chunk } => self.missing_workers(chunk),
+        let blocks = match self.mode {
+            Mode::Gate { window, depth } => self.next_window(window, depth),
+            Mode::Worker { chunk } => self.missing_workers(chunk),
         };
         (blocks != 0).then(|| Step::Launch(self.launch(blocks)))
     }
@@ -236,7 +236,7 @@ impl Instance {
         let number = (0..).find(|n| !in_flight(n)).unwrap_or(u32::MAX);
         self.launched = self.launched.wrapping_add(blocks);
         self.flying.push((number, blocks));
-        if let Shape::Worker { .. } = self.shape {
+        if let Mode::Worker { .. } = self.mode {
             // Until these workers stand in their slots the masks say that they are missing.
             self.fresh = false;
         }
@@ -265,9 +265,9 @@ impl Instance {
         let known = self.masks.len().min(seen.masks.len());
         self.masks[..known].copy_from_slice(&seen.masks[..known]);
         // With workers still to be placed the masks are not the whole truth.
-        self.fresh = match self.shape {
-            Shape::Gate { .. } => true,
-            Shape::Worker { .. } => seen.placed == self.launched,
+        self.fresh = match self.mode {
+            Mode::Gate { .. } => true,
+            Mode::Worker { .. } => seen.placed == self.launched,
         };
     }
 

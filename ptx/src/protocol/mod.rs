@@ -28,4 +28,4 @@
 
 mod instance;
 
-pub use instance::{Instance, Launch, Observation, Shape, SpecError, Step, Write};
+pub use instance::{Instance, Launch, Mode, Observation, SpecError, Step, Write};

@@ -11,12 +11,12 @@ mod search;
 mod world;
 
 use device::{Leave, Ticket};
-use gridmux_ptx::protocol::Shape;
+use gridmux_ptx::protocol::Mode;
 use search::{Outcome, search};
 use world::{Config, Control};
 
 const WORKER: Config = Config {
-    shape: Shape::Worker { chunk: 1 },
+    mode: Mode::Worker { chunk: 1 },
     blocks: 2,
     caps: &[2],
     most: &[2],
@@ -30,7 +30,7 @@ const WORKER: Config = Config {
 };
 
 const GATE: Config = Config {
-    shape: Shape::Gate {
+    mode: Mode::Gate {
         window: 2,
         depth: 2,
     },
@@ -80,7 +80,7 @@ fn a_worker_on_one_sm_under_shrink_grow_stop_and_resume() {
 #[test]
 fn workers_in_chunks() {
     let chunks = Config {
-        shape: Shape::Worker { chunk: 2 },
+        mode: Mode::Worker { chunk: 2 },
         blocks: 5,
         ..WORKER
     };
@@ -118,7 +118,7 @@ fn an_observation_is_a_sequence_of_loads() {
 fn gates_in_windows_under_stop_and_resume() {
     passes("gate", &GATE);
     let wide = Config {
-        shape: Shape::Gate {
+        mode: Mode::Gate {
             window: 3,
             depth: 1,
         },

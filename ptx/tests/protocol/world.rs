@@ -6,12 +6,12 @@
 
 use super::device::{At, Code, Effect, Leave, Set, Ticket};
 use gridmux_ptx::control;
-use gridmux_ptx::protocol::{self, Instance, Launch, Observation, Shape, Write};
+use gridmux_ptx::protocol::{self, Instance, Launch, Mode, Observation, Write};
 
 /// What is searched.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Config {
-    pub(crate) shape: Shape,
+    pub(crate) mode: Mode,
     pub(crate) blocks: u32,
     /// Caps at the beginning, one per SM; empty for a gate.
     pub(crate) caps: &'static [u8],
@@ -100,7 +100,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(config: &Config) -> Self {
         let host =
-            Instance::new(config.shape, config.blocks, config.caps).expect("a valid instance");
+            Instance::new(config.mode, config.blocks, config.caps).expect("a valid instance");
         let bytes = host.memory();
         let sms = u32::try_from(config.caps.len()).expect("few SMs");
         let word =
@@ -401,7 +401,7 @@ impl World {
                 ));
             }
         }
-        if config.shape_is_gate() != self.set.masks.is_empty() {
+        if config.is_gate() != self.set.masks.is_empty() {
             return Err("a gate has no masks, a worker has".to_owned());
         }
         Ok(())
@@ -409,16 +409,16 @@ impl World {
 }
 
 impl Config {
-    fn shape_is_gate(&self) -> bool {
-        matches!(self.shape, Shape::Gate { .. })
+    fn is_gate(&self) -> bool {
+        matches!(self.mode, Mode::Gate { .. })
     }
 
     fn code(&self) -> Code {
         Code {
-            is_gate: self.shape_is_gate(),
-            chunk: match self.shape {
-                Shape::Gate { .. } => 1,
-                Shape::Worker { chunk } => chunk,
+            is_gate: self.is_gate(),
+            chunk: match self.mode {
+                Mode::Gate { .. } => 1,
+                Mode::Worker { chunk } => chunk,
             },
             leave: self.leave,
             ticket: self.ticket,
