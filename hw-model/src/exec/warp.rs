@@ -6,6 +6,7 @@
 //! must not step before [`Warp::resume`] says that it can.
 
 use super::cx::{Access, BlockEnv, Cx, RangeCache, RawFault};
+use super::log::{Outcome, WriteLog};
 use super::op::{Kind, NONE, Op, Slot};
 use super::paths::{Frame, Joins, NEVER, Path, Patience, ROOT};
 use super::rendezvous::Arrival;
@@ -63,6 +64,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) domain: &'a Domain,
     pub(crate) ranges: &'a mut RangeCache,
     pub(crate) access: &'a mut Access,
+    /// Where writes to global memory go; `None` when they go to memory at once.
+    pub(crate) log: Option<&'a mut WriteLog>,
     pub(crate) clock: u64,
     pub(crate) clock_ns: u64,
 }
@@ -76,6 +79,7 @@ impl Surroundings<'_> {
             domain: self.domain,
             ranges: self.ranges,
             access: self.access,
+            log: self.log.as_deref_mut(),
             clock: self.clock,
             clock_ns: self.clock_ns,
         }
@@ -157,6 +161,11 @@ impl Warp {
         self.alive
     }
 
+    /// First register slot of the running function.
+    pub(crate) fn first_register(&self) -> u32 {
+        self.frame.registers
+    }
+
     /// Operation and lane that a message about the whole warp names: where it stands, or the barrier where it waits.
     pub(crate) fn place(&self) -> (u32, u32) {
         match self.at_barrier() {
@@ -204,6 +213,32 @@ impl Warp {
             step,
             lanes,
             diverged,
+        }
+    }
+
+    /// Writes the result of a recorded operation to its register.
+    pub(crate) fn commit(&mut self, outcome: &Outcome<'_>) {
+        let words: *mut u32 = self.registers.as_mut_ptr().cast();
+        let first = (outcome.owner.frame as usize + usize::from(outcome.target.slot)) * 32;
+        for lane in (0..32).filter(|lane| outcome.mask >> lane & 1 != 0) {
+            let word = outcome.words[lane];
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "a narrow register keeps the low half"
+            )]
+            // SAFETY: the lowering gave the destination's slots, two of them for a wide one, and the warp is the
+            // one that recorded the operation, so its registers hold them.
+            unsafe {
+                if outcome.target.wide {
+                    words
+                        .add(first)
+                        .cast::<u64>()
+                        .add(lane)
+                        .write_unaligned(word);
+                } else {
+                    words.add(first + lane).write(word as u32);
+                }
+            }
         }
     }
 
@@ -293,6 +328,7 @@ impl Warp {
             domain: around.domain,
             ranges: around.ranges,
             access: around.access,
+            log: around.log,
             fault: None,
         }
     }
