@@ -83,6 +83,8 @@ pub enum FaultKind {
         /// Entries of the table.
         targets: u32,
     },
+    /// An assertion of the kernel failed; the note says which.
+    Assertion,
     /// Calls nest too deeply, or `alloca` asked for too much.
     StackOverflow {
         /// Local memory of one thread in bytes.
@@ -109,6 +111,10 @@ pub struct Fault {
     pub address: Option<u64>,
     /// Allocation nearest to the address.
     pub nearest: Option<Nearest>,
+    /// Name of the module's variable that the nearest allocation is; `None` for one that the host made.
+    pub owner: Option<Box<str>>,
+    /// What else there is to say: who waits where in a deadlock, the text of an assertion.
+    pub note: Option<Box<str>>,
     /// What happened.
     pub kind: FaultKind,
 }
@@ -181,6 +187,7 @@ impl fmt::Display for Fault {
             FaultKind::BadBranch { index, targets } => {
                 write!(f, "it branched to entry {index} of a table of {targets}")?;
             }
+            FaultKind::Assertion => f.write_str("an assertion failed")?,
             FaultKind::StackOverflow { limit } => {
                 write!(
                     f,
@@ -191,13 +198,18 @@ impl fmt::Display for Fault {
                 write!(f, "barrier {id} was named; a block has barriers 0 to 15")?;
             }
         }
-        match (self.source_line, self.nearest) {
-            (Some((file, line)), Some(nearest)) => {
-                write!(f, "; {nearest} (source file {file}, line {line})")
-            }
-            (Some((file, line)), None) => write!(f, " (source file {file}, line {line})"),
-            (None, Some(nearest)) => write!(f, "; {nearest}"),
-            (None, None) => Ok(()),
+        if let Some(note) = &self.note {
+            write!(f, ": {note}")?;
+        }
+        if let Some(nearest) = self.nearest {
+            write!(f, "; {nearest}")?;
+        }
+        if let Some(owner) = &self.owner {
+            write!(f, ", the module's variable '{owner}'")?;
+        }
+        match self.source_line {
+            Some((file, line)) => write!(f, " (source file {file}, line {line})"),
+            None => Ok(()),
         }
     }
 }

@@ -8,7 +8,7 @@
 use super::cx::{Access, BlockEnv, Cx, RangeCache, RawFault};
 use super::log::{Outcome, WriteLog};
 use super::op::{Kind, NONE, Op, Slot};
-use super::paths::{Frame, Joins, NEVER, Path, Patience, ROOT};
+use super::paths::{Frame, Joins, NEVER, Path, Patience, ROOT, Wait};
 use super::rendezvous::Arrival;
 use crate::fault::FaultKind;
 use crate::kernel::Kernel;
@@ -40,6 +40,8 @@ pub(crate) struct Warp {
     pub(super) paths: Vec<Path>,
     pub(super) joins: Joins,
     pub(super) patience: Patience,
+    /// What the last operation printed or asserted.
+    pub(super) said: Option<String>,
 }
 
 /// What a step did, beyond changing the warp.
@@ -51,6 +53,8 @@ pub(crate) enum Step {
     Barrier(Arrival),
     /// Every living lane waits; these live.
     Stalled { alive: u32 },
+    /// Lanes printed; [`Warp::take_said`] has the text.
+    Printed,
     /// The last lane ended.
     Ended,
     /// The operation failed; the warp must not step any more.
@@ -113,6 +117,7 @@ impl Default for Warp {
             paths: Vec::new(),
             joins: Joins::default(),
             patience: Patience::default(),
+            said: None,
         }
     }
 }
@@ -141,6 +146,7 @@ impl Warp {
         self.paths.clear();
         self.joins.start(self.alive);
         self.patience = Patience::default();
+        self.said = None;
     }
 
     /// Another function runs, or storage has moved.
@@ -159,6 +165,29 @@ impl Warp {
     /// Lanes that have not ended.
     pub(crate) fn alive(&self) -> u32 {
         self.alive
+    }
+
+    /// Calls `f` with the operation, the block barrier (or none) and the lanes of each path that waits.
+    pub(crate) fn waiting(&self, mut f: impl FnMut(u32, Option<u8>, u32)) {
+        for path in &self.paths {
+            let lanes = path.mask & self.alive;
+            match path.wait {
+                _ if lanes == 0 => {}
+                Wait::Barrier { id, .. } => f(path.pc - 1, Some(id), lanes),
+                Wait::Lanes { .. } => f(path.pc, None, lanes),
+                Wait::Nothing | Wait::Over => {}
+            }
+        }
+    }
+
+    /// What the last operation printed or asserted.
+    pub(crate) fn said(&self) -> Option<&str> {
+        self.said.as_deref()
+    }
+
+    /// Takes what the last operation printed.
+    pub(crate) fn take_said(&mut self) -> Option<String> {
+        self.said.take()
     }
 
     /// First register slot of the running function.
@@ -294,6 +323,8 @@ impl Warp {
                     return Step::Fault(fault);
                 }
             }
+            Kind::Print => return self.print(op, running, around),
+            Kind::Assert => return self.assert(op, running, around),
             Kind::Trap => return self.fault(FaultKind::Trap, running),
             Kind::Breakpoint => return self.fault(FaultKind::Breakpoint, running),
             Kind::Alu | Kind::Memory | Kind::Branch => {}
