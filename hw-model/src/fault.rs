@@ -72,6 +72,8 @@ pub enum FaultKind {
         /// The count.
         threads: u32,
     },
+    /// An mbarrier operation on something that is no initialised mbarrier object in shared memory.
+    BadMbarrier,
     /// Lanes of a warp wait for lanes that wait elsewhere.
     WarpDeadlock,
     /// An indirect call of something that is no function of the module.
@@ -173,6 +175,11 @@ impl fmt::Display for Fault {
                 write!(
                     f,
                     "{threads} threads were named for a barrier; the count is a multiple of 32 above 0"
+                )?;
+            }
+            FaultKind::BadMbarrier => {
+                f.write_str(
+                    "it used an mbarrier object that was not initialised in shared memory",
                 )?;
             }
             FaultKind::WarpDeadlock => {

@@ -230,7 +230,7 @@ impl Gpu {
     }
 
     /// Takes what launches have printed with `printf` so far, functional ones included. The text of one launch
-    /// is in order of time and then of SM; lanes of a warp print in ascending order.
+    /// is in order of epoch and then of SM; lanes of a warp print in ascending order.
     pub fn take_printed(&mut self) -> Vec<Printed> {
         std::mem::take(&mut self.printed)
     }

@@ -436,7 +436,7 @@ mod tests {
             &[1, 2, 3, 4, 65, 4096],
             "text1| text2|text3 |te|A|%|0x1000",
         );
-        check("100% sure", &[7], "100% sure");
+        check("100%, sure", &[7], "100%, sure");
         check("%y and ä%", &[], "%y and ä%");
         check("one %d two %d", &[1], "one 1 two ");
     }

@@ -7,6 +7,7 @@
 //! Rules: a lane outside the mask keeps its registers; a function never panics on any register contents; an
 //! access is checked before memory is touched; nothing allocates.
 
+mod asynchronous;
 mod atomic;
 mod bits;
 mod block;
@@ -66,7 +67,25 @@ fn reads_text(i: &Instruction) -> bool {
     use Opcode as O;
     matches!(
         i.opcode,
-        O::Addc
+        O::CpAsync
+            | O::CpAsyncMbarrierArrive
+            | O::MbarrierInit
+            | O::MbarrierInval
+            | O::MbarrierArrive
+            | O::MbarrierArriveDrop
+            | O::MbarrierArriveExpectTx
+            | O::MbarrierArriveDropExpectTx
+            | O::MbarrierTestWait
+            | O::MbarrierTryWait
+            | O::MbarrierExpectTx
+            | O::MbarrierCompleteTx
+            | O::Griddepcontrol
+            | O::Pmevent
+            | O::FenceProxy
+            | O::Fence
+            | O::Createpolicy
+            | O::Applypriority
+            | O::Addc
             | O::Subc
             | O::Madc
             | O::CvtPack
