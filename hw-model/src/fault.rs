@@ -132,6 +132,26 @@ impl fmt::Display for Fault {
             "kernel '{}', block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), PTX line {} ({}): ",
             self.kernel, self.ptx_line, self.mnemonic
         )?;
+        self.say_kind(f)?;
+        if let Some(note) = &self.note {
+            write!(f, ": {note}")?;
+        }
+        if let Some(nearest) = self.nearest {
+            write!(f, "; {nearest}")?;
+        }
+        if let Some(owner) = &self.owner {
+            write!(f, ", the module's variable '{owner}'")?;
+        }
+        match self.source_line {
+            Some((file, line)) => write!(f, " (source file {file}, line {line})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Fault {
+    /// What happened, without where.
+    fn say_kind(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = self.address.unwrap_or(0);
         match self.kind {
             FaultKind::OutOfBounds {
@@ -205,18 +225,6 @@ impl fmt::Display for Fault {
                 write!(f, "barrier {id} was named; a block has barriers 0 to 15")?;
             }
         }
-        if let Some(note) = &self.note {
-            write!(f, ": {note}")?;
-        }
-        if let Some(nearest) = self.nearest {
-            write!(f, "; {nearest}")?;
-        }
-        if let Some(owner) = &self.owner {
-            write!(f, ", the module's variable '{owner}'")?;
-        }
-        match self.source_line {
-            Some((file, line)) => write!(f, " (source file {file}, line {line})"),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }

@@ -73,40 +73,7 @@ fn convert(
     next: &mut impl FnMut(Value) -> Option<Argument>,
 ) -> Option<usize> {
     let bytes = tail.as_bytes();
-    let mut c = Conversion {
-        bytes: 4,
-        ..Conversion::default()
-    };
-    let mut at = 1;
-    while let Some(flag) = bytes.get(at) {
-        match flag {
-            b'-' => c.left = true,
-            b'+' => c.plus = true,
-            b' ' => c.space = true,
-            b'#' => c.alternative = true,
-            b'0' => c.zero = true,
-            _ => break,
-        }
-        at += 1;
-    }
-    let width = number(bytes, &mut at, next)?;
-    c.left |= width.is_some_and(|w| w < 0);
-    c.width = usize::try_from(width.unwrap_or(0).unsigned_abs())
-        .unwrap_or(0)
-        .min(MAX_WIDTH);
-    if bytes.get(at) == Some(&b'.') {
-        at += 1;
-        let precision = number(bytes, &mut at, next)?.unwrap_or(0);
-        c.precision = usize::try_from(precision).ok().map(|p| p.min(MAX_WIDTH));
-    }
-    while let Some(length) = bytes.get(at) {
-        match length {
-            b'h' => c.bytes = if c.bytes == 2 { 1 } else { 2 },
-            b'l' | b'j' | b'z' | b't' => c.bytes = 8,
-            _ => break,
-        }
-        at += 1;
-    }
+    let (c, mut at) = prefix(bytes, next)?;
     let Some(kind) = bytes.get(at).copied() else {
         out.push_str(tail);
         return Some(tail.len());
@@ -151,6 +118,48 @@ fn convert(
         }
     }
     Some(at)
+}
+
+/// Flags, width, precision and length, and where they end.
+fn prefix(
+    bytes: &[u8],
+    next: &mut impl FnMut(Value) -> Option<Argument>,
+) -> Option<(Conversion, usize)> {
+    let mut c = Conversion {
+        bytes: 4,
+        ..Conversion::default()
+    };
+    let mut at = 1;
+    while let Some(flag) = bytes.get(at) {
+        match flag {
+            b'-' => c.left = true,
+            b'+' => c.plus = true,
+            b' ' => c.space = true,
+            b'#' => c.alternative = true,
+            b'0' => c.zero = true,
+            _ => break,
+        }
+        at += 1;
+    }
+    let width = number(bytes, &mut at, next)?;
+    c.left |= width.is_some_and(|w| w < 0);
+    c.width = usize::try_from(width.unwrap_or(0).unsigned_abs())
+        .unwrap_or(0)
+        .min(MAX_WIDTH);
+    if bytes.get(at) == Some(&b'.') {
+        at += 1;
+        let precision = number(bytes, &mut at, next)?.unwrap_or(0);
+        c.precision = usize::try_from(precision).ok().map(|p| p.min(MAX_WIDTH));
+    }
+    while let Some(length) = bytes.get(at) {
+        match length {
+            b'h' => c.bytes = if c.bytes == 2 { 1 } else { 2 },
+            b'l' | b'j' | b'z' | b't' => c.bytes = 8,
+            _ => break,
+        }
+        at += 1;
+    }
+    Some((c, at))
 }
 
 /// A width or precision: digits or `*`; the outer `None` when an argument is missing.
@@ -396,14 +405,8 @@ mod tests {
         let bits = f64::to_bits;
         check(
             "%f %.2f %8.3f|%-8.1f|%+.0f",
-            &[
-                bits(1.5),
-                bits(2.675),
-                bits(-3.14159),
-                bits(2.25),
-                bits(2.5),
-            ],
-            "1.500000 2.67   -3.142|2.2     |+2",
+            &[bits(1.5), bits(2.675), bits(-3.2517), bits(2.25), bits(2.5)],
+            "1.500000 2.67   -3.252|2.2     |+2",
         );
         check(
             "%e %.3E %g %g %g %g",

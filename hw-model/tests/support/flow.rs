@@ -74,7 +74,7 @@ pub fn line_of(text: &str, what: &str) -> u32 {
 /// The message of a module that is refused.
 pub fn refusal(text: &str) -> String {
     let mut bench = Bench::named("h200");
-    let error = bench.try_kernel(text, "k").err().expect("it is refused");
+    let error = bench.try_kernel(text, "k").expect_err("it is refused");
     error.to_string()
 }
 
