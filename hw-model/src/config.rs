@@ -62,6 +62,16 @@ pub enum WritePolicy {
     Through,
 }
 
+/// What a store does to a line that L2 does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteMiss {
+    /// The bytes stay in the slice under a byte mask until the line goes; nothing is fetched.
+    Validate,
+    /// The bytes go to DRAM at once and the line is fetched (GPGPU-Sim's write-allocate).
+    Fetch,
+}
+
 /// A whole GPU.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -278,6 +288,12 @@ pub struct L2 {
     pub ways: u32,
     /// Load-to-use cycles of a hit, the way there and back included.
     pub latency: u32,
+    /// Neighbouring bytes that lie in one slice.
+    pub interleave_bytes: u64,
+    /// Lines are spread over slices by a hash, so that no stride meets in one.
+    pub hashed: bool,
+    /// What a store does to a line that is not there.
+    pub write_miss: WriteMiss,
     /// Bytes per cycle of one slice.
     pub bytes_per_cycle: u32,
     /// Cycles that one atomic operation on one address holds its bank.

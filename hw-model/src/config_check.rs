@@ -173,6 +173,13 @@ impl GpuConfig {
         )?;
         at_least_one("l2.slices", self.l2.slices)?;
         at_least_one("l2.banks", self.l2.banks)?;
+        require(
+            "l2.interleave_bytes",
+            self.l2.interleave_bytes,
+            self.l2.interleave_bytes.is_power_of_two()
+                && (LINE_BYTES..=1 << 20).contains(&self.l2.interleave_bytes),
+            "it must be a power of two from 128 to 1048576",
+        )?;
         at_least_one("dram.channels", self.dram.channels)?;
         require(
             "l2.slices",

@@ -72,6 +72,8 @@ pub enum FaultKind {
         /// The count.
         threads: u32,
     },
+    /// An mbarrier operation on something that is no initialised mbarrier object in shared memory.
+    BadMbarrier,
     /// Lanes of a warp wait for lanes that wait elsewhere.
     WarpDeadlock,
     /// An indirect call of something that is no function of the module.
@@ -83,6 +85,8 @@ pub enum FaultKind {
         /// Entries of the table.
         targets: u32,
     },
+    /// An assertion of the kernel failed; the note says which.
+    Assertion,
     /// Calls nest too deeply, or `alloca` asked for too much.
     StackOverflow {
         /// Local memory of one thread in bytes.
@@ -109,6 +113,10 @@ pub struct Fault {
     pub address: Option<u64>,
     /// Allocation nearest to the address.
     pub nearest: Option<Nearest>,
+    /// Name of the module's variable that the nearest allocation is; `None` for one that the host made.
+    pub owner: Option<Box<str>>,
+    /// What else there is to say: who waits where in a deadlock, the text of an assertion.
+    pub note: Option<Box<str>>,
     /// What happened.
     pub kind: FaultKind,
 }
@@ -124,6 +132,26 @@ impl fmt::Display for Fault {
             "kernel '{}', block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), PTX line {} ({}): ",
             self.kernel, self.ptx_line, self.mnemonic
         )?;
+        self.say_kind(f)?;
+        if let Some(note) = &self.note {
+            write!(f, ": {note}")?;
+        }
+        if let Some(nearest) = self.nearest {
+            write!(f, "; {nearest}")?;
+        }
+        if let Some(owner) = &self.owner {
+            write!(f, ", the module's variable '{owner}'")?;
+        }
+        match self.source_line {
+            Some((file, line)) => write!(f, " (source file {file}, line {line})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Fault {
+    /// What happened, without where.
+    fn say_kind(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = self.address.unwrap_or(0);
         match self.kind {
             FaultKind::OutOfBounds {
@@ -169,6 +197,11 @@ impl fmt::Display for Fault {
                     "{threads} threads were named for a barrier; the count is a multiple of 32 above 0"
                 )?;
             }
+            FaultKind::BadMbarrier => {
+                f.write_str(
+                    "it used an mbarrier object that was not initialised in shared memory",
+                )?;
+            }
             FaultKind::WarpDeadlock => {
                 f.write_str("lanes of the warp wait for lanes that wait for them elsewhere")?;
             }
@@ -181,6 +214,7 @@ impl fmt::Display for Fault {
             FaultKind::BadBranch { index, targets } => {
                 write!(f, "it branched to entry {index} of a table of {targets}")?;
             }
+            FaultKind::Assertion => f.write_str("an assertion failed")?,
             FaultKind::StackOverflow { limit } => {
                 write!(
                     f,
@@ -191,13 +225,6 @@ impl fmt::Display for Fault {
                 write!(f, "barrier {id} was named; a block has barriers 0 to 15")?;
             }
         }
-        match (self.source_line, self.nearest) {
-            (Some((file, line)), Some(nearest)) => {
-                write!(f, "; {nearest} (source file {file}, line {line})")
-            }
-            (Some((file, line)), None) => write!(f, " (source file {file}, line {line})"),
-            (None, Some(nearest)) => write!(f, "; {nearest}"),
-            (None, None) => Ok(()),
-        }
+        Ok(())
     }
 }

@@ -9,10 +9,12 @@ use crate::exec::{
     Access, Block, BlockShape, Direction, Meeting, Op, RangeCache, RawFault, Space, Step,
     Surroundings, Warp,
 };
+use crate::explain::{deadlock_note, dress};
 use crate::fault::{Fault, FaultKind};
 use crate::kernel::Kernel;
 use crate::launch::Launch;
 use crate::memory::Domain;
+use crate::report::{Printed, append_printed};
 
 /// Steps of a warp before the next one has its turn.
 const TURN: u32 = 1 << 14;
@@ -41,6 +43,7 @@ impl Functional {
         &mut self,
         launch: &Launch<'_>,
         domain: &Domain,
+        printed: &mut Vec<Printed>,
     ) -> Result<Counters, Box<Fault>> {
         let kernel = &*launch.kernel;
         let shape = BlockShape {
@@ -63,7 +66,7 @@ impl Functional {
             for (index, warp) in (0..warps).zip(&mut self.warps) {
                 warp.start(kernel, index, threads);
             }
-            self.run_block(launch, domain, warps, &mut counters)?;
+            self.run_block(launch, domain, warps, &mut counters, printed)?;
             counters.blocks += 1;
         }
         Ok(counters)
@@ -75,6 +78,7 @@ impl Functional {
         domain: &Domain,
         warps: u32,
         counters: &mut Counters,
+        printed: &mut Vec<Printed>,
     ) -> Result<(), Box<Fault>> {
         let kernel = &*launch.kernel;
         let mut ready = self.block.alive();
@@ -87,6 +91,12 @@ impl Functional {
                 let step = self.run_warp(index, kernel, domain, counters);
                 let meeting = match step {
                     Step::Done => Meeting::Wait,
+                    Step::Printed => {
+                        if let Some(text) = self.warps[index as usize].take_said() {
+                            append_printed(printed, launch.tag, &text);
+                        }
+                        Meeting::Wait
+                    }
                     Step::Ended => {
                         ready &= !(1 << index);
                         self.block.end(index)
@@ -110,7 +120,10 @@ impl Functional {
                         0 => {
                             let index = self.block.alive().trailing_zeros();
                             let raw = plain(FaultKind::BarrierDeadlock);
-                            return Err(self.explain(raw, index, kernel, domain));
+                            let mut fault = self.explain(raw, index, kernel, domain);
+                            let warps = self.warps[..warps as usize].iter();
+                            fault.note = Some(deadlock_note(&self.block, kernel, warps));
+                            return Err(fault);
                         }
                         loosened => ready |= loosened,
                     },
@@ -216,39 +229,4 @@ pub(crate) fn count_access(op: &Op, access: &Access, counters: &mut Counters) {
         (Space::Global, Direction::Atomic) => counters.global_atomics += 1,
         (Space::Local | Space::Constant, _) => {}
     }
-}
-
-/// A fault with everything that its message names.
-pub(crate) fn dress(
-    raw: RawFault,
-    kernel: &Kernel,
-    block: &Block,
-    warp: &Warp,
-    domain: &Domain,
-) -> Box<Fault> {
-    // A fault of an operation names its lane; what concerns the whole warp names where it waits.
-    let waits = matches!(
-        raw.kind,
-        FaultKind::BarrierDeadlock | FaultKind::WarpDeadlock | FaultKind::BudgetExceeded { .. }
-    );
-    let (pc, lane) = if waits {
-        warp.place()
-    } else {
-        (warp.pc, raw.lane)
-    };
-    let pc = pc as usize;
-    let origin = &kernel.origins[pc.min(kernel.origins.len() - 1)];
-    let [x, y, _] = block.env.ntid.map(|n| n.max(1));
-    let thread = warp.index * WARP_LANES + lane;
-    Box::new(Fault {
-        kernel: kernel.name.clone(),
-        block: block.env.ctaid,
-        thread: [thread % x, thread / x % y, thread / (x * y)],
-        ptx_line: origin.line,
-        source_line: origin.source_line,
-        mnemonic: origin.mnemonic.clone(),
-        address: raw.address,
-        nearest: raw.address.map(|address| domain.nearest(address)),
-        kind: raw.kind,
-    })
 }

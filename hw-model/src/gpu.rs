@@ -14,7 +14,7 @@ use crate::functional::Functional;
 use crate::kernel::LoadedModule;
 use crate::launch::{self, Copy, Launch, LaunchError};
 use crate::memory::{DomainId, Memory, MemoryError, Partition};
-use crate::report::{Advance, Report};
+use crate::report::{Advance, Printed, Report, append_printed};
 use crate::texture::TextureError;
 use crate::timing::dispatch::{Dispatcher, Placement};
 use crate::timing::launches::Launches;
@@ -41,6 +41,7 @@ pub struct Gpu {
     dispatcher: Dispatcher,
     copies: CopyQueues,
     functional: Functional,
+    printed: Vec<Printed>,
     placed: Vec<Placement>,
     faults: Vec<(u64, u32, Box<Fault>)>,
     drafts: Vec<Report>,
@@ -64,6 +65,7 @@ impl Gpu {
             dispatcher: Dispatcher::new(&config),
             copies: CopyQueues::default(),
             functional: Functional::new(),
+            printed: Vec::new(),
             placed: Vec::with_capacity(256),
             faults: Vec::new(),
             drafts: Vec::with_capacity(256),
@@ -268,6 +270,12 @@ impl Gpu {
         self.memory.destroy_domain(domain)
     }
 
+    /// Takes what launches have printed with `printf` so far, functional ones included. The text of one launch
+    /// is in order of epoch and then of SM; lanes of a warp print in ascending order.
+    pub fn take_printed(&mut self) -> Vec<Printed> {
+        std::mem::take(&mut self.printed)
+    }
+
     /// Nothing is queued, running or being copied.
     #[must_use]
     pub fn idle(&self) -> bool {
@@ -361,6 +369,11 @@ impl Gpu {
             }
             for event in sm.events().drain(..) {
                 match event {
+                    SmEvent::Printed { launch, text } => {
+                        if let Some(state) = self.launches.get(launch) {
+                            append_printed(&mut self.printed, state.tag, &text);
+                        }
+                    }
                     SmEvent::Faulted { launch, at, fault } => self.faults.push((at, launch, fault)),
                     SmEvent::Retired {
                         launch,
@@ -483,7 +496,7 @@ pub fn run_functional(gpu: &mut Gpu, request: &Launch<'_>) -> Result<Counters, R
             domain: request.domain,
         }));
     };
-    Ok(gpu.functional.run(request, domain)?)
+    Ok(gpu.functional.run(request, domain, &mut gpu.printed)?)
 }
 
 /// Why a functional run failed.

@@ -109,6 +109,8 @@ pub struct Kernel {
     pub(crate) functions: Box<[FunctionEntry]>,
     /// Number in `functions` of each function of the module; `u32::MAX` for one that it never calls.
     pub(crate) numbers: Box<[u32]>,
+    /// The module's variables in device memory, for messages.
+    pub(crate) variables: Arc<[ModuleVariable]>,
     /// Targets of `brx.idx`.
     pub(crate) tables: Box<[Box<[u32]>]>,
 }

@@ -16,6 +16,7 @@ pub mod counters;
 #[doc(hidden)]
 pub mod crew;
 mod exec;
+mod explain;
 pub mod fault;
 mod functional;
 pub mod gpu;
@@ -25,6 +26,7 @@ pub mod memory;
 pub mod occupancy;
 pub mod report;
 mod sync;
+mod text;
 pub mod texture;
 mod timing;
 
@@ -37,4 +39,4 @@ pub use kernel::{Kernel, KernelParam, LoadedModule};
 pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
 pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition};
 pub use occupancy::{Occupancy, OccupancyLimit, occupancy};
-pub use report::{Advance, Report};
+pub use report::{Advance, Printed, Report};

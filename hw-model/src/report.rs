@@ -81,3 +81,33 @@ pub enum Advance {
     /// There are reports; time stands at the end of the epoch that made them.
     Reported,
 }
+
+/// Most bytes that one launch prints; what comes after is dropped, as when a printf buffer is full.
+pub(crate) const MAX_PRINTED_BYTES: usize = 1 << 20;
+
+/// What a launch printed with `printf`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Printed {
+    /// Launch.
+    pub tag: u64,
+    /// Its text so far.
+    pub text: String,
+}
+
+/// Appends to a launch's text, as far as there is room.
+pub(crate) fn append_printed(all: &mut Vec<Printed>, tag: u64, text: &str) {
+    let of_launch = all.iter().position(|p| p.tag == tag);
+    let at = of_launch.unwrap_or_else(|| {
+        all.push(Printed {
+            tag,
+            text: String::new(),
+        });
+        all.len() - 1
+    });
+    let printed = &mut all[at].text;
+    let room = MAX_PRINTED_BYTES.saturating_sub(printed.len());
+    let end = (0..=room.min(text.len()))
+        .rev()
+        .find(|n| text.is_char_boundary(*n));
+    printed.push_str(&text[..end.unwrap_or(0)]);
+}

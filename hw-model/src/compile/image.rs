@@ -7,11 +7,11 @@
 //! Rule: every operation has an origin, so that a fault names an instruction wherever it happens.
 
 use super::flow::Flow;
-use super::reach::{Reach, callee, signature};
+use super::reach::{Reach, Signature, callee, runtime, signature};
 use super::variables::Layout;
 use super::{Lines, LoadError, operands, slots, unsupported};
 use crate::config::GpuConfig;
-use crate::exec::{self, Constants, Draft, FrameLayout, Kind, Lower, NONE, Op, Slot};
+use crate::exec::{self, Constants, Draft, FrameLayout, Kind, Lower, NONE, Op, Runtime, Slot};
 use crate::kernel::{FunctionEntry, Origin};
 use gridmux_ptx::decode::{
     FuncId, Function, Instruction, MemoryOrder, Opcode, Operand, Param, Program, RegId, ScalarType,
@@ -34,6 +34,8 @@ struct Linker<'a> {
     program: &'a Program,
     reach: &'a Reach,
     lines: &'a Lines,
+    /// Device address of the domain's heap, where the module uses it.
+    heap: Option<u64>,
     ops: Vec<Op>,
     origins: Vec<Origin>,
     tables: Vec<Box<[u32]>>,
@@ -47,12 +49,14 @@ pub(super) fn link(
     reach: &Reach,
     frames: &[FrameLayout],
     layout: &Layout,
+    heap: Option<u64>,
     lines: &Lines,
 ) -> Result<Image, LoadError> {
     let mut linker = Linker {
         program,
         reach,
         lines,
+        heap,
         ops: Vec::new(),
         origins: Vec::new(),
         tables: Vec::new(),
@@ -250,6 +254,11 @@ impl Linker<'_> {
             self.pass(lower, argument, formal, 0, false, i, origin)?;
         }
         let guard = i.guard.map(|g| g.reg);
+        let returns_at = FrameLayout::returns_at(signature.params_bytes());
+        if let Some(runtime) = runtime(self.program, i) {
+            self.runtime(lower, runtime, returns_at, i, origin)?;
+            return self.results(lower, results, &signature, i, origin);
+        }
         let (number, address) = match i.operands.get(1)? {
             Operand::Reg(reg) => (0, Some(*reg)),
             _ => (self.number_of(callee(i)?)?, None),
@@ -261,11 +270,72 @@ impl Linker<'_> {
         let reads: SmallVec<[RegId; 2]> = guard.into_iter().chain(address).collect();
         let draft = exec::call(lower, number, slot);
         self.emit(lower, draft, Some(i), &reads, &[], origin)?;
-        let returns_at = FrameLayout::returns_at(signature.params_bytes());
+        self.results(lower, results, &signature, i, origin)
+    }
+
+    /// Results, from the frame that the callee has left.
+    fn results(
+        &mut self,
+        lower: &mut Lower<'_>,
+        results: &[Operand],
+        signature: &Signature<'_>,
+        i: &Instruction,
+        origin: &Origin,
+    ) -> Option<()> {
+        let at = FrameLayout::returns_at(signature.params_bytes());
         for (result, formal) in results.iter().zip(signature.returns) {
-            self.pass(lower, result, formal, returns_at, true, i, origin)?;
+            self.pass(lower, result, formal, at, true, i, origin)?;
         }
         Some(())
+    }
+
+    /// What stands in the place of a call of the device runtime.
+    fn runtime(
+        &mut self,
+        lower: &mut Lower<'_>,
+        runtime: Runtime,
+        returns_at: u32,
+        i: &Instruction,
+        origin: &Origin,
+    ) -> Option<()> {
+        let reads: SmallVec<[RegId; 1]> = i.guard.map(|g| g.reg).into_iter().collect();
+        if !runtime.uses_heap() {
+            let draft = exec::lower_speech(lower, runtime, returns_at);
+            return self.emit(lower, draft, Some(i), &reads, &[], origin);
+        }
+        let scratch = lower.frame.scratch();
+        let (base, bias) = lower.outgoing();
+        let take = exec::move_word(scratch, (base, bias), true);
+        self.emit(lower, take, Some(i), &reads, &[], origin)?;
+        self.through(scratch, false, true);
+        let draft = exec::lower_heap(runtime, self.heap?, scratch);
+        self.emit(lower, draft, Some(i), &reads, &[], origin)?;
+        self.through(scratch, true, runtime == Runtime::Malloc);
+        if runtime == Runtime::Malloc {
+            let give = exec::move_word(scratch, (base, bias + returns_at), false);
+            self.emit(lower, give, Some(i), &reads, &[], origin)?;
+            self.through(scratch, true, false);
+        }
+        Some(())
+    }
+
+    /// The last operation reads or writes a slot that no register names.
+    fn through(&mut self, slot: u16, reads: bool, writes: bool) {
+        let Some(op) = self.ops.last_mut() else {
+            return;
+        };
+        let free = |list: &mut [u16]| {
+            if let Some(entry) = list.iter_mut().find(|entry| **entry == NONE) {
+                *entry = slot;
+            }
+        };
+        op.free = false;
+        if reads || writes {
+            free(&mut op.waits);
+        }
+        if writes {
+            free(&mut op.writes);
+        }
     }
 
     fn number_of(&self, id: FuncId) -> Option<u32> {

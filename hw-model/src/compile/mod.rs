@@ -12,7 +12,8 @@ mod slots;
 mod variables;
 
 use crate::config::GpuConfig;
-use crate::kernel::{Kernel, KernelParam, LoadedModule};
+use crate::exec::HEAP_BYTES;
+use crate::kernel::{Kernel, KernelParam, LoadedModule, ModuleVariable};
 use crate::memory::{DomainId, Memory, MemoryError};
 use gridmux_ptx::analysis::registers_estimate;
 use gridmux_ptx::decode::{FuncId, Function, Instruction, Program, Span};
@@ -98,12 +99,31 @@ pub(crate) fn load(
     let lines = Lines::new(text);
     // Kernels are compiled before anything is placed for good, so that a refusal leaves no trace.
     let placed = variables::place(memory, domain, program, &lines)?;
+    let heap = if reach::needs_heap(program) {
+        memory.heap(domain, HEAP_BYTES).map(Some)
+    } else {
+        Ok(None)
+    };
+    let heap = match heap {
+        Ok(heap) => heap,
+        Err(error) => {
+            placed.free(memory, domain);
+            return Err(error.into());
+        }
+    };
+    let module = Module {
+        program,
+        placed: &placed,
+        variables: placed.variables().into(),
+        heap,
+        lines: &lines,
+    };
     let kernels: Result<Vec<_>, _> = program
         .functions
         .iter()
         .zip(0..)
         .filter(|(f, _)| f.is_entry && f.is_defined)
-        .map(|(_, id)| compile(config, domain, program, FuncId(id), &placed, &lines).map(Arc::new))
+        .map(|(_, id)| compile(config, domain, &module, FuncId(id)).map(Arc::new))
         .collect();
     match kernels {
         Ok(kernels) => Ok(LoadedModule {
@@ -118,14 +138,23 @@ pub(crate) fn load(
     }
 }
 
+/// What the kernels of a module share while they are compiled.
+struct Module<'a> {
+    program: &'a Program,
+    placed: &'a Placed,
+    variables: Arc<[ModuleVariable]>,
+    /// Device address of the domain's heap, where the module uses it.
+    heap: Option<u64>,
+    lines: &'a Lines,
+}
+
 fn compile(
     config: &GpuConfig,
     domain: DomainId,
-    program: &Program,
+    module: &Module<'_>,
     id: FuncId,
-    placed: &Placed,
-    lines: &Lines,
 ) -> Result<Kernel, LoadError> {
+    let (program, lines) = (module.program, module.lines);
     let function = &program.functions[id.0 as usize];
     let reach = Reach::of(program, id);
     let bodies = || {
@@ -136,7 +165,7 @@ fn compile(
     };
     let frames: Result<Vec<_>, _> = bodies().map(|f| reach::frame(program, f, lines)).collect();
     let mut frames = frames?;
-    let layout = placed.layout(program, &reach.members, &mut frames);
+    let layout = module.placed.layout(program, &reach.members, &mut frames);
     let local_bytes = reach.stack_bytes(program, &frames).next_multiple_of(16);
     if local_bytes > MAX_LOCAL_BYTES {
         return Err(LoadError::TooMuchLocalMemory {
@@ -145,7 +174,15 @@ fn compile(
         });
     }
     let frame_bytes = frames.first().map_or(0, |f| f.bytes);
-    let image = image::link(config, program, &reach, &frames, &layout, lines)?;
+    let image = image::link(
+        config,
+        program,
+        &reach,
+        &frames,
+        &layout,
+        module.heap,
+        lines,
+    )?;
     let limit = config.sm.max_registers_per_thread;
     let registers = bodies()
         .map(registers_estimate)
@@ -174,6 +211,7 @@ fn compile(
         ops: image.ops.into(),
         constants: image.constants,
         functions: image.functions.into(),
+        variables: module.variables.clone(),
         numbers: numbers(program, &reach),
         tables: image.tables.into(),
     })

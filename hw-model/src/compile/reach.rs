@@ -4,7 +4,7 @@
 //! calls cannot recur is exactly as deep as its deepest chain, any other has a fixed size.
 
 use super::{Lines, LoadError};
-use crate::exec::FrameLayout;
+use crate::exec::{FrameLayout, Runtime};
 use gridmux_ptx::decode::{
     CallPrototype, FuncId, Function, Instruction, Opcode, Operand, Param, Program,
     RelocationTarget, Symbol,
@@ -50,6 +50,31 @@ pub(super) fn callee(i: &Instruction) -> Option<FuncId> {
         } => Some(*id),
         _ => None,
     }
+}
+
+/// The function of the device runtime that an instruction calls.
+pub(super) fn runtime(program: &Program, i: &Instruction) -> Option<Runtime> {
+    if i.opcode != Opcode::Call {
+        return None;
+    }
+    let callee = program.functions.get(callee(i)?.0 as usize)?;
+    let takes = |bytes: u32| end_of(&callee.params) == bytes;
+    let runtime = Runtime::by_name(&callee.name).filter(|_| !callee.is_defined)?;
+    // The layout of the arguments is part of the contract.
+    let fits = match runtime {
+        Runtime::Print => takes(16) && end_of(&callee.returns) == 4,
+        Runtime::Assert => takes(40) && callee.returns.is_empty(),
+        Runtime::Malloc => takes(8) && end_of(&callee.returns) == 8,
+        Runtime::Free => takes(8) && callee.returns.is_empty(),
+    };
+    fits.then_some(runtime)
+}
+
+/// The program allocates from the heap.
+pub(super) fn needs_heap(program: &Program) -> bool {
+    let bodies = program.functions.iter().flat_map(|f| &f.body);
+    let mut runtime = bodies.filter_map(|i| runtime(program, i));
+    runtime.any(Runtime::uses_heap)
 }
 
 /// What a call's callee takes and returns; `None` for an indirect call without a prototype.
@@ -213,5 +238,9 @@ pub(super) fn frame(
         }),
         outgoing_bytes: outgoing,
         moves: function.body.iter().any(moves),
+        uses_heap: function
+            .body
+            .iter()
+            .any(|i| runtime(program, i).is_some_and(Runtime::uses_heap)),
     })
 }

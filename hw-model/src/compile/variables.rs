@@ -37,6 +37,10 @@ impl Deref for Layout {
 }
 
 impl Placed {
+    pub(super) fn variables(&self) -> &[ModuleVariable] {
+        &self.variables
+    }
+
     pub(super) fn into_variables(self) -> Vec<ModuleVariable> {
         self.variables
     }

@@ -158,6 +158,15 @@ impl Block {
         self.stalled
     }
 
+    /// Barriers at which somebody waits: number, threads that arrived, threads that it needs where it says.
+    pub(crate) fn incomplete(&self) -> impl Iterator<Item = (usize, u32, Option<u32>)> {
+        let busy = (0..BARRIERS).filter(|id| self.busy >> id & 1 != 0);
+        busy.map(|id| {
+            let arrived = self.lanes[id].iter().map(|lanes| lanes.count_ones()).sum();
+            (id, arrived, self.barriers[id].threads)
+        })
+    }
+
     /// What completed with the last [`Meeting::Release`].
     pub(crate) fn released(&self) -> &Released {
         &self.released

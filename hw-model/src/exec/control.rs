@@ -96,8 +96,18 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         | Opcode::Prefetch
         | Opcode::Prefetchu
         | Opcode::Pmevent
+        | Opcode::Discard
+        | Opcode::Applypriority
+        | Opcode::FenceMbarrierInit
         | Opcode::Griddepcontrol => Some(draft.kind(Kind::Nothing)),
-        _ => None,
+        // Orders generic accesses against asynchronous ones, which have happened when they were issued.
+        Opcode::FenceProxy if !i.mnemonic.contains("tensormap") => Some(draft.kind(Kind::Nothing)),
+        Opcode::Createpolicy => {
+            // A policy is a hint; its value means nothing here.
+            let operands = [l.dst(i, T::B64)?, l.constant(0, true)];
+            Some(super::data::move64(&operands))
+        }
+        _ => super::asynchronous::lower(l, i),
     }
 }
 

@@ -417,6 +417,11 @@ fn mov_128(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     Some(Draft::alu(exec, Class::Move, &operands))
 }
 
+/// A 64-bit move between operands.
+pub(super) fn move64(operands: &[u16]) -> Draft {
+    Draft::alu(mover(true), Class::Move, operands)
+}
+
 fn mover(wide: bool) -> ExecFn {
     if wide {
         handler::<Mov64>()

@@ -38,6 +38,8 @@ pub(crate) struct FrameLayout {
     pub(crate) bytes: u32,
     /// Room that callees' parameters and results take behind it.
     pub(crate) outgoing_bytes: u32,
+    /// A pair of registers holds what `malloc` and `free` take and give.
+    pub(crate) uses_heap: bool,
     /// `alloca` moves the end of the frame, which then stands in a register.
     pub(crate) moves: bool,
 }
@@ -45,6 +47,11 @@ pub(crate) struct FrameLayout {
 impl FrameLayout {
     /// Registers that a function keeps for itself: the frame pointer and, where it moves, the stack pointer.
     pub(crate) fn reserved(&self) -> u16 {
+        self.scratch() + 2 * u16::from(self.uses_heap)
+    }
+
+    /// First register of the pair for `malloc` and `free`.
+    pub(crate) fn scratch(&self) -> u16 {
         u16::from(!self.is_entry) + u16::from(self.moves)
     }
 
@@ -425,6 +432,17 @@ pub(crate) fn pass(
     operands[ADDRESS] = place.0;
     let exec = frame_access(ty, wide, is_load)?;
     Some(Draft::alu(exec, Class::Move, &operands).imm(i64::from(place.1)))
+}
+
+/// A 64-bit word between a pair of slots and a frame.
+pub(crate) fn move_word(slots: u16, place: (u16, u32), is_load: bool) -> Draft {
+    let exec = if is_load {
+        handler::<LoadFrame<u64, u64>>()
+    } else {
+        handler::<StoreFrame<u64, u64>>()
+    };
+    let operands = [slots, NONE, NONE, NONE, place.0];
+    Draft::alu(exec, Class::Move, &operands).imm(i64::from(place.1))
 }
 
 /// A copy of `bytes` bytes between frames.

@@ -7,6 +7,7 @@
 //! Rules: a lane outside the mask keeps its registers; a function never panics on any register contents; an
 //! access is checked before memory is touched; nothing allocates.
 
+mod asynchronous;
 mod atomic;
 mod atomic_element;
 mod bits;
@@ -39,6 +40,7 @@ mod paths;
 mod rendezvous;
 mod round;
 mod sample;
+mod runtime;
 mod shuffle;
 mod special;
 mod stored;
@@ -51,11 +53,12 @@ pub(crate) use block::{Block, BlockShape, Meeting};
 pub(crate) use calls::function_address;
 pub(crate) use carry::uses_flag as uses_carry;
 pub(crate) use cx::{Access, Direction, Pattern, RangeCache, RawFault, Space};
-pub(crate) use frame::{FrameLayout, begin_stack, call, copy, pass};
+pub(crate) use frame::{FrameLayout, begin_stack, call, copy, move_word, pass};
 pub(crate) use log::{Order, Owner, WriteLog, apply_all};
 pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
 pub(crate) use memory::AUX_PAST_L1;
 pub(crate) use op::{AUX_FENCE, Kind, NONE, Op, PIPES, Pipe, Slot};
+pub(crate) use runtime::{HEAP_BYTES, Runtime, lower_heap, lower_speech};
 pub(crate) use warp::{Step, Stepped, Surroundings, Warp};
 
 use gridmux_ptx::decode::{Instruction, Opcode};
@@ -91,6 +94,24 @@ fn reads_text(i: &Instruction) -> bool {
                 | O::Suq
                 | O::Bfind
                 | O::Other
+                | O::CpAsync
+                | O::CpAsyncMbarrierArrive
+                | O::MbarrierInit
+                | O::MbarrierInval
+                | O::MbarrierArrive
+                | O::MbarrierArriveDrop
+                | O::MbarrierArriveExpectTx
+                | O::MbarrierArriveDropExpectTx
+                | O::MbarrierTestWait
+                | O::MbarrierTryWait
+                | O::MbarrierExpectTx
+                | O::MbarrierCompleteTx
+                | O::Griddepcontrol
+                | O::Pmevent
+                | O::FenceProxy
+                | O::Fence
+                | O::Createpolicy
+                | O::Applypriority
                 | O::Vabsdiff4
                 | O::Vadd4
                 | O::Vsub4

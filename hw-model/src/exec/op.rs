@@ -49,6 +49,10 @@ pub(crate) enum Kind {
     /// Fences and other operations with a cost and no effect here; a fence that others must see has
     /// [`AUX_FENCE`] in `aux`.
     Nothing,
+    /// `vprintf`.
+    Print,
+    /// `__assertfail`.
+    Assert,
     /// `trap`.
     Trap,
     /// `brkpt`.

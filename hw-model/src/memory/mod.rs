@@ -123,6 +123,8 @@ pub(crate) struct Domain {
     stamp: u64,
     /// Textures, samplers and surfaces.
     objects: Objects,
+    /// What kernels allocate from, once a module needs it.
+    heap: Option<u64>,
 }
 
 impl Domain {
@@ -220,6 +222,7 @@ impl Memory {
             partitions: Vec::new(),
             stamp: self.fresh_stamp(),
             objects: Objects::default(),
+            heap: None,
         };
         let index = self
             .domains
@@ -258,6 +261,22 @@ impl Memory {
         let address = domain.allocator.alloc(bytes)?;
         domain.stamp = stamp;
         Ok(address)
+    }
+
+    /// The domain's heap of `bytes` bytes, allocated at the first call.
+    pub(crate) fn heap(&mut self, domain: DomainId, bytes: u64) -> Result<u64, MemoryError> {
+        let known = self.domain(domain)?.heap;
+        let whole = |start: &u64| {
+            let found = self.allocation_at(domain, *start);
+            found.is_some_and(|a| a.start == *start && a.bytes == bytes)
+        };
+        if let Some(start) = known.filter(whole) {
+            return Ok(start);
+        }
+        let start = self.alloc(domain, bytes)?;
+        self.fill(domain, start, bytes.min(4096), 0)?;
+        self.domain_mut(domain)?.heap = Some(start);
+        Ok(start)
     }
 
     /// Frees an allocation by its start address and gives its host pages back.

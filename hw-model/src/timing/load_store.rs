@@ -379,7 +379,6 @@ impl Sm {
             line: line.line,
             key: home.key,
             local: home.local,
-            spread: epoch.topology.spread(),
             number: self.next_request,
             miss,
             launch: load.launch,

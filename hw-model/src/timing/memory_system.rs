@@ -8,7 +8,7 @@
 
 use super::exchange::Exchange;
 use super::partition::Partition;
-use crate::config::GpuConfig;
+use crate::config::{GpuConfig, LINE_BYTES};
 use crate::counters::Counters;
 
 /// Who does not want a reply.
@@ -34,8 +34,6 @@ pub(crate) struct Request {
     pub(crate) key: u64,
     /// The channel's own number of the line.
     pub(crate) local: u64,
-    /// Lines per round over all slices.
-    pub(crate) spread: u64,
     /// The SM's own number of the request, in order of sending.
     pub(crate) number: u32,
     /// The SM's own number of what waits for it, or [`NO_REPLY`].
@@ -90,10 +88,37 @@ pub(crate) struct Home {
     pub(crate) local: u64,
 }
 
+/// How lines are numbered within their slice.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spread {
+    slices: u64,
+    /// Neighbouring lines in one slice, as a power of two.
+    together: u32,
+}
+
+impl Spread {
+    pub(crate) fn new(config: &GpuConfig) -> Self {
+        Self {
+            slices: u64::from(config.l2.slices),
+            together: (config.l2.interleave_bytes / LINE_BYTES).trailing_zeros(),
+        }
+    }
+
+    /// The slice's own number of a line, and the slice before hashing.
+    #[inline]
+    pub(crate) fn split(self, line: u64) -> (u64, u64) {
+        let chunk = line >> self.together;
+        let round = chunk / self.slices;
+        let within = line & ((1 << self.together) - 1);
+        (round << self.together | within, chunk - round * self.slices)
+    }
+}
+
 /// How lines are spread; the same for everybody.
 #[derive(Debug)]
 pub(crate) struct Topology {
-    slices: u64,
+    spread: Spread,
+    hashed: bool,
     per_channel: u64,
     /// Group and partition in the group, by channel.
     channels: Vec<(u16, u16)>,
@@ -113,7 +138,8 @@ impl Topology {
         Self {
             channels: home.collect(),
             groups,
-            slices: u64::from(config.l2.slices),
+            spread: Spread::new(config),
+            hashed: config.l2.hashed,
             per_channel: u64::from(config.l2.slices / config.dram.channels),
         }
     }
@@ -122,17 +148,15 @@ impl Topology {
         self.groups
     }
 
-    /// Lines per round over all slices.
-    pub(crate) fn spread(&self) -> u64 {
-        self.slices
-    }
-
     /// Where a line is served.
     #[inline]
     pub(crate) fn home(&self, line: u64) -> Home {
-        let key = line / self.slices;
-        let turn = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % self.slices;
-        let slice = (line - key * self.slices + turn) % self.slices;
+        let (key, mut slice) = self.spread.split(line);
+        if self.hashed {
+            let round = key >> self.spread.together;
+            slice += (round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % self.spread.slices;
+            slice %= self.spread.slices;
+        }
         let channel = slice / self.per_channel;
         let within = slice % self.per_channel;
         let (group, partition) = self.channels[usize::try_from(channel).unwrap_or(0)];

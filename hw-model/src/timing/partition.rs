@@ -7,9 +7,9 @@
 
 use super::cache::Cache;
 use super::dram::{Channel, DramRequest};
-use super::memory_system::{NO_REPLY, Reply, Request, RequestKind, Tally};
+use super::memory_system::{NO_REPLY, Reply, Request, RequestKind, Spread, Tally};
 use super::pool::Pool;
-use crate::config::{GpuConfig, SECTOR_BYTES};
+use crate::config::{GpuConfig, SECTOR_BYTES, WriteMiss};
 
 /// End of a list of waiters.
 const NOBODY: u32 = u32::MAX;
@@ -56,6 +56,7 @@ pub(crate) struct Partition {
     fetches: Pool<Fetch>,
     waiting: Pool<Waiting>,
     links: Pool<Link>,
+    spread: Spread,
     costs: Costs,
 }
 
@@ -69,6 +70,7 @@ struct Costs {
     bytes_per_cycle: u64,
     atomic_interval: u64,
     sectored: bool,
+    write_miss: WriteMiss,
 }
 
 impl Partition {
@@ -88,6 +90,7 @@ impl Partition {
             fetches: Pool::new(),
             waiting: Pool::new(),
             links: Pool::new(),
+            spread: Spread::new(config),
             costs: Costs {
                 one_way,
                 slice: l2 - 2 * one_way,
@@ -96,6 +99,7 @@ impl Partition {
                 bytes_per_cycle: u64::from(config.l2.bytes_per_cycle),
                 atomic_interval: u64::from(config.l2.atomic_interval),
                 sectored: config.l2.sectored,
+                write_miss: config.l2.write_miss,
             },
         }
     }
@@ -159,6 +163,17 @@ impl Partition {
         counters.l2_hit_sectors += u64::from((hit | coming).count_ones());
         counters.l2_miss_sectors += u64::from(missing.count_ones());
         let waits = line.waiting;
+        let fetches = self.costs.write_miss == WriteMiss::Fetch;
+        if request.kind == RequestKind::Write && missing != 0 && fetches {
+            let absent = !line.valid & !line.pending & 0xf;
+            if let Some(evicted) = evicted {
+                let local = self.local_of(request, evicted.line);
+                self.write_back(request, local, evicted.dirty, start);
+            }
+            self.write_back(request, request.local, request.sectors, start);
+            self.ask(request, absent, start, true);
+            return true;
+        }
         if request.kind == RequestKind::Write {
             // The bytes are in the slice now; sectors on their way are merged when they come.
             line.valid |= missing;
@@ -200,7 +215,7 @@ impl Partition {
     /// The channel's own number of an evicted line, which lies in the same slice.
     fn local_of(&self, request: &Request, line: u64) -> u64 {
         let slices = self.slices.len() as u64;
-        line / request.spread * slices + u64::from(request.slice)
+        self.spread.split(line).0 * slices + u64::from(request.slice)
     }
 
     fn write_back(&mut self, request: &Request, local: u64, sectors: u8, at: u64) {
@@ -273,6 +288,7 @@ impl Partition {
             waiting,
             links,
             costs,
+            ..
         } = self;
         channel.run(end, |served| {
             let counters = tally.of(served.request.launch);

@@ -41,6 +41,8 @@ pub(crate) enum SmEvent {
         at: u64,
         counters: Counters,
     },
+    /// Lanes printed.
+    Printed { launch: u32, text: String },
     /// A launch faulted.
     Faulted {
         launch: u32,
@@ -84,7 +86,7 @@ pub(super) struct Resident {
     pub(super) block: Block,
     pub(super) kernel: Option<Arc<Kernel>>,
     pub(super) launch: u32,
-    needs: BlockNeeds,
+    pub(super) needs: BlockNeeds,
     /// Where its registers and shared memory lie, in allocation units.
     registers_at: u32,
     shared_at: u32,
@@ -475,6 +477,14 @@ impl Sm {
                 entry.state = State::AtBarrier;
                 self.arbiter.at_barrier(slot);
                 resident.block.stall(index, alive)
+            }
+            Step::Printed => {
+                if let Some(text) = entry.warp.take_said() {
+                    let launch = resident.launch;
+                    self.events.push(SmEvent::Printed { launch, text });
+                }
+                self.schedule(slot, epoch);
+                return;
             }
             Step::Ended => {
                 entry.state = State::Stopped;

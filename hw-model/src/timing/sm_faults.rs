@@ -4,8 +4,8 @@
 
 use super::sm::{Epoch, Sm, SmEvent};
 use crate::exec::RawFault;
+use crate::explain::{deadlock_note, dress};
 use crate::fault::{Fault, FaultKind};
-use crate::functional::dress;
 
 impl Sm {
     #[cold]
@@ -25,10 +25,17 @@ impl Sm {
         let Ok(domain) = epoch.memory.domain(launch.domain) else {
             return;
         };
+        let mut fault = dress(raw, kernel, &resident.block, warp, domain);
+        if raw.kind == FaultKind::BarrierDeadlock {
+            let count = resident.needs.warps as usize;
+            let slots = resident.slots[..count].iter();
+            let warps = slots.map(|slot| &self.warps[usize::from(*slot)].warp);
+            fault.note = Some(deadlock_note(&resident.block, kernel, warps));
+        }
         self.events.push(SmEvent::Faulted {
             launch: resident.launch,
             at: self.now,
-            fault: dress(raw, kernel, &resident.block, warp, domain),
+            fault,
         });
     }
 

@@ -12,6 +12,8 @@ use gridmux_ptx::boxes::{Grid, SubBox, next_box};
 use gridmux_ptx::control::{CONTROL_BYTES, Control};
 use gridmux_ptx::forms::LaunchGrid;
 use nix::time::{ClockId, clock_gettime};
+use std::io::Write as _;
+use std::io::Write as _;
 use std::sync::Arc;
 
 /// A time that no kernel reaches.
@@ -66,6 +68,7 @@ pub(super) fn timed(gpu: &mut Gpu, plan: &Plan, budget: Option<u64>) -> Result<O
     while flight.ended < flight.submitted {
         let advance = gpu.advance(FOREVER, &mut reports);
         for report in reports.drain(..) {
+            show_printed(gpu);
             match report {
                 Report::Placed { tag, blocks, .. } => flight.placed(tag, blocks),
                 Report::Ended {
@@ -129,6 +132,14 @@ impl Flight {
     }
 }
 
+/// Shows what kernels print; it is not data of ours, so it goes to stderr.
+fn show_printed(gpu: &mut Gpu) {
+    for printed in gpu.take_printed() {
+        // Nobody is left to be told when stderr is gone.
+        let _ = std::io::stderr().write_all(printed.text.as_bytes());
+    }
+}
+
 /// Runs the plan for its results only.
 pub(super) fn functional(
     gpu: &mut Gpu,
@@ -140,7 +151,9 @@ pub(super) fn functional(
     for slice in plan.slices(gpu) {
         let params = plan.params_of(slice);
         let launch = plan.launch(slice, &params, QueueId(0), outcome.slices, budget);
-        outcome.counters += run_functional(gpu, &launch)?;
+        let done = run_functional(gpu, &launch);
+        show_printed(gpu);
+        outcome.counters += done?;
         outcome.slices += 1;
     }
     outcome.cpu_seconds = cpu_seconds() - started;
