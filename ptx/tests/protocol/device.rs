@@ -133,6 +133,7 @@ impl Code {
     }
 
     /// One step of a block on `sm`, with one of its [`Code::choices`].
+    // Length: one arm for each place, in the order of the text that the rewriter writes.
     pub(crate) fn step(&self, at: At, choice: u8, sm: usize, set: &mut Set) -> (At, Effect) {
         let quiet = |at| (at, Effect::Nothing);
         match at {
