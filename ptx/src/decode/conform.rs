@@ -264,7 +264,7 @@ impl Check<'_> {
     ) -> Result<(), String> {
         let wanted = usize::from(self.mods.vector.max(1));
         match operand {
-            Operand::Vector(v) if v.len() == wanted => v.iter().try_for_each(|o| each(o)),
+            Operand::Vector(v) if v.len() == wanted => v.iter().try_for_each(&each),
             Operand::Vector(v) if wanted == 1 && self.ty(0) == T::B128 && v.len() == 2 => Ok(()),
             Operand::Vector(v) => Err(format!(
                 "a vector of {wanted} is expected, here are {}",
