@@ -68,6 +68,7 @@ enum Class {
     Unknown,
 }
 
+// Length: one arm a class, one line an opcode.
 fn class(opcode: Opcode) -> Class {
     use Opcode as O;
     match opcode {

@@ -416,7 +416,7 @@ fn is_divergent_operand(operand: &Operand) -> bool {
                 | S::CurrentGraphExec
                 | S::WarpSize
         ),
-        Operand::Vector(v) => v.iter().any(|o| is_divergent_operand(o)),
+        Operand::Vector(v) => v.iter().any(is_divergent_operand),
         _ => false,
     }
 }

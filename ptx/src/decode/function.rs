@@ -277,6 +277,7 @@ fn call_targets(
     Ok(())
 }
 
+// Length: one instruction from its guard to its verdict, in the order of the text.
 fn instruction(
     decoder: &mut Decoder<'_>,
     statement: Statement,

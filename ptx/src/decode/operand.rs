@@ -170,7 +170,7 @@ impl Context<'_, '_> {
         };
         let element = self.element_bytes.get(v.0 as usize).copied().unwrap_or(1);
         let offset = index.checked_mul(i64::from(element))?;
-        c.accept(b']').then(|| {
+        c.accept(b']').then_some({
             if self.moves {
                 Operand::Symbol { symbol, offset }
             } else {
