@@ -10,18 +10,20 @@
 mod support;
 
 use gridmux_hw_model::GpuConfig;
-use gridmux_workloads::{Params, by_name};
+use gridmux_workloads::{Arg, Params, Role, by_name};
 use support::{Bench, kernel_of};
 
 /// Kernel, its size, rounds, and GPGPU-Sim's cycles on V100 and GTX 480.
 const ROWS: [(&str, u32, u32, u64, u64); 6] = [
     ("vecadd", 256 << 10, 0, 8406, 21196),
     ("reduction", 1 << 20, 0, 12076, 36627),
-    ("spmv", 16 << 10, 16, 16534, 332_416),
+    ("spmv", 16 << 10, 8, 16534, 332_416),
     ("black_scholes", 64 << 10, 0, 8185, 19582),
     ("fma_loop", 64 << 10, 3, 7773, 21118),
     ("matmul", 256, 0, 31341, 122_016),
 ];
+/// Values in a row of the sparse matrix.
+const ROW: u32 = 16;
 /// Launch latency in their V100 figures.
 const LAUNCH: u64 = 5000;
 
@@ -36,7 +38,10 @@ fn cycles(gpu: &str, name: &str, elements: u32, rounds: u32) -> u64 {
         rounds,
         seed: 1,
     };
-    let case = workload.case_with(params).expect("within limits");
+    let mut case = workload.case_with(params).expect("within limits");
+    if name == "spmv" {
+        case.args = sparse(elements);
+    }
     let prepared = bench.prepare(&case);
     let timed = bench
         .time(bench.launch(&kernel, &case, &prepared.params))
@@ -48,6 +53,29 @@ fn cycles(gpu: &str, name: &str, elements: u32, rounds: u32) -> u64 {
         eprintln!("{gpu} {name}: {:?}\n{rates:?}", timed.counters);
     }
     timed.cycles - launch
+}
+
+/// A sparse matrix of `rows` rows with [`ROW`] values each at random columns, a vector, and the result.
+fn sparse(rows: u32) -> Vec<Arg> {
+    let mut state = 1_u64;
+    let mut random = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        u32::try_from(state >> 33).unwrap_or(0)
+    };
+    let words = |values: Vec<u32>| values.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let buffer = |bytes: Vec<u8>, role| Arg::Buffer { bytes, role };
+    let columns = (0..rows * ROW).map(|_| random() % rows).collect();
+    let ones = |count: u32| vec![1.0_f32.to_bits(); count as usize];
+    vec![
+        buffer(words((0..=rows).map(|row| row * ROW).collect()), Role::In),
+        buffer(words(columns), Role::In),
+        buffer(words(ones(rows * ROW)), Role::In),
+        buffer(words(ones(rows)), Role::In),
+        buffer(words(vec![0; rows as usize]), Role::Out),
+        Arg::U32(rows),
+    ]
 }
 
 fn main() {

@@ -85,7 +85,7 @@ pub(super) fn link(
             &slots.place,
             counts,
             *frame,
-            &config.pipelines,
+            config,
             constants,
         );
         if carries {

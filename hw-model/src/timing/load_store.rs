@@ -42,8 +42,6 @@ pub(crate) struct Waiter {
     next: u32,
 }
 
-/// Bytes of a request without its data.
-const HEADER_BYTES: u64 = 32;
 /// First line of local memory, beyond every window of global memory.
 const LOCAL_LINES: u64 = 1 << 50;
 /// End of a list of waiters.
@@ -369,8 +367,9 @@ impl Sm {
                 u64::from(line.sectors.count_ones()) * SECTOR_BYTES
             }
         };
-        let cycles = (HEADER_BYTES + payload)
-            .div_ceil(u64::from(config.interconnect.request_bytes_per_cycle));
+        let cycles = (u64::from(config.interconnect.header_bytes) + payload)
+            .div_ceil(u64::from(config.interconnect.request_bytes_per_cycle))
+            .max(1);
         let depart = load.at.max(self.port_free_at);
         self.port_free_at = depart + cycles;
         let home = epoch.topology.home(line.line);

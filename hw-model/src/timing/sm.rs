@@ -431,7 +431,9 @@ impl Sm {
                 self.inbox.push(Reverse(key));
             }
         }
-        let rate = u64::from(epoch.config.interconnect.reply_bytes_per_cycle);
+        let network = &epoch.config.interconnect;
+        let rate = u64::from(network.reply_bytes_per_cycle);
+        let header = u64::from(network.header_bytes);
         while let Some(Reverse((at, _, miss, sectors))) = self.inbox.peek().copied() {
             if at >= epoch.end {
                 break;
@@ -439,7 +441,7 @@ impl Sm {
             self.inbox.pop();
             let turn = self.reply_port_free_at.max(at);
             let bytes = u64::from(sectors.count_ones()) * crate::config::SECTOR_BYTES;
-            self.reply_port_free_at = turn + bytes.div_ceil(rate);
+            self.reply_port_free_at = turn + (header + bytes).div_ceil(rate);
             self.fill(miss, turn, epoch);
         }
         if std::mem::take(&mut self.status.starts) {
