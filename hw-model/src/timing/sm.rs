@@ -147,6 +147,8 @@ pub(crate) struct Status {
     pub(crate) events: bool,
     /// It has blocks to start.
     pub(crate) starts: bool,
+    /// Cycles of the last epoch in which it issued, a measure of the host's work.
+    pub(crate) busy_cycles: u32,
 }
 
 /// The SM.
@@ -379,6 +381,7 @@ impl Sm {
     pub(crate) fn run(&mut self, epoch: &Epoch<'_>) {
         self.now = self.now.max(epoch.start);
         self.begin(epoch);
+        self.status.busy_cycles = 0;
         while self.now < epoch.end {
             let now = self.now;
             let mut woken = self.wheel.take(now);
@@ -389,6 +392,7 @@ impl Sm {
             }
             let (issued, next) = self.cycle(epoch);
             if issued {
+                self.status.busy_cycles += 1;
                 self.now = now + 1;
             } else {
                 let sleeper = self.wheel.next(now + 1).unwrap_or(u64::MAX);
