@@ -392,6 +392,7 @@ impl Parser<'_> {
                 self.c.at += 1;
                 let (names, interner) = (&mut self.names, self.c.interner);
                 operands(&mut self.c, &mut self.brackets, |sym, offset| {
+                    // Labels stand further down; functions are known already.
                     if d == Directive::BranchTargets {
                         names.wait(sym, offset, 0);
                     } else {
@@ -461,7 +462,6 @@ impl Parser<'_> {
         let Some(waiting) = self.names.take_unresolved() else {
             return Ok(());
         };
-        // Calls to functions through `.calltargets` wait as labels do.
         let name = self.c.name(waiting.sym);
         let what = if name.starts_with('%') {
             "register"
