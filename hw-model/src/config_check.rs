@@ -264,7 +264,12 @@ impl GpuConfig {
             "launch.block_interval_cycles",
             self.launch.block_interval_cycles,
         )?;
-        at_least_one("launch.hardware_queues", self.launch.hardware_queues)?;
+        require(
+            "launch.hardware_queues",
+            self.launch.hardware_queues,
+            (1..=32).contains(&self.launch.hardware_queues),
+            "it must lie between 1 and 32",
+        )?;
         at_least_one("launch.concurrent_kernels", self.launch.concurrent_kernels)?;
         self.validate_energy()?;
         positive(

@@ -35,6 +35,8 @@ pub(crate) struct Target {
 pub(crate) struct Owner {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
+    /// First register slot of the function that it executes.
+    pub(crate) frame: u32,
 }
 
 #[derive(Debug, Clone, Copy)]

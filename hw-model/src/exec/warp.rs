@@ -15,12 +15,14 @@ use crate::kernel::Kernel;
 use crate::memory::Domain;
 
 /// A warp's state; its storage is reused from block to block.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Warp {
     pub(super) registers: Vec<Slot>,
     pub(super) predicates: Vec<u32>,
-    /// Where the running function's registers begin.
+    /// Where the running function's registers begin, and pointers there into `registers` and `predicates`.
     pub(super) frame: Frame,
+    frame_registers: *mut Slot,
+    frame_predicates: *mut u32,
     /// Next operation.
     pub(crate) pc: u32,
     /// Where the running path meets others, or [`NEVER`].
@@ -92,6 +94,29 @@ pub(crate) struct Stepped {
     pub(crate) diverged: bool,
 }
 
+impl Default for Warp {
+    fn default() -> Self {
+        Self {
+            registers: Vec::new(),
+            predicates: Vec::new(),
+            frame: Frame::default(),
+            frame_registers: std::ptr::null_mut(),
+            frame_predicates: std::ptr::null_mut(),
+            pc: 0,
+            reconverge: NEVER,
+            active: 0,
+            alive: 0,
+            join: ROOT,
+            over: false,
+            stalled: false,
+            index: 0,
+            paths: Vec::new(),
+            joins: Joins::default(),
+            patience: Patience::default(),
+        }
+    }
+}
+
 impl Warp {
     /// Starts warp `index` of a block of `threads` threads.
     pub(crate) fn start(&mut self, kernel: &Kernel, index: u32, threads: u32) {
@@ -99,7 +124,7 @@ impl Warp {
         self.registers.resize(usize::from(kernel.slots), Slot::ZERO);
         self.predicates.clear();
         self.predicates.resize(usize::from(kernel.predicates), 0);
-        self.frame = Frame::default();
+        self.set_frame(Frame::default());
         self.pc = 0;
         self.reconverge = NEVER;
         self.index = index;
@@ -118,9 +143,27 @@ impl Warp {
         self.patience = Patience::default();
     }
 
+    /// Another function runs, or storage has moved.
+    pub(super) fn set_frame(&mut self, frame: Frame) {
+        self.frame = frame;
+        self.frame_registers = self
+            .registers
+            .as_mut_ptr()
+            .wrapping_add(frame.registers as usize);
+        self.frame_predicates = self
+            .predicates
+            .as_mut_ptr()
+            .wrapping_add(frame.predicates as usize);
+    }
+
     /// Lanes that have not ended.
     pub(crate) fn alive(&self) -> u32 {
         self.alive
+    }
+
+    /// First register slot of the running function.
+    pub(crate) fn first_register(&self) -> u32 {
+        self.frame.registers
     }
 
     /// Operation and lane that a message about the whole warp names: where it stands, or the barrier where it waits.
@@ -138,7 +181,10 @@ impl Warp {
     /// Bits of a predicate of the running function.
     #[inline(always)]
     pub(super) fn predicate(&self, number: u16) -> u32 {
-        self.predicates[self.frame.predicates as usize + usize::from(number)]
+        debug_assert!(self.frame.predicates as usize + usize::from(number) < self.predicates.len());
+        // SAFETY: the lowering numbers predicates below the function's count, `start` and `call` made room for as
+        // many behind the frame's beginning, and `set_frame` follows each change of the storage.
+        unsafe { *self.frame_predicates.add(usize::from(number)) }
     }
 
     /// Executes `op`, which must be the kernel's operation at `pc`.
@@ -151,19 +197,14 @@ impl Warp {
         };
         let mut lanes = self.active & guard;
         let mut diverged = false;
-        let step = match op.kind {
-            Kind::Alu | Kind::Memory => self.execute(op, lanes, around),
-            Kind::WarpSync if self.together() && op.r[5] == NONE => self.execute(op, lanes, around),
-            Kind::Nothing => {
-                self.pc += 1;
-                Step::Done
-            }
-            Kind::Branch => {
-                let target = u32::try_from(op.imm).unwrap_or(NEVER);
-                diverged = self.branch(target, op.aux, op.r[0], lanes);
-                Step::Done
-            }
-            _ => self.step_rarely(op, &mut lanes, around),
+        let step = if matches!(op.kind, Kind::Alu | Kind::Memory) {
+            self.execute(op, lanes, around)
+        } else if op.kind == Kind::Branch {
+            let target = u32::try_from(op.imm).unwrap_or(NEVER);
+            diverged = self.branch(target, op.aux, op.r[0], lanes);
+            Step::Done
+        } else {
+            self.step_rarely(op, &mut lanes, around)
         };
         if self.pc == self.reconverge {
             return self.arrived(step, lanes, diverged);
@@ -178,7 +219,7 @@ impl Warp {
     /// Writes the result of a recorded operation to its register.
     pub(crate) fn commit(&mut self, outcome: &Outcome<'_>) {
         let words: *mut u32 = self.registers.as_mut_ptr().cast();
-        let first = usize::from(outcome.target.slot) * 32;
+        let first = (outcome.owner.frame as usize + usize::from(outcome.target.slot)) * 32;
         for lane in (0..32).filter(|lane| outcome.mask >> lane & 1 != 0) {
             let word = outcome.words[lane];
             #[allow(
@@ -202,6 +243,7 @@ impl Warp {
     }
 
     /// The outcome of a step that ends at the running path's join.
+    #[inline(never)]
     fn arrived(&mut self, step: Step, lanes: u32, diverged: bool) -> Stepped {
         self.arrive();
         let step = match step {
@@ -219,6 +261,7 @@ impl Warp {
     }
 
     /// Operations that matter less for speed.
+    #[inline(never)]
     fn step_rarely(&mut self, op: &Op, lanes: &mut u32, around: Surroundings<'_>) -> Step {
         let running = *lanes;
         if running == 0 {
@@ -226,6 +269,13 @@ impl Warp {
             return Step::Done;
         }
         match op.kind {
+            Kind::WarpSync if self.together() && op.r[5] == NONE => {
+                return self.execute(op, running, around);
+            }
+            Kind::Nothing => {
+                self.pc += 1;
+                return Step::Done;
+            }
             Kind::Exit => self.exit(running),
             Kind::Return => self.return_lanes(running),
             Kind::WarpSync => {
@@ -246,7 +296,7 @@ impl Warp {
             }
             Kind::Trap => return self.fault(FaultKind::Trap, running),
             Kind::Breakpoint => return self.fault(FaultKind::Breakpoint, running),
-            Kind::Alu | Kind::Memory | Kind::Nothing | Kind::Branch => {}
+            Kind::Alu | Kind::Memory | Kind::Branch => {}
         }
         self.settled(Step::Done)
     }
@@ -266,15 +316,9 @@ impl Warp {
     #[inline(always)]
     pub(super) fn cx<'a>(&mut self, mask: u32, around: Surroundings<'a>) -> Cx<'a> {
         Cx {
-            regs: self
-                .registers
-                .as_mut_ptr()
-                .wrapping_add(self.frame.registers as usize),
+            regs: self.frame_registers,
             constants: around.kernel.constants.as_ptr(),
-            predicates: self
-                .predicates
-                .as_mut_ptr()
-                .wrapping_add(self.frame.predicates as usize),
+            predicates: self.frame_predicates,
             mask,
             warp: self.index,
             pc: self.pc,
@@ -290,7 +334,7 @@ impl Warp {
     }
 
     #[inline(always)]
-    fn execute(&mut self, op: &Op, lanes: u32, around: Surroundings<'_>) -> Step {
+    pub(super) fn execute(&mut self, op: &Op, lanes: u32, around: Surroundings<'_>) -> Step {
         let mut cx = self.cx(lanes, around);
         if lanes == 0 {
             cx.access.mask = 0;

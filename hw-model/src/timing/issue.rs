@@ -366,6 +366,7 @@ impl Sm {
             Owner {
                 slot,
                 generation: entry.generation,
+                frame: entry.warp.first_register(),
             },
         );
         let stepped = entry.warp.step(
