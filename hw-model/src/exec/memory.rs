@@ -271,7 +271,7 @@ fn explain(
         Space::Shared => (FaultSpace::Shared, Some(cx.block.shared_bytes)),
         Space::Local => (FaultSpace::Local, Some(cx.block.local_bytes)),
         Space::Constant => (FaultSpace::Constant, None),
-        Space::Global => (FaultSpace::Global, None),
+        Space::Global | Space::Texture => (FaultSpace::Global, None),
     };
     for lane in active(cx.mask) {
         let address = lanes[lane];
