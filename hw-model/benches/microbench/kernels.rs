@@ -60,13 +60,13 @@ LOOP:
 }
 
 /// A machine to run on.
-pub struct Runner {
+pub(crate) struct Runner {
     config: GpuConfig,
     bench: Bench,
 }
 
 impl Runner {
-    pub fn new(config: &GpuConfig) -> Self {
+    pub(crate) fn new(config: &GpuConfig) -> Self {
         Self {
             config: config.clone(),
             bench: Bench::new(config.clone()),
@@ -103,7 +103,7 @@ impl Runner {
     }
 
     /// Cycles that one more turn takes, from runs of `short` and `long` turns.
-    pub fn per_turn(
+    pub(crate) fn per_turn(
         &mut self,
         text: &str,
         data: u64,
@@ -118,13 +118,13 @@ impl Runner {
     }
 
     /// Cycles of one instruction of a chain; the loop's own instructions hide behind it.
-    pub fn chain(&mut self, instruction: &str) -> f64 {
+    pub(crate) fn chain(&mut self, instruction: &str) -> f64 {
         let body = format!("{instruction}\n").repeat(LINKS as usize);
         self.per_turn(&looped("", &body), 0, (4, 20), (1, 1)) / f64::from(LINKS)
     }
 
     /// Cycles of a load from shared memory whose address is the last load's value.
-    pub fn shared_chase(&mut self) -> f64 {
+    pub(crate) fn shared_chase(&mut self) -> f64 {
         let setup = "mov.u32 %r20, box; st.shared.u32 [%r20], %r20;";
         let body = "ld.shared.u32 %r20, [%r20];\n".repeat(LINKS as usize);
         self.per_turn(&looped(setup, &body), 0, (4, 20), (1, 1)) / f64::from(LINKS)
@@ -146,7 +146,7 @@ impl Runner {
     }
 
     /// Cycles of a hop in a ring that was walked before, the first lap of a kernel apart.
-    pub fn chase(&mut self, nodes: u64, stride: u64) -> f64 {
+    pub(crate) fn chase(&mut self, nodes: u64, stride: u64) -> f64 {
         self.fresh();
         let ring = self.ring(nodes, stride);
         let text = looped("mov.u64 %rd3, %rd1;", &hops(8));
@@ -157,7 +157,7 @@ impl Runner {
     }
 
     /// Cycles of a hop to a line and a row that nobody has touched.
-    pub fn cold_chase(&mut self) -> f64 {
+    pub(crate) fn cold_chase(&mut self) -> f64 {
         self.fresh();
         let (nodes, stride) = (768_u64, 393_216_u64 + 128);
         let ring = self.ring(nodes, stride);
@@ -172,7 +172,7 @@ impl Runner {
     }
 
     /// Fused multiply-adds per cycle of the whole GPU, from 16 chains of each of many warps.
-    pub fn fma_rate(&mut self) -> f64 {
+    pub(crate) fn fma_rate(&mut self) -> f64 {
         let line = |n: usize| format!("fma.rn.f32 %f{0}, %f{0}, %f2, %f2;\n", 10 + n % 16);
         let setup: String = (10..26).map(|n| format!("mov.f32 %f{n}, %f1;\n")).collect();
         let body: String = (0..256).map(line).collect();
@@ -182,7 +182,7 @@ impl Runner {
     }
 
     /// Bytes per cycle of all shared memories, one word of each bank at a time.
-    pub fn shared_rate(&mut self) -> f64 {
+    pub(crate) fn shared_rate(&mut self) -> f64 {
         let setup = "mov.u32 %r20, box; and.b32 %r21, %r3, 31; shl.b32 %r21, %r21, 2; add.u32 %r20, %r20, %r21;";
         let line = |n: usize| {
             format!(
@@ -198,7 +198,7 @@ impl Runner {
     }
 
     /// 10⁹ bytes per second from DRAM: every thread reads 16 bytes at a time, side by side, each byte once.
-    pub fn dram_rate(&mut self) -> f64 {
+    pub(crate) fn dram_rate(&mut self) -> f64 {
         self.fresh();
         let setup =
             "mul.wide.u32 %rd5, %r7, 16; add.s64 %rd3, %rd1, %rd5; mul.wide.u32 %rd6, %r8, 16;";
@@ -243,7 +243,7 @@ impl Runner {
     }
 
     /// Cycles of one access of a warp, `words` apart (shared memory) or `bytes` apart (global memory).
-    pub fn strided(&mut self, space: &str, stride_bytes: u32) -> f64 {
+    pub(crate) fn strided(&mut self, space: &str, stride_bytes: u32) -> f64 {
         self.fresh();
         let lines = usize::try_from(stride_bytes).unwrap_or(0) * 32 + 4096;
         let data = self.bench.buffer(&vec![0; lines]);

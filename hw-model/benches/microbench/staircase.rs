@@ -12,7 +12,7 @@ use std::path::PathBuf;
 type Step = (u32, f64, f64);
 
 /// Draws both for a GPU; names those whose shape is wrong.
-pub fn draw(gpu: &str) -> Vec<String> {
+pub(crate) fn draw(gpu: &str) -> Vec<String> {
     let config = GpuConfig::builtin(gpu).expect("built in");
     let mut runner = Runner::new(&config);
     let wide = config.shared.bank_bytes;

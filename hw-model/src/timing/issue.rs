@@ -107,7 +107,7 @@ impl Arbiter {
             waiting: [0; Cause::COUNT],
             sub_cores: config.sm.sub_cores,
             units: [pool; MAX_SCHEDULERS],
-            collectors: (config.sm.collectors != 0).then(|| Units {
+            collectors: (config.sm.collectors != 0).then_some(Units {
                 free_at: [0; MAX_UNITS],
                 count: config.sm.collectors,
                 first: 0,

@@ -34,6 +34,10 @@ pub(super) const UNKNOWN: u64 = u64::MAX;
 
 /// What an SM tells about an epoch.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation for each block"
+)]
 pub(crate) enum SmEvent {
     /// A block ended.
     Retired {
