@@ -53,6 +53,7 @@ impl Figure {
     }
 }
 
+// Length: one figure a line, each with the key that it recovers.
 fn figures(gpu: &str) -> Vec<Figure> {
     let config = GpuConfig::builtin(gpu).expect("built in");
     let latency = |name: &str, value: f64, configured: u32| Figure {

@@ -35,6 +35,7 @@ mod matrix;
 mod matrix_memory;
 mod memory;
 mod op;
+mod own_writes;
 mod paths;
 mod rendezvous;
 mod round;

@@ -16,7 +16,7 @@ use super::launches::{LaunchState, Launches};
 use super::load_store::{Miss, PendingLoad, Waiter};
 use super::memory_system::{Reply, Request, Topology};
 use super::pool::Pool;
-use super::spans::Spans;
+use super::room::{Place, Room};
 use super::wheel::Wheel;
 use crate::config::{GpuConfig, WARP_LANES};
 use crate::counters::Counters;
@@ -89,26 +89,12 @@ pub(super) struct Resident {
     pub(super) kernel: Option<Arc<Kernel>>,
     pub(super) launch: u32,
     needs: BlockNeeds,
-    /// Where its registers and shared memory lie, in allocation units.
-    registers_at: u32,
-    shared_at: u32,
+    /// Where its registers and shared memory lie.
+    place: Place,
     started: u64,
     /// Warp slot of each warp of the block.
     pub(super) slots: [u8; 32],
     pub(super) counters: Counters,
-}
-
-/// Room that is left on an SM.
-#[derive(Debug, Clone)]
-struct Room {
-    blocks: u32,
-    warps: u32,
-    /// In units of `sm.register_unit`.
-    registers: Spans,
-    register_unit: u32,
-    /// In units of `sm.shared_unit_bytes`.
-    shared: Spans,
-    shared_unit: u32,
 }
 
 /// A block that has its room and starts in the SM's next epoch.
@@ -212,14 +198,7 @@ impl Sm {
             residents: (0..config.sm.max_blocks).map(|_| Resident::new()).collect(),
             free_blocks: mask(config.sm.max_blocks),
             free_warps: mask(config.warps_per_sm()),
-            room: Room {
-                blocks: config.sm.max_blocks,
-                warps: config.warps_per_sm(),
-                registers: Spans::new(config.sm.registers / config.sm.register_unit),
-                register_unit: config.sm.register_unit,
-                shared: Spans::new(config.sm.shared_bytes / config.sm.shared_unit_bytes),
-                shared_unit: config.sm.shared_unit_bytes,
-            },
+            room: Room::new(config),
             starts: Vec::with_capacity(32),
             next_age: 0,
             newest_launch: 0,
@@ -272,21 +251,12 @@ impl Sm {
 
     /// Blocks that are resident.
     pub(crate) fn resident_blocks(&self) -> u32 {
-        u32::try_from(self.residents.len()).unwrap_or(0) - self.room.blocks
+        u32::try_from(self.residents.len()).unwrap_or(0) - self.room.blocks()
     }
 
     /// A block of these needs fits, its registers and its shared memory each in one piece.
     pub(crate) fn fits(&self, needs: &BlockNeeds) -> bool {
-        self.room.blocks >= 1
-            && self.room.warps >= needs.warps
-            && self
-                .room
-                .registers
-                .fits(needs.registers.div_ceil(self.room.register_unit))
-            && self
-                .room
-                .shared
-                .fits(needs.shared_bytes.div_ceil(self.room.shared_unit))
+        self.room.fits(needs)
     }
 
     /// Reserves room for a block that fits, which starts at `at`, not before the SM's time.
@@ -301,15 +271,8 @@ impl Sm {
         let number = self.free_blocks.trailing_zeros() as usize;
         self.free_blocks &= !(1 << number);
         let needs = launch.needs;
-        let room = &mut self.room;
-        room.blocks -= 1;
-        room.warps -= needs.warps;
-        let registers = needs.registers.div_ceil(room.register_unit);
-        let shared = needs.shared_bytes.div_ceil(room.shared_unit);
         let resident = &mut self.residents[number];
-        // `fits` has just found both spans.
-        resident.registers_at = room.registers.take(registers).unwrap_or(0);
-        resident.shared_at = room.shared.take(shared).unwrap_or(0);
+        resident.place = self.room.take(&needs);
         resident.launch = index;
         resident.needs = needs;
         self.starts.push(Start {
@@ -585,14 +548,7 @@ impl Sm {
     fn give_room_back(&mut self, number: usize) {
         self.free_blocks |= 1 << number;
         let resident = &self.residents[number];
-        let needs = resident.needs;
-        let room = &mut self.room;
-        room.blocks += 1;
-        room.warps += needs.warps;
-        let registers = needs.registers.div_ceil(room.register_unit);
-        room.registers.give_back(resident.registers_at, registers);
-        let shared = needs.shared_bytes.div_ceil(room.shared_unit);
-        room.shared.give_back(resident.shared_at, shared);
+        self.room.give_back(&resident.needs, resident.place);
     }
 
     /// Counters of the launch that a warp belongs to.
@@ -629,8 +585,7 @@ impl Resident {
                 registers: 0,
                 shared_bytes: 0,
             },
-            registers_at: 0,
-            shared_at: 0,
+            place: Place::default(),
             started: 0,
             slots: [0; WARP_LANES as usize],
             counters: Counters::default(),
