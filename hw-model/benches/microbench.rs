@@ -1,1 +1,167 @@
-fn main() {}
+//! Microbenchmarks in PTX that recover what a description says.
+//!
+//! One JSON line per GPU and figure: the measured value, the configured one as the floor, and their ratio. Latencies
+//! are cycles of a chain of dependent instructions or pointers, rates are what all SMs reach together. The bank
+//! conflict and coalescing staircases are drawn as SVG under `target/microbench/`.
+//! Rule: the measured latency must be within 5 % of the configured one, a rate between 90 and 100 % of its peak;
+//! anything else ends the run with an error, after everything was printed.
+
+#[path = "microbench/kernels.rs"]
+mod kernels;
+#[path = "microbench/staircase.rs"]
+mod staircase;
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use gridmux_hw_model::GpuConfig;
+use kernels::Runner;
+
+/// One figure.
+struct Figure {
+    name: String,
+    unit: &'static str,
+    value: f64,
+    configured: f64,
+    /// A latency; otherwise a rate that its peak bounds.
+    latency: bool,
+}
+
+impl Figure {
+    fn holds(&self) -> bool {
+        let ratio = self.value / self.configured;
+        if self.latency {
+            (ratio - 1.0).abs() <= 0.05
+        } else {
+            (0.9..=1.0).contains(&ratio)
+        }
+    }
+
+    fn print(&self) {
+        let Self {
+            name,
+            unit,
+            value,
+            configured,
+            latency,
+        } = self;
+        let better = if *latency { "lower" } else { "higher" };
+        println!(
+            "{{\"name\":\"{name}\",\"value\":{value:.3},\"unit\":\"{unit}\",\"better\":\"{better}\",\
+             \"floor\":{configured:.3},\"ratio\":{:.4},\"peer\":null}}",
+            value / configured
+        );
+    }
+}
+
+// Length: one figure a line, each with the key that it recovers.
+fn figures(gpu: &str) -> Vec<Figure> {
+    let config = GpuConfig::builtin(gpu).expect("built in");
+    let latency = |name: &str, value: f64, configured: u32| Figure {
+        name: format!("microbench/{gpu}/{name}"),
+        unit: "cycles",
+        value,
+        configured: f64::from(configured),
+        latency: true,
+    };
+    let rate = |name: &str, unit: &'static str, value: f64, configured: f64| Figure {
+        name: format!("microbench/{gpu}/{name}"),
+        unit,
+        value,
+        configured,
+        latency: false,
+    };
+    let p = &config.pipelines;
+    let alu = |op: &str| Runner::new(&config).chain(op);
+    let sms = f64::from(config.sm.count);
+    let units = f64::from(p.units.fp32) / f64::from(p.fp32.interval);
+    let collectors = if config.sm.collectors == 0 {
+        f64::INFINITY
+    } else {
+        f64::from(config.sm.collectors) / f64::from(config.sm.collector_cycles)
+    };
+    // An SM issues no more than its schedulers and collectors let it, whatever its units could take.
+    let issue = f64::from(config.sm.schedulers) * f64::from(config.sm.issue_width);
+    let fma_peak = units.min(issue).min(collectors) * 32.0 * sms;
+    let shared_peak = 32.0 * f64::from(config.shared.bank_bytes.min(4)) * sms;
+    let mut runner = Runner::new(&config);
+    vec![
+        latency("int_latency", alu("add.u32 %r1, %r1, %r2;"), p.int.latency),
+        latency(
+            "mul_latency",
+            alu("mul.lo.u32 %r1, %r1, %r2;"),
+            p.int_mul.latency,
+        ),
+        latency(
+            "fma_latency",
+            alu("fma.rn.f32 %f1, %f1, %f2, %f2;"),
+            p.fp32.latency,
+        ),
+        latency(
+            "fp64_latency",
+            alu("fma.rn.f64 %d1, %d1, %d2, %d2;"),
+            p.fp64.latency,
+        ),
+        latency(
+            "sfu_latency",
+            alu("ex2.approx.f32 %f1, %f1;"),
+            p.sfu.latency,
+        ),
+        latency(
+            "shared_latency",
+            runner.shared_chase(),
+            config.shared.latency,
+        ),
+        latency(
+            "l1_latency",
+            runner.chase(config.l1.bytes / 256, 128),
+            config.l1.latency,
+        ),
+        latency(
+            "l2_latency",
+            runner.chase(4 * config.l1.bytes / 128, 128),
+            config.l2.latency,
+        ),
+        latency("dram_latency", runner.cold_chase(), config.dram.latency),
+        rate("fma_peak", "FMA/cycle", runner.fma_rate(), fma_peak),
+        rate(
+            "shared_bandwidth",
+            "bytes/cycle",
+            runner.shared_rate(),
+            shared_peak,
+        ),
+        rate(
+            "dram_bandwidth",
+            "GB/s",
+            runner.dram_rate(),
+            config.dram.gigabytes_per_second,
+        ),
+    ]
+}
+
+fn main() {
+    let filters: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with('-'))
+        .collect();
+    let mut wrong = Vec::new();
+    for gpu in ["gtx480", "v100", "h200"] {
+        let chosen = |f: &String| {
+            let group = format!("microbench/{gpu}");
+            group.starts_with(f.as_str()) || f.starts_with(&group)
+        };
+        if !filters.is_empty() && !filters.iter().any(chosen) {
+            continue;
+        }
+        for figure in figures(gpu) {
+            figure.print();
+            if !figure.holds() {
+                wrong.push(figure.name);
+            }
+        }
+        wrong.extend(staircase::draw(gpu));
+    }
+    if !wrong.is_empty() {
+        eprintln!("microbench: outside their bounds: {}", wrong.join(", "));
+        std::process::exit(1);
+    }
+}

@@ -1,7 +1,10 @@
-//! How fast the model executes: thread instructions per CPU-second, timed, for each workload.
+//! How fast the model executes, and what it holds.
 //!
-//! One JSON line per benchmark on stdout. The floor is the functional speed of the same run, because no timing
-//! model can be faster than the execution it times. Arguments that name a benchmark's part select it.
+//! `model_speed/*`: million thread instructions per CPU-second, timed, one thread; the floor is the functional speed
+//! of the same run, because no timing model can be faster than the execution it times. `model_functional/*`: that
+//! functional speed. `model_threads/*`: how many times faster two threads are than one, by the wall clock.
+//! `model_memory/*`: most memory of the process so far, so it is printed last. The GPU is `v100` unless
+//! `GRIDMUX_BENCH_GPU` names another. Arguments that name a benchmark's part select it.
 
 use gridmux_hw_model::{
     Advance, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, run_functional,
@@ -34,11 +37,8 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(workload: &Workload, size: Size) -> Self {
-        let mut gpu = Gpu::new(
-            GpuConfig::builtin(&std::env::var("GPU").unwrap_or_else(|_| "h200".into()))
-                .expect("built in"),
-        );
+    fn new(gpu: &str, workload: &Workload, size: Size) -> Self {
+        let mut gpu = Gpu::new(GpuConfig::builtin(gpu).expect("built in"));
         let domain = gpu
             .memory_mut()
             .create_domain(8 << 30)
@@ -131,25 +131,93 @@ fn cpu_seconds() -> f64 {
     seconds
 }
 
+/// Seconds of the wall clock that one timed run takes with so many threads: the best of several, because the host
+/// has other work.
+fn wall_seconds(setup: &mut Setup, threads: usize) -> f64 {
+    setup.gpu.set_threads(threads);
+    setup.run(true);
+    let mut best = f64::INFINITY;
+    for _ in 0..4 {
+        let began = std::time::Instant::now();
+        setup.run(true);
+        best = best.min(began.elapsed().as_secs_f64());
+    }
+    best
+}
+
+/// Most memory that this process has held, in megabytes.
+fn peak_megabytes() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes / 1024.0)
+}
+
+fn print(name: &str, value: f64, unit: &str, better: &str, floor: Option<f64>, peer: Option<f64>) {
+    let number = |v: Option<f64>| v.map_or("null".to_owned(), |v| format!("{v:.3}"));
+    let peer = peer.map_or("null".to_owned(), |v| format!("{{\"{GPGPU_SIM}\":{v}}}"));
+    println!(
+        "{{\"name\":\"{name}\",\"value\":{value:.2},\"unit\":\"{unit}\",\"better\":\"{better}\",\
+         \"floor\":{},\"ratio\":{},\"peer\":{peer}}}",
+        number(floor),
+        number(floor.map(|floor| value / floor))
+    );
+}
+
 fn main() {
     let filters: Vec<String> = std::env::args()
         .skip(1)
         .filter(|a| !a.starts_with('-'))
         .collect();
+    let chosen =
+        |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
+    let gpu = std::env::var("GRIDMUX_BENCH_GPU").unwrap_or_else(|_| "v100".to_owned());
+    let unit = "M thread instructions/CPU-s";
     for workload in workloads() {
-        let name = format!("model_speed/{}", workload.name);
-        if !filters.is_empty() && !filters.iter().any(|f| name.contains(f.as_str())) {
-            continue;
+        let [speed, functional, threads] = ["speed", "functional", "threads"]
+            .map(|what| format!("model_{what}/{}", workload.name));
+        if chosen(&speed) || chosen(&functional) {
+            let mut setup = Setup::new(&gpu, workload, Size::Small);
+            let floor = setup.speed(false);
+            if chosen(&functional) {
+                print(&functional, floor, unit, "higher", None, None);
+            }
+            if chosen(&speed) {
+                let value = setup.speed(true);
+                print(
+                    &speed,
+                    value,
+                    unit,
+                    "higher",
+                    Some(floor),
+                    peer(workload.name),
+                );
+            }
         }
-        let mut setup = Setup::new(workload, Size::Small);
-        let floor = setup.speed(false);
-        let value = setup.speed(true);
-        let peer =
-            peer(workload.name).map_or("null".to_owned(), |v| format!("{{\"{GPGPU_SIM}\":{v}}}"));
-        println!(
-            "{{\"name\":\"{name}\",\"value\":{value:.1},\"unit\":\"M thread instructions/CPU-s\",\
-             \"better\":\"higher\",\"floor\":{floor:.1},\"ratio\":{:.3},\"peer\":{peer}}}",
-            value / floor
-        );
+        if chosen(&threads) {
+            // The irregular ones take long enough when small.
+            let size = match workload.name {
+                "spmv" | "pointer_chase" => Size::Small,
+                _ => Size::Large,
+            };
+            let mut setup = Setup::new(&gpu, workload, size);
+            let (one, two) = (wall_seconds(&mut setup, 1), wall_seconds(&mut setup, 2));
+            print(
+                &threads,
+                one / two,
+                "times one thread",
+                "higher",
+                None,
+                None,
+            );
+        }
+    }
+    if chosen("model_memory/h200") {
+        let workload = gridmux_workloads::by_name("matmul").expect("in the table");
+        let mut setup = Setup::new("h200", workload, Size::Large);
+        setup.run(true);
+        if let Some(megabytes) = peak_megabytes() {
+            print("model_memory/h200", megabytes, "MB", "lower", None, None);
+        }
     }
 }

@@ -132,6 +132,12 @@ pub struct Sm {
     pub issue_width: u8,
     /// Register banks that one instruction reads from; sources in one bank are read one a cycle. 0: no conflicts.
     pub register_banks: u8,
+    /// Operand collectors of the integer and single-precision units; 0 where they are never short.
+    pub collectors: u8,
+    /// Cycles that an instruction holds its collector.
+    pub collector_cycles: u32,
+    /// Moves that ptxas makes no instruction of take no issue slot; false to execute PTX as it stands.
+    pub folds_moves: bool,
     /// Resident threads.
     pub max_threads: u32,
     /// Resident blocks.
@@ -268,6 +274,8 @@ pub struct SmallCache {
 pub struct Interconnect {
     /// One-way cycles of an unloaded packet.
     pub latency: u32,
+    /// Bytes of a packet besides its data.
+    pub header_bytes: u32,
     /// Bytes per cycle that one SM can send.
     pub request_bytes_per_cycle: u32,
     /// Bytes per cycle that one SM can receive.

@@ -64,6 +64,13 @@ impl GpuConfig {
             sm.register_banks <= 32,
             "it must lie between 0 (no conflicts) and 32",
         )?;
+        require(
+            "sm.collectors",
+            sm.collectors,
+            usize::from(sm.collectors) <= MAX_UNITS,
+            "it must lie between 0 (never short) and 8",
+        )?;
+        at_least_one("sm.collector_cycles", sm.collector_cycles)?;
         at_least_one("sm.registers", sm.registers)?;
         at_least_one("sm.max_registers_per_thread", sm.max_registers_per_thread)?;
         at_least_one("sm.register_unit", sm.register_unit)?;
@@ -257,7 +264,12 @@ impl GpuConfig {
             "launch.block_interval_cycles",
             self.launch.block_interval_cycles,
         )?;
-        at_least_one("launch.hardware_queues", self.launch.hardware_queues)?;
+        require(
+            "launch.hardware_queues",
+            self.launch.hardware_queues,
+            (1..=32).contains(&self.launch.hardware_queues),
+            "it must lie between 1 and 32",
+        )?;
         at_least_one("launch.concurrent_kernels", self.launch.concurrent_kernels)?;
         self.validate_energy()?;
         positive(

@@ -227,6 +227,6 @@ pub(crate) fn count_access(op: &Op, access: &Access, counters: &mut Counters) {
         (Space::Global, Direction::Load) => counters.global_loads += 1,
         (Space::Global, Direction::Store) => counters.global_stores += 1,
         (Space::Global, Direction::Atomic) => counters.global_atomics += 1,
-        (Space::Local | Space::Constant, _) => {}
+        (Space::Local | Space::Constant | Space::Texture, _) => {}
     }
 }

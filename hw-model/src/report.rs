@@ -8,6 +8,10 @@ use gridmux_policy::units::Cycles;
 
 /// One report; `tag` is the caller's own number of the launch or copy.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation for each launch"
+)]
 pub enum Report {
     /// Blocks of a launch were placed on SMs.
     Placed {

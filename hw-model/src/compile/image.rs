@@ -89,7 +89,7 @@ pub(super) fn link(
             &slots.place,
             counts,
             *frame,
-            &config.pipelines,
+            config,
             constants,
         );
         if carries {

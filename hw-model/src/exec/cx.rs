@@ -100,6 +100,8 @@ pub(crate) enum Space {
     Shared,
     Local,
     Constant,
+    /// Global memory through the texture cache.
+    Texture,
 }
 
 /// Direction of an access.

@@ -18,7 +18,7 @@ pub(crate) type LaneFn = unsafe fn(at: *mut u8, b: u64, c: u64, code: u32) -> u6
 
 /// Bytes that one bit of the filter stands for.
 const GRANULE_SHIFT: u32 = 7;
-/// Most data of one record in words: 32 lanes of 16 bytes, or addresses and two operands of 32 lanes.
+/// Lanes of a warp.
 const LANES: usize = 32;
 
 /// Where a record's result goes.
@@ -235,6 +235,10 @@ impl WriteLog {
 
     /// Records an operation that each lane of `mask` applies for itself; `operands` gives address, operand and
     /// second operand of a lane. A `load` only reads.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "an operation is that much, and callers name it all at once"
+    )]
     pub(crate) fn lanes(
         &mut self,
         mask: u32,
@@ -370,7 +374,7 @@ fn address(word: u64) -> usize {
 pub(crate) type Order = Vec<(u64, u16, u32)>;
 
 /// Applies the records of several logs, each with its SM's number; `order` is storage to reuse.
-pub(crate) fn apply_all<'a>(logs: &mut [(u16, &'a mut WriteLog)], order: &mut Order) {
+pub(crate) fn apply_all(logs: &mut [(u16, &mut WriteLog)], order: &mut Order) {
     order.clear();
     for (index, (_, log)) in logs.iter().enumerate() {
         let index = u16::try_from(index).unwrap_or(u16::MAX);

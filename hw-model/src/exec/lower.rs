@@ -6,7 +6,7 @@
 
 use super::frame::FrameLayout;
 use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot};
-use crate::config::{Pipeline, Pipelines};
+use crate::config::{GpuConfig, Pipeline, Pipelines};
 use gridmux_ptx::decode::{Function, Instruction, Operand, RegId, ScalarType, StateSpace, Symbol};
 use std::collections::{HashMap, HashSet};
 
@@ -134,6 +134,8 @@ pub(crate) struct Lower<'a> {
     /// Predicate that holds the carry flag, where the kernel uses it.
     pub(crate) carry: Option<u16>,
     pub(crate) pipelines: &'a Pipelines,
+    folds_moves: bool,
+    register_banks: u8,
     constants: Constants,
 }
 
@@ -159,7 +161,7 @@ impl<'a> Lower<'a> {
         place: &'a [u16],
         (slots, predicates): (u16, u16),
         frame: FrameLayout,
-        pipelines: &'a Pipelines,
+        config: &'a GpuConfig,
         constants: Constants,
     ) -> Self {
         Self {
@@ -170,7 +172,9 @@ impl<'a> Lower<'a> {
             predicates,
             frame,
             carry: None,
-            pipelines,
+            pipelines: &config.pipelines,
+            folds_moves: config.sm.folds_moves,
+            register_banks: config.sm.register_banks,
             constants,
         }
     }
@@ -336,6 +340,21 @@ impl<'a> Lower<'a> {
         index | CONSTANT
     }
 
+    /// Cycles that reading the sources takes beyond the first, because some lie in one bank.
+    fn bank_conflicts(&self, reads: &[RegId]) -> u16 {
+        let banks = usize::from(self.register_banks);
+        let mut counts = [0_u16; 32];
+        if banks == 0 {
+            return 0;
+        }
+        for reg in reads {
+            if self.type_of(*reg) != ScalarType::Pred {
+                counts[usize::from(self.slot(*reg)) % banks] += 1;
+            }
+        }
+        counts.iter().max().copied().unwrap_or(0).saturating_sub(1)
+    }
+
     /// Adds what every operation has.
     pub(crate) fn finish(
         &self,
@@ -372,7 +391,7 @@ impl<'a> Lower<'a> {
             vector: draft.vector,
             latency: u16::try_from(timing.latency).unwrap_or(u16::MAX),
             interval: u16::try_from(timing.interval).unwrap_or(u16::MAX),
-            free: i.guard.is_none() && draft.kind == Kind::Alu && is_folded(i),
+            free: self.folds_moves && i.guard.is_none() && draft.kind == Kind::Alu && is_folded(i),
         };
         let unnamed = (draft.also != NONE).then(|| self.slots + draft.also);
         let written: Vec<u16> = writes.iter().map(entry).chain(unnamed).collect();
@@ -385,6 +404,9 @@ impl<'a> Lower<'a> {
         waits.retain(|entry| seen.insert(*entry));
         spread(&mut op.waits, &waits);
         spread(&mut op.writes, &written);
+        let conflicts = self.bank_conflicts(reads);
+        op.latency = op.latency.saturating_add(conflicts);
+        op.interval = op.interval.saturating_add(conflicts);
         Some(op)
     }
 }

@@ -36,6 +36,7 @@ mod matrix;
 mod matrix_memory;
 mod memory;
 mod op;
+mod own_writes;
 mod paths;
 mod rendezvous;
 mod round;

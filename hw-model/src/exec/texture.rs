@@ -4,7 +4,7 @@
 //! Rules: lanes with the same handle are served together; a fetch reads every texel of the filter's footprint by
 //! an access that is checked like a load; a handle that stands for nothing is a fault at its address.
 
-use super::cx::{Cx, Direction};
+use super::cx::{Cx, Direction, Space};
 use super::isa::{lane_fn, once};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
@@ -131,6 +131,7 @@ pub(super) fn fetch(
         },
     );
     cx.mask = all;
+    cx.access.space = Space::Texture;
     out
 }
 

@@ -121,26 +121,37 @@ impl Lines {
     }
 }
 
-/// Cycles that an access to shared memory takes its banks.
+/// Cycles that an access to shared memory takes its banks, each `bank_bytes` wide.
 #[inline]
-pub(crate) fn shared_cycles(access: &Access) -> u32 {
-    let words = access.bytes.div_ceil(4).max(1);
+pub(crate) fn shared_cycles(access: &Access, bank_bytes: u32) -> u32 {
     match access.pattern {
         Pattern::Uniform => 1,
         // Each group of lanes whose words fill the banks once takes a cycle.
-        Pattern::Contiguous => (32 * access.bytes).div_ceil(128).max(1),
-        Pattern::Scattered => (0..words)
-            .map(|word| conflicts(access, u64::from(word)))
-            .sum(),
+        Pattern::Contiguous => (32 * access.bytes).div_ceil(32 * bank_bytes).max(1),
+        Pattern::Scattered => {
+            // Wide accesses go in phases of so many lanes that their words fill the banks once.
+            let lanes = (32 * bank_bytes / access.bytes.max(1)).clamp(1, 32);
+            let group = if lanes == 32 {
+                u32::MAX
+            } else {
+                (1 << lanes) - 1
+            };
+            let phases = (0..32).step_by(lanes as usize);
+            let busy = phases
+                .map(|first| access.mask & (group << first))
+                .filter(|mask| *mask != 0);
+            busy.map(|mask| conflicts(access, mask, bank_bytes)).sum()
+        }
     }
 }
 
-/// Most distinct words in one bank, over the `word`-th words of all lanes.
-fn conflicts(access: &Access, word: u64) -> u32 {
+/// Most distinct words in one bank, over the lanes in `mask`.
+fn conflicts(access: &Access, mask: u32, bank_bytes: u32) -> u32 {
     let mut seen = [[0_u32; 32]; 32];
     let mut counts = [0_u8; 32];
     let mut most = 1;
-    let mut rest = access.mask;
+    let mut rest = mask;
+    let words = access.bytes.div_ceil(bank_bytes).max(1);
     while rest != 0 {
         let lane = rest.trailing_zeros() as usize;
         rest &= rest - 1;
@@ -148,13 +159,15 @@ fn conflicts(access: &Access, word: u64) -> u32 {
             clippy::cast_possible_truncation,
             reason = "shared memory is far below 4 GiB"
         )]
-        let at = (access.addresses[lane] / 4 + word) as u32;
-        let bank = at as usize % 32;
-        let count = usize::from(counts[bank]);
-        if !seen[bank][..count].contains(&at) {
-            seen[bank][count] = at;
-            counts[bank] += 1;
-            most = most.max(u32::from(counts[bank]));
+        let first = access.addresses[lane] as u32 / bank_bytes;
+        for at in first..first + words {
+            let bank = at as usize % 32;
+            let count = usize::from(counts[bank]);
+            if count < 32 && !seen[bank][..count].contains(&at) {
+                seen[bank][count] = at;
+                counts[bank] += 1;
+                most = most.max(u32::from(counts[bank]));
+            }
         }
     }
     most
@@ -216,11 +229,11 @@ mod tests {
             (3, 1),
         ] {
             assert_eq!(
-                shared_cycles(&scattered(4, |lane| lane * stride * 4)),
+                shared_cycles(&scattered(4, |lane| lane * stride * 4), 4),
                 cycles,
                 "{stride}"
             );
         }
-        assert_eq!(shared_cycles(&scattered(4, |_| 64)), 1);
+        assert_eq!(shared_cycles(&scattered(4, |_| 64), 4), 1);
     }
 }

@@ -1,9 +1,11 @@
 //! The stock block scheduler: left-over placement from hardware queues.
 //!
-//! The head of each of the 32 queues is a candidate; candidates place their blocks in order of becoming eligible,
+//! The head of each of the 32 streams is a candidate; candidates place their blocks in order of becoming eligible,
 //! strictly one after another: the next kernel gets what is left only when every block of the earlier ones was
 //! placed. Blocks go to SMs in turn (breadth first), one per `block_interval_cycles` over the whole GPU.
-//! Rules: launches of one queue run one after another; blocks start in ascending order.
+//! Streams share the chip's hardware queues: a launch whose stream has not come to it holds up those of other streams
+//! behind it in the same hardware queue (false serialisation, where there is only one).
+//! Rules: launches of one stream run one after another; blocks start in ascending order.
 
 use super::launches::Launches;
 use super::sm::Sm;
@@ -22,8 +24,10 @@ pub(crate) struct Placement {
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     queues: Vec<VecDeque<u32>>,
-    /// Heads with blocks left to place, in order of eligibility.
-    candidates: Vec<(u64, u64, u32)>,
+    /// Heads with blocks left to place, in order of eligibility: since when, serial, launch, hardware queue.
+    candidates: Vec<(u64, u64, u32, usize)>,
+    /// Launches with blocks left to place, by hardware queue, in order of submission.
+    hardware: Vec<VecDeque<u32>>,
     next_sm: usize,
     next_place_at: u64,
     /// The first candidate did not fit and nothing was freed since.
@@ -31,6 +35,9 @@ pub(crate) struct Dispatcher {
     kernel_cycles: u64,
     dependent_cycles: u64,
     block_interval: u64,
+    /// Kernels that have started and not ended, and how many there may be.
+    running: u32,
+    concurrent_kernels: u32,
 }
 
 impl Dispatcher {
@@ -46,6 +53,11 @@ impl Dispatcher {
             kernel_cycles: u64::from(config.launch.kernel_cycles),
             dependent_cycles: u64::from(config.launch.dependent_cycles),
             block_interval: u64::from(config.launch.block_interval_cycles),
+            hardware: (0..config.launch.hardware_queues)
+                .map(|_| VecDeque::with_capacity(64))
+                .collect(),
+            running: 0,
+            concurrent_kernels: config.launch.concurrent_kernels,
         }
     }
 
@@ -55,6 +67,8 @@ impl Dispatcher {
             return;
         };
         let queue = launch.queue;
+        let hardware = queue % self.hardware.len();
+        self.hardware[hardware].push_back(index);
         self.queues[queue].push_back(index);
         if self.queues[queue].len() == 1 {
             self.promote(queue, launches, now + self.kernel_cycles);
@@ -70,7 +84,8 @@ impl Dispatcher {
             return;
         };
         launch.eligible_at = Some(at);
-        self.candidates.push((at, launch.serial, head));
+        let hardware = queue % self.hardware.len();
+        self.candidates.push((at, launch.serial, head, hardware));
         self.candidates.sort_unstable();
         self.full = false;
     }
@@ -81,9 +96,12 @@ impl Dispatcher {
             return;
         };
         let queue = launch.queue;
+        let hardware = queue % self.hardware.len();
+        self.hardware[hardware].retain(|other| *other != index);
+        self.running -= u32::from(launch.first_start.is_some());
         let was_head = self.queues[queue].front() == Some(&index);
         self.queues[queue].retain(|other| *other != index);
-        self.candidates.retain(|(_, _, other)| *other != index);
+        self.candidates.retain(|(_, _, other, _)| *other != index);
         self.full = false;
         if was_head {
             self.promote(queue, launches, now + self.dependent_cycles);
@@ -97,8 +115,15 @@ impl Dispatcher {
 
     /// When the next block could be placed, if nothing is freed before.
     pub(crate) fn next_event(&self) -> Option<u64> {
-        let (at, _, _) = self.candidates.first()?;
-        (!self.full).then_some((*at).max(self.next_place_at))
+        let (at, ..) = self.candidates[self.next_candidate()?];
+        (!self.full).then_some(at.max(self.next_place_at))
+    }
+
+    /// The first candidate at the head of its hardware queue.
+    fn next_candidate(&self) -> Option<usize> {
+        self.candidates
+            .iter()
+            .position(|(_, _, index, hardware)| self.hardware[*hardware].front() == Some(index))
     }
 
     /// Places what can be placed between `now` and `end`.
@@ -112,9 +137,10 @@ impl Dispatcher {
     ) {
         let nsmid = u32::try_from(sms.len()).unwrap_or(u32::MAX);
         while !self.full {
-            let Some((eligible_at, _, index)) = self.candidates.first().copied() else {
+            let Some(first) = self.next_candidate() else {
                 return;
             };
+            let (eligible_at, _, index, hardware) = self.candidates[first];
             let at = eligible_at.max(self.next_place_at).max(now);
             if at >= end {
                 return;
@@ -122,9 +148,14 @@ impl Dispatcher {
             let (Some(shape), Some(launch)) =
                 (launches.shape(index, nsmid), launches.get_mut(index))
             else {
-                self.candidates.remove(0);
+                self.candidates.remove(first);
                 continue;
             };
+            if launch.first_start.is_none() && self.running >= self.concurrent_kernels {
+                // A kernel that ends makes room for this one.
+                self.full = true;
+                return;
+            }
             let count = sms.len();
             let order = (0..count).map(|step| (self.next_sm + step) % count);
             let Some(sm) = order.into_iter().find(|sm| sms[*sm].fits(&launch.needs)) else {
@@ -133,13 +164,15 @@ impl Dispatcher {
             };
             let block = launch.next_block;
             launch.next_block += 1;
+            self.running += u32::from(launch.first_start.is_none());
             launch.first_start.get_or_insert(at);
             sms[sm].place(launch, index, &shape, block, at);
             placed.push(Placement { launch: index, at });
             self.next_sm = (sm + 1) % count;
             self.next_place_at = at + self.block_interval;
             if launch.all_placed() {
-                self.candidates.remove(0);
+                self.candidates.remove(first);
+                self.hardware[hardware].pop_front();
             }
         }
     }

@@ -29,6 +29,26 @@ struct Units {
     first: u64,
 }
 
+impl Units {
+    /// One of them takes something for so many cycles.
+    #[inline(always)]
+    fn occupy(&mut self, now: u64, cycles: u64) {
+        if self.count == 1 {
+            self.first = now + cycles;
+            return;
+        }
+        let count = usize::from(self.count);
+        let free = self.free_at[..count].iter().position(|at| *at <= now);
+        self.free_at[free.unwrap_or(0)] = now + cycles;
+        self.first = self.free_at[..count].iter().copied().min().unwrap_or(0);
+    }
+}
+
+/// Sources of this pipeline's instructions go through the collectors that can be short.
+fn is_collected(pipe: Pipe) -> bool {
+    matches!(pipe, Pipe::Int | Pipe::Fp32)
+}
+
 /// Ready warps, units and the schedulers' memory.
 #[derive(Debug)]
 pub(crate) struct Arbiter {
@@ -42,6 +62,9 @@ pub(crate) struct Arbiter {
     pub(super) waiting: [u64; Cause::COUNT],
     sub_cores: bool,
     units: [[Units; PIPES]; MAX_SCHEDULERS],
+    /// Operand collectors of the integer and single-precision units.
+    collectors: Option<Units>,
+    collector_cycles: u64,
     last_issued: [u32; MAX_SCHEDULERS],
     /// Active set of the two-level policy.
     active: [u64; MAX_SCHEDULERS],
@@ -84,6 +107,12 @@ impl Arbiter {
             waiting: [0; Cause::COUNT],
             sub_cores: config.sm.sub_cores,
             units: [pool; MAX_SCHEDULERS],
+            collectors: (config.sm.collectors != 0).then_some(Units {
+                free_at: [0; MAX_UNITS],
+                count: config.sm.collectors,
+                first: 0,
+            }),
+            collector_cycles: u64::from(config.sm.collector_cycles),
             last_issued: [0; MAX_SCHEDULERS],
             active: [0; MAX_SCHEDULERS],
             active_limit: config.sm.two_level_active_warps,
@@ -155,15 +184,23 @@ impl Arbiter {
     #[inline(always)]
     fn occupy(&mut self, scheduler: usize, pipe: Pipe, now: u64, interval: u64) {
         let pool = self.pool(scheduler);
-        let units = &mut self.units[pool][pipe as usize];
-        if units.count == 1 {
-            units.first = now + interval;
-            return;
+        self.units[pool][pipe as usize].occupy(now, interval);
+        if let Some(collectors) = &mut self.collectors
+            && is_collected(pipe)
+        {
+            collectors.occupy(now, self.collector_cycles);
         }
-        let count = usize::from(units.count);
-        let free = units.free_at[..count].iter().position(|at| *at <= now);
-        units.free_at[free.unwrap_or(0)] = now + interval;
-        units.first = units.free_at[..count].iter().copied().min().unwrap_or(0);
+    }
+
+    /// When a unit of this pipeline, and what leads to it, is free.
+    #[inline(always)]
+    fn free_at(&self, units: &Units, pipe: usize) -> u64 {
+        match &self.collectors {
+            Some(collectors) if pipe == Pipe::Int as usize || pipe == Pipe::Fp32 as usize => {
+                units.first.max(collectors.first)
+            }
+            _ => units.first,
+        }
     }
 
     /// The scheduler's choice among the candidates.
@@ -256,7 +293,7 @@ impl Sm {
             let free_at = if pipe == Pipe::Memory as usize {
                 self.unit_free_at
             } else {
-                units.first
+                arbiter.free_at(units, pipe)
             };
             if free_at <= self.now {
                 candidates |= ready;

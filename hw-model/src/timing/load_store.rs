@@ -42,8 +42,6 @@ pub(crate) struct Waiter {
     next: u32,
 }
 
-/// Bytes of a request without its data.
-const HEADER_BYTES: u64 = 32;
 /// First line of local memory, beyond every window of global memory.
 const LOCAL_LINES: u64 = 1 << 50;
 /// End of a list of waiters.
@@ -61,7 +59,7 @@ impl Sm {
         }
         match self.access.space {
             Space::Shared => {
-                let cycles = u64::from(self.shared_rounds());
+                let cycles = u64::from(self.shared_rounds(config.shared.bank_bytes));
                 self.unit_free_at = now + cycles;
                 self.counters_of(slot).shared_conflict_cycles += cycles - 1;
                 self.finish(
@@ -75,7 +73,7 @@ impl Sm {
                 self.split_local(slot);
                 self.time_lines(slot, op, launch, epoch);
             }
-            Space::Constant => self.time_constant(slot, op, launch, epoch),
+            Space::Constant | Space::Texture => self.time_read_only(slot, op, launch, epoch),
             Space::Global => {
                 self.lines.split(&self.access);
                 self.time_lines(slot, op, launch, epoch);
@@ -83,8 +81,8 @@ impl Sm {
         }
     }
 
-    fn shared_rounds(&self) -> u32 {
-        let rounds = shared_cycles(&self.access);
+    fn shared_rounds(&self, bank_bytes: u32) -> u32 {
+        let rounds = shared_cycles(&self.access, bank_bytes);
         if self.access.direction == Direction::Atomic {
             // A shared atomic is a read and a write.
             rounds * 2
@@ -140,25 +138,41 @@ impl Sm {
         }
     }
 
-    /// One address a cycle, through the constant cache.
-    fn time_constant(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
-        let config = epoch.config;
-        let now = self.now;
-        let rounds = self.distinct_addresses();
+    /// Through the constant cache, one address a cycle, or through the texture cache, one line a cycle.
+    fn time_read_only(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
+        let (config, now) = (epoch.config, self.now);
+        let texture = self.access.space == Space::Texture;
         self.lines.split(&self.access);
+        let count = self.lines.as_slice().len();
+        let (rounds, latency) = if texture {
+            (count as u64, config.texture.latency)
+        } else {
+            (self.distinct_addresses(), config.constant.latency)
+        };
         self.unit_free_at = now + rounds;
-        let there = now + rounds - 1 + u64::from(config.constant.latency);
         let mut load = self.transfer(slot, launch, op, RequestKind::Read);
         load.past_l1 = true;
-        load.known = there;
-        self.counters_of(slot).constant_accesses += 1;
-        for number in 0..self.lines.as_slice().len() {
+        load.known = now + rounds - 1 + u64::from(latency);
+        let mut missed = 0;
+        for number in 0..count {
             let line = self.lines.as_slice()[number];
-            if present(&mut self.constants, &line) {
-                continue;
+            let cache = if texture {
+                &mut self.textures
+            } else {
+                &mut self.constants
+            };
+            if !present(cache, &line) {
+                missed += 1;
+                self.load_line(&line, &mut load, epoch);
             }
-            self.counters_of(slot).constant_misses += 1;
-            self.load_line(&line, &mut load, epoch);
+        }
+        let counters = self.counters_of(slot);
+        if texture {
+            counters.texture_accesses += 1;
+            counters.texture_misses += missed;
+        } else {
+            counters.constant_accesses += 1;
+            counters.constant_misses += missed;
         }
         self.conclude(slot, op, &load);
     }
@@ -369,8 +383,9 @@ impl Sm {
                 u64::from(line.sectors.count_ones()) * SECTOR_BYTES
             }
         };
-        let cycles = (HEADER_BYTES + payload)
-            .div_ceil(u64::from(config.interconnect.request_bytes_per_cycle));
+        let cycles = (u64::from(config.interconnect.header_bytes) + payload)
+            .div_ceil(u64::from(config.interconnect.request_bytes_per_cycle))
+            .max(1);
         let depart = load.at.max(self.port_free_at);
         self.port_free_at = depart + cycles;
         let home = epoch.topology.home(line.line);

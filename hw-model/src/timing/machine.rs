@@ -14,8 +14,9 @@ use crate::crew::{Crew, Each};
 use crate::exec::{Order, WriteLog, apply_all};
 use crate::memory::Memory;
 
-/// Fewest busy SMs for which other threads are asked to help.
-const WORTH_SHARING: usize = 3;
+/// Fewest busy SM cycles of the last epoch, and requests, for which other threads are asked to help: handing work over
+/// costs about as much as this many instructions.
+const WORTH_SHARING: u32 = 24;
 
 /// What is simulated side by side.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(crate) struct Machine {
     active: Vec<u16>,
     /// Of those, the ones that sent requests.
     senders: Vec<u16>,
+    /// Other threads are asked to help.
+    shares: bool,
 }
 
 /// What every SM sees of the device in an epoch.
@@ -61,6 +64,7 @@ impl Machine {
             order: Order::with_capacity(4096),
             active: Vec::with_capacity(sms),
             senders: Vec::with_capacity(sms),
+            shares: false,
         }
     }
 
@@ -105,12 +109,16 @@ impl Machine {
     /// Runs both halves.
     pub(crate) fn run(&mut self, around: Around<'_>, start: u64, end: u64) {
         self.active.clear();
+        let mut work = 0;
         for (id, sm) in (0..).zip(&mut self.sms) {
             let status = sm.status();
             if status.next_at < end || status.wrote || status.starts {
                 self.active.push(id);
+                // A block that starts fills its warps' registers.
+                work += status.busy_cycles + 8 * u32::from(status.starts);
             }
         }
+        self.shares = work >= WORTH_SHARING;
         self.run_sms(around, start, end);
         self.run_groups(end);
     }
@@ -123,6 +131,7 @@ impl Machine {
             replies,
             crew,
             active,
+            shares,
             ..
         } = self;
         let epoch = Shared(Epoch {
@@ -141,10 +150,10 @@ impl Machine {
             let sm = unsafe { each.get(usize::from(active[item])) };
             sm.run(epoch.get());
         };
-        if active.len() < WORTH_SHARING {
-            (0..active.len()).for_each(run);
-        } else {
+        if *shares {
             crew.run(active.len(), &run);
+        } else {
+            (0..active.len()).for_each(run);
         }
     }
 
@@ -159,6 +168,7 @@ impl Machine {
             order,
             active,
             senders,
+            shares,
             ..
         } = self;
         senders.clear();
@@ -174,7 +184,7 @@ impl Machine {
         if senders.is_empty() && !wrote && group_next.iter().all(idle) {
             return;
         }
-        let worth = senders.len() >= WORTH_SHARING;
+        let worth = *shares && senders.len() > 2;
         {
             let logs = Each::new(std::slice::from_mut(sms));
             let orders = Each::new(std::slice::from_mut(order));

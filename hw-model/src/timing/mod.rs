@@ -22,6 +22,7 @@ pub(crate) mod machine;
 pub(crate) mod memory_system;
 pub(crate) mod partition;
 pub(crate) mod pool;
+mod room;
 pub(crate) mod sm;
 mod sm_faults;
 pub(crate) mod spans;

@@ -16,7 +16,7 @@ use super::launches::{LaunchState, Launches};
 use super::load_store::{Miss, PendingLoad, Waiter};
 use super::memory_system::{Reply, Request, Topology};
 use super::pool::Pool;
-use super::spans::Spans;
+use super::room::{Place, Room};
 use super::wheel::Wheel;
 use crate::config::{GpuConfig, WARP_LANES};
 use crate::counters::Counters;
@@ -34,6 +34,10 @@ pub(super) const UNKNOWN: u64 = u64::MAX;
 
 /// What an SM tells about an epoch.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation for each block"
+)]
 pub(crate) enum SmEvent {
     /// A block ended.
     Retired {
@@ -87,26 +91,12 @@ pub(super) struct Resident {
     pub(super) kernel: Option<Arc<Kernel>>,
     pub(super) launch: u32,
     pub(super) needs: BlockNeeds,
-    /// Where its registers and shared memory lie, in allocation units.
-    registers_at: u32,
-    shared_at: u32,
+    /// Where its registers and shared memory lie.
+    place: Place,
     started: u64,
     /// Warp slot of each warp of the block.
     pub(super) slots: [u8; 32],
     pub(super) counters: Counters,
-}
-
-/// Room that is left on an SM.
-#[derive(Debug, Clone)]
-struct Room {
-    blocks: u32,
-    warps: u32,
-    /// In units of `sm.register_unit`.
-    registers: Spans,
-    register_unit: u32,
-    /// In units of `sm.shared_unit_bytes`.
-    shared: Spans,
-    shared_unit: u32,
 }
 
 /// A block that has its room and starts in the SM's next epoch.
@@ -149,6 +139,8 @@ pub(crate) struct Status {
     pub(crate) events: bool,
     /// It has blocks to start.
     pub(crate) starts: bool,
+    /// Cycles of the last epoch in which it issued, a measure of the host's work.
+    pub(crate) busy_cycles: u32,
 }
 
 /// The SM.
@@ -208,14 +200,7 @@ impl Sm {
             residents: (0..config.sm.max_blocks).map(|_| Resident::new()).collect(),
             free_blocks: mask(config.sm.max_blocks),
             free_warps: mask(config.warps_per_sm()),
-            room: Room {
-                blocks: config.sm.max_blocks,
-                warps: config.warps_per_sm(),
-                registers: Spans::new(config.sm.registers / config.sm.register_unit),
-                register_unit: config.sm.register_unit,
-                shared: Spans::new(config.sm.shared_bytes / config.sm.shared_unit_bytes),
-                shared_unit: config.sm.shared_unit_bytes,
-            },
+            room: Room::new(config),
             starts: Vec::with_capacity(32),
             next_age: 0,
             newest_launch: 0,
@@ -268,21 +253,12 @@ impl Sm {
 
     /// Blocks that are resident.
     pub(crate) fn resident_blocks(&self) -> u32 {
-        u32::try_from(self.residents.len()).unwrap_or(0) - self.room.blocks
+        u32::try_from(self.residents.len()).unwrap_or(0) - self.room.blocks()
     }
 
     /// A block of these needs fits, its registers and its shared memory each in one piece.
     pub(crate) fn fits(&self, needs: &BlockNeeds) -> bool {
-        self.room.blocks >= 1
-            && self.room.warps >= needs.warps
-            && self
-                .room
-                .registers
-                .fits(needs.registers.div_ceil(self.room.register_unit))
-            && self
-                .room
-                .shared
-                .fits(needs.shared_bytes.div_ceil(self.room.shared_unit))
+        self.room.fits(needs)
     }
 
     /// Reserves room for a block that fits, which starts at `at`, not before the SM's time.
@@ -297,15 +273,8 @@ impl Sm {
         let number = self.free_blocks.trailing_zeros() as usize;
         self.free_blocks &= !(1 << number);
         let needs = launch.needs;
-        let room = &mut self.room;
-        room.blocks -= 1;
-        room.warps -= needs.warps;
-        let registers = needs.registers.div_ceil(room.register_unit);
-        let shared = needs.shared_bytes.div_ceil(room.shared_unit);
         let resident = &mut self.residents[number];
-        // `fits` has just found both spans.
-        resident.registers_at = room.registers.take(registers).unwrap_or(0);
-        resident.shared_at = room.shared.take(shared).unwrap_or(0);
+        resident.place = self.room.take(&needs);
         resident.launch = index;
         resident.needs = needs;
         self.starts.push(Start {
@@ -381,6 +350,7 @@ impl Sm {
     pub(crate) fn run(&mut self, epoch: &Epoch<'_>) {
         self.now = self.now.max(epoch.start);
         self.begin(epoch);
+        self.status.busy_cycles = 0;
         while self.now < epoch.end {
             let now = self.now;
             let mut woken = self.wheel.take(now);
@@ -391,6 +361,7 @@ impl Sm {
             }
             let (issued, next) = self.cycle(epoch);
             if issued {
+                self.status.busy_cycles += 1;
                 self.now = now + 1;
             } else {
                 let sleeper = self.wheel.next(now + 1).unwrap_or(u64::MAX);
@@ -433,7 +404,9 @@ impl Sm {
                 self.inbox.push(Reverse(key));
             }
         }
-        let rate = u64::from(epoch.config.interconnect.reply_bytes_per_cycle);
+        let network = &epoch.config.interconnect;
+        let rate = u64::from(network.reply_bytes_per_cycle);
+        let header = u64::from(network.header_bytes);
         while let Some(Reverse((at, _, miss, sectors))) = self.inbox.peek().copied() {
             if at >= epoch.end {
                 break;
@@ -441,7 +414,7 @@ impl Sm {
             self.inbox.pop();
             let turn = self.reply_port_free_at.max(at);
             let bytes = u64::from(sectors.count_ones()) * crate::config::SECTOR_BYTES;
-            self.reply_port_free_at = turn + bytes.div_ceil(rate);
+            self.reply_port_free_at = turn + (header + bytes).div_ceil(rate);
             self.fill(miss, turn, epoch);
         }
         if std::mem::take(&mut self.status.starts) {
@@ -585,14 +558,7 @@ impl Sm {
     fn give_room_back(&mut self, number: usize) {
         self.free_blocks |= 1 << number;
         let resident = &self.residents[number];
-        let needs = resident.needs;
-        let room = &mut self.room;
-        room.blocks += 1;
-        room.warps += needs.warps;
-        let registers = needs.registers.div_ceil(room.register_unit);
-        room.registers.give_back(resident.registers_at, registers);
-        let shared = needs.shared_bytes.div_ceil(room.shared_unit);
-        room.shared.give_back(resident.shared_at, shared);
+        self.room.give_back(&resident.needs, resident.place);
     }
 
     /// Counters of the launch that a warp belongs to.
@@ -629,8 +595,7 @@ impl Resident {
                 registers: 0,
                 shared_bytes: 0,
             },
-            registers_at: 0,
-            shared_at: 0,
+            place: Place::default(),
             started: 0,
             slots: [0; WARP_LANES as usize],
             counters: Counters::default(),

@@ -52,6 +52,9 @@ pub(crate) struct Kernel {
     /// Cycles after which the kernel is given up; with --functional, warp instructions of one block
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
+    /// Threads that run the model; cycles are the same for any number
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
     /// An argument, in the order of the kernel's parameters: u32=5, s32=-1, u64=7, s64=-7, f32=1.5, f64=1.5,
     /// hex=BYTES, in=FILE, out=BYTES:FILE or inout=FILE:FILE
     #[arg(long = "arg", value_name = "KIND=VALUE")]
@@ -69,6 +72,7 @@ impl Kernel {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         let config = gpu(&self.gpu)?;
         let mut gpu = Gpu::new(config);
+        gpu.set_threads(usize::from(self.threads));
         let domain = gpu.memory_mut().create_domain(self.memory_bytes())?;
         let mut wanted = Vec::new();
         let mut values = Vec::with_capacity(self.args.len());
@@ -84,7 +88,7 @@ impl Kernel {
         for result in &wanted {
             fetch(&gpu, domain, result)?;
         }
-        let report = Report::new(gpu.config(), &outcome);
+        let report = Report::new(&gpu, &outcome);
         out.show(&report, || report.text())
     }
 

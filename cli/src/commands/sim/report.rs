@@ -1,7 +1,7 @@
 //! What `gridmux sim kernel` prints.
 
 use super::launch::Outcome;
-use gridmux_hw_model::GpuConfig;
+use gridmux_hw_model::{Counters, Gpu};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,11 +22,49 @@ pub(super) struct Report {
     /// Processor time of the simulation.
     cpu_seconds: f64,
     counters: BTreeMap<&'static str, u64>,
+    /// What follows from counters and time; `None` without timing.
+    rates: Option<Rates>,
+    /// Counters of each SM, memory behind L1 apart; empty without timing.
+    sms: Vec<BTreeMap<&'static str, u64>>,
+}
+
+/// Rates over the whole GPU; ratios from 0 to 1.
+#[derive(Debug, Serialize)]
+struct Rates {
+    occupancy: f64,
+    /// Pipeline utilisation ratio.
+    pur: f64,
+    /// Memory bandwidth utilisation ratio.
+    mur: f64,
+    l2_mpki: f64,
+    l1_hit_rate: f64,
+    l2_hit_rate: f64,
+    dram_gigabytes_per_second: f64,
+    dram_row_hit_rate: f64,
+    energy_microjoules: f64,
+}
+
+impl From<gridmux_hw_model::counters::Rates> for Rates {
+    fn from(rates: gridmux_hw_model::counters::Rates) -> Self {
+        Self {
+            occupancy: rates.occupancy,
+            pur: rates.pur,
+            mur: rates.mur,
+            l2_mpki: rates.l2_mpki,
+            l1_hit_rate: rates.l1_hit_rate,
+            l2_hit_rate: rates.l2_hit_rate,
+            dram_gigabytes_per_second: rates.dram_gigabytes_per_second,
+            dram_row_hit_rate: rates.dram_row_hit_rate,
+            energy_microjoules: rates.energy_microjoules,
+        }
+    }
 }
 
 impl Report {
-    pub(super) fn new(config: &GpuConfig, outcome: &Outcome) -> Self {
-        let counters = &outcome.counters;
+    pub(super) fn new(gpu: &Gpu, outcome: &Outcome) -> Self {
+        let (config, counters) = (gpu.config(), &outcome.counters);
+        let named = |counters: &Counters| counters.named().into_iter().collect();
+        let timed = outcome.cycles;
         Self {
             gpu: config.name.clone(),
             cycles: outcome.cycles,
@@ -36,7 +74,9 @@ impl Report {
             thread_instructions: counters.thread_instructions,
             ipc: outcome.cycles.map(|cycles| counters.ipc(cycles)),
             cpu_seconds: outcome.cpu_seconds,
-            counters: counters.named().into_iter().collect(),
+            counters: named(counters),
+            rates: timed.map(|cycles| counters.rates(config, cycles).into()),
+            sms: timed.map_or_else(Vec::new, |_| gpu.sm_counters().iter().map(named).collect()),
         }
     }
 

@@ -1,0 +1,268 @@
+//! The kernels, and what one measurement of each gives.
+//!
+//! Rule: a figure comes from the difference of two runs of different lengths, so that launch, first touch and last
+//! block cancel.
+
+use crate::support::Bench;
+use gridmux_hw_model::{GpuConfig, Launch, QueueId};
+
+/// Instructions of a chain in one turn of its loop.
+const LINKS: u32 = 64;
+
+/// A kernel around a body that is repeated `%r9` times; `%rd1` is the first parameter's address.
+fn looped(setup: &str, body: &str) -> String {
+    format!(
+        "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry bench(.param .u64 data, .param .u32 turns, .param .u64 out)
+{{
+    .reg .pred %p<3>;
+    .reg .b32 %r<64>;
+    .reg .f32 %f<64>;
+    .reg .f64 %d<8>;
+    .reg .b64 %rd<16>;
+    .shared .align 16 .b8 box[16384];
+    ld.param.u64 %rd1, [data];
+    ld.param.u32 %r9, [turns];
+    ld.param.u64 %rd2, [out];
+    mov.u32 %r3, %tid.x;
+    mov.u32 %r4, %ctaid.x;
+    mov.u32 %r5, %ntid.x;
+    mov.u32 %r6, %nctaid.x;
+    mad.lo.u32 %r7, %r4, %r5, %r3;
+    mul.lo.u32 %r8, %r5, %r6;
+    mov.u32 %r1, 1;
+    mov.u32 %r2, 3;
+    mov.f32 %f1, 0f3F800000;
+    mov.f32 %f2, 0f3F000000;
+    mov.f64 %d1, 0d3FF0000000000000;
+    mov.f64 %d2, 0d3FE0000000000000;
+    mov.u32 %r50, 0;
+    {setup}
+LOOP:
+    {body}
+    sub.u32 %r9, %r9, 1;
+    setp.ne.u32 %p1, %r9, 0;
+    @%p1 bra LOOP;
+    cvt.rzi.u32.f32 %r10, %f1;
+    cvt.rzi.u32.f64 %r11, %d1;
+    add.u32 %r1, %r1, %r10;
+    add.u32 %r1, %r1, %r11;
+    add.u32 %r1, %r1, %r50;
+    setp.eq.u32 %p2, %r1, 123456789;
+    @%p2 st.global.u32 [%rd2], %r1;
+    ret;
+}}
+"
+    )
+}
+
+/// A machine to run on.
+pub(crate) struct Runner {
+    config: GpuConfig,
+    bench: Bench,
+}
+
+impl Runner {
+    pub(crate) fn new(config: &GpuConfig) -> Self {
+        Self {
+            config: config.clone(),
+            bench: Bench::new(config.clone()),
+        }
+    }
+
+    fn fresh(&mut self) {
+        self.bench = Bench::new(self.config.clone());
+    }
+
+    /// Cycles of a launch of `blocks` blocks of `threads` threads.
+    fn run(&mut self, text: &str, data: u64, turns: u32, blocks: u32, threads: u32) -> u64 {
+        let kernel = self.bench.kernel(text, "bench");
+        let out = self.bench.buffer(&[0; 4]);
+        let mut params = data.to_le_bytes().to_vec();
+        params.extend(turns.to_le_bytes());
+        params.resize(16, 0);
+        params.extend(out.to_le_bytes());
+        let launch = Launch {
+            queue: QueueId(0),
+            tag: 1,
+            domain: self.bench.domain,
+            kernel,
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            dynamic_shared_bytes: 0,
+            params: &params,
+            budget: None,
+        };
+        self.bench
+            .time(launch)
+            .unwrap_or_else(|fault| panic!("{fault}"))
+            .cycles
+    }
+
+    /// Cycles that one more turn takes, from runs of `short` and `long` turns.
+    pub(crate) fn per_turn(
+        &mut self,
+        text: &str,
+        data: u64,
+        (short, long): (u32, u32),
+        (blocks, threads): (u32, u32),
+    ) -> f64 {
+        let first = self.run(text, data, short, blocks, threads);
+        let second = self.run(text, data, long, blocks, threads);
+        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+        let cycles = (second - first) as f64;
+        cycles / f64::from(long - short)
+    }
+
+    /// Cycles of one instruction of a chain; the loop's own instructions hide behind it.
+    pub(crate) fn chain(&mut self, instruction: &str) -> f64 {
+        let body = format!("{instruction}\n").repeat(LINKS as usize);
+        self.per_turn(&looped("", &body), 0, (4, 20), (1, 1)) / f64::from(LINKS)
+    }
+
+    /// Cycles of a load from shared memory whose address is the last load's value.
+    pub(crate) fn shared_chase(&mut self) -> f64 {
+        let setup = "mov.u32 %r20, box; st.shared.u32 [%r20], %r20;";
+        let body = "ld.shared.u32 %r20, [%r20];\n".repeat(LINKS as usize);
+        self.per_turn(&looped(setup, &body), 0, (4, 20), (1, 1)) / f64::from(LINKS)
+    }
+
+    /// A ring of `nodes` pointers `stride` bytes apart.
+    fn ring(&mut self, nodes: u64, stride: u64) -> u64 {
+        let bytes = usize::try_from(nodes * stride).expect("small");
+        let ring = self.bench.buffer(&vec![0; bytes]);
+        let domain = self.bench.domain;
+        for node in 0..nodes {
+            let next = ring + (node + 1) % nodes * stride;
+            let memory = self.bench.gpu.memory_mut();
+            memory
+                .write(domain, ring + node * stride, &next.to_le_bytes())
+                .expect("inside");
+        }
+        ring
+    }
+
+    /// Cycles of a hop in a ring that was walked before, the first lap of a kernel apart.
+    pub(crate) fn chase(&mut self, nodes: u64, stride: u64) -> f64 {
+        self.fresh();
+        let ring = self.ring(nodes, stride);
+        let text = looped("mov.u64 %rd3, %rd1;", &hops(8));
+        let laps = |n: u64| u32::try_from(n * nodes / 8).expect("few");
+        // The first run fills L2; the others share their first lap, which fills L1.
+        self.run(&text, ring, laps(1), 1, 1);
+        self.per_turn(&text, ring, (laps(1), laps(2)), (1, 1)) / 8.0
+    }
+
+    /// Cycles of a hop to a line and a row that nobody has touched.
+    pub(crate) fn cold_chase(&mut self) -> f64 {
+        self.fresh();
+        let (nodes, stride) = (768_u64, 393_216_u64 + 128);
+        let ring = self.ring(nodes, stride);
+        let text = looped("mov.u64 %rd3, %rd1;", &hops(8));
+        // First every bank gets a row to close, then two cold walks of different lengths.
+        self.run(&text, ring, 32, 1, 1);
+        let short = self.run(&text, ring + 256 * stride, 10, 1, 1);
+        let long = self.run(&text, ring + 384 * stride, 42, 1, 1);
+        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+        let cycles = (long - short) as f64;
+        cycles / 256.0
+    }
+
+    /// Fused multiply-adds per cycle of the whole GPU, from 16 chains of each of many warps.
+    pub(crate) fn fma_rate(&mut self) -> f64 {
+        let line = |n: usize| format!("fma.rn.f32 %f{0}, %f{0}, %f2, %f2;\n", 10 + n % 16);
+        let setup: String = (10..26).map(|n| format!("mov.f32 %f{n}, %f1;\n")).collect();
+        let body: String = (0..256).map(line).collect();
+        let (blocks, threads) = self.filled();
+        let turn = self.per_turn(&looped(&setup, &body), 0, (2, 6), (blocks, threads));
+        256.0 * f64::from(blocks) * f64::from(threads) / turn
+    }
+
+    /// Bytes per cycle of all shared memories, one word of each bank at a time.
+    pub(crate) fn shared_rate(&mut self) -> f64 {
+        let setup = "mov.u32 %r20, box; and.b32 %r21, %r3, 31; shl.b32 %r21, %r21, 2; add.u32 %r20, %r20, %r21;";
+        let line = |n: usize| {
+            format!(
+                "ld.shared.u32 %r{}, [%r20+{}];\n",
+                30 + n % 16,
+                n % 16 * 128
+            )
+        };
+        let body: String = (0..128).map(line).collect();
+        let (blocks, threads) = self.filled();
+        let turn = self.per_turn(&looped(setup, &body), 0, (2, 6), (blocks, threads));
+        128.0 * 4.0 * f64::from(blocks) * f64::from(threads) / turn
+    }
+
+    /// 10⁹ bytes per second from DRAM: every thread reads 16 bytes at a time, side by side, each byte once.
+    pub(crate) fn dram_rate(&mut self) -> f64 {
+        self.fresh();
+        let setup =
+            "mul.wide.u32 %rd5, %r7, 16; add.s64 %rd3, %rd1, %rd5; mul.wide.u32 %rd6, %r8, 16;";
+        let line = |n: usize| {
+            let r = 20 + n * 4;
+            format!(
+                "ld.global.cg.v4.u32 {{%r{}, %r{}, %r{}, %r{}}}, [%rd3];\nadd.s64 %rd3, %rd3, %rd6;\n",
+                r,
+                r + 1,
+                r + 2,
+                r + 3
+            )
+        };
+        let body: String = (0..4).map(line).collect();
+        let (blocks, threads) = self.filled();
+        let row = u64::from(blocks) * u64::from(threads) * 16 * 4;
+        let (short, long) = (4_u32, 12_u32);
+        let bytes = usize::try_from(row * u64::from(long)).expect("small");
+        let data = self.bench.buffer(&vec![0; bytes]);
+        let text = looped(setup, &body);
+        let cold = self.bench.gpu.now().0;
+        let first = self.run(&text, data, long, blocks, threads);
+        assert!(cold < self.bench.gpu.now().0, "time passes");
+        self.fresh();
+        let data = self.bench.buffer(&vec![0; bytes]);
+        let second = self.run(&text, data, short, blocks, threads);
+        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+        let (moved, cycles) = (
+            (row * u64::from(long - short)) as f64,
+            (first - second) as f64,
+        );
+        moved / cycles * f64::from(self.config.clock.core_mhz) / 1000.0
+    }
+
+    /// Blocks and threads that fill every SM.
+    fn filled(&self) -> (u32, u32) {
+        let per_sm = (self.config.sm.max_threads / 256).min(self.config.sm.max_blocks);
+        // Blocks of this size hold 16 KB of shared memory each.
+        let by_shared = self.config.sm.shared_bytes / (17 << 10);
+        let per_sm = per_sm.min(by_shared);
+        (u32::from(self.config.sm.count) * per_sm, 256)
+    }
+
+    /// Cycles of one access of a warp, `words` apart (shared memory) or `bytes` apart (global memory).
+    pub(crate) fn strided(&mut self, space: &str, stride_bytes: u32) -> f64 {
+        self.fresh();
+        let lines = usize::try_from(stride_bytes).unwrap_or(0) * 32 + 4096;
+        let data = self.bench.buffer(&vec![0; lines]);
+        let start = if space == "shared" {
+            "mov.u32 %r20, box; cvt.u64.u32 %rd3, %r20;"
+        } else {
+            "mov.u64 %rd3, %rd1;"
+        };
+        let setup = format!(
+            "{start} mul.wide.u32 %rd5, %r3, {stride_bytes}; add.s64 %rd3, %rd3, %rd5; cvt.u32.u64 %r21, %rd3;"
+        );
+        let address = if space == "shared" { "%r21" } else { "%rd3" };
+        let body: String = (0..32)
+            .map(|n| format!("ld.{space}.u32 %r{}, [{address}];\n", 22 + n % 16))
+            .collect();
+        self.per_turn(&looped(&setup, &body), data, (8, 40), (1, 32)) / 32.0
+    }
+}
+
+fn hops(count: usize) -> String {
+    "ld.global.u64 %rd3, [%rd3];\n".repeat(count)
+}
