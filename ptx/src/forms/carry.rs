@@ -166,9 +166,9 @@ impl Carried {
             }
         }
         if !indirect.is_empty() {
-            for n in 0..by_function.len() {
+            for (n, values) in by_function.iter_mut().enumerate() {
                 if calls.address_taken[n] && is_callee(n) {
-                    by_function[n] = by_function[n].union(indirect);
+                    *values = values.union(indirect);
                 }
             }
         }

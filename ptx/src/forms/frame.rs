@@ -154,14 +154,6 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Inserts text behind an instruction.
-    pub(crate) fn after(&mut self, instruction: u32, text: &str) {
-        if !text.is_empty() {
-            let at = self.span(instruction).end;
-            self.edits.insert(at, format!(" {text}"));
-        }
-    }
-
     /// Replaces an instruction, all but its guard.
     pub(crate) fn replace_operation(&mut self, instruction: u32, text: &str) {
         let statement = self.statement(instruction);

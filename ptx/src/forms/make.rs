@@ -176,7 +176,14 @@ pub fn rewrite_judged(
             let form = forms[n as usize];
             let chosen = choose(FuncId(n));
             let reason = judgement.refusal(FuncId(n), chosen).cloned();
-            kernel_form(f, form, reason, options)
+            let mut made = kernel_form(f, form, reason, options);
+            if form.shape == Shape::Worker && judgement.warp_rows[n as usize] {
+                made.block_rule = BlockRule::WarpRows;
+            }
+            if judgement.for_earlier[n as usize] {
+                made.most_chunk = 1;
+            }
+            made
         })
         .collect();
     Rewritten {
@@ -227,7 +234,7 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
     match frame.shape() {
         Shape::Whole | Shape::Slice => {}
         Shape::Gate => gate::edit(frame, facts),
-        Shape::Worker => worker::edit(frame, facts),
+        Shape::Worker => worker::edit(frame, facts, judgement.copies),
     }
     slice::edit(frame, facts);
     carry::edit(frame, &plan.carried);
