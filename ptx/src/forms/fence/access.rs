@@ -86,9 +86,14 @@ fn by_opcode(i: &Instruction) -> Treatment {
         O::Prefetch | O::Prefetchu => sized(i, 0, 1, 1),
         O::CpAsync => cp_async(i),
         O::CpAsyncMbarrierArrive | O::MbarrierInit | O::MbarrierInval => sized(i, 0, 8, 8),
-        O::MbarrierArrive | O::MbarrierArriveDrop | O::MbarrierTestWait | O::MbarrierTryWait => {
-            mbarrier(i)
-        }
+        O::MbarrierArrive
+        | O::MbarrierArriveDrop
+        | O::MbarrierArriveExpectTx
+        | O::MbarrierArriveDropExpectTx
+        | O::MbarrierExpectTx
+        | O::MbarrierCompleteTx
+        | O::MbarrierTestWait
+        | O::MbarrierTryWait => mbarrier(i),
         O::WmmaLoad => matrix(i, 1, 2),
         O::WmmaStore => matrix(i, 0, 2),
         O::Trap => Treatment::Trap(super::FaultKind::Trap),
