@@ -45,7 +45,7 @@ pub(crate) struct Frame<'a> {
     registers: Vec<(&'static str, u32)>,
     scratch: Vec<(&'static str, u32, String)>,
     declarations: String,
-    /// A variable in shared memory that nothing uses, and its size.
+    /// A variable in shared memory that the block has for sure, and its size.
     pad: Option<(String, u32)>,
     head: String,
     tail: String,
@@ -267,6 +267,11 @@ impl<'a> Frame<'a> {
         self.declarations
             .push_str(&format!(" .shared .align 4 .b8 {pad}[{bytes}];"));
         self.pad = Some((pad, bytes));
+    }
+
+    /// Makes sure that a shared variable, at least that large, is kept.
+    pub(crate) fn rely_on_shared(&mut self, name: String, bytes: u32) {
+        self.pad = Some((name, bytes));
     }
 
     /// Text by which a thread leaves for good after a fault. A worker's others learn it from a word, because the thread

@@ -53,8 +53,28 @@ pub(super) enum Treatment {
 }
 
 /// Decides about an instruction by its opcode and modifiers.
-// Length: one line for each opcode.
 pub(super) fn treatment(i: &Instruction) -> Treatment {
+    let treatment = by_opcode(i);
+    // Whatever the list says, no address goes unseen.
+    let addresses = i
+        .operands
+        .iter()
+        .filter(|o| matches!(o, Operand::Address { .. } | Operand::TexAddress { .. }))
+        .count();
+    let seen = match &treatment {
+        Treatment::Memory(accesses) => accesses.len(),
+        Treatment::Refused(_) => return treatment,
+        _ => 0,
+    };
+    if addresses == seen {
+        treatment
+    } else {
+        refused(i)
+    }
+}
+
+// Length: one line for each opcode.
+fn by_opcode(i: &Instruction) -> Treatment {
     use Opcode as O;
     match i.opcode {
         O::Ld | O::Ldu => data(i, 1),
@@ -66,16 +86,24 @@ pub(super) fn treatment(i: &Instruction) -> Treatment {
         O::Prefetch | O::Prefetchu => sized(i, 0, 1, 1),
         O::CpAsync => cp_async(i),
         O::CpAsyncMbarrierArrive | O::MbarrierInit | O::MbarrierInval => sized(i, 0, 8, 8),
-        O::MbarrierArrive | O::MbarrierArriveDrop | O::MbarrierTestWait | O::MbarrierTryWait => {
-            mbarrier(i)
-        }
+        O::MbarrierArrive
+        | O::MbarrierArriveDrop
+        | O::MbarrierArriveExpectTx
+        | O::MbarrierArriveDropExpectTx
+        | O::MbarrierExpectTx
+        | O::MbarrierCompleteTx
+        | O::MbarrierTestWait
+        | O::MbarrierTryWait => mbarrier(i),
         O::WmmaLoad => matrix(i, 1, 2),
         O::WmmaStore => matrix(i, 0, 2),
         O::Trap => Treatment::Trap(super::FaultKind::Trap),
         O::Brkpt => Treatment::Trap(super::FaultKind::Breakpoint),
         O::Call => Treatment::Call,
         O::Bar | O::BarRed | O::BarArrive => Treatment::Barrier,
-        O::BrxIdx => Treatment::Jump,
+        O::BrxIdx => match i.operands.as_slice() {
+            [Operand::Reg(_), Operand::BranchTable(_)] => Treatment::Jump,
+            _ => refused(i),
+        },
         O::Cvta => address_conversion(i),
         O::Discard | O::Applypriority => sized(i, 0, 128, 128),
         // Those that name an address are refused.

@@ -59,8 +59,8 @@ struct Pass<'p, 'a> {
     values: Values,
     scope: Scope,
     loaded: Loaded,
-    /// End of the block's shared memory: a register, or the name of the dynamic part when that is empty.
-    end: Option<SharedEnd>,
+    /// A register that holds the end of the block's shared memory.
+    end: Option<String>,
     /// The last address, by what the access needs behind it and its alignment.
     last: HashMap<(u32, u32), String>,
     /// Addresses in shared memory that are held in registers.
@@ -68,12 +68,6 @@ struct Pass<'p, 'a> {
     faults: u32,
     /// The end of the body is closed to threads that run past it.
     tail_open: bool,
-}
-
-#[derive(Clone)]
-enum SharedEnd {
-    Register(String),
-    Name(String),
 }
 
 /// What has to be known of a function before any form writes into it: a kernel whose shared accesses are held below an
@@ -86,23 +80,36 @@ pub(crate) fn prepare(frame: &mut Frame<'_>, surroundings: &Surroundings) {
         Treatment::Call => true,
         _ => false,
     };
-    let small = static_shared(frame, surroundings) < MOST_SHARED_SPAN.cast_unsigned();
     let is_kernel = matches!(frame.role, Role::Kernel(_));
     let names_shared =
         |i: &Instruction| i.mods.spaces.contains(&StateSpace::Shared) && i.opcode != Opcode::Cvta;
     let any = surroundings.shared || frame.function.body.iter().any(names_shared);
-    if is_kernel && small && any && frame.function.body.iter().any(asks) {
-        frame.pad_shared(u32::try_from(MOST_SHARED_SPAN).unwrap_or(0));
+    if !(is_kernel && any && frame.function.body.iter().any(asks)) {
+        return;
     }
-}
-
-/// Bytes of the largest shared variable that the function declares.
-fn static_shared(frame: &Frame<'_>, surroundings: &Surroundings) -> u64 {
-    let variables = surroundings.owned[frame.id.0 as usize]
-        .iter()
-        .map(|v| &frame.program.variables[v.0 as usize]);
-    let own = variables.filter(|v| v.space == StateSpace::Shared);
-    own.map(|v| v.size_bytes).max().unwrap_or(0)
+    let least = u32::try_from(MOST_SHARED_SPAN).unwrap_or(0);
+    // A variable that the kernel declares will do when it is large enough: naming it keeps `ptxas` from dropping it.
+    let owned = &surroundings.owned[frame.id.0 as usize];
+    let scope = Scope::new(
+        (frame.module, frame.syntax),
+        (frame.program, frame.function),
+        owned,
+        frame.entry_offset(),
+    );
+    let large = owned.iter().find(|&&v| {
+        let variable = &frame.program.variables[v.0 as usize];
+        variable.space == StateSpace::Shared
+            && !variable.is_extern
+            && variable.size_bytes >= u64::from(least)
+            && scope.at_entry(frame.program, v)
+    });
+    match large {
+        Some(v) => {
+            let name = frame.program.variables[v.0 as usize].name.clone();
+            frame.rely_on_shared(name, least);
+        }
+        None => frame.pad_shared(least),
+    }
 }
 
 /// Puts the fence into a function: a kernel with the control block or a callee that is handed what it
@@ -444,18 +451,10 @@ impl Pass<'_, '_> {
             };
             return self.rounded(min, held, if proved { 1 } else { align });
         }
-        match self.end_of_shared(behind) {
-            SharedEnd::Name(name) => {
-                let limit = self.constant(&name, -i64::from(behind));
-                let min = format!("min.u32 {held}, {address}, {limit};");
-                self.rounded(min, held, align)
-            }
-            SharedEnd::Register(end) => {
-                let last = self.last_address(&end, behind, align);
-                let min = format!("min.u32 {held}, {address}, {last};");
-                self.rounded(min, held, if proved { 1 } else { align })
-            }
-        }
+        let end = self.end_of_shared();
+        let last = self.last_address(&end, behind, align);
+        let min = format!("min.u32 {held}, {address}, {last};");
+        self.rounded(min, held, if proved { 1 } else { align })
     }
 
     fn rounded(&mut self, text: String, held: String, align: u32) -> (String, String) {
@@ -503,24 +502,18 @@ impl Pass<'_, '_> {
         last
     }
 
-    /// Where the block's shared memory ends, of which it has at least `behind` bytes.
-    fn end_of_shared(&mut self, behind: u32) -> SharedEnd {
+    /// Where the block's shared memory ends: at [`MOST_SHARED_SPAN`] bytes or more.
+    fn end_of_shared(&mut self) -> String {
         if let Some(end) = &self.end {
             return end.clone();
         }
-        let most = u64::from(behind).max(MOST_SHARED_SPAN.cast_unsigned());
         let end = match self.frame.formal(Value::SharedEnd) {
-            Some(formal) => SharedEnd::Register(formal),
-            None if !self.surroundings.dynamic
-                && static_shared(self.frame, self.surroundings) >= most =>
-            {
-                SharedEnd::Name(self.frame.names.shared.clone())
-            }
+            Some(formal) => formal,
             None => {
                 let end = self.frame.fresh("b32");
                 let text = self.frame.load(Value::SharedEnd, &end);
                 self.frame.at_entry(&text);
-                SharedEnd::Register(end)
+                end
             }
         };
         self.end.insert(end).clone()
@@ -599,14 +592,7 @@ impl Pass<'_, '_> {
         let Some((mut text, stride, span)) = self.row_span(m, rows) else {
             return String::new();
         };
-        let end = match self.end_of_shared(m.access.bytes) {
-            SharedEnd::Register(end) => end,
-            SharedEnd::Name(name) => {
-                let end = self.frame.fresh("b32");
-                let _ = write!(text, "mov.u32 {end}, {name}; ");
-                end
-            }
-        };
+        let end = self.end_of_shared();
         let [wide, last, limit] = [(); 3].map(|()| self.frame.fresh("b64"));
         let p = self.frame.fresh("pred");
         let _ = write!(
