@@ -196,7 +196,7 @@ fn modifiers_land_in_their_fields() {
     let i = one("ld.global.nc.L1::no_allocate.v4.f32 {%f1, %f2, %f3, _}, [%rd1+16];");
     assert_eq!((i.mods.vector, i.mods.cache), (4, Some(CacheOp::Nc)));
     assert_eq!(i.mods.rest.as_slice(), ["L1::no_allocate"]);
-    assert!(matches!(&i.operands[0], Operand::Vector(v) if v.len() == 4 && *v[3] == Operand::Sink));
+    assert!(matches!(&i.operands[0], Operand::Vector(v) if v.len() == 4 && v[3] == Operand::Sink));
     let i = one("atom.acq_rel.gpu.global.add.u32 %r1, [%rd1], 5;");
     assert_eq!(
         (i.mods.order, i.mods.scope, i.mods.atom),
@@ -370,10 +370,7 @@ fn vector_registers_are_registers_side_by_side() {
     let Operand::Reg(RegId(y)) = f.body[0].operands[1] else {
         panic!("{:?}", f.body[0])
     };
-    let pair = [y - 1, y].map(|n| Box::new(Operand::Reg(RegId(n))));
-    assert_eq!(
-        f.body[1].operands[1],
-        Operand::Vector(pair.into_iter().collect())
-    );
+    let pair = [y - 1, y].map(|n| Operand::Reg(RegId(n)));
+    assert_eq!(f.body[1].operands[1], Operand::Vector(pair.into()));
     assert_eq!(f.register_names[y as usize], "v1.y");
 }

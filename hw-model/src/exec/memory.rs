@@ -499,7 +499,7 @@ pub(super) fn data(
     let mut r = [NONE; ADDRESS];
     let mut wide = ty.size_bytes() == 8;
     let elements: Vec<&Operand> = match operand {
-        Operand::Vector(elements) => elements.iter().map(|e| &**e).collect(),
+        Operand::Vector(elements) => elements.iter().collect(),
         _ => single.iter().collect(),
     };
     if let Some(halves) = elements

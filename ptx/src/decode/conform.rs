@@ -25,7 +25,7 @@ pub(crate) fn mnemonic(
             None if !is_known(word) => {
                 return Err((n, format!("no instruction has a modifier `.{word}`")));
             }
-            Some(allowed) if allowed.binary_search(word).is_err() => {
+            Some(allowed) if allowed.binary_search(word).is_err() && !row.words.contains(word) => {
                 return Err((n, format!("`.{word}` is no modifier of `{}`", row.name())));
             }
             _ => {}
@@ -171,6 +171,12 @@ fn suited(opcode: Opcode, m: &Modifiers, ty: T) -> Result<(), String> {
     }
     if m.part == Some(Part::Wide) && ty.size_bytes() == 8 {
         return fail("`.wide` doubles 16- and 32-bit integers only");
+    }
+    if matches!(opcode, O::Add | O::Sub | O::Fma) && m.types.len() == 2 {
+        let mixed = ty == T::F32 && matches!(m.types[1], T::F16 | T::Bf16);
+        if !mixed {
+            return fail("two types are for `.f32` with `.f16` or `.bf16`");
+        }
     }
     let half = matches!(ty, T::F16 | T::F16x2 | T::Bf16 | T::Bf16x2);
     if half && m.rounding.is_some_and(|r| r != Rounding::Rn) && m.types.len() == 1 {
@@ -589,8 +595,9 @@ impl Check<'_> {
                         v.len()
                     ));
                 }
+                // `mov.b64 %rd, {%ctaid.x, %ctaid.y}` packs two axes; `mov.b32 %r, %ctaid` lacks one.
                 let packs = ty.size_bytes() > 4 && v.len() < 4;
-                if wanted == 0 && !packs && v.iter().any(|o| matches!(**o, Operand::Special(_))) {
+                if wanted == 0 && !packs && v.iter().any(|o| matches!(o, Operand::Special(_))) {
                     return Err("an axis such as `.x` is missing".to_owned());
                 }
                 if wanted == 0 && !matches!(v.len(), 2 | 4) {

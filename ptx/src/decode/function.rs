@@ -147,6 +147,10 @@ pub(crate) fn decode_body(
 ) -> Result<(), Fault> {
     let module = decoder.module;
     let mut location = None;
+    let instructions = module
+        .statements_in(syntax.statements.0, syntax.statements.1)
+        .filter(|s| s.kind == K::Instruction);
+    body.function.body.reserve_exact(instructions.count());
     for number in syntax.statements.0 + 1..syntax.statements.1 {
         let Some(statement) = module.statement(number) else {
             break;
@@ -349,7 +353,8 @@ fn instruction(
         opcode,
         mnemonic,
         mods,
-        operands,
+        // No longer than it need be: a module holds millions of them.
+        operands: operands.into_boxed_slice().into_vec(),
         source_line,
         span: module.token_span(statement.first, statement.end),
     });
@@ -482,7 +487,7 @@ impl Context<'_, '_> {
     /// The registers that an operand names which is not modelled; the cursor ends at the `,` or `;` behind it.
     fn registers_of(&mut self, c: &mut Cursor<'_>) -> Operand {
         let mut depth = 0_u32;
-        let mut registers = SmallVec::new();
+        let mut registers = Vec::new();
         loop {
             match c.kind() {
                 b'[' | b'{' | b'(' => depth += 1,
@@ -494,13 +499,13 @@ impl Context<'_, '_> {
                     if let Some(d) = self.body.resolve(self.names, c.interner, sym)
                         && d.meaning == Meaning::Register
                     {
-                        registers.push(Box::new(Operand::Reg(RegId(d.value))));
+                        registers.push(Operand::Reg(RegId(d.value)));
                     }
                 }
                 _ => {}
             }
             c.at += 1;
         }
-        Operand::Vector(registers)
+        Operand::Vector(registers.into())
     }
 }
