@@ -13,7 +13,7 @@ use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::{self, Control};
-use gridmux_ptx::forms::{Form, KernelForm, Options, Shape, rewrite};
+use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
 use gridmux_ptx::protocol::{Instance, Mode, Observation, Step};
 use gridmux_workloads::{Arg, Case, Size, Workload, workloads};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// SMs of the cut `h200`.
 const FEW_SMS: u16 = 16;
 /// Slices in flight.
-const SLICES_IN_FLIGHT: usize = 8;
+const SLICES_IN_FLIGHT: usize = 16;
 /// Waves of a gate's window, and windows in flight.
 const WINDOW_WAVES: u32 = 4;
 const WINDOWS: u32 = 3;

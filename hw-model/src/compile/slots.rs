@@ -51,7 +51,8 @@ pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
         slots += width * pools[class].busy_until.len();
     }
     let slot = |(class, unit): (usize, usize)| {
-        u16::try_from(base[class] + CLASSES[class] * unit).unwrap_or(NONE)
+        // Predicates stand in a place of their own, one after another.
+        u16::try_from(base[class] + CLASSES[class].max(1) * unit).unwrap_or(NONE)
     };
     let place = units.into_iter().map(|unit| unit.map_or(NONE, slot));
     let place = place.collect();

@@ -595,7 +595,6 @@ impl Check<'_> {
                         v.len()
                     ));
                 }
-                // `mov.b64 %rd, {%ctaid.x, %ctaid.y}` packs two axes; `mov.b32 %r, %ctaid` lacks one.
                 let packs = ty.size_bytes() > 4 && v.len() < 4;
                 if wanted == 0 && !packs && v.iter().any(|o| matches!(o, Operand::Special(_))) {
                     return Err("an axis such as `.x` is missing".to_owned());

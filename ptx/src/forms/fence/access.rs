@@ -53,6 +53,7 @@ pub(super) enum Treatment {
 }
 
 /// Decides about an instruction by its opcode and modifiers.
+// Length: one line for each opcode.
 pub(super) fn treatment(i: &Instruction) -> Treatment {
     use Opcode as O;
     match i.opcode {
@@ -99,6 +100,7 @@ fn refused(i: &Instruction) -> Treatment {
 }
 
 /// Instructions that touch no memory and that no operand can make fault.
+// Length: one line for each opcode.
 fn computes(opcode: Opcode) -> bool {
     use Opcode as O;
     matches!(

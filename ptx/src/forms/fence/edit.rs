@@ -4,6 +4,8 @@
 //! written behind one another. That is exact because they are executed together or not at all, so that what holds for
 //! the strictest of them holds for all of a well-behaved kernel's: a group ends where its base or its guard is written,
 //! at a call, and with the block.
+//!
+//! Length: one pass whose methods share its state; each kind of place is a few of them.
 
 use super::access::{Access, Rows, Treatment, treatment};
 use super::judge::{assertion, barrier_operands, candidates};
@@ -474,9 +476,15 @@ impl Pass<'_, '_> {
             return register.clone();
         }
         let register = self.frame.fresh("b32");
-        let sign = if offset < 0 { "" } else { "+" };
-        self.frame
-            .at_entry(&format!("mov.u32 {register}, {name}{sign}{offset};"));
+        // `ptxas` takes a sum with a literal, not a difference.
+        let text = match offset < 0 {
+            true => format!(
+                "mov.u32 {register}, {name}; sub.u32 {register}, {register}, {};",
+                offset.unsigned_abs()
+            ),
+            false => format!("mov.u32 {register}, {name}+{offset};"),
+        };
+        self.frame.at_entry(&text);
         self.constants.insert(key, register.clone());
         register
     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 use tally::Tally;
 
 /// Run every test of the workspace, loom suites included, and summarise.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct Args {
     /// Judge 10,000 generated kernels in every form instead of a sample, and print how many took each.
     #[arg(long)]
