@@ -109,7 +109,7 @@ pub(crate) fn examine(
 fn names_special(operand: &Operand) -> bool {
     match operand {
         Operand::Special(_) => true,
-        Operand::Vector(list) => list.iter().any(|o| names_special(o)),
+        Operand::Vector(list) => list.iter().any(names_special),
         Operand::Arguments(list) => list.iter().any(names_special),
         // What stands in brackets behind a comma is looked at token by token.
         Operand::TexAddress { .. } => true,
