@@ -60,10 +60,33 @@ pub enum FaultKind {
     },
     /// `trap` was executed.
     Trap,
+    /// `brkpt` was executed, and no debugger is there.
+    Breakpoint,
     /// A barrier number above 15.
     BadBarrier {
         /// The number.
         id: u32,
+    },
+    /// A barrier's thread count that is zero or no multiple of 32 (PTX ISA section 9.7.13.1).
+    BadBarrierCount {
+        /// The count.
+        threads: u32,
+    },
+    /// Lanes of a warp wait for lanes that wait elsewhere.
+    WarpDeadlock,
+    /// An indirect call of something that is no function of the module.
+    BadCall,
+    /// `brx.idx` with an index behind the end of its table.
+    BadBranch {
+        /// The index.
+        index: u32,
+        /// Entries of the table.
+        targets: u32,
+    },
+    /// Calls nest too deeply, or `alloca` asked for too much.
+    StackOverflow {
+        /// Local memory of one thread in bytes.
+        limit: u32,
     },
 }
 
@@ -137,6 +160,33 @@ impl fmt::Display for Fault {
                 )?;
             }
             FaultKind::Trap => f.write_str("it executed a trap")?,
+            FaultKind::Breakpoint => {
+                f.write_str("it executed a breakpoint, and there is no debugger")?
+            }
+            FaultKind::BadBarrierCount { threads } => {
+                write!(
+                    f,
+                    "{threads} threads were named for a barrier; the count is a multiple of 32 above 0"
+                )?;
+            }
+            FaultKind::WarpDeadlock => {
+                f.write_str("lanes of the warp wait for lanes that wait for them elsewhere")?;
+            }
+            FaultKind::BadCall => {
+                write!(
+                    f,
+                    "it called {address:#x}, which is no function of the module"
+                )?;
+            }
+            FaultKind::BadBranch { index, targets } => {
+                write!(f, "it branched to entry {index} of a table of {targets}")?;
+            }
+            FaultKind::StackOverflow { limit } => {
+                write!(
+                    f,
+                    "the thread's stack overflowed; it has {limit} bytes of local memory"
+                )?;
+            }
             FaultKind::BadBarrier { id } => {
                 write!(f, "barrier {id} was named; a block has barriers 0 to 15")?;
             }

@@ -91,24 +91,29 @@ impl Functional {
                         ready &= !(1 << index);
                         self.block.end(index)
                     }
-                    Step::Barrier { id, threads } => {
+                    Step::Barrier(arrival) => {
+                        if arrival.stalled {
+                            ready &= !(1 << index);
+                        }
+                        self.block.arrive(index, &arrival)
+                    }
+                    Step::Stalled { alive } => {
                         ready &= !(1 << index);
-                        self.block.arrive(index, id, threads)
+                        self.block.stall(index, alive)
                     }
                     Step::Fault(raw) => return Err(self.explain(raw, index, kernel, domain)),
                 };
                 match meeting {
                     Meeting::Wait => {}
-                    Meeting::Release(released) => ready |= released,
-                    Meeting::Deadlock => {
-                        let index = self.block.alive().trailing_zeros();
-                        return Err(self.explain(
-                            plain(FaultKind::BarrierDeadlock),
-                            index,
-                            kernel,
-                            domain,
-                        ));
-                    }
+                    Meeting::Release(released) => ready |= self.resume(released),
+                    Meeting::Deadlock => match self.loosen() {
+                        0 => {
+                            let index = self.block.alive().trailing_zeros();
+                            let raw = plain(FaultKind::BarrierDeadlock);
+                            return Err(self.explain(raw, index, kernel, domain));
+                        }
+                        loosened => ready |= loosened,
+                    },
                 }
                 if let (Some(limit), Some(budget)) = (limit, launch.budget)
                     && counters.warp_instructions > limit
@@ -121,6 +126,30 @@ impl Functional {
             }
         }
         Ok(())
+    }
+
+    /// Lets warps go on behind a barrier; those that can run again.
+    fn resume(&mut self, released: u32) -> u32 {
+        let mut ready = 0;
+        for (index, warp) in (0..32).zip(&mut self.warps) {
+            if released >> index & 1 != 0 && warp.resume(self.block.released()) {
+                self.block.unstall(index);
+                ready |= 1 << index;
+            }
+        }
+        ready
+    }
+
+    /// Warps in which lanes can go on that wait for lanes at a barrier.
+    fn loosen(&mut self) -> u32 {
+        let mut ready = 0;
+        for (index, warp) in (0..32).zip(&mut self.warps) {
+            if self.block.stalled() >> index & 1 != 0 && warp.loosen() {
+                self.block.unstall(index);
+                ready |= 1 << index;
+            }
+        }
+        ready
     }
 
     /// Steps one warp until it waits, ends, faults or has had its turn.
@@ -196,15 +225,20 @@ pub(crate) fn dress(
     warp: &Warp,
     domain: &Domain,
 ) -> Box<Fault> {
-    // A warp that waits at a barrier has already moved behind it.
-    let behind = matches!(
+    // A fault of an operation names its lane; what concerns the whole warp names where it waits.
+    let waits = matches!(
         raw.kind,
-        FaultKind::BarrierDeadlock | FaultKind::BadBarrier { .. }
+        FaultKind::BarrierDeadlock | FaultKind::WarpDeadlock | FaultKind::BudgetExceeded { .. }
     );
-    let pc = (warp.pc as usize).saturating_sub(usize::from(behind));
+    let (pc, lane) = if waits {
+        warp.place()
+    } else {
+        (warp.pc, raw.lane)
+    };
+    let pc = pc as usize;
     let origin = &kernel.origins[pc.min(kernel.origins.len() - 1)];
     let [x, y, _] = block.env.ntid.map(|n| n.max(1));
-    let thread = warp.index * WARP_LANES + raw.lane;
+    let thread = warp.index * WARP_LANES + lane;
     Box::new(Fault {
         kernel: kernel.name.clone(),
         block: block.env.ctaid,

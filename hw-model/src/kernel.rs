@@ -99,13 +99,51 @@ pub struct Kernel {
     pub(crate) origins: Box<[Origin]>,
     /// Broadcast constants; operands name them with their top bit set.
     pub(crate) constants: Box<[Slot]>,
-    /// 128-byte register slots of a warp.
+    /// 128-byte register slots of a warp: the most that one of its functions needs.
     pub(crate) slots: u16,
-    /// Predicate registers of a warp.
+    /// Predicate registers of a warp: the most that one of its functions needs.
     pub(crate) predicates: u16,
+    /// Part of `local_bytes` that is the kernel's own.
+    pub(crate) frame_bytes: u32,
+    /// Functions that it may call.
+    pub(crate) functions: Box<[FunctionEntry]>,
+    /// Number in `functions` of each function of the module; `u32::MAX` for one that it never calls.
+    pub(crate) numbers: Box<[u32]>,
+    /// Targets of `brx.idx`.
+    pub(crate) tables: Box<[Box<[u32]>]>,
+}
+
+/// First address of the functions, which are no memory that can be read.
+pub(crate) const FUNCTION_WINDOW: u64 = 0x4_0000_0000;
+/// Distance of two functions' addresses.
+pub(crate) const FUNCTION_BYTES: u64 = 16;
+
+/// A function as calls see it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FunctionEntry {
+    /// First operation.
+    pub(crate) pc: u32,
+    /// Register slots.
+    pub(crate) slots: u16,
+    /// Predicates.
+    pub(crate) predicates: u16,
+    /// Stack that its frame takes, with room for what it passes on.
+    pub(crate) stack_bytes: u32,
+    /// Half-open part of the frame that is zero when the function begins.
+    pub(crate) cleared: (u32, u32),
 }
 
 impl Kernel {
+    /// Number of the function at an address.
+    pub(crate) fn function_at(&self, address: u64) -> Option<u32> {
+        let offset = address.checked_sub(FUNCTION_WINDOW)?;
+        if !offset.is_multiple_of(FUNCTION_BYTES) {
+            return None;
+        }
+        let id = usize::try_from(offset / FUNCTION_BYTES).ok()?;
+        self.numbers.get(id).copied().filter(|n| *n != u32::MAX)
+    }
+
     /// Most threads that a block may have, as far as the kernel itself says.
     #[must_use]
     pub fn max_threads_per_block(&self) -> Option<u32> {

@@ -582,7 +582,7 @@ fn bad_launches_are_refused_with_their_reason() {
 #[test]
 fn what_is_not_modelled_is_refused_by_name_and_line() {
     let mut bench = Bench::named("h200");
-    let text = kernel_text("st.global.u32 [%rd2], %r1;\nbrkpt;");
+    let text = kernel_text("st.global.u32 [%rd2], %r1;\nsetmaxnreg.inc.sync.aligned.u32 64;");
     let used = bench.gpu.memory().used_bytes(bench.domain);
     match bench.try_kernel(&text, "k") {
         Err(LoadError::Unsupported {
@@ -590,10 +590,14 @@ fn what_is_not_modelled_is_refused_by_name_and_line() {
             mnemonic,
             function,
         }) => {
-            let expected = text.lines().position(|l| l == "brkpt;").expect("there") + 1;
+            let expected = text
+                .lines()
+                .position(|l| l == "setmaxnreg.inc.sync.aligned.u32 64;")
+                .expect("there")
+                + 1;
             assert_eq!(
                 (line as usize, mnemonic.as_str(), function.as_str()),
-                (expected, "brkpt", "k")
+                (expected, "setmaxnreg.inc.sync.aligned.u32", "k")
             );
         }
         other => panic!("{other:?}"),

@@ -99,6 +99,8 @@ pub const WORD_END_AT: u32 = 16;
 pub const WORD_SLOT_AT: u32 = 20;
 /// Offset in the words: not zero once a thread of the block has left for a fault (`fence`).
 pub const WORD_FAULT_AT: u32 = 24;
+/// Offset in the words: blocks of the chunk (`worker`).
+pub const WORD_CHUNK_AT: u32 = 28;
 /// Stands for «no block»; no coordinate reaches it.
 pub const NO_BLOCK: u32 = u32::MAX;
 

@@ -12,6 +12,7 @@ pub mod control;
 pub mod decode;
 mod error;
 pub mod forms;
+pub mod protocol;
 pub mod rewrite;
 mod syntax;
 

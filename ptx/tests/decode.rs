@@ -143,7 +143,7 @@ fn opcodes_with_several_words() {
         ("bar.warp.sync -1;", Opcode::BarWarpSync),
         ("bar.arrive 1, 64;", Opcode::BarArrive),
         ("bar.red.popc.u32 %r1, 0, %p1;", Opcode::BarRed),
-        ("barrier.cluster.arrive;", Opcode::Other),
+        ("barrier.cluster.arrive;", Opcode::BarrierClusterArrive),
         ("add.cc.u32 %r1, %r2, %r3;", Opcode::AddCc),
         ("addc.u32 %r1, %r2, %r3;", Opcode::Addc),
         ("mad.lo.cc.u32 %r1, %r2, %r3, %r4;", Opcode::MadCc),
@@ -157,7 +157,10 @@ fn opcodes_with_several_words() {
         ),
         ("cp.async.commit_group;", Opcode::CpAsyncCommitGroup),
         ("cp.async.wait_group 1;", Opcode::CpAsyncWaitGroup),
-        ("cp.async.bulk.commit_group;", Opcode::Other),
+        (
+            "cp.async.bulk.commit_group;",
+            Opcode::CpAsyncBulkCommitGroup,
+        ),
         ("mbarrier.init.shared.b64 [bar], 1;", Opcode::MbarrierInit),
         (
             "mbarrier.arrive.shared.b64 %rd1, [bar];",
@@ -167,9 +170,9 @@ fn opcodes_with_several_words() {
             "mbarrier.try_wait.parity.shared.b64 %p1, [bar], %r1;",
             Opcode::MbarrierTryWait,
         ),
-        ("fence.proxy.async;", Opcode::Other),
+        ("fence.proxy.async;", Opcode::FenceProxy),
         ("fence.acq_rel.gpu;", Opcode::Fence),
-        ("wgmma.fence.sync.aligned;", Opcode::Other),
+        ("wgmma.fence.sync.aligned;", Opcode::WgmmaFence),
     ];
     for (text, opcode) in cases {
         assert_eq!(one(text).opcode, opcode, "{text}");

@@ -10,6 +10,8 @@
 mod bench;
 mod binary;
 mod bystander;
+pub mod equivalence;
+pub mod generate;
 mod process;
 mod raw;
 mod service;

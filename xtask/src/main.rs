@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::tasks::{bench, ci, demo, ptx, test, tidy};
+use xtask::tasks::{bench, ci, demo, fuzz, ptx, test, tidy};
 
 /// Tasks of this repository. Results go to stdout, progress to stderr.
 #[derive(Parser)]
@@ -17,6 +17,7 @@ enum Task {
     Bench(bench::Args),
     Ci(ci::Args),
     Demo(demo::Args),
+    Fuzz(fuzz::Args),
     Ptx(ptx::Args),
     Test(test::Args),
     Tidy(tidy::Args),
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
         Task::Demo(args) => demo::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Ptx(args) => ptx::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Tidy(args) => tidy::run(&args),

@@ -6,7 +6,7 @@
 //! reconvergence; a branch from which no exit is reachable never reconverges.
 
 use super::operands::registers;
-use gridmux_ptx::decode::{Instruction, Opcode, Operand};
+use gridmux_ptx::decode::{Function, Instruction, Opcode, Operand};
 
 /// Reconvergence point of a branch that never reconverges.
 pub(super) const NEVER: u32 = u32::MAX;
@@ -27,15 +27,16 @@ struct BasicBlock {
 }
 
 impl Flow {
-    /// Splits a body into basic blocks.
-    pub(super) fn new(body: &[Instruction]) -> Self {
+    /// Splits a function's body into basic blocks.
+    pub(super) fn new(function: &Function) -> Self {
+        let body = &*function.body;
         let mut leader = vec![false; body.len() + 1];
         leader[0] = true;
         for (at, instruction) in body.iter().enumerate() {
             if ends_block(instruction) {
                 leader[at + 1] = true;
             }
-            if let Some(target) = target(instruction) {
+            for target in targets(instruction, function) {
                 leader[target.min(body.len())] = true;
             }
         }
@@ -55,11 +56,12 @@ impl Flow {
             }
         }
         let mut flow = Self { blocks, block_of };
-        flow.connect(body);
+        flow.connect(function);
         flow
     }
 
-    fn connect(&mut self, body: &[Instruction]) {
+    fn connect(&mut self, function: &Function) {
+        let body = &*function.body;
         for index in 0..self.blocks.len() {
             let end = self.blocks[index].end;
             let last = &body[end - 1];
@@ -67,16 +69,18 @@ impl Flow {
             let falls = last.guard.is_some()
                 || !matches!(
                     last.opcode,
-                    Opcode::Bra | Opcode::Exit | Opcode::Ret | Opcode::Trap
+                    Opcode::Bra | Opcode::BrxIdx | Opcode::Exit | Opcode::Ret | Opcode::Trap
                 );
             if falls && end < body.len() {
                 successors.push(self.block_of[end]);
             }
-            if let Some(target) = target(last)
-                && target < body.len()
-                && !successors.contains(&self.block_of[target])
+            for target in targets(last, function)
+                .into_iter()
+                .filter(|t| *t < body.len())
             {
-                successors.push(self.block_of[target]);
+                if !successors.contains(&self.block_of[target]) {
+                    successors.push(self.block_of[target]);
+                }
             }
             self.blocks[index].successors = successors;
         }
@@ -92,7 +96,7 @@ impl Flow {
         body.iter()
             .enumerate()
             .map(|(at, i)| {
-                if i.opcode == Opcode::Bra {
+                if matches!(i.opcode, Opcode::Bra | Opcode::BrxIdx) {
                     point(at)
                 } else {
                     NEVER
@@ -253,23 +257,29 @@ fn intersect(a: usize, b: usize, after: &[Option<usize>], rank: &[usize]) -> usi
     a
 }
 
-fn target(instruction: &Instruction) -> Option<usize> {
-    if instruction.opcode != Opcode::Bra {
-        return None;
+/// Where a branch may go, as instruction indices.
+fn targets(instruction: &Instruction, function: &Function) -> Vec<usize> {
+    if !matches!(instruction.opcode, Opcode::Bra | Opcode::BrxIdx) {
+        return Vec::new();
     }
-    instruction
-        .operands
-        .iter()
-        .find_map(|operand| match operand {
-            Operand::Target(target) => Some(*target as usize),
-            _ => None,
-        })
+    let mut targets = Vec::new();
+    for operand in &instruction.operands {
+        match operand {
+            Operand::Target(target) => targets.push(*target as usize),
+            Operand::BranchTable(table) => {
+                let table = function.branch_tables.get(*table as usize);
+                targets.extend(table.into_iter().flatten().map(|t| *t as usize));
+            }
+            _ => {}
+        }
+    }
+    targets
 }
 
 fn ends_block(instruction: &Instruction) -> bool {
     matches!(
         instruction.opcode,
-        Opcode::Bra | Opcode::Exit | Opcode::Ret | Opcode::Trap
+        Opcode::Bra | Opcode::BrxIdx | Opcode::Exit | Opcode::Ret | Opcode::Trap
     )
 }
 

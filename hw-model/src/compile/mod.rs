@@ -5,17 +5,18 @@
 //! left to fail while running that can be known now.
 
 mod flow;
+mod image;
 mod operands;
+mod reach;
 mod slots;
 mod variables;
 
 use crate::config::GpuConfig;
-use crate::exec::{self, Lower, NONE, Op};
-use crate::kernel::{Kernel, KernelParam, LoadedModule, Origin};
+use crate::kernel::{Kernel, KernelParam, LoadedModule};
 use crate::memory::{DomainId, Memory, MemoryError};
-use flow::Flow;
 use gridmux_ptx::analysis::registers_estimate;
-use gridmux_ptx::decode::{Function, Instruction, Opcode, Program, Span};
+use gridmux_ptx::decode::{FuncId, Function, Instruction, Program, Span};
+use reach::Reach;
 use std::sync::Arc;
 use variables::Placed;
 
@@ -57,7 +58,7 @@ pub enum LoadError {
     },
     /// The kernel's local memory would exhaust the host.
     #[error(
-        "kernel '{kernel}' uses {bytes} bytes of local memory a thread, the model gives at most 8192"
+        "kernel '{kernel}' uses {bytes} bytes of local memory a thread, the model gives at most 65536"
     )]
     TooMuchLocalMemory {
         /// Kernel.
@@ -68,7 +69,7 @@ pub enum LoadError {
 }
 
 /// Local memory of one thread, in bytes; all resident threads of a large GPU have theirs at once.
-const MAX_LOCAL_BYTES: u32 = 8192;
+const MAX_LOCAL_BYTES: u32 = 64 << 10;
 
 /// Lines of a PTX text.
 struct Lines(Vec<usize>);
@@ -100,8 +101,9 @@ pub(crate) fn load(
     let kernels: Result<Vec<_>, _> = program
         .functions
         .iter()
-        .filter(|f| f.is_entry && f.is_defined)
-        .map(|f| compile(config, domain, program, f, &placed, &lines).map(Arc::new))
+        .zip(0..)
+        .filter(|(f, _)| f.is_entry && f.is_defined)
+        .map(|(_, id)| compile(config, domain, program, FuncId(id), &placed, &lines).map(Arc::new))
         .collect();
     match kernels {
         Ok(kernels) => Ok(LoadedModule {
@@ -120,110 +122,70 @@ fn compile(
     config: &GpuConfig,
     domain: DomainId,
     program: &Program,
-    function: &Function,
+    id: FuncId,
     placed: &Placed,
     lines: &Lines,
 ) -> Result<Kernel, LoadError> {
-    let flow = Flow::new(&function.body);
-    let slots = slots::assign(function, &flow);
-    let scoreboard = slots.slots + slots.predicates;
-    if scoreboard >= usize::from(NONE) {
-        return Err(LoadError::TooManyRegisters {
-            kernel: function.name.clone(),
-            slots: scoreboard,
-        });
-    }
-    let slot_count = u16::try_from(slots.slots).unwrap_or(NONE);
-    let layout = placed.layout(program, function);
-    let mut lower = Lower::new(
-        function,
-        &layout.addresses,
-        &slots.place,
-        slot_count,
-        &config.pipelines,
-    );
-    let reconvergence = flow.reconvergence(&function.body);
-    let mut ops = Vec::with_capacity(function.body.len() + 1);
-    for (i, reconverge) in function.body.iter().zip(reconvergence) {
-        let mut op = lower_one(&mut lower, i).ok_or_else(|| unsupported(function, i, lines))?;
-        if i.opcode == Opcode::Bra {
-            op.aux = reconverge;
-        }
-        ops.push(op);
-    }
-    ops.push(end_of_body(&lower));
-    let constants = lower
-        .into_constants()
-        .ok_or_else(|| LoadError::TooManyRegisters {
-            kernel: function.name.clone(),
-            slots: usize::from(NONE) + 1,
-        })?;
-    if layout.local_bytes > MAX_LOCAL_BYTES {
+    let function = &program.functions[id.0 as usize];
+    let reach = Reach::of(program, id);
+    let bodies = || {
+        reach
+            .members
+            .iter()
+            .map(|id| &program.functions[id.0 as usize])
+    };
+    let frames: Result<Vec<_>, _> = bodies().map(|f| reach::frame(program, f, lines)).collect();
+    let mut frames = frames?;
+    let layout = placed.layout(program, &reach.members, &mut frames);
+    let local_bytes = reach.stack_bytes(program, &frames).next_multiple_of(16);
+    if local_bytes > MAX_LOCAL_BYTES {
         return Err(LoadError::TooMuchLocalMemory {
             kernel: function.name.clone(),
-            bytes: layout.local_bytes,
+            bytes: local_bytes,
         });
     }
-    let registers = registers_estimate(function).min(config.sm.max_registers_per_thread);
+    let frame_bytes = frames.first().map_or(0, |f| f.bytes);
+    let image = image::link(config, program, &reach, &frames, &layout, lines)?;
+    let limit = config.sm.max_registers_per_thread;
+    let registers = bodies()
+        .map(registers_estimate)
+        .max()
+        .unwrap_or(0)
+        .min(limit);
     Ok(Kernel {
         name: function.name.as_str().into(),
         params_bytes: function.params_bytes,
         params: function.params.iter().map(param).collect(),
         static_shared_bytes: layout.shared_bytes,
-        local_bytes: layout.local_bytes,
+        local_bytes,
+        frame_bytes,
         registers_per_thread: registers.max(1),
         max_threads: function.bounds.max_threads,
         required_threads: function.bounds.required_threads,
         domain,
-        origins: origins(function, lines),
-        ops: ops.into(),
-        constants,
-        slots: slot_count,
-        predicates: u16::try_from(slots.predicates).unwrap_or(NONE),
+        slots: image.functions.iter().map(|f| f.slots).max().unwrap_or(0),
+        predicates: image
+            .functions
+            .iter()
+            .map(|f| f.predicates)
+            .max()
+            .unwrap_or(0),
+        origins: image.origins.into(),
+        ops: image.ops.into(),
+        constants: image.constants,
+        functions: image.functions.into(),
+        numbers: numbers(program, &reach),
+        tables: image.tables.into(),
     })
 }
 
-fn lower_one(lower: &mut Lower<'_>, i: &Instruction) -> Option<Op> {
-    let draft = exec::lower(lower, i)?;
-    let registers = operands::registers(i);
-    lower.finish(draft, i, &registers.reads, &registers.writes)
-}
-
-/// What stands behind the last instruction: the end of every thread that gets there.
-fn end_of_body(lower: &Lower<'_>) -> Op {
-    let ret = Instruction {
-        guard: None,
-        opcode: Opcode::Exit,
-        mnemonic: "exit".into(),
-        mods: gridmux_ptx::decode::Modifiers::default(),
-        operands: smallvec::SmallVec::new(),
-        source_line: None,
-        span: Span::default(),
-    };
-    let finished = lower.finish(exec::exit(), &ret, &[], &[]);
-    finished.unwrap_or_else(|| unreachable!("an operation without operands always fits"))
-}
-
-fn origins(function: &Function, lines: &Lines) -> Box<[Origin]> {
-    let end = Origin {
-        line: lines.of(Span {
-            start: function.span.end.saturating_sub(1),
-            end: function.span.end,
-        }),
-        source_line: None,
-        mnemonic: "end of kernel".into(),
-    };
-    let of = |i: &Instruction| Origin {
-        line: lines.of(i.span),
-        source_line: i.source_line,
-        mnemonic: (*i.mnemonic).into(),
-    };
-    function
-        .body
-        .iter()
-        .map(of)
-        .chain(std::iter::once(end))
-        .collect()
+/// Number of each function of the module among those that the kernel may call.
+fn numbers(program: &Program, reach: &Reach) -> Box<[u32]> {
+    let mut numbers = vec![u32::MAX; program.functions.len()];
+    for (number, id) in reach.members.iter().enumerate().skip(1) {
+        numbers[id.0 as usize] = u32::try_from(number).unwrap_or(u32::MAX);
+    }
+    numbers.into()
 }
 
 fn param(p: &gridmux_ptx::decode::Param) -> KernelParam {

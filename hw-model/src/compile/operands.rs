@@ -39,12 +39,26 @@ fn has_destination(opcode: Opcode) -> bool {
     !matches!(
         opcode,
         Opcode::St
+            | Opcode::StMatrix
+            | Opcode::WmmaStore
+            | Opcode::Sust
+            | Opcode::Sured
             | Opcode::Red
             | Opcode::Bra
             | Opcode::BrxIdx
             | Opcode::Bar
             | Opcode::BarArrive
             | Opcode::BarWarpSync
+            | Opcode::StackRestore
+            | Opcode::Setmaxnreg
+            | Opcode::Griddepcontrol
+            | Opcode::CpAsync
+            | Opcode::CpAsyncCommitGroup
+            | Opcode::CpAsyncWaitGroup
+            | Opcode::CpAsyncWaitAll
+            | Opcode::CpAsyncMbarrierArrive
+            | Opcode::MbarrierInit
+            | Opcode::MbarrierInval
             | Opcode::Membar
             | Opcode::Fence
             | Opcode::Exit
@@ -61,7 +75,15 @@ fn has_destination(opcode: Opcode) -> bool {
 /// Registers named as values go to `values`, registers inside an address always are reads.
 fn collect(operand: &Operand, values: &mut SmallVec<[RegId; 4]>, reads: &mut SmallVec<[RegId; 8]>) {
     match operand {
-        Operand::Reg(reg) | Operand::NotReg(reg) | Operand::Selected(reg, _) => values.push(*reg),
+        Operand::Reg(reg)
+        | Operand::NotReg(reg)
+        | Operand::NegReg(reg)
+        | Operand::RegOffset(reg, _)
+        | Operand::Selected(reg, _) => values.push(*reg),
+        Operand::Resident(vector, predicate) => {
+            collect(vector, values, reads);
+            values.push(*predicate);
+        }
         Operand::RegPair(a, b) => values.extend(a.iter().chain(b).copied()),
         Operand::Address {
             base: AddressBase::Reg(reg),
@@ -70,6 +92,23 @@ fn collect(operand: &Operand, values: &mut SmallVec<[RegId; 4]>, reads: &mut Sma
         Operand::Vector(elements) => {
             for element in elements {
                 collect(element, values, reads);
+            }
+        }
+        Operand::Arguments(elements) => {
+            for element in elements {
+                collect(element, values, reads);
+            }
+        }
+        Operand::TexAddress {
+            object,
+            sampler,
+            coordinates,
+        } => {
+            let parts = std::iter::once(object).chain(sampler).chain(coordinates);
+            for part in parts {
+                let mut nested = SmallVec::<[RegId; 4]>::new();
+                collect(part, &mut nested, reads);
+                reads.extend(nested);
             }
         }
         _ => {}

@@ -1,7 +1,8 @@
 //! Slots for registers: virtual PTX registers share the warp's storage when their live ranges do not overlap.
 //!
 //! PTX is close to single assignment, so that an unrolled kernel names thousands of registers and keeps dozens
-//! alive. A linear scan over whole live ranges packs them; a 64-bit register takes two neighbouring slots.
+//! alive. A linear scan over whole live ranges packs them; a 64-bit register takes two neighbouring slots,
+//! a 128-bit one four.
 //! Rule: a register may take over a slot in the very instruction that reads it last, because every operation
 //! reads all of its sources before it writes.
 
@@ -20,9 +21,17 @@ pub(super) struct Slots {
     pub(super) predicates: usize,
 }
 
-/// Packs the registers of a function.
-pub(super) fn assign(function: &Function, flow: &Flow) -> Slots {
-    let ranges = flow.live_ranges(&function.body, function.registers.len());
+/// Packs the registers of a function behind `reserved` slots, which it keeps for itself.
+pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
+    let mut ranges = flow.live_ranges(&function.body, function.registers.len());
+    // Formal parameters are written before the first instruction, results are read behind the last.
+    for reg in function.params.iter().filter_map(|p| p.reg) {
+        let range = &mut ranges[reg.0 as usize];
+        *range = range.map(|(_, end)| (0, end));
+    }
+    for reg in function.returns.iter().filter_map(|p| p.reg) {
+        ranges[reg.0 as usize] = Some((0, u32::MAX));
+    }
     let mut order: Vec<(u32, u32, usize)> = ranges
         .iter()
         .enumerate()
@@ -31,12 +40,13 @@ pub(super) fn assign(function: &Function, flow: &Flow) -> Slots {
     order.sort_unstable();
     let mut place = vec![NONE; function.registers.len()];
     let (mut words, mut predicates) = (Pool::default(), Pool::default());
+    words.busy_until = vec![Some(u32::MAX); usize::from(reserved)];
     for (start, end, register) in order {
         let ty = function.registers[register];
         let (pool, width) = if ty == ScalarType::Pred {
             (&mut predicates, 1)
         } else {
-            (&mut words, if ty.size_bytes() == 8 { 2 } else { 1 })
+            (&mut words, (ty.size_bytes() as usize / 4).max(1))
         };
         let slot = pool.take(start, end, width);
         place[register] = u16::try_from(slot).unwrap_or(NONE);

@@ -5,11 +5,11 @@
 //! memory begins behind them.
 
 use super::{Lines, LoadError};
-use crate::exec::VariableAddresses;
+use crate::exec::{FrameLayout, VariableAddresses, function_address};
 use crate::kernel::ModuleVariable;
 use crate::memory::{DomainId, Memory};
 use gridmux_ptx::decode::{
-    AddressBase, Function, Operand, Program, RelocationTarget, StateSpace, Symbol, VarId, Variable,
+    AddressBase, FuncId, Operand, Program, RelocationTarget, StateSpace, Symbol, VarId, Variable,
 };
 use std::ops::Deref;
 
@@ -26,7 +26,6 @@ pub(super) struct Placed {
 pub(super) struct Layout {
     pub(super) addresses: Vec<Option<(StateSpace, u64)>>,
     pub(super) shared_bytes: u32,
-    pub(super) local_bytes: u32,
 }
 
 impl Deref for Layout {
@@ -49,63 +48,84 @@ impl Placed {
         }
     }
 
-    /// Addresses as one kernel sees them.
-    pub(super) fn layout(&self, program: &Program, function: &Function) -> Layout {
-        let named = named_variables(function);
+    /// Addresses as one kernel and the functions that it may call see them; completes the functions' frames.
+    pub(super) fn layout(
+        &self,
+        program: &Program,
+        members: &[FuncId],
+        frames: &mut [FrameLayout],
+    ) -> Layout {
+        let named = named_variables(program, members);
         let mut addresses = self.addresses.clone();
-        let (mut shared, mut local) = (0_u64, 0_u64);
+        let mut shared = 0_u64;
         let mut dynamic = Vec::new();
         for (index, variable) in program.variables.iter().enumerate() {
             if !named.contains(&index) {
                 continue;
             }
-            let end = match variable.space {
+            match variable.space {
                 StateSpace::Shared if variable.is_extern || variable.size_bytes == 0 => {
                     dynamic.push(index);
-                    continue;
                 }
-                StateSpace::Shared => &mut shared,
-                StateSpace::Local => &mut local,
-                _ => continue,
-            };
-            let start = end.next_multiple_of(u64::from(variable.align.max(1)));
-            addresses[index] = Some((variable.space, start));
-            *end = start + variable.size_bytes;
+                StateSpace::Shared => {
+                    let start = shared.next_multiple_of(u64::from(variable.align.max(1)));
+                    addresses[index] = Some((variable.space, start));
+                    shared = start + variable.size_bytes;
+                }
+                StateSpace::Local | StateSpace::Param => {
+                    let owner = members.iter().position(|id| Some(*id) == variable.owner);
+                    let frame = &mut frames[owner.unwrap_or(0)];
+                    let start = frame.bytes.next_multiple_of(variable.align.max(1));
+                    addresses[index] = Some((variable.space, u64::from(start)));
+                    let bytes = u32::try_from(variable.size_bytes).unwrap_or(u32::MAX);
+                    frame.bytes = start.saturating_add(bytes);
+                }
+                _ => {}
+            }
         }
         for index in dynamic {
             let start = shared.next_multiple_of(DYNAMIC_SHARED_ALIGN);
             addresses[index] = Some((StateSpace::Shared, start));
             shared = start;
         }
+        for frame in frames {
+            frame.bytes = frame.bytes.checked_next_multiple_of(16).unwrap_or(u32::MAX);
+        }
         Layout {
             addresses,
             shared_bytes: u32::try_from(shared).unwrap_or(u32::MAX),
-            local_bytes: u32::try_from(local.next_multiple_of(16)).unwrap_or(u32::MAX),
         }
     }
 }
 
-/// Indices of the variables that a body names.
-fn named_variables(function: &Function) -> Vec<usize> {
+/// Indices of the variables that the bodies name.
+fn named_variables(program: &Program, members: &[FuncId]) -> Vec<usize> {
     let mut named = Vec::new();
-    let mut note = |symbol: &Symbol| {
-        if let Symbol::Variable(VarId(id)) = symbol {
-            named.push(*id as usize);
-        }
-    };
-    for operand in function.body.iter().flat_map(|i| &i.operands) {
-        match operand {
-            Operand::Address {
-                base: AddressBase::Symbol(symbol),
-                ..
-            }
-            | Operand::Symbol { symbol, .. } => note(symbol),
-            _ => {}
+    for id in members {
+        let body = &program.functions[id.0 as usize].body;
+        for operand in body.iter().flat_map(|i| &i.operands) {
+            note(operand, &mut named);
         }
     }
     named.sort_unstable();
     named.dedup();
     named
+}
+
+fn note(operand: &Operand, named: &mut Vec<usize>) {
+    match operand {
+        Operand::Address {
+            base: AddressBase::Symbol(Symbol::Variable(VarId(id))),
+            ..
+        }
+        | Operand::Symbol {
+            symbol: Symbol::Variable(VarId(id)),
+            ..
+        } => named.push(*id as usize),
+        Operand::Arguments(arguments) => arguments.iter().for_each(|a| note(a, named)),
+        Operand::TexAddress { object, .. } => note(object, named),
+        _ => {}
+    }
 }
 
 /// Allocates and initialises the program's global and constant variables.
@@ -174,21 +194,21 @@ fn initialise(
         };
         memory.write(domain, *address, init)?;
         for relocation in &variable.relocations {
-            let RelocationTarget::Variable(VarId(target)) = relocation.target else {
-                return Err(refused(
-                    variable,
-                    lines,
-                    "holds the address of a function, which is not modelled",
-                ));
+            let target = match relocation.target {
+                RelocationTarget::Function(id) => function_address(id.0),
+                RelocationTarget::Variable(VarId(target)) => {
+                    let Some((_, target)) = placed.addresses[target as usize] else {
+                        return Err(refused(
+                            variable,
+                            lines,
+                            "holds the address of a variable that is not in device memory",
+                        ));
+                    };
+                    target
+                }
             };
-            let Some((_, target)) = placed.addresses[target as usize] else {
-                return Err(refused(
-                    variable,
-                    lines,
-                    "holds the address of a variable that is not in device memory",
-                ));
-            };
-            let value = target.wrapping_add_signed(relocation.addend).to_le_bytes();
+            let value = target.wrapping_add_signed(relocation.addend);
+            let value = (value >> relocation.shift_bits.min(63)).to_le_bytes();
             let width = usize::from(relocation.width).min(value.len());
             memory.write(domain, *address + relocation.offset, &value[..width])?;
         }

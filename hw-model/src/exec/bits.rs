@@ -1,5 +1,5 @@
 //! Logic, shifts and bit fields (PTX ISA sections 9.7.1 and 9.7.8): and, or, xor, not, cnot, shl, shr, shf, lop3,
-//! popc, clz, brev, bfind, bfe, bfi, bmsk, prmt, and logic on predicates.
+//! popc, clz, brev, bfind, bfe, bfi, bmsk, szext, fns, prmt, and logic on predicates.
 //!
 //! Rule: shift amounts above the width give what the ISA says (zero or the sign), never host behaviour.
 
@@ -208,6 +208,66 @@ lane_fn!(Prmt, |cx, op| map3::<u32, u32, u32, u32>(
     }
 ));
 
+lane_fn!(
+    /// As a shift that would bring the found bit to the top; `aux` is the highest bit's number.
+    BfindShift<W: Word>, |cx, op| {
+    let top = op.aux;
+    map1::<W, u32>(cx, op, |a| {
+        let at = a.find();
+        if at == u32::MAX { at } else { top - at }
+    });
+});
+lane_fn!(
+    /// `aux`: bit 0 signed, bit 1 clamps.
+    Szext, |cx, op| {
+    let (signed, clamps) = (op.aux & 1 != 0, op.aux & 2 != 0);
+    map2::<u32, u32, u32>(cx, op, |a, b| {
+        let width = b & 31;
+        let whole = clamps && b >= 32;
+        let shift = if whole || width == 0 { 0 } else { 32 - width };
+        let up = a << shift;
+        let extended = if signed { (up.cast_signed() >> shift).cast_unsigned() } else { up >> shift };
+        if width == 0 && !whole { 0 } else { extended }
+    });
+});
+lane_fn!(Fns, |cx, op| map3::<u32, u32, i32, u32>(cx, op, find_nth));
+lane_fn!(
+    /// The modes of `prmt`; `imm` holds sixteen bits of selectors for each value of the two low bits of c.
+    PrmtMode, |cx, op| {
+    let table = op.imm.cast_unsigned();
+    map3::<u32, u32, u32, u32>(cx, op, |a, b, c| {
+        let selectors = low_word(table >> (16 * (c & 3)));
+        let bytes = join(a, b);
+        (0..4).fold(0, |out, n| {
+            let selector = selectors >> (4 * n) & 7;
+            out | (low_word(bytes >> (8 * selector)) & 0xff) << (8 * n)
+        })
+    });
+});
+
+/// The n-th set bit from a base (the ISA's pseudo-code for `fns`).
+fn find_nth(mask: u32, base: u32, offset: i32) -> u32 {
+    let bit = |at: i32| (0..32).contains(&at) && mask >> at & 1 != 0;
+    let base = i32::try_from(base & 31).unwrap_or(0);
+    if offset == 0 {
+        return if bit(base) {
+            base.cast_unsigned()
+        } else {
+            u32::MAX
+        };
+    }
+    let step = offset.signum();
+    let (mut at, mut left) = (base, offset.unsigned_abs());
+    while (0..32).contains(&at) {
+        left -= u32::from(bit(at));
+        if left == 0 {
+            return at.cast_unsigned();
+        }
+        at += step;
+    }
+    u32::MAX
+}
+
 #[inline(always)]
 fn join(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
@@ -267,6 +327,32 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         Opcode::Popc => count(l, i, by_int!(ty, Popc), ty),
         Opcode::Clz => count(l, i, by_int!(ty, Clz), ty),
         Opcode::Bfind if i.mods.rest.is_empty() => count(l, i, by_int!(ty, Bfind), ty),
+        Opcode::Bfind if i.mods.rest.as_slice() == ["shiftamt"] => {
+            let draft = count(l, i, by_int!(ty, BfindShift), ty)?;
+            Some(draft.aux(ty.size_bytes() * 8 - 1))
+        }
+        Opcode::Szext => {
+            let signed = match ty {
+                T::U32 => 0,
+                T::S32 => 1,
+                _ => return None,
+            };
+            let clamps = match i.mods.mode? {
+                Mode::Clamp => 2,
+                Mode::Wrap => 0,
+                _ => return None,
+            };
+            Some(binary(l, i, handler::<Szext>(), Class::Int)?.aux(signed | clamps))
+        }
+        Opcode::Fns if ty == T::B32 => {
+            let operands = [
+                l.dst(i, ty)?,
+                l.src(i, 1, ty)?,
+                l.src(i, 2, T::U32)?,
+                l.src(i, 3, T::S32)?,
+            ];
+            Some(Draft::alu(handler::<Fns>(), Class::Int, &operands))
+        }
         Opcode::Bfe => {
             let operands = [
                 l.dst(i, ty)?,
@@ -299,9 +385,28 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             Mode::Clamp => binary(l, i, handler::<Bmsk<false>>(), Class::Int),
             _ => None,
         },
-        Opcode::Prmt if i.mods.mode.is_none() => ternary(l, i, handler::<Prmt>(), Class::Int),
+        Opcode::Prmt => match i.mods.mode {
+            None => ternary(l, i, handler::<Prmt>(), Class::Int),
+            Some(mode) => {
+                let table = prmt_table(mode)?.cast_signed();
+                Some(ternary(l, i, handler::<PrmtMode>(), Class::Int)?.imm(table))
+            }
+        },
         _ => None,
     }
+}
+
+/// Selectors of a mode for c = 0, 1, 2, 3, sixteen bits each (PTX ISA section 9.7.9, table of `prmt`).
+fn prmt_table(mode: Mode) -> Option<u64> {
+    Some(match mode {
+        Mode::F4e => 0x6543_5432_4321_3210,
+        Mode::B4e => 0x0123_7012_6701_5670,
+        Mode::Rc8 => 0x3333_2222_1111_0000,
+        Mode::Ecl => 0x3333_3222_3211_3210,
+        Mode::Ecr => 0x3210_2210_1110_0000,
+        Mode::Rc16 => 0x3232_1010_3232_1010,
+        _ => return None,
+    })
 }
 
 fn shift(l: &mut Lower<'_>, i: &Instruction, exec: super::op::ExecFn, ty: T) -> Option<Draft> {

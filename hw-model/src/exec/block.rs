@@ -1,21 +1,30 @@
 //! A resident block: its shared and local memory, and its barriers.
 //!
-//! Rules: a barrier without a thread count completes when every warp that has not ended arrived; a warp that ends
-//! can complete it; a block whose living warps all wait, at barriers that do not complete, is deadlocked.
+//! Rules: a barrier without a thread count completes when every living thread of the block arrived, one with a
+//! count when so many threads arrived; a warp whose living lanes all arrived counts as 32 threads, because ended
+//! threads hold nobody up (PTX ISA section 9.7.13.1, as from sm_70 on); a block whose living warps are all stalled,
+//! at barriers that do not complete, is deadlocked.
 
 use super::cx::BlockEnv;
 use super::op::Slot;
+use super::rendezvous::{Arrival, Released, Tally};
 use crate::kernel::Kernel;
 
 /// Barriers of a block (PTX ISA section 9.7.13.1).
 const BARRIERS: usize = 16;
+/// Warps of a block.
+const WARPS: usize = 32;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Barrier {
-    /// Warps that wait here.
-    waiting: u32,
+    /// Warps of which lanes arrived.
+    warps: u32,
+    /// Those of which every living lane arrived.
+    whole: u32,
     /// Threads that complete it, when the instruction says.
     threads: Option<u32>,
+    /// Votes of the present reduction.
+    votes: Tally,
 }
 
 /// Storage and barriers of a block; reused from block to block.
@@ -23,10 +32,15 @@ struct Barrier {
 pub(crate) struct Block {
     pub(crate) env: BlockEnv,
     shared: Vec<Slot>,
-    local: Vec<Slot>,
+    local: Vec<u128>,
     barriers: [Barrier; BARRIERS],
+    /// Lanes of each warp that arrived at each barrier.
+    lanes: [[u32; WARPS]; BARRIERS],
+    /// Barriers at which somebody waits.
+    busy: u16,
+    released: Released,
     alive: u32,
-    waiting: u32,
+    stalled: u32,
 }
 
 /// What a launch gives to each of its blocks.
@@ -45,7 +59,7 @@ pub(crate) struct BlockShape {
 pub(crate) enum Meeting {
     /// Nobody moves.
     Wait,
-    /// These warps go on.
+    /// These warps are to resume with [`Block::released`].
     Release(u32),
     /// Nobody will ever move.
     Deadlock,
@@ -58,8 +72,11 @@ impl Block {
             shared: Vec::new(),
             local: Vec::new(),
             barriers: [Barrier::default(); BARRIERS],
+            lanes: [[0; WARPS]; BARRIERS],
+            busy: 0,
+            released: Released::default(),
             alive: 0,
-            waiting: 0,
+            stalled: 0,
         }
     }
 
@@ -71,17 +88,14 @@ impl Block {
         self.shared.clear();
         self.shared
             .resize(shared_bytes.div_ceil(128) as usize, Slot::ZERO);
-        self.local.clear();
-        let local_slots = u64::from(kernel.local_bytes) * u64::from(warps) * 32 / 128;
-        self.local
-            .resize(usize::try_from(local_slots).unwrap_or(0), Slot::ZERO);
-        self.barriers = [Barrier::default(); BARRIERS];
+        self.start_local(kernel, warps as usize * 32);
+        self.clear_barriers();
         self.alive = if warps >= 32 {
             u32::MAX
         } else {
             (1 << warps) - 1
         };
-        self.waiting = 0;
+        self.stalled = 0;
         let [gx, gy, _] = shape.grid.map(u64::from);
         let axis = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         self.env = BlockEnv {
@@ -101,7 +115,37 @@ impl Block {
             local: self.local.as_mut_ptr().cast(),
             local_bytes: kernel.local_bytes,
             params: shape.params,
+            params_bytes: kernel.params_bytes,
         };
+    }
+
+    /// Room for the threads' local memory, of which the kernel's own frame reads as zero; calls clear theirs.
+    fn start_local(&mut self, kernel: &Kernel, threads: usize) {
+        let thread_bytes = kernel.local_bytes as usize;
+        let words = (thread_bytes * threads).div_ceil(size_of::<u128>());
+        if self.local.len() < words {
+            // Fresh zeroed pages cost nothing until they are touched.
+            self.local = vec![0; words];
+            return;
+        }
+        let own = kernel.frame_bytes as usize;
+        if own == thread_bytes {
+            self.local[..words].fill(0);
+        } else if own != 0 {
+            let stride = thread_bytes / size_of::<u128>();
+            for frame in self.local[..words].chunks_mut(stride.max(1)) {
+                frame[..own.div_ceil(size_of::<u128>())].fill(0);
+            }
+        }
+    }
+
+    fn clear_barriers(&mut self) {
+        while self.busy != 0 {
+            let id = self.busy.trailing_zeros() as usize;
+            self.busy &= self.busy - 1;
+            self.barriers[id] = Barrier::default();
+            self.lanes[id] = [0; WARPS];
+        }
     }
 
     /// Warps that have not ended.
@@ -109,41 +153,110 @@ impl Block {
         self.alive
     }
 
-    /// A warp arrives at a barrier.
-    pub(crate) fn arrive(&mut self, warp: u32, id: u32, threads: Option<u32>) -> Meeting {
-        self.waiting |= 1 << warp;
-        let barrier = &mut self.barriers[id as usize % BARRIERS];
-        barrier.waiting |= 1 << warp;
-        barrier.threads = threads;
+    /// Warps that cannot go on.
+    pub(crate) fn stalled(&self) -> u32 {
+        self.stalled
+    }
+
+    /// What completed with the last [`Meeting::Release`].
+    pub(crate) fn released(&self) -> &Released {
+        &self.released
+    }
+
+    /// Lanes of a warp arrive at a barrier.
+    pub(crate) fn arrive(&mut self, warp: u32, arrival: &Arrival) -> Meeting {
+        let id = usize::from(arrival.id) % BARRIERS;
+        let barrier = &mut self.barriers[id];
+        if barrier.warps == 0 {
+            barrier.votes = Tally { yes: 0, all: true };
+        }
+        barrier.votes.yes += arrival.votes.count_ones();
+        barrier.votes.all &= arrival.votes == arrival.lanes;
+        barrier.warps |= 1 << warp;
+        barrier.threads = arrival.threads;
+        self.busy |= 1 << id;
+        self.lanes[id][warp as usize % WARPS] |= arrival.lanes;
+        self.look_at(warp, arrival.alive);
+        if arrival.stalled {
+            self.stalled |= 1 << warp;
+        }
         self.settle()
+    }
+
+    /// No lane of a warp can go on, and `alive` of them live.
+    pub(crate) fn stall(&mut self, warp: u32, alive: u32) -> Meeting {
+        self.stalled |= 1 << warp;
+        self.look_at(warp, alive);
+        self.settle()
+    }
+
+    /// The warp can go on after all.
+    pub(crate) fn unstall(&mut self, warp: u32) {
+        self.stalled &= !(1 << warp);
     }
 
     /// A warp ended.
     pub(crate) fn end(&mut self, warp: u32) -> Meeting {
         self.alive &= !(1 << warp);
+        self.stalled &= !(1 << warp);
         if self.alive == 0 {
             return Meeting::Wait;
         }
+        self.look_at(warp, 0);
         self.settle()
     }
 
-    fn settle(&mut self) -> Meeting {
-        let mut released = 0;
-        for barrier in &mut self.barriers {
-            let complete = match barrier.threads {
-                _ if barrier.waiting == 0 => false,
-                Some(threads) => barrier.waiting.count_ones() * 32 >= threads,
-                None => barrier.waiting == self.alive,
-            };
-            if complete {
-                released |= barrier.waiting;
-                barrier.waiting = 0;
+    /// Finds at which barriers all living lanes of a warp have arrived.
+    #[inline(always)]
+    fn look_at(&mut self, warp: u32, alive: u32) {
+        let mut rest = self.busy;
+        while rest != 0 {
+            let id = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            let barrier = &mut self.barriers[id];
+            let arrived = self.lanes[id][warp as usize % WARPS];
+            if arrived != 0 && alive & !arrived == 0 {
+                barrier.whole |= 1 << warp;
             }
         }
-        self.waiting &= !released;
-        if released != 0 {
-            Meeting::Release(released)
-        } else if self.waiting == self.alive {
+    }
+
+    #[inline(always)]
+    fn complete(&self, id: usize) -> bool {
+        let barrier = &self.barriers[id];
+        let Some(threads) = barrier.threads else {
+            return self.alive & !barrier.whole == 0;
+        };
+        let mut arrived = barrier.whole.count_ones() * 32;
+        let mut parts = barrier.warps & !barrier.whole;
+        while parts != 0 {
+            arrived += self.lanes[id][parts.trailing_zeros() as usize % WARPS].count_ones();
+            parts &= parts - 1;
+        }
+        arrived >= threads
+    }
+
+    fn settle(&mut self) -> Meeting {
+        let mut warps = 0;
+        self.released.ids = 0;
+        let mut rest = self.busy;
+        while rest != 0 {
+            let id = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            if self.complete(id) {
+                warps |= self.barriers[id].warps;
+                self.released.ids |= 1 << id;
+                self.released.votes[id] = self.barriers[id].votes;
+                self.barriers[id] = Barrier::default();
+                self.lanes[id] = [0; WARPS];
+                self.busy &= !(1 << id);
+            }
+        }
+        warps &= self.alive;
+        if warps != 0 {
+            // A warp that only announced itself may be stalled somewhere else.
+            Meeting::Release(warps)
+        } else if self.stalled == self.alive {
             Meeting::Deadlock
         } else {
             Meeting::Wait

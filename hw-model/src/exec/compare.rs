@@ -1,13 +1,15 @@
 //! Comparison and selection (PTX ISA section 9.7.6): setp, set, selp, slct.
 //!
 //! Rules: ordered float comparisons are false on NaN, unordered ones (`equ`, `ltu` …) true; `lo ls hi hs` compare
-//! unsigned.
+//! unsigned; `.ftz` flushes what is compared.
 
 use super::cx::Cx;
-use super::isa::{handler, lane_fn};
+use super::half::{As, Small};
+use super::isa::{handler, lane_fn, once};
 use super::lanes::{Lane, commit, compare, read};
 use super::lower::{Class, Draft, Lower};
 use super::op::{NONE, Op};
+use super::round::{Brain, Half};
 use gridmux_ptx::decode::{
     BoolOp, Comparison, Instruction, Opcode, Operand, RegId, ScalarType as T,
 };
@@ -49,6 +51,35 @@ macro_rules! ordered {
 }
 ordered!(u16: |_| false, i16: |_| false, u32: |_| false, i32: |_| false, u64: |_| false, i64: |_| false);
 ordered!(f32: |v| v.is_nan(), f64: |v| v.is_nan());
+
+impl<F: Small + Copy, const HIGH: bool, const FLUSH: bool> Ordered for As<F, HIGH, FLUSH> {
+    #[inline(always)]
+    fn unordered(self) -> bool {
+        self.0.is_nan()
+    }
+}
+
+/// A single-precision lane whose subnormal values are zeros.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub(super) struct Flushed(f32);
+
+impl Lane for Flushed {
+    type Raw = u32;
+    #[inline(always)]
+    fn get(raw: u32) -> Self {
+        Self(super::special::flush::<true>(f32::from_bits(raw)))
+    }
+    #[inline(always)]
+    fn put(self) -> u32 {
+        self.0.to_bits()
+    }
+}
+impl Ordered for Flushed {
+    #[inline(always)]
+    fn unordered(self) -> bool {
+        self.0.is_nan()
+    }
+}
 
 #[inline(always)]
 fn compared<A: Ordered>(cx: &Cx<'_>, op: &Op, a: u16, b: u16) -> u32 {
@@ -119,6 +150,28 @@ lane_fn!(
     commit(cx, op.r[0], &out);
 });
 lane_fn!(
+    /// Both halves: `r`: destination of the low one, of the high one, a, b, third predicate.
+    SetpPair<A: Ordered, B: Ordered>, |cx, op| {
+    let low = compared::<A>(cx, op, op.r[2], op.r[3]);
+    let high = compared::<B>(cx, op, op.r[2], op.r[3]);
+    let third = third(cx, op, op.r[4]);
+    cx.set_predicate(op.r[0], combine(op, low, third));
+    cx.set_predicate(op.r[1], combine(op, high, third));
+});
+lane_fn!(
+    /// Both halves: `r`: destination, a, b, third predicate; `imm` is the half that stands for true.
+    SetPair<A: Ordered, B: Ordered>, |cx, op| {
+    let third = third(cx, op, op.r[3]);
+    let low = combine(op, compared::<A>(cx, op, op.r[1], op.r[2]), third);
+    let high = combine(op, compared::<B>(cx, op, op.r[1], op.r[2]), third);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a 16-bit pattern")]
+    let yes = op.imm as u32;
+    let out: [u32; 32] = std::array::from_fn(|n| {
+        (low >> n & 1) * yes | (high >> n & 1) * (yes << 16)
+    });
+    commit(cx, op.r[0], &out);
+});
+lane_fn!(
     /// `r`: destination, a, b, predicate; `aux` bit 0 negates it.
     Selp<A: Lane>, |cx, op| {
     let bits = cx.predicate(op.r[3]) ^ if op.aux & 1 != 0 { u32::MAX } else { 0 };
@@ -142,6 +195,12 @@ impl Zero for i32 {
     #[inline(always)]
     fn at_least_zero(self) -> bool {
         self >= 0
+    }
+}
+impl Zero for Flushed {
+    #[inline(always)]
+    fn at_least_zero(self) -> bool {
+        self.0 >= 0.0
     }
 }
 impl Zero for f32 {
@@ -171,16 +230,32 @@ fn comparison(c: Comparison) -> u32 {
 }
 
 macro_rules! by_ordered {
-    ($ty:expr, $f:ident) => {
-        match $ty {
-            T::U16 | T::B16 => handler::<$f<u16>>(),
-            T::S16 => handler::<$f<i16>>(),
-            T::U32 | T::B32 => handler::<$f<u32>>(),
-            T::S32 => handler::<$f<i32>>(),
-            T::U64 | T::B64 => handler::<$f<u64>>(),
-            T::S64 => handler::<$f<i64>>(),
-            T::F32 => handler::<$f<f32>>(),
-            T::F64 => handler::<$f<f64>>(),
+    ($ty:expr, $ftz:expr, $f:ident) => {
+        match ($ty, $ftz) {
+            (T::U16 | T::B16, _) => handler::<$f<u16>>(),
+            (T::S16, _) => handler::<$f<i16>>(),
+            (T::U32 | T::B32, _) => handler::<$f<u32>>(),
+            (T::S32, _) => handler::<$f<i32>>(),
+            (T::U64 | T::B64, _) => handler::<$f<u64>>(),
+            (T::S64, _) => handler::<$f<i64>>(),
+            (T::F32, false) => handler::<$f<f32>>(),
+            (T::F32, true) => handler::<$f<Flushed>>(),
+            (T::F64, false) => handler::<$f<f64>>(),
+            (T::F16, false) => handler::<$f<As<Half, false, false>>>(),
+            (T::F16, true) => handler::<$f<As<Half, false, true>>>(),
+            (T::Bf16, false) => handler::<$f<As<Brain, false, false>>>(),
+            _ => return None,
+        }
+    };
+}
+
+/// The copy of a function on pairs for a packed type.
+macro_rules! by_pair {
+    ($ty:expr, $ftz:expr, $f:ident) => {
+        match ($ty, $ftz) {
+            (T::F16x2, false) => once::<$f<As<Half, false, false>, As<Half, true, false>>>(),
+            (T::F16x2, true) => once::<$f<As<Half, false, true>, As<Half, true, true>>>(),
+            (T::Bf16x2, false) => once::<$f<As<Brain, false, false>, As<Brain, true, false>>>(),
             _ => return None,
         }
     };
@@ -194,7 +269,12 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             let (first, second) = destinations(l, i.operands.first()?)?;
             let (third, aux) = combination(l, i, 3)?;
             let operands = [first, second, l.src(i, 1, ty)?, l.src(i, 2, ty)?, third];
-            Some(Draft::alu(by_ordered!(ty, Setp), class(ty), &operands).aux(aux))
+            let exec = if matches!(ty, T::F16x2 | T::Bf16x2) {
+                by_pair!(ty, i.mods.ftz, SetpPair)
+            } else {
+                by_ordered!(ty, i.mods.ftz, Setp)
+            };
+            Some(Draft::alu(exec, class(ty), &operands).aux(aux))
         }
         Opcode::Set => set(l, i),
         Opcode::Selp => {
@@ -209,11 +289,13 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         }
         Opcode::Slct => {
             let selector = *i.mods.types.get(1)?;
-            let exec = match (ty.size_bytes(), selector) {
-                (4, T::S32) => handler::<Slct<u32, i32>>(),
-                (4, T::F32) => handler::<Slct<u32, f32>>(),
-                (8, T::S32) => handler::<Slct<u64, i32>>(),
-                (8, T::F32) => handler::<Slct<u64, f32>>(),
+            let exec = match (ty.size_bytes(), selector, i.mods.ftz) {
+                (2 | 4, T::S32, false) => handler::<Slct<u32, i32>>(),
+                (2 | 4, T::F32, false) => handler::<Slct<u32, f32>>(),
+                (2 | 4, T::F32, true) => handler::<Slct<u32, Flushed>>(),
+                (8, T::S32, false) => handler::<Slct<u64, i32>>(),
+                (8, T::F32, false) => handler::<Slct<u64, f32>>(),
+                (8, T::F32, true) => handler::<Slct<u64, Flushed>>(),
                 _ => return None,
             };
             let operands = [
@@ -230,18 +312,28 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
 
 fn set(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let (to, from) = (*i.mods.types.first()?, *i.mods.types.get(1)?);
-    let yes = match to {
-        T::U32 | T::S32 | T::B32 => i64::from(u32::MAX),
-        T::F32 => i64::from(1.0_f32.to_bits()),
-        _ => return None,
-    };
     let (third, aux) = combination(l, i, 3)?;
     let operands = [l.dst(i, to)?, l.src(i, 1, from)?, l.src(i, 2, from)?, third];
-    Some(
-        Draft::alu(by_ordered!(from, Set), class(from), &operands)
-            .imm(yes)
-            .aux(aux),
-    )
+    let (exec, yes) = if matches!(from, T::F16x2 | T::Bf16x2) {
+        let yes = match to {
+            T::F16x2 if from == T::F16x2 => 0x3c00,
+            T::Bf16x2 if from == T::Bf16x2 => 0x3f80,
+            T::B32 | T::U32 | T::S32 | T::U16x2 | T::S16x2 => 0xffff,
+            _ => return None,
+        };
+        (by_pair!(from, i.mods.ftz, SetPair), yes)
+    } else {
+        let yes = match to {
+            T::U32 | T::S32 | T::B32 => i64::from(u32::MAX),
+            T::F32 => i64::from(1.0_f32.to_bits()),
+            T::U16 | T::S16 | T::B16 => 0xffff,
+            T::F16 => 0x3c00,
+            T::Bf16 => 0x3f80,
+            _ => return None,
+        };
+        (by_ordered!(from, i.mods.ftz, Set), yes)
+    };
+    Some(Draft::alu(exec, class(from), &operands).imm(yes).aux(aux))
 }
 
 fn class(ty: T) -> Class {

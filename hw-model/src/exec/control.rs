@@ -1,19 +1,56 @@
-//! Control and synchronisation (PTX ISA sections 9.7.12 and 9.7.13): bra, exit, ret, trap, bar.sync, fences,
+//! Control and synchronisation (PTX ISA sections 9.7.12 and 9.7.13): branches, exit, ret, trap, barriers, fences,
 //! nanosleep, prefetch.
 //!
 //! Rule: these operations have no lane function; the engines act on their [`Kind`].
 
 use super::cx::Cx;
 use super::isa::{handler, lane_fn};
+use super::lanes::read;
 use super::lower::{Class, Draft, Lower};
 use super::op::{Kind, NONE, Op};
-use gridmux_ptx::decode::{Instruction, Opcode, Operand, ScalarType as T};
+use super::warp::Warp;
+use gridmux_ptx::decode::{AtomOp, Instruction, Opcode, Operand, ScalarType as T};
 
 lane_fn!(Nothing, |_cx, _op| {});
 
 /// An operation that ends the thread; also what falling off the end of a kernel means.
-pub(crate) fn exit() -> Draft {
+fn exit() -> Draft {
     Draft::alu(handler::<Nothing>(), Class::Control, &[]).kind(Kind::Exit)
+}
+
+/// An operation without a lane function.
+pub(super) fn nothing(operands: &[u16]) -> Draft {
+    Draft::alu(handler::<Nothing>(), Class::Control, operands)
+}
+
+/// What a barrier instruction does besides arriving; stands in the low byte of `aux`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BarrierMode {
+    /// Waits.
+    Sync,
+    /// Goes on at once.
+    Arrive,
+    /// Waits and counts the predicates that hold.
+    Count,
+    /// Waits and says whether all predicates hold.
+    All,
+    /// Waits and says whether one holds.
+    Any,
+}
+
+impl BarrierMode {
+    /// Bit of `aux`: the predicate is negated.
+    pub(super) const NEGATED: u32 = 0x100;
+
+    pub(super) fn of(aux: u32) -> Self {
+        match aux & 0xff {
+            0 => Self::Sync,
+            1 => Self::Arrive,
+            2 => Self::Count,
+            3 => Self::All,
+            _ => Self::Any,
+        }
+    }
 }
 
 /// Lowers the family's opcodes.
@@ -21,40 +58,86 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let draft = Draft::alu(handler::<Nothing>(), Class::Control, &[]);
     match i.opcode {
         Opcode::Bra => match i.operands.first()? {
-            Operand::Target(target) => Some(draft.kind(Kind::Branch).imm(i64::from(*target))),
+            Operand::Target(target) => {
+                let mut draft = draft.kind(Kind::Branch).imm(i64::from(*target));
+                draft.r[0] = Warp::weight(false);
+                Some(draft)
+            }
+            _ => None,
+        },
+        Opcode::BrxIdx => match i.operands.get(1)? {
+            Operand::BranchTable(table) => {
+                let mut draft = draft.kind(Kind::BranchTable).imm(i64::from(*table));
+                draft.r[0] = l.src(i, 0, T::U32)?;
+                Some(draft)
+            }
             _ => None,
         },
         Opcode::Exit => Some(exit()),
         Opcode::Ret if l.function.is_entry => Some(exit()),
+        Opcode::Ret => Some(draft.kind(Kind::Return)),
         Opcode::Trap => Some(draft.kind(Kind::Trap)),
-        Opcode::Bar => barrier(l, i),
+        Opcode::Brkpt => Some(draft.kind(Kind::Breakpoint)),
+        Opcode::Bar => barrier(l, i, 0),
+        Opcode::BarArrive => barrier(l, i, 1),
+        Opcode::BarRed => reduction(l, i),
+        Opcode::BarWarpSync => {
+            let mut draft = draft.kind(Kind::WarpSync);
+            draft.r[5] = l.src(i, 0, T::B32)?;
+            Some(draft)
+        }
         Opcode::Membar
         | Opcode::Fence
-        | Opcode::BarWarpSync
         | Opcode::Nanosleep
         | Opcode::Prefetch
         | Opcode::Prefetchu
-        | Opcode::Pmevent => Some(draft.kind(Kind::Nothing)),
+        | Opcode::Pmevent
+        | Opcode::Griddepcontrol => Some(draft.kind(Kind::Nothing)),
         _ => None,
     }
 }
 
-/// `bar.sync a{, b}` and `barrier.sync`.
-fn barrier(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+/// `bar.sync a{, b}`, `bar.arrive a, b` and the same of `barrier`.
+fn barrier(l: &mut Lower<'_>, i: &Instruction, mode: u32) -> Option<Draft> {
     let id = l.src(i, 0, T::U32)?;
     let count = match i.operands.get(1) {
         Some(_) => l.src(i, 1, T::U32)?,
         None => NONE,
     };
     let draft = Draft::alu(handler::<Nothing>(), Class::Control, &[id, count]);
-    Some(draft.kind(Kind::Barrier))
+    Some(draft.kind(Kind::Barrier).aux(mode))
 }
 
-/// Number and thread count of a barrier, as the first active lane sees them.
-pub(crate) fn barrier_operands(cx: &Cx<'_>, op: &Op) -> (u32, Option<u32>) {
-    let lane = cx.mask.trailing_zeros() as usize & 31;
-    // SAFETY: the lowering made both operands 32-bit words of this warp or constants.
-    let word = |operand: u16| unsafe { *cx.lanes::<u32>(operand).add(lane) };
-    let count = (op.r[1] != NONE).then(|| word(op.r[1]));
-    (word(op.r[0]), count)
+/// `bar.red.popc.u32 d, a{, b}, {!}c` and `bar.red.op.pred p, a{, b}, {!}c`.
+fn reduction(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+    let (mode, destination) = match i.mods.atom? {
+        AtomOp::Popc => (2, l.dst(i, T::U32)?),
+        AtomOp::And => (3, l.predicate(i.operands.first()?)?),
+        AtomOp::Or => (4, l.predicate(i.operands.first()?)?),
+        _ => return None,
+    };
+    let id = l.src(i, 1, T::U32)?;
+    let count = match i.operands.len() {
+        4 => l.src(i, 2, T::U32)?,
+        3 => NONE,
+        _ => return None,
+    };
+    let (source, negated) = super::compare::selector(l, i.operands.last()?)?;
+    let operands = [id, count, source, destination];
+    let draft = Draft::alu(handler::<Nothing>(), Class::Control, &operands);
+    let flip = if negated { BarrierMode::NEGATED } else { 0 };
+    Some(draft.kind(Kind::Barrier).aux(mode | flip))
+}
+
+/// Number and thread count of a barrier as the first active lane sees them, and the lanes that see the same.
+pub(super) fn barrier_operands(cx: &Cx<'_>, op: &Op) -> (u32, Option<u32>, u32) {
+    let first = cx.mask.trailing_zeros() as usize & 31;
+    let ids = read::<u32>(cx, op.r[0]);
+    let counts = (op.r[1] != NONE).then(|| read::<u32>(cx, op.r[1]));
+    let mut same = 0;
+    for (lane, id) in ids.iter().enumerate() {
+        let equal = *id == ids[first] && counts.is_none_or(|c| c[lane] == c[first]);
+        same |= u32::from(equal) << lane;
+    }
+    (ids[first], counts.map(|c| c[first]), same & cx.mask)
 }

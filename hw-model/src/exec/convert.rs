@@ -1,9 +1,10 @@
 //! Conversion between types (PTX ISA section 9.7.9, `cvt`).
 //!
-//! Rules: float to integer rounds as asked, clamps to the target's range and turns NaN into 0; integer to
-//! integer cuts, or clamps under `.sat`; directed rounding to a float goes through the exact double and is done
-//! only where that is exact. Half precision is refused.
+//! Rules: float to integer rounds as asked and clamps to the target's range; integer to integer cuts, or clamps
+//! under `.sat`; directed rounding to a float goes through the exact double, where there is one. What has no loop
+//! of its own here goes to `convert_any`.
 
+use super::convert_any;
 use super::isa::{handler, lane_fn};
 use super::lanes::{Lane, map1};
 use super::lower::{Class, Draft, Lower};
@@ -143,18 +144,24 @@ pub(super) trait FromFloat<A>: Lane {
     fn from_float(a: A) -> Self;
 }
 macro_rules! from_float {
-    ($from:ty => $($ty:ty),*) => {
+    ($from:ty, $nan:expr => $($ty:ty),*) => {
         $(impl FromFloat<$from> for $ty {
             #[inline(always)]
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, NaN gives 0")]
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
             fn from_float(a: $from) -> Self {
-                a as $ty
+                if $nan && a.is_nan() {
+                    1 << (<$ty>::BITS - 1)
+                } else {
+                    a as $ty
+                }
             }
         })*
     };
 }
-from_float!(f32 => u8, i8, u16, i16, u32, i32, u64, i64);
-from_float!(f64 => u8, i8, u16, i16, u32, i32, u64, i64);
+// NaN gives 0, or the top bit where 64 bits or f64 are involved (PTX ISA section 9.7.9, `cvt`).
+from_float!(f32, false => u8, i8, u16, i16, u32, i32);
+from_float!(f32, true => u64, i64);
+from_float!(f64, true => u8, i8, u16, i16, u32, i32, u64, i64);
 
 lane_fn!(FloatToInt<A: Rounds, D: FromFloat<A>>, |cx, op| {
     let mode = op.aux & 0xff;
@@ -248,7 +255,18 @@ macro_rules! int_to_int {
 /// Lowers `cvt`.
 pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let (to, from) = (*i.mods.types.first()?, *i.mods.types.get(1)?);
-    let (exec, class) = choose(i, to, from)?;
+    let exact_width = |operand: &Operand, ty: T| match operand {
+        Operand::Reg(reg) => l.is_wide(*reg) == (ty.size_bytes() == 8),
+        _ => true,
+    };
+    let plain = exact_width(i.operands.first()?, to)
+        && exact_width(i.operands.get(1)?, from)
+        && i.mods.rest.is_empty()
+        && i.mods.types.len() == 2;
+    let chosen = if plain { choose(i, to, from) } else { None };
+    let Some((exec, class)) = chosen else {
+        return convert_any::lower(l, i);
+    };
     let (mode, _) = rounding(i.mods.rounding);
     let aux = mode | if i.mods.ftz { FTZ } else { 0 };
     // A register wider than the type is allowed; only those of the type's word size are executed.
@@ -278,7 +296,9 @@ fn rounding(rounding: Option<Rounding>) -> (u32, bool) {
 fn choose(i: &Instruction, to: T, from: T) -> Option<(ExecFn, Class)> {
     let (mode, integral) = rounding(i.mods.rounding);
     let saturates = i.mods.sat;
-    if i.mods.satfinite || i.mods.relu {
+    let mode_is_odd = i.mods.rounding == Some(Rounding::Rna);
+    let other = |ty: T| (ty.is_float() && ty != T::F32 && ty != T::F64) || ty == T::Tf32;
+    if i.mods.satfinite || i.mods.relu || mode_is_odd || other(to) || other(from) {
         return None;
     }
     let chosen = match (to, from) {

@@ -23,6 +23,7 @@ pub(crate) struct BlockEnv {
     pub(crate) local: *mut u8,
     pub(crate) local_bytes: u32,
     pub(crate) params: *const u8,
+    pub(crate) params_bytes: u32,
 }
 
 impl BlockEnv {
@@ -41,6 +42,7 @@ impl BlockEnv {
             local: std::ptr::null_mut(),
             local_bytes: 0,
             params: std::ptr::null(),
+            params_bytes: 0,
         }
     }
 }

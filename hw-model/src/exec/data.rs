@@ -4,10 +4,11 @@
 //! window, so that a generic address says its space.
 
 use super::cx::Cx;
-use super::isa::{handler, lane_fn};
+use super::isa::{handler, lane_fn, once};
 use super::lanes::{commit, map1, read};
 use super::lower::{Class, Draft, Lower};
 use super::op::{ExecFn, NONE, Op};
+use super::stored::Word;
 use gridmux_ptx::decode::{Instruction, Opcode, Operand, ScalarType as T, SpecialReg, StateSpace};
 
 /// First generic address of shared memory.
@@ -22,6 +23,15 @@ lane_fn!(Mov64, |cx, op| map1::<u64, u64>(cx, op, |a| a));
 lane_fn!(AddImmediate, |cx, op| {
     let by = op.imm.cast_unsigned();
     map1::<u64, u64>(cx, op, |a| a.wrapping_add(by));
+});
+lane_fn!(AddImmediate32, |cx, op| {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the low word"
+    )]
+    let by = op.imm as u32;
+    map1::<u32, u32>(cx, op, |a| a.wrapping_add(by));
 });
 lane_fn!(
     /// `r`: destination, low half, high half.
@@ -53,6 +63,66 @@ lane_fn!(Unpack32, |cx, op| {
         if destination != NONE {
             let out: [u32; 32] = std::array::from_fn(|n| source[n] >> shift & 0xffff);
             commit(cx, destination, &out);
+        }
+    }
+});
+
+lane_fn!(
+    /// Any other packing into a word of 32 or 64 bits; `r[0]`: destination, then the parts, lowest first; `aux`: bits
+    /// of a part; `vector`: how many.
+    PackParts<R: Word>, |cx, op| {
+    let mut out = [0_u64; 32];
+    for part in 0..u32::from(op.vector) {
+        let words = read::<u32>(cx, op.r[1 + part as usize]);
+        for (place, word) in out.iter_mut().zip(words) {
+            *place |= (u64::from(word) & ((1 << op.aux) - 1)) << (op.aux * part);
+        }
+    }
+    commit(cx, op.r[0], &out.map(R::from_bits));
+});
+lane_fn!(
+    /// The reverse; `r`: up to four destinations, lowest first, then at 4 the source.
+    UnpackParts<R: Word>, |cx, op| {
+    let words = read::<R>(cx, op.r[4]);
+    for part in 0..u32::from(op.vector) {
+        let target = op.r[part as usize];
+        if target != NONE {
+            #[allow(clippy::cast_possible_truncation, reason = "a part fits in 32 bits")]
+            let out: [u32; 32] = std::array::from_fn(|n| {
+                (words[n].to_bits() >> (op.aux * part) & ((1 << op.aux) - 1)) as u32
+            });
+            commit(cx, target, &out);
+        }
+    }
+});
+lane_fn!(
+    /// Two 64-bit words to two; `r`: destinations, sources; a destination may be absent.
+    MovTwo, |cx, op| {
+    let (low, high) = (read::<u64>(cx, op.r[2]), read::<u64>(cx, op.r[3]));
+    for (target, words) in [(op.r[0], low), (op.r[1], high)] {
+        if target != NONE {
+            commit(cx, target, &words);
+        }
+    }
+});
+lane_fn!(
+    /// Four 32-bit words to two 64-bit ones; `r`: destinations, then the four.
+    MovFourToTwo, |cx, op| {
+    let parts = [2, 3, 4, 5].map(|n| read::<u32>(cx, op.r[n]).map(u64::from));
+    for (target, first) in [(op.r[0], 0), (op.r[1], 2)] {
+        let out: [u64; 32] = std::array::from_fn(|n| parts[first][n] | parts[first + 1][n] << 32);
+        commit(cx, target, &out);
+    }
+});
+lane_fn!(
+    /// Two 64-bit words to four; `r`: the four, any of which may be absent, then the sources.
+    MovTwoToFour, |cx, op| {
+    let words = [read::<u64>(cx, op.r[4]), read::<u64>(cx, op.r[5])];
+    for (part, target) in op.r[..4].iter().enumerate() {
+        if *target != NONE {
+            #[allow(clippy::cast_possible_truncation, reason = "one half of the word")]
+            let out: [u32; 32] = std::array::from_fn(|n| (words[part / 2][n] >> (32 * (part % 2))) as u32);
+            commit(cx, *target, &out);
         }
     }
 });
@@ -194,6 +264,9 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
 
 fn mov(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
     let wide = ty.size_bytes() == 8;
+    if ty == T::B128 {
+        return mov_128(l, i);
+    }
     match (i.operands.first()?, i.operands.get(1)?) {
         (Operand::Reg(_), Operand::Special(register)) => {
             let exec = if wide {
@@ -203,6 +276,37 @@ fn mov(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
             };
             let code = special_code(*register)?;
             Some(Draft::alu(exec, Class::Move, &[l.dst(i, ty)?]).aux(code))
+        }
+        (Operand::Vector(parts), _) if parts.len() == 4 || ty.size_bytes() == 2 => {
+            let bits = ty.size_bytes() * 8 / u32::try_from(parts.len()).ok()?;
+            let mut r = [NONE; 5];
+            r[4] = l.src(i, 1, ty)?;
+            for (place, part) in r.iter_mut().zip(parts) {
+                if **part != Operand::Sink {
+                    *place = l.reg(part, false)?;
+                }
+            }
+            let exec = if wide {
+                once::<UnpackParts<u64>>()
+            } else {
+                once::<UnpackParts<u32>>()
+            };
+            let count = u8::try_from(parts.len()).ok()?;
+            Some(Draft::alu(exec, Class::Move, &r).aux(bits).vector(count))
+        }
+        (_, Operand::Vector(parts)) if parts.len() == 4 || ty.size_bytes() == 2 => {
+            let bits = ty.size_bytes() * 8 / u32::try_from(parts.len()).ok()?;
+            let mut r = vec![l.dst(i, ty)?];
+            for part in parts {
+                r.push(l.value(part, T::B32)?);
+            }
+            let exec = if wide {
+                once::<PackParts<u64>>()
+            } else {
+                once::<PackParts<u32>>()
+            };
+            let count = u8::try_from(parts.len()).ok()?;
+            (r.len() <= 5).then(|| Draft::alu(exec, Class::Move, &r).aux(bits).vector(count))
         }
         (Operand::Vector(parts), _) if parts.len() == 2 => {
             let half = if wide { T::B32 } else { T::B16 };
@@ -234,11 +338,70 @@ fn mov(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
             Some(Draft::alu(exec, Class::Move, &operands))
         }
         (_, Operand::Vector(_)) => None,
+        (_, Operand::RegOffset(reg, offset)) => {
+            let operands = [l.dst(i, ty)?, l.reg(&Operand::Reg(*reg), wide)?];
+            let exec = if wide {
+                handler::<AddImmediate>()
+            } else {
+                once::<AddImmediate32>()
+            };
+            Some(Draft::alu(exec, Class::Int, &operands).imm(*offset))
+        }
         _ => {
             let operands = [l.dst(i, ty)?, l.src(i, 1, ty)?];
             Some(Draft::alu(mover(wide), Class::Move, &operands))
         }
     }
+}
+
+/// `mov.b128`: a register is two words of 64 bits, in neighbouring slots.
+fn mov_128(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+    let exec_and_operands = match (i.operands.first()?, i.operands.get(1)?) {
+        (Operand::Vector(to), from) if to.len() == 2 => {
+            let [low, high] = l.two_words(from)?;
+            let place = |part: &Operand| match part {
+                Operand::Sink => Some(NONE),
+                part => l.reg(part, true),
+            };
+            (
+                once::<MovTwo>(),
+                vec![place(&to[0])?, place(&to[1])?, low, high],
+            )
+        }
+        (Operand::Vector(to), from) if to.len() == 4 => {
+            let mut operands = Vec::new();
+            for part in to {
+                operands.push(if **part == Operand::Sink {
+                    NONE
+                } else {
+                    l.reg(part, false)?
+                });
+            }
+            operands.extend(l.two_words(from)?);
+            (once::<MovTwoToFour>(), operands)
+        }
+        (to, Operand::Vector(from)) if from.len() == 2 => {
+            let mut operands = l.two_words(to)?.to_vec();
+            for part in from {
+                operands.push(l.value(part, T::B64)?);
+            }
+            (once::<MovTwo>(), operands)
+        }
+        (to, Operand::Vector(from)) if from.len() == 4 => {
+            let mut operands = l.two_words(to)?.to_vec();
+            for part in from {
+                operands.push(l.value(part, T::B32)?);
+            }
+            (once::<MovFourToTwo>(), operands)
+        }
+        (to, from) => {
+            let mut operands = l.two_words(to)?.to_vec();
+            operands.extend(l.two_words(from)?);
+            (once::<MovTwo>(), operands)
+        }
+    };
+    let (exec, operands) = exec_and_operands;
+    Some(Draft::alu(exec, Class::Move, &operands))
 }
 
 fn mover(wide: bool) -> ExecFn {
@@ -253,14 +416,20 @@ fn mover(wide: bool) -> ExecFn {
 fn window(space: StateSpace) -> Option<u64> {
     match space {
         StateSpace::Global | StateSpace::Const => Some(0),
-        StateSpace::Shared => Some(SHARED_WINDOW),
+        StateSpace::Shared | StateSpace::SharedCluster => Some(SHARED_WINDOW),
         StateSpace::Local => Some(LOCAL_WINDOW),
         _ => None,
     }
 }
 
 fn cvta(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
-    let start = window(*i.mods.spaces.first()?)?.cast_signed();
+    let start = window(*i.mods.spaces.first()?)?;
+    add_window(l, i, start)
+}
+
+/// `cvta` from or to a space whose generic addresses begin at `start`.
+pub(super) fn add_window(l: &mut Lower<'_>, i: &Instruction, start: u64) -> Option<Draft> {
+    let start = start.cast_signed();
     if i.mods.types.first()?.size_bytes() != 8 {
         return None;
     }
@@ -294,7 +463,7 @@ fn in_space(cx: &Cx<'_>, op: &Op) -> u32 {
 fn isspacep(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let code = match i.mods.spaces.first()? {
         StateSpace::Global => 0,
-        StateSpace::Shared => 1,
+        StateSpace::Shared | StateSpace::SharedCluster => 1,
         StateSpace::Local => 2,
         _ => return None,
     };

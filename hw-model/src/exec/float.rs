@@ -1,15 +1,18 @@
 //! Single- and double-precision arithmetic (PTX ISA section 9.7.3): add, sub, mul, fma, mad, div, rcp, sqrt,
-//! rsqrt, min, max, abs, neg, copysign.
+//! rsqrt, min, max, abs, neg, copysign, testp.
 //!
 //! Rules: `fma` rounds once; `.ftz` flushes subnormal inputs and results to zero of the same sign; `.sat` clamps to
 //! [0, 1] and turns NaN into 0; approximate forms are computed exactly and rounded, which is inside the error
-//! that the ISA allows. Directed rounding is refused.
+//! that the ISA allows, and have the ISA's special values. Directed rounding is the family `directed`.
 
+use super::directed;
+use super::half::{self, FTZ as FLAG_FTZ, NAN_WINS, XORSIGN};
 use super::integer::{binary, ternary, unary};
 use super::isa::{handler, lane_fn};
 use super::lanes::{Lane, map1, map2, map3};
 use super::lower::{Class, Draft, Lower};
-use gridmux_ptx::decode::{Instruction, Opcode, Rounding, ScalarType as T};
+use super::op::{NONE, Op};
+use gridmux_ptx::decode::{Instruction, Mode, Opcode, Rounding, ScalarType as T};
 
 /// Floating-point numbers as PTX computes with them.
 pub(super) trait Real: Lane + PartialOrd {
@@ -27,6 +30,10 @@ pub(super) trait Real: Lane + PartialOrd {
     fn sign_of(self, sign: Self) -> Self;
     fn is_negative(self) -> bool;
     fn is_nan(self) -> bool;
+    fn nan() -> Self;
+    fn largest_normal_divisor() -> Self;
+    fn is_infinite(self) -> bool;
+    fn is_normal(self) -> bool;
 }
 
 macro_rules! real {
@@ -93,6 +100,23 @@ macro_rules! real {
             fn is_nan(self) -> bool {
                 self != self
             }
+            #[inline(always)]
+            fn nan() -> Self {
+                // The canonical NaN: all bits but the sign.
+                <$ty>::from_bits(<$ty>::INFINITY.to_bits() | (<$ty>::MIN_POSITIVE.to_bits() - 1))
+            }
+            #[inline(always)]
+            fn largest_normal_divisor() -> Self {
+                1.0 / <$ty>::MIN_POSITIVE
+            }
+            #[inline(always)]
+            fn is_infinite(self) -> bool {
+                self.abs() == <$ty>::INFINITY
+            }
+            #[inline(always)]
+            fn is_normal(self) -> bool {
+                self.abs() >= <$ty>::MIN_POSITIVE && self.abs() < <$ty>::INFINITY
+            }
         }
 
         impl SignedZero for $ty {
@@ -139,6 +163,39 @@ fn greatest<R: Real>(a: R, b: R) -> R {
     if a_first { a } else { b }
 }
 
+/// The minimum with `.NaN` and `.xorsign.abs` as `aux` has them.
+#[inline(always)]
+pub(super) fn minimum<R: Real>(a: R, b: R, aux: u32) -> R {
+    selected(a, b, aux, least)
+}
+
+/// The maximum with `.NaN` and `.xorsign.abs` as `aux` has them.
+#[inline(always)]
+pub(super) fn maximum<R: Real>(a: R, b: R, aux: u32) -> R {
+    selected(a, b, aux, greatest)
+}
+
+#[inline(always)]
+fn selected<R: Real>(a: R, b: R, aux: u32, choose: impl Fn(R, R) -> R) -> R {
+    let crossed = aux & XORSIGN != 0;
+    let (x, y) = if crossed {
+        (a.magnitude(), b.magnitude())
+    } else {
+        (a, b)
+    };
+    let chosen = choose(x, y);
+    let negative = a.is_negative() != b.is_negative();
+    let signed = if negative { chosen.negative() } else { chosen };
+    let chosen = if crossed { signed } else { chosen };
+    let either = a.is_nan() || b.is_nan();
+    let both = a.is_nan() && b.is_nan();
+    if both || (aux & NAN_WINS != 0 && either) {
+        R::nan()
+    } else {
+        chosen
+    }
+}
+
 lane_fn!(Add<R: Real>[FTZ: bool, SAT: bool], |cx, op| map2::<R, R, R>(cx, op, |a, b| {
     output::<R, FTZ, SAT>(input::<R, FTZ>(a).plus(input::<R, FTZ>(b)))
 }));
@@ -176,6 +233,78 @@ lane_fn!(Neg<R: Real>[FTZ: bool, SAT: bool], |cx, op| map1::<R, R>(cx, op, |a| {
     input::<R, FTZ>(a.negative())
 }));
 lane_fn!(Copysign<R: Real>[FTZ: bool, SAT: bool], |cx, op| map2::<R, R, R>(cx, op, |a, b| b.sign_of(a)));
+lane_fn!(
+    /// A divisor above 2^126 gives zero, or NaN under an infinity (PTX ISA section 9.7.3, `div.approx`).
+    DivApprox<R: Real>[FTZ: bool, SAT: bool], |cx, op| map2::<R, R, R>(cx, op, |a, b| {
+    let (a, b) = (input::<R, FTZ>(a), input::<R, FTZ>(b));
+    let quotient = a.over(b);
+    let magnitude = b.magnitude();
+    let beyond = magnitude > R::largest_normal_divisor() && !magnitude.is_infinite();
+    let edge = if a.is_infinite() { R::nan() } else { quotient.times(R::zero()) };
+    output::<R, FTZ, SAT>(if beyond { edge } else { quotient })
+}));
+lane_fn!(
+    /// `r`: destination, a, b, c or none; `aux` holds the flags, and its code is 1 for the maximum.
+    Select<R: Real>, |cx, op| select_lanes::<R>(cx, op)
+);
+lane_fn!(
+    /// `r`: destination predicate, source; `aux` is the property.
+    TestP<R: Real>, |cx, op| {
+    let values = super::lanes::read::<R>(cx, op.r[1]);
+    let mut bits = 0;
+    for (lane, v) in values.iter().enumerate() {
+        let finite = !v.is_nan() && !v.is_infinite();
+        let holds = match op.aux {
+            FINITE => finite,
+            INFINITE => v.is_infinite(),
+            NUMBER => !v.is_nan(),
+            NOT_A_NUMBER => v.is_nan(),
+            NORMAL => v.is_normal(),
+            // Zero counts as subnormal (PTX ISA section 9.7.3, `testp`).
+            _ => finite && !v.is_normal(),
+        };
+        bits |= u32::from(holds) << lane;
+    }
+    cx.set_predicate(op.r[0], bits);
+});
+lane_fn!(
+    /// `rcp` and `rsqrt` of the upper word only (PTX ISA section 9.7.3, `rcp.approx.ftz.f64`); `aux` 1: rsqrt.
+    Gross, |cx, op| {
+    let root = op.aux != 0;
+    map1::<f64, f64>(cx, op, |a| {
+        let upper = |v: f64| f64::from_bits(v.to_bits() & !0xffff_ffff).flush();
+        let a = upper(a);
+        let result = upper(1.0 / if root { a.sqrt() } else { a });
+        if f64::is_nan(result) { f64::from_bits(0x7fff_ffff_0000_0000) } else { result }
+    });
+});
+
+const FINITE: u32 = 0;
+const INFINITE: u32 = 1;
+const NUMBER: u32 = 2;
+const NOT_A_NUMBER: u32 = 3;
+const NORMAL: u32 = 4;
+const SUBNORMAL: u32 = 5;
+
+#[inline(always)]
+fn select_lanes<R: Real>(cx: &mut super::cx::Cx<'_>, op: &Op) {
+    let aux = op.aux;
+    let flush = |v: R| if aux & FLAG_FTZ != 0 { v.flush() } else { v };
+    let choose = |a: R, b: R| {
+        if aux >> half::CODE_SHIFT == 1 {
+            maximum(a, b, aux)
+        } else {
+            minimum(a, b, aux)
+        }
+    };
+    if op.r[3] == NONE {
+        map2::<R, R, R>(cx, op, |a, b| choose(flush(a), flush(b)));
+    } else {
+        map3::<R, R, R, R>(cx, op, |a, b, c| {
+            choose(choose(flush(a), flush(b)), flush(c))
+        });
+    }
+}
 
 /// The copy of a function for a type, `.ftz` and `.sat`.
 macro_rules! by_real {
@@ -194,16 +323,25 @@ macro_rules! by_real {
 /// Lowers the family's opcodes.
 pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
-    let directed = !matches!(i.mods.rounding, None | Some(Rounding::Rn));
-    if directed || i.mods.nan || i.mods.xorsign_abs || i.mods.relu {
+    if half::is_small(ty) && i.opcode != Opcode::TestP {
+        return half::lower(l, i);
+    }
+    let rounds = !matches!(i.mods.rounding, None | Some(Rounding::Rn));
+    if i.opcode == Opcode::TestP {
+        return testp(l, i, ty);
+    }
+    if rounds || ty == T::F32x2 || i.mods.types.len() > 1 {
+        return directed::lower(l, i);
+    }
+    if i.mods.relu {
         return None;
     }
-    let class = if ty == T::F64 {
-        Class::Fp64
-    } else {
-        Class::Fp32
-    };
+    let class = class(ty);
     match i.opcode {
+        Opcode::Min | Opcode::Max if i.operands.len() > 3 || i.mods.nan || i.mods.xorsign_abs => {
+            select(l, i, ty)
+        }
+        _ if i.mods.nan || i.mods.xorsign_abs => None,
         Opcode::Add => binary(l, i, by_real!(ty, i, Add), class),
         Opcode::Sub => binary(l, i, by_real!(ty, i, Sub), class),
         Opcode::Mul => binary(l, i, by_real!(ty, i, Mul), class),
@@ -213,7 +351,12 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         Opcode::Abs => unary(l, i, by_real!(ty, i, Abs), class),
         Opcode::Neg => unary(l, i, by_real!(ty, i, Neg), class),
         Opcode::Copysign => binary(l, i, by_real!(ty, i, Copysign), class),
+        Opcode::Div if i.mods.approx => binary(l, i, by_real!(ty, i, DivApprox), slow(i, ty)),
         Opcode::Div => binary(l, i, by_real!(ty, i, Div), slow(i, ty)),
+        Opcode::Rcp | Opcode::Rsqrt if i.mods.approx && i.mods.ftz && ty == T::F64 => {
+            let root = u32::from(i.opcode == Opcode::Rsqrt);
+            Some(unary(l, i, handler::<Gross>(), Class::Sfu)?.aux(root))
+        }
         Opcode::Rcp => unary(l, i, by_real!(ty, i, Rcp), slow(i, ty)),
         Opcode::Sqrt => unary(l, i, by_real!(ty, i, Sqrt), slow(i, ty)),
         Opcode::Rsqrt => unary(l, i, by_real!(ty, i, Rsqrt), slow(i, ty)),
@@ -221,8 +364,51 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     }
 }
 
+/// Pipeline of a type's arithmetic.
+pub(super) fn class(ty: T) -> Class {
+    if ty == T::F64 {
+        Class::Fp64
+    } else {
+        Class::Fp32
+    }
+}
+
+fn select(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
+    let exec = match ty {
+        T::F32 => handler::<Select<f32>>(),
+        T::F64 if !i.mods.nan && !i.mods.xorsign_abs => handler::<Select<f64>>(),
+        _ => return None,
+    };
+    let third = match i.operands.get(3) {
+        Some(_) => l.src(i, 3, ty)?,
+        None => NONE,
+    };
+    let operands = [l.dst(i, ty)?, l.src(i, 1, ty)?, l.src(i, 2, ty)?, third];
+    let code = u32::from(i.opcode == Opcode::Max) << half::CODE_SHIFT;
+    Some(Draft::alu(exec, class(ty), &operands).aux(half::flags(i) | code))
+}
+
+fn testp(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
+    let exec = match ty {
+        T::F32 => handler::<TestP<f32>>(),
+        T::F64 => handler::<TestP<f64>>(),
+        _ => return None,
+    };
+    let property = match i.mods.mode? {
+        Mode::Finite => FINITE,
+        Mode::Infinite => INFINITE,
+        Mode::Number => NUMBER,
+        Mode::NotANumber => NOT_A_NUMBER,
+        Mode::Normal => NORMAL,
+        Mode::Subnormal => SUBNORMAL,
+        _ => return None,
+    };
+    let operands = [l.predicate(i.operands.first()?)?, l.src(i, 1, ty)?];
+    Some(Draft::alu(exec, class(ty), &operands).aux(property))
+}
+
 /// Approximate forms are one special-function operation, exact ones a sequence.
-fn slow(i: &Instruction, ty: T) -> Class {
+pub(super) fn slow(i: &Instruction, ty: T) -> Class {
     match (i.mods.approx || i.mods.full, ty) {
         (true, T::F32) => Class::Sfu,
         (false, T::F32) => Class::Fp32Div,

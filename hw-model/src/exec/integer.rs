@@ -142,6 +142,62 @@ lane_fn!(Mad24S, |cx, op| map3::<i32, i32, i32, i32>(
     |a, b, c| low24(a).wrapping_mul(low24(b)).wrapping_add(c)
 ));
 
+lane_fn!(
+    /// Bits 16 to 47 of the product of the low 24 bits, plus c; `aux`: signed, saturating.
+    High24, |cx, op| {
+    let (signed, saturates) = (op.aux & SIGNED != 0, op.aux & SATURATES != 0);
+    map3::<u32, u32, u32, u32>(cx, op, |a, b, c| {
+        let part = |v: u32| if signed { i64::from(low24(v.cast_signed())) } else { i64::from(v & 0xff_ffff) };
+        let high = cut(part(a) * part(b) >> 16);
+        let sum = high.cast_signed().saturating_add(c.cast_signed()).cast_unsigned();
+        if saturates { sum } else { high.wrapping_add(c) }
+    });
+});
+lane_fn!(MadHiSat, |cx, op| map3::<i32, i32, i32, i32>(
+    cx,
+    op,
+    |a, b, c| a.high(b).saturating_add(c)
+));
+lane_fn!(
+    /// Pairs of 16-bit integers; `aux`: the operation, signed, `.relu`.
+    Pairs, |cx, op| {
+    let (signed, relu) = (op.aux & SIGNED != 0, op.aux & RELU != 0);
+    let half = |v: u32| if signed { v.cast_signed() << 16 >> 16 } else { (v & 0xffff).cast_signed() };
+    let one = |a: u32, b: u32| {
+        let (x, y) = (half(a), half(b));
+        let v = match op.aux & 0xff {
+            PAIR_ADD => x + y,
+            PAIR_MIN => x.min(y),
+            _ => x.max(y),
+        };
+        (if relu && v < 0 { 0 } else { v }).cast_unsigned() & 0xffff
+    };
+    map2::<u32, u32, u32>(cx, op, |a, b| one(a, b) | one(a >> 16, b >> 16) << 16);
+});
+lane_fn!(MinRelu, |cx, op| map2::<i32, i32, i32>(cx, op, |a, b| a
+    .min(b)
+    .max(0)));
+lane_fn!(MaxRelu, |cx, op| map2::<i32, i32, i32>(cx, op, |a, b| a
+    .max(b)
+    .max(0)));
+
+const PAIR_ADD: u32 = 0;
+const PAIR_MIN: u32 = 1;
+const PAIR_MAX: u32 = 2;
+const SIGNED: u32 = 1 << 8;
+const SATURATES: u32 = 1 << 9;
+const RELU: u32 = 1 << 10;
+
+#[inline(always)]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the low word"
+)]
+fn cut(v: i64) -> u32 {
+    v as u32
+}
+
 #[inline(always)]
 fn low24(v: i32) -> i32 {
     v << 8 >> 8
@@ -169,7 +225,21 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     match i.opcode {
         Opcode::Add if i.mods.sat && ty == T::S32 => binary(l, i, handler::<AddSat>(), Class::Int),
         Opcode::Sub if i.mods.sat && ty == T::S32 => binary(l, i, handler::<SubSat>(), Class::Int),
+        Opcode::Mad if i.mods.sat && ty == T::S32 && i.mods.part == Some(Part::Hi) => {
+            ternary(l, i, handler::<MadHiSat>(), Class::IntMul)
+        }
+        Opcode::Mul24 | Opcode::Mad24 if i.mods.part == Some(Part::Hi) => high_24(l, i, ty),
         _ if i.mods.sat => None,
+        Opcode::Add | Opcode::Min | Opcode::Max if matches!(ty, T::U16x2 | T::S16x2) => {
+            pairs(l, i, ty)
+        }
+        Opcode::Min if i.mods.relu && ty == T::S32 => {
+            binary(l, i, handler::<MinRelu>(), Class::Int)
+        }
+        Opcode::Max if i.mods.relu && ty == T::S32 => {
+            binary(l, i, handler::<MaxRelu>(), Class::Int)
+        }
+        _ if i.mods.relu => None,
         Opcode::Add => binary(l, i, by_int!(ty, Add), Class::Int),
         Opcode::Sub => binary(l, i, by_int!(ty, Sub), Class::Int),
         Opcode::Mul => multiply(l, i, ty),
@@ -193,6 +263,36 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         Opcode::Sad => ternary(l, i, by_int!(ty, Sad), Class::Int),
         _ => None,
     }
+}
+
+fn high_24(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
+    let signed = match ty {
+        T::U32 if !i.mods.sat => 0,
+        T::S32 => SIGNED,
+        _ => return None,
+    };
+    let third = match (i.opcode, i.mods.sat) {
+        (Opcode::Mad24, _) => l.src(i, 3, ty)?,
+        (_, false) => l.constant(0, false),
+        _ => return None,
+    };
+    let operands = [l.dst(i, ty)?, l.src(i, 1, ty)?, l.src(i, 2, ty)?, third];
+    let saturates = if i.mods.sat { SATURATES } else { 0 };
+    Some(Draft::alu(handler::<High24>(), Class::IntMul, &operands).aux(signed | saturates))
+}
+
+fn pairs(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
+    let code = match i.opcode {
+        Opcode::Add => PAIR_ADD,
+        Opcode::Min => PAIR_MIN,
+        _ => PAIR_MAX,
+    };
+    let signed = if ty == T::S16x2 { SIGNED } else { 0 };
+    let relu = if i.mods.relu { RELU } else { 0 };
+    if i.mods.relu && (code == PAIR_ADD || ty == T::U16x2) {
+        return None;
+    }
+    Some(binary(l, i, handler::<Pairs>(), Class::Int)?.aux(code | signed | relu))
 }
 
 fn multiply(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {

@@ -84,6 +84,11 @@ pub(crate) fn handler<H: Handler>() -> ExecFn {
     }
 }
 
+/// A handler compiled once, for operations that are rare and gain nothing from vectors.
+pub(crate) fn once<H: Handler>() -> ExecFn {
+    baseline::<H>
+}
+
 fn baseline<H: Handler>(cx: &mut Cx<'_>, op: &Op) {
     H::run(cx, op);
 }

@@ -4,10 +4,11 @@
 //! in common (guard, scoreboard entries, pipeline numbers) is added here.
 //! Rule: a family returns `None` for any combination that it does not execute, and the module is refused.
 
+use super::frame::FrameLayout;
 use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot};
 use crate::config::{Pipeline, Pipelines};
 use gridmux_ptx::decode::{Function, Instruction, Operand, RegId, ScalarType, StateSpace, Symbol};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Pipeline classes, as the description of a GPU names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +24,14 @@ pub(crate) enum Class {
     Move,
     Control,
     Shuffle,
+    Tensor,
     Memory,
 }
+
+/// A matrix product's latency and issue interval in cycles: those of `mma.m16n8k16` on the A100 (W. Sun et al.,
+/// "Dissecting Tensor Cores via Microbenchmarks", IEEE Transactions on Parallel and Distributed Systems 2023).
+const TENSOR_LATENCY: u32 = 33;
+const TENSOR_INTERVAL: u32 = 16;
 
 impl Class {
     fn timing(self, p: &Pipelines) -> (Pipe, Pipeline) {
@@ -40,6 +47,13 @@ impl Class {
             Self::Move => (Pipe::Int, p.r#move),
             Self::Control => (Pipe::Control, p.control),
             Self::Shuffle => (Pipe::Memory, p.shuffle),
+            Self::Tensor => (
+                Pipe::Sfu,
+                Pipeline {
+                    latency: TENSOR_LATENCY,
+                    interval: TENSOR_INTERVAL,
+                },
+            ),
             Self::Memory => (
                 Pipe::Memory,
                 Pipeline {
@@ -61,6 +75,8 @@ pub(crate) struct Draft {
     pub(crate) imm: i64,
     pub(crate) aux: u32,
     pub(crate) vector: u8,
+    /// A predicate that no register names and that the operation may read and write, or [`NONE`].
+    pub(crate) also: u16,
 }
 
 impl Draft {
@@ -76,6 +92,7 @@ impl Draft {
             imm: 0,
             aux: 0,
             vector: 1,
+            also: NONE,
         }
     }
 
@@ -91,6 +108,11 @@ impl Draft {
 
     pub(crate) fn aux(mut self, aux: u32) -> Self {
         self.aux = aux;
+        self
+    }
+
+    pub(crate) fn also(mut self, predicate: u16) -> Self {
+        self.also = predicate;
         self
     }
 
@@ -110,10 +132,28 @@ pub(crate) struct Lower<'a> {
     /// Slot or predicate of each register.
     pub(crate) place: &'a [u16],
     pub(crate) slots: u16,
+    pub(crate) predicates: u16,
+    /// The function's frame on the stack.
+    pub(crate) frame: FrameLayout,
+    /// Predicate that holds the carry flag, where the kernel uses it.
+    pub(crate) carry: Option<u16>,
     pub(crate) pipelines: &'a Pipelines,
-    constants: Vec<Slot>,
-    known_constants: HashMap<(u64, bool), u16>,
-    too_many_constants: bool,
+    constants: Constants,
+}
+
+/// Broadcast constants of a kernel and all functions that it calls.
+#[derive(Debug, Default)]
+pub(crate) struct Constants {
+    slots: Vec<Slot>,
+    known: HashMap<(u64, bool), u16>,
+    too_many: bool,
+}
+
+impl Constants {
+    /// The constants; `None` when there are more than an operand can name.
+    pub(crate) fn into_slots(self) -> Option<Box<[Slot]>> {
+        (!self.too_many).then(|| self.slots.into())
+    }
 }
 
 impl<'a> Lower<'a> {
@@ -121,24 +161,27 @@ impl<'a> Lower<'a> {
         function: &'a Function,
         variables: &'a VariableAddresses,
         place: &'a [u16],
-        slots: u16,
+        (slots, predicates): (u16, u16),
+        frame: FrameLayout,
         pipelines: &'a Pipelines,
+        constants: Constants,
     ) -> Self {
         Self {
             function,
             variables,
             place,
             slots,
+            predicates,
+            frame,
+            carry: None,
             pipelines,
-            constants: Vec::new(),
-            known_constants: HashMap::new(),
-            too_many_constants: false,
+            constants,
         }
     }
 
-    /// The constants; `None` when there are more than an operand can name.
-    pub(crate) fn into_constants(self) -> Option<Box<[Slot]>> {
-        (!self.too_many_constants).then(|| self.constants.into())
+    /// The constants so far, for the next function of the kernel.
+    pub(crate) fn into_constants(self) -> Constants {
+        self.constants
     }
 
     /// Type of a register.
@@ -155,7 +198,8 @@ impl<'a> Lower<'a> {
     pub(crate) fn reg(&self, operand: &Operand, wide: bool) -> Option<u16> {
         match operand {
             Operand::Reg(reg)
-                if self.type_of(*reg) != ScalarType::Pred && self.is_wide(*reg) == wide =>
+                if !matches!(self.type_of(*reg), ScalarType::Pred | ScalarType::B128)
+                    && self.is_wide(*reg) == wide =>
             {
                 Some(self.slot(*reg))
             }
@@ -167,6 +211,17 @@ impl<'a> Lower<'a> {
     /// such a register has a live range of its own.
     pub(crate) fn slot(&self, reg: RegId) -> u16 {
         self.place[reg.0 as usize]
+    }
+
+    /// The two 64-bit words of a 128-bit register, low one first.
+    pub(crate) fn two_words(&self, operand: &Operand) -> Option<[u16; 2]> {
+        match operand {
+            Operand::Reg(reg) if self.type_of(*reg).size_bytes() == 16 => {
+                let slot = self.slot(*reg);
+                Some([slot, slot + 2])
+            }
+            _ => None,
+        }
     }
 
     /// Predicate index of a register operand.
@@ -243,16 +298,16 @@ impl<'a> Lower<'a> {
         #[allow(clippy::cast_possible_truncation, reason = "the two halves of a word")]
         let (low, high) = (value as u32, (value >> 32) as u32);
         let key = if wide { value } else { u64::from(low) };
-        if let Some(known) = self.known_constants.get(&(key, wide)) {
+        if let Some(known) = self.constants.known.get(&(key, wide)) {
             return *known;
         }
-        if self.constants.len() + 2 > usize::from(NONE) {
+        if self.constants.slots.len() + 2 > usize::from(NONE) {
             // The kernel is refused as a whole; until then any constant will do.
-            self.too_many_constants = true;
-            self.constants.clear();
-            self.known_constants.clear();
+            self.constants.too_many = true;
+            self.constants.slots.clear();
+            self.constants.known.clear();
         }
-        let index = u16::try_from(self.constants.len()).unwrap_or(0);
+        let index = u16::try_from(self.constants.slots.len()).unwrap_or(0);
         if wide {
             let mut words = [0; 64];
             for pair in words.chunks_exact_mut(2) {
@@ -261,12 +316,27 @@ impl<'a> Lower<'a> {
             for half in words.chunks_exact(32) {
                 let mut slot = Slot::ZERO;
                 slot.0.copy_from_slice(half);
-                self.constants.push(slot);
+                self.constants.slots.push(slot);
             }
         } else {
-            self.constants.push(Slot([low; 32]));
+            self.constants.slots.push(Slot([low; 32]));
         }
-        self.known_constants.insert((key, wide), index | CONSTANT);
+        self.constants.known.insert((key, wide), index | CONSTANT);
+        index | CONSTANT
+    }
+
+    /// A list of operands too long for an operation, as the words of a constant.
+    pub(crate) fn operand_list(&mut self, operands: &[u16]) -> u16 {
+        let mut slot = Slot::ZERO;
+        for (word, operand) in slot.0.iter_mut().zip(operands) {
+            *word = u32::from(*operand);
+        }
+        let index = u16::try_from(self.constants.slots.len()).unwrap_or(NONE);
+        if index >= NONE {
+            self.constants.too_many = true;
+            return CONSTANT;
+        }
+        self.constants.slots.push(slot);
         index | CONSTANT
     }
 
@@ -307,13 +377,26 @@ impl<'a> Lower<'a> {
             latency: u16::try_from(timing.latency).unwrap_or(u16::MAX),
             interval: u16::try_from(timing.interval).unwrap_or(u16::MAX),
         };
-        let mut waits: Vec<u16> = reads.iter().chain(writes).map(entry).collect();
-        waits.sort_unstable();
-        waits.dedup();
-        op.waits.get_mut(..waits.len())?.copy_from_slice(&waits);
-        for (place, reg) in op.writes.iter_mut().zip(writes) {
-            *place = entry(reg);
-        }
-        (writes.len() <= op.writes.len()).then_some(op)
+        let unnamed = (draft.also != NONE).then(|| self.slots + draft.also);
+        let written: Vec<u16> = writes.iter().map(entry).chain(unnamed).collect();
+        let mut waits: Vec<u16> = reads
+            .iter()
+            .map(entry)
+            .chain(written.iter().copied())
+            .collect();
+        let mut seen = HashSet::new();
+        waits.retain(|entry| seen.insert(*entry));
+        spread(&mut op.waits, &waits);
+        spread(&mut op.writes, &written);
+        Some(op)
+    }
+}
+
+/// Copies scoreboard entries, or as many of them as there is room for, evenly spread. A matrix operation has more
+/// registers than room; those of one operand come from one instruction, so that some stand for all.
+fn spread(room: &mut [u16], entries: &[u16]) {
+    let count = entries.len().min(room.len());
+    for (n, place) in room.iter_mut().enumerate().take(count) {
+        *place = entries[n * entries.len() / count];
     }
 }

@@ -7,6 +7,7 @@
 
 use super::cx::{Access, Cx, Direction, Pattern, Space};
 use super::data::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
+use super::frame::PARAM_WINDOW;
 use super::isa::{handler, lane_fn};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
@@ -29,6 +30,8 @@ pub(super) const AUX_SHARED: u32 = 1;
 pub(super) const AUX_LOCAL: u32 = 2;
 pub(super) const AUX_GENERIC: u32 = 3;
 pub(super) const AUX_CONSTANT: u32 = 4;
+/// A kernel's parameters, which only generic loads name this way.
+const AUX_PARAM: u32 = 5;
 /// The base register holds 32-bit addresses.
 pub(super) const AUX_NARROW: u32 = 1 << 8;
 /// The load goes past L1 (`.cg`, `.cv`, volatile and ordered loads).
@@ -61,14 +64,26 @@ pub(super) fn for_each_space(
     op: &Op,
     bytes: u32,
     direction: Direction,
+    body: impl FnMut(&mut Cx<'_>, &Checked),
+) {
+    let lanes = addresses(cx, op);
+    visit(cx, lanes, op.aux & 0xff, bytes, direction, body);
+}
+
+/// The same for addresses that the operation has made itself.
+#[inline(always)]
+pub(super) fn visit(
+    cx: &mut Cx<'_>,
+    lanes: [u64; 32],
+    space: u32,
+    bytes: u32,
+    direction: Direction,
     mut body: impl FnMut(&mut Cx<'_>, &Checked),
 ) {
     cx.access.mask = 0;
     if cx.mask == 0 {
         return;
     }
-    let lanes = addresses(cx, op);
-    let space = op.aux & 0xff;
     if space != AUX_GENERIC {
         if let Some(checked) = check(cx, lanes, space, bytes, direction) {
             body(cx, &checked);
@@ -84,10 +99,16 @@ pub(super) fn for_each_space(
         bits & all
     };
     let (shared, local) = (within(SHARED_WINDOW), within(LOCAL_WINDOW));
+    let param = if direction == Direction::Load {
+        within(PARAM_WINDOW)
+    } else {
+        0
+    };
     let parts = [
-        (all & !shared & !local, AUX_GLOBAL, 0),
+        (all & !shared & !local & !param, AUX_GLOBAL, 0),
         (shared, AUX_SHARED, SHARED_WINDOW),
         (local, AUX_LOCAL, LOCAL_WINDOW),
+        (param, AUX_PARAM, PARAM_WINDOW),
     ];
     for (mask, space, start) in parts {
         if mask == 0 || cx.fault.is_some() {
@@ -141,6 +162,11 @@ fn check(
             Space::Local,
             cx.block.local,
             all_below(cx.mask, &lanes, cx.block.local_bytes, bytes),
+        ),
+        AUX_PARAM => (
+            Space::Constant,
+            cx.block.params.cast_mut(),
+            all_below(cx.mask, &lanes, cx.block.params_bytes, bytes),
         ),
         _ => {
             let kind = if space == AUX_CONSTANT {
@@ -422,7 +448,7 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
     match i.opcode {
         Opcode::Ld | Opcode::Ldu => {
-            let vector = i.mods.vector.max(1);
+            let (ty, vector) = moved(ty, i);
             let (r, wide) = data(l, i.operands.first()?, ty, true, vector)?;
             let space = *i.mods.spaces.first().unwrap_or(&StateSpace::Generic);
             if space == StateSpace::Param {
@@ -437,7 +463,7 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             Some(draft)
         }
         Opcode::St => {
-            let vector = i.mods.vector.max(1);
+            let (ty, vector) = moved(ty, i);
             let (r, wide) = data(l, i.operands.get(1)?, ty, false, vector)?;
             let space = *i.mods.spaces.first().unwrap_or(&StateSpace::Generic);
             if matches!(space, StateSpace::Param | StateSpace::Const) {
@@ -450,8 +476,18 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     }
 }
 
+/// The type and number of the elements that are moved: a 128-bit one is moved as two of 64 bits.
+fn moved(ty: T, i: &Instruction) -> (T, u8) {
+    let vector = i.mods.vector.max(1);
+    if ty == T::B128 {
+        (T::B64, vector.saturating_mul(2))
+    } else {
+        (ty, vector)
+    }
+}
+
 /// Data slots of a scalar or vector operand, and whether they are 64-bit words.
-fn data(
+pub(super) fn data(
     l: &mut Lower<'_>,
     operand: &Operand,
     ty: T,
@@ -465,6 +501,16 @@ fn data(
         Operand::Vector(elements) => elements.iter().map(|e| &**e).collect(),
         _ => single.iter().collect(),
     };
+    if let Some(halves) = elements
+        .iter()
+        .map(|e| l.two_words(e))
+        .collect::<Option<Vec<_>>>()
+    {
+        for (place, word) in r.iter_mut().zip(halves.iter().flatten()) {
+            *place = *word;
+        }
+        return (halves.len() * 2 == usize::from(vector)).then_some((r, true));
+    }
     if let Some(Operand::Reg(reg)) = elements.iter().find(|e| matches!(e, Operand::Reg(_))) {
         wide = l.is_wide(*reg);
     }
@@ -489,8 +535,8 @@ fn parameter(l: &Lower<'_>, i: &Instruction, exec: ExecFn, r: [u16; ADDRESS]) ->
     };
     let (space, start) = l.symbol(*symbol)?;
     let at = start.checked_add_signed(*offset)?;
-    let vector = i.mods.vector.max(1);
-    let bytes = u64::from(i.mods.types.first()?.size_bytes()) * u64::from(vector);
+    let (ty, vector) = moved(*i.mods.types.first()?, i);
+    let bytes = u64::from(ty.size_bytes()) * u64::from(vector);
     let inside = space == StateSpace::Param && at + bytes <= u64::from(l.function.params_bytes);
     let draft = Draft::alu(exec, Class::Move, &r).vector(vector);
     inside.then_some(draft.imm(i64::try_from(at).ok()?))

@@ -10,27 +10,44 @@
 mod atomic;
 mod bits;
 mod block;
+mod calls;
+mod carry;
 mod compare;
 mod control;
 mod convert;
+mod convert_any;
 mod cx;
 mod data;
+mod directed;
+mod dot;
+mod exact;
 mod float;
+mod fragment;
+mod frame;
+mod half;
 mod integer;
 mod isa;
 mod lanes;
 mod lower;
+mod matrix;
+mod matrix_memory;
 mod memory;
 mod op;
+mod paths;
+mod rendezvous;
+mod round;
 mod shuffle;
 mod special;
 mod stored;
+mod video;
 mod warp;
 
 pub(crate) use block::{Block, BlockShape, Meeting};
-pub(crate) use control::exit;
+pub(crate) use calls::function_address;
+pub(crate) use carry::uses_flag as uses_carry;
 pub(crate) use cx::{Access, Direction, Pattern, RangeCache, RawFault, Space};
-pub(crate) use lower::{Draft, Lower, VariableAddresses};
+pub(crate) use frame::{FrameLayout, begin_stack, call, copy, pass};
+pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
 pub(crate) use memory::AUX_PAST_L1;
 pub(crate) use op::{Kind, NONE, Op, PIPES, Pipe, Slot};
 pub(crate) use warp::{Step, Surroundings, Warp};
@@ -40,12 +57,44 @@ use gridmux_ptx::decode::{Instruction, Opcode};
 /// Beginnings of modifiers that change neither results nor what the timing model distinguishes.
 const HARMLESS: [&str; 4] = ["L1::", "L2::", "noftz", "unified"];
 
+/// True for families that take their modifiers from the instruction's text, and know which ones there are.
+fn reads_text(i: &Instruction) -> bool {
+    use Opcode as O;
+    matches!(
+        i.opcode,
+        O::Addc
+            | O::Subc
+            | O::Madc
+            | O::CvtPack
+            | O::Redux
+            | O::WmmaMma
+            | O::WmmaLoad
+            | O::WmmaStore
+            | O::Mma
+            | O::LdMatrix
+            | O::StMatrix
+            | O::Bfind
+            | O::Other
+            | O::Vabsdiff4
+            | O::Vadd4
+            | O::Vsub4
+            | O::Vmin4
+            | O::Vmax4
+    )
+}
+
 /// The operation for an instruction, or `None` where the model does not execute it.
 pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     use Opcode as O;
     let unknown = |modifier: &String| !HARMLESS.iter().any(|known| modifier.starts_with(known));
-    if i.mods.types.iter().any(|ty| ty.size_bytes() > 8) || i.mods.rest.iter().any(unknown) {
+    let moves = matches!(i.opcode, O::Mov | O::Ld | O::St | O::Atom);
+    if (i.mods.types.iter().any(|ty| ty.size_bytes() > 8) && !moves)
+        || (i.mods.rest.iter().any(unknown) && !reads_text(i))
+    {
         return None;
+    }
+    if let Some(draft) = frame::lower(l, i) {
+        return draft;
     }
     let is_float = i.mods.types.first().is_some_and(|ty| ty.is_float());
     match i.opcode {
@@ -54,7 +103,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         {
             float::lower(l, i)
         }
-        O::Fma | O::Rcp | O::Sqrt | O::Rsqrt | O::Copysign => float::lower(l, i),
+        O::Fma | O::Rcp | O::Sqrt | O::Rsqrt | O::Copysign | O::TestP => float::lower(l, i),
         O::Ex2 | O::Lg2 | O::Sin | O::Cos | O::Tanh => special::lower(l, i),
         O::Add
         | O::Sub
@@ -84,14 +133,28 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         | O::Bfe
         | O::Bfi
         | O::Bmsk
+        | O::Fns
+        | O::Szext
         | O::Prmt
         | O::Lop3 => bits::lower(l, i),
         O::Setp | O::Set | O::Selp | O::Slct => compare::lower(l, i),
         O::Cvt => convert::lower(l, i),
+        O::CvtPack => convert_any::lower_pack(l, i),
         O::Mov | O::Cvta | O::Isspacep => data::lower(l, i),
         O::Ld | O::Ldu | O::St => memory::lower(l, i),
         O::Atom | O::Red => atomic::lower(l, i),
         O::Shfl | O::Vote | O::Match | O::Redux | O::Activemask | O::Elect => shuffle::lower(l, i),
-        _ => control::lower(l, i),
+        O::AddCc | O::Addc | O::SubCc | O::Subc | O::MadCc | O::Madc => carry::lower(l, i),
+        O::Dp4a | O::Dp2a => dot::lower(l, i),
+        O::WmmaMma | O::Mma => matrix::lower(l, i),
+        O::WmmaLoad | O::WmmaStore => matrix_memory::lower_wmma(l, i),
+        O::LdMatrix | O::StMatrix => matrix_memory::lower_matrix(l, i),
+        _ if i.mnemonic.starts_with("movmatrix") => matrix::lower_transpose(l, i),
+        _ => control::lower(l, i).or_else(|| video::lower(l, i)),
     }
+}
+
+/// Weight of a backward branch towards a path's patience; `polls` when its loop asks for what others may change.
+pub(crate) const fn branch_weight(polls: bool) -> u16 {
+    Warp::weight(polls)
 }

@@ -33,14 +33,25 @@ pub(crate) enum Kind {
     Memory,
     /// Conditional or unconditional branch; `imm` is the target, `aux` the reconvergence point.
     Branch,
+    /// `brx.idx`: `imm` names the table, `r[0]` the index, `aux` the reconvergence point.
+    BranchTable,
+    /// `call` of the function that `imm` numbers, or of the address in `r[0]`; the lowering of calls says more.
+    Call,
+    /// `ret` of a function.
+    Return,
     /// `exit`, or `ret` of a kernel.
     Exit,
-    /// `bar.sync` and `barrier.sync`: `r[0]` the barrier's slot, `r[1]` the thread count's or [`NONE`].
+    /// `bar` and `barrier`: `r[0]` the barrier's slot, `r[1]` the thread count's or [`NONE`], `r[2]` the predicate
+    /// and `r[3]` the destination of a reduction, `aux` says which.
     Barrier,
+    /// `exec` works across lanes and waits for those that the member mask in `r[5]` names ([`NONE`]: all).
+    WarpSync,
     /// Fences and other operations with a cost and no effect here.
     Nothing,
     /// `trap`.
     Trap,
+    /// `brkpt`.
+    Breakpoint,
 }
 
 /// Pipelines, as the schedulers see them.

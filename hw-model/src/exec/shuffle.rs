@@ -5,7 +5,9 @@
 
 use super::compare::selector;
 use super::cx::Cx;
-use super::isa::{handler, lane_fn};
+use super::float::{maximum, minimum};
+use super::half::NAN_WINS;
+use super::isa::{handler, lane_fn, once};
 use super::lanes::{Lane, commit, read};
 use super::lower::{Class, Draft, Lower};
 use super::op::{NONE, Op};
@@ -162,6 +164,23 @@ lane_fn!(ReduxSigned, |cx, op| {
     commit(cx, op.r[0], &[result.cast_unsigned(); 32]);
 });
 
+lane_fn!(
+    /// `aux`: the operation, `.abs` and `.NaN`.
+    ReduxSingle, |cx, op| {
+    let a = read::<f32>(cx, op.r[1]);
+    let of = |v: f32| if op.aux & ABSOLUTE != 0 { v.abs() } else { v };
+    let flags = op.aux & NAN_WINS;
+    let join = |x: f32, y: f32| {
+        if op.aux & 0xff == REDUX_MIN { minimum(x, y, flags) } else { maximum(x, y, flags) }
+    };
+    let result = super::memory::active(cx.mask).map(|n| of(a[n])).reduce(join);
+    let bits = result.map_or(0, |v| if v.is_nan() { 0x7fff_ffff } else { v.to_bits() });
+    commit(cx, op.r[0], &[bits; 32]);
+});
+
+/// `.abs` of a reduction.
+const ABSOLUTE: u32 = 1 << 8;
+
 /// Lowers the family's opcodes.
 pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     match i.opcode {
@@ -259,6 +278,17 @@ fn redux(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         AtomOp::Xor => REDUX_XOR,
         _ => return None,
     };
+    let absolute = i.mods.rest.iter().any(|word| word == "abs");
+    if ty != T::F32 && (absolute || i.mods.nan) || i.mods.rest.len() > usize::from(absolute) {
+        return None;
+    }
+    if ty == T::F32 {
+        let flags = if absolute { ABSOLUTE } else { 0 } | if i.mods.nan { NAN_WINS } else { 0 };
+        let known = matches!(code, REDUX_MIN | REDUX_MAX);
+        let operands = [l.dst(i, ty)?, l.src(i, 1, ty)?];
+        let draft = Draft::alu(once::<ReduxSingle>(), Class::Shuffle, &operands);
+        return known.then_some(draft.aux(code | flags));
+    }
     let exec = match ty {
         T::U32 | T::B32 => handler::<ReduxUnsigned>(),
         T::S32 if code <= REDUX_MAX => handler::<ReduxSigned>(),

@@ -4,6 +4,7 @@
 //! half a unit in the last place; the ISA allows 2 units for ex2 and 2⁻²² to 2⁻²⁰·⁵ absolute for the others.
 //! Rule: plain arithmetic only (no library call), so that the lane loops become vectors on every host.
 
+use super::half;
 use super::integer::unary;
 use super::isa::{handler, lane_fn};
 use super::lanes::map1;
@@ -14,7 +15,7 @@ use gridmux_ptx::decode::{Instruction, Opcode, ScalarType as T};
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
 #[inline(always)]
-fn flush<const FTZ: bool>(v: f32) -> f32 {
+pub(super) fn flush<const FTZ: bool>(v: f32) -> f32 {
     if FTZ && v.abs() < f32::MIN_POSITIVE {
         0.0_f32.copysign(v)
     } else {
@@ -33,7 +34,7 @@ fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
 
 /// 2^x for x of any size.
 #[inline(always)]
-fn exp2(x: f64) -> f64 {
+pub(super) fn exp2(x: f64) -> f64 {
     let x = if x > 200.0 { 200.0 } else { x };
     let x = if x < -200.0 { -200.0 } else { x };
     let rounded = x + ROUNDER;
@@ -102,6 +103,12 @@ fn log2(x: f32) -> f64 {
 #[inline(always)]
 fn sin_of_turns(turns: f64) -> f64 {
     let part = turns - ((turns + ROUNDER) - ROUNDER);
+    // Turns too many to have a fraction are whole ones.
+    let part = if part.abs() <= 0.5 || part.is_nan() {
+        part
+    } else {
+        0.0
+    };
     // Fold [-1/2, 1/2] turn into [-1/4, 1/4], where the sine has the same values.
     let folded = if part > 0.25 { 0.5 - part } else { part };
     let folded = if folded < -0.25 {
@@ -137,7 +144,7 @@ fn round(v: f64) -> f32 {
 }
 
 #[inline(always)]
-fn tanh(x: f64) -> f64 {
+pub(super) fn tanh(x: f64) -> f64 {
     1.0 - 2.0 / (exp2(2.0 * std::f64::consts::LOG2_E * x) + 1.0)
 }
 
@@ -167,6 +174,9 @@ macro_rules! by_ftz {
 
 /// Lowers the family's opcodes.
 pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+    if i.mods.types.first().is_some_and(|ty| half::is_small(*ty)) {
+        return half::lower(l, i);
+    }
     if i.mods.types.first() != Some(&T::F32) {
         return None;
     }

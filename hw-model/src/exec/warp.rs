@@ -1,38 +1,42 @@
-//! A warp: registers, lanes that are alive, and the SIMT stack; and one step of it.
+//! A warp: registers, lanes that are alive, and one step of it.
 //!
-//! The stack is the classic one: a divergent branch leaves a frame at its reconvergence point and one for the
-//! lanes that go the other way; reaching the reconvergence point takes the next frame.
-//! Rules: a frame that no living lane belongs to is skipped; the stack never grows in a loop, because lanes that
-//! leave for the reconvergence point of the frame below need no frame of their own.
+//! Nearly always all lanes stand at one place, and a step is one operation over the active lanes; [`super::paths`]
+//! holds what happens when they do not.
+//! Rules: a step executes at most one operation of one path; a warp without a path that can run is *stalled* and
+//! must not step before [`Warp::resume`] says that it can.
 
-use super::control::barrier_operands;
 use super::cx::{Access, BlockEnv, Cx, RangeCache, RawFault};
 use super::op::{Kind, NONE, Op, Slot};
+use super::paths::{Frame, Joins, NEVER, Path, Patience, ROOT};
+use super::rendezvous::Arrival;
 use crate::fault::FaultKind;
 use crate::kernel::Kernel;
 use crate::memory::Domain;
 
-/// Where lanes go on later.
-#[derive(Debug, Clone, Copy)]
-struct Frame {
-    pc: u32,
-    reconverge: u32,
-    mask: u32,
-}
-
 /// A warp's state; its storage is reused from block to block.
 #[derive(Debug, Default)]
 pub(crate) struct Warp {
-    registers: Vec<Slot>,
-    predicates: Vec<u32>,
-    stack: Vec<Frame>,
+    pub(super) registers: Vec<Slot>,
+    pub(super) predicates: Vec<u32>,
+    /// Where the running function's registers begin.
+    pub(super) frame: Frame,
     /// Next operation.
     pub(crate) pc: u32,
-    reconverge: u32,
-    active: u32,
-    alive: u32,
+    /// Where the running path meets others, or [`NEVER`].
+    pub(super) reconverge: u32,
+    pub(super) active: u32,
+    pub(super) alive: u32,
+    /// The running path's join.
+    pub(super) join: u32,
+    /// The running path need not wait for the lanes that its next operation names.
+    pub(super) over: bool,
+    /// No path can run.
+    pub(super) stalled: bool,
     /// Index in the block.
     pub(crate) index: u32,
+    pub(super) paths: Vec<Path>,
+    pub(super) joins: Joins,
+    pub(super) patience: Patience,
 }
 
 /// What a step did, beyond changing the warp.
@@ -40,8 +44,10 @@ pub(crate) struct Warp {
 pub(crate) enum Step {
     /// An operation without consequences for others.
     Done,
-    /// The warp arrived at a barrier and has moved behind it.
-    Barrier { id: u32, threads: Option<u32> },
+    /// Lanes arrived at a barrier and have moved behind it.
+    Barrier(Arrival),
+    /// Every living lane waits; these live.
+    Stalled { alive: u32 },
     /// The last lane ended.
     Ended,
     /// The operation failed; the warp must not step any more.
@@ -59,6 +65,21 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) clock_ns: u64,
 }
 
+impl Surroundings<'_> {
+    /// The same, for another operation of the same step.
+    pub(super) fn again(&mut self) -> Surroundings<'_> {
+        Surroundings {
+            kernel: self.kernel,
+            block: self.block,
+            domain: self.domain,
+            ranges: self.ranges,
+            access: self.access,
+            clock: self.clock,
+            clock_ns: self.clock_ns,
+        }
+    }
+}
+
 /// A step's outcome, and the lanes that took part in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stepped {
@@ -74,9 +95,9 @@ impl Warp {
         self.registers.resize(usize::from(kernel.slots), Slot::ZERO);
         self.predicates.clear();
         self.predicates.resize(usize::from(kernel.predicates), 0);
-        self.stack.clear();
+        self.frame = Frame::default();
         self.pc = 0;
-        self.reconverge = u32::MAX;
+        self.reconverge = NEVER;
         self.index = index;
         let lanes = threads.saturating_sub(index * 32).min(32);
         self.alive = if lanes == 32 {
@@ -85,11 +106,35 @@ impl Warp {
             (1 << lanes) - 1
         };
         self.active = self.alive;
+        self.join = ROOT;
+        self.over = false;
+        self.stalled = false;
+        self.paths.clear();
+        self.joins.start(self.alive);
+        self.patience = Patience::default();
     }
 
     /// Lanes that have not ended.
     pub(crate) fn alive(&self) -> u32 {
         self.alive
+    }
+
+    /// Operation and lane that a message about the whole warp names: where it stands, or the barrier where it waits.
+    pub(crate) fn place(&self) -> (u32, u32) {
+        match self.at_barrier() {
+            Some(path) if self.stalled => (path.pc - 1, path.mask.trailing_zeros() & 31),
+            _ => {
+                let waiting = self.paths.last().filter(|_| self.stalled);
+                let (pc, lanes) = waiting.map_or((self.pc, self.active), |p| (p.pc, p.mask));
+                (pc, lanes.trailing_zeros() & 31)
+            }
+        }
+    }
+
+    /// Bits of a predicate of the running function.
+    #[inline(always)]
+    pub(super) fn predicate(&self, number: u16) -> u32 {
+        self.predicates[self.frame.predicates as usize + usize::from(number)]
     }
 
     /// Executes `op`, which must be the kernel's operation at `pc`.
@@ -98,46 +143,26 @@ impl Warp {
         let guard = if op.guard == NONE {
             u32::MAX
         } else {
-            self.predicates[usize::from(op.guard)] ^ if op.guard_negated { u32::MAX } else { 0 }
+            self.predicate(op.guard) ^ if op.guard_negated { u32::MAX } else { 0 }
         };
-        let lanes = self.active & guard;
+        let mut lanes = self.active & guard;
         let mut diverged = false;
         let step = match op.kind {
             Kind::Alu | Kind::Memory => self.execute(op, lanes, around),
+            Kind::WarpSync if self.together() && op.r[5] == NONE => self.execute(op, lanes, around),
             Kind::Nothing => {
                 self.pc += 1;
                 Step::Done
             }
             Kind::Branch => {
-                diverged = self.branch(op, lanes);
+                let target = u32::try_from(op.imm).unwrap_or(NEVER);
+                diverged = self.branch(target, op.aux, op.r[0], lanes);
                 Step::Done
             }
-            Kind::Exit => {
-                self.exit(lanes);
-                if self.alive == 0 {
-                    Step::Ended
-                } else {
-                    Step::Done
-                }
-            }
-            Kind::Barrier if lanes != 0 => {
-                let (id, threads) = barrier_operands(&self.cx(lanes, around), op);
-                self.pc += 1;
-                if id > 15 {
-                    let kind = FaultKind::BadBarrier { id };
-                    self.fault(kind, lanes)
-                } else {
-                    Step::Barrier { id, threads }
-                }
-            }
-            Kind::Trap if lanes != 0 => self.fault(FaultKind::Trap, lanes),
-            Kind::Barrier | Kind::Trap => {
-                self.pc += 1;
-                Step::Done
-            }
+            _ => self.step_rarely(op, &mut lanes, around),
         };
         if self.pc == self.reconverge {
-            self.pop();
+            return self.arrived(step, lanes, diverged);
         }
         Stepped {
             step,
@@ -146,12 +171,80 @@ impl Warp {
         }
     }
 
+    /// The outcome of a step that ends at the running path's join.
+    fn arrived(&mut self, step: Step, lanes: u32, diverged: bool) -> Stepped {
+        self.arrive();
+        let step = match step {
+            Step::Barrier(mut arrival) => {
+                arrival.stalled = self.stalled;
+                Step::Barrier(arrival)
+            }
+            step => self.settled(step),
+        };
+        Stepped {
+            step,
+            lanes,
+            diverged,
+        }
+    }
+
+    /// Operations that matter less for speed.
+    fn step_rarely(&mut self, op: &Op, lanes: &mut u32, around: Surroundings<'_>) -> Step {
+        let running = *lanes;
+        if running == 0 {
+            self.pc += 1;
+            return Step::Done;
+        }
+        match op.kind {
+            Kind::Exit => self.exit(running),
+            Kind::Return => self.return_lanes(running),
+            Kind::WarpSync => {
+                let (step, ran) = self.across(op, running, around);
+                *lanes = ran;
+                return self.settled(step);
+            }
+            Kind::Barrier => return self.meet(op, running, around),
+            Kind::Call => {
+                if let Err(fault) = self.call(op, running, around) {
+                    return Step::Fault(fault);
+                }
+            }
+            Kind::BranchTable => {
+                if let Err(fault) = self.branch_table(op, running, around) {
+                    return Step::Fault(fault);
+                }
+            }
+            Kind::Trap => return self.fault(FaultKind::Trap, running),
+            Kind::Breakpoint => return self.fault(FaultKind::Breakpoint, running),
+            Kind::Alu | Kind::Memory | Kind::Nothing | Kind::Branch => {}
+        }
+        self.settled(Step::Done)
+    }
+
+    /// What a step that may have parked or ended lanes comes to.
+    fn settled(&self, step: Step) -> Step {
+        match step {
+            Step::Done if self.alive == 0 => Step::Ended,
+            Step::Done if self.stalled && self.at_barrier().is_none() => {
+                self.fault(FaultKind::WarpDeadlock, self.alive)
+            }
+            Step::Done if self.stalled => Step::Stalled { alive: self.alive },
+            step => step,
+        }
+    }
+
     #[inline(always)]
-    fn cx<'a>(&mut self, mask: u32, around: Surroundings<'a>) -> Cx<'a> {
+    pub(super) fn cx<'a>(&mut self, mask: u32, around: Surroundings<'a>) -> Cx<'a> {
         Cx {
-            regs: self.registers.as_mut_ptr(),
+            regs: self
+                .registers
+                .as_mut_ptr()
+                .wrapping_add(self.frame.registers as usize),
             constants: around.kernel.constants.as_ptr(),
-            predicates: self.predicates.as_mut_ptr(),
+            predicates: self
+                .predicates
+                .as_mut_ptr()
+                .wrapping_add(self.frame.predicates as usize),
             mask,
             warp: self.index,
             pc: self.pc,
@@ -174,7 +267,7 @@ impl Warp {
             return Step::Done;
         }
         // SAFETY: `exec` was chosen for this host's instructions, and `op` was lowered for the kernel whose slots,
-        // predicates and constants `cx` points to, with the sizes that `start` gave them.
+        // predicates and constants `cx` points to, with the sizes that `start` and `call` gave them.
         unsafe { (op.exec)(&mut cx, op) };
         if let Some(fault) = cx.fault {
             return Step::Fault(fault);
@@ -183,71 +276,11 @@ impl Warp {
         Step::Done
     }
 
-    fn fault(&self, kind: FaultKind, lanes: u32) -> Step {
+    pub(super) fn fault(&self, kind: FaultKind, lanes: u32) -> Step {
         Step::Fault(RawFault {
             kind,
             lane: lanes.trailing_zeros() & 31,
             address: None,
         })
-    }
-
-    /// True when the lanes part.
-    #[inline(always)]
-    fn branch(&mut self, op: &Op, taken: u32) -> bool {
-        let target = u32::try_from(op.imm).unwrap_or(u32::MAX);
-        let stay = self.active & !taken;
-        if taken == 0 {
-            self.pc += 1;
-            return false;
-        }
-        if stay == 0 {
-            self.pc = target;
-            return false;
-        }
-        let meet = op.aux;
-        if meet != self.reconverge && meet != u32::MAX {
-            self.stack.push(Frame {
-                pc: meet,
-                reconverge: self.reconverge,
-                mask: self.active,
-            });
-        }
-        if target != meet {
-            self.stack.push(Frame {
-                pc: target,
-                reconverge: meet,
-                mask: taken,
-            });
-        }
-        self.pc += 1;
-        self.reconverge = meet;
-        self.active = stay;
-        true
-    }
-
-    fn exit(&mut self, lanes: u32) {
-        self.alive &= !lanes;
-        self.active &= !lanes;
-        if self.active == 0 {
-            self.pop();
-        } else {
-            self.pc += 1;
-        }
-    }
-
-    /// Goes on with the next frame that has living lanes and somewhere to go.
-    fn pop(&mut self) {
-        while let Some(frame) = self.stack.pop() {
-            let mask = frame.mask & self.alive;
-            if mask != 0 && frame.pc != frame.reconverge {
-                self.pc = frame.pc;
-                self.reconverge = frame.reconverge;
-                self.active = mask;
-                return;
-            }
-        }
-        // Without a frame left, lanes that reached the reconvergence point go on together from there.
-        self.reconverge = u32::MAX;
-        self.active = self.alive;
     }
 }

@@ -420,10 +420,18 @@ impl Sm {
         let index = entry.warp.index;
         let meeting = match step {
             Step::Done => return,
-            Step::Barrier { id, threads } => {
+            Step::Barrier(arrival) => {
                 entry.state = State::AtBarrier;
                 resident.counters.barriers += 1;
-                resident.block.arrive(index, id, threads)
+                let meeting = resident.block.arrive(index, &arrival);
+                if !arrival.stalled {
+                    self.schedule(slot);
+                }
+                meeting
+            }
+            Step::Stalled { alive } => {
+                entry.state = State::AtBarrier;
+                resident.block.stall(index, alive)
             }
             Step::Ended => {
                 entry.state = State::Stopped;
@@ -442,25 +450,46 @@ impl Sm {
         };
         match meeting {
             Meeting::Wait => {}
-            Meeting::Release(mut warps) => {
-                let slots = resident.slots;
-                while warps != 0 {
-                    let warp = warps.trailing_zeros();
-                    warps &= warps - 1;
-                    self.schedule(u32::from(slots[warp as usize]));
-                }
+            Meeting::Release(warps) => {
+                self.resume(number, warps, |warp, block| warp.resume(block.released()));
             }
             Meeting::Deadlock => {
+                let resident = &self.residents[number];
                 let waiting = resident.block.alive().trailing_zeros() as usize & 31;
                 let slot = u32::from(resident.slots[waiting]);
-                let raw = RawFault {
-                    kind: FaultKind::BarrierDeadlock,
-                    lane: 0,
-                    address: None,
-                };
-                self.report_fault(number, slot, raw, epoch);
+                let stalled = resident.block.stalled();
+                if !self.resume(number, stalled, |warp, _| warp.loosen()) {
+                    let raw = RawFault {
+                        kind: FaultKind::BarrierDeadlock,
+                        lane: 0,
+                        address: None,
+                    };
+                    self.report_fault(number, slot, raw, epoch);
+                }
             }
         }
+    }
+
+    /// Schedules those of a block's `warps` that can go on again, as `go_on` finds; false when none can.
+    fn resume(
+        &mut self,
+        number: usize,
+        mut warps: u32,
+        go_on: impl Fn(&mut Warp, &Block) -> bool,
+    ) -> bool {
+        let mut any = false;
+        while warps != 0 {
+            let index = warps.trailing_zeros();
+            warps &= warps - 1;
+            let resident = &mut self.residents[number];
+            let slot = u32::from(resident.slots[index as usize]);
+            if go_on(&mut self.warps[slot as usize].warp, &resident.block) {
+                resident.block.unstall(index);
+                self.schedule(slot);
+                any = true;
+            }
+        }
+        any
     }
 
     fn retire(&mut self, number: usize) {

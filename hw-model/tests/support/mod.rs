@@ -9,6 +9,8 @@
     reason = "each test file uses a part of this, and nobody else does"
 )]
 
+pub mod flow;
+
 use gridmux_hw_model::{
     Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, run_functional,
 };

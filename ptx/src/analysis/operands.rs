@@ -16,38 +16,35 @@ pub enum Access {
     MayWrite,
 }
 
+/// Whether the first operand is written. Instructions that write none are listed.
 fn has_destination(opcode: Opcode) -> bool {
     use Opcode as O;
-    !matches!(
-        opcode,
-        O::St
-            | O::StMatrix
-            | O::WmmaStore
-            | O::Red
-            | O::Prefetch
-            | O::Prefetchu
-            | O::CpAsync
-            | O::CpAsyncWaitGroup
-            | O::CpAsyncMbarrierArrive
-            | O::Sust
-            | O::Sured
-            | O::Bra
-            | O::BrxIdx
-            | O::Ret
-            | O::Exit
-            | O::Nanosleep
-            | O::Pmevent
-            | O::Setmaxnreg
-            | O::Bar
-            | O::BarArrive
-            | O::BarWarpSync
-            | O::Membar
-            | O::Fence
-            | O::MbarrierInit
-            | O::MbarrierInval
-            | O::Griddepcontrol
-            | O::StackRestore
-    )
+    match opcode {
+        // stores and reductions
+        O::St | O::StAsync | O::StBulk | O::StMatrix | O::WmmaStore | O::Tcgen05St => false,
+        O::Red | O::RedAsync | O::MultimemSt | O::MultimemRed | O::Sust | O::Sured => false,
+        // caches and asynchronous copies
+        O::Prefetch | O::PrefetchTensormap | O::Prefetchu | O::Discard | O::Applypriority => false,
+        O::CpAsync | O::CpAsyncWaitGroup | O::CpAsyncMbarrierArrive | O::CpAsyncBulk => false,
+        O::CpAsyncBulkWaitGroup | O::CpAsyncBulkPrefetch | O::CpAsyncBulkTensor => false,
+        O::CpAsyncBulkPrefetchTensor | O::CpReduceAsyncBulk | O::CpReduceAsyncBulkTensor => false,
+        O::TensormapReplace | O::TensormapCpFenceproxy => false,
+        // control
+        O::Bra | O::BrxIdx | O::Ret | O::Exit | O::Nanosleep | O::Pmevent | O::Setmaxnreg => false,
+        // synchronisation
+        O::Bar | O::BarArrive | O::BarWarpSync | O::Membar | O::Fence | O::FenceProxy => false,
+        O::MbarrierInit | O::MbarrierInval | O::MbarrierExpectTx | O::MbarrierCompleteTx => false,
+        O::Griddepcontrol | O::ClusterlaunchcontrolTryCancel | O::StackRestore => false,
+        // matrices in memory of their own
+        O::WgmmaWaitGroup | O::Tcgen05Alloc | O::Tcgen05Dealloc | O::Tcgen05Cp => false,
+        O::Tcgen05Shift | O::Tcgen05Mma | O::Tcgen05Commit => false,
+        _ => true,
+    }
+}
+
+/// Whether what it writes is read as well: the accumulators of `wgmma`, and registers of unknown instructions.
+fn updates(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::WgmmaMmaAsync | Opcode::Other)
 }
 
 /// Calls `each` for every register operand, reads before writes.
@@ -60,7 +57,7 @@ pub fn for_each_register(i: &Instruction, mut each: impl FnMut(RegId, Access)) {
         visit(operand, &mut |r| each(r, Access::Read));
     }
     let write = match (i.guard, i.opcode) {
-        (None, o) if o != Opcode::Other => Access::Write,
+        (None, o) if !updates(o) => Access::Write,
         _ => Access::MayWrite,
     };
     for operand in i.operands.iter().take(destinations) {
@@ -75,7 +72,15 @@ pub fn for_each_register(i: &Instruction, mut each: impl FnMut(RegId, Access)) {
 
 fn visit(operand: &Operand, each: &mut dyn FnMut(RegId)) {
     match operand {
-        Operand::Reg(r) | Operand::NotReg(r) | Operand::Selected(r, _) => each(*r),
+        Operand::Reg(r)
+        | Operand::NotReg(r)
+        | Operand::NegReg(r)
+        | Operand::RegOffset(r, _)
+        | Operand::Selected(r, _) => each(*r),
+        Operand::Resident(vector, r) => {
+            visit(vector, each);
+            each(*r);
+        }
         Operand::RegPair(a, b) => a.iter().chain(b).for_each(|&r| each(r)),
         Operand::Address {
             base: AddressBase::Reg(r),

@@ -1,7 +1,8 @@
 //! One function's body: registers on first use, labels to instruction indices, instructions in order.
 
+use super::conform;
 use super::module::{Decoder, push_param};
-use super::opcode::decode_words;
+use super::opcode::{Mnemonic, Mnemonics};
 use super::operand::Context;
 use super::{
     CallPrototype, FuncId, Function, Guard, Instruction, Opcode, Operand, RegId, ScalarType, VarId,
@@ -17,6 +18,7 @@ use crate::syntax::names::{Declaration, Meaning, Names, PendingUse};
 use crate::syntax::vocabulary::VOCABULARY;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What waits for a label.
 #[derive(Clone, Copy)]
@@ -278,58 +280,111 @@ fn instruction(
     let module = decoder.module;
     let mut c = module.cursor(statement.first);
     let guard = guard(decoder, &mut c, body)?;
-    let first = c.bump();
-    let mut words: SmallVec<[Sym; 8]> = SmallVec::new();
-    let mut last = first;
-    while c.kind() == kind::DOT {
-        last = c.bump();
-        words.push(last.sym());
+    let words = Words::new(&mut c);
+    let lenient = decoder.program.version > NEWEST;
+    let known = words.look_up(&c, &mut decoder.mnemonics);
+    let (mut opcode, row, mods) = (known.opcode, known.row, Arc::clone(&known.mods));
+    let mnemonic = Arc::clone(&known.text);
+    if let Some((word, message)) = &known.wrong {
+        if !lenient {
+            let token = c.tokens[words.first + word];
+            return Err(Fault::new(token.start, message.clone()));
+        }
+        opcode = Opcode::Other;
     }
-    let (mut opcode, mods) = decode_words(first.sym(), &words, |s| module.cursor(0).name(s));
     let mut context = Context {
         names: &mut decoder.names,
         ty: mods.types.first().copied().unwrap_or_default(),
-        is_branch: first.sym() == VOCABULARY.bra,
+        is_branch: c.tokens[words.first].sym() == VOCABULARY.bra,
         is_call: opcode == Opcode::Call,
+        moves: matches!(opcode, Opcode::Mov | Opcode::Cvta),
+        element_bytes: &decoder.element_bytes,
         instruction: index(body.function.body.len()),
         operand: 0,
+        in_brackets: false,
         body,
     };
-    let mut operands = SmallVec::new();
+    let mut operands: SmallVec<[Operand; 4]> = SmallVec::new();
+    let mut places: SmallVec<[u32; 6]> = SmallVec::new();
     while c.kind() != b';' {
         let before = c.at;
+        places.push(c.token().start);
         match context.operand(&mut c) {
-            Some(operand) if matches!(c.kind(), b',' | b';') => {
-                operands.push(operand);
-                context.operand += 1;
-            }
+            Some(operand) if matches!(c.kind(), b',' | b';') => operands.push(operand),
             _ => {
+                if opcode != Opcode::Other && !lenient {
+                    return Err(Fault::new(
+                        c.tokens[before].start,
+                        format!("this is no operand of `{mnemonic}`"),
+                    ));
+                }
                 opcode = Opcode::Other;
                 c.at = before;
-                skip_operand(&mut c);
+                operands.push(context.registers_of(&mut c));
             }
         }
+        context.operand += 1;
         c.accept(b',');
     }
     if opcode == Opcode::Call {
         normalise_call(&mut operands, &mut context);
+    } else if let (Some(row), true) = (row, opcode != Opcode::Other) {
+        let types = &body.function.registers;
+        let verdict = conform::operands(row, opcode, &mods, &operands, |r| types[r.0 as usize]);
+        if let Err((operand, message)) = verdict {
+            if !lenient {
+                let place = places.get(operand).copied();
+                return Err(Fault::new(place.unwrap_or(c.token().start), message));
+            }
+            opcode = Opcode::Other;
+        }
     }
-    let text = &c.source[first.start as usize..last.end(c.interner) as usize];
-    let mnemonic: String = text
-        .iter()
-        .filter(|b| !b.is_ascii_whitespace())
-        .map(|&b| char::from(b))
-        .collect();
     body.function.body.push(Instruction {
         guard,
         opcode,
-        mnemonic: mnemonic.into_boxed_str(),
+        mnemonic,
         mods,
         operands,
         source_line,
         span: module.token_span(statement.first, statement.end),
     });
     Ok(())
+}
+
+/// The newest PTX version whose instructions the tables hold; what a later one may have added is not refused.
+const NEWEST: (u8, u8) = (9, 5);
+
+/// Where an instruction's words are: half-open token range.
+#[derive(Clone, Copy)]
+struct Words {
+    first: usize,
+    end: usize,
+}
+
+impl Words {
+    /// Moves past the words.
+    fn new(c: &mut Cursor<'_>) -> Self {
+        let first = c.at;
+        c.at += 1;
+        while c.kind() == kind::DOT {
+            c.at += 1;
+        }
+        Self { first, end: c.at }
+    }
+
+    fn look_up<'m>(self, c: &Cursor<'_>, mnemonics: &'m mut Mnemonics) -> &'m Mnemonic {
+        let tokens = &c.tokens[self.first..self.end];
+        let words = || tokens.iter().map(|t| (t.sym(), c.name(t.sym()))).collect();
+        let (start, end) = (tokens[0].start, tokens[tokens.len() - 1].end(c.interner));
+        let text = &c.source[start as usize..end as usize];
+        let written: u32 = tokens.iter().map(|t| t.end(c.interner) - t.start).sum();
+        if written == end - start {
+            return mnemonics.get(text, words);
+        }
+        // White space or comments between the words.
+        let parts: Vec<&[u8]> = tokens.iter().map(|&t| c.text(t)).collect();
+        mnemonics.get(&parts.concat(), words)
+    }
 }
 
 fn guard(
@@ -389,17 +444,29 @@ impl Body<'_> {
     }
 }
 
-/// Moves to the `,` or `;` behind an operand that is not modelled.
-fn skip_operand(c: &mut Cursor<'_>) {
-    let mut depth = 0_u32;
-    loop {
-        match c.kind() {
-            b'[' | b'{' | b'(' => depth += 1,
-            b']' | b'}' | b')' => depth = depth.saturating_sub(1),
-            b',' if depth == 0 => return,
-            b';' | kind::END => return,
-            _ => {}
+impl Context<'_, '_> {
+    /// The registers that an operand names which is not modelled; the cursor ends at the `,` or `;` behind it.
+    fn registers_of(&mut self, c: &mut Cursor<'_>) -> Operand {
+        let mut depth = 0_u32;
+        let mut registers = SmallVec::new();
+        loop {
+            match c.kind() {
+                b'[' | b'{' | b'(' => depth += 1,
+                b']' | b'}' | b')' => depth = depth.saturating_sub(1),
+                b',' if depth == 0 => break,
+                b';' | kind::END => break,
+                kind::NAME => {
+                    let sym = c.token().sym();
+                    if let Some(d) = self.body.resolve(self.names, c.interner, sym)
+                        && d.meaning == Meaning::Register
+                    {
+                        registers.push(Box::new(Operand::Reg(RegId(d.value))));
+                    }
+                }
+                _ => {}
+            }
+            c.at += 1;
         }
-        c.at += 1;
+        Operand::Vector(registers)
     }
 }

@@ -6,6 +6,7 @@
 
 use super::program::{FuncId, Span, VarId};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 pub use super::modifiers::*;
 
@@ -44,10 +45,34 @@ pub enum ScalarType {
     E5m2,
     E4m3x2,
     E5m2x2,
+    E2m1,
+    E2m3,
+    E3m2,
+    Ue8m0,
+    Ue4m3,
+    E2m1x2,
+    E2m3x2,
+    E3m2x2,
+    Ue8m0x2,
+    S2f6x2,
+    E4m3x4,
+    E5m2x4,
+    E2m1x4,
+    E2m3x4,
+    E3m2x4,
+    U8x2,
+    S8x2,
+    U8x4,
+    S8x4,
     U16x2,
     S16x2,
     F32x2,
     B1,
+    B2,
+    B4,
+    B6,
+    U2,
+    S2,
     U4,
     S4,
     TexRef,
@@ -61,25 +86,16 @@ impl ScalarType {
     pub const fn size_bytes(self) -> u32 {
         use ScalarType as T;
         match self {
-            T::Pred | T::B8 | T::U8 | T::S8 | T::E4m3 | T::E5m2 | T::B1 | T::U4 | T::S4 => 1,
+            T::Pred | T::B8 | T::U8 | T::S8 | T::E4m3 | T::E5m2 => 1,
+            T::E2m1 | T::E2m3 | T::E3m2 | T::Ue8m0 | T::Ue4m3 | T::E2m1x2 => 1,
+            T::B1 | T::B2 | T::B4 | T::B6 | T::U2 | T::S2 | T::U4 | T::S4 => 1,
             T::B16 | T::U16 | T::S16 | T::F16 | T::Bf16 | T::E4m3x2 | T::E5m2x2 => 2,
-            T::B32
-            | T::U32
-            | T::S32
-            | T::F32
-            | T::F16x2
-            | T::Bf16x2
-            | T::Tf32
-            | T::U16x2
-            | T::S16x2 => 4,
-            T::B64
-            | T::U64
-            | T::S64
-            | T::F64
-            | T::F32x2
-            | T::TexRef
-            | T::SamplerRef
-            | T::SurfRef => 8,
+            T::E2m3x2 | T::E3m2x2 | T::Ue8m0x2 | T::S2f6x2 | T::E2m1x4 | T::U8x2 | T::S8x2 => 2,
+            T::B32 | T::U32 | T::S32 | T::F32 | T::F16x2 | T::Bf16x2 | T::Tf32 => 4,
+            T::U16x2 | T::S16x2 | T::U8x4 | T::S8x4 => 4,
+            T::E4m3x4 | T::E5m2x4 | T::E2m3x4 | T::E3m2x4 => 4,
+            T::B64 | T::U64 | T::S64 | T::F64 | T::F32x2 => 8,
+            T::TexRef | T::SamplerRef | T::SurfRef => 8,
             T::B128 => 16,
         }
     }
@@ -89,7 +105,15 @@ impl ScalarType {
     pub const fn is_signed(self) -> bool {
         matches!(
             self,
-            Self::S8 | Self::S16 | Self::S32 | Self::S64 | Self::S16x2 | Self::S4
+            Self::S8
+                | Self::S16
+                | Self::S32
+                | Self::S64
+                | Self::S16x2
+                | Self::S8x2
+                | Self::S8x4
+                | Self::S2
+                | Self::S4
         )
     }
 
@@ -130,8 +154,9 @@ pub enum StateSpace {
     Tex,
 }
 
-/// Base opcodes. `Other` is an instruction that the typed layer does not decode: it passes through the
-/// lossless layer untouched and a consumer that meets it must refuse it by name.
+/// Base opcodes. `Other` is an instruction that the PTX ISA up to 9.0 does not have, or whose operands it does not
+/// have: it passes through the lossless layer untouched, its operands hold the registers that it names, and a consumer
+/// that meets it must refuse it by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names are the PTX ISA's")]
 pub enum Opcode {
@@ -189,11 +214,29 @@ pub enum Opcode {
     Prmt,
     Lop3,
     // video
-    Vabsdiff4,
+    Vadd,
+    Vsub,
+    Vabsdiff,
+    Vmin,
+    Vmax,
+    Vshl,
+    Vshr,
+    Vmad,
+    Vset,
+    Vadd2,
+    Vsub2,
+    Vavrg2,
+    Vabsdiff2,
+    Vmin2,
+    Vmax2,
+    Vset2,
     Vadd4,
     Vsub4,
+    Vavrg4,
+    Vabsdiff4,
     Vmin4,
     Vmax4,
+    Vset4,
     // comparison and selection
     Setp,
     Set,
@@ -205,15 +248,29 @@ pub enum Opcode {
     CvtPack,
     Cvta,
     Isspacep,
+    Istypep,
     Ld,
     Ldu,
     LdMatrix,
     St,
+    StAsync,
+    StBulk,
     StMatrix,
+    MovMatrix,
     Prefetch,
+    PrefetchTensormap,
     Prefetchu,
+    Discard,
+    Applypriority,
+    Createpolicy,
+    Mapa,
+    Getctarank,
     Atom,
     Red,
+    RedAsync,
+    MultimemLdReduce,
+    MultimemSt,
+    MultimemRed,
     Shfl,
     Vote,
     Match,
@@ -225,6 +282,16 @@ pub enum Opcode {
     CpAsyncWaitGroup,
     CpAsyncWaitAll,
     CpAsyncMbarrierArrive,
+    CpAsyncBulk,
+    CpAsyncBulkCommitGroup,
+    CpAsyncBulkWaitGroup,
+    CpAsyncBulkPrefetch,
+    CpAsyncBulkTensor,
+    CpAsyncBulkPrefetchTensor,
+    CpReduceAsyncBulk,
+    CpReduceAsyncBulkTensor,
+    TensormapReplace,
+    TensormapCpFenceproxy,
     // textures and surfaces
     Tex,
     Tld4,
@@ -249,20 +316,52 @@ pub enum Opcode {
     BarRed,
     BarArrive,
     BarWarpSync,
+    BarrierClusterArrive,
+    BarrierClusterWait,
     Membar,
     Fence,
+    /// `fence.proxy…`: orders accesses of different kinds, which is not what [`Opcode::Fence`] does.
+    FenceProxy,
+    FenceMbarrierInit,
     MbarrierInit,
     MbarrierInval,
     MbarrierArrive,
     MbarrierArriveDrop,
+    MbarrierArriveExpectTx,
+    MbarrierArriveDropExpectTx,
     MbarrierTestWait,
     MbarrierTryWait,
+    MbarrierExpectTx,
+    MbarrierCompleteTx,
+    MbarrierPendingCount,
     Griddepcontrol,
+    ClusterlaunchcontrolTryCancel,
+    ClusterlaunchcontrolQueryCancel,
     // matrices
     WmmaLoad,
     WmmaStore,
     WmmaMma,
     Mma,
+    /// `mma.sp`: the matrix A is sparse and comes with metadata.
+    MmaSp,
+    /// `mma….block_scale`: with scale factors beside the matrices; sparse ones too.
+    MmaBlockScale,
+    WgmmaMmaAsync,
+    WgmmaFence,
+    WgmmaCommitGroup,
+    WgmmaWaitGroup,
+    Tcgen05Alloc,
+    Tcgen05Dealloc,
+    Tcgen05RelinquishAllocPermit,
+    Tcgen05Ld,
+    Tcgen05LdRed,
+    Tcgen05St,
+    Tcgen05Wait,
+    Tcgen05Fence,
+    Tcgen05Cp,
+    Tcgen05Shift,
+    Tcgen05Mma,
+    Tcgen05Commit,
     // stack
     Alloca,
     StackSave,
@@ -342,6 +441,12 @@ pub enum Operand {
     Reg(RegId),
     /// Predicate register read negated (`!%p1`).
     NotReg(RegId),
+    /// Register read with its sign changed (`-%r1`, `vmad` only).
+    NegReg(RegId),
+    /// Sum of a register and a constant outside an address (`mov.u32 %r1, %r2+4`).
+    RegOffset(RegId, i64),
+    /// Vector destination and the predicate that says whether the texels were resident (`{a, b, c, d}|%p`).
+    Resident(Box<Operand>, RegId),
     /// Two destination predicates of `setp`/`shfl` (`%p1|%p2`); `None` is the sink `_`.
     RegPair(Option<RegId>, Option<RegId>),
     /// The sink `_`.
@@ -387,7 +492,7 @@ pub enum Operand {
     Prototype(u32),
     /// Returned and passed arguments of `call`, in parentheses.
     Arguments(Vec<Operand>),
-    /// Byte or half selector `%r.b0`, `.h1` of video instructions, kept by text.
+    /// Byte or half selector `%r.b0`, `.h1`, `.b3210` of video instructions, kept by text; `-` before it when negated.
     Selected(RegId, String),
 }
 
@@ -407,10 +512,10 @@ pub struct Instruction {
     pub guard: Option<Guard>,
     /// Base opcode.
     pub opcode: Opcode,
-    /// Opcode as written with its modifiers, for messages and for [`Opcode::Other`].
-    pub mnemonic: Box<str>,
-    /// Modifiers.
-    pub mods: Modifiers,
+    /// Opcode as written with its modifiers, for messages and for [`Opcode::Other`]; one text for all that are alike.
+    pub mnemonic: Arc<str>,
+    /// Modifiers; one record for all instructions with the same mnemonic.
+    pub mods: Arc<Modifiers>,
     /// Operands, destination first. `call` has: `Arguments` returned (maybe empty), then `Symbol` or `Reg`, then
     /// `Arguments` passed, then an optional `Prototype`.
     pub operands: SmallVec<[Operand; 4]>,

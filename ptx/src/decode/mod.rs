@@ -4,9 +4,11 @@
 //! came from, registers are dense indices per function, labels are instruction indices, and nothing here knows
 //! how an instruction is executed or timed.
 
+mod conform;
 mod function;
 mod initialiser;
 pub mod inst;
+mod isa;
 mod modifiers;
 mod module;
 mod opcode;

@@ -191,8 +191,10 @@ pub struct Modifiers {
     pub scope: Option<Scope>,
     /// Cache operator.
     pub cache: Option<CacheOp>,
-    /// Mode.
+    /// Mode; `.clamp` or `.wrap` of `shf`.
     pub mode: Option<Mode>,
+    /// `.l` or `.r` of `shf`.
+    pub direction: Option<Mode>,
     /// `.sync` / `.aligned` as written.
     pub sync: bool,
     /// `.aligned`.

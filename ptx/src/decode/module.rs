@@ -2,6 +2,7 @@
 
 use super::function::{Body, decode_body, index};
 use super::initialiser::{Initialisers, initialise};
+use super::opcode::Mnemonics;
 use super::{FuncId, Function, Param, Program, ScalarType, StateSpace, VarId, Variable};
 use crate::error::Fault;
 use crate::syntax::constant::integer;
@@ -20,6 +21,10 @@ pub(crate) struct Decoder<'a> {
     pub(crate) module: &'a Module,
     pub(crate) names: Names,
     pub(crate) program: Program,
+    /// Bytes of an element of each variable.
+    pub(crate) element_bytes: Vec<u32>,
+    /// Mnemonics that were met.
+    pub(crate) mnemonics: Mnemonics,
     initialisers: Initialisers,
 }
 
@@ -32,6 +37,8 @@ pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
             address_size: 64,
             ..Program::default()
         },
+        element_bytes: Vec::new(),
+        mnemonics: Mnemonics::new(),
         initialisers: Initialisers::default(),
     };
     let instructions = module.statements_in(0, module.statements.len());
@@ -186,6 +193,7 @@ impl Decoder<'_> {
         };
         match self.names.declare(c.interner, d.name, meaning, id) {
             Ok(()) => {
+                self.element_bytes.push(natural_align(head));
                 self.program.variables.push(variable);
                 Ok(VarId(id))
             }

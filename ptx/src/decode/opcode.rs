@@ -1,103 +1,115 @@
 //! Opcode words to [`Opcode`] and [`Modifiers`] (PTX ISA section 9).
 //!
-//! The first word and a few later ones pick the opcode; every other word goes through one table to one field. A
-//! word that the table does not know, or that means nothing for this opcode, lands in `rest`.
+//! A row of [`super::isa`] picks the opcode; every later word goes through one table to one field. A word that the
+//! table does not know, or that means nothing for this opcode, lands in `rest`. Modules repeat few mnemonics many
+//! times, so each is taken apart and checked once ([`Mnemonics`]).
 
+use super::conform;
+use super::isa::{ROWS, Row};
 use super::{AtomOp, BoolOp, CacheOp, Comparison, Mode, Modifiers, Opcode, Part};
-use crate::syntax::intern::Sym;
+use crate::syntax::intern::{Interner, Sym};
 use crate::syntax::vocabulary::{Modifier, VOCABULARY};
+use std::sync::Arc;
 
-/// Decodes the words of an instruction; `name` gives the text of a dot-word.
-pub(crate) fn decode_words<'a>(
-    first: Sym,
-    words: &[Sym],
-    name: impl Fn(Sym) -> &'a str,
-) -> (Opcode, Modifiers) {
-    let texts: smallvec::SmallVec<[&str; 8]> = words.iter().map(|&w| name(w)).collect();
-    let base = VOCABULARY.opcode(first).unwrap_or(Opcode::Other);
-    let (opcode, consumed) = refine(base, &texts);
-    let mut mods = Modifiers::default();
-    for (i, (&word, &text)) in words.iter().zip(&texts).enumerate() {
-        if i >= consumed.0 && i < consumed.1 {
-            mods.sync |= text == "sync";
-        } else {
-            apply(opcode, word, text, &mut mods);
-        }
-    }
-    (opcode, mods)
+/// A mnemonic that was met: what it means, and what is wrong with it.
+pub(crate) struct Mnemonic {
+    pub(crate) text: Arc<str>,
+    pub(crate) opcode: Opcode,
+    pub(crate) mods: Arc<Modifiers>,
+    /// What its operands must be; `None` for opcodes that the ISA's table does not have.
+    pub(crate) row: Option<&'static Row>,
+    /// The word that does not belong (0 is the first one), and why.
+    pub(crate) wrong: Option<(usize, String)>,
 }
 
-/// The opcode that the later words make of the first one, and which of them (half-open) are used up by it.
-fn refine(base: Opcode, words: &[&str]) -> (Opcode, (usize, usize)) {
+/// Every mnemonic of the module so far.
+pub(crate) struct Mnemonics {
+    names: Interner,
+    known: Vec<Mnemonic>,
+}
+
+impl Mnemonics {
+    pub(crate) fn new() -> Self {
+        Self {
+            names: Interner::new(),
+            known: Vec::new(),
+        }
+    }
+
+    /// The mnemonic with this text, taken apart when it is a new one. `words` are its words without dots.
+    pub(crate) fn get<'a>(
+        &mut self,
+        text: &[u8],
+        words: impl FnOnce() -> Vec<(Sym, &'a str)>,
+    ) -> &Mnemonic {
+        let id = self.names.intern(text).0 as usize;
+        if id == self.known.len() {
+            let text = String::from_utf8_lossy(text).into();
+            self.known.push(take_apart(text, &words()));
+        }
+        &self.known[id]
+    }
+}
+
+fn take_apart(text: Arc<str>, words: &[(Sym, &str)]) -> Mnemonic {
+    let texts: Vec<&str> = words.iter().map(|w| w.1).collect();
+    let row = texts
+        .first()
+        .and_then(|first| ROWS.get(*first))
+        .and_then(|rows| {
+            rows.iter()
+                .find(|r| texts.len() >= r.words.len() && texts[..r.words.len()] == r.words)
+        });
+    let opcode = row.map_or(Opcode::Other, |r| refine(r.opcode, &texts));
+    let used = row.map_or(1, |r| r.words.len());
+    let mut mods = Modifiers {
+        sync: texts[..used].contains(&"sync"),
+        ..Modifiers::default()
+    };
+    for &(word, text) in &words[used..] {
+        apply(opcode, word, text, &mut mods);
+    }
+    let wrong = row.and_then(|r| conform::mnemonic(r, opcode, &mods, &texts).err());
+    Mnemonic {
+        text,
+        opcode,
+        mods: Arc::new(mods),
+        row,
+        wrong,
+    }
+}
+
+/// The opcode that a word further on makes of the row's.
+fn refine(opcode: Opcode, words: &[&str]) -> Opcode {
     use Opcode as O;
     let has = |w: &str| words.contains(&w);
-    let none = (0, 0);
-    match base {
-        O::Add if has("cc") => (O::AddCc, none),
-        O::Sub if has("cc") => (O::SubCc, none),
-        O::Mad if has("cc") => (O::MadCc, none),
-        O::Bar => {
-            let skip = usize::from(words.first() == Some(&"cta"));
-            match words.get(skip..).unwrap_or(&[]) {
-                ["sync", ..] => (O::Bar, (0, skip + 1)),
-                ["red", ..] => (O::BarRed, (0, skip + 1)),
-                ["arrive", ..] => (O::BarArrive, (0, skip + 1)),
-                ["warp", "sync", ..] if skip == 0 => (O::BarWarpSync, (0, 2)),
-                _ => (O::Other, none),
-            }
-        }
-        O::Cvt if words.first() == Some(&"pack") => (O::CvtPack, (0, 1)),
-        O::CpAsync => match words {
-            ["async", "ca" | "cg", ..] => (O::CpAsync, (0, 1)),
-            ["async", "commit_group"] => (O::CpAsyncCommitGroup, (0, 2)),
-            ["async", "wait_group"] => (O::CpAsyncWaitGroup, (0, 2)),
-            ["async", "wait_all"] => (O::CpAsyncWaitAll, (0, 2)),
-            ["async", "mbarrier", "arrive", ..] => (O::CpAsyncMbarrierArrive, (0, 3)),
-            _ => (O::Other, none),
-        },
-        O::MbarrierInit => match words.first() {
-            Some(&"init") => (O::MbarrierInit, (0, 1)),
-            Some(&"inval") => (O::MbarrierInval, (0, 1)),
-            Some(&"arrive") => (O::MbarrierArrive, (0, 1)),
-            Some(&"arrive_drop") => (O::MbarrierArriveDrop, (0, 1)),
-            Some(&"test_wait") => (O::MbarrierTestWait, (0, 1)),
-            Some(&"try_wait") => (O::MbarrierTryWait, (0, 1)),
-            _ => (O::Other, none),
-        },
-        O::WmmaMma => match words.first() {
-            Some(&"load") => (O::WmmaLoad, (0, 1)),
-            Some(&"store") => (O::WmmaStore, (0, 1)),
-            Some(&"mma") => (O::WmmaMma, (0, 1)),
-            _ => (O::Other, none),
-        },
-        O::BrxIdx => match words.first() {
-            Some(&"idx") => (O::BrxIdx, (0, 1)),
-            _ => (O::Other, none),
-        },
-        O::Fence
-            if words
-                .iter()
-                .any(|w| w.starts_with("proxy") || *w == "mbarrier_init") =>
-        {
-            (O::Other, none)
-        }
-        O::Red | O::St if has("async") || has("bulk") => (O::Other, none),
-        O::Mma
-            if words
-                .iter()
-                .any(|w| w.starts_with("sp") || w.starts_with("block_scale")) =>
-        {
-            (O::Other, none)
-        }
-        O::Prefetch if has("tensormap") => (O::Other, none),
-        _ => (base, none),
+    match opcode {
+        O::Add if has("cc") => O::AddCc,
+        O::Sub if has("cc") => O::SubCc,
+        O::Mad if has("cc") => O::MadCc,
+        O::Mma if has("block_scale") => O::MmaBlockScale,
+        O::Mma if words.iter().any(|w| *w == "sp" || w.starts_with("sp::")) => O::MmaSp,
+        O::Prefetch if has("tensormap") => O::PrefetchTensormap,
+        other => other,
     }
 }
 
 fn apply(opcode: Opcode, word: Sym, text: &str, m: &mut Modifiers) {
     use Opcode as O;
-    let compares = matches!(opcode, O::Setp | O::Set);
-    let combines = matches!(opcode, O::Atom | O::Red | O::Redux | O::BarRed);
+    let compares = matches!(opcode, O::Setp | O::Set | O::Vset | O::Vset2 | O::Vset4);
+    let combines = matches!(
+        opcode,
+        O::Atom
+            | O::Red
+            | O::RedAsync
+            | O::Redux
+            | O::BarRed
+            | O::Sured
+            | O::MultimemLdReduce
+            | O::MultimemRed
+            | O::CpReduceAsyncBulk
+            | O::CpReduceAsyncBulkTensor
+    );
     match VOCABULARY.modifier(word) {
         Some(Modifier::Type(t)) => m.types.push(t),
         Some(Modifier::Rounding(r)) => m.rounding = Some(r),
@@ -119,10 +131,11 @@ fn apply(opcode: Opcode, word: Sym, text: &str, m: &mut Modifiers) {
         // `.nc` names the path, whatever eviction hint stands beside it.
         Some(Modifier::Cache(c)) if m.cache != Some(CacheOp::Nc) => m.cache = Some(c),
         Some(Modifier::Cache(_)) => {}
-        Some(Modifier::Mode(mode))
-            if !matches!(mode, Mode::Left | Mode::Right) || opcode == O::Shf =>
-        {
-            m.mode = Some(mode)
+        Some(Modifier::Mode(mode @ (Mode::Left | Mode::Right))) if opcode == O::Shf => {
+            m.direction = Some(mode);
+        }
+        Some(Modifier::Mode(mode)) if !matches!(mode, Mode::Left | Mode::Right) => {
+            m.mode = Some(mode);
         }
         Some(Modifier::Part(p)) if compares => match p {
             Part::Lo => m.comparison = Some(Comparison::Lo),

@@ -22,9 +22,21 @@ pub(crate) struct Context<'a, 'b> {
     pub(crate) is_branch: bool,
     /// `call`: parentheses hold arguments rather than a constant expression.
     pub(crate) is_call: bool,
+    /// `mov`, `cvta` and the like: `name[index]` is an address to hand on rather than one to go to.
+    pub(crate) moves: bool,
+    /// Bytes of an element of each variable.
+    pub(crate) element_bytes: &'a [u32],
     /// Where the operand will stand, for labels that are defined further down.
     pub(crate) instruction: u32,
     pub(crate) operand: u32,
+    /// Inside `[…]`, where `register+constant` is an address.
+    pub(crate) in_brackets: bool,
+}
+
+/// `b0`, `h1`, `b3210`: bytes or halves of a register (section 9.7.17).
+fn is_selector(word: &str) -> bool {
+    let (part, digits) = word.split_at(word.len().min(1));
+    matches!(part, "b" | "h") && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 impl Context<'_, '_> {
@@ -33,9 +45,8 @@ impl Context<'_, '_> {
         match c.kind() {
             b'{' => {
                 let elements = self.list(c, b'}')?;
-                Some(Operand::Vector(
-                    elements.into_iter().map(Box::new).collect(),
-                ))
+                let vector = Operand::Vector(elements.into_iter().map(Box::new).collect());
+                self.resident(c, vector)
             }
             b'(' if self.is_call => Some(Operand::Arguments(self.list(c, b')')?)),
             b'[' => self.address(c),
@@ -46,8 +57,35 @@ impl Context<'_, '_> {
                     _ => None,
                 }
             }
+            b'-' if c.kind_after() == kind::NAME => {
+                let mut ahead = *c;
+                ahead.at += 1;
+                match self.named(&mut ahead) {
+                    Some(Operand::Reg(r)) => {
+                        *c = ahead;
+                        Some(Operand::NegReg(r))
+                    }
+                    Some(Operand::Selected(r, text)) => {
+                        *c = ahead;
+                        Some(Operand::Selected(r, format!("-{text}")))
+                    }
+                    _ => self.constant(c),
+                }
+            }
             kind::NAME if c.token().sym() != VOCABULARY.warp_sz => self.named(c),
             _ => self.constant(c),
+        }
+    }
+
+    /// `vector|predicate` of sparse textures, or the vector alone.
+    fn resident(&mut self, c: &mut Cursor<'_>, vector: Operand) -> Option<Operand> {
+        if !c.accept(b'|') {
+            return Some(vector);
+        }
+        match self.operand(c)? {
+            Operand::Reg(p) => Some(Operand::Resident(Box::new(vector), p)),
+            Operand::Sink => Some(vector),
+            _ => None,
         }
     }
 
@@ -99,7 +137,7 @@ impl Context<'_, '_> {
         }
         let Some(d) = self.body.resolve(self.names, c.interner, sym) else {
             if let Some(special) = VOCABULARY.special(sym) {
-                return special_register(c, special).map(Operand::Special);
+                return special_register(c, special);
             }
             return Some(self.label(sym, token.start));
         };
@@ -111,6 +149,9 @@ impl Context<'_, '_> {
             | Meaning::ReturnParam
             | Meaning::Function => {
                 let symbol = symbol(d)?;
+                if c.kind() == b'[' {
+                    return self.element(c, symbol);
+                }
                 let offset = offset(c)?;
                 Some(Operand::Symbol { symbol, offset })
             }
@@ -119,6 +160,27 @@ impl Context<'_, '_> {
             Meaning::Label => Some(self.label(sym, token.start)),
             Meaning::Range => None,
         }
+    }
+
+    /// `name[index]`: an element of an array (section 6.4.2), for loads and stores an address.
+    fn element(&mut self, c: &mut Cursor<'_>, symbol: Symbol) -> Option<Operand> {
+        c.at += 1;
+        let index = constant::expression(c).ok()?;
+        let Symbol::Variable(v) = symbol else {
+            return None;
+        };
+        let element = self.element_bytes.get(v.0 as usize).copied().unwrap_or(1);
+        let offset = index.checked_mul(i64::from(element))?;
+        c.accept(b']').then(|| {
+            if self.moves {
+                Operand::Symbol { symbol, offset }
+            } else {
+                Operand::Address {
+                    base: AddressBase::Symbol(symbol),
+                    offset,
+                }
+            }
+        })
     }
 
     /// A label, patched when its scope closes.
@@ -135,8 +197,8 @@ impl Context<'_, '_> {
             let suffix = c.name(c.token().sym());
             c.at += 1;
             return match suffix {
-                "b0" | "b1" | "b2" | "b3" | "h0" | "h1" if width == 1 => {
-                    Some(Operand::Selected(reg, suffix.to_owned()))
+                selector if width == 1 && is_selector(selector) => {
+                    Some(Operand::Selected(reg, selector.to_owned()))
                 }
                 _ => {
                     let lane = match suffix {
@@ -153,6 +215,9 @@ impl Context<'_, '_> {
         if width > 1 {
             let all = (0..width).map(|k| Box::new(Operand::Reg(RegId(reg.0 + k))));
             return Some(Operand::Vector(all.collect()));
+        }
+        if matches!(c.kind(), b'+' | b'-') && !self.in_brackets {
+            return Some(Operand::RegOffset(reg, offset(c)?));
         }
         self.pair_or(c, Some(reg), Operand::Reg(reg))
     }
@@ -176,7 +241,10 @@ impl Context<'_, '_> {
 
     fn address(&mut self, c: &mut Cursor<'_>) -> Option<Operand> {
         c.at += 1;
-        let base = self.operand(c)?;
+        let outside = std::mem::replace(&mut self.in_brackets, true);
+        let base = self.operand(c);
+        self.in_brackets = outside;
+        let base = base?;
         if c.accept(b',') {
             return self.texture(c, base);
         }
@@ -237,7 +305,8 @@ fn symbol(d: Declaration) -> Option<Symbol> {
     })
 }
 
-fn special_register(c: &mut Cursor<'_>, special: SpecialReg) -> Option<SpecialReg> {
+/// A special register, or all four of a vector of them.
+fn special_register(c: &mut Cursor<'_>, special: SpecialReg) -> Option<Operand> {
     use SpecialReg as S;
     let has_axis = matches!(
         special,
@@ -251,20 +320,26 @@ fn special_register(c: &mut Cursor<'_>, special: SpecialReg) -> Option<SpecialRe
             | S::ClusterNctaid(_)
     );
     if !has_axis {
-        return Some(special);
+        return Some(Operand::Special(special));
     }
     if c.kind() != kind::DOT {
-        return None;
+        let all = (0..4).map(|n| Box::new(Operand::Special(with_axis(special, n))));
+        return Some(Operand::Vector(all.collect()));
     }
     let word = c.bump().sym();
     let axis = match c.name(word) {
-        "x" => 0,
-        "y" => 1,
-        "z" => 2,
-        "w" => 3,
+        "x" | "r" => 0,
+        "y" | "g" => 1,
+        "z" | "b" => 2,
+        "w" | "a" => 3,
         _ => return None,
     };
-    Some(match special {
+    Some(Operand::Special(with_axis(special, axis)))
+}
+
+fn with_axis(special: SpecialReg, axis: u8) -> SpecialReg {
+    use SpecialReg as S;
+    match special {
         S::Tid(_) => S::Tid(axis),
         S::Ntid(_) => S::Ntid(axis),
         S::Ctaid(_) => S::Ctaid(axis),
@@ -273,5 +348,5 @@ fn special_register(c: &mut Cursor<'_>, special: SpecialReg) -> Option<SpecialRe
         S::Nclusterid(_) => S::Nclusterid(axis),
         S::ClusterCtaid(_) => S::ClusterCtaid(axis),
         _ => S::ClusterNctaid(axis),
-    })
+    }
 }

@@ -12,6 +12,7 @@ use crate::control::{
 };
 use crate::decode::{FuncId, Function, Operand, Program, Span};
 use crate::rewrite::Edits;
+use crate::syntax::lex::kind;
 use crate::syntax::module::{FunctionSyntax, Module, Statement, StatementKind};
 
 /// What a function is to the rewrite.
@@ -156,6 +157,21 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// Replaces an instruction, all but its guard.
+    pub(crate) fn replace_operation(&mut self, instruction: u32, text: &str) {
+        let statement = self.statement(instruction);
+        let tokens = &self.module.cursor(0).tokens[statement.first..statement.end];
+        let guard = match tokens.first().map(|t| t.kind()) {
+            Some(b'@') if tokens[1].kind() == b'!' => 3,
+            Some(b'@') => 2,
+            _ => 0,
+        };
+        let span = self
+            .module
+            .token_span(statement.first + guard, statement.end);
+        self.edits.replace(span, text);
+    }
+
     /// The instruction's statement, for edits to single tokens.
     pub(crate) fn statement(&mut self, instruction: u32) -> Statement {
         if self.statements.is_empty() {
@@ -275,6 +291,36 @@ impl<'a> Frame<'a> {
                 .iter()
                 .flat_map(|i| &i.operands)
                 .any(|o| matches!(o, Operand::Target(0)))
+    }
+
+    /// Whether the declarations in front of the entry declare a register of that name.
+    pub(crate) fn is_declared_before_entry(&self, name: &str) -> bool {
+        let (from, to) = self.syntax.statements;
+        let c = self.module.cursor(0);
+        let statements = self.module.statements_in(from + 2, to);
+        statements
+            .take_while(|s| {
+                matches!(
+                    s.kind,
+                    StatementKind::Declaration
+                        | StatementKind::Label
+                        | StatementKind::Loc
+                        | StatementKind::Pragma
+                        | StatementKind::Empty
+                )
+            })
+            .filter(|s| s.kind == StatementKind::Declaration)
+            .flat_map(|s| s.first..s.end)
+            .filter(|&at| c.tokens[at].kind() == kind::NAME)
+            .any(|at| {
+                let declared = c.name(c.tokens[at].sym());
+                let is_range = c.tokens.get(at + 1).is_some_and(|t| t.kind() == b'<');
+                match name.strip_prefix(declared) {
+                    Some("") => !is_range,
+                    Some(number) => is_range && number.bytes().all(|b| b.is_ascii_digit()),
+                    None => false,
+                }
+            })
     }
 
     /// Whether text at entry may name registers of the body.

@@ -52,7 +52,12 @@ impl Judgement {
         );
         let gate = judge.refusals(each(&|n, f| gate::judge(program, f, start(n))), false);
         let gate = inherit(&slice, gate);
-        let worker = judge.refusals(each(&|n, f| worker::judge(program, f, start(n))), false);
+        let converges = worker::judge(program, &calls);
+        let own = |n: usize, _: &Facts| {
+            let found = converges[n].refusal.clone();
+            worker::forbids(program, id(n)).or(found)
+        };
+        let worker = judge.refusals(each(&own), false);
         let worker = inherit(&gate, worker);
         let fence = judge.refusals(each(&|n, f| fence::judge(module, program, id(n), f)), false);
         let fence = inherit(&added, fence);

@@ -12,6 +12,7 @@
 //! All text is added on the line it belongs to, so that line numbers stay those of the original.
 
 mod carry;
+mod convergence;
 mod facts;
 mod fence;
 mod frame;
@@ -23,6 +24,7 @@ mod reach;
 mod reason;
 mod slice;
 mod ticket;
+mod unset;
 mod worker;
 
 pub use judge::Judgement;

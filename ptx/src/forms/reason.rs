@@ -58,6 +58,42 @@ pub enum Reason {
         /// `.version`.
         version: (u8, u8),
     },
+    /// A thread leaves for good in a function, from where the loop cannot be rejoined.
+    #[error("the function `{function}` that it may call ends a thread by `exit`")]
+    ExitInCallee {
+        /// The function.
+        function: String,
+    },
+    /// Something that is meant to happen once in the life of a thread or block.
+    #[error(
+        "`{what}` sets up or awaits what outlasts one block, so the block's body cannot be run again"
+    )]
+    OncePerThread {
+        /// The instruction.
+        what: String,
+    },
+    /// An instruction that the typed layer does not know.
+    #[error("`{what}` is not known, so it may synchronise threads")]
+    Unknown {
+        /// The instruction.
+        what: String,
+    },
+    /// A barrier or warp-synchronising operation that some threads of the block pass by, on their way out or round it.
+    #[error(
+        "only some threads of a block may reach `{what}`: others leave or go round it, and would be waited for in vain"
+    )]
+    NotAllThreads {
+        /// The instruction.
+        what: String,
+    },
+    /// An arrival at a barrier that a later block would count.
+    #[error(
+        "`{what}` arrives at a barrier without waiting, and a later block might count the arrival"
+    )]
+    Arrival {
+        /// The instruction.
+        what: String,
+    },
     /// The form does not exist yet.
     #[error("the form {form} is not built yet")]
     NotBuilt {

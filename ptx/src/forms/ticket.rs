@@ -34,6 +34,14 @@ pub(super) fn has_scopes(program: &Program) -> bool {
     program.version >= (6, 0) && sm(program) >= 70
 }
 
+/// The order and scope of a load that others write to, `.relaxed.sys` where there are such.
+pub(super) fn load_order(frame: &Frame<'_>, scope: &str) -> String {
+    match has_scopes(frame.program) {
+        true => format!(".relaxed.{scope}"),
+        false => ".volatile".to_owned(),
+    }
+}
+
 /// The number in `.target sm_90a`.
 pub(super) fn sm(program: &Program) -> u32 {
     let sm = program.target.strip_prefix("sm_").unwrap_or("");
@@ -42,12 +50,11 @@ pub(super) fn sm(program: &Program) -> u32 {
 }
 
 /// Text that puts the address of the words into a 32-bit register.
-pub(super) fn words_address(frame: &Frame<'_>, into: &str) -> String {
-    // The register may be the destination of the load to come, so a second one is not at hand: shared addresses are
-    // small, and the base is a constant that `ptxas` knows.
+pub(super) fn words_address(frame: &mut Frame<'_>, into: &str) -> String {
+    let size = frame.scratch("b32", 9);
     let shared = &frame.names.shared;
     format!(
-        "mov.u32 {into}, %dynamic_smem_size; add.u32 {into}, {into}, {shared}-{WORDS_BYTES}; and.b32 {into}, {into}, -4;"
+        "mov.u32 {into}, {shared}; mov.u32 {size}, %dynamic_smem_size; add.u32 {into}, {into}, {size}; and.b32 {into}, {into}, -4; sub.u32 {into}, {into}, {WORDS_BYTES};"
     )
 }
 

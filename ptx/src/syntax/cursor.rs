@@ -111,9 +111,12 @@ impl<'a> Cursor<'a> {
             .ok_or_else(|| here.fault(format!("{what} is too large")))
     }
 
-    /// Skips a bracketed group whose opening bracket is next.
+    /// Skips a bracketed group; its opening bracket must be next.
     pub(crate) fn skip_group(&mut self, open: u8, close: u8) -> Result<(), Fault> {
         let start = *self;
+        if self.kind() != open {
+            return Err(start.fault(format!("expected `{}`", char::from(open))));
+        }
         let mut depth = 0_u32;
         loop {
             match self.kind() {

@@ -59,6 +59,11 @@ pub(crate) fn operands(
                     brackets.pop();
                 }
                 kind::DOT if c.tokens[c.at - 1].kind() == kind::NAME => {}
+                // An element of an array, `name[index]`.
+                b'[' if c.tokens[c.at - 1].kind() == kind::NAME && !brackets.contains(&b']') => {
+                    brackets.push(b']');
+                    wanted = true;
+                }
                 b'|' | b'+' | b'-' | b'*' | b'/' | b'%' | b'&' | b'^' | b'?' | b':' => {
                     wanted = true;
                 }

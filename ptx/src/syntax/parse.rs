@@ -390,9 +390,14 @@ impl Parser<'_> {
             }
             Some(d @ (Directive::BranchTargets | Directive::CallTargets)) => {
                 self.c.at += 1;
-                let names = &mut self.names;
+                let (names, interner) = (&mut self.names, self.c.interner);
                 operands(&mut self.c, &mut self.brackets, |sym, offset| {
-                    names.wait(sym, offset, 0);
+                    // Labels stand further down; functions are known already.
+                    if d == Directive::BranchTargets {
+                        names.wait(sym, offset, 0);
+                    } else {
+                        use_name(names, interner, sym, offset);
+                    }
                 })?;
                 if d == Directive::BranchTargets {
                     K::BranchTargets
@@ -457,7 +462,6 @@ impl Parser<'_> {
         let Some(waiting) = self.names.take_unresolved() else {
             return Ok(());
         };
-        // Calls to functions through `.calltargets` wait as labels do.
         let name = self.c.name(waiting.sym);
         let what = if name.starts_with('%') {
             "register"

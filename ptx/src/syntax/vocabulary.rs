@@ -1,12 +1,12 @@
 //! The fixed words of PTX, interned first, so that a name's id is an index into the tables here.
 //!
-//! One word may be an opcode, a modifier, a directive and a special register at once (`min`, `shared`, `call`);
+//! One word may be a modifier, a directive and a special register at once (`shared`, `param`);
 //! each table answers for its own use.
 
 use super::intern::{Interner, Sym};
 use crate::decode::{
-    AtomOp as A, CacheOp as K, Comparison as C, MemoryOrder as M, Mode, Opcode, Part,
-    Rounding as R, ScalarType as T, Scope, SpecialReg, StateSpace as S,
+    AtomOp as A, CacheOp as K, Comparison as C, MemoryOrder as M, Mode, Part, Rounding as R,
+    ScalarType as T, Scope, SpecialReg, StateSpace as S,
 };
 use std::sync::LazyLock;
 
@@ -68,7 +68,6 @@ pub(crate) enum Modifier {
 /// The tables, by name id.
 pub(crate) struct Vocabulary {
     pub(crate) interner: Interner,
-    opcodes: Vec<Option<Opcode>>,
     modifiers: Vec<Option<Modifier>>,
     directives: Vec<Option<Directive>>,
     specials: Vec<Option<SpecialReg>>,
@@ -83,6 +82,11 @@ pub(crate) struct Vocabulary {
     /// `function_name` and `inlined_at` of `.loc`.
     pub(crate) function_name: Sym,
     pub(crate) inlined_at: Sym,
+}
+
+/// What a word means as a modifier.
+pub(crate) fn modifier_of(word: &str) -> Option<Modifier> {
+    VOCABULARY.modifier(VOCABULARY.interner.find(word.as_bytes())?)
 }
 
 /// Built once a process.
@@ -109,7 +113,6 @@ impl Vocabulary {
             }
             table
         }
-        let opcodes = fill(&mut interner, OPCODES.iter().copied());
         let modifiers = fill(&mut interner, MODIFIERS.iter().copied());
         let directives = fill(&mut interner, DIRECTIVES.iter().copied());
         let mut specials = fill(&mut interner, SPECIALS.iter().copied());
@@ -129,7 +132,6 @@ impl Vocabulary {
             interner.intern(b"inlined_at"),
         );
         Self {
-            opcodes,
             modifiers,
             directives,
             specials,
@@ -141,10 +143,6 @@ impl Vocabulary {
             inlined_at,
             interner,
         }
-    }
-
-    pub(crate) fn opcode(&self, sym: Sym) -> Option<Opcode> {
-        at(&self.opcodes, sym)
     }
 
     pub(crate) fn modifier(&self, sym: Sym) -> Option<Modifier> {
@@ -160,115 +158,6 @@ impl Vocabulary {
         at(&self.specials, sym)
     }
 }
-
-/// First words of opcodes whose later words do not change the operation; `decode::opcode` knows the others.
-static OPCODES: &[(&str, Opcode)] = &[
-    ("add", Opcode::Add),
-    ("sub", Opcode::Sub),
-    ("mul", Opcode::Mul),
-    ("mad", Opcode::Mad),
-    ("mul24", Opcode::Mul24),
-    ("mad24", Opcode::Mad24),
-    ("fma", Opcode::Fma),
-    ("div", Opcode::Div),
-    ("rem", Opcode::Rem),
-    ("abs", Opcode::Abs),
-    ("neg", Opcode::Neg),
-    ("min", Opcode::Min),
-    ("max", Opcode::Max),
-    ("sad", Opcode::Sad),
-    ("copysign", Opcode::Copysign),
-    ("addc", Opcode::Addc),
-    ("subc", Opcode::Subc),
-    ("madc", Opcode::Madc),
-    ("dp4a", Opcode::Dp4a),
-    ("dp2a", Opcode::Dp2a),
-    ("rcp", Opcode::Rcp),
-    ("sqrt", Opcode::Sqrt),
-    ("rsqrt", Opcode::Rsqrt),
-    ("sin", Opcode::Sin),
-    ("cos", Opcode::Cos),
-    ("lg2", Opcode::Lg2),
-    ("ex2", Opcode::Ex2),
-    ("tanh", Opcode::Tanh),
-    ("testp", Opcode::TestP),
-    ("and", Opcode::And),
-    ("or", Opcode::Or),
-    ("xor", Opcode::Xor),
-    ("not", Opcode::Not),
-    ("cnot", Opcode::Cnot),
-    ("shl", Opcode::Shl),
-    ("shr", Opcode::Shr),
-    ("shf", Opcode::Shf),
-    ("popc", Opcode::Popc),
-    ("clz", Opcode::Clz),
-    ("bfind", Opcode::Bfind),
-    ("brev", Opcode::Brev),
-    ("bfe", Opcode::Bfe),
-    ("bfi", Opcode::Bfi),
-    ("bmsk", Opcode::Bmsk),
-    ("fns", Opcode::Fns),
-    ("szext", Opcode::Szext),
-    ("prmt", Opcode::Prmt),
-    ("lop3", Opcode::Lop3),
-    ("vabsdiff4", Opcode::Vabsdiff4),
-    ("vadd4", Opcode::Vadd4),
-    ("vsub4", Opcode::Vsub4),
-    ("vmin4", Opcode::Vmin4),
-    ("vmax4", Opcode::Vmax4),
-    ("setp", Opcode::Setp),
-    ("set", Opcode::Set),
-    ("selp", Opcode::Selp),
-    ("slct", Opcode::Slct),
-    ("mov", Opcode::Mov),
-    ("cvt", Opcode::Cvt),
-    ("cvta", Opcode::Cvta),
-    ("isspacep", Opcode::Isspacep),
-    ("ld", Opcode::Ld),
-    ("ldu", Opcode::Ldu),
-    ("ldmatrix", Opcode::LdMatrix),
-    ("st", Opcode::St),
-    ("stmatrix", Opcode::StMatrix),
-    ("prefetch", Opcode::Prefetch),
-    ("prefetchu", Opcode::Prefetchu),
-    ("atom", Opcode::Atom),
-    ("red", Opcode::Red),
-    ("shfl", Opcode::Shfl),
-    ("vote", Opcode::Vote),
-    ("match", Opcode::Match),
-    ("redux", Opcode::Redux),
-    ("activemask", Opcode::Activemask),
-    ("elect", Opcode::Elect),
-    ("cp", Opcode::CpAsync),
-    ("tex", Opcode::Tex),
-    ("tld4", Opcode::Tld4),
-    ("txq", Opcode::Txq),
-    ("suld", Opcode::Suld),
-    ("sust", Opcode::Sust),
-    ("sured", Opcode::Sured),
-    ("suq", Opcode::Suq),
-    ("bra", Opcode::Bra),
-    ("brx", Opcode::BrxIdx),
-    ("call", Opcode::Call),
-    ("ret", Opcode::Ret),
-    ("exit", Opcode::Exit),
-    ("trap", Opcode::Trap),
-    ("brkpt", Opcode::Brkpt),
-    ("nanosleep", Opcode::Nanosleep),
-    ("pmevent", Opcode::Pmevent),
-    ("setmaxnreg", Opcode::Setmaxnreg),
-    ("bar", Opcode::Bar),
-    ("barrier", Opcode::Bar),
-    ("membar", Opcode::Membar),
-    ("fence", Opcode::Fence),
-    ("mbarrier", Opcode::MbarrierInit),
-    ("griddepcontrol", Opcode::Griddepcontrol),
-    ("wmma", Opcode::WmmaMma),
-    ("mma", Opcode::Mma),
-    ("alloca", Opcode::Alloca),
-    ("stacksave", Opcode::StackSave),
-    ("stackrestore", Opcode::StackRestore),
-];
 
 static MODIFIERS: &[(&str, Modifier)] = &[
     ("pred", Modifier::Type(T::Pred)),
@@ -296,6 +185,30 @@ static MODIFIERS: &[(&str, Modifier)] = &[
     ("e5m2", Modifier::Type(T::E5m2)),
     ("e4m3x2", Modifier::Type(T::E4m3x2)),
     ("e5m2x2", Modifier::Type(T::E5m2x2)),
+    ("e2m1", Modifier::Type(T::E2m1)),
+    ("e2m3", Modifier::Type(T::E2m3)),
+    ("e3m2", Modifier::Type(T::E3m2)),
+    ("ue8m0", Modifier::Type(T::Ue8m0)),
+    ("ue4m3", Modifier::Type(T::Ue4m3)),
+    ("e2m1x2", Modifier::Type(T::E2m1x2)),
+    ("e2m3x2", Modifier::Type(T::E2m3x2)),
+    ("e3m2x2", Modifier::Type(T::E3m2x2)),
+    ("ue8m0x2", Modifier::Type(T::Ue8m0x2)),
+    ("s2f6x2", Modifier::Type(T::S2f6x2)),
+    ("e4m3x4", Modifier::Type(T::E4m3x4)),
+    ("e5m2x4", Modifier::Type(T::E5m2x4)),
+    ("e2m1x4", Modifier::Type(T::E2m1x4)),
+    ("e2m3x4", Modifier::Type(T::E2m3x4)),
+    ("e3m2x4", Modifier::Type(T::E3m2x4)),
+    ("u8x2", Modifier::Type(T::U8x2)),
+    ("s8x2", Modifier::Type(T::S8x2)),
+    ("u8x4", Modifier::Type(T::U8x4)),
+    ("s8x4", Modifier::Type(T::S8x4)),
+    ("b2", Modifier::Type(T::B2)),
+    ("b4", Modifier::Type(T::B4)),
+    ("b6", Modifier::Type(T::B6)),
+    ("u2", Modifier::Type(T::U2)),
+    ("s2", Modifier::Type(T::S2)),
     ("u16x2", Modifier::Type(T::U16x2)),
     ("s16x2", Modifier::Type(T::S16x2)),
     ("f32x2", Modifier::Type(T::F32x2)),
@@ -498,6 +411,14 @@ static SPECIALS: &[(&str, SpecialReg)] = &[
     ("%pm5", SpecialReg::Pm(5)),
     ("%pm6", SpecialReg::Pm(6)),
     ("%pm7", SpecialReg::Pm(7)),
+    ("%pm0_64", SpecialReg::Pm(0)),
+    ("%pm1_64", SpecialReg::Pm(1)),
+    ("%pm2_64", SpecialReg::Pm(2)),
+    ("%pm3_64", SpecialReg::Pm(3)),
+    ("%pm4_64", SpecialReg::Pm(4)),
+    ("%pm5_64", SpecialReg::Pm(5)),
+    ("%pm6_64", SpecialReg::Pm(6)),
+    ("%pm7_64", SpecialReg::Pm(7)),
     ("%clusterid", SpecialReg::Clusterid(0)),
     ("%nclusterid", SpecialReg::Nclusterid(0)),
     ("%cluster_ctaid", SpecialReg::ClusterCtaid(0)),

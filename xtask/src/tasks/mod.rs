@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod ci;
 pub mod demo;
+pub mod fuzz;
 pub mod ptx;
 pub mod test;
 pub mod tidy;

@@ -1,0 +1,426 @@
+//! One kernel and the functions that it may call, as one sequence of operations.
+//!
+//! Each function is lowered for itself and placed behind the one before; branches get absolute targets. A call
+//! becomes the moves that pass its arguments, the call itself, and the moves that fetch its results; a function
+//! that takes parameters in registers begins with the moves that bring them there.
+//!
+//! Rule: every operation has an origin, so that a fault names an instruction wherever it happens.
+
+use super::flow::Flow;
+use super::reach::{Reach, callee, signature};
+use super::variables::Layout;
+use super::{Lines, LoadError, operands, slots, unsupported};
+use crate::config::GpuConfig;
+use crate::exec::{self, Constants, Draft, FrameLayout, Kind, Lower, NONE, Op, Slot};
+use crate::kernel::{FunctionEntry, Origin};
+use gridmux_ptx::decode::{
+    FuncId, Function, Instruction, MemoryOrder, Opcode, Operand, Param, Program, RegId, ScalarType,
+    Span, StateSpace,
+};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What linking a kernel gives.
+pub(super) struct Image {
+    pub(super) ops: Vec<Op>,
+    pub(super) origins: Vec<Origin>,
+    pub(super) tables: Vec<Box<[u32]>>,
+    pub(super) functions: Vec<FunctionEntry>,
+    pub(super) constants: Box<[Slot]>,
+}
+
+/// An image being made.
+struct Linker<'a> {
+    program: &'a Program,
+    reach: &'a Reach,
+    lines: &'a Lines,
+    ops: Vec<Op>,
+    origins: Vec<Origin>,
+    tables: Vec<Box<[u32]>>,
+    functions: Vec<FunctionEntry>,
+}
+
+/// Links the members of `reach`.
+pub(super) fn link(
+    config: &GpuConfig,
+    program: &Program,
+    reach: &Reach,
+    frames: &[FrameLayout],
+    layout: &Layout,
+    lines: &Lines,
+) -> Result<Image, LoadError> {
+    let mut linker = Linker {
+        program,
+        reach,
+        lines,
+        ops: Vec::new(),
+        origins: Vec::new(),
+        tables: Vec::new(),
+        functions: Vec::new(),
+    };
+    let kernel = reach.members.first().map_or(0, |id| id.0 as usize);
+    let too_many = |slots| LoadError::TooManyRegisters {
+        kernel: program.functions[kernel].name.clone(),
+        slots,
+    };
+    let mut constants = Constants::default();
+    for (id, frame) in reach.members.iter().zip(frames) {
+        let function = &program.functions[id.0 as usize];
+        let flow = Flow::new(function);
+        let mut slots = slots::assign(function, &flow, frame.reserved());
+        // The carry flag is one predicate more.
+        let carries = function.body.iter().any(exec::uses_carry);
+        slots.predicates += usize::from(carries);
+        let scoreboard = slots.slots + slots.predicates;
+        if scoreboard >= usize::from(NONE) {
+            return Err(too_many(scoreboard));
+        }
+        let counts = (
+            u16::try_from(slots.slots).unwrap_or(NONE),
+            u16::try_from(slots.predicates).unwrap_or(NONE),
+        );
+        let mut lower = Lower::new(
+            function,
+            layout,
+            &slots.place,
+            counts,
+            *frame,
+            &config.pipelines,
+            constants,
+        );
+        if carries {
+            lower.carry = u16::try_from(slots.predicates - 1).ok();
+        }
+        linker.function(&mut lower, &flow, frame)?;
+        constants = lower.into_constants();
+    }
+    let slots = usize::from(NONE) + 1;
+    let constants = constants.into_slots().ok_or_else(|| too_many(slots))?;
+    Ok(Image {
+        ops: linker.ops,
+        origins: linker.origins,
+        tables: linker.tables,
+        functions: linker.functions,
+        constants,
+    })
+}
+
+impl Linker<'_> {
+    fn function(
+        &mut self,
+        lower: &mut Lower<'_>,
+        flow: &Flow,
+        frame: &FrameLayout,
+    ) -> Result<(), LoadError> {
+        let function = lower.function;
+        self.functions.push(FunctionEntry {
+            pc: self.here(),
+            slots: lower.slots,
+            predicates: lower.predicates,
+            stack_bytes: frame.bytes.saturating_add(frame.outgoing_bytes),
+            cleared: (frame.returns_at, frame.bytes),
+        });
+        let header = Origin {
+            line: self.lines.of(function.span),
+            source_line: None,
+            mnemonic: "function entry".into(),
+        };
+        if frame.moves {
+            let draft = exec::begin_stack(lower);
+            self.emit(lower, draft, None, &[], &[], &header);
+        }
+        self.formals(lower, &function.params, 0, true, None, &header)
+            .ok_or_else(|| self.refused_header(function))?;
+        let mut starts = Vec::with_capacity(function.body.len() + 1);
+        let mut branches = Vec::new();
+        let reconvergence = flow.reconvergence(&function.body);
+        for (at, i) in function.body.iter().enumerate() {
+            starts.push(self.here());
+            let origin = Origin {
+                line: self.lines.of(i.span),
+                source_line: i.source_line,
+                mnemonic: (*i.mnemonic).into(),
+            };
+            let done = match i.opcode {
+                Opcode::Call => self.call(lower, i, &origin),
+                Opcode::Ret if !frame.is_entry => self.ret(lower, i, &origin),
+                _ => self.plain(lower, i, &origin),
+            };
+            done.ok_or_else(|| unsupported(function, i, self.lines))?;
+            if matches!(i.opcode, Opcode::Bra | Opcode::BrxIdx) {
+                branches.push((self.ops.len() - 1, reconvergence[at], at));
+            }
+        }
+        starts.push(self.here());
+        self.end_of_body(lower);
+        for (op, meet, at) in branches {
+            self.aim(function, op, meet, at, &starts);
+        }
+        Ok(())
+    }
+
+    fn here(&self) -> u32 {
+        u32::try_from(self.ops.len()).unwrap_or(u32::MAX)
+    }
+
+    fn refused_header(&self, function: &Function) -> LoadError {
+        LoadError::Unsupported {
+            function: function.name.clone(),
+            line: self.lines.of(function.span),
+            mnemonic: ".func".to_owned(),
+        }
+    }
+
+    /// Gives a branch its absolute targets.
+    fn aim(&mut self, function: &Function, op: usize, meet: u32, at: usize, starts: &[u32]) {
+        let start = |instruction: u32| {
+            starts
+                .get(instruction as usize)
+                .copied()
+                .unwrap_or(u32::MAX)
+        };
+        let op = &mut self.ops[op];
+        op.aux = start(meet);
+        let target = usize::try_from(op.imm).unwrap_or(0);
+        if op.kind == Kind::BranchTable {
+            let table = function.branch_tables.get(target);
+            let table = table.into_iter().flatten().map(|t| start(*t)).collect();
+            op.imm = i64::try_from(self.tables.len()).unwrap_or(0);
+            self.tables.push(table);
+            return;
+        }
+        op.imm = i64::from(start(u32::try_from(target).unwrap_or(u32::MAX)));
+        if let Some(round) = function.body.get(target..=at) {
+            op.r[0] = exec::branch_weight(round.iter().any(polls));
+        }
+    }
+
+    fn emit(
+        &mut self,
+        lower: &Lower<'_>,
+        draft: Draft,
+        i: Option<&Instruction>,
+        reads: &[RegId],
+        writes: &[RegId],
+        origin: &Origin,
+    ) -> Option<()> {
+        let unguarded = bare(Opcode::Mov);
+        let op = lower.finish(draft, i.unwrap_or(&unguarded), reads, writes)?;
+        self.ops.push(op);
+        self.origins.push(origin.clone());
+        Some(())
+    }
+
+    fn plain(&mut self, lower: &mut Lower<'_>, i: &Instruction, origin: &Origin) -> Option<()> {
+        let mut draft = exec::lower(lower, i)?;
+        if draft.kind == Kind::Alu && draft.r[5] == NONE && across_lanes(i) {
+            draft.kind = Kind::WarpSync;
+            if has_members(i.opcode) {
+                draft.r[5] = lower.src(i, i.operands.len() - 1, ScalarType::B32)?;
+            }
+        }
+        if draft.kind == Kind::WarpSync
+            && matches!(i.operands.last(), Some(Operand::Int(mask)) if mask & 0xffff_ffff == 0xffff_ffff)
+        {
+            draft.r[5] = NONE;
+        }
+        let registers = operands::registers(i);
+        self.emit(
+            lower,
+            draft,
+            Some(i),
+            &registers.reads,
+            &registers.writes,
+            origin,
+        )
+    }
+
+    /// Arguments, the call, results.
+    fn call(&mut self, lower: &mut Lower<'_>, i: &Instruction, origin: &Origin) -> Option<()> {
+        let signature = signature(self.program, lower.function, i)?;
+        let (Operand::Arguments(results), Operand::Arguments(arguments)) =
+            (i.operands.first()?, i.operands.get(2)?)
+        else {
+            return None;
+        };
+        if results.len() != signature.returns.len() || arguments.len() != signature.params.len() {
+            return None;
+        }
+        for (argument, formal) in arguments.iter().zip(signature.params) {
+            self.pass(lower, argument, formal, 0, false, i, origin)?;
+        }
+        let guard = i.guard.map(|g| g.reg);
+        let (number, address) = match i.operands.get(1)? {
+            Operand::Reg(reg) => (0, Some(*reg)),
+            _ => (self.number_of(callee(i)?)?, None),
+        };
+        let slot = match address {
+            Some(reg) => Some(lower.reg(&Operand::Reg(reg), true)?),
+            None => None,
+        };
+        let reads: SmallVec<[RegId; 2]> = guard.into_iter().chain(address).collect();
+        let draft = exec::call(lower, number, slot);
+        self.emit(lower, draft, Some(i), &reads, &[], origin)?;
+        let returns_at = FrameLayout::returns_at(signature.params_bytes());
+        for (result, formal) in results.iter().zip(signature.returns) {
+            self.pass(lower, result, formal, returns_at, true, i, origin)?;
+        }
+        Some(())
+    }
+
+    fn number_of(&self, id: FuncId) -> Option<u32> {
+        let number = self.reach.members.iter().position(|m| *m == id)?;
+        u32::try_from(number).ok().filter(|n| *n != 0)
+    }
+
+    /// One argument (or result, when `back`) between the caller and the callee's frame, `at` bytes into it.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what is passed, from where to where, and for which call"
+    )]
+    fn pass(
+        &mut self,
+        lower: &mut Lower<'_>,
+        actual: &Operand,
+        formal: &Param,
+        at: u32,
+        back: bool,
+        i: &Instruction,
+        origin: &Origin,
+    ) -> Option<()> {
+        let (base, bias) = lower.outgoing();
+        let callee = (base, bias.checked_add(at)?.checked_add(formal.offset)?);
+        let guard = i.guard.map(|g| g.reg);
+        if let Operand::Symbol { symbol, offset: 0 } = actual {
+            let (start, size) = lower.frame_place(*symbol)?;
+            if formal.size_bytes > size {
+                return None;
+            }
+            let own = (lower.frame_pointer(), start);
+            let (to, from) = if back { (own, callee) } else { (callee, own) };
+            let draft = exec::copy(to, from, formal.size_bytes);
+            let reads: SmallVec<[RegId; 1]> = guard.into_iter().collect();
+            return self.emit(lower, draft, Some(i), &reads, &[], origin);
+        }
+        if back && matches!(actual, Operand::Sink) {
+            return Some(());
+        }
+        let draft = exec::pass(lower, actual, formal.ty, callee, back)?;
+        let register = match actual {
+            Operand::Reg(reg) => Some(*reg),
+            _ => None,
+        };
+        let (mut reads, mut writes) =
+            (SmallVec::<[RegId; 2]>::new(), SmallVec::<[RegId; 1]>::new());
+        reads.extend(guard);
+        if back {
+            writes.extend(register);
+        } else {
+            reads.extend(register);
+        }
+        self.emit(lower, draft, Some(i), &reads, &writes, origin)
+    }
+
+    /// Results that stand in registers go to the frame, then the lanes return.
+    fn ret(&mut self, lower: &mut Lower<'_>, i: &Instruction, origin: &Origin) -> Option<()> {
+        let function = lower.function;
+        let at = lower.frame.returns_at;
+        self.formals(lower, &function.returns, at, false, Some(i), origin)?;
+        self.plain(lower, i, origin)
+    }
+
+    /// Moves between a function's frame and the registers that its parameters or results are declared as.
+    fn formals(
+        &mut self,
+        lower: &mut Lower<'_>,
+        formals: &[Param],
+        at: u32,
+        is_load: bool,
+        i: Option<&Instruction>,
+        origin: &Origin,
+    ) -> Option<()> {
+        for formal in formals {
+            let Some(reg) = formal.reg else {
+                continue;
+            };
+            if lower.slot(reg) == NONE {
+                continue;
+            }
+            let place = (lower.frame_pointer(), at + formal.offset);
+            let draft = exec::pass(lower, &Operand::Reg(reg), formal.ty, place, is_load)?;
+            let (reads, writes) = if is_load {
+                (None, Some(reg))
+            } else {
+                (Some(reg), None)
+            };
+            self.emit(lower, draft, i, reads.as_slice(), writes.as_slice(), origin)?;
+        }
+        Some(())
+    }
+
+    /// What stands behind the last instruction: the end of the kernel or function for whoever gets there.
+    fn end_of_body(&mut self, lower: &mut Lower<'_>) {
+        let function = lower.function;
+        let end = function.span.end;
+        let (what, opcode) = if function.is_entry {
+            ("end of kernel", Opcode::Exit)
+        } else {
+            ("end of function", Opcode::Ret)
+        };
+        let origin = Origin {
+            line: self.lines.of(Span {
+                start: end.saturating_sub(1),
+                end,
+            }),
+            source_line: None,
+            mnemonic: what.into(),
+        };
+        let last = bare(opcode);
+        let done = if function.is_entry {
+            self.plain(lower, &last, &origin)
+        } else {
+            self.ret(lower, &last, &origin)
+        };
+        debug_assert!(done.is_some(), "an operation without operands always fits");
+    }
+}
+
+/// An instruction without guard and operands.
+fn bare(opcode: Opcode) -> Instruction {
+    Instruction {
+        guard: None,
+        opcode,
+        mnemonic: "ret".into(),
+        mods: Arc::default(),
+        operands: SmallVec::new(),
+        source_line: None,
+        span: Span::default(),
+    }
+}
+
+/// The instruction exchanges data across the lanes of its warp and waits for them.
+fn across_lanes(i: &Instruction) -> bool {
+    let shuffles = matches!(
+        i.opcode,
+        Opcode::Shfl | Opcode::Vote | Opcode::Match | Opcode::Redux | Opcode::Elect
+    );
+    let matrices = matches!(i.opcode, Opcode::Mma | Opcode::WmmaMma);
+    (shuffles && i.mods.sync) || matrices
+}
+
+/// Its last operand is a member mask.
+fn has_members(opcode: Opcode) -> bool {
+    !matches!(opcode, Opcode::Mma | Opcode::WmmaMma)
+}
+
+/// The instruction asks for something that others may change, or sleeps: loops around it may be waiting.
+fn polls(i: &Instruction) -> bool {
+    let strong = !matches!(i.mods.order, None | Some(MemoryOrder::Weak));
+    match i.opcode {
+        Opcode::Ld => strong && i.mods.spaces.first() != Some(&StateSpace::Param),
+        Opcode::Atom | Opcode::Nanosleep | Opcode::MbarrierTestWait | Opcode::MbarrierTryWait => {
+            true
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,79 @@
+//! Kernels of one output word per thread, run both ways.
+//!
+//! Rule: a text is a whole module with an entry `k(.param .u64 out)`; the functional and the timed run must agree.
+
+use super::{Bench, functional};
+use gridmux_hw_model::{Fault, FaultKind, RunError, run_functional};
+
+pub const HEAD: &str = ".version 8.5\n.target sm_80\n.address_size 64\n";
+
+/// A module of `functions` and a kernel with its output's address in `%rd2` and its thread's index in `%r1`.
+pub fn module(functions: &str, body: &str) -> String {
+    format!(
+        "{HEAD}{functions}\n.visible .entry k(.param .u64 out)\n{{\n.reg .pred %p<16>;\n.reg .b16 %h<8>;\n\
+         .reg .b32 %r<32>;\n.reg .f32 %f<8>;\n.reg .b64 %rd<16>;\nld.param.u64 %rd1, [out];\nmov.u32 %r2, %tid.x;\n\
+         mov.u32 %r3, %ctaid.x;\nmov.u32 %r4, %ntid.x;\nmad.lo.s32 %r1, %r3, %r4, %r2;\n\
+         mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd2, %rd1, %rd2;\n{body}\nret;\n}}\n"
+    )
+}
+
+/// One word per thread.
+pub fn run(text: &str, blocks: u32, threads: u32) -> Vec<u32> {
+    let count = (blocks * threads) as usize;
+    let one_way = |timed: bool| {
+        let mut bench = Bench::named("h200");
+        let kernel = bench.kernel(text, "k");
+        let out = bench.buffer(&vec![0; count * 4]);
+        let params = out.to_le_bytes();
+        let mut launch = bench.simple(&kernel, blocks, threads, &params);
+        launch.budget = Some(gridmux_policy::units::Cycles(200_000_000));
+        if timed {
+            bench.time(launch).unwrap_or_else(|fault| panic!("{fault}"));
+        } else {
+            functional(&mut bench, &launch);
+        }
+        bench.words(out, count)
+    };
+    let (functional, timed) = (one_way(false), one_way(true));
+    assert_eq!(functional, timed, "timing changed the results of {text}");
+    functional
+}
+
+/// The fault of a launch of one block.
+pub fn fault(text: &str, threads: u32) -> Fault {
+    let mut bench = Bench::named("h200");
+    let kernel = bench.kernel(text, "k");
+    let out = bench.buffer(&[0; 4096]);
+    let params = out.to_le_bytes();
+    let mut launch = bench.simple(&kernel, 1, threads, &params);
+    launch.budget = Some(gridmux_policy::units::Cycles(20_000_000));
+    let timed = bench.time(launch.clone()).err().expect("it faults");
+    assert!(bench.gpu.idle(), "a faulted launch is gone");
+    match run_functional(&mut bench.gpu, &launch) {
+        Err(RunError::Fault(functional)) => assert_eq!(
+            (functional.kind, functional.ptx_line),
+            (timed.kind, timed.ptx_line)
+        ),
+        other => panic!("{other:?}"),
+    }
+    *timed
+}
+
+/// Line of the first occurrence of `what` in a text, from 1.
+pub fn line_of(text: &str, what: &str) -> u32 {
+    let at = text.find(what).expect("it is there");
+    let before = text[..at].matches('\n').count();
+    u32::try_from(before + 1).expect("short")
+}
+
+/// The message of a module that is refused.
+pub fn refusal(text: &str) -> String {
+    let mut bench = Bench::named("h200");
+    let error = bench.try_kernel(text, "k").err().expect("it is refused");
+    error.to_string()
+}
+
+/// A fault's kind, for tests that look at nothing else.
+pub fn kind(text: &str, threads: u32) -> FaultKind {
+    fault(text, threads).kind
+}

@@ -1,0 +1,53 @@
+//! How much memory one input costs: an allocator that counts, and the bound that every input is held to.
+//!
+//! A tenant's module must not make the service grow out of proportion. The bound is a multiple of the input's size
+//! with an allowance for what any module costs.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Bytes of memory that a byte of input may cost at the most.
+pub const TIMES: usize = 20;
+/// What the smallest module may cost besides.
+pub const ALLOWANCE_BYTES: usize = 1 << 20;
+
+/// The counting allocator; each target installs it.
+pub struct Counting;
+
+// Each order below is relaxed: a target has one thread, and the counts publish nothing else.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+fn count(grown_by: usize) {
+    let held = HELD.fetch_add(grown_by, Relaxed) + grown_by;
+    PEAK.fetch_max(held, Relaxed);
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches none of the memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: `at` came from `alloc` above, and so from the system's allocator, with this layout.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// Runs one input and panics if it made the heap grow past the bound.
+pub fn bounded(bytes: &[u8], run: impl FnOnce(&[u8])) {
+    let before = HELD.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    run(bytes);
+    let grown = PEAK.load(Relaxed).saturating_sub(before);
+    let bound = TIMES * bytes.len() + ALLOWANCE_BYTES;
+    assert!(
+        grown <= bound,
+        "{grown} bytes for an input of {}: more than {bound}",
+        bytes.len()
+    );
+}

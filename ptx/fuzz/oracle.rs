@@ -1,0 +1,82 @@
+//! What must hold for any bytes that a tenant sends as PTX; a violation panics.
+//!
+//! One function for each fuzz target. The tests of the crate run the same functions over every case that fuzzing
+//! has found, so that a mended fault stays mended (`ptx/tests/found.rs`).
+
+use gridmux_ptx::Module;
+use gridmux_ptx::check::check;
+use gridmux_ptx::forms::{Form, Judgement, Options, rewrite_judged};
+
+/// Lexer and parser: an error with a position inside the text, or tokens that tile it and print it back.
+pub fn parse(bytes: &[u8]) -> Option<Module> {
+    let module = match Module::parse(bytes) {
+        Ok(module) => module,
+        Err(e) => {
+            let lines = bytes.iter().filter(|&&b| b == b'\n').count() + 1;
+            assert!(e.line >= 1 && e.line as usize <= lines, "{e}: no such line");
+            assert!(e.column >= 1 && !e.message.is_empty(), "{e}");
+            assert!(
+                e.excerpt.len() <= 120 && e.caret <= 120,
+                "{e}: a long excerpt"
+            );
+            return None;
+        }
+    };
+    assert!(module.print() == bytes, "it prints something else");
+    let end = module.token_spans().fold(0, |at, span| {
+        assert_eq!(span.start, at, "tokens leave a gap");
+        span.end
+    });
+    assert_eq!(end as usize, bytes.len(), "tokens end early");
+    Some(module)
+}
+
+/// Typed layer and analyses: an error, or a report on every kernel.
+pub fn decode(bytes: &[u8]) {
+    let Some(module) = parse(bytes) else { return };
+    if let Ok(program) = module.decode() {
+        let reports = check(&module).unwrap_or_else(|e| panic!("it decoded before: {e}"));
+        let kernels = program
+            .functions
+            .iter()
+            .filter(|f| f.is_entry && f.is_defined);
+        assert_eq!(reports.len(), kernels.count(), "a kernel without a report");
+    }
+}
+
+/// Every form: the result is a module again, with the same kernels, each in the form that was asked for or with a
+/// reason on one of its lines.
+pub fn rewrite(bytes: &[u8]) {
+    let Some(module) = parse(bytes) else { return };
+    let Ok(program) = module.decode() else { return };
+    let judgement = Judgement::new(&module, &program);
+    let lines = bytes.iter().filter(|&&b| b == b'\n').count() + 1;
+    for form in Form::ALL {
+        let options = Options::default();
+        let made = rewrite_judged(&module, &program, &judgement, &options, |_| form);
+        for kernel in &made.kernels {
+            match &kernel.reason {
+                None => assert_eq!(kernel.form, form, "{} has no reason", kernel.name),
+                Some(refusal) => {
+                    assert_eq!(kernel.form, Form::WHOLE, "{} is refused", kernel.name);
+                    assert!(
+                        refusal.line >= 1 && refusal.line as usize <= lines,
+                        "{refusal}: no such line"
+                    );
+                }
+            }
+        }
+        let again =
+            Module::parse(made.bytes).unwrap_or_else(|e| panic!("the {form} form made {e}"));
+        let again = again
+            .decode()
+            .unwrap_or_else(|e| panic!("the {form} form made {e}"));
+        let kernels = again
+            .functions
+            .iter()
+            .filter(|f| f.is_entry && f.is_defined);
+        let names: Vec<&str> = kernels.map(|f| f.name.as_str()).collect();
+        let expected: Vec<&str> = made.kernels.iter().map(|k| k.name.as_str()).collect();
+        assert_eq!(names, expected, "the {form} form changed the kernels");
+    }
+}

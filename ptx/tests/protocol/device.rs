@@ -1,0 +1,228 @@
+//! The device's half, one load or atomic operation a step, as the rewriter writes it.
+//!
+//! Rules: a step reads or writes one word of the set; what a thread knows besides is in its own state.
+
+/// Words of the set that the device touches.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Set {
+    pub(crate) next: u32,
+    pub(crate) limit: u32,
+    pub(crate) done: u32,
+    pub(crate) placed: u32,
+    pub(crate) launched: u32,
+    pub(crate) caps: Vec<u8>,
+    pub(crate) masks: Vec<u32>,
+}
+
+/// How a worker that is too many leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// Those in slots at or above the cap.
+    HighestSlot,
+    /// Broken: whoever sees more workers than the cap; the mask word is a count.
+    CompareAndDecrement,
+}
+
+/// How a ticket is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ticket {
+    /// Number and limit are one word, to which the chunk is added.
+    OneWord,
+    /// Broken: addition to the number, then a look at the limit.
+    Separate,
+}
+
+/// Where a resident block stands, with its registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum At {
+    /// ENTER: read the mask.
+    ReadMask,
+    /// ENTER: read the cap for the slot found.
+    ReadCap { mask: u32 },
+    /// ENTER: take the slot.
+    TakeSlot { mask: u32 },
+    /// ENTER: tell that it was placed; `slot` is none if it was refused.
+    TellPlaced { slot: Option<u8> },
+    /// Refused: hold until all are placed or the time is over.
+    Hold,
+    /// LOOP: compare the slot with the cap.
+    CompareCap { slot: u8 },
+    /// LOOP: take a number.
+    Take { slot: u8 },
+    /// LOOP: read the limit (broken variant).
+    ReadLimit { slot: u8, next: u32 },
+    /// A gate counts its block before it runs it.
+    CountStart { block: u32 },
+    /// Run one block of a chunk.
+    Run {
+        slot: u8,
+        block: u32,
+        first: u32,
+        end: u32,
+    },
+    /// A worker counts its chunk after it ran it.
+    CountDone { slot: u8, blocks: u32 },
+    /// Clear the slot.
+    ClearSlot { slot: u8 },
+    /// Leave the SM.
+    Exit,
+}
+
+/// What a step did besides moving.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Nothing,
+    /// It read the cap, so that it no longer acts on an older one.
+    SawCap,
+    /// It ran a block.
+    Ran(u32),
+    /// It gave its slot back because of the cap.
+    LeftByCap,
+    /// It is gone.
+    Gone,
+}
+
+/// What kind of kernel the block belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Code {
+    pub(crate) is_gate: bool,
+    pub(crate) chunk: u32,
+    pub(crate) leave: Leave,
+    pub(crate) ticket: Ticket,
+}
+
+impl Code {
+    /// Where a freshly placed block begins. A gate has no slot.
+    pub(crate) fn entry(&self) -> At {
+        if self.is_gate {
+            At::Take { slot: 0 }
+        } else {
+            At::ReadMask
+        }
+    }
+
+    /// One step of a block on `sm`.
+    pub(crate) fn step(&self, at: At, sm: usize, set: &mut Set) -> (At, Effect) {
+        let quiet = |at| (at, Effect::Nothing);
+        match at {
+            At::ReadMask => quiet(At::ReadCap {
+                mask: set.masks[sm],
+            }),
+            At::ReadCap { mask } if self.slot_in(mask) >= set.caps[sm] => {
+                (At::TellPlaced { slot: None }, Effect::SawCap)
+            }
+            At::ReadCap { mask } => (At::TakeSlot { mask }, Effect::SawCap),
+            At::TakeSlot { mask } if set.masks[sm] != mask => quiet(At::ReadMask),
+            At::TakeSlot { mask } => {
+                let slot = self.slot_in(mask);
+                set.masks[sm] = match self.leave {
+                    Leave::HighestSlot => mask | 1 << slot,
+                    Leave::CompareAndDecrement => mask + 1,
+                };
+                quiet(At::TellPlaced { slot: Some(slot) })
+            }
+            At::TellPlaced { slot } => {
+                set.placed += 1;
+                quiet(slot.map_or(At::Hold, |slot| At::CompareCap { slot }))
+            }
+            // Whether all were placed or the time is over makes no difference to the state.
+            At::Hold => (At::Exit, Effect::Gone),
+            At::CompareCap { slot } => {
+                let stays = match self.leave {
+                    Leave::HighestSlot => slot < set.caps[sm],
+                    Leave::CompareAndDecrement => set.masks[sm] <= u32::from(set.caps[sm]),
+                };
+                let to = if stays {
+                    At::Take { slot }
+                } else {
+                    At::ClearSlot { slot }
+                };
+                (to, Effect::SawCap)
+            }
+            At::Take { slot } => {
+                let next = set.next;
+                set.next += self.chunk;
+                quiet(match self.ticket {
+                    Ticket::OneWord => self.begin(slot, next, set.limit),
+                    Ticket::Separate => At::ReadLimit { slot, next },
+                })
+            }
+            At::ReadLimit { slot, next } => quiet(self.begin(slot, next, set.limit)),
+            At::CountStart { block } => {
+                set.done += 1;
+                let (first, end) = (block, block + 1);
+                quiet(At::Run {
+                    slot: 0,
+                    block,
+                    first,
+                    end,
+                })
+            }
+            At::Run {
+                slot,
+                block,
+                first,
+                end,
+            } => {
+                let to = if block + 1 < end {
+                    At::Run {
+                        slot,
+                        block: block + 1,
+                        first,
+                        end,
+                    }
+                } else if self.is_gate {
+                    At::Exit
+                } else {
+                    At::CountDone {
+                        slot,
+                        blocks: end - first,
+                    }
+                };
+                (to, Effect::Ran(block))
+            }
+            At::CountDone { slot, blocks } => {
+                set.done += blocks;
+                quiet(At::CompareCap { slot })
+            }
+            At::ClearSlot { slot } => {
+                match self.leave {
+                    Leave::HighestSlot => set.masks[sm] &= !(1 << slot),
+                    Leave::CompareAndDecrement => set.masks[sm] -= 1,
+                }
+                (At::Exit, Effect::LeftByCap)
+            }
+            At::Exit => (At::Exit, Effect::Gone),
+        }
+    }
+
+    /// A number was taken; the limit was `limit`.
+    fn begin(&self, slot: u8, next: u32, limit: u32) -> At {
+        if next >= limit {
+            return if self.is_gate {
+                At::Exit
+            } else {
+                At::ClearSlot { slot }
+            };
+        }
+        if self.is_gate {
+            return At::CountStart { block: next };
+        }
+        let end = limit.min(next + self.chunk);
+        At::Run {
+            slot,
+            block: next,
+            first: next,
+            end,
+        }
+    }
+
+    /// The slot that a newcomer finds; of a count, its own number.
+    fn slot_in(&self, mask: u32) -> u8 {
+        let slot = match self.leave {
+            Leave::HighestSlot => mask.trailing_ones(),
+            Leave::CompareAndDecrement => mask,
+        };
+        u8::try_from(slot).unwrap_or(u8::MAX)
+    }
+}

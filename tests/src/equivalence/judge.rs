@@ -1,0 +1,291 @@
+//! The judge: the original's memory first, then each form's.
+
+use super::Subject;
+use super::drive::{drive, whole};
+use super::stage::{Image, Stage};
+use gridmux_hw_model::{Gpu, GpuConfig};
+use gridmux_ptx::Module;
+use gridmux_ptx::decode::FuncId;
+use gridmux_ptx::forms::{Form, Judgement, KernelForm, Options, rewrite_judged};
+use gridmux_workloads::Prng;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// SMs of the modelled GPU: few, so that small grids fill them.
+const SMS: u16 = 3;
+
+/// What came of one form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The same bits.
+    Same,
+    /// The kernel cannot take the form.
+    Refused(String),
+}
+
+/// A form that computes something else, or does not run.
+#[derive(Debug)]
+pub struct Failure {
+    /// The subject.
+    pub name: String,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The form, or none when the original itself failed.
+    pub form: Option<Form>,
+    /// What went wrong.
+    pub what: String,
+    /// The original and the rewritten text.
+    pub files: Vec<PathBuf>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let form = self.form.map_or("the original", |form| form.name());
+        write!(f, "{} seed {}, {form}: {}", self.name, self.seed, self.what)?;
+        for file in &self.files {
+            write!(f, "\n    {}", file.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// How many kernels took each form, and why the others did not.
+#[derive(Debug, Default, Clone)]
+pub struct Counts {
+    /// Kernels judged.
+    pub subjects: u32,
+    taken: BTreeMap<Form, u32>,
+    reasons: BTreeMap<(Form, String), u32>,
+}
+
+impl Counts {
+    /// Adds what came of one subject.
+    pub fn add(&mut self, verdicts: &[(Form, Verdict)]) {
+        self.subjects += 1;
+        for (form, verdict) in verdicts {
+            match verdict {
+                Verdict::Same => *self.taken.entry(*form).or_default() += 1,
+                Verdict::Refused(why) => {
+                    *self.reasons.entry((*form, why.clone())).or_default() += 1
+                }
+            }
+        }
+    }
+
+    /// Adds another count.
+    pub fn merge(&mut self, other: Self) {
+        self.subjects += other.subjects;
+        for (form, n) in other.taken {
+            *self.taken.entry(form).or_default() += n;
+        }
+        for (key, n) in other.reasons {
+            *self.reasons.entry(key).or_default() += n;
+        }
+    }
+
+    /// Kernels that took the form.
+    #[must_use]
+    pub fn taken(&self, form: Form) -> u32 {
+        self.taken.get(&form).copied().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for form in Form::ALL {
+            let n = self.taken(form);
+            writeln!(
+                f,
+                "{form:<14} {n:>6} of {} kernels, the same bits",
+                self.subjects
+            )?;
+            for ((_, why), n) in self.reasons.iter().filter(|((other, _), _)| *other == form) {
+                writeln!(f, "    {n:>6} refused: {why}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs subjects on one modelled GPU.
+#[derive(Debug)]
+pub struct Judge {
+    gpu: Gpu,
+}
+
+impl Default for Judge {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Judge {
+    /// A judge with an idle GPU.
+    ///
+    /// # Panics
+    /// If the built-in configuration is gone.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut config = GpuConfig::builtin("h200").expect("built in");
+        config.sm.count = SMS;
+        Self {
+            gpu: Gpu::new(config),
+        }
+    }
+
+    /// Judges a subject in every form; `seed` decides sizes, caps and cycles.
+    ///
+    /// # Errors
+    /// The first form that fails.
+    pub fn judge(
+        &mut self,
+        subject: &Subject<'_>,
+        seed: u64,
+    ) -> Result<Vec<(Form, Verdict)>, Box<Failure>> {
+        let failure = |form, what: String, text: Option<&[u8]>| {
+            Box::new(Failure {
+                name: subject.name.to_owned(),
+                seed,
+                form,
+                what,
+                files: keep(subject, seed, form, text),
+            })
+        };
+        let parsed = Module::parse(subject.ptx).map_err(|e| failure(None, e.to_string(), None))?;
+        let program = parsed
+            .decode()
+            .map_err(|e| failure(None, e.to_string(), None))?;
+        let judgement = Judgement::new(&parsed, &program);
+        let forms = |form: Form| {
+            rewrite_judged(
+                &parsed,
+                &program,
+                &judgement,
+                &Options::default(),
+                |_: FuncId| form,
+            )
+        };
+        let kernel =
+            |kernels: Vec<KernelForm>| kernels.into_iter().find(|k| k.name == subject.entry);
+        let mut reference: Option<Image> = None;
+        let mut verdicts = Vec::new();
+        for form in Form::ALL {
+            let rewritten = forms(form);
+            let Some(made) = kernel(rewritten.kernels) else {
+                return Err(failure(Some(form), "the kernel is gone".to_owned(), None));
+            };
+            if let Some(refusal) = made.reason {
+                verdicts.push((form, Verdict::Refused(refusal.reason.to_string())));
+                continue;
+            }
+            if !made.block_rule.allows(subject.grid, subject.block) {
+                verdicts.push((
+                    form,
+                    Verdict::Refused("its blocks break the form's rule".to_owned()),
+                ));
+                continue;
+            }
+            let mut dice = Prng::new(seed ^ 0x6472_6976_6500 ^ (form.name().len() as u64) << 48);
+            let image = self.run(
+                subject,
+                &rewritten.bytes,
+                &made,
+                &mut dice,
+                reference.is_none(),
+            );
+            let outcome = image.and_then(|image| match &reference {
+                None => {
+                    reference = Some(image);
+                    // Timed as well: an original that depends on the order of its blocks proves nothing.
+                    let again = self.run_timed(subject, &rewritten.bytes, &made)?;
+                    reference
+                        .as_ref()
+                        .map_or(Ok(()), |first| differs(first, &again))
+                }
+                Some(reference) => differs(reference, &image),
+            });
+            match outcome {
+                Ok(()) => verdicts.push((form, Verdict::Same)),
+                Err(what) => {
+                    // Whatever is still on the device belongs to a run that failed.
+                    *self = Self::new();
+                    return Err(failure(Some(form), what, Some(&rewritten.bytes)));
+                }
+            }
+        }
+        Ok(verdicts)
+    }
+
+    fn run(
+        &mut self,
+        subject: &Subject<'_>,
+        text: &[u8],
+        form: &KernelForm,
+        dice: &mut Prng,
+        is_reference: bool,
+    ) -> Result<Image, String> {
+        let mut stage = Stage::new(&mut self.gpu, subject, text)?;
+        if is_reference {
+            whole(&mut stage, subject, form, false)?;
+        } else {
+            drive(&mut stage, subject, form, dice)?;
+        }
+        stage.finish()
+    }
+
+    fn run_timed(
+        &mut self,
+        subject: &Subject<'_>,
+        text: &[u8],
+        form: &KernelForm,
+    ) -> Result<Image, String> {
+        let mut stage = Stage::new(&mut self.gpu, subject, text)?;
+        whole(&mut stage, subject, form, true)?;
+        stage.finish()
+    }
+}
+
+/// The first difference, in words.
+fn differs(expected: &Image, got: &Image) -> Result<(), String> {
+    for ((name, old), (_, new)) in expected.iter().zip(got) {
+        if let Some(at) = old.iter().zip(new).position(|(a, b)| a != b) {
+            let count = old.iter().zip(new).filter(|(a, b)| a != b).count();
+            return Err(format!(
+                "byte {at} of {name} is {:#04x}, the original's is {:#04x}; {count} bytes differ",
+                new[at], old[at]
+            ));
+        }
+        if old.len() != new.len() {
+            return Err(format!(
+                "{name} has {} bytes, the original's has {}",
+                new.len(),
+                old.len()
+            ));
+        }
+    }
+    if expected.len() > got.len() {
+        return Err("a variable of the module is gone".to_owned());
+    }
+    Ok(())
+}
+
+/// Writes the texts of a failure where a person finds them.
+fn keep(subject: &Subject<'_>, seed: u64, form: Option<Form>, text: Option<&[u8]>) -> Vec<PathBuf> {
+    let folder = std::env::temp_dir().join("gridmux-equivalence");
+    if std::fs::create_dir_all(&folder).is_err() {
+        return Vec::new();
+    }
+    let name = |what: &str| folder.join(format!("{}-{seed}-{what}.ptx", subject.name));
+    let mut kept = Vec::new();
+    let mut write = |path: PathBuf, bytes: &[u8]| {
+        if std::fs::write(&path, bytes).is_ok() {
+            kept.push(path);
+        }
+    };
+    write(name("original"), subject.ptx.as_bytes());
+    if let (Some(form), Some(text)) = (form, text) {
+        write(name(form.name()), text);
+    }
+    kept
+}

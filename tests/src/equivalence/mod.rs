@@ -1,0 +1,72 @@
+//! Bit equality: what a rewritten kernel leaves in memory against what the original does.
+//!
+//! A [`Subject`] is one launch. A [`Judge`] runs it as it is, then in every form that it can take, on a small modelled
+//! GPU: slices of random sizes, windows and workers with caps that change, stop and resume at random cycles. Memory
+//! must be the same to the bit: every buffer and every variable of the module.
+//!
+//! Rules: everything follows from the subject and one seed, so that a failure repeats; a failure names the seed, the
+//! form and the first byte that differs, and leaves both texts in files.
+
+mod drive;
+mod judge;
+mod stage;
+
+pub use judge::{Counts, Failure, Judge, Verdict};
+
+use crate::generate::Generated;
+use gridmux_workloads::{Arg, Case};
+
+/// One launch of one kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// What to call it in messages.
+    pub name: &'a str,
+    /// The module.
+    pub ptx: &'a str,
+    /// Its kernel.
+    pub entry: &'a str,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory in bytes.
+    pub dynamic_shared_bytes: u32,
+    /// Arguments in the order of the parameters.
+    pub args: &'a [Arg],
+}
+
+impl<'a> From<&'a Case> for Subject<'a> {
+    fn from(case: &'a Case) -> Self {
+        Self {
+            name: case.workload,
+            ptx: case.ptx,
+            entry: case.entry,
+            grid: case.grid,
+            block: case.block,
+            dynamic_shared_bytes: case.dynamic_shared_bytes,
+            args: &case.args,
+        }
+    }
+}
+
+impl<'a> From<&'a Generated> for Subject<'a> {
+    fn from(made: &'a Generated) -> Self {
+        Self {
+            name: "generated",
+            ptx: &made.ptx,
+            entry: made.entry,
+            grid: made.grid,
+            block: made.block,
+            dynamic_shared_bytes: made.dynamic_shared_bytes,
+            args: &made.args,
+        }
+    }
+}
+
+impl Subject<'_> {
+    /// Blocks of the grid.
+    #[must_use]
+    pub fn blocks(&self) -> u32 {
+        self.grid.iter().product()
+    }
+}

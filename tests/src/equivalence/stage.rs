@@ -1,0 +1,204 @@
+//! A subject in a modelled GPU's memory: loaded, its arguments in place, and read back afterwards.
+//!
+//! Rule: every stage allocates in the same order in a fresh domain, so that addresses are the same in every run.
+
+use super::Subject;
+use gridmux_hw_model::{
+    Advance, DomainId, Gpu, Kernel, Launch, LoadedModule, QueueId, Report, run_functional,
+};
+use gridmux_policy::units::Cycles;
+use gridmux_ptx::Module;
+use gridmux_workloads::Arg;
+use std::sync::Arc;
+
+/// Cycles after which a launch counts as one that never ends.
+const LONGEST_CYCLES: u64 = 400_000_000;
+/// Memory of the domain.
+const DOMAIN_BYTES: u64 = 2 << 30;
+
+/// What a run left behind: each buffer and module variable by name.
+pub(super) type Image = Vec<(String, Vec<u8>)>;
+
+/// A subject ready to run.
+pub(super) struct Stage<'a, 's> {
+    pub(super) gpu: &'a mut Gpu,
+    subject: &'a Subject<'s>,
+    pub(super) domain: DomainId,
+    module: Arc<LoadedModule>,
+    kernel: Arc<Kernel>,
+    buffers: Vec<(u64, usize)>,
+    /// The original's parameters.
+    params: Vec<u8>,
+}
+
+impl<'a, 's> Stage<'a, 's> {
+    /// Loads `text`, which is the subject's module or a rewriting of it.
+    pub(super) fn new(
+        gpu: &'a mut Gpu,
+        subject: &'a Subject<'s>,
+        text: &[u8],
+    ) -> Result<Self, String> {
+        let module = Module::parse(text).map_err(|e| format!("it does not parse: {e}"))?;
+        let program = module
+            .decode()
+            .map_err(|e| format!("it does not decode: {e}"))?;
+        let domain = gpu
+            .memory_mut()
+            .create_domain(DOMAIN_BYTES)
+            .map_err(|e| e.to_string())?;
+        let mut buffers = Vec::new();
+        for arg in subject.args {
+            if let Arg::Buffer { bytes, .. } = arg {
+                let memory = gpu.memory_mut();
+                let address = memory
+                    .alloc(domain, bytes.len() as u64)
+                    .map_err(|e| e.to_string())?;
+                memory
+                    .write(domain, address, bytes)
+                    .map_err(|e| e.to_string())?;
+                buffers.push((address, bytes.len()));
+            }
+        }
+        let loaded = gpu
+            .load(domain, &program, text)
+            .map_err(|e| format!("it does not load: {e}"));
+        let module = match loaded {
+            Ok(module) => module,
+            Err(why) => {
+                let _ = gpu.destroy_domain(domain);
+                return Err(why);
+            }
+        };
+        let kernel = module.kernel(subject.entry).ok_or("the kernel is gone")?;
+        let params = pack(subject.args, &buffers);
+        Ok(Self {
+            gpu,
+            subject,
+            domain,
+            module,
+            kernel,
+            buffers,
+            params,
+        })
+    }
+
+    /// Memory for an instance, behind everything else.
+    pub(super) fn alloc(&mut self, bytes: &[u8]) -> Result<u64, String> {
+        let memory = self.gpu.memory_mut();
+        let address = memory
+            .alloc(self.domain, bytes.len() as u64)
+            .map_err(|e| e.to_string())?;
+        memory
+            .write(self.domain, address, bytes)
+            .map_err(|e| e.to_string())?;
+        Ok(address)
+    }
+
+    pub(super) fn write_word(&mut self, address: u64, value: u32) -> Result<(), String> {
+        let memory = self.gpu.memory_mut();
+        memory
+            .write(self.domain, address, &value.to_le_bytes())
+            .map_err(|e| e.to_string())
+    }
+
+    pub(super) fn read(&self, address: u64, bytes: usize) -> Result<Vec<u8>, String> {
+        let mut into = vec![0; bytes];
+        let memory = self.gpu.memory();
+        memory
+            .read(self.domain, address, &mut into)
+            .map_err(|e| e.to_string())?;
+        Ok(into)
+    }
+
+    /// The parameter block with a control block at `at`.
+    pub(super) fn params(&self, control: Option<(u32, [u8; 64])>) -> Vec<u8> {
+        let mut params = self.params.clone();
+        if let Some((at, bytes)) = control {
+            params.resize(at as usize, 0);
+            params.extend(bytes);
+        }
+        params
+    }
+
+    /// A launch of some blocks.
+    pub(super) fn launch<'p>(
+        &self,
+        (tag, queue): (u64, u8),
+        grid: [u32; 3],
+        extra_shared_bytes: u32,
+        params: &'p [u8],
+    ) -> Launch<'p> {
+        Launch {
+            queue: QueueId(queue),
+            tag,
+            domain: self.domain,
+            kernel: self.kernel.clone(),
+            grid,
+            block: self.subject.block,
+            dynamic_shared_bytes: self.subject.dynamic_shared_bytes + extra_shared_bytes,
+            params,
+            budget: None,
+        }
+    }
+
+    /// Runs a launch to its end without timing.
+    pub(super) fn run(&mut self, launch: &Launch<'_>) -> Result<(), String> {
+        run_functional(self.gpu, launch)
+            .map(|_| ())
+            .map_err(|e| e.to_string())
+    }
+
+    /// Queues launches.
+    pub(super) fn queue(&mut self, launch: Launch<'_>) -> Result<(), String> {
+        self.gpu.launch(launch).map_err(|e| e.to_string())
+    }
+
+    /// Lets time pass until everything has ended.
+    pub(super) fn drain(&mut self) -> Result<(), String> {
+        let end = Cycles(self.gpu.now().0 + LONGEST_CYCLES);
+        let mut reports = Vec::new();
+        loop {
+            let advance = self.gpu.advance(end, &mut reports);
+            for report in reports.drain(..) {
+                if let Report::Faulted { fault, .. } = report {
+                    return Err(fault.to_string());
+                }
+            }
+            match advance {
+                Advance::Idle => return Ok(()),
+                Advance::Reported => {}
+                Advance::Reached => return Err("it does not end".to_owned()),
+            }
+        }
+    }
+
+    /// What the run left behind; the domain goes.
+    pub(super) fn finish(self) -> Result<Image, String> {
+        let mut image = Vec::new();
+        for (n, (address, bytes)) in self.buffers.iter().enumerate() {
+            image.push((format!("buffer {n}"), self.read(*address, *bytes)?));
+        }
+        for variable in self.module.variables() {
+            let bytes = usize::try_from(variable.bytes).map_err(|e| e.to_string())?;
+            image.push((variable.name.clone(), self.read(variable.address, bytes)?));
+        }
+        self.gpu
+            .destroy_domain(self.domain)
+            .map_err(|e| e.to_string())?;
+        Ok(image)
+    }
+}
+
+/// Lays parameters out in declaration order with natural alignment (PTX ISA section 5.1.6.1).
+fn pack(args: &[Arg], buffers: &[(u64, usize)]) -> Vec<u8> {
+    let mut addresses = buffers.iter();
+    let mut packed = Vec::new();
+    for arg in args {
+        packed.resize(packed.len().next_multiple_of(arg.param_bytes()), 0);
+        packed.extend(arg.scalar_bytes().unwrap_or_else(|| {
+            let address = addresses.next().map_or(0, |(address, _)| *address);
+            address.to_le_bytes().to_vec()
+        }));
+    }
+    packed
+}
