@@ -194,16 +194,16 @@ fn take(frame: &mut Frame<'_>) -> String {
 fn told(frame: &mut Frame<'_>) -> String {
     let (x, words) = (frame.scratch("b32", 0), frame.scratch("b32", 1));
     let p = frame.scratch("pred", 0);
-    let told = frame.label("told");
+    let (told, gone) = (frame.label("told"), frame.label("gone"));
     let load = ticket::load_word(frame, WORD_BLOCK_AT, &x);
     // A thread that left for a fault may have been thread 0, and then nobody writes the words any more.
     let fault = match frame.is_fenced() {
         true => format!(
-            " ld.shared.u32 {x}, [{words}+{WORD_FAULT_AT}]; setp.ne.u32 {p}, {x}, 0; @{p} exit;"
+            " ld.shared.u32 {x}, [{words}+{WORD_FAULT_AT}]; setp.ne.u32 {p}, {x}, 0; @{p} bra {gone};"
         ),
         false => String::new(),
     };
-    format!("{told}: bar.sync 0; {load} setp.eq.u32 {p}, {x}, {NO_BLOCK}; @{p} exit;{fault}")
+    format!("{told}: bar.sync 0; {load} setp.eq.u32 {p}, {x}, {NO_BLOCK}; @{p} bra {gone};{fault}")
 }
 
 /// Gives a value to every register that the body may read before it writes it.
@@ -238,7 +238,7 @@ fn rejoin_text(frame: &mut Frame<'_>, rejoin: &str) -> String {
     let [words, number, end] = [1, 0, 3].map(|n| frame.scratch("b32", n));
     let p = frame.scratch("pred", 0);
     let counted = frame.scratch("b64", 0);
-    let [told, take, fresh] = ["told", "take", "fresh"].map(|word| frame.label(word));
+    let [told, take, fresh, gone] = ["told", "take", "fresh", "gone"].map(|word| frame.label(word));
     let copies = frame.function.body.iter().any(|i| {
         matches!(
             i.opcode,
@@ -257,6 +257,6 @@ fn rejoin_text(frame: &mut Frame<'_>, rejoin: &str) -> String {
     format!(
         "{rejoin}: {wait}bar.sync 0; {is_not_first} @{p} bra {told}; {address} ld.shared.u32 {number}, [{words}+{WORD_TICKET_AT}]; ld.shared.u32 {end}, [{words}+{WORD_END_AT}]; \
          add.u32 {number}, {number}, 1; setp.ge.u32 {p}, {number}, {end}; @{p} bra {fresh}; st.shared.u32 [{words}+{WORD_TICKET_AT}], {number}; {publish} bra {told}; \
-         {fresh}: ld.shared.u32 {number}, [{words}+{WORD_CHUNK_AT}]; {counters} {fence} red.global.add.u32 [{counted}+{DONE_AT}], {number}; bra {take};"
+         {fresh}: ld.shared.u32 {number}, [{words}+{WORD_CHUNK_AT}]; {counters} {fence} red.global.add.u32 [{counted}+{DONE_AT}], {number}; bra {take}; {gone}: ret;"
     )
 }
