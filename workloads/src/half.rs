@@ -17,8 +17,18 @@ pub(crate) fn to_f64(bits: u16) -> f64 {
 /// # Panics
 /// If a half does not hold the number.
 pub(crate) fn exact(value: f64) -> u16 {
-    let found = (0..0x7c00_u16).find(|bits| to_f64(*bits) == value.abs());
-    let bits = found.unwrap_or_else(|| panic!("no half is {value}"));
+    // Halves that are positive are ordered as their bits are.
+    let (mut low, mut high) = (0_u16, 0x7c00_u16);
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if to_f64(middle) <= value.abs() {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    assert!(to_f64(low) == value.abs(), "no half is {value}");
+    let bits = low;
     if value < 0.0 { bits | 0x8000 } else { bits }
 }
 

@@ -10,6 +10,8 @@
 )]
 
 pub mod flow;
+pub mod exact;
+pub mod opcode;
 
 use gridmux_hw_model::{
     Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, run_functional,
