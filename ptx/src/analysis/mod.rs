@@ -13,6 +13,7 @@ mod operands;
 mod phases;
 mod registers;
 mod uniformity;
+mod warp_rows;
 
 pub use ahead::{Ahead, is_block_barrier, is_warp_synchronising};
 pub use dominance::{PostDominators, Tree, dominators};
@@ -22,3 +23,4 @@ pub use operands::{Access, for_each_register};
 pub use phases::Phases;
 pub use registers::registers_estimate;
 pub use uniformity::Uniformity;
+pub use warp_rows::WarpRows;

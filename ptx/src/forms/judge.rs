@@ -21,6 +21,8 @@ pub struct Judgement {
     gate: Vec<Option<Refusal>>,
     worker: Vec<Option<Refusal>>,
     fence: Vec<Option<Refusal>>,
+    /// Functions whose `worker` form relies on warps that are rows.
+    pub(super) warp_rows: Vec<bool>,
 }
 
 impl Judgement {
@@ -58,6 +60,8 @@ impl Judgement {
             worker::forbids(program, id(n)).or(found)
         };
         let worker = judge.refusals(each(&own), false);
+        let rows = converges.iter().map(|j| j.warp_rows.then_some(()));
+        let warp_rows = calls.spread(rows.collect());
         let worker = inherit(&gate, worker);
         let fence = judge.refusals(each(&|n, f| fence::judge(module, program, id(n), f)), false);
         let fence = inherit(&added, fence);
@@ -68,6 +72,7 @@ impl Judgement {
             gate,
             worker,
             fence,
+            warp_rows: warp_rows.iter().map(Option::is_some).collect(),
         }
     }
 

@@ -172,7 +172,18 @@ pub fn rewrite_judged(
         .map(|(n, f)| {
             let form = forms[n as usize];
             let chosen = choose(FuncId(n));
-            kernel_form(f, form, judgement.refusal(FuncId(n), chosen).cloned())
+            let reason = judgement.refusal(FuncId(n), chosen).cloned();
+            let rows = form.shape == Shape::Worker && judgement.warp_rows[n as usize];
+            kernel_form(
+                f,
+                form,
+                reason,
+                if rows {
+                    BlockRule::WarpRows
+                } else {
+                    BlockRule::Any
+                },
+            )
         })
         .collect();
     Rewritten {
@@ -229,7 +240,12 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, _options: &Op
     }
 }
 
-fn kernel_form(function: &Function, form: Form, reason: Option<Refusal>) -> KernelForm {
+fn kernel_form(
+    function: &Function,
+    form: Form,
+    reason: Option<Refusal>,
+    block_rule: BlockRule,
+) -> KernelForm {
     let control_offset = (form != Form::WHOLE).then(|| param_offset(function));
     let tickets = matches!(form.shape, Shape::Gate | Shape::Worker);
     KernelForm {
@@ -245,7 +261,7 @@ fn kernel_form(function: &Function, form: Form, reason: Option<Refusal>) -> Kern
             Shape::Gate => LaunchGrid::Tickets,
             Shape::Worker => LaunchGrid::Workers,
         },
-        block_rule: BlockRule::Any,
+        block_rule,
         most_chunk: u32::MAX,
     }
 }
