@@ -9,8 +9,8 @@
     reason = "each test file uses a part of this, and nobody else does"
 )]
 
-pub mod flow;
 pub mod exact;
+pub mod flow;
 pub mod opcode;
 
 use gridmux_hw_model::{

@@ -173,7 +173,7 @@ fn bit_tricks(prng: &mut Prng) -> Launch {
         };
         let wide = |x: u32, y: u32| {
             let w = u64::from(x) << 32 | u64::from(y);
-            let product = u128::from(w) * u128::from(w ^ 0x0012_3456_789a_bcde);
+            let product = u128::from(w) * u128::from(w ^ 0x0123_4567_89ab_cdef);
             let high = u64::try_from(product >> 64).expect("it is the upper half");
             high.wrapping_add(u64::from(w.count_ones()))
                 .wrapping_add(u64::from(w.leading_zeros()))

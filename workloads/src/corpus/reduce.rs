@@ -167,12 +167,10 @@ fn dot_i64(prng: &mut Prng) -> Launch {
     let args = vec![input(a), input(b), inout([0_u64]), Arg::S32(N_S32)];
     Launch::line(3, 64, args, |_, args| {
         let (a, b) = (values::<i32>(&args[0]), values::<i32>(&args[1]));
-        let each = a
-            .iter()
-            .zip(&b)
-            .map(|(a, b)| i128::from(*a) * i128::from(*b));
-        let sum = i64::try_from(each.sum::<i128>()).expect("a thousand products fit");
-        vec![Expected::U64(vec![sum.cast_unsigned()])]
+        let product = |(a, b): (&i32, &i32)| (i64::from(*a) * i64::from(*b)).cast_unsigned();
+        let products = a.iter().zip(&b).rev().map(product);
+        let sum = products.fold(0, u64::wrapping_add);
+        vec![Expected::U64(vec![sum])]
     })
 }
 
