@@ -7,6 +7,7 @@
 use super::carry::Values;
 use super::facts::{self, Facts, Found};
 use super::reach::Calls;
+use super::waits::{self, Waits};
 use super::{Form, Reason, Refusal, Shape, fence, gate, slice, ticket, worker};
 use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAMS_BYTES, param_offset};
 use crate::decode::{FuncId, Function, Program};
@@ -21,6 +22,8 @@ pub struct Judgement {
     gate: Vec<Option<Refusal>>,
     worker: Vec<Option<Refusal>>,
     fence: Vec<Option<Refusal>>,
+    /// Functions that wait for earlier blocks.
+    pub(super) for_earlier: Vec<bool>,
     /// Functions whose `worker` form relies on warps that are rows.
     pub(super) warp_rows: Vec<bool>,
 }
@@ -48,10 +51,14 @@ impl Judgement {
         let start = |n: usize| program.functions[n].span.start;
         let id = |n: usize| FuncId(u32::try_from(n).unwrap_or(u32::MAX));
         let added = judge.refusals(vec![None; facts.len()], true);
-        let slice = judge.refusals(
-            each(&|n, f| slice::judge(f).or_else(|| judge.carry(n, f))),
-            true,
-        );
+        let waits: Vec<Waits> = program.functions.iter().map(waits::judge).collect();
+        let own = |n: usize, f: &Facts| {
+            let found = slice::judge(f).or_else(|| waits[n].refusal.clone());
+            found.or_else(|| judge.carry(n, f))
+        };
+        let slice = judge.refusals(each(&own), true);
+        let earlier = waits.iter().map(|w| w.for_earlier.then_some(()));
+        let for_earlier = calls.spread(earlier.collect());
         let gate = judge.refusals(each(&|n, f| gate::judge(program, f, start(n))), false);
         let gate = inherit(&slice, gate);
         let converges = worker::judge(program, &calls);
@@ -72,6 +79,7 @@ impl Judgement {
             gate,
             worker,
             fence,
+            for_earlier: for_earlier.iter().map(Option::is_some).collect(),
             warp_rows: warp_rows.iter().map(Option::is_some).collect(),
         }
     }

@@ -173,17 +173,14 @@ pub fn rewrite_judged(
             let form = forms[n as usize];
             let chosen = choose(FuncId(n));
             let reason = judgement.refusal(FuncId(n), chosen).cloned();
-            let rows = form.shape == Shape::Worker && judgement.warp_rows[n as usize];
-            kernel_form(
-                f,
-                form,
-                reason,
-                if rows {
-                    BlockRule::WarpRows
-                } else {
-                    BlockRule::Any
-                },
-            )
+            let mut made = kernel_form(f, form, reason);
+            if form.shape == Shape::Worker && judgement.warp_rows[n as usize] {
+                made.block_rule = BlockRule::WarpRows;
+            }
+            if judgement.for_earlier[n as usize] {
+                made.most_chunk = 1;
+            }
+            made
         })
         .collect();
     Rewritten {
@@ -240,12 +237,7 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, _options: &Op
     }
 }
 
-fn kernel_form(
-    function: &Function,
-    form: Form,
-    reason: Option<Refusal>,
-    block_rule: BlockRule,
-) -> KernelForm {
+fn kernel_form(function: &Function, form: Form, reason: Option<Refusal>) -> KernelForm {
     let control_offset = (form != Form::WHOLE).then(|| param_offset(function));
     let tickets = matches!(form.shape, Shape::Gate | Shape::Worker);
     KernelForm {
@@ -261,7 +253,7 @@ fn kernel_form(
             Shape::Gate => LaunchGrid::Tickets,
             Shape::Worker => LaunchGrid::Workers,
         },
-        block_rule,
+        block_rule: BlockRule::Any,
         most_chunk: u32::MAX,
     }
 }

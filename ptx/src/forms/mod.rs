@@ -25,6 +25,7 @@ mod reason;
 mod slice;
 mod ticket;
 mod unset;
+mod waits;
 mod worker;
 
 pub use judge::Judgement;
