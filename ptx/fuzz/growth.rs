@@ -39,10 +39,10 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Runs one input and panics if it made the heap grow past the bound.
-pub fn bounded(bytes: &[u8], run: impl FnOnce(&[u8])) {
+pub fn bounded<T>(bytes: &[u8], run: impl FnOnce(&[u8]) -> T) -> T {
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);
-    run(bytes);
+    let result = run(bytes);
     let grown = PEAK.load(Relaxed).saturating_sub(before);
     let bound = TIMES * bytes.len() + ALLOWANCE_BYTES;
     assert!(
@@ -50,4 +50,5 @@ pub fn bounded(bytes: &[u8], run: impl FnOnce(&[u8])) {
         "{grown} bytes for an input of {}: more than {bound}",
         bytes.len()
     );
+    result
 }

@@ -5,15 +5,15 @@
 
 use gridmux_ptx::Module;
 use gridmux_ptx::check::check;
-use gridmux_ptx::forms::{Form, Judgement, Options, rewrite_judged};
+use gridmux_ptx::forms::{Form, Options, Rewritten, rewrite};
 
 /// Lexer and parser: an error with a position inside the text, or tokens that tile it and print it back.
 pub fn parse(bytes: &[u8]) -> Option<Module> {
     let module = match Module::parse(bytes) {
         Ok(module) => module,
         Err(e) => {
-            let lines = bytes.iter().filter(|&&b| b == b'\n').count() + 1;
-            assert!(e.line >= 1 && e.line as usize <= lines, "{e}: no such line");
+            let line = e.line as usize;
+            assert!((1..=lines(bytes)).contains(&line), "{e}: no such line");
             assert!(e.column >= 1 && !e.message.is_empty(), "{e}");
             assert!(
                 e.excerpt.len() <= 120 && e.caret <= 120,
@@ -44,39 +44,40 @@ pub fn decode(bytes: &[u8]) {
     }
 }
 
-/// Every form: the result is a module again, with the same kernels, each in the form that was asked for or with a
-/// reason on one of its lines.
-pub fn rewrite(bytes: &[u8]) {
-    let Some(module) = parse(bytes) else { return };
-    let Ok(program) = module.decode() else { return };
-    let judgement = Judgement::new(&module, &program);
-    let lines = bytes.iter().filter(|&&b| b == b'\n').count() + 1;
-    for form in Form::ALL {
-        let options = Options::default();
-        let made = rewrite_judged(&module, &program, &judgement, &options, |_| form);
-        for kernel in &made.kernels {
-            match &kernel.reason {
-                None => assert_eq!(kernel.form, form, "{} has no reason", kernel.name),
-                Some(refusal) => {
-                    assert_eq!(kernel.form, Form::WHOLE, "{} is refused", kernel.name);
-                    assert!(
-                        refusal.line >= 1 && refusal.line as usize <= lines,
-                        "{refusal}: no such line"
-                    );
-                }
+/// One form of every kernel; `None` where the text is no module.
+pub fn make(bytes: &[u8], form: Form) -> Option<Rewritten> {
+    let module = parse(bytes)?;
+    let program = module.decode().ok()?;
+    Some(rewrite(&module, &program, &Options::default(), |_| form))
+}
+
+/// What [`make`] made is a module again, with the same kernels, each in the form that was asked for or with a reason on
+/// one of the `lines` of the original.
+pub fn examine(made: Rewritten, form: Form, lines: usize) {
+    for kernel in &made.kernels {
+        match &kernel.reason {
+            None => assert_eq!(kernel.form, form, "{} has no reason", kernel.name),
+            Some(refusal) => {
+                assert_eq!(kernel.form, Form::WHOLE, "{} is refused", kernel.name);
+                let line = refusal.line as usize;
+                assert!((1..=lines).contains(&line), "{refusal}: no such line");
             }
         }
-        let again =
-            Module::parse(made.bytes).unwrap_or_else(|e| panic!("the {form} form made {e}"));
-        let again = again
-            .decode()
-            .unwrap_or_else(|e| panic!("the {form} form made {e}"));
-        let kernels = again
-            .functions
-            .iter()
-            .filter(|f| f.is_entry && f.is_defined);
-        let names: Vec<&str> = kernels.map(|f| f.name.as_str()).collect();
-        let expected: Vec<&str> = made.kernels.iter().map(|k| k.name.as_str()).collect();
-        assert_eq!(names, expected, "the {form} form changed the kernels");
     }
+    let again = Module::parse(made.bytes).unwrap_or_else(|e| panic!("the {form} form made {e}"));
+    let again = again
+        .decode()
+        .unwrap_or_else(|e| panic!("the {form} form made {e}"));
+    let kernels = again
+        .functions
+        .iter()
+        .filter(|f| f.is_entry && f.is_defined);
+    let names: Vec<&str> = kernels.map(|f| f.name.as_str()).collect();
+    let expected: Vec<&str> = made.kernels.iter().map(|k| k.name.as_str()).collect();
+    assert_eq!(names, expected, "the {form} form changed the kernels");
+}
+
+/// Lines of a text, as positions count them.
+pub fn lines(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&b| b == b'\n').count() + 1
 }

@@ -5,6 +5,7 @@
 #[path = "../fuzz/oracle.rs"]
 mod oracle;
 
+use gridmux_ptx::forms::Form;
 use std::path::Path;
 
 #[test]
@@ -22,6 +23,10 @@ fn found_cases_stay_mended() {
         let bytes = std::fs::read(&case).expect("a listed file can be read");
         oracle::parse(&bytes);
         oracle::decode(&bytes);
-        oracle::rewrite(&bytes);
+        for form in Form::ALL {
+            if let Some(made) = oracle::make(&bytes, form) {
+                oracle::examine(made, form, oracle::lines(&bytes));
+            }
+        }
     }
 }
