@@ -35,7 +35,10 @@ struct Setup {
 
 impl Setup {
     fn new(workload: &Workload, size: Size) -> Self {
-        let mut gpu = Gpu::new(GpuConfig::builtin("h200").expect("built in"));
+        let mut gpu = Gpu::new(
+            GpuConfig::builtin(&std::env::var("GPU").unwrap_or_else(|_| "h200".into()))
+                .expect("built in"),
+        );
         let domain = gpu
             .memory_mut()
             .create_domain(8 << 30)

@@ -48,6 +48,28 @@ pub enum SchedulerPolicy {
     Lrr,
     /// Greedy, then oldest.
     Gto,
+    /// Round robin within a small active set; a warp that waits for memory leaves it (Narasiman et al., MICRO 2011).
+    TwoLevel,
+}
+
+/// What a store to global memory does to a line that L1 holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WritePolicy {
+    /// The line's sectors go.
+    Evict,
+    /// The line keeps the new bytes.
+    Through,
+}
+
+/// What a store does to a line that L2 does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteMiss {
+    /// The bytes stay in the slice under a byte mask until the line goes; nothing is fetched.
+    Validate,
+    /// The bytes go to DRAM at once and the line is fetched (GPGPU-Sim's write-allocate).
+    Fetch,
 }
 
 /// A whole GPU.
@@ -60,12 +82,16 @@ pub struct GpuConfig {
     pub clock: Clock,
     /// Streaming multiprocessors.
     pub sm: Sm,
-    /// Execution pipelines of one scheduler.
+    /// Execution pipelines of one SM.
     pub pipelines: Pipelines,
     /// Shared memory.
     pub shared: Shared,
     /// Level-1 cache.
     pub l1: L1,
+    /// Constant cache of one SM.
+    pub constant: SmallCache,
+    /// Texture cache of one SM.
+    pub texture: SmallCache,
     /// Network between SMs and level-2 slices.
     pub interconnect: Interconnect,
     /// Level-2 cache.
@@ -76,6 +102,8 @@ pub struct GpuConfig {
     pub launch: LaunchCosts,
     /// Copy engines.
     pub copy: CopyEngines,
+    /// Energies of events.
+    pub energy: Energy,
 }
 
 /// Clocks.
@@ -96,6 +124,14 @@ pub struct Sm {
     pub schedulers: u8,
     /// Their policy.
     pub scheduler: SchedulerPolicy,
+    /// Warps of a scheduler's active set; used by the two-level policy only.
+    pub two_level_active_warps: u32,
+    /// Each scheduler has its own part of the pipelines (Maxwell and later); else they share all of them.
+    pub sub_cores: bool,
+    /// Instructions of one warp that a scheduler may issue in one cycle: 2 where the chip issues in pairs.
+    pub issue_width: u8,
+    /// Register banks that one instruction reads from; sources in one bank are read one a cycle. 0: no conflicts.
+    pub register_banks: u8,
     /// Resident threads.
     pub max_threads: u32,
     /// Resident blocks.
@@ -118,20 +154,38 @@ pub struct Sm {
     pub reserved_shared_bytes_per_block: u32,
 }
 
-/// Latency and initiation interval of one pipeline.
+/// Latency, initiation interval and number of one pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pipeline {
     /// Cycles until a dependent instruction may issue.
     pub latency: u32,
-    /// Cycles until the next warp instruction may enter, per scheduler.
+    /// Cycles until the next warp instruction may enter the same unit.
     pub interval: u32,
 }
 
-/// Execution pipelines of one scheduler.
+/// Units of an SM that execute warp instructions.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Units {
+    /// Integer; 0 where the single-precision units do it (before Volta).
+    pub int: u8,
+    /// Single precision.
+    pub fp32: u8,
+    /// Double precision.
+    pub fp64: u8,
+    /// Special functions.
+    pub sfu: u8,
+    /// Matrix multiplication; 0 where the single-precision units stand in.
+    pub tensor: u8,
+}
+
+/// Execution pipelines of one SM.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pipelines {
+    /// How many units of each kind an SM has.
+    pub units: Units,
     /// Integer addition, logic, shifts, comparisons.
     pub int: Pipeline,
     /// Integer multiplication.
@@ -148,6 +202,8 @@ pub struct Pipelines {
     pub fp64_div: Pipeline,
     /// Special functions and conversions.
     pub sfu: Pipeline,
+    /// Matrix multiplication of one warp.
+    pub tensor: Pipeline,
     /// Moves, selections and predicate logic.
     pub r#move: Pipeline,
     /// Branches.
@@ -162,11 +218,13 @@ pub struct Pipelines {
 pub struct Shared {
     /// Load-to-use cycles without conflicts.
     pub latency: u32,
-    /// Banks of four bytes.
+    /// Banks.
     pub banks: u32,
+    /// Width of a bank: 4, or 8 on Kepler.
+    pub bank_bytes: u32,
 }
 
-/// Level-1 cache of one SM: sectored, write-through, no allocation on stores.
+/// Level-1 cache of one SM; no allocation on stores to global memory.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct L1 {
@@ -178,8 +236,30 @@ pub struct L1 {
     pub latency: u32,
     /// Outstanding line requests.
     pub mshrs: u32,
+    /// Loads that may wait for one outstanding request.
+    pub merges: u32,
     /// Cycles that one 128-byte line access holds the load/store unit.
     pub line_interval: u32,
+    /// A miss fetches the sectors it needs, not the whole line.
+    pub sectored: bool,
+    /// Loads of global memory are cached; on some Kepler chips only local memory is.
+    pub caches_global: bool,
+    /// What a store to global memory does to a line that is there.
+    pub write: WritePolicy,
+    /// A kernel that starts finds it empty, because L1 is not coherent.
+    pub flush_at_launch: bool,
+}
+
+/// A read-only cache of one SM.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SmallCache {
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Ways of a set.
+    pub ways: u32,
+    /// Load-to-use cycles of a hit.
+    pub latency: u32,
 }
 
 /// Network between SMs and level-2 slices.
@@ -194,22 +274,32 @@ pub struct Interconnect {
     pub reply_bytes_per_cycle: u32,
 }
 
-/// Level-2 cache: sectored, write-back, least recently used.
+/// Level-2 cache: write-back, least recently used.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct L2 {
-    /// Slices.
+    /// Slices; the same number for each DRAM channel.
     pub slices: u32,
+    /// Banks of a slice, which work side by side.
+    pub banks: u32,
     /// Size of all slices in bytes.
     pub bytes: u64,
     /// Ways of a set.
     pub ways: u32,
     /// Load-to-use cycles of a hit, the way there and back included.
     pub latency: u32,
+    /// Neighbouring bytes that lie in one slice.
+    pub interleave_bytes: u64,
+    /// Lines are spread over slices by a hash, so that no stride meets in one.
+    pub hashed: bool,
+    /// What a store does to a line that is not there.
+    pub write_miss: WriteMiss,
     /// Bytes per cycle of one slice.
     pub bytes_per_cycle: u32,
-    /// Cycles that one atomic operation on one address holds its slice.
+    /// Cycles that one atomic operation on one address holds its bank.
     pub atomic_interval: u32,
+    /// A miss fetches the sectors it needs, not the whole line.
+    pub sectored: bool,
 }
 
 /// Device memory.
@@ -220,16 +310,44 @@ pub struct Dram {
     pub channels: u32,
     /// Peak bandwidth of all channels, 10⁹ bytes per second.
     pub gigabytes_per_second: f64,
-    /// Load-to-use cycles of a read that misses every cache and opens a row.
+    /// Load-to-use cycles of a read that misses every cache and finds another row open.
     pub latency: u32,
     /// Banks of a channel.
     pub banks: u32,
     /// Bytes of a row.
     pub row_bytes: u64,
-    /// Cycles that opening a row adds to a read (tRP + tRCD).
-    pub row_miss_cycles: u32,
-    /// Cycles between two row openings of one bank (tRC).
-    pub row_cycle_cycles: u32,
+    /// Requests that the controller chooses among: an open row first, then the oldest.
+    pub queue: u32,
+    /// Clock of the timing figures in MHz.
+    pub command_mhz: u32,
+    /// Timing in command clocks.
+    pub timing: DramTiming,
+}
+
+/// Timing of a DRAM chip in command clocks, by JEDEC's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DramTiming {
+    /// Column command to column command.
+    pub ccd: u32,
+    /// Row opening to row opening, different banks.
+    pub rrd: u32,
+    /// Row opening to column command.
+    pub rcd: u32,
+    /// Row opening to precharge.
+    pub ras: u32,
+    /// Precharge to row opening.
+    pub rp: u32,
+    /// Row opening to row opening, same bank.
+    pub rc: u32,
+    /// Column read to data.
+    pub cl: u32,
+    /// Column write to data.
+    pub wl: u32,
+    /// End of written data to a read.
+    pub cdlr: u32,
+    /// End of written data to precharge.
+    pub wr: u32,
 }
 
 /// Costs of starting kernels and blocks.
@@ -242,6 +360,10 @@ pub struct LaunchCosts {
     pub dependent_cycles: u32,
     /// Cycles between two block starts, over the whole GPU.
     pub block_interval_cycles: u32,
+    /// Hardware queues; stream `n` uses queue `n` modulo this number.
+    pub hardware_queues: u32,
+    /// Kernels that may have blocks on the GPU at once.
+    pub concurrent_kernels: u32,
 }
 
 /// Copy engines, one per direction.
@@ -256,9 +378,43 @@ pub struct CopyEngines {
     pub latency_ns: u32,
 }
 
-const BUILTIN: [(&str, &str); 2] = [
+/// Energies of events, for an estimate; leakage is of the whole GPU.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Energy {
+    /// One integer or move operation of one thread, register file and issue included.
+    pub int_pj: f64,
+    /// One single-precision operation of one thread.
+    pub fp32_pj: f64,
+    /// One double-precision operation of one thread.
+    pub fp64_pj: f64,
+    /// One special function of one thread.
+    pub sfu_pj: f64,
+    /// One word of shared memory.
+    pub shared_pj: f64,
+    /// One 32-byte sector from L1.
+    pub l1_sector_pj: f64,
+    /// One 32-byte sector from L2, the interconnect included.
+    pub l2_sector_pj: f64,
+    /// One byte from or to DRAM.
+    pub dram_byte_pj: f64,
+    /// Leakage and idle power of the whole GPU in watts.
+    pub static_watts: f64,
+}
+
+const BUILTIN: [(&str, &str); 9] = [
     ("h200", include_str!("../configs/h200.toml")),
+    ("v100", include_str!("../configs/v100.toml")),
+    ("gtx980", include_str!("../configs/gtx980.toml")),
+    ("k20m", include_str!("../configs/k20m.toml")),
+    ("gtx680", include_str!("../configs/gtx680.toml")),
     ("gtx480", include_str!("../configs/gtx480.toml")),
+    ("gtx480-lrr", include_str!("../configs/gtx480-lrr.toml")),
+    ("c2050", include_str!("../configs/c2050.toml")),
+    (
+        "warped-slicer",
+        include_str!("../configs/warped-slicer.toml"),
+    ),
 ];
 
 /// Names that [`GpuConfig::builtin`] knows.
@@ -300,12 +456,13 @@ impl GpuConfig {
             let scaled = (u64::from(n) * to + from / 2) / from;
             u32::try_from(scaled.max(1)).unwrap_or(u32::MAX)
         };
-        let slices = scale(self.l2.slices);
+        let per_channel = (self.l2.slices / self.dram.channels.max(1)).max(1);
+        let channels = scale(self.dram.channels);
+        let ratio = f64::from(channels) / f64::from(self.dram.channels.max(1));
+        let slices = channels * per_channel;
         self.l2.bytes = self.l2.bytes / u64::from(self.l2.slices) * u64::from(slices);
         self.l2.slices = slices;
-        self.dram.channels = scale(self.dram.channels);
-        #[allow(clippy::cast_precision_loss, reason = "SM counts are below 2^16")]
-        let ratio = to as f64 / from as f64;
+        self.dram.channels = channels;
         self.dram.gigabytes_per_second *= ratio;
         self.sm.count = sms.max(1);
         self
@@ -333,6 +490,13 @@ impl GpuConfig {
     pub fn ns_to_cycles(&self, ns: u64) -> u64 {
         let cycles = (u128::from(ns) * u128::from(self.clock.core_mhz)).div_ceil(1000);
         u64::try_from(cycles).unwrap_or(u64::MAX)
+    }
+
+    /// Core cycles that so many command clocks of the DRAM take, times 2^`fraction`.
+    #[must_use]
+    pub(crate) fn dram_time(&self, clocks: u32, fraction: u32) -> u64 {
+        let scaled = (u64::from(clocks) * u64::from(self.clock.core_mhz)) << fraction;
+        scaled.div_ceil(u64::from(self.dram.command_mhz))
     }
 
     /// Core cycles that `bytes` take at `gigabytes_per_second`.

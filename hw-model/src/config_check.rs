@@ -4,6 +4,8 @@
 //! wait for ever.
 
 use crate::config::{ConfigError, GpuConfig, LINE_BYTES, MAX_WARPS_PER_SM, Pipeline, WARP_LANES};
+use crate::timing::dram::Channel;
+use crate::timing::issue::MAX_UNITS;
 use std::fmt::Display;
 
 impl GpuConfig {
@@ -49,6 +51,19 @@ impl GpuConfig {
             (1..=1024).contains(&sm.max_threads_per_block),
             "it must lie between 1 and 1024",
         )?;
+        at_least_one("sm.two_level_active_warps", sm.two_level_active_warps)?;
+        require(
+            "sm.issue_width",
+            sm.issue_width,
+            matches!(sm.issue_width, 1 | 2),
+            "a scheduler issues one instruction a cycle, or two",
+        )?;
+        require(
+            "sm.register_banks",
+            sm.register_banks,
+            sm.register_banks <= 32,
+            "it must lie between 0 (no conflicts) and 32",
+        )?;
         at_least_one("sm.registers", sm.registers)?;
         at_least_one("sm.max_registers_per_thread", sm.max_registers_per_thread)?;
         at_least_one("sm.register_unit", sm.register_unit)?;
@@ -63,7 +78,30 @@ impl GpuConfig {
 
     fn validate_pipelines(&self) -> Result<(), ConfigError> {
         let p = &self.pipelines;
-        let all: [(&'static str, Pipeline); 11] = [
+        let units = [
+            ("pipelines.units.int", p.units.int, true),
+            ("pipelines.units.fp32", p.units.fp32, false),
+            ("pipelines.units.fp64", p.units.fp64, false),
+            ("pipelines.units.sfu", p.units.sfu, false),
+            ("pipelines.units.tensor", p.units.tensor, true),
+        ];
+        let schedulers = self.sm.schedulers.max(1);
+        for (key, count, may_lack) in units {
+            let in_range = (1..=MAX_UNITS).contains(&usize::from(count));
+            require(
+                key,
+                count,
+                in_range || (may_lack && count == 0),
+                "it must lie between 1 and 8; 0 only for int and tensor, whose work fp32 then does",
+            )?;
+            require(
+                key,
+                count,
+                !self.sm.sub_cores || count.is_multiple_of(schedulers),
+                "with sub-cores every scheduler needs the same number of units",
+            )?;
+        }
+        let all: [(&'static str, Pipeline); 12] = [
             ("pipelines.int", p.int),
             ("pipelines.int_mul", p.int_mul),
             ("pipelines.int_div", p.int_div),
@@ -72,6 +110,7 @@ impl GpuConfig {
             ("pipelines.fp64", p.fp64),
             ("pipelines.fp64_div", p.fp64_div),
             ("pipelines.sfu", p.sfu),
+            ("pipelines.tensor", p.tensor),
             ("pipelines.move", p.r#move),
             ("pipelines.control", p.control),
             ("pipelines.shuffle", p.shuffle),
@@ -98,8 +137,29 @@ impl GpuConfig {
             self.shared.banks == 32,
             "only 32 banks are modelled",
         )?;
+        require(
+            "shared.bank_bytes",
+            self.shared.bank_bytes,
+            matches!(self.shared.bank_bytes, 4 | 8),
+            "a bank is 4 or 8 bytes wide",
+        )?;
         at_least_one("l1.latency", self.l1.latency)?;
         at_least_one("l1.mshrs", self.l1.mshrs)?;
+        at_least_one("l1.merges", self.l1.merges)?;
+        let small = [
+            (
+                ["constant.ways", "constant.bytes", "constant.latency"],
+                &self.constant,
+            ),
+            (
+                ["texture.ways", "texture.bytes", "texture.latency"],
+                &self.texture,
+            ),
+        ];
+        for ([ways, bytes, latency], cache) in small {
+            cache_geometry(ways, bytes, cache.ways, cache.bytes)?;
+            at_least_one(latency, cache.latency)?;
+        }
         at_least_one("l1.line_interval", self.l1.line_interval)?;
         cache_geometry("l1.ways", "l1.bytes", self.l1.ways, self.l1.bytes)?;
         at_least_one("interconnect.latency", self.interconnect.latency)?;
@@ -112,6 +172,21 @@ impl GpuConfig {
             self.interconnect.reply_bytes_per_cycle,
         )?;
         at_least_one("l2.slices", self.l2.slices)?;
+        at_least_one("l2.banks", self.l2.banks)?;
+        require(
+            "l2.interleave_bytes",
+            self.l2.interleave_bytes,
+            self.l2.interleave_bytes.is_power_of_two()
+                && (LINE_BYTES..=1 << 20).contains(&self.l2.interleave_bytes),
+            "it must be a power of two from 128 to 1048576",
+        )?;
+        at_least_one("dram.channels", self.dram.channels)?;
+        require(
+            "l2.slices",
+            self.l2.slices,
+            self.l2.slices.is_multiple_of(self.dram.channels),
+            "every DRAM channel needs the same number of slices",
+        )?;
         cache_geometry(
             "l2.ways",
             "l2.bytes",
@@ -131,8 +206,40 @@ impl GpuConfig {
 
     fn validate_memory(&self) -> Result<(), ConfigError> {
         let dram = &self.dram;
-        at_least_one("dram.channels", dram.channels)?;
-        at_least_one("dram.banks", dram.banks)?;
+        require(
+            "dram.banks",
+            dram.banks,
+            (1..=128).contains(&dram.banks),
+            "it must lie between 1 and 128",
+        )?;
+        require(
+            "dram.queue",
+            dram.queue,
+            (1..=1024).contains(&dram.queue),
+            "it must lie between 1 and 1024",
+        )?;
+        at_least_one("dram.command_mhz", dram.command_mhz)?;
+        let t = &dram.timing;
+        let timing = [
+            ("dram.timing.ccd", t.ccd),
+            ("dram.timing.rrd", t.rrd),
+            ("dram.timing.rcd", t.rcd),
+            ("dram.timing.ras", t.ras),
+            ("dram.timing.rp", t.rp),
+            ("dram.timing.rc", t.rc),
+            ("dram.timing.cl", t.cl),
+            ("dram.timing.wl", t.wl),
+            ("dram.timing.cdlr", t.cdlr),
+            ("dram.timing.wr", t.wr),
+        ];
+        for (key, clocks) in timing {
+            require(
+                key,
+                clocks,
+                (1..=4096).contains(&clocks),
+                "it must lie between 1 and 4096 command clocks",
+            )?;
+        }
         positive("dram.gigabytes_per_second", dram.gigabytes_per_second)?;
         require(
             "dram.row_bytes",
@@ -143,13 +250,16 @@ impl GpuConfig {
         require(
             "dram.latency",
             dram.latency,
-            dram.latency > self.l2.latency + dram.row_miss_cycles,
-            "it must exceed l2.latency + dram.row_miss_cycles, which it includes",
+            u64::from(dram.latency) >= u64::from(self.l2.latency) + Channel::lone_read_cycles(self),
+            "it must exceed l2.latency and the timing of a row's opening and a read, which it includes",
         )?;
         at_least_one(
             "launch.block_interval_cycles",
             self.launch.block_interval_cycles,
         )?;
+        at_least_one("launch.hardware_queues", self.launch.hardware_queues)?;
+        at_least_one("launch.concurrent_kernels", self.launch.concurrent_kernels)?;
+        self.validate_energy()?;
         positive(
             "copy.h2d_gigabytes_per_second",
             self.copy.h2d_gigabytes_per_second,
@@ -158,6 +268,31 @@ impl GpuConfig {
             "copy.d2h_gigabytes_per_second",
             self.copy.d2h_gigabytes_per_second,
         )
+    }
+}
+
+impl GpuConfig {
+    fn validate_energy(&self) -> Result<(), ConfigError> {
+        let e = &self.energy;
+        let all = [
+            ("energy.int_pj", e.int_pj),
+            ("energy.fp32_pj", e.fp32_pj),
+            ("energy.fp64_pj", e.fp64_pj),
+            ("energy.sfu_pj", e.sfu_pj),
+            ("energy.shared_pj", e.shared_pj),
+            ("energy.l1_sector_pj", e.l1_sector_pj),
+            ("energy.l2_sector_pj", e.l2_sector_pj),
+            ("energy.dram_byte_pj", e.dram_byte_pj),
+            ("energy.static_watts", e.static_watts),
+        ];
+        all.into_iter().try_for_each(|(key, value)| {
+            require(
+                key,
+                value,
+                value.is_finite() && value >= 0.0,
+                "it must be a number and not negative",
+            )
+        })
     }
 }
 
@@ -205,8 +340,8 @@ fn cache_geometry(
     require(
         bytes_key,
         bytes,
-        bytes >= LINE_BYTES * u64::from(ways),
-        "one slice must hold at least one set of 128-byte lines",
+        bytes >= LINE_BYTES * u64::from(ways) && bytes.is_multiple_of(LINE_BYTES * u64::from(ways)),
+        "it (or one slice of it) must be whole sets of 128-byte lines",
     )
 }
 

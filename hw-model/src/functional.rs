@@ -171,6 +171,7 @@ impl Functional {
                     domain,
                     ranges: &mut self.ranges,
                     access: &mut self.access,
+                    log: None,
                     clock: counters.warp_instructions,
                     clock_ns: counters.warp_instructions,
                 },

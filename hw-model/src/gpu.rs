@@ -17,15 +17,15 @@ use crate::memory::{DomainId, Memory, MemoryError};
 use crate::report::{Advance, Report};
 use crate::timing::dispatch::{Dispatcher, Placement};
 use crate::timing::launches::Launches;
-use crate::timing::memory_system::MemorySystem;
-use crate::timing::sm::{Epoch, Sm, SmEvent};
+use crate::timing::machine::{Around, Machine};
+use crate::timing::sm::{Sm, SmEvent};
 use gridmux_policy::units::{Cycles, Nanos};
 use gridmux_ptx::decode::Program;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Longest epoch in cycles; shorter where L2 answers sooner.
-const EPOCH_CYCLES: u64 = 64;
+/// Longest epoch in cycles; shorter where the way to L2 is.
+const EPOCH_CYCLES: u64 = 32;
 
 /// A modelled GPU.
 #[derive(Debug)]
@@ -34,8 +34,7 @@ pub struct Gpu {
     memory: Memory,
     now: u64,
     epoch_cycles: u64,
-    sms: Vec<Sm>,
-    memory_system: MemorySystem,
+    machine: Machine,
     launches: Launches,
     tags: HashMap<u64, u32>,
     dispatcher: Dispatcher,
@@ -57,11 +56,8 @@ impl Gpu {
         Self {
             memory: Memory::default(),
             now: 0,
-            epoch_cycles: EPOCH_CYCLES.min(u64::from(config.l2.latency)),
-            sms: (0..config.sm.count)
-                .map(|id| Sm::new(&config, id))
-                .collect(),
-            memory_system: MemorySystem::new(&config),
+            epoch_cycles: EPOCH_CYCLES.min(u64::from(config.interconnect.latency)),
+            machine: Machine::new(&config),
             launches: Launches::new(),
             tags: HashMap::with_capacity(1024),
             dispatcher: Dispatcher::new(&config),
@@ -72,6 +68,20 @@ impl Gpu {
             drafts: Vec::with_capacity(256),
             config,
         }
+    }
+
+    /// From now on so many threads run the model, the caller's included; zero counts as one.
+    ///
+    /// Cycles, counters and memory are the same whatever their number. They sleep while [`Gpu::advance`] does not
+    /// run.
+    pub fn set_threads(&mut self, threads: usize) {
+        self.machine.set_threads(threads);
+    }
+
+    /// What blocks that ended on each SM did, over all launches so far; memory behind L1 is not counted by SM.
+    #[must_use]
+    pub fn sm_counters(&self) -> Vec<Counters> {
+        self.machine.sms.iter().map(|sm| *sm.totals()).collect()
     }
 
     /// Its description.
@@ -226,7 +236,7 @@ impl Gpu {
     /// Blocks that are resident now, over all SMs.
     #[must_use]
     pub fn resident_blocks(&self) -> u32 {
-        self.sms.iter().map(Sm::resident_blocks).sum()
+        self.machine.sms.iter().map(Sm::resident_blocks).sum()
     }
 
     fn drop_launch(&mut self, index: u32) {
@@ -234,7 +244,7 @@ impl Gpu {
             return;
         };
         self.tags.remove(&launch.tag);
-        for sm in &mut self.sms {
+        for sm in &mut self.machine.sms {
             sm.drop_launch(index);
         }
         self.dispatcher.remove(index, &mut self.launches, self.now);
@@ -242,12 +252,10 @@ impl Gpu {
     }
 
     /// First time at which anything can happen.
-    fn next_event(&self) -> Option<u64> {
-        let sms = self.sms.iter().filter_map(Sm::next_event).min();
+    fn next_event(&mut self) -> Option<u64> {
         let events = [
-            sms,
+            self.machine.next_event(),
             self.dispatcher.next_event(),
-            self.memory_system.next_departure(),
             self.copies.next_event(),
         ];
         events.into_iter().flatten().min()
@@ -256,26 +264,18 @@ impl Gpu {
     fn run_epoch(&mut self, end: u64) {
         self.placed.clear();
         self.dispatcher.place(
-            &mut self.sms,
+            &mut self.machine.sms,
             &mut self.launches,
             self.now,
             end,
             &mut self.placed,
         );
-        let epoch = Epoch {
+        let around = Around {
             config: &self.config,
             memory: &self.memory,
             launches: &self.launches,
-            end,
         };
-        for sm in &mut self.sms {
-            sm.begin(self.now);
-            sm.run(&epoch);
-            self.memory_system.accept(sm.requests());
-        }
-        for reply in self.memory_system.serve(end, &mut self.launches) {
-            self.sms[usize::from(reply.sm)].fill(reply.miss, reply.at);
-        }
+        self.machine.run(around, self.now, end);
         self.report_placed();
         self.collect_events();
         self.check_budgets(end);
@@ -314,7 +314,10 @@ impl Gpu {
     fn collect_events(&mut self) {
         let mut ended = std::mem::take(&mut self.placed);
         ended.clear();
-        for sm in &mut self.sms {
+        for sm in &mut self.machine.sms {
+            if !std::mem::take(&mut sm.status().events) {
+                continue;
+            }
             for event in sm.events().drain(..) {
                 match event {
                     SmEvent::Faulted { launch, at, fault } => self.faults.push((at, launch, fault)),
@@ -345,7 +348,8 @@ impl Gpu {
     }
 
     fn end(&mut self, index: u32) {
-        let counters = *self.launches.counters(index);
+        let mut counters = *self.launches.counters(index);
+        counters += self.machine.take_tally(index);
         let Some(launch) = self.launches.get(index) else {
             return;
         };
@@ -362,12 +366,12 @@ impl Gpu {
     }
 
     fn check_budgets(&mut self, end: u64) {
-        let epoch = Epoch {
+        let around = Around {
             config: &self.config,
             memory: &self.memory,
             launches: &self.launches,
-            end,
         };
+        let epoch = self.machine.epoch(around, self.now, end);
         for (index, launch) in self.launches.iter() {
             let (Some(budget), Some(start)) = (launch.budget, launch.first_start) else {
                 continue;
@@ -375,11 +379,8 @@ impl Gpu {
             if end.saturating_sub(start) <= budget {
                 continue;
             }
-            if let Some(fault) = self
-                .sms
-                .iter()
-                .find_map(|sm| sm.overrun(index, budget, &epoch))
-            {
+            let mut sms = self.machine.sms.iter();
+            if let Some(fault) = sms.find_map(|sm| sm.overrun(index, budget, &epoch)) {
                 self.faults.push((end, index, fault));
             }
         }

@@ -13,6 +13,8 @@ pub mod config;
 mod config_check;
 mod copies;
 pub mod counters;
+#[doc(hidden)]
+pub mod crew;
 mod exec;
 pub mod fault;
 mod functional;
@@ -22,6 +24,7 @@ pub mod launch;
 pub mod memory;
 pub mod occupancy;
 pub mod report;
+mod sync;
 mod timing;
 
 pub use compile::LoadError;

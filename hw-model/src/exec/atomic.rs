@@ -2,12 +2,14 @@
 //!
 //! Rule: the lanes of a warp take their turns in ascending order, so that a run is deterministic.
 
-use super::cx::{Cx, Direction};
+use super::cx::{Cx, Direction, Space};
 use super::isa::{handler, lane_fn};
 use super::lanes::{Lane, commit, read};
+use super::log::Target;
 use super::lower::{Class, Draft, Lower};
-use super::memory::{active, addressed, for_each_space, place};
+use super::memory::{Checked, active, addressed, for_each_space, host, place};
 use super::op::{NONE, Op};
+use super::stored::Word;
 use gridmux_ptx::decode::{AtomOp, Instruction, Opcode, ScalarType as T, StateSpace};
 
 /// `imm` is the address offset, so the operation's code stands above the space in `aux`.
@@ -24,7 +26,7 @@ const INC: u32 = 8;
 const DEC: u32 = 9;
 
 /// Types with atomic operations.
-pub(super) trait Atom: Lane {
+pub(super) trait Atom: Lane<Raw: Word> {
     /// The new value; `b` is the operand, `c` the second one of `cas`.
     fn apply(self, code: u32, b: Self, c: Self) -> Self;
 }
@@ -80,6 +82,10 @@ fn atomic<A: Atom>(cx: &mut Cx<'_>, op: &Op) {
         } else {
             read::<A>(cx, op.r[2])
         };
+        if cx.access.space == Space::Global && cx.log.is_some() {
+            record(cx, op, checked, &b, &c);
+            return;
+        }
         let mut old = [A::Raw::default(); 32];
         for lane in active(cx.mask) {
             let at = place(cx, checked, lane, 0).cast::<A::Raw>();
@@ -95,6 +101,34 @@ fn atomic<A: Atom>(cx: &mut Cx<'_>, op: &Op) {
             commit(cx, op.r[0], &old);
         }
     });
+}
+
+/// Leaves an operation on global memory to the end of the epoch.
+fn record<A: Atom>(cx: &mut Cx<'_>, op: &Op, checked: &Checked, b: &[A; 32], c: &[A; 32]) {
+    let (mask, base) = (cx.mask, checked.base);
+    let target = (op.r[0] != NONE).then(|| Target {
+        slot: op.r[0],
+        wide: size_of::<A::Raw>() == 8,
+    });
+    let addresses = &cx.access.addresses;
+    let Some(log) = cx.log.as_mut() else { return };
+    let (width, code) = (size_of::<A::Raw>(), op.aux >> CODE_SHIFT);
+    log.lanes(mask, width, apply::<A>, code, target, false, |lane| {
+        let word = |value: A| value.put().to_bits();
+        (host(base, addresses[lane]), word(b[lane]), word(c[lane]))
+    });
+}
+
+/// A [`super::log::LaneFn`].
+unsafe fn apply<A: Atom>(at: *mut u8, b: u64, c: u64, code: u32) -> u64 {
+    let at = at.cast::<A::Raw>();
+    let lane = |word: u64| A::get(A::Raw::from_bits(word));
+    // SAFETY: the caller passes the address of a checked access of this width, and has memory for itself.
+    unsafe {
+        let before = at.read_unaligned();
+        at.write_unaligned(A::get(before).apply(code, lane(b), lane(c)).put());
+        before.to_bits()
+    }
 }
 
 /// Lowers the family's opcodes.

@@ -7,7 +7,7 @@ use super::cx::Cx;
 use super::isa::{handler, lane_fn};
 use super::lanes::read;
 use super::lower::{Class, Draft, Lower};
-use super::op::{Kind, NONE, Op};
+use super::op::{AUX_FENCE, Kind, NONE, Op};
 use super::warp::Warp;
 use gridmux_ptx::decode::{AtomOp, Instruction, Opcode, Operand, ScalarType as T};
 
@@ -86,9 +86,13 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             draft.r[5] = l.src(i, 0, T::B32)?;
             Some(draft)
         }
-        Opcode::Membar
-        | Opcode::Fence
-        | Opcode::Nanosleep
+        Opcode::Membar | Opcode::Fence => {
+            // Within a block everything is seen at once.
+            let near = i.mnemonic.ends_with(".cta");
+            let aux = if near { 0 } else { AUX_FENCE };
+            Some(draft.kind(Kind::Nothing).aux(aux))
+        }
+        Opcode::Nanosleep
         | Opcode::Prefetch
         | Opcode::Prefetchu
         | Opcode::Pmevent

@@ -4,6 +4,7 @@
 //! `Kernel::slots`, predicates below `Kernel::predicates`, constants below the length of `Kernel::constants`);
 //! a fault is recorded, never thrown, and the first one stays.
 
+use super::log::WriteLog;
 use super::op::{CONSTANT, NONE, Op, Slot};
 use crate::fault::FaultKind;
 use crate::memory::Domain;
@@ -121,6 +122,8 @@ pub(crate) struct Access {
     pub(crate) bytes: u32,
     /// Addresses of the lanes in `mask`; in shared and local space offsets.
     pub(crate) addresses: [u64; 32],
+    /// The value of a load comes only at the end of the epoch, so it must go past L1.
+    pub(crate) late: bool,
 }
 
 impl Access {
@@ -132,6 +135,7 @@ impl Access {
             mask: 0,
             bytes: 0,
             addresses: [0; 32],
+            late: false,
         }
     }
 }
@@ -153,6 +157,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) domain: &'a Domain,
     pub(crate) ranges: &'a mut RangeCache,
     pub(crate) access: &'a mut Access,
+    /// Where writes to global memory go; `None` when they go to memory at once.
+    pub(crate) log: Option<&'a mut WriteLog>,
     pub(crate) fault: Option<RawFault>,
 }
 

@@ -28,32 +28,28 @@ pub(crate) enum Class {
     Memory,
 }
 
-/// A matrix product's latency and issue interval in cycles: those of `mma.m16n8k16` on the A100 (W. Sun et al.,
-/// "Dissecting Tensor Cores via Microbenchmarks", IEEE Transactions on Parallel and Distributed Systems 2023).
-const TENSOR_LATENCY: u32 = 33;
-const TENSOR_INTERVAL: u32 = 16;
-
 impl Class {
     fn timing(self, p: &Pipelines) -> (Pipe, Pipeline) {
+        // Chips without integer units of their own do integers in the single-precision ones.
+        let int = if p.units.int == 0 {
+            Pipe::Fp32
+        } else {
+            Pipe::Int
+        };
         match self {
-            Self::Int => (Pipe::Int, p.int),
-            Self::IntMul => (Pipe::Int, p.int_mul),
-            Self::IntDiv => (Pipe::Int, p.int_div),
+            Self::Int => (int, p.int),
+            Self::IntMul => (int, p.int_mul),
+            Self::IntDiv => (int, p.int_div),
+            Self::Tensor if p.units.tensor == 0 => (Pipe::Fp32, p.tensor),
+            Self::Tensor => (Pipe::Tensor, p.tensor),
             Self::Fp32 => (Pipe::Fp32, p.fp32),
             Self::Fp32Div => (Pipe::Fp32, p.fp32_div),
             Self::Fp64 => (Pipe::Fp64, p.fp64),
             Self::Fp64Div => (Pipe::Fp64, p.fp64_div),
             Self::Sfu => (Pipe::Sfu, p.sfu),
-            Self::Move => (Pipe::Int, p.r#move),
+            Self::Move => (int, p.r#move),
             Self::Control => (Pipe::Control, p.control),
             Self::Shuffle => (Pipe::Memory, p.shuffle),
-            Self::Tensor => (
-                Pipe::Sfu,
-                Pipeline {
-                    latency: TENSOR_LATENCY,
-                    interval: TENSOR_INTERVAL,
-                },
-            ),
             Self::Memory => (
                 Pipe::Memory,
                 Pipeline {
@@ -376,6 +372,7 @@ impl<'a> Lower<'a> {
             vector: draft.vector,
             latency: u16::try_from(timing.latency).unwrap_or(u16::MAX),
             interval: u16::try_from(timing.interval).unwrap_or(u16::MAX),
+            free: i.guard.is_none() && draft.kind == Kind::Alu && is_folded(i),
         };
         let unnamed = (draft.also != NONE).then(|| self.slots + draft.also);
         let written: Vec<u16> = writes.iter().map(entry).chain(unnamed).collect();
@@ -398,5 +395,25 @@ fn spread(room: &mut [u16], entries: &[u16]) {
     let count = entries.len().min(room.len());
     for (n, place) in room.iter_mut().enumerate().take(count) {
         *place = entries[n * entries.len() / count];
+    }
+}
+
+/// `ptxas` makes no instruction of it: a copy between registers, a constant, or a parameter, which is an operand of
+/// the instruction that uses it; halves of 64-bit words are registers of their own.
+fn is_folded(i: &Instruction) -> bool {
+    use gridmux_ptx::decode::{Opcode, SpecialReg};
+    let bits = i.mods.types.first().map_or(0, |ty| ty.size_bytes() * 8);
+    match i.opcode {
+        Opcode::Cvta => true,
+        Opcode::Ld => i.mods.spaces.first() == Some(&StateSpace::Param),
+        Opcode::Mov => i.operands.iter().all(|operand| match operand {
+            // Launch dimensions stand in the constant bank, too.
+            Operand::Special(special) => {
+                matches!(special, SpecialReg::Ntid(_) | SpecialReg::Nctaid(_))
+            }
+            Operand::Vector(_) => bits >= 64,
+            _ => true,
+        }),
+        _ => false,
     }
 }

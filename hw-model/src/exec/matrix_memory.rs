@@ -11,7 +11,9 @@ use super::fragment::{Family, Fragment, KINDS, Kind, Role};
 use super::isa::{lane_fn, once};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
-use super::memory::{ADDRESS, active, addressed, addresses, place, visit};
+use super::memory::{
+    ADDRESS, Checked, active, addressed, addresses, read_bytes, visit, write_bytes,
+};
 use super::op::{NONE, Op};
 use gridmux_ptx::decode::{Instruction, Opcode, Operand, ScalarType as T, StateSpace};
 
@@ -69,13 +71,13 @@ fn described(aux: u32) -> (Fragment, bool) {
 /// A lane's bytes of a fragment.
 type Bytes = [[u8; 64]; 32];
 
-/// Moves the fragment in pieces; `body` sees a checked access, its lane, its host address, and the piece's place in
-/// the lane's bytes.
+/// Moves the fragment in pieces; `body` sees a checked access of all active lanes and the piece's place in a lane's
+/// bytes.
 fn pieces(
     cx: &mut Cx<'_>,
     op: &Op,
     direction: Direction,
-    mut body: impl FnMut(usize, *mut u8, usize, usize),
+    mut body: impl FnMut(&mut Cx<'_>, &Checked, usize, usize),
 ) {
     let (fragment, by_columns) = described(op.aux);
     let starts = addresses(cx, op);
@@ -110,9 +112,7 @@ fn pieces(
         });
         let bytes = u32::try_from(step).unwrap_or(1);
         visit(cx, lanes, op.aux & 0xff, bytes, direction, |cx, checked| {
-            for lane in active(cx.mask) {
-                body(lane, place(cx, checked, lane, 0), first, step);
-            }
+            body(cx, checked, first, step);
         });
         cx.mask = all;
         if cx.fault.is_some() {
@@ -125,9 +125,10 @@ lane_fn!(
     /// `r`: the operand list, the stride, then the address.
     WmmaLoad, |cx, op| {
     let mut bytes: Bytes = [[0; 64]; 32];
-    pieces(cx, op, Direction::Load, |lane, at, first, step| {
-        // SAFETY: `visit` checked `step` bytes at the lane's address, and a lane has at most 64 bytes in all.
-        unsafe { std::ptr::copy_nonoverlapping(at, bytes[lane][first..first + step].as_mut_ptr(), step) };
+    pieces(cx, op, Direction::Load, |cx, checked, first, step| {
+        for lane in active(cx.mask) {
+            read_bytes(cx, checked, lane, &mut bytes[lane][first..first + step]);
+        }
     });
     if cx.fault.is_none() {
         fill(cx, op, &bytes);
@@ -135,11 +136,12 @@ lane_fn!(
 });
 lane_fn!(WmmaStore, |cx, op| {
     let bytes = drained(cx, op);
-    pieces(cx, op, Direction::Store, |lane, at, first, step| {
-        // SAFETY: as in `WmmaLoad`.
-        unsafe {
-            std::ptr::copy_nonoverlapping(bytes[lane][first..first + step].as_ptr(), at, step)
-        };
+    pieces(cx, op, Direction::Store, |cx, checked, first, step| {
+        write_bytes(cx, checked, step, |lane, at| {
+            let from = &bytes[lane][first..first + step];
+            // SAFETY: `pieces` checked `step` bytes of every active lane.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), at, step) };
+        });
     });
 });
 
@@ -214,7 +216,12 @@ fn halves(lane: usize, transposed: bool) -> [(usize, usize); 2] {
 }
 
 /// Visits the rows of `ldmatrix` and `stmatrix`, whose addresses the first lanes give.
-fn rows(cx: &mut Cx<'_>, op: &Op, direction: Direction, mut body: impl FnMut(usize, *mut u8)) {
+fn rows(
+    cx: &mut Cx<'_>,
+    op: &Op,
+    direction: Direction,
+    mut body: impl FnMut(&mut Cx<'_>, &Checked),
+) {
     let all = cx.mask;
     let lanes = addresses(cx, op);
     let given = 8 * u32::from(op.vector);
@@ -225,9 +232,7 @@ fn rows(cx: &mut Cx<'_>, op: &Op, direction: Direction, mut body: impl FnMut(usi
     };
     if cx.mask != 0 {
         visit(cx, lanes, op.aux & 0xff, 16, direction, |cx, checked| {
-            for lane in active(cx.mask) {
-                body(lane, place(cx, checked, lane, 0));
-            }
+            body(cx, checked);
         });
     }
     cx.mask = all;
@@ -237,9 +242,13 @@ lane_fn!(
     /// `r[0..4]`: destinations, then the address; `vector`: the matrices.
     LdMatrix, |cx, op| {
     let mut held: Rows = [[0; 8]; 32];
-    rows(cx, op, Direction::Load, |lane, at| {
-        // SAFETY: `visit` checked sixteen bytes at the lane's address.
-        held[lane] = unsafe { at.cast::<[u16; 8]>().read_unaligned() };
+    rows(cx, op, Direction::Load, |cx, checked| {
+        for lane in active(cx.mask) {
+            let mut bytes = [0; 16];
+            read_bytes(cx, checked, lane, &mut bytes);
+            let half = |n: usize| u16::from_le_bytes([bytes[2 * n], bytes[2 * n + 1]]);
+            held[lane] = std::array::from_fn(half);
+        }
     });
     if cx.fault.is_some() {
         return;
@@ -270,9 +279,11 @@ lane_fn!(
             }
         }
     }
-    rows(cx, op, Direction::Store, |lane, at| {
-        // SAFETY: as in `LdMatrix`.
-        unsafe { at.cast::<[u16; 8]>().write_unaligned(held[lane]) };
+    rows(cx, op, Direction::Store, |cx, checked| {
+        write_bytes(cx, checked, 16, |lane, at| {
+            // SAFETY: `rows` checked sixteen bytes of every active lane.
+            unsafe { at.cast::<[u16; 8]>().write_unaligned(held[lane]) };
+        });
     });
 });
 

@@ -28,6 +28,7 @@ mod half;
 mod integer;
 mod isa;
 mod lanes;
+mod log;
 mod lower;
 mod matrix;
 mod matrix_memory;
@@ -47,10 +48,11 @@ pub(crate) use calls::function_address;
 pub(crate) use carry::uses_flag as uses_carry;
 pub(crate) use cx::{Access, Direction, Pattern, RangeCache, RawFault, Space};
 pub(crate) use frame::{FrameLayout, begin_stack, call, copy, pass};
+pub(crate) use log::{Order, Owner, WriteLog, apply_all};
 pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
 pub(crate) use memory::AUX_PAST_L1;
-pub(crate) use op::{Kind, NONE, Op, PIPES, Pipe, Slot};
-pub(crate) use warp::{Step, Surroundings, Warp};
+pub(crate) use op::{AUX_FENCE, Kind, NONE, Op, PIPES, Pipe, Slot};
+pub(crate) use warp::{Step, Stepped, Surroundings, Warp};
 
 use gridmux_ptx::decode::{Instruction, Opcode};
 

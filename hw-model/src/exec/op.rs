@@ -46,13 +46,17 @@ pub(crate) enum Kind {
     Barrier,
     /// `exec` works across lanes and waits for those that the member mask in `r[5]` names ([`NONE`]: all).
     WarpSync,
-    /// Fences and other operations with a cost and no effect here.
+    /// Fences and other operations with a cost and no effect here; a fence that others must see has
+    /// [`AUX_FENCE`] in `aux`.
     Nothing,
     /// `trap`.
     Trap,
     /// `brkpt`.
     Breakpoint,
 }
+
+/// The operation goes on only when what its SM wrote before is in memory.
+pub(crate) const AUX_FENCE: u32 = 1;
 
 /// Pipelines, as the schedulers see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,12 +65,13 @@ pub(crate) enum Pipe {
     Fp32,
     Fp64,
     Sfu,
+    Tensor,
     Memory,
     Control,
 }
 
 /// Number of [`Pipe`]s.
-pub(crate) const PIPES: usize = 6;
+pub(crate) const PIPES: usize = 7;
 
 /// One operation.
 #[derive(Debug, Clone, Copy)]
@@ -94,4 +99,6 @@ pub(crate) struct Op {
     pub(crate) latency: u16,
     /// Cycles that the pipeline is held.
     pub(crate) interval: u16,
+    /// No instruction of the real chip: it goes with the next one, in no time.
+    pub(crate) free: bool,
 }

@@ -176,15 +176,21 @@ impl Warp {
             }
             return false;
         }
-        if back {
-            self.patience.left = self.patience.left.saturating_sub(u32::from(weight)).max(1);
-        }
+        self.diverge(target, meet, if back { weight } else { 0 }, taken);
+        true
+    }
+
+    /// Some of the running lanes go to `target`, the others on.
+    #[inline(never)]
+    fn diverge(&mut self, target: u32, meet: u32, weight: u16, taken: u32) {
+        let left = self.patience.left.saturating_sub(u32::from(weight));
+        self.patience.left = left.max(1);
         let next = self.pc + 1;
+        let stay = self.active & !taken;
         self.part(meet);
         self.send(target, taken, self.frame);
         self.active = stay;
         self.pc = next;
-        true
     }
 
     /// The running lanes are about to part, to meet again at `meet`.
@@ -256,7 +262,7 @@ impl Warp {
         self.active = path.mask & self.alive;
         self.join = path.join;
         self.reconverge = self.joins.get(path.join).reconverge();
-        self.frame = path.frame;
+        self.set_frame(path.frame);
         self.over = path.wait == Wait::Over;
     }
 
@@ -343,7 +349,11 @@ impl Warp {
         if self.patience.rounds as usize > others {
             self.patience.rounds = 0;
             self.patience.limit = SHORT_PATIENCE;
+            // All that can run go round, so somebody must be waiting for lanes that wait for one of them.
             self.release_waiting(self.join);
+            for at in 0..self.paths.len() {
+                self.release_waiting(self.paths[at].join);
+            }
         }
         self.paths.insert(0, self.running(Wait::Nothing));
         self.pick();

@@ -47,8 +47,6 @@ pub(crate) struct Tally {
 
 impl Warp {
     /// An operation across lanes that may have to wait, or whose lanes fall into groups.
-    #[cold]
-    #[inline(never)]
     pub(super) fn across(
         &mut self,
         op: &Op,
@@ -56,15 +54,23 @@ impl Warp {
         mut around: Surroundings<'_>,
     ) -> (Step, u32) {
         let members = self.members(op, &around);
-        let named = (0..32_usize)
-            .filter(|lane| lanes >> lane & 1 != 0)
-            .fold(0, |all, lane| all | members[lane]);
+        let first = members[lanes.trailing_zeros() as usize & 31];
+        let (mut named, mut other) = (0, 0);
+        for (lane, mask) in members.iter().enumerate() {
+            let takes_part = 0_u32.wrapping_sub(lanes >> lane & 1);
+            named |= mask & takes_part;
+            other |= (mask ^ first) & takes_part;
+        }
         let wanted = named & self.alive & !self.active;
         if wanted != 0 && !self.over {
             self.paths.push(self.running(Wait::Lanes { wanted }));
             self.unite();
             self.pick();
             return (Step::Done, 0);
+        }
+        if other == 0 {
+            self.over = false;
+            return (self.execute(op, lanes, around), lanes);
         }
         self.over = false;
         let mut rest = lanes;

@@ -6,6 +6,7 @@
 //! must not step before [`Warp::resume`] says that it can.
 
 use super::cx::{Access, BlockEnv, Cx, RangeCache, RawFault};
+use super::log::{Outcome, WriteLog};
 use super::op::{Kind, NONE, Op, Slot};
 use super::paths::{Frame, Joins, NEVER, Path, Patience, ROOT};
 use super::rendezvous::Arrival;
@@ -14,12 +15,14 @@ use crate::kernel::Kernel;
 use crate::memory::Domain;
 
 /// A warp's state; its storage is reused from block to block.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Warp {
     pub(super) registers: Vec<Slot>,
     pub(super) predicates: Vec<u32>,
-    /// Where the running function's registers begin.
+    /// Where the running function's registers begin, and pointers there into `registers` and `predicates`.
     pub(super) frame: Frame,
+    frame_registers: *mut Slot,
+    frame_predicates: *mut u32,
     /// Next operation.
     pub(crate) pc: u32,
     /// Where the running path meets others, or [`NEVER`].
@@ -61,6 +64,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) domain: &'a Domain,
     pub(crate) ranges: &'a mut RangeCache,
     pub(crate) access: &'a mut Access,
+    /// Where writes to global memory go; `None` when they go to memory at once.
+    pub(crate) log: Option<&'a mut WriteLog>,
     pub(crate) clock: u64,
     pub(crate) clock_ns: u64,
 }
@@ -74,6 +79,7 @@ impl Surroundings<'_> {
             domain: self.domain,
             ranges: self.ranges,
             access: self.access,
+            log: self.log.as_deref_mut(),
             clock: self.clock,
             clock_ns: self.clock_ns,
         }
@@ -88,6 +94,29 @@ pub(crate) struct Stepped {
     pub(crate) diverged: bool,
 }
 
+impl Default for Warp {
+    fn default() -> Self {
+        Self {
+            registers: Vec::new(),
+            predicates: Vec::new(),
+            frame: Frame::default(),
+            frame_registers: std::ptr::null_mut(),
+            frame_predicates: std::ptr::null_mut(),
+            pc: 0,
+            reconverge: NEVER,
+            active: 0,
+            alive: 0,
+            join: ROOT,
+            over: false,
+            stalled: false,
+            index: 0,
+            paths: Vec::new(),
+            joins: Joins::default(),
+            patience: Patience::default(),
+        }
+    }
+}
+
 impl Warp {
     /// Starts warp `index` of a block of `threads` threads.
     pub(crate) fn start(&mut self, kernel: &Kernel, index: u32, threads: u32) {
@@ -95,7 +124,7 @@ impl Warp {
         self.registers.resize(usize::from(kernel.slots), Slot::ZERO);
         self.predicates.clear();
         self.predicates.resize(usize::from(kernel.predicates), 0);
-        self.frame = Frame::default();
+        self.set_frame(Frame::default());
         self.pc = 0;
         self.reconverge = NEVER;
         self.index = index;
@@ -114,9 +143,27 @@ impl Warp {
         self.patience = Patience::default();
     }
 
+    /// Another function runs, or storage has moved.
+    pub(super) fn set_frame(&mut self, frame: Frame) {
+        self.frame = frame;
+        self.frame_registers = self
+            .registers
+            .as_mut_ptr()
+            .wrapping_add(frame.registers as usize);
+        self.frame_predicates = self
+            .predicates
+            .as_mut_ptr()
+            .wrapping_add(frame.predicates as usize);
+    }
+
     /// Lanes that have not ended.
     pub(crate) fn alive(&self) -> u32 {
         self.alive
+    }
+
+    /// First register slot of the running function.
+    pub(crate) fn first_register(&self) -> u32 {
+        self.frame.registers
     }
 
     /// Operation and lane that a message about the whole warp names: where it stands, or the barrier where it waits.
@@ -134,7 +181,10 @@ impl Warp {
     /// Bits of a predicate of the running function.
     #[inline(always)]
     pub(super) fn predicate(&self, number: u16) -> u32 {
-        self.predicates[self.frame.predicates as usize + usize::from(number)]
+        debug_assert!(self.frame.predicates as usize + usize::from(number) < self.predicates.len());
+        // SAFETY: the lowering numbers predicates below the function's count, `start` and `call` made room for as
+        // many behind the frame's beginning, and `set_frame` follows each change of the storage.
+        unsafe { *self.frame_predicates.add(usize::from(number)) }
     }
 
     /// Executes `op`, which must be the kernel's operation at `pc`.
@@ -147,19 +197,14 @@ impl Warp {
         };
         let mut lanes = self.active & guard;
         let mut diverged = false;
-        let step = match op.kind {
-            Kind::Alu | Kind::Memory => self.execute(op, lanes, around),
-            Kind::WarpSync if self.together() && op.r[5] == NONE => self.execute(op, lanes, around),
-            Kind::Nothing => {
-                self.pc += 1;
-                Step::Done
-            }
-            Kind::Branch => {
-                let target = u32::try_from(op.imm).unwrap_or(NEVER);
-                diverged = self.branch(target, op.aux, op.r[0], lanes);
-                Step::Done
-            }
-            _ => self.step_rarely(op, &mut lanes, around),
+        let step = if matches!(op.kind, Kind::Alu | Kind::Memory) {
+            self.execute(op, lanes, around)
+        } else if op.kind == Kind::Branch {
+            let target = u32::try_from(op.imm).unwrap_or(NEVER);
+            diverged = self.branch(target, op.aux, op.r[0], lanes);
+            Step::Done
+        } else {
+            self.step_rarely(op, &mut lanes, around)
         };
         if self.pc == self.reconverge {
             return self.arrived(step, lanes, diverged);
@@ -171,7 +216,34 @@ impl Warp {
         }
     }
 
+    /// Writes the result of a recorded operation to its register.
+    pub(crate) fn commit(&mut self, outcome: &Outcome<'_>) {
+        let words: *mut u32 = self.registers.as_mut_ptr().cast();
+        let first = (outcome.owner.frame as usize + usize::from(outcome.target.slot)) * 32;
+        for lane in (0..32).filter(|lane| outcome.mask >> lane & 1 != 0) {
+            let word = outcome.words[lane];
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "a narrow register keeps the low half"
+            )]
+            // SAFETY: the lowering gave the destination's slots, two of them for a wide one, and the warp is the
+            // one that recorded the operation, so its registers hold them.
+            unsafe {
+                if outcome.target.wide {
+                    words
+                        .add(first)
+                        .cast::<u64>()
+                        .add(lane)
+                        .write_unaligned(word);
+                } else {
+                    words.add(first + lane).write(word as u32);
+                }
+            }
+        }
+    }
+
     /// The outcome of a step that ends at the running path's join.
+    #[inline(never)]
     fn arrived(&mut self, step: Step, lanes: u32, diverged: bool) -> Stepped {
         self.arrive();
         let step = match step {
@@ -189,6 +261,7 @@ impl Warp {
     }
 
     /// Operations that matter less for speed.
+    #[inline(never)]
     fn step_rarely(&mut self, op: &Op, lanes: &mut u32, around: Surroundings<'_>) -> Step {
         let running = *lanes;
         if running == 0 {
@@ -196,6 +269,13 @@ impl Warp {
             return Step::Done;
         }
         match op.kind {
+            Kind::WarpSync if self.together() && op.r[5] == NONE => {
+                return self.execute(op, running, around);
+            }
+            Kind::Nothing => {
+                self.pc += 1;
+                return Step::Done;
+            }
             Kind::Exit => self.exit(running),
             Kind::Return => self.return_lanes(running),
             Kind::WarpSync => {
@@ -216,7 +296,7 @@ impl Warp {
             }
             Kind::Trap => return self.fault(FaultKind::Trap, running),
             Kind::Breakpoint => return self.fault(FaultKind::Breakpoint, running),
-            Kind::Alu | Kind::Memory | Kind::Nothing | Kind::Branch => {}
+            Kind::Alu | Kind::Memory | Kind::Branch => {}
         }
         self.settled(Step::Done)
     }
@@ -236,15 +316,9 @@ impl Warp {
     #[inline(always)]
     pub(super) fn cx<'a>(&mut self, mask: u32, around: Surroundings<'a>) -> Cx<'a> {
         Cx {
-            regs: self
-                .registers
-                .as_mut_ptr()
-                .wrapping_add(self.frame.registers as usize),
+            regs: self.frame_registers,
             constants: around.kernel.constants.as_ptr(),
-            predicates: self
-                .predicates
-                .as_mut_ptr()
-                .wrapping_add(self.frame.predicates as usize),
+            predicates: self.frame_predicates,
             mask,
             warp: self.index,
             pc: self.pc,
@@ -254,12 +328,13 @@ impl Warp {
             domain: around.domain,
             ranges: around.ranges,
             access: around.access,
+            log: around.log,
             fault: None,
         }
     }
 
     #[inline(always)]
-    fn execute(&mut self, op: &Op, lanes: u32, around: Surroundings<'_>) -> Step {
+    pub(super) fn execute(&mut self, op: &Op, lanes: u32, around: Surroundings<'_>) -> Step {
         let mut cx = self.cx(lanes, around);
         if lanes == 0 {
             cx.access.mask = 0;

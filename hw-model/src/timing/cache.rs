@@ -65,7 +65,8 @@ impl Cache {
     fn set(&self, line: u64, key: u64) -> std::ops::Range<usize> {
         debug_assert!(line != u64::MAX, "the empty tag is no line");
         // A hashed index, so that power-of-two strides spread over all sets.
-        let hashed = (key ^ (key / self.sets.next_power_of_two() * 0x9e37_79b9)) % self.sets;
+        let turn = (key / self.sets.next_power_of_two()).wrapping_mul(0x9e37_79b9);
+        let hashed = (key ^ turn) % self.sets;
         let first = usize::try_from(hashed).unwrap_or(0) * self.ways;
         first..first + self.ways
     }
@@ -131,6 +132,17 @@ impl Cache {
         }
         place.used = clock;
         Some((place, evicted))
+    }
+
+    /// Forgets sectors of a line, except those on their way.
+    #[inline]
+    pub(crate) fn discard(&mut self, line: u64, key: u64, sectors: u8) {
+        let set = self.set(line, key);
+        let generation = self.generation;
+        let mut found = self.lines[set].iter_mut();
+        if let Some(entry) = found.find(|l| l.tag == line && l.generation == generation) {
+            entry.valid &= !sectors;
+        }
     }
 
     /// Forgets everything, as L1 does at the start of a kernel; nothing may be dirty.

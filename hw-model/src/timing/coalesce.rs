@@ -36,6 +36,11 @@ impl Lines {
         &self.items[..self.length]
     }
 
+    /// No lines.
+    pub(crate) fn clear(&mut self) {
+        self.length = 0;
+    }
+
     /// Splits an access to global memory.
     #[inline]
     pub(crate) fn split(&mut self, access: &Access) {
@@ -77,7 +82,7 @@ impl Lines {
     }
 
     #[inline]
-    fn add(&mut self, line: u64, sectors: u8) {
+    pub(crate) fn add(&mut self, line: u64, sectors: u8) {
         // Neighbouring lanes mostly fall into the line found last, so the search starts there.
         for item in self.items[..self.length].iter_mut().rev() {
             if item.line == line {

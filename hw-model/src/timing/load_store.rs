@@ -4,13 +4,12 @@
 //! round of shared memory); a load's registers are unknown until its last sector's time is known; a sector that is
 //! on its way already is waited for, not asked for again; stores go through and wait for nothing.
 
-use super::cache::Line;
+use super::cache::{Cache, Evicted, Line};
 use super::coalesce::{LineAccess, shared_cycles};
 use super::memory_system::{NO_REPLY, Request, RequestKind};
 use super::sm::{Epoch, Sm, State, UNKNOWN};
-use crate::config::{GpuConfig, SECTOR_BYTES};
+use crate::config::{GpuConfig, SECTOR_BYTES, WritePolicy};
 use crate::exec::{AUX_PAST_L1, Direction, NONE, Op, Space};
-use std::cmp::Reverse;
 
 /// A load some of whose sectors are on their way.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +29,8 @@ pub(crate) struct Miss {
     line: u64,
     sectors: u8,
     first_waiter: u32,
+    /// Loads that wait.
+    joined: u32,
     /// The line has a place in L1 where the sectors go.
     cached: bool,
 }
@@ -43,6 +44,8 @@ pub(crate) struct Waiter {
 
 /// Bytes of a request without its data.
 const HEADER_BYTES: u64 = 32;
+/// First line of local memory, beyond every window of global memory.
+const LOCAL_LINES: u64 = 1 << 50;
 /// End of a list of waiters.
 const NOBODY: u32 = u32::MAX;
 
@@ -67,17 +70,16 @@ impl Sm {
                     now + cycles - 1 + u64::from(config.shared.latency),
                 );
             }
-            Space::Local | Space::Constant => {
-                // Local memory is laid out so that lanes side by side touch neighbouring words; constants come
-                // one address a cycle.
-                let cycles = match self.access.space {
-                    Space::Local => u64::from(self.access.bytes.div_ceil(4)),
-                    _ => self.distinct_addresses(),
-                };
-                self.unit_free_at = now + cycles;
-                self.finish(slot, op, now + cycles - 1 + u64::from(config.l1.latency));
+            Space::Local => {
+                self.counters_of(slot).local_accesses += 1;
+                self.split_local(slot);
+                self.time_lines(slot, op, launch, epoch);
             }
-            Space::Global => self.time_global(slot, op, launch, epoch),
+            Space::Constant => self.time_constant(slot, op, launch, epoch),
+            Space::Global => {
+                self.lines.split(&self.access);
+                self.time_lines(slot, op, launch, epoch);
+            }
         }
     }
 
@@ -112,45 +114,70 @@ impl Sm {
         }
     }
 
-    fn time_global(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
-        let config = epoch.config;
-        self.lines.split(&self.access);
-        let kind = match self.access.direction {
-            Direction::Load => RequestKind::Read,
-            Direction::Store => RequestKind::Write,
-            Direction::Atomic => RequestKind::Atomic,
-        };
-        if kind == RequestKind::Atomic {
-            self.lines.count_turns(&self.access);
+    /// Lines of an access to local memory: the same word of all lanes of a warp lies in one line.
+    fn split_local(&mut self, slot: u32) {
+        let entry = &self.warps[slot as usize];
+        let per_thread = u64::from(
+            self.residents[usize::from(entry.block)]
+                .block
+                .env
+                .local_bytes,
+        );
+        let thread = u64::from(entry.warp.index) * 32;
+        let room = per_thread.div_ceil(4).max(1);
+        let warps = self.warps.len() as u64;
+        let home = LOCAL_LINES + (u64::from(self.id) * warps + u64::from(slot)) * room;
+        self.lines.clear();
+        for lane in 0..32_u64 {
+            if self.access.mask >> lane & 1 == 0 {
+                continue;
+            }
+            let first = (thread + lane) * per_thread;
+            let offset = self.access.addresses[(lane & 31) as usize].saturating_sub(first);
+            for word in offset / 4..=(offset + u64::from(self.access.bytes) - 1) / 4 {
+                self.lines.add(home + word, 1 << (lane / 8));
+            }
         }
-        let interval = u64::from(config.l1.line_interval);
-        let mut load = Transfer {
+    }
+
+    /// One address a cycle, through the constant cache.
+    fn time_constant(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
+        let config = epoch.config;
+        let now = self.now;
+        let rounds = self.distinct_addresses();
+        self.lines.split(&self.access);
+        self.unit_free_at = now + rounds;
+        let there = now + rounds - 1 + u64::from(config.constant.latency);
+        let mut load = self.transfer(slot, launch, op, RequestKind::Read);
+        load.past_l1 = true;
+        load.known = there;
+        self.counters_of(slot).constant_accesses += 1;
+        for number in 0..self.lines.as_slice().len() {
+            let line = self.lines.as_slice()[number];
+            if present(&mut self.constants, &line) {
+                continue;
+            }
+            self.counters_of(slot).constant_misses += 1;
+            self.load_line(&line, &mut load, epoch);
+        }
+        self.conclude(slot, op, &load);
+    }
+
+    fn transfer(&self, slot: u32, launch: u32, op: &Op, kind: RequestKind) -> Transfer {
+        Transfer {
             slot,
             launch,
             kind,
-            past_l1: kind == RequestKind::Atomic || op.aux & AUX_PAST_L1 != 0,
+            past_l1: false,
             writes: op.writes,
             at: self.now,
             known: self.now,
             pending: NOBODY,
-        };
-        let answered = op.writes[0] != NONE;
-        let count = self.lines.as_slice().len();
-        let mut sectors = 0;
-        for number in 0..count {
-            let line = self.lines.as_slice()[number];
-            sectors += u64::from(line.sectors.count_ones());
-            if answered {
-                self.load_line(&line, &mut load, config);
-            } else {
-                self.send(&line, NO_REPLY, &load, config);
-            }
-            load.at += interval;
         }
-        self.unit_free_at = load.at;
-        let counters = self.counters_of(slot);
-        counters.global_lines += count as u64;
-        counters.global_sectors += sectors;
+    }
+
+    /// Registers are there when the last sector is.
+    fn conclude(&mut self, slot: u32, op: &Op, load: &Transfer) {
         if load.pending == NOBODY {
             self.finish(slot, op, load.known);
         } else {
@@ -160,85 +187,156 @@ impl Sm {
         }
     }
 
+    /// An access to the lines that were found, in global or local memory.
+    fn time_lines(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
+        let config = epoch.config;
+        let local = self.access.space == Space::Local;
+        let kind = match self.access.direction {
+            Direction::Load => RequestKind::Read,
+            Direction::Store => RequestKind::Write,
+            Direction::Atomic => RequestKind::Atomic,
+        };
+        if kind == RequestKind::Atomic {
+            self.lines.count_turns(&self.access);
+        }
+        let interval = u64::from(config.l1.line_interval);
+        let mut load = self.transfer(slot, launch, op, kind);
+        load.past_l1 = kind == RequestKind::Atomic
+            || self.access.late
+            || op.aux & AUX_PAST_L1 != 0
+            || !(local || config.l1.caches_global);
+        let answered = op.writes[0] != NONE;
+        let count = self.lines.as_slice().len();
+        let mut sectors = 0;
+        for number in 0..count {
+            let line = self.lines.as_slice()[number];
+            sectors += u64::from(line.sectors.count_ones());
+            if answered {
+                self.load_line(&line, &mut load, epoch);
+            } else if local {
+                self.store_local(&line, &load, epoch);
+            } else {
+                if config.l1.write == WritePolicy::Evict || kind == RequestKind::Atomic {
+                    self.l1.discard(line.line, line.line, line.sectors);
+                }
+                self.send(&line, NO_REPLY, &load, epoch);
+            }
+            load.at += interval;
+        }
+        if self.unit_free_at != UNKNOWN {
+            self.unit_free_at = load.at;
+        }
+        if kind != RequestKind::Read && !local {
+            let there = self.port_free_at + u64::from(config.l2.latency);
+            let entry = &mut self.warps[slot as usize];
+            entry.written_at = entry.written_at.max(there);
+        }
+        let counters = self.counters_of(slot);
+        if !local {
+            counters.global_lines += count as u64;
+            counters.global_sectors += sectors;
+        }
+        self.conclude(slot, op, &load);
+    }
+
+    /// A store to local memory stays in L1 until its line goes (write-back).
+    fn store_local(&mut self, line: &LineAccess, load: &Transfer, epoch: &Epoch<'_>) {
+        let Some((entry, evicted)) = self.l1.find_or_insert(line.line, line.line) else {
+            self.send(line, NO_REPLY, load, epoch);
+            return;
+        };
+        entry.valid |= line.sectors;
+        entry.dirty |= line.sectors;
+        self.write_back(evicted, load, epoch);
+    }
+
+    /// A dirty line of local memory that had to go.
+    fn write_back(&mut self, evicted: Option<Evicted>, load: &Transfer, epoch: &Epoch<'_>) {
+        if let Some(evicted) = evicted {
+            let gone = LineAccess {
+                line: evicted.line,
+                sectors: evicted.dirty,
+                turns: 1,
+            };
+            let kind = RequestKind::Write;
+            self.send(&gone, NO_REPLY, &Transfer { kind, ..*load }, epoch);
+        }
+    }
+
     /// Looks one line up and asks for what is missing.
-    fn load_line(&mut self, line: &LineAccess, load: &mut Transfer, config: &GpuConfig) {
+    fn load_line(&mut self, line: &LineAccess, load: &mut Transfer, epoch: &Epoch<'_>) {
         if load.past_l1 {
-            self.ask(line, line.sectors, None, load, config);
+            self.ask(line, line.sectors, false, load, epoch);
             return;
         }
+        let config = epoch.config;
         let latency = u64::from(config.l1.latency);
         let found = self.l1.find_or_insert(line.line, line.line);
-        let Some((entry, _)) = found else {
+        let Some((entry, evicted)) = found else {
             // Every line of the set waits for a fill, so these sectors come without a place in the cache.
             self.counters_of(load.slot).l1_miss_sectors += u64::from(line.sectors.count_ones());
-            self.ask(line, line.sectors, None, load, config);
+            self.ask(line, line.sectors, false, load, epoch);
             return;
         };
         let hit = entry.valid & line.sectors;
-        let coming = entry.pending & line.sectors;
-        let missing = line.sectors & !hit & !coming;
+        let coming = entry.pending & line.sectors & !hit;
+        let mut missing = line.sectors & !hit & !coming;
         let waiting = entry.waiting;
         if hit != 0 {
             load.known = load.known.max((load.at + latency).max(entry.ready_at));
         }
+        if missing != 0 && !config.l1.sectored {
+            missing = !entry.valid & !entry.pending & 0xf;
+        }
+        self.write_back(evicted, load, epoch);
         let counters = self.counters_of(load.slot);
         counters.l1_hit_sectors += u64::from((hit | coming).count_ones());
-        counters.l1_miss_sectors += u64::from(missing.count_ones());
+        counters.l1_reserved_sectors += u64::from(coming.count_ones());
+        counters.l1_miss_sectors += u64::from((line.sectors & !hit & !coming).count_ones());
         let mut last = NOBODY;
         for (sector, miss) in waiting.into_iter().enumerate() {
             if coming >> sector & 1 != 0 && miss != last {
-                self.join(miss, load);
+                self.join(miss, load, config);
                 last = miss;
             }
         }
         if missing != 0 {
-            self.ask(line, missing, Some(missing), load, config);
+            self.ask(line, missing, true, load, epoch);
         }
     }
 
-    /// Sends a request for sectors and lets the load wait for it; `place` names the sectors that go to L1.
+    /// Sends a request for sectors and lets the load wait for it; `cached` when they go to L1.
     fn ask(
         &mut self,
         line: &LineAccess,
         sectors: u8,
-        place: Option<u8>,
+        cached: bool,
         load: &mut Transfer,
-        config: &GpuConfig,
+        epoch: &Epoch<'_>,
     ) {
-        self.wait_for_miss_register(load, config);
         let miss = self.misses.take(Miss {
             line: line.line,
             sectors,
             first_waiter: NOBODY,
-            cached: place.is_some(),
+            joined: 0,
+            cached,
         });
         self.misses_in_flight += 1;
-        if let Some(place) = place
-            && let Some(entry) = self.l1.find(line.line, line.line)
-        {
-            entry.pending |= place;
-            for sector in (0..4).filter(|sector| place >> sector & 1 != 0) {
+        if self.misses_in_flight >= epoch.config.l1.mshrs {
+            // The last miss register is taken: the unit waits until a reply frees one.
+            self.unit_free_at = UNKNOWN;
+        }
+        if cached && let Some(entry) = self.l1.find(line.line, line.line) {
+            entry.pending |= sectors;
+            for sector in (0..4).filter(|sector| sectors >> sector & 1 != 0) {
                 entry.waiting[sector] = miss;
             }
         }
-        self.join(miss, load);
-        self.send(&LineAccess { sectors, ..*line }, miss, load, config);
+        self.join(miss, load, epoch.config);
+        self.send(&LineAccess { sectors, ..*line }, miss, load, epoch);
     }
 
-    /// Stalls the unit until one of the miss registers is free.
-    fn wait_for_miss_register(&mut self, load: &mut Transfer, config: &GpuConfig) {
-        while self.fills.peek().is_some_and(|Reverse(at)| *at <= load.at) {
-            self.fills.pop();
-        }
-        let used = self.misses_in_flight as usize + self.fills.len();
-        if used >= config.l1.mshrs as usize
-            && let Some(Reverse(at)) = self.fills.pop()
-        {
-            load.at = load.at.max(at);
-        }
-    }
-
-    fn join(&mut self, miss: u32, load: &mut Transfer) {
+    fn join(&mut self, miss: u32, load: &mut Transfer, config: &GpuConfig) {
         if load.pending == NOBODY {
             load.pending = self.pending.take(PendingLoad {
                 warp: load.slot,
@@ -249,6 +347,12 @@ impl Sm {
             });
         }
         self.pending.get(load.pending).missing += 1;
+        let entry = self.misses.get(miss);
+        entry.joined += 1;
+        if entry.joined >= config.l1.merges {
+            // No further load can wait for this request, and the unit does not look past the next one.
+            self.unit_free_at = UNKNOWN;
+        }
         let next = self.misses.get(miss).first_waiter;
         let waiter = self.waiters.take(Waiter {
             load: load.pending,
@@ -257,7 +361,8 @@ impl Sm {
         self.misses.get(miss).first_waiter = waiter;
     }
 
-    fn send(&mut self, line: &LineAccess, miss: u32, load: &Transfer, config: &GpuConfig) {
+    fn send(&mut self, line: &LineAccess, miss: u32, load: &Transfer, epoch: &Epoch<'_>) {
+        let config = epoch.config;
         let payload = match load.kind {
             RequestKind::Read => 0,
             RequestKind::Write | RequestKind::Atomic => {
@@ -268,24 +373,41 @@ impl Sm {
             .div_ceil(u64::from(config.interconnect.request_bytes_per_cycle));
         let depart = load.at.max(self.port_free_at);
         self.port_free_at = depart + cycles;
-        self.requests.push(Request {
+        let home = epoch.topology.home(line.line);
+        let request = Request {
             arrive: depart + u64::from(config.interconnect.latency),
             line: line.line,
+            key: home.key,
+            local: home.local,
+            number: self.next_request,
+            miss,
+            launch: load.launch,
+            sm: self.id,
+            partition: home.partition,
+            slice: home.slice,
             sectors: line.sectors,
             turns: line.turns,
             kind: load.kind,
-            sm: self.id,
-            miss,
-            launch: load.launch,
-        });
+        };
+        self.next_request = self.next_request.wrapping_add(1);
+        self.status.sent |= 1 << home.group;
+        // SAFETY: in this half of the epoch the boxes from this SM are this call's own.
+        unsafe {
+            epoch
+                .requests
+                .of(usize::from(self.id), usize::from(home.group))
+        }
+        .push(request);
     }
 
     /// A reply: fills L1 and wakes the loads that waited for nothing else.
-    pub(crate) fn fill(&mut self, number: u32, at: u64) {
+    pub(super) fn fill(&mut self, number: u32, at: u64, epoch: &Epoch<'_>) {
         let miss = *self.misses.get(number);
         self.misses.give_back(number);
         self.misses_in_flight -= 1;
-        self.fills.push(Reverse(at));
+        if self.unit_free_at == UNKNOWN && self.misses_in_flight < epoch.config.l1.mshrs {
+            self.unit_free_at = at;
+        }
         if miss.cached
             && let Some(entry) = self.l1.find(miss.line, miss.line)
         {
@@ -302,12 +424,12 @@ impl Sm {
             if load.missing == 0 {
                 let load = *load;
                 self.pending.give_back(waiter.load);
-                self.complete(&load);
+                self.complete(&load, epoch);
             }
         }
     }
 
-    fn complete(&mut self, load: &PendingLoad) {
+    fn complete(&mut self, load: &PendingLoad, epoch: &Epoch<'_>) {
         let entry = &mut self.warps[load.warp as usize];
         if entry.generation != load.generation {
             // The block is gone; its registers, too.
@@ -317,9 +439,20 @@ impl Sm {
             entry.ready_at[usize::from(*register)] = load.at;
         }
         if entry.state == State::Blocked {
-            self.schedule(load.warp);
+            self.schedule(load.warp, epoch);
         }
     }
+}
+
+/// The sectors are in a read-only cache; if they are not, they are from now on, because whoever asked for them
+/// first waits for them, and others are let through (constants are read again and again).
+fn present(cache: &mut Cache, line: &LineAccess) -> bool {
+    let Some((entry, _)) = cache.find_or_insert(line.line, line.line) else {
+        return false;
+    };
+    let there = entry.valid & line.sectors == line.sectors;
+    entry.valid |= line.sectors;
+    there
 }
 
 /// What a warp's access to global memory has come to so far.

@@ -1,17 +1,20 @@
-//! Everything behind the SMs: the interconnect's reply side, L2 slices, DRAM channels.
+//! Everything behind the SMs: which partition serves a line, and the groups of partitions that run side by side.
 //!
-//! Lines are spread over slices by a hash, slices evenly over channels. Requests are served in the order in which
-//! they arrive, whichever SM they come from; each resource is a reservation.
+//! Lines are spread over slices by a hash, slices evenly over channels; a channel with its slices is a
+//! [`Partition`], and partitions are divided into groups, the unit of work of a thread.
 //! Rules: a request that arrives after the epoch's last arrival waits for a later epoch, so that the order is the
-//! same however time is cut into epochs; a read's reply comes no earlier than `l2.latency` after its departure.
+//! same however time is cut into epochs; requests are served in order of arrival, SM and sequence; nothing here
+//! depends on the number of threads, because the groups are fixed.
 
-use super::cache::Cache;
-use super::dram::Channel;
-use super::launches::Launches;
-use crate::config::{GpuConfig, SECTOR_BYTES};
+use super::exchange::Exchange;
+use super::partition::Partition;
+use crate::config::{GpuConfig, LINE_BYTES};
+use crate::counters::Counters;
 
 /// Who does not want a reply.
 pub(crate) const NO_REPLY: u32 = u32::MAX;
+/// Most groups of partitions.
+const MAX_GROUPS: usize = 8;
 
 /// What a request does at L2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,198 +30,237 @@ pub(crate) struct Request {
     /// When it is at its slice.
     pub(crate) arrive: u64,
     pub(crate) line: u64,
+    /// What chooses the set and the bank in the slice.
+    pub(crate) key: u64,
+    /// The channel's own number of the line.
+    pub(crate) local: u64,
+    /// The SM's own number of the request, in order of sending.
+    pub(crate) number: u32,
+    /// The SM's own number of what waits for it, or [`NO_REPLY`].
+    pub(crate) miss: u32,
+    /// Index of the launch that it is counted for.
+    pub(crate) launch: u32,
+    pub(crate) sm: u16,
+    /// Partition in its group.
+    pub(crate) partition: u16,
+    /// Slice in its partition.
+    pub(crate) slice: u16,
     pub(crate) sectors: u8,
     /// Operations on one address, for atomics.
     pub(crate) turns: u8,
     pub(crate) kind: RequestKind,
-    pub(crate) sm: u16,
-    /// The SM's own number for it, or [`NO_REPLY`].
-    pub(crate) miss: u32,
-    /// Index of the launch that it is counted for.
-    pub(crate) launch: u32,
 }
 
 /// An answer to an SM.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reply {
-    pub(crate) sm: u16,
-    pub(crate) miss: u32,
+    /// When it is at the SM's port.
     pub(crate) at: u64,
+    /// Number of the request.
+    pub(crate) number: u32,
+    pub(crate) miss: u32,
+    pub(crate) sm: u16,
+    pub(crate) sectors: u8,
 }
 
-#[derive(Debug)]
-struct Slice {
-    cache: Cache,
-    free_at: u64,
+/// Counters by launch that one group moves.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Vec<Counters>);
+
+impl Tally {
+    #[inline]
+    pub(crate) fn of(&mut self, launch: u32) -> &mut Counters {
+        let at = launch as usize;
+        if at >= self.0.len() {
+            self.0.resize(at + 1, Counters::default());
+        }
+        &mut self.0[at]
+    }
 }
 
-/// L2, DRAM and the way back.
-#[derive(Debug)]
-pub(crate) struct MemorySystem {
-    slices: Vec<Slice>,
-    channels: Vec<Channel>,
-    /// Per SM, when its reply port has taken everything so far, in order of arrival at L2.
-    ports: Vec<u64>,
-    waiting: Vec<Request>,
-    replies: Vec<Reply>,
-    one_way: u64,
-    slice_latency: u64,
-    dram_latency: u64,
-    bytes_per_cycle: u64,
-    reply_bytes_per_cycle: u64,
-    atomic_interval: u64,
+/// Where a line is served.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Home {
+    pub(crate) group: u16,
+    pub(crate) partition: u16,
+    pub(crate) slice: u16,
+    pub(crate) key: u64,
+    pub(crate) local: u64,
 }
 
-impl MemorySystem {
+/// How lines are numbered within their slice.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spread {
+    slices: u64,
+    /// Neighbouring lines in one slice, as a power of two.
+    together: u32,
+}
+
+impl Spread {
     pub(crate) fn new(config: &GpuConfig) -> Self {
-        let per_slice = config.l2.bytes / u64::from(config.l2.slices);
-        let one_way = u64::from(config.interconnect.latency);
-        let sector_cycle = 1;
         Self {
-            slices: (0..config.l2.slices)
-                .map(|_| Slice {
-                    cache: Cache::new(per_slice, config.l2.ways),
-                    free_at: 0,
-                })
-                .collect(),
-            channels: (0..config.dram.channels)
-                .map(|_| Channel::new(config))
-                .collect(),
-            ports: vec![0; usize::from(config.sm.count)],
-            waiting: Vec::with_capacity(4096),
-            replies: Vec::with_capacity(4096),
-            one_way,
-            slice_latency: u64::from(config.l2.latency) - 2 * one_way,
-            dram_latency: u64::from(
-                config.dram.latency - config.l2.latency - config.dram.row_miss_cycles,
-            )
-            .saturating_sub(sector_cycle),
-            bytes_per_cycle: u64::from(config.l2.bytes_per_cycle),
-            reply_bytes_per_cycle: u64::from(config.interconnect.reply_bytes_per_cycle),
-            atomic_interval: u64::from(config.l2.atomic_interval),
+            slices: u64::from(config.l2.slices),
+            together: (config.l2.interleave_bytes / LINE_BYTES).trailing_zeros(),
         }
     }
 
-    /// Takes an SM's requests over.
-    pub(crate) fn accept(&mut self, requests: &mut Vec<Request>) {
-        self.waiting.append(requests);
+    /// The slice's own number of a line, and the slice before hashing.
+    #[inline]
+    pub(crate) fn split(self, line: u64) -> (u64, u64) {
+        let chunk = line >> self.together;
+        let round = chunk / self.slices;
+        let within = line & ((1 << self.together) - 1);
+        (round << self.together | within, chunk - round * self.slices)
+    }
+}
+
+/// How lines are spread; the same for everybody.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    spread: Spread,
+    hashed: bool,
+    per_channel: u64,
+    /// Group and partition in the group, by channel.
+    channels: Vec<(u16, u16)>,
+    groups: usize,
+}
+
+impl Topology {
+    pub(crate) fn new(config: &GpuConfig) -> Self {
+        let channels = config.dram.channels as usize;
+        let groups = channels.min(MAX_GROUPS);
+        let mut sizes = vec![0_u16; groups];
+        let home = (0..channels).map(|channel| {
+            let group = channel * groups / channels;
+            sizes[group] += 1;
+            (u16::try_from(group).unwrap_or(0), sizes[group] - 1)
+        });
+        Self {
+            channels: home.collect(),
+            groups,
+            spread: Spread::new(config),
+            hashed: config.l2.hashed,
+            per_channel: u64::from(config.l2.slices / config.dram.channels),
+        }
     }
 
-    /// First departure among the requests that wait.
-    pub(crate) fn next_departure(&self) -> Option<u64> {
-        let first = self.waiting.iter().map(|r| r.arrive).min()?;
+    pub(crate) fn groups(&self) -> usize {
+        self.groups
+    }
+
+    /// Where a line is served.
+    #[inline]
+    pub(crate) fn home(&self, line: u64) -> Home {
+        let (key, mut slice) = self.spread.split(line);
+        if self.hashed {
+            let round = key >> self.spread.together;
+            slice += (round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % self.spread.slices;
+            slice %= self.spread.slices;
+        }
+        let channel = slice / self.per_channel;
+        let within = slice % self.per_channel;
+        let (group, partition) = self.channels[usize::try_from(channel).unwrap_or(0)];
+        Home {
+            group,
+            partition,
+            slice: u16::try_from(within).unwrap_or(0),
+            key,
+            local: key * self.per_channel + within,
+        }
+    }
+}
+
+/// Partitions that one thread at a time runs.
+#[derive(Debug)]
+pub(crate) struct Group {
+    partitions: Vec<Partition>,
+    waiting: Vec<Request>,
+    pub(crate) tally: Tally,
+    /// SMs that got replies in the last run, one bit each, and the earliest of these replies.
+    pub(crate) answered: Vec<u64>,
+    pub(crate) first_reply: u64,
+    one_way: u64,
+}
+
+impl Group {
+    fn new(config: &GpuConfig, partitions: usize) -> Self {
+        Self {
+            partitions: (0..partitions).map(|_| Partition::new(config)).collect(),
+            waiting: Vec::with_capacity(1024),
+            tally: Tally::default(),
+            answered: vec![0; usize::from(config.sm.count).div_ceil(64)],
+            first_reply: u64::MAX,
+            one_way: u64::from(config.interconnect.latency),
+        }
+    }
+
+    /// First cycle at which something is to be done here without new requests.
+    pub(crate) fn next_event(&self) -> Option<u64> {
+        let request = self.waiting.first().map(|r| r.arrive);
+        let dram = self.partitions.iter().filter_map(Partition::next_event);
+        let first = dram.chain(request).min()?;
         Some(first.saturating_sub(self.one_way))
     }
 
-    /// Serves everything that left its SM before `end`, and returns the replies.
-    pub(crate) fn serve(&mut self, end: u64, launches: &mut Launches) -> &[Reply] {
-        self.replies.clear();
-        let last = end + self.one_way;
-        // An SM's port sends at most one request a cycle, so that the key is unique and the order defined.
-        self.waiting.sort_unstable_by_key(|r| (r.arrive, r.sm));
-        let due = self.waiting.partition_point(|r| r.arrive < last);
-        let mut served = std::mem::take(&mut self.waiting);
-        for request in &served[..due] {
-            self.serve_one(request, launches);
+    /// Takes over what the SMs in `senders` sent to this group.
+    fn collect(&mut self, number: usize, senders: &[u16], requests: &Exchange<Request>) {
+        for sm in senders {
+            // SAFETY: in this half of the epoch the boxes to group `number` are this call's own.
+            let from = unsafe { requests.of(usize::from(*sm), number) };
+            self.waiting.append(from);
         }
-        served.drain(..due);
-        self.waiting = served;
-        &self.replies
     }
 
-    fn serve_one(&mut self, request: &Request, launches: &mut Launches) {
-        let slices = self.slices.len() as u64;
-        let group = request.line / slices;
-        let spread = (group.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % slices;
-        let index = usize::try_from((request.line + spread) % slices).unwrap_or(0);
-        let sectors = request.sectors.count_ones();
-        let busy = match request.kind {
-            RequestKind::Atomic => u64::from(request.turns) * self.atomic_interval,
-            _ => (u64::from(sectors) * SECTOR_BYTES).div_ceil(self.bytes_per_cycle),
-        };
-        let slice = &mut self.slices[index];
-        let start = slice.free_at.max(request.arrive);
-        slice.free_at = start + busy;
-        let ready = self.look_up(index, group, start, request, launches);
-        if request.miss == NO_REPLY {
-            return;
-        }
-        // The reply port is reserved in order of arrival at L2 and its delay added, so that a reply from DRAM
-        // does not hold up hits behind it.
-        let port = &mut self.ports[usize::from(request.sm)];
-        let turn = (*port).max(start);
-        *port = turn + (u64::from(sectors) * SECTOR_BYTES).div_ceil(self.reply_bytes_per_cycle);
-        let serial = if request.kind == RequestKind::Atomic {
-            busy - 1
-        } else {
-            0
-        };
-        self.replies.push(Reply {
-            sm: request.sm,
-            miss: request.miss,
-            at: ready + self.one_way + (turn - start) + serial,
-        });
-    }
-
-    /// When the sectors are there, the slice's latency included.
-    fn look_up(
+    /// Serves everything that left its SM before `end`.
+    pub(crate) fn serve(
         &mut self,
-        slice: usize,
-        local: u64,
-        start: u64,
-        request: &Request,
-        launches: &mut Launches,
-    ) -> u64 {
-        let counters = launches.counters(request.launch);
-        let done = start + self.slice_latency;
-        let channels = self.channels.len();
-        let channel = &mut self.channels[slice * channels / self.slices.len()];
-        let slices = self.slices.len() as u64;
-        // The channel's lines are those of its slices, side by side.
-        let place = |line: u64| {
-            line / slices * slices.div_ceil(channels as u64)
-                + slice as u64 % slices.div_ceil(channels as u64)
+        number: usize,
+        end: u64,
+        senders: &[u16],
+        requests: &Exchange<Request>,
+        replies: &Exchange<Reply>,
+    ) {
+        self.first_reply = u64::MAX;
+        self.answered.fill(0);
+        let last = end + self.one_way;
+        self.collect(number, senders, requests);
+        self.waiting
+            .sort_unstable_by_key(|r| (r.arrive, r.sm, r.number));
+        let due = self.waiting.partition_point(|r| r.arrive < last);
+        let Self {
+            partitions,
+            waiting,
+            tally,
+            answered,
+            first_reply,
+            ..
+        } = self;
+        let mut send = |reply: Reply| {
+            *first_reply = (*first_reply).min(reply.at);
+            answered[usize::from(reply.sm) / 64] |= 1 << (reply.sm % 64);
+            // SAFETY: in this half of the epoch the boxes from group `number` are this call's own.
+            unsafe { replies.of(number, usize::from(reply.sm)) }.push(reply);
         };
-        let Some((line, evicted)) = self.slices[slice].cache.find_or_insert(request.line, local)
-        else {
-            return done;
-        };
-        if let Some(evicted) = evicted {
-            let served = channel.serve(start, place(evicted.line), evicted.dirty.count_ones());
-            counters.dram_write_bytes += u64::from(evicted.dirty.count_ones()) * SECTOR_BYTES;
-            count_row(served.row_hit, counters);
+        for request in &waiting[..due] {
+            partitions[usize::from(request.partition)].accept(request, tally, &mut send);
         }
-        let hit = request.sectors & line.valid;
-        let mut missing = request.sectors & !line.valid;
-        counters.l2_hit_sectors += u64::from(hit.count_ones());
-        if request.kind == RequestKind::Write {
-            // A store brings whole sectors' worth of bytes or leaves the rest to byte masks: nothing is fetched.
-            counters.l2_miss_sectors += u64::from(missing.count_ones());
-            missing = 0;
+        for partition in partitions.iter_mut() {
+            partition.run(last, tally, &mut send);
         }
-        let mut ready = if hit == 0 {
-            done
-        } else {
-            done.max(line.ready_at)
-        };
-        if missing != 0 {
-            let served = channel.serve(start, place(request.line), missing.count_ones());
-            counters.l2_miss_sectors += u64::from(missing.count_ones());
-            counters.dram_read_bytes += u64::from(missing.count_ones()) * SECTOR_BYTES;
-            count_row(served.row_hit, counters);
-            let filled = served.at + self.slice_latency + self.dram_latency;
-            line.ready_at = line.ready_at.max(filled);
-            ready = ready.max(filled);
-        }
-        line.valid |= request.sectors;
-        if request.kind != RequestKind::Read {
-            line.dirty |= request.sectors;
-        }
-        ready
+        waiting.drain(..due);
     }
 }
 
-fn count_row(hit: bool, counters: &mut crate::counters::Counters) {
-    counters.dram_row_hits += u64::from(hit);
-    counters.dram_row_misses += u64::from(!hit);
+/// All groups.
+pub(crate) fn groups(config: &GpuConfig, topology: &Topology) -> Vec<Group> {
+    let size = |group| {
+        let of_group = topology
+            .channels
+            .iter()
+            .filter(|(g, _)| usize::from(*g) == group);
+        of_group.count()
+    };
+    (0..topology.groups)
+        .map(|group| Group::new(config, size(group)))
+        .collect()
 }

@@ -11,8 +11,8 @@ pub(crate) struct Pool<T> {
 impl<T> Pool<T> {
     pub(crate) fn new() -> Self {
         Self {
-            items: Vec::new(),
-            free: Vec::new(),
+            items: Vec::with_capacity(256),
+            free: Vec::with_capacity(256),
         }
     }
 

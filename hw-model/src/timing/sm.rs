@@ -1,34 +1,36 @@
-//! One streaming multiprocessor: resident blocks, warp schedulers, scoreboard, pipelines.
+//! One streaming multiprocessor: resident blocks, their room, and the loop over cycles.
 //!
 //! A warp is ready, asleep until a known cycle, blocked on memory, or waiting at a barrier. Ready warps stand in
 //! bit masks per scheduler and pipeline, so that choosing one is a few mask operations; sleeping warps stand in
-//! the wheel; nobody is ever scanned. A warp's next operation is looked at once, when the one before was issued.
-//! Rules: warp slot `w` belongs to scheduler `w % schedulers`; a scheduler issues at most one warp instruction a
-//! cycle; results of an instruction exist functionally at issue and for the scoreboard when its latency is over.
+//! the wheel; nobody is ever scanned. Which warp issues, and what that does, is `issue`; what an access costs is
+//! `load_store`; why nobody issued is `stalls`.
+//! Rules: warp slot `w` belongs to scheduler `w % schedulers`; room is taken when the block scheduler reserves it,
+//! the block itself starts in the SM's own part of the epoch; results of an instruction exist functionally at issue
+//! (those of global atomic operations at the epoch's end) and for the scoreboard when its latency is over.
 
 use super::cache::Cache;
 use super::coalesce::Lines;
+use super::exchange::Exchange;
+use super::issue::Arbiter;
 use super::launches::{LaunchState, Launches};
 use super::load_store::{Miss, PendingLoad, Waiter};
-use super::memory_system::Request;
+use super::memory_system::{Reply, Request, Topology};
 use super::pool::Pool;
-use super::wheel::{HORIZON, Wheel};
-use crate::config::{GpuConfig, SchedulerPolicy, WARP_LANES};
+use super::spans::Spans;
+use super::wheel::Wheel;
+use crate::config::{GpuConfig, WARP_LANES};
 use crate::counters::Counters;
-use crate::exec::{
-    Access, Block, BlockShape, Kind, Meeting, NONE, PIPES, Pipe, RangeCache, RawFault, Step,
-    Surroundings, Warp,
-};
+use crate::exec::{Access, Block, BlockShape, Meeting, RangeCache, RawFault, Step, Warp, WriteLog};
 use crate::fault::{Fault, FaultKind};
-use crate::functional::count_access;
 use crate::kernel::Kernel;
 use crate::memory::Memory;
 use crate::occupancy::BlockNeeds;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 /// Scoreboard time of a register whose load is on its way.
 pub(super) const UNKNOWN: u64 = u64::MAX;
-const MAX_SCHEDULERS: usize = 4;
 
 /// What an SM tells about an epoch.
 #[derive(Debug)]
@@ -63,16 +65,18 @@ pub(super) enum State {
 pub(super) struct WarpSlot {
     pub(super) warp: Warp,
     pub(super) state: State,
-    block: u8,
+    pub(super) block: u8,
     /// Tells a slot's present warp from earlier ones.
     pub(super) generation: u32,
-    wake_at: u64,
+    pub(super) wake_at: u64,
     /// Earliest issue of the next operation, apart from registers.
     pub(super) not_before: u64,
+    /// When what it wrote to global memory is there.
+    pub(super) written_at: u64,
     /// When each register and predicate is there.
     pub(super) ready_at: Vec<u64>,
     /// Order of arrival, for the oldest-first policy.
-    age: u64,
+    pub(super) age: u64,
 }
 
 #[derive(Debug)]
@@ -81,28 +85,68 @@ pub(super) struct Resident {
     pub(super) kernel: Option<Arc<Kernel>>,
     pub(super) launch: u32,
     needs: BlockNeeds,
+    /// Where its registers and shared memory lie, in allocation units.
+    registers_at: u32,
+    shared_at: u32,
     started: u64,
     /// Warp slot of each warp of the block.
     pub(super) slots: [u8; 32],
-    counters: Counters,
+    pub(super) counters: Counters,
 }
 
 /// Room that is left on an SM.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Room {
     blocks: u32,
     warps: u32,
-    registers: u32,
-    shared_bytes: u32,
+    /// In units of `sm.register_unit`.
+    registers: Spans,
+    register_unit: u32,
+    /// In units of `sm.shared_unit_bytes`.
+    shared: Spans,
+    shared_unit: u32,
 }
 
-/// What an SM reads while it runs through an epoch.
+/// A block that has its room and starts in the SM's next epoch.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    resident: usize,
+    launch: u32,
+    shape: BlockShape,
+    linear: u64,
+    at: u64,
+}
+
+/// What an SM reads while it runs through an epoch, and where its requests go.
+#[derive(Clone, Copy)]
 pub(crate) struct Epoch<'a> {
     pub(crate) config: &'a GpuConfig,
     pub(crate) memory: &'a Memory,
     pub(crate) launches: &'a Launches,
+    pub(crate) topology: &'a Topology,
+    pub(crate) requests: &'a Exchange<Request>,
+    pub(crate) replies: &'a Exchange<Reply>,
+    /// First cycle.
+    pub(crate) start: u64,
     /// One past its last cycle.
     pub(crate) end: u64,
+}
+
+/// What the GPU must know of an SM between epochs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Status {
+    /// First cycle at which something can happen here without new blocks.
+    pub(crate) next_at: u64,
+    /// Groups of partitions that it sent requests to, one bit each.
+    pub(crate) sent: u32,
+    /// Groups that have replies for it, one bit each.
+    pub(crate) answered: u32,
+    /// It wrote to global memory.
+    pub(crate) wrote: bool,
+    /// It has events to report.
+    pub(crate) events: bool,
+    /// It has blocks to start.
+    pub(crate) starts: bool,
 }
 
 /// The SM.
@@ -110,46 +154,54 @@ pub(crate) struct Epoch<'a> {
 pub(crate) struct Sm {
     pub(super) id: u16,
     pub(super) now: u64,
-    schedulers: usize,
-    policy: SchedulerPolicy,
     pub(super) warps: Vec<WarpSlot>,
     pub(super) residents: Vec<Resident>,
     pub(super) free_blocks: u64,
     free_warps: u64,
     room: Room,
+    starts: Vec<Start>,
     next_age: u64,
     newest_launch: u64,
-    ready: [[u64; PIPES]; MAX_SCHEDULERS],
-    pipe_free_at: [[u64; PIPES]; MAX_SCHEDULERS],
-    last_issued: [u32; MAX_SCHEDULERS],
-    wheel: Wheel,
-    ranges: RangeCache,
+    pub(super) arbiter: Arbiter,
+    pub(super) wheel: Wheel,
+    pub(super) ranges: RangeCache,
     pub(super) access: Access,
+    pub(super) log: WriteLog,
     pub(super) lines: Lines,
     pub(super) l1: Cache,
-    /// When the load/store unit takes its next instruction.
+    pub(super) constants: Cache,
+    pub(super) textures: Cache,
+    /// When the load/store unit takes its next instruction; [`UNKNOWN`] while it waits for a reply.
     pub(super) unit_free_at: u64,
     /// When the port to the interconnect is free.
     pub(super) port_free_at: u64,
+    /// When the port from the interconnect is free.
+    reply_port_free_at: u64,
+    /// Replies on their way, by arrival.
+    inbox: BinaryHeap<Reverse<(u64, u32, u32, u8)>>,
     pub(super) pending: Pool<PendingLoad>,
     pub(super) misses: Pool<Miss>,
     pub(super) waiters: Pool<Waiter>,
     pub(super) misses_in_flight: u32,
-    /// Known times at which a miss register becomes free, soonest first.
-    pub(super) fills: std::collections::BinaryHeap<std::cmp::Reverse<u64>>,
-    pub(super) requests: Vec<Request>,
+    pub(super) next_request: u32,
+    pub(super) status: Status,
     pub(super) events: Vec<SmEvent>,
+    /// What blocks that ended here did, over all launches.
+    totals: Counters,
 }
+
+// SAFETY: the raw pointers inside point into buffers that the same `Sm` owns, or at parameters that stay while their
+// launch does; one thread at a time has the SM.
+unsafe impl Send for Sm {}
 
 impl Sm {
     pub(crate) fn new(config: &GpuConfig, id: u16) -> Self {
         let warps = config.warps_per_sm() as usize;
         let mask = |n: u32| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
+        let small = |c: &crate::config::SmallCache| Cache::new(c.bytes, c.ways);
         Self {
             id,
             now: 0,
-            schedulers: usize::from(config.sm.schedulers),
-            policy: config.sm.scheduler,
             warps: (0..warps).map(|_| WarpSlot::new()).collect(),
             residents: (0..config.sm.max_blocks).map(|_| Resident::new()).collect(),
             free_blocks: mask(config.sm.max_blocks),
@@ -157,34 +209,49 @@ impl Sm {
             room: Room {
                 blocks: config.sm.max_blocks,
                 warps: config.warps_per_sm(),
-                registers: config.sm.registers,
-                shared_bytes: config.sm.shared_bytes,
+                registers: Spans::new(config.sm.registers / config.sm.register_unit),
+                register_unit: config.sm.register_unit,
+                shared: Spans::new(config.sm.shared_bytes / config.sm.shared_unit_bytes),
+                shared_unit: config.sm.shared_unit_bytes,
             },
+            starts: Vec::with_capacity(32),
             next_age: 0,
             newest_launch: 0,
-            ready: [[0; PIPES]; MAX_SCHEDULERS],
-            pipe_free_at: [[0; PIPES]; MAX_SCHEDULERS],
-            last_issued: [0; MAX_SCHEDULERS],
+            arbiter: Arbiter::new(config),
             wheel: Wheel::new(),
             ranges: RangeCache::new(),
             access: Access::new(),
+            log: WriteLog::new(),
             lines: Lines::new(),
             l1: Cache::new(config.l1.bytes, config.l1.ways),
+            constants: small(&config.constant),
+            textures: small(&config.texture),
             unit_free_at: 0,
             port_free_at: 0,
+            reply_port_free_at: 0,
+            inbox: BinaryHeap::with_capacity(512),
             pending: Pool::new(),
             misses: Pool::new(),
             waiters: Pool::new(),
             misses_in_flight: 0,
-            fills: std::collections::BinaryHeap::with_capacity(1024),
-            requests: Vec::with_capacity(256),
+            next_request: 0,
+            status: Status {
+                next_at: u64::MAX,
+                ..Status::default()
+            },
             events: Vec::with_capacity(64),
+            totals: Counters::default(),
         }
     }
 
-    /// Requests of the epoch, to be taken away.
-    pub(crate) fn requests(&mut self) -> &mut Vec<Request> {
-        &mut self.requests
+    /// What the GPU must know between epochs.
+    pub(crate) fn status(&mut self) -> &mut Status {
+        &mut self.status
+    }
+
+    /// Writes of the epoch, to be applied.
+    pub(crate) fn log(&mut self) -> &mut WriteLog {
+        &mut self.log
     }
 
     /// Events of the epoch, to be taken away.
@@ -192,33 +259,31 @@ impl Sm {
         &mut self.events
     }
 
+    /// What blocks that ended here did, over all launches.
+    pub(crate) fn totals(&self) -> &Counters {
+        &self.totals
+    }
+
     /// Blocks that are resident.
     pub(crate) fn resident_blocks(&self) -> u32 {
         u32::try_from(self.residents.len()).unwrap_or(0) - self.room.blocks
     }
 
-    /// Time has come to `now` without anything happening here since.
-    pub(crate) fn begin(&mut self, now: u64) {
-        self.now = self.now.max(now);
-    }
-
-    /// A block of these needs fits.
+    /// A block of these needs fits, its registers and its shared memory each in one piece.
     pub(crate) fn fits(&self, needs: &BlockNeeds) -> bool {
         self.room.blocks >= 1
             && self.room.warps >= needs.warps
-            && self.room.registers >= needs.registers
-            && self.room.shared_bytes >= needs.shared_bytes
+            && self
+                .room
+                .registers
+                .fits(needs.registers.div_ceil(self.room.register_unit))
+            && self
+                .room
+                .shared
+                .fits(needs.shared_bytes.div_ceil(self.room.shared_unit))
     }
 
-    /// First cycle at which something can happen without new replies or blocks.
-    pub(crate) fn next_event(&self) -> Option<u64> {
-        if self.ready.iter().flatten().any(|mask| *mask != 0) {
-            return Some(self.now);
-        }
-        self.wheel.next(self.now)
-    }
-
-    /// Starts a block that fits, at `at`, which is not before the SM's time.
+    /// Reserves room for a block that fits, which starts at `at`, not before the SM's time.
     pub(crate) fn place(
         &mut self,
         launch: &LaunchState,
@@ -227,26 +292,51 @@ impl Sm {
         linear: u64,
         at: u64,
     ) {
-        if launch.serial > self.newest_launch {
-            // L1 is not coherent, so every new kernel starts with it empty.
-            self.newest_launch = launch.serial;
-            self.l1.invalidate();
-        }
         let number = self.free_blocks.trailing_zeros() as usize;
         self.free_blocks &= !(1 << number);
         let needs = launch.needs;
-        self.room.blocks -= 1;
-        self.room.warps -= needs.warps;
-        self.room.registers -= needs.registers;
-        self.room.shared_bytes -= needs.shared_bytes;
+        let room = &mut self.room;
+        room.blocks -= 1;
+        room.warps -= needs.warps;
+        let registers = needs.registers.div_ceil(room.register_unit);
+        let shared = needs.shared_bytes.div_ceil(room.shared_unit);
         let resident = &mut self.residents[number];
-        resident
-            .block
-            .start(&launch.kernel, shape, linear, u32::from(self.id));
-        resident.kernel = Some(launch.kernel.clone());
+        // `fits` has just found both spans.
+        resident.registers_at = room.registers.take(registers).unwrap_or(0);
+        resident.shared_at = room.shared.take(shared).unwrap_or(0);
         resident.launch = index;
         resident.needs = needs;
-        resident.started = at;
+        self.starts.push(Start {
+            resident: number,
+            launch: index,
+            shape: *shape,
+            linear,
+            at,
+        });
+        self.status.starts = true;
+    }
+
+    fn start(&mut self, start: &Start, launch: &LaunchState, epoch: &Epoch<'_>) {
+        if launch.serial > self.newest_launch {
+            self.newest_launch = launch.serial;
+            if epoch.config.l1.flush_at_launch {
+                self.l1.invalidate();
+            }
+            // Constants and textures may have been written by a copy since.
+            self.constants.invalidate();
+            self.textures.invalidate();
+        }
+        let number = start.resident;
+        let needs = launch.needs;
+        let resident = &mut self.residents[number];
+        resident.block.start(
+            &launch.kernel,
+            &start.shape,
+            start.linear,
+            u32::from(self.id),
+        );
+        resident.kernel = Some(launch.kernel.clone());
+        resident.started = start.at;
         resident.counters = Counters::default();
         for warp in 0..needs.warps {
             let slot = self.free_warps.trailing_zeros();
@@ -256,29 +346,39 @@ impl Sm {
             entry.warp.start(&launch.kernel, warp, launch.threads);
             entry.block = u8::try_from(number).unwrap_or(0);
             entry.generation = entry.generation.wrapping_add(1);
-            entry.not_before = at;
+            entry.not_before = start.at;
+            entry.written_at = 0;
             entry.age = self.next_age;
             self.next_age += 1;
             let registers =
                 usize::from(launch.kernel.slots) + usize::from(launch.kernel.predicates);
             entry.ready_at.clear();
             entry.ready_at.resize(registers, 0);
-            self.schedule(slot);
+            self.arbiter.arrived(slot);
+            self.schedule(slot, epoch);
         }
     }
 
     /// Removes every block of a launch; nothing is reported.
     pub(crate) fn drop_launch(&mut self, launch: u32) {
+        let of_launch = |s: &Start| s.launch == launch;
+        while let Some(at) = self.starts.iter().position(of_launch) {
+            let start = self.starts.remove(at);
+            self.give_room_back(start.resident);
+        }
         let taken = !self.free_blocks;
         for number in 0..self.residents.len() {
-            if taken >> number & 1 != 0 && self.residents[number].launch == launch {
+            let resident = &self.residents[number];
+            if taken >> number & 1 != 0 && resident.kernel.is_some() && resident.launch == launch {
                 self.free(number);
             }
         }
     }
 
-    /// Runs to the epoch's end.
+    /// Runs through the epoch.
     pub(crate) fn run(&mut self, epoch: &Epoch<'_>) {
+        self.now = self.now.max(epoch.start);
+        self.begin(epoch);
         while self.now < epoch.end {
             let now = self.now;
             let mut woken = self.wheel.take(now);
@@ -287,133 +387,74 @@ impl Sm {
                 woken &= woken - 1;
                 self.wake(slot);
             }
-            let mut issued = false;
-            let mut next = u64::MAX;
-            for scheduler in 0..self.schedulers {
-                let candidates = self.candidates(scheduler, &mut next);
-                if candidates != 0 {
-                    let slot = self.choose(scheduler, candidates);
-                    self.issue(scheduler, slot, epoch);
-                    issued = true;
-                }
-            }
-            self.now = if issued {
-                now + 1
+            let (issued, next) = self.cycle(epoch);
+            if issued {
+                self.now = now + 1;
             } else {
                 let sleeper = self.wheel.next(now + 1).unwrap_or(u64::MAX);
-                next.min(sleeper).min(epoch.end).max(now + 1)
-            };
-        }
-    }
-
-    /// Ready warps whose pipeline is free; lowers `next` to when another pipeline becomes free.
-    #[inline(always)]
-    fn candidates(&self, scheduler: usize, next: &mut u64) -> u64 {
-        let mut candidates = 0;
-        for pipe in 0..PIPES {
-            let ready = self.ready[scheduler][pipe];
-            let free_at = if pipe == Pipe::Memory as usize {
-                self.unit_free_at
-            } else {
-                self.pipe_free_at[scheduler][pipe]
-            };
-            if free_at <= self.now {
-                candidates |= ready;
-            } else if ready != 0 {
-                *next = (*next).min(free_at);
+                self.now = next.min(sleeper).min(epoch.end).max(now + 1);
+                self.stalled_more(self.now - now - 1);
             }
         }
-        candidates
+        let status = &mut self.status;
+        status.wrote = !self.log.is_empty();
+        status.events = !self.events.is_empty();
+        status.next_at = if self.arbiter.any_ready() {
+            self.now
+        } else {
+            let reply = self.inbox.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+            self.wheel.next(self.now).unwrap_or(u64::MAX).min(reply)
+        };
     }
 
-    #[inline(always)]
-    fn choose(&mut self, scheduler: usize, candidates: u64) -> u32 {
-        let last = self.last_issued[scheduler];
-        let chosen = match self.policy {
-            SchedulerPolicy::Lrr => {
-                // The next higher slot, else the lowest.
-                let above = candidates & (u64::MAX << last << 1);
-                (if above != 0 { above } else { candidates }).trailing_zeros()
-            }
-            SchedulerPolicy::Gto if candidates >> last & 1 != 0 => last,
-            SchedulerPolicy::Gto => self.oldest(candidates),
-        };
-        self.last_issued[scheduler] = chosen;
-        chosen
-    }
-
-    fn oldest(&self, candidates: u64) -> u32 {
-        let mut rest = candidates;
-        let mut best = (u64::MAX, 0);
-        while rest != 0 {
-            let slot = rest.trailing_zeros();
-            rest &= rest - 1;
-            best = best.min((self.warps[slot as usize].age, slot));
-        }
-        best.1
-    }
-
-    /// Executes the warp's next operation and accounts for its time.
-    fn issue(&mut self, scheduler: usize, slot: u32, epoch: &Epoch<'_>) {
-        let now = self.now;
-        let entry = &mut self.warps[slot as usize];
-        let resident = &mut self.residents[usize::from(entry.block)];
-        let Some(kernel) = &resident.kernel else {
-            return;
-        };
-        let op = &kernel.ops[entry.warp.pc as usize];
-        let Some(launch) = epoch.launches.get(resident.launch) else {
-            return;
-        };
-        let Ok(domain) = epoch.memory.domain(launch.domain) else {
-            return;
-        };
-        self.ready[scheduler][op.pipe as usize] &= !(1 << slot);
-        let stepped = entry.warp.step(
-            op,
-            Surroundings {
-                kernel,
-                block: &resident.block.env,
-                domain,
-                ranges: &mut self.ranges,
-                access: &mut self.access,
-                clock: now,
-                clock_ns: epoch.config.cycles_to_ns(now),
-            },
-        );
-        let counters = &mut resident.counters;
-        counters.warp_instructions += 1;
-        counters.thread_instructions += u64::from(stepped.lanes.count_ones());
-        counters.divergent_branches += u64::from(stepped.diverged);
-        entry.not_before = now + 1;
-        if op.pipe != Pipe::Memory {
-            self.pipe_free_at[scheduler][op.pipe as usize] = now + u64::from(op.interval);
-        }
-        match op.kind {
-            Kind::Memory => {
-                count_access(op, &self.access, counters);
-                let (op, launch) = (*op, resident.launch);
-                self.time_access(slot, &op, launch, epoch);
-            }
-            Kind::Branch => entry.not_before = now + u64::from(op.latency),
-            _ => {
-                if op.pipe == Pipe::Memory {
-                    self.unit_free_at = now + u64::from(op.interval);
-                }
-                let done = now + u64::from(op.latency);
-                for register in op.writes.iter().take_while(|r| **r != NONE) {
-                    entry.ready_at[usize::from(*register)] = done;
+    /// What came about since the last epoch: results, replies, new blocks.
+    fn begin(&mut self, epoch: &Epoch<'_>) {
+        if !self.log.is_empty() {
+            if self.log.has_results() {
+                for outcome in self.log.outcomes() {
+                    let entry = &mut self.warps[outcome.owner.slot as usize];
+                    if entry.generation == outcome.owner.generation {
+                        entry.warp.commit(&outcome);
+                    }
                 }
             }
+            self.log.clear();
         }
-        match stepped.step {
-            Step::Done => self.schedule(slot),
-            step => self.stop(slot, step, epoch),
+        let mut groups = std::mem::take(&mut self.status.answered);
+        while groups != 0 {
+            let group = groups.trailing_zeros() as usize;
+            groups &= groups - 1;
+            // SAFETY: in this half of the epoch the boxes to this SM are this call's own.
+            let replies = unsafe { epoch.replies.of(group, usize::from(self.id)) };
+            for reply in replies.drain(..) {
+                let key = (reply.at, reply.number, reply.miss, reply.sectors);
+                self.inbox.push(Reverse(key));
+            }
+        }
+        let rate = u64::from(epoch.config.interconnect.reply_bytes_per_cycle);
+        while let Some(Reverse((at, _, miss, sectors))) = self.inbox.peek().copied() {
+            if at >= epoch.end {
+                break;
+            }
+            self.inbox.pop();
+            let turn = self.reply_port_free_at.max(at);
+            let bytes = u64::from(sectors.count_ones()) * crate::config::SECTOR_BYTES;
+            self.reply_port_free_at = turn + bytes.div_ceil(rate);
+            self.fill(miss, turn, epoch);
+        }
+        if std::mem::take(&mut self.status.starts) {
+            let mut starts = std::mem::take(&mut self.starts);
+            for start in starts.drain(..) {
+                if let Some(launch) = epoch.launches.get(start.launch) {
+                    self.start(&start, launch, epoch);
+                }
+            }
+            self.starts = starts;
         }
     }
 
     /// A step after which the warp does not simply go on.
-    fn stop(&mut self, slot: u32, step: Step, epoch: &Epoch<'_>) {
+    pub(super) fn stop(&mut self, slot: u32, step: Step, epoch: &Epoch<'_>) {
         let entry = &mut self.warps[slot as usize];
         let number = usize::from(entry.block);
         let resident = &mut self.residents[number];
@@ -422,19 +463,22 @@ impl Sm {
             Step::Done => return,
             Step::Barrier(arrival) => {
                 entry.state = State::AtBarrier;
+                self.arbiter.at_barrier(slot);
                 resident.counters.barriers += 1;
                 let meeting = resident.block.arrive(index, &arrival);
                 if !arrival.stalled {
-                    self.schedule(slot);
+                    self.schedule(slot, epoch);
                 }
                 meeting
             }
             Step::Stalled { alive } => {
                 entry.state = State::AtBarrier;
+                self.arbiter.at_barrier(slot);
                 resident.block.stall(index, alive)
             }
             Step::Ended => {
                 entry.state = State::Stopped;
+                self.arbiter.left(slot);
                 let meeting = resident.block.end(index);
                 if resident.block.alive() == 0 {
                     self.retire(number);
@@ -444,6 +488,7 @@ impl Sm {
             }
             Step::Fault(raw) => {
                 entry.state = State::Stopped;
+                self.arbiter.left(slot);
                 self.report_fault(number, slot, raw, epoch);
                 return;
             }
@@ -451,14 +496,19 @@ impl Sm {
         match meeting {
             Meeting::Wait => {}
             Meeting::Release(warps) => {
-                self.resume(number, warps, |warp, block| warp.resume(block.released()));
+                self.resume(
+                    number,
+                    warps,
+                    |warp, block| warp.resume(block.released()),
+                    epoch,
+                );
             }
             Meeting::Deadlock => {
                 let resident = &self.residents[number];
                 let waiting = resident.block.alive().trailing_zeros() as usize & 31;
                 let slot = u32::from(resident.slots[waiting]);
                 let stalled = resident.block.stalled();
-                if !self.resume(number, stalled, |warp, _| warp.loosen()) {
+                if !self.resume(number, stalled, |warp, _| warp.loosen(), epoch) {
                     let raw = RawFault {
                         kind: FaultKind::BarrierDeadlock,
                         lane: 0,
@@ -476,6 +526,7 @@ impl Sm {
         number: usize,
         mut warps: u32,
         go_on: impl Fn(&mut Warp, &Block) -> bool,
+        epoch: &Epoch<'_>,
     ) -> bool {
         let mut any = false;
         while warps != 0 {
@@ -485,7 +536,7 @@ impl Sm {
             let slot = u32::from(resident.slots[index as usize]);
             if go_on(&mut self.warps[slot as usize].warp, &resident.block) {
                 resident.block.unstall(index);
-                self.schedule(slot);
+                self.schedule(slot, epoch);
                 any = true;
             }
         }
@@ -497,6 +548,8 @@ impl Sm {
         let at = self.now + 1;
         resident.counters.blocks = 1;
         resident.counters.block_cycles = at - resident.started;
+        resident.counters.warp_cycles = (at - resident.started) * u64::from(resident.needs.warps);
+        self.totals += resident.counters;
         self.events.push(SmEvent::Retired {
             launch: resident.launch,
             at,
@@ -508,76 +561,34 @@ impl Sm {
     fn free(&mut self, number: usize) {
         let resident = &mut self.residents[number];
         resident.kernel = None;
-        self.free_blocks |= 1 << number;
-        self.room.blocks += 1;
-        self.room.warps += resident.needs.warps;
-        self.room.registers += resident.needs.registers;
-        self.room.shared_bytes += resident.needs.shared_bytes;
         for slot in &resident.slots[..resident.needs.warps as usize] {
-            let bit = 1_u64 << slot;
-            self.free_warps |= bit;
-            for ready in self.ready.iter_mut().flatten() {
-                *ready &= !bit;
-            }
-            let entry = &mut self.warps[usize::from(*slot)];
+            let slot = u32::from(*slot);
+            self.free_warps |= 1 << slot;
+            self.arbiter.left(slot);
+            let entry = &mut self.warps[slot as usize];
             entry.state = State::Free;
             entry.generation = entry.generation.wrapping_add(1);
         }
+        self.give_room_back(number);
+    }
+
+    fn give_room_back(&mut self, number: usize) {
+        self.free_blocks |= 1 << number;
+        let resident = &self.residents[number];
+        let needs = resident.needs;
+        let room = &mut self.room;
+        room.blocks += 1;
+        room.warps += needs.warps;
+        let registers = needs.registers.div_ceil(room.register_unit);
+        room.registers.give_back(resident.registers_at, registers);
+        let shared = needs.shared_bytes.div_ceil(room.shared_unit);
+        room.shared.give_back(resident.shared_at, shared);
     }
 
     /// Counters of the launch that a warp belongs to.
     pub(super) fn counters_of(&mut self, slot: u32) -> &mut Counters {
         let block = usize::from(self.warps[slot as usize].block);
         &mut self.residents[block].counters
-    }
-
-    /// The wheel named a warp; its bit may be stale.
-    #[inline(always)]
-    fn wake(&mut self, slot: u32) {
-        let entry = &self.warps[slot as usize];
-        if entry.state != State::Asleep {
-            return;
-        }
-        if entry.wake_at > self.now {
-            self.wheel
-                .insert(entry.wake_at.min(self.now + HORIZON), slot);
-            return;
-        }
-        self.make_ready(slot);
-    }
-
-    #[inline(always)]
-    fn make_ready(&mut self, slot: u32) {
-        let entry = &mut self.warps[slot as usize];
-        let Some(kernel) = &self.residents[usize::from(entry.block)].kernel else {
-            return;
-        };
-        entry.state = State::Ready;
-        let pipe = kernel.ops[entry.warp.pc as usize].pipe;
-        self.ready[slot as usize % self.schedulers][pipe as usize] |= 1 << slot;
-    }
-
-    /// Finds out when the warp's next operation can issue.
-    #[inline(always)]
-    pub(super) fn schedule(&mut self, slot: u32) {
-        let entry = &mut self.warps[slot as usize];
-        let Some(kernel) = &self.residents[usize::from(entry.block)].kernel else {
-            return;
-        };
-        let op = &kernel.ops[entry.warp.pc as usize];
-        let mut at = entry.not_before.max(self.now);
-        for register in op.waits.iter().take_while(|r| **r != NONE) {
-            at = at.max(entry.ready_at[usize::from(*register)]);
-        }
-        if at == UNKNOWN {
-            entry.state = State::Blocked;
-        } else if at <= self.now + 1 && at == self.now {
-            self.make_ready(slot);
-        } else {
-            entry.state = State::Asleep;
-            entry.wake_at = at;
-            self.wheel.insert(at.min(self.now + HORIZON), slot);
-        }
     }
 }
 
@@ -590,6 +601,7 @@ impl WarpSlot {
             generation: 0,
             wake_at: 0,
             not_before: 0,
+            written_at: 0,
             ready_at: Vec::new(),
             age: 0,
         }
@@ -607,6 +619,8 @@ impl Resident {
                 registers: 0,
                 shared_bytes: 0,
             },
+            registers_at: 0,
+            shared_at: 0,
             started: 0,
             slots: [0; WARP_LANES as usize],
             counters: Counters::default(),

@@ -17,8 +17,15 @@ pub fn module(functions: &str, body: &str) -> String {
     )
 }
 
-/// One word per thread.
+/// One word per thread, from a kernel whose results do not depend on the order of its threads.
 pub fn run(text: &str, blocks: u32, threads: u32) -> Vec<u32> {
+    let [functional, timed] = runs(text, blocks, threads);
+    assert_eq!(functional, timed, "timing changed the results of {text}");
+    functional
+}
+
+/// One word per thread of the functional and of the timed run.
+pub fn runs(text: &str, blocks: u32, threads: u32) -> [Vec<u32>; 2] {
     let count = (blocks * threads) as usize;
     let one_way = |timed: bool| {
         let mut bench = Bench::named("h200");
@@ -34,9 +41,7 @@ pub fn run(text: &str, blocks: u32, threads: u32) -> Vec<u32> {
         }
         bench.words(out, count)
     };
-    let (functional, timed) = (one_way(false), one_way(true));
-    assert_eq!(functional, timed, "timing changed the results of {text}");
-    functional
+    [one_way(false), one_way(true)]
 }
 
 /// The fault of a launch of one block.

@@ -462,6 +462,7 @@ impl Parser<'_> {
         let Some(waiting) = self.names.take_unresolved() else {
             return Ok(());
         };
+        // Calls to functions through `.calltargets` wait as labels do.
         let name = self.c.name(waiting.sym);
         let what = if name.starts_with('%') {
             "register"

@@ -1,0 +1,463 @@
+//! Issue: which warp each scheduler takes in a cycle, and what its instruction does to time.
+//!
+//! Policies: loose round robin; greedy then oldest; two levels (Narasiman et al., MICRO 2011), round robin within a
+//! small active set that a warp leaves when it waits for memory or at a barrier.
+//! An operation that the real chip would not execute (a move between registers, an address conversion) is folded
+//! into the time before the next one: its results are there when its sources are, and it takes no slot.
+//! Rules: a scheduler issues from its own warps, at most `sm.issue_width` instructions of one warp a cycle; a unit
+//! takes an instruction each initiation interval; nobody here knows why warps wait beyond the masks.
+
+use super::sm::{Epoch, Sm, State, UNKNOWN};
+use super::stalls::{Cause, Stalled};
+use super::wheel::HORIZON;
+use crate::config::{GpuConfig, SchedulerPolicy};
+use crate::counters::Counters;
+use crate::exec::{AUX_FENCE, Kind, NONE, Op, Owner, PIPES, Pipe, Step, Stepped, Surroundings};
+use crate::functional::count_access;
+
+/// Most schedulers of an SM.
+pub(super) const MAX_SCHEDULERS: usize = 4;
+/// Most units of a pipeline in one pool.
+pub(crate) const MAX_UNITS: usize = 8;
+
+/// The units of one pipeline that a scheduler can use.
+#[derive(Debug, Clone, Copy)]
+struct Units {
+    free_at: [u64; MAX_UNITS],
+    count: u8,
+    /// When the first of them is free.
+    first: u64,
+}
+
+/// Ready warps, units and the schedulers' memory.
+#[derive(Debug)]
+pub(crate) struct Arbiter {
+    pub(super) schedulers: usize,
+    width: u8,
+    policy: SchedulerPolicy,
+    /// Warp slots of each scheduler.
+    pub(super) slots: [u64; MAX_SCHEDULERS],
+    ready: [u64; PIPES],
+    /// Waiting warps by [`Cause`].
+    pub(super) waiting: [u64; Cause::COUNT],
+    sub_cores: bool,
+    units: [[Units; PIPES]; MAX_SCHEDULERS],
+    last_issued: [u32; MAX_SCHEDULERS],
+    /// Active set of the two-level policy.
+    active: [u64; MAX_SCHEDULERS],
+    active_limit: u32,
+    pub(super) stalled: [Stalled; MAX_SCHEDULERS],
+}
+
+impl Arbiter {
+    pub(crate) fn new(config: &GpuConfig) -> Self {
+        let schedulers = usize::from(config.sm.schedulers);
+        let counts = &config.pipelines.units;
+        let per_pool = if config.sm.sub_cores {
+            config.sm.schedulers
+        } else {
+            1
+        };
+        let units = |count: u8| Units {
+            free_at: [0; MAX_UNITS],
+            count: (count / per_pool).max(1),
+            first: 0,
+        };
+        let mut pool = [units(1); PIPES];
+        pool[Pipe::Int as usize] = units(counts.int);
+        pool[Pipe::Fp32 as usize] = units(counts.fp32);
+        pool[Pipe::Fp64 as usize] = units(counts.fp64);
+        pool[Pipe::Sfu as usize] = units(counts.sfu);
+        pool[Pipe::Tensor as usize] = units(counts.tensor);
+        // Every scheduler has a branch unit of its own.
+        pool[Pipe::Control as usize] = units(config.sm.schedulers);
+        let mut slots = [0; MAX_SCHEDULERS];
+        for slot in 0..64 {
+            slots[slot % schedulers] |= 1 << slot;
+        }
+        Self {
+            schedulers,
+            width: config.sm.issue_width,
+            policy: config.sm.scheduler,
+            slots,
+            ready: [0; PIPES],
+            waiting: [0; Cause::COUNT],
+            sub_cores: config.sm.sub_cores,
+            units: [pool; MAX_SCHEDULERS],
+            last_issued: [0; MAX_SCHEDULERS],
+            active: [0; MAX_SCHEDULERS],
+            active_limit: config.sm.two_level_active_warps,
+            stalled: [Stalled::default(); MAX_SCHEDULERS],
+        }
+    }
+
+    /// Some warp could issue as far as its registers go.
+    pub(super) fn any_ready(&self) -> bool {
+        self.ready.iter().any(|mask| *mask != 0)
+    }
+
+    /// Ready warps, whatever their pipeline.
+    pub(super) fn ready(&self) -> u64 {
+        self.ready.iter().fold(0, |all, mask| all | mask)
+    }
+
+    pub(super) fn arrived(&mut self, slot: u32) {
+        self.left(slot);
+    }
+
+    #[inline(always)]
+    fn now_ready(&mut self, slot: u32, pipe: Pipe) {
+        self.forget(slot);
+        self.ready[pipe as usize] |= 1 << slot;
+    }
+
+    #[inline(always)]
+    fn waits(&mut self, slot: u32, cause: Cause) {
+        self.forget(slot);
+        self.waiting[cause as usize] |= 1 << slot;
+        if cause == Cause::Memory {
+            self.deactivate(slot);
+        }
+    }
+
+    pub(super) fn at_barrier(&mut self, slot: u32) {
+        self.waits(slot, Cause::Barrier);
+        self.deactivate(slot);
+    }
+
+    /// The warp is gone.
+    pub(super) fn left(&mut self, slot: u32) {
+        self.forget(slot);
+        self.deactivate(slot);
+        for ready in &mut self.ready {
+            *ready &= !(1 << slot);
+        }
+    }
+
+    #[inline(always)]
+    fn forget(&mut self, slot: u32) {
+        for waiting in &mut self.waiting {
+            *waiting &= !(1 << slot);
+        }
+    }
+
+    #[inline(always)]
+    fn deactivate(&mut self, slot: u32) {
+        self.active[slot as usize & (self.schedulers - 1)] &= !(1 << slot);
+    }
+
+    #[inline(always)]
+    fn pool(&self, scheduler: usize) -> usize {
+        if self.sub_cores { scheduler } else { 0 }
+    }
+
+    /// A unit takes an instruction.
+    #[inline(always)]
+    fn occupy(&mut self, scheduler: usize, pipe: Pipe, now: u64, interval: u64) {
+        let pool = self.pool(scheduler);
+        let units = &mut self.units[pool][pipe as usize];
+        if units.count == 1 {
+            units.first = now + interval;
+            return;
+        }
+        let count = usize::from(units.count);
+        let free = units.free_at[..count].iter().position(|at| *at <= now);
+        units.free_at[free.unwrap_or(0)] = now + interval;
+        units.first = units.free_at[..count].iter().copied().min().unwrap_or(0);
+    }
+
+    /// The scheduler's choice among the candidates.
+    #[inline(always)]
+    fn choose(
+        &mut self,
+        scheduler: usize,
+        candidates: u64,
+        ages: impl Fn(u32) -> u64,
+    ) -> Option<u32> {
+        let last = self.last_issued[scheduler];
+        let robin = |mask: u64| {
+            // The next higher slot, else the lowest.
+            let above = mask & (u64::MAX << last << 1);
+            (if above != 0 { above } else { mask }).trailing_zeros()
+        };
+        let chosen = match self.policy {
+            SchedulerPolicy::Lrr => robin(candidates),
+            SchedulerPolicy::Gto if candidates >> last & 1 != 0 => last,
+            SchedulerPolicy::Gto => oldest(candidates, ages),
+            SchedulerPolicy::TwoLevel => {
+                let mut active = self.active[scheduler];
+                let mut others = candidates & !active;
+                while others != 0 && active.count_ones() < self.active_limit {
+                    active |= 1 << others.trailing_zeros();
+                    others &= others - 1;
+                }
+                self.active[scheduler] = active;
+                if candidates & active == 0 {
+                    return None;
+                }
+                robin(candidates & active)
+            }
+        };
+        self.last_issued[scheduler] = chosen;
+        Some(chosen)
+    }
+}
+
+fn oldest(candidates: u64, ages: impl Fn(u32) -> u64) -> u32 {
+    let mut rest = candidates;
+    let mut best = (u64::MAX, 0);
+    while rest != 0 {
+        let slot = rest.trailing_zeros();
+        rest &= rest - 1;
+        best = best.min((ages(slot), slot));
+    }
+    best.1
+}
+
+impl Sm {
+    /// One cycle of all schedulers: whether anybody issued, and when a busy unit is free at the earliest.
+    #[inline(always)]
+    pub(super) fn cycle(&mut self, epoch: &Epoch<'_>) -> (bool, u64) {
+        let (mut issued, mut next) = (false, u64::MAX);
+        for scheduler in 0..self.arbiter.schedulers {
+            let candidates = self.candidates(scheduler, &mut next);
+            let warps = &self.warps;
+            let ages = |slot: u32| warps[slot as usize].age;
+            let chosen = if candidates == 0 {
+                None
+            } else {
+                self.arbiter.choose(scheduler, candidates, ages)
+            };
+            let Some(slot) = chosen else {
+                self.stalled(scheduler, 1);
+                continue;
+            };
+            issued = true;
+            let pairs = self.arbiter.width == 2;
+            self.issue(scheduler, slot, !pairs, epoch);
+            if pairs && self.candidates(scheduler, &mut next) >> slot & 1 != 0 {
+                self.issue(scheduler, slot, true, epoch);
+            }
+        }
+        (issued, next)
+    }
+
+    /// Ready warps whose pipeline is free; lowers `next` to when another pipeline becomes free.
+    #[inline(always)]
+    fn candidates(&self, scheduler: usize, next: &mut u64) -> u64 {
+        let arbiter = &self.arbiter;
+        let (mut candidates, slots) = (0, arbiter.slots[scheduler]);
+        let units = &arbiter.units[arbiter.pool(scheduler)];
+        for (pipe, (ready, units)) in arbiter.ready.iter().zip(units).enumerate() {
+            let ready = ready & slots;
+            if ready == 0 {
+                continue;
+            }
+            let free_at = if pipe == Pipe::Memory as usize {
+                self.unit_free_at
+            } else {
+                units.first
+            };
+            if free_at <= self.now {
+                candidates |= ready;
+            } else {
+                *next = (*next).min(free_at);
+            }
+        }
+        candidates
+    }
+
+    /// Executes the warp's next operation and accounts for its time; `last` when the warp issues nothing more in
+    /// this cycle.
+    fn issue(&mut self, scheduler: usize, slot: u32, last: bool, epoch: &Epoch<'_>) {
+        let now = self.now;
+        let number = usize::from(self.warps[slot as usize].block);
+        let Some((op, stepped)) = self.step(slot, epoch) else {
+            return;
+        };
+        self.arbiter.ready[op.pipe as usize] &= !(1 << slot);
+        let resident = &mut self.residents[number];
+        count(&mut resident.counters, op.pipe, &stepped);
+        let entry = &mut self.warps[slot as usize];
+        entry.not_before = now + u64::from(last);
+        if op.pipe != Pipe::Memory {
+            self.arbiter
+                .occupy(scheduler, op.pipe, now, u64::from(op.interval));
+        }
+        match op.kind {
+            Kind::Memory => {
+                count_access(&op, &self.access, &mut resident.counters);
+                let launch = resident.launch;
+                self.time_access(slot, &op, launch, epoch);
+            }
+            Kind::Branch => entry.not_before = now + u64::from(op.latency),
+            Kind::Nothing if op.aux & AUX_FENCE != 0 => {
+                let mut until = (now + u64::from(op.latency)).max(entry.written_at);
+                if !self.log.is_empty() {
+                    until = until.max(epoch.end);
+                }
+                entry.not_before = until;
+            }
+            _ => {
+                if op.pipe == Pipe::Memory {
+                    self.unit_free_at = now + u64::from(op.interval);
+                }
+                let done = now + u64::from(op.latency);
+                for register in op.writes.iter().take_while(|r| **r != NONE) {
+                    entry.ready_at[usize::from(*register)] = done;
+                }
+            }
+        }
+        match stepped.step {
+            Step::Done => self.schedule(slot, epoch),
+            step => self.stop(slot, step, epoch),
+        }
+    }
+
+    /// Executes the warp's next operation.
+    #[inline(always)]
+    fn step(&mut self, slot: u32, epoch: &Epoch<'_>) -> Option<(Op, Stepped)> {
+        let now = self.now;
+        let entry = &mut self.warps[slot as usize];
+        let resident = &self.residents[usize::from(entry.block)];
+        let kernel = resident.kernel.as_ref()?;
+        let op = &kernel.ops[entry.warp.pc as usize];
+        let launch = epoch.launches.get(resident.launch)?;
+        let domain = epoch.memory.domain(launch.domain).ok()?;
+        self.log.begin(
+            now,
+            Owner {
+                slot,
+                generation: entry.generation,
+                frame: entry.warp.first_register(),
+            },
+        );
+        let stepped = entry.warp.step(
+            op,
+            Surroundings {
+                kernel,
+                block: &resident.block.env,
+                domain,
+                ranges: &mut self.ranges,
+                access: &mut self.access,
+                log: Some(&mut self.log),
+                clock: now,
+                clock_ns: epoch.config.cycles_to_ns(now),
+            },
+        );
+        Some((*op, stepped))
+    }
+
+    /// The wheel named a warp; its bit may be stale.
+    #[inline(always)]
+    pub(super) fn wake(&mut self, slot: u32) {
+        let entry = &self.warps[slot as usize];
+        if entry.state != State::Asleep {
+            return;
+        }
+        if entry.wake_at > self.now {
+            self.wheel
+                .insert(entry.wake_at.min(self.now + HORIZON), slot);
+            return;
+        }
+        self.make_ready(slot);
+    }
+
+    #[inline(always)]
+    fn make_ready(&mut self, slot: u32) {
+        let entry = &mut self.warps[slot as usize];
+        let Some(kernel) = &self.residents[usize::from(entry.block)].kernel else {
+            return;
+        };
+        entry.state = State::Ready;
+        let pipe = kernel.ops[entry.warp.pc as usize].pipe;
+        self.arbiter.now_ready(slot, pipe);
+    }
+
+    /// Finds out when the warp's next operation can issue; operations that cost nothing are done on the way.
+    #[inline(always)]
+    pub(super) fn schedule(&mut self, slot: u32, epoch: &Epoch<'_>) {
+        loop {
+            let entry = &mut self.warps[slot as usize];
+            let Some(kernel) = &self.residents[usize::from(entry.block)].kernel else {
+                return;
+            };
+            let op = &kernel.ops[entry.warp.pc as usize];
+            let mut there = 0;
+            for register in op.waits.iter().take_while(|r| **r != NONE) {
+                there = there.max(entry.ready_at[usize::from(*register)]);
+            }
+            if there == UNKNOWN {
+                entry.state = State::Blocked;
+                self.arbiter.waits(slot, Cause::Memory);
+                return;
+            }
+            if !op.free {
+                self.sleep(slot, there);
+                return;
+            }
+            if !self.fold(slot, there, epoch) {
+                return;
+            }
+        }
+    }
+
+    /// The warp goes on when its registers are there.
+    #[inline(always)]
+    fn sleep(&mut self, slot: u32, there: u64) {
+        let entry = &mut self.warps[slot as usize];
+        let at = there.max(entry.not_before).max(self.now);
+        if at == self.now {
+            self.make_ready(slot);
+            return;
+        }
+        entry.state = State::Asleep;
+        entry.wake_at = at;
+        let cause = if there >= at {
+            Cause::ShortRaw
+        } else {
+            Cause::Control
+        };
+        self.arbiter.waits(slot, cause);
+        self.wheel.insert(at.min(self.now + HORIZON), slot);
+    }
+
+    /// Executes an operation that costs nothing; its results are there when its sources are.
+    /// False when the warp cannot simply go on.
+    fn fold(&mut self, slot: u32, there: u64, epoch: &Epoch<'_>) -> bool {
+        let Some((op, stepped)) = self.step(slot, epoch) else {
+            return false;
+        };
+        let entry = &mut self.warps[slot as usize];
+        for register in op.writes.iter().take_while(|r| **r != NONE) {
+            entry.ready_at[usize::from(*register)] = there;
+        }
+        let counters = &mut self.residents[usize::from(entry.block)].counters;
+        counters.warp_instructions += 1;
+        counters.folded_instructions += 1;
+        counters.thread_instructions += u64::from(stepped.lanes.count_ones());
+        if matches!(stepped.step, Step::Done) {
+            return true;
+        }
+        self.stop(slot, stepped.step, epoch);
+        false
+    }
+}
+
+/// Counts an issued instruction.
+#[inline(always)]
+fn count(counters: &mut Counters, pipe: Pipe, stepped: &Stepped) {
+    let threads = u64::from(stepped.lanes.count_ones());
+    counters.warp_instructions += 1;
+    counters.thread_instructions += threads;
+    counters.divergent_branches += u64::from(stepped.diverged);
+    *match pipe {
+        Pipe::Int => &mut counters.int_threads,
+        Pipe::Fp32 => &mut counters.fp32_threads,
+        Pipe::Fp64 => &mut counters.fp64_threads,
+        Pipe::Sfu => &mut counters.sfu_threads,
+        Pipe::Tensor => &mut counters.tensor_threads,
+        Pipe::Memory => &mut counters.memory_threads,
+        Pipe::Control => &mut counters.control_threads,
+    } += threads;
+}

@@ -1,0 +1,331 @@
+//! A memory partition: one DRAM channel and the L2 slices in front of it.
+//!
+//! Requests come in order of arrival at their slice. A slice looks tags up in its banks and moves data through one
+//! port; what it misses goes to the channel, and whoever asks for sectors on their way waits for the same request.
+//! Rules: partitions share nothing, so they run on several threads; a line with sectors on their way stays; stores
+//! bring their bytes and fetch nothing, atomic operations fetch what is not there and are done in the slice.
+
+use super::cache::Cache;
+use super::dram::{Channel, DramRequest};
+use super::memory_system::{NO_REPLY, Reply, Request, RequestKind, Spread, Tally};
+use super::pool::Pool;
+use crate::config::{GpuConfig, SECTOR_BYTES, WriteMiss};
+
+/// End of a list of waiters.
+const NOBODY: u32 = u32::MAX;
+/// Tag of a write to DRAM.
+const WRITE_BACK: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Slice {
+    cache: Cache,
+    port_free_at: u64,
+    banks_free_at: Vec<u64>,
+}
+
+/// Sectors on their way from DRAM.
+#[derive(Debug, Clone, Copy)]
+struct Fetch {
+    slice: u32,
+    line: u64,
+    key: u64,
+    sectors: u8,
+    first_waiter: u32,
+    /// The line has a place in the slice.
+    cached: bool,
+}
+
+/// A reply that waits for a fetch; it is complete when its last fetch is.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    reply: Reply,
+    missing: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    waiting: u32,
+    next: u32,
+}
+
+/// One partition.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    slices: Vec<Slice>,
+    channel: Channel,
+    fetches: Pool<Fetch>,
+    waiting: Pool<Waiting>,
+    links: Pool<Link>,
+    spread: Spread,
+    costs: Costs,
+}
+
+/// Cycles of the way through a partition.
+#[derive(Debug, Clone, Copy)]
+struct Costs {
+    one_way: u64,
+    slice: u64,
+    /// From the end of DRAM's transfer to the slice, controller included.
+    dram: u64,
+    bytes_per_cycle: u64,
+    atomic_interval: u64,
+    sectored: bool,
+    write_miss: WriteMiss,
+}
+
+impl Partition {
+    pub(crate) fn new(config: &GpuConfig) -> Self {
+        let per_slice = config.l2.bytes / u64::from(config.l2.slices);
+        let one_way = u64::from(config.interconnect.latency);
+        let l2 = u64::from(config.l2.latency);
+        Self {
+            slices: (0..config.l2.slices / config.dram.channels)
+                .map(|_| Slice {
+                    cache: Cache::new(per_slice, config.l2.ways),
+                    port_free_at: 0,
+                    banks_free_at: vec![0; config.l2.banks as usize],
+                })
+                .collect(),
+            channel: Channel::new(config),
+            fetches: Pool::new(),
+            waiting: Pool::new(),
+            links: Pool::new(),
+            spread: Spread::new(config),
+            costs: Costs {
+                one_way,
+                slice: l2 - 2 * one_way,
+                dram: u64::from(config.dram.latency)
+                    .saturating_sub(l2 + Channel::lone_read_cycles(config)),
+                bytes_per_cycle: u64::from(config.l2.bytes_per_cycle),
+                atomic_interval: u64::from(config.l2.atomic_interval),
+                sectored: config.l2.sectored,
+                write_miss: config.l2.write_miss,
+            },
+        }
+    }
+
+    /// When DRAM decides next.
+    pub(crate) fn next_event(&self) -> Option<u64> {
+        self.channel.next_event()
+    }
+
+    /// Serves a request; requests come in order of arrival.
+    pub(crate) fn accept(
+        &mut self,
+        request: &Request,
+        tally: &mut Tally,
+        mut reply: impl FnMut(Reply),
+    ) {
+        let costs = self.costs;
+        let slice = &mut self.slices[usize::from(request.slice)];
+        let sectors = request.sectors.count_ones();
+        let busy = match request.kind {
+            RequestKind::Atomic => u64::from(request.turns) * costs.atomic_interval,
+            _ => 1,
+        };
+        let data = (u64::from(sectors) * SECTOR_BYTES).div_ceil(costs.bytes_per_cycle);
+        let banks = slice.banks_free_at.len() as u64;
+        let bank = &mut slice.banks_free_at[usize::try_from(request.key % banks).unwrap_or(0)];
+        let start = slice.port_free_at.max(*bank).max(request.arrive);
+        slice.port_free_at = start + data;
+        *bank = start + busy;
+        // What is there is on its way back after the slice's latency, an atomic's last turn later.
+        let answer = Reply {
+            sm: request.sm,
+            miss: request.miss,
+            number: request.number,
+            sectors: request.sectors,
+            at: start + costs.slice + costs.one_way + busy - 1,
+        };
+        if self.look_up(request, start, answer, tally) && request.miss != NO_REPLY {
+            reply(answer);
+        }
+    }
+
+    /// True when the answer can go at once.
+    fn look_up(&mut self, request: &Request, start: u64, answer: Reply, tally: &mut Tally) -> bool {
+        let slice = &mut self.slices[usize::from(request.slice)];
+        let found = slice.cache.find_or_insert(request.line, request.key);
+        let counters = tally.of(request.launch);
+        let Some((line, evicted)) = found else {
+            // Every line of the set waits for DRAM, so this one is fetched or written past the slice.
+            counters.l2_miss_sectors += u64::from(request.sectors.count_ones());
+            if request.kind == RequestKind::Write {
+                self.write_back(request, request.local, request.sectors, start);
+                return true;
+            }
+            self.fetch(request, request.sectors, start, answer, false);
+            return false;
+        };
+        let hit = request.sectors & line.valid;
+        let coming = request.sectors & line.pending & !line.valid;
+        let mut missing = request.sectors & !line.valid & !line.pending;
+        counters.l2_hit_sectors += u64::from((hit | coming).count_ones());
+        counters.l2_miss_sectors += u64::from(missing.count_ones());
+        let waits = line.waiting;
+        let fetches = self.costs.write_miss == WriteMiss::Fetch;
+        if request.kind == RequestKind::Write && missing != 0 && fetches {
+            let absent = !line.valid & !line.pending & 0xf;
+            if let Some(evicted) = evicted {
+                let local = self.local_of(request, evicted.line);
+                self.write_back(request, local, evicted.dirty, start);
+            }
+            self.write_back(request, request.local, request.sectors, start);
+            self.ask(request, absent, start, true);
+            return true;
+        }
+        if request.kind == RequestKind::Write {
+            // The bytes are in the slice now; sectors on their way are merged when they come.
+            line.valid |= missing;
+            line.dirty |= request.sectors;
+            missing = 0;
+        } else if request.kind == RequestKind::Atomic {
+            line.dirty |= request.sectors;
+        }
+        if missing != 0 && !self.costs.sectored {
+            missing = !line.valid & !line.pending & 0xf;
+        }
+        if let Some(evicted) = evicted {
+            let local = self.local_of(request, evicted.line);
+            self.write_back(request, local, evicted.dirty, start);
+        }
+        if request.kind == RequestKind::Write || coming | missing == 0 {
+            return true;
+        }
+        let waiting = (request.miss != NO_REPLY).then(|| {
+            self.waiting.take(Waiting {
+                reply: answer,
+                missing: 0,
+            })
+        });
+        let mut last = NOBODY;
+        for (sector, fetch) in waits.into_iter().enumerate() {
+            if coming >> sector & 1 != 0 && fetch != last {
+                self.join(fetch, waiting);
+                last = fetch;
+            }
+        }
+        if missing != 0 {
+            let fetch = self.ask(request, missing, start, true);
+            self.join(fetch, waiting);
+        }
+        false
+    }
+
+    /// The channel's own number of an evicted line, which lies in the same slice.
+    fn local_of(&self, request: &Request, line: u64) -> u64 {
+        let slices = self.slices.len() as u64;
+        self.spread.split(line).0 * slices + u64::from(request.slice)
+    }
+
+    fn write_back(&mut self, request: &Request, local: u64, sectors: u8, at: u64) {
+        self.channel.push(DramRequest {
+            arrive: at,
+            local,
+            sectors,
+            write: true,
+            tag: WRITE_BACK,
+            launch: request.launch,
+        });
+    }
+
+    fn fetch(&mut self, request: &Request, sectors: u8, at: u64, answer: Reply, cached: bool) {
+        let waiting = (request.miss != NO_REPLY).then(|| {
+            self.waiting.take(Waiting {
+                reply: answer,
+                missing: 0,
+            })
+        });
+        let fetch = self.ask(request, sectors, at, cached);
+        self.join(fetch, waiting);
+    }
+
+    /// Asks DRAM for sectors; gives the fetch's number.
+    fn ask(&mut self, request: &Request, sectors: u8, at: u64, cached: bool) -> u32 {
+        let fetch = self.fetches.take(Fetch {
+            slice: u32::from(request.slice),
+            line: request.line,
+            key: request.key,
+            sectors,
+            first_waiter: NOBODY,
+            cached,
+        });
+        if cached
+            && let Some(line) = self.slices[usize::from(request.slice)]
+                .cache
+                .find(request.line, request.key)
+        {
+            line.pending |= sectors;
+            for sector in (0..4).filter(|sector| sectors >> sector & 1 != 0) {
+                line.waiting[sector] = fetch;
+            }
+        }
+        self.channel.push(DramRequest {
+            arrive: at,
+            local: request.local,
+            sectors,
+            write: false,
+            tag: fetch,
+            launch: request.launch,
+        });
+        fetch
+    }
+
+    fn join(&mut self, fetch: u32, waiting: Option<u32>) {
+        let Some(waiting) = waiting else { return };
+        self.waiting.get(waiting).missing += 1;
+        let next = self.fetches.get(fetch).first_waiter;
+        let link = self.links.take(Link { waiting, next });
+        self.fetches.get(fetch).first_waiter = link;
+    }
+
+    /// Lets DRAM work until `end`.
+    pub(crate) fn run(&mut self, end: u64, tally: &mut Tally, mut reply: impl FnMut(Reply)) {
+        let Self {
+            slices,
+            channel,
+            fetches,
+            waiting,
+            links,
+            costs,
+            ..
+        } = self;
+        channel.run(end, |served| {
+            let counters = tally.of(served.request.launch);
+            let bytes = u64::from(served.request.sectors.count_ones()) * SECTOR_BYTES;
+            counters.dram_row_hits += u64::from(served.row_hit);
+            counters.dram_row_misses += u64::from(!served.row_hit);
+            if served.request.write {
+                counters.dram_write_bytes += bytes;
+                return;
+            }
+            counters.dram_read_bytes += bytes;
+            let number = served.request.tag;
+            let fetch = *fetches.get(number);
+            fetches.give_back(number);
+            let filled = served.at + costs.slice + costs.dram + costs.one_way;
+            if fetch.cached
+                && let Some(line) = slices[fetch.slice as usize]
+                    .cache
+                    .find(fetch.line, fetch.key)
+            {
+                line.pending &= !fetch.sectors;
+                line.valid |= fetch.sectors;
+            }
+            let mut next = fetch.first_waiter;
+            while next != NOBODY {
+                let link = *links.get(next);
+                links.give_back(next);
+                next = link.next;
+                let entry = waiting.get(link.waiting);
+                entry.reply.at = entry.reply.at.max(filled);
+                entry.missing -= 1;
+                if entry.missing == 0 {
+                    let answer = entry.reply;
+                    waiting.give_back(link.waiting);
+                    reply(answer);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,97 @@
+//! Why a scheduler issued nothing: the causes that Warped-Slicer's figure 7c tells apart.
+//!
+//! Of several reasons the one that would end first counts: a busy unit, then a short result, a branch, memory, a
+//! barrier. Cycles are charged to the kernel of the first warp that waits for that reason.
+//! Rule: a cycle of a scheduler is either an issue or a stall of one cause, as long as its SM has a block.
+
+use super::sm::Sm;
+
+/// What a warp waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Cause {
+    /// A result of known latency.
+    ShortRaw,
+    /// The instruction behind a branch or a fence.
+    Control,
+    /// A load that is not answered.
+    Memory,
+    /// The other warps of its block.
+    Barrier,
+    /// A unit; only ready warps do.
+    Resource,
+    /// The scheduler has no warp.
+    #[default]
+    Empty,
+}
+
+impl Cause {
+    /// Causes for which warps stand in masks.
+    pub(super) const COUNT: usize = 4;
+    const MASKED: [Self; Self::COUNT] =
+        [Self::ShortRaw, Self::Control, Self::Memory, Self::Barrier];
+}
+
+/// A scheduler's last stall.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Stalled {
+    cause: Cause,
+    /// Whose fault it is; none while the SM is empty.
+    resident: Option<u8>,
+}
+
+impl Sm {
+    /// Scheduler `scheduler` issued nothing in this cycle.
+    #[inline(always)]
+    pub(super) fn stalled(&mut self, scheduler: usize, cycles: u64) {
+        let slots = self.arbiter.slots[scheduler];
+        let found = if self.arbiter.ready() & slots != 0 {
+            Some((Cause::Resource, self.arbiter.ready() & slots))
+        } else {
+            let masks = Cause::MASKED.into_iter().zip(self.arbiter.waiting);
+            let mut waiting = masks.map(|(cause, mask)| (cause, mask & slots));
+            waiting.find(|(_, mask)| *mask != 0)
+        };
+        let stalled = match found {
+            Some((cause, mask)) => Stalled {
+                cause,
+                resident: Some(self.warps[mask.trailing_zeros() as usize].block),
+            },
+            None => Stalled {
+                cause: Cause::Empty,
+                resident: self.first_resident(),
+            },
+        };
+        self.arbiter.stalled[scheduler] = stalled;
+        self.charge(stalled, cycles);
+    }
+
+    /// Nothing happened for so many further cycles, and no scheduler issued in the one before.
+    pub(super) fn stalled_more(&mut self, cycles: u64) {
+        if cycles == 0 {
+            return;
+        }
+        for scheduler in 0..self.arbiter.schedulers {
+            self.charge(self.arbiter.stalled[scheduler], cycles);
+        }
+    }
+
+    fn first_resident(&self) -> Option<u8> {
+        let taken = !self.free_blocks & (u64::MAX >> (64 - self.residents.len()));
+        (taken != 0).then(|| u8::try_from(taken.trailing_zeros()).unwrap_or(0))
+    }
+
+    fn charge(&mut self, stalled: Stalled, cycles: u64) {
+        let Some(resident) = stalled.resident else {
+            return;
+        };
+        let counters = &mut self.residents[usize::from(resident)].counters;
+        *match stalled.cause {
+            Cause::ShortRaw => &mut counters.stall_short_raw_cycles,
+            Cause::Control => &mut counters.stall_control_cycles,
+            Cause::Memory => &mut counters.stall_memory_cycles,
+            Cause::Barrier => &mut counters.stall_barrier_cycles,
+            Cause::Resource => &mut counters.stall_resource_cycles,
+            Cause::Empty => &mut counters.stall_empty_cycles,
+        } += cycles;
+    }
+}

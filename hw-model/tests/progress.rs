@@ -1,0 +1,157 @@
+//! Forward progress inside a warp: spin locks, lanes that wait for one another, operations across named lanes.
+
+mod support;
+
+use gridmux_hw_model::FaultKind;
+use support::flow::{kind, module, run, runs};
+
+/// Words that every thread of a launch shares.
+const GLOBALS: &str = ".global .align 4 .u32 lock;\n.global .align 4 .u32 counter;\n.global .align 4 .u32 flags[64];\n";
+
+#[test]
+fn a_spin_lock_inside_a_warp_ends() {
+    // while (atomicCAS(&lock, 0, 1)) ; counter = counter + 1; lock = 0.
+    let body = "mov.u64 %rd5, lock;\nmov.u64 %rd6, counter;\nSPIN:\natom.global.acquire.gpu.cas.b32 %r5, [%rd5], 0, 1;\nsetp.ne.u32 %p1, %r5, 0;\n\
+        @%p1 bra SPIN;\nld.volatile.global.u32 %r6, [%rd6];\nadd.u32 %r7, %r6, 1;\nst.volatile.global.u32 [%rd6], %r7;\nfence.acq_rel.gpu;\n\
+        st.release.gpu.global.u32 [%rd5], 0;\nst.global.u32 [%rd2], %r6;";
+    for mut got in runs(&module(GLOBALS, body), 3, 96) {
+        got.sort_unstable();
+        assert!(
+            got.iter().copied().eq(0..288),
+            "each thread saw a count of its own: {got:?}"
+        );
+    }
+}
+
+#[test]
+fn a_lock_taken_and_released_inside_a_loop_ends() {
+    // The form with a flag, and a synchronisation of the warp behind each round.
+    let body = "mov.u64 %rd5, lock;\nmov.u64 %rd6, counter;\nmov.u32 %r8, 0;\nROUND:\nSPIN:\natom.global.exch.b32 %r5, [%rd5], 1;\nsetp.ne.u32 %p1, %r5, 0;\n\
+        @%p1 bra SPIN;\nld.volatile.global.u32 %r6, [%rd6];\nadd.u32 %r6, %r6, 1;\nst.volatile.global.u32 [%rd6], %r6;\nmembar.gl;\natom.global.exch.b32 %r5, [%rd5], 0;\n\
+        bar.warp.sync -1;\nvote.sync.ballot.b32 %r9, 1, -1;\nadd.u32 %r8, %r8, 1;\nsetp.lt.u32 %p2, %r8, 4;\n@%p2 bra ROUND;\nbar.sync 0;\n\
+        ld.volatile.global.u32 %r6, [%rd6];\nadd.u32 %r6, %r6, %r9;\nst.global.u32 [%rd2], %r6;";
+    let got = run(&module(GLOBALS, body), 1, 64);
+    assert!(got.iter().all(|got| *got == 64 * 4 - 1), "{got:?}");
+}
+
+#[test]
+fn lanes_of_a_warp_may_wait_for_one_another() {
+    // Each lane waits for the flag of its left neighbour, whichever way the branch goes first.
+    for (first, other) in [("ge", "lane 31 first"), ("lt", "lane 0 first")] {
+        let wait = "mul.wide.u32 %rd5, %r2, 4;\nmov.u64 %rd6, flags;\nadd.u64 %rd6, %rd6, %rd5;\nmov.u32 %r6, 1;\nsetp.eq.u32 %p1, %r2, 0;\n";
+        let body = format!(
+            "{wait}setp.{first}.u32 %p3, %r2, 16;\n@%p3 bra ONE;\n@%p1 bra SET;\nWAIT:\nld.relaxed.gpu.global.u32 %r6, [%rd6+-4];\nsetp.eq.u32 %p2, %r6, 0;\n@%p2 bra WAIT;\n\
+            bra ADD;\nONE:\n@%p1 bra SET;\nWAIT2:\nld.volatile.global.u32 %r6, [%rd6+-4];\nsetp.eq.u32 %p2, %r6, 0;\n@%p2 bra WAIT2;\nADD:\nadd.u32 %r6, %r6, 1;\nSET:\nst.release.gpu.global.u32 [%rd6], %r6;\n\
+            st.global.u32 [%rd2], %r6;"
+        );
+        for (n, got) in (0_u32..).zip(run(&module(GLOBALS, &body), 1, 32)) {
+            assert_eq!(got, n + 1, "thread {n}, {other}");
+        }
+    }
+}
+
+#[test]
+fn a_plain_load_in_a_waiting_loop_is_enough() {
+    let body = "setp.eq.u32 %p1, %r2, 5;\nmov.u64 %rd5, flags;\n@%p1 bra SET;\nWAIT:\nld.global.u32 %r6, [%rd5];\nsetp.eq.u32 %p2, %r6, 0;\n@%p2 bra WAIT;\nbra END;\nSET:\n\
+        mov.u32 %r6, 9;\nst.global.u32 [%rd5], %r6;\nEND:\nst.global.u32 [%rd2], %r6;";
+    assert!(
+        run(&module(GLOBALS, body), 1, 32)
+            .iter()
+            .all(|got| *got == 9)
+    );
+}
+
+#[test]
+fn lanes_of_two_warps_share_a_lock_in_shared_memory() {
+    let shared = ".shared .align 4 .u32 gate[2];\n";
+    let body = "mov.u32 %r9, gate;\nsetp.eq.u32 %p3, %r2, 0;\n@%p3 st.shared.v2.u32 [%r9], {%r3, %r3};\nbar.sync 0;\nSPIN:\natom.shared.cas.b32 %r5, [%r9], %r3, 77;\nsetp.ne.u32 %p1, %r5, %r3;\n\
+        @%p1 bra SPIN;\nld.volatile.shared.u32 %r6, [%r9+4];\nadd.u32 %r7, %r6, 1;\nst.volatile.shared.u32 [%r9+4], %r7;\nmembar.cta;\nst.volatile.shared.u32 [%r9], %r3;\nsub.u32 %r6, %r6, %r3;\n\
+        st.global.u32 [%rd2], %r6;";
+    let [functional, timed] = runs(&module(shared, body), 2, 128);
+    for block in functional.chunks(128).chain(timed.chunks(128)) {
+        let mut block = block.to_vec();
+        block.sort_unstable();
+        assert!(block.iter().copied().eq(0..128), "{block:?}");
+    }
+}
+
+#[test]
+fn an_operation_across_lanes_waits_for_those_it_names() {
+    // Two ways lead to one shuffle; a vote on one way names only the lanes that go there.
+    let body = "and.b32 %r5, %r2, 1;\nsetp.ne.u32 %p1, %r5, 0;\nmov.u32 %r7, 0;\n@%p1 bra ODD;\nvote.sync.ballot.b32 %r7, 1, 0x55555555;\nmul.lo.u32 %r6, %r2, 3;\nbra JOIN;\n\
+        ODD:\nmul.lo.u32 %r6, %r2, 5;\nmatch.any.sync.b32 %r7, %r5, 0xaaaaaaaa;\nJOIN:\nshfl.sync.bfly.b32 %r8, %r6, 1, 31, -1;\nadd.u32 %r8, %r8, %r7;\nst.global.u32 [%rd2], %r8;";
+    for (n, got) in (0_u32..).zip(run(&module("", body), 1, 64)) {
+        let (lane, other) = (n % 2, n ^ 1);
+        let mask = [0x5555_5555_u32, 0xaaaa_aaaa][lane as usize];
+        let expected = mask.wrapping_add(other * if other % 2 == 0 { 3 } else { 5 });
+        assert_eq!(got, expected, "thread {n}");
+    }
+}
+
+#[test]
+fn groups_with_masks_of_their_own_share_an_instruction() {
+    // Tiles of eight lanes reduce and vote among themselves, in one instruction for all.
+    let body = "and.b32 %r5, %r2, 24;\nmov.u32 %r6, 255;\nshl.b32 %r6, %r6, %r5;\nredux.sync.add.u32 %r7, %r2, %r6;\nsetp.gt.u32 %p1, %r2, 12;\nvote.sync.ballot.b32 %r8, %p1, %r6;\n\
+        popc.b32 %r8, %r8;\nvote.sync.all.pred %p2, %p1, %r6;\nselp.u32 %r9, 1000000, 0, %p2;\nmad.lo.u32 %r7, %r8, 10000, %r7;\nadd.u32 %r7, %r7, %r9;\nst.global.u32 [%rd2], %r7;";
+    for (n, got) in (0_u32..).zip(run(&module("", body), 1, 32)) {
+        let tile = n / 8 * 8..n / 8 * 8 + 8;
+        let sum: u32 = tile.clone().sum();
+        let above = u32::try_from(tile.filter(|k| *k > 12).count()).expect("small");
+        assert_eq!(
+            got,
+            sum + above * 10_000 + u32::from(above == 8) * 1_000_000,
+            "thread {n}"
+        );
+    }
+}
+
+#[test]
+fn masked_synchronisation_after_early_exits() {
+    // A quarter exits, a quarter synchronises alone, the rest in pairs; data passes through shared memory.
+    let shared = ".shared .align 4 .b8 box[128];\n";
+    let body = "mov.u32 %r9, box;\nshl.b32 %r10, %r2, 2;\nadd.u32 %r10, %r9, %r10;\nsetp.lt.u32 %p1, %r2, 8;\n@%p1 exit;\nsetp.lt.u32 %p2, %r2, 16;\n@%p2 bra LOW;\nst.shared.u32 [%r10], %r2;\n\
+        bar.warp.sync 0xffff0000;\nxor.b32 %r11, %r10, 4;\nld.shared.u32 %r6, [%r11];\nbra END;\nLOW:\nst.shared.u32 [%r10], 500;\nbar.warp.sync 0xff00;\nxor.b32 %r11, %r10, 4;\nld.shared.u32 %r6, [%r11];\n\
+        END:\nbar.warp.sync -1;\nactivemask.b32 %r7;\npopc.b32 %r7, %r7;\nmad.lo.u32 %r6, %r7, 1000, %r6;\nst.global.u32 [%rd2], %r6;";
+    for (n, got) in (0_u32..).zip(run(&module(shared, body), 1, 32)) {
+        let expected = match n {
+            0..8 => 0,
+            8..16 => 24_500,
+            _ => 24_000 + (n ^ 1),
+        };
+        assert_eq!(got, expected, "thread {n}");
+    }
+}
+
+#[test]
+fn lanes_that_leave_a_loop_one_by_one_still_synchronise() {
+    // Each lane leaves after a number of rounds of its own; the full mask includes those that have exited.
+    let body = "mov.u32 %r5, 0;\nmov.u32 %r6, 0;\nLOOP:\nbar.warp.sync -1;\nvote.sync.ballot.b32 %r7, 1, -1;\npopc.b32 %r7, %r7;\nadd.u32 %r6, %r6, %r7;\nst.global.u32 [%rd2], %r6;\nsetp.ge.u32 %p1, %r5, %r2;\n@%p1 exit;\n\
+        add.u32 %r5, %r5, 1;\nbra LOOP;\n";
+    for (n, got) in (0_u32..).zip(run(&module("", body), 1, 32)) {
+        assert_eq!(got, (0..=n).map(|k| 32 - k).sum::<u32>(), "thread {n}");
+    }
+}
+
+#[test]
+fn synchronising_inside_functions_called_from_both_sides() {
+    let f = ".func (.param .b32 r) f(.param .b32 a)\n{\n.reg .b32 %r<8>;\nld.param.u32 %r1, [a];\nbar.warp.sync -1;\nshfl.sync.bfly.b32 %r2, %r1, 16, 31, -1;\nst.param.b32 [r], %r2;\nret;\n}\n";
+    let call = "{\n.param .b32 p0;\nst.param.b32 [p0], %r2;\n.param .b32 q0;\ncall (q0), f, (p0);\nld.param.b32 %r6, [q0];\n}\n";
+    let body = format!(
+        "bar.warp.sync -1;\n{call}mov.u32 %r7, %r6;\nsetp.lt.u32 %p1, %r2, 16;\n@%p1 bra LOW;\nadd.u32 %r7, %r7, 100;\nbra JOIN;\nLOW:\nadd.u32 %r7, %r7, 200;\nJOIN:\n{call}\
+        add.u32 %r6, %r6, %r7;\nst.global.u32 [%rd2], %r6;"
+    );
+    for (n, got) in (0_u32..).zip(run(&module(f, &body), 1, 32)) {
+        assert_eq!(
+            got,
+            2 * (n ^ 16) + if n < 16 { 200 } else { 100 },
+            "thread {n}"
+        );
+    }
+}
+
+#[test]
+fn an_endless_wait_for_a_lane_of_the_same_warp_is_reported() {
+    // Lane 0 waits at the block's barrier for lanes that wait for lane 0.
+    let body = "setp.eq.u32 %p1, %r2, 0;\n@%p1 bra ZERO;\nbar.warp.sync -1;\nbra END;\nZERO:\nbarrier.sync 0;\nEND:\nst.global.u32 [%rd2], %r2;";
+    assert_eq!(kind(&module("", body), 64), FaultKind::BarrierDeadlock);
+}
