@@ -25,6 +25,7 @@ pub mod memory;
 pub mod occupancy;
 pub mod report;
 mod sync;
+pub mod texture;
 mod timing;
 
 pub use compile::LoadError;

@@ -7,6 +7,7 @@
 
 mod allocator;
 
+use crate::texture::{Object, Objects, TextureError, complaint};
 use allocator::Allocator;
 use memmap2::{MmapOptions, MmapRaw};
 use std::fmt;
@@ -114,9 +115,16 @@ pub(crate) struct Domain {
     allocator: Allocator,
     /// Changes whenever the set of allocations does, and differs between domains: the key of range caches.
     stamp: u64,
+    /// Textures, samplers and surfaces.
+    objects: Objects,
 }
 
 impl Domain {
+    /// Textures, samplers and surfaces.
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
     /// Changes whenever the set of live allocations does.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
@@ -195,6 +203,7 @@ impl Memory {
             host: MmapRaw::from(host),
             allocator: Allocator::new(window_start, window_bytes, limit_bytes),
             stamp: self.fresh_stamp(),
+            objects: Objects::default(),
         };
         let index = self
             .domains
@@ -311,6 +320,38 @@ impl Memory {
     #[must_use]
     pub fn allocation_at(&self, domain: DomainId, address: u64) -> Option<Allocation> {
         self.domain(domain).ok()?.find(address)
+    }
+
+    /// Makes a texture, sampler or surface in a domain and gives its handle, a 64-bit kernel parameter.
+    ///
+    /// # Errors
+    /// [`TextureError`]; the image must lie inside one allocation.
+    pub fn create_object(&mut self, id: DomainId, object: Object) -> Result<u64, TextureError> {
+        let slot = self.domains.get_mut(id.0 as usize).and_then(Option::as_mut);
+        let domain = slot.ok_or(TextureError::NoDomain(id))?;
+        if let Some(image) = object.image() {
+            if let Some(what) = complaint(image) {
+                return Err(TextureError::Image(what));
+            }
+            let (address, bytes) = (image.address, image.bytes());
+            let found = domain.find(address);
+            if found.is_none_or(|a| a.end() - address < bytes) {
+                return Err(TextureError::OutOfBounds { address, bytes });
+            }
+        }
+        Ok(domain.objects.insert(object))
+    }
+
+    /// Drops an object; its handle stands for nothing afterwards.
+    ///
+    /// # Errors
+    /// [`TextureError`].
+    pub fn destroy_object(&mut self, id: DomainId, handle: u64) -> Result<(), TextureError> {
+        let slot = self.domains.get_mut(id.0 as usize).and_then(Option::as_mut);
+        let domain = slot.ok_or(TextureError::NoDomain(id))?;
+        let gone = domain.objects.remove(handle);
+        gone.map(|_| ())
+            .ok_or_else(|| TextureError::NoObject(format!("{handle:#x}")))
     }
 
     pub(crate) fn domain(&self, id: DomainId) -> Result<&Domain, MemoryError> {

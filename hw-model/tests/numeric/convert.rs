@@ -159,10 +159,10 @@ fn towards(from: Format, to: Format) -> Vec<Vec<u64>> {
             let exact = to_f64(v, to);
             for step in [-1_i64, 0, 1] {
                 let half = if from == F64 {
-                    (exact.to_bits() as i64 + step + (1 << (52 - to.precision))) as u64
+                    (exact.to_bits() as i64).wrapping_add(step + (1 << (52 - to.precision))) as u64
                 } else {
                     let shift = 23 - to.precision;
-                    ((exact as f32).to_bits() as i64 + step + (1 << shift)) as u64 & 0xffff_ffff
+                    (i64::from((exact as f32).to_bits()) + step + (1 << shift)) as u64 & 0xffff_ffff
                 };
                 columns[0].push(half);
             }
@@ -362,6 +362,11 @@ fn nearest_eight(v: f64, decode: impl Fn(u8) -> f64) -> u8 {
         return 0x7f;
     }
     let sign = if v.is_sign_negative() { 0x80 } else { 0 };
+    let largest = (0..0x7f)
+        .map(&decode)
+        .filter(|v| v.is_finite())
+        .fold(0.0, f64::max);
+    let v = v.clamp(-largest, largest);
     let mut best = 0;
     for candidate in 0..0x7f_u8 {
         let (distance, least) = (
@@ -373,12 +378,6 @@ fn nearest_eight(v: f64, decode: impl Fn(u8) -> f64) -> u8 {
         {
             best = candidate;
         }
-    }
-    if v.is_infinite() {
-        best = (0..0x7f)
-            .filter(|c| decode(*c).is_finite())
-            .max()
-            .expect("some");
     }
     best | sign
 }

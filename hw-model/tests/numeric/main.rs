@@ -15,7 +15,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bits;
 mod convert;
 mod float;
 mod half;
+mod integer;
+mod matrix;
 mod values;
+mod video;

@@ -277,6 +277,8 @@ pub fn result(op: Operation, inputs: &[u64], from: &[Format], to: Format, mode: 
         Operation::Add => rough[0] + rough[1],
         Operation::Sub => rough[0] - rough[1],
         Operation::Mul => rough[0] * rough[1],
+        // A finite product may overflow here, and is no reason for a special result.
+        Operation::Fma if rough[0].is_finite() && rough[1].is_finite() => rough[2],
         Operation::Fma => rough[0] * rough[1] + rough[2],
         Operation::Div => rough[0] / rough[1],
         Operation::Sqrt => rough[0].sqrt(),
