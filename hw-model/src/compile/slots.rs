@@ -3,8 +3,12 @@
 //! PTX is close to single assignment, so that an unrolled kernel names thousands of registers and keeps dozens
 //! alive. A linear scan over whole live ranges packs them; a 64-bit register takes two neighbouring slots,
 //! a 128-bit one four.
-//! Rule: a register may take over a slot in the very instruction that reads it last, because every operation
-//! reads all of its sources before it writes.
+//! Rules:
+//! - A register may take over a slot in the very instruction that reads it last, because every operation reads all of
+//!   its sources before it writes.
+//! - Only registers of one width share slots, and always the same ones. A range covers what the instructions between
+//!   its ends need, but a lane that left a loop keeps its registers while the others go round again and write theirs.
+//!   Those writes are masked, so they spare the lane as long as each lane's bytes are in the same place.
 
 use super::flow::Flow;
 use crate::exec::NONE;
@@ -40,7 +44,7 @@ pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
     order.sort_unstable();
     let mut place = vec![NONE; function.registers.len()];
     let (mut words, mut predicates) = (Pool::default(), Pool::default());
-    words.busy_until = vec![Some(u32::MAX); usize::from(reserved)];
+    words.slots = usize::from(reserved);
     for (start, end, register) in order {
         let ty = function.registers[register];
         let (pool, width) = if ty == ScalarType::Pred {
@@ -53,34 +57,31 @@ pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
     }
     Slots {
         place,
-        slots: words.busy_until.len(),
-        predicates: predicates.busy_until.len(),
+        slots: words.slots,
+        predicates: predicates.slots,
     }
 }
 
-/// For each slot, the position where its present register is read last.
+/// The slots given out so far.
 #[derive(Debug, Default)]
 struct Pool {
-    busy_until: Vec<Option<u32>>,
+    /// All of them.
+    slots: usize,
+    /// By the logarithm of a register's width: the first slot of each place, and where it is read last.
+    places: [Vec<(usize, u32)>; 3],
 }
 
 impl Pool {
     fn take(&mut self, start: u32, end: u32, width: usize) -> usize {
+        let places = &mut self.places[width.ilog2() as usize];
         // A register written at an odd position may take a slot read last at the even position just before.
-        let free = |until: &Option<u32>| until.is_none_or(|until| until < start);
-        let found = self
-            .busy_until
-            .windows(width)
-            .position(|window| window.iter().all(free));
-        let slot = found.unwrap_or_else(|| {
-            let tail = self.busy_until.iter().rev().take_while(|u| free(u)).count();
-            let slot = self.busy_until.len() - tail.min(width - 1);
-            self.busy_until.resize(slot + width, None);
-            slot
-        });
-        for until in &mut self.busy_until[slot..slot + width] {
-            *until = Some(end);
+        if let Some((slot, until)) = places.iter_mut().find(|(_, until)| *until < start) {
+            *until = end;
+            return *slot;
         }
+        let slot = self.slots;
+        self.slots += width;
+        places.push((slot, end));
         slot
     }
 }
