@@ -81,6 +81,7 @@ fn reads_text(i: &Instruction) -> bool {
                 | O::Mma
                 | O::LdMatrix
                 | O::StMatrix
+                | O::MovMatrix
                 | O::Tex
                 | O::Tld4
                 | O::Txq
@@ -166,7 +167,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         O::LdMatrix | O::StMatrix => matrix_memory::lower_matrix(l, i),
         O::Tex | O::Tld4 | O::Txq | O::Suq => texture::lower(l, i),
         O::Suld | O::Sust | O::Sured => surface::lower(l, i),
-        _ if i.mnemonic.starts_with("movmatrix") => matrix::lower_transpose(l, i),
+        O::MovMatrix => matrix::lower_transpose(l, i),
         _ => control::lower(l, i).or_else(|| video::lower(l, i)),
     }
 }

@@ -382,6 +382,7 @@ fn nearest_eight(v: f64, decode: impl Fn(u8) -> f64) -> u8 {
     best | sign
 }
 
+// Length: both formats in all three directions.
 #[test]
 fn eight_bit_floats() {
     let eights: [(&str, Box<dyn Fn(u8) -> f64>); 2] = [

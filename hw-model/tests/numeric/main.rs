@@ -16,10 +16,13 @@
 mod support;
 
 mod bits;
+mod compare;
 mod convert;
+mod data;
 mod float;
 mod half;
 mod integer;
 mod matrix;
+mod texture;
 mod values;
 mod video;

@@ -4,6 +4,7 @@
 //! `mma` fragments are dealt here by the ISA's formulas, written per shape as the ISA writes them; `wmma` goes from
 //! memory to memory, so that only the matrices matter. Inputs are small enough for every order of summation to give
 //! the same bits.
+//! Length: one formula a shape, as the ISA has one figure a shape.
 
 use crate::support::opcode::report;
 use crate::support::{Bench, functional};
@@ -643,6 +644,7 @@ struct Wmma<'a> {
 }
 
 /// Loads, multiplies and stores; layouts of A, B, C and D.
+// Length: one kernel from load to store.
 fn wmma(case: &Wmma<'_>, layouts: [&str; 4], seed: u64) {
     let Wmma {
         shape,
@@ -742,6 +744,7 @@ fn wmma(case: &Wmma<'_>, layouts: [&str; 4], seed: u64) {
     }
 }
 
+// Length: a table of the shapes and types.
 #[test]
 fn warp_matrices() {
     let tall = [
@@ -901,7 +904,9 @@ fn matrices_of_half_words() {
             }
             ptx += "ld.shared.v4.u32 {%r40, %r41, %r42, %r43}, [%r51];\nmad.wide.u32 %rd2, %r60, 16, %rd1;\n\
                     st.global.v4.u32 [%rd2+1024], {%r40, %r41, %r42, %r43};\nret;\n}\n";
-            let words: Vec<u16> = (0..256).map(|n| n * 257 + 3).collect();
+            let words: Vec<u16> = (0..256_u16)
+                .map(|n| n.wrapping_mul(257).wrapping_add(3))
+                .collect();
             let input: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
             let out = run(&ptx, &[input, vec![0; 2048]], 1024);
             let half = |row: usize, column: usize| words[(5 * row + 3) % 32 * 8 + column];
@@ -947,7 +952,7 @@ fn transposition_in_registers() {
         "ld.param.u64 %rd0, [p0];\nld.param.u64 %rd1, [p1];\nmad.wide.u32 %rd0, %r60, 4, %rd0;\nmad.wide.u32 %rd1, %r60, 4, %rd1;\n\
          ld.global.u32 %r0, [%rd0];\n{body}\nst.global.u32 [%rd1], %r1;\nret;\n}}\n"
     );
-    let words: Vec<u16> = (0..64).map(|n| n * 1001 + 7).collect();
+    let words: Vec<u16> = (0..64_u16).map(|n| n * 1001 + 7).collect();
     let input: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let out = run(&ptx, &[input, vec![0; 128]], 0);
     let want: Vec<u8> = (0..64)
