@@ -3,12 +3,8 @@
 //! PTX is close to single assignment, so that an unrolled kernel names thousands of registers and keeps dozens
 //! alive. A linear scan over whole live ranges packs them; a 64-bit register takes two neighbouring slots,
 //! a 128-bit one four.
-//! Rules:
-//! - A register may take over a slot in the very instruction that reads it last, because every operation reads all of
-//!   its sources before it writes.
-//! - Only registers of one width share slots, and always the same ones. A range covers what the instructions between
-//!   its ends need, but a lane that left a loop keeps its registers while the others go round again and write theirs.
-//!   Those writes are masked, so they spare the lane as long as each lane's bytes are in the same place.
+//! Rule: a register may take over a slot in the very instruction that reads it last, because every operation
+//! reads all of its sources before it writes.
 
 use super::flow::Flow;
 use crate::exec::NONE;
@@ -42,46 +38,68 @@ pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
         .filter_map(|(register, range)| range.map(|(start, end)| (start, end, register)))
         .collect();
     order.sort_unstable();
-    let mut place = vec![NONE; function.registers.len()];
-    let (mut words, mut predicates) = (Pool::default(), Pool::default());
-    words.slots = usize::from(reserved);
+    let mut pools = [const { Pool::new() }; CLASSES.len()];
+    let mut units: Vec<Option<(usize, usize)>> = vec![None; function.registers.len()];
     for (start, end, register) in order {
-        let ty = function.registers[register];
-        let (pool, width) = if ty == ScalarType::Pred {
-            (&mut predicates, 1)
-        } else {
-            (&mut words, (ty.size_bytes() as usize / 4).max(1))
-        };
-        let slot = pool.take(start, end, width);
-        place[register] = u16::try_from(slot).unwrap_or(NONE);
+        let class = class(function.registers[register]);
+        units[register] = Some((class, pools[class].take(start, end)));
     }
+    let mut base = [0; CLASSES.len()];
+    let mut slots = usize::from(reserved);
+    for (class, width) in CLASSES.into_iter().enumerate().skip(1) {
+        base[class] = slots;
+        slots += width * pools[class].busy_until.len();
+    }
+    let slot = |(class, unit): (usize, usize)| {
+        // Predicates stand in a place of their own, one after another.
+        u16::try_from(base[class] + CLASSES[class].max(1) * unit).unwrap_or(NONE)
+    };
+    let place = units.into_iter().map(|unit| unit.map_or(NONE, slot));
+    let place = place.collect();
     Slots {
         place,
-        slots: words.slots,
-        predicates: predicates.slots,
+        slots,
+        predicates: pools[0].busy_until.len(),
     }
 }
 
-/// The slots given out so far.
-#[derive(Debug, Default)]
+/// Slots of a register of each class: predicates, which have none, words, and two wider ones.
+///
+/// Registers of different widths never share storage. A lane's word lies at the lane's place among the lanes of its own
+/// width, so that with one width a lane overwrites only what was its own; across widths it would overwrite another
+/// lane's, which may stand elsewhere in the program and still need it.
+const CLASSES: [usize; 4] = [0, 1, 2, 4];
+
+fn class(ty: ScalarType) -> usize {
+    match ty {
+        ScalarType::Pred => 0,
+        wide if wide.size_bytes() > 8 => 3,
+        wide if wide.size_bytes() > 4 => 2,
+        _ => 1,
+    }
+}
+
+/// For each unit of a class, the position where its present register is read last.
+#[derive(Debug)]
 struct Pool {
-    /// All of them.
-    slots: usize,
-    /// By the logarithm of a register's width: the first slot of each place, and where it is read last.
-    places: [Vec<(usize, u32)>; 3],
+    busy_until: Vec<u32>,
 }
 
 impl Pool {
-    fn take(&mut self, start: u32, end: u32, width: usize) -> usize {
-        let places = &mut self.places[width.ilog2() as usize];
-        // A register written at an odd position may take a slot read last at the even position just before.
-        if let Some((slot, until)) = places.iter_mut().find(|(_, until)| *until < start) {
-            *until = end;
-            return *slot;
+    const fn new() -> Self {
+        Self {
+            busy_until: Vec::new(),
         }
-        let slot = self.slots;
-        self.slots += width;
-        places.push((slot, end));
-        slot
+    }
+
+    fn take(&mut self, start: u32, end: u32) -> usize {
+        // A register written at an odd position may take a unit read last at the even position just before.
+        let found = self.busy_until.iter().position(|until| *until < start);
+        let unit = found.unwrap_or(self.busy_until.len());
+        if unit == self.busy_until.len() {
+            self.busy_until.push(end);
+        }
+        self.busy_until[unit] = end;
+        unit
     }
 }
