@@ -13,7 +13,7 @@ use gridmux_ptx::forms::{Form, Options, rewrite};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// How many of the costliest kernels are named.
@@ -29,6 +29,10 @@ struct Row {
 impl Row {
     fn registers(&self) -> i64 {
         i64::from(self.after.registers) - i64::from(self.before.registers)
+    }
+
+    fn spills(&self) -> bool {
+        self.after.spill_bytes > self.before.spill_bytes
     }
 
     fn ratio(&self) -> f64 {
@@ -90,7 +94,6 @@ fn main() {
             .collect();
         tell(form, &rows);
     }
-    #[allow(clippy::cast_precision_loss, reason = "thousands of files")]
     print(
         "ptx-cost_failed",
         f64::from(failed),
@@ -158,26 +161,32 @@ fn jobs(files: &[(PathBuf, Vec<u8>)], forms: &[Form]) -> Vec<Job> {
 
 /// Assembles on every core, and tells now and then how far it is.
 fn assemble_all(assembler: &Assembler, jobs: Vec<Job>) -> Vec<Outcome> {
-    let total = jobs.len();
-    let queue = Mutex::new(jobs);
-    let done = Mutex::new(Vec::with_capacity(total));
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, Into::into) {
-            scope.spawn(|| {
-                loop {
-                    let next = queue.lock().expect("no worker panics").pop();
-                    let Some(job) = next else { return };
-                    let outcome = assembler.costs(&job.text, &job.target);
-                    let mut done = done.lock().expect("no worker panics");
-                    done.push((job, outcome));
-                    if done.len().is_multiple_of(500) {
-                        eprintln!("ptx-cost: {} of {total}", done.len());
-                    }
-                }
-            });
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut costs = Vec::new();
+        loop {
+            // Only the number matters, not its order against anything else.
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(n) else { return costs };
+            costs.push((n, assembler.costs(&job.text, &job.target)));
+            if n > 0 && n.is_multiple_of(500) {
+                eprintln!("ptx-cost: {n} of {}", jobs.len());
+            }
         }
+    };
+    let mut costs: Vec<_> = thread::scope(|scope| {
+        let workers = thread::available_parallelism().map_or(1, Into::into);
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let joined = workers.into_iter().map(thread::ScopedJoinHandle::join);
+        joined
+            .flat_map(|costs| costs.expect("no worker panics"))
+            .collect()
     });
-    let mut outcomes: Vec<Outcome> = done.into_inner().expect("no worker panics");
+    costs.sort_by_key(|(n, _)| *n);
+    let mut outcomes: Vec<Outcome> = jobs
+        .into_iter()
+        .zip(costs.into_iter().map(|(_, c)| c))
+        .collect();
     outcomes
         .sort_by(|(a, _), (b, _)| (a.file, a.form, &a.target).cmp(&(b.file, b.form, &b.target)));
     outcomes
@@ -203,11 +212,7 @@ fn rows(
     job.kernels.iter().filter_map(row).collect()
 }
 
-/// Prints one form's distribution.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "thousands of kernels, registers below 256"
-)]
+/// Prints one form's distribution, then names the worst kernels.
 fn tell(form: Form, rows: &[Row]) {
     if rows.is_empty() {
         return;
@@ -216,99 +221,64 @@ fn tell(form: Form, rows: &[Row]) {
     registers.sort_unstable();
     let mut ratios: Vec<f64> = rows.iter().map(Row::ratio).collect();
     ratios.sort_by(f64::total_cmp);
-    let spilling = rows
-        .iter()
-        .filter(|r| r.after.spill_bytes > r.before.spill_bytes)
-        .count();
-    let (all_before, all_after) = rows.iter().fold((0.0, 0.0), |(b, a), row| {
-        (
-            b + f64::from(row.before.instructions),
-            a + f64::from(row.after.instructions),
-        )
-    });
+    let spilling = rows.iter().filter(|row| row.spills()).count();
+    let all = all_code(rows);
+    let [median, p90, p95, p99, max] = [0.5, 0.9, 0.95, 0.99, 1.0].map(|q| quantile(&registers, q));
+    let [code_median, code_p95] = [0.5, 0.95].map(|q| quantile(&ratios, q));
     eprintln!("{form}: {} kernels", rows.len());
     eprintln!(
-        "  registers: min {:+}, median {:+}, p90 {:+}, p95 {:+}, p99 {:+}, max {:+}; code: median {:.2}x, p95 {:.2}x, all {:.3}x; new spills {spilling}",
+        "  registers: min {:+}, median {median:+}, p90 {p90:+}, p95 {p95:+}, p99 {p99:+}, max {max:+}",
         registers[0],
-        quantile(&registers, 0.5),
-        quantile(&registers, 0.9),
-        quantile(&registers, 0.95),
-        quantile(&registers, 0.99),
-        quantile(&registers, 1.0),
-        quantile(&ratios, 0.5),
-        quantile(&ratios, 0.95),
-        all_after / all_before,
     );
+    eprintln!(
+        "  code: median {code_median:.2}x, p95 {code_p95:.2}x, all {all:.3}x; new spills {spilling}"
+    );
+    tell_worst(rows);
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "registers below 256, thousands of kernels"
+    )]
+    for (what, value, unit, floor) in [
+        ("registers_median", median as f64, "registers", None),
+        ("registers_p95", p95 as f64, "registers", None),
+        ("registers_max", max as f64, "registers", None),
+        ("new_spills", spilling as f64, "kernels", None),
+        ("code_median", code_median, "times", Some(1.0)),
+        ("code_p95", code_p95, "times", Some(1.0)),
+        ("code_all", all, "times", Some(1.0)),
+    ] {
+        print(
+            &format!("ptx-cost/{form}_{what}"),
+            value,
+            unit,
+            "lower",
+            floor,
+        );
+    }
+}
+
+/// The size of all kernels together, as a multiple of what it was.
+fn all_code(rows: &[Row]) -> f64 {
+    let sum = |of: fn(&Row) -> u32| rows.iter().map(|row| f64::from(of(row))).sum::<f64>();
+    sum(|row| row.after.instructions) / sum(|row| row.before.instructions)
+}
+
+/// Names the kernels with most extra registers, and some that spill.
+fn tell_worst(rows: &[Row]) {
     let mut worst: Vec<&Row> = rows.iter().collect();
-    worst.sort_by_key(|row| std::cmp::Reverse((row.registers(), row.after.spill_bytes)));
+    worst.sort_by_key(|row| std::cmp::Reverse(row.registers()));
     for row in worst.iter().take(WORST) {
+        let before = row.before.registers;
         eprintln!(
-            "  {:+} registers ({} before)  {}",
+            "  {:+} registers ({before} before)  {}",
             row.registers(),
-            row.before.registers,
             row.kernel
         );
     }
-    for row in rows
-        .iter()
-        .filter(|r| r.after.spill_bytes > r.before.spill_bytes)
-        .take(WORST)
-    {
-        eprintln!(
-            "  {} bytes spilled ({} before)  {}",
-            row.after.spill_bytes, row.before.spill_bytes, row.kernel
-        );
+    for row in rows.iter().filter(|row| row.spills()).take(WORST) {
+        let (before, after) = (row.before.spill_bytes, row.after.spill_bytes);
+        eprintln!("  {after} bytes spilled ({before} before)  {}", row.kernel);
     }
-    let name = |what: &str| format!("ptx-cost/{form}_{what}");
-    print(
-        &name("registers_median"),
-        quantile(&registers, 0.5) as f64,
-        "registers",
-        "lower",
-        None,
-    );
-    print(
-        &name("registers_p95"),
-        quantile(&registers, 0.95) as f64,
-        "registers",
-        "lower",
-        None,
-    );
-    print(
-        &name("registers_max"),
-        quantile(&registers, 1.0) as f64,
-        "registers",
-        "lower",
-        None,
-    );
-    print(
-        &name("new_spills"),
-        spilling as f64,
-        "kernels",
-        "lower",
-        Some(rows.len() as f64),
-    );
-    print(
-        &name("code_median"),
-        quantile(&ratios, 0.5),
-        "times",
-        "lower",
-        Some(1.0),
-    );
-    print(
-        &name("code_p95"),
-        quantile(&ratios, 0.95),
-        "times",
-        "lower",
-        Some(1.0),
-    );
-    print(
-        &name("code_all"),
-        all_after / all_before,
-        "times",
-        "lower",
-        Some(1.0),
-    );
 }
 
 /// The least value that at least the share `q` of the sorted values does not exceed.

@@ -19,6 +19,8 @@
 //! ```
 
 mod case;
+pub mod corpus;
+mod half;
 mod kernels;
 mod params;
 mod prng;

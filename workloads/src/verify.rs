@@ -3,6 +3,7 @@
 //! A floating-point expectation carries one absolute tolerance per element, so that a reference can state a bound that
 //! it can justify (for a dot product: the rounding bound times the sum of magnitudes) and not one loose number.
 
+use crate::half;
 use thiserror::Error;
 
 /// What one output buffer must hold.
@@ -14,6 +15,14 @@ pub(crate) enum Expected {
     U64(Vec<u64>),
     /// Single-precision floats within `tolerance` of `value`; never a NaN.
     F32(Vec<Bounded>),
+    /// Double-precision floats, in the same way.
+    F64(Vec<Bounded>),
+    /// Half-precision floats, in the same way.
+    F16(Vec<Bounded>),
+    /// Exactly these bytes.
+    Bytes(Vec<u8>),
+    /// These words in any order: a kernel that takes places by an atomic counter fills them in the order of its threads.
+    AnyOrder(Vec<u32>),
 }
 
 /// A value and how far from it an answer may be.
@@ -94,15 +103,45 @@ pub(crate) fn check<B: AsRef<[u8]>>(expected: &[Expected], outputs: &[B]) -> Res
                 |a, b| a == b,
                 |_| 0.0,
             )?,
-            Expected::F32(want) => compare(
-                output,
-                want,
-                got,
-                f32::from_le_bytes,
-                // Written so that a NaN fails: every comparison with it is false.
-                |want, got| (f64::from(*got) - want.value).abs() <= want.tolerance,
-                |want| want.tolerance,
-            )?,
+            Expected::F32(want) => {
+                let decode = |bytes| f64::from(f32::from_le_bytes(bytes));
+                compare(output, want, got, decode, Bounded::holds, |want| {
+                    want.tolerance
+                })?;
+            }
+            Expected::F64(want) => {
+                compare(
+                    output,
+                    want,
+                    got,
+                    f64::from_le_bytes,
+                    Bounded::holds,
+                    |want| want.tolerance,
+                )?;
+            }
+            Expected::F16(want) => {
+                let decode = |bytes| half::to_f64(u16::from_le_bytes(bytes));
+                compare(output, want, got, decode, Bounded::holds, |want| {
+                    want.tolerance
+                })?;
+            }
+            Expected::Bytes(want) => {
+                compare(output, want, got, u8::from_le_bytes, |a, b| a == b, |_| 0.0)?;
+            }
+            Expected::AnyOrder(want) => {
+                let (mut want, mut words) = (want.clone(), words(got));
+                want.sort_unstable();
+                words.sort_unstable();
+                let sorted: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+                compare(
+                    output,
+                    &want,
+                    &sorted,
+                    u32::from_le_bytes,
+                    |a, b| a == b,
+                    |_| 0.0,
+                )?;
+            }
         }
     }
     Ok(())
@@ -141,6 +180,22 @@ fn compare<const BYTES: usize, W: std::fmt::Display, G: std::fmt::Display>(
             wrong: 1 + differing.count(),
             total: want.len(),
         }),
+    }
+}
+
+/// The words of a buffer; a rest shorter than a word is left out, which the comparison's length then shows.
+fn words(bytes: &[u8]) -> Vec<u32> {
+    let (chunks, _) = bytes.as_chunks();
+    chunks
+        .iter()
+        .map(|chunk| u32::from_le_bytes(*chunk))
+        .collect()
+}
+
+impl Bounded {
+    /// Whether a number is near enough. Written so that a NaN fails: every comparison with it is false.
+    fn holds(&self, got: &f64) -> bool {
+        (got - self.value).abs() <= self.tolerance
     }
 }
 

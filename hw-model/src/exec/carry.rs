@@ -1,7 +1,9 @@
 //! Extended-precision arithmetic (PTX ISA section 9.7.2): add.cc, addc, sub.cc, subc, mad.cc, madc.
 //!
 //! The carry flag of a thread is a predicate of the kernel that no register names.
-//! Rule: an operation without `.cc` leaves the flag as it is; `subc` subtracts the flag, which is then a borrow.
+//! Rules: an operation without `.cc` leaves the flag as it is. A subtraction adds the complement and one, and its flag is
+//! the carry of that sum, which is set when nothing was borrowed: the 128-bit division that nvcc emits reads it with
+//! `addc` behind `subc.cc`, and corrects its quotient only where it finds zero.
 
 use super::isa::{lane_fn, once};
 use super::lanes::{Lane, commit, read};
@@ -78,11 +80,12 @@ lane_fn!(
     let [a, b, c] = [1, 2, 3].map(|n| read::<W>(cx, op.r[n]));
     let flags = if op.aux & USES != 0 { cx.predicate(op.r[4]) } else { 0 };
     let mut carried = 0;
+    let ones = W::from_wide(-1).0.to_wide();
     let out: [W::Raw; 32] = std::array::from_fn(|n| {
         let flag = i128::from(flags >> n & 1);
         let exact = match op.aux & 0xff {
             ADD => a[n].to_wide() + b[n].to_wide() + flag,
-            SUB => a[n].to_wide() - b[n].to_wide() - flag,
+            SUB => a[n].to_wide() + (ones - b[n].to_wide()) + if op.aux & USES != 0 { flag } else { 1 },
             code => a[n].product(b[n], code == MAD_HI).to_wide() + c[n].to_wide() + flag,
         };
         let (word, carry) = W::from_wide(exact);

@@ -229,8 +229,10 @@ fn carries() {
                  {name}c.cc.{ty} {temporary}, %b, %e;\n{name}c.{ty} %d, 0, 0;"
             );
             table(&chain, &|v| whole(v) >> (2 * bits));
+            // The flag starts as zero, which a subtraction takes for a borrow.
+            let borrowed = i32::from(sign < 0);
             table(&format!("{name}c.{ty} %d, %a, %b;"), &|v| {
-                BigInt::from(v[0]) + sign * BigInt::from(v[1])
+                BigInt::from(v[0]) + sign * BigInt::from(v[1]) - borrowed
             });
         }
         let number = |v: u64| BigInt::from(value(v, bits, ty.starts_with('s')));
@@ -256,10 +258,23 @@ fn carries() {
     }
 }
 
+/// `ptxas` makes the flag of a subtraction the carry of adding the complement: it is set when nothing is borrowed.
+#[test]
+fn a_subtraction_leaves_the_complement_of_its_borrow() {
+    let columns = integers(32, 3);
+    Table {
+        body: "sub.cc.u32 %x0, %a, %b;\naddc.u32 %d, 0, 0;",
+        inputs: &["b32"; 3],
+        output: "b32",
+        columns: &columns,
+    }
+    .check_bits(|v| u64::from(v[0] >= v[1]));
+}
+
 #[test]
 fn carries_survive_a_guard() {
     let columns = integers(32, 3);
-    let body = "add.cc.u32 %x0, %a, %b;\nsetp.lt.u32 %p, %c, 16;\n@%p sub.cc.u32 %x1, 1, 0;\naddc.u32 %d, 0, 0;";
+    let body = "add.cc.u32 %x0, %a, %b;\nsetp.lt.u32 %p, %c, 16;\n@%p sub.cc.u32 %x1, 0, 1;\naddc.u32 %d, 0, 0;";
     Table {
         body,
         inputs: &["b32"; 3],

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Where compilers see the sources.
@@ -44,20 +44,26 @@ pub(super) fn compile() -> Result<PathBuf> {
     let fresh = emptied(&repo::target().join("corpus-fresh"))?;
     let stage = stage()?;
 
-    let jobs = Mutex::new(jobs(&stage)?);
-    let failures = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, Into::into) {
-            scope.spawn(|| {
-                while let Some(job) = next(&jobs) {
-                    if let Err(error) = job.run(&nvidia, &clang, &stage, &fresh) {
-                        push(&failures, format!("{error:#}"));
-                    }
-                }
-            });
+    let jobs = jobs(&stage)?;
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut failures = Vec::new();
+        // Only the number matters, not its order against anything else.
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = job.run(&nvidia, &clang, &stage, &fresh) {
+                failures.push(format!("{error:#}"));
+            }
         }
+        failures
+    };
+    let failures: Vec<String> = thread::scope(|scope| {
+        let workers = thread::available_parallelism().map_or(1, Into::into);
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let joined = workers.into_iter().map(thread::ScopedJoinHandle::join);
+        joined
+            .flat_map(|failures| failures.unwrap_or_else(|_| vec!["a worker panicked".into()]))
+            .collect()
     });
-    let failures = failures.into_inner().unwrap_or_else(|e| e.into_inner());
     if !failures.is_empty() {
         bail!("{}", failures.join("\n"));
     }
@@ -66,17 +72,6 @@ pub(super) fn compile() -> Result<PathBuf> {
     eprintln!("ptx: triton");
     compile_triton(&triton, &stage, &fresh)?;
     Ok(fresh)
-}
-
-fn next(jobs: &Mutex<Vec<Job>>) -> Option<Job> {
-    jobs.lock().unwrap_or_else(|e| e.into_inner()).pop()
-}
-
-fn push(failures: &Mutex<Vec<String>>, failure: String) {
-    failures
-        .lock()
-        .unwrap_or_else(|e| e.into_inner())
-        .push(failure);
 }
 
 /// Copies the sources to the folder with the fixed name.
