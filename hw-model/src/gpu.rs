@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::functional::Functional;
 use crate::kernel::LoadedModule;
 use crate::launch::{self, Copy, Launch, LaunchError};
-use crate::memory::{DomainId, Memory, MemoryError};
+use crate::memory::{DomainId, Memory, MemoryError, Partition};
 use crate::report::{Advance, Report};
 use crate::texture::TextureError;
 use crate::timing::dispatch::{Dispatcher, Placement};
@@ -148,6 +148,24 @@ impl Gpu {
             .memory
             .write(module.domain(), address, &handle.to_le_bytes());
         written.map_err(|_| no_such())
+    }
+
+    /// Loads a module whose variables belong in a tenant's partition, as the fence asks.
+    ///
+    /// # Errors
+    /// As [`Gpu::load`].
+    pub fn load_in(
+        &mut self,
+        partition: Partition,
+        program: &Program,
+        text: &[u8],
+    ) -> Result<Arc<LoadedModule>, LoadError> {
+        let config = &self.config;
+        self.memory
+            .placing_in(partition, |memory| {
+                compile::load(config, memory, partition.domain, program, text)
+            })
+            .map(Arc::new)
     }
 
     /// Frees a module's variables; its kernels must not run any more.

@@ -35,6 +35,6 @@ pub use fault::{Fault, FaultKind, FaultSpace};
 pub use gpu::{Gpu, RunError, run_functional};
 pub use kernel::{Kernel, KernelParam, LoadedModule};
 pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
-pub use memory::{Allocation, DomainId, Memory, MemoryError};
+pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition};
 pub use occupancy::{Occupancy, OccupancyLimit, occupancy};
 pub use report::{Advance, Report};

@@ -232,7 +232,7 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
 
 fn destinations(l: &Lower<'_>, operand: &Operand, kind: u32, list: &mut [u16]) -> Option<()> {
     let parts: Vec<&Operand> = match operand {
-        Operand::Vector(parts) => parts.iter().map(|p| &**p).collect(),
+        Operand::Vector(parts) => parts.iter().collect(),
         single => vec![single],
     };
     if parts.len() > OPERANDS {
@@ -258,7 +258,7 @@ fn sources(l: &mut Lower<'_>, operand: &Operand, kind: u32, ty: T, list: &mut [u
         return Some(());
     }
     let parts: Vec<&Operand> = match operand {
-        Operand::Vector(parts) => parts.iter().map(|p| &**p).collect(),
+        Operand::Vector(parts) => parts.iter().collect(),
         single => vec![single],
     };
     if parts.len() > list.len() {

@@ -291,7 +291,7 @@ fn mov(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
             };
             let mut r = [NONE, NONE, l.src(i, 1, ty)?];
             for (place, part) in r.iter_mut().zip(parts) {
-                if **part != Operand::Sink {
+                if *part != Operand::Sink {
                     *place = l.reg(part, half.size_bytes() == 8)?;
                 }
             }
@@ -337,7 +337,7 @@ fn mov_parts(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
             let mut r = [NONE; 5];
             r[4] = l.src(i, 1, ty)?;
             for (place, part) in r.iter_mut().zip(parts) {
-                if **part != Operand::Sink {
+                if *part != Operand::Sink {
                     *place = l.reg(part, false)?;
                 }
             }
@@ -384,7 +384,7 @@ fn mov_128(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         (Operand::Vector(to), from) if to.len() == 4 => {
             let mut operands = Vec::new();
             for part in to {
-                operands.push(if **part == Operand::Sink {
+                operands.push(if *part == Operand::Sink {
                     NONE
                 } else {
                     l.reg(part, false)?

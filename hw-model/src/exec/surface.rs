@@ -338,7 +338,7 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let mut list = operand_list(l, i.operands.get(address)?, aux)?;
     let single = i.operands.get(data)?;
     let parts: Vec<&Operand> = match single {
-        Operand::Vector(parts) => parts.iter().map(|p| &**p).collect(),
+        Operand::Vector(parts) => parts.iter().collect(),
         single => vec![single],
     };
     if parts.len() != usize::from(vector) {

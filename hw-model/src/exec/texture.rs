@@ -399,7 +399,7 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     };
     let mut list = operand_list(l, i.operands.get(1)?, aux)?;
     for (place, target) in list.iter_mut().zip(targets) {
-        if **target != Operand::Sink {
+        if *target != Operand::Sink {
             *place = l.reg(target, false)?;
         }
     }

@@ -38,7 +38,14 @@ fn lower_levels_of_vector_instructions_give_the_same() {
         let this = std::env::current_exe().expect("a test runs from a file");
         let output = std::process::Command::new(this)
             .env("GRIDMUX_MODEL_ISA", level)
-            .args(["half::", "compare::", "matrix::", "bits::", "narrowing", "every_mode"])
+            .args([
+                "half::",
+                "compare::",
+                "matrix::",
+                "bits::",
+                "narrowing",
+                "every_mode",
+            ])
             .output()
             .expect("this very program starts");
         let text = String::from_utf8_lossy(&output.stdout);

@@ -4,7 +4,13 @@
 //! this module lets pass is decoded as written.
 
 use super::isa::{Row, is_known};
-use super::{Modifiers, Opcode, Operand, RegId, Rounding, ScalarType as T, SpecialReg};
+use super::{
+    AddressBase, AtomOp, CacheOp, FuncId, MemoryOrder, Mode, Modifiers, Opcode, Operand, RegId,
+    Rounding, ScalarType as T, SpecialReg, Symbol,
+};
+
+use crate::syntax::vocabulary::{Modifier, modifier_of};
+use smallvec::SmallVec;
 
 /// The word of a mnemonic that does not belong (0 is the opcode itself), and why.
 pub(crate) fn mnemonic(
@@ -15,23 +21,17 @@ pub(crate) fn mnemonic(
 ) -> Result<(), (usize, String)> {
     let used = row.words.len();
     for (n, word) in words.iter().enumerate().skip(used) {
-        let Some(allowed) = &row.modifiers else {
-            if !is_known(word) {
+        match &row.modifiers {
+            None if !is_known(word) => {
                 return Err((n, format!("no instruction has a modifier `.{word}`")));
             }
-            continue;
-        };
-        if allowed.binary_search(word).is_err() {
-            return Err((n, format!("`.{word}` is no modifier of `{}`", row.name())));
-        }
-        let is_type = matches!(
-            crate::syntax::vocabulary::modifier_of(word),
-            Some(crate::syntax::vocabulary::Modifier::Type(_))
-        );
-        if !is_type && words[used..n].contains(word) {
-            return Err((n, format!("`.{word}` is given twice")));
+            Some(allowed) if allowed.binary_search(word).is_err() && !row.words.contains(word) => {
+                return Err((n, format!("`.{word}` is no modifier of `{}`", row.name())));
+            }
+            _ => {}
         }
     }
+    exclusive(row, words)?;
     let (least, most) = row.types;
     if mods.types.len() < least {
         let message = format!("`{}` needs {}", row.name(), types(least));
@@ -42,6 +42,33 @@ pub(crate) fn mnemonic(
         return Err((words.len() - 1, message));
     }
     required(opcode, mods).map_err(|message| (words.len() - 1, message))
+}
+
+/// At most one modifier of a kind: two roundings, comparisons or state spaces contradict each other.
+fn exclusive(row: &Row, words: &[&str]) -> Result<(), (usize, String)> {
+    use std::mem::discriminant;
+    let mut seen: SmallVec<[std::mem::Discriminant<Modifier>; 8]> = SmallVec::new();
+    for (n, word) in words.iter().enumerate().skip(row.words.len()) {
+        let kind = match modifier_of(word) {
+            // Types and layouts repeat; `.mmio` and `.nc` stand beside another of their kind.
+            None | Some(Modifier::Type(_) | Modifier::Uni | Modifier::Order(MemoryOrder::Mmio)) => {
+                continue;
+            }
+            Some(Modifier::Space(_)) if matches!(row.opcode, Opcode::CpAsync) => continue,
+            Some(Modifier::Cache(_) | Modifier::Mode(_)) => continue,
+            Some(Modifier::Part(_)) if matches!(row.opcode, Opcode::Setp | Opcode::Set) => {
+                discriminant(&Modifier::Comparison(super::Comparison::Lo))
+            }
+            Some(m @ Modifier::Rounding(_)) => discriminant(&m),
+            Some(_) if row.modifiers.is_none() => continue,
+            Some(m) => discriminant(&m),
+        };
+        if seen.contains(&kind) {
+            return Err((n, format!("`.{word}` contradicts another modifier")));
+        }
+        seen.push(kind);
+    }
+    Ok(())
 }
 
 fn types(n: usize) -> String {
@@ -93,10 +120,63 @@ fn required(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
         O::Atom | O::Red | O::Redux | O::BarRed if m.atom.is_none() => {
             return fail("the operation, such as `.add`, is missing");
         }
-        O::Membar if m.scope.is_none() => return fail("a scope such as `.gl` is missing"),
+        O::Membar | O::Fence if m.scope.is_none() => {
+            return fail("a scope such as `.gpu` is missing");
+        }
+        O::Cvta | O::Isspacep if m.spaces.is_empty() => {
+            return fail("a state space such as `.global` is missing");
+        }
+        O::Vote if (m.mode == Some(Mode::Ballot)) == (ty == T::Pred) => {
+            return fail("`.ballot` gives `.b32`, the others `.pred`");
+        }
         O::Ld | O::St => ordered(m)?,
+        O::Atom | O::Red => combined(m, ty)?,
         O::Cvt => return conversion(m),
         _ => {}
+    }
+    if matches!(opcode, O::Setp | O::Set) {
+        compared(m)?;
+    }
+    suited(opcode, m, ty)
+}
+
+/// Modifiers that only some types have.
+fn suited(opcode: Opcode, m: &Modifiers, ty: T) -> Result<(), String> {
+    use super::Part;
+    use Opcode as O;
+    let fail = |what: &str| Err(what.to_owned());
+    let integer = is_integer(ty) && !matches!(opcode, O::Set | O::Slct);
+    if integer && m.ftz {
+        return fail("`.ftz` is for floating point");
+    }
+    if integer && m.sat {
+        let one_word = matches!(ty, T::S32 | T::U32);
+        match opcode {
+            O::Mul | O::Mad if m.part != Some(Part::Hi) => return fail("`.sat` is for `mad.hi`"),
+            O::Add | O::Sub | O::Mul | O::Mad | O::Mad24 if !one_word => {
+                return fail("`.sat` is for 32-bit integers");
+            }
+            _ => {}
+        }
+    }
+    let carries = matches!(opcode, O::AddCc | O::SubCc | O::MadCc);
+    if carries && !matches!(ty, T::U32 | T::S32 | T::U64 | T::S64) {
+        return fail("`.cc` is for 32- and 64-bit integers");
+    }
+    if opcode == O::Div && (m.approx || m.full) && ty != T::F32 {
+        return fail("`.approx` and `.full` divide `.f32` only");
+    }
+    if opcode == O::Rcp && m.approx && ty == T::F64 && !m.ftz {
+        return fail("`rcp.approx.f64` needs `.ftz`");
+    }
+    if m.part == Some(Part::Wide) && ty.size_bytes() == 8 {
+        return fail("`.wide` doubles 16- and 32-bit integers only");
+    }
+    if matches!(opcode, O::Add | O::Sub | O::Fma) && m.types.len() == 2 {
+        let mixed = ty == T::F32 && matches!(m.types[1], T::F16 | T::Bf16);
+        if !mixed {
+            return fail("two types are for `.f32` with `.f16` or `.bf16`");
+        }
     }
     let half = matches!(ty, T::F16 | T::F16x2 | T::Bf16 | T::Bf16x2);
     if half && m.rounding.is_some_and(|r| r != Rounding::Rn) && m.types.len() == 1 {
@@ -115,6 +195,9 @@ fn required(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
 /// Orders of loads and stores: strong ones need a scope, weak ones take none (section 9.7.9.8).
 fn ordered(m: &Modifiers) -> Result<(), String> {
     use super::MemoryOrder as M;
+    if m.cache == Some(CacheOp::Nc) && m.spaces.first() != Some(&super::StateSpace::Global) {
+        return Err("`.nc` is for `.global`".to_owned());
+    }
     match (m.order, m.scope) {
         (Some(M::Relaxed | M::Acquire | M::Release), None) => {
             Err("this memory order needs a scope such as `.gpu`".to_owned())
@@ -126,6 +209,55 @@ fn ordered(m: &Modifiers) -> Result<(), String> {
     }
 }
 
+/// Types that an atomic operation works on (sections 9.7.13.5 and 9.7.13.6).
+fn combined(m: &Modifiers, ty: T) -> Result<(), String> {
+    use AtomOp as A;
+    let bits = matches!(ty, T::B32 | T::B64);
+    let half = matches!(ty, T::F16 | T::F16x2 | T::Bf16 | T::Bf16x2);
+    let word = matches!(ty, T::U32 | T::S32 | T::U64);
+    let fits = match m.atom {
+        Some(A::And | A::Or | A::Xor) => bits,
+        Some(A::Exch) => bits || ty == T::B128,
+        Some(A::Cas) => bits || matches!(ty, T::B16 | T::B128),
+        Some(A::Inc | A::Dec) => ty == T::U32,
+        Some(A::Add) => word || half || matches!(ty, T::F32 | T::F64),
+        Some(A::Min | A::Max) => word || half || ty == T::S64 || m.vector > 0,
+        _ => true,
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err(format!("this operation does not work on `.{}`", name(ty)))
+    }
+}
+
+/// Comparisons that a type has (section 9.3.1).
+fn compared(m: &Modifiers) -> Result<(), String> {
+    use super::Comparison as C;
+    let ty = m
+        .types
+        .get(1)
+        .or(m.types.first())
+        .copied()
+        .unwrap_or_default();
+    let Some(comparison) = m.comparison else {
+        return Ok(());
+    };
+    let fits = match comparison {
+        C::Eq | C::Ne => true,
+        C::Lt | C::Le | C::Gt | C::Ge => is_integer(ty) || ty.is_float(),
+        C::Lo | C::Ls | C::Hi | C::Hs => is_integer(ty) && !ty.is_signed(),
+        _ => ty.is_float(),
+    };
+    if !fits {
+        return Err(format!("`.{}` has no such comparison", name(ty)));
+    }
+    if m.ftz && !ty.is_float() {
+        return Err("`.ftz` is for floating point".to_owned());
+    }
+    Ok(())
+}
+
 /// Rounding that a conversion must name (section 9.7.9.21).
 fn conversion(m: &Modifiers) -> Result<(), String> {
     let (Some(&to), Some(&from)) = (m.types.first(), m.types.get(1)) else {
@@ -133,8 +265,15 @@ fn conversion(m: &Modifiers) -> Result<(), String> {
     };
     let plain =
         |t: T| matches!(t, T::F16 | T::Bf16 | T::F32 | T::F64) || (!t.is_float() && is_integer(t));
+    let bits = |t: T| matches!(t, T::B8 | T::B16 | T::B32 | T::B64);
+    if bits(to) || (bits(from) && plain(to)) {
+        return Err("a conversion names integer or floating types, not bits".to_owned());
+    }
     if !plain(to) || !plain(from) {
         return Ok(());
+    }
+    if m.types.len() > 2 {
+        return Err("a conversion has two types".to_owned());
     }
     let to_integer = matches!(
         m.rounding,
@@ -146,6 +285,14 @@ fn conversion(m: &Modifiers) -> Result<(), String> {
         (true, true) => to.size_bytes() < from.size_bytes() && m.rounding.is_none(),
         (false, false) => false,
     };
+    let needless = match (to.is_float(), from.is_float()) {
+        (false, false) => m.rounding.is_some(),
+        (true, true) => to == from && m.rounding.is_some() && !to_integer,
+        _ => false,
+    };
+    if needless || (m.ftz && !to.is_float() && !from.is_float()) {
+        return Err("this conversion rounds nothing".to_owned());
+    }
     if missing {
         return Err("this conversion needs a rounding: `.rzi` and the like to integers, `.rn` and the like to floating point".to_owned());
     }
@@ -159,13 +306,21 @@ fn is_integer(t: T) -> bool {
     )
 }
 
-/// The operand that does not belong, and why. `register` gives a register's type.
+/// What operands name.
+pub(crate) struct Scope<'a> {
+    /// A register's type.
+    pub(crate) register: &'a dyn Fn(RegId) -> T,
+    /// A symbol's state space; generic for functions.
+    pub(crate) space: &'a dyn Fn(Symbol) -> super::StateSpace,
+}
+
+/// The operand that does not belong, and why.
 pub(crate) fn operands(
     row: &Row,
     opcode: Opcode,
     mods: &Modifiers,
     given: &[Operand],
-    register: impl Fn(RegId) -> T,
+    scope: &Scope<'_>,
 ) -> Result<(), (usize, String)> {
     let (least, most) = row.count;
     if given.len() < least || given.len() > most {
@@ -186,7 +341,7 @@ pub(crate) fn operands(
     let check = Check {
         opcode,
         mods,
-        register: &register,
+        scope,
     };
     for (n, (operand, letter)) in given.iter().zip(row.operands).enumerate() {
         check.operand(n, *letter, operand).map_err(|m| (n, m))?;
@@ -194,10 +349,40 @@ pub(crate) fn operands(
     check.together(given)
 }
 
+/// The same for a call, whose operands are returned arguments, callee, passed arguments and maybe a prototype.
+/// `callee` gives how many values a function returns and takes, when that is known.
+pub(crate) fn call(
+    given: &[Operand],
+    callee: impl Fn(FuncId) -> Option<(usize, usize)>,
+) -> Result<(), (usize, String)> {
+    let (Some(Operand::Arguments(returned)), Some(target), Some(Operand::Arguments(passed))) =
+        (given.first(), given.get(1), given.get(2))
+    else {
+        return Err((0, "a call names a function".to_owned()));
+    };
+    match target {
+        Operand::Symbol {
+            symbol: Symbol::Function(f),
+            ..
+        } => {
+            let wanted = callee(*f);
+            if wanted.is_some_and(|w| w != (returned.len(), passed.len())) {
+                return Err((0, "the call has the wrong number of arguments".to_owned()));
+            }
+            Ok(())
+        }
+        Operand::Reg(_) | Operand::Address { .. } => Ok(()),
+        _ => Err((
+            1,
+            "a function or a register that holds one is expected".to_owned(),
+        )),
+    }
+}
+
 struct Check<'a> {
     opcode: Opcode,
     mods: &'a Modifiers,
-    register: &'a dyn Fn(RegId) -> T,
+    scope: &'a Scope<'a>,
 }
 
 const DESTINATION: &str = "the destination must be a register";
@@ -240,7 +425,8 @@ impl Check<'_> {
                 _ => Err("a predicate register is expected".to_owned()),
             },
             b'a' => match operand {
-                Operand::Address { .. } | Operand::TexAddress { .. } => Ok(()),
+                Operand::Address { base, .. } => self.address(*base),
+                Operand::TexAddress { .. } => Ok(()),
                 _ => Err("an address in brackets is expected".to_owned()),
             },
             b'l' => match operand {
@@ -257,10 +443,47 @@ impl Check<'_> {
     }
 
     fn predicate(&self, r: RegId) -> Result<(), String> {
-        if (self.register)(r) == T::Pred {
+        if (self.scope.register)(r) == T::Pred {
             Ok(())
         } else {
             Err("a predicate register is expected".to_owned())
+        }
+    }
+
+    /// Whether the address is in the state space that the instruction names (section 6.4.1).
+    fn address(&self, base: AddressBase) -> Result<(), String> {
+        use super::StateSpace as S;
+        let symbol = match base {
+            AddressBase::Reg(r) => {
+                let ty = (self.scope.register)(r);
+                return if ty == T::Pred || matches!(ty, T::F32 | T::F64) {
+                    Err(format!(
+                        "a register of type `.{}` holds no address",
+                        name(ty)
+                    ))
+                } else {
+                    Ok(())
+                };
+            }
+            AddressBase::Symbol(symbol) => symbol,
+            AddressBase::Absolute => return Ok(()),
+        };
+        if !matches!(
+            self.opcode,
+            Opcode::Ld | Opcode::Ldu | Opcode::St | Opcode::Atom | Opcode::Red
+        ) {
+            return Ok(());
+        }
+        let named = self.mods.spaces.first().copied().unwrap_or_default();
+        let fits = match ((self.scope.space)(symbol), named) {
+            (S::Const, S::Generic) | (S::Param, S::Generic) | (S::Generic, _) => false,
+            (_, S::Generic) | (S::Shared, S::SharedCluster) => true,
+            (a, b) => a == b,
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err("this name is not in the state space that the instruction names".to_owned())
         }
     }
 
@@ -286,7 +509,7 @@ impl Check<'_> {
 
     /// Whether a register can hold a value of exactly this type (section 9.4.1).
     fn fits(&self, r: RegId, ty: T) -> Result<(), String> {
-        let register = (self.register)(r);
+        let register = (self.scope.register)(r);
         if alike(register, ty) && (ty == T::Pred || register.size_bytes() == ty.size_bytes()) {
             return Ok(());
         }
@@ -295,7 +518,7 @@ impl Check<'_> {
 
     /// The same for loads, stores and conversions, whose registers may be wider (section 9.4.2).
     fn holds(&self, r: RegId, ty: T) -> Result<(), String> {
-        let register = (self.register)(r);
+        let register = (self.scope.register)(r);
         if alike(register, ty) && register.size_bytes() >= ty.size_bytes() {
             return Ok(());
         }
@@ -372,7 +595,8 @@ impl Check<'_> {
                         v.len()
                     ));
                 }
-                if wanted == 0 && v.iter().any(|o| matches!(**o, Operand::Special(_))) {
+                let packs = ty.size_bytes() > 4 && v.len() < 4;
+                if wanted == 0 && !packs && v.iter().any(|o| matches!(o, Operand::Special(_))) {
                     return Err("an axis such as `.x` is missing".to_owned());
                 }
                 if wanted == 0 && !matches!(v.len(), 2 | 4) {
@@ -405,10 +629,35 @@ impl Check<'_> {
                 "`.cas` compares with one value and stores another".to_owned(),
             )),
             O::Cvt => self.conversion(given),
+            O::Shfl => self.shuffle(given),
+            O::Lop3 if !matches!(given[4], Operand::Int(_)) => {
+                Err((4, "the table of truth values is a constant".to_owned()))
+            }
+            O::Vmad => Ok(()),
+            _ if given.iter().any(negated) => {
+                Err((last, "only `vmad` takes a negated register".to_owned()))
+            }
+            O::Isspacep => self
+                .read(&given[1], T::U64)
+                .or_else(|_| self.read(&given[1], T::U32))
+                .map_err(|m| (1, m)),
             O::Bar | O::BarArrive => barrier_number(&given[0]).map_err(|m| (0, m)),
             O::BarRed => barrier_number(&given[1]).map_err(|m| (1, m)),
             _ => Ok(()),
         }
+    }
+
+    fn shuffle(&self, given: &[Operand]) -> Result<(), (usize, String)> {
+        match &given[0] {
+            Operand::RegPair(Some(r), p) => {
+                self.fits(*r, T::B32).map_err(|m| (0, m))?;
+                p.iter()
+                    .try_for_each(|p| self.predicate(*p).map_err(|m| (0, m)))?;
+            }
+            Operand::Reg(r) => self.fits(*r, T::B32).map_err(|m| (0, m))?,
+            _ => {}
+        }
+        self.read(&given[1], T::B32).map_err(|m| (1, m))
     }
 
     fn conversion(&self, given: &[Operand]) -> Result<(), (usize, String)> {
@@ -430,6 +679,14 @@ impl Check<'_> {
             _ => Ok(()),
         }
         .map_err(|m| (1, m))
+    }
+}
+
+fn negated(operand: &Operand) -> bool {
+    match operand {
+        Operand::NegReg(_) => true,
+        Operand::Selected(_, text) => text.starts_with('-'),
+        _ => false,
     }
 }
 

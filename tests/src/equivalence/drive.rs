@@ -11,7 +11,7 @@ use gridmux_ptx::protocol::{Instance, Mode, Observation, Step, Write};
 use gridmux_workloads::Prng;
 
 /// Rounds of the driver's loop after which an instance counts as stuck.
-const LONGEST_ROUNDS: u32 = 200_000;
+const LONGEST_ROUNDS: u32 = 20_000;
 /// Highest cap of an SM; few, so that shrinking means something with the small grids of tests.
 const HIGHEST_CAP: u32 = 3;
 
