@@ -399,7 +399,8 @@ const ATOMIC: &[Row] = &[
         "atom.global.{add,min,max}.noftz.v4.{f16x2,bf16x2}",
         "{%r0, %r1, %r2, %r3}, [%l1], {%r2, %r3, %r0, %r1}",
     ),
-    ("atom.global.{exch,cas}.b128", "%w0, [%l1], %w1"),
+    ("atom.global.exch.b128", "%w0, [%l1], %w1"),
+    ("atom.global.cas.b128", "%w0, [%l1], %w1, %w2"),
     (
         "red{,.global,.shared}.{add,min,max}.{u32,s32}",
         "[%l1], %r2",

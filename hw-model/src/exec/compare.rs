@@ -167,7 +167,7 @@ lane_fn!(
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a 16-bit pattern")]
     let yes = op.imm as u32;
     let out: [u32; 32] = std::array::from_fn(|n| {
-        (low >> n & 1) * yes | (high >> n & 1) * (yes << 16)
+        ((low >> n & 1) * yes) | ((high >> n & 1) * (yes << 16))
     });
     commit(cx, op.r[0], &out);
 });

@@ -24,7 +24,7 @@ pub(super) trait Small: Format {
     fn narrow(v: f32) -> u16;
 }
 impl Small for Half {
-    const LEAST_NORMAL: f32 = 6.103_515_625e-5;
+    const LEAST_NORMAL: f32 = 6.103_515_6e-5;
     #[inline(always)]
     fn widen(bits: u16) -> f32 {
         round::half_to_single(bits)

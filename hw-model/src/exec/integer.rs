@@ -148,7 +148,7 @@ lane_fn!(
     let (signed, saturates) = (op.aux & SIGNED != 0, op.aux & SATURATES != 0);
     map3::<u32, u32, u32, u32>(cx, op, |a, b, c| {
         let part = |v: u32| if signed { i64::from(low24(v.cast_signed())) } else { i64::from(v & 0xff_ffff) };
-        let high = cut(part(a) * part(b) >> 16);
+        let high = cut((part(a) * part(b)) >> 16);
         let sum = high.cast_signed().saturating_add(c.cast_signed()).cast_unsigned();
         if saturates { sum } else { high.wrapping_add(c) }
     });

@@ -65,7 +65,7 @@ pub(crate) use warp::{Step, Stepped, Surroundings, Warp};
 use gridmux_ptx::decode::{Instruction, Opcode};
 
 /// Beginnings of modifiers that change neither results nor what the timing model distinguishes.
-const HARMLESS: [&str; 4] = ["L1::", "L2::", "noftz", "unified"];
+const HARMLESS: [&str; 4] = ["L1", "L2", "noftz", "unified"];
 
 /// True for families that take their modifiers from the instruction's text, and know which ones there are.
 fn reads_text(i: &Instruction) -> bool {

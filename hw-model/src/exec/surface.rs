@@ -316,9 +316,9 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         _ => return None,
     };
     let ty = *i.mods.types.first()?;
-    aux |= match words.first()? {
-        &"b" => 0,
-        &"p" if i.opcode != Opcode::Suld => FORMATTED,
+    aux |= match *words.first()? {
+        "b" => 0,
+        "p" if i.opcode != Opcode::Suld => FORMATTED,
         _ => return None,
     };
     let size = ty.size_bytes();

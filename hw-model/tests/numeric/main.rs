@@ -26,3 +26,30 @@ mod matrix;
 mod texture;
 mod values;
 mod video;
+
+/// Families whose lane functions are compiled for each level of vector instructions, again at the lower levels, in a
+/// process of their own.
+#[test]
+fn lower_levels_of_vector_instructions_give_the_same() {
+    if std::env::var_os("GRIDMUX_MODEL_ISA").is_some() {
+        return;
+    }
+    for level in ["baseline", "avx2"] {
+        let this = std::env::current_exe().expect("a test runs from a file");
+        let output = std::process::Command::new(this)
+            .env("GRIDMUX_MODEL_ISA", level)
+            .args([
+                "half::",
+                "compare::",
+                "matrix::",
+                "bits::",
+                "narrowing",
+                "every_mode",
+            ])
+            .output()
+            .expect("this very program starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{level}: {text}");
+        assert!(!text.contains(" 0 passed"), "{level} ran nothing: {text}");
+    }
+}

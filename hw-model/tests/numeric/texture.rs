@@ -590,7 +590,7 @@ fn surfaces() {
             );
             (0..width as i64)
                 .contains(&x)
-                .then_some((z as usize * height + y as usize) * width + x as usize)
+                .then(|| (z as usize * height + y as usize) * width + x as usize)
         };
         for (n, got) in got.iter().enumerate() {
             assert_eq!(
