@@ -466,7 +466,7 @@ fn described(i: &Instruction) -> Option<Product> {
         and,
         mode: u32::try_from(mode).ok()?,
     };
-    let sound = words.iter().all(|w| known(w))
+    let sound = words.iter().all(known)
         && exists(&product, k)
         && (family != Family::Mma || (!a_by_columns && *b_by_columns))
         && (mode == 0 || d == Kind::F64);
