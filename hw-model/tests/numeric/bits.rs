@@ -152,9 +152,8 @@ fn counting_and_finding() {
         } else {
             (0..=base).rev().collect()
         };
-        let set = positions.into_iter().filter(|k| bit(mask, *k) == 1);
-        set.skip(offset.unsigned_abs() as usize - 1)
-            .next()
+        let mut set = positions.into_iter().filter(|k| bit(mask, *k) == 1);
+        set.nth(offset.unsigned_abs() as usize - 1)
             .map_or(u64::MAX, |k| k as u64)
     });
 }

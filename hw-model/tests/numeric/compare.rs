@@ -106,9 +106,12 @@ fn predicates_combine() {
     }
 }
 
+/// A comparison's name and meaning.
+type Comparison = (String, Box<dyn Fn(f64, f64) -> bool>);
+
 /// All comparisons of floats, ordered, unordered, `num` and `nan`.
-fn float_comparisons() -> Vec<(String, Box<dyn Fn(f64, f64) -> bool>)> {
-    let mut out: Vec<(String, Box<dyn Fn(f64, f64) -> bool>)> = Vec::new();
+fn float_comparisons() -> Vec<Comparison> {
+    let mut out: Vec<Comparison> = Vec::new();
     for name in ORDERED {
         let no_nan = |a: f64, b: f64| !a.is_nan() && !b.is_nan();
         out.push((

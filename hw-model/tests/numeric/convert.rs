@@ -237,7 +237,7 @@ fn saturation_to_the_unit_interval() {
         }
         .check_bits(|v| {
             let exact = to_f64(v[0], from);
-            if !(exact > 0.0) {
+            if exact <= 0.0 || exact.is_nan() {
                 0
             } else if exact >= 1.0 {
                 round(&BigRational::from(BigInt::from(1)), false, from, "rn")
@@ -382,10 +382,13 @@ fn nearest_eight(v: f64, decode: impl Fn(u8) -> f64) -> u8 {
     best | sign
 }
 
+/// The number that eight bits stand for.
+type Eight = Box<dyn Fn(u8) -> f64>;
+
 // Length: both formats in all three directions.
 #[test]
 fn eight_bit_floats() {
-    let eights: [(&str, Box<dyn Fn(u8) -> f64>); 2] = [
+    let eights: [(&str, Eight); 2] = [
         ("e4m3x2", Box::new(e4m3)),
         ("e5m2x2", Box::new(|bits| to_f64(bits.into(), E5M2))),
     ];
@@ -393,11 +396,7 @@ fn eight_bit_floats() {
         for relu in [false, true] {
             let modifier = if relu { ".relu" } else { "" };
             let want = |v: f64| {
-                let v = if relu && !(v > 0.0) && !v.is_nan() {
-                    0.0
-                } else {
-                    v
-                };
+                let v = if relu && v <= 0.0 { 0.0 } else { v };
                 u64::from(nearest_eight(v, decode_eight))
             };
             let mut columns = mixed(&[F32, F32]);

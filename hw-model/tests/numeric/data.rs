@@ -119,7 +119,7 @@ fn lanes(body: &str, bits: u32, want: impl Fn(&[u64], usize) -> u64) {
         body,
         inputs: &[&ty],
         output: "b32",
-        columns: &[column.clone()],
+        columns: std::slice::from_ref(&column),
     }
     .run();
     for (row, got) in got.iter().enumerate() {
@@ -247,6 +247,9 @@ fn votes_and_matches() {
     );
 }
 
+/// What a warp's values come to.
+type Fold = Box<dyn Fn(&[u64]) -> u64>;
+
 #[test]
 fn reductions_across_lanes() {
     let fold = |f: fn(i64, i64) -> i64| {
@@ -257,7 +260,7 @@ fn reductions_across_lanes() {
             u64::from(w.iter().map(|v| *v as u32 as i32).reduce(f).expect("lanes") as u32)
         }
     };
-    let cases: [(&str, Box<dyn Fn(&[u64]) -> u64>); 9] = [
+    let cases: [(&str, Fold); 9] = [
         ("add.u32", Box::new(fold(|a, b| a.wrapping_add(b)))),
         ("min.u32", Box::new(fold(i64::min))),
         ("max.u32", Box::new(fold(i64::max))),

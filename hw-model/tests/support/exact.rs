@@ -146,7 +146,7 @@ pub fn to_f64(bits: u64, format: Format) -> f64 {
 
 pub fn infinity(negative: bool, format: Format) -> u64 {
     let sign = u64::from(negative) << (format.bits - 1);
-    let exponent_bits = format.bits - 1 - (format.precision as u32 - 1);
+    let exponent_bits = i64::from(format.bits) - format.precision;
     (((1 << exponent_bits) - 1) << (format.precision - 1)) | sign
 }
 

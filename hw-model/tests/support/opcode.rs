@@ -151,7 +151,7 @@ pub fn columns(
     let mut out = vec![Vec::new(); edges.len()];
     let all: usize = edges.iter().map(|e| e.len()).product();
     // A step that shares no factor with the number of combinations visits them evenly.
-    let step = if all > limit { all / limit | 1 } else { 1 };
+    let step = if all > limit { (all / limit) | 1 } else { 1 };
     for n in 0..all.min(limit) {
         let mut rest = n * step % all;
         for (column, edges) in out.iter_mut().zip(edges) {
