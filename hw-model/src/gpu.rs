@@ -13,8 +13,9 @@ use crate::fault::Fault;
 use crate::functional::Functional;
 use crate::kernel::LoadedModule;
 use crate::launch::{self, Copy, Launch, LaunchError};
-use crate::memory::{DomainId, Memory, MemoryError};
+use crate::memory::{DomainId, Memory, MemoryError, Partition};
 use crate::report::{Advance, Printed, Report, append_printed};
+use crate::texture::TextureError;
 use crate::timing::dispatch::{Dispatcher, Placement};
 use crate::timing::launches::Launches;
 use crate::timing::machine::{Around, Machine};
@@ -127,6 +128,46 @@ impl Gpu {
         text: &[u8],
     ) -> Result<Arc<LoadedModule>, LoadError> {
         compile::load(&self.config, &mut self.memory, domain, program, text).map(Arc::new)
+    }
+
+    /// Loads a module whose variables belong in a tenant's partition, as the fence asks.
+    ///
+    /// # Errors
+    /// As [`Gpu::load`].
+    pub fn load_in(
+        &mut self,
+        partition: Partition,
+        program: &Program,
+        text: &[u8],
+    ) -> Result<Arc<LoadedModule>, LoadError> {
+        let config = &self.config;
+        self.memory
+            .placing_in(partition, |memory| {
+                compile::load(config, memory, partition.domain, program, text)
+            })
+            .map(Arc::new)
+    }
+
+    /// Writes an object's handle into a `.texref`, `.samplerref` or `.surfref` variable of a module.
+    ///
+    /// # Errors
+    /// [`TextureError::NoObject`] when the module has no such variable.
+    pub fn bind(
+        &mut self,
+        module: &LoadedModule,
+        name: &str,
+        handle: u64,
+    ) -> Result<(), TextureError> {
+        let no_such = || TextureError::NoObject(name.to_owned());
+        let found = module
+            .variables()
+            .iter()
+            .find(|v| v.name == name && v.bytes == 8);
+        let address = found.ok_or_else(no_such)?.address;
+        let written = self
+            .memory
+            .write(module.domain(), address, &handle.to_le_bytes());
+        written.map_err(|_| no_such())
     }
 
     /// Frees a module's variables; its kernels must not run any more.

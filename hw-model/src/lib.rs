@@ -27,6 +27,7 @@ pub mod occupancy;
 pub mod report;
 mod sync;
 mod text;
+pub mod texture;
 mod timing;
 
 pub use compile::LoadError;
@@ -36,6 +37,6 @@ pub use fault::{Fault, FaultKind, FaultSpace};
 pub use gpu::{Gpu, RunError, run_functional};
 pub use kernel::{Kernel, KernelParam, LoadedModule};
 pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
-pub use memory::{Allocation, DomainId, Memory, MemoryError};
+pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition};
 pub use occupancy::{Occupancy, OccupancyLimit, occupancy};
 pub use report::{Advance, Printed, Report};

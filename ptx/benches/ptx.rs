@@ -5,7 +5,8 @@
 //! 256-entry table and copy it.
 
 use gridmux_ptx::Module;
-use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_ptx::check::check_judged;
+use gridmux_ptx::forms::{Form, Judgement, Options, rewrite, rewrite_judged};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -50,6 +51,19 @@ fn main() {
                 .len()
         });
         report("ptx_slice", floor, value);
+    }
+    if wanted("ptx_check_and_worker") {
+        let value = speed(&text, |t| {
+            let module = Module::parse(t).expect("the generated text is well-formed");
+            let program = module.decode().expect("the generated text decodes");
+            let judgement = Judgement::new(&module, &program);
+            let kernels = check_judged(&program, &judgement);
+            let options = Options::default();
+            let made = rewrite_judged(&module, &program, &judgement, &options, |_| Form::WORKER);
+            assert!(made.kernels.iter().all(|k| k.form == Form::WORKER));
+            kernels.len() + made.bytes.len()
+        });
+        report("ptx_check_and_worker", floor, value);
     }
 }
 
@@ -117,7 +131,7 @@ fn generate_kernel(k: usize) -> String {
     );
     let _ = write!(
         t,
-        "\tld.param.u64 \t%rd1, [{name}_param_0];\n\tld.param.u64 \t%rd2, [{name}_param_1];\n\tld.param.u32 \t%r2, [{name}_param_2];\n\tmov.u32 \t%r3, %ctaid.x;\n\tmov.u32 \t%r4, %ntid.x;\n\tmov.u32 \t%r5, %tid.x;\n\tmad.lo.s32 \t%r1, %r3, %r4, %r5;\n\tsetp.ge.s32 \t%p1, %r1, %r2;\n\t@%p1 bra \t$L__BB{k}_3;\n\n\tcvta.to.global.u64 \t%rd3, %rd1;\n\tcvta.to.global.u64 \t%rd4, %rd2;\n\tmul.wide.s32 \t%rd5, %r1, 4;\n\tadd.s64 \t%rd6, %rd4, %rd5;\n\tadd.s64 \t%rd7, %rd3, %rd5;\n\tmov.f32 \t%f1, 0f00000000;\n\tmov.u32 \t%r6, 0;\n\n$L__BB{k}_2:\n"
+        "\tld.param.u64 \t%rd1, [{name}_param_0];\n\tld.param.u64 \t%rd2, [{name}_param_1];\n\tld.param.u32 \t%r2, [{name}_param_2];\n\tmov.u32 \t%r3, %ctaid.x;\n\tmov.u32 \t%r4, %ntid.x;\n\tmov.u32 \t%r5, %tid.x;\n\tmad.lo.s32 \t%r1, %r3, %r4, %r5;\n\tbar.sync \t0;\n\tsetp.ge.s32 \t%p1, %r1, %r2;\n\t@%p1 bra \t$L__BB{k}_3;\n\n\tcvta.to.global.u64 \t%rd3, %rd1;\n\tcvta.to.global.u64 \t%rd4, %rd2;\n\tmul.wide.s32 \t%rd5, %r1, 4;\n\tadd.s64 \t%rd6, %rd4, %rd5;\n\tadd.s64 \t%rd7, %rd3, %rd5;\n\tmov.f32 \t%f1, 0f00000000;\n\tmov.u32 \t%r6, 0;\n\n$L__BB{k}_2:\n"
     );
     for i in 1..60 {
         let (a, b, c) = (2 * i, 2 * i + 1, 2 * i + 2);
@@ -129,7 +143,7 @@ fn generate_kernel(k: usize) -> String {
     }
     let _ = write!(
         t,
-        "\tadd.s32 \t%r6, %r6, 1;\n\tsetp.lt.s32 \t%p2, %r6, %r2;\n\t@%p2 bra \t$L__BB{k}_2;\n\n\tbar.sync \t0;\n\tst.global.f32 \t[%rd7], %f120;\n\n$L__BB{k}_3:\n\tret;\n\n}}\n"
+        "\tadd.s32 \t%r6, %r6, 1;\n\tsetp.lt.s32 \t%p2, %r6, %r2;\n\t@%p2 bra \t$L__BB{k}_2;\n\n\tst.global.f32 \t[%rd7], %f120;\n\n$L__BB{k}_3:\n\tret;\n\n}}\n"
     );
     t
 }

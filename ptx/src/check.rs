@@ -3,8 +3,12 @@
 //! The structures serialise to the rows of `gridmux ptx check -j`; fields are only ever added.
 
 use crate::ParseError;
-use crate::analysis::{Mix, mix, registers_estimate};
-use crate::decode::{FuncId, Function, Program, StateSpace};
+use crate::analysis::{
+    Flow, Mix, PostDominators, Uniformity, coalescing, effects, mix, registers_estimate,
+};
+use crate::decode::{
+    AddressBase, FuncId, Function, Opcode, Operand, Program, StateSpace, Symbol, VarId,
+};
 use crate::forms::{Form, Judgement};
 use crate::syntax::module::Module;
 use serde::Serialize;
@@ -53,6 +57,10 @@ pub struct KernelReport {
     pub resources: Resources,
     /// What its instructions are.
     pub mix: Mix,
+    /// Running a block of it twice gives what running it once gives: see [`effects`].
+    pub idempotent: bool,
+    /// The order of its blocks may show in its result: see [`effects`].
+    pub order_dependent: bool,
 }
 
 /// Whether a kernel takes a form.
@@ -67,9 +75,9 @@ pub struct FormReport {
 }
 
 /// What a kernel needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Resources {
-    /// Shared memory that the kernel itself declares, in bytes.
+    /// Shared memory that the kernel and the functions it may call name, in bytes.
     pub static_shared_bytes: u64,
     /// Whether it uses dynamic shared memory (`.extern .shared`), whose size the launch gives.
     pub dynamic_shared: bool,
@@ -79,6 +87,22 @@ pub struct Resources {
     pub registers_estimate: u32,
     /// Threads per block that `.maxntid` or `.reqntid` allow; 1024 without either.
     pub max_threads: u32,
+    /// `.reqntid`.
+    pub required_threads: Option<[u32; 3]>,
+    /// `.minnctapersm`.
+    pub min_blocks_per_sm: Option<u32>,
+    /// `.maxnreg`.
+    pub max_registers: Option<u32>,
+    /// Local memory that the kernel and the functions it may call declare, in bytes.
+    pub local_bytes: u64,
+    /// Numbers of the block barriers that are named by a constant, in order.
+    pub barriers: Vec<u8>,
+    /// Some barrier's number is in a register.
+    pub computed_barriers: bool,
+    /// State spaces of its memory instructions, callees included, in the ISA's words; `generic` where none is named.
+    pub address_spaces: Vec<&'static str>,
+    /// It calls through a register.
+    pub indirect_calls: bool,
 }
 
 /// Parses and checks a file's bytes.
@@ -105,9 +129,19 @@ pub fn check_file(file: &str, bytes: impl Into<Vec<u8>>) -> FileReport {
 pub fn check(module: &Module) -> Result<Vec<KernelReport>, ParseError> {
     let program = module.decode()?;
     let judgement = Judgement::new(module, &program);
-    let shared = SharedUse::new(&program);
+    Ok(check_judged(&program, &judgement))
+}
+
+/// As [`check`], for a module that is decoded and judged already.
+#[must_use]
+pub fn check_judged(program: &Program, judgement: &Judgement) -> Vec<KernelReport> {
+    let uses: Vec<Use> = program
+        .functions
+        .iter()
+        .map(|f| Use::new(program, f))
+        .collect();
     let kernels = (0_u32..).map(FuncId).zip(&program.functions);
-    Ok(kernels
+    kernels
         .filter(|(_, f)| f.is_entry && f.is_defined)
         .map(|(id, f)| {
             let forms = Form::ALL.into_iter().map(|form| {
@@ -119,78 +153,182 @@ pub fn check(module: &Module) -> Result<Vec<KernelReport>, ParseError> {
                 };
                 (form, report)
             });
+            let effects = effects(program, f);
             KernelReport {
                 name: f.name.clone(),
                 forms: forms.collect(),
-                resources: resources(f, shared.of(id)),
-                mix: mix(f),
+                resources: resources(program, &uses, id, f),
+                mix: mixed(program, f),
+                idempotent: effects.idempotent,
+                order_dependent: effects.order_dependent,
             }
         })
-        .collect())
+        .collect()
 }
 
-fn resources(f: &Function, shared: (u64, bool)) -> Resources {
+fn mixed(program: &Program, f: &Function) -> Mix {
+    let flow = Flow::new(f);
+    let uniformity = Uniformity::new(program, f, &flow, &PostDominators::new(&flow));
+    let accesses = coalescing(f, &uniformity);
+    Mix {
+        coalesced: accesses.coalesced,
+        uncoalesced: accesses.uncoalesced,
+        ..mix(f)
+    }
+}
+
+fn resources(program: &Program, uses: &[Use], id: FuncId, f: &Function) -> Resources {
+    let total = Use::total(uses, id);
     let threads = f.bounds.required_threads.or(f.bounds.max_threads);
+    let (mut static_shared_bytes, mut dynamic_shared, mut local_bytes) = (0_u64, false, 0_u64);
+    // The largest alignment first, which leaves the fewest holes.
+    let mut variables: Vec<_> = total
+        .variables
+        .iter()
+        .map(|v| &program.variables[v.0 as usize])
+        .collect();
+    variables.sort_by_key(|v| std::cmp::Reverse(v.align));
+    for v in variables {
+        let bytes = match v.space {
+            StateSpace::Shared if v.is_extern || v.size_bytes == 0 => {
+                dynamic_shared = true;
+                continue;
+            }
+            StateSpace::Shared => &mut static_shared_bytes,
+            _ => &mut local_bytes,
+        };
+        *bytes = bytes
+            .next_multiple_of(u64::from(v.align.max(1)))
+            .saturating_add(v.size_bytes);
+    }
+    let spaces = (0_u8..).zip(SPACES);
     Resources {
-        static_shared_bytes: shared.0,
-        dynamic_shared: shared.1,
+        static_shared_bytes,
+        dynamic_shared,
         params_bytes: f.params_bytes,
         registers_estimate: registers_estimate(f),
         max_threads: threads.map_or(1024, |t| t.iter().fold(1, |n: u32, &d| n.saturating_mul(d))),
+        required_threads: f.bounds.required_threads,
+        min_blocks_per_sm: f.bounds.min_blocks_per_sm,
+        max_registers: f.bounds.max_registers,
+        local_bytes,
+        barriers: (0..16).filter(|n| total.barriers >> n & 1 != 0).collect(),
+        computed_barriers: total.computed_barriers,
+        address_spaces: spaces
+            .filter(|(n, _)| total.spaces >> n & 1 != 0)
+            .map(|(_, s)| s.1)
+            .collect(),
+        indirect_calls: total.indirect,
     }
 }
 
-/// Shared memory by function: what it declares itself, and what module scope it names.
-struct SharedUse {
-    by_function: Vec<(u64, bool)>,
+/// Names of the state spaces.
+const SPACES: [(StateSpace, &str); 7] = [
+    (StateSpace::Generic, "generic"),
+    (StateSpace::Global, "global"),
+    (StateSpace::Shared, "shared"),
+    (StateSpace::SharedCluster, "shared::cluster"),
+    (StateSpace::Local, "local"),
+    (StateSpace::Const, "const"),
+    (StateSpace::Param, "param"),
+];
+
+/// What one function uses itself; [`Use::total`] adds what it calls.
+#[derive(Debug, Clone, Default)]
+struct Use {
+    /// Shared and local variables.
+    variables: Vec<VarId>,
+    callees: Vec<FuncId>,
+    /// Bits by barrier number and by index in [`SPACES`].
+    barriers: u16,
+    spaces: u8,
+    computed_barriers: bool,
+    indirect: bool,
 }
 
-impl SharedUse {
-    fn new(program: &Program) -> Self {
-        use crate::decode::{AddressBase, Operand, Symbol, VarId};
-        let mut by_function = vec![(0_u64, false); program.functions.len()];
-        let mut add = |function: usize, var: VarId| {
-            let v = &program.variables[var.0 as usize];
-            if v.space == StateSpace::Shared {
-                let (bytes, dynamic) = &mut by_function[function];
-                if v.is_extern || v.size_bytes == 0 {
-                    *dynamic = true;
-                    return;
-                }
-                *bytes = bytes
-                    .next_multiple_of(u64::from(v.align.max(1)))
-                    .saturating_add(v.size_bytes);
+impl Use {
+    fn new(program: &Program, f: &Function) -> Self {
+        let mut found = Self::default();
+        for i in &f.body {
+            for operand in &i.operands {
+                found.name(program, operand);
             }
-        };
-        for (id, v) in (0_u32..).map(VarId).zip(&program.variables) {
-            if let Some(owner) = v.owner {
-                add(owner.0 as usize, id);
+            let barrier = match i.opcode {
+                Opcode::Bar | Opcode::BarArrive => i.operands.first(),
+                Opcode::BarRed => i.operands.get(1),
+                _ => None,
+            };
+            match barrier {
+                Some(Operand::Int(n)) => found.barriers |= 1 << (n & 15),
+                Some(_) => found.computed_barriers = true,
+                None => {}
+            }
+            found.indirect |= i.opcode == Opcode::Call
+                && !matches!(i.operands.get(1), Some(Operand::Symbol { .. }));
+            if matches!(
+                i.opcode,
+                Opcode::Ld | Opcode::Ldu | Opcode::St | Opcode::Atom | Opcode::Red
+            ) {
+                let space = i.mods.spaces.first().copied().unwrap_or_default();
+                for (n, _) in SPACES.iter().enumerate().filter(|(_, s)| s.0 == space) {
+                    found.spaces |= 1 << n;
+                }
             }
         }
-        for (n, f) in program.functions.iter().enumerate() {
-            let mut named: Vec<VarId> = Vec::new();
-            for operand in f.body.iter().flat_map(|i| &i.operands) {
-                if let Operand::Symbol {
-                    symbol: Symbol::Variable(v),
-                    ..
-                }
-                | Operand::Address {
-                    base: AddressBase::Symbol(Symbol::Variable(v)),
-                    ..
-                } = operand
-                    && program.variables[v.0 as usize].owner.is_none()
-                {
-                    named.push(*v);
-                }
-            }
-            named.sort_unstable();
-            named.dedup();
-            named.into_iter().for_each(|v| add(n, v));
-        }
-        Self { by_function }
+        found.variables.sort_unstable();
+        found.variables.dedup();
+        found.callees.sort_unstable();
+        found.callees.dedup();
+        found
     }
 
-    fn of(&self, id: FuncId) -> (u64, bool) {
-        self.by_function[id.0 as usize]
+    fn name(&mut self, program: &Program, operand: &Operand) {
+        match operand {
+            Operand::Symbol {
+                symbol: Symbol::Variable(v),
+                ..
+            }
+            | Operand::Address {
+                base: AddressBase::Symbol(Symbol::Variable(v)),
+                ..
+            } => {
+                let space = program.variables[v.0 as usize].space;
+                if matches!(space, StateSpace::Shared | StateSpace::Local) {
+                    self.variables.push(*v);
+                }
+            }
+            Operand::Symbol {
+                symbol: Symbol::Function(f),
+                ..
+            } => self.callees.push(*f),
+            Operand::Vector(list) => list.iter().for_each(|o| self.name(program, o)),
+            Operand::Arguments(list) => list.iter().for_each(|o| self.name(program, o)),
+            _ => {}
+        }
+    }
+
+    /// The function and all that it names, however far; what it calls through registers it has named, or another
+    /// function has, which is not followed.
+    fn total(uses: &[Self], id: FuncId) -> Self {
+        let mut total = uses[id.0 as usize].clone();
+        if total.callees.is_empty() {
+            return total;
+        }
+        let mut seen = std::collections::BTreeSet::from([id]);
+        let mut stack = std::mem::take(&mut total.callees);
+        while let Some(f) = stack.pop() {
+            let Some(part) = uses.get(f.0 as usize).filter(|_| seen.insert(f)) else {
+                continue;
+            };
+            total.variables.extend(&part.variables);
+            total.barriers |= part.barriers;
+            total.spaces |= part.spaces;
+            total.computed_barriers |= part.computed_barriers;
+            total.indirect |= part.indirect;
+            stack.extend(&part.callees);
+        }
+        total.variables.sort_unstable();
+        total.variables.dedup();
+        total
     }
 }

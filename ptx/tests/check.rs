@@ -65,7 +65,44 @@ fn resources_and_mix() {
     );
     assert_eq!(
         k["mix"],
-        json!({"compute": 3, "memory": 3, "special": 1, "tensor": 0, "barrier": 1, "atomic": 1, "control": 1, "unknown": 0, "total": 10})
+        json!({"compute": 3, "memory": 3, "coalesced": 2, "uncoalesced": 0, "special": 1, "tensor": 0, "barrier": 1, "atomic": 1, "control": 1, "unknown": 0, "total": 10})
+    );
+}
+
+#[test]
+fn callees_strides_and_effects() {
+    let report = report(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.shared .align 4 .b8 outer[8];\n\
+         .func f () { .reg .b32 %r<2>; .local .b8 here[12]; st.shared.u32 [outer], %r1; st.local.b8 [here], 0; bar.sync 3; ret; }\n\
+         .entry k (.param .u64 a, .param .u64 b) { .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<9>;\n\
+         ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3;\n\
+         ld.global.f32 %f1, [%rd4]; shl.b32 %r2, %r1, 10; mul.wide.u32 %rd5, %r2, 4; add.s64 %rd6, %rd2, %rd5; st.global.f32 [%rd6], %f1;\n\
+         ld.global.f32 %f2, [%rd1+64]; ret; }\n\
+         .entry m (.param .u64 a) { .reg .b64 %rd<9>; .reg .f32 %f<9>; ld.param.u64 %rd1, [a]; ld.global.f32 %f1, [%rd1];\n\
+         st.global.f32 [%rd1+4], %f1; red.global.add.f32 [%rd1], %f1; call f; ret; }\n",
+    );
+    let (k, m) = (&report["kernels"][0], &report["kernels"][1]);
+    assert_eq!(
+        (&k["mix"]["coalesced"], &k["mix"]["uncoalesced"]),
+        (&json!(2), &json!(1))
+    );
+    assert_eq!(
+        (&k["idempotent"], &k["order_dependent"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(
+        (&m["idempotent"], &m["order_dependent"]),
+        (&json!(false), &json!(true))
+    );
+    let resources = &m["resources"];
+    assert_eq!(
+        (&resources["static_shared_bytes"], &resources["local_bytes"]),
+        (&json!(8), &json!(12))
+    );
+    assert_eq!(resources["barriers"], json!([3]));
+    assert_eq!(
+        resources["address_spaces"],
+        json!(["global", "shared", "local", "param"])
     );
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::tasks::{bench, ci, demo, fuzz, ptx, test, tidy};
+use xtask::tasks::{bench, ci, coverage, demo, fuzz, ptx, test, tidy};
 
 /// Tasks of this repository. Results go to stdout, progress to stderr.
 #[derive(Parser)]
@@ -16,6 +16,7 @@ struct Cli {
 enum Task {
     Bench(bench::Args),
     Ci(ci::Args),
+    Coverage(coverage::Args),
     Demo(demo::Args),
     Fuzz(fuzz::Args),
     Ptx(ptx::Args),
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
+        Task::Coverage(args) => coverage::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Ptx(args) => ptx::run(&args),

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use gridmux_ptx::check::{ErrorReport, FileReport, KernelReport, check};
+use gridmux_ptx::check::{ErrorReport, FileReport, KernelReport, Resources, check};
 use gridmux_ptx::forms::{Form, Options, rewrite};
 use gridmux_ptx::{Module, ParseError};
 use std::fmt::Write;
@@ -33,10 +33,6 @@ pub(crate) struct Rewrite {
     /// Form of every kernel that can take it
     #[arg(long, value_name = "FORM")]
     form: Form,
-    /// worker: lead every barrier and exit through one barrier, which takes kernels that are refused otherwise; no GPU
-    /// has run it yet
-    #[arg(long)]
-    funnel: bool,
     /// PTX file
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -132,13 +128,43 @@ fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
     let mut text = format!("{file}: {} kernels\n", kernels.len());
     // Writing to a string cannot fail.
     for kernel in kernels {
-        let r = &kernel.resources;
-        let dynamic = if r.dynamic_shared { " and dynamic" } else { "" };
-        let _ = writeln!(
-            text,
-            "  {}\n    about {} registers, {} bytes of static{dynamic} shared memory, {} bytes of parameters, at most {} threads",
-            kernel.name, r.registers_estimate, r.static_shared_bytes, r.params_bytes, r.max_threads,
-        );
+        let (r, m) = (&kernel.resources, &kernel.mix);
+        let dynamic = if r.dynamic_shared { " + dynamic" } else { "" };
+        let _ = writeln!(text, "  {}", kernel.name);
+        let rows = [
+            ("registers", format!("about {}", r.registers_estimate)),
+            (
+                "shared",
+                format!("{} bytes{dynamic}", r.static_shared_bytes),
+            ),
+            ("local", format!("{} bytes", r.local_bytes)),
+            ("parameters", format!("{} bytes", r.params_bytes)),
+            ("threads", format!("at most {}", r.max_threads)),
+            ("barriers", barriers_text(r)),
+            ("spaces", r.address_spaces.join(" ")),
+            (
+                "instructions",
+                format!(
+                    "{}: {} compute, {} memory, {} atomic, {} special, {} tensor, {} barrier, {} control",
+                    m.total,
+                    m.compute,
+                    m.memory,
+                    m.atomic,
+                    m.special,
+                    m.tensor,
+                    m.barrier,
+                    m.control
+                ),
+            ),
+            (
+                "global",
+                format!("{} coalesced, {} not", m.coalesced, m.uncoalesced),
+            ),
+            ("effects", effects_text(kernel)),
+        ];
+        for (name, value) in rows {
+            let _ = writeln!(text, "    {name:<12} {value}");
+        }
         for (form, report) in &kernel.forms {
             let name = form.name();
             let _ = match (&report.reason, report.line) {
@@ -157,6 +183,31 @@ fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
     text
 }
 
+fn barriers_text(r: &Resources) -> String {
+    let mut all: Vec<String> = r.barriers.iter().map(u8::to_string).collect();
+    if r.computed_barriers {
+        all.push("computed".to_owned());
+    }
+    if all.is_empty() {
+        return "none".to_owned();
+    }
+    all.join(" ")
+}
+
+fn effects_text(kernel: &KernelReport) -> String {
+    let idempotent = if kernel.idempotent {
+        "idempotent"
+    } else {
+        "not known to be idempotent"
+    };
+    let order = if kernel.order_dependent {
+        "the order of blocks may show"
+    } else {
+        "the order of blocks does not show"
+    };
+    format!("{idempotent}, {order}")
+}
+
 impl Rewrite {
     fn run(self, out: &Output) -> Result<(), Failure> {
         let module = parse(&self.file)?;
@@ -164,9 +215,7 @@ impl Rewrite {
             return out.bytes(module.source());
         }
         let program = module.decode().map_err(|error| at(&self.file, &error))?;
-        let options = Options {
-            funnel: self.funnel,
-        };
+        let options = Options::default();
         let rewritten = rewrite(&module, &program, &options, |_| self.form);
         for kernel in &rewritten.kernels {
             if let Some(refusal) = &kernel.reason {

@@ -24,6 +24,8 @@ struct BasicBlock {
     start: usize,
     end: usize,
     successors: Vec<usize>,
+    /// It ends in a guarded exit that counts as a way on.
+    may_leave: bool,
 }
 
 impl Flow {
@@ -48,6 +50,7 @@ impl Flow {
                     start: at,
                     end: at,
                     successors: Vec::new(),
+                    may_leave: false,
                 });
             }
             block_of.push(blocks.len() - 1);
@@ -57,7 +60,21 @@ impl Flow {
         }
         let mut flow = Self { blocks, block_of };
         flow.connect(function);
+        flow.end_endless_loops(&function.body);
         flow
+    }
+
+    /// A guarded exit counts as a way on only, so that lanes come together behind it; but in a loop that nothing else
+    /// ends it is the way out, without which no branch inside would have a place to come together.
+    fn end_endless_loops(&mut self, body: &[Instruction]) {
+        let order = self.reverse_postorder_from_exit();
+        let mut ends = vec![false; self.blocks.len() + 1];
+        order.into_iter().for_each(|block| ends[block] = true);
+        for (block, _) in ends.iter().enumerate().filter(|(_, ends)| !**ends) {
+            let last = &body[self.blocks[block].end - 1];
+            self.blocks[block].may_leave =
+                last.guard.is_some() && matches!(last.opcode, Opcode::Exit | Opcode::Ret);
+        }
     }
 
     fn connect(&mut self, function: &Function) {
@@ -140,12 +157,11 @@ impl Flow {
     }
 
     fn successors_or_exit(&self, block: usize) -> Vec<usize> {
-        let successors = &self.blocks[block].successors;
-        if successors.is_empty() {
-            vec![self.blocks.len()]
-        } else {
-            successors.clone()
+        let mut successors = self.blocks[block].successors.clone();
+        if successors.is_empty() || self.blocks[block].may_leave {
+            successors.push(self.blocks.len());
         }
+        successors
     }
 
     /// Reverse postorder of the reversed graph, starting at the virtual exit; blocks that cannot reach it lack.

@@ -466,7 +466,7 @@ fn bare(opcode: Opcode) -> Instruction {
         opcode,
         mnemonic: "ret".into(),
         mods: Arc::default(),
-        operands: SmallVec::new(),
+        operands: Vec::new(),
         source_line: None,
         span: Span::default(),
     }

@@ -104,7 +104,9 @@ fn collect(operand: &Operand, values: &mut SmallVec<[RegId; 4]>, reads: &mut Sma
             sampler,
             coordinates,
         } => {
-            let parts = std::iter::once(object).chain(sampler).chain(coordinates);
+            let parts = std::iter::once(&**object)
+                .chain(sampler.as_deref())
+                .chain(coordinates);
             for part in parts {
                 let mut nested = SmallVec::<[RegId; 4]>::new();
                 collect(part, &mut nested, reads);

@@ -38,49 +38,68 @@ pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
         .filter_map(|(register, range)| range.map(|(start, end)| (start, end, register)))
         .collect();
     order.sort_unstable();
-    let mut place = vec![NONE; function.registers.len()];
-    let (mut words, mut predicates) = (Pool::default(), Pool::default());
-    words.busy_until = vec![Some(u32::MAX); usize::from(reserved)];
+    let mut pools = [const { Pool::new() }; CLASSES.len()];
+    let mut units: Vec<Option<(usize, usize)>> = vec![None; function.registers.len()];
     for (start, end, register) in order {
-        let ty = function.registers[register];
-        let (pool, width) = if ty == ScalarType::Pred {
-            (&mut predicates, 1)
-        } else {
-            (&mut words, (ty.size_bytes() as usize / 4).max(1))
-        };
-        let slot = pool.take(start, end, width);
-        place[register] = u16::try_from(slot).unwrap_or(NONE);
+        let class = class(function.registers[register]);
+        units[register] = Some((class, pools[class].take(start, end)));
     }
+    let mut base = [0; CLASSES.len()];
+    let mut slots = usize::from(reserved);
+    for (class, width) in CLASSES.into_iter().enumerate().skip(1) {
+        base[class] = slots;
+        slots += width * pools[class].busy_until.len();
+    }
+    let slot = |(class, unit): (usize, usize)| {
+        // Predicates stand in a place of their own, one after another.
+        u16::try_from(base[class] + CLASSES[class].max(1) * unit).unwrap_or(NONE)
+    };
+    let place = units.into_iter().map(|unit| unit.map_or(NONE, slot));
+    let place = place.collect();
     Slots {
         place,
-        slots: words.busy_until.len(),
-        predicates: predicates.busy_until.len(),
+        slots,
+        predicates: pools[0].busy_until.len(),
     }
 }
 
-/// For each slot, the position where its present register is read last.
-#[derive(Debug, Default)]
+/// Slots of a register of each class: predicates, which have none, words, and two wider ones.
+///
+/// Registers of different widths never share storage. A lane's word lies at the lane's place among the lanes of its own
+/// width, so that with one width a lane overwrites only what was its own; across widths it would overwrite another
+/// lane's, which may stand elsewhere in the program and still need it.
+const CLASSES: [usize; 4] = [0, 1, 2, 4];
+
+fn class(ty: ScalarType) -> usize {
+    match ty {
+        ScalarType::Pred => 0,
+        wide if wide.size_bytes() > 8 => 3,
+        wide if wide.size_bytes() > 4 => 2,
+        _ => 1,
+    }
+}
+
+/// For each unit of a class, the position where its present register is read last.
+#[derive(Debug)]
 struct Pool {
-    busy_until: Vec<Option<u32>>,
+    busy_until: Vec<u32>,
 }
 
 impl Pool {
-    fn take(&mut self, start: u32, end: u32, width: usize) -> usize {
-        // A register written at an odd position may take a slot read last at the even position just before.
-        let free = |until: &Option<u32>| until.is_none_or(|until| until < start);
-        let found = self
-            .busy_until
-            .windows(width)
-            .position(|window| window.iter().all(free));
-        let slot = found.unwrap_or_else(|| {
-            let tail = self.busy_until.iter().rev().take_while(|u| free(u)).count();
-            let slot = self.busy_until.len() - tail.min(width - 1);
-            self.busy_until.resize(slot + width, None);
-            slot
-        });
-        for until in &mut self.busy_until[slot..slot + width] {
-            *until = Some(end);
+    const fn new() -> Self {
+        Self {
+            busy_until: Vec::new(),
         }
-        slot
+    }
+
+    fn take(&mut self, start: u32, end: u32) -> usize {
+        // A register written at an odd position may take a unit read last at the even position just before.
+        let found = self.busy_until.iter().position(|until| *until < start);
+        let unit = found.unwrap_or(self.busy_until.len());
+        if unit == self.busy_until.len() {
+            self.busy_until.push(end);
+        }
+        self.busy_until[unit] = end;
+        unit
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Rule: the lanes of a warp take their turns in ascending order, so that a run is deterministic.
 
+use super::atomic_element;
 use super::cx::{Cx, Direction, Space};
 use super::isa::{handler, lane_fn};
 use super::lanes::{Lane, commit, read};
@@ -134,6 +135,13 @@ unsafe fn apply<A: Atom>(at: *mut u8, b: u64, c: u64, code: u32) -> u64 {
 /// Lowers the family's opcodes.
 pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
+    let elementwise = matches!(
+        ty,
+        T::F16 | T::F16x2 | T::Bf16 | T::Bf16x2 | T::B16 | T::B128
+    );
+    if elementwise || i.mods.vector > 1 {
+        return atomic_element::lower(l, i);
+    }
     let code = match i.mods.atom? {
         AtomOp::Add => ADD,
         AtomOp::Min => MIN,

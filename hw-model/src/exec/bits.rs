@@ -331,28 +331,7 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             let draft = count(l, i, by_int!(ty, BfindShift), ty)?;
             Some(draft.aux(ty.size_bytes() * 8 - 1))
         }
-        Opcode::Szext => {
-            let signed = match ty {
-                T::U32 => 0,
-                T::S32 => 1,
-                _ => return None,
-            };
-            let clamps = match i.mods.mode? {
-                Mode::Clamp => 2,
-                Mode::Wrap => 0,
-                _ => return None,
-            };
-            Some(binary(l, i, handler::<Szext>(), Class::Int)?.aux(signed | clamps))
-        }
-        Opcode::Fns if ty == T::B32 => {
-            let operands = [
-                l.dst(i, ty)?,
-                l.src(i, 1, ty)?,
-                l.src(i, 2, T::U32)?,
-                l.src(i, 3, T::S32)?,
-            ];
-            Some(Draft::alu(handler::<Fns>(), Class::Int, &operands))
-        }
+        Opcode::Szext | Opcode::Fns => extend_or_find(l, i, ty),
         Opcode::Bfe => {
             let operands = [
                 l.dst(i, ty)?,
@@ -392,6 +371,35 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
                 Some(ternary(l, i, handler::<PrmtMode>(), Class::Int)?.imm(table))
             }
         },
+        _ => None,
+    }
+}
+
+/// `szext` and `fns`.
+fn extend_or_find(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
+    match i.opcode {
+        Opcode::Szext => {
+            let signed = match ty {
+                T::U32 => 0,
+                T::S32 => 1,
+                _ => return None,
+            };
+            let clamps = match i.mods.mode? {
+                Mode::Clamp => 2,
+                Mode::Wrap => 0,
+                _ => return None,
+            };
+            Some(binary(l, i, handler::<Szext>(), Class::Int)?.aux(signed | clamps))
+        }
+        Opcode::Fns if ty == T::B32 => {
+            let operands = [
+                l.dst(i, ty)?,
+                l.src(i, 1, ty)?,
+                l.src(i, 2, T::U32)?,
+                l.src(i, 3, T::S32)?,
+            ];
+            Some(Draft::alu(handler::<Fns>(), Class::Int, &operands))
+        }
         _ => None,
     }
 }

@@ -277,36 +277,10 @@ fn mov(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
             let code = special_code(*register)?;
             Some(Draft::alu(exec, Class::Move, &[l.dst(i, ty)?]).aux(code))
         }
-        (Operand::Vector(parts), _) if parts.len() == 4 || ty.size_bytes() == 2 => {
-            let bits = ty.size_bytes() * 8 / u32::try_from(parts.len()).ok()?;
-            let mut r = [NONE; 5];
-            r[4] = l.src(i, 1, ty)?;
-            for (place, part) in r.iter_mut().zip(parts) {
-                if **part != Operand::Sink {
-                    *place = l.reg(part, false)?;
-                }
-            }
-            let exec = if wide {
-                once::<UnpackParts<u64>>()
-            } else {
-                once::<UnpackParts<u32>>()
-            };
-            let count = u8::try_from(parts.len()).ok()?;
-            Some(Draft::alu(exec, Class::Move, &r).aux(bits).vector(count))
-        }
-        (_, Operand::Vector(parts)) if parts.len() == 4 || ty.size_bytes() == 2 => {
-            let bits = ty.size_bytes() * 8 / u32::try_from(parts.len()).ok()?;
-            let mut r = vec![l.dst(i, ty)?];
-            for part in parts {
-                r.push(l.value(part, T::B32)?);
-            }
-            let exec = if wide {
-                once::<PackParts<u64>>()
-            } else {
-                once::<PackParts<u32>>()
-            };
-            let count = u8::try_from(parts.len()).ok()?;
-            (r.len() <= 5).then(|| Draft::alu(exec, Class::Move, &r).aux(bits).vector(count))
+        (Operand::Vector(parts), _) | (_, Operand::Vector(parts))
+            if parts.len() == 4 || ty.size_bytes() == 2 =>
+        {
+            mov_parts(l, i, ty)
         }
         (Operand::Vector(parts), _) if parts.len() == 2 => {
             let half = if wide { T::B32 } else { T::B16 };
@@ -317,7 +291,7 @@ fn mov(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
             };
             let mut r = [NONE, NONE, l.src(i, 1, ty)?];
             for (place, part) in r.iter_mut().zip(parts) {
-                if **part != Operand::Sink {
+                if *part != Operand::Sink {
                     *place = l.reg(part, half.size_bytes() == 8)?;
                 }
             }
@@ -354,6 +328,45 @@ fn mov(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
     }
 }
 
+/// Packing and unpacking of four parts, or of the two bytes of 16 bits.
+fn mov_parts(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
+    let wide = ty.size_bytes() == 8;
+    match (i.operands.first()?, i.operands.get(1)?) {
+        (Operand::Vector(parts), _) if parts.len() == 4 || ty.size_bytes() == 2 => {
+            let bits = ty.size_bytes() * 8 / u32::try_from(parts.len()).ok()?;
+            let mut r = [NONE; 5];
+            r[4] = l.src(i, 1, ty)?;
+            for (place, part) in r.iter_mut().zip(parts) {
+                if *part != Operand::Sink {
+                    *place = l.reg(part, false)?;
+                }
+            }
+            let exec = if wide {
+                once::<UnpackParts<u64>>()
+            } else {
+                once::<UnpackParts<u32>>()
+            };
+            let count = u8::try_from(parts.len()).ok()?;
+            Some(Draft::alu(exec, Class::Move, &r).aux(bits).vector(count))
+        }
+        (_, Operand::Vector(parts)) if parts.len() == 4 || ty.size_bytes() == 2 => {
+            let bits = ty.size_bytes() * 8 / u32::try_from(parts.len()).ok()?;
+            let mut r = vec![l.dst(i, ty)?];
+            for part in parts {
+                r.push(l.value(part, T::B32)?);
+            }
+            let exec = if wide {
+                once::<PackParts<u64>>()
+            } else {
+                once::<PackParts<u32>>()
+            };
+            let count = u8::try_from(parts.len()).ok()?;
+            (r.len() <= 5).then(|| Draft::alu(exec, Class::Move, &r).aux(bits).vector(count))
+        }
+        _ => None,
+    }
+}
+
 /// `mov.b128`: a register is two words of 64 bits, in neighbouring slots.
 fn mov_128(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let exec_and_operands = match (i.operands.first()?, i.operands.get(1)?) {
@@ -371,7 +384,7 @@ fn mov_128(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         (Operand::Vector(to), from) if to.len() == 4 => {
             let mut operands = Vec::new();
             for part in to {
-                operands.push(if **part == Operand::Sink {
+                operands.push(if *part == Operand::Sink {
                     NONE
                 } else {
                     l.reg(part, false)?

@@ -157,7 +157,7 @@ pub(super) fn multiply(a: f64, b: f64, mode: u32) -> f64 {
 /// `a · b + c` with one rounding.
 pub(super) fn fused(a: f64, b: f64, c: f64, mode: u32) -> f64 {
     if !(a.is_finite() && b.is_finite() && c.is_finite()) {
-        return a * b + c;
+        return a.mul_add(b, c);
     }
     let product = Value::new(a).times(Value::new(b));
     product.plus(Value::new(c), mode).round(mode)

@@ -259,9 +259,9 @@ lane_fn!(
             INFINITE => v.is_infinite(),
             NUMBER => !v.is_nan(),
             NOT_A_NUMBER => v.is_nan(),
-            NORMAL => v.is_normal(),
-            // Zero counts as subnormal (PTX ISA section 9.7.3, `testp`).
-            _ => finite && !v.is_normal(),
+            NORMAL => v.is_normal() || *v == R::zero(),
+            // Zero counts as normal (PTX ISA section 9.7.3, `testp`).
+            _ => finite && !v.is_normal() && *v != R::zero(),
         };
         bits |= u32::from(holds) << lane;
     }

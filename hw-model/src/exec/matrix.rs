@@ -363,7 +363,7 @@ fn low(v: i64) -> u32 {
 pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let product = described(i)?;
     let operand = |n: usize| match i.operands.get(n) {
-        Some(Operand::Vector(elements)) => Some(elements.as_slice()),
+        Some(Operand::Vector(elements)) => Some(&**elements),
         _ => None,
     };
     let roles = [
@@ -376,7 +376,7 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     for (n, (role, kind)) in roles.into_iter().enumerate() {
         let fragment = product.fragment(role, kind);
         let elements = match operand(n) {
-            Some(elements) => elements.iter().map(|e| &**e).collect(),
+            Some(elements) => elements.iter().collect(),
             None => vec![i.operands.get(n)?],
         };
         if elements.len() != registers_named(&product, &fragment) {

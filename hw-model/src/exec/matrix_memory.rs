@@ -388,7 +388,7 @@ pub(super) fn lower_matrix(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> 
     }
     let (data, address) = if loads { (0, 1) } else { (1, 0) };
     let elements: Vec<&Operand> = match i.operands.get(data)? {
-        Operand::Vector(elements) => elements.iter().map(|e| &**e).collect(),
+        Operand::Vector(elements) => elements.iter().collect(),
         single => vec![single],
     };
     if count == 0 || elements.len() != usize::from(count) {

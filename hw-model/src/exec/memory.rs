@@ -199,7 +199,8 @@ fn check(
         let per_thread = u64::from(cx.block.local_bytes);
         let thread = u64::from(cx.warp) * 32;
         for (lane, address) in cx.access.addresses.iter_mut().enumerate() {
-            *address += (thread + lane as u64) * per_thread;
+            // A lane that takes no part holds whatever its register does.
+            *address = address.wrapping_add((thread + lane as u64) * per_thread);
         }
         cx.access.pattern = Pattern::Scattered;
     }
@@ -664,7 +665,7 @@ pub(super) fn data(
     let mut r = [NONE; ADDRESS];
     let mut wide = ty.size_bytes() == 8;
     let elements: Vec<&Operand> = match operand {
-        Operand::Vector(elements) => elements.iter().map(|e| &**e).collect(),
+        Operand::Vector(elements) => elements.iter().collect(),
         _ => single.iter().collect(),
     };
     if let Some(halves) = elements

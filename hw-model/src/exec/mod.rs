@@ -9,6 +9,7 @@
 
 mod asynchronous;
 mod atomic;
+mod atomic_element;
 mod bits;
 mod block;
 mod calls;
@@ -38,10 +39,13 @@ mod op;
 mod paths;
 mod rendezvous;
 mod round;
+mod sample;
 mod runtime;
 mod shuffle;
 mod special;
 mod stored;
+mod surface;
+mod texture;
 mod video;
 mod warp;
 
@@ -65,45 +69,55 @@ const HARMLESS: [&str; 4] = ["L1::", "L2::", "noftz", "unified"];
 /// True for families that take their modifiers from the instruction's text, and know which ones there are.
 fn reads_text(i: &Instruction) -> bool {
     use Opcode as O;
-    matches!(
-        i.opcode,
-        O::CpAsync
-            | O::CpAsyncMbarrierArrive
-            | O::MbarrierInit
-            | O::MbarrierInval
-            | O::MbarrierArrive
-            | O::MbarrierArriveDrop
-            | O::MbarrierArriveExpectTx
-            | O::MbarrierArriveDropExpectTx
-            | O::MbarrierTestWait
-            | O::MbarrierTryWait
-            | O::MbarrierExpectTx
-            | O::MbarrierCompleteTx
-            | O::Griddepcontrol
-            | O::Pmevent
-            | O::FenceProxy
-            | O::Fence
-            | O::Createpolicy
-            | O::Applypriority
-            | O::Addc
-            | O::Subc
-            | O::Madc
-            | O::CvtPack
-            | O::Redux
-            | O::WmmaMma
-            | O::WmmaLoad
-            | O::WmmaStore
-            | O::Mma
-            | O::LdMatrix
-            | O::StMatrix
-            | O::Bfind
-            | O::Other
-            | O::Vabsdiff4
-            | O::Vadd4
-            | O::Vsub4
-            | O::Vmin4
-            | O::Vmax4
-    )
+    let is_video = i.mnemonic.starts_with('v') && i.opcode != O::Vote;
+    is_video
+        || matches!(
+            i.opcode,
+            O::Addc
+                | O::Subc
+                | O::Madc
+                | O::CvtPack
+                | O::Redux
+                | O::WmmaMma
+                | O::WmmaLoad
+                | O::WmmaStore
+                | O::Mma
+                | O::LdMatrix
+                | O::StMatrix
+                | O::MovMatrix
+                | O::Tex
+                | O::Tld4
+                | O::Txq
+                | O::Suld
+                | O::Sust
+                | O::Sured
+                | O::Suq
+                | O::Bfind
+                | O::Other
+                | O::CpAsync
+                | O::CpAsyncMbarrierArrive
+                | O::MbarrierInit
+                | O::MbarrierInval
+                | O::MbarrierArrive
+                | O::MbarrierArriveDrop
+                | O::MbarrierArriveExpectTx
+                | O::MbarrierArriveDropExpectTx
+                | O::MbarrierTestWait
+                | O::MbarrierTryWait
+                | O::MbarrierExpectTx
+                | O::MbarrierCompleteTx
+                | O::Griddepcontrol
+                | O::Pmevent
+                | O::FenceProxy
+                | O::Fence
+                | O::Createpolicy
+                | O::Applypriority
+                | O::Vabsdiff4
+                | O::Vadd4
+                | O::Vsub4
+                | O::Vmin4
+                | O::Vmax4
+        )
 }
 
 /// The operation for an instruction, or `None` where the model does not execute it.
@@ -172,7 +186,9 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         O::WmmaMma | O::Mma => matrix::lower(l, i),
         O::WmmaLoad | O::WmmaStore => matrix_memory::lower_wmma(l, i),
         O::LdMatrix | O::StMatrix => matrix_memory::lower_matrix(l, i),
-        _ if i.mnemonic.starts_with("movmatrix") => matrix::lower_transpose(l, i),
+        O::Tex | O::Tld4 | O::Txq | O::Suq => texture::lower(l, i),
+        O::Suld | O::Sust | O::Sured => surface::lower(l, i),
+        O::MovMatrix => matrix::lower_transpose(l, i),
         _ => control::lower(l, i).or_else(|| video::lower(l, i)),
     }
 }

@@ -41,9 +41,9 @@ format! {
     /// f16: IEEE binary16.
     Half: 11, -14, 65504.0, true;
     /// bf16: the upper half of f32.
-    Brain: 8, -126, 3.389_531_389_251_535_5e38, true;
+    Brain: 8, -126, f32::from_bits(0x7f7f_0000) as f64, true;
     /// tf32: f32 with ten fraction bits.
-    Tensor: 11, -126, 3.401_162_134_214_653e38, true;
+    Tensor: 11, -126, f32::from_bits(0x7f7f_e000) as f64, true;
     /// f32.
     Single: 24, -126, f32::MAX as f64, true;
     /// e4m3: no infinities.

@@ -145,7 +145,10 @@ fn round(v: f64) -> f32 {
 
 #[inline(always)]
 pub(super) fn tanh(x: f64) -> f64 {
-    1.0 - 2.0 / (exp2(2.0 * std::f64::consts::LOG2_E * x) + 1.0)
+    // Near zero the difference would cancel; the next term of the series there is below 2⁻²².
+    let small = x * (1.0 - x * x * (1.0 / 3.0));
+    let large = 1.0 - 2.0 / (exp2(2.0 * std::f64::consts::LOG2_E * x) + 1.0);
+    if x.abs() < 0.03 { small } else { large }
 }
 
 lane_fn!(Ex2[FTZ: bool], |cx, op| map1::<f32, f32>(cx, op, |a| {

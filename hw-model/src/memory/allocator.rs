@@ -1,28 +1,30 @@
 //! First-fit allocation inside one window.
 //!
 //! Rules: live allocations stand sorted by address, so that a lookup is a binary search; free extents stand in
-//! an ordered map and neighbours are merged; every allocation is followed by a red zone that is never handed out.
+//! an ordered map and neighbours are merged; every allocation is followed by a red zone of one granule that is
+//! never handed out.
 
-use super::{ALLOCATION_ALIGN, Allocation, MemoryError, Nearest};
+use super::{Allocation, MemoryError, Nearest};
 use std::collections::BTreeMap;
-
-const RED_ZONE_BYTES: u64 = ALLOCATION_ALIGN;
 
 #[derive(Debug)]
 pub(super) struct Allocator {
     live: Vec<Allocation>,
     free: BTreeMap<u64, u64>,
+    /// Alignment of every allocation, size of every red zone, and what sizes are rounded up to.
+    granule: u64,
     used_bytes: u64,
     limit_bytes: u64,
 }
 
 impl Allocator {
-    pub(super) fn new(window_start: u64, window_bytes: u64, limit_bytes: u64) -> Self {
+    pub(super) fn new(start: u64, bytes: u64, limit_bytes: u64, granule: u64) -> Self {
         // The first granule stays unused, so that running off the front of the first allocation is seen, too.
-        let free = BTreeMap::from([(window_start + RED_ZONE_BYTES, window_bytes - RED_ZONE_BYTES)]);
+        let free = BTreeMap::from([(start + granule, bytes - granule)]);
         Self {
             live: Vec::new(),
             free,
+            granule,
             used_bytes: 0,
             limit_bytes,
         }
@@ -41,13 +43,13 @@ impl Allocator {
             used: self.used_bytes,
             limit: self.limit_bytes,
         };
-        let Some(rounded) = bytes.checked_next_multiple_of(ALLOCATION_ALIGN) else {
+        let Some(rounded) = bytes.checked_next_multiple_of(self.granule) else {
             return Err(full);
         };
         if rounded > self.limit_bytes.saturating_sub(self.used_bytes) {
             return Err(full);
         }
-        let taken = rounded + RED_ZONE_BYTES;
+        let taken = rounded + self.granule;
         let Some((start, extent)) = self
             .free
             .iter()
@@ -66,6 +68,43 @@ impl Allocator {
         Ok(start)
     }
 
+    /// Takes `bytes` at the lowest multiple of `align` that has `apron` free bytes before it and behind it; what is
+    /// taken, aprons included, becomes one live allocation that does not count as used.
+    pub(super) fn take_aligned(&mut self, bytes: u64, align: u64, apron: u64) -> Option<u64> {
+        let fits = |start: u64, extent: u64| {
+            let base = start.checked_add(apron)?.checked_next_multiple_of(align)?;
+            let end = base.checked_add(bytes)?.checked_add(apron)?;
+            (end <= start + extent).then_some(base)
+        };
+        let (start, extent, base) = self
+            .free
+            .iter()
+            .find_map(|(start, extent)| Some((*start, *extent, fits(*start, *extent)?)))?;
+        self.free.remove(&start);
+        let (first, end) = (base - apron, base + bytes + apron);
+        if first > start {
+            self.free.insert(start, first - start);
+        }
+        if end < start + extent {
+            self.free.insert(end, start + extent - end);
+        }
+        let at = self.live.partition_point(|a| a.start < first);
+        let taken = Allocation {
+            start: first,
+            bytes: end - first,
+        };
+        self.live.insert(at, taken);
+        Some(base)
+    }
+
+    /// Gives back what [`Allocator::take_aligned`] took.
+    pub(super) fn give_aligned(&mut self, first: u64) {
+        if let Ok(at) = self.live.binary_search_by_key(&first, |a| a.start) {
+            let freed = self.live.remove(at);
+            self.give_back(freed.start, freed.bytes);
+        }
+    }
+
     pub(super) fn free(&mut self, address: u64) -> Result<Allocation, MemoryError> {
         let Ok(at) = self.live.binary_search_by_key(&address, |a| a.start) else {
             return Err(MemoryError::NotAllocated {
@@ -74,9 +113,9 @@ impl Allocator {
             });
         };
         let freed = self.live.remove(at);
-        let rounded = freed.bytes.next_multiple_of(ALLOCATION_ALIGN);
+        let rounded = freed.bytes.next_multiple_of(self.granule);
         self.used_bytes -= rounded;
-        self.give_back(freed.start, rounded + RED_ZONE_BYTES);
+        self.give_back(freed.start, rounded + self.granule);
         Ok(freed)
     }
 

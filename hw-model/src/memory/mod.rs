@@ -3,11 +3,17 @@
 //! Rules: a domain's bytes are reachable only through its [`DomainId`]; windows are multiples of 4 GiB so that a
 //! fence can mask addresses; host pages are touched lazily, and given back when an allocation is freed; a red
 //! zone of 256 bytes follows each allocation, so that running off its end is seen. Device addresses depend only
-//! on the sequence of calls, never on where the host maps a window.
+//! on the sequence of calls, never on where the host maps a window. No allocation lies within [`GUARD_BYTES`] of a
+//! window's edge, as the fence's immediate offsets ask. Tenants that share a domain have a [`Partition`] each.
 
 mod allocator;
+mod partition;
 
+pub use partition::Partition;
+
+use crate::texture::{Object, Objects, TextureError, complaint};
 use allocator::Allocator;
+use gridmux_ptx::forms::fence::GUARD_BYTES;
 use memmap2::{MmapOptions, MmapRaw};
 use std::fmt;
 
@@ -112,13 +118,21 @@ pub(crate) struct Domain {
     window_bytes: u64,
     host: MmapRaw,
     allocator: Allocator,
+    partitions: Vec<partition::Reserved>,
     /// Changes whenever the set of allocations does, and differs between domains: the key of range caches.
     stamp: u64,
+    /// Textures, samplers and surfaces.
+    objects: Objects,
     /// What kernels allocate from, once a module needs it.
     heap: Option<u64>,
 }
 
 impl Domain {
+    /// Textures, samplers and surfaces.
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
     /// Changes whenever the set of live allocations does.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
@@ -145,9 +159,11 @@ impl Domain {
     }
 
     fn span(&self, address: u64, bytes: u64) -> Result<*mut u8, MemoryError> {
-        let inside = self
-            .find(address)
-            .is_some_and(|a| bytes <= a.end() - address);
+        let found = match self.partition_at(address) {
+            Some(reserved) => reserved.find(address),
+            None => self.find(address),
+        };
+        let inside = found.is_some_and(|a| bytes <= a.end() - address);
         if inside {
             return Ok(self
                 .host_bias()
@@ -165,6 +181,8 @@ impl Domain {
 #[derive(Debug, Default)]
 pub struct Memory {
     domains: Vec<Option<Domain>>,
+    /// Where a module that is being loaded places its variables, when not in the domain at large.
+    placing: Option<Partition>,
     next_stamp: u64,
 }
 
@@ -195,8 +213,15 @@ impl Memory {
             window_start,
             window_bytes,
             host: MmapRaw::from(host),
-            allocator: Allocator::new(window_start, window_bytes, limit_bytes),
+            allocator: Allocator::new(
+                window_start + GUARD_BYTES,
+                window_bytes - 2 * GUARD_BYTES,
+                limit_bytes,
+                ALLOCATION_ALIGN,
+            ),
+            partitions: Vec::new(),
             stamp: self.fresh_stamp(),
+            objects: Objects::default(),
             heap: None,
         };
         let index = self
@@ -228,6 +253,9 @@ impl Memory {
     /// # Errors
     /// [`MemoryError::NoDomain`], [`MemoryError::ZeroBytes`], [`MemoryError::OutOfMemory`].
     pub fn alloc(&mut self, domain: DomainId, bytes: u64) -> Result<u64, MemoryError> {
+        if let Some(partition) = self.placing {
+            return self.alloc_in(partition, bytes);
+        }
         let stamp = self.fresh_stamp();
         let domain = self.domain_mut(domain)?;
         let address = domain.allocator.alloc(bytes)?;
@@ -258,6 +286,9 @@ impl Memory {
     pub fn free(&mut self, domain: DomainId, address: u64) -> Result<(), MemoryError> {
         let stamp = self.fresh_stamp();
         let domain = self.domain_mut(domain)?;
+        if domain.free_in_partition(address)? {
+            return Ok(());
+        }
         let freed = domain.allocator.free(address)?;
         domain.stamp = stamp;
         give_pages_back(domain, freed);
@@ -326,10 +357,54 @@ impl Memory {
         Ok((domain.window_start, domain.window_bytes))
     }
 
-    /// The live allocation that holds `address`.
+    /// The live allocation that holds `address`; a partition counts as one.
     #[must_use]
     pub fn allocation_at(&self, domain: DomainId, address: u64) -> Option<Allocation> {
         self.domain(domain).ok()?.find(address)
+    }
+
+    /// Runs `load` with every allocation made in a partition.
+    pub(crate) fn placing_in<R>(
+        &mut self,
+        partition: Partition,
+        load: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        self.placing = Some(partition);
+        let result = load(self);
+        self.placing = None;
+        result
+    }
+
+    /// Makes a texture, sampler or surface in a domain and gives its handle, a 64-bit kernel parameter.
+    ///
+    /// # Errors
+    /// [`TextureError`]; the image must lie inside one allocation.
+    pub fn create_object(&mut self, id: DomainId, object: Object) -> Result<u64, TextureError> {
+        let slot = self.domains.get_mut(id.0 as usize).and_then(Option::as_mut);
+        let domain = slot.ok_or(TextureError::NoDomain(id))?;
+        if let Some(image) = object.image() {
+            if let Some(what) = complaint(image) {
+                return Err(TextureError::Image(what));
+            }
+            let (address, bytes) = (image.address, image.bytes());
+            let found = domain.find(address);
+            if found.is_none_or(|a| a.end() - address < bytes) {
+                return Err(TextureError::OutOfBounds { address, bytes });
+            }
+        }
+        Ok(domain.objects.insert(object))
+    }
+
+    /// Drops an object; its handle stands for nothing afterwards.
+    ///
+    /// # Errors
+    /// [`TextureError`].
+    pub fn destroy_object(&mut self, id: DomainId, handle: u64) -> Result<(), TextureError> {
+        let slot = self.domains.get_mut(id.0 as usize).and_then(Option::as_mut);
+        let domain = slot.ok_or(TextureError::NoDomain(id))?;
+        let gone = domain.objects.remove(handle);
+        gone.map(|_| ())
+            .ok_or_else(|| TextureError::NoObject(format!("{handle:#x}")))
     }
 
     pub(crate) fn domain(&self, id: DomainId) -> Result<&Domain, MemoryError> {

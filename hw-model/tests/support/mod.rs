@@ -9,7 +9,9 @@
     reason = "each test file uses a part of this, and nobody else does"
 )]
 
+pub mod exact;
 pub mod flow;
+pub mod opcode;
 
 use gridmux_hw_model::{
     Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, run_functional,

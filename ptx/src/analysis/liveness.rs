@@ -113,3 +113,29 @@ pub(crate) fn live_out(
     }
     Some(out)
 }
+
+/// Registers that may be read before they are written; `None` when the function is too large to analyse.
+pub(crate) fn live_at_entry(function: &Function, flow: &Flow) -> Option<Vec<RegId>> {
+    let class = |r: RegId| Some(r.0);
+    let out = live_out(function, flow, function.registers.len(), &class)?;
+    let (Some(block), Some(live)) = (flow.blocks.first(), out.into_iter().next()) else {
+        return Some(Vec::new());
+    };
+    let mut live = live;
+    for i in function.body[block.first as usize..block.end as usize]
+        .iter()
+        .rev()
+    {
+        for_each_register(i, |r, access| {
+            if access == Access::Write {
+                live.remove(r.0);
+            }
+        });
+        for_each_register(i, |r, access| {
+            if access != Access::Write {
+                live.insert(r.0);
+            }
+        });
+    }
+    Some(live.iter().map(RegId).collect())
+}

@@ -11,6 +11,11 @@ pub struct Mix {
     /// Loads, stores, prefetches, asynchronous copies, textures and surfaces; parameters and constants are not
     /// memory here, because they come from the constant bank.
     pub memory: u32,
+    /// Of the memory instructions and atomics those that reach global memory with neighbouring threads side by side;
+    /// zero until [`coalescing`](super::coalescing) has looked.
+    pub coalesced: u32,
+    /// Those that reach it far apart, or nobody knows where.
+    pub uncoalesced: u32,
     /// Transcendental functions, reciprocals, roots, divisions.
     pub special: u32,
     /// Matrix instructions.
@@ -63,6 +68,7 @@ enum Class {
     Unknown,
 }
 
+// Length: one arm a class, one line an opcode.
 fn class(opcode: Opcode) -> Class {
     use Opcode as O;
     match opcode {
@@ -71,9 +77,25 @@ fn class(opcode: Opcode) -> Class {
         | O::LdMatrix
         | O::St
         | O::StMatrix
+        | O::StAsync
+        | O::StBulk
         | O::Prefetch
+        | O::PrefetchTensormap
         | O::Prefetchu
+        | O::Discard
+        | O::Applypriority
         | O::CpAsync
+        | O::CpAsyncBulk
+        | O::CpAsyncBulkPrefetch
+        | O::CpAsyncBulkTensor
+        | O::CpAsyncBulkPrefetchTensor
+        | O::MultimemLdReduce
+        | O::MultimemSt
+        | O::TensormapReplace
+        | O::Tcgen05Ld
+        | O::Tcgen05LdRed
+        | O::Tcgen05St
+        | O::Tcgen05Cp
         | O::Tex
         | O::Tld4
         | O::Suld
@@ -88,13 +110,33 @@ fn class(opcode: Opcode) -> Class {
         | O::Tanh
         | O::Div
         | O::Rem => Class::Special,
-        O::WmmaLoad | O::WmmaStore | O::WmmaMma | O::Mma => Class::Tensor,
+        O::WmmaLoad | O::WmmaStore | O::WmmaMma | O::Mma | O::MmaSp | O::MmaBlockScale => {
+            Class::Tensor
+        }
+        O::WgmmaMmaAsync | O::Tcgen05Mma | O::Tcgen05Shift => Class::Tensor,
         O::Bar
         | O::BarRed
         | O::BarArrive
         | O::BarWarpSync
+        | O::BarrierClusterArrive
+        | O::BarrierClusterWait
         | O::Membar
         | O::Fence
+        | O::FenceProxy
+        | O::FenceMbarrierInit
+        | O::CpAsyncBulkCommitGroup
+        | O::CpAsyncBulkWaitGroup
+        | O::TensormapCpFenceproxy
+        | O::MbarrierArriveExpectTx
+        | O::MbarrierArriveDropExpectTx
+        | O::MbarrierExpectTx
+        | O::MbarrierCompleteTx
+        | O::WgmmaFence
+        | O::WgmmaCommitGroup
+        | O::WgmmaWaitGroup
+        | O::Tcgen05Wait
+        | O::Tcgen05Fence
+        | O::Tcgen05Commit
         | O::CpAsyncCommitGroup
         | O::CpAsyncWaitGroup
         | O::CpAsyncWaitAll
@@ -105,7 +147,8 @@ fn class(opcode: Opcode) -> Class {
         | O::MbarrierArriveDrop
         | O::MbarrierTestWait
         | O::MbarrierTryWait => Class::Barrier,
-        O::Atom | O::Red | O::Sured => Class::Atomic,
+        O::Atom | O::Red | O::RedAsync | O::Sured | O::MultimemRed => Class::Atomic,
+        O::CpReduceAsyncBulk | O::CpReduceAsyncBulkTensor => Class::Atomic,
         O::Bra
         | O::BrxIdx
         | O::Call

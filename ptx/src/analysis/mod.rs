@@ -6,19 +6,26 @@
 
 mod ahead;
 mod dominance;
+mod effects;
 mod flow;
 mod liveness;
 mod mix;
 mod operands;
 mod phases;
 mod registers;
+mod stride;
 mod uniformity;
+mod warp_rows;
 
 pub use ahead::{Ahead, is_block_barrier, is_warp_synchronising};
 pub use dominance::{PostDominators, Tree, dominators};
+pub use effects::{Effects, effects};
 pub use flow::{Block, Flow};
+pub(crate) use liveness::live_at_entry;
 pub use mix::{Mix, mix};
 pub use operands::{Access, for_each_register};
 pub use phases::Phases;
 pub use registers::registers_estimate;
+pub use stride::{Coalescing, coalescing};
 pub use uniformity::Uniformity;
+pub use warp_rows::WarpRows;

@@ -94,10 +94,8 @@ fn visit(operand: &Operand, each: &mut dyn FnMut(RegId)) {
             coordinates,
         } => {
             visit(object, each);
-            sampler
-                .iter()
-                .chain(coordinates)
-                .for_each(|o| visit(o, each));
+            sampler.iter().for_each(|o| visit(o, each));
+            coordinates.iter().for_each(|o| visit(o, each));
         }
         _ => {}
     }

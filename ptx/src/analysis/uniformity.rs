@@ -23,6 +23,7 @@ use super::dominance::PostDominators;
 use super::flow::Flow;
 use super::operands::{Access, for_each_register};
 use super::phases::Phases;
+use super::warp_rows::WarpRows;
 use crate::decode::{
     AddressBase, CacheOp, Function, Instruction, Opcode, Operand, Program, RegId, SpecialReg,
     StateSpace, Symbol,
@@ -40,8 +41,32 @@ impl Uniformity {
     /// Analyses a function's body. `program` must be the one that holds the function.
     #[must_use]
     pub fn new(program: &Program, function: &Function, flow: &Flow, post: &PostDominators) -> Self {
+        Self::run(program, function, flow, post, None)
+    }
+
+    /// The same for the threads of each warp, where a warp is 32 neighbours in x: «block» in what the methods say is
+    /// then «warp».
+    #[must_use]
+    pub fn of_warps(
+        program: &Program,
+        function: &Function,
+        flow: &Flow,
+        post: &PostDominators,
+        rows: &WarpRows,
+    ) -> Self {
+        Self::run(program, function, flow, post, Some(rows))
+    }
+
+    fn run(
+        program: &Program,
+        function: &Function,
+        flow: &Flow,
+        post: &PostDominators,
+        rows: Option<&WarpRows>,
+    ) -> Self {
         let phases = Phases::new(program, function, flow);
         let mut spread = Spread::new(function, flow, post, &phases);
+        spread.rows = rows;
         spread.sources();
         spread.run();
         Self {
@@ -82,6 +107,8 @@ struct Spread<'a> {
     flow: &'a Flow,
     post: &'a PostDominators,
     phases: &'a Phases,
+    /// Threads are compared within warps that are rows, rather than within the block.
+    rows: Option<&'a WarpRows>,
     /// Divergent registers; the last one is the carry flag of extended-precision arithmetic (section 9.7.2).
     registers: Vec<bool>,
     blocks: Vec<bool>,
@@ -110,6 +137,7 @@ impl<'a> Spread<'a> {
             flow,
             post,
             phases,
+            rows: None,
             registers: vec![false; registers],
             blocks: vec![false; flow.blocks.len()],
             new_registers: Vec::new(),
@@ -185,9 +213,12 @@ impl<'a> Spread<'a> {
             O::Ld | O::Ldu => return self.load_may_agree(n, i),
             // All threads of the block get the same result (section 9.7.13.1) when no thread count is given.
             O::BarRed => return i.operands.len() == 3 && is_constant(i.operands.get(1)),
-            _ => return false,
+            _ => return self.rows.is_some() && WarpRows::exchange_agrees(i),
         }
-        !i.operands.iter().any(is_divergent_operand)
+        !i.operands.iter().any(|o| match o {
+            Operand::Special(s) if self.rows.is_some() && WarpRows::agrees_on(*s) => false,
+            _ => is_divergent_operand(o),
+        })
     }
 
     fn load_may_agree(&self, n: u32, i: &Instruction) -> bool {
@@ -240,6 +271,10 @@ impl<'a> Spread<'a> {
                 self.branch(self.flow.block_of(n));
             }
             Opcode::BarRed if !guarded => {}
+            _ if !guarded
+                && self.rows.is_some_and(|rows| {
+                    rows.settles(n, RegId(register)) || WarpRows::exchange_agrees(i)
+                }) => {}
             _ => {
                 if guarded && self.phases.is_boundary(n) {
                     self.unsettle();
@@ -381,7 +416,7 @@ fn is_divergent_operand(operand: &Operand) -> bool {
                 | S::CurrentGraphExec
                 | S::WarpSize
         ),
-        Operand::Vector(v) => v.iter().any(|o| is_divergent_operand(o)),
+        Operand::Vector(v) => v.iter().any(is_divergent_operand),
         _ => false,
     }
 }

@@ -1,171 +1,36 @@
-//! Whether an instruction is what the ISA's table says of its opcode: modifiers, types, operands.
+//! Whether an instruction's operands are what the ISA's table says of its opcode.
 //!
 //! The verdicts follow `ptxas`, with one rule above all: what it accepts is never refused here. What it refuses and
 //! this module lets pass is decoded as written.
 
-use super::isa::{Row, is_known};
-use super::{Modifiers, Opcode, Operand, RegId, Rounding, ScalarType as T, SpecialReg};
+use super::isa::Row;
+use super::{
+    AddressBase, AtomOp, FuncId, Modifiers, Opcode, Operand, RegId, Rounding, ScalarType as T,
+    SpecialReg, Symbol,
+};
 
-/// The word of a mnemonic that does not belong (0 is the opcode itself), and why.
-pub(crate) fn mnemonic(
-    row: &Row,
-    opcode: Opcode,
-    mods: &Modifiers,
-    words: &[&str],
-) -> Result<(), (usize, String)> {
-    let used = row.words.len();
-    for (n, word) in words.iter().enumerate().skip(used) {
-        let Some(allowed) = &row.modifiers else {
-            if !is_known(word) {
-                return Err((n, format!("no instruction has a modifier `.{word}`")));
-            }
-            continue;
-        };
-        if allowed.binary_search(word).is_err() {
-            return Err((n, format!("`.{word}` is no modifier of `{}`", row.name())));
-        }
-        let is_type = matches!(
-            crate::syntax::vocabulary::modifier_of(word),
-            Some(crate::syntax::vocabulary::Modifier::Type(_))
-        );
-        if !is_type && words[used..n].contains(word) {
-            return Err((n, format!("`.{word}` is given twice")));
-        }
-    }
-    let (least, most) = row.types;
-    if mods.types.len() < least {
-        let message = format!("`{}` needs {}", row.name(), types(least));
-        return Err((words.len() - 1, message));
-    }
-    if row.modifiers.is_some() && mods.types.len() > most {
-        let message = format!("`{}` takes no more than {}", row.name(), types(most));
-        return Err((words.len() - 1, message));
-    }
-    required(opcode, mods).map_err(|message| (words.len() - 1, message))
-}
-
-fn types(n: usize) -> String {
-    match n {
-        0 => "no type".to_owned(),
-        1 => "one type such as `.u32`".to_owned(),
-        n => format!("{n} types"),
-    }
-}
-
-/// Modifiers that an opcode cannot do without, and pairs that exclude each other (sections 9.7.1 to 9.7.9).
-fn required(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
-    use Opcode as O;
-    let ty = m.types.first().copied().unwrap_or_default();
-    let float = ty.is_float();
-    let fail = |what: &str| Err(what.to_owned());
-    match opcode {
-        O::Add | O::Sub | O::Mul | O::Mad | O::Div if !float => {
-            if m.rounding.is_some() || m.ftz || m.approx || m.full {
-                return fail(
-                    "an integer operation takes no rounding, `.ftz`, `.approx` or `.full`",
-                );
-            }
-            if matches!(opcode, O::Mul | O::Mad) && m.part.is_none() {
-                return fail("an integer product needs `.lo`, `.hi` or `.wide`");
-            }
-        }
-        O::Mul | O::Mad if m.part.is_some() => {
-            return fail("`.lo`, `.hi` and `.wide` are for integers");
-        }
-        O::Fma | O::Mad if m.rounding.is_none() => {
-            return fail("a fused multiply-add needs a rounding such as `.rn`");
-        }
-        O::Div | O::Rcp | O::Sqrt if float && m.rounding.is_none() && !m.approx && !m.full => {
-            return fail("this operation needs `.approx` or a rounding such as `.rn`");
-        }
-        O::Sin | O::Cos | O::Lg2 | O::Ex2 | O::Rsqrt | O::Tanh if !m.approx => {
-            return fail("this operation needs `.approx`");
-        }
-        O::Setp | O::Set if m.comparison.is_none() => {
-            return fail("a comparison such as `.lt` is missing");
-        }
-        O::Shf if m.direction.is_none() || m.mode.is_none() => {
-            return fail("`shf` needs `.l` or `.r`, and `.clamp` or `.wrap`");
-        }
-        O::Shfl | O::Vote | O::Match | O::TestP if m.mode.is_none() => {
-            return fail("a mode is missing");
-        }
-        O::Atom | O::Red | O::Redux | O::BarRed if m.atom.is_none() => {
-            return fail("the operation, such as `.add`, is missing");
-        }
-        O::Membar if m.scope.is_none() => return fail("a scope such as `.gl` is missing"),
-        O::Ld | O::St => ordered(m)?,
-        O::Cvt => return conversion(m),
-        _ => {}
-    }
-    let half = matches!(ty, T::F16 | T::F16x2 | T::Bf16 | T::Bf16x2);
-    if half && m.rounding.is_some_and(|r| r != Rounding::Rn) && m.types.len() == 1 {
-        return fail("half precision is rounded by `.rn` only");
-    }
-    // `rcp.approx.ftz.f64` and its like exist; other operations on `.f64` never flush.
-    if m.ftz && ty == T::F64 && !m.approx && opcode != O::Cvt && opcode != O::Set {
-        return fail("`.ftz` is not for `.f64`");
-    }
-    if m.sat && ty == T::F64 && opcode != O::Cvt {
-        return fail("`.sat` is not for `.f64`");
-    }
-    Ok(())
-}
-
-/// Orders of loads and stores: strong ones need a scope, weak ones take none (section 9.7.9.8).
-fn ordered(m: &Modifiers) -> Result<(), String> {
-    use super::MemoryOrder as M;
-    match (m.order, m.scope) {
-        (Some(M::Relaxed | M::Acquire | M::Release), None) => {
-            Err("this memory order needs a scope such as `.gpu`".to_owned())
-        }
-        (None | Some(M::Weak | M::Volatile), Some(_)) => {
-            Err("a scope needs a memory order such as `.relaxed`".to_owned())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Rounding that a conversion must name (section 9.7.9.21).
-fn conversion(m: &Modifiers) -> Result<(), String> {
-    let (Some(&to), Some(&from)) = (m.types.first(), m.types.get(1)) else {
-        return Ok(());
-    };
-    let plain =
-        |t: T| matches!(t, T::F16 | T::Bf16 | T::F32 | T::F64) || (!t.is_float() && is_integer(t));
-    if !plain(to) || !plain(from) {
-        return Ok(());
-    }
-    let to_integer = matches!(
-        m.rounding,
-        Some(Rounding::Rni | Rounding::Rzi | Rounding::Rmi | Rounding::Rpi)
-    );
-    let missing = match (to.is_float(), from.is_float()) {
-        (false, true) => !to_integer,
-        (true, false) => m.rounding.is_none() || to_integer,
-        (true, true) => to.size_bytes() < from.size_bytes() && m.rounding.is_none(),
-        (false, false) => false,
-    };
-    if missing {
-        return Err("this conversion needs a rounding: `.rzi` and the like to integers, `.rn` and the like to floating point".to_owned());
-    }
-    Ok(())
-}
-
-fn is_integer(t: T) -> bool {
+pub(super) fn is_integer(t: T) -> bool {
     matches!(
         t,
         T::U8 | T::U16 | T::U32 | T::U64 | T::S8 | T::S16 | T::S32 | T::S64
     )
 }
 
-/// The operand that does not belong, and why. `register` gives a register's type.
+/// What operands name.
+pub(crate) struct Scope<'a> {
+    /// A register's type.
+    pub(crate) register: &'a dyn Fn(RegId) -> T,
+    /// A symbol's state space; generic for functions.
+    pub(crate) space: &'a dyn Fn(Symbol) -> super::StateSpace,
+}
+
+/// The operand that does not belong, and why.
 pub(crate) fn operands(
     row: &Row,
     opcode: Opcode,
     mods: &Modifiers,
     given: &[Operand],
-    register: impl Fn(RegId) -> T,
+    scope: &Scope<'_>,
 ) -> Result<(), (usize, String)> {
     let (least, most) = row.count;
     if given.len() < least || given.len() > most {
@@ -186,7 +51,7 @@ pub(crate) fn operands(
     let check = Check {
         opcode,
         mods,
-        register: &register,
+        scope,
     };
     for (n, (operand, letter)) in given.iter().zip(row.operands).enumerate() {
         check.operand(n, *letter, operand).map_err(|m| (n, m))?;
@@ -194,10 +59,40 @@ pub(crate) fn operands(
     check.together(given)
 }
 
+/// The same for a call, whose operands are returned arguments, callee, passed arguments and maybe a prototype.
+/// `callee` gives how many values a function returns and takes, when that is known.
+pub(crate) fn call(
+    given: &[Operand],
+    callee: impl Fn(FuncId) -> Option<(usize, usize)>,
+) -> Result<(), (usize, String)> {
+    let (Some(Operand::Arguments(returned)), Some(target), Some(Operand::Arguments(passed))) =
+        (given.first(), given.get(1), given.get(2))
+    else {
+        return Err((0, "a call names a function".to_owned()));
+    };
+    match target {
+        Operand::Symbol {
+            symbol: Symbol::Function(f),
+            ..
+        } => {
+            let wanted = callee(*f);
+            if wanted.is_some_and(|w| w != (returned.len(), passed.len())) {
+                return Err((0, "the call has the wrong number of arguments".to_owned()));
+            }
+            Ok(())
+        }
+        Operand::Reg(_) | Operand::Address { .. } => Ok(()),
+        _ => Err((
+            1,
+            "a function or a register that holds one is expected".to_owned(),
+        )),
+    }
+}
+
 struct Check<'a> {
     opcode: Opcode,
     mods: &'a Modifiers,
-    register: &'a dyn Fn(RegId) -> T,
+    scope: &'a Scope<'a>,
 }
 
 const DESTINATION: &str = "the destination must be a register";
@@ -240,7 +135,8 @@ impl Check<'_> {
                 _ => Err("a predicate register is expected".to_owned()),
             },
             b'a' => match operand {
-                Operand::Address { .. } | Operand::TexAddress { .. } => Ok(()),
+                Operand::Address { base, .. } => self.address(*base),
+                Operand::TexAddress { .. } => Ok(()),
                 _ => Err("an address in brackets is expected".to_owned()),
             },
             b'l' => match operand {
@@ -257,10 +153,47 @@ impl Check<'_> {
     }
 
     fn predicate(&self, r: RegId) -> Result<(), String> {
-        if (self.register)(r) == T::Pred {
+        if (self.scope.register)(r) == T::Pred {
             Ok(())
         } else {
             Err("a predicate register is expected".to_owned())
+        }
+    }
+
+    /// Whether the address is in the state space that the instruction names (section 6.4.1).
+    fn address(&self, base: AddressBase) -> Result<(), String> {
+        use super::StateSpace as S;
+        let symbol = match base {
+            AddressBase::Reg(r) => {
+                let ty = (self.scope.register)(r);
+                return if ty == T::Pred || matches!(ty, T::F32 | T::F64) {
+                    Err(format!(
+                        "a register of type `.{}` holds no address",
+                        name(ty)
+                    ))
+                } else {
+                    Ok(())
+                };
+            }
+            AddressBase::Symbol(symbol) => symbol,
+            AddressBase::Absolute => return Ok(()),
+        };
+        if !matches!(
+            self.opcode,
+            Opcode::Ld | Opcode::Ldu | Opcode::St | Opcode::Atom | Opcode::Red
+        ) {
+            return Ok(());
+        }
+        let named = self.mods.spaces.first().copied().unwrap_or_default();
+        let fits = match ((self.scope.space)(symbol), named) {
+            (S::Const, S::Generic) | (S::Param, S::Generic) | (S::Generic, _) => false,
+            (_, S::Generic) | (S::Shared, S::SharedCluster) => true,
+            (a, b) => a == b,
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err("this name is not in the state space that the instruction names".to_owned())
         }
     }
 
@@ -286,7 +219,7 @@ impl Check<'_> {
 
     /// Whether a register can hold a value of exactly this type (section 9.4.1).
     fn fits(&self, r: RegId, ty: T) -> Result<(), String> {
-        let register = (self.register)(r);
+        let register = (self.scope.register)(r);
         if alike(register, ty) && (ty == T::Pred || register.size_bytes() == ty.size_bytes()) {
             return Ok(());
         }
@@ -295,7 +228,7 @@ impl Check<'_> {
 
     /// The same for loads, stores and conversions, whose registers may be wider (section 9.4.2).
     fn holds(&self, r: RegId, ty: T) -> Result<(), String> {
-        let register = (self.register)(r);
+        let register = (self.scope.register)(r);
         if alike(register, ty) && register.size_bytes() >= ty.size_bytes() {
             return Ok(());
         }
@@ -331,7 +264,7 @@ impl Check<'_> {
     ) -> Result<(), String> {
         let wanted = usize::from(self.mods.vector.max(1));
         match operand {
-            Operand::Vector(v) if v.len() == wanted => v.iter().try_for_each(|o| each(o)),
+            Operand::Vector(v) if v.len() == wanted => v.iter().try_for_each(&each),
             Operand::Vector(v) if wanted == 1 && self.ty(0) == T::B128 && v.len() == 2 => Ok(()),
             Operand::Vector(v) => Err(format!(
                 "a vector of {wanted} is expected, here are {}",
@@ -372,7 +305,8 @@ impl Check<'_> {
                         v.len()
                     ));
                 }
-                if wanted == 0 && v.iter().any(|o| matches!(**o, Operand::Special(_))) {
+                let packs = ty.size_bytes() > 4 && v.len() < 4;
+                if wanted == 0 && !packs && v.iter().any(|o| matches!(o, Operand::Special(_))) {
                     return Err("an axis such as `.x` is missing".to_owned());
                 }
                 if wanted == 0 && !matches!(v.len(), 2 | 4) {
@@ -388,7 +322,6 @@ impl Check<'_> {
 
     /// Operands that depend on modifiers.
     fn together(&self, given: &[Operand]) -> Result<(), (usize, String)> {
-        use super::AtomOp;
         use Opcode as O;
         let last = given.len().saturating_sub(1);
         match self.opcode {
@@ -405,10 +338,35 @@ impl Check<'_> {
                 "`.cas` compares with one value and stores another".to_owned(),
             )),
             O::Cvt => self.conversion(given),
+            O::Shfl => self.shuffle(given),
+            O::Lop3 if !matches!(given[4], Operand::Int(_)) => {
+                Err((4, "the table of truth values is a constant".to_owned()))
+            }
+            O::Vmad => Ok(()),
+            _ if given.iter().any(negated) => {
+                Err((last, "only `vmad` takes a negated register".to_owned()))
+            }
+            O::Isspacep => self
+                .read(&given[1], T::U64)
+                .or_else(|_| self.read(&given[1], T::U32))
+                .map_err(|m| (1, m)),
             O::Bar | O::BarArrive => barrier_number(&given[0]).map_err(|m| (0, m)),
             O::BarRed => barrier_number(&given[1]).map_err(|m| (1, m)),
             _ => Ok(()),
         }
+    }
+
+    fn shuffle(&self, given: &[Operand]) -> Result<(), (usize, String)> {
+        match &given[0] {
+            Operand::RegPair(Some(r), p) => {
+                self.fits(*r, T::B32).map_err(|m| (0, m))?;
+                p.iter()
+                    .try_for_each(|p| self.predicate(*p).map_err(|m| (0, m)))?;
+            }
+            Operand::Reg(r) => self.fits(*r, T::B32).map_err(|m| (0, m))?,
+            _ => {}
+        }
+        self.read(&given[1], T::B32).map_err(|m| (1, m))
     }
 
     fn conversion(&self, given: &[Operand]) -> Result<(), (usize, String)> {
@@ -430,6 +388,14 @@ impl Check<'_> {
             _ => Ok(()),
         }
         .map_err(|m| (1, m))
+    }
+}
+
+fn negated(operand: &Operand) -> bool {
+    match operand {
+        Operand::NegReg(_) => true,
+        Operand::Selected(_, text) => text.starts_with('-'),
+        _ => false,
     }
 }
 
@@ -488,7 +454,7 @@ fn mismatch(register: T, ty: T) -> String {
     )
 }
 
-fn name(ty: T) -> String {
+pub(super) fn name(ty: T) -> String {
     format!("{ty:?}").to_lowercase()
 }
 

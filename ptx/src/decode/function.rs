@@ -1,11 +1,13 @@
 //! One function's body: registers on first use, labels to instruction indices, instructions in order.
 
 use super::conform;
+use super::isa::Row;
 use super::module::{Decoder, push_param};
 use super::opcode::{Mnemonic, Mnemonics};
 use super::operand::Context;
 use super::{
-    CallPrototype, FuncId, Function, Guard, Instruction, Opcode, Operand, RegId, ScalarType, VarId,
+    CallPrototype, FuncId, Function, Guard, Instruction, Modifiers, Opcode, Operand, RegId,
+    ScalarType, StateSpace, Symbol, VarId,
 };
 use crate::error::Fault;
 use crate::syntax::constant::integer;
@@ -145,6 +147,10 @@ pub(crate) fn decode_body(
 ) -> Result<(), Fault> {
     let module = decoder.module;
     let mut location = None;
+    let instructions = module
+        .statements_in(syntax.statements.0, syntax.statements.1)
+        .filter(|s| s.kind == K::Instruction);
+    body.function.body.reserve_exact(instructions.count());
     for number in syntax.statements.0 + 1..syntax.statements.1 {
         let Some(statement) = module.statement(number) else {
             break;
@@ -271,6 +277,7 @@ fn call_targets(
     Ok(())
 }
 
+// Length: one instruction from its guard to its verdict, in the order of the text.
 fn instruction(
     decoder: &mut Decoder<'_>,
     statement: Statement,
@@ -328,27 +335,60 @@ fn instruction(
     }
     if opcode == Opcode::Call {
         normalise_call(&mut operands, &mut context);
-    } else if let (Some(row), true) = (row, opcode != Opcode::Other) {
-        let types = &body.function.registers;
-        let verdict = conform::operands(row, opcode, &mods, &operands, |r| types[r.0 as usize]);
-        if let Err((operand, message)) = verdict {
-            if !lenient {
-                let place = places.get(operand).copied();
-                return Err(Fault::new(place.unwrap_or(c.token().start), message));
-            }
-            opcode = Opcode::Other;
+    }
+    let verdict = match row {
+        Some(row) if opcode != Opcode::Other => {
+            verify(decoder, body, row, opcode, &mods, &operands)
         }
+        _ => Ok(()),
+    };
+    if let Err((operand, message)) = verdict {
+        if !lenient {
+            let place = places.get(operand).copied();
+            return Err(Fault::new(place.unwrap_or(c.token().start), message));
+        }
+        opcode = Opcode::Other;
     }
     body.function.body.push(Instruction {
         guard,
         opcode,
         mnemonic,
         mods,
-        operands,
+        // No longer than it need be: a module holds millions of them.
+        operands: operands.into_boxed_slice().into_vec(),
         source_line,
         span: module.token_span(statement.first, statement.end),
     });
     Ok(())
+}
+
+/// The operand that does not belong, and why.
+fn verify(
+    decoder: &Decoder<'_>,
+    body: &Body<'_>,
+    row: &Row,
+    opcode: Opcode,
+    mods: &Modifiers,
+    operands: &[Operand],
+) -> Result<(), (usize, String)> {
+    let types = &body.function.registers;
+    let program = &decoder.program;
+    if opcode == Opcode::Call {
+        return conform::call(operands, |f| {
+            let callee = &program.functions[f.0 as usize];
+            // A function that calls itself is not entered in the program yet.
+            (!callee.name.is_empty()).then_some((callee.returns.len(), callee.params.len()))
+        });
+    }
+    let scope = conform::Scope {
+        register: &|r| types[r.0 as usize],
+        space: &|s| match s {
+            Symbol::Variable(v) => program.variables[v.0 as usize].space,
+            Symbol::Param(_) | Symbol::ReturnParam(_) => StateSpace::Param,
+            Symbol::Function(_) => StateSpace::Generic,
+        },
+    };
+    conform::operands(row, opcode, mods, operands, &scope)
 }
 
 /// The newest PTX version whose instructions the tables hold; what a later one may have added is not refused.
@@ -448,7 +488,7 @@ impl Context<'_, '_> {
     /// The registers that an operand names which is not modelled; the cursor ends at the `,` or `;` behind it.
     fn registers_of(&mut self, c: &mut Cursor<'_>) -> Operand {
         let mut depth = 0_u32;
-        let mut registers = SmallVec::new();
+        let mut registers = Vec::new();
         loop {
             match c.kind() {
                 b'[' | b'{' | b'(' => depth += 1,
@@ -460,13 +500,13 @@ impl Context<'_, '_> {
                     if let Some(d) = self.body.resolve(self.names, c.interner, sym)
                         && d.meaning == Meaning::Register
                     {
-                        registers.push(Box::new(Operand::Reg(RegId(d.value))));
+                        registers.push(Operand::Reg(RegId(d.value)));
                     }
                 }
                 _ => {}
             }
             c.at += 1;
         }
-        Operand::Vector(registers)
+        Operand::Vector(registers.into())
     }
 }

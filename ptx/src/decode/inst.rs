@@ -5,7 +5,6 @@
 //! checked by the decoder for the opcodes it knows; a consumer may rely on that.
 
 use super::program::{FuncId, Span, VarId};
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 pub use super::modifiers::*;
@@ -474,7 +473,7 @@ pub enum Operand {
         offset: i64,
     },
     /// `{a, b, c, d}`.
-    Vector(SmallVec<[Box<Operand>; 4]>),
+    Vector(Box<[Operand]>),
     /// `[tex, {x, y}]` and surface operands: the object, then coordinates.
     TexAddress {
         /// Texture or surface handle: a register or symbol.
@@ -482,7 +481,7 @@ pub enum Operand {
         /// Sampler, when given apart.
         sampler: Option<Box<Operand>>,
         /// Coordinates.
-        coordinates: SmallVec<[Box<Operand>; 4]>,
+        coordinates: Box<[Operand]>,
     },
     /// Branch target as an instruction index.
     Target(u32),
@@ -518,7 +517,7 @@ pub struct Instruction {
     pub mods: Arc<Modifiers>,
     /// Operands, destination first. `call` has: `Arguments` returned (maybe empty), then `Symbol` or `Reg`, then
     /// `Arguments` passed, then an optional `Prototype`.
-    pub operands: SmallVec<[Operand; 4]>,
+    pub operands: Vec<Operand>,
     /// Line of the nearest preceding `.loc` as (file index, line), when there is one.
     pub source_line: Option<(u32, u32)>,
     /// Where it stands in the PTX.

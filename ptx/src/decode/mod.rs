@@ -9,6 +9,7 @@ mod function;
 mod initialiser;
 pub mod inst;
 mod isa;
+mod mnemonic;
 mod modifiers;
 mod module;
 mod opcode;

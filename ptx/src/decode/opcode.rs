@@ -4,8 +4,8 @@
 //! table does not know, or that means nothing for this opcode, lands in `rest`. Modules repeat few mnemonics many
 //! times, so each is taken apart and checked once ([`Mnemonics`]).
 
-use super::conform;
 use super::isa::{ROWS, Row};
+use super::mnemonic;
 use super::{AtomOp, BoolOp, CacheOp, Comparison, Mode, Modifiers, Opcode, Part};
 use crate::syntax::intern::{Interner, Sym};
 use crate::syntax::vocabulary::{Modifier, VOCABULARY};
@@ -69,7 +69,14 @@ fn take_apart(text: Arc<str>, words: &[(Sym, &str)]) -> Mnemonic {
     for &(word, text) in &words[used..] {
         apply(opcode, word, text, &mut mods);
     }
-    let wrong = row.and_then(|r| conform::mnemonic(r, opcode, &mods, &texts).err());
+    let wrong = match row {
+        Some(row) => mnemonic::check(row, opcode, &mods, &texts).err(),
+        // `bar` alone, `cp.sync`: the first word is known and what it should be followed by is missing.
+        None if texts.first().is_some_and(|first| ROWS.contains_key(first)) => {
+            Some((0, format!("`{text}` is no instruction of PTX")))
+        }
+        None => None,
+    };
     Mnemonic {
         text,
         opcode,

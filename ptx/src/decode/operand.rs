@@ -10,7 +10,6 @@ use crate::syntax::cursor::Cursor;
 use crate::syntax::lex::kind;
 use crate::syntax::names::{Declaration, Meaning, Names};
 use crate::syntax::vocabulary::VOCABULARY;
-use smallvec::SmallVec;
 
 /// What operands are decoded against.
 pub(crate) struct Context<'a, 'b> {
@@ -45,7 +44,7 @@ impl Context<'_, '_> {
         match c.kind() {
             b'{' => {
                 let elements = self.list(c, b'}')?;
-                let vector = Operand::Vector(elements.into_iter().map(Box::new).collect());
+                let vector = Operand::Vector(elements.into());
                 self.resident(c, vector)
             }
             b'(' if self.is_call => Some(Operand::Arguments(self.list(c, b')')?)),
@@ -171,7 +170,7 @@ impl Context<'_, '_> {
         };
         let element = self.element_bytes.get(v.0 as usize).copied().unwrap_or(1);
         let offset = index.checked_mul(i64::from(element))?;
-        c.accept(b']').then(|| {
+        c.accept(b']').then_some({
             if self.moves {
                 Operand::Symbol { symbol, offset }
             } else {
@@ -213,7 +212,7 @@ impl Context<'_, '_> {
             };
         }
         if width > 1 {
-            let all = (0..width).map(|k| Box::new(Operand::Reg(RegId(reg.0 + k))));
+            let all = (0..width).map(|k| Operand::Reg(RegId(reg.0 + k)));
             return Some(Operand::Vector(all.collect()));
         }
         if matches!(c.kind(), b'+' | b'-') && !self.in_brackets {
@@ -276,7 +275,7 @@ impl Context<'_, '_> {
         }
         let coordinates = match next {
             Operand::Vector(v) => v,
-            single @ Operand::Reg(_) => SmallVec::from_iter([Box::new(single)]),
+            single @ Operand::Reg(_) => Box::new([single]),
             _ => return None,
         };
         c.accept(b']').then(|| Operand::TexAddress {
@@ -323,7 +322,7 @@ fn special_register(c: &mut Cursor<'_>, special: SpecialReg) -> Option<Operand> 
         return Some(Operand::Special(special));
     }
     if c.kind() != kind::DOT {
-        let all = (0..4).map(|n| Box::new(Operand::Special(with_axis(special, n))));
+        let all = (0..4).map(|n| Operand::Special(with_axis(special, n)));
         return Some(Operand::Vector(all.collect()));
     }
     let word = c.bump().sym();

@@ -25,11 +25,13 @@ pub(crate) enum Value {
     FenceMask,
     /// `Control::counters`, 64 bits, for the record of a fault.
     Counters,
+    /// Where the block's shared memory ends, a 32-bit shared address.
+    SharedEnd,
 }
 
 impl Value {
     /// Every value, in the order of the added parameters.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Ctaid(0),
         Self::Ctaid(1),
         Self::Ctaid(2),
@@ -39,6 +41,7 @@ impl Value {
         Self::FenceBase,
         Self::FenceMask,
         Self::Counters,
+        Self::SharedEnd,
     ];
 
     fn bit(self) -> u16 {
@@ -48,13 +51,14 @@ impl Value {
             Self::FenceBase => 6,
             Self::FenceMask => 7,
             Self::Counters => 8,
+            Self::SharedEnd => 9,
         }
     }
 
     /// `b32` or `b64`.
     pub(crate) fn ty(self) -> &'static str {
         match self {
-            Self::Ctaid(_) | Self::Nctaid(_) => "b32",
+            Self::Ctaid(_) | Self::Nctaid(_) | Self::SharedEnd => "b32",
             _ => "b64",
         }
     }
@@ -70,6 +74,7 @@ impl Value {
             Self::FenceBase => "fence_base",
             Self::FenceMask => "fence_mask",
             Self::Counters => "counters",
+            Self::SharedEnd => "shared_end",
         }
     }
 
@@ -135,7 +140,7 @@ impl Carried {
             })
             .collect();
         let mut indirect = Values::default();
-        // Each round adds at least one of nine values to one function, and most need two rounds.
+        // Each round adds at least one of ten values to one function, and most need two rounds.
         loop {
             let mut changed = false;
             for n in 0..by_function.len() {
@@ -161,9 +166,9 @@ impl Carried {
             }
         }
         if !indirect.is_empty() {
-            for n in 0..by_function.len() {
+            for (n, values) in by_function.iter_mut().enumerate() {
                 if calls.address_taken[n] && is_callee(n) {
-                    by_function[n] = by_function[n].union(indirect);
+                    *values = values.union(indirect);
                 }
             }
         }

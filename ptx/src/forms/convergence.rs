@@ -16,8 +16,10 @@
 use super::Reason;
 use super::facts::Found;
 use super::reach::Calls;
-use crate::analysis::{Flow, PostDominators, Uniformity};
-use crate::decode::{Function, Instruction, Opcode, Operand, Program, Symbol};
+use crate::analysis::{
+    Access, Flow, PostDominators, Uniformity, WarpRows, dominators, for_each_register,
+};
+use crate::decode::{Function, Instruction, Mode, Opcode, Operand, Program, RegId, Symbol};
 
 /// What is known of one function.
 #[derive(Debug, Clone, Default)]
@@ -50,10 +52,10 @@ pub(super) fn judge(program: &Program, calls: &Calls) -> Vec<Judged> {
 
 /// What each function waits for, its callees included.
 fn waits_of_functions(program: &Program, calls: &Calls) -> Vec<Waits> {
-    let own = program.functions.iter().map(|f| {
-        let most = f.body.iter().map(waits).max().unwrap_or_default();
-        most
-    });
+    let own = program
+        .functions
+        .iter()
+        .map(|f| f.body.iter().map(waits).max().unwrap_or_default());
     let mut all: Vec<Waits> = own.collect();
     for kind in [Waits::Warp, Waits::Block] {
         let marked: Vec<Option<()>> = all.iter().map(|&w| (w >= kind).then_some(())).collect();
@@ -98,20 +100,108 @@ fn judge_function(program: &Program, function: &Function, waits_of: &[Waits]) ->
     let flow = Flow::new(function);
     let post = PostDominators::new(&flow);
     let uniform = Uniformity::new(program, function, &flow, &post);
-    for (n, _) in wanted {
+    let mut warps = None;
+    for (n, waits) in wanted {
         let i = &function.body[n as usize];
-        let found = barrier_shape(i).or_else(|| {
-            let ok = counts_its_threads(i) || uniform.executed_uniformly(function, &flow, n);
-            (!ok).then(|| Reason::NotAllThreads {
-                what: i.mnemonic.to_string(),
-            })
-        });
-        if let Some(reason) = found {
+        if let Some(reason) = barrier_shape(i) {
             judged.refusal = Some((reason, i.span.start));
             break;
         }
+        if counts_its_threads(i) || uniform.executed_uniformly(function, &flow, n) {
+            continue;
+        }
+        if waits == Waits::Warp {
+            if names_who_is_here(function, &flow, &post, n) {
+                continue;
+            }
+            let warps = warps.get_or_insert_with(|| {
+                Uniformity::of_warps(program, function, &flow, &post, &WarpRows::new(function))
+            });
+            if warps.executed_uniformly(function, &flow, n) {
+                judged.warp_rows = true;
+                continue;
+            }
+        }
+        let what = i.mnemonic.to_string();
+        judged.refusal = Some((Reason::NotAllThreads { what }, i.span.start));
+        break;
     }
     judged
+}
+
+/// Whether a warp-synchronising instruction names only threads that come to it together: its mask was taken, by
+/// `activemask` or `match`, from the threads that were at one place, and whoever was there comes here once.
+fn names_who_is_here(function: &Function, flow: &Flow, post: &PostDominators, n: u32) -> bool {
+    let i = &function.body[n as usize];
+    let mask = match i.opcode {
+        Opcode::BarWarpSync => i.operands.first(),
+        Opcode::Shfl | Opcode::Vote | Opcode::Match | Opcode::Redux => i.operands.last(),
+        _ => None,
+    };
+    let Some(Operand::Reg(mask)) = mask else {
+        return false;
+    };
+    if i.guard.is_some() {
+        return false;
+    }
+    let Some(taken) = mask_source(function, *mask) else {
+        return false;
+    };
+    let (from, to) = (flow.block_of(taken), flow.block_of(n));
+    if from == to {
+        return taken < n;
+    }
+    dominators(flow).dominates(from, to) && post.dominates(to, from) && !comes_again(flow, to, from)
+}
+
+/// The instruction that made a mask of the threads that were there.
+fn mask_source(function: &Function, mask: RegId) -> Option<u32> {
+    let writer = |register: RegId| {
+        let mut found = None;
+        for (n, i) in (0_u32..).zip(&function.body) {
+            for_each_register(i, |r, access| {
+                if r == register && access != Access::Read {
+                    found = match (found, access) {
+                        (None, Access::Write) => Some((n, true)),
+                        _ => Some((n, false)),
+                    };
+                }
+            });
+        }
+        found.filter(|f| f.1).map(|f| f.0)
+    };
+    let mut at = writer(mask)?;
+    // A chain of copies is short.
+    for _ in 0..8 {
+        let i = &function.body[at as usize];
+        match i.opcode {
+            Opcode::Activemask => return Some(at),
+            Opcode::Match if i.mods.mode == Some(Mode::Any) => return Some(at),
+            Opcode::Mov | Opcode::And => match i.operands.get(1) {
+                Some(Operand::Reg(from)) => at = writer(*from)?,
+                _ => return None,
+            },
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Whether control comes from a block back to it without passing another one.
+fn comes_again(flow: &Flow, block: u32, past: u32) -> bool {
+    let mut seen = vec![false; flow.blocks.len()];
+    let mut queue = vec![block];
+    while let Some(b) = queue.pop() {
+        for &s in &flow.blocks[b as usize].successors {
+            if s == block {
+                return true;
+            }
+            if s != past && !std::mem::replace(&mut seen[s as usize], true) {
+                queue.push(s);
+            }
+        }
+    }
+    false
 }
 
 fn callee_waits(program: &Program, i: &Instruction, waits_of: &[Waits]) -> Waits {

@@ -1,7 +1,7 @@
 //! What one function does itself that a form has to know: reads of the grid, and what forbids cutting the launch.
 //!
-//! Special registers are found among the tokens rather than the decoded operands, so that an instruction that the typed
-//! layer does not know cannot hide one.
+//! In an instruction that the typed layer does not know, special registers are found among the tokens, so that it cannot
+//! hide one.
 
 use super::Reason;
 use super::{carry, reach};
@@ -77,6 +77,9 @@ pub(crate) fn examine(
         {
             refuse(&mut facts, Reason::UnusualCall, instruction.span.start);
         }
+        if instruction.opcode != Opcode::Other && !instruction.operands.iter().any(names_special) {
+            continue;
+        }
         let tokens = &c.tokens[statement.first..statement.end];
         for (at, token) in tokens
             .iter()
@@ -102,6 +105,18 @@ pub(crate) fn examine(
     facts
 }
 
+/// Whether an operand that the typed layer knows names a special register.
+fn names_special(operand: &Operand) -> bool {
+    match operand {
+        Operand::Special(_) => true,
+        Operand::Vector(list) => list.iter().any(|o| names_special(o)),
+        Operand::Arguments(list) => list.iter().any(names_special),
+        // What stands in brackets behind a comma is looked at token by token.
+        Operand::TexAddress { .. } => true,
+        _ => false,
+    }
+}
+
 fn refuse(facts: &mut Facts, reason: Reason, offset: u32) {
     facts.refusal.get_or_insert((reason, offset));
 }
@@ -124,11 +139,14 @@ fn header(module: &Module, syntax: &FunctionSyntax, facts: &mut Facts) {
 
 fn opcode(program: &Program, i: &Instruction, facts: &mut Facts) {
     let name = &*i.mnemonic;
-    if name.starts_with("barrier.cluster")
-        || name.starts_with("mapa")
-        || name.starts_with("getctarank")
-        || name.starts_with("clusterlaunchcontrol")
-    {
+    let prefix = match name.as_bytes().first() {
+        Some(b'b') => "barrier.cluster",
+        Some(b'm') => "mapa",
+        Some(b'g') => "getctarank",
+        Some(b'c') => "clusterlaunchcontrol",
+        _ => return,
+    };
+    if name.starts_with(prefix) {
         let what = name.to_owned();
         refuse(facts, Reason::Cluster { what }, i.span.start);
     }

@@ -8,7 +8,7 @@ use super::carry::{Value, Values};
 use super::names::Names;
 use super::{Form, Shape, ticket};
 use crate::control::{
-    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_BLOCK_AT,
+    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_BLOCK_AT, WORD_FAULT_AT,
 };
 use crate::decode::{FuncId, Function, Operand, Program, Span};
 use crate::rewrite::Edits;
@@ -44,6 +44,9 @@ pub(crate) struct Frame<'a> {
     statements: Vec<Statement>,
     registers: Vec<(&'static str, u32)>,
     scratch: Vec<(&'static str, u32, String)>,
+    declarations: String,
+    /// A variable in shared memory that nothing uses, and its size.
+    pad: Option<(String, u32)>,
     head: String,
     tail: String,
 }
@@ -68,6 +71,8 @@ impl<'a> Frame<'a> {
             statements: Vec::new(),
             registers: Vec::new(),
             scratch: Vec::new(),
+            declarations: String::new(),
+            pad: None,
             head: String::new(),
             tail: String::new(),
         }
@@ -149,14 +154,6 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Inserts text behind an instruction.
-    pub(crate) fn after(&mut self, instruction: u32, text: &str) {
-        if !text.is_empty() {
-            let at = self.span(instruction).end;
-            self.edits.insert(at, format!(" {text}"));
-        }
-    }
-
     /// Replaces an instruction, all but its guard.
     pub(crate) fn replace_operation(&mut self, instruction: u32, text: &str) {
         let statement = self.statement(instruction);
@@ -221,9 +218,12 @@ impl<'a> Frame<'a> {
                 let grid = self.control(GRID_AT + 4 * u32::from(a));
                 format!("ld.param.u32 {into}, {grid};")
             }
+            (Value::SharedEnd, Role::Kernel(form)) if form.fenced => self.shared_end(into),
             (Value::Ctaid(a), _) => format!("mov.u32 {into}, %ctaid.{};", axis(a)),
             (Value::Nctaid(a), _) => format!("mov.u32 {into}, %nctaid.{};", axis(a)),
-            (_, Role::Kernel(form)) if form != Form::WHOLE => {
+            (Value::FenceBase | Value::FenceMask | Value::Counters, Role::Kernel(form))
+                if form != Form::WHOLE =>
+            {
                 let at = match value {
                     Value::FenceBase => FENCE_BASE_AT,
                     Value::FenceMask => FENCE_MASK_AT,
@@ -233,19 +233,62 @@ impl<'a> Frame<'a> {
             }
             // A kernel without a control block that calls a function that is fenced for another kernel's sake. Whoever
             // fences never launches it.
-            _ => format!("mov.b64 {into}, 0;"),
+            _ => format!("mov.{} {into}, 0;", value.ty()),
         }
+    }
+
+    /// Text that puts the end of the tenant's shared memory into a register: where the words of `gate` and `worker`
+    /// begin, else where the dynamic part ends.
+    fn shared_end(&mut self, into: &str) -> String {
+        let mut text = match self.shape() {
+            Shape::Gate | Shape::Worker => ticket::words_address(self, into),
+            _ => {
+                let size = self.scratch("b32", 9);
+                let shared = &self.names.shared;
+                format!(
+                    "mov.u32 {into}, {shared}; mov.u32 {size}, %dynamic_smem_size; add.u32 {into}, {into}, {size};"
+                )
+            }
+        };
+        if let Some((pad, bytes)) = &self.pad {
+            // This never changes the end; it keeps `ptxas` from dropping the variable.
+            let (pad, bytes) = (pad.clone(), *bytes);
+            let least = self.scratch("b32", 9);
+            text.push_str(&format!(
+                " mov.u32 {least}, {pad}+{bytes}; max.u32 {into}, {into}, {least};"
+            ));
+        }
+        text
+    }
+
+    /// Declares shared memory that only makes sure that the block has so much.
+    pub(crate) fn pad_shared(&mut self, bytes: u32) {
+        let pad = format!("{}_pad_{}", self.names.prefix, self.id.0);
+        self.declarations
+            .push_str(&format!(" .shared .align 4 .b8 {pad}[{bytes}];"));
+        self.pad = Some((pad, bytes));
+    }
+
+    /// Text by which a thread leaves for good after a fault. A worker's others learn it from a word, because the thread
+    /// may be the one that speaks for the block.
+    pub(crate) fn leave_for_fault(&mut self) -> String {
+        if self.shape() != Shape::Worker {
+            return "exit;".to_owned();
+        }
+        let (words, one) = (self.fresh("b32"), self.fresh("b32"));
+        let address = ticket::words_address(self, &words);
+        format!("{address} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; exit;")
     }
 
     /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.
     pub(crate) fn finish(mut self) -> Edits {
-        let mut declared = String::new();
+        let mut declared = std::mem::take(&mut self.declarations);
         for (ty, n) in &self.registers {
             declared.push_str(&format!(" .reg .{ty} %{}_{ty}_<{n}>;", self.names.prefix));
         }
         let brace = self.syntax.header_end;
         let open = self.module.token_span(brace, brace + 1).end;
-        let entry = self.entry_point().unwrap_or(open);
+        let entry = self.entry_offset();
         if !declared.is_empty() {
             self.edits.insert(open, declared);
         }
@@ -282,6 +325,13 @@ impl<'a> Frame<'a> {
             }
         }
         behind
+    }
+
+    /// The byte offset at which text at entry stands.
+    pub(crate) fn entry_offset(&self) -> u32 {
+        let brace = self.syntax.header_end;
+        let open = self.module.token_span(brace, brace + 1).end;
+        self.entry_point().unwrap_or(open)
     }
 
     fn branches_to_start(&self) -> bool {

@@ -7,9 +7,10 @@
 use super::carry::Values;
 use super::facts::{self, Facts, Found};
 use super::reach::Calls;
+use super::waits::{self, Waits};
 use super::{Form, Reason, Refusal, Shape, fence, gate, slice, ticket, worker};
 use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAMS_BYTES, param_offset};
-use crate::decode::{FuncId, Function, Program};
+use crate::decode::{FuncId, Function, Opcode, Program};
 use crate::syntax::module::{Lines, Module};
 use std::collections::HashMap;
 
@@ -21,6 +22,15 @@ pub struct Judgement {
     gate: Vec<Option<Refusal>>,
     worker: Vec<Option<Refusal>>,
     fence: Vec<Option<Refusal>>,
+    /// Whether any function copies asynchronously into shared memory.
+    pub(super) copies: bool,
+    /// Functions that wait for earlier blocks.
+    pub(super) for_earlier: Vec<bool>,
+    /// Functions whose `worker` form relies on warps that are rows.
+    pub(super) warp_rows: Vec<bool>,
+    /// Against the loop with the fence.
+    fenced_worker: Vec<Option<Refusal>>,
+    pub(super) surroundings: fence::Surroundings,
 }
 
 impl Judgement {
@@ -46,10 +56,14 @@ impl Judgement {
         let start = |n: usize| program.functions[n].span.start;
         let id = |n: usize| FuncId(u32::try_from(n).unwrap_or(u32::MAX));
         let added = judge.refusals(vec![None; facts.len()], true);
-        let slice = judge.refusals(
-            each(&|n, f| slice::judge(f).or_else(|| judge.carry(n, f))),
-            true,
-        );
+        let waits: Vec<Waits> = program.functions.iter().map(waits::judge).collect();
+        let own = |n: usize, f: &Facts| {
+            let found = slice::judge(f).or_else(|| waits[n].refusal.clone());
+            found.or_else(|| judge.carry(n, f))
+        };
+        let slice = judge.refusals(each(&own), true);
+        let earlier = waits.iter().map(|w| w.for_earlier.then_some(()));
+        let for_earlier = calls.spread(earlier.collect());
         let gate = judge.refusals(each(&|n, f| gate::judge(program, f, start(n))), false);
         let gate = inherit(&slice, gate);
         let converges = worker::judge(program, &calls);
@@ -58,9 +72,18 @@ impl Judgement {
             worker::forbids(program, id(n)).or(found)
         };
         let worker = judge.refusals(each(&own), false);
+        let rows = converges.iter().map(|j| j.warp_rows.then_some(()));
+        let warp_rows = calls.spread(rows.collect());
         let worker = inherit(&gate, worker);
-        let fence = judge.refusals(each(&|n, f| fence::judge(module, program, id(n), f)), false);
+        let surroundings = fence::Surroundings::new(module, program, &calls);
+        let fence = judge.refusals(
+            each(&|n, _| fence::judge((module, program), id(n), &calls, &surroundings)),
+            false,
+        );
         let fence = inherit(&added, fence);
+        let fenced_worker =
+            judge.refusals(each(&|n, _| fence::forbids_worker(program, id(n))), false);
+        let bodies = program.functions.iter().flat_map(|f| &f.body);
         Self {
             facts,
             calls,
@@ -68,6 +91,11 @@ impl Judgement {
             gate,
             worker,
             fence,
+            copies: bodies.into_iter().any(|i| i.opcode == Opcode::CpAsync),
+            for_earlier: for_earlier.iter().map(Option::is_some).collect(),
+            warp_rows: warp_rows.iter().map(Option::is_some).collect(),
+            fenced_worker,
+            surroundings,
         }
     }
 
@@ -90,7 +118,11 @@ impl Judgement {
             true => self.fence[at(&self.fence)?].as_ref(),
             false => None,
         };
-        shape.or_else(fence)
+        let both = || match form == Form::FENCE_WORKER {
+            true => self.fenced_worker[at(&self.fenced_worker)?].as_ref(),
+            false => None,
+        };
+        shape.or_else(fence).or_else(both)
     }
 
     /// The best form that the kernel can take: `worker`, else `gate`, `slice`, `whole`. With `fenced`, one of the

@@ -65,6 +65,9 @@ pub struct KernelForm {
     pub grid: LaunchGrid,
     /// Which blocks it may be launched with.
     pub block_rule: BlockRule,
+    /// The mode of its fence, when it has one: [`fence::FenceMode::accepts`] tells whether a control block's base and
+    /// mask go with it. The module's `.global` variables must then lie in the reservation.
+    pub fence: Option<fence::FenceMode>,
     /// Most blocks that a worker may take at a time: 1 for kernels whose blocks wait for earlier ones.
     pub most_chunk: u32,
 }
@@ -117,11 +120,11 @@ pub fn rewrite_judged(
         .map(|form| form.unwrap_or(Form::WHOLE))
         .collect();
     let names = Names::new(module);
-    let plan = Plan::new(program, judgement, &forms);
+    let plan = Plan::new(program, judgement, &forms, options);
     let mut edits = Edits::new();
     if forms
         .iter()
-        .any(|f| matches!(f.shape, Shape::Gate | Shape::Worker))
+        .any(|f| f.fenced || matches!(f.shape, Shape::Gate | Shape::Worker))
     {
         edits.insert(behind_header(module), ticket::declaration(&names));
     }
@@ -172,7 +175,15 @@ pub fn rewrite_judged(
         .map(|(n, f)| {
             let form = forms[n as usize];
             let chosen = choose(FuncId(n));
-            kernel_form(f, form, judgement.refusal(FuncId(n), chosen).cloned())
+            let reason = judgement.refusal(FuncId(n), chosen).cloned();
+            let mut made = kernel_form(f, form, reason, options);
+            if form.shape == Shape::Worker && judgement.warp_rows[n as usize] {
+                made.block_rule = BlockRule::WarpRows;
+            }
+            if judgement.for_earlier[n as usize] {
+                made.most_chunk = 1;
+            }
+            made
         })
         .collect();
     Rewritten {
@@ -189,7 +200,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(program: &Program, judgement: &Judgement, forms: &[Form]) -> Self {
+    fn new(program: &Program, judgement: &Judgement, forms: &[Form], options: &Options) -> Self {
         let calls = &judgement.calls;
         let cut = calls.reached(|n| forms[n].shape != Shape::Whole);
         let fenced = calls.reached(|n| forms[n].fenced);
@@ -201,7 +212,7 @@ impl Plan {
                     values = slice::needs(facts);
                 }
                 if fenced[n as usize] {
-                    values = values.union(fence::needs(program, FuncId(n)));
+                    values = values.union(fence::needs(program, FuncId(n), options.fence));
                 }
                 values
             })
@@ -215,21 +226,34 @@ impl Plan {
 }
 
 /// The passes, in the order in which their text runs: the shape's own entry first, then what reads what it set up.
-fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, _options: &Options) {
+fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Options) {
     let facts = &judgement.facts[frame.id.0 as usize];
+    if frame.is_fenced() {
+        fence::prepare(frame, &judgement.surroundings);
+    }
     match frame.shape() {
         Shape::Whole | Shape::Slice => {}
         Shape::Gate => gate::edit(frame, facts),
-        Shape::Worker => worker::edit(frame, facts),
+        Shape::Worker => worker::edit(frame, facts, judgement.copies),
     }
     slice::edit(frame, facts);
     carry::edit(frame, &plan.carried);
     if frame.is_fenced() {
-        fence::edit(frame, facts);
+        fence::edit(
+            frame,
+            &judgement.calls,
+            &judgement.surroundings,
+            options.fence,
+        );
     }
 }
 
-fn kernel_form(function: &Function, form: Form, reason: Option<Refusal>) -> KernelForm {
+fn kernel_form(
+    function: &Function,
+    form: Form,
+    reason: Option<Refusal>,
+    options: &Options,
+) -> KernelForm {
     let control_offset = (form != Form::WHOLE).then(|| param_offset(function));
     let tickets = matches!(form.shape, Shape::Gate | Shape::Worker);
     KernelForm {
@@ -246,6 +270,7 @@ fn kernel_form(function: &Function, form: Form, reason: Option<Refusal>) -> Kern
             Shape::Worker => LaunchGrid::Workers,
         },
         block_rule: BlockRule::Any,
+        fence: form.fenced.then_some(options.fence.mode),
         most_chunk: u32::MAX,
     }
 }

@@ -14,7 +14,7 @@
 mod carry;
 mod convergence;
 mod facts;
-mod fence;
+pub mod fence;
 mod frame;
 mod gate;
 mod judge;
@@ -25,6 +25,7 @@ mod reason;
 mod slice;
 mod ticket;
 mod unset;
+mod waits;
 mod worker;
 
 pub use judge::Judgement;
@@ -156,9 +157,8 @@ impl FromStr for Form {
 /// How forms are made, where there is a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// `worker`: lead every barrier and exit through one post-dominating barrier, so that exits that only some threads
-    /// take before a barrier need no refusal. Off until a GPU has run it.
-    pub funnel: bool,
+    /// How addresses are confined.
+    pub fence: fence::FenceOptions,
 }
 
 #[cfg(test)]

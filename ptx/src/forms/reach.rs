@@ -102,6 +102,66 @@ impl Calls {
         reached
     }
 
+    /// Which functions may call themselves, directly or through others (Tarjan, «Depth-first search and linear graph
+    /// algorithms», 1972): those in a strongly connected component of several, or with an edge to themselves.
+    pub(crate) fn recursive(&self) -> Vec<bool> {
+        // One more node stands for «any function whose address is taken».
+        let any = self.callees.len();
+        let taken: Vec<usize> = (0..any).filter(|&f| self.address_taken[f]).collect();
+        let successor = |n: usize, k: usize| match self.callees.get(n) {
+            None => taken.get(k).copied(),
+            Some(list) => match list.get(k) {
+                Some(&f) => Some(f as usize),
+                None => (self.indirectly[n] && k == list.len()).then_some(any),
+            },
+        };
+        let mut result = vec![false; any + 1];
+        // 0 is unvisited; a component that is finished has the largest number.
+        let mut low = vec![0_usize; any + 1];
+        let mut found = vec![0_usize; any + 1];
+        let mut count = 0;
+        let mut open = Vec::new();
+        for root in 0..any {
+            if found[root] != 0 {
+                continue;
+            }
+            let mut path = vec![(root, 0)];
+            count += 1;
+            (found[root], low[root]) = (count, count);
+            open.push(root);
+            while let Some((n, k)) = path.pop() {
+                if let Some(to) = successor(n, k) {
+                    path.push((n, k + 1));
+                    if to == n {
+                        result[n] = true;
+                    }
+                    if found[to] == 0 {
+                        count += 1;
+                        (found[to], low[to]) = (count, count);
+                        open.push(to);
+                        path.push((to, 0));
+                    } else {
+                        low[n] = low[n].min(low[to]);
+                    }
+                    continue;
+                }
+                if let Some(&(parent, _)) = path.last() {
+                    low[parent] = low[parent].min(low[n]);
+                }
+                if low[n] == found[n] {
+                    let first = open.iter().rposition(|&m| m == n).unwrap_or(0);
+                    let component = open.split_off(first);
+                    for &m in &component {
+                        result[m] |= component.len() > 1;
+                        low[m] = usize::MAX;
+                    }
+                }
+            }
+        }
+        result.truncate(any);
+        result
+    }
+
     /// Gives every function that may reach a refused one a refusal, the nearest one by calls.
     pub(crate) fn spread<R: Clone>(&self, own: Vec<Option<R>>) -> Vec<Option<R>> {
         let any = own.len();

@@ -58,6 +58,28 @@ pub enum Reason {
         /// `.version`.
         version: (u8, u8),
     },
+    /// A wait for what another block writes, which may not have started.
+    #[error(
+        "it waits until another block changes what `{what}` reads, and that block may not have started: all blocks must be launched at once"
+    )]
+    BlockWait {
+        /// The load.
+        what: String,
+    },
+    /// A wait for the host or another GPU.
+    #[error(
+        "it waits until the host or another device changes what `{what}` reads: it must be launched as it is"
+    )]
+    SystemWait {
+        /// The load.
+        what: String,
+    },
+    /// A function that hides waits by its size.
+    #[error("its loops are nested too deeply to be searched for waits")]
+    LoopsTooDeep,
+    /// The fence cannot hold something that it does.
+    #[error(transparent)]
+    Fence(super::fence::FenceReason),
     /// A thread leaves for good in a function, from where the loop cannot be rejoined.
     #[error("the function `{function}` that it may call ends a thread by `exit`")]
     ExitInCallee {

@@ -52,7 +52,7 @@ pub(super) fn forbids(program: &Program, id: FuncId) -> Option<(Reason, u32)> {
                 function: function.name.clone(),
             },
             Opcode::Alloca => Reason::OncePerThread { what: what() },
-            _ if ONCE.iter().any(|p| name.starts_with(p)) => Reason::OncePerThread { what: what() },
+            _ if happens_once(name) => Reason::OncePerThread { what: what() },
             Opcode::Other => Reason::Unknown { what: what() },
             _ => return None,
         };
@@ -63,22 +63,24 @@ pub(super) fn forbids(program: &Program, id: FuncId) -> Option<(Reason, u32)> {
 /// Instructions whose effect outlasts a block's body or counts on being the first of its kind in a thread's life:
 /// barrier objects that are set up without being torn down, register budgets, tensor memory, copies that a barrier
 /// object tracks.
-const ONCE: &[&str] = &[
-    "mbarrier",
-    "cp.async.mbarrier",
-    "cp.async.bulk",
-    "cp.reduce.async.bulk",
-    "st.async",
-    "red.async",
-    "st.bulk",
-    "setmaxnreg",
-    "wgmma",
-    "tcgen05",
-    "fence.mbarrier_init",
-];
+fn happens_once(mnemonic: &str) -> bool {
+    let starts = |list: &[&str]| list.iter().any(|p| mnemonic.starts_with(p));
+    // Every instruction of every module comes by here, so the first letter decides for most.
+    match mnemonic.as_bytes().first() {
+        Some(b'm') => starts(&["mbarrier"]),
+        Some(b'c') => starts(&["cp.async.mbarrier", "cp.async.bulk", "cp.reduce.async.bulk"]),
+        Some(b's') => starts(&["st.async", "st.bulk", "setmaxnreg"]),
+        Some(b'r') => starts(&["red.async"]),
+        Some(b'w') => starts(&["wgmma"]),
+        Some(b't') => starts(&["tcgen05"]),
+        Some(b'f') => starts(&["fence.mbarrier_init"]),
+        _ => false,
+    }
+}
 
-/// Puts the loop round a kernel's body.
-pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts) {
+/// Puts the loop round a kernel's body; `copies` says whether any function of the module copies asynchronously, because a
+/// callee may leave copies on their way as well.
+pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, copies: bool) {
     ticket::rectify_sizes(frame, facts);
     let enter = enter(frame);
     frame.at_entry(&enter);
@@ -94,7 +96,7 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts) {
             frame.replace_operation(n, &format!("bra {rejoin};"));
         }
     }
-    let text = rejoin_text(frame, &rejoin);
+    let text = rejoin_text(frame, &rejoin, copies);
     frame.at_end(&text);
 }
 
@@ -194,16 +196,16 @@ fn take(frame: &mut Frame<'_>) -> String {
 fn told(frame: &mut Frame<'_>) -> String {
     let (x, words) = (frame.scratch("b32", 0), frame.scratch("b32", 1));
     let p = frame.scratch("pred", 0);
-    let told = frame.label("told");
+    let (told, gone) = (frame.label("told"), frame.label("gone"));
     let load = ticket::load_word(frame, WORD_BLOCK_AT, &x);
     // A thread that left for a fault may have been thread 0, and then nobody writes the words any more.
     let fault = match frame.is_fenced() {
         true => format!(
-            " ld.shared.u32 {x}, [{words}+{WORD_FAULT_AT}]; setp.ne.u32 {p}, {x}, 0; @{p} exit;"
+            " ld.shared.u32 {x}, [{words}+{WORD_FAULT_AT}]; setp.ne.u32 {p}, {x}, 0; @{p} bra {gone};"
         ),
         false => String::new(),
     };
-    format!("{told}: bar.sync 0; {load} setp.eq.u32 {p}, {x}, {NO_BLOCK}; @{p} exit;{fault}")
+    format!("{told}: bar.sync 0; {load} setp.eq.u32 {p}, {x}, {NO_BLOCK}; @{p} bra {gone};{fault}")
 }
 
 /// Gives a value to every register that the body may read before it writes it.
@@ -234,17 +236,11 @@ fn kills(frame: &mut Frame<'_>) -> String {
 }
 
 /// What stands behind the body.
-fn rejoin_text(frame: &mut Frame<'_>, rejoin: &str) -> String {
+fn rejoin_text(frame: &mut Frame<'_>, rejoin: &str, copies: bool) -> String {
     let [words, number, end] = [1, 0, 3].map(|n| frame.scratch("b32", n));
     let p = frame.scratch("pred", 0);
     let counted = frame.scratch("b64", 0);
-    let [told, take, fresh] = ["told", "take", "fresh"].map(|word| frame.label(word));
-    let copies = frame.function.body.iter().any(|i| {
-        matches!(
-            i.opcode,
-            Opcode::CpAsync | Opcode::CpAsyncCommitGroup | Opcode::CpAsyncWaitGroup
-        )
-    });
+    let [told, take, fresh, gone] = ["told", "take", "fresh", "gone"].map(|word| frame.label(word));
     let wait = if copies { "cp.async.wait_all; " } else { "" };
     let is_not_first = ticket::is_not_first(frame, &p);
     let address = ticket::words_address(frame, &words);
@@ -257,6 +253,6 @@ fn rejoin_text(frame: &mut Frame<'_>, rejoin: &str) -> String {
     format!(
         "{rejoin}: {wait}bar.sync 0; {is_not_first} @{p} bra {told}; {address} ld.shared.u32 {number}, [{words}+{WORD_TICKET_AT}]; ld.shared.u32 {end}, [{words}+{WORD_END_AT}]; \
          add.u32 {number}, {number}, 1; setp.ge.u32 {p}, {number}, {end}; @{p} bra {fresh}; st.shared.u32 [{words}+{WORD_TICKET_AT}], {number}; {publish} bra {told}; \
-         {fresh}: ld.shared.u32 {number}, [{words}+{WORD_CHUNK_AT}]; {counters} {fence} red.global.add.u32 [{counted}+{DONE_AT}], {number}; bra {take};"
+         {fresh}: ld.shared.u32 {number}, [{words}+{WORD_CHUNK_AT}]; {counters} {fence} red.global.add.u32 [{counted}+{DONE_AT}], {number}; bra {take}; {gone}: ret;"
     )
 }

@@ -157,7 +157,7 @@ impl Parser<'_> {
                 if self.c.kind() != b'{' {
                     return Err(self.c.expected("`{`"));
                 }
-                self.c.skip_group(b'{', b'}')?;
+                self.debug_data()?;
                 K::Section
             }
             Directive::Pragma => {
@@ -192,6 +192,54 @@ impl Parser<'_> {
         }
         for _ in 0..3 {
             self.c.expect(kind::INT, "file, line and column")?;
+        }
+        Ok(())
+    }
+
+    /// `{ .b8 1, 2 .b32 label+4 label: … }` (section 11.5.4): what DWARF sections are made of.
+    fn debug_data(&mut self) -> Result<(), Fault> {
+        let start = self.c;
+        self.c.at += 1;
+        loop {
+            match self.c.kind() {
+                b'}' => {
+                    self.c.at += 1;
+                    return Ok(());
+                }
+                kind::END => return Err(start.fault("this `{` is not closed")),
+                kind::NAME if self.c.kind_after() == b':' => self.c.at += 2,
+                kind::DOT => {
+                    let word = self.c.name(self.c.token().sym());
+                    if !matches!(word, "b8" | "b16" | "b32" | "b64") {
+                        return Err(self.c.expected("`.b8`, `.b16`, `.b32` or `.b64`"));
+                    }
+                    self.c.at += 1;
+                    self.debug_value()?;
+                    while self.c.accept(b',') {
+                        self.debug_value()?;
+                    }
+                    self.c.accept(b';');
+                }
+                _ => return Err(self.c.expected("a label, data or `}`")),
+            }
+        }
+    }
+
+    /// A number, or a label or section with an offset or less another label.
+    fn debug_value(&mut self) -> Result<(), Fault> {
+        if self.c.accept(b'-') || self.c.kind() == kind::INT {
+            self.c.expect(kind::INT, "a number")?;
+            return Ok(());
+        }
+        if !matches!(self.c.kind(), kind::NAME | kind::DOT) {
+            return Err(self.c.expected("a number or a label"));
+        }
+        self.c.at += 1;
+        while self.c.accept(b'+') || self.c.accept(b'-') {
+            if !matches!(self.c.kind(), kind::INT | kind::NAME | kind::DOT) {
+                return Err(self.c.expected("a number or a label"));
+            }
+            self.c.at += 1;
         }
         Ok(())
     }
@@ -338,10 +386,6 @@ impl Parser<'_> {
                         return Ok(());
                     }
                     continue;
-                }
-                b';' => {
-                    self.c.at += 1;
-                    K::Empty
                 }
                 kind::END => {
                     return Err(start.fault("this `{` is not closed before the end of the file"));

@@ -23,6 +23,15 @@ pub(crate) enum Leave {
     CompareAndDecrement,
 }
 
+/// Which free slot below the cap a newcomer tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// The lowest.
+    Lowest,
+    /// Any: the rewriter starts looking at a place that depends on the warp, so that newcomers do not collide.
+    Any,
+}
+
 /// How a ticket is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ticket {
@@ -40,7 +49,9 @@ pub(crate) enum At {
     /// ENTER: read the cap for the slot found.
     ReadCap { mask: u32 },
     /// ENTER: take the slot.
-    TakeSlot { mask: u32 },
+    TakeSlot { slot: u8 },
+    /// ENTER: count itself in (broken variant), if the count is still what it was.
+    CountIn { count: u32 },
     /// ENTER: tell that it was placed; `slot` is none if it was refused.
     TellPlaced { slot: Option<u8> },
     /// Refused: hold until all are placed or the time is over.
@@ -88,6 +99,7 @@ pub(crate) struct Code {
     pub(crate) is_gate: bool,
     pub(crate) chunk: u32,
     pub(crate) leave: Leave,
+    pub(crate) choice: Choice,
     pub(crate) ticket: Ticket,
 }
 
@@ -101,25 +113,57 @@ impl Code {
         }
     }
 
-    /// One step of a block on `sm`.
-    pub(crate) fn step(&self, at: At, sm: usize, set: &mut Set) -> (At, Effect) {
+    /// The slots that a block may try next; only reading the cap leaves a choice.
+    pub(crate) fn choices(&self, at: At, sm: usize, set: &Set) -> Vec<u8> {
+        let At::ReadCap { mask } = at else {
+            return vec![0];
+        };
+        if self.leave == Leave::CompareAndDecrement {
+            return vec![0];
+        }
+        let free = (0..set.caps[sm]).filter(|slot| mask >> slot & 1 == 0);
+        let mut free: Vec<u8> = free.collect();
+        if self.choice == Choice::Lowest {
+            free.truncate(1);
+        }
+        if free.is_empty() {
+            free.push(u8::MAX);
+        }
+        free
+    }
+
+    /// One step of a block on `sm`, with one of its [`Code::choices`].
+    // Length: one arm for each place, in the order of the text that the rewriter writes.
+    pub(crate) fn step(&self, at: At, choice: u8, sm: usize, set: &mut Set) -> (At, Effect) {
         let quiet = |at| (at, Effect::Nothing);
         match at {
             At::ReadMask => quiet(At::ReadCap {
                 mask: set.masks[sm],
             }),
-            At::ReadCap { mask } if self.slot_in(mask) >= set.caps[sm] => {
-                (At::TellPlaced { slot: None }, Effect::SawCap)
-            }
-            At::ReadCap { mask } => (At::TakeSlot { mask }, Effect::SawCap),
-            At::TakeSlot { mask } if set.masks[sm] != mask => quiet(At::ReadMask),
-            At::TakeSlot { mask } => {
-                let slot = self.slot_in(mask);
-                set.masks[sm] = match self.leave {
-                    Leave::HighestSlot => mask | 1 << slot,
-                    Leave::CompareAndDecrement => mask + 1,
+            At::ReadCap { mask } => {
+                let to = match self.leave {
+                    Leave::HighestSlot if choice == u8::MAX => At::TellPlaced { slot: None },
+                    Leave::HighestSlot => At::TakeSlot { slot: choice },
+                    Leave::CompareAndDecrement if mask >= u32::from(set.caps[sm]) => {
+                        At::TellPlaced { slot: None }
+                    }
+                    Leave::CompareAndDecrement => At::CountIn { count: mask },
                 };
-                quiet(At::TellPlaced { slot: Some(slot) })
+                (to, Effect::SawCap)
+            }
+            At::TakeSlot { slot } => {
+                let mask = set.masks[sm];
+                set.masks[sm] |= 1 << slot;
+                quiet(if mask >> slot & 1 == 0 {
+                    At::TellPlaced { slot: Some(slot) }
+                } else {
+                    At::ReadCap { mask }
+                })
+            }
+            At::CountIn { count } if set.masks[sm] != count => quiet(At::ReadMask),
+            At::CountIn { count } => {
+                set.masks[sm] = count + 1;
+                quiet(At::TellPlaced { slot: Some(0) })
             }
             At::TellPlaced { slot } => {
                 set.placed += 1;
@@ -215,14 +259,5 @@ impl Code {
             first: next,
             end,
         }
-    }
-
-    /// The slot that a newcomer finds; of a count, its own number.
-    fn slot_in(&self, mask: u32) -> u8 {
-        let slot = match self.leave {
-            Leave::HighestSlot => mask.trailing_ones(),
-            Leave::CompareAndDecrement => mask,
-        };
-        u8::try_from(slot).unwrap_or(u8::MAX)
     }
 }

@@ -10,7 +10,7 @@ mod device;
 mod search;
 mod world;
 
-use device::{Leave, Ticket};
+use device::{Choice, Leave, Ticket};
 use gridmux_ptx::protocol::Mode;
 use search::{Outcome, search};
 use world::{Config, Control};
@@ -26,7 +26,9 @@ const WORKER: Config = Config {
     torn: false,
     rash: false,
     leave: Leave::HighestSlot,
+    choice: Choice::Lowest,
     ticket: Ticket::OneWord,
+    strict: false,
 };
 
 const GATE: Config = Config {
@@ -102,6 +104,22 @@ fn workers_on_two_sms() {
         ..two
     };
     passes("one of two SMs", &uneven);
+}
+
+#[test]
+fn newcomers_may_take_any_free_slot() {
+    // An SM may then be left alone for a moment, by a worker in a high slot while the low ones are still empty; the
+    // host sees what is missing, and everything still ends as it must.
+    let any = Config {
+        choice: Choice::Any,
+        ..WORKER
+    };
+    passes("any slot", &any);
+    let strict = Config {
+        strict: true,
+        ..any
+    };
+    finds("any slot, strictly", &strict, "no worker is left");
 }
 
 #[test]

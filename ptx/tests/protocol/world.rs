@@ -4,7 +4,7 @@
 //! may observe and launch at any time it wants to, and turns to control while its budget lasts; resuming, and a cap
 //! above zero, are always still possible, because a tenant that is stopped for good never ends.
 
-use super::device::{At, Code, Effect, Leave, Set, Ticket};
+use super::device::{At, Choice, Code, Effect, Leave, Set, Ticket};
 use gridmux_ptx::control;
 use gridmux_ptx::protocol::{self, Instance, Launch, Mode, Observation, Write};
 
@@ -27,7 +27,10 @@ pub(crate) struct Config {
     /// Broken: the limit is raised while launches are in flight.
     pub(crate) rash: bool,
     pub(crate) leave: Leave,
+    pub(crate) choice: Choice,
     pub(crate) ticket: Ticket,
+    /// Whether an SM must keep a worker from the first one on, not from the first in the lowest slot on.
+    pub(crate) strict: bool,
 }
 
 /// Kinds of control operations.
@@ -164,38 +167,47 @@ impl World {
     fn device_steps(&self, config: &Config, all: &mut Vec<(Step, Self)>) {
         let code = config.code();
         for (n, block) in self.resident.iter().enumerate() {
-            let mut to = self.clone();
             let sm = usize::from(block.sm);
-            let (at, effect) = code.step(block.at, sm, &mut to.set);
-            to.resident[n].at = at;
-            match effect {
-                Effect::Nothing => {}
-                Effect::SawCap => to.resident[n].stale = false,
-                Effect::Ran(b) => to.ran[b as usize] += 1,
-                Effect::LeftByCap => {}
-                Effect::Gone => {
-                    let gone = to.resident.remove(n);
-                    to.end_of(gone.launch);
-                }
+            for choice in code.choices(block.at, sm, &self.set) {
+                all.push(self.device_step((&code, config.strict), n, choice));
             }
-            if !code.is_gate {
-                to.watch_anchor(self, sm);
-            }
-            all.push((
-                Step::Moves {
-                    sm,
-                    from: block.at,
-                    to: at,
-                },
-                to,
-            ));
         }
     }
 
+    /// The resident block `n` moves.
+    fn device_step(&self, (code, strict): (&Code, bool), n: usize, choice: u8) -> (Step, Self) {
+        let mut to = self.clone();
+        let block = &self.resident[n];
+        let sm = usize::from(block.sm);
+        let (at, effect) = code.step(block.at, choice, sm, &mut to.set);
+        to.resident[n].at = at;
+        match effect {
+            Effect::Nothing | Effect::LeftByCap => {}
+            Effect::SawCap => to.resident[n].stale = false,
+            Effect::Ran(b) => to.ran[b as usize] += 1,
+            Effect::Gone => {
+                let gone = to.resident.remove(n);
+                to.end_of(gone.launch);
+            }
+        }
+        if !code.is_gate {
+            to.watch_anchor(self, sm, strict);
+        }
+        let from = block.at;
+        (Step::Moves { sm, from, to: at }, to)
+    }
+
     /// Workers on an SM whose cap never was zero and that was not stopped may leave only when no ticket is left.
-    fn watch_anchor(&mut self, before: &Self, sm: usize) {
+    fn watch_anchor(&mut self, before: &Self, sm: usize, strict: bool) {
         if before.set.masks[sm] == 0 && self.set.masks[sm] != 0 {
-            self.anchored[sm] = self.set.caps[sm] > 0 && self.set.limit > 0;
+            // The lowest slot is the last to be taken away; a higher one may be, by a cap that is not zero.
+            let keeps = if strict {
+                (1 << self.set.caps[sm]) - 1
+            } else {
+                1
+            };
+            let stays = self.set.caps[sm] > 0 && self.set.masks[sm] & keeps != 0;
+            self.anchored[sm] = stays && self.set.limit > 0;
         }
         if self.set.masks[sm] == 0 && self.anchored[sm] && self.set.next < self.set.limit {
             self.broken = Some(format!(
@@ -421,6 +433,7 @@ impl Config {
                 Mode::Worker { chunk } => chunk,
             },
             leave: self.leave,
+            choice: self.choice,
             ticket: self.ticket,
         }
     }

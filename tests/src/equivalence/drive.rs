@@ -11,7 +11,7 @@ use gridmux_ptx::protocol::{Instance, Mode, Observation, Step, Write};
 use gridmux_workloads::Prng;
 
 /// Rounds of the driver's loop after which an instance counts as stuck.
-const LONGEST_ROUNDS: u32 = 200_000;
+const LONGEST_ROUNDS: u32 = 20_000;
 /// Highest cap of an SM; few, so that shrinking means something with the small grids of tests.
 const HIGHEST_CAP: u32 = 3;
 
@@ -163,10 +163,10 @@ fn instance(
         sms,
         next_tag: 1,
         flying: Vec::new(),
-        turns: turns + u32::from(caps.iter().any(|cap| *cap == 0) && turns == 0),
+        turns: turns + u32::from(caps.contains(&0) && turns == 0),
         next_turn,
     };
-    run.to_the_end(dice)
+    run.until_it_ends(dice)
 }
 
 /// Caps of which not all are zero.
@@ -181,7 +181,7 @@ fn random_caps(sms: u32, dice: &mut Prng) -> Vec<u8> {
 }
 
 impl Run<'_, '_, '_> {
-    fn to_the_end(mut self, dice: &mut Prng) -> Result<(), String> {
+    fn until_it_ends(mut self, dice: &mut Prng) -> Result<(), String> {
         let mut reports = Vec::new();
         for _ in 0..LONGEST_ROUNDS {
             self.take_steps()?;

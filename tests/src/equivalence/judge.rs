@@ -6,7 +6,7 @@ use super::stage::{Image, Stage};
 use gridmux_hw_model::{Gpu, GpuConfig};
 use gridmux_ptx::Module;
 use gridmux_ptx::decode::FuncId;
-use gridmux_ptx::forms::{Form, Judgement, KernelForm, Options, rewrite_judged};
+use gridmux_ptx::forms::{Form, Judgement, KernelForm, Options, rewrite, rewrite_judged};
 use gridmux_workloads::Prng;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -82,6 +82,14 @@ impl Counts {
         for (key, n) in other.reasons {
             *self.reasons.entry(key).or_default() += n;
         }
+    }
+
+    /// Whether the form was refused by every kernel because the rewriter does not have it.
+    #[must_use]
+    pub fn is_not_built(&self, form: Form) -> bool {
+        let mut of_form = self.reasons.iter().filter(|((other, _), _)| *other == form);
+        // The other reasons against `fence+worker` are those against `worker`, which come first.
+        of_form.any(|((_, why), _)| why.contains("is not built yet"))
     }
 
     /// Kernels that took the form.
@@ -215,6 +223,39 @@ impl Judge {
             }
         }
         Ok(verdicts)
+    }
+
+    /// Runs one form of a subject, or what `change` makes of its text, and compares it with the original. `None` when
+    /// the kernel cannot take the form or `change` finds nothing to change.
+    ///
+    /// # Errors
+    /// What differs.
+    pub fn judge_changed(
+        &mut self,
+        subject: &Subject<'_>,
+        seed: u64,
+        form: Form,
+        change: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
+    ) -> Option<Result<(), String>> {
+        let module = Module::parse(subject.ptx).ok()?;
+        let program = module.decode().ok()?;
+        let made = |form| rewrite(&module, &program, &Options::default(), |_| form);
+        let kernel =
+            |kernels: Vec<KernelForm>| kernels.into_iter().find(|k| k.name == subject.entry);
+        let rewritten = made(form);
+        let whole = kernel(made(Form::WHOLE).kernels)?;
+        let mut dice = Prng::new(seed);
+        let reference = self
+            .run(subject, subject.ptx.as_bytes(), &whole, &mut dice, true)
+            .ok()?;
+        let form = kernel(rewritten.kernels).filter(|k| k.reason.is_none())?;
+        let text = change(&rewritten.bytes)?;
+        let image = self.run(subject, &text, &form, &mut dice, false);
+        let outcome = image.and_then(|image| differs(&reference, &image));
+        if outcome.is_err() {
+            *self = Self::new();
+        }
+        Some(outcome)
     }
 
     fn run(

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// Cycles after which a launch counts as one that never ends.
 const LONGEST_CYCLES: u64 = 400_000_000;
+/// Cycles of one launch, or warp instructions without timing, after which it faults.
+const LONGEST_LAUNCH_CYCLES: u64 = 20_000_000;
 /// Memory of the domain.
 const DOMAIN_BYTES: u64 = 2 << 30;
 
@@ -137,7 +139,7 @@ impl<'a, 's> Stage<'a, 's> {
             block: self.subject.block,
             dynamic_shared_bytes: self.subject.dynamic_shared_bytes + extra_shared_bytes,
             params,
-            budget: None,
+            budget: Some(Cycles(LONGEST_LAUNCH_CYCLES)),
         }
     }
 

@@ -202,6 +202,9 @@ impl Maker {
 
     /// A predicate over variables, which may differ between threads.
     pub(super) fn predicate(&mut self) -> String {
+        if self.body.text.chance(25) {
+            return self.old_predicate();
+        }
         let (a, b, f) = (self.body.int(), self.body.int(), self.body.float());
         let t = &mut self.body.text;
         let compare = t.pick(COMPARE);
@@ -235,6 +238,20 @@ impl Maker {
                 t.set(Kind::Pred, "setp.ne.and.u32", &format!("{low}, 0, {p}"))
             }
         }
+    }
+
+    /// A predicate that was computed long before, sometimes computed anew.
+    fn old_predicate(&mut self) -> String {
+        let n = self.body.text.dice.below(2) as usize;
+        let p = self.body.predicates[n].clone();
+        let a = self.body.int();
+        let t = &mut self.body.text;
+        match t.dice.below(4) {
+            0 => emit!(t, "setp.lt.s32 {p}, {a}, 1000"),
+            1 => emit!(t, "not.pred {p}, {p}"),
+            _ => {}
+        }
+        p
     }
 
     /// A predicate that is the same for all threads of the block.

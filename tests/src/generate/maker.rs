@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 const BUDGET: u32 = 260;
 
 /// Everything that may occur; a kernel's list names what does.
+#[cfg(test)]
 pub(super) const FEATURES: &[&str] = &[
     "if",
     "loop",
@@ -33,6 +34,11 @@ pub(super) const FEATURES: &[&str] = &[
     "tail exit",
     "table",
     "3-D",
+    "call",
+    "indirect call",
+    "callee reads grid",
+    "brx",
+    "bar.red",
 ];
 
 /// Where a statement would stand.
@@ -52,6 +58,8 @@ pub(super) struct Body {
     pub(super) longs: Vec<String>,
     pub(super) floats: Vec<String>,
     pub(super) doubles: Vec<String>,
+    /// Predicates that live long.
+    pub(super) predicates: Vec<String>,
     /// Values that are the same for all threads of a block.
     pub(super) uniforms: Vec<String>,
     /// Address of the input, generic and global.
@@ -264,6 +272,7 @@ impl Body {
             longs: Vec::new(),
             floats: Vec::new(),
             doubles: Vec::new(),
+            predicates: Vec::new(),
             uniforms: Vec::new(),
             input: String::new(),
             own: None,
@@ -298,6 +307,11 @@ impl Body {
         }
         let wide = t.set(Kind::B64, "mul.wide.u32", &format!("{from}, 2654435769"));
         self.longs.push(wide);
+        for k in [3, 5] {
+            let low = t.set(Kind::B32, "rem.u32", &format!("{from}, {k}"));
+            let p = t.set(Kind::Pred, "setp.eq.u32", &format!("{low}, 1"));
+            self.predicates.push(p);
+        }
         if t.chance(40) {
             self.doubles
                 .push(t.set(Kind::F64, "cvt.rn.f64.u32", &small));

@@ -33,10 +33,10 @@ const ZONES: u32 = 10;
 const ZONE_WORDS: u32 = 16;
 
 /// What the generator may use.
-const CALLS: bool = false;
-const INDIRECT_CALLS: bool = false;
-const TABLES_OF_TARGETS: bool = false;
-const BARRIERS_THAT_REDUCE: bool = false;
+const CALLS: bool = true;
+const INDIRECT_CALLS: bool = true;
+const TABLES_OF_TARGETS: bool = true;
+const BARRIERS_THAT_REDUCE: bool = true;
 
 /// A kernel and a launch of it.
 #[derive(Debug, Clone)]

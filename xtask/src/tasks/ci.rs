@@ -21,5 +21,5 @@ pub fn run(_: &Args) -> Result<()> {
     lint.args(["--workspace", "--all-targets", "--", "-D", "warnings"]);
     process::aloud(&mut lint).context("lints")?;
     tidy::run(&tidy::Args {})?;
-    test::run(&test::Args {})
+    test::run(&test::Args::default())
 }

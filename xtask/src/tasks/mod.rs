@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod ci;
+pub mod coverage;
 pub mod demo;
 pub mod fuzz;
 pub mod ptx;

@@ -10,7 +10,10 @@ use anyhow::Context;
 use clap::Args;
 use gridmux_hw_model::{DomainId, Gpu, GpuConfig};
 use gridmux_ptx::Module;
-use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_ptx::control::{
+    Control, LIMIT_AT, MAX_SLOTS, MAX_TICKETS, caps_offset, instance_bytes,
+};
+use gridmux_ptx::forms::{Form, LaunchGrid, Options, rewrite};
 use std::path::{Path, PathBuf};
 
 /// Memory for the module's own variables and for what allocation rounds up.
@@ -43,7 +46,7 @@ pub(crate) struct Kernel {
     /// Form to run the kernel in
     #[arg(long, value_name = "FORM", default_value = "whole")]
     form: Form,
-    /// With --form slice: most blocks of a slice [default: two waves]
+    /// With --form slice or gate: most blocks of a launch [default: two waves]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     slice_blocks: Option<u32>,
     /// Cycles after which the kernel is given up; with --functional, warp instructions of one block
@@ -94,15 +97,12 @@ impl Kernel {
     /// Loads the module in the form that was asked for, and lays the parameters out.
     fn plan(&self, gpu: &mut Gpu, domain: DomainId, values: &[Vec<u8>]) -> Result<Plan, Failure> {
         let mut module = parse(&self.file)?;
-        let mut control_offset = None;
+        let mut made = None;
         if self.form != Form::WHOLE {
             let program = module.decode().map_err(|error| at(&self.file, &error))?;
             let rewritten = rewrite(&module, &program, &Options::default(), |_| self.form);
-            if let Some(form) = rewritten
-                .kernels
-                .iter()
-                .find(|kernel| kernel.name == self.entry)
-            {
+            let kernels = rewritten.kernels.into_iter();
+            if let Some(form) = kernels.into_iter().find(|kernel| kernel.name == self.entry) {
                 if let Some(refusal) = &form.reason {
                     let message = format!(
                         "kernel {} cannot take the form {}: {refusal}",
@@ -110,7 +110,14 @@ impl Kernel {
                     );
                     return Err(Failure::new(message).hint("run it with --form whole"));
                 }
-                control_offset = form.control_offset;
+                if !form.block_rule.allows(self.grid, self.block) {
+                    let message = format!(
+                        "kernel {} takes the form {} only with blocks whose width is a multiple of 32",
+                        self.entry, self.form
+                    );
+                    return Err(Failure::new(message).hint("run it with --form gate"));
+                }
+                made = Some(form);
             }
             module = Module::parse(rewritten.bytes).map_err(|error| at(&self.file, &error))?;
         }
@@ -127,18 +134,44 @@ impl Kernel {
             let message = format!("{} has no kernel {:?}", self.file.display(), self.entry);
             return Err(Failure::new(message).hint(format!("it has: {}", names.join(", "))));
         };
+        let control_offset = made.as_ref().and_then(|form| form.control_offset);
         let params = lay_out(&kernel, values, control_offset)?;
+        let launches = made.as_ref().map_or(LaunchGrid::Original, |form| form.grid);
+        let tickets = match launches {
+            LaunchGrid::Tickets | LaunchGrid::Workers => instance(gpu, domain, self.grid)?,
+            LaunchGrid::Original | LaunchGrid::SubBox => Control::default(),
+        };
         Ok(Plan {
             domain,
             kernel,
             grid: self.grid,
             block: self.block,
-            shared_bytes: self.shared,
+            shared_bytes: self.shared + made.map_or(0, |form| form.extra_shared_bytes),
             params,
             control_offset,
+            launches,
+            tickets,
             slice_blocks: self.slice_blocks,
         })
     }
+}
+
+/// Counters of a launch that nobody stops: the limit is its number of blocks, and every SM may hold as many as fit.
+fn instance(gpu: &mut Gpu, domain: DomainId, grid: [u32; 3]) -> Result<Control, Failure> {
+    let sms = u32::from(gpu.config().sm.count);
+    let bytes = u64::from(instance_bytes(sms));
+    let memory = gpu.memory_mut();
+    let counters = memory.alloc(domain, bytes)?;
+    memory.fill(domain, counters, bytes, 0)?;
+    let caps = counters + u64::from(caps_offset(sms));
+    memory.fill(domain, caps, u64::from(sms), u8::try_from(MAX_SLOTS)?)?;
+    let Some(control) = Control::tickets(grid, 1, counters, caps) else {
+        let message = format!("a grid of more than {MAX_TICKETS} blocks takes no tickets");
+        return Err(Failure::new(message).hint("run it with --form slice"));
+    };
+    let limit = control.total.to_le_bytes();
+    memory.write(domain, counters + u64::from(LIMIT_AT), &limit)?;
+    Ok(control)
 }
 
 fn gpu(name: &str) -> Result<GpuConfig, Failure> {

@@ -1,4 +1,4 @@
-//! Launching a kernel on the model, whole or in slices, and what it did.
+//! Launching a kernel on the model, whole, in slices, through gates or by workers, and what it did.
 //!
 //! Rule: a slice is submitted when every block of the one before has its place on an SM, into another hardware queue.
 //! So blocks start in ascending order, as they would in one launch, and an SM does not wait for a slice to end.
@@ -10,6 +10,7 @@ use gridmux_hw_model::{
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::boxes::{Grid, SubBox, next_box};
 use gridmux_ptx::control::{CONTROL_BYTES, Control};
+use gridmux_ptx::forms::LaunchGrid;
 use nix::time::{ClockId, clock_gettime};
 use std::io::Write as _;
 use std::io::Write as _;
@@ -33,7 +34,11 @@ pub(super) struct Plan {
     pub(super) params: Vec<u8>,
     /// Where the control block stands; `None` for a kernel that is launched whole.
     pub(super) control_offset: Option<u32>,
-    /// Most blocks of a slice; `None` for [`WAVES`].
+    /// What the grids of its launches hold.
+    pub(super) launches: LaunchGrid,
+    /// The control block of every launch, where blocks take their numbers from counters.
+    pub(super) tickets: Control,
+    /// Most blocks of a launch; `None` for [`WAVES`].
     pub(super) slice_blocks: Option<u32>,
 }
 
@@ -180,25 +185,44 @@ impl Plan {
     /// The sub-boxes in order.
     fn slices(&self, gpu: &Gpu) -> Vec<SubBox> {
         let grid = Grid(self.grid);
-        if self.control_offset.is_none() || !grid.is_sliceable() {
-            return vec![SubBox {
-                offset: [0; 3],
-                dims: self.grid,
-            }];
-        }
-        let most = self.slice_blocks.unwrap_or_else(|| self.waves(gpu));
-        let mut slices = Vec::new();
-        let mut next = 0;
-        while next < grid.blocks() {
-            let slice = next_box(grid, next, most);
-            next += slice.blocks();
-            slices.push(slice);
+        let at_origin = |dims| SubBox {
+            offset: [0; 3],
+            dims,
+        };
+        let (blocks, mut next, mut slices) = (grid.blocks(), 0, Vec::new());
+        match self.launches {
+            LaunchGrid::Original => slices.push(at_origin(self.grid)),
+            LaunchGrid::SubBox if !grid.is_sliceable() => slices.push(at_origin(self.grid)),
+            LaunchGrid::SubBox => {
+                let most = self.slice_blocks.unwrap_or_else(|| self.waves(gpu, WAVES));
+                while next < blocks {
+                    let slice = next_box(grid, next, most);
+                    next += slice.blocks();
+                    slices.push(slice);
+                }
+            }
+            LaunchGrid::Tickets => {
+                let most = self.slice_blocks.unwrap_or_else(|| self.waves(gpu, WAVES));
+                while next < blocks {
+                    let window = (blocks - next).min(u64::from(most));
+                    next += window;
+                    slices.push(at_origin([u32::try_from(window).unwrap_or(u32::MAX), 1, 1]));
+                }
+            }
+            LaunchGrid::Workers => {
+                let workers = blocks.min(u64::from(self.waves(gpu, 1)));
+                slices.push(at_origin([
+                    u32::try_from(workers).unwrap_or(u32::MAX),
+                    1,
+                    1,
+                ]));
+            }
         }
         slices
     }
 
-    /// Blocks of [`WAVES`] waves over the whole GPU.
-    fn waves(&self, gpu: &Gpu) -> u32 {
+    /// Blocks of so many waves over the whole GPU.
+    fn waves(&self, gpu: &Gpu, waves: u64) -> u32 {
         let threads = self
             .block
             .iter()
@@ -206,7 +230,7 @@ impl Plan {
         let per_sm = occupancy(gpu.config(), &self.kernel, threads, self.shared_bytes)
             .blocks_per_sm
             .max(1);
-        let blocks = WAVES * u64::from(per_sm) * u64::from(gpu.config().sm.count);
+        let blocks = waves * u64::from(per_sm) * u64::from(gpu.config().sm.count);
         u32::try_from(blocks).unwrap_or(u32::MAX)
     }
 
@@ -214,10 +238,13 @@ impl Plan {
     fn params_of(&self, slice: SubBox) -> Vec<u8> {
         let mut params = self.params.clone();
         if let Some(control_at) = self.control_offset {
-            let control = Control {
-                offset: slice.offset,
-                grid: self.grid,
-                ..Control::default()
+            let control = match self.launches {
+                LaunchGrid::Tickets | LaunchGrid::Workers => self.tickets,
+                LaunchGrid::Original | LaunchGrid::SubBox => Control {
+                    offset: slice.offset,
+                    grid: self.grid,
+                    ..Control::default()
+                },
             };
             params[control_at as usize..][..CONTROL_BYTES as usize]
                 .copy_from_slice(&control.to_bytes());

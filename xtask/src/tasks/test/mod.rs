@@ -14,8 +14,17 @@ use std::time::Instant;
 use tally::Tally;
 
 /// Run every test of the workspace, loom suites included, and summarise.
-#[derive(clap::Args)]
-pub struct Args {}
+#[derive(clap::Args, Default)]
+pub struct Args {
+    /// Judge 10,000 generated kernels in every form instead of a sample, and print how many took each.
+    #[arg(long)]
+    long: bool,
+}
+
+/// Seeds of a long run, and the variable through which the test of equivalence hears of it.
+const LONG: (&str, &str) = ("GRIDMUX_EQUIVALENCE_SEEDS", "10000");
+/// How a line of that test's summary ends.
+const SUMMARY: &str = " kernels, the same bits";
 
 /// One cargo command of the run.
 struct Stage {
@@ -29,14 +38,14 @@ struct Stage {
 ///
 /// # Errors
 /// If something the build needs is missing or cargo cannot be run.
-pub fn run(_: &Args) -> Result<()> {
+pub fn run(args: &Args) -> Result<()> {
     setup::ensure(&setup::BUILD)?;
     let log_path = repo::target().join("xtask-test.log");
     fs::create_dir_all(repo::target())?;
     let mut log = fs::File::create(&log_path)
         .with_context(|| format!("cannot write {}", log_path.display()))?;
     let mut total = Tally::default();
-    for mut stage in stages()? {
+    for mut stage in stages(args.long)? {
         eprintln!("test: {}: {}", stage.name, process::shown(&stage.command));
         let started = Instant::now();
         let mut tally = Tally::default();
@@ -45,6 +54,9 @@ pub fn run(_: &Args) -> Result<()> {
             // The log is a convenience: a full disk shows elsewhere.
             let _ = writeln!(log, "{line}");
             tally.line(line);
+            if args.long && line.ends_with(SUMMARY) {
+                println!("{line}");
+            }
         })?;
         tally.end();
         if !succeeded && tally.failures().is_empty() {
@@ -75,9 +87,12 @@ pub fn run(_: &Args) -> Result<()> {
     Ok(())
 }
 
-fn stages() -> Result<Vec<Stage>> {
+fn stages(long: bool) -> Result<Vec<Stage>> {
     let mut workspace = repo::cargo("test");
     workspace.args(["--workspace", "--no-fail-fast", "--", "--show-output"]);
+    if long {
+        workspace.env(LONG.0, LONG.1);
+    }
     let mut stages = vec![Stage {
         name: "workspace".into(),
         command: workspace,

@@ -1,0 +1,406 @@
+//! What a form costs in time: cycles of all its launches together over the cycles of the original launch.
+//!
+//! Every workload at its `large` size on the timed model, alone: `gtx480` as it is, and an `h200` cut to a few SMs
+//! with its share of the DRAM bandwidth, so that a grid is many waves. `slice` goes in slices of two waves, on
+//! `gtx480` also of three blocks per SM, a few in flight on queues of their own as the dispatcher keeps them; `gate`
+//! in windows; `worker` with caps at the full residency; `fence` in one launch. One JSON line per benchmark on
+//! stdout; the geometric means come last. Arguments that name a benchmark's part select it.
+
+use gridmux_hw_model::{
+    Advance, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, occupancy,
+};
+use gridmux_policy::units::Cycles;
+use gridmux_ptx::Module;
+use gridmux_ptx::boxes::{Grid, next_box};
+use gridmux_ptx::control::{self, Control};
+use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
+use gridmux_ptx::protocol::{Instance, Mode, Observation, Step};
+use gridmux_workloads::{Arg, Case, Size, Workload, workloads};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// SMs of the cut `h200`.
+const FEW_SMS: u16 = 16;
+/// Slices in flight.
+const SLICES_IN_FLIGHT: usize = 16;
+/// Waves of a gate's window, and windows in flight.
+const WINDOW_WAVES: u32 = 4;
+const WINDOWS: u32 = 3;
+/// A chunk lasts about this long: the design's bound is 20 µs, about 30,000 cycles, and less preempts sooner.
+const CHUNK_CYCLES: u64 = 10_000;
+
+/// How a form is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Original,
+    /// Slices of so many waves, or of so many blocks per SM.
+    Waves(u32),
+    PerSm(u32),
+    Gate,
+    Worker,
+    Fence,
+}
+
+impl Manner {
+    fn name(self) -> String {
+        match self {
+            Self::Original => "whole".to_owned(),
+            Self::Waves(n) => format!("slice-{n}-waves"),
+            Self::PerSm(n) => format!("slice-{n}-per-sm"),
+            Self::Gate => "gate".to_owned(),
+            Self::Worker => "worker".to_owned(),
+            Self::Fence => "fence".to_owned(),
+        }
+    }
+
+    fn form(self) -> Form {
+        match self {
+            Self::Original => Form::WHOLE,
+            Self::Waves(_) | Self::PerSm(_) => Form::SLICE,
+            Self::Gate => Form::GATE,
+            Self::Worker => Form::WORKER,
+            Self::Fence => Form::FENCE,
+        }
+    }
+}
+
+fn config(gpu: &str) -> GpuConfig {
+    let mut config = GpuConfig::builtin(gpu).expect("built in");
+    if config.sm.count > 2 * FEW_SMS {
+        let share = f64::from(FEW_SMS) / f64::from(config.sm.count);
+        config.sm.count = FEW_SMS;
+        config.dram.gigabytes_per_second *= share;
+    }
+    config
+}
+
+/// A workload in a form on a fresh GPU.
+struct Setup {
+    gpu: Gpu,
+    domain: DomainId,
+    kernel: Arc<Kernel>,
+    form: KernelForm,
+    case: Case,
+    params: Vec<u8>,
+    next_tag: u64,
+    reports: Vec<Report>,
+    /// Launches in flight; and when the last one ended.
+    flying: Vec<u64>,
+    ended: u64,
+    block_cycles: u64,
+}
+
+impl Setup {
+    fn new(gpu: &str, workload: &Workload, form: Form) -> Result<Self, String> {
+        let mut gpu = Gpu::new(config(gpu));
+        let domain = gpu
+            .memory_mut()
+            .create_domain(8 << 30)
+            .expect("address space");
+        let module = Module::parse(workload.ptx).expect("our own PTX");
+        let program = module.decode().expect("our own PTX");
+        let rewritten = rewrite(&module, &program, &Options::default(), |_| form);
+        let kernels = rewritten.kernels.into_iter();
+        let form = kernels
+            .into_iter()
+            .find(|k| k.name == workload.entry)
+            .expect("exists");
+        if let Some(refusal) = form.reason {
+            return Err(refusal.to_string());
+        }
+        let module = Module::parse(&*rewritten.bytes).expect("what a form makes");
+        let program = module.decode().expect("what a form makes");
+        let loaded = gpu
+            .load(domain, &program, &rewritten.bytes)
+            .expect("modelled");
+        let kernel = loaded.kernel(workload.entry).expect("exists");
+        let case = workload.case(Size::Large, 1);
+        let mut addresses = Vec::new();
+        for arg in &case.args {
+            if let Arg::Buffer { bytes, .. } = arg {
+                let memory = gpu.memory_mut();
+                let address = memory.alloc(domain, bytes.len() as u64).expect("fits");
+                memory.write(domain, address, bytes).expect("inside");
+                addresses.push(address);
+            }
+        }
+        let params = case.pack_params(&addresses);
+        Ok(Self {
+            gpu,
+            domain,
+            kernel,
+            form,
+            case,
+            params,
+            next_tag: 1,
+            reports: Vec::new(),
+            flying: Vec::new(),
+            ended: 0,
+            block_cycles: 0,
+        })
+    }
+
+    fn threads(&self) -> u32 {
+        self.case.block.iter().product()
+    }
+
+    /// Blocks of a wave: what resides at once.
+    fn wave(&self) -> u32 {
+        let shared = self.case.dynamic_shared_bytes + self.form.extra_shared_bytes;
+        let fits = occupancy(self.gpu.config(), &self.kernel, self.threads(), shared);
+        fits.blocks_per_sm * u32::from(self.gpu.config().sm.count)
+    }
+
+    fn submit(&mut self, grid: [u32; 3], control: Control) -> u64 {
+        let mut params = self.params.clone();
+        if let Some(at) = self.form.control_offset {
+            let (fence_base, bytes) = self.gpu.memory().window(self.domain).expect("exists");
+            let control = Control {
+                fence_base,
+                fence_mask: bytes - 1,
+                ..control
+            };
+            params.resize(at as usize, 0);
+            params.extend(control.to_bytes());
+        }
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        let launch = Launch {
+            queue: QueueId(u8::try_from(tag % 32).unwrap_or(0)),
+            tag,
+            domain: self.domain,
+            kernel: self.kernel.clone(),
+            grid,
+            block: self.case.block,
+            dynamic_shared_bytes: self.case.dynamic_shared_bytes + self.form.extra_shared_bytes,
+            params: &params,
+            budget: None,
+        };
+        self.gpu.launch(launch).expect("accepted");
+        self.flying.push(tag);
+        tag
+    }
+
+    /// Lets time pass until a launch ends; its tag.
+    fn wait(&mut self) -> u64 {
+        loop {
+            let advance = self.gpu.advance(Cycles(u64::MAX / 2), &mut self.reports);
+            let mut ended = None;
+            for report in self.reports.drain(..) {
+                match report {
+                    Report::Ended {
+                        tag, end, counters, ..
+                    } => {
+                        self.ended = self.ended.max(end.0);
+                        self.block_cycles += counters.block_cycles;
+                        self.flying.retain(|other| *other != tag);
+                        // Of several in one epoch the caller hears of one, and sees the others gone.
+                        ended = Some(tag);
+                    }
+                    Report::Faulted { fault, .. } => panic!("{fault}"),
+                    _ => {}
+                }
+            }
+            if let Some(tag) = ended {
+                return tag;
+            }
+            assert_ne!(advance, Advance::Idle, "the launch vanished");
+        }
+    }
+
+    fn drain(&mut self) {
+        while !self.flying.is_empty() {
+            self.wait();
+        }
+    }
+
+    fn whole(&mut self) {
+        let control = Control {
+            grid: self.case.grid,
+            ..Control::default()
+        };
+        self.submit(self.case.grid, control);
+        self.drain();
+    }
+
+    fn slices(&mut self, blocks: u32) {
+        let grid = Grid(self.case.grid);
+        let mut next = 0;
+        while next < grid.blocks() {
+            let slice = next_box(grid, next, blocks);
+            next += slice.blocks();
+            let control = Control {
+                offset: slice.offset,
+                grid: self.case.grid,
+                ..Control::default()
+            };
+            while self.flying.len() >= SLICES_IN_FLIGHT {
+                self.wait();
+            }
+            self.submit(slice.dims, control);
+        }
+        self.drain();
+    }
+
+    fn write_word(&mut self, address: u64, value: u32) {
+        let memory = self.gpu.memory_mut();
+        memory
+            .write(self.domain, address, &value.to_le_bytes())
+            .expect("inside");
+    }
+
+    /// Runs a gate or worker to its end by the host's half of the protocol.
+    fn instance(&mut self, mode: Mode, caps: &[u8]) {
+        let total = u32::try_from(self.case.blocks()).expect("few blocks");
+        let mut instance = Instance::new(mode, total, caps).expect("a valid instance");
+        let bytes = instance.memory();
+        let sms = u32::try_from(caps.len()).unwrap_or(0);
+        let memory = self.gpu.memory_mut();
+        let counters = memory.alloc(self.domain, bytes.len() as u64).expect("fits");
+        memory.write(self.domain, counters, &bytes).expect("inside");
+        let chunk = match mode {
+            Mode::Gate { .. } => 1,
+            Mode::Worker { chunk } => chunk,
+        };
+        let caps_at = counters + u64::from(control::caps_offset(sms));
+        let control =
+            Control::tickets(self.case.grid, chunk, counters, caps_at).expect("few blocks");
+        let mut numbers: Vec<(u64, u32)> = Vec::new();
+        loop {
+            while let Some(step) = instance.next_step() {
+                match step {
+                    Step::Write(write) => {
+                        self.write_word(counters + u64::from(write.at), write.value)
+                    }
+                    Step::Launch(launch) => {
+                        let at = counters + u64::from(launch.announce.at);
+                        self.write_word(at, launch.announce.value);
+                        let tag = self.submit([launch.blocks, 1, 1], control);
+                        numbers.push((tag, launch.number));
+                    }
+                }
+            }
+            if instance.has_ended() {
+                return;
+            }
+            if !self.flying.is_empty() {
+                self.wait();
+            }
+            let flying = &self.flying;
+            numbers.retain(|(tag, number)| {
+                let flies = flying.contains(tag);
+                if !flies {
+                    instance.launch_ended(*number);
+                }
+                flies
+            });
+            let mut bytes = vec![0; control::caps_offset(sms) as usize];
+            self.gpu
+                .memory()
+                .read(self.domain, counters, &mut bytes)
+                .expect("inside");
+            let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+            let words: Vec<u32> = bytes.chunks_exact(4).map(word).collect();
+            let at = |offset: u32| words[offset as usize / 4];
+            instance.observe(&Observation {
+                next: at(control::NEXT_AT),
+                done: at(control::DONE_AT),
+                placed: at(control::PLACED_AT),
+                masks: &words[control::mask_offset(0) as usize / 4..],
+            });
+        }
+    }
+
+    /// Cycles from the first submission to the last end; `block_cycles` is a block's mean residence, if known.
+    fn run(&mut self, manner: Manner, block_cycles: u64) -> u64 {
+        let began = self.gpu.now().0;
+        let sms = u32::from(self.gpu.config().sm.count);
+        let wave = self.wave();
+        match manner {
+            Manner::Original | Manner::Fence => self.whole(),
+            Manner::Waves(n) => self.slices(n * wave),
+            Manner::PerSm(n) => self.slices(n * sms),
+            Manner::Gate => {
+                let (window, depth) = (WINDOW_WAVES * wave, WINDOWS);
+                self.instance(Mode::Gate { window, depth }, &[]);
+            }
+            Manner::Worker => {
+                let cap = u8::try_from((wave / sms).min(control::MAX_SLOTS)).expect("at most 32");
+                let caps = vec![cap; sms as usize];
+                let chunk = self.chunk(wave, block_cycles);
+                self.instance(Mode::Worker { chunk }, &caps);
+            }
+        }
+        self.ended - began
+    }
+
+    /// Short blocks go several at a time, but never so many that workers run dry at different times (accelOS,
+    /// section 6.4).
+    fn chunk(&self, wave: u32, block_cycles: u64) -> u32 {
+        let by_time = CHUNK_CYCLES / block_cycles.max(1);
+        let by_grid = self.case.blocks() / u64::from(8 * wave);
+        let chunk = by_time.min(by_grid).max(1);
+        u32::try_from(chunk).unwrap_or(1).min(self.form.most_chunk)
+    }
+}
+
+fn main() {
+    let filters: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with('-'))
+        .collect();
+    let wanted =
+        |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
+    for gpu in ["gtx480", "h200"] {
+        let mut manners = vec![
+            Manner::Waves(2),
+            Manner::Gate,
+            Manner::Worker,
+            Manner::Fence,
+        ];
+        if gpu == "gtx480" {
+            manners.insert(1, Manner::PerSm(3));
+        }
+        let mut logs: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for workload in workloads() {
+            let name =
+                |manner: Manner| format!("form-cost/{gpu}/{}/{}", workload.name, manner.name());
+            if !manners.iter().any(|manner| wanted(&name(*manner))) {
+                continue;
+            }
+            let mut setup = Setup::new(gpu, workload, Form::WHOLE).expect("any kernel is whole");
+            let original = setup.run(Manner::Original, 0);
+            let block_cycles = setup.block_cycles / setup.case.blocks();
+            for manner in manners
+                .iter()
+                .copied()
+                .filter(|manner| wanted(&name(*manner)))
+            {
+                let mut setup = match Setup::new(gpu, workload, manner.form()) {
+                    Ok(setup) => setup,
+                    Err(refusal) => {
+                        eprintln!("{}: {refusal}", name(manner));
+                        continue;
+                    }
+                };
+                let cycles = setup.run(manner, block_cycles);
+                #[allow(clippy::cast_precision_loss, reason = "a ratio for display")]
+                let ratio = cycles as f64 / original as f64;
+                print(&name(manner), ratio, original, cycles);
+                logs.entry(manner.name()).or_default().push(ratio.ln());
+            }
+        }
+        for (manner, logs) in logs {
+            #[allow(clippy::cast_precision_loss, reason = "a handful of workloads")]
+            let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+            print(&format!("form-cost/{gpu}/geomean/{manner}"), mean, 0, 0);
+        }
+    }
+}
+
+fn print(name: &str, ratio: f64, original: u64, cycles: u64) {
+    println!(
+        "{{\"name\":\"{name}\",\"value\":{ratio:.4},\"unit\":\"of the original's cycles\",\"better\":\"lower\",\
+         \"floor\":1,\"ratio\":{ratio:.4},\"peer\":null,\"original_cycles\":{original},\"cycles\":{cycles}}}"
+    );
+}

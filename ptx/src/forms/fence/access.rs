@@ -1,0 +1,367 @@
+//! What the fence has to do about one instruction: which memory it touches, and how else it could harm others.
+//!
+//! Rule: an instruction passes untouched only when it is listed here as one that touches no memory and cannot poison
+//! the context. Everything else is fenced, replaced, or refused; an opcode that nobody thought of is refused.
+
+use super::FenceReason;
+use crate::decode::{Instruction, Opcode, Operand, ScalarType, StateSpace};
+use smallvec::{SmallVec, smallvec};
+
+/// One access of an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Access {
+    /// Index among the instruction's operands.
+    pub(super) operand: usize,
+    /// Where it goes, `Generic` when the instruction does not say.
+    pub(super) space: StateSpace,
+    /// Bytes that one thread touches, from the address on; for a matrix, of one row.
+    pub(super) bytes: u32,
+    /// What the address must be a multiple of, a power of two (PTX ISA section 6.4.1.1: the size of the whole access).
+    pub(super) align: u32,
+    /// Further rows behind the first one, for a matrix whose stride is an operand.
+    pub(super) rows: Option<Rows>,
+}
+
+/// The rows of a matrix in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rows {
+    /// Index of the stride among the operands; past the end when the stride is the row's own length.
+    pub(super) stride: usize,
+    /// Rows behind the first.
+    pub(super) more: u32,
+    /// Bits of an element, which the stride counts.
+    pub(super) element_bits: u32,
+}
+
+/// What to do about an instruction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Treatment {
+    /// Nothing: it computes.
+    Plain,
+    /// Its accesses are fenced.
+    Memory(SmallVec<[Access; 2]>),
+    /// It becomes a recorded fault.
+    Trap(super::FaultKind),
+    /// A call; the callee decides.
+    Call,
+    /// Register operands that name a barrier or count its threads are bounded.
+    Barrier,
+    /// The index of a jump table is bounded.
+    Jump,
+    /// It cannot be fenced.
+    Refused(FenceReason),
+}
+
+/// Decides about an instruction by its opcode and modifiers.
+// Length: one line for each opcode.
+pub(super) fn treatment(i: &Instruction) -> Treatment {
+    use Opcode as O;
+    match i.opcode {
+        O::Ld | O::Ldu => data(i, 1),
+        O::St => data(i, 0),
+        O::Atom => data(i, 1),
+        O::Red => data(i, 0),
+        O::LdMatrix => sized(i, 1, 16, 16),
+        O::StMatrix => sized(i, 0, 16, 16),
+        O::Prefetch | O::Prefetchu => sized(i, 0, 1, 1),
+        O::CpAsync => cp_async(i),
+        O::CpAsyncMbarrierArrive | O::MbarrierInit | O::MbarrierInval => sized(i, 0, 8, 8),
+        O::MbarrierArrive | O::MbarrierArriveDrop | O::MbarrierTestWait | O::MbarrierTryWait => {
+            mbarrier(i)
+        }
+        O::WmmaLoad => matrix(i, 1, 2),
+        O::WmmaStore => matrix(i, 0, 2),
+        O::Trap => Treatment::Trap(super::FaultKind::Trap),
+        O::Brkpt => Treatment::Trap(super::FaultKind::Breakpoint),
+        O::Call => Treatment::Call,
+        O::Bar | O::BarRed | O::BarArrive => Treatment::Barrier,
+        O::BrxIdx => Treatment::Jump,
+        O::Cvta => address_conversion(i),
+        O::Discard | O::Applypriority => sized(i, 0, 128, 128),
+        // Those that name an address are refused.
+        O::FenceProxy if i.operands.is_empty() => Treatment::Plain,
+        _ if computes(i.opcode) => Treatment::Plain,
+        _ => refused(i),
+    }
+}
+
+fn refused(i: &Instruction) -> Treatment {
+    let what = i.mnemonic.to_string();
+    Treatment::Refused(match i.opcode {
+        Opcode::Tex
+        | Opcode::Tld4
+        | Opcode::Txq
+        | Opcode::Suld
+        | Opcode::Sust
+        | Opcode::Sured
+        | Opcode::Suq => FenceReason::Texture { what },
+        _ => FenceReason::Unbounded { what },
+    })
+}
+
+/// Instructions that touch no memory and that no operand can make fault.
+// Length: one line for each opcode.
+fn computes(opcode: Opcode) -> bool {
+    use Opcode as O;
+    matches!(
+        opcode,
+        O::Add
+            | O::Sub
+            | O::Mul
+            | O::Mad
+            | O::Mul24
+            | O::Mad24
+            | O::Fma
+            | O::Div
+            | O::Rem
+            | O::Abs
+            | O::Neg
+            | O::Min
+            | O::Max
+            | O::Sad
+            | O::Copysign
+            | O::Addc
+            | O::Subc
+            | O::Madc
+            | O::AddCc
+            | O::SubCc
+            | O::MadCc
+            | O::Dp4a
+            | O::Dp2a
+            | O::Rcp
+            | O::Sqrt
+            | O::Rsqrt
+            | O::Sin
+            | O::Cos
+            | O::Lg2
+            | O::Ex2
+            | O::Tanh
+            | O::TestP
+            | O::And
+            | O::Or
+            | O::Xor
+            | O::Not
+            | O::Cnot
+            | O::Shl
+            | O::Shr
+            | O::Shf
+            | O::Popc
+            | O::Clz
+            | O::Bfind
+            | O::Brev
+            | O::Bfe
+            | O::Bfi
+            | O::Bmsk
+            | O::Fns
+            | O::Szext
+            | O::Prmt
+            | O::Lop3
+            | O::Vadd
+            | O::Vsub
+            | O::Vabsdiff
+            | O::Vmin
+            | O::Vmax
+            | O::Vshl
+            | O::Vshr
+            | O::Vmad
+            | O::Vset
+            | O::Vadd2
+            | O::Vsub2
+            | O::Vavrg2
+            | O::Vabsdiff2
+            | O::Vmin2
+            | O::Vmax2
+            | O::Vset2
+            | O::Vadd4
+            | O::Vsub4
+            | O::Vavrg4
+            | O::Vabsdiff4
+            | O::Vmin4
+            | O::Vmax4
+            | O::Vset4
+            | O::Setp
+            | O::Set
+            | O::Selp
+            | O::Slct
+            | O::Mov
+            | O::Cvt
+            | O::CvtPack
+            | O::Isspacep
+            | O::Shfl
+            | O::Vote
+            | O::Match
+            | O::Redux
+            | O::Activemask
+            | O::Elect
+            | O::CpAsyncCommitGroup
+            | O::CpAsyncWaitGroup
+            | O::CpAsyncWaitAll
+            | O::Bra
+            | O::Ret
+            | O::Exit
+            | O::Nanosleep
+            | O::Pmevent
+            | O::BarWarpSync
+            | O::Membar
+            | O::Fence
+            | O::Griddepcontrol
+            | O::WmmaMma
+            | O::Mma
+            | O::MmaSp
+            | O::MmaBlockScale
+            | O::MovMatrix
+            | O::Createpolicy
+            | O::MbarrierPendingCount
+            | O::FenceMbarrierInit
+            | O::CpAsyncBulkCommitGroup
+            | O::CpAsyncBulkWaitGroup
+    )
+}
+
+fn space(i: &Instruction) -> StateSpace {
+    i.mods.spaces.first().copied().unwrap_or_default()
+}
+
+fn sized(i: &Instruction, operand: usize, bytes: u32, align: u32) -> Treatment {
+    one(
+        i,
+        Access {
+            operand,
+            space: space(i),
+            bytes,
+            align,
+            rows: None,
+        },
+    )
+}
+
+fn one(i: &Instruction, access: Access) -> Treatment {
+    let is_address = matches!(
+        i.operands.get(access.operand),
+        Some(Operand::Address { .. })
+    );
+    if is_address && access.space != StateSpace::SharedCluster {
+        Treatment::Memory(smallvec![access])
+    } else {
+        refused(i)
+    }
+}
+
+/// Loads, stores, atomics and reductions: the type times the vector.
+fn data(i: &Instruction, operand: usize) -> Treatment {
+    let Some(ty) = i.mods.types.first() else {
+        return refused(i);
+    };
+    // `multimem.ld_reduce` and its like reach other devices.
+    let first = i.mnemonic.split('.').next().unwrap_or("");
+    if !matches!(first, "ld" | "ldu" | "st" | "atom" | "red") {
+        return refused(i);
+    }
+    let bytes = ty.size_bytes() * u32::from(i.mods.vector.max(1));
+    if !bytes.is_power_of_two() || bytes > 32 {
+        return refused(i);
+    }
+    sized(i, operand, bytes, bytes)
+}
+
+/// `cp.async.{ca,cg}.shared.global [dst], [src], size{, src-size}{, policy}` (PTX ISA section 9.7.9.25.3.1).
+fn cp_async(i: &Instruction) -> Treatment {
+    let (Some(Operand::Address { .. }), Some(Operand::Address { .. }), Some(Operand::Int(size))) =
+        (i.operands.first(), i.operands.get(1), i.operands.get(2))
+    else {
+        return refused(i);
+    };
+    let bytes = match size {
+        4 => 4,
+        8 => 8,
+        16 => 16,
+        _ => return refused(i),
+    };
+    if i.mods.spaces.as_slice() != [StateSpace::Shared, StateSpace::Global] {
+        return refused(i);
+    }
+    let access = |operand, space| Access {
+        operand,
+        space,
+        bytes,
+        align: bytes,
+        rows: None,
+    };
+    Treatment::Memory(smallvec![
+        access(0, StateSpace::Shared),
+        access(1, StateSpace::Global)
+    ])
+}
+
+/// The address is the first operand that is one; what stands before it is a result.
+fn mbarrier(i: &Instruction) -> Treatment {
+    let is_address = |o: &Operand| matches!(o, Operand::Address { .. });
+    match i.operands.iter().position(is_address) {
+        Some(operand) => sized(i, operand, 8, 8),
+        None => refused(i),
+    }
+}
+
+/// `wmma.load` and `wmma.store` (PTX ISA section 9.7.15.3): rows of a fragment, a stride apart.
+fn matrix(i: &Instruction, operand: usize, stride: usize) -> Treatment {
+    fragment(i, operand, stride).map_or_else(|| refused(i), |access| one(i, access))
+}
+
+fn fragment(i: &Instruction, operand: usize, stride: usize) -> Option<Access> {
+    let words: SmallVec<[&str; 8]> = i.mnemonic.split('.').collect();
+    let part = *words.get(2)?;
+    let by_row = words.contains(&"row");
+    if by_row == words.contains(&"col") {
+        return None;
+    }
+    let shape = words
+        .iter()
+        .find(|w| w.starts_with('m') && w.contains('k'))?;
+    let (m, rest) = shape.strip_prefix('m')?.split_once('n')?;
+    let (n, k) = rest.split_once('k')?;
+    let (m, n, k): (u32, u32, u32) = (m.parse().ok()?, n.parse().ok()?, k.parse().ok()?);
+    let (rows, columns) = match part {
+        "a" => (m, k),
+        "b" => (k, n),
+        "c" | "d" => (m, n),
+        _ => return None,
+    };
+    let (lines, length) = if by_row {
+        (rows, columns)
+    } else {
+        (columns, rows)
+    };
+    let element_bits = match i.mods.types.first()? {
+        ScalarType::B1 => 1,
+        ScalarType::U4 | ScalarType::S4 => 4,
+        ty => ty.size_bytes() * 8,
+    };
+    if !(1..=256).contains(&lines) || !(1..=256).contains(&length) {
+        return None;
+    }
+    Some(Access {
+        operand,
+        space: space(i),
+        bytes: (length * element_bits).div_ceil(8),
+        // A thread's part of a fragment is at most 16 bytes in a row.
+        align: 16,
+        rows: Some(Rows {
+            stride,
+            more: lines - 1,
+            element_bits,
+        }),
+    })
+}
+
+/// A generic address of a constant or a parameter would be fenced like one of global memory.
+fn address_conversion(i: &Instruction) -> Treatment {
+    match space(i) {
+        StateSpace::Const | StateSpace::Param if !i.mods.to => {
+            Treatment::Refused(FenceReason::GenericConstant {
+                what: i.mnemonic.to_string(),
+            })
+        }
+        StateSpace::SharedCluster => refused(i),
+        _ => Treatment::Plain,
+    }
+}

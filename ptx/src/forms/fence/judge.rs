@@ -1,0 +1,251 @@
+//! Whether a function can be fenced, and what it has to be handed for it.
+
+use super::access::{Treatment, treatment};
+use super::place::{Place, Placing, Surroundings};
+use super::scope::Scope;
+use super::values::Values;
+use super::{FaultKind, FenceMode, FenceOptions, FenceReason};
+use crate::analysis::Flow;
+use crate::decode::{
+    CallPrototype, FuncId, Function, Instruction, Opcode, Operand, Param, Program, StateSpace,
+    Symbol,
+};
+use crate::forms::Reason;
+use crate::forms::carry::{self, Value};
+use crate::forms::reach::Calls;
+use crate::forms::ticket;
+use crate::syntax::module::Module;
+
+/// A call through a pointer is compared with at most this many functions.
+pub(super) const MAX_CANDIDATES: usize = 64;
+
+/// Why the function cannot be fenced, for reasons of its own.
+pub(crate) fn judge(
+    (module, program): (&Module, &Program),
+    id: FuncId,
+    calls: &Calls,
+    surroundings: &Surroundings,
+) -> Option<(Reason, u32)> {
+    let index = id.0 as usize;
+    let function = &program.functions[index];
+    let start = function.span.start;
+    if program.version < (4, 3) || ticket::sm(program) < 50 || program.address_size != 64 {
+        return Some((FenceReason::TooOld.into(), start));
+    }
+    if surroundings.recursive[index] {
+        return Some((FenceReason::Recursion.into(), start));
+    }
+    let syntax = &module.functions[surroundings.texts[index]?];
+    let mut known: Option<(Values, Scope)> = None;
+    for i in &function.body {
+        let reason = match treatment(i) {
+            Treatment::Plain | Treatment::Trap(_) | Treatment::Jump => None,
+            Treatment::Refused(reason) => Some(reason),
+            Treatment::Call => call(program, function, calls, i),
+            Treatment::Barrier => barrier(i),
+            Treatment::Memory(accesses) => accesses.iter().find_map(|access| {
+                if access.space == StateSpace::Global {
+                    return None;
+                }
+                let (values, scope) = known.get_or_insert_with(|| {
+                    let owned = &surroundings.owned[index];
+                    (
+                        Values::new(program, function, &Flow::new(function)),
+                        Scope::new((module, syntax), (program, function), owned, 0),
+                    )
+                });
+                let placing = Placing {
+                    program,
+                    function,
+                    index,
+                    values,
+                    surroundings,
+                    scope,
+                };
+                match placing.place(i, access) {
+                    Place::Refused(reason) => Some(reason),
+                    _ => None,
+                }
+            }),
+        };
+        if let Some(reason) = reason {
+            return Some((reason.into(), i.span.start));
+        }
+    }
+    None
+}
+
+impl From<FenceReason> for Reason {
+    fn from(reason: FenceReason) -> Self {
+        Self::Fence(reason)
+    }
+}
+
+/// The values of the control block that the function's fence uses, itself and not through calls.
+pub(crate) fn needs(program: &Program, id: FuncId, options: FenceOptions) -> carry::Values {
+    let mut values = carry::Values::default();
+    let function = &program.functions[id.0 as usize];
+    for i in &function.body {
+        match treatment(i) {
+            Treatment::Memory(accesses) => {
+                for access in &accesses {
+                    match access.space {
+                        StateSpace::Global => values.insert(Value::FenceBase),
+                        StateSpace::Generic => {
+                            values.insert(Value::FenceBase);
+                            values.insert(Value::SharedEnd);
+                        }
+                        StateSpace::Shared => values.insert(Value::SharedEnd),
+                        _ => continue,
+                    }
+                    if access.space != StateSpace::Shared && options.mode != FenceMode::Window {
+                        values.insert(Value::FenceMask);
+                    }
+                }
+            }
+            Treatment::Trap(_) => values.insert(Value::Counters),
+            Treatment::Call if !calls_by_name(i) || assertion(program, i).is_some() => {
+                values.insert(Value::Counters);
+            }
+            _ => {}
+        }
+    }
+    values
+}
+
+/// Why the function stands in the way of a worker's loop only when it is fenced: what was a trap ends its thread.
+pub(crate) fn forbids_worker(program: &Program, id: FuncId) -> Option<(Reason, u32)> {
+    let function = &program.functions[id.0 as usize];
+    let leaves = |i: &&Instruction| {
+        matches!(treatment(i), Treatment::Trap(_)) || assertion(program, i).is_some()
+    };
+    let found = function
+        .body
+        .iter()
+        .find(leaves)
+        .filter(|_| !function.is_entry)?;
+    let function = function.name.clone();
+    Some((Reason::ExitInCallee { function }, found.span.start))
+}
+
+fn calls_by_name(i: &Instruction) -> bool {
+    matches!(
+        i.operands.get(1),
+        Some(Operand::Symbol {
+            symbol: Symbol::Function(_),
+            ..
+        })
+    )
+}
+
+/// A call of `__assertfail`, which never returns.
+pub(super) fn assertion(program: &Program, i: &Instruction) -> Option<FaultKind> {
+    let Some(Operand::Symbol {
+        symbol: Symbol::Function(f),
+        ..
+    }) = i.operands.get(1)
+    else {
+        return None;
+    };
+    let callee = &program.functions[f.0 as usize];
+    let is = i.opcode == Opcode::Call && !callee.is_defined && callee.name == "__assertfail";
+    is.then_some(FaultKind::Assertion)
+}
+
+fn call(
+    program: &Program,
+    function: &Function,
+    calls: &Calls,
+    i: &Instruction,
+) -> Option<FenceReason> {
+    match i.operands.get(1) {
+        Some(Operand::Symbol {
+            symbol: Symbol::Function(f),
+            ..
+        }) => {
+            let callee = &program.functions[f.0 as usize];
+            let is_known = callee.is_defined || assertion(program, i).is_some();
+            (!is_known).then(|| FenceReason::External {
+                function: callee.name.clone(),
+            })
+        }
+        Some(Operand::Reg(_)) => {
+            let candidates = candidates(program, function, calls, i).len();
+            let few = (1..=MAX_CANDIDATES).contains(&candidates);
+            (!few).then_some(FenceReason::IndirectCall {
+                candidates,
+                limit: MAX_CANDIDATES,
+            })
+        }
+        _ => Some(FenceReason::Unbounded {
+            what: i.mnemonic.to_string(),
+        }),
+    }
+}
+
+/// The functions that a call through a pointer may mean: those whose address is taken and whose parameters are the
+/// prototype's, or those that the call lists.
+pub(super) fn candidates(
+    program: &Program,
+    function: &Function,
+    calls: &Calls,
+    i: &Instruction,
+) -> Vec<FuncId> {
+    let prototype = match i.operands.get(3) {
+        Some(Operand::Prototype(p)) => function.call_prototypes.get(*p as usize),
+        _ => None,
+    };
+    let Some(prototype) = prototype else {
+        return Vec::new();
+    };
+    let fits = |f: &Function| {
+        f.is_defined
+            && !f.is_entry
+            && same(&f.params, &prototype.params)
+            && same(&f.returns, &prototype.returns)
+    };
+    let listed = |id: FuncId| prototype.targets.contains(&id);
+    let is_list = *prototype
+        == CallPrototype {
+            targets: prototype.targets.clone(),
+            ..CallPrototype::default()
+        }
+        && !prototype.targets.is_empty();
+    (0_u32..)
+        .map(FuncId)
+        .zip(&program.functions)
+        .filter(|(id, f)| match is_list {
+            true => listed(*id) && f.is_defined && !f.is_entry,
+            false => calls.address_taken[id.0 as usize] && fits(f),
+        })
+        .map(|(id, _)| id)
+        .collect()
+}
+
+fn same(a: &[Param], b: &[Param]) -> bool {
+    let shape = |p: &Param| (p.size_bytes, p.align);
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| shape(a) == shape(b))
+}
+
+/// Barrier numbers are 0 to 15, thread counts multiples of 32 (PTX ISA section 9.7.13.1).
+fn barrier(i: &Instruction) -> Option<FenceReason> {
+    let (number, count) = barrier_operands(i);
+    let bad_number =
+        matches!(i.operands.get(number), Some(Operand::Int(n)) if !(0..16).contains(n));
+    let bad_count = matches!(
+        count.and_then(|n| i.operands.get(n)),
+        Some(Operand::Int(n)) if !(1..=1024).contains(n) || n % 32 != 0
+    );
+    (bad_number || bad_count).then(|| FenceReason::Barrier {
+        what: i.mnemonic.to_string(),
+    })
+}
+
+/// Which operands name the barrier and count its threads.
+pub(super) fn barrier_operands(i: &Instruction) -> (usize, Option<usize>) {
+    match i.opcode {
+        // Destination, number, perhaps a count, predicate.
+        Opcode::BarRed => (1, (i.operands.len() == 4).then_some(2)),
+        _ => (0, Some(1)),
+    }
+}

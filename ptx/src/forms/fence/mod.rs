@@ -1,0 +1,185 @@
+//! The `fence`: every address confined to the tenant's reservation (DESIGN «fence»).
+//!
+//! A tenant lives in one *reservation*: a power-of-two range of addresses, aligned to its size, at least 4 GiB. The
+//! fence replaces the upper bits of each address by the reservation's, so an access can go nowhere else, whatever the
+//! kernel computed. For a well-behaved kernel that changes nothing. Contract with whoever maps memory:
+//!
+//! - everything in the reservation is mapped: holes between allocations map a sink, so that no fenced address faults;
+//! - no allocation lies within [`GUARD_BYTES`] of either end, and as much beyond either end maps a sink, too. So a
+//!   base register is fenced once for all its small immediate offsets: the sum is at most a guard away, and the base
+//!   of a proper access is inside;
+//! - the module's `.global` variables are placed in the reservation; accesses by name inside a variable stay as they
+//!   are;
+//! - the control block's `counters` point at the instance's counters, outside the reservation, or are zero.
+//!
+//! What else would poison a context that tenants share is dealt with as well. Addresses are rounded down to what the
+//! access needs, together with the mask. Shared, local, constant and parameter accesses are proved to lie in their
+//! variable, or held inside it: shared memory up to the end of the block's own, local memory inside the function's own
+//! variables, because return addresses stand beside them. Generic addresses are told apart by what they come from, else
+//! at run time. `trap`, `brkpt` and failed assertions become a recorded fault and an orderly exit, and a call through a
+//! pointer that is none of the module's functions is recorded and goes to one of them. What has no bounds that can be
+//! held here (textures, surfaces, bulk copies, descriptors, other blocks' shared memory, `printf`, `malloc`, recursion)
+//! is refused with its line. Not hidden: registers and shared memory may hold what an earlier kernel left (see
+//! [`FenceOptions::zero_shared`]), and timing can be observed.
+//!
+//! Cost (`ptxas` 13.5, `sm_80`): an instruction for each fenced base in [`FenceMode::Window`] and one for its
+//! alignment where that cannot be proved. The files: [`access`] says what an instruction touches, [`values`] what its
+//! registers may hold, [`place`] what bounds apply, [`edit`] writes the text.
+
+mod access;
+mod edit;
+mod judge;
+mod place;
+mod scope;
+mod text;
+mod values;
+
+pub(super) use edit::{edit, prepare};
+pub(super) use judge::{forbids_worker, judge, needs};
+pub(super) use place::Surroundings;
+
+/// No allocation of a reservation lies within this many bytes of either end, and as many bytes beyond either end
+/// map a sink; a fenced base may have an immediate offset of less than this added.
+pub const GUARD_BYTES: u64 = 16 << 20;
+
+/// How the upper bits of an address are replaced. All of them take the same control block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FenceMode {
+    /// The reservation is 4 GiB: the upper half of an address is the base's, and nothing of it is computed. The
+    /// cheapest by far.
+    #[default]
+    Window,
+    /// The reservation is a multiple of 4 GiB: the upper half is masked and combined with the base's.
+    HighBits,
+    /// The reservation is any power of two: all 64 bits are masked and combined.
+    Mask,
+}
+
+impl FenceMode {
+    /// The cheapest mode for a reservation of that size.
+    #[must_use]
+    pub const fn for_reservation(bytes: u64) -> Self {
+        const WINDOW: u64 = 4 << 30;
+        match bytes {
+            WINDOW => Self::Window,
+            0..WINDOW => Self::Mask,
+            _ => Self::HighBits,
+        }
+    }
+
+    /// Whether a control block with this base and mask confines a kernel that was fenced in this mode.
+    #[must_use]
+    pub const fn accepts(self, base: u64, mask: u64) -> bool {
+        let is_reservation = mask & mask.wrapping_add(1) == 0 && base & mask == 0;
+        let low = mask & 0xffff_ffff;
+        is_reservation
+            && match self {
+                Self::Window => mask == 0xffff_ffff,
+                Self::HighBits => low == 0xffff_ffff,
+                Self::Mask => mask >= 0xffff,
+            }
+    }
+}
+
+/// How the fence is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct FenceOptions {
+    /// How addresses are confined.
+    pub mode: FenceMode,
+    /// Zero each block's shared memory when it starts, so that it cannot read what another tenant's block left there.
+    /// Off by default: a block pays a loop over its shared memory and a barrier, and a launcher that runs one
+    /// tenant's kernels on an SM at a time, or tenants that keep no secrets in shared memory, need not pay it.
+    pub zero_shared: bool,
+}
+
+/// What a recorded fault was; its number is what the counters hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum FaultKind {
+    /// `trap`.
+    Trap = 1,
+    /// `brkpt`.
+    Breakpoint = 2,
+    /// `__assertfail`.
+    Assertion = 3,
+    /// A call through a pointer that is none of the module's functions.
+    IndirectCall = 4,
+}
+
+/// What the block of a recorded fault reads when the fault was in a function that the kernel called.
+pub const UNKNOWN_BLOCK: u32 = u32::MAX;
+
+/// Why a kernel cannot be fenced.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FenceReason {
+    /// Its texture or surface object may be forged.
+    #[error("`{what}` reaches memory through an object that the fence cannot check")]
+    Texture {
+        /// The instruction.
+        what: String,
+    },
+    /// An instruction whose accesses the fence does not know how to bound.
+    #[error("the fence cannot bound what `{what}` reaches")]
+    Unbounded {
+        /// The instruction.
+        what: String,
+    },
+    /// A generic address of a constant or parameter looks like one of global memory.
+    #[error(
+        "`{what}` makes a generic address of a constant or parameter, which the fence cannot tell from global memory"
+    )]
+    GenericConstant {
+        /// The instruction, or the variable whose address an initialiser takes.
+        what: String,
+    },
+    /// An address in local, constant or parameter space that comes from more than one variable, or from memory.
+    #[error("the fence cannot tell which {space} variable `{what}` reaches")]
+    UnknownVariable {
+        /// The state space.
+        space: &'static str,
+        /// The instruction.
+        what: String,
+    },
+    /// An access by name that does not lie in what it names.
+    #[error("`{what}` reaches outside of `{name}`")]
+    OutsideVariable {
+        /// The instruction.
+        what: String,
+        /// The variable or parameter.
+        name: String,
+    },
+    /// Local variables of a caller may be reached by a generic address.
+    #[error("`{what}` may reach local variables of a function further up the stack")]
+    CallersLocals {
+        /// The instruction.
+        what: String,
+    },
+    /// A function of the driver or of another module.
+    #[error("it calls `{function}`, which is defined elsewhere and cannot be fenced")]
+    External {
+        /// The function.
+        function: String,
+    },
+    /// A call through a pointer, in a module with no function that it could reach, or with too many.
+    #[error(
+        "it calls through a pointer, and {candidates} functions of the module could be meant; the fence compares at most {limit}"
+    )]
+    IndirectCall {
+        /// Functions whose address is taken and whose parameters fit.
+        candidates: usize,
+        /// The most there can be.
+        limit: usize,
+    },
+    /// Its stack has no bound.
+    #[error("it calls itself, directly or through others, so its stack has no bound")]
+    Recursion,
+    /// A barrier number or thread count that the hardware traps on.
+    #[error("`{what}` names a barrier or a number of threads that does not exist")]
+    Barrier {
+        /// The instruction.
+        what: String,
+    },
+    /// Older than what the fence is made of.
+    #[error("the fence needs PTX 4.3, sm_50 and 64-bit addresses")]
+    TooOld,
+}

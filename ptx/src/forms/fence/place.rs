@@ -1,0 +1,361 @@
+//! Which bounds an access has to be held to, if any.
+//!
+//! An access by name that lies in its variable is proved; any other gets bounds by its state space and by what its
+//! base register was made from.
+
+use super::FenceReason;
+use super::access::Access;
+use super::scope::Scope;
+use super::values::{Object, Values};
+use crate::decode::{
+    AddressBase, Function, Instruction, Operand, Program, RegId, StateSpace, Symbol, VarId,
+    Variable,
+};
+use crate::forms::judge;
+use crate::forms::reach::Calls;
+use crate::syntax::module::{Lines, Module};
+
+/// The base of an address that is not proved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Base {
+    /// A register; its offset is in [`Place`]'s access.
+    Reg(RegId),
+    /// A variable's name.
+    Name(VarId),
+    /// A literal address.
+    Absolute,
+}
+
+/// What has to be done about an access.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It lies in what it names.
+    Proved,
+    /// Global memory: confined to the reservation.
+    Global(Base),
+    /// Shared memory: held below the end of the block's own, or of the variable that it comes from.
+    Shared(Base, Option<VarId>),
+    /// Held inside a local or constant variable.
+    Variable(Base, VarId),
+    /// Held inside the kernel's parameters.
+    Param(Base),
+    /// A generic address in the shared window.
+    GenericShared(Base),
+    /// A generic address that is told apart at run time, by surroundings that well-behaved code may aim at.
+    Generic {
+        /// The address.
+        base: Base,
+        /// Shared memory is possible.
+        shared: bool,
+        /// This local variable is possible.
+        local: Option<VarId>,
+    },
+    /// It cannot be held.
+    Refused(FenceReason),
+}
+
+/// What the whole module says; the same for all of its functions.
+pub(crate) struct Surroundings {
+    /// Functions that may call themselves, through others too.
+    pub(super) recursive: Vec<bool>,
+    /// For the record of faults.
+    pub(super) lines: Lines,
+    /// The module has shared memory.
+    pub(super) shared: bool,
+    /// Of a size that the launch gives.
+    pub(super) dynamic: bool,
+    /// Variables that each function declares.
+    pub(super) owned: Vec<Vec<VarId>>,
+    /// Constants of the module.
+    pub(super) constants: Vec<VarId>,
+    /// Index of each function's text, among those that have a body.
+    pub(super) texts: Vec<Option<usize>>,
+    /// Functions that make generic addresses of local variables.
+    pub(super) escaping: Vec<bool>,
+    /// An initialiser holds the generic address of a constant.
+    pub(super) constant: Option<String>,
+}
+
+impl Surroundings {
+    pub(crate) fn new(module: &Module, program: &Program, calls: &Calls) -> Self {
+        let is_constant = |v: &Variable| v.space == StateSpace::Const;
+        let constant = program
+            .variables
+            .iter()
+            .flat_map(|v| &v.relocations)
+            .find_map(|r| {
+                let crate::decode::RelocationTarget::Variable(v) = r.target else {
+                    return None;
+                };
+                let v = &program.variables[v.0 as usize];
+                (r.generic && is_constant(v)).then(|| v.name.clone())
+            });
+        let makes_local = |i: &Instruction| {
+            i.opcode == crate::decode::Opcode::Cvta
+                && i.mods.spaces.first() == Some(&StateSpace::Local)
+                && !i.mods.to
+        };
+        let mut owned = vec![Vec::new(); program.functions.len()];
+        let mut constants = Vec::new();
+        for (n, v) in (0_u32..).zip(&program.variables) {
+            match v.owner {
+                Some(f) => owned[f.0 as usize].push(VarId(n)),
+                None if is_constant(v) => constants.push(VarId(n)),
+                None => {}
+            }
+        }
+        let indices = judge::indices(program);
+        let mut texts = vec![None; program.functions.len()];
+        for (at, syntax) in module
+            .functions
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.has_body)
+        {
+            if let Some(&n) = indices.get(module.name_of(syntax)) {
+                texts[n] = Some(at);
+            }
+        }
+        let is_dynamic =
+            |v: &Variable| v.space == StateSpace::Shared && (v.is_extern || v.size_bytes == 0);
+        Self {
+            dynamic: program.variables.iter().any(is_dynamic),
+            owned,
+            constants,
+            texts,
+            recursive: calls.recursive(),
+            lines: module.lines(),
+            shared: program
+                .variables
+                .iter()
+                .any(|v| v.space == StateSpace::Shared),
+            escaping: program
+                .functions
+                .iter()
+                .map(|f| f.body.iter().any(makes_local))
+                .collect(),
+            constant,
+        }
+    }
+}
+
+/// What is known when an access is placed.
+pub(super) struct Placing<'a> {
+    pub(super) program: &'a Program,
+    pub(super) function: &'a Function,
+    /// The function's index.
+    pub(super) index: usize,
+    pub(super) values: &'a Values,
+    pub(super) surroundings: &'a Surroundings,
+    pub(super) scope: &'a Scope,
+}
+
+/// Whether an access needs to know what registers hold, so that [`Values`] have to be worked out.
+pub(super) fn needs_values(i: &Instruction, access: &Access) -> bool {
+    matches!(
+        i.operands.get(access.operand),
+        Some(Operand::Address {
+            base: AddressBase::Reg(_),
+            ..
+        })
+    ) && access.space != StateSpace::Global
+}
+
+impl Placing<'_> {
+    /// Places one access of an instruction.
+    pub(super) fn place(&self, i: &Instruction, access: &Access) -> Place {
+        let Some(Operand::Address { base, offset }) = i.operands.get(access.operand) else {
+            return self.unbounded(i);
+        };
+        let base = match base {
+            AddressBase::Symbol(symbol) => match self.named(i, access, *symbol, *offset) {
+                Ok(place) => return place,
+                Err(v) => Base::Name(v),
+            },
+            AddressBase::Reg(r) => Base::Reg(*r),
+            AddressBase::Absolute => Base::Absolute,
+        };
+        let object = match base {
+            Base::Reg(r) => self.values.object(r),
+            Base::Name(v) => Object::Variable(v),
+            Base::Absolute => Object::None,
+        };
+        match access.space {
+            StateSpace::Global => Place::Global(base),
+            StateSpace::Shared => Place::Shared(base, self.sized(i, object, StateSpace::Shared)),
+            StateSpace::Local | StateSpace::Const if access.rows.is_none() => {
+                self.variable(i, access, base, object)
+            }
+            StateSpace::Param if access.rows.is_none() => match object {
+                Object::Param if self.function.is_entry => Place::Param(base),
+                _ => self.unknown(i, "parameter"),
+            },
+            StateSpace::Generic => self.generic(i, access, base, object),
+            _ => self.unbounded(i),
+        }
+    }
+
+    fn unbounded(&self, i: &Instruction) -> Place {
+        let what = i.mnemonic.to_string();
+        Place::Refused(FenceReason::Unbounded { what })
+    }
+
+    fn unknown(&self, i: &Instruction, space: &'static str) -> Place {
+        let what = i.mnemonic.to_string();
+        Place::Refused(FenceReason::UnknownVariable { space, what })
+    }
+
+    /// The variable that an object is, when it has a size, is in that space, and can be named at the instruction.
+    fn sized(&self, i: &Instruction, object: Object, space: StateSpace) -> Option<VarId> {
+        let Object::Variable(v) = object else {
+            return None;
+        };
+        let variable = &self.program.variables[v.0 as usize];
+        let fits = variable.space == space && !variable.is_extern && variable.size_bytes != 0;
+        let from = self.scope.visible_from(self.program, v);
+        (fits && from.is_some_and(|from| from <= i.span.start)).then_some(v)
+    }
+
+    /// An access by name: proved, refused, or a variable's that it may leave.
+    fn named(
+        &self,
+        i: &Instruction,
+        access: &Access,
+        symbol: Symbol,
+        offset: i64,
+    ) -> Result<Place, VarId> {
+        let inside = |size: u64, align: u32| {
+            let end = offset.checked_add(i64::from(access.bytes));
+            offset >= 0
+                && end.is_some_and(|end| end.cast_unsigned() <= size)
+                && offset % i64::from(access.align) == 0
+                && align.is_multiple_of(access.align)
+                && access.rows.is_none()
+        };
+        let outside = |name: &str| {
+            Place::Refused(FenceReason::OutsideVariable {
+                what: i.mnemonic.to_string(),
+                name: name.to_owned(),
+            })
+        };
+        let proved = |is: bool, name: &str| if is { Place::Proved } else { outside(name) };
+        match symbol {
+            Symbol::Param(n) | Symbol::ReturnParam(n) => {
+                let list = match symbol {
+                    Symbol::Param(_) => &self.function.params,
+                    _ => &self.function.returns,
+                };
+                let Some(p) = list.get(n as usize) else {
+                    return Ok(self.unbounded(i));
+                };
+                // Within the parameter, whose alignment is at least that of its type.
+                let fits = access.space == StateSpace::Param
+                    && inside(u64::from(p.size_bytes), p.align.max(p.ty.size_bytes()));
+                Ok(proved(fits, &p.name))
+            }
+            Symbol::Function(_) => Ok(self.unbounded(i)),
+            Symbol::Variable(v) => {
+                let variable = &self.program.variables[v.0 as usize];
+                let same = access.space == variable.space
+                    || (access.space == StateSpace::Generic
+                        && variable.space == StateSpace::Global);
+                if same && !variable.is_extern && inside(variable.size_bytes, variable.align) {
+                    return Ok(Place::Proved);
+                }
+                if variable.space == StateSpace::Param || !same {
+                    return Ok(outside(&variable.name));
+                }
+                Err(v)
+            }
+        }
+    }
+
+    /// Local and constant accesses are held inside one variable.
+    fn variable(&self, i: &Instruction, access: &Access, base: Base, object: Object) -> Place {
+        let space = access.space;
+        let known = self.sized(i, object, space).or_else(|| {
+            let mut all = self.candidates(space);
+            let only = all.next().filter(|_| all.next().is_none())?;
+            self.sized(i, Object::Variable(only), space)
+        });
+        let named = if space == StateSpace::Local {
+            "local"
+        } else {
+            "constant"
+        };
+        match known {
+            Some(v) => {
+                let variable = &self.program.variables[v.0 as usize];
+                let fits = variable.size_bytes >= u64::from(access.bytes)
+                    && variable.align.is_multiple_of(access.align);
+                if fits {
+                    Place::Variable(base, v)
+                } else {
+                    self.unknown(i, named)
+                }
+            }
+            None => self.unknown(i, named),
+        }
+    }
+
+    /// Variables of that space that the function may mean.
+    fn candidates(&self, space: StateSpace) -> impl Iterator<Item = VarId> {
+        let owned = self.surroundings.owned[self.index].iter();
+        let is = move |v: &VarId| self.program.variables[v.0 as usize].space == space;
+        owned
+            .chain(&self.surroundings.constants)
+            .copied()
+            .filter(is)
+    }
+
+    fn generic(&self, i: &Instruction, access: &Access, base: Base, object: Object) -> Place {
+        if let Some(what) = self.surroundings.constant.clone() {
+            return Place::Refused(FenceReason::GenericConstant { what });
+        }
+        // A prefetch of anything but global memory does nothing, and one of the wrong line no harm.
+        let is_prefetch = i.mnemonic.starts_with("prefetch");
+        let in_global = match object {
+            Object::Global => true,
+            Object::Variable(v) => self.program.variables[v.0 as usize].space == StateSpace::Global,
+            _ => is_prefetch,
+        };
+        if in_global {
+            return Place::Global(base);
+        }
+        if object == Object::Shared {
+            return Place::GenericShared(base);
+        }
+        let escaping = |n: usize| self.surroundings.escaping.get(n).copied().unwrap_or(false);
+        let others = (0..self.surroundings.escaping.len())
+            .any(|n| n != self.index && escaping(n) && !self.function.is_entry);
+        if others {
+            let what = i.mnemonic.to_string();
+            return Place::Refused(FenceReason::CallersLocals { what });
+        }
+        let mut local = None;
+        if escaping(self.index) {
+            let as_local = Access {
+                space: StateSpace::Local,
+                ..*access
+            };
+            local = match self.variable(i, &as_local, base, Object::Any) {
+                Place::Variable(_, v) => Some(v),
+                // The only one there is, if it cannot hold the access, is not what the access means.
+                refused => match self.candidates(StateSpace::Local).count() {
+                    1 => None,
+                    _ => return refused,
+                },
+            };
+        }
+        let shared = self.surroundings.shared;
+        match (shared, local) {
+            (false, None) => Place::Global(base),
+            _ if access.rows.is_some() => self.unbounded(i),
+            _ => Place::Generic {
+                base,
+                shared,
+                local,
+            },
+        }
+    }
+}

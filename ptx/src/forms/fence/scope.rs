@@ -1,0 +1,79 @@
+//! Where a variable's name may be written and means that variable.
+//!
+//! Scopes nest and inner names hide outer ones (PTX ISA section 4.2), so text that names a variable is put only where
+//! no other declaration of the function could be meant. Rule: a name that the function declares twice, or in an inner
+//! scope, is never written.
+
+use crate::decode::{Function, Program, VarId};
+use crate::syntax::module::{FunctionSyntax, Module, StatementKind};
+use std::collections::HashMap;
+
+/// The names that a function's own declarations give a meaning.
+pub(super) struct Scope {
+    /// How often each is declared in the function.
+    declared: HashMap<String, u32>,
+    /// End of each declaration in the function's outermost scope, by where it starts.
+    outermost: HashMap<u32, u32>,
+    /// Where text at entry stands.
+    entry: u32,
+}
+
+impl Scope {
+    /// `entry` is the byte offset at which text at entry stands.
+    pub(super) fn new(
+        (module, syntax): (&Module, &FunctionSyntax),
+        (program, function): (&Program, &Function),
+        owned: &[VarId],
+        entry: u32,
+    ) -> Self {
+        let mut declared = HashMap::new();
+        let mut note = |name: &str| *declared.entry(name.to_owned()).or_insert(0) += 1;
+        for v in owned {
+            note(&program.variables[v.0 as usize].name);
+        }
+        names(function).for_each(&mut note);
+        let mut outermost = HashMap::new();
+        let mut depth = 0_u32;
+        let (from, to) = syntax.statements;
+        for s in module.statements_in(from, to) {
+            match s.kind {
+                StatementKind::Open => depth += 1,
+                StatementKind::Close => depth = depth.saturating_sub(1),
+                StatementKind::Declaration if depth == 1 => {
+                    let span = module.token_span(s.first, s.end);
+                    outermost.insert(span.start, span.end);
+                }
+                _ => {}
+            }
+        }
+        Self {
+            declared,
+            outermost,
+            entry,
+        }
+    }
+
+    /// The byte offset from which on the function may name the variable; `None` when it may not at all.
+    pub(super) fn visible_from(&self, program: &Program, v: VarId) -> Option<u32> {
+        let variable = &program.variables[v.0 as usize];
+        let times = self.declared.get(&variable.name).copied().unwrap_or(0);
+        match (variable.owner, times) {
+            (None, 0) => Some(0),
+            (Some(_), 1) => self.outermost.get(&variable.span.start).copied(),
+            _ => None,
+        }
+    }
+
+    /// Whether text at entry may name the variable.
+    pub(super) fn at_entry(&self, program: &Program, v: VarId) -> bool {
+        self.visible_from(program, v)
+            .is_some_and(|from| from <= self.entry)
+    }
+}
+
+fn names(function: &Function) -> impl Iterator<Item = &str> {
+    let params = function.params.iter().chain(&function.returns);
+    params
+        .map(|p| p.name.as_str())
+        .chain(function.register_names.iter().map(String::as_str))
+}

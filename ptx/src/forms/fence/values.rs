@@ -1,0 +1,222 @@
+//! What the fence knows of a function's registers: which multiples they hold, and which object they point into.
+//!
+//! Both are fixpoints over the whole body that do not follow control flow: a register's fact is what holds after each
+//! of its definitions. A register that may be read before it is written has no fact. Rules: facts about alignment save
+//! work and so must be right for hostile code; facts about objects choose which bounds an address is held to, and so
+//! must be right for well-behaved code only. Functions too large to settle in [`MAX_SWEEPS`] sweeps have no facts.
+
+use crate::analysis::{Access, Flow, for_each_register, live_at_entry};
+use crate::decode::{
+    Function, Instruction, Opcode, Operand, Program, RegId, ScalarType, StateSpace, Symbol, VarId,
+};
+
+/// Alignments above 2^5 = 32 bytes serve no access.
+const MOST_ZEROS: u8 = 5;
+/// Sweeps over the body; real kernels settle in three or four.
+const MAX_SWEEPS: u32 = 24;
+
+/// What a register may point into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Object {
+    /// No pointer: a number.
+    None,
+    /// A variable, or something at a distance from it.
+    Variable(VarId),
+    /// The kernel's parameters.
+    Param,
+    /// A generic address that stands for global memory.
+    Global,
+    /// A generic address in the shared window.
+    Shared,
+    /// Anything.
+    Any,
+}
+
+/// The facts.
+pub(super) struct Values {
+    zeros: Vec<u8>,
+    objects: Vec<Object>,
+}
+
+impl Values {
+    pub(super) fn new(program: &Program, function: &Function, flow: &Flow) -> Self {
+        let count = function.registers.len();
+        let mut values = Self {
+            zeros: vec![MOST_ZEROS; count],
+            objects: vec![Object::None; count],
+        };
+        let Some(early) = live_at_entry(function, flow) else {
+            return Self::unknown(count);
+        };
+        for register in early {
+            values.zeros[register.0 as usize] = 0;
+            values.objects[register.0 as usize] = Object::Any;
+        }
+        for param in function.params.iter().filter_map(|p| p.reg) {
+            values.zeros[param.0 as usize] = 0;
+            values.objects[param.0 as usize] = Object::Any;
+        }
+        for _ in 0..MAX_SWEEPS {
+            if !values.sweep(program, function) {
+                return values;
+            }
+        }
+        Self::unknown(count)
+    }
+
+    /// No facts at all, for functions that need none.
+    pub(super) fn none(function: &Function) -> Self {
+        Self::unknown(function.registers.len())
+    }
+
+    fn unknown(count: usize) -> Self {
+        Self {
+            zeros: vec![0; count],
+            objects: vec![Object::Any; count],
+        }
+    }
+
+    /// The register is a multiple of this power of two.
+    pub(super) fn multiple_of(&self, register: RegId) -> u32 {
+        1 << self.zeros[register.0 as usize]
+    }
+
+    pub(super) fn object(&self, register: RegId) -> Object {
+        self.objects[register.0 as usize]
+    }
+
+    fn sweep(&mut self, program: &Program, function: &Function) -> bool {
+        let mut changed = false;
+        for i in &function.body {
+            let (zeros, object) = match i.operands.first() {
+                Some(Operand::Reg(_)) => (
+                    self.zeros_of_result(program, i),
+                    self.object_of_result(function, i),
+                ),
+                _ => (0, Object::Any),
+            };
+            for_each_register(i, |r, access| {
+                if access != Access::Read {
+                    let n = r.0 as usize;
+                    let least = self.zeros[n].min(zeros);
+                    let joined = join(self.objects[n], object);
+                    changed |= least != self.zeros[n] || joined != self.objects[n];
+                    (self.zeros[n], self.objects[n]) = (least, joined);
+                }
+            });
+        }
+        changed
+    }
+
+    fn zeros(&self, program: &Program, operand: Option<&Operand>) -> u8 {
+        let of = |n: i64| {
+            u8::try_from(n.trailing_zeros())
+                .unwrap_or(0)
+                .min(MOST_ZEROS)
+        };
+        match operand {
+            Some(Operand::Reg(r)) => self.zeros[r.0 as usize],
+            Some(Operand::RegOffset(r, n)) => self.zeros[r.0 as usize].min(of(*n)),
+            Some(Operand::Int(n)) => of(*n),
+            Some(Operand::Symbol {
+                symbol: Symbol::Variable(v),
+                offset,
+            }) => {
+                let align = program.variables[v.0 as usize].align.max(1);
+                of(i64::from(align)).min(of(*offset))
+            }
+            _ => 0,
+        }
+    }
+
+    fn zeros_of_result(&self, program: &Program, i: &Instruction) -> u8 {
+        use Opcode as O;
+        let is_float = i
+            .mods
+            .types
+            .iter()
+            .any(|t| t.is_float() || t.size_bytes() < 4);
+        let copies = matches!(i.opcode, O::Mov | O::Selp | O::Cvta);
+        if is_float && !copies || i.mods.sat {
+            return 0;
+        }
+        let z = |n: usize| self.zeros(program, i.operands.get(n));
+        match i.opcode {
+            O::Mov if i.operands.len() == 2 && i.mods.vector == 0 => z(1),
+            O::Cvta | O::Cvt => z(1),
+            O::Add | O::Sub | O::Or | O::Xor | O::Min | O::Max | O::Selp => z(1).min(z(2)),
+            O::And => z(1).max(z(2)),
+            O::Neg | O::Abs => z(1),
+            O::Mul if i.mods.part != Some(crate::decode::Part::Hi) => (z(1) + z(2)).min(MOST_ZEROS),
+            O::Mad if i.mods.part != Some(crate::decode::Part::Hi) => {
+                (z(1) + z(2)).min(MOST_ZEROS).min(z(3))
+            }
+            O::Shl => match i.operands.get(2) {
+                Some(Operand::Int(n)) => z(1)
+                    .saturating_add(u8::try_from(*n).unwrap_or(0))
+                    .min(MOST_ZEROS),
+                _ => z(1),
+            },
+            _ => 0,
+        }
+    }
+
+    fn operand_object(&self, operand: Option<&Operand>) -> Object {
+        match operand {
+            Some(Operand::Reg(r) | Operand::RegOffset(r, _)) => self.objects[r.0 as usize],
+            Some(Operand::Symbol { symbol, .. }) => match symbol {
+                Symbol::Variable(v) => Object::Variable(*v),
+                Symbol::Param(_) => Object::Param,
+                _ => Object::Any,
+            },
+            _ => Object::None,
+        }
+    }
+
+    fn object_of_result(&self, function: &Function, i: &Instruction) -> Object {
+        use Opcode as O;
+        let o = |n: usize| self.operand_object(i.operands.get(n));
+        let sum = |a: Object, b: Object| match (a, b) {
+            (Object::None, x) | (x, Object::None) => x,
+            _ => Object::Any,
+        };
+        match i.opcode {
+            O::Mov if i.operands.len() == 2 && i.mods.vector == 0 => o(1),
+            O::Cvt => o(1),
+            O::Cvta => match (i.mods.spaces.first(), i.mods.to) {
+                (Some(StateSpace::Global), false) => Object::Global,
+                (Some(StateSpace::Shared), false) => Object::Shared,
+                _ => o(1),
+            },
+            O::Add | O::Or | O::And | O::Xor | O::Min | O::Max => sum(o(1), o(2)),
+            // A distance between two pointers into one object is a number.
+            O::Sub if o(1) == o(2) && !matches!(o(1), Object::Any) => Object::None,
+            O::Sub => sum(o(1), o(2)),
+            O::Selp => join(o(1), o(2)),
+            O::Mad | O::Fma => sum(sum(o(1), o(2)), o(3)),
+            // A pointer that the host passed cannot point into a window of a thread or a block.
+            O::Ld if i.mods.spaces.first() == Some(&StateSpace::Param) && function.is_entry => {
+                match i.mods.types.first() {
+                    Some(t) if t.size_bytes() == 8 => Object::Global,
+                    _ => Object::None,
+                }
+            }
+            O::Ld | O::Ldu | O::Atom | O::Call | O::Shfl => match i.mods.types.first() {
+                Some(ScalarType::B64 | ScalarType::U64 | ScalarType::S64) | None => Object::Any,
+                // Half a pointer, or a 32-bit address of shared or local memory, is put together again by a `mov`.
+                _ => Object::None,
+            },
+            // What may put a pointer together from halves.
+            O::Mov | O::Bfi | O::Prmt | O::Lop3 | O::Shf | O::Slct | O::Other => Object::Any,
+            _ => Object::None,
+        }
+    }
+}
+
+fn join(a: Object, b: Object) -> Object {
+    match (a, b) {
+        (Object::None, x) | (x, Object::None) => x,
+        (a, b) if a == b => a,
+        _ => Object::Any,
+    }
+}

@@ -1,0 +1,229 @@
+//! A GPU with two tenants' partitions side by side, and a kernel of one that goes for the other.
+//!
+//! Rule: the attacker knows everything: the neighbour's addresses, the layout, the form it will be given. What must hold
+//! is that the neighbour's bytes, the counters and everything else in the domain stay as they were, and that the launch
+//! ends without a fault of the device.
+
+use gridmux_hw_model::{
+    DomainId, Gpu, GpuConfig, Launch, LoadError, Partition, QueueId, run_functional,
+};
+use gridmux_policy::units::Cycles;
+use gridmux_ptx::Module;
+use gridmux_ptx::control::{Control, FAULT_KIND_AT, FAULT_LINE_AT, caps_offset, instance_bytes};
+use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
+use gridmux_ptx::forms::{Form, Options, Shape, rewrite};
+
+/// What became of a launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It ended; the fault that it recorded, kind and line, zeros for none.
+    Ended(u32, u32),
+    /// The rewrite refused it.
+    Refused(String),
+    /// The device faulted.
+    Faulted(String),
+}
+
+/// Streaming multiprocessors that the instance has room for.
+const SMS: u32 = 132;
+/// Bytes of each buffer.
+pub(crate) const BUFFER: u64 = 64 << 10;
+
+/// The scene.
+pub(crate) struct Scene {
+    gpu: Gpu,
+    domain: DomainId,
+    /// The attacker's partition.
+    pub(crate) own: Partition,
+    /// Its buffer.
+    pub(crate) buffer: u64,
+    /// The neighbour's buffers.
+    pub(crate) neighbour: Vec<u64>,
+    /// Memory of nobody's in the domain: what the service keeps there.
+    service: u64,
+    instance: u64,
+}
+
+impl Scene {
+    /// Fills everything with patterns.
+    pub(crate) fn new() -> Self {
+        let mut gpu = Gpu::new(GpuConfig::builtin("h200").expect("built in"));
+        let memory = gpu.memory_mut();
+        let domain = memory.create_domain(40 << 30).expect("address space");
+        let own = memory.reserve(domain, 1 << 20).expect("room");
+        let other = memory.reserve(domain, 1 << 20).expect("room");
+        let buffer = memory.alloc_in(own, BUFFER).expect("fits");
+        let neighbour: Vec<u64> = (0..3)
+            .map(|_| memory.alloc_in(other, BUFFER).expect("fits"))
+            .collect();
+        let service = memory.alloc(domain, BUFFER).expect("fits");
+        let bytes = u64::from(instance_bytes(SMS));
+        let instance = memory.alloc(domain, bytes).expect("fits");
+        let mut scene = Self {
+            gpu,
+            domain,
+            own,
+            buffer,
+            neighbour,
+            service,
+            instance,
+        };
+        scene.fill();
+        scene
+    }
+
+    fn pattern(place: u64) -> Vec<u8> {
+        let word = |n: u64| (n ^ place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (0..BUFFER / 8)
+            .flat_map(|n| word(n).to_le_bytes())
+            .collect()
+    }
+
+    /// Buffers that nobody but their owner may change.
+    fn guarded(&self) -> Vec<u64> {
+        let mut all = self.neighbour.clone();
+        all.push(self.service);
+        all
+    }
+
+    fn fill(&mut self) {
+        let all = self.guarded();
+        let memory = self.gpu.memory_mut();
+        for address in all {
+            memory
+                .write(self.domain, address, &Self::pattern(address))
+                .expect("inside");
+        }
+        memory
+            .fill(self.domain, self.buffer, BUFFER, 0)
+            .expect("inside");
+    }
+
+    /// Whether everybody else's bytes are as they were.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let same = |address: &u64| self.read(*address) == Self::pattern(*address);
+        self.guarded().iter().all(same)
+    }
+
+    /// A buffer's bytes.
+    pub(crate) fn read(&self, address: u64) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(BUFFER).expect("small")];
+        self.gpu
+            .memory()
+            .read(self.domain, address, &mut bytes)
+            .expect("inside");
+        bytes
+    }
+
+    /// The attacker's buffer as words.
+    pub(crate) fn words(&self) -> Vec<u32> {
+        self.read(self.buffer)
+            .chunks_exact(4)
+            .map(|w| u32::from_le_bytes(w.try_into().expect("four bytes")))
+            .collect()
+    }
+
+    /// Rewrites the module and runs its kernel `k`; `params` are the original's.
+    pub(crate) fn run(
+        &mut self,
+        ptx: &str,
+        (form, mode): (Form, FenceMode),
+        params: &[u64],
+        (grid, block, shared): ([u32; 3], u32, u32),
+    ) -> Outcome {
+        let module = Module::parse(ptx).unwrap_or_else(|e| panic!("{e}"));
+        let program = module.decode().unwrap_or_else(|e| panic!("{e}"));
+        let options = Options {
+            fence: FenceOptions {
+                mode,
+                zero_shared: false,
+            },
+            ..Options::default()
+        };
+        let rewritten = rewrite(&module, &program, &options, |_| form);
+        let k = rewritten
+            .kernels
+            .iter()
+            .find(|k| k.name == "k")
+            .expect("it is called k");
+        if let Some(reason) = &k.reason {
+            return Outcome::Refused(reason.to_string());
+        }
+        let text = String::from_utf8(rewritten.bytes.clone()).expect("text");
+        let again = Module::parse(text.clone()).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let decoded = again.decode().unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let loaded = match self.gpu.load_in(self.own, &decoded, text.as_bytes()) {
+            Ok(loaded) => loaded,
+            Err(LoadError::Unsupported { mnemonic, .. }) => {
+                println!("SKIPPED: the model does not execute {mnemonic}");
+                return Outcome::Ended(0, 0);
+            }
+            Err(error) => panic!("{error}\n{text}"),
+        };
+        let kernel = loaded.kernel("k").expect("the kernel exists");
+        let control = self.control(form, grid, block);
+        if form.fenced {
+            assert!(mode.accepts(control.fence_base, control.fence_mask));
+        }
+        let mut bytes: Vec<u8> = params.iter().flat_map(|p| p.to_le_bytes()).collect();
+        if let Some(at) = k.control_offset {
+            bytes.resize(at as usize, 0);
+            bytes.extend(control.to_bytes());
+        }
+        let blocks = grid.iter().product();
+        let launch = Launch {
+            queue: QueueId(0),
+            tag: 1,
+            domain: self.domain,
+            kernel,
+            grid: match form.shape {
+                Shape::Whole | Shape::Slice => grid,
+                Shape::Gate => [blocks, 1, 1],
+                Shape::Worker => [blocks.min(3), 1, 1],
+            },
+            block: [block, 1, 1],
+            dynamic_shared_bytes: shared + k.extra_shared_bytes,
+            params: &bytes,
+            budget: Some(Cycles(20_000_000)),
+        };
+        let result = run_functional(&mut self.gpu, &launch);
+        self.gpu.unload(&loaded);
+        match result {
+            Ok(_) => Outcome::Ended(self.counter(FAULT_KIND_AT), self.counter(FAULT_LINE_AT)),
+            Err(error) => Outcome::Faulted(format!("{error}\n{text}")),
+        }
+    }
+
+    fn counter(&self, at: u32) -> u32 {
+        let mut word = [0; 4];
+        self.gpu
+            .memory()
+            .read(self.domain, self.instance + u64::from(at), &mut word)
+            .expect("inside");
+        u32::from_le_bytes(word)
+    }
+
+    fn control(&mut self, form: Form, grid: [u32; 3], _block: u32) -> Control {
+        let bytes = u64::from(instance_bytes(SMS));
+        let blocks: u32 = grid.iter().product();
+        let caps = self.instance + u64::from(caps_offset(SMS));
+        let memory = self.gpu.memory_mut();
+        memory
+            .fill(self.domain, self.instance, bytes, 0)
+            .expect("inside");
+        memory
+            .write(self.domain, self.instance, &blocks.to_le_bytes())
+            .expect("inside");
+        memory
+            .fill(self.domain, caps, u64::from(SMS), 16)
+            .expect("inside");
+        let mut control =
+            Control::tickets(grid, 1, self.instance, caps).expect("the grid is small");
+        if matches!(form.shape, Shape::Whole | Shape::Slice) {
+            control.offset = [0; 3];
+        }
+        control.fence_base = self.own.base;
+        control.fence_mask = self.own.mask();
+        control
+    }
+}
