@@ -44,6 +44,7 @@ pub(crate) fn dress(
         kernel: kernel.name.clone(),
         block: block.env.ctaid,
         thread: [thread % x, thread / x % y, thread / (x * y)],
+        function: origin.function.clone(),
         ptx_line: origin.line,
         source_line: origin.source_line,
         mnemonic: origin.mnemonic.clone(),

@@ -103,6 +103,8 @@ pub struct Fault {
     pub block: [u32; 3],
     /// Thread inside the block.
     pub thread: [u32; 3],
+    /// The function that it happened in, when that is not the kernel itself.
+    pub function: Option<Arc<str>>,
     /// Line of the instruction in the PTX text, from 1; 0 where the text is not at hand.
     pub ptx_line: u32,
     /// File index and line of the nearest `.loc`.
@@ -129,9 +131,13 @@ impl fmt::Display for Fault {
         let [tx, ty, tz] = self.thread;
         write!(
             f,
-            "kernel '{}', block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), PTX line {} ({}): ",
+            "kernel '{}', block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), PTX line {} ({}",
             self.kernel, self.ptx_line, self.mnemonic
         )?;
+        match &self.function {
+            Some(function) => write!(f, " in function '{function}'): ")?,
+            None => f.write_str("): ")?,
+        }
         self.say_kind(f)?;
         if let Some(note) = &self.note {
             write!(f, ": {note}")?;

@@ -70,6 +70,8 @@ pub struct KernelParam {
 /// Where an instruction came from, for messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
+    /// The function that it stands in, when that is not the kernel.
+    pub(crate) function: Option<Arc<str>>,
     pub(crate) line: u32,
     pub(crate) source_line: Option<(u32, u32)>,
     pub(crate) mnemonic: Arc<str>,

@@ -90,6 +90,7 @@ fn recursion_without_end_overflows_the_stack() {
         "{fault}"
     );
     assert_eq!(fault.ptx_line, line_of(&text, "call.uni f"));
+    assert!(fault.to_string().contains("in function 'f'"), "{fault}");
     assert!(fault.to_string().contains("stack overflowed"), "{fault}");
 }
 

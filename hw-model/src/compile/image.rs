@@ -124,7 +124,9 @@ impl Linker<'_> {
             stack_bytes: frame.bytes.saturating_add(frame.outgoing_bytes),
             cleared: (frame.returns_at, frame.bytes),
         });
+        let name: Option<Arc<str>> = (!frame.is_entry).then(|| function.name.as_str().into());
         let header = Origin {
+            function: name.clone(),
             line: self.lines.of(function.span),
             source_line: None,
             mnemonic: "function entry".into(),
@@ -141,6 +143,7 @@ impl Linker<'_> {
         for (at, i) in function.body.iter().enumerate() {
             starts.push(self.here());
             let origin = Origin {
+                function: name.clone(),
                 line: self.lines.of(i.span),
                 source_line: i.source_line,
                 mnemonic: (*i.mnemonic).into(),
@@ -156,7 +159,7 @@ impl Linker<'_> {
             }
         }
         starts.push(self.here());
-        self.end_of_body(lower);
+        self.end_of_body(lower, name);
         for (op, meet, at) in branches {
             self.aim(function, op, meet, at, &starts);
         }
@@ -429,7 +432,7 @@ impl Linker<'_> {
     }
 
     /// What stands behind the last instruction: the end of the kernel or function for whoever gets there.
-    fn end_of_body(&mut self, lower: &mut Lower<'_>) {
+    fn end_of_body(&mut self, lower: &mut Lower<'_>, name: Option<Arc<str>>) {
         let function = lower.function;
         let end = function.span.end;
         let (what, opcode) = if function.is_entry {
@@ -438,6 +441,7 @@ impl Linker<'_> {
             ("end of function", Opcode::Ret)
         };
         let origin = Origin {
+            function: name,
             line: self.lines.of(Span {
                 start: end.saturating_sub(1),
                 end,

@@ -12,6 +12,7 @@ use gridmux_ptx::boxes::{Grid, SubBox, next_box};
 use gridmux_ptx::control::{CONTROL_BYTES, Control};
 use gridmux_ptx::forms::LaunchGrid;
 use nix::time::{ClockId, clock_gettime};
+use std::io::Write as _;
 use std::sync::Arc;
 
 /// A time that no kernel reaches.
