@@ -7,7 +7,7 @@ use crate::support::Bench;
 use gridmux_hw_model::{GpuConfig, Launch, QueueId};
 
 /// Instructions of a chain in one turn of its loop.
-const LINKS: u32 = 64;
+const LINKS: u32 = 128;
 
 /// A kernel around a body that is repeated `%r9` times; `%rd1` is the first parameter's address.
 fn looped(setup: &str, body: &str) -> String {
