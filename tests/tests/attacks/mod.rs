@@ -138,7 +138,6 @@ impl Scene {
                 mode,
                 zero_shared: false,
             },
-            ..Options::default()
         };
         let rewritten = rewrite(&module, &program, &options, |_| form);
         let k = rewritten
