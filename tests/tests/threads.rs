@@ -13,7 +13,7 @@ fn run(seed: u64, gpu: &str, threads: usize) -> (u64, Counters, Vec<Vec<u8>>) {
     let mut gpu = Gpu::new(GpuConfig::builtin(gpu).expect("built in").scaled_to_sms(8));
     gpu.set_threads(threads);
     let domain = gpu.memory_mut().create_domain(1 << 28).expect("room");
-    let module = gridmux_ptx::Module::parse(kernel.ptx.as_bytes()).expect("generated PTX");
+    let module = gridmux_ptx::Module::parse(kernel.ptx.as_str()).expect("generated PTX");
     let program = module.decode().expect("generated PTX");
     let loaded = gpu
         .load(domain, &program, kernel.ptx.as_bytes())

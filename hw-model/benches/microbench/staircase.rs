@@ -21,7 +21,7 @@ pub(crate) fn draw(gpu: &str) -> Vec<String> {
         .map(|words| {
             let stride = words * 4;
             // Lanes meet in a bank when their strides do; a wide bank holds two words.
-            let fold = (words * 4 / wide).max(1).min(32);
+            let fold = (words * 4 / wide).clamp(1, 32);
             (stride, runner.strided("shared", stride), f64::from(fold))
         })
         .collect();
