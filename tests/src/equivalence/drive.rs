@@ -42,13 +42,18 @@ fn fence(stage: &Stage<'_, '_>, form: &KernelForm, control: Control) -> Result<C
     if !form.form.fenced {
         return Ok(control);
     }
-    let window = stage.gpu.memory().window(stage.domain);
-    let (start, bytes) = window.map_err(|e| e.to_string())?;
-    Ok(Control {
-        fence_base: start,
-        fence_mask: bytes - 1,
-        ..control
-    })
+    let (base, mask) = (stage.partition.base, stage.partition.mask());
+    match form.fence {
+        Some(mode) if mode.accepts(base, mask) => Ok(Control {
+            fence_base: base,
+            fence_mask: mask,
+            ..control
+        }),
+        mode => Err(format!(
+            "a reservation of {} bytes does not go with a fence of mode {mode:?}",
+            stage.partition.bytes
+        )),
+    }
 }
 
 /// One launch, as a tenant makes it; timed or not.
