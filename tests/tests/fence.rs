@@ -493,6 +493,35 @@ fn recursion_is_refused() {
 }
 
 #[test]
+fn a_base_in_front_of_shared_memory_keeps_its_offset() {
+    // The variable stands at address 0, so that the base of the first access is far behind everything.
+    let body = ".shared .align 16 .b8 x[512];\n\
+        mov.u32 %s, x;\nmad.lo.u32 %s, %i, 4, %s;\nadd.s32 %t, %s, -4;\nst.shared.u32 [%t+4], %i;\nbar.sync 0;\n\
+        add.s32 %t, %s, -16;\nld.shared.u32 %u, [%t+16];\nadd.s32 %t, %s, -8;\nld.shared.u32 %v, [%t+8];\nadd.u32 %u, %u, %v;\nbar.sync 0;\n\
+        mad.lo.u32 %t, %i, 8, -8;\nmov.u32 %v, x;\nadd.u32 %t, %t, %v;\nst.shared.u32 [%t+8], %u;\n\
+        ld.shared.v2.u32 {%r, %v}, [%t+8];\nmul.wide.u32 %a, %i, 4;\nadd.s64 %a, %own, %a;\nst.global.u32 [%a], %r;";
+    let before = ".extern .shared .align 16 .b8 d[];";
+    for text in [
+        body.to_owned(),
+        body.replace(".shared .align 16 .b8 x[512];\n", "")
+            .replace(", x;", ", d;"),
+    ] {
+        let ptx = kernel(before, &text);
+        for form in FORMS {
+            for mode in MODES {
+                let mut scene = Scene::new();
+                let params = [scene.buffer, scene.neighbour[1]];
+                let outcome = scene.run(&ptx, (form, mode), &params, ([1, 1, 1], 64, 512));
+                assert_eq!(outcome, Outcome::Ended(0, 0), "{form}, {mode:?}");
+                let words = scene.words();
+                let expected: Vec<u32> = (0..64).map(|n| 2 * n).collect();
+                assert_eq!(words[..64], expected, "{form}, {mode:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn well_behaved_kernels_compute_the_same_bits() {
     let before = ".extern .shared .align 16 .b8 d[];\n.global .align 8 .u32 g[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n.const .align 4 .u32 c[4] = {9, 8, 7, 6};";
     let body = ".shared .align 8 .b8 x[1024];\n.local .align 8 .b8 l[32];\n\

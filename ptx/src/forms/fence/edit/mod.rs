@@ -269,12 +269,13 @@ impl Pass<'_, '_> {
         let (text, fenced) = self.confine(&address, align);
         let first = group.members.first().map_or(0, |m| m.instruction);
         self.frame.before(first, &format!("{widen}{text}"));
-        self.redirect(group, &fenced);
+        self.redirect(group, &fenced, 0);
     }
 
-    fn redirect(&mut self, group: &Group, fenced: &str) {
+    /// Lets all members go through `fenced`, which holds the base and so much of their offsets.
+    fn redirect(&mut self, group: &Group, fenced: &str, held: i64) {
         for m in &group.members {
-            let text = match m.offset {
+            let text = match m.offset - held {
                 0 => format!("[{fenced}]"),
                 offset => format!("[{fenced}+{offset}]"),
             };
