@@ -23,7 +23,7 @@ fn number(variable: &str) -> Option<u64> {
 #[test]
 fn every_workload_computes_the_same_bits_in_every_form() {
     let mut judge = Judge::new();
-    let mut counts = Counts::default();
+    let mut counts = Counts::of("workloads");
     for workload in workloads() {
         for seed in 0..4 {
             let case = workload.case(Size::Tiny, seed);
@@ -54,7 +54,7 @@ fn every_kernel_of_the_corpus_computes_the_same_bits_in_every_form() {
         }
         (counts, failures)
     };
-    let (counts, failures) = on_all_cores(work);
+    let (counts, failures) = on_all_cores("corpus", work);
     println!("{counts}");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     for form in Form::ALL {
@@ -67,14 +67,17 @@ fn every_kernel_of_the_corpus_computes_the_same_bits_in_every_form() {
 }
 
 /// Runs the same work on every core, and puts together what comes of it.
-fn on_all_cores(work: impl Fn() -> (Counts, Vec<String>) + Sync) -> (Counts, Vec<String>) {
+fn on_all_cores(
+    name: &'static str,
+    work: impl Fn() -> (Counts, Vec<String>) + Sync,
+) -> (Counts, Vec<String>) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let results: Vec<(Counts, Vec<String>)> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().expect("no panic");
         running.into_iter().map(join).collect()
     });
-    let mut counts = Counts::default();
+    let mut counts = Counts::of(name);
     let mut failures = Vec::new();
     for (some, failed) in results {
         counts.merge(some);
@@ -88,7 +91,7 @@ fn generated_kernels_compute_the_same_bits_in_every_form() {
     let first = number("GRIDMUX_EQUIVALENCE_FIRST").unwrap_or(0);
     let seeds = number("GRIDMUX_EQUIVALENCE_SEEDS").unwrap_or(SAMPLE);
     let next = AtomicU64::new(first);
-    let (counts, failures) = on_all_cores(|| judge_seeds(&next, first + seeds));
+    let (counts, failures) = on_all_cores("generated", || judge_seeds(&next, first + seeds));
     println!("{counts}");
     assert!(
         failures.is_empty(),

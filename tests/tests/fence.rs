@@ -313,6 +313,113 @@ fn shared_memory_cannot_be_left() {
 }
 
 #[test]
+fn rows_of_matrices_stay_inside() {
+    let values = ".reg .f32 %w<8>;\n.reg .b32 %h<8>;\nmov.f32 %w0, 0f3F800000;\nmov.f32 %w1, %w0;\nmov.f32 %w2, %w0;\nmov.f32 %w3, %w0;\n\
+                  mov.f32 %w4, %w0;\nmov.f32 %w5, %w0;\nmov.f32 %w6, %w0;\nmov.f32 %w7, %w0;\n";
+    let list = "{%w0, %w1, %w2, %w3, %w4, %w5, %w6, %w7}";
+    let halves = "{%h0, %h1, %h2, %h3, %h4, %h5, %h6, %h7}";
+    let store = |space: &str, at: &str, stride: &str| {
+        format!(
+            "{values}wmma.store.d.sync.aligned.row.m16n16k16{space}.f32 [{at}], {list}, {stride};"
+        )
+    };
+    // The rows of a wild stride reach the neighbour, who is within 16 times 2³² elements of four bytes.
+    let far = "sub.s64 %a, %target, %own;\nshr.u64 %a, %a, 4;\ncvt.u32.u64 %s, %a;\n";
+    let harmful = [
+        ("its first row", store(".global", "%target", "16")),
+        ("a generic address", store("", "%target", "16")),
+        ("a negative offset", store(".global", "%target+-64", "16")),
+        (
+            "a stride that reaches the neighbour",
+            format!("{far}{}", store(".global", "%own", "%s")),
+        ),
+    ];
+    for (name, body) in harmful {
+        let ptx = kernel("", &body);
+        does_harm(name, &ptx);
+        survives(name, &ptx);
+    }
+    let wild = [
+        (
+            "a stride of all ones",
+            store(".global", "%own", "0xffffffff"),
+        ),
+        (
+            "a stride from a register",
+            format!("mov.u32 %s, 0x7fffffff;\n{}", store("", "%own", "%s")),
+        ),
+        (
+            "an odd stride",
+            format!("mov.u32 %s, 5;\n{}", store(".global", "%own", "%s")),
+        ),
+        (
+            "shared memory",
+            format!("mov.u32 %s, 70000;\n{}", store(".shared", "%s", "%s")),
+        ),
+        (
+            "rows behind shared memory",
+            format!(
+                "mov.u32 %s, d;\nmov.u32 %t, 4096;\n{}",
+                store(".shared", "%s", "%t")
+            ),
+        ),
+        (
+            "a load",
+            format!(
+                "{values}mov.u32 %s, 0x40000000;\nwmma.load.a.sync.aligned.row.m16n16k16.global.f16 {halves}, [%target], %s;"
+            ),
+        ),
+        (
+            "a load from shared memory",
+            format!(
+                "{values}mov.u32 %s, 60000;\nwmma.load.b.sync.aligned.col.m16n16k16.shared.f16 {halves}, [%s], %s;"
+            ),
+        ),
+        (
+            "a matrix in shared memory",
+            "mov.u32 %s, 99999;\nldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r, %t, %u, %v}, [%s];"
+                .to_owned(),
+        ),
+    ];
+    for (name, body) in wild {
+        survives(name, &kernel(".extern .shared .align 16 .b8 d[];", &body));
+    }
+}
+
+#[test]
+fn barrier_objects_stay_in_shared_memory() {
+    let attacks = [
+        (
+            "far behind",
+            "mov.u32 %s, 1000000;\nmbarrier.init.shared.b64 [%s], 64;\nmbarrier.arrive.shared.b64 %a, [%s];",
+        ),
+        (
+            "negative",
+            "mov.u32 %s, -8;\nmbarrier.init.shared.b64 [%s], 64;\nmbarrier.inval.shared.b64 [%s];",
+        ),
+        (
+            "misaligned",
+            "mov.u32 %s, d;\nadd.u32 %s, %s, 3;\nmbarrier.init.shared.b64 [%s], 64;",
+        ),
+        (
+            "by a generic address",
+            "mbarrier.init.b64 [%target], 64;\nmbarrier.arrive.b64 %a, [%target];",
+        ),
+        (
+            "a wait",
+            "mov.u32 %s, 500000;\nmbarrier.init.shared.b64 [%s], 1;\nmbarrier.arrive.shared.b64 %a, [%s];\nmbarrier.test_wait.shared.b64 %p, [%s+64], %a;",
+        ),
+    ];
+    for (name, body) in attacks {
+        let ptx = kernel(".extern .shared .align 16 .b8 d[];", body);
+        let ran = attack(name, &ptx);
+        let ran = ran.iter().filter(|o| matches!(o, Outcome::Ended(..)));
+        // A worker cannot set up a barrier object again and again.
+        assert!(ran.count() >= 9, "{name}");
+    }
+}
+
+#[test]
 fn local_memory_cannot_be_left() {
     let attacks = [
         (

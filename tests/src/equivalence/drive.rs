@@ -266,6 +266,10 @@ impl Run<'_, '_, '_> {
     fn observe(&mut self) -> Result<(), String> {
         let words = self.words()?;
         let at = |offset: u32| words[offset as usize / 4];
+        let fault = at(control::FAULT_KIND_AT);
+        if fault != 0 {
+            self.instance.fault_recorded();
+        }
         self.instance.observe(&Observation {
             next: at(control::NEXT_AT),
             done: at(control::DONE_AT),
@@ -316,6 +320,11 @@ impl Run<'_, '_, '_> {
     /// At the end the counters say what the protocol promises.
     fn check_end(&self) -> Result<(), String> {
         let words = self.words()?;
+        if self.instance.is_faulted() {
+            let at = |offset: u32| words[offset as usize / 4];
+            let (kind, line) = (at(control::FAULT_KIND_AT), at(control::FAULT_LINE_AT));
+            return Err(format!("it recorded a fault of kind {kind} at line {line}"));
+        }
         let done = words[control::DONE_AT as usize / 4];
         let (total, masks) = (
             self.instance.total(),

@@ -93,6 +93,8 @@ impl fmt::Display for Failure {
 /// How many kernels took each form, and why the others did not.
 #[derive(Debug, Default, Clone)]
 pub struct Counts {
+    /// What they are kernels of, as tables name it.
+    name: &'static str,
     /// Kernels judged.
     pub subjects: u32,
     taken: BTreeMap<Form, u32>,
@@ -100,6 +102,15 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// No kernels yet, of that name.
+    #[must_use]
+    pub fn of(name: &'static str) -> Self {
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
+
     /// Adds what came of one subject.
     pub fn add(&mut self, verdicts: &[(Form, Verdict)]) {
         self.subjects += 1;
@@ -145,8 +156,8 @@ impl fmt::Display for Counts {
             let n = self.taken(form);
             writeln!(
                 f,
-                "{form:<14} {n:>6} of {} kernels, the same bits",
-                self.subjects
+                "{:<10} {form:<14} {n:>6} of {} kernels, the same bits",
+                self.name, self.subjects
             )?;
             for ((_, why), n) in self.reasons.iter().filter(|((other, _), _)| *other == form) {
                 writeln!(f, "    {n:>6} refused: {why}")?;
