@@ -1,5 +1,7 @@
 //! The fence attacked: kernels that reach for a neighbour's memory, or for a fault that would poison a shared context.
 //!
+//! Length: tables of attacks, one test for each kind.
+//!
 //! Each attack runs in every fenced form and mode that it can take. Afterwards the neighbour's bytes are as they were,
 //! and the launch has ended without a fault of the device, or the rewrite had refused it with a reason. The same
 //! attacks without the fence do harm, so that none of these tests passes for want of trying.
