@@ -40,7 +40,7 @@ impl Maker {
     }
 
     /// Byte address of a word of the input whose number the data choose, aligned to `words`.
-    fn input_address(&mut self, words: u32) -> String {
+    pub(super) fn input_address(&mut self, words: u32) -> String {
         let (i, input) = (self.body.int(), self.body.input.clone());
         let t = &mut self.body.text;
         let index = t.set(
