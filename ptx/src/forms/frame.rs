@@ -135,6 +135,12 @@ impl<'a> Frame<'a> {
         self.head.push_str(text);
     }
 
+    /// Adds text that runs before everything that was added so far at the entry.
+    pub(crate) fn before_entry(&mut self, text: &str) {
+        self.head.insert_str(0, text);
+        self.head.insert(0, ' ');
+    }
+
     /// Adds text behind the last instruction, in front of the closing brace.
     pub(crate) fn at_end(&mut self, text: &str) {
         self.tail.push(' ');
