@@ -5,6 +5,7 @@
 //! cannot be gated cannot be looped.
 
 use super::carry::Values;
+use super::convergence;
 use super::facts::{self, Facts, Found};
 use super::reach::Calls;
 use super::waits::{self, Waits};
@@ -24,6 +25,8 @@ pub struct Judgement {
     fence: Vec<Option<Refusal>>,
     /// Whether any function copies asynchronously into shared memory.
     pub(super) copies: bool,
+    /// Functions in which threads of a block may meet.
+    pub(super) threads_meet: Vec<bool>,
     /// Functions that wait for earlier blocks.
     pub(super) for_earlier: Vec<bool>,
     /// Functions whose `worker` form relies on warps that are rows.
@@ -67,6 +70,7 @@ impl Judgement {
         let gate = judge.refusals(each(&|n, f| gate::judge(program, f, start(n))), false);
         let gate = inherit(&slice, gate);
         let converges = worker::judge(program, &calls);
+        let threads_meet = convergence::threads_meet(program, &calls);
         let own = |n: usize, _: &Facts| {
             let found = converges[n].refusal.clone();
             worker::forbids(program, id(n)).or(found)
@@ -92,6 +96,7 @@ impl Judgement {
             worker,
             fence,
             copies: bodies.into_iter().any(|i| i.opcode == Opcode::CpAsync),
+            threads_meet,
             for_earlier: for_earlier.iter().map(Option::is_some).collect(),
             warp_rows: warp_rows.iter().map(Option::is_some).collect(),
             fenced_worker,

@@ -234,7 +234,10 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
     match frame.shape() {
         Shape::Whole | Shape::Slice => {}
         Shape::Gate => gate::edit(frame, facts),
-        Shape::Worker => worker::edit(frame, facts, judgement.copies),
+        Shape::Worker => {
+            let meets = judgement.threads_meet[frame.id.0 as usize];
+            worker::edit(frame, facts, (judgement.copies, meets));
+        }
     }
     slice::edit(frame, facts);
     carry::edit(frame, &plan.carried);
