@@ -104,6 +104,17 @@ pub struct GpuConfig {
     pub copy: CopyEngines,
     /// Energies of events.
     pub energy: Energy,
+    /// Checks of kernels that cost time and are off unless asked for.
+    #[serde(default)]
+    pub checks: Checks,
+}
+
+/// Checks that no real chip makes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Checks {
+    /// Reading shared memory that no thread of the block has written is a fault.
+    pub uninitialised_shared: bool,
 }
 
 /// Clocks.

@@ -4,10 +4,11 @@
 
 use crate::config::WARP_LANES;
 use crate::exec::{Block, RawFault, Warp};
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{Fault, FaultKind, FaultSpace};
 use crate::kernel::{Kernel, Origin};
-use crate::memory::{Domain, Nearest};
+use crate::memory::{Domain, DomainId, Memory, Nearest};
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// Places that a deadlock's note lists.
 const MOST_PLACES: usize = 12;
@@ -47,10 +48,12 @@ pub(crate) fn dress(
         function: origin.function.clone(),
         ptx_line: origin.line,
         source_line: origin.source_line,
+        source_file: origin.source_line.and_then(|(file, _)| source_file(kernel, file)),
         mnemonic: origin.mnemonic.clone(),
         address: raw.address,
         owner: nearest.and_then(|n| owner(kernel, n)),
         nearest,
+        lies_in: None,
         note: warp.said().map(Into::into),
         kind: raw.kind,
     })
@@ -58,6 +61,27 @@ pub(crate) fn dress(
 
 fn origin(kernel: &Kernel, pc: u32) -> &Origin {
     &kernel.origins[(pc as usize).min(kernel.origins.len() - 1)]
+}
+
+/// Name that a `.file` directive gives to a number.
+fn source_file(kernel: &Kernel, number: u32) -> Option<Arc<str>> {
+    let known = kernel.files.iter().find(|(n, _)| *n == number)?;
+    Some(known.1.clone())
+}
+
+/// Says in whose domain a bad global address lies, when it is another one than the launch's own.
+#[cold]
+pub(crate) fn attribute(fault: &mut Fault, memory: &Memory, own: DomainId) {
+    let global = matches!(
+        fault.kind,
+        FaultKind::OutOfBounds {
+            space: FaultSpace::Global | FaultSpace::Constant,
+            ..
+        }
+    );
+    let address = fault.address.filter(|_| global);
+    let domain = address.and_then(|address| memory.domain_at(address));
+    fault.lies_in = domain.filter(|domain| *domain != own);
 }
 
 /// Whose the nearest allocation is, when it is the module's.

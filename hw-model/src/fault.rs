@@ -2,7 +2,7 @@
 //!
 //! Rule: a fault ends its own launch and nothing else.
 
-use crate::memory::Nearest;
+use crate::memory::{DomainId, Nearest};
 use std::fmt;
 use std::sync::Arc;
 
@@ -87,6 +87,12 @@ pub enum FaultKind {
     },
     /// An assertion of the kernel failed; the note says which.
     Assertion,
+    /// A read of shared memory that nobody in the block has written; found only where the GPU's description asks
+    /// for the check.
+    UninitialisedShared {
+        /// Bytes that one thread read.
+        bytes: u32,
+    },
     /// Calls nest too deeply, or `alloca` asked for too much.
     StackOverflow {
         /// Local memory of one thread in bytes.
@@ -109,12 +115,16 @@ pub struct Fault {
     pub ptx_line: u32,
     /// File index and line of the nearest `.loc`.
     pub source_line: Option<(u32, u32)>,
+    /// Name of that file, where a `.file` directive gives it.
+    pub source_file: Option<Arc<str>>,
     /// The instruction as written, without operands.
     pub mnemonic: Arc<str>,
     /// The address, for faults that have one.
     pub address: Option<u64>,
     /// Allocation nearest to the address.
     pub nearest: Option<Nearest>,
+    /// The other domain in whose window the address lies. What is allocated there is nobody's business here.
+    pub lies_in: Option<DomainId>,
     /// Name of the module's variable that the nearest allocation is; `None` for one that the host made.
     pub owner: Option<Box<str>>,
     /// What else there is to say: who waits where in a deadlock, the text of an assertion.
@@ -148,9 +158,13 @@ impl fmt::Display for Fault {
         if let Some(owner) = &self.owner {
             write!(f, ", the module's variable '{owner}'")?;
         }
-        match self.source_line {
-            Some((file, line)) => write!(f, " (source file {file}, line {line})"),
-            None => Ok(()),
+        if let Some(domain) = self.lies_in {
+            write!(f, "; the address lies in domain {}", domain.0)?;
+        }
+        match (self.source_line, &self.source_file) {
+            (Some((_, line)), Some(name)) => write!(f, " (source file {name}, line {line})"),
+            (Some((file, line)), None) => write!(f, " (source file {file}, line {line})"),
+            (None, _) => Ok(()),
         }
     }
 }
@@ -180,6 +194,12 @@ impl Fault {
                 write!(
                     f,
                     "it {verb} {bytes} bytes of {space} memory at {address:#x}, which is not a multiple of {bytes}"
+                )?;
+            }
+            FaultKind::UninitialisedShared { bytes } => {
+                write!(
+                    f,
+                    "it read {bytes} bytes of shared memory at {address:#x} that no thread of the block has written"
                 )?;
             }
             FaultKind::BarrierDeadlock => {

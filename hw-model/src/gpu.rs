@@ -9,6 +9,7 @@ use crate::compile::{self, LoadError};
 use crate::config::GpuConfig;
 use crate::copies::CopyQueues;
 use crate::counters::Counters;
+use crate::explain::attribute;
 use crate::fault::Fault;
 use crate::functional::Functional;
 use crate::kernel::LoadedModule;
@@ -447,11 +448,12 @@ impl Gpu {
         }
         let mut faults = std::mem::take(&mut self.faults);
         faults.sort_by_key(|(at, ..)| *at);
-        for (at, index, fault) in faults {
+        for (at, index, mut fault) in faults {
             let Some(launch) = self.launches.get(index) else {
                 continue;
             };
             let tag = launch.tag;
+            attribute(&mut fault, &self.memory, launch.domain);
             self.drop_launch(index);
             let at = Cycles(at);
             self.drafts.push(Report::Faulted { tag, fault, at });
@@ -496,7 +498,12 @@ pub fn run_functional(gpu: &mut Gpu, request: &Launch<'_>) -> Result<Counters, R
             domain: request.domain,
         }));
     };
-    Ok(gpu.functional.run(request, domain, &mut gpu.printed)?)
+    let done = gpu.functional.run(request, domain, &mut gpu.printed);
+    let done = done.map_err(|mut fault| {
+        attribute(&mut fault, &gpu.memory, request.domain);
+        fault
+    });
+    Ok(done?)
 }
 
 /// Why a functional run failed.

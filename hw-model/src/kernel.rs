@@ -113,6 +113,10 @@ pub struct Kernel {
     pub(crate) numbers: Box<[u32]>,
     /// The module's variables in device memory, for messages.
     pub(crate) variables: Arc<[ModuleVariable]>,
+    /// Number and name of each `.file`, for messages.
+    pub(crate) files: Arc<[(u32, Arc<str>)]>,
+    /// Reads of shared memory that nobody wrote are faults.
+    pub(crate) checks_shared: bool,
     /// Targets of `brx.idx`.
     pub(crate) tables: Box<[Box<[u32]>]>,
 }

@@ -75,3 +75,14 @@ fn bad_numbers_and_counts_are_faults() {
     let bad_count = fault(&module("", "mov.u32 %r5, 40;\nbar.sync 1, %r5;\n"), 32);
     assert_eq!(bad_count.kind, FaultKind::BadBarrierCount { threads: 40 });
 }
+
+#[test]
+fn a_warp_may_arrive_twice_in_one_phase() {
+    // Warp 0 announces two warps' worth of work for warp 1, which waits for three arrivals of 32.
+    let shared = ".shared .align 4 .b8 box[4];\n";
+    let body = "mov.u32 %r6, box;\nsetp.ge.u32 %p1, %r2, 32;\n@%p1 bra TAKE;\nmov.u32 %r7, 1;\nst.shared.u32 [%r6], %r7;\nbar.arrive 1, 96;\n\
+        mov.u32 %r7, 2;\nst.shared.u32 [%r6], %r7;\nbar.arrive 1, 96;\nbra END;\nTAKE:\nbar.sync 1, 96;\nld.shared.u32 %r8, [%r6];\nEND:\nst.global.u32 [%rd2], %r8;";
+    for (n, got) in (0_u32..).zip(run(&module(shared, body), 2, 64)) {
+        assert_eq!(got, if n % 64 < 32 { 0 } else { 2 }, "thread {n}");
+    }
+}

@@ -44,27 +44,22 @@ fn run(kernel: &Kernel, seed: u64) -> Outcome {
     }
 }
 
-/// The bar: at least so many kernels run and match.
-const LEAST: usize = 40;
-
 #[test]
-fn kernels_of_the_corpus_match_their_references() {
-    let mut right = 0;
-    let mut wrong = Vec::new();
+fn every_kernel_of_the_corpus_matches_its_reference() {
+    let mut bad = Vec::new();
+    let mut runs = 0;
     for kernel in kernels() {
         for seed in [1, 2] {
             let outcome = catch_unwind(AssertUnwindSafe(|| run(kernel, seed)));
+            let mode = if seed == 1 { "functional" } else { "timed" };
+            runs += 1;
             match outcome.unwrap_or_else(|_| Outcome::Refused("a panic".to_owned())) {
-                Outcome::Right => right += usize::from(seed == 1),
-                Outcome::Refused(why) if seed == 1 => println!("not run: {}: {why}", kernel.name),
-                Outcome::Refused(_) => {}
-                Outcome::Wrong(error) => {
-                    wrong.push(format!("{} seed {seed}: {error}", kernel.name))
-                }
+                Outcome::Right => {}
+                Outcome::Refused(why) => bad.push(format!("{} {mode}: not run: {why}", kernel.name)),
+                Outcome::Wrong(why) => bad.push(format!("{} {mode}: wrong: {why}", kernel.name)),
             }
         }
     }
-    println!("{right} of {} kernels match", kernels().count());
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(right >= LEAST, "only {right} kernels run");
+    println!("{} of {runs} runs match", runs - bad.len());
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
 }

@@ -4,7 +4,7 @@ mod support;
 
 use gridmux_hw_model::{FaultKind, Printed, run_functional};
 use support::Bench;
-use support::flow::{fault, line_of, module, refusal, runs};
+use support::flow::{fault, line_of, module, refusal, run, runs};
 
 const EXTERN: &str = ".extern .func (.param .b32 func_retval0) vprintf(.param .b64 p0, .param .b64 p1);\n\
     .extern .func __assertfail(.param .b64 p0, .param .b64 p1, .param .b32 p2, .param .b64 p3, .param .b64 p4);\n\
@@ -123,23 +123,74 @@ fn breakpoints_and_traps_are_told_apart() {
     assert_eq!(fault(&module("", "trap;\n"), 32).kind, FaultKind::Trap);
 }
 
+/// Asserts that `line` is refused as the model's own messages are, naming itself and its place.
+fn refuses(target: &str, line: &str) {
+    let text = module("", line).replace("sm_80", target).replace(".version 8.5", ".version 8.7");
+    let mnemonic = line.split([' ', ';']).next().expect("a mnemonic");
+    let at = line_of(&text, line);
+    let want = format!("line {at}: '{mnemonic}' in 'k' with these operands is not modelled");
+    assert_eq!(refusal(&text), want);
+}
+
 #[test]
-fn what_is_not_modelled_is_refused_by_name() {
-    for (line, word) in [
-        ("setmaxnreg.inc.sync.aligned.u32 64;", "setmaxnreg"),
-        ("wgmma.fence.sync.aligned;", "wgmma"),
-        ("cp.async.bulk.commit_group;", "cp.async.bulk"),
-        ("barrier.cluster.arrive;", "barrier.cluster"),
-        ("tcgen05.fence::before_thread_sync;", "tcgen05"),
-    ] {
-        let text = module("", line).replace("sm_80", "sm_90a");
-        let message = refusal(&text);
-        let expected = format!("line {}", line_of(&text, line));
-        assert!(
-            message.contains(word) && message.contains(&expected),
-            "{message}"
-        );
-        assert!(message.contains("not modelled"), "{message}");
+fn warpgroup_matrix_instructions_are_refused() {
+    refuses("sm_90a", "wgmma.fence.sync.aligned;");
+    refuses("sm_90a", "wgmma.commit_group.sync.aligned;");
+    refuses("sm_90a", "wgmma.wait_group.sync.aligned 0;");
+    refuses(
+        "sm_90a",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd3, %rd4, 1, 1, 1, 0, 0;",
+    );
+    refuses("sm_90a", "setmaxnreg.inc.sync.aligned.u32 64;");
+}
+
+#[test]
+fn tensor_memory_instructions_are_refused() {
+    refuses("sm_100a", "tcgen05.fence::before_thread_sync;");
+    refuses("sm_100a", "tcgen05.alloc.cta_group::1.sync.aligned.b32 [%rd3], 64;");
+    refuses("sm_100a", "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r5}, [%r6];");
+    refuses("sm_100a", "tcgen05.wait::ld.sync.aligned;");
+}
+
+#[test]
+fn bulk_copies_are_refused() {
+    refuses("sm_90a", "cp.async.bulk.commit_group;");
+    refuses(
+        "sm_90a",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%rd3], %r6, [%r7];",
+    );
+    refuses(
+        "sm_90a",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r5], [%rd3, {%r6, %r7}], [%r8];",
+    );
+    refuses("sm_90a", "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd3, {%r6}], [%r5];");
+}
+
+#[test]
+fn clusters_are_refused() {
+    refuses("sm_90a", "barrier.cluster.arrive;");
+    refuses("sm_90a", "barrier.cluster.wait;");
+    refuses("sm_90a", "mapa.shared::cluster.u32 %r5, %r6, 1;");
+    refuses("sm_90a", "getctarank.shared::cluster.u32 %r5, %r6;");
+    let header = |cluster: &str| {
+        let text = module("", "");
+        text.replace("sm_80", "sm_90").replace("out)\n{", &format!("out)\n{cluster}\n{{"))
+    };
+    let text = header(".explicitcluster\n.reqnctapercluster 2, 1, 1");
+    let at = line_of(&text, ".reqnctapercluster");
+    let want = format!("line {at}: '.reqnctapercluster' in 'k' with these operands is not modelled");
+    assert_eq!(refusal(&text), want);
+    Bench::named("h200").kernel(&header(".reqnctapercluster 1, 1, 1"), "k");
+}
+
+#[test]
+fn without_clusters_each_block_is_one() {
+    let body = "mov.u32 %r5, %clusterid.x;\nmov.u32 %r6, %nclusterid.x;\nmad.lo.u32 %r5, %r6, 10, %r5;\nmov.u32 %r6, %cluster_nctaid.x;\nmad.lo.u32 %r5, %r6, 100, %r5;\n\
+        mov.u32 %r6, %cluster_nctarank;\nmad.lo.u32 %r5, %r6, 1000, %r5;\nmov.u32 %r6, %cluster_ctaid.y;\nadd.u32 %r5, %r5, %r6;\nmov.u32 %r6, %cluster_ctarank;\nadd.u32 %r5, %r5, %r6;\n\
+        mov.pred %p1, %is_explicit_cluster;\nselp.u32 %r6, 7, 0, %p1;\nadd.u32 %r5, %r5, %r6;\nst.global.u32 [%rd2], %r5;";
+    let text = module("", body).replace("sm_80", "sm_90");
+    for (n, got) in (0_u32..).zip(run(&text, 3, 32)) {
+        assert_eq!(got, 1130 + n / 32, "thread {n}");
     }
 }
 

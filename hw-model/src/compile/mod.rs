@@ -4,6 +4,8 @@
 //! Rule: whatever the model cannot execute is refused here, naming the instruction and its line; nothing is
 //! left to fail while running that can be known now.
 
+mod clusters;
+mod files;
 mod flow;
 mod image;
 mod operands;
@@ -115,6 +117,8 @@ pub(crate) fn load(
         program,
         placed: &placed,
         variables: placed.variables().into(),
+        files: files::named(text),
+        text,
         heap,
         lines: &lines,
     };
@@ -143,6 +147,8 @@ struct Module<'a> {
     program: &'a Program,
     placed: &'a Placed,
     variables: Arc<[ModuleVariable]>,
+    files: Arc<[(u32, Arc<str>)]>,
+    text: &'a [u8],
     /// Device address of the domain's heap, where the module uses it.
     heap: Option<u64>,
     lines: &'a Lines,
@@ -156,6 +162,7 @@ fn compile(
 ) -> Result<Kernel, LoadError> {
     let (program, lines) = (module.program, module.lines);
     let function = &program.functions[id.0 as usize];
+    clusters::refuse(function, module.text, lines)?;
     let reach = Reach::of(program, id);
     let bodies = || {
         reach
@@ -212,6 +219,8 @@ fn compile(
         constants: image.constants,
         functions: image.functions.into(),
         variables: module.variables.clone(),
+        files: module.files.clone(),
+        checks_shared: config.checks.uninitialised_shared,
         numbers: numbers(program, &reach),
         tables: image.tables.into(),
     })

@@ -88,7 +88,13 @@ lane_fn!(
 
 fn change_objects(cx: &mut Cx<'_>, op: &Op) {
     let code = op.aux >> CODE_SHIFT;
-    for_each_space(cx, op, 8, Direction::Atomic, |cx, checked| {
+    // Making an object needs nothing of what was there; an arrival reads and writes.
+    let direction = if code == INIT {
+        Direction::Store
+    } else {
+        Direction::Atomic
+    };
+    for_each_space(cx, op, 8, direction, |cx, checked| {
         if !in_shared(cx) {
             return;
         }

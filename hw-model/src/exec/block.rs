@@ -23,6 +23,8 @@ struct Barrier {
     whole: u32,
     /// Threads that complete it, when the instruction says.
     threads: Option<u32>,
+    /// Threads that arrived once more in the same phase, which `bar.arrive` can.
+    again: u32,
     /// Votes of the present reduction.
     votes: Tally,
 }
@@ -32,6 +34,8 @@ struct Barrier {
 pub(crate) struct Block {
     pub(crate) env: BlockEnv,
     shared: Vec<Slot>,
+    /// A bit for each byte of `shared` that was written, where the kernel is checked.
+    written: Vec<u64>,
     local: Vec<u128>,
     barriers: [Barrier; BARRIERS],
     /// Lanes of each warp that arrived at each barrier.
@@ -70,6 +74,7 @@ impl Block {
         Self {
             env: BlockEnv::empty(),
             shared: Vec::new(),
+            written: Vec::new(),
             local: Vec::new(),
             barriers: [Barrier::default(); BARRIERS],
             lanes: [[0; WARPS]; BARRIERS],
@@ -89,6 +94,10 @@ impl Block {
         self.shared
             .resize(shared_bytes.div_ceil(128) as usize, Slot::ZERO);
         self.start_local(kernel, warps as usize * 32);
+        self.written.clear();
+        if kernel.checks_shared {
+            self.written.resize(shared_bytes.div_ceil(64) as usize, 0);
+        }
         self.clear_barriers();
         self.alive = if warps >= 32 {
             u32::MAX
@@ -112,6 +121,11 @@ impl Block {
             dynamic_shared_bytes: shape.dynamic_shared_bytes,
             shared: self.shared.as_mut_ptr().cast(),
             shared_bytes,
+            written: if kernel.checks_shared {
+                self.written.as_mut_ptr()
+            } else {
+                std::ptr::null_mut()
+            },
             local: self.local.as_mut_ptr().cast(),
             local_bytes: kernel.local_bytes,
             params: shape.params,
@@ -162,8 +176,8 @@ impl Block {
     pub(crate) fn incomplete(&self) -> impl Iterator<Item = (usize, u32, Option<u32>)> {
         let busy = (0..BARRIERS).filter(|id| self.busy >> id & 1 != 0);
         busy.map(|id| {
-            let arrived = self.lanes[id].iter().map(|lanes| lanes.count_ones()).sum();
-            (id, arrived, self.barriers[id].threads)
+            let once: u32 = self.lanes[id].iter().map(|lanes| lanes.count_ones()).sum();
+            (id, once + self.barriers[id].again, self.barriers[id].threads)
         })
     }
 
@@ -184,7 +198,14 @@ impl Block {
         barrier.warps |= 1 << warp;
         barrier.threads = arrival.threads;
         self.busy |= 1 << id;
-        self.lanes[id][warp as usize % WARPS] |= arrival.lanes;
+        let here = &mut self.lanes[id][warp as usize % WARPS];
+        let again = *here & arrival.lanes;
+        if again != 0 {
+            // A warp that arrives as a whole counts as 32 threads.
+            let whole = arrival.alive & !again == 0;
+            barrier.again += if whole { 32 } else { again.count_ones() };
+        }
+        *here |= arrival.lanes;
         self.look_at(warp, arrival.alive);
         if arrival.stalled {
             self.stalled |= 1 << warp;
@@ -236,7 +257,7 @@ impl Block {
         let Some(threads) = barrier.threads else {
             return self.alive & !barrier.whole == 0;
         };
-        let mut arrived = barrier.whole.count_ones() * 32;
+        let mut arrived = barrier.again + barrier.whole.count_ones() * 32;
         let mut parts = barrier.warps & !barrier.whole;
         while parts != 0 {
             arrived += self.lanes[id][parts.trailing_zeros() as usize % WARPS].count_ones();

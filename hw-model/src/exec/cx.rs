@@ -21,6 +21,8 @@ pub(crate) struct BlockEnv {
     pub(crate) dynamic_shared_bytes: u32,
     pub(crate) shared: *mut u8,
     pub(crate) shared_bytes: u32,
+    /// A bit for each byte of shared memory that was written; null where nobody asks.
+    pub(crate) written: *mut u64,
     pub(crate) local: *mut u8,
     pub(crate) local_bytes: u32,
     pub(crate) params: *const u8,
@@ -40,6 +42,7 @@ impl BlockEnv {
             dynamic_shared_bytes: 0,
             shared: std::ptr::null_mut(),
             shared_bytes: 0,
+            written: std::ptr::null_mut(),
             local: std::ptr::null_mut(),
             local_bytes: 0,
             params: std::ptr::null(),

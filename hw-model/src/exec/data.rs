@@ -149,6 +149,7 @@ const SPECIAL_TIME_HI: u32 = 30;
 const SPECIAL_DYNAMIC_SHARED: u32 = 31;
 const SPECIAL_TOTAL_SHARED: u32 = 32;
 const SPECIAL_ZERO: u32 = 33;
+const SPECIAL_ONE: u32 = 34;
 
 lane_fn!(Special32, |cx, op| {
     let out = special(cx, op.aux);
@@ -193,6 +194,7 @@ fn special(cx: &Cx<'_>, which: u32) -> [u64; 32] {
         SPECIAL_TIME_HI => all(cx.clock_ns >> 32),
         SPECIAL_DYNAMIC_SHARED => all(u64::from(block.dynamic_shared_bytes)),
         SPECIAL_TOTAL_SHARED => all(u64::from(block.shared_bytes)),
+        SPECIAL_ONE => all(1),
         _ => all(0),
     }
 }
@@ -243,6 +245,12 @@ fn special_code(register: SpecialReg) -> Option<u32> {
         S::GlobaltimerHi => SPECIAL_TIME_HI,
         S::DynamicSmemSize => SPECIAL_DYNAMIC_SHARED,
         S::TotalSmemSize => SPECIAL_TOTAL_SHARED,
+        // Each block is a cluster of its own.
+        S::Clusterid(axis) => SPECIAL_CTAID + u32::from(axis),
+        S::Nclusterid(axis) => SPECIAL_NCTAID + u32::from(axis),
+        S::ClusterNctaid(axis) if axis < 3 => SPECIAL_ONE,
+        S::ClusterNctarank => SPECIAL_ONE,
+        S::ClusterCtaid(_) | S::ClusterCtarank | S::ClusterNctaid(_) => SPECIAL_ZERO,
         S::ReservedSmem(_) | S::Envreg(_) | S::Pm(_) | S::IsExplicitCluster => SPECIAL_ZERO,
         _ => return None,
     })

@@ -188,6 +188,12 @@ fn check(
         explain(cx, &lanes, kind, bytes, direction, inside);
         return None;
     }
+    if space == AUX_SHARED
+        && !cx.block.written.is_null()
+        && !note_written(cx, &lanes, bytes, direction)
+    {
+        return None;
+    }
     *cx.access = Access {
         space: kind,
         direction,
@@ -254,6 +260,29 @@ fn find_allocations(cx: &mut Cx<'_>, lanes: &[u64; 32], bytes: u32) -> bool {
             range.stamp = stamp;
             range.start = found.start;
             range.bytes = found.bytes;
+        }
+    }
+    true
+}
+
+/// Keeps the record of what was written in shared memory; false when a lane reads what nobody wrote.
+#[cold]
+#[inline(never)]
+fn note_written(cx: &mut Cx<'_>, lanes: &[u64; 32], bytes: u32, direction: Direction) -> bool {
+    for lane in active(cx.mask) {
+        let address = lanes[lane];
+        for byte in address..address + u64::from(bytes) {
+            let (word, bit) = (usize::try_from(byte / 64).unwrap_or(0), 1 << (byte % 64));
+            // SAFETY: the access of every active lane was found inside shared memory, for whose every byte the
+            // record has a bit; a block's warps execute one after another.
+            let word = unsafe { &mut *cx.block.written.add(word) };
+            if direction == Direction::Store {
+                *word |= bit;
+            } else if *word & bit == 0 {
+                let kind = FaultKind::UninitialisedShared { bytes };
+                cx.fail(kind, u32::try_from(lane).unwrap_or(0), Some(address));
+                return false;
+            }
         }
     }
     true

@@ -357,6 +357,14 @@ impl Memory {
         Ok((domain.window_start, domain.window_bytes))
     }
 
+    /// The domain in whose window `address` lies.
+    pub(crate) fn domain_at(&self, address: u64) -> Option<DomainId> {
+        let holds = |d: &Domain| address.wrapping_sub(d.window_start) < d.window_bytes;
+        let found = |d: &Option<Domain>| d.as_ref().is_some_and(holds);
+        let index = self.domains.iter().position(found)?;
+        u32::try_from(index).ok().map(DomainId)
+    }
+
     /// The live allocation that holds `address`; a partition counts as one.
     #[must_use]
     pub fn allocation_at(&self, domain: DomainId, address: u64) -> Option<Allocation> {

@@ -424,6 +424,10 @@ impl Sm {
             for register in op.waits.iter().take_while(|r| **r != NONE) {
                 there = there.max(entry.ready_at[usize::from(*register)]);
             }
+            if op.kind == Kind::Return && entry.ready_at.contains(&UNKNOWN) {
+                // The result would come to a frame that the next call may use.
+                there = UNKNOWN;
+            }
             if there == UNKNOWN {
                 entry.state = State::Blocked;
                 self.arbiter.waits(slot, Cause::Memory);

@@ -43,6 +43,9 @@ pub(crate) struct Kernel {
     /// Compute the results only, without timing
     #[arg(long)]
     functional: bool,
+    /// Fault on reads of shared memory that no thread of the block has written
+    #[arg(long)]
+    check_shared: bool,
     /// Form to run the kernel in
     #[arg(long, value_name = "FORM", default_value = "whole")]
     form: Form,
@@ -70,7 +73,8 @@ struct Wanted {
 
 impl Kernel {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
-        let config = gpu(&self.gpu)?;
+        let mut config = gpu(&self.gpu)?;
+        config.checks.uninitialised_shared |= self.check_shared;
         let mut gpu = Gpu::new(config);
         gpu.set_threads(usize::from(self.threads));
         let domain = gpu.memory_mut().create_domain(self.memory_bytes())?;

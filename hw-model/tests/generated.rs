@@ -1,0 +1,76 @@
+//! Kernels that nobody wrote: 1,000 seeds leave the same memory functionally and timed.
+
+mod support;
+
+// The generator is one of `gridmux-tests`, which knows rooms that this one must not.
+#[allow(dead_code, unreachable_pub, reason = "the generator's own users use more of it")]
+#[path = "../../tests/src/generate/mod.rs"]
+mod generate;
+
+use gridmux_hw_model::{GpuConfig, Launch, QueueId};
+use gridmux_workloads::Arg;
+use support::{Bench, functional};
+
+const SEEDS: u64 = 1000;
+
+/// The bytes of every buffer.
+fn run(seed: u64, timed: bool) -> Vec<Vec<u8>> {
+    let kernel = generate::generate(seed);
+    // Each chip has another order of blocks and warps.
+    let name = ["v100", "gtx480", "h200"][usize::try_from(seed % 3).expect("small")];
+    let config = GpuConfig::builtin(name).expect("built in").scaled_to_sms(4);
+    let mut bench = Bench::new(config);
+    let loaded = bench
+        .try_kernel(&kernel.ptx, kernel.entry)
+        .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let (mut params, mut buffers) = (Vec::<u8>::new(), Vec::new());
+    for arg in &kernel.args {
+        let bytes = match arg {
+            Arg::Buffer { bytes, .. } => {
+                let address = bench.buffer(bytes);
+                buffers.push((address, bytes.len()));
+                address.to_le_bytes().to_vec()
+            }
+            scalar => scalar.scalar_bytes().expect("no buffer"),
+        };
+        params.resize(params.len().next_multiple_of(bytes.len()), 0);
+        params.extend(bytes);
+    }
+    let launch = Launch {
+        queue: QueueId(0),
+        tag: 1,
+        domain: bench.domain,
+        kernel: loaded,
+        grid: kernel.grid,
+        block: kernel.block,
+        dynamic_shared_bytes: kernel.dynamic_shared_bytes,
+        params: &params,
+        budget: None,
+    };
+    if timed {
+        let done = bench.time(launch);
+        done.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+    } else {
+        functional(&mut bench, &launch);
+    }
+    let read = |(address, length): &(u64, usize)| {
+        let mut bytes = vec![0; *length];
+        let memory = bench.gpu.memory();
+        memory
+            .read(bench.domain, *address, &mut bytes)
+            .expect("inside");
+        bytes
+    };
+    buffers.iter().map(read).collect()
+}
+
+#[test]
+fn generated_kernels_leave_the_same_memory_functionally_and_timed() {
+    for seed in 0..SEEDS {
+        let (functional, timed) = (run(seed, false), run(seed, true));
+        for (n, (a, b)) in functional.iter().zip(&timed).enumerate() {
+            let differs = a.iter().zip(b).position(|(a, b)| a != b);
+            assert_eq!(differs, None, "seed {seed}: first differing byte of buffer {n}");
+        }
+    }
+}
