@@ -10,8 +10,8 @@ use super::frame::Frame;
 use super::names::Names;
 use super::{Reason, facts::Facts};
 use crate::control::{
-    EXTRA_SHARED_BYTES, GRID_AT, LIMIT_AT, NO_BLOCK, RECIPROCAL_AT, SHIFT_AT, WORD_FAULT_AT,
-    WORD_TICKET_AT, WORDS_BYTES,
+    EXTRA_SHARED_BYTES, GRID_AT, LIMIT_AT, NO_BLOCK, RECIPROCAL_AT, SHIFT_AT, WORD_BLOCK_AT,
+    WORD_FAULT_AT, WORD_TICKET_AT, WORDS_BYTES,
 };
 use crate::decode::Program;
 
@@ -122,6 +122,27 @@ pub(super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     }
     text.push_str(&format!(" {placed}:"));
     text
+}
+
+/// Text by which thread 0 tells the block's place on the axes that are asked for, and that by which every thread takes
+/// it from the words. x is always told, because it also says that there is a block; it is read into [`number`] first.
+pub(super) fn tell_texts(frame: &mut Frame<'_>, axes: [bool; 3]) -> (String, String) {
+    let (number, words) = (number(frame), frame.scratch("b32", 1));
+    let told = match axes.iter().any(|&asked| asked) {
+        true => frame.place(0),
+        false => number.clone(),
+    };
+    let mut save = format!("st.shared.u32 [{words}+{WORD_BLOCK_AT}], {told};");
+    let mut load = match axes[0] {
+        true => format!("mov.u32 {told}, {number};"),
+        false => String::new(),
+    };
+    for axis in [1_u8, 2].into_iter().filter(|&a| axes[usize::from(a)]) {
+        let (place, at) = (frame.place(axis), WORD_BLOCK_AT + 4 * u32::from(axis));
+        save.push_str(&format!(" st.shared.u32 [{words}+{at}], {place};"));
+        load.push_str(&format!(" ld.shared.u32 {place}, [{words}+{at}];"));
+    }
+    (save, load)
 }
 
 /// Text by which every thread steps to the next block of the grid, x fastest, and goes on at the label `body`.
