@@ -311,7 +311,10 @@ impl<'a> Frame<'a> {
             let place = ticket::place_text(&mut self, axes);
             self.head = self.head.replace(PLACE_MARK, &place);
             let (save, load) = ticket::tell_texts(&mut self, axes);
-            self.head = self.head.replace(SAVE_MARK, &save).replace(LOAD_MARK, &load);
+            self.head = self
+                .head
+                .replace(SAVE_MARK, &save)
+                .replace(LOAD_MARK, &load);
             let step = ticket::step_text(&mut self, axes);
             self.tail = self.tail.replace(STEP_MARK, &step);
         }

@@ -1,8 +1,8 @@
 //! Blocks taken from a counter: the text that `gate` and `worker` share.
 //!
-//! Thread 0 speaks for the block. It takes block numbers from the instance's counters ([`crate::control`]), divides
-//! them into coordinates, and tells the others through words behind the dynamic shared memory, so that between the
-//! barriers no register of ours is live. A static variable for them would move the addresses that follow it and
+//! Thread 0 takes block numbers from the instance's counters ([`crate::control`]) and tells the others through words
+//! behind the dynamic shared memory. The block's place is then in registers, one for each axis that the body asks for;
+//! the text that fills them is put in when all reads are known ([`super::frame::PLACE_MARK`]). A static variable for them would move the addresses that follow it and
 //! overflow at 48 KiB; the words stand at the end of the dynamic part, whose size every block can read
 //! (`%dynamic_smem_size`, PTX ISA section 10.30).
 
