@@ -77,7 +77,10 @@ pub(super) fn threads_meet(program: &Program, calls: &Calls) -> Vec<bool> {
     let meets = |i: &Instruction| {
         use Opcode as O;
         waits(i) != Waits::Nobody
-            || matches!(i.opcode, O::Shfl | O::Vote | O::Match | O::Activemask | O::CpAsync)
+            || matches!(
+                i.opcode,
+                O::Shfl | O::Vote | O::Match | O::Activemask | O::CpAsync
+            )
             || i.mods.spaces.iter().any(|&s| is_shared(s))
             || i.operands.iter().any(|o| names_shared(program, o))
     };

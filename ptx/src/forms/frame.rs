@@ -55,6 +55,10 @@ pub(crate) struct Frame<'a> {
 
 /// Stand in the text of `gate` and `worker` for what depends on the axes that are asked for in the end.
 pub(crate) const PLACE_MARK: &str = "\u{1}place\u{1}";
+/// As [`PLACE_MARK`], for what thread 0 tells the others of the place.
+pub(crate) const SAVE_MARK: &str = "\u{1}save\u{1}";
+/// As [`PLACE_MARK`], for what the others read.
+pub(crate) const LOAD_MARK: &str = "\u{1}load\u{1}";
 /// As [`PLACE_MARK`], for the step to the next block.
 pub(crate) const STEP_MARK: &str = "\u{1}step\u{1}";
 
@@ -312,6 +316,11 @@ impl<'a> Frame<'a> {
             let axes = self.axes;
             let place = ticket::place_text(&mut self, axes);
             self.head = self.head.replace(PLACE_MARK, &place);
+            let (save, load) = ticket::tell_texts(&mut self, axes);
+            self.head = self
+                .head
+                .replace(SAVE_MARK, &save)
+                .replace(LOAD_MARK, &load);
             let step = ticket::step_text(&mut self, axes);
             self.tail = self.tail.replace(STEP_MARK, &step);
         }

@@ -15,9 +15,9 @@
 
 use super::Reason;
 use super::facts::Facts;
-use super::frame::{Frame, PLACE_MARK};
+use super::frame::{Frame, LOAD_MARK, PLACE_MARK, SAVE_MARK};
 use super::ticket;
-use crate::control::{COUNTERS_AT, DONE_AT, NO_BLOCK, WORD_TICKET_AT};
+use crate::control::{COUNTERS_AT, DONE_AT, NO_BLOCK, WORD_BLOCK_AT};
 use crate::decode::Program;
 
 /// Why the function stands in the way of tickets, for reasons of its own.
@@ -43,10 +43,11 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts) {
         true => ticket::clear_fault(frame, &words),
         false => String::new(),
     };
+    let none = frame.label("none");
     frame.at_entry(&format!(
         "{is_not_first} @{p} bra {told}; ld.param.u64 {counters}, {control}; cvta.to.global.u64 {counters}, {counters}; mov.u32 {one}, 1; {take} \
-         {address} {clear} setp.ge.u32 {q}, {number}, {limit}; @{q} mov.u32 {number}, {NO_BLOCK}; st.shared.u32 [{words}+{WORD_TICKET_AT}], {number}; \
-         @!{q} red.global.add.u32 [{counters}+{DONE_AT}], {one}; \
-         {told}: {address} bar.sync 0; ld.shared.u32 {number}, [{words}+{WORD_TICKET_AT}]; setp.eq.u32 {q}, {number}, {NO_BLOCK}; @{q} exit; {PLACE_MARK}"
+         {address} {clear} setp.ge.u32 {q}, {number}, {limit}; @{q} bra {none}; red.global.add.u32 [{counters}+{DONE_AT}], {one}; {PLACE_MARK} {SAVE_MARK} bra {told}; \
+         {none}: mov.u32 {number}, {NO_BLOCK}; st.shared.u32 [{words}+{WORD_BLOCK_AT}], {number}; \
+         {told}: {address} bar.sync 0; ld.shared.u32 {number}, [{words}+{WORD_BLOCK_AT}]; setp.eq.u32 {q}, {number}, {NO_BLOCK}; @{q} exit; {LOAD_MARK}"
     ));
 }

@@ -1,8 +1,8 @@
 //! Blocks taken from a counter: the text that `gate` and `worker` share.
 //!
-//! Thread 0 speaks for the block. It takes block numbers from the instance's counters ([`crate::control`]), divides
-//! them into coordinates, and tells the others through words behind the dynamic shared memory, so that between the
-//! barriers no register of ours is live. A static variable for them would move the addresses that follow it and
+//! Thread 0 takes block numbers from the instance's counters ([`crate::control`]) and tells the others through words
+//! behind the dynamic shared memory. The block's place is then in registers, one for each axis that the body asks for;
+//! the text that fills them is put in when all reads are known ([`super::frame::PLACE_MARK`]). A static variable for them would move the addresses that follow it and
 //! overflow at 48 KiB; the words stand at the end of the dynamic part, whose size every block can read
 //! (`%dynamic_smem_size`, PTX ISA section 10.30).
 
@@ -10,8 +10,8 @@ use super::frame::Frame;
 use super::names::Names;
 use super::{Reason, facts::Facts};
 use crate::control::{
-    EXTRA_SHARED_BYTES, GRID_AT, LIMIT_AT, NO_BLOCK, RECIPROCAL_AT, SHIFT_AT, WORD_FAULT_AT,
-    WORD_TICKET_AT, WORDS_BYTES,
+    EXTRA_SHARED_BYTES, GRID_AT, LIMIT_AT, NO_BLOCK, RECIPROCAL_AT, SHIFT_AT, WORD_BLOCK_AT,
+    WORD_FAULT_AT, WORD_TICKET_AT, WORDS_BYTES,
 };
 use crate::decode::Program;
 
@@ -122,6 +122,27 @@ pub(super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     }
     text.push_str(&format!(" {placed}:"));
     text
+}
+
+/// Text by which thread 0 tells the block's place on the axes that are asked for, and that by which every thread takes
+/// it from the words. x is always told, because it also says that there is a block; it is read into [`number`] first.
+pub(super) fn tell_texts(frame: &mut Frame<'_>, axes: [bool; 3]) -> (String, String) {
+    let (number, words) = (number(frame), frame.scratch("b32", 1));
+    let told = match axes.iter().any(|&asked| asked) {
+        true => frame.place(0),
+        false => number.clone(),
+    };
+    let mut save = format!("st.shared.u32 [{words}+{WORD_BLOCK_AT}], {told};");
+    let mut load = match axes[0] {
+        true => format!("mov.u32 {told}, {number};"),
+        false => String::new(),
+    };
+    for axis in [1_u8, 2].into_iter().filter(|&a| axes[usize::from(a)]) {
+        let (place, at) = (frame.place(axis), WORD_BLOCK_AT + 4 * u32::from(axis));
+        save.push_str(&format!(" st.shared.u32 [{words}+{at}], {place};"));
+        load.push_str(&format!(" ld.shared.u32 {place}, [{words}+{at}];"));
+    }
+    (save, load)
 }
 
 /// Text by which every thread steps to the next block of the grid, x fastest, and goes on at the label `body`.
