@@ -342,7 +342,12 @@ impl Parser<'_> {
             || self.c.directive().is_some_and(|d| {
                 matches!(
                     d,
-                    Directive::Linkage | Directive::Entry | Directive::Func | Directive::Space(_)
+                    Directive::Linkage
+                        | Directive::Entry
+                        | Directive::Func
+                        | Directive::File
+                        | Directive::Section
+                        | Directive::Space(_)
                 )
             })
     }
