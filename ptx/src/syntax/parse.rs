@@ -3,6 +3,8 @@
 //! The parser records where statements are and what kind they have, nothing more; meaning is the decoder's. It
 //! rejects what no PTX compiler accepts: unknown directives, unbalanced brackets, missing semicolons, names that
 //! are not declared or are declared twice.
+//!
+//! Length: one grammar, whose methods share the cursor, the names and the open scopes.
 
 use super::cursor::Cursor;
 use super::declaration::{Declarator, Head, declaration, parameters};
