@@ -125,7 +125,9 @@ fn breakpoints_and_traps_are_told_apart() {
 
 /// Asserts that `line` is refused as the model's own messages are, naming itself and its place.
 fn refuses(target: &str, line: &str) {
-    let text = module("", line).replace("sm_80", target).replace(".version 8.5", ".version 8.7");
+    let text = module("", line)
+        .replace("sm_80", target)
+        .replace(".version 8.5", ".version 8.7");
     let mnemonic = line.split([' ', ';']).next().expect("a mnemonic");
     let at = line_of(&text, line);
     let want = format!("line {at}: '{mnemonic}' in 'k' with these operands is not modelled");
@@ -147,8 +149,14 @@ fn warpgroup_matrix_instructions_are_refused() {
 #[test]
 fn tensor_memory_instructions_are_refused() {
     refuses("sm_100a", "tcgen05.fence::before_thread_sync;");
-    refuses("sm_100a", "tcgen05.alloc.cta_group::1.sync.aligned.b32 [%rd3], 64;");
-    refuses("sm_100a", "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r5}, [%r6];");
+    refuses(
+        "sm_100a",
+        "tcgen05.alloc.cta_group::1.sync.aligned.b32 [%rd3], 64;",
+    );
+    refuses(
+        "sm_100a",
+        "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r5}, [%r6];",
+    );
     refuses("sm_100a", "tcgen05.wait::ld.sync.aligned;");
 }
 
@@ -163,7 +171,10 @@ fn bulk_copies_are_refused() {
         "sm_90a",
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r5], [%rd3, {%r6, %r7}], [%r8];",
     );
-    refuses("sm_90a", "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd3, {%r6}], [%r5];");
+    refuses(
+        "sm_90a",
+        "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd3, {%r6}], [%r5];",
+    );
 }
 
 #[test]
@@ -174,11 +185,13 @@ fn clusters_are_refused() {
     refuses("sm_90a", "getctarank.shared::cluster.u32 %r5, %r6;");
     let header = |cluster: &str| {
         let text = module("", "");
-        text.replace("sm_80", "sm_90").replace("out)\n{", &format!("out)\n{cluster}\n{{"))
+        text.replace("sm_80", "sm_90")
+            .replace("out)\n{", &format!("out)\n{cluster}\n{{"))
     };
     let text = header(".explicitcluster\n.reqnctapercluster 2, 1, 1");
     let at = line_of(&text, ".reqnctapercluster");
-    let want = format!("line {at}: '.reqnctapercluster' in 'k' with these operands is not modelled");
+    let want =
+        format!("line {at}: '.reqnctapercluster' in 'k' with these operands is not modelled");
     assert_eq!(refusal(&text), want);
     Bench::named("h200").kernel(&header(".reqnctapercluster 1, 1, 1"), "k");
 }

@@ -29,6 +29,8 @@ pub(super) struct Judged {
     pub(super) refusal: Option<Found>,
     /// It was judged for blocks whose width is a multiple of 32.
     pub(super) warp_rows: bool,
+    /// What its threads agree on, where that had to be asked.
+    pub(super) uniformity: Option<Uniformity>,
 }
 
 /// What an instruction waits for.
@@ -171,6 +173,7 @@ fn judge_function(program: &Program, function: &Function, waits_of: &[Waits]) ->
         judged.refusal = Some((Reason::NotAllThreads { what }, i.span.start));
         break;
     }
+    judged.uniformity = Some(uniform);
     judged
 }
 

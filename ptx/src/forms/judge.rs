@@ -10,6 +10,7 @@ use super::facts::{self, Facts, Found};
 use super::reach::Calls;
 use super::waits::{self, Waits};
 use super::{Form, Reason, Refusal, Shape, fence, gate, slice, ticket, worker};
+use crate::analysis::Uniformity;
 use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAMS_BYTES, param_offset};
 use crate::decode::{FuncId, Function, Opcode, Program};
 use crate::syntax::module::{Lines, Module};
@@ -34,6 +35,8 @@ pub struct Judgement {
     /// Against the loop with the fence.
     fenced_worker: Vec<Option<Refusal>>,
     pub(super) surroundings: fence::Surroundings,
+    /// What the threads of each function agree on, where judging it asked.
+    uniformity: Vec<Option<Uniformity>>,
 }
 
 impl Judgement {
@@ -69,7 +72,7 @@ impl Judgement {
         let for_earlier = calls.spread(earlier.collect());
         let gate = judge.refusals(each(&|n, f| gate::judge(program, f, start(n))), false);
         let gate = inherit(&slice, gate);
-        let converges = worker::judge(program, &calls);
+        let mut converges = worker::judge(program, &calls);
         let threads_meet = convergence::threads_meet(program, &calls);
         let own = |n: usize, _: &Facts| {
             let found = converges[n].refusal.clone();
@@ -101,7 +104,13 @@ impl Judgement {
             warp_rows: warp_rows.iter().map(Option::is_some).collect(),
             fenced_worker,
             surroundings,
+            uniformity: converges.iter_mut().map(|j| j.uniformity.take()).collect(),
         }
+    }
+
+    /// What the threads of a function agree on, when judging it had to ask.
+    pub(crate) fn uniformity(&self, function: FuncId) -> Option<&Uniformity> {
+        self.uniformity.get(function.0 as usize)?.as_ref()
     }
 
     /// Why the kernel cannot take the form, or `None` when it can.
