@@ -48,7 +48,9 @@ pub(crate) fn dress(
         function: origin.function.clone(),
         ptx_line: origin.line,
         source_line: origin.source_line,
-        source_file: origin.source_line.and_then(|(file, _)| source_file(kernel, file)),
+        source_file: origin
+            .source_line
+            .and_then(|(file, _)| source_file(kernel, file)),
         mnemonic: origin.mnemonic.clone(),
         address: raw.address,
         owner: nearest.and_then(|n| owner(kernel, n)),

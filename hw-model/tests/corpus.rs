@@ -55,7 +55,9 @@ fn every_kernel_of_the_corpus_matches_its_reference() {
             runs += 1;
             match outcome.unwrap_or_else(|_| Outcome::Refused("a panic".to_owned())) {
                 Outcome::Right => {}
-                Outcome::Refused(why) => bad.push(format!("{} {mode}: not run: {why}", kernel.name)),
+                Outcome::Refused(why) => {
+                    bad.push(format!("{} {mode}: not run: {why}", kernel.name))
+                }
                 Outcome::Wrong(why) => bad.push(format!("{} {mode}: wrong: {why}", kernel.name)),
             }
         }

@@ -56,18 +56,28 @@ fn accesses_outside_every_allocation() {
         "kernel 'k', block (0, 0, 0), thread (0, 0, 0), PTX line LINE (ld.u32): it read 4 bytes of global memory out of \
          bounds at 0x10; the nearest allocation is 400 bytes at OUT",
     );
-    let local = module("", ".local .align 8 .b8 own[16];\nmov.u64 %rd3, own;\nst.local.u32 [%rd3+65536], %r2;\n");
+    let local = module(
+        "",
+        ".local .align 8 .b8 own[16];\nmov.u64 %rd3, own;\nst.local.u32 [%rd3+65536], %r2;\n",
+    );
     let mut bench = Bench::named("h200");
     let (fault, _) = both(&mut bench, &local, 32, 1_000_000);
     assert!(
-        fault.to_string().contains("it wrote 4 bytes of local memory out of bounds at 0x10000"),
+        fault
+            .to_string()
+            .contains("it wrote 4 bytes of local memory out of bounds at 0x10000"),
         "{fault}"
     );
-    let shared = module(SHARED, "mov.u32 %r5, tile;\nld.shared.v4.u32 {%r6, %r7, %r8, %r9}, [%r5+256];\n");
+    let shared = module(
+        SHARED,
+        "mov.u32 %r5, tile;\nld.shared.v4.u32 {%r6, %r7, %r8, %r9}, [%r5+256];\n",
+    );
     let mut bench = Bench::named("h200");
     let (fault, _) = both(&mut bench, &shared, 32, 1_000_000);
     assert!(
-        fault.to_string().contains("(ld.shared.v4.u32): it read 16 bytes of shared memory out of bounds at 0x100"),
+        fault.to_string().contains(
+            "(ld.shared.v4.u32): it read 16 bytes of shared memory out of bounds at 0x100"
+        ),
         "{fault}"
     );
 }
@@ -90,7 +100,10 @@ fn misaligned_accesses() {
 
 #[test]
 fn an_address_in_another_domain_names_the_domain_and_nothing_in_it() {
-    let text = module("", "ld.global.u64 %rd3, [%rd2];\nld.global.u32 %r5, [%rd3];\n");
+    let text = module(
+        "",
+        "ld.global.u64 %rd3, [%rd2];\nld.global.u32 %r5, [%rd3];\n",
+    );
     let mut bench = Bench::named("h200");
     let memory = bench.gpu.memory_mut();
     let other = memory.create_domain(1 << 20).expect("room");
@@ -123,8 +136,14 @@ fn source_files_are_named() {
         both(&mut bench, text, 128, 1_000_000).0.to_string()
     };
     let named = line(&module(".file 1 \"/home/me/saxpy.cu\"\n", body));
-    assert!(named.ends_with(" (source file /home/me/saxpy.cu, line 42)"), "{named}");
-    let late = line(&format!("{}.file\t1 \"late.cu\", 1700000000, 99\n", module("", body)));
+    assert!(
+        named.ends_with(" (source file /home/me/saxpy.cu, line 42)"),
+        "{named}"
+    );
+    let late = line(&format!(
+        "{}.file\t1 \"late.cu\", 1700000000, 99\n",
+        module("", body)
+    ));
     assert!(late.ends_with(" (source file late.cu, line 42)"), "{late}");
 }
 
@@ -141,9 +160,21 @@ fn traps_breakpoints_and_assertions() {
 fn barriers() {
     let here = "kernel 'k', block (0, 0, 0), thread (0, 0, 0), PTX line LINE";
     let id = format!("{here} (barrier.sync): barrier 16 was named; a block has barriers 0 to 15");
-    says(&module("", "mov.u32 %r5, 16;\nbarrier.sync %r5;\n"), 32, "barrier.sync", &id);
-    let count = format!("{here} (bar.sync): 40 threads were named for a barrier; the count is a multiple of 32 above 0");
-    says(&module("", "mov.u32 %r5, 40;\nbar.sync 1, %r5;\n"), 32, "bar.sync", &count);
+    says(
+        &module("", "mov.u32 %r5, 16;\nbarrier.sync %r5;\n"),
+        32,
+        "barrier.sync",
+        &id,
+    );
+    let count = format!(
+        "{here} (bar.sync): 40 threads were named for a barrier; the count is a multiple of 32 above 0"
+    );
+    says(
+        &module("", "mov.u32 %r5, 40;\nbar.sync 1, %r5;\n"),
+        32,
+        "bar.sync",
+        &count,
+    );
     let dead = format!(
         "{here} (bar.sync): every thread left in the block waits at a barrier that can never complete: barrier 1 has 64 of \
          96 threads; 64 threads wait at barrier 1 at line LINE (bar.sync, first in warp 0)"
@@ -169,7 +200,10 @@ fn budgets() {
         let message = fault.to_string();
         let start = "kernel 'k', block (0, 0, 0), thread (0, 0, 0), PTX line ";
         let end = "): the launch exceeded its budget of 5000 cycles";
-        assert!(message.starts_with(start) && message.ends_with(end), "{message}");
+        assert!(
+            message.starts_with(start) && message.ends_with(end),
+            "{message}"
+        );
     }
 }
 
@@ -179,10 +213,16 @@ fn mbarriers_tables_and_calls() {
     let object = format!(
         "{here} (mbarrier.arrive.shared.b64): it used an mbarrier object that was not initialised in shared memory"
     );
-    let text = module(SHARED, "mov.u32 %r5, tile;\nmbarrier.arrive.shared.b64 %rd5, [%r5];\n");
+    let text = module(
+        SHARED,
+        "mov.u32 %r5, tile;\nmbarrier.arrive.shared.b64 %rd5, [%r5];\n",
+    );
     says(&text, 1, "mbarrier.arrive", &object);
     let table = format!("{here} (brx.idx): it branched to entry 5 of a table of 2");
-    let text = module("", "mov.u32 %r5, 5;\ntable: .branchtargets A, B;\nbrx.idx %r5, table;\nA:\nB:\n");
+    let text = module(
+        "",
+        "mov.u32 %r5, 5;\ntable: .branchtargets A, B;\nbrx.idx %r5, table;\nA:\nB:\n",
+    );
     says(&text, 32, "brx.idx", &table);
     let call = format!("{here} (call): it called 0x1000, which is no function of the module");
     let text = module(
@@ -197,7 +237,10 @@ fn stacks() {
     // Each call takes 1 KiB more.
     let f = ".func f(.param .b32 a)\n{\n.local .align 8 .b8 own[1024];\n.reg .b32 %r<4>;\nst.local.u32 [own], %r1;\n\
              {\n.param .b32 p0;\nst.param.b32 [p0], %r1;\ncall.uni f, (p0);\n}\nret;\n}\n";
-    let text = module(f, "{\n.param .b32 p0;\nst.param.b32 [p0], %r1;\ncall.uni f, (p0);\n}\n");
+    let text = module(
+        f,
+        "{\n.param .b32 p0;\nst.param.b32 [p0], %r1;\ncall.uni f, (p0);\n}\n",
+    );
     let mut bench = Bench::named("h200");
     let (fault, _) = both(&mut bench, &text, 32, 3_000_000);
     let line = line_of(&text, "call.uni f");
@@ -254,14 +297,27 @@ fn writes_of_every_kind_count_and_atomics_read() {
         let kernel = bench.kernel(&module(&declared, &format!("{head}{body}")), "k");
         let params = bench.buffer(&[0; 400]).to_le_bytes();
         let launch = bench.simple(&kernel, 2, 1, &params);
-        let timed = bench.time(launch.clone()).map(drop).err().map(|f| f.to_string());
-        let functional = run_functional(&mut bench.gpu, &launch).err().map(|e| e.to_string());
+        let timed = bench
+            .time(launch.clone())
+            .map(drop)
+            .err()
+            .map(|f| f.to_string());
+        let functional = run_functional(&mut bench.gpu, &launch)
+            .err()
+            .map(|e| e.to_string());
         assert_eq!(functional, timed);
         timed
     };
     assert_eq!(run(good), None);
-    let message = run("st.shared.u8 [%r5+64], %h1;\nld.shared.u32 %r7, [%r5+64];\n").expect("three bytes are missing");
-    assert!(message.contains("4 bytes of shared memory at 0x40 that no thread"), "{message}");
+    let message = run("st.shared.u8 [%r5+64], %h1;\nld.shared.u32 %r7, [%r5+64];\n")
+        .expect("three bytes are missing");
+    assert!(
+        message.contains("4 bytes of shared memory at 0x40 that no thread"),
+        "{message}"
+    );
     let message = run("red.shared.add.u32 [%r5+80], 1;\n").expect("a sum reads");
-    assert!(message.contains("4 bytes of shared memory at 0x50 that no thread"), "{message}");
+    assert!(
+        message.contains("4 bytes of shared memory at 0x50 that no thread"),
+        "{message}"
+    );
 }

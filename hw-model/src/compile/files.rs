@@ -7,7 +7,9 @@ use std::sync::Arc;
 /// Number and name of each `.file NUMBER "NAME"` of a text.
 pub(super) fn named(text: &[u8]) -> Arc<[(u32, Arc<str>)]> {
     let lines = text.split(|byte| *byte == b'\n');
-    lines.filter_map(|line| named_in(line.trim_ascii())).collect()
+    lines
+        .filter_map(|line| named_in(line.trim_ascii()))
+        .collect()
 }
 
 fn named_in(line: &[u8]) -> Option<(u32, Arc<str>)> {
@@ -26,7 +28,13 @@ mod tests {
     #[test]
     fn directives_are_found_and_anything_else_is_not() {
         let text = b".version 8.0\n\t.file\t1 \"/src/a b.cu\"\n.file 2 \"x.h\", 1, 2\r\n.file\n// .file 3 \"no\"\n.filename 4 \"no\"\n";
-        let found: Vec<_> = named(text).iter().map(|(n, s)| (*n, s.to_string())).collect();
-        assert_eq!(found, [(1, "/src/a b.cu".to_owned()), (2, "x.h".to_owned())]);
+        let found: Vec<_> = named(text)
+            .iter()
+            .map(|(n, s)| (*n, s.to_string()))
+            .collect();
+        assert_eq!(
+            found,
+            [(1, "/src/a b.cu".to_owned()), (2, "x.h".to_owned())]
+        );
     }
 }

@@ -177,7 +177,11 @@ impl Block {
         let busy = (0..BARRIERS).filter(|id| self.busy >> id & 1 != 0);
         busy.map(|id| {
             let once: u32 = self.lanes[id].iter().map(|lanes| lanes.count_ones()).sum();
-            (id, once + self.barriers[id].again, self.barriers[id].threads)
+            (
+                id,
+                once + self.barriers[id].again,
+                self.barriers[id].threads,
+            )
         })
     }
 
