@@ -55,7 +55,11 @@ fn a_form_that_does_not_exist_is_refused_with_those_that_do() {
         &command::workload_ptx("vecadd"),
     ]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
-    assert!(ran.stderr.contains("whole, slice, gate, worker, fence"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("whole, slice, gate, worker, fence"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

@@ -171,7 +171,7 @@ impl fmt::Display for Fault {
 
 impl Fault {
     /// What happened, without where.
-    // Length: one arm a kind.
+    // Length: one sentence per kind of fault.
     fn say_kind(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = self.address.unwrap_or(0);
         match self.kind {

@@ -158,7 +158,7 @@ pub fn check_judged(program: &Program, judgement: &Judgement) -> Vec<KernelRepor
                 name: f.name.clone(),
                 forms: forms.collect(),
                 resources: resources(program, &uses, id, f),
-                mix: mixed(program, f),
+                mix: mixed(program, f, judgement.uniformity(id)),
                 idempotent: effects.idempotent,
                 order_dependent: effects.order_dependent,
             }
@@ -166,10 +166,16 @@ pub fn check_judged(program: &Program, judgement: &Judgement) -> Vec<KernelRepor
         .collect()
 }
 
-fn mixed(program: &Program, f: &Function) -> Mix {
-    let flow = Flow::new(f);
-    let uniformity = Uniformity::new(program, f, &flow, &PostDominators::new(&flow));
-    let accesses = coalescing(f, &uniformity);
+/// `known` is what a judgement found out on its way.
+fn mixed(program: &Program, f: &Function, known: Option<&Uniformity>) -> Mix {
+    let accesses = match known {
+        Some(uniformity) => coalescing(f, uniformity),
+        None => {
+            let flow = Flow::new(f);
+            let post = PostDominators::new(&flow);
+            coalescing(f, &Uniformity::new(program, f, &flow, &post))
+        }
+    };
     Mix {
         coalesced: accesses.coalesced,
         uncoalesced: accesses.uncoalesced,

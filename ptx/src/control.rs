@@ -89,12 +89,11 @@ pub const HOLD_NS: u32 = 20_000;
 pub const EXTRA_SHARED_BYTES: u32 = 36;
 /// Bytes of the words in shared memory that thread 0 tells the block through.
 pub const WORDS_BYTES: u32 = 32;
-/// Offset in the words: the block's coordinates, three 32-bit words; x is [`NO_BLOCK`] when the block is to leave.
+/// Offset in the words: the block's coordinates, three 32-bit words; x is [`NO_BLOCK`] when the block is to leave
+/// (`gate`).
 pub const WORD_BLOCK_AT: u32 = 0;
-/// Offset in the words: the block's linear number.
+/// Offset in the words: the linear number of the chunk's first block, or [`NO_BLOCK`] (`worker`).
 pub const WORD_TICKET_AT: u32 = 12;
-/// Offset in the words: one past the last block of the chunk (`worker`).
-pub const WORD_END_AT: u32 = 16;
 /// Offset in the words: the slot that the worker holds.
 pub const WORD_SLOT_AT: u32 = 20;
 /// Offset in the words: not zero once a thread of the block has left for a fault (`fence`).

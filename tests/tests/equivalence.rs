@@ -6,9 +6,10 @@
 use gridmux_ptx::forms::Form;
 use gridmux_tests::equivalence::{Counts, Judge, Subject};
 use gridmux_tests::generate::generate;
-use gridmux_workloads::{Prng, Size, workloads};
+use gridmux_workloads::{Prng, Size, corpus, workloads};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 /// Seeds of an ordinary run.
 const SAMPLE: u64 = 300;
@@ -22,7 +23,7 @@ fn number(variable: &str) -> Option<u64> {
 #[test]
 fn every_workload_computes_the_same_bits_in_every_form() {
     let mut judge = Judge::new();
-    let mut counts = Counts::default();
+    let mut counts = Counts::of("workloads");
     for workload in workloads() {
         for seed in 0..4 {
             let case = workload.case(Size::Tiny, seed);
@@ -34,23 +35,63 @@ fn every_workload_computes_the_same_bits_in_every_form() {
 }
 
 #[test]
-fn generated_kernels_compute_the_same_bits_in_every_form() {
-    let first = number("GRIDMUX_EQUIVALENCE_FIRST").unwrap_or(0);
-    let seeds = number("GRIDMUX_EQUIVALENCE_SEEDS").unwrap_or(SAMPLE);
-    let next = AtomicU64::new(first);
+fn every_kernel_of_the_corpus_computes_the_same_bits_in_every_form() {
+    let kernels: Vec<_> = corpus::kernels().collect();
+    let least = u32::try_from(kernels.len()).expect("some") * LEAST_PERCENT / 100;
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut judge = Judge::new();
+        let (mut counts, mut failures) = (Counts::default(), Vec::new());
+        // Relaxed: the counter alone decides who takes a kernel; nothing is published through it.
+        while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let case = kernel.case(1);
+            let started = Instant::now();
+            match judge.judge(&Subject::from(&case), 1) {
+                Ok(verdicts) => counts.add(&verdicts),
+                Err(failure) => failures.push(failure.to_string()),
+            }
+            println!("{} in {} ms", kernel.name, started.elapsed().as_millis());
+        }
+        (counts, failures)
+    };
+    let (counts, failures) = on_all_cores("corpus", work);
+    println!("{counts}");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    for form in Form::ALL {
+        assert!(
+            counts.taken(form) >= least,
+            "{form}: {}",
+            counts.taken(form)
+        );
+    }
+}
+
+/// Runs the same work on every core, and puts together what comes of it.
+fn on_all_cores(
+    name: &'static str,
+    work: impl Fn() -> (Counts, Vec<String>) + Sync,
+) -> (Counts, Vec<String>) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let results: Vec<(Counts, Vec<String>)> = std::thread::scope(|scope| {
-        let work = || judge_seeds(&next, first + seeds);
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().expect("no panic");
         running.into_iter().map(join).collect()
     });
-    let mut counts = Counts::default();
+    let mut counts = Counts::of(name);
     let mut failures = Vec::new();
     for (some, failed) in results {
         counts.merge(some);
         failures.extend(failed);
     }
+    (counts, failures)
+}
+
+#[test]
+fn generated_kernels_compute_the_same_bits_in_every_form() {
+    let first = number("GRIDMUX_EQUIVALENCE_FIRST").unwrap_or(0);
+    let seeds = number("GRIDMUX_EQUIVALENCE_SEEDS").unwrap_or(SAMPLE);
+    let next = AtomicU64::new(first);
+    let (counts, failures) = on_all_cores("generated", || judge_seeds(&next, first + seeds));
     println!("{counts}");
     assert!(
         failures.is_empty(),

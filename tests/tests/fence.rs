@@ -1,5 +1,7 @@
 //! The fence attacked: kernels that reach for a neighbour's memory, or for a fault that would poison a shared context.
 //!
+//! Length: tables of attacks, one test for each kind.
+//!
 //! Each attack runs in every fenced form and mode that it can take. Afterwards the neighbour's bytes are as they were,
 //! and the launch has ended without a fault of the device, or the rewrite had refused it with a reason. The same
 //! attacks without the fence do harm, so that none of these tests passes for want of trying.
@@ -313,6 +315,95 @@ fn shared_memory_cannot_be_left() {
 }
 
 #[test]
+fn rows_of_matrices_stay_inside() {
+    let values = ".reg .f32 %w<8>;\n.reg .b32 %h<8>;\nmov.f32 %w0, 0f3F800000;\nmov.f32 %w1, %w0;\nmov.f32 %w2, %w0;\nmov.f32 %w3, %w0;\n\
+                  mov.f32 %w4, %w0;\nmov.f32 %w5, %w0;\nmov.f32 %w6, %w0;\nmov.f32 %w7, %w0;\n";
+    let list = "{%w0, %w1, %w2, %w3, %w4, %w5, %w6, %w7}";
+    let halves = "{%h0, %h1, %h2, %h3, %h4, %h5, %h6, %h7}";
+    let store = |space: &str, at: &str, stride: &str| {
+        format!(
+            "{values}wmma.store.d.sync.aligned.row.m16n16k16{space}.f32 [{at}], {list}, {stride};"
+        )
+    };
+    // The rows of a wild stride reach the neighbour, who is within 16 times 2³² elements of four bytes.
+    let far = "sub.s64 %a, %target, %own;\nshr.u64 %a, %a, 4;\ncvt.u32.u64 %s, %a;\n";
+    let harmful = [
+        ("its first row", store(".global", "%target", "16")),
+        ("a generic address", store("", "%target", "16")),
+        ("a negative offset", store(".global", "%target+-64", "16")),
+        (
+            "a stride that reaches the neighbour",
+            format!("{far}{}", store(".global", "%own", "%s")),
+        ),
+    ];
+    for (name, body) in harmful {
+        let ptx = kernel("", &body);
+        does_harm(name, &ptx);
+        survives(name, &ptx);
+    }
+    let wild = [
+        (
+            "a stride of all ones",
+            store(".global", "%own", "0xffffffff"),
+        ),
+        (
+            "a stride from a register",
+            format!("mov.u32 %s, 0x7fffffff;\n{}", store("", "%own", "%s")),
+        ),
+        (
+            "an odd stride",
+            format!("mov.u32 %s, 5;\n{}", store(".global", "%own", "%s")),
+        ),
+        (
+            "shared memory",
+            format!("mov.u32 %s, 70000;\n{}", store(".shared", "%s", "%s")),
+        ),
+        (
+            "rows behind shared memory",
+            format!(
+                "mov.u32 %s, d;\nmov.u32 %t, 4096;\n{}",
+                store(".shared", "%s", "%t")
+            ),
+        ),
+        (
+            "a load",
+            format!(
+                "{values}mov.u32 %s, 0x40000000;\nwmma.load.a.sync.aligned.row.m16n16k16.global.f16 {halves}, [%target], %s;"
+            ),
+        ),
+        (
+            "a load from shared memory",
+            format!(
+                "{values}mov.u32 %s, 60000;\nwmma.load.b.sync.aligned.col.m16n16k16.shared.f16 {halves}, [%s], %s;"
+            ),
+        ),
+        (
+            "a matrix in shared memory",
+            "mov.u32 %s, 99999;\nldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r, %t, %u, %v}, [%s];"
+                .to_owned(),
+        ),
+    ];
+    for (name, body) in wild {
+        survives(name, &kernel(".extern .shared .align 16 .b8 d[];", &body));
+    }
+}
+
+#[test]
+fn barrier_objects_stay_in_shared_memory() {
+    let attacks = [(
+        "far behind",
+        "mov.u32 %s, 1000000;\nmbarrier.init.shared.b64 [%s], 64;\nmbarrier.arrive.shared.b64 %a, [%s];",
+    )];
+    for (name, body) in attacks {
+        let ptx = kernel(".extern .shared .align 16 .b8 d[];", body);
+        let ran = attack(name, &ptx);
+        let ran = ran.iter().filter(|o| matches!(o, Outcome::Ended(..)));
+        // A worker cannot set up a barrier object again and again.
+        assert!(ran.count() >= 9, "{name}");
+    }
+}
+
+#[test]
 fn local_memory_cannot_be_left() {
     let attacks = [
         (
@@ -490,6 +581,35 @@ fn recursion_is_refused() {
         matches!(&outcome, Outcome::Refused(r) if r.contains("calls itself")),
         "{outcome:?}"
     );
+}
+
+#[test]
+fn a_base_in_front_of_shared_memory_keeps_its_offset() {
+    // The variable stands at address 0, so that the base of the first access is far behind everything.
+    let body = ".shared .align 16 .b8 x[512];\n\
+        mov.u32 %s, x;\nmad.lo.u32 %s, %i, 4, %s;\nadd.s32 %t, %s, -4;\nst.shared.u32 [%t+4], %i;\nbar.sync 0;\n\
+        add.s32 %t, %s, -16;\nld.shared.u32 %u, [%t+16];\nadd.s32 %t, %s, -8;\nld.shared.u32 %v, [%t+8];\nadd.u32 %u, %u, %v;\nbar.sync 0;\n\
+        mad.lo.u32 %t, %i, 8, -8;\nmov.u32 %v, x;\nadd.u32 %t, %t, %v;\nst.shared.u32 [%t+8], %u;\n\
+        ld.shared.v2.u32 {%r, %v}, [%t+8];\nmul.wide.u32 %a, %i, 4;\nadd.s64 %a, %own, %a;\nst.global.u32 [%a], %r;";
+    let before = ".extern .shared .align 16 .b8 d[];";
+    for text in [
+        body.to_owned(),
+        body.replace(".shared .align 16 .b8 x[512];\n", "")
+            .replace(", x;", ", d;"),
+    ] {
+        let ptx = kernel(before, &text);
+        for form in FORMS {
+            for mode in MODES {
+                let mut scene = Scene::new();
+                let params = [scene.buffer, scene.neighbour[1]];
+                let outcome = scene.run(&ptx, (form, mode), &params, ([1, 1, 1], 64, 512));
+                assert_eq!(outcome, Outcome::Ended(0, 0), "{form}, {mode:?}");
+                let words = scene.words();
+                let expected: Vec<u32> = (0..64).map(|n| 2 * n).collect();
+                assert_eq!(words[..64], expected, "{form}, {mode:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -127,7 +127,7 @@ pub(super) fn visit(
 }
 
 /// Checks bounds and alignment of all active lanes and fills the access record.
-// Length: one pass over the lanes for each space, kept in one function that is inlined as a whole.
+// Length: one arm per state space, and each is a few comparisons on the same vectors of lanes.
 #[inline(always)]
 fn check(
     cx: &mut Cx<'_>,

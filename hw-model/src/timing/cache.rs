@@ -6,39 +6,40 @@
 /// State of one line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line {
-    tag: u64,
-    used: u64,
-    generation: u32,
     /// From when on the last fill is there.
     pub(crate) ready_at: u64,
+    /// Who waits for each pending sector: a number of the owner's.
+    pub(crate) waiting: [u32; 4],
     pub(crate) valid: u8,
     pub(crate) dirty: u8,
     /// Sectors on their way.
     pub(crate) pending: u8,
-    /// Who waits for each pending sector: a number of the owner's.
-    pub(crate) waiting: [u32; 4],
 }
 
 const EMPTY: Line = Line {
-    tag: u64::MAX,
-    used: 0,
-    generation: 0,
     ready_at: 0,
+    waiting: [0; 4],
     valid: 0,
     dirty: 0,
     pending: 0,
-    waiting: [0; 4],
 };
 
-/// The cache.
+/// Tag of no line.
+const NO_LINE: u64 = u64::MAX;
+
+/// The cache. Tags and times of use stand apart from the lines, because a lookup reads all of a set's.
 #[derive(Debug)]
 pub(crate) struct Cache {
+    tags: Vec<u64>,
+    used: Vec<u64>,
     lines: Vec<Line>,
     sets: u64,
+    /// Logarithm of the number of sets, rounded up.
+    set_bits: u32,
     ways: usize,
     clock: u64,
-    /// Lines of an older generation are empty.
-    generation: u32,
+    /// Lines that were not used since then are empty.
+    emptied_at: u64,
 }
 
 /// A line that had to go.
@@ -54,35 +55,47 @@ impl Cache {
         let sets = (bytes / crate::config::LINE_BYTES / u64::from(ways)).max(1);
         let lines = usize::try_from(sets * u64::from(ways)).unwrap_or(1);
         Self {
+            tags: vec![NO_LINE; lines],
+            used: vec![0; lines],
             lines: vec![EMPTY; lines],
             sets,
+            set_bits: sets.next_power_of_two().trailing_zeros(),
             ways: ways as usize,
             clock: 0,
-            generation: 1,
+            emptied_at: 0,
         }
     }
 
-    fn set(&self, line: u64, key: u64) -> std::ops::Range<usize> {
-        debug_assert!(line != u64::MAX, "the empty tag is no line");
+    /// First line of the set that `key` chooses.
+    #[inline]
+    fn set(&self, key: u64) -> usize {
         // A hashed index, so that power-of-two strides spread over all sets.
-        let turn = (key / self.sets.next_power_of_two()).wrapping_mul(0x9e37_79b9);
-        let hashed = (key ^ turn) % self.sets;
-        let first = usize::try_from(hashed).unwrap_or(0) * self.ways;
-        first..first + self.ways
+        let turn = (key >> self.set_bits).wrapping_mul(0x9e37_79b9);
+        let mixed = key ^ turn;
+        let hashed = if self.sets.is_power_of_two() {
+            mixed & (self.sets - 1)
+        } else {
+            mixed % self.sets
+        };
+        usize::try_from(hashed).unwrap_or(0) * self.ways
+    }
+
+    /// Where the line is, in the set that begins at `first`.
+    #[inline]
+    fn position(&self, first: usize, line: u64) -> Option<usize> {
+        debug_assert!(line != NO_LINE, "the empty tag is no line");
+        let tags = &self.tags[first..first + self.ways];
+        let at = first + tags.iter().position(|tag| *tag == line)?;
+        (self.used[at] > self.emptied_at).then_some(at)
     }
 
     /// The line if it is there, marked as used; `key` chooses the set.
     #[inline]
     pub(crate) fn find(&mut self, line: u64, key: u64) -> Option<&mut Line> {
-        let set = self.set(line, key);
         self.clock += 1;
-        let clock = self.clock;
-        let generation = self.generation;
-        let found = self.lines[set]
-            .iter_mut()
-            .find(|l| l.tag == line && l.generation == generation)?;
-        found.used = clock;
-        Some(found)
+        let at = self.position(self.set(key), line)?;
+        self.used[at] = self.clock;
+        Some(&mut self.lines[at])
     }
 
     /// The line, put in place of the least recently used one if it was not there; `None` when every line of the
@@ -93,60 +106,60 @@ impl Cache {
         line: u64,
         key: u64,
     ) -> Option<(&mut Line, Option<Evicted>)> {
-        let set = self.set(line, key);
+        let first = self.set(key);
         self.clock += 1;
-        let (clock, generation) = (self.clock, self.generation);
-        let lines = &mut self.lines[set];
-        let known = lines
-            .iter()
-            .position(|l| l.tag == line && l.generation == generation);
-        let at = match known {
-            Some(at) => at,
-            None => {
-                let age = |l: &Line| {
-                    if l.generation == generation {
-                        l.used
-                    } else {
-                        0
-                    }
-                };
-                let idle = lines
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, l)| l.pending == 0 || l.generation != generation);
-                idle.min_by_key(|(_, l)| age(l))?.0
-            }
-        };
-        let place = &mut lines[at];
-        let mut evicted = None;
-        if known.is_none() {
-            if place.dirty != 0 {
-                evicted = Some(Evicted {
-                    line: place.tag,
-                    dirty: place.dirty,
-                });
-            }
-            *place = EMPTY;
-            place.tag = line;
-            place.generation = generation;
+        if let Some(at) = self.position(first, line) {
+            self.used[at] = self.clock;
+            return Some((&mut self.lines[at], None));
         }
-        place.used = clock;
-        Some((place, evicted))
+        let at = self.victim(first)?;
+        // What lies there from before everything was forgotten was never dirty.
+        let evicted = (self.lines[at].dirty != 0).then(|| Evicted {
+            line: self.tags[at],
+            dirty: self.lines[at].dirty,
+        });
+        self.forget(first, line);
+        self.lines[at] = EMPTY;
+        self.tags[at] = line;
+        self.used[at] = self.clock;
+        Some((&mut self.lines[at], evicted))
+    }
+
+    /// The place for a new line in the set that begins at `first`.
+    #[inline]
+    fn victim(&self, first: usize) -> Option<usize> {
+        let emptied_at = self.emptied_at;
+        let age = |at: &usize| self.used[*at].saturating_sub(emptied_at);
+        let idle = |at: &usize| self.lines[*at].pending == 0 || age(at) == 0;
+        let oldest = (first..first + self.ways).min_by_key(age)?;
+        if idle(&oldest) {
+            return Some(oldest);
+        }
+        (first..first + self.ways).filter(idle).min_by_key(age)
+    }
+
+    /// Takes the tag off a line that was there before everything was forgotten, so that each tag occurs once.
+    #[inline]
+    fn forget(&mut self, first: usize, line: u64) {
+        if self.emptied_at != 0
+            && let Some(stale) = (first..first + self.ways).find(|at| self.tags[*at] == line)
+        {
+            self.tags[stale] = NO_LINE;
+            self.lines[stale].dirty = 0;
+        }
     }
 
     /// Forgets sectors of a line, except those on their way.
     #[inline]
     pub(crate) fn discard(&mut self, line: u64, key: u64, sectors: u8) {
-        let set = self.set(line, key);
-        let generation = self.generation;
-        let mut found = self.lines[set].iter_mut();
-        if let Some(entry) = found.find(|l| l.tag == line && l.generation == generation) {
-            entry.valid &= !sectors;
+        if let Some(at) = self.position(self.set(key), line) {
+            self.lines[at].valid &= !sectors;
         }
     }
 
     /// Forgets everything, as L1 does at the start of a kernel; nothing may be dirty.
     pub(crate) fn invalidate(&mut self) {
-        self.generation += 1;
+        self.clock += 1;
+        self.emptied_at = self.clock;
     }
 }

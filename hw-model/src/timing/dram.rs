@@ -8,6 +8,7 @@
 //! known; times carry [`FRACTION`] fraction bits, because a command clock is no whole number of core cycles.
 
 use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES};
+use std::collections::VecDeque;
 
 /// Fraction bits of DRAM times.
 const FRACTION: u32 = 8;
@@ -57,6 +58,25 @@ struct Bank {
     precharge_at: u64,
 }
 
+/// What the controller sees at a time.
+#[derive(Debug)]
+struct Seen {
+    /// Requests that have arrived, of those it looks at.
+    known: usize,
+    /// Banks whose open row someone wants, one bit each.
+    busy: [u64; 2],
+    /// Someone wants a row that is not open.
+    closed: bool,
+    /// The request to transfer next, and when its column command can be given.
+    best: Option<(usize, u64)>,
+}
+
+/// A bank's place in a mask of banks.
+#[inline]
+fn bank_bit(bank: u16) -> (usize, u64) {
+    (usize::from(bank >> 6 & 1), 1 << (bank & 63))
+}
+
 /// Timing in core cycles with fraction bits.
 #[derive(Debug, Clone, Copy)]
 struct Timing {
@@ -77,7 +97,8 @@ struct Timing {
 #[derive(Debug)]
 pub(crate) struct Channel {
     banks: Vec<Bank>,
-    queue: Vec<Queued>,
+    /// In order of arrival; requests leave near its front, so a ring moves few of them.
+    queue: VecDeque<Queued>,
     window: usize,
     timing: Timing,
     row_lines: u64,
@@ -106,7 +127,7 @@ impl Channel {
                 };
                 dram.banks as usize
             ],
-            queue: Vec::with_capacity(1024),
+            queue: VecDeque::with_capacity(1024),
             window: dram.queue as usize,
             timing: Timing {
                 ccd: time(t.ccd),
@@ -163,25 +184,33 @@ impl Channel {
 
     /// When the controller decides next, in core cycles.
     pub(crate) fn next_event(&self) -> Option<u64> {
-        let first = self.queue.first()?;
+        let first = self.queue.front()?;
         Some(first.arrive.max(self.now) >> FRACTION)
     }
 
     /// Makes all decisions before `end` and tells what was served.
     pub(crate) fn run(&mut self, end: u64, mut served: impl FnMut(Served)) {
         let end = end << FRACTION;
-        while let Some(first) = self.queue.first() {
+        while let Some(first) = self.queue.front() {
             self.now = self.now.max(first.arrive);
             if self.now >= end {
                 return;
             }
-            let (wanted, known) = self.open_rows();
-            match self.best(known) {
+            let mut seen = self.look();
+            let mut wanted = u64::MAX;
+            if seen.closed {
+                let (next, opened) = self.open_rows(&seen);
+                wanted = next;
+                if opened {
+                    seen = self.look();
+                }
+            }
+            match seen.best {
                 Some((at, start)) if start <= self.now => served(self.transfer(at)),
                 // Until then a request may come, or a bank that waits may be precharged.
                 best => {
                     let start = best.map_or(u64::MAX, |(_, start)| start);
-                    let later = self.queue.get(known).filter(|q| q.arrive > self.now);
+                    let later = self.queue.get(seen.known).filter(|q| q.arrive > self.now);
                     let next = later.map_or(u64::MAX, |q| q.arrive);
                     self.now = start.min(next).min(wanted).max(self.now + 1);
                 }
@@ -189,25 +218,59 @@ impl Channel {
         }
     }
 
-    /// Opens rows for the oldest requests of banks whose open row nobody wants. Gives the time at which the next
-    /// row can be opened, and how many requests of the queue are known by now.
-    fn open_rows(&mut self) -> (u64, usize) {
-        let now = self.now;
-        let arrived = self.queue.iter().take(self.window);
-        let known = arrived.take_while(|q| q.arrive <= now).count();
-        // Banks that have an open row which someone wants, or were looked at before.
-        let mut busy = [0_u64; 2];
-        let bit = |bank: u16| (usize::from(bank >> 6 & 1), 1_u64 << (bank & 63));
-        for queued in &self.queue[..known] {
-            if self.banks[usize::from(queued.bank)].row == queued.row {
-                let (word, bit) = bit(queued.bank);
-                busy[word] |= bit;
+    /// Looks at the requests that are known by now, oldest first.
+    fn look(&self) -> Seen {
+        let (t, now) = (&self.timing, self.now);
+        // What a column command waits for besides its bank.
+        let turn = self.last_column_at + t.ccd;
+        let read_at = turn
+            .max(self.bus_free_at.saturating_sub(t.cl))
+            .max(self.written_at + t.cdlr);
+        let write_at = turn.max(self.bus_free_at.saturating_sub(t.wl));
+        let mut seen = Seen {
+            known: 0,
+            busy: [0; 2],
+            closed: false,
+            best: None,
+        };
+        let mut earliest = u64::MAX;
+        for queued in self.queue.iter().take(self.window) {
+            if queued.arrive > now {
+                break;
+            }
+            let at = seen.known;
+            seen.known += 1;
+            let bank = &self.banks[usize::from(queued.bank)];
+            if bank.row != queued.row {
+                seen.closed = true;
+                continue;
+            }
+            let (word, bit) = bank_bit(queued.bank);
+            seen.busy[word] |= bit;
+            let free_at = if queued.request.write {
+                write_at
+            } else {
+                read_at
+            };
+            let start = bank.ready_at.max(free_at);
+            // The oldest of those that can go by now, else the first to be able to.
+            if earliest > now && start < earliest {
+                earliest = start;
+                seen.best = Some((at, start));
             }
         }
-        let mut next = u64::MAX;
-        for number in 0..known {
-            let queued = self.queue[number];
-            let (word, bit) = bit(queued.bank);
+        seen
+    }
+
+    /// Opens rows for the oldest requests of banks whose open row nobody wants. Gives the time at which the next
+    /// row can be opened, and whether one was.
+    fn open_rows(&mut self, seen: &Seen) -> (u64, bool) {
+        let now = self.now;
+        // Banks that have an open row which someone wants, or were looked at before.
+        let mut busy = seen.busy;
+        let (mut next, mut opened) = (u64::MAX, false);
+        for queued in self.queue.iter_mut().take(seen.known) {
+            let (word, bit) = bank_bit(queued.bank);
             if busy[word] & bit != 0 {
                 continue;
             }
@@ -233,42 +296,14 @@ impl Channel {
             bank.opened_at = open_at;
             bank.ready_at = open_at + t.rcd;
             self.last_opened_at = open_at;
-            self.queue[number].opened = true;
+            queued.opened = true;
+            opened = true;
         }
-        (next, known)
-    }
-
-    /// The request to transfer next, and when its column command can be given.
-    fn best(&self, known: usize) -> Option<(usize, u64)> {
-        let t = &self.timing;
-        let mut best: Option<(usize, u64)> = None;
-        for (at, queued) in self.queue[..known].iter().enumerate() {
-            let bank = &self.banks[usize::from(queued.bank)];
-            if bank.row != queued.row {
-                continue;
-            }
-            let (to_data, turn) = if queued.request.write {
-                (t.wl, 0)
-            } else {
-                (t.cl, self.written_at + t.cdlr)
-            };
-            let start = bank
-                .ready_at
-                .max(self.bus_free_at.saturating_sub(to_data))
-                .max(self.last_column_at + t.ccd)
-                .max(turn);
-            if start <= self.now {
-                return Some((at, start));
-            }
-            if best.is_none_or(|(_, earliest)| start < earliest) {
-                best = Some((at, start));
-            }
-        }
-        best
+        (next, opened)
     }
 
     fn transfer(&mut self, at: usize) -> Served {
-        let queued = self.queue.remove(at);
+        let queued = self.queue.remove(at).expect("`look` found it");
         let t = &self.timing;
         let to_data = if queued.request.write { t.wl } else { t.cl };
         let column = self.now;
@@ -324,7 +359,7 @@ mod tests {
         let mut channel = Channel::new(&config);
         let bank_of = |channel: &mut Channel, row: u64| {
             channel.push(read(0, row * lines));
-            channel.queue.pop().expect("just pushed").bank
+            channel.queue.pop_back().expect("just pushed").bank
         };
         let home = bank_of(&mut channel, 0);
         let other = (1..16 * banks)

@@ -176,7 +176,12 @@ impl Check<'_> {
                 };
             }
             AddressBase::Symbol(symbol) => symbol,
-            AddressBase::Absolute => return Ok(()),
+            AddressBase::Absolute => {
+                return match self.mods.spaces.first() {
+                    Some(S::Local) => Ok(()),
+                    _ => Err("a constant is an address only in local memory".to_owned()),
+                };
+            }
         };
         if !matches!(
             self.opcode,
@@ -249,7 +254,7 @@ impl Check<'_> {
     fn stored(&self, operand: &Operand) -> Result<(), String> {
         let ty = self.ty(0);
         self.elements(operand, |o| match o {
-            Operand::Reg(r) => self.holds(*r, ty),
+            Operand::Reg(r) | Operand::RegOffset(r, _) => self.holds(*r, ty),
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => literal(o, ty),
             Operand::Vector(_) | Operand::Sink => Ok(()),
             _ => Err("a register or a constant is expected".to_owned()),
@@ -415,6 +420,9 @@ fn special(register: SpecialReg, ty: T) -> Result<(), String> {
     let wide = matches!(register, S::Clock64 | S::Globaltimer | S::CurrentGraphExec);
     let either = matches!(register, S::Gridid | S::Pm(_));
     let is_wide = ty.size_bytes() == 8;
+    if ty == T::Pred && matches!(register, S::IsExplicitCluster) {
+        return Ok(());
+    }
     if ty.is_float() || ty == T::Pred || (wide != is_wide && !either) {
         return Err(format!(
             "this special register cannot be read as `.{}`",

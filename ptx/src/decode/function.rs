@@ -6,8 +6,8 @@ use super::module::{Decoder, push_param};
 use super::opcode::{Mnemonic, Mnemonics};
 use super::operand::Context;
 use super::{
-    CallPrototype, FuncId, Function, Guard, Instruction, Modifiers, Opcode, Operand, RegId,
-    ScalarType, StateSpace, Symbol, VarId,
+    CallPrototype, FuncId, Function, Guard, Instruction, Modifiers, Opcode, Operand, Program,
+    RegId, ScalarType, StateSpace, Symbol, VarId,
 };
 use crate::error::Fault;
 use crate::syntax::constant::integer;
@@ -293,7 +293,7 @@ fn instruction(
     let (mut opcode, row, mods) = (known.opcode, known.row, Arc::clone(&known.mods));
     let mnemonic = Arc::clone(&known.text);
     if let Some((word, message)) = &known.wrong {
-        if !lenient {
+        if !lenient && !may_leave_rounding_out(&decoder.program, opcode, &mods) {
             let token = c.tokens[words.first + word];
             return Err(Fault::new(token.start, message.clone()));
         }
@@ -360,6 +360,21 @@ fn instruction(
         span: module.token_span(statement.first, statement.end),
     });
     Ok(())
+}
+
+/// Whether this is a `mad` of floats for a first-generation device, which had one rounding only (PTX ISA section 9.7.3.6:
+/// «for .target sm_1x the rounding modifier is optional»). It truncates its product, so that no other opcode stands for it.
+fn may_leave_rounding_out(program: &Program, opcode: Opcode, mods: &Modifiers) -> bool {
+    let first_generation = program.target.strip_prefix("sm_1").is_some_and(|rest| {
+        rest.starts_with(|c: char| c.is_ascii_digit())
+            && !rest[1..].starts_with(|c: char| c.is_ascii_digit())
+    });
+    first_generation
+        && opcode == Opcode::Mad
+        && mods.types.first().is_some_and(|t| t.is_float())
+        && mods.rounding.is_none()
+        && mods.rest.is_empty()
+        && mods.part.is_none()
 }
 
 /// The operand that does not belong, and why.

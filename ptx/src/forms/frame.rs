@@ -8,7 +8,7 @@ use super::carry::{Value, Values};
 use super::names::Names;
 use super::{Form, Shape, ticket};
 use crate::control::{
-    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_BLOCK_AT, WORD_FAULT_AT,
+    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT,
 };
 use crate::decode::{FuncId, Function, Operand, Program, Span};
 use crate::rewrite::Edits;
@@ -47,9 +47,20 @@ pub(crate) struct Frame<'a> {
     declarations: String,
     /// A variable in shared memory that the block has for sure, and its size.
     pad: Option<(String, u32)>,
+    /// Axes on which the kernel, or a function that it calls, asks for the block's place.
+    axes: [bool; 3],
     head: String,
     tail: String,
 }
+
+/// Stand in the text of `gate` and `worker` for what depends on the axes that are asked for in the end.
+pub(crate) const PLACE_MARK: &str = "\u{1}place\u{1}";
+/// As [`PLACE_MARK`], for what thread 0 tells the others of the place.
+pub(crate) const SAVE_MARK: &str = "\u{1}save\u{1}";
+/// As [`PLACE_MARK`], for what the others read.
+pub(crate) const LOAD_MARK: &str = "\u{1}load\u{1}";
+/// As [`PLACE_MARK`], for the step to the next block.
+pub(crate) const STEP_MARK: &str = "\u{1}step\u{1}";
 
 impl<'a> Frame<'a> {
     pub(crate) fn new(
@@ -73,6 +84,7 @@ impl<'a> Frame<'a> {
             scratch: Vec::new(),
             declarations: String::new(),
             pad: None,
+            axes: [false; 3],
             head: String::new(),
             tail: String::new(),
         }
@@ -135,6 +147,12 @@ impl<'a> Frame<'a> {
         self.head.push_str(text);
     }
 
+    /// Adds text that runs before everything that was added so far at the entry.
+    pub(crate) fn before_entry(&mut self, text: &str) {
+        self.head.insert_str(0, text);
+        self.head.insert(0, ' ');
+    }
+
     /// Adds text behind the last instruction, in front of the closing brace.
     pub(crate) fn at_end(&mut self, text: &str) {
         self.tail.push(' ');
@@ -182,6 +200,11 @@ impl<'a> Frame<'a> {
         self.statements[instruction as usize]
     }
 
+    /// The register that holds the block's place on an axis throughout the body (`gate`, `worker`).
+    pub(crate) fn place(&mut self, axis: u8) -> String {
+        self.scratch("b32", 16 + u32::from(axis.min(2)))
+    }
+
     /// The control block's field at that offset, as an address operand.
     pub(crate) fn control(&self, offset: u32) -> String {
         format!("[{}+{offset}]", self.names.control)
@@ -212,7 +235,9 @@ impl<'a> Frame<'a> {
             (Value::Ctaid(a), Role::Kernel(form))
                 if matches!(form.shape, Shape::Gate | Shape::Worker) =>
             {
-                ticket::load_word(self, WORD_BLOCK_AT + 4 * u32::from(a), into)
+                self.axes[usize::from(a.min(2))] = true;
+                let place = self.place(a);
+                format!("mov.u32 {into}, {place};")
             }
             (Value::Nctaid(a), Role::Kernel(form)) if form.shape != Shape::Whole => {
                 let grid = self.control(GRID_AT + 4 * u32::from(a));
@@ -287,6 +312,18 @@ impl<'a> Frame<'a> {
 
     /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.
     pub(crate) fn finish(mut self) -> Edits {
+        if matches!(self.shape(), Shape::Gate | Shape::Worker) {
+            let axes = self.axes;
+            let place = ticket::place_text(&mut self, axes);
+            self.head = self.head.replace(PLACE_MARK, &place);
+            let (save, load) = ticket::tell_texts(&mut self, axes);
+            self.head = self
+                .head
+                .replace(SAVE_MARK, &save)
+                .replace(LOAD_MARK, &load);
+            let step = ticket::step_text(&mut self, axes);
+            self.tail = self.tail.replace(STEP_MARK, &step);
+        }
         let mut declared = std::mem::take(&mut self.declarations);
         for (ty, n) in &self.registers {
             declared.push_str(&format!(" .reg .{ty} %{}_{ty}_<{n}>;", self.names.prefix));

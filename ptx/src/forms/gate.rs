@@ -15,7 +15,7 @@
 
 use super::Reason;
 use super::facts::Facts;
-use super::frame::Frame;
+use super::frame::{Frame, LOAD_MARK, PLACE_MARK, SAVE_MARK};
 use super::ticket;
 use crate::control::{COUNTERS_AT, DONE_AT, NO_BLOCK, WORD_BLOCK_AT};
 use crate::decode::Program;
@@ -30,24 +30,24 @@ pub(super) fn judge(program: &Program, facts: &Facts, start: u32) -> Option<(Rea
 pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts) {
     ticket::rectify_sizes(frame, facts);
     let (p, q) = (frame.scratch("pred", 0), frame.scratch("pred", 1));
-    let (number, words) = (frame.scratch("b32", 0), frame.scratch("b32", 1));
+    let (number, words) = (ticket::number(frame), frame.scratch("b32", 1));
     let limit = frame.scratch("b32", 3);
     let one = frame.scratch("b32", 4);
     let counters = frame.scratch("b64", 0);
-    let (told, none) = (frame.label("told"), frame.label("none"));
+    let told = frame.label("told");
     let is_not_first = ticket::is_not_first(frame, &p);
     let address = ticket::words_address(frame, &words);
     let control = frame.control(COUNTERS_AT);
     let take = ticket::take(frame, &counters, &one, (&number, &limit));
-    let publish = ticket::publish(frame, &number, &words);
-    let publish_none = ticket::publish_none(frame, &words);
     let clear = match frame.is_fenced() {
         true => ticket::clear_fault(frame, &words),
         false => String::new(),
     };
+    let none = frame.label("none");
     frame.at_entry(&format!(
-        "{is_not_first} {address} @{p} bra {told}; {clear} ld.param.u64 {counters}, {control}; cvta.to.global.u64 {counters}, {counters}; mov.u32 {one}, 1; {take} \
-         setp.ge.u32 {q}, {number}, {limit}; @{q} bra {none}; red.global.add.u32 [{counters}+{DONE_AT}], {one}; {publish} bra {told}; \
-         {none}: {publish_none} {told}: bar.sync 0; ld.shared.u32 {number}, [{words}+{WORD_BLOCK_AT}]; setp.eq.u32 {q}, {number}, {NO_BLOCK}; @{q} exit;"
+        "{is_not_first} @{p} bra {told}; ld.param.u64 {counters}, {control}; cvta.to.global.u64 {counters}, {counters}; mov.u32 {one}, 1; {take} \
+         {address} {clear} setp.ge.u32 {q}, {number}, {limit}; @{q} bra {none}; red.global.add.u32 [{counters}+{DONE_AT}], {one}; {PLACE_MARK} {SAVE_MARK} bra {told}; \
+         {none}: mov.u32 {number}, {NO_BLOCK}; st.shared.u32 [{words}+{WORD_BLOCK_AT}], {number}; \
+         {told}: {address} bar.sync 0; ld.shared.u32 {number}, [{words}+{WORD_BLOCK_AT}]; setp.eq.u32 {q}, {number}, {NO_BLOCK}; @{q} exit; {LOAD_MARK}"
     ));
 }

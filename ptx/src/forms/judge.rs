@@ -5,10 +5,12 @@
 //! cannot be gated cannot be looped.
 
 use super::carry::Values;
+use super::convergence;
 use super::facts::{self, Facts, Found};
 use super::reach::Calls;
 use super::waits::{self, Waits};
 use super::{Form, Reason, Refusal, Shape, fence, gate, slice, ticket, worker};
+use crate::analysis::Uniformity;
 use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAMS_BYTES, param_offset};
 use crate::decode::{FuncId, Function, Opcode, Program};
 use crate::syntax::module::{Lines, Module};
@@ -24,6 +26,8 @@ pub struct Judgement {
     fence: Vec<Option<Refusal>>,
     /// Whether any function copies asynchronously into shared memory.
     pub(super) copies: bool,
+    /// Functions in which threads of a block may meet.
+    pub(super) threads_meet: Vec<bool>,
     /// Functions that wait for earlier blocks.
     pub(super) for_earlier: Vec<bool>,
     /// Functions whose `worker` form relies on warps that are rows.
@@ -31,6 +35,8 @@ pub struct Judgement {
     /// Against the loop with the fence.
     fenced_worker: Vec<Option<Refusal>>,
     pub(super) surroundings: fence::Surroundings,
+    /// What the threads of each function agree on, where judging it asked.
+    uniformity: Vec<Option<Uniformity>>,
 }
 
 impl Judgement {
@@ -66,7 +72,8 @@ impl Judgement {
         let for_earlier = calls.spread(earlier.collect());
         let gate = judge.refusals(each(&|n, f| gate::judge(program, f, start(n))), false);
         let gate = inherit(&slice, gate);
-        let converges = worker::judge(program, &calls);
+        let mut converges = worker::judge(program, &calls);
+        let threads_meet = convergence::threads_meet(program, &calls);
         let own = |n: usize, _: &Facts| {
             let found = converges[n].refusal.clone();
             worker::forbids(program, id(n)).or(found)
@@ -92,11 +99,18 @@ impl Judgement {
             worker,
             fence,
             copies: bodies.into_iter().any(|i| i.opcode == Opcode::CpAsync),
+            threads_meet,
             for_earlier: for_earlier.iter().map(Option::is_some).collect(),
             warp_rows: warp_rows.iter().map(Option::is_some).collect(),
             fenced_worker,
             surroundings,
+            uniformity: converges.iter_mut().map(|j| j.uniformity.take()).collect(),
         }
+    }
+
+    /// What the threads of a function agree on, when judging it had to ask.
+    pub(crate) fn uniformity(&self, function: FuncId) -> Option<&Uniformity> {
+        self.uniformity.get(function.0 as usize)?.as_ref()
     }
 
     /// Why the kernel cannot take the form, or `None` when it can.

@@ -169,7 +169,21 @@ pub fn rewrite_judged(
         edit(&mut frame, judgement, &plan, options);
         edits.append(frame.finish());
     }
-    let kernels = (0_u32..)
+    Rewritten {
+        bytes: edits.apply(module),
+        kernels: kernels(program, judgement, &forms, options, choose),
+    }
+}
+
+/// What became of each kernel that the module defines.
+fn kernels(
+    program: &Program,
+    judgement: &Judgement,
+    forms: &[Form],
+    options: &Options,
+    choose: impl Fn(FuncId) -> Form,
+) -> Vec<KernelForm> {
+    (0_u32..)
         .zip(&program.functions)
         .filter(|(_, f)| f.is_entry && f.is_defined)
         .map(|(n, f)| {
@@ -185,11 +199,7 @@ pub fn rewrite_judged(
             }
             made
         })
-        .collect();
-    Rewritten {
-        bytes: edits.apply(module),
-        kernels,
-    }
+        .collect()
 }
 
 /// What is decided for all functions before any is edited.
@@ -234,7 +244,10 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
     match frame.shape() {
         Shape::Whole | Shape::Slice => {}
         Shape::Gate => gate::edit(frame, facts),
-        Shape::Worker => worker::edit(frame, facts, judgement.copies),
+        Shape::Worker => {
+            let meets = judgement.threads_meet[frame.id.0 as usize];
+            worker::edit(frame, facts, (judgement.copies, meets));
+        }
     }
     slice::edit(frame, facts);
     carry::edit(frame, &plan.carried);

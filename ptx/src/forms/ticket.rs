@@ -1,8 +1,8 @@
 //! Blocks taken from a counter: the text that `gate` and `worker` share.
 //!
-//! Thread 0 speaks for the block. It takes block numbers from the instance's counters ([`crate::control`]), divides
-//! them into coordinates, and tells the others through words behind the dynamic shared memory, so that between the
-//! barriers no register of ours is live. A static variable for them would move the addresses that follow it and
+//! Thread 0 takes block numbers from the instance's counters ([`crate::control`]) and tells the others through words
+//! behind the dynamic shared memory. The block's place is then in registers, one for each axis that the body asks for;
+//! the text that fills them is put in when all reads are known ([`super::frame::PLACE_MARK`]). A static variable for them would move the addresses that follow it and
 //! overflow at 48 KiB; the words stand at the end of the dynamic part, whose size every block can read
 //! (`%dynamic_smem_size`, PTX ISA section 10.30).
 
@@ -11,7 +11,7 @@ use super::names::Names;
 use super::{Reason, facts::Facts};
 use crate::control::{
     EXTRA_SHARED_BYTES, GRID_AT, LIMIT_AT, NO_BLOCK, RECIPROCAL_AT, SHIFT_AT, WORD_BLOCK_AT,
-    WORD_FAULT_AT, WORDS_BYTES,
+    WORD_FAULT_AT, WORD_TICKET_AT, WORDS_BYTES,
 };
 use crate::decode::Program;
 
@@ -58,15 +58,6 @@ pub(super) fn words_address(frame: &mut Frame<'_>, into: &str) -> String {
     )
 }
 
-/// Text that loads one of the words.
-pub(super) fn load_word(frame: &mut Frame<'_>, word: u32, into: &str) -> String {
-    let address = frame.scratch("b32", 1);
-    format!(
-        "{} ld.shared.u32 {into}, [{address}+{word}];",
-        words_address(frame, &address)
-    )
-}
-
 /// Text that leaves `p` true in every thread but thread 0.
 pub(super) fn is_not_first(frame: &mut Frame<'_>, p: &str) -> String {
     let (a, b) = (frame.scratch("b32", 2), frame.scratch("b32", 3));
@@ -90,28 +81,94 @@ pub(super) fn take(
     )
 }
 
-/// Text that writes the coordinates of block `number` into the words at `words`; `number` keeps its value.
-pub(super) fn publish(frame: &mut Frame<'_>, number: &str, words: &str) -> String {
-    let [x, m, row, y, s] = [2, 3, 4, 5, 6].map(|n| frame.scratch("b32", n));
+/// The register that holds the linear number of the block until [`place_text`] has run.
+pub(super) fn number(frame: &mut Frame<'_>) -> String {
+    frame.scratch("b32", 0)
+}
+
+/// Text by which every thread finds the place of block [`number`] on the axes that are asked for. A grid of one row
+/// needs no division, nor does the first row of any other; the branch is the same for all threads of the block.
+pub(super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
+    let Some(last) = axes.iter().rposition(|&asked| asked) else {
+        return String::new();
+    };
+    let number = number(frame);
+    let p = frame.scratch("pred", 0);
+    let [x, y, z] = [0, 1, 2].map(|axis| frame.place(axis));
+    let [m, row, t, s] = [2, 3, 4, 5].map(|n| frame.scratch("b32", n));
+    let placed = frame.label("placed");
     let at = |frame: &Frame<'_>, offset: u32| frame.control(offset);
     let (mx, my) = (at(frame, RECIPROCAL_AT), at(frame, RECIPROCAL_AT + 4));
     let (width, height) = (at(frame, GRID_AT), at(frame, GRID_AT + 4));
     let shift = at(frame, SHIFT_AT);
-    // row = number / width, x = number - row · width; z = row / height, y = row - z · height.
-    format!(
-        "ld.param.u32 {m}, {mx}; add.u32 {x}, {number}, {number}; mul.hi.u32 {row}, {x}, {m}; ld.param.u32 {s}, {shift}; and.b32 {m}, {s}, 31; shr.u32 {row}, {row}, {m}; \
-         ld.param.u32 {m}, {width}; mul.lo.u32 {m}, {m}, {row}; sub.u32 {x}, {number}, {m}; st.shared.u32 [{words}+{WORD_BLOCK_AT}], {x}; \
-         ld.param.u32 {m}, {my}; add.u32 {x}, {row}, {row}; mul.hi.u32 {y}, {x}, {m}; shr.u32 {m}, {s}, 8; shr.u32 {y}, {y}, {m}; \
-         ld.param.u32 {m}, {height}; mul.lo.u32 {m}, {m}, {y}; sub.u32 {row}, {row}, {m}; st.shared.u32 [{words}+{}], {row}; st.shared.u32 [{words}+{}], {y};",
-        WORD_BLOCK_AT + 4,
-        WORD_BLOCK_AT + 8,
-    )
+    let mut text = format!("mov.u32 {x}, {number};");
+    for (later, _) in [(&y, 1), (&z, 2)].iter().take(last) {
+        text.push_str(&format!(" mov.u32 {later}, 0;"));
+    }
+    // row = number / width, x = number - row · width.
+    text.push_str(&format!(
+        " ld.param.u32 {m}, {width}; setp.lt.u32 {p}, {number}, {m}; @{p} bra {placed}; \
+         ld.param.u32 {t}, {mx}; add.u32 {row}, {number}, {number}; mul.hi.u32 {row}, {row}, {t}; ld.param.u32 {s}, {shift}; and.b32 {t}, {s}, 31; shr.u32 {row}, {row}, {t}; \
+         mul.lo.u32 {m}, {m}, {row}; sub.u32 {x}, {number}, {m};"
+    ));
+    if last >= 1 {
+        // z = row / height, y = row - z · height.
+        let z = if last == 2 { z } else { s.clone() };
+        text.push_str(&format!(
+            " mov.u32 {y}, {row}; ld.param.u32 {m}, {height}; setp.lt.u32 {p}, {row}, {m}; @{p} bra {placed}; \
+             ld.param.u32 {t}, {my}; add.u32 {row}, {row}, {row}; mul.hi.u32 {row}, {row}, {t}; shr.u32 {t}, {s}, 8; shr.u32 {z}, {row}, {t}; \
+             mul.lo.u32 {m}, {m}, {z}; sub.u32 {y}, {y}, {m};"
+        ));
+    }
+    text.push_str(&format!(" {placed}:"));
+    text
+}
+
+/// Text by which thread 0 tells the block's place on the axes that are asked for, and that by which every thread takes
+/// it from the words. x is always told, because it also says that there is a block; it is read into [`number`] first.
+pub(super) fn tell_texts(frame: &mut Frame<'_>, axes: [bool; 3]) -> (String, String) {
+    let (number, words) = (number(frame), frame.scratch("b32", 1));
+    let told = match axes.iter().any(|&asked| asked) {
+        true => frame.place(0),
+        false => number.clone(),
+    };
+    let mut save = format!("st.shared.u32 [{words}+{WORD_BLOCK_AT}], {told};");
+    let mut load = match axes[0] {
+        true => format!("mov.u32 {told}, {number};"),
+        false => String::new(),
+    };
+    for axis in [1_u8, 2].into_iter().filter(|&a| axes[usize::from(a)]) {
+        let (place, at) = (frame.place(axis), WORD_BLOCK_AT + 4 * u32::from(axis));
+        save.push_str(&format!(" st.shared.u32 [{words}+{at}], {place};"));
+        load.push_str(&format!(" ld.shared.u32 {place}, [{words}+{at}];"));
+    }
+    (save, load)
+}
+
+/// Text by which every thread steps to the next block of the grid, x fastest, and goes on at the label `body`.
+pub(super) fn step_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
+    let body = frame.label("body");
+    let (p, t) = (frame.scratch("pred", 0), frame.scratch("b32", 2));
+    let last = axes.iter().rposition(|&asked| asked);
+    let mut text = String::new();
+    for axis in (0_u8..3).take(last.map_or(0, |last| last + 1)) {
+        let place = frame.place(axis);
+        let extent = frame.control(GRID_AT + 4 * u32::from(axis));
+        match axis {
+            2 => text.push_str(&format!("add.u32 {place}, {place}, 1; ")),
+            _ => text.push_str(&format!(
+                "add.u32 {place}, {place}, 1; ld.param.u32 {t}, {extent}; setp.lt.u32 {p}, {place}, {t}; @{p} bra {body}; mov.u32 {place}, 0; "
+            )),
+        }
+    }
+    text.push_str(&format!("bra {body};"));
+    text
 }
 
 /// Text that tells the block to leave.
 pub(super) fn publish_none(frame: &mut Frame<'_>, words: &str) -> String {
     let none = frame.scratch("b32", 2);
-    format!("mov.u32 {none}, {NO_BLOCK}; st.shared.u32 [{words}+{WORD_BLOCK_AT}], {none};")
+    format!("mov.u32 {none}, {NO_BLOCK}; st.shared.u32 [{words}+{WORD_TICKET_AT}], {none};")
 }
 
 /// Text that clears the word in which a thread that leaves for a fault says so; thread 0 runs it once.

@@ -94,6 +94,8 @@ pub struct Instance {
     caps: Box<[u8]>,
     /// The caller wants it stopped.
     stopped: bool,
+    /// A fault was recorded: nothing more starts.
+    faulted: bool,
     /// The device's limit is zero, and numbers may have been taken in vain.
     closed: bool,
     /// The device's `next` has been corrected, so that the limit may be raised.
@@ -132,6 +134,7 @@ impl Instance {
             total,
             caps: caps.into(),
             stopped: false,
+            faulted: false,
             closed: false,
             corrected: false,
             launched: 0,
@@ -200,9 +203,23 @@ impl Instance {
         self.stopped = false;
     }
 
+    /// The counters hold a recorded fault ([`control::FAULT_KIND_AT`]). The device has closed itself: what runs goes on
+    /// to the end of its block, nothing starts, and the instance ends with its launches. A worker that left for the
+    /// fault leaves its slot taken and its blocks uncounted, so that the memory serves another instance only after
+    /// that instance's [`Instance::memory`] was written to it, which every instance's start asks for anyway.
+    pub fn fault_recorded(&mut self) {
+        self.faulted = true;
+    }
+
+    /// Whether it ends for a recorded fault, so that not all blocks may have run.
+    #[must_use]
+    pub fn is_faulted(&self) -> bool {
+        self.faulted
+    }
+
     /// What to do now, if anything. Call again until it returns `None`.
     pub fn next_step(&mut self) -> Option<Step> {
-        if self.stopped || !self.fresh {
+        if self.stopped || self.faulted || !self.fresh {
             return None;
         }
         if self.closed {
@@ -283,10 +300,11 @@ impl Instance {
         self.flying.is_empty()
     }
 
-    /// Every block has run and every launch has ended; the memory may be reused.
+    /// Every launch has ended, and every block has run or a fault was recorded; the memory may be reused, once the
+    /// next instance's [`Instance::memory`] was written to it.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.flying.is_empty() && self.done == self.total
+        self.flying.is_empty() && (self.done == self.total || self.faulted)
     }
 
     /// Whether it is stopped.
@@ -355,5 +373,41 @@ fn check_caps(caps: &[u8]) -> Result<(), SpecError> {
     match caps.iter().enumerate().find(|(_, cap)| **cap > 32) {
         Some((sm, &cap)) => Err(SpecError::Cap { sm, cap }),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Instance, Mode, Observation, Step};
+    use crate::control::mask_offset;
+
+    #[test]
+    fn a_recorded_fault_ends_an_instance_whose_slots_stay_taken() {
+        let mut instance = Instance::new(Mode::Worker { chunk: 1 }, 9, &[2, 1]).expect("fine");
+        let Some(Step::Launch(launch)) = instance.next_step() else {
+            panic!("{instance:?} launches nothing");
+        };
+        assert_eq!(launch.blocks, 3);
+        // One worker left for a fault: its slot is taken, its block is not counted, the limit is zero.
+        let masks = [0b10, 0];
+        let seen = Observation {
+            next: 5,
+            done: 2,
+            placed: 3,
+            masks: &masks,
+        };
+        instance.observe(&seen);
+        instance.fault_recorded();
+        assert_eq!(instance.next_step(), None);
+        assert!(!instance.has_ended(), "its launch is still there");
+        instance.launch_ended(launch.number);
+        instance.observe(&seen);
+        assert_eq!(instance.next_step(), None);
+        assert!(instance.has_ended() && instance.is_faulted());
+        assert!(!instance.wants_observation());
+        // The next instance's memory has every slot free.
+        let next = Instance::new(Mode::Worker { chunk: 1 }, 4, &[2, 1]).expect("fine");
+        let at = mask_offset(0) as usize;
+        assert!(next.memory()[at..at + 8].iter().all(|byte| *byte == 0));
     }
 }

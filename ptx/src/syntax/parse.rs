@@ -3,6 +3,8 @@
 //! The parser records where statements are and what kind they have, nothing more; meaning is the decoder's. It
 //! rejects what no PTX compiler accepts: unknown directives, unbalanced brackets, missing semicolons, names that
 //! are not declared or are declared twice.
+//!
+//! Length: one grammar, whose methods share the cursor, the names and the open scopes.
 
 use super::cursor::Cursor;
 use super::declaration::{Declarator, Head, declaration, parameters};
@@ -55,12 +57,19 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
+    /// `.extern`, `.visible` and the like, of which there is at most one (PTX ISA section 5.4). Whether there was one.
+    fn linkage(&mut self) -> Result<bool, Fault> {
+        let linked = self.c.directive() == Some(Directive::Linkage);
+        self.c.at += usize::from(linked);
+        if linked && self.c.directive() == Some(Directive::Linkage) {
+            return Err(self.c.fault("a name has one linkage directive"));
+        }
+        Ok(linked)
+    }
+
     fn module_statement(&mut self) -> Result<(), Fault> {
         let first = self.c.at;
-        while self.c.directive() == Some(Directive::Linkage) {
-            self.c.at += 1;
-        }
-        let linked = self.c.at != first;
+        let linked = self.linkage()?;
         let is_extern = linked && self.c.name(self.c.tokens[first].sym()) == "extern";
         let here = self.c;
         let kind = match self.c.directive() {
@@ -297,8 +306,11 @@ impl Parser<'_> {
             self.body()?;
             self.undeclared()?;
         } else {
-            self.c
-                .expect(b';', "`{` or `;` after the function's header")?;
+            // ptxas lets a `.func` that is only declared end without a semicolon, as nvopencc wrote it.
+            if is_entry || !self.module_goes_on() {
+                self.c
+                    .expect(b';', "`{` or `;` after the function's header")?;
+            }
             self.names.close(|_, _| {});
         }
         self.out.functions.push(FunctionSyntax {
@@ -326,6 +338,22 @@ impl Parser<'_> {
         })
     }
 
+    /// Whether the file ends here or a directive follows that only a module's next statement begins with.
+    fn module_goes_on(&self) -> bool {
+        self.c.kind() == kind::END
+            || self.c.directive().is_some_and(|d| {
+                matches!(
+                    d,
+                    Directive::Linkage
+                        | Directive::Entry
+                        | Directive::Func
+                        | Directive::File
+                        | Directive::Section
+                        | Directive::Space(_)
+                )
+            })
+    }
+
     /// `.maxntid`, `.noreturn`, `.pragma` and the rest between a header and its body.
     fn performance_directives(&mut self) -> Result<(), Fault> {
         while let Some(d) = self.c.directive() {
@@ -342,10 +370,11 @@ impl Parser<'_> {
                 Directive::Pragma => {
                     self.annotation(d)?;
                 }
+                _ if self.module_goes_on() => break,
                 _ => return Err(self.c.expected("a performance directive, `{` or `;`")),
             }
         }
-        if self.c.kind() == kind::DOT {
+        if self.c.kind() == kind::DOT && !self.module_goes_on() {
             return Err(self.unknown());
         }
         Ok(())
@@ -426,9 +455,7 @@ impl Parser<'_> {
                 K::Declaration
             }
             Some(Directive::Linkage) => {
-                while self.c.directive() == Some(Directive::Linkage) {
-                    self.c.at += 1;
-                }
+                self.linkage()?;
                 self.variable(Meaning::ExternVariable)?;
                 K::Declaration
             }

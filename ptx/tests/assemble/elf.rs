@@ -42,10 +42,8 @@ fn used(code: &[u8]) -> u32 {
     let instructions = code.chunks_exact(INSTRUCTION_BYTES);
     let last = instructions
         .map(|i| u16::from_le_bytes([i[0], i[1]]) & 0xfff)
-        .enumerate()
-        .filter(|(_, opcode)| *opcode != NOP)
-        .last();
-    last.map_or(0, |(n, _)| u32::try_from(n + 1).unwrap_or(u32::MAX))
+        .rposition(|opcode| opcode != NOP);
+    last.map_or(0, |n| u32::try_from(n + 1).unwrap_or(u32::MAX))
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

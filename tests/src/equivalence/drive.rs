@@ -42,13 +42,18 @@ fn fence(stage: &Stage<'_, '_>, form: &KernelForm, control: Control) -> Result<C
     if !form.form.fenced {
         return Ok(control);
     }
-    let window = stage.gpu.memory().window(stage.domain);
-    let (start, bytes) = window.map_err(|e| e.to_string())?;
-    Ok(Control {
-        fence_base: start,
-        fence_mask: bytes - 1,
-        ..control
-    })
+    let (base, mask) = (stage.partition.base, stage.partition.mask());
+    match form.fence {
+        Some(mode) if mode.accepts(base, mask) => Ok(Control {
+            fence_base: base,
+            fence_mask: mask,
+            ..control
+        }),
+        mode => Err(format!(
+            "a reservation of {} bytes does not go with a fence of mode {mode:?}",
+            stage.partition.bytes
+        )),
+    }
 }
 
 /// One launch, as a tenant makes it; timed or not.
@@ -261,6 +266,10 @@ impl Run<'_, '_, '_> {
     fn observe(&mut self) -> Result<(), String> {
         let words = self.words()?;
         let at = |offset: u32| words[offset as usize / 4];
+        let fault = at(control::FAULT_KIND_AT);
+        if fault != 0 {
+            self.instance.fault_recorded();
+        }
         self.instance.observe(&Observation {
             next: at(control::NEXT_AT),
             done: at(control::DONE_AT),
@@ -311,6 +320,11 @@ impl Run<'_, '_, '_> {
     /// At the end the counters say what the protocol promises.
     fn check_end(&self) -> Result<(), String> {
         let words = self.words()?;
+        if self.instance.is_faulted() {
+            let at = |offset: u32| words[offset as usize / 4];
+            let (kind, line) = (at(control::FAULT_KIND_AT), at(control::FAULT_LINE_AT));
+            return Err(format!("it recorded a fault of kind {kind} at line {line}"));
+        }
         let done = words[control::DONE_AT as usize / 4];
         let (total, masks) = (
             self.instance.total(),

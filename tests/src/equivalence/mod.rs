@@ -33,6 +33,9 @@ pub struct Subject<'a> {
     pub dynamic_shared_bytes: u32,
     /// Arguments in the order of the parameters.
     pub args: &'a [Arg],
+    /// What judges the outputs where the order of blocks or warps is the original's own business, as in an append by
+    /// an atomic counter; none where bits must be the same.
+    pub case: Option<&'a Case>,
 }
 
 impl<'a> From<&'a Case> for Subject<'a> {
@@ -45,6 +48,7 @@ impl<'a> From<&'a Case> for Subject<'a> {
             block: case.block,
             dynamic_shared_bytes: case.dynamic_shared_bytes,
             args: &case.args,
+            case: Some(case),
         }
     }
 }
@@ -59,6 +63,7 @@ impl<'a> From<&'a Generated> for Subject<'a> {
             block: made.block,
             dynamic_shared_bytes: made.dynamic_shared_bytes,
             args: &made.args,
+            case: None,
         }
     }
 }

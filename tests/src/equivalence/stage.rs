@@ -1,10 +1,13 @@
 //! A subject in a modelled GPU's memory: loaded, its arguments in place, and read back afterwards.
 //!
-//! Rule: every stage allocates in the same order in a fresh domain, so that addresses are the same in every run.
+//! Rules: every stage allocates in the same order in a fresh domain, so that addresses are the same in every run. What
+//! belongs to the subject lies in a partition, as a fenced tenant's memory does, whether the form is fenced or not; the
+//! instance's counters lie outside.
 
 use super::Subject;
 use gridmux_hw_model::{
-    Advance, DomainId, Gpu, Kernel, Launch, LoadedModule, QueueId, Report, run_functional,
+    Advance, DomainId, Gpu, Kernel, Launch, LoadedModule, Partition, QueueId, Report,
+    run_functional,
 };
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
@@ -15,8 +18,8 @@ use std::sync::Arc;
 const LONGEST_CYCLES: u64 = 400_000_000;
 /// Cycles of one launch, or warp instructions without timing, after which it faults.
 const LONGEST_LAUNCH_CYCLES: u64 = 20_000_000;
-/// Memory of the domain.
-const DOMAIN_BYTES: u64 = 2 << 30;
+/// Address space of the domain: room for a partition of 8 GiB, aligned, and its guards.
+const DOMAIN_BYTES: u64 = 16 << 30;
 
 /// What a run left behind: each buffer and module variable by name.
 pub(super) type Image = Vec<(String, Vec<u8>)>;
@@ -26,6 +29,7 @@ pub(super) struct Stage<'a, 's> {
     pub(super) gpu: &'a mut Gpu,
     subject: &'a Subject<'s>,
     pub(super) domain: DomainId,
+    pub(super) partition: Partition,
     module: Arc<LoadedModule>,
     kernel: Arc<Kernel>,
     buffers: Vec<(u64, usize)>,
@@ -34,11 +38,12 @@ pub(super) struct Stage<'a, 's> {
 }
 
 impl<'a, 's> Stage<'a, 's> {
-    /// Loads `text`, which is the subject's module or a rewriting of it.
+    /// Loads `text`, which is the subject's module or a rewriting of it. The partition may hold `limit_bytes`.
     pub(super) fn new(
         gpu: &'a mut Gpu,
         subject: &'a Subject<'s>,
         text: &[u8],
+        limit_bytes: u64,
     ) -> Result<Self, String> {
         let module = Module::parse(text).map_err(|e| format!("it does not parse: {e}"))?;
         let program = module
@@ -48,12 +53,16 @@ impl<'a, 's> Stage<'a, 's> {
             .memory_mut()
             .create_domain(DOMAIN_BYTES)
             .map_err(|e| e.to_string())?;
+        let partition = gpu
+            .memory_mut()
+            .reserve(domain, limit_bytes)
+            .map_err(|e| e.to_string())?;
         let mut buffers = Vec::new();
         for arg in subject.args {
             if let Arg::Buffer { bytes, .. } = arg {
                 let memory = gpu.memory_mut();
                 let address = memory
-                    .alloc(domain, bytes.len() as u64)
+                    .alloc_in(partition, bytes.len() as u64)
                     .map_err(|e| e.to_string())?;
                 memory
                     .write(domain, address, bytes)
@@ -62,7 +71,7 @@ impl<'a, 's> Stage<'a, 's> {
             }
         }
         let loaded = gpu
-            .load(domain, &program, text)
+            .load_in(partition, &program, text)
             .map_err(|e| format!("it does not load: {e}"));
         let module = match loaded {
             Ok(module) => module,
@@ -77,6 +86,7 @@ impl<'a, 's> Stage<'a, 's> {
             gpu,
             subject,
             domain,
+            partition,
             module,
             kernel,
             buffers,
@@ -84,7 +94,7 @@ impl<'a, 's> Stage<'a, 's> {
         })
     }
 
-    /// Memory for an instance, behind everything else.
+    /// Memory for an instance, outside the partition.
     pub(super) fn alloc(&mut self, bytes: &[u8]) -> Result<u64, String> {
         let memory = self.gpu.memory_mut();
         let address = memory

@@ -47,7 +47,8 @@ const COMPARE: &[&str] = &["eq", "ne", "lt", "le", "gt", "ge"];
 impl Maker {
     /// Gives one variable a new value.
     pub(super) fn compute(&mut self) {
-        match self.body.text.dice.below(14) {
+        match self.body.text.dice.below(15) {
+            14 => self.compute_half(),
             0..=5 => self.compute_int(),
             6..=8 => self.compute_float(),
             9 => self.compute_long(),
@@ -124,6 +125,32 @@ impl Maker {
                 emit!(t, "{guard}{op} {d}, {a}");
             }
         }
+    }
+
+    /// Half precision, one value at a time or two.
+    fn compute_half(&mut self) {
+        self.features.insert("f16");
+        let (d, a) = (self.body.int(), self.body.int());
+        let (f, g) = (self.body.float(), self.body.float());
+        let t = &mut self.body.text;
+        if t.chance(50) {
+            let x = t.set(Kind::B16, "cvt.rn.f16.f32", &f);
+            let y = t.set(Kind::B16, "cvt.rn.f16.f32", &g);
+            let z = match t.dice.below(3) {
+                0 => t.set(Kind::B16, "fma.rn.f16", &format!("{x}, {y}, {x}")),
+                1 => t.set(Kind::B16, "max.f16", &format!("{x}, {y}")),
+                _ => {
+                    let op = t.pick(&["add.f16", "sub.f16", "mul.f16"]);
+                    t.set(Kind::B16, op, &format!("{x}, {y}"))
+                }
+            };
+            emit!(t, "cvt.f32.f16 {f}, {z}");
+            return;
+        }
+        let op = t.pick(&["add.f16x2", "mul.f16x2", "min.f16x2", "sub.f16x2"]);
+        let both = t.set(Kind::B32, "cvt.rn.f16x2.f32", &format!("{f}, {g}"));
+        let some = t.set(Kind::B32, op, &format!("{both}, {a}"));
+        emit!(t, "fma.rn.f16x2 {d}, {some}, {both}, {a}");
     }
 
     fn compute_long(&mut self) {

@@ -77,6 +77,9 @@ impl Maker {
     /// Calls a function; sometimes through an address, which threads may choose differently.
     pub(super) fn call(&mut self) {
         self.features.insert("call");
+        if !self.body.together {
+            self.features.insert("call behind an exit");
+        }
         let most = u32::try_from(self.functions.len()).unwrap_or(1);
         let pick = |m: &mut Self| {
             let n = m.body.text.dice.below(most) as usize;

@@ -170,6 +170,9 @@ impl Maker {
                     t.place(&go_on);
                 }
                 self.body.together = false;
+                if !self.functions.is_empty() && self.body.text.chance(50) {
+                    self.call();
+                }
             }
             3 | 4 => {
                 self.features.insert("uniform exit");

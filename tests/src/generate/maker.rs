@@ -39,6 +39,12 @@ pub(super) const FEATURES: &[&str] = &[
     "callee reads grid",
     "brx",
     "bar.red",
+    "cp.async",
+    "f16",
+    "atomic value",
+    "look-back",
+    "call behind an exit",
+    "named barrier",
 ];
 
 /// Where a statement would stand.
@@ -118,6 +124,7 @@ impl Maker {
         self.draw_params();
         self.make_functions();
         self.prologue();
+        self.look_back();
         self.exits_at_head();
         while self.body.text.executed < BUDGET {
             self.statement();

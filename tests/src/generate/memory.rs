@@ -19,6 +19,9 @@ const ATOMICS: [(&str, u32, bool); 9] = [
 ];
 /// The zone whose words are added to by a loop of compare-and-swap.
 const CAS_ZONE: u32 = 9;
+/// The zone whose words count by one, so that every order hands out the same numbers; and the zone of sums over them.
+const TICKET_ZONE: u32 = 10;
+const SUM_ZONE: u32 = 11;
 
 impl Maker {
     /// A load, store or atomic operation.
@@ -30,13 +33,14 @@ impl Maker {
             5 if in_kernel => self.local_array(),
             6 => self.table(),
             7 | 8 if in_kernel => self.atomic(),
+            9 if in_kernel && self.body.text.chance(50) => self.tickets(),
             9 if in_kernel => self.cas_loop(),
             _ => self.load_input(),
         }
     }
 
     /// Byte address of a word of the input whose number the data choose, aligned to `words`.
-    fn input_address(&mut self, words: u32) -> String {
+    pub(super) fn input_address(&mut self, words: u32) -> String {
         let (i, input) = (self.body.int(), self.body.input.clone());
         let t = &mut self.body.text;
         let index = t.set(
@@ -266,5 +270,24 @@ impl Maker {
         emit!(t, "setp.ne.s32 {p}, {seen}, {old}");
         emit!(t, "@{p} bra {again}");
         t.times /= 8;
+    }
+
+    /// A number from a counter: who gets which is open, but a sum over something made of all of them is not.
+    fn tickets(&mut self) {
+        self.features.insert("atomic value");
+        let counter = self.accumulator(TICKET_ZONE);
+        let space = self.space();
+        let t = &mut self.body.text;
+        let got = t.reg(Kind::B32);
+        let (op, by) = match t.chance(50) {
+            true => ("add.u32", "1"),
+            false => ("inc.u32", "-1"),
+        };
+        emit!(t, "atom{space}.{op} {got}, [{counter}], {by}");
+        let mixed = t.set(Kind::B32, "mad.lo.u32", &format!("{got}, {got}, 7"));
+        let sum = t.set(Kind::B64, "mul.wide.u32", &format!("{mixed}, 40503"));
+        // The sum stands beside the counter that the number came from.
+        let zones = (SUM_ZONE - TICKET_ZONE) * ZONE_WORDS * 8;
+        emit!(t, "red{space}.add.u64 [{counter}+{zones}], {sum}");
     }
 }

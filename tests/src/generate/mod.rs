@@ -5,8 +5,9 @@
 //!
 //! Rules:
 //! - Free of races by construction: a thread stores only to its own part of `out`; what threads share in shared
-//!   memory stands between barriers; atomic operations on one word are all of one commutative kind, and nobody uses
-//!   what they return.
+//!   memory stands between barriers; atomic operations on one word are all of one commutative kind, and what they
+//!   return goes nowhere but into a sum over all threads, which no order changes.
+//! - A block waits for the one before it at most, and before any of its threads may leave.
 //! - Barriers and warp-wide operations stand only where all threads of the block come by, and never behind an exit
 //!   that only some of them take.
 //! - Every launched thread adds to a word of its own, so that a block that runs twice shows.
@@ -15,6 +16,7 @@
 mod arithmetic;
 mod calls;
 mod flow;
+mod look_back;
 mod maker;
 mod memory;
 mod sync;
@@ -29,7 +31,7 @@ const INPUT_WORDS: u32 = 1024;
 /// Words of `out` that belong to one thread.
 const OWN_WORDS: u32 = 8;
 /// Zones of the accumulators, one kind of atomic operation each, and 64-bit words of a zone.
-const ZONES: u32 = 10;
+const ZONES: u32 = 12;
 const ZONE_WORDS: u32 = 16;
 
 /// What the generator may use.

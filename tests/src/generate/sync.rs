@@ -9,10 +9,11 @@ use super::text::{Kind, emit};
 impl Maker {
     /// One of them.
     pub(super) fn synchronise(&mut self) {
-        match self.body.text.dice.below(8) {
+        match self.body.text.dice.below(9) {
             0..=2 => self.exchange(),
             3 => self.shared_atomics(),
             4 => self.tree(),
+            8 => self.copy(),
             5 | 6 if self.threads.is_multiple_of(32) => self.warp_wide(),
             7 if super::BARRIERS_THAT_REDUCE => self.barrier_reduction(),
             _ => self.barrier(),
@@ -34,6 +35,17 @@ impl Maker {
                 self.features.insert("odd barrier");
             }
             2 | 3 => emit!(t, "barrier.sync 0"),
+            4 if whole_warps => {
+                let n = t.between(1, 15);
+                self.features.insert("named barrier");
+                if t.chance(50) {
+                    emit!(t, "bar.sync {n}, {threads}");
+                    return;
+                }
+                let number = t.set(Kind::B32, "mov.u32", &n.to_string());
+                let count = t.set(Kind::B32, "mov.u32", &threads.to_string());
+                emit!(t, "barrier.sync.aligned {number}, {count}");
+            }
             _ => emit!(t, "bar.sync 0"),
         }
     }
@@ -98,6 +110,49 @@ impl Maker {
         let t = &mut self.body.text;
         let (k, c) = (t.between(1, 9), t.dice.below(40));
         let other = t.set(Kind::B32, "mad.lo.u32", &format!("{thread}, {k}, {c}"));
+        let other = t.set(Kind::B32, "rem.u32", &format!("{other}, {threads}"));
+        let (theirs, space) = self.shared_at(array, &other);
+        emit!(self.body.text, "ld{space}.u32 {d}, [{theirs}]");
+    }
+
+    /// Each thread has a word of the input copied asynchronously, and takes the one that another thread had copied.
+    fn copy(&mut self) {
+        self.features.insert("cp.async");
+        let array = self.array();
+        let d = self.body.int();
+        let thread = self.body.thread.clone().unwrap_or_default();
+        let wide = self.threads.is_multiple_of(4) && self.body.text.chance(40);
+        self.barrier();
+        let from = self.input_address(if wide { 4 } else { 1 });
+        let threads = self.threads;
+        let t = &mut self.body.text;
+        let base = t.set(Kind::B32, "mov.u32", array);
+        if wide {
+            // A quarter of the threads copies four words each.
+            let skip = t.label();
+            let quarter = threads / 4;
+            let p = t.set(Kind::Pred, "setp.ge.u32", &format!("{thread}, {quarter}"));
+            let offset = t.set(Kind::B32, "shl.b32", &format!("{thread}, 4"));
+            let at = t.set(Kind::B32, "add.s32", &format!("{base}, {offset}"));
+            emit!(t, "@{p} bra {skip}");
+            let cache = t.pick(&["ca", "cg"]);
+            emit!(t, "cp.async.{cache}.shared.global [{at}], [{from}], 16");
+            t.place(&skip);
+        } else {
+            let at = t.set(Kind::B32, "mad.lo.u32", &format!("{thread}, 4, {base}"));
+            let size = t.pick(&["", "", ", 2"]);
+            emit!(t, "cp.async.ca.shared.global [{at}], [{from}], 4{size}");
+        }
+        if t.chance(50) {
+            emit!(t, "cp.async.wait_all");
+        } else {
+            emit!(t, "cp.async.commit_group");
+            emit!(t, "cp.async.wait_group 0");
+        }
+        self.barrier();
+        let t = &mut self.body.text;
+        let k = t.between(1, 9);
+        let other = t.set(Kind::B32, "mul.lo.u32", &format!("{thread}, {k}"));
         let other = t.set(Kind::B32, "rem.u32", &format!("{other}, {threads}"));
         let (theirs, space) = self.shared_at(array, &other);
         emit!(self.body.text, "ld{space}.u32 {d}, [{theirs}]");
@@ -231,7 +286,11 @@ impl Maker {
         let p = self.predicate();
         let t = &mut self.body.text;
         if t.chance(50) {
-            emit!(t, "bar.red.popc.u32 {d}, 0, {p}");
+            let count = match self.threads.is_multiple_of(32) && t.chance(30) {
+                true => format!("{}, {}", t.between(0, 15), self.threads),
+                false => "0".to_owned(),
+            };
+            emit!(t, "bar.red.popc.u32 {d}, {count}, {p}");
             return;
         }
         let (q, op) = (t.reg(Kind::Pred), t.pick(&["and", "or"]));
