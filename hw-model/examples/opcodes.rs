@@ -438,6 +438,7 @@ const LANES: &[Row] = &[
 const CONTROL: &[Row] = &[
     ("bra", "END"),
     ("bra.uni", "END"),
+    ("call{,.uni}", "f"),
     ("exit", ""),
     ("ret", ""),
     ("trap", ""),
@@ -447,6 +448,7 @@ const CONTROL: &[Row] = &[
     ("bar.red.{and,or}.pred", "%p0, 0, %p1"),
     ("bar.red.popc.u32", "%r0, 0, %p1"),
     ("barrier.sync{,.aligned}", "0"),
+    ("barrier.arrive{,.aligned}", "1, 64"),
     ("bar.warp.sync", "-1"),
     ("membar.{cta,gl,sys}", ""),
     ("fence.{sc,acq_rel}.{cta,gpu,sys}", ""),
@@ -459,6 +461,7 @@ const CONTROL: &[Row] = &[
     ("mbarrier.init.shared.b64", "[%r0], 32"),
     ("mbarrier.inval.shared.b64", "[%r0]"),
     ("mbarrier.arrive.shared.b64", "%l0, [%r0]"),
+    ("mbarrier.pending_count.b64", "%r0, %l0"),
     ("mbarrier.test_wait.shared.b64", "%p0, [%r0], %l0"),
     ("mbarrier.try_wait.shared.b64", "%p0, [%r0], %l0"),
 ];
@@ -704,7 +707,7 @@ fn operands_of(mnemonic: &str, operands: &str) -> String {
 
 fn kernel(mnemonic: &str, operands: &str) -> String {
     format!(
-        ".version 8.8\n.target sm_100a\n.address_size 64\n.visible .entry k()\n{{\n.reg .pred %p<4>;\n.reg .b16 %h<8>;\n\
+        ".version 8.8\n.target sm_100a\n.address_size 64\n.func f()\n{{\nret;\n}}\n.visible .entry k()\n{{\n.reg .pred %p<4>;\n.reg .b16 %h<8>;\n\
          .reg .b32 %r<64>;\n.reg .f32 %f<8>;\n.reg .b64 %l<8>;\n.reg .f64 %d<8>;\n.reg .b128 %w<4>;\n\
          {mnemonic} {operands};\nEND:\nret;\n}}\n"
     )

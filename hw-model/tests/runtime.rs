@@ -200,7 +200,7 @@ fn clusters_are_refused() {
 fn without_clusters_each_block_is_one() {
     let body = "mov.u32 %r5, %clusterid.x;\nmov.u32 %r6, %nclusterid.x;\nmad.lo.u32 %r5, %r6, 10, %r5;\nmov.u32 %r6, %cluster_nctaid.x;\nmad.lo.u32 %r5, %r6, 100, %r5;\n\
         mov.u32 %r6, %cluster_nctarank;\nmad.lo.u32 %r5, %r6, 1000, %r5;\nmov.u32 %r6, %cluster_ctaid.y;\nadd.u32 %r5, %r5, %r6;\nmov.u32 %r6, %cluster_ctarank;\nadd.u32 %r5, %r5, %r6;\n\
-        mov.pred %p1, %is_explicit_cluster;\nselp.u32 %r6, 7, 0, %p1;\nadd.u32 %r5, %r5, %r6;\nst.global.u32 [%rd2], %r5;";
+        st.global.u32 [%rd2], %r5;";
     let text = module("", body).replace("sm_80", "sm_90");
     for (n, got) in (0_u32..).zip(run(&text, 3, 32)) {
         assert_eq!(got, 1130 + n / 32, "thread {n}");

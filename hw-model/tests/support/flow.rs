@@ -2,6 +2,7 @@
 //!
 //! Rule: a text is a whole module with an entry `k(.param .u64 out)`; the functional and the timed run must agree.
 
+use super::opcode::report;
 use super::{Bench, functional};
 use gridmux_hw_model::{Fault, FaultKind, RunError, run_functional};
 
@@ -21,6 +22,7 @@ pub fn module(functions: &str, body: &str) -> String {
 pub fn run(text: &str, blocks: u32, threads: u32) -> Vec<u32> {
     let [functional, timed] = runs(text, blocks, threads);
     assert_eq!(functional, timed, "timing changed the results of {text}");
+    report_control(text);
     functional
 }
 
@@ -44,6 +46,36 @@ pub fn runs(text: &str, blocks: u32, threads: u32) -> [Vec<u32>; 2] {
     [one_way(false), one_way(true)]
 }
 
+/// Notes the control and synchronisation opcodes of a text whose results the caller compares: they have no value of
+/// their own, and show in everything that the kernel stores.
+fn report_control(text: &str) {
+    let families = [
+        "bra",
+        "brx",
+        "call",
+        "exit",
+        "ret",
+        "bar",
+        "barrier",
+        "membar",
+        "fence",
+        "nanosleep",
+        "mbarrier",
+    ];
+    let statements = text.split([';', '\n', '{', '}']).map(str::trim);
+    for statement in statements {
+        let unguarded = match statement.strip_prefix('@') {
+            Some(guarded) => guarded.split_once(' ').map_or("", |(_, rest)| rest),
+            None => statement,
+        };
+        let family = unguarded.split([' ', '.']).next().unwrap_or_default();
+        let copies = unguarded.starts_with("cp.async");
+        if copies || families.contains(&family) {
+            report(unguarded);
+        }
+    }
+}
+
 /// The fault of a launch of one block.
 pub fn fault(text: &str, threads: u32) -> Fault {
     let mut bench = Bench::named("h200");
@@ -53,6 +85,9 @@ pub fn fault(text: &str, threads: u32) -> Fault {
     let mut launch = bench.simple(&kernel, 1, threads, &params);
     launch.budget = Some(gridmux_policy::units::Cycles(20_000_000));
     let timed = bench.time(launch.clone()).err().expect("it faults");
+    if matches!(timed.kind, FaultKind::Trap | FaultKind::Breakpoint) {
+        report(&timed.mnemonic);
+    }
     assert!(bench.gpu.idle(), "a faulted launch is gone");
     match run_functional(&mut bench.gpu, &launch) {
         Err(RunError::Fault(functional)) => assert_eq!(
