@@ -11,9 +11,11 @@
 //! - `v100/black_scholes`: our kernel asks for the approximate functions by name (95 PTX instructions a thread), the
 //!   SDK's calls of `expf`, `logf` and `sqrtf` expand to more; the chain of 100-cycle special functions is what counts.
 //! - `gtx480/black_scholes`: the same; here the special-function unit is the limit, ten of them a thread at one warp
-//!   in eight cycles are 10,900 cycles, and every further one would add 1,090. It is the one row outside 30 %.
+//!   in eight cycles are 10,900 cycles, and every further one would add 1,090. It stands outside 30 %.
 //! - `gtx480/reduction`: the loop is bound by issue. Ours runs eight elements a thread in 512 blocks and 515 K warp
-//!   instructions, which at two a cycle and SM is half of the time; theirs ran more instructions an element.
+//!   instructions, which at two a cycle and SM is half of the time; theirs took more instructions an element, if it
+//!   issued as fast, or lost issue slots to its instruction fetch (two instructions of one warp a cycle for all
+//!   warps of an SM), which the model does not limit. It stands at the edge of 30 %.
 //! - `gtx480/vecadd`, `gtx480/fma_loop`: DRAM runs at 93 % of its bus here; theirs loses more to row changes and to
 //!   turning the bus, because it interleaves partitions without regard to the three arrays' alignment. The loop of
 //!   multiply-adds comes closer to two a cycle here than their six operand collectors allow.

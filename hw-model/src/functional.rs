@@ -174,6 +174,7 @@ impl Functional {
         counters: &mut Counters,
     ) -> Step {
         let warp = &mut self.warps[index as usize];
+        let mut rare = Step::Done;
         for _ in 0..TURN {
             let op = &kernel.ops[warp.pc as usize];
             let stepped = warp.step(
@@ -188,14 +189,14 @@ impl Functional {
                     clock: counters.warp_instructions,
                     clock_ns: counters.warp_instructions,
                 },
+                &mut rare,
             );
             counters.warp_instructions += 1;
             counters.thread_instructions += u64::from(stepped.lanes.count_ones());
             counters.divergent_branches += u64::from(stepped.diverged);
             count_access(op, &self.access, counters);
-            match stepped.step {
-                Step::Done => {}
-                step => return step,
+            if !stepped.plain {
+                return rare;
             }
         }
         Step::Done

@@ -45,6 +45,22 @@ pub(super) struct Checked {
     pub(super) base: *mut u8,
 }
 
+/// What is done with a checked access. A closure is one, but it is compiled for the baseline and not for the
+/// host's vector instructions unless it happens to be inlined; a type whose `run` is always inlined is not.
+pub(super) trait Body {
+    fn run(&mut self, cx: &mut Cx<'_>, checked: &Checked);
+}
+
+/// A closure as a [`Body`].
+struct Closure<F>(F);
+
+impl<F: FnMut(&mut Cx<'_>, &Checked)> Body for Closure<F> {
+    #[inline(always)]
+    fn run(&mut self, cx: &mut Cx<'_>, checked: &Checked) {
+        (self.0)(cx, checked);
+    }
+}
+
 /// Addresses of all lanes, before any check.
 #[inline(always)]
 pub(super) fn addresses(cx: &Cx<'_>, op: &Op) -> [u64; 32] {
@@ -81,7 +97,20 @@ pub(super) fn visit(
     space: u32,
     bytes: u32,
     direction: Direction,
-    mut body: impl FnMut(&mut Cx<'_>, &Checked),
+    body: impl FnMut(&mut Cx<'_>, &Checked),
+) {
+    visit_with(cx, lanes, space, bytes, direction, Closure(body));
+}
+
+/// The same with a body that is compiled for the host's vector instructions.
+#[inline(always)]
+fn visit_with(
+    cx: &mut Cx<'_>,
+    lanes: [u64; 32],
+    space: u32,
+    bytes: u32,
+    direction: Direction,
+    mut body: impl Body,
 ) {
     cx.access.mask = 0;
     if cx.mask == 0 {
@@ -89,10 +118,24 @@ pub(super) fn visit(
     }
     if space != AUX_GENERIC {
         if let Some(checked) = check(cx, lanes, space, bytes, direction) {
-            body(cx, &checked);
+            body.run(cx, &checked);
         }
         return;
     }
+    visit_generic(cx, lanes, bytes, direction, |cx, checked| {
+        body.run(cx, checked);
+    });
+}
+
+/// The same for generic addresses, which may lie in several spaces.
+#[inline(never)]
+fn visit_generic(
+    cx: &mut Cx<'_>,
+    lanes: [u64; 32],
+    bytes: u32,
+    direction: Direction,
+    mut body: impl FnMut(&mut Cx<'_>, &Checked),
+) {
     let all = cx.mask;
     let within = |start: u64| {
         let mut bits = 0;
@@ -377,7 +420,18 @@ lane_fn!(
 #[inline(always)]
 fn load_lanes<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op) {
     let bytes = u32::try_from(size_of::<M>()).unwrap_or(0) * u32::from(op.vector);
-    for_each_space(cx, op, bytes, Direction::Load, |cx, checked| {
+    let body = LoadBody::<M, R>(op, std::marker::PhantomData);
+    let lanes = addresses(cx, op);
+    visit_with(cx, lanes, op.aux & 0xff, bytes, Direction::Load, body);
+}
+
+/// Reads the lanes of a checked access.
+struct LoadBody<'a, M, R>(&'a Op, std::marker::PhantomData<(M, R)>);
+
+impl<M: Stored, R: Word> Body for LoadBody<'_, M, R> {
+    #[inline(always)]
+    fn run(&mut self, cx: &mut Cx<'_>, checked: &Checked) {
+        let op = self.0;
         let own = sees_own_writes(cx, checked);
         if own && waits_for_own_writes(cx, checked) {
             load_late::<M, R>(cx, op, checked);
@@ -395,7 +449,7 @@ fn load_lanes<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op) {
                 commit(cx, op.r[element], &out);
             }
         }
-    });
+    }
 }
 
 #[inline(always)]
@@ -465,10 +519,15 @@ fn fetch<M: Stored, R: Word>(
             out = [unsafe { at.read_unaligned() }.extend(); 32];
         }
         _ => {
-            for lane in active(cx.mask) {
-                let at = place(cx, checked, lane, offset).cast::<M>();
-                // SAFETY: as in `store_lanes`.
-                out[lane] = unsafe { at.read_unaligned() }.extend();
+            // Lanes that take no part read what the first one reads, so that no lane depends on a branch.
+            let addresses = &cx.access.addresses;
+            let first = addresses[cx.mask.trailing_zeros() as usize & 31];
+            for (lane, word) in out.iter_mut().enumerate() {
+                let takes_part = cx.mask >> lane & 1 != 0;
+                let address = if takes_part { addresses[lane] } else { first };
+                let at = host(checked.base, address).wrapping_add(offset).cast::<M>();
+                // SAFETY: the address is that of a lane that takes part, which was checked.
+                *word = unsafe { at.read_unaligned() }.extend();
             }
         }
     }

@@ -90,10 +90,12 @@ impl Surroundings<'_> {
     }
 }
 
-/// A step's outcome, and the lanes that took part in it.
+/// The lanes that took part in a step, and whether it has an outcome that its caller must look at. Few steps have
+/// one, and handing it back by value would cost each of them a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stepped {
-    pub(crate) step: Step,
+    /// The step is [`Step::Done`], and nothing was written to the place for rare outcomes.
+    pub(crate) plain: bool,
     pub(crate) lanes: u32,
     pub(crate) diverged: bool,
 }
@@ -216,9 +218,10 @@ impl Warp {
         unsafe { *self.frame_predicates.add(usize::from(number)) }
     }
 
-    /// Executes `op`, which must be the kernel's operation at `pc`.
+    /// Executes `op`, which must be the kernel's operation at `pc`; an outcome other than [`Step::Done`] goes to
+    /// `rare`.
     #[inline(always)]
-    pub(crate) fn step(&mut self, op: &Op, around: Surroundings<'_>) -> Stepped {
+    pub(crate) fn step(&mut self, op: &Op, around: Surroundings<'_>, rare: &mut Step) -> Stepped {
         let guard = if op.guard == NONE {
             u32::MAX
         } else {
@@ -226,20 +229,28 @@ impl Warp {
         };
         let mut lanes = self.active & guard;
         let mut diverged = false;
-        let step = if matches!(op.kind, Kind::Alu | Kind::Memory) {
-            self.execute(op, lanes, around)
+        let plain = if matches!(op.kind, Kind::Alu | Kind::Memory) {
+            match self.execute_quickly(op, lanes, around) {
+                None => true,
+                Some(fault) => {
+                    *rare = Step::Fault(fault);
+                    false
+                }
+            }
         } else if op.kind == Kind::Branch {
             let target = u32::try_from(op.imm).unwrap_or(NEVER);
             diverged = self.branch(target, op.aux, op.r[0], lanes);
-            Step::Done
+            true
         } else {
-            self.step_rarely(op, &mut lanes, around)
+            self.step_rarely(op, &mut lanes, around, rare)
         };
-        if self.pc == self.reconverge {
-            return self.arrived(step, lanes, diverged);
-        }
+        let plain = if self.pc == self.reconverge {
+            self.arrived(plain, rare)
+        } else {
+            plain
+        };
         Stepped {
-            step,
+            plain,
             lanes,
             diverged,
         }
@@ -271,27 +282,35 @@ impl Warp {
         }
     }
 
-    /// The outcome of a step that ends at the running path's join.
+    /// The outcome of a step that ends at the running path's join; true when it is [`Step::Done`].
     #[inline(never)]
-    fn arrived(&mut self, step: Step, lanes: u32, diverged: bool) -> Stepped {
+    fn arrived(&mut self, plain: bool, rare: &mut Step) -> bool {
         self.arrive();
-        let step = match step {
+        match if plain { Step::Done } else { *rare } {
             Step::Barrier(mut arrival) => {
                 arrival.stalled = self.stalled;
-                Step::Barrier(arrival)
+                *rare = Step::Barrier(arrival);
             }
-            step => self.settled(step),
-        };
-        Stepped {
-            step,
-            lanes,
-            diverged,
+            step => *rare = self.settled(step),
         }
+        matches!(rare, Step::Done)
     }
 
-    /// Operations that matter less for speed.
+    /// Operations that matter less for speed; true when the outcome is [`Step::Done`].
     #[inline(never)]
-    fn step_rarely(&mut self, op: &Op, lanes: &mut u32, around: Surroundings<'_>) -> Step {
+    fn step_rarely(
+        &mut self,
+        op: &Op,
+        lanes: &mut u32,
+        around: Surroundings<'_>,
+        rare: &mut Step,
+    ) -> bool {
+        *rare = self.run_rarely(op, lanes, around);
+        matches!(rare, Step::Done)
+    }
+
+    #[inline(always)]
+    fn run_rarely(&mut self, op: &Op, lanes: &mut u32, around: Surroundings<'_>) -> Step {
         let running = *lanes;
         if running == 0 {
             self.pc += 1;
@@ -364,22 +383,34 @@ impl Warp {
         }
     }
 
-    #[inline(always)]
     pub(super) fn execute(&mut self, op: &Op, lanes: u32, around: Surroundings<'_>) -> Step {
+        match self.execute_quickly(op, lanes, around) {
+            None => Step::Done,
+            Some(fault) => Step::Fault(fault),
+        }
+    }
+
+    #[inline(always)]
+    fn execute_quickly(
+        &mut self,
+        op: &Op,
+        lanes: u32,
+        around: Surroundings<'_>,
+    ) -> Option<RawFault> {
         let mut cx = self.cx(lanes, around);
         if lanes == 0 {
             cx.access.mask = 0;
             self.pc += 1;
-            return Step::Done;
+            return None;
         }
         // SAFETY: `exec` was chosen for this host's instructions, and `op` was lowered for the kernel whose slots,
         // predicates and constants `cx` points to, with the sizes that `start` and `call` gave them.
         unsafe { (op.exec)(&mut cx, op) };
-        if let Some(fault) = cx.fault {
-            return Step::Fault(fault);
+        if cx.fault.is_some() {
+            return cx.fault;
         }
         self.pc += 1;
-        Step::Done
+        None
     }
 
     pub(super) fn fault(&self, kind: FaultKind, lanes: u32) -> Step {

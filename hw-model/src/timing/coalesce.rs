@@ -145,8 +145,38 @@ pub(crate) fn shared_cycles(access: &Access, bank_bytes: u32) -> u32 {
     }
 }
 
+/// No bank is asked for two words by the lanes in `mask`.
+fn is_free_of_conflicts(access: &Access, mask: u32, bank_bytes: u32) -> bool {
+    let mut asked = [0_u32; 32];
+    let mut taken = 0_u32;
+    let words = access.bytes.div_ceil(bank_bytes).max(1);
+    let shift = bank_bytes.trailing_zeros();
+    let mut rest = mask;
+    while rest != 0 {
+        let lane = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "shared memory is far below 4 GiB"
+        )]
+        let first = access.addresses[lane] as u32 >> shift;
+        for at in first..first + words {
+            let bank = at as usize % 32;
+            if taken >> bank & 1 != 0 && asked[bank] != at {
+                return false;
+            }
+            taken |= 1 << bank;
+            asked[bank] = at;
+        }
+    }
+    true
+}
+
 /// Most distinct words in one bank, over the lanes in `mask`.
 fn conflicts(access: &Access, mask: u32, bank_bytes: u32) -> u32 {
+    if is_free_of_conflicts(access, mask, bank_bytes) {
+        return 1;
+    }
     let mut seen = [[0_u32; 32]; 32];
     let mut counts = [0_u8; 32];
     let mut most = 1;

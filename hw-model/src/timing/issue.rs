@@ -309,7 +309,8 @@ impl Sm {
     fn issue(&mut self, scheduler: usize, slot: u32, last: bool, epoch: &Epoch<'_>) {
         let now = self.now;
         let number = usize::from(self.warps[slot as usize].block);
-        let Some((op, stepped)) = self.step(slot, epoch) else {
+        let mut rare = Step::Done;
+        let Some((op, stepped)) = self.step(slot, epoch, &mut rare) else {
             return;
         };
         self.arbiter.ready[op.pipe as usize] &= !(1 << slot);
@@ -345,16 +346,21 @@ impl Sm {
                 }
             }
         }
-        match stepped.step {
-            Step::Done => self.schedule(slot, epoch),
-            step => self.stop(slot, step, epoch),
+        if stepped.plain {
+            self.schedule(slot, epoch);
+        } else {
+            self.stop(slot, rare, epoch);
         }
     }
 
     /// Executes the warp's next operation.
     #[inline(always)]
-    fn step(&mut self, slot: u32, epoch: &Epoch<'_>) -> Option<(Op, Stepped)> {
+    fn step(&mut self, slot: u32, epoch: &Epoch<'_>, rare: &mut Step) -> Option<(Op, Stepped)> {
         let now = self.now;
+        if self.clock_ns.0 != now {
+            // Once a cycle: it is a division.
+            self.clock_ns = (now, epoch.config.cycles_to_ns(now));
+        }
         let entry = &mut self.warps[slot as usize];
         let resident = &self.residents[usize::from(entry.block)];
         let kernel = resident.kernel.as_ref()?;
@@ -379,8 +385,9 @@ impl Sm {
                 access: &mut self.access,
                 log: Some(&mut self.log),
                 clock: now,
-                clock_ns: epoch.config.cycles_to_ns(now),
+                clock_ns: self.clock_ns.1,
             },
+            rare,
         );
         Some((*op, stepped))
     }
@@ -466,7 +473,8 @@ impl Sm {
     /// Executes an operation that costs nothing; its results are there when its sources are.
     /// False when the warp cannot simply go on.
     fn fold(&mut self, slot: u32, there: u64, epoch: &Epoch<'_>) -> bool {
-        let Some((op, stepped)) = self.step(slot, epoch) else {
+        let mut rare = Step::Done;
+        let Some((op, stepped)) = self.step(slot, epoch, &mut rare) else {
             return false;
         };
         let entry = &mut self.warps[slot as usize];
@@ -477,10 +485,10 @@ impl Sm {
         counters.warp_instructions += 1;
         counters.folded_instructions += 1;
         counters.thread_instructions += u64::from(stepped.lanes.count_ones());
-        if matches!(stepped.step, Step::Done) {
+        if stepped.plain {
             return true;
         }
-        self.stop(slot, stepped.step, epoch);
+        self.stop(slot, rare, epoch);
         false
     }
 }

@@ -149,6 +149,8 @@ pub(crate) struct Status {
 pub(crate) struct Sm {
     pub(super) id: u16,
     pub(super) now: u64,
+    /// A cycle, and the same time in nanoseconds.
+    pub(super) clock_ns: (u64, u64),
     pub(super) warps: Vec<WarpSlot>,
     pub(super) residents: Vec<Resident>,
     pub(super) free_blocks: u64,
@@ -197,6 +199,7 @@ impl Sm {
         Self {
             id,
             now: 0,
+            clock_ns: (0, 0),
             warps: (0..warps).map(|_| WarpSlot::new()).collect(),
             residents: (0..config.sm.max_blocks).map(|_| Resident::new()).collect(),
             free_blocks: mask(config.sm.max_blocks),
