@@ -3,9 +3,7 @@
 
 mod support;
 
-use gridmux_hw_model::{
-    Advance, BlockChange, Counters, GpuConfig, PlanNote, Report, Standing,
-};
+use gridmux_hw_model::{Advance, BlockChange, Counters, GpuConfig, PlanNote, Report, Standing};
 use gridmux_policy::ids::{DeviceId, KernelId, SmId, TenantId};
 use gridmux_policy::plan::{Fill, GiveUp, Plan, Row, RowLimits};
 use gridmux_policy::plan_builder::PlanBuilder;
@@ -199,20 +197,28 @@ fn a_quota_shows_in_every_epoch_and_samples_sum_up() {
     let issued = |bench: &Bench, sm: u16, id: KernelId| {
         let samples = bench.gpu.samples();
         let found = samples.iter().find(|s| s.sm == SmId(sm) && s.kernel == id);
-        found.map_or(0, |s| s.counters.warp_instructions - s.counters.folded_instructions)
+        found.map_or(0, |s| {
+            s.counters.warp_instructions - s.counters.folded_instructions
+        })
     };
     let mut reports = Vec::new();
     let mut ended = Vec::new();
     let mut before = None;
     let mut epochs = 0;
     for epoch in 1.. {
-        while bench.gpu.advance(Cycles(epoch * 10_000 + 6_000), &mut reports) == Advance::Reported {}
+        while bench
+            .gpu
+            .advance(Cycles(epoch * 10_000 + 6_000), &mut reports)
+            == Advance::Reported
+        {}
         for report in reports.drain(..) {
             if let Report::Ended { tag, counters, .. } = report {
                 ended.push((KernelId(u32::try_from(tag).expect("small")), counters));
             }
         }
-        if !ended.is_empty() {
+        // Once warps have ended a kernel can no longer issue all of its share.
+        let some_ended = bench.gpu.samples().iter().any(|s| s.counters.blocks != 0);
+        if some_ended || !ended.is_empty() {
             break;
         }
         let now = [0, 7].map(|sm| [a, b].map(|id| issued(&bench, sm, id)));
@@ -222,12 +228,16 @@ fn a_quota_shows_in_every_epoch_and_samples_sum_up() {
                 let parts = [0, 1].map(|k| now[at][k] - then[at][k]);
                 let [x, y] = parts.map(|n| f64::from(u32::try_from(n).expect("small")));
                 let (share, want) = (x / (x + y), 0.1 / 0.35);
-                assert!((share / want - 1.0).abs() < 0.02, "epoch {epoch}: {parts:?}");
+                assert!(
+                    (share / want - 1.0).abs() < 0.02,
+                    "epoch {epoch}: {parts:?}"
+                );
                 epochs += 1;
             }
         }
     }
-    assert!(epochs >= 10, "{epochs}");
+    assert!(epochs >= 100, "{epochs}");
+    println!("{epochs} epochs within 2 %");
     while bench.gpu.advance(Cycles(u64::MAX / 2), &mut reports) != Advance::Idle {}
     for report in reports {
         if let Report::Ended { tag, counters, .. } = report {
