@@ -114,6 +114,14 @@ counters! {
     stall_control_cycles,
     /// Scheduler cycles without an issue because the scheduler has no warp while its SM has a block.
     stall_empty_cycles,
+    /// Blocks that were switched out.
+    switches_out,
+    /// Blocks that came back.
+    switches_in,
+    /// Bytes of contexts written to memory by switches.
+    context_written_bytes,
+    /// Bytes of contexts read back.
+    context_read_bytes,
 }
 
 /// Rates that follow from counters, the time they took and the GPU that they were counted on.

@@ -15,12 +15,17 @@ use crate::functional::Functional;
 use crate::kernel::LoadedModule;
 use crate::launch::{self, Copy, Launch, LaunchError};
 use crate::memory::{DomainId, Memory, MemoryError, Partition};
+use crate::plan::obey::Obey;
+use crate::plan::{BlockChange, BlockEvent, PlanNote, PlanOptions, Sample, Standing};
 use crate::report::{Advance, Printed, Report, append_printed};
 use crate::texture::TextureError;
 use crate::timing::dispatch::{Dispatcher, Placement};
 use crate::timing::launches::Launches;
 use crate::timing::machine::{Around, Machine};
 use crate::timing::sm::{Sm, SmEvent};
+use gridmux_policy::ids::{KernelId, SmId};
+use gridmux_policy::plan::Plan;
+use gridmux_policy::publish::PlanReader;
 use gridmux_policy::units::{Cycles, Nanos};
 use gridmux_ptx::decode::Program;
 use std::collections::HashMap;
@@ -40,6 +45,8 @@ pub struct Gpu {
     launches: Launches,
     tags: HashMap<u64, u32>,
     dispatcher: Dispatcher,
+    /// The block scheduler of `plan` mode; without one, the stock scheduler.
+    obey: Option<Box<Obey>>,
     copies: CopyQueues,
     functional: Functional,
     printed: Vec<Printed>,
@@ -64,6 +71,7 @@ impl Gpu {
             launches: Launches::new(),
             tags: HashMap::with_capacity(1024),
             dispatcher: Dispatcher::new(&config),
+            obey: None,
             copies: CopyQueues::default(),
             functional: Functional::new(),
             printed: Vec::new(),
@@ -86,6 +94,83 @@ impl Gpu {
     #[must_use]
     pub fn sm_counters(&self) -> Vec<Counters> {
         self.machine.sms.iter().map(|sm| *sm.totals()).collect()
+    }
+
+    /// Obeys a plan from now on, instead of the stock block scheduler or the plan before; gives what the plan asks
+    /// for and this GPU does not have. Blocks that are resident stay until the plan's way of giving up takes them.
+    pub fn set_plan(&mut self, plan: &Plan) -> &[PlanNote] {
+        let (config, sms, now) = (&self.config, &mut self.machine.sms, self.now);
+        let obey = self
+            .obey
+            .get_or_insert_with(|| Box::new(Obey::new(config, plan)));
+        obey.reader = None;
+        obey.replace(config, plan, sms, now);
+        &obey.notes
+    }
+
+    /// Obeys the plans of a publisher: the newest one is read at the beginning of each epoch in which something
+    /// happens. [`Gpu::plan_notes`] has what the newest one asks for in vain.
+    pub fn follow_plans(&mut self, mut reader: PlanReader) {
+        self.set_plan(reader.read());
+        if let Some(obey) = &mut self.obey {
+            obey.reader = Some(reader);
+        }
+    }
+
+    /// What the present plan asks for and this GPU does not have.
+    #[must_use]
+    pub fn plan_notes(&self) -> &[PlanNote] {
+        self.obey.as_ref().map_or(&[], |obey| &obey.notes)
+    }
+
+    /// How switches and quotas behave in `plan` mode; nothing while no plan is set.
+    pub fn set_plan_options(&mut self, options: PlanOptions) {
+        if let Some(obey) = &mut self.obey {
+            obey.options = options;
+            obey.apply_weights(&mut self.machine.sms, self.now);
+        }
+    }
+
+    /// From now on [`Gpu::take_block_events`] has every block's events; nothing while no plan is set.
+    pub fn record_block_events(&mut self, on: bool) {
+        if let Some(obey) = &mut self.obey {
+            obey.records = on;
+        }
+    }
+
+    /// Events of blocks since the last call; those of one epoch are in order of SM, not of time.
+    pub fn take_block_events(&mut self) -> Vec<BlockEvent> {
+        let obey = self.obey.as_mut();
+        obey.map_or_else(Vec::new, |obey| std::mem::take(&mut obey.events))
+    }
+
+    /// Switches out the nth block that runs on an SM, whatever the plan says; it comes back when the plan has room
+    /// for it. False where there is none, or no plan.
+    pub fn switch_out(&mut self, sm: SmId, nth: usize) -> bool {
+        let sms = &mut self.machine.sms;
+        let obey = self.obey.as_mut();
+        obey.is_some_and(|obey| obey.switch_out_nth(sms, sm, nth))
+    }
+
+    /// Blocks that were switched out and are on no SM.
+    #[must_use]
+    pub fn switched_blocks(&self) -> usize {
+        self.obey.as_ref().map_or(0, |obey| obey.saved_blocks())
+    }
+
+    /// Per SM and kernel, what its blocks did there so far, running ones included.
+    #[must_use]
+    pub fn samples(&self) -> Vec<Sample> {
+        let numbered = (0..).zip(&self.machine.sms);
+        let of_sm = |(id, sm): (u16, &Sm)| {
+            let rows = sm.sample(self.now).into_iter();
+            rows.map(move |(kernel, counters)| Sample {
+                sm: SmId(id),
+                kernel,
+                counters,
+            })
+        };
+        numbered.flat_map(of_sm).collect()
     }
 
     /// Its description.
@@ -184,6 +269,22 @@ impl Gpu {
     /// # Errors
     /// [`LaunchError`]; a refused launch leaves no trace.
     pub fn launch(&mut self, request: Launch<'_>) -> Result<(), LaunchError> {
+        self.submit(request, KernelId(0))
+    }
+
+    /// Queues a launch that runs under a row of the plan; where no plan is set it only names the sample.
+    ///
+    /// # Errors
+    /// As [`Gpu::launch`].
+    pub fn launch_under(
+        &mut self,
+        standing: Standing,
+        request: Launch<'_>,
+    ) -> Result<(), LaunchError> {
+        self.submit(request, standing.kernel)
+    }
+
+    fn submit(&mut self, request: Launch<'_>, row: KernelId) -> Result<(), LaunchError> {
         launch::check(&self.config, &request)?;
         self.check_tag(request.tag)?;
         let tag = request.tag;
@@ -193,9 +294,12 @@ impl Gpu {
                 domain: request.domain,
             });
         }
-        let index = self.launches.insert(&self.config, request);
+        let index = self.launches.insert(&self.config, request, row);
         self.tags.insert(tag, index);
         self.dispatcher.submit(index, &mut self.launches, self.now);
+        if let Some(obey) = &mut self.obey {
+            obey.opened_all();
+        }
         Ok(())
     }
 
@@ -298,6 +402,9 @@ impl Gpu {
             sm.drop_launch(index);
         }
         self.dispatcher.remove(index, &mut self.launches, self.now);
+        if let Some(obey) = &mut self.obey {
+            obey.dropped(index);
+        }
         self.launches.remove(index);
     }
 
@@ -305,7 +412,10 @@ impl Gpu {
     fn next_event(&mut self) -> Option<u64> {
         let events = [
             self.machine.next_event(),
-            self.dispatcher.next_event(),
+            match &self.obey {
+                Some(obey) => obey.next_event(&self.dispatcher),
+                None => self.dispatcher.next_event(),
+            },
             self.copies.next_event(),
         ];
         events.into_iter().flatten().min()
@@ -313,13 +423,26 @@ impl Gpu {
 
     fn run_epoch(&mut self, end: u64) {
         self.placed.clear();
-        self.dispatcher.place(
-            &mut self.machine.sms,
-            &mut self.launches,
-            self.now,
-            end,
-            &mut self.placed,
-        );
+        if let Some(obey) = &mut self.obey {
+            let on = (&mut self.machine.sms[..], &mut self.launches);
+            obey.follow(&self.config, on.0, self.now);
+            let times = (self.now, end);
+            obey.place(
+                &self.config,
+                &mut self.dispatcher,
+                on,
+                times,
+                &mut self.placed,
+            );
+        } else {
+            self.dispatcher.place(
+                &mut self.machine.sms,
+                &mut self.launches,
+                self.now,
+                end,
+                &mut self.placed,
+            );
+        }
         let around = Around {
             config: &self.config,
             memory: &self.memory,
@@ -364,7 +487,7 @@ impl Gpu {
     fn collect_events(&mut self) {
         let mut ended = std::mem::take(&mut self.placed);
         ended.clear();
-        for sm in &mut self.machine.sms {
+        for (id, sm) in (0..).zip(&mut self.machine.sms) {
             if !std::mem::take(&mut sm.status().events) {
                 continue;
             }
@@ -378,20 +501,56 @@ impl Gpu {
                     SmEvent::Faulted { launch, at, fault } => self.faults.push((at, launch, fault)),
                     SmEvent::Retired {
                         launch,
+                        linear,
                         at,
                         counters,
+                        ran_cycles,
                     } => {
                         let Some(state) = self.launches.get_mut(launch) else {
                             continue;
                         };
                         state.ended_blocks += 1;
                         state.last_end = state.last_end.max(at);
-                        report_retired(&mut self.drafts, state.tag, at, counters.block_cycles);
+                        report_retired(&mut self.drafts, state.tag, at, ran_cycles);
+                        if let Some(obey) = &mut self.obey {
+                            obey.retired(usize::from(id), state.row, ran_cycles);
+                            let ran = Cycles(ran_cycles);
+                            obey.record(BlockEvent {
+                                at: Cycles(at),
+                                sm: SmId(id),
+                                kernel: state.row,
+                                tag: state.tag,
+                                block: linear,
+                                change: BlockChange::Retired { ran },
+                            });
+                        }
                         if state.ended_blocks == state.blocks {
                             ended.push(Placement { launch, at });
                         }
                         *self.launches.counters(launch) += counters;
                         self.dispatcher.room_freed();
+                    }
+                    SmEvent::Saved {
+                        at,
+                        counters,
+                        saved,
+                    } => {
+                        let (Some(obey), Some(state)) =
+                            (&mut self.obey, self.launches.get(saved.launch))
+                        else {
+                            continue;
+                        };
+                        let bytes = saved.moved_bytes();
+                        obey.record(BlockEvent {
+                            at: Cycles(at),
+                            sm: SmId(id),
+                            kernel: state.row,
+                            tag: state.tag,
+                            block: saved.linear,
+                            change: BlockChange::SwitchedOut { bytes },
+                        });
+                        *self.launches.counters(saved.launch) += counters;
+                        obey.saved(saved);
                     }
                 }
             }
@@ -417,6 +576,9 @@ impl Gpu {
         });
         self.tags.remove(&launch.tag);
         self.dispatcher.remove(index, &mut self.launches, end);
+        if let Some(obey) = &mut self.obey {
+            obey.opened_all();
+        }
         self.launches.remove(index);
     }
 

@@ -24,6 +24,7 @@ pub mod kernel;
 pub mod launch;
 pub mod memory;
 pub mod occupancy;
+pub mod plan;
 pub mod report;
 mod sync;
 mod text;
@@ -39,4 +40,7 @@ pub use kernel::{Kernel, KernelParam, LoadedModule};
 pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
 pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition};
 pub use occupancy::{Occupancy, OccupancyLimit, occupancy};
+pub use plan::{
+    BlockChange, BlockEvent, Enforcement, PlanNote, PlanOptions, Sample, Spent, Standing, enforces,
+};
 pub use report::{Advance, Printed, Report};

@@ -113,6 +113,40 @@ impl Dispatcher {
         self.full = false;
     }
 
+    /// Heads with blocks left to place and since when they may, for another block scheduler than the stock one.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.candidates
+            .iter()
+            .map(|(at, _, index, _)| (*at, *index))
+    }
+
+    /// First cycle at which a block can be placed.
+    pub(crate) fn next_place_at(&self) -> u64 {
+        self.next_place_at
+    }
+
+    /// Where the search for room begins.
+    pub(crate) fn next_sm(&self) -> usize {
+        self.next_sm
+    }
+
+    /// Another block scheduler placed a block.
+    pub(crate) fn placed_at(&mut self, sm: usize, count: usize, at: u64) {
+        self.next_sm = (sm + 1) % count;
+        self.next_place_at = at + self.block_interval;
+    }
+
+    /// Another block scheduler started a block of a launch, its `first` one, or its last one.
+    pub(crate) fn started(&mut self, index: u32, first: bool, last: bool) {
+        self.running += u32::from(first);
+        if last {
+            self.candidates.retain(|(_, _, other, _)| *other != index);
+            for hardware in &mut self.hardware {
+                hardware.retain(|other| *other != index);
+            }
+        }
+    }
+
     /// When the next block could be placed, if nothing is freed before.
     pub(crate) fn next_event(&self) -> Option<u64> {
         let (at, ..) = self.candidates[self.next_candidate()?];

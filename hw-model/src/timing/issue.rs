@@ -257,7 +257,11 @@ impl Sm {
     pub(super) fn cycle(&mut self, epoch: &Epoch<'_>) -> (bool, u64) {
         let (mut issued, mut next) = (false, u64::MAX);
         for scheduler in 0..self.arbiter.schedulers {
-            let candidates = self.candidates(scheduler, &mut next);
+            let mut candidates = self.candidates(scheduler, &mut next);
+            if self.quotas.on {
+                candidates = self.quotas.allow(candidates);
+                next = next.min(self.quotas.renew_at.max(self.now + 1));
+            }
             let warps = &self.warps;
             let ages = |slot: u32| warps[slot as usize].age;
             let chosen = if candidates == 0 {
@@ -270,10 +274,18 @@ impl Sm {
                 continue;
             };
             issued = true;
+            if self.quotas.on {
+                let own = self.arbiter.slots[scheduler];
+                self.quotas.issued(scheduler, own, slot);
+            }
             let pairs = self.arbiter.width == 2;
             self.issue(scheduler, slot, !pairs, epoch);
             if pairs && self.candidates(scheduler, &mut next) >> slot & 1 != 0 {
                 self.issue(scheduler, slot, true, epoch);
+                if self.quotas.on {
+                    let own = self.arbiter.slots[scheduler];
+                    self.quotas.issued(scheduler, own, slot);
+                }
             }
         }
         (issued, next)
@@ -421,6 +433,10 @@ impl Sm {
     /// Finds out when the warp's next operation can issue; operations that cost nothing are done on the way.
     #[inline(always)]
     pub(super) fn schedule(&mut self, slot: u32, epoch: &Epoch<'_>) {
+        if self.held >> slot & 1 != 0 {
+            self.hold(slot);
+            return;
+        }
         loop {
             let entry = &mut self.warps[slot as usize];
             let Some(kernel) = &self.residents[usize::from(entry.block)].kernel else {
@@ -448,6 +464,13 @@ impl Sm {
                 return;
             }
         }
+    }
+
+    /// The warp's block is leaving, so it does not go on here.
+    #[cold]
+    fn hold(&mut self, slot: u32) {
+        self.warps[slot as usize].state = State::Held;
+        self.arbiter.left(slot);
     }
 
     /// The warp goes on when its registers are there.

@@ -9,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::launch::{Launch, MAX_PARAM_BYTES};
 use crate::memory::DomainId;
 use crate::occupancy::{BlockNeeds, block_needs};
+use gridmux_policy::ids::KernelId;
 use std::sync::Arc;
 
 /// One launch.
@@ -18,6 +19,8 @@ pub(crate) struct LaunchState {
     pub(crate) queue: usize,
     pub(crate) domain: DomainId,
     pub(crate) kernel: Arc<Kernel>,
+    /// The plan's row that it runs under.
+    pub(crate) row: KernelId,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) dynamic_shared_bytes: u32,
@@ -70,7 +73,12 @@ impl Launches {
     }
 
     /// Takes a launch that was checked.
-    pub(crate) fn insert(&mut self, config: &crate::config::GpuConfig, launch: Launch<'_>) -> u32 {
+    pub(crate) fn insert(
+        &mut self,
+        config: &crate::config::GpuConfig,
+        launch: Launch<'_>,
+        row: KernelId,
+    ) -> u32 {
         let threads = launch.block.iter().product::<u32>();
         let needs = block_needs(config, &launch.kernel, threads, launch.dynamic_shared_bytes);
         let index = self.free.pop().unwrap_or_else(|| {
@@ -87,6 +95,7 @@ impl Launches {
             queue: usize::from(launch.queue.0),
             domain: launch.domain,
             kernel: launch.kernel,
+            row,
             grid: launch.grid,
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,

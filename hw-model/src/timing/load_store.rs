@@ -33,6 +33,22 @@ pub(crate) struct Miss {
     joined: u32,
     /// The line has a place in L1 where the sectors go.
     cached: bool,
+    /// Serial of the block whose context it belongs to; 0 for a load's.
+    moving: u32,
+}
+
+impl Miss {
+    /// A part of a context that comes back.
+    pub(super) fn of_context(moving: u32) -> Self {
+        Self {
+            line: 0,
+            sectors: 0,
+            first_waiter: NOBODY,
+            joined: 0,
+            cached: false,
+            moving,
+        }
+    }
 }
 
 /// A link in a miss's list of loads.
@@ -334,6 +350,7 @@ impl Sm {
             first_waiter: NOBODY,
             joined: 0,
             cached,
+            moving: 0,
         });
         self.misses_in_flight += 1;
         if self.misses_in_flight >= epoch.config.l1.mshrs {
@@ -376,8 +393,19 @@ impl Sm {
     }
 
     fn send(&mut self, line: &LineAccess, miss: u32, load: &Transfer, epoch: &Epoch<'_>) {
+        self.send_line(line, miss, (load.launch, load.kind, load.at), epoch);
+    }
+
+    /// Sends one line's request for a launch, of a kind, not before a cycle.
+    pub(super) fn send_line(
+        &mut self,
+        line: &LineAccess,
+        miss: u32,
+        (launch, kind, at): (u32, RequestKind, u64),
+        epoch: &Epoch<'_>,
+    ) {
         let config = epoch.config;
-        let payload = match load.kind {
+        let payload = match kind {
             RequestKind::Read => 0,
             RequestKind::Write | RequestKind::Atomic => {
                 u64::from(line.sectors.count_ones()) * SECTOR_BYTES
@@ -386,7 +414,7 @@ impl Sm {
         let cycles = (u64::from(config.interconnect.header_bytes) + payload)
             .div_ceil(u64::from(config.interconnect.request_bytes_per_cycle))
             .max(1);
-        let depart = load.at.max(self.port_free_at);
+        let depart = at.max(self.port_free_at);
         self.port_free_at = depart + cycles;
         let home = epoch.topology.home(line.line);
         let request = Request {
@@ -396,13 +424,13 @@ impl Sm {
             local: home.local,
             number: self.next_request,
             miss,
-            launch: load.launch,
+            launch,
             sm: self.id,
             partition: home.partition,
             slice: home.slice,
             sectors: line.sectors,
             turns: line.turns,
-            kind: load.kind,
+            kind,
         };
         self.next_request = self.next_request.wrapping_add(1);
         self.status.sent |= 1 << home.group;
@@ -419,6 +447,10 @@ impl Sm {
     pub(super) fn fill(&mut self, number: u32, at: u64, epoch: &Epoch<'_>) {
         let miss = *self.misses.get(number);
         self.misses.give_back(number);
+        if miss.moving != 0 {
+            self.context_arrived(miss.moving, at);
+            return;
+        }
         self.misses_in_flight -= 1;
         if self.unit_free_at == UNKNOWN && self.misses_in_flight < epoch.config.l1.mshrs {
             self.unit_free_at = at;

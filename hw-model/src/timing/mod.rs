@@ -12,6 +12,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod coalesce;
+pub(crate) mod context_switch;
 pub(crate) mod dispatch;
 pub(crate) mod dram;
 pub(crate) mod exchange;
@@ -22,6 +23,7 @@ pub(crate) mod machine;
 pub(crate) mod memory_system;
 pub(crate) mod partition;
 pub(crate) mod pool;
+pub(crate) mod quota;
 mod room;
 pub(crate) mod sm;
 mod sm_faults;

@@ -59,6 +59,15 @@ impl Room {
             && self.shared.fits(shared)
     }
 
+    /// It would fit, were what is free in one piece.
+    pub(super) fn holds_in_sum(&self, needs: &BlockNeeds) -> bool {
+        let (registers, shared) = self.units(needs);
+        self.blocks >= 1
+            && self.warps >= needs.warps
+            && self.registers.sum() >= registers
+            && self.shared.sum() >= shared
+    }
+
     /// Takes the room of a block that fits.
     pub(super) fn take(&mut self, needs: &BlockNeeds) -> Place {
         let (registers, shared) = self.units(needs);

@@ -11,12 +11,14 @@
 
 use super::cache::Cache;
 use super::coalesce::Lines;
+use super::context_switch::{Moving, SavedBlock};
 use super::exchange::Exchange;
 use super::issue::Arbiter;
 use super::launches::{LaunchState, Launches};
 use super::load_store::{Miss, PendingLoad, Waiter};
 use super::memory_system::{Reply, Request, Topology};
 use super::pool::Pool;
+use super::quota::{QuotaWeights, Quotas};
 use super::room::{Place, Room};
 use super::wheel::Wheel;
 use crate::config::{GpuConfig, WARP_LANES};
@@ -26,6 +28,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::kernel::Kernel;
 use crate::memory::Memory;
 use crate::occupancy::BlockNeeds;
+use gridmux_policy::ids::KernelId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -43,8 +46,17 @@ pub(crate) enum SmEvent {
     /// A block ended.
     Retired {
         launch: u32,
+        linear: u64,
         at: u64,
         counters: Counters,
+        /// Cycles that it was resident, on all SMs that it was on.
+        ran_cycles: u64,
+    },
+    /// A block was switched out.
+    Saved {
+        at: u64,
+        counters: Counters,
+        saved: Box<SavedBlock>,
     },
     /// Lanes printed.
     Printed { launch: u32, text: String },
@@ -64,6 +76,8 @@ pub(super) enum State {
     /// A register it needs is on its way from memory.
     Blocked,
     AtBarrier,
+    /// Its block is leaving; it could go on otherwise.
+    Held,
     /// Ended or faulted; the slot is free when its block is.
     Stopped,
 }
@@ -91,10 +105,16 @@ pub(super) struct Resident {
     pub(super) block: Block,
     pub(super) kernel: Option<Arc<Kernel>>,
     pub(super) launch: u32,
+    /// Number in its grid.
+    pub(super) linear: u64,
+    /// The plan's row that it runs under.
+    pub(super) row: KernelId,
     pub(super) needs: BlockNeeds,
     /// Where its registers and shared memory lie.
-    place: Place,
-    started: u64,
+    pub(super) place: Place,
+    pub(super) started: u64,
+    /// Cycles that it was resident before it came back.
+    pub(super) ran_cycles: u64,
     /// Warp slot of each warp of the block.
     pub(super) slots: [u8; 32],
     pub(super) counters: Counters,
@@ -155,7 +175,7 @@ pub(crate) struct Sm {
     pub(super) residents: Vec<Resident>,
     pub(super) free_blocks: u64,
     free_warps: u64,
-    room: Room,
+    pub(super) room: Room,
     starts: Vec<Start>,
     next_age: u64,
     newest_launch: u64,
@@ -185,6 +205,15 @@ pub(crate) struct Sm {
     pub(super) events: Vec<SmEvent>,
     /// What blocks that ended here did, over all launches.
     totals: Counters,
+    /// The same by row, sorted.
+    by_row: Vec<(KernelId, Counters)>,
+    /// Warp slots that issue no more, because their block is leaving.
+    pub(super) held: u64,
+    /// Blocks that are leaving.
+    pub(super) leaving: u64,
+    pub(super) moves: Vec<Moving>,
+    pub(super) next_move: u32,
+    pub(super) quotas: Quotas,
 }
 
 // SAFETY: the raw pointers inside point into buffers that the same `Sm` owns, or at parameters that stay while their
@@ -232,6 +261,12 @@ impl Sm {
             },
             events: Vec::with_capacity(64),
             totals: Counters::default(),
+            by_row: Vec::new(),
+            held: 0,
+            leaving: 0,
+            moves: Vec::new(),
+            next_move: 0,
+            quotas: Quotas::new(),
         }
     }
 
@@ -274,13 +309,7 @@ impl Sm {
         linear: u64,
         at: u64,
     ) {
-        let number = self.free_blocks.trailing_zeros() as usize;
-        self.free_blocks &= !(1 << number);
-        let needs = launch.needs;
-        let resident = &mut self.residents[number];
-        resident.place = self.room.take(&needs);
-        resident.launch = index;
-        resident.needs = needs;
+        let number = self.take_room(&launch.needs, index, launch.row, linear);
         self.starts.push(Start {
             resident: number,
             launch: index,
@@ -289,6 +318,30 @@ impl Sm {
             at,
         });
         self.status.starts = true;
+    }
+
+    /// Takes the room of a block that fits; gives its number.
+    pub(super) fn take_room(
+        &mut self,
+        needs: &BlockNeeds,
+        launch: u32,
+        row: KernelId,
+        linear: u64,
+    ) -> usize {
+        let number = self.free_blocks.trailing_zeros() as usize;
+        self.free_blocks &= !(1 << number);
+        let resident = &mut self.residents[number];
+        resident.place = self.room.take(needs);
+        resident.launch = launch;
+        resident.row = row;
+        resident.linear = linear;
+        resident.needs = *needs;
+        number
+    }
+
+    /// Block numbers that are taken.
+    pub(super) fn taken_blocks(&self) -> u64 {
+        !self.free_blocks & (u64::MAX >> (64 - self.residents.len()))
     }
 
     fn start(&mut self, start: &Start, launch: &LaunchState, epoch: &Epoch<'_>) {
@@ -312,30 +365,77 @@ impl Sm {
         );
         resident.kernel = Some(launch.kernel.clone());
         resident.started = start.at;
+        resident.ran_cycles = 0;
         resident.counters = Counters::default();
         for warp in 0..needs.warps {
-            let slot = self.free_warps.trailing_zeros();
-            self.free_warps &= !(1 << slot);
-            self.residents[number].slots[warp as usize] = u8::try_from(slot).unwrap_or(0);
+            let slot = self.take_slot(number, warp, launch, start.at);
             let entry = &mut self.warps[slot as usize];
             entry.warp.start(&launch.kernel, warp, launch.threads);
-            entry.block = u8::try_from(number).unwrap_or(0);
-            entry.generation = entry.generation.wrapping_add(1);
-            entry.not_before = start.at;
-            entry.written_at = 0;
-            entry.age = self.next_age;
-            self.next_age += 1;
-            let registers =
-                usize::from(launch.kernel.slots) + usize::from(launch.kernel.predicates);
-            entry.ready_at.clear();
-            entry.ready_at.resize(registers, 0);
-            self.arbiter.arrived(slot);
             self.schedule(slot, epoch);
         }
     }
 
+    /// Takes a slot for a warp of a block, which goes on at `at`.
+    pub(super) fn take_slot(
+        &mut self,
+        number: usize,
+        warp: u32,
+        launch: &LaunchState,
+        at: u64,
+    ) -> u32 {
+        let slot = self.free_warps.trailing_zeros();
+        self.free_warps &= !(1 << slot);
+        self.residents[number].slots[warp as usize] = u8::try_from(slot).unwrap_or(0);
+        let entry = &mut self.warps[slot as usize];
+        entry.block = u8::try_from(number).unwrap_or(0);
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.not_before = at;
+        entry.written_at = 0;
+        entry.age = self.next_age;
+        self.next_age += 1;
+        let registers = usize::from(launch.kernel.slots) + usize::from(launch.kernel.predicates);
+        entry.ready_at.clear();
+        entry.ready_at.resize(registers, 0);
+        self.arbiter.arrived(slot);
+        self.quotas.arrived(slot, launch.row, self.now);
+        slot
+    }
+
+    /// New issue quotas.
+    pub(crate) fn set_quotas(&mut self, weights: &QuotaWeights<'_>, now: u64) {
+        let (residents, warps) = (&self.residents, &self.warps);
+        let taken = (0..).zip(warps).filter(|(_, w)| w.state != State::Free);
+        let present = taken.map(|(slot, w)| (slot, residents[usize::from(w.block)].row));
+        self.quotas.set(weights, now, present);
+    }
+
+    /// What the blocks of each row did here so far, running ones included; `now` is the device's time.
+    pub(crate) fn sample(&self, now: u64) -> Vec<(KernelId, Counters)> {
+        let mut rows = self.by_row.clone();
+        let mut taken = self.taken_blocks();
+        while taken != 0 {
+            let resident = &self.residents[taken.trailing_zeros() as usize];
+            taken &= taken - 1;
+            let mut counters = resident.counters;
+            let here = now.saturating_sub(resident.started);
+            counters.block_cycles = here;
+            counters.warp_cycles = here * u64::from(resident.needs.warps);
+            add_row(&mut rows, resident.row, &counters);
+        }
+        rows
+    }
+
+    /// What a block did here is counted for the SM and for its row.
+    pub(super) fn count_towards_totals(&mut self, number: usize, counters: &Counters) {
+        self.totals += *counters;
+        add_row(&mut self.by_row, self.residents[number].row, counters);
+    }
+
     /// Removes every block of a launch; nothing is reported.
     pub(crate) fn drop_launch(&mut self, launch: u32) {
+        if !self.moves.is_empty() {
+            self.drop_moves(launch);
+        }
         let of_launch = |s: &Start| s.launch == launch;
         while let Some(at) = self.starts.iter().position(of_launch) {
             let start = self.starts.remove(at);
@@ -382,6 +482,10 @@ impl Sm {
             let reply = self.inbox.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
             self.wheel.next(self.now).unwrap_or(u64::MAX).min(reply)
         };
+        if !self.moves.is_empty() {
+            let next = self.next_move_at();
+            self.status.next_at = self.status.next_at.min(next);
+        }
     }
 
     /// What came about since the last epoch: results, replies, new blocks.
@@ -429,6 +533,23 @@ impl Sm {
                 }
             }
             self.starts = starts;
+        }
+        if !self.moves.is_empty() {
+            self.move_contexts(epoch);
+        }
+        self.quotas_begin(epoch.start);
+    }
+
+    /// Quotas at an epoch's beginning: new slots of kernels that have spent theirs are marked.
+    fn quotas_begin(&mut self, now: u64) {
+        if !self.quotas.on {
+            return;
+        }
+        if self.quotas.renew_at <= now {
+            self.quotas.renew(now);
+        }
+        for scheduler in 0..self.arbiter.schedulers {
+            self.quotas.mark(scheduler, self.arbiter.slots[scheduler]);
         }
     }
 
@@ -536,22 +657,29 @@ impl Sm {
         resident.counters.blocks = 1;
         resident.counters.block_cycles = at - resident.started;
         resident.counters.warp_cycles = (at - resident.started) * u64::from(resident.needs.warps);
-        self.totals += resident.counters;
+        let counters = resident.counters;
         self.events.push(SmEvent::Retired {
             launch: resident.launch,
+            linear: resident.linear,
             at,
-            counters: resident.counters,
+            counters,
+            ran_cycles: resident.ran_cycles + counters.block_cycles,
         });
+        self.count_towards_totals(number, &counters);
         self.free(number);
     }
 
-    fn free(&mut self, number: usize) {
+    pub(super) fn free(&mut self, number: usize) {
         let resident = &mut self.residents[number];
         resident.kernel = None;
         for slot in &resident.slots[..resident.needs.warps as usize] {
             let slot = u32::from(*slot);
             self.free_warps |= 1 << slot;
             self.arbiter.left(slot);
+            self.held &= !(1 << slot);
+            if self.quotas.on {
+                self.quotas.left(slot);
+            }
             let entry = &mut self.warps[slot as usize];
             entry.state = State::Free;
             entry.generation = entry.generation.wrapping_add(1);
@@ -559,8 +687,9 @@ impl Sm {
         self.give_room_back(number);
     }
 
-    fn give_room_back(&mut self, number: usize) {
+    pub(super) fn give_room_back(&mut self, number: usize) {
         self.free_blocks |= 1 << number;
+        self.leaving &= !(1 << number);
         let resident = &self.residents[number];
         self.room.give_back(&resident.needs, resident.place);
     }
@@ -569,6 +698,14 @@ impl Sm {
     pub(super) fn counters_of(&mut self, slot: u32) -> &mut Counters {
         let block = usize::from(self.warps[slot as usize].block);
         &mut self.residents[block].counters
+    }
+}
+
+/// Adds to a row's counters; rows are sorted.
+fn add_row(rows: &mut Vec<(KernelId, Counters)>, row: KernelId, counters: &Counters) {
+    match rows.binary_search_by_key(&row, |(kernel, _)| *kernel) {
+        Ok(at) => rows[at].1 += *counters,
+        Err(at) => rows.insert(at, (row, *counters)),
     }
 }
 
@@ -594,6 +731,9 @@ impl Resident {
             block: Block::new(),
             kernel: None,
             launch: u32::MAX,
+            linear: 0,
+            row: KernelId(0),
+            ran_cycles: 0,
             needs: BlockNeeds {
                 warps: 0,
                 registers: 0,

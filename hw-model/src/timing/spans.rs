@@ -26,6 +26,11 @@ impl Spans {
         length == 0 || self.free.iter().any(|(_, free)| *free >= length)
     }
 
+    /// Units that are free.
+    pub(crate) fn sum(&self) -> u32 {
+        self.free.iter().map(|(_, free)| free).sum()
+    }
+
     /// Takes `length` units from the first span that holds them; gives their start. Nothing lies anywhere.
     pub(crate) fn take(&mut self, length: u32) -> Option<u32> {
         if length == 0 {
