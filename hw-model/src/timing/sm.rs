@@ -7,6 +7,7 @@
 //! Rules: warp slot `w` belongs to scheduler `w % schedulers`; room is taken when the block scheduler reserves it,
 //! the block itself starts in the SM's own part of the epoch; results of an instruction exist functionally at issue
 //! (those of global atomic operations at the epoch's end) and for the scoreboard when its latency is over.
+//! Length: blocks, warps, room and samples of an SM are one state machine whose fields every step touches.
 
 use super::cache::Cache;
 use super::coalesce::Lines;
