@@ -4,6 +4,7 @@
 //! system serves, ended blocks are counted), and stops when there is something to report.
 //! Rules: epochs lie on a fixed grid, so that the cycles of a run do not depend on how the caller cuts time; a
 //! launch that faults or is killed leaves its SMs at the end of the epoch.
+//! Length: the whole public interface of the device stands in one place; each method is short.
 
 use crate::compile::{self, LoadError};
 use crate::config::GpuConfig;
