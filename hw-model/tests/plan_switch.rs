@@ -175,6 +175,7 @@ LOOP:
 }
 ";
 
+// Length: one run is judged three ways, and its set-up is most of it.
 #[test]
 fn a_quota_shows_in_every_epoch_and_samples_sum_up() {
     let mut bench = Bench::named("gtx480");

@@ -7,11 +7,7 @@
 //! Rules: warp slot `w` belongs to scheduler `w % schedulers`; room is taken when the block scheduler reserves it,
 //! the block itself starts in the SM's own part of the epoch; results of an instruction exist functionally at issue
 //! (those of global atomic operations at the epoch's end) and for the scoreboard when its latency is over.
-<<<<<<< HEAD
 //! Length: the life of a block on its SM, from its start to its end, is one state machine.
-=======
-//! Length: blocks, warps, room and samples of an SM are one state machine whose fields every step touches.
->>>>>>> refs/heads/plan
 
 use super::cache::Cache;
 use super::coalesce::Lines;
