@@ -175,6 +175,7 @@ LOOP:
 }
 ";
 
+// Length: one run, whose epochs are judged while it goes on and whose counters are judged at its end.
 #[test]
 fn a_quota_shows_in_every_epoch_and_samples_sum_up() {
     let mut bench = Bench::named("gtx480");
