@@ -170,7 +170,22 @@ fn call(
             })
         }
         Some(Operand::Reg(_)) => {
-            let candidates = candidates(program, function, calls, i).len();
+            let found = candidates(program, function, calls, i);
+            // The comparison would name a function before it is declared. Functions stand in the order of their first
+            // declaration.
+            let here = program
+                .functions
+                .iter()
+                .position(|f| f.name == function.name);
+            if let Some(later) = found
+                .iter()
+                .find(|f| here.is_some_and(|h| f.0 as usize > h))
+            {
+                return Some(FenceReason::DeclaredLater {
+                    function: program.functions[later.0 as usize].name.clone(),
+                });
+            }
+            let candidates = found.len();
             let few = (1..=MAX_CANDIDATES).contains(&candidates);
             (!few).then_some(FenceReason::IndirectCall {
                 candidates,

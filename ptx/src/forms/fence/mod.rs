@@ -170,6 +170,14 @@ pub enum FenceReason {
         /// The most there can be.
         limit: usize,
     },
+    /// A call through a pointer that may mean a function which is declared only further down.
+    #[error(
+        "it calls through a pointer that may mean `{function}`, which is declared only further down"
+    )]
+    DeclaredLater {
+        /// The function.
+        function: String,
+    },
     /// Its stack has no bound.
     #[error("it calls itself, directly or through others, so its stack has no bound")]
     Recursion,
