@@ -16,8 +16,7 @@
 //! ```
 //!
 //! Each thread keeps the block's place, on the axes that the body asks for, and the blocks left in registers, so that
-//! nothing of one thread's stands between two blocks of a chunk. (A text of thread 0 between two barriers, which kept
-//! everything in shared memory, cost 1.25 instead of 1.13 on the model's `h200`; `cargo bench --bench form-cost`.)
+//! nothing of one thread's stands between two blocks of a chunk; `cargo xtask bench form-cost` prints what is left.
 //! Where threads of a block cannot meet ([`convergence::threads_meet`]) its warps run on by themselves to the end of
 //! the chunk. A register that the body may read before it writes it is given a value at its start, because undefined
 //! values of one block would otherwise be carried to the next and kept alive.
