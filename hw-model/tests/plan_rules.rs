@@ -368,17 +368,42 @@ fn a_killed_launch_takes_its_blocks_along_wherever_they_are() {
     }
 }
 
-/// Shared memory of one SM holds three blocks and a quarter free; the middle one ends, and another kernel's block
-/// needs two quarters, which are there in two pieces. Gives when it starts, and when the first long block ends.
-fn fragmented(give_up: GiveUp) -> (u64, u64, usize) {
+/// What is short on the SM.
+#[derive(Debug, Clone, Copy)]
+enum Short {
+    Registers,
+    SharedMemory,
+}
+
+/// As [`support::plan::BUSY`], with so many registers in use all the time.
+fn wide(registers: u32) -> String {
+    let adds = |n| format!("add.s32 %r{n}, %r{n}, %r{};\n", (n + 1) % registers);
+    let adds: String = (2..registers).map(adds).collect();
+    format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry busy(.param .u32 rounds)\n{{\n\
+         .reg .pred %p<2>;\n.reg .b32 %r<{registers}>;\nld.param.u32 %r1, [rounds];\nmov.u32 %r0, %tid.x;\nLOOP:\n\
+         {adds}add.s32 %r1, %r1, -1;\nsetp.ne.s32 %p1, %r1, 0;\n@%p1 bra LOOP;\nret;\n}}\n"
+    )
+}
+
+/// Three blocks take a quarter each of one SM's registers or shared memory; the middle one ends, and another kernel's
+/// block needs two quarters, which are there in two pieces. Gives when it starts, when the first long block ends,
+/// and how many blocks were moved.
+fn fragmented(give_up: GiveUp, short: Short) -> (u64, u64, usize) {
     let rows = [row(A, 8, 1), row(B, 8, 1)];
     let mut stage = Stage::new(1, |config| plan(config, give_up, &rows));
-    let quarter = stage.bench.gpu.config().sm.shared_bytes / 4;
-    for (tag, rounds) in [(1, 6000), (2, 500), (3, 6000)] {
-        let shared_bytes = quarter;
+    stage.kernel = stage.bench.kernel(&wide(56), "busy");
+    let sm = &stage.bench.gpu.config().sm;
+    let of_warp = (stage.kernel.registers_per_thread * 32).next_multiple_of(sm.register_unit);
+    let (threads, shared_bytes) = match short {
+        Short::Registers => (sm.registers / 4 / of_warp * 32, 0),
+        Short::SharedMemory => (64, sm.shared_bytes / 4),
+    };
+    for (tag, rounds) in [(1, 1200), (2, 100), (3, 1200)] {
         stage.launch(Busy {
             tag,
             rounds,
+            threads,
             shared_bytes,
             ..Busy::default()
         });
@@ -386,7 +411,9 @@ fn fragmented(give_up: GiveUp) -> (u64, u64, usize) {
     stage.launch(Busy {
         tag: 4,
         kernel: B,
-        shared_bytes: 2 * quarter,
+        threads: 2 * threads,
+        rounds: 100,
+        shared_bytes: 2 * shared_bytes,
         ..Busy::default()
     });
     stage.finish();
@@ -399,12 +426,14 @@ fn fragmented(give_up: GiveUp) -> (u64, u64, usize) {
 
 #[test]
 fn a_block_is_moved_when_room_is_there_in_pieces_only() {
-    let (placed, ended, moved) = fragmented(GiveUp::Switch);
-    assert!(placed < ended, "{placed} {ended}");
-    assert_eq!(moved, 1);
-    let (placed, ended, moved) = fragmented(GiveUp::Drain);
-    assert!(placed >= ended, "{placed} {ended}");
-    assert_eq!(moved, 0);
+    for short in [Short::Registers, Short::SharedMemory] {
+        let (placed, ended, moved) = fragmented(GiveUp::Switch, short);
+        assert!(placed < ended, "{short:?}: {placed} {ended}");
+        assert_eq!(moved, 1, "{short:?}");
+        let (placed, ended, moved) = fragmented(GiveUp::Drain, short);
+        assert!(placed >= ended, "{short:?}: {placed} {ended}");
+        assert_eq!(moved, 0, "{short:?}");
+    }
 }
 
 #[test]
