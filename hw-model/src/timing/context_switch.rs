@@ -10,7 +10,7 @@
 //! launch that is dropped takes its moving blocks along, and answers for them are ignored.
 
 use super::coalesce::LineAccess;
-use super::load_store::Miss;
+use super::load_store::{Miss, Target};
 use super::memory_system::{NO_REPLY, RequestKind};
 use super::sm::{Epoch, Sm, SmEvent, State, UNKNOWN};
 use crate::config::{LINE_BYTES, SECTOR_BYTES};
@@ -289,7 +289,9 @@ impl Sm {
             let line = moving.area + (context_bytes(&saved.needs) - *bytes) / LINE_BYTES;
             *bytes -= part;
             *answers += 1;
-            let miss = self.misses.take(Miss::of_context(moving.serial));
+            let miss = self
+                .misses
+                .take(Miss::new(0, 0, Target::Context(moving.serial)));
             let took = self.send_context(line, part, miss, moving, epoch);
             *sendable = sendable.saturating_sub(took * 2);
         }
