@@ -352,6 +352,8 @@ pub struct Dram {
     pub latency: u32,
     /// Banks of a channel.
     pub banks: u32,
+    /// Bytes that the bus moves for a sector: more than it has where a burst is longer.
+    pub burst_bytes: u64,
     /// Bytes of a row.
     pub row_bytes: u64,
     /// Requests that the controller chooses among: an open row first, then the oldest.

@@ -3,7 +3,9 @@
 //! Rule: a description that passes here can make nothing else in the crate divide by zero, overflow a mask or
 //! wait for ever.
 
-use crate::config::{ConfigError, GpuConfig, LINE_BYTES, MAX_WARPS_PER_SM, Pipeline, WARP_LANES};
+use crate::config::{
+    ConfigError, GpuConfig, LINE_BYTES, MAX_WARPS_PER_SM, Pipeline, SECTOR_BYTES, WARP_LANES,
+};
 use crate::timing::dram::Channel;
 use crate::timing::issue::MAX_UNITS;
 use std::fmt::Display;
@@ -261,6 +263,13 @@ impl GpuConfig {
         }
         positive("dram.gigabytes_per_second", dram.gigabytes_per_second)?;
         require(
+            "dram.burst_bytes",
+            dram.burst_bytes,
+            dram.burst_bytes.is_power_of_two()
+                && (SECTOR_BYTES..=LINE_BYTES).contains(&dram.burst_bytes),
+            "it must be 32, 64 or 128",
+        )?;
+        require(
             "dram.row_bytes",
             dram.row_bytes,
             dram.row_bytes.is_power_of_two() && dram.row_bytes >= LINE_BYTES,
@@ -394,6 +403,7 @@ mod tests {
             ("banks = 32", "banks = 7", "shared.banks"),
             ("latency = 263", "latency = 3", "l2.latency"),
             ("row_bytes = 1024", "row_bytes = 1000", "dram.row_bytes"),
+            ("burst_bytes = 32", "burst_bytes = 16", "dram.burst_bytes"),
             (
                 "gigabytes_per_second = 4800.0",
                 "gigabytes_per_second = -1.0",
