@@ -162,6 +162,11 @@ impl Obey {
         self.opened_all();
     }
 
+    /// A block of a launch that is on no SM.
+    pub(crate) fn saved_block(&self, launch: u32) -> Option<&SavedBlock> {
+        self.first_saved(launch).map(|(_, saved)| saved)
+    }
+
     /// Blocks that are on no SM.
     pub(crate) fn saved_blocks(&self) -> usize {
         self.saved.len()
