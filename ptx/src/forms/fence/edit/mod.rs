@@ -56,7 +56,7 @@ struct Pass<'p, 'a> {
     surroundings: &'p Surroundings,
     options: FenceOptions,
     values: Values,
-    scope: Scope,
+    scope: Scope<'p>,
     loaded: Loaded,
     /// A register that holds the end of the block's shared memory.
     end: Option<String>,
@@ -365,7 +365,7 @@ impl Pass<'_, '_> {
     fn register(&self, r: RegId) -> (String, ScalarType) {
         let n = r.0 as usize;
         let function = self.frame.function;
-        (function.register_names[n].clone(), function.registers[n])
+        (function.register_names[n].to_owned(), function.registers[n])
     }
 
     /// The register as a 64-bit address; a 32-bit one is extended by zeros.
