@@ -50,7 +50,7 @@ pub(crate) fn judge(
                 let (values, scope) = known.get_or_insert_with(|| {
                     let owned = &surroundings.owned[index];
                     (
-                        Values::new(program, function, &Flow::new(function)),
+                        Values::new(program, function, &Flow::new(function), &[]),
                         Scope::new((module, syntax), (program, function), owned, 0),
                     )
                 });
