@@ -11,7 +11,7 @@
 
 use super::coalesce::LineAccess;
 use super::launches::LaunchState;
-use super::load_store::Miss;
+use super::load_store::{Miss, Target};
 use super::memory_system::{NO_REPLY, RequestKind};
 use super::sm::{Epoch, Sm, SmEvent, State, UNKNOWN};
 use super::sm_faults::{first_alive, overran};
@@ -307,7 +307,9 @@ impl Sm {
             *answers += 1;
             let counters = &mut self.residents[moving.resident].counters;
             counters.context_read_bytes += part;
-            let miss = self.misses.take(Miss::of_context(moving.serial));
+            let miss = self
+                .misses
+                .take(Miss::new(0, 0, Target::Context(moving.serial)));
             let took = self.send_context(line, part, miss, moving, epoch);
             *sendable = sendable.saturating_sub(took * 2);
         }

@@ -16,6 +16,7 @@ pub(crate) mod context_switch;
 pub(crate) mod dispatch;
 pub(crate) mod dram;
 pub(crate) mod exchange;
+mod fetch;
 pub(crate) mod issue;
 pub(crate) mod launches;
 pub(crate) mod load_store;

@@ -13,6 +13,7 @@ use super::cache::Cache;
 use super::coalesce::Lines;
 use super::context_switch::{Moving, SavedBlock};
 use super::exchange::Exchange;
+use super::fetch::{Buffer, FrontEnd};
 use super::issue::Arbiter;
 use super::launches::{LaunchState, Launches};
 use super::load_store::{Miss, PendingLoad, Waiter};
@@ -90,6 +91,8 @@ pub(super) struct WarpSlot {
     /// Tells a slot's present warp from earlier ones.
     pub(super) generation: u32,
     pub(super) wake_at: u64,
+    /// Its instruction buffer, where the front end is modelled.
+    pub(super) buffer: Buffer,
     /// Earliest issue of the next operation, apart from registers.
     pub(super) not_before: u64,
     /// When what it wrote to global memory is there.
@@ -181,6 +184,8 @@ pub(crate) struct Sm {
     newest_launch: u64,
     pub(super) arbiter: Arbiter,
     pub(super) wheel: Wheel,
+    /// None where the supply of instructions never limits.
+    pub(super) front: Option<FrontEnd>,
     pub(super) ranges: RangeCache,
     pub(super) access: Access,
     pub(super) log: WriteLog,
@@ -239,6 +244,7 @@ impl Sm {
             newest_launch: 0,
             arbiter: Arbiter::new(config),
             wheel: Wheel::new(),
+            front: config.fetch.as_ref().map(FrontEnd::new),
             ranges: RangeCache::new(),
             access: Access::new(),
             log: WriteLog::new(),
@@ -391,6 +397,7 @@ impl Sm {
         entry.generation = entry.generation.wrapping_add(1);
         entry.not_before = at;
         entry.written_at = 0;
+        entry.buffer = Buffer::default();
         entry.age = self.next_age;
         self.next_age += 1;
         let registers = usize::from(launch.kernel.slots) + usize::from(launch.kernel.predicates);
@@ -724,6 +731,7 @@ impl WarpSlot {
             block: 0,
             generation: 0,
             wake_at: 0,
+            buffer: Buffer::default(),
             not_before: 0,
             written_at: 0,
             ready_at: Vec::new(),
