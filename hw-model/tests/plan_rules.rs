@@ -12,8 +12,9 @@ use gridmux_policy::units::Cycles;
 use gridmux_workloads::{Prng, Size, by_name};
 use std::collections::BTreeMap;
 use support::plan::{
-    Busy, Disturbance, Stage, builder, check_events, context_bytes, disturbed, plan, row,
+    Busy, Disturbance, Stage, builder, check_events, context_bytes, disturbed, plan, row, standing,
 };
+use support::states::{TAIL_WORDS, states};
 use support::{Bench, kernel_of};
 
 const A: KernelId = KernelId(1);
@@ -499,4 +500,49 @@ fn the_newest_published_plan_is_obeyed() {
     ));
     assert_eq!(stage.bench.gpu.resident_blocks(), 2 * limit);
     stage.finish();
+}
+
+#[test]
+fn a_block_leaves_when_what_it_has_in_flight_has_ended() {
+    // SMK, section 5.1, step 2: the engine waits for pending memory requests. Switches are free, so that waiting is
+    // all that takes time.
+    let longest = |state: &str| {
+        let (_, text) = states().find(|(name, _)| *name == state).expect("a state");
+        let config = GpuConfig::builtin("gtx480").expect("built in");
+        let mut bench = Bench::new(config.scaled_to_sms(1));
+        let kernel = bench.kernel(&text, "k");
+        let out = bench.buffer(&vec![0; (32 + TAIL_WORDS as usize) * 4]);
+        let all = plan(bench.gpu.config(), GiveUp::Switch, &[row(A, 8, 1)]);
+        bench.gpu.set_plan(&all);
+        bench.gpu.set_plan_options(PlanOptions {
+            free_switches: true,
+            ..PlanOptions::default()
+        });
+        bench.gpu.record_block_events(true);
+        let params = out.to_le_bytes();
+        let launch = bench.simple(&kernel, 1, 32, &params);
+        bench
+            .gpu
+            .launch_under(standing(A), launch)
+            .expect("accepted");
+        let (mut reports, mut asked, mut longest) = (Vec::new(), 0, 0);
+        while !bench.gpu.idle() {
+            let now = bench.gpu.now().0;
+            bench.gpu.advance(Cycles(now + 40), &mut reports);
+            for event in bench.gpu.take_block_events() {
+                if matches!(event.change, BlockChange::SwitchedOut { .. }) {
+                    longest = longest.max(event.at.0 - asked);
+                }
+            }
+            let now = bench.gpu.now().0;
+            if bench.gpu.switch_out(SmId(0), 0) {
+                asked = now;
+            }
+        }
+        longest
+    };
+    let loads = longest("loads and stores in flight");
+    let arithmetic = longest("diverged within loops within branches");
+    let l2 = u64::from(GpuConfig::builtin("gtx480").expect("built in").l2.latency);
+    assert!(loads >= l2 && arithmetic < l2, "{loads} {arithmetic} {l2}");
 }
