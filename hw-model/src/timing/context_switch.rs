@@ -133,18 +133,21 @@ impl Sm {
         })
     }
 
-    /// Room would be there for both after one of the blocks here was moved.
-    pub(crate) fn would_fit(&self, number: usize, needs: &BlockNeeds) -> bool {
+    /// Room would be there for both after one of the blocks here was moved; `first` when that one comes back before
+    /// the other one takes its room.
+    pub(crate) fn would_fit(&self, number: usize, needs: &BlockNeeds, first: bool) -> bool {
         let resident = &self.residents[number];
         let mut room = self.room.clone();
         room.give_back(&resident.needs, resident.place);
-        let mut other = room.clone();
-        other.take(&resident.needs);
-        other.fits(needs)
-            || (room.fits(needs) && {
-                room.take(needs);
-                room.fits(&resident.needs)
-            })
+        let (one, other) = if first {
+            (&resident.needs, needs)
+        } else {
+            (needs, &resident.needs)
+        };
+        room.fits(one) && {
+            room.take(one);
+            room.fits(other)
+        }
     }
 
     /// A running block begins to leave; its context goes to `area`, at no cost where it is `free`.

@@ -182,3 +182,158 @@ pub fn disturbed(
         }
     }
 }
+
+/// A loop of independent additions: it issues whenever it may.
+pub const BUSY: &str = r"
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry busy(.param .u32 rounds)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<8>;
+    ld.param.u32 %r1, [rounds];
+LOOP:
+    add.s32 %r2, %r2, 1;
+    add.s32 %r3, %r3, 3;
+    add.s32 %r4, %r4, 5;
+    add.s32 %r5, %r5, 7;
+    add.s32 %r6, %r6, 9;
+    add.s32 %r1, %r1, -1;
+    setp.ne.s32 %p1, %r1, 0;
+    @%p1 bra LOOP;
+    ret;
+}
+";
+
+/// A launch of [`BUSY`].
+#[derive(Debug, Clone, Copy)]
+pub struct Busy {
+    pub tag: u64,
+    pub kernel: KernelId,
+    pub blocks: u32,
+    pub threads: u32,
+    pub rounds: u32,
+    pub shared_bytes: u32,
+    pub budget: Option<Cycles>,
+}
+
+impl Default for Busy {
+    fn default() -> Self {
+        Self {
+            tag: 1,
+            kernel: KernelId(1),
+            blocks: 1,
+            threads: 64,
+            rounds: 1000,
+            shared_bytes: 0,
+            budget: None,
+        }
+    }
+}
+
+/// A GPU of a few SMs in `plan` mode, and everything that it said.
+pub struct Stage {
+    pub bench: Bench,
+    pub kernel: std::sync::Arc<Kernel>,
+    pub reports: Vec<Report>,
+    pub events: Vec<BlockEvent>,
+}
+
+impl Stage {
+    /// A gtx480 of so many SMs under a plan.
+    pub fn new(sms: u16, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
+        let config = GpuConfig::builtin("gtx480").expect("built in");
+        let mut bench = Bench::new(config.scaled_to_sms(sms));
+        let kernel = bench.kernel(BUSY, "busy");
+        let plan = plan(bench.gpu.config());
+        assert_eq!(bench.gpu.set_plan(&plan), []);
+        bench.gpu.record_block_events(true);
+        Self {
+            bench,
+            kernel,
+            reports: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Obeys another plan.
+    pub fn plan(&mut self, plan: impl FnOnce(&GpuConfig) -> Plan) {
+        let plan = plan(self.bench.gpu.config());
+        assert_eq!(self.bench.gpu.set_plan(&plan), []);
+    }
+
+    /// Launches; every tag has a queue of its own.
+    pub fn launch(&mut self, busy: Busy) {
+        let params = busy.rounds.to_le_bytes();
+        let mut launch = self
+            .bench
+            .simple(&self.kernel, busy.blocks, busy.threads, &params);
+        launch.tag = busy.tag;
+        launch.queue = gridmux_hw_model::QueueId(u8::try_from(busy.tag).expect("small"));
+        launch.dynamic_shared_bytes = busy.shared_bytes;
+        launch.budget = busy.budget;
+        let accepted = self.bench.gpu.launch_under(standing(busy.kernel), launch);
+        accepted.expect("accepted");
+    }
+
+    /// Lets time pass until a cycle, or until nothing is left to do.
+    pub fn until(&mut self, cycle: u64) {
+        loop {
+            let advance = self.bench.gpu.advance(Cycles(cycle), &mut self.reports);
+            self.events.append(&mut self.bench.gpu.take_block_events());
+            if advance != Advance::Reported {
+                return;
+            }
+        }
+    }
+
+    /// Lets so many cycles pass.
+    pub fn pass(&mut self, cycles: u64) {
+        self.until(self.bench.gpu.now().0 + cycles);
+    }
+
+    /// Everything that was launched ends, in good order.
+    pub fn finish(&mut self) {
+        for _ in 0..10_000 {
+            self.pass(10_000);
+            if self.bench.gpu.idle() {
+                break;
+            }
+        }
+        assert!(self.bench.gpu.idle());
+        let faulted = |r: &&Report| matches!(r, Report::Faulted { .. });
+        assert_eq!(self.reports.iter().find(faulted), None);
+    }
+
+    /// What a launch did, and when it ended.
+    pub fn ended(&self, tag: u64) -> Option<(u64, Counters)> {
+        self.reports.iter().find_map(|report| match report {
+            Report::Ended {
+                tag: other,
+                end,
+                counters,
+                ..
+            } if *other == tag => Some((end.0, *counters)),
+            _ => None,
+        })
+    }
+
+    /// Events of one kind, in order.
+    pub fn those(&self, which: impl Fn(BlockChange) -> bool) -> Vec<BlockEvent> {
+        let found = self.events.iter().filter(|e| which(e.change));
+        found.copied().collect()
+    }
+
+    pub fn placed(&self) -> Vec<BlockEvent> {
+        self.those(|change| change == BlockChange::Placed)
+    }
+
+    pub fn switched_out(&self) -> Vec<BlockEvent> {
+        self.those(|change| matches!(change, BlockChange::SwitchedOut { .. }))
+    }
+
+    pub fn switched_in(&self) -> Vec<BlockEvent> {
+        self.those(|change| matches!(change, BlockChange::SwitchedIn { .. }))
+    }
+}
