@@ -180,6 +180,16 @@ impl Arbiter {
         if self.sub_cores { scheduler } else { 0 }
     }
 
+    /// The scheduler that chooses first in a cycle: where they share collectors, each in its turn, lest the warps of
+    /// one fall behind.
+    #[inline(always)]
+    fn first(&self, now: u64) -> usize {
+        if self.collectors.is_none() {
+            return 0;
+        }
+        usize::try_from(now).unwrap_or(0) & (self.schedulers - 1)
+    }
+
     /// A unit takes an instruction.
     #[inline(always)]
     fn occupy(&mut self, scheduler: usize, op: &Op, now: u64) {
@@ -257,7 +267,9 @@ impl Sm {
     #[inline(always)]
     pub(super) fn cycle(&mut self, epoch: &Epoch<'_>) -> (bool, u64) {
         let (mut issued, mut next) = (false, u64::MAX);
-        for scheduler in 0..self.arbiter.schedulers {
+        let (schedulers, first) = (self.arbiter.schedulers, self.arbiter.first(self.now));
+        for turn in 0..schedulers {
+            let scheduler = (first + turn) & (schedulers - 1);
             let mut candidates = self.candidates(scheduler, &mut next);
             if self.quotas.on {
                 candidates = self.quotas.allow(candidates);
