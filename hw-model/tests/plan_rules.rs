@@ -113,7 +113,8 @@ fn cheapest_switches_blocks_out_unless_they_are_near_their_end() {
         rounds: 2000,
         ..Busy::default()
     };
-    let left_after = |tenths: u64| {
+    // Out and in again, with half of the port.
+    let gone_with = |halves: u64| {
         let mut stage = Stage::new(1, capped(4));
         stage.launch(long);
         stage.finish();
@@ -125,13 +126,21 @@ fn cheapest_switches_blocks_out_unless_they_are_near_their_end() {
         while stage.placed().len() < 8 {
             stage.pass(32);
         }
-        stage.pass(ran * tenths / 10);
+        let params = long.rounds.to_le_bytes();
+        let launch = stage
+            .bench
+            .simple(&stage.kernel, long.blocks, long.threads, &params);
+        let config = stage.bench.gpu.config();
+        let bytes = context_bytes(config, &stage.kernel, &launch);
+        let rate = config.interconnect.request_bytes_per_cycle;
+        let cost = bytes * 4 / u64::from(rate);
+        stage.pass(ran - cost * halves / 2);
         stage.plan(capped(1));
         stage.finish();
         stage.switched_out().len()
     };
-    assert_eq!(left_after(1), 3, "most of the way is left");
-    assert_eq!(left_after(9), 0, "a switch costs more than what is left");
+    assert_eq!(gone_with(8), 3, "four times a switch is left");
+    assert_eq!(gone_with(1), 0, "a switch costs more than what is left");
 }
 
 #[test]
