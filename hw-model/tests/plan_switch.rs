@@ -209,7 +209,7 @@ fn a_quota_shows_in_every_epoch_and_samples_sum_up() {
     for epoch in 1.. {
         while bench
             .gpu
-            .advance(Cycles(epoch * 10_000 + 6_000), &mut reports)
+            .advance(Cycles(epoch * 10_000 + 3_050), &mut reports)
             == Advance::Reported
         {}
         for report in reports.drain(..) {
