@@ -206,6 +206,7 @@ fn a_quota_shows_in_every_epoch_and_samples_sum_up() {
     let mut ended = Vec::new();
     let mut before = None;
     let mut epochs = 0;
+    // Kernels start at cycle 3000, and so do quotas: a sample is an epoch's.
     for epoch in 1.. {
         while bench
             .gpu
