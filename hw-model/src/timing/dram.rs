@@ -27,6 +27,8 @@ pub(crate) struct DramRequest {
     pub(crate) tag: u32,
     /// Whose counters it moves.
     pub(crate) launch: u32,
+    /// SM that it is counted for.
+    pub(crate) sm: u16,
 }
 
 /// A request that was served.
@@ -341,6 +343,7 @@ mod tests {
             write: false,
             tag: 0,
             launch: 0,
+            sm: 0,
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) mod pool;
 pub(crate) mod quota;
 mod room;
 pub(crate) mod sm;
-mod sm_faults;
+pub(crate) mod sm_faults;
 pub(crate) mod spans;
 mod stalls;
 pub(crate) mod wheel;

@@ -421,27 +421,33 @@ impl Sm {
         let mut rows = self.by_row.clone();
         let mut taken = self.taken_blocks();
         while taken != 0 {
-            let resident = &self.residents[taken.trailing_zeros() as usize];
+            let number = taken.trailing_zeros() as usize;
             taken &= taken - 1;
-            let mut counters = resident.counters;
-            let here = now.saturating_sub(resident.started);
-            counters.block_cycles = here;
-            counters.warp_cycles = here * u64::from(resident.needs.warps);
-            add_row(&mut rows, resident.row, &counters);
+            let done = self.done_here(number, now);
+            add_row(&mut rows, self.residents[number].row, &done);
         }
         rows
     }
 
-    /// What a block did here is counted for the SM and for its row.
-    pub(super) fn count_towards_totals(&mut self, number: usize, counters: &Counters) {
+    /// What was done here under a row is counted for the SM and for the row.
+    pub(super) fn count_towards_totals(&mut self, row: KernelId, counters: &Counters) {
         self.totals += *counters;
-        add_row(&mut self.by_row, self.residents[number].row, counters);
+        add_row(&mut self.by_row, row, counters);
     }
 
-    /// Removes every block of a launch; nothing is reported.
-    pub(crate) fn drop_launch(&mut self, launch: u32) {
+    /// What a block that is here has done here until `now`.
+    pub(super) fn done_here(&self, number: usize, now: u64) -> Counters {
+        let resident = &self.residents[number];
+        let mut counters = resident.counters;
+        counters.block_cycles = now.saturating_sub(resident.started);
+        counters.warp_cycles = counters.block_cycles * u64::from(resident.needs.warps);
+        counters
+    }
+
+    /// Removes every block of a launch at `now`; nothing is reported, but what they did here stays counted.
+    pub(crate) fn drop_launch(&mut self, launch: u32, now: u64) {
         if !self.moves.is_empty() {
-            self.drop_moves(launch);
+            self.drop_moves(launch, now);
         }
         let of_launch = |s: &Start| s.launch == launch;
         while let Some(at) = self.starts.iter().position(of_launch) {
@@ -452,6 +458,8 @@ impl Sm {
         for number in 0..self.residents.len() {
             let resident = &self.residents[number];
             if taken >> number & 1 != 0 && resident.kernel.is_some() && resident.launch == launch {
+                let (row, done) = (resident.row, self.done_here(number, now));
+                self.count_towards_totals(row, &done);
                 self.free(number);
             }
         }
@@ -659,12 +667,11 @@ impl Sm {
     }
 
     fn retire(&mut self, number: usize) {
-        let resident = &mut self.residents[number];
         let at = self.now + 1;
-        resident.counters.blocks = 1;
-        resident.counters.block_cycles = at - resident.started;
-        resident.counters.warp_cycles = (at - resident.started) * u64::from(resident.needs.warps);
-        let counters = resident.counters;
+        let mut counters = self.done_here(number, at);
+        counters.blocks = 1;
+        let resident = &self.residents[number];
+        let row = resident.row;
         self.events.push(SmEvent::Retired {
             launch: resident.launch,
             linear: resident.linear,
@@ -672,7 +679,7 @@ impl Sm {
             counters,
             ran_cycles: resident.ran_cycles + counters.block_cycles,
         });
-        self.count_towards_totals(number, &counters);
+        self.count_towards_totals(row, &counters);
         self.free(number);
     }
 
@@ -709,7 +716,7 @@ impl Sm {
 }
 
 /// Adds to a row's counters; rows are sorted.
-fn add_row(rows: &mut Vec<(KernelId, Counters)>, row: KernelId, counters: &Counters) {
+pub(crate) fn add_row(rows: &mut Vec<(KernelId, Counters)>, row: KernelId, counters: &Counters) {
     match rows.binary_search_by_key(&row, |(kernel, _)| *kernel) {
         Ok(at) => rows[at].1 += *counters,
         Err(at) => rows.insert(at, (row, *counters)),
