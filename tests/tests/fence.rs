@@ -789,3 +789,34 @@ fn a_kernel_with_all_shared_memory_runs_or_is_refused() {
         }
     }
 }
+
+/// The fence rounds a pointer down once for all that goes through it, so it must not round too much.
+#[test]
+fn pointers_keep_the_bits_that_their_accesses_need() {
+    // What is aligned are sums: a pointer off by 4 and one off by 1, each with offsets of their own.
+    let body = "add.s64 %a, %own, 4;\nst.global.u64 [%own+1024], %a;\nld.global.u64 %b, [%own+1024];\n\
+        mul.wide.u32 %c, %i, 16;\nadd.s64 %c, %b, %c;\nst.global.u32 [%c], %i;\nst.global.v2.u32 [%c+4], {%r, %i};\nst.global.u32 [%b+3072], %r;\n\
+        add.s64 %a, %own, 2049;\nst.global.u64 [%own+1032], %a;\nbar.sync 0;\nld.global.u64 %target, [%own+1032];\n\
+        cvt.u64.u32 %c, %i;\nadd.s64 %c, %target, %c;\nst.global.u8 [%c], %r;\nst.global.u8 [%c+64], %i;\n\
+        add.s64 %c, %target, 255;\nst.global.u64 [%c], %own;\nbar.sync 0;\nmov.u64 %c, 0;\nst.global.u64 [%own+1024], %c;\nst.global.u64 [%own+1032], %c;";
+    let ptx = kernel("", body);
+    let launch = ([1, 1, 1], 64, 0);
+    let mut original = Scene::new();
+    let params = [original.buffer, original.neighbour[1]];
+    let whole = (Form::WHOLE, FenceMode::Window);
+    assert_eq!(
+        original.run(&ptx, whole, &params, launch),
+        Outcome::Ended(0, 0)
+    );
+    for form in FORMS {
+        for mode in MODES {
+            let mut scene = Scene::new();
+            let outcome = scene.run(&ptx, (form, mode), &params, launch);
+            assert_eq!(outcome, Outcome::Ended(0, 0), "{form}, {mode:?}");
+            assert!(
+                scene.read(params[0]) == original.read(params[0]),
+                "{form}, {mode:?}"
+            );
+        }
+    }
+}

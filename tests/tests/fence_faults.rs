@@ -39,6 +39,8 @@ struct Tenant {
     form: KernelForm,
     instance: Instance,
     counters: u64,
+    /// Words of the counters and the masks; a gate has no masks.
+    count: u32,
     out: u64,
     params: Vec<u8>,
     /// Its launches' tags begin here; tag and number of those in flight.
@@ -62,10 +64,11 @@ impl Tenant {
         let module = Module::parse(made.bytes.clone()).expect("it parses");
         let program = module.decode().expect("it decodes");
         let loaded = gpu.load_in(own, &program, &made.bytes).expect("it loads");
-        let caps = match mode {
-            Mode::Gate { .. } => Vec::new(),
-            Mode::Worker { .. } => vec![3; usize::from(SMS)],
+        let sms = match mode {
+            Mode::Gate { .. } => 0,
+            Mode::Worker { .. } => SMS,
         };
+        let caps = vec![3; usize::from(sms)];
         let instance = Instance::new(mode, BLOCKS, &caps).expect("a sound launch");
         let memory = gpu.memory_mut();
         let out = memory.alloc_in(own, u64::from(4 * BLOCKS)).expect("room");
@@ -76,7 +79,7 @@ impl Tenant {
             Mode::Gate { .. } => 1,
             Mode::Worker { chunk } => chunk,
         };
-        let caps_at = counters + u64::from(caps_offset(u32::from(SMS)));
+        let caps_at = counters + u64::from(caps_offset(u32::from(sms)));
         let mut block = Control::tickets([BLOCKS, 1, 1], chunk, counters, caps_at).expect("few");
         (block.fence_base, block.fence_mask) = (own.base, own.mask());
         let mut params = out.to_le_bytes().to_vec();
@@ -92,6 +95,7 @@ impl Tenant {
             form: kernel_form,
             instance,
             counters,
+            count: caps_offset(u32::from(sms)) / 4,
             out,
             params,
             first_tag: u64::from(bad) << 32,
@@ -121,7 +125,7 @@ impl Tenant {
     /// Does what the protocol asks for now.
     fn steps(&mut self, gpu: &mut Gpu, queue: u8) {
         if self.instance.wants_observation() {
-            let words = self.words(gpu, self.counters, caps_offset(u32::from(SMS)) / 4);
+            let words = self.words(gpu, self.counters, self.count);
             let at = |offset: u32| words[offset as usize / 4];
             if at(FAULT_KIND_AT) != 0 {
                 self.instance.fault_recorded();
