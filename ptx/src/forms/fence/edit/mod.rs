@@ -145,17 +145,17 @@ pub(crate) fn edit(
         false => Vec::new(),
     };
     let mut values = Values::none(frame.function);
+    let mut rounded = Vec::new();
     if frame.function.body.iter().any(asks) {
         let (program, function) = (frame.program, frame.function);
         let facts = |roots: &[Root]| Values::new((program, function), &flow, (roots, &raised));
         values = facts(&[]);
         // The other modes round together with what they mask.
         if options.mode == FenceMode::Window {
-            let roots = roots((frame.program, frame.function), &values, &depths);
-            if !roots.is_empty() {
-                values = facts(&roots);
+            rounded = roots((frame.program, frame.function), &values, &depths);
+            if !rounded.is_empty() {
+                values = facts(&rounded);
             }
-            roots.iter().for_each(|root| round(frame, root));
         }
     }
     let scope = Scope::new(
@@ -183,6 +183,7 @@ pub(crate) fn edit(
         faults: 0,
         tail_open: false,
     };
+    rounded.iter().for_each(|root| pass.round(root));
     if options.zero_shared {
         pass.zero_shared();
     }
@@ -202,27 +203,32 @@ fn definitions(function: &Function, values: &Values) -> Vec<Option<u32>> {
             }
         });
     }
-    let mut n = 0_u32;
-    for (definition, several) in found.iter_mut().zip(several) {
-        if several || values.is_early(RegId(n)) {
+    for (n, definition) in (0_u32..).zip(&mut found) {
+        if several[n as usize] || values.is_early(RegId(n)) {
             *definition = None;
         }
-        n += 1;
     }
     found
 }
 
-/// Makes a root's register a multiple of what its accesses need.
-fn round(frame: &mut Frame<'_>, root: &Root) {
-    let n = root.register.0 as usize;
-    let name = &frame.function.register_names[n];
-    let bits = 8 * frame.function.registers[n].size_bytes();
-    let multiple = 1_u32 << root.zeros;
-    let text = format!("and.b{bits} {name}, {name}, -{multiple};");
-    frame.after(root.instruction, &text);
-}
-
 impl Pass<'_, '_> {
+    /// Makes a root's register a multiple of what its accesses need. A register of its own takes what was loaded, so that
+    /// the root keeps one definition; under a guard that may not happen, the root is rounded in place.
+    fn round(&mut self, root: &Root) {
+        let n = root.register.0 as usize;
+        let function = self.frame.function;
+        let name = function.register_names[n].clone();
+        let bytes = function.registers[n].size_bytes();
+        let multiple = 1_u32 << root.zeros;
+        let mut from = name.clone();
+        if function.body[root.instruction as usize].guard.is_none() {
+            from = self.frame.fresh(if bytes == 8 { "b64" } else { "b32" });
+            self.replace_operand(root.instruction, 0, from.clone());
+        }
+        let text = format!("and.b{} {name}, {from}, -{multiple};", 8 * bytes);
+        self.frame.after(root.instruction, &text);
+    }
+
     fn body(&mut self, flow: &Flow) {
         let function = self.frame.function;
         let mut version = vec![0_u32; function.registers.len()];
