@@ -254,7 +254,7 @@ mod tests {
         let program = module.decode().expect("it decodes");
         let function = &program.functions[0];
         let values = Values::new((&program, function), &Flow::new(function), (&[], &[]));
-        let name = |r: &Root| function.register_names[r.register.0 as usize].clone();
+        let name = |r: &Root| function.register_names[r.register.0 as usize].to_owned();
         let depths = Depths::new(&Flow::new(function));
         let roots = roots((&program, function), &values, &depths);
         roots.iter().map(|r| (name(r), r.zeros)).collect()

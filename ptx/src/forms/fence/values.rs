@@ -33,7 +33,8 @@ pub(super) enum Object {
     Any,
 }
 
-/// The facts.
+/// The facts; the default knows of no register, for those who ask for none.
+#[derive(Default)]
 pub(super) struct Values {
     zeros: Vec<u8>,
     objects: Vec<Object>,

@@ -71,7 +71,7 @@ struct Pass<'p, 'a> {
     values: Values,
     /// Shared variables that are aligned to 16 bytes now.
     raised: Vec<VarId>,
-    scope: Scope,
+    scope: Scope<'p>,
     loaded: Loaded,
     /// A register that holds the end of the block's shared memory.
     end: Option<String>,
@@ -217,7 +217,7 @@ impl Pass<'_, '_> {
     fn round(&mut self, root: &Root) {
         let n = root.register.0 as usize;
         let function = self.frame.function;
-        let name = function.register_names[n].clone();
+        let name = function.register_names[n].to_owned();
         let bytes = function.registers[n].size_bytes();
         let multiple = 1_u32 << root.zeros;
         let mut from = name.clone();
@@ -475,7 +475,7 @@ impl Pass<'_, '_> {
     fn register(&self, r: RegId) -> (String, ScalarType) {
         let n = r.0 as usize;
         let function = self.frame.function;
-        (function.register_names[n].clone(), function.registers[n])
+        (function.register_names[n].to_owned(), function.registers[n])
     }
 
     /// The register as a 64-bit address; a 32-bit one is extended by zeros.
