@@ -1,9 +1,11 @@
-//! How deep in loops an instruction stands, to decide where work is cheapest.
+//! How deep in loops an instruction stands, and where a register gets its value, to decide where work is cheapest.
 //!
 //! A branch back to a block counts as a loop of all that stands between, which is how compilers write loops. Rule: a
 //! wrong depth costs time and nothing else.
 
-use crate::analysis::Flow;
+use super::values::Values;
+use crate::analysis::{Access, Flow, for_each_register};
+use crate::decode::{Function, RegId};
 
 /// Loops around each block.
 pub(super) struct Depths {
@@ -39,4 +41,25 @@ impl Depths {
             .partition_point(|(first, _)| *first <= instruction);
         behind.checked_sub(1).map_or(0, |n| self.blocks[n].1)
     }
+}
+
+/// The definition of each register that has one alone, which every read follows.
+pub(super) fn definitions(function: &Function, values: &Values) -> Vec<Option<u32>> {
+    let mut found = vec![None; function.registers.len()];
+    let mut several = vec![false; function.registers.len()];
+    for (n, i) in (0_u32..).zip(&function.body) {
+        for_each_register(i, |r, touch| {
+            let at = r.0 as usize;
+            if touch != Access::Read {
+                several[at] |= found[at].is_some() || touch == Access::MayWrite;
+                found[at] = Some(n);
+            }
+        });
+    }
+    for (n, definition) in (0_u32..).zip(&mut found) {
+        if several[n as usize] || values.is_early(RegId(n)) {
+            *definition = None;
+        }
+    }
+    found
 }

@@ -16,7 +16,7 @@ mod shared;
 pub(super) use shared::is_full;
 
 use super::access::{Access, Treatment, treatment};
-use super::depth::Depths;
+use super::depth::{Depths, definitions};
 use super::judge::barrier_operands;
 use super::place::{Base, Place, Placing, Surroundings, needs_values};
 use super::roots::{Root, roots};
@@ -188,27 +188,6 @@ pub(crate) fn edit(
         pass.zero_shared();
     }
     pass.body(&flow);
-}
-
-/// The definition of each register that has one alone, which every read follows.
-fn definitions(function: &Function, values: &Values) -> Vec<Option<u32>> {
-    let mut found = vec![None; function.registers.len()];
-    let mut several = vec![false; function.registers.len()];
-    for (n, i) in (0_u32..).zip(&function.body) {
-        for_each_register(i, |r, touch| {
-            let at = r.0 as usize;
-            if touch != Touch::Read {
-                several[at] |= found[at].is_some() || touch == Touch::MayWrite;
-                found[at] = Some(n);
-            }
-        });
-    }
-    for (n, definition) in (0_u32..).zip(&mut found) {
-        if several[n as usize] || values.is_early(RegId(n)) {
-            *definition = None;
-        }
-    }
-    found
 }
 
 impl Pass<'_, '_> {
