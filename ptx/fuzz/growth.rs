@@ -38,12 +38,17 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs one input and panics if it made the heap grow past the bound.
-pub fn bounded<T>(bytes: &[u8], run: impl FnOnce(&[u8]) -> T) -> T {
+/// Runs one input; gives the most bytes that the heap held more than before, and what the run gave.
+pub fn grown<T>(bytes: &[u8], run: impl FnOnce(&[u8]) -> T) -> (usize, T) {
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);
     let result = run(bytes);
-    let grown = PEAK.load(Relaxed).saturating_sub(before);
+    (PEAK.load(Relaxed).saturating_sub(before), result)
+}
+
+/// Runs one input and panics if it made the heap grow past the bound.
+pub fn bounded<T>(bytes: &[u8], run: impl FnOnce(&[u8]) -> T) -> T {
+    let (grown, result) = grown(bytes, run);
     let bound = TIMES * bytes.len() + ALLOWANCE_BYTES;
     assert!(
         grown <= bound,

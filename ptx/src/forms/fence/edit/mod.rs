@@ -47,6 +47,9 @@ struct Member {
 /// A base register and a guard as they stand between two writes to either.
 type Key = (RegId, u32, Option<(Guard, u32)>, bool, Option<VarId>);
 
+/// Instructions of a block whose groups are held at a time; those of a longer one are written in portions.
+const MOST_HELD: u32 = 2048;
+
 /// Offsets up to this share a fence of shared memory whose end is known at run time only.
 const MOST_SHARED_SPAN: i64 = 256;
 
@@ -188,12 +191,23 @@ impl Pass<'_, '_> {
                         version[r.0 as usize] += 1;
                     }
                 });
-            }
-            for group in groups {
-                match group.shared {
-                    true => self.shared_group(&group),
-                    false => self.global_group(&group),
+                if (n + 1 - block.first).is_multiple_of(MOST_HELD) {
+                    open.clear();
+                    self.write(groups.drain(..));
                 }
+                if self.frame.is_over() {
+                    return;
+                }
+            }
+            self.write(groups.into_iter());
+        }
+    }
+
+    fn write(&mut self, groups: impl Iterator<Item = Group>) {
+        for group in groups {
+            match group.shared {
+                true => self.shared_group(&group),
+                false => self.global_group(&group),
             }
         }
     }

@@ -1,0 +1,146 @@
+//! How much longer a rewrite may make a module.
+//!
+//! A form's text does not depend on how long its kernel is, so a module of very many tiny kernels, or of nothing but
+//! traps, would grow a hundredfold. Rule: what a form adds to a module is at most [`TIMES_SOURCE`] times the module and
+//! [`FREE_BYTES`]; kernels are counted in source order, and one with which the sum would be exceeded is refused. The
+//! sum is that of the text itself, made in the longest way that [`Options`] can ask for and with the form for every
+//! kernel that can take it. Whoever mixes forms stays within twice as much, which the rewrite itself sees to.
+//!
+//! Making every form of every kernel is dear, and next to no module needs it: [`may_exceed`] rules the others out.
+
+use super::fence::{FenceMode, FenceOptions};
+use super::judge::Judgement;
+use super::make::{Making, forms_of};
+use super::{Form, Options, Reason, Refusal};
+use crate::decode::{FuncId, Function, Opcode, Operand, Program, StateSpace};
+use crate::rewrite::Edits;
+use crate::syntax::module::Module;
+
+/// Bytes that a form may add for each byte of the module.
+pub(super) const TIMES_SOURCE: usize = 3;
+/// Bytes that it may add to any module.
+pub(super) const FREE_BYTES: usize = 256 << 10;
+
+/// What a form may add to a module of that length.
+pub(super) const fn limit(source_bytes: usize) -> usize {
+    TIMES_SOURCE * source_bytes + FREE_BYTES
+}
+
+/// The options with the longest text.
+const LONGEST: Options = Options {
+    fence: FenceOptions {
+        mode: FenceMode::Mask,
+        zero_shared: true,
+    },
+};
+
+/// Kernels that a module's length leaves no room for.
+#[derive(Debug, Default)]
+pub(super) struct Growth {
+    /// By function, a bit for each form in the order of [`Form::ALL`]; empty when there is room for all.
+    over: Vec<u8>,
+    /// By function, what is said of them.
+    refusals: Vec<Option<Refusal>>,
+}
+
+impl Growth {
+    /// Why the form is refused to the kernel.
+    pub(super) fn refusal(&self, kernel: FuncId, form: Form) -> Option<&Refusal> {
+        let at = kernel.0 as usize;
+        let bit = Form::ALL.iter().position(|&f| f == form)?;
+        if self.over.get(at)? >> bit & 1 == 0 {
+            return None;
+        }
+        self.refusals[at].as_ref()
+    }
+
+    /// Measures the forms. `judgement` is what stands against them otherwise.
+    pub(super) fn new(module: &Module, program: &Program, judgement: &Judgement) -> Self {
+        let limit = limit(module.source().len());
+        if !may_exceed(program, limit) {
+            return Self::default();
+        }
+        let mut over = vec![0_u8; program.functions.len()];
+        for (bit, &form) in Form::ALL.iter().enumerate().skip(1) {
+            let forms = forms_of(program, judgement, |_| form);
+            let making = Making::new((module, program), judgement, &LONGEST, forms);
+            let takes = |n: usize| making.forms[n] != Form::WHOLE;
+            let count = |syntax, n| {
+                making
+                    .function(n, syntax, Edits::counting(limit))
+                    .text_bytes()
+            };
+            let texts: Vec<(usize, usize)> = making
+                .functions()
+                .map(|(n, syntax)| (n, count(syntax, n)))
+                .collect();
+            // What kernels call, and those that stay whole, come first: their text is there in any case.
+            let shared = texts.iter().filter(|t| !takes(t.0)).map(|t| t.1);
+            let mut sum = making.head().text_bytes() + shared.sum::<usize>();
+            for &(n, bytes) in texts.iter().filter(|t| takes(t.0)) {
+                if sum + bytes > limit {
+                    over[n] |= 1 << bit;
+                } else {
+                    sum += bytes;
+                }
+            }
+        }
+        let lines = &judgement.surroundings.lines;
+        let refusals = program.functions.iter().zip(&over).map(|(f, &over)| {
+            (over != 0).then(|| Refusal {
+                reason: Reason::TooMuchText {
+                    times: TIMES_SOURCE,
+                },
+                line: lines.line(f.span.start),
+            })
+        });
+        Self {
+            refusals: refusals.collect(),
+            over,
+        }
+    }
+}
+
+/// Whether some form might add more than that: false for certain when it cannot.
+fn may_exceed(program: &Program, limit: usize) -> bool {
+    let held = program.variables.iter().filter(|v| v.owner.is_some());
+    let name = held.map(|v| v.name.len()).max().unwrap_or(0);
+    let mut sum = 0_usize;
+    for f in &program.functions {
+        sum = sum.saturating_add(most_added(f, name));
+        if sum > limit {
+            return true;
+        }
+    }
+    false
+}
+
+/// No less than any form adds to a function; `name` is the length of the longest name of a variable that the fence may
+/// hold an access to.
+fn most_added(f: &Function, name: usize) -> usize {
+    let frame = if f.is_entry { 8 << 10 } else { 512 };
+    let registers: usize = f.register_names.iter().map(|name| name.len() + 16).sum();
+    let instructions = f.body.iter().map(|i| {
+        let text = (i.span.end - i.span.start) as usize;
+        match i.opcode {
+            Opcode::Trap | Opcode::Brkpt => 4 << 10,
+            Opcode::Call => (4 << 10) + 2 * text,
+            Opcode::Ret | Opcode::Exit => 48,
+            _ if i
+                .operands
+                .iter()
+                .any(|o| matches!(o, Operand::Address { .. })) =>
+            {
+                match i.mods.spaces.first() {
+                    Some(StateSpace::Param) if f.is_entry => 0,
+                    Some(StateSpace::Global) => 160 + text,
+                    _ => 1024 + 4 * (text + name),
+                }
+            }
+            Opcode::Bar | Opcode::BarRed | Opcode::BarArrive | Opcode::BrxIdx => 512 + text,
+            Opcode::Mov | Opcode::Cvt => 128,
+            _ => 0,
+        }
+    });
+    instructions.fold(frame + registers, usize::saturating_add)
+}
