@@ -51,6 +51,16 @@ pub fn make(bytes: &[u8], form: Form) -> Option<Rewritten> {
     Some(rewrite(&module, &program, &Options::default(), |_| form))
 }
 
+/// Bytes that a rewrite added to a text of that length, which the front end promises to bound.
+pub fn added(made: Option<&Rewritten>, bytes: usize) -> usize {
+    let added = made.map_or(0, |m| m.bytes.len().saturating_sub(bytes));
+    assert!(
+        added <= 8 * bytes + (1 << 20),
+        "{added} bytes added to {bytes}"
+    );
+    added
+}
+
 /// What [`make`] made is a module again, with the same kernels, each in the form that was asked for or with a reason on
 /// one of the `lines` of the original.
 pub fn examine(made: Rewritten, form: Form, lines: usize) {

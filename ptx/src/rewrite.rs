@@ -47,10 +47,14 @@ impl Edits {
             .is_some_and(|(bytes, most)| bytes + to_come > most)
     }
 
-    /// Counts text that is not made any more, where text is only counted.
-    pub fn count(&mut self, more: usize) {
-        if let Some((bytes, _)) = &mut self.counted {
-            *bytes += more;
+    /// Counts text that is not kept, where text is only counted; false where it is wanted.
+    pub fn count(&mut self, more: usize) -> bool {
+        match &mut self.counted {
+            Some((bytes, _)) => {
+                *bytes += more;
+                true
+            }
+            None => false,
         }
     }
 

@@ -68,7 +68,7 @@ fn a_module_has_room_for_so_much_added_text() {
             assert!(
                 refused["reason"]
                     .as_str()
-                    .is_some_and(|r| r.contains("3-fold growth"))
+                    .is_some_and(|r| r.contains("8-fold growth"))
             );
             assert_eq!(refused["line"], json!(n + 3));
         }

@@ -164,7 +164,9 @@ fn memory_is_bounded_by_the_input() {
             println!("{}: {} bytes", shape.0, text.len());
             growth::bounded(text.as_bytes(), oracle::decode);
             for form in Form::ALL {
-                let made = growth::bounded(text.as_bytes(), |b| oracle::make(b, form));
+                let make = |bytes: &[u8]| oracle::make(bytes, form);
+                let added = |made: &Option<_>| oracle::added(made.as_ref(), text.len());
+                let made = growth::bounded_besides(text.as_bytes(), make, added);
                 let made = made.unwrap_or_else(|| panic!("{}: no module", shape.0));
                 if bytes < 100_000 {
                     oracle::examine(made, form, oracle::lines(text.as_bytes()));

@@ -155,6 +155,9 @@ impl<'a> Frame<'a> {
 
     /// Adds text behind the last instruction, in front of the closing brace.
     pub(crate) fn at_end(&mut self, text: &str) {
+        if self.tail.len() > 1 << 16 && self.edits.count(self.tail.len()) {
+            self.tail.clear();
+        }
         self.tail.push(' ');
         self.tail.push_str(text);
     }
@@ -358,8 +361,8 @@ impl<'a> Frame<'a> {
         if !self.tail.is_empty() {
             let close = self.syntax.end - 1;
             let at = self.module.token_span(close, close + 1).start;
-            let tail = std::mem::take(&mut self.tail);
-            self.edits.insert(at, format!("{} ", tail.trim_start()));
+            self.tail.push(' ');
+            self.edits.insert(at, self.tail.trim_start());
         }
         self.edits
     }
