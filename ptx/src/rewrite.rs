@@ -22,6 +22,8 @@ struct Edit {
     span: Span,
     text: u32,
     bytes: u32,
+    /// It stands before what else is inserted at its place, whenever that was.
+    leads: bool,
 }
 
 impl Edits {
@@ -69,9 +71,21 @@ impl Edits {
         );
     }
 
+    /// As [`Self::insert`], in front of all that is inserted at that place otherwise.
+    pub fn insert_first(&mut self, offset: u32, text: impl AsRef<str>) {
+        let span = Span {
+            start: offset,
+            end: offset,
+        };
+        self.push(span, text.as_ref(), true);
+    }
+
     /// Replaces a span by text.
     pub fn replace(&mut self, span: Span, text: impl AsRef<str>) {
-        let text = text.as_ref();
+        self.push(span, text.as_ref(), false);
+    }
+
+    fn push(&mut self, span: Span, text: &str, leads: bool) {
         if let Some((bytes, _)) = &mut self.counted {
             *bytes += text.len();
             return;
@@ -87,6 +101,7 @@ impl Edits {
             span,
             text: index(self.text.len()),
             bytes: index(text.len()),
+            leads,
         });
         self.text.push_str(text);
     }
@@ -105,7 +120,7 @@ impl Edits {
     pub fn apply(mut self, module: &Module) -> Vec<u8> {
         // Insertions at one place stay in the order they were made in, which is that of their texts.
         self.list
-            .sort_unstable_by_key(|e| (e.span.start, e.span.end, e.text));
+            .sort_unstable_by_key(|e| (e.span.start, e.span.end, !e.leads, e.text));
         let source = module.source();
         let mut out = Vec::with_capacity(source.len() + self.text.len());
         let mut at = 0;
@@ -141,6 +156,15 @@ mod tests {
     #[test]
     fn no_edit_gives_the_source() {
         assert_eq!(Edits::new().apply(&module()), TEXT.as_bytes());
+    }
+
+    #[test]
+    fn what_leads_stands_in_front() {
+        let mut edits = Edits::new();
+        edits.insert(0, "c");
+        edits.insert_first(0, "a");
+        edits.insert_first(0, "b");
+        assert_eq!(edits.apply(&module()), format!("abc{TEXT}").as_bytes());
     }
 
     #[test]

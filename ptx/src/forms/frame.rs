@@ -353,10 +353,10 @@ impl<'a> Frame<'a> {
         let open = self.module.token_span(brace, brace + 1).end;
         let entry = self.entry_offset();
         if !declared.is_empty() {
-            self.edits.insert(open, declared);
+            self.edits.insert_first(open, declared);
         }
         if !self.head.is_empty() {
-            self.edits.insert(entry, std::mem::take(&mut self.head));
+            self.edits.insert_first(entry, &self.head);
         }
         if !self.tail.is_empty() {
             let close = self.syntax.end - 1;
