@@ -52,7 +52,7 @@ pub(crate) fn judge(
                 }
                 let values = match needs_values(i, access) {
                     true => known.get_or_insert_with(|| {
-                        Values::new(program, function, &Flow::new(function))
+                        Values::new(program, function, &Flow::new(function), &[])
                     }),
                     false => &unknown,
                 };
