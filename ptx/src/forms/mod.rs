@@ -17,6 +17,7 @@ mod facts;
 pub mod fence;
 mod frame;
 mod gate;
+mod growth;
 mod judge;
 mod make;
 mod names;

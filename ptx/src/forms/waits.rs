@@ -263,8 +263,9 @@ impl<'a> Search<'a> {
         for &b in &self.blocks {
             let block = &self.flow.blocks[b as usize];
             let leaves = block.leaves
-                || block
-                    .successors
+                || self
+                    .flow
+                    .successors(b)
                     .iter()
                     .any(|&s| self.member[s as usize] != self.number);
             if !leaves {
