@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! counters → limit next done placed launched fault(3) … to 64 bytes, then mask[nsmid], one word for each SM
-//! caps     → cap[nsmid], one byte for each SM; instance_bytes() leaves room for it behind the masks
+//! table    → cap[nsmid], one byte for each SM; instance_bytes() leaves room for it behind the masks
 //! ```
 //!
 //! `limit` and `next` are one 64-bit word. A block number is taken by adding `chunk << 32` to it; the old value holds
@@ -43,8 +43,8 @@ pub const TOTAL_AT: u32 = 24;
 pub const CHUNK_AT: u32 = 28;
 /// Offset of [`Control::counters`].
 pub const COUNTERS_AT: u32 = 32;
-/// Offset of [`Control::caps`].
-pub const CAPS_AT: u32 = 40;
+/// Offset of [`Control::table`].
+pub const TABLE_AT: u32 = 40;
 /// Offset of [`Control::fence_base`].
 pub const FENCE_BASE_AT: u32 = 48;
 /// Offset of [`Control::fence_mask`].
@@ -135,8 +135,8 @@ pub struct Control {
     pub chunk: u32,
     /// Device address of the instance's counters, aligned to 8; the slot masks stand behind them.
     pub counters: u64,
-    /// Device address of the caps, a byte for each SM.
-    pub caps: u64,
+    /// Device address of the form's table: the caps, a byte for each SM (`worker`).
+    pub table: u64,
     /// First address of the tenant's partition (`fence`).
     pub fence_base: u64,
     /// Mask of the bits inside the partition (`fence`).
@@ -151,7 +151,7 @@ impl Control {
     /// (Granlund and Montgomery, «Division by invariant integers using multiplication», PLDI 1994, theorem 4.2).
     /// `None` when the grid has a dimension of zero or more than [`MAX_TICKETS`] blocks.
     #[must_use]
-    pub fn tickets(grid: [u32; 3], chunk: u32, counters: u64, caps: u64) -> Option<Self> {
+    pub fn tickets(grid: [u32; 3], chunk: u32, counters: u64, table: u64) -> Option<Self> {
         let blocks = crate::boxes::Grid(grid).blocks();
         if blocks == 0 || blocks > MAX_TICKETS {
             return None;
@@ -163,7 +163,7 @@ impl Control {
             total: u32::try_from(blocks).unwrap_or(u32::MAX),
             chunk: chunk.max(1),
             counters,
-            caps,
+            table,
             ..Self::default()
         })
     }
@@ -180,7 +180,7 @@ impl Control {
         for (to, from) in out.chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&from.to_le_bytes());
         }
-        let longs = [self.counters, self.caps, self.fence_base, self.fence_mask];
+        let longs = [self.counters, self.table, self.fence_base, self.fence_mask];
         for (to, from) in out[COUNTERS_AT as usize..].chunks_exact_mut(8).zip(longs) {
             to.copy_from_slice(&from.to_le_bytes());
         }
@@ -206,7 +206,7 @@ pub fn param_offset(original: &Function) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{
-        CAPS_AT, CHUNK_AT, COUNTERS_AT, Control, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT,
+        TABLE_AT, CHUNK_AT, COUNTERS_AT, Control, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT,
         TOTAL_AT, reciprocal,
     };
 
@@ -218,7 +218,7 @@ mod tests {
             total: 7,
             chunk: 8,
             counters: 9,
-            caps: 10,
+            table: 10,
             fence_base: 11,
             fence_mask: 12,
         }
@@ -230,7 +230,7 @@ mod tests {
             TOTAL_AT,
             CHUNK_AT,
             COUNTERS_AT,
-            CAPS_AT,
+            TABLE_AT,
             FENCE_BASE_AT,
             FENCE_MASK_AT,
         ];
