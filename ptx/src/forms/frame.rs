@@ -53,12 +53,8 @@ pub(crate) struct Frame<'a> {
     tail: String,
 }
 
-/// Stand in the text of `gate` and `worker` for what depends on the axes that are asked for in the end.
+/// Stand in the text of `worker` for what depends on the axes that are asked for in the end.
 pub(crate) const PLACE_MARK: &str = "\u{1}place\u{1}";
-/// As [`PLACE_MARK`], for what thread 0 tells the others of the place.
-pub(crate) const SAVE_MARK: &str = "\u{1}save\u{1}";
-/// As [`PLACE_MARK`], for what the others read.
-pub(crate) const LOAD_MARK: &str = "\u{1}load\u{1}";
 /// As [`PLACE_MARK`], for the step to the next block.
 pub(crate) const STEP_MARK: &str = "\u{1}step\u{1}";
 
@@ -200,7 +196,7 @@ impl<'a> Frame<'a> {
         self.statements[instruction as usize]
     }
 
-    /// The register that holds the block's place on an axis throughout the body (`gate`, `worker`).
+    /// The register that holds the block's place on an axis throughout the body (`worker`).
     pub(crate) fn place(&mut self, axis: u8) -> String {
         self.scratch("b32", 16 + u32::from(axis.min(2)))
     }
@@ -224,7 +220,9 @@ impl<'a> Frame<'a> {
         }
         let axis = |axis: u8| ["x", "y", "z"][usize::from(axis.min(2))];
         match (value, self.role) {
-            (Value::Ctaid(a), Role::Kernel(form)) if form.shape == Shape::Slice => {
+            (Value::Ctaid(a), Role::Kernel(form))
+                if matches!(form.shape, Shape::Slice | Shape::Gate) =>
+            {
                 let t = self.scratch("b32", 0);
                 let offset = self.control(OFFSET_AT + 4 * u32::from(a));
                 let a = axis(a);
@@ -232,9 +230,7 @@ impl<'a> Frame<'a> {
                     "mov.u32 {into}, %ctaid.{a}; ld.param.u32 {t}, {offset}; add.u32 {into}, {into}, {t};"
                 )
             }
-            (Value::Ctaid(a), Role::Kernel(form))
-                if matches!(form.shape, Shape::Gate | Shape::Worker) =>
-            {
+            (Value::Ctaid(a), Role::Kernel(form)) if form.shape == Shape::Worker => {
                 self.axes[usize::from(a.min(2))] = true;
                 let place = self.place(a);
                 format!("mov.u32 {into}, {place};")
@@ -262,11 +258,11 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Text that puts the end of the tenant's shared memory into a register: where the words of `gate` and `worker`
-    /// begin, else where the dynamic part ends.
+    /// Text that puts the end of the tenant's shared memory into a register: where the words of `worker` begin,
+    /// else where the dynamic part ends.
     fn shared_end(&mut self, into: &str) -> String {
         let mut text = match self.shape() {
-            Shape::Gate | Shape::Worker => ticket::words_address(self, into),
+            Shape::Worker => ticket::words_address(self, into),
             _ => {
                 let size = self.scratch("b32", 9);
                 let shared = &self.names.shared;
@@ -312,15 +308,10 @@ impl<'a> Frame<'a> {
 
     /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.
     pub(crate) fn finish(mut self) -> Edits {
-        if matches!(self.shape(), Shape::Gate | Shape::Worker) {
+        if self.shape() == Shape::Worker {
             let axes = self.axes;
             let place = ticket::place_text(&mut self, axes);
             self.head = self.head.replace(PLACE_MARK, &place);
-            let (save, load) = ticket::tell_texts(&mut self, axes);
-            self.head = self
-                .head
-                .replace(SAVE_MARK, &save)
-                .replace(LOAD_MARK, &load);
             let step = ticket::step_text(&mut self, axes);
             self.tail = self.tail.replace(STEP_MARK, &step);
         }

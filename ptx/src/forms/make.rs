@@ -15,10 +15,9 @@ use crate::syntax::module::{Module, StatementKind};
 pub enum LaunchGrid {
     /// The tenant's grid as it is.
     Original,
-    /// A sub-box of the tenant's grid, whose offset the control block gives.
+    /// A sub-box of the tenant's grid, whose offset the control block gives; with [`Shape::Gate`] the control block also
+    /// names the instance's memory ([`Control::gate`](crate::control::Control::gate)).
     SubBox,
-    /// So many blocks in x, each of which takes one block of the tenant's grid.
-    Tickets,
     /// So many workers in x, each of which takes blocks of the tenant's grid until told to leave.
     Workers,
 }
@@ -122,10 +121,7 @@ pub fn rewrite_judged(
     let names = Names::new(module);
     let plan = Plan::new(program, judgement, &forms, options);
     let mut edits = Edits::new();
-    if forms
-        .iter()
-        .any(|f| f.fenced || matches!(f.shape, Shape::Gate | Shape::Worker))
-    {
+    if forms.iter().any(|f| f.fenced || f.shape == Shape::Worker) {
         edits.insert(behind_header(module), ticket::declaration(&names));
     }
     let indices = judge::indices(program);
@@ -243,7 +239,7 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
     }
     match frame.shape() {
         Shape::Whole | Shape::Slice => {}
-        Shape::Gate => gate::edit(frame, facts),
+        Shape::Gate => gate::edit(frame),
         Shape::Worker => {
             let meets = judgement.threads_meet[frame.id.0 as usize];
             worker::edit(frame, facts, (judgement.copies, meets));
@@ -268,18 +264,17 @@ fn kernel_form(
     options: &Options,
 ) -> KernelForm {
     let control_offset = (form != Form::WHOLE).then(|| param_offset(function));
-    let tickets = matches!(form.shape, Shape::Gate | Shape::Worker);
+    let takes_shared = form.shape == Shape::Worker;
     KernelForm {
         name: function.name.clone(),
         form,
         reason,
         control_offset,
         params_bytes: control_offset.map_or(function.params_bytes, |at| at + CONTROL_BYTES),
-        extra_shared_bytes: if tickets { EXTRA_SHARED_BYTES } else { 0 },
+        extra_shared_bytes: if takes_shared { EXTRA_SHARED_BYTES } else { 0 },
         grid: match form.shape {
             Shape::Whole => LaunchGrid::Original,
-            Shape::Slice => LaunchGrid::SubBox,
-            Shape::Gate => LaunchGrid::Tickets,
+            Shape::Slice | Shape::Gate => LaunchGrid::SubBox,
             Shape::Worker => LaunchGrid::Workers,
         },
         block_rule: BlockRule::Any,

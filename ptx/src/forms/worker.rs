@@ -31,7 +31,7 @@ use super::unset::unset_registers;
 use super::{Reason, ticket};
 use crate::analysis::Flow;
 use crate::control::{
-    TABLE_AT, CHUNK_AT, COUNTERS_AT, DONE_AT, HOLD_NS, LAUNCHED_AT, MAX_SLOTS, NO_BLOCK, PLACED_AT,
+    CHUNK_AT, COUNTERS_AT, DONE_AT, HOLD_NS, LAUNCHED_AT, MAX_SLOTS, NO_BLOCK, PLACED_AT, TABLE_AT,
     WORD_CHUNK_AT, WORD_FAULT_AT, WORD_SLOT_AT, WORD_TICKET_AT, mask_offset,
 };
 use crate::decode::{FuncId, Opcode, Program, ScalarType};
