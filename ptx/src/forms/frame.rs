@@ -47,6 +47,8 @@ pub(crate) struct Frame<'a> {
     declarations: String,
     /// A variable in shared memory that the block has for sure, and its size.
     pad: Option<(String, u32)>,
+    /// The axis that a gate's launches are cut across.
+    pub(crate) cut_axis: u8,
     /// Axes on which the kernel, or a function that it calls, asks for the block's place.
     axes: [bool; 3],
     head: String,
@@ -80,6 +82,7 @@ impl<'a> Frame<'a> {
             scratch: Vec::new(),
             declarations: String::new(),
             pad: None,
+            cut_axis: 0,
             axes: [false; 3],
             head: String::new(),
             tail: String::new(),
@@ -221,7 +224,8 @@ impl<'a> Frame<'a> {
         let axis = |axis: u8| ["x", "y", "z"][usize::from(axis.min(2))];
         match (value, self.role) {
             (Value::Ctaid(a), Role::Kernel(form))
-                if matches!(form.shape, Shape::Slice | Shape::Gate) =>
+                if form.shape == Shape::Slice
+                    || form.shape == Shape::Gate && self.cut_axis == a.min(2) =>
             {
                 let t = self.scratch("b32", 0);
                 let offset = self.control(OFFSET_AT + 4 * u32::from(a));

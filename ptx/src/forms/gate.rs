@@ -1,8 +1,11 @@
-//! The `gate` form: sub-boxes of the grid, as for `slice`, whose blocks look at a stop word before they do anything.
+//! The `gate` form: planes of the grid, whose blocks look at a stop word before they do anything.
 //!
-//! A launch is a few waves, so that the host stops a tenant by one write and not by waiting for what it has launched.
-//! Every thread loads the word at the head and looks at it at the block's commit point ([`super::commit`]), where one
-//! barrier with a reduction makes the answers of the block's threads one:
+//! A launch is a few waves: a sub-box of the grid as for `slice`, but cut across one axis only, so that only reads of that
+//! one need an offset ([`cut_axes`]). It may be more waves than a slice is, because the host stops a tenant by one
+//! write and not by waiting for what it has launched.
+//! Thread 0 loads the word at the head and looks at it at the block's commit point ([`super::commit`]), where a barrier
+//! with a reduction tells the block's other threads. If it has left by then, the block runs, which it always may. Every
+//! warp that loaded the word would be one more access to one bank of the L2 cache, where whole waves of blocks meet:
 //!
 //! ```text
 //! open = the instance's word                                    a load on its way, nobody waits for it
@@ -21,18 +24,42 @@
 //! - Nothing is taken from shared memory, and no register is held beyond the commit point.
 
 use super::commit::commit_point;
-use super::facts::Found;
+use super::facts::{Facts, Found, GridRegister};
 use super::frame::Frame;
+use super::reach::Calls;
 use super::ticket;
 use super::waits::Waits;
 use crate::control::{CHUNK_AT, COUNTERS_AT, OPEN_AT, TABLE_AT, TOTAL_AT};
-use crate::decode::Program;
+use crate::decode::{Operand, Program, SpecialReg};
 
 /// Why the function stands in the way of refusing blocks, for reasons of its own.
 pub(super) fn judge(program: &Program, waits: &Waits, start: u32) -> Option<Found> {
     let old = ticket::judge_module(program).map(|reason| (reason, start));
     old.or_else(|| waits.for_earlier.clone())
         .or_else(|| waits.unseen.clone())
+}
+
+/// The axis that launches are cut across: the last one on which each function, or one that it may call, reads its block's
+/// place. Only that one then needs an offset.
+pub(super) fn cut_axes(facts: &[Facts], calls: &Calls) -> Vec<u8> {
+    let reads = |axis: u8| {
+        let reads = |f: &Facts| {
+            f.reads
+                .iter()
+                .any(|r| r.register == GridRegister::Ctaid && r.axis == axis)
+        };
+        calls.spread(facts.iter().map(|f| reads(f).then_some(())).collect())
+    };
+    let (y, z) = (reads(1), reads(2));
+    let each = y.iter().zip(&z);
+    each.map(|(y, z)| {
+        if z.is_some() {
+            2
+        } else {
+            u8::from(y.is_some())
+        }
+    })
+    .collect()
 }
 
 /// Puts the load at the head of a kernel and the decision at its commit point.
@@ -43,8 +70,10 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
     let (address, open) = (frame.scratch("b64", 0), frame.fresh("b32"));
     let counters = frame.control(COUNTERS_AT);
     let order = ticket::load_order(frame, "sys");
+    let p = frame.scratch("pred", 0);
+    let first = first(frame, &open);
     frame.at_entry(&format!(
-        "ld.param.u64 {address}, {counters}; cvta.to.global.u64 {address}, {address}; ld{order}.global.u32 {open}, [{address}+{OPEN_AT}];"
+        "{first} setp.eq.u32 {p}, {open}, 0; ld.param.u64 {address}, {counters}; @{p} ld{order}.u32 {open}, [{address}+{OPEN_AT}];"
     ));
     // Threads of a warp that have parted come to a barrier one by one, which needs the form without `.aligned`.
     let vote = match !point.together && ticket::has_scopes(frame.program) {
@@ -57,11 +86,7 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
         ""
     };
     let (go, refused) = (frame.label("go"), frame.label("refused"));
-    let (resumed, p, q) = (
-        frame.scratch("b32", 1),
-        frame.scratch("pred", 0),
-        frame.scratch("pred", 1),
-    );
+    let (resumed, q) = (frame.scratch("b32", 1), frame.scratch("pred", 1));
     let resumed_at = frame.control(CHUNK_AT);
     let bit = bit(frame);
     let (word, mask) = (frame.scratch("b64", 1), frame.scratch("b32", 3));
@@ -79,6 +104,27 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
         Some(n) => frame.before(n, &text),
         None => frame.at_entry(&text),
     }
+}
+
+/// Text that leaves zero in the register in thread 0, or in the few threads that are zero on every axis that the body
+/// reads; these then load. A block is as wide as the body thinks, and more threads would do no harm.
+fn first(frame: &mut Frame<'_>, into: &str) -> String {
+    let mut reads = [false; 3];
+    for operand in frame.function.body.iter().flat_map(|i| &i.operands) {
+        if let Operand::Special(SpecialReg::Tid(axis)) = operand {
+            reads[usize::from(*axis).min(2)] = true;
+        }
+    }
+    let t = frame.scratch("b32", 2);
+    let axes = ["x", "y", "z"].into_iter().zip(reads);
+    let mut axes = axes.filter(|(_, reads)| *reads).map(|(axis, _)| axis);
+    let mut text = format!("mov.u32 {into}, %tid.{};", axes.next().unwrap_or("x"));
+    for axis in axes {
+        text.push_str(&format!(
+            " mov.u32 {t}, %tid.{axis}; or.b32 {into}, {into}, {t};"
+        ));
+    }
+    text
 }
 
 /// Text that finds the word and the bit of the block in the launch's bitmap, from the number that it has in the launch.

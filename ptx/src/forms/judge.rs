@@ -30,6 +30,8 @@ pub struct Judgement {
     pub(super) threads_meet: Vec<bool>,
     /// Functions that wait for earlier blocks.
     pub(super) for_earlier: Vec<bool>,
+    /// The axis across which a gate's launches of each function are cut.
+    pub(super) cut_axes: Vec<u8>,
     /// Functions whose `worker` form relies on warps that are rows.
     pub(super) warp_rows: Vec<bool>,
     /// Against the loop with the fence.
@@ -96,6 +98,7 @@ impl Judgement {
             judge.refusals(each(&|n, _| fence::forbids_worker(program, id(n))), false);
         let bodies = program.functions.iter().flat_map(|f| &f.body);
         Self {
+            cut_axes: gate::cut_axes(&facts, &calls),
             facts,
             calls,
             slice,

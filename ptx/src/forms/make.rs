@@ -15,9 +15,11 @@ use crate::syntax::module::{Module, StatementKind};
 pub enum LaunchGrid {
     /// The tenant's grid as it is.
     Original,
-    /// A sub-box of the tenant's grid, whose offset the control block gives; with [`Shape::Gate`] the control block also
-    /// names the instance's memory ([`Control::gate`](crate::control::Control::gate)).
+    /// A sub-box of the tenant's grid, whose offset the control block gives.
     SubBox,
+    /// A sub-box that is cut across this axis only (0 is x), with the instance's memory:
+    /// [`Gate`](crate::protocol::Gate).
+    Planes(u8),
     /// So many workers in x, each of which takes blocks of the tenant's grid until told to leave.
     Workers,
 }
@@ -162,6 +164,7 @@ pub fn rewrite_judged(
             role,
             plan.carried.of(id),
         );
+        frame.cut_axis = judgement.cut_axes[n];
         edit(&mut frame, judgement, &plan, options);
         edits.append(frame.finish());
     }
@@ -189,6 +192,9 @@ fn kernels(
             let mut made = kernel_form(f, form, reason, options);
             if form.shape == Shape::Worker && judgement.warp_rows[n as usize] {
                 made.block_rule = BlockRule::WarpRows;
+            }
+            if form.shape == Shape::Gate {
+                made.grid = LaunchGrid::Planes(judgement.cut_axes[n as usize]);
             }
             if judgement.for_earlier[n as usize] {
                 made.most_chunk = 1;
@@ -274,7 +280,8 @@ fn kernel_form(
         extra_shared_bytes: if takes_shared { EXTRA_SHARED_BYTES } else { 0 },
         grid: match form.shape {
             Shape::Whole => LaunchGrid::Original,
-            Shape::Slice | Shape::Gate => LaunchGrid::SubBox,
+            Shape::Slice => LaunchGrid::SubBox,
+            Shape::Gate => LaunchGrid::Planes(0),
             Shape::Worker => LaunchGrid::Workers,
         },
         block_rule: BlockRule::Any,

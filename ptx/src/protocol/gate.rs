@@ -1,6 +1,6 @@
 //! One instance of a `gate` kernel as the host sees it: boxes of the grid in launches that can be refused.
 //!
-//! The host cuts the grid into boxes of at most `window` blocks, in ascending order, and keeps up to `depth` of them in
+//! The host cuts the grid into boxes of at most `window` blocks, across one axis in ascending order, and keeps up to `depth` of them in
 //! launches of their own. A launch has a *table*, two bitmaps in the instance's memory: `refused`, in which blocks that
 //! found the gate closed mark themselves, and `todo`, which says who is meant when the box is launched again.
 //!
@@ -23,7 +23,7 @@
 //!   marks.
 
 use super::{SpecError, Write};
-use crate::boxes::{Grid, SubBox, next_box};
+use crate::boxes::{Grid, SubBox, next_planes};
 use crate::control::{self, Control};
 use smallvec::SmallVec;
 
@@ -60,31 +60,40 @@ enum State {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Gate {
     grid: Grid,
+    /// The axis that the grid is cut across.
+    axis: u8,
+    /// Most blocks of a launch: so many planes, or one.
     window: u32,
     depth: u32,
-    /// The first block that no box covers yet.
-    next: u64,
+    /// The first plane that no box covers yet.
+    next: u32,
     stopped: bool,
     faulted: bool,
     parts: SmallVec<[Part; 4]>,
 }
 
 impl Gate {
-    /// An instance that has launched nothing: launches of at most `window` blocks, `depth` of them at a time.
+    /// An instance that has launched nothing: launches of at most `window` blocks, or of one plane across the axis that
+    /// [`LaunchGrid::Planes`](crate::forms::LaunchGrid::Planes) names, `depth` of them at a time.
     ///
     /// # Errors
     /// [`SpecError`].
-    pub fn new(grid: Grid, window: u32, depth: u32) -> Result<Self, SpecError> {
+    pub fn new(grid: Grid, axis: u8, window: u32, depth: u32) -> Result<Self, SpecError> {
         if grid.blocks() == 0 {
             return Err(SpecError::NoBlocks);
+        }
+        if !grid.is_sliceable() {
+            return Err(SpecError::TooManyBlocks);
         }
         let parts = [("window", window), ("depth", depth)];
         if let Some((what, _)) = parts.into_iter().find(|(_, value)| *value == 0) {
             return Err(SpecError::Zero { what });
         }
+        let most = next_planes(grid, axis, 0, window).blocks();
         Ok(Self {
             grid,
-            window,
+            axis,
+            window: u32::try_from(most).unwrap_or(u32::MAX),
             depth,
             next: 0,
             stopped: false,
@@ -183,11 +192,11 @@ impl Gate {
     fn fresh_launch(&mut self) -> Option<GateLaunch> {
         let taken = |n: &u32| self.parts.iter().any(|p| p.number == *n);
         let number = (0..self.depth).find(|n| !taken(n))?;
-        let part = next_box(self.grid, self.next, self.window);
+        let part = next_planes(self.grid, self.axis, self.next, self.window);
         if part.blocks() == 0 {
             return None;
         }
-        self.next += part.blocks();
+        self.next += part.dims[usize::from(self.axis.min(2))];
         let state = State::Flying { closed: false };
         self.parts.push(Part {
             number,
@@ -246,8 +255,12 @@ impl Gate {
     /// cleared.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        let has_run = self.parts.is_empty() && self.next >= self.grid.blocks();
+        let has_run = self.parts.is_empty() && self.next >= self.extent();
         has_run || (self.faulted && self.is_idle())
+    }
+
+    fn extent(&self) -> u32 {
+        self.grid.0[usize::from(self.axis.min(2))]
     }
 
     /// Whether it is stopped.
@@ -269,7 +282,7 @@ mod tests {
 
     #[test]
     fn refused_blocks_go_first_and_a_fault_ends_it() {
-        let mut gate = Gate::new(Grid([10, 1, 1]), 4, 2).expect("fine");
+        let mut gate = Gate::new(Grid([5, 2, 1]), 0, 4, 2).expect("fine");
         let launches: Vec<_> = std::iter::from_fn(|| gate.next_launch()).collect();
         assert_eq!(launches.len(), 2, "as many as the depth");
         assert!(gate.stop().is_some() && gate.stop().is_none());
@@ -288,7 +301,7 @@ mod tests {
             "the word was not zero meanwhile"
         );
         let third = gate.next_launch().expect("two blocks are left");
-        assert_eq!((third.part.offset[0], third.part.blocks()), (8, 2));
+        assert_eq!((third.part.offset[0], third.part.blocks()), (4, 2));
         assert!(!gate.launch_ended(0, true));
         assert_eq!(gate.next_launch(), None);
         assert!(!gate.has_ended() && gate.is_faulted());

@@ -63,6 +63,9 @@ pub enum SpecError {
     /// A grid without blocks.
     #[error("an instance of no blocks; a grid has at least one")]
     NoBlocks,
+    /// Too many to be counted.
+    #[error("an instance of 2^32 blocks or more; a grid is then launched whole")]
+    TooManyBlocks,
     /// A window, depth or chunk of zero would never end.
     #[error("{what} is zero; it must be at least 1")]
     Zero {

@@ -30,6 +30,7 @@ enum Fault {
 #[derive(Debug, Clone, Copy)]
 struct Config {
     grid: [u32; 3],
+    axis: u8,
     window: u32,
     depth: u32,
     /// Blocks on the device at once.
@@ -43,6 +44,7 @@ struct Config {
 
 const GATE: Config = Config {
     grid: [3, 1, 1],
+    axis: 0,
     window: 2,
     depth: 2,
     room: 2,
@@ -116,7 +118,8 @@ impl State for World {
         let grid = Grid(config.grid);
         let blocks = usize::try_from(grid.blocks()).expect("few blocks");
         Self {
-            host: Gate::new(grid, config.window, config.depth).expect("a valid instance"),
+            host: Gate::new(grid, config.axis, config.window, config.depth)
+                .expect("a valid instance"),
             open: Gate::opening().value != 0,
             recorded: false,
             tables: vec![(0, 0); config.depth as usize],
@@ -362,6 +365,7 @@ fn every_block_runs_once_under_stop_and_resume() {
     passes("three stops, one launch at a time", &thrice);
     let rows = Config {
         grid: [2, 2, 1],
+        axis: 1,
         window: 3,
         budget: 1,
         ..GATE
