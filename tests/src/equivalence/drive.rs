@@ -133,14 +133,17 @@ fn gate(
     let LaunchGrid::Planes(axis) = form.grid else {
         return Err("a gate is cut across an axis".to_owned());
     };
-    let window = 1 + dice.below(subject.blocks() + 2);
+    let window = match dice.below(2) {
+        0 => subject.blocks(),
+        _ => 1 + dice.below(subject.blocks()),
+    };
     let depth = 1 + dice.below(3);
     let gate = Gate::new(Grid(subject.grid), axis, window, depth).map_err(|e| e.to_string())?;
     let bytes = usize::try_from(gate.bytes()).map_err(|e| e.to_string())?;
     let counters = stage.alloc(&vec![0; bytes])?;
-    let turns = dice.below(7);
-    // Blocks of tests are short, so that most stops should come soon.
-    let soon = if dice.below(3) == 0 { 12_000 } else { 1500 };
+    let turns = dice.below(9);
+    // Blocks of tests are short, so that stops should come soon; at once, all blocks of a launch are refused.
+    let soon = [1, 700, 4000][dice.below(3) as usize];
     let next_turn = stage.gpu.now().0 + u64::from(dice.below(soon));
     let mut run = GateRun {
         stage,
@@ -244,7 +247,7 @@ impl GateRun<'_, '_, '_> {
     /// Stop or resume. The last turn leaves the instance able to end.
     fn turn(&mut self, dice: &mut Prng) -> Result<(), String> {
         self.turns -= 1;
-        let gap = if dice.below(3) == 0 { 9000 } else { 700 };
+        let gap = [300, 900, 9000][dice.below(3) as usize];
         self.next_turn = self.stage.gpu.now().0 + 1 + u64::from(dice.below(gap));
         let write = match self.turns == 0 || self.gate.is_stopped() {
             true => self.gate.resume(),
