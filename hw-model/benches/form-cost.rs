@@ -23,7 +23,7 @@ use std::sync::Arc;
 const FEW_SMS: u16 = 16;
 /// Slices in flight.
 const SLICES_IN_FLIGHT: usize = 16;
-/// Waves of a gate's window, and windows in flight.
+/// Waves of a gate's launch, and launches in flight: a stop refuses what has not started, however much that is.
 const WINDOW_WAVES: u32 = 8;
 const WINDOWS: u32 = 2;
 /// A chunk lasts about this long: the design's bound is 20 µs, about 30,000 cycles, and less preempts sooner.
@@ -88,7 +88,6 @@ struct Setup {
     flying: Vec<u64>,
     ended: u64,
     block_cycles: u64,
-    all: gridmux_hw_model::Counters,
 }
 
 impl Setup {
@@ -138,7 +137,6 @@ impl Setup {
             flying: Vec::new(),
             ended: 0,
             block_cycles: 0,
-            all: Default::default(),
         })
     }
 
@@ -195,9 +193,6 @@ impl Setup {
                     } => {
                         self.ended = self.ended.max(end.0);
                         self.block_cycles += counters.block_cycles;
-                        if std::env::var("CC").is_ok() {
-                            self.all += counters;
-                        }
                         self.flying.retain(|other| *other != tag);
                         // Of several in one epoch the caller hears of one, and sees the others gone.
                         ended = Some(tag);
@@ -360,13 +355,7 @@ impl Setup {
             Manner::Waves(n) => self.slices(n * wave),
             Manner::PerSm(n) => self.slices(n * sms),
             Manner::Gate => {
-                let e = |n: &str, d: u32| {
-                    std::env::var(n)
-                        .ok()
-                        .and_then(|v| v.parse().ok())
-                        .unwrap_or(d)
-                };
-                self.gate(e("WW", WINDOW_WAVES) * wave, e("WD", WINDOWS));
+                self.gate(WINDOW_WAVES * wave, WINDOWS);
             }
             Manner::Worker => {
                 let cap = u8::try_from((wave / sms).min(control::MAX_SLOTS)).expect("at most 32");
@@ -374,17 +363,6 @@ impl Setup {
                 let chunk = self.chunk(wave, block_cycles);
                 self.instance(Mode::Worker { chunk }, &caps);
             }
-        }
-        if std::env::var("CC").is_ok() {
-            println!(
-                "wave {wave} {:?} {:?}",
-                manner,
-                self.all
-                    .named()
-                    .into_iter()
-                    .filter(|(_, n)| *n > 0)
-                    .collect::<Vec<_>>()
-            );
         }
         self.ended - began
     }
