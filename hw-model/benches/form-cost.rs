@@ -13,8 +13,8 @@ use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::{self, Control};
-use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
-use gridmux_ptx::protocol::{Instance, Mode, Observation, Step};
+use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
+use gridmux_ptx::protocol::{Gate, Instance, Mode, Observation, Step};
 use gridmux_workloads::{Arg, Case, Size, Workload, workloads};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use std::sync::Arc;
 const FEW_SMS: u16 = 16;
 /// Slices in flight.
 const SLICES_IN_FLIGHT: usize = 16;
-/// Waves of a gate's window, and windows in flight.
-const WINDOW_WAVES: u32 = 4;
-const WINDOWS: u32 = 3;
+/// Waves of a gate's launch, and launches in flight: a stop refuses what has not started, however much that is.
+const WINDOW_WAVES: u32 = 8;
+const WINDOWS: u32 = 2;
 /// A chunk lasts about this long: the design's bound is 20 µs, about 30,000 cycles, and less preempts sooner.
 const CHUNK_CYCLES: u64 = 10_000;
 
@@ -249,7 +249,44 @@ impl Setup {
             .expect("inside");
     }
 
-    /// Runs a gate or worker to its end by the host's half of the protocol.
+    /// Runs a gate that nobody stops to its end.
+    fn gate(&mut self, window: u32, depth: u32) {
+        let LaunchGrid::Planes(axis) = self.form.grid else {
+            panic!("a gate is cut across an axis");
+        };
+        let grid = Grid(self.case.grid);
+        let mut gate = Gate::new(grid, axis, window, depth).expect("a valid instance");
+        let memory = self.gpu.memory_mut();
+        let counters = memory.alloc(self.domain, gate.bytes()).expect("fits");
+        memory
+            .fill(self.domain, counters, gate.bytes(), 0)
+            .expect("inside");
+        let opening = Gate::opening();
+        self.write_word(counters + u64::from(opening.at), opening.value);
+        let mut numbers: Vec<(u64, u32)> = Vec::new();
+        loop {
+            while let Some(launch) = gate.next_launch() {
+                let control = gate.control(&launch, counters);
+                let tag = self.submit(launch.part.dims, control);
+                numbers.push((tag, launch.number));
+            }
+            if gate.has_ended() {
+                return;
+            }
+            self.wait();
+            let flying = &self.flying;
+            numbers.retain(|(tag, number)| {
+                let flies = flying.contains(tag);
+                assert!(
+                    flies || !gate.launch_ended(*number, false),
+                    "nobody stops it"
+                );
+                flies
+            });
+        }
+    }
+
+    /// Runs a worker to its end by the host's half of the protocol.
     fn instance(&mut self, mode: Mode, caps: &[u8]) {
         let total = u32::try_from(self.case.blocks()).expect("few blocks");
         let mut instance = Instance::new(mode, total, caps).expect("a valid instance");
@@ -258,10 +295,7 @@ impl Setup {
         let memory = self.gpu.memory_mut();
         let counters = memory.alloc(self.domain, bytes.len() as u64).expect("fits");
         memory.write(self.domain, counters, &bytes).expect("inside");
-        let chunk = match mode {
-            Mode::Gate { .. } => 1,
-            Mode::Worker { chunk } => chunk,
-        };
+        let Mode::Worker { chunk } = mode;
         let caps_at = counters + u64::from(control::caps_offset(sms));
         let control =
             Control::tickets(self.case.grid, chunk, counters, caps_at).expect("few blocks");
@@ -321,8 +355,7 @@ impl Setup {
             Manner::Waves(n) => self.slices(n * wave),
             Manner::PerSm(n) => self.slices(n * sms),
             Manner::Gate => {
-                let (window, depth) = (WINDOW_WAVES * wave, WINDOWS);
-                self.instance(Mode::Gate { window, depth }, &[]);
+                self.gate(WINDOW_WAVES * wave, WINDOWS);
             }
             Manner::Worker => {
                 let cap = u8::try_from((wave / sms).min(control::MAX_SLOTS)).expect("at most 32");

@@ -18,8 +18,9 @@ pub enum LaunchGrid {
     Original,
     /// A sub-box of the tenant's grid, whose offset the control block gives.
     SubBox,
-    /// So many blocks in x, each of which takes one block of the tenant's grid.
-    Tickets,
+    /// A sub-box that is cut across this axis only (0 is x), with the instance's memory:
+    /// [`Gate`](crate::protocol::Gate).
+    Planes(u8),
     /// So many workers in x, each of which takes blocks of the tenant's grid until told to leave.
     Workers,
 }
@@ -203,7 +204,7 @@ impl<'a> Making<'a> {
     /// What the module declares for all of its functions.
     pub(super) fn head(&self) -> Edits {
         let mut edits = Edits::new();
-        let asks = |f: &Form| f.fenced || matches!(f.shape, Shape::Gate | Shape::Worker);
+        let asks = |f: &Form| f.fenced || f.shape == Shape::Worker;
         if self.forms.iter().any(asks) {
             edits.insert(behind_header(self.module), ticket::declaration(&self.names));
         }
@@ -243,6 +244,7 @@ impl<'a> Making<'a> {
         };
         let mut frame = Frame::new((module, program, &self.names), (id, syntax), role, carried);
         frame.edits = edits;
+        frame.cut_axis = self.judgement.cut_axes[n];
         edit(&mut frame, self.judgement, &self.plan, self.options);
         frame.finish()
     }
@@ -266,6 +268,9 @@ fn kernels(
             let mut made = kernel_form(f, form, reason, options);
             if form.shape == Shape::Worker && judgement.warp_rows[n as usize] {
                 made.block_rule = BlockRule::WarpRows;
+            }
+            if form.shape == Shape::Gate {
+                made.grid = LaunchGrid::Planes(judgement.cut_axes[n as usize]);
             }
             if judgement.for_earlier[n as usize] {
                 made.most_chunk = 1;
@@ -316,7 +321,7 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
     }
     match frame.shape() {
         Shape::Whole | Shape::Slice => {}
-        Shape::Gate => gate::edit(frame, facts),
+        Shape::Gate => gate::edit(frame),
         Shape::Worker => {
             let meets = judgement.threads_meet[frame.id.0 as usize];
             worker::edit(frame, facts, (judgement.copies, meets));
@@ -341,18 +346,18 @@ fn kernel_form(
     options: &Options,
 ) -> KernelForm {
     let control_offset = (form != Form::WHOLE).then(|| param_offset(function));
-    let tickets = matches!(form.shape, Shape::Gate | Shape::Worker);
+    let takes_shared = form.shape == Shape::Worker;
     KernelForm {
         name: function.name.clone(),
         form,
         reason,
         control_offset,
         params_bytes: control_offset.map_or(function.params_bytes, |at| at + CONTROL_BYTES),
-        extra_shared_bytes: if tickets { EXTRA_SHARED_BYTES } else { 0 },
+        extra_shared_bytes: if takes_shared { EXTRA_SHARED_BYTES } else { 0 },
         grid: match form.shape {
             Shape::Whole => LaunchGrid::Original,
             Shape::Slice => LaunchGrid::SubBox,
-            Shape::Gate => LaunchGrid::Tickets,
+            Shape::Gate => LaunchGrid::Planes(0),
             Shape::Worker => LaunchGrid::Workers,
         },
         block_rule: BlockRule::Any,

@@ -1,4 +1,4 @@
-//! Blocks taken from a counter: the text that `gate` and `worker` share.
+//! Blocks taken from a counter: the text by which `worker` takes them.
 //!
 //! Thread 0 takes block numbers from the instance's counters ([`crate::control`]) and tells the others through words
 //! behind the dynamic shared memory. The block's place is then in registers, one for each axis that the body asks for;
@@ -6,12 +6,13 @@
 //! overflow at 48 KiB; the words stand at the end of the dynamic part, whose size every block can read
 //! (`%dynamic_smem_size`, PTX ISA section 10.30).
 
+use super::Reason;
+use super::facts::{Facts, Found};
 use super::frame::Frame;
 use super::names::Names;
-use super::{Reason, facts::Facts};
 use crate::control::{
-    EXTRA_SHARED_BYTES, GRID_AT, LIMIT_AT, NO_BLOCK, RECIPROCAL_AT, SHIFT_AT, WORD_BLOCK_AT,
-    WORD_FAULT_AT, WORD_TICKET_AT, WORDS_BYTES,
+    EXTRA_SHARED_BYTES, GRID_AT, LIMIT_AT, NO_BLOCK, RECIPROCAL_AT, SHIFT_AT, WORD_FAULT_AT,
+    WORD_TICKET_AT, WORDS_BYTES,
 };
 use crate::decode::Program;
 
@@ -21,12 +22,18 @@ pub(super) fn declaration(names: &Names) -> String {
     format!(" .extern .shared .align 4 .b8 {}[];", names.shared)
 }
 
-/// Why no kernel of this module can take tickets, or one of these functions stands in the way.
+/// Why no kernel of this module can take tickets, or be gated.
 pub(super) fn judge_module(program: &Program) -> Option<Reason> {
     // `%dynamic_smem_size` came with PTX 4.1, 64-bit addresses are what the control block holds.
     (program.version < (4, 1) || program.address_size != 64).then_some(Reason::TooOld {
         version: program.version,
     })
+}
+
+/// Why the function stands in the way of tickets, for reasons of its own.
+pub(super) fn judge(program: &Program, facts: &Facts, start: u32) -> Option<Found> {
+    let old = judge_module(program).map(|reason| (reason, start));
+    old.or_else(|| facts.shared_size.clone())
 }
 
 /// Whether loads and stores name an order and a scope on this target (PTX ISA section 8: PTX 6.0, `sm_70`).
@@ -122,27 +129,6 @@ pub(super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     }
     text.push_str(&format!(" {placed}:"));
     text
-}
-
-/// Text by which thread 0 tells the block's place on the axes that are asked for, and that by which every thread takes
-/// it from the words. x is always told, because it also says that there is a block; it is read into [`number`] first.
-pub(super) fn tell_texts(frame: &mut Frame<'_>, axes: [bool; 3]) -> (String, String) {
-    let (number, words) = (number(frame), frame.scratch("b32", 1));
-    let told = match axes.iter().any(|&asked| asked) {
-        true => frame.place(0),
-        false => number.clone(),
-    };
-    let mut save = format!("st.shared.u32 [{words}+{WORD_BLOCK_AT}], {told};");
-    let mut load = match axes[0] {
-        true => format!("mov.u32 {told}, {number};"),
-        false => String::new(),
-    };
-    for axis in [1_u8, 2].into_iter().filter(|&a| axes[usize::from(a)]) {
-        let (place, at) = (frame.place(axis), WORD_BLOCK_AT + 4 * u32::from(axis));
-        save.push_str(&format!(" st.shared.u32 [{words}+{at}], {place};"));
-        load.push_str(&format!(" ld.shared.u32 {place}, [{words}+{at}];"));
-    }
-    (save, load)
 }
 
 /// Text by which every thread steps to the next block of the grid, x fastest, and goes on at the label `body`.

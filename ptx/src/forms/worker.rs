@@ -31,7 +31,7 @@ use super::unset::unset_registers;
 use super::{Reason, ticket};
 use crate::analysis::Flow;
 use crate::control::{
-    CAPS_AT, CHUNK_AT, COUNTERS_AT, DONE_AT, HOLD_NS, LAUNCHED_AT, MAX_SLOTS, NO_BLOCK, PLACED_AT,
+    CHUNK_AT, COUNTERS_AT, DONE_AT, HOLD_NS, LAUNCHED_AT, MAX_SLOTS, NO_BLOCK, PLACED_AT, TABLE_AT,
     WORD_CHUNK_AT, WORD_FAULT_AT, WORD_SLOT_AT, WORD_TICKET_AT, mask_offset,
 };
 use crate::decode::{FuncId, Opcode, Program, ScalarType};
@@ -110,7 +110,7 @@ fn counters(frame: &mut Frame<'_>, into: &str) -> String {
 /// Loads the SM's cap, at most 32, into `cap`.
 fn load_cap(frame: &mut Frame<'_>, cap: &str) -> String {
     let (wide, address) = (frame.scratch("b64", 1), frame.scratch("b64", 2));
-    let control = frame.control(CAPS_AT);
+    let control = frame.control(TABLE_AT);
     let load = ticket::load_order(frame, "sys");
     format!(
         "mov.u32 {cap}, %smid; cvt.u64.u32 {wide}, {cap}; ld.param.u64 {address}, {control}; cvta.to.global.u64 {address}, {address}; add.u64 {address}, {address}, {wide}; \

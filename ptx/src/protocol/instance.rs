@@ -8,13 +8,6 @@ use crate::control;
 /// How an instance's blocks are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Each launched block runs one block of the grid, or none if no ticket is left.
-    Gate {
-        /// Blocks of one launch: a few waves.
-        window: u32,
-        /// Launches in flight at most; with two, the next window stands ready when one runs dry.
-        depth: u32,
-    },
     /// Each launched block runs chunks of the grid until it is sent away.
     Worker {
         /// Blocks taken at a time.
@@ -60,7 +53,7 @@ pub struct Observation<'a> {
     pub done: u32,
     /// The word at [`control::PLACED_AT`].
     pub placed: u32,
-    /// The slot masks, one word per SM; empty for a gate.
+    /// The slot masks, one word per SM.
     pub masks: &'a [u32],
 }
 
@@ -70,6 +63,9 @@ pub enum SpecError {
     /// A grid without blocks.
     #[error("an instance of no blocks; a grid has at least one")]
     NoBlocks,
+    /// Too many to be counted.
+    #[error("an instance of 2^32 blocks or more; a grid is then launched whole")]
+    TooManyBlocks,
     /// A window, depth or chunk of zero would never end.
     #[error("{what} is zero; it must be at least 1")]
     Zero {
@@ -113,7 +109,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// An instance that has launched nothing. `caps` holds one cap per SM for a worker and nothing for a gate.
+    /// An instance that has launched nothing. `caps` holds one cap per SM.
     ///
     /// # Errors
     /// [`SpecError`].
@@ -121,12 +117,9 @@ impl Instance {
         if total == 0 {
             return Err(SpecError::NoBlocks);
         }
-        let parts = match mode {
-            Mode::Gate { window, depth } => [("window", window), ("depth", depth)],
-            Mode::Worker { chunk } => [("chunk", chunk); 2],
-        };
-        if let Some((what, _)) = parts.into_iter().find(|(_, value)| *value == 0) {
-            return Err(SpecError::Zero { what });
+        let Mode::Worker { chunk } = mode;
+        if chunk == 0 {
+            return Err(SpecError::Zero { what: "chunk" });
         }
         check_caps(caps)?;
         Ok(Self {
@@ -225,10 +218,8 @@ impl Instance {
         if self.closed {
             return self.reopen();
         }
-        let blocks = match self.mode {
-            Mode::Gate { window, depth } => self.next_window(window, depth),
-            Mode::Worker { chunk } => self.missing_workers(chunk),
-        };
+        let Mode::Worker { chunk } = self.mode;
+        let blocks = self.missing_workers(chunk);
         (blocks != 0).then(|| Step::Launch(self.launch(blocks)))
     }
 
@@ -253,10 +244,8 @@ impl Instance {
         let number = (0..).find(|n| !in_flight(n)).unwrap_or(u32::MAX);
         self.launched = self.launched.wrapping_add(blocks);
         self.flying.push((number, blocks));
-        if let Mode::Worker { .. } = self.mode {
-            // Until these workers stand in their slots the masks say that they are missing.
-            self.fresh = false;
-        }
+        // Until these workers stand in their slots the masks say that they are missing.
+        self.fresh = false;
         let announce = Write {
             at: control::LAUNCHED_AT,
             value: self.launched,
@@ -282,10 +271,7 @@ impl Instance {
         let known = self.masks.len().min(seen.masks.len());
         self.masks[..known].copy_from_slice(&seen.masks[..known]);
         // With workers still to be placed the masks are not the whole truth.
-        self.fresh = match self.mode {
-            Mode::Gate { .. } => true,
-            Mode::Worker { .. } => seen.placed == self.launched,
-        };
+        self.fresh = seen.placed == self.launched;
     }
 
     /// Whether the next step waits for an observation. For a worker whose launch waits for room that may last.
@@ -343,16 +329,6 @@ impl Instance {
 
     fn sms(&self) -> u32 {
         u32::try_from(self.caps.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Blocks of the grid for which nothing was launched yet, in windows.
-    fn next_window(&self, window: u32, depth: u32) -> u32 {
-        if self.flying.len() >= depth as usize {
-            return 0;
-        }
-        let flying: u32 = self.flying.iter().map(|(_, blocks)| blocks).sum();
-        let covered = self.next.saturating_add(flying);
-        self.total.saturating_sub(covered).min(window)
     }
 
     /// Free slots below the caps, and no more workers than there are chunks left.

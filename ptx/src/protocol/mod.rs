@@ -1,9 +1,10 @@
 //! The host's half of `gate` and `worker`: what to write, what to launch next, and when an instance has ended.
 //!
-//! A kernel in one of these forms shares counters with the host (the *instance* in [`crate::control`]). The device
-//! takes block numbers from `next` while they are below `limit`; the host moves `limit` and the caps, and launches
-//! what is missing. This module is that host as a state machine with no input or output of its own: whoever drives a
-//! device performs each [`Step`] in order, tells which launches ended, and gives it what it reads.
+//! A kernel in one of these forms shares memory with the host (the *instance* in [`crate::control`]). This module is that
+//! host as two state machines with no input or output of their own: whoever drives a device does what they say, in order,
+//! tells which launches ended, and gives them what it reads. [`Gate`] launches boxes of the grid and launches again what was
+//! refused. [`Instance`] is for workers, which take block numbers from `next` while they are below `limit`; the host moves
+//! `limit` and the caps, and launches what is missing:
 //!
 //! ```text
 //! loop {
@@ -26,6 +27,8 @@
 //! - An instance has ended when all its launches have and `done` has reached the total; only then is its memory
 //!   reused.
 
+mod gate;
 mod instance;
 
+pub use gate::{Gate, GateLaunch};
 pub use instance::{Instance, Launch, Mode, Observation, SpecError, Step, Write};

@@ -185,15 +185,14 @@ impl Scene {
             bytes.resize(at as usize, 0);
             bytes.extend(control.to_bytes());
         }
-        let blocks = grid.iter().product();
+        let blocks: u32 = grid.iter().product();
         let launch = Launch {
             queue: QueueId(0),
             tag: 1,
             domain: self.domain,
             kernel,
             grid: match form.shape {
-                Shape::Whole | Shape::Slice => grid,
-                Shape::Gate => [blocks, 1, 1],
+                Shape::Whole | Shape::Slice | Shape::Gate => grid,
                 Shape::Worker => [blocks.min(3), 1, 1],
             },
             block: [block, 1, 1],
@@ -235,8 +234,8 @@ impl Scene {
             .expect("inside");
         let mut control =
             Control::tickets(grid, 1, self.instance, caps).expect("the grid is small");
-        if matches!(form.shape, Shape::Whole | Shape::Slice) {
-            control.offset = [0; 3];
+        if form.shape != Shape::Worker {
+            (control.offset, control.chunk) = ([0; 3], 0);
         }
         control.fence_base = self.own.base;
         control.fence_mask = self.own.mask();

@@ -11,9 +11,10 @@ use clap::Args;
 use gridmux_hw_model::{DomainId, Gpu, GpuConfig};
 use gridmux_ptx::Module;
 use gridmux_ptx::control::{
-    Control, LIMIT_AT, MAX_SLOTS, MAX_TICKETS, caps_offset, instance_bytes,
+    COUNTERS_BYTES, Control, LIMIT_AT, MAX_SLOTS, MAX_TICKETS, caps_offset, instance_bytes,
 };
 use gridmux_ptx::forms::{Form, LaunchGrid, Options, rewrite};
+use gridmux_ptx::protocol::Gate;
 use std::path::{Path, PathBuf};
 
 /// Memory for the module's own variables and for what allocation rounds up.
@@ -145,8 +146,9 @@ impl Kernel {
         let control_offset = made.as_ref().and_then(|form| form.control_offset);
         let params = lay_out(&kernel, values, control_offset)?;
         let launches = made.as_ref().map_or(LaunchGrid::Original, |form| form.grid);
-        let tickets = match launches {
-            LaunchGrid::Tickets | LaunchGrid::Workers => instance(gpu, domain, self.grid)?,
+        let instance = match launches {
+            LaunchGrid::Workers => instance(gpu, domain, self.grid)?,
+            LaunchGrid::Planes(_) => opened(gpu, domain)?,
             LaunchGrid::Original | LaunchGrid::SubBox => Control::default(),
         };
         Ok(Plan {
@@ -158,7 +160,7 @@ impl Kernel {
             params,
             control_offset,
             launches,
-            tickets,
+            instance,
             slice_blocks: self.slice_blocks,
         })
     }
@@ -180,6 +182,20 @@ fn instance(gpu: &mut Gpu, domain: DomainId, grid: [u32; 3]) -> Result<Control, 
     let limit = control.total.to_le_bytes();
     memory.write(domain, counters + u64::from(LIMIT_AT), &limit)?;
     Ok(control)
+}
+
+/// Memory of a gate that nobody closes, so that its launches need no tables.
+fn opened(gpu: &mut Gpu, domain: DomainId) -> Result<Control, Failure> {
+    let memory = gpu.memory_mut();
+    let counters = memory.alloc(domain, u64::from(COUNTERS_BYTES))?;
+    memory.fill(domain, counters, u64::from(COUNTERS_BYTES), 0)?;
+    let opening = Gate::opening();
+    let word = opening.value.to_le_bytes();
+    memory.write(domain, counters + u64::from(opening.at), &word)?;
+    Ok(Control {
+        counters,
+        ..Control::default()
+    })
 }
 
 fn gpu(name: &str) -> Result<GpuConfig, Failure> {
