@@ -4,17 +4,18 @@
 //! with its share of the DRAM bandwidth, so that a grid is many waves. `slice` goes in slices of two waves, on
 //! `gtx480` also of three blocks per SM, a few in flight on queues of their own as the dispatcher keeps them; `gate`
 //! in windows; `worker` with caps at the full residency; `fence` in one launch. One JSON line per benchmark on
-//! stdout; the geometric means come last. Arguments that name a benchmark's part select it.
+//! stdout; the geometric means come last. Arguments that name a benchmark's part select it; with `--counters` stderr
+//! tells what the schedulers waited for, original and form beside each other.
 
 use gridmux_hw_model::{
-    Advance, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, occupancy,
+    Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, Occupancy, QueueId, Report, occupancy,
 };
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::{self, Control};
 use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
-use gridmux_ptx::protocol::{Instance, Mode, Observation, Step};
+use gridmux_ptx::protocol::{Instance, Mode, Observation, Step, Workers, worker};
 use gridmux_workloads::{Arg, Case, Size, Workload, workloads};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ const WINDOW_WAVES: u32 = 4;
 const WINDOWS: u32 = 3;
 /// A chunk lasts about this long: the design's bound is 20 µs, about 30,000 cycles, and less preempts sooner.
 const CHUNK_CYCLES: u64 = 10_000;
+/// Tickets of blocks that last longer are not taken ahead.
+const LATE_CYCLES: u64 = 15_000;
 
 /// How a form is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +90,8 @@ struct Setup {
     /// Launches in flight; and when the last one ended.
     flying: Vec<u64>,
     ended: u64,
-    block_cycles: u64,
+    /// Sums over all launches.
+    counters: Counters,
 }
 
 impl Setup {
@@ -136,7 +140,7 @@ impl Setup {
             reports: Vec::new(),
             flying: Vec::new(),
             ended: 0,
-            block_cycles: 0,
+            counters: Counters::default(),
         })
     }
 
@@ -144,11 +148,14 @@ impl Setup {
         self.case.block.iter().product()
     }
 
+    fn occupancy(&self) -> Occupancy {
+        let shared = self.case.dynamic_shared_bytes + self.form.extra_shared_bytes;
+        occupancy(self.gpu.config(), &self.kernel, self.threads(), shared)
+    }
+
     /// Blocks of a wave: what resides at once.
     fn wave(&self) -> u32 {
-        let shared = self.case.dynamic_shared_bytes + self.form.extra_shared_bytes;
-        let fits = occupancy(self.gpu.config(), &self.kernel, self.threads(), shared);
-        fits.blocks_per_sm * u32::from(self.gpu.config().sm.count)
+        self.occupancy().blocks_per_sm * u32::from(self.gpu.config().sm.count)
     }
 
     fn submit(&mut self, grid: [u32; 3], control: Control) -> u64 {
@@ -192,7 +199,7 @@ impl Setup {
                         tag, end, counters, ..
                     } => {
                         self.ended = self.ended.max(end.0);
-                        self.block_cycles += counters.block_cycles;
+                        self.counters += counters;
                         self.flying.retain(|other| *other != tag);
                         // Of several in one epoch the caller hears of one, and sees the others gone.
                         ended = Some(tag);
@@ -258,13 +265,7 @@ impl Setup {
         let memory = self.gpu.memory_mut();
         let counters = memory.alloc(self.domain, bytes.len() as u64).expect("fits");
         memory.write(self.domain, counters, &bytes).expect("inside");
-        let chunk = match mode {
-            Mode::Gate { .. } => 1,
-            Mode::Worker { chunk } => chunk,
-        };
-        let caps_at = counters + u64::from(control::caps_offset(sms));
-        let control =
-            Control::tickets(self.case.grid, chunk, counters, caps_at).expect("few blocks");
+        let control = Control::tickets(self.case.grid, 1, counters, 0).expect("few blocks");
         let mut numbers: Vec<(u64, u32)> = Vec::new();
         loop {
             while let Some(step) = instance.next_step() {
@@ -294,7 +295,7 @@ impl Setup {
                 }
                 flies
             });
-            let mut bytes = vec![0; control::caps_offset(sms) as usize];
+            let mut bytes = vec![0; control::instance_bytes(sms) as usize];
             self.gpu
                 .memory()
                 .read(self.domain, counters, &mut bytes)
@@ -306,7 +307,65 @@ impl Setup {
                 next: at(control::NEXT_AT),
                 done: at(control::DONE_AT),
                 placed: at(control::PLACED_AT),
-                masks: &words[control::mask_offset(0) as usize / 4..],
+                masks: &[],
+            });
+        }
+    }
+
+    /// Runs workers to their end by the host's half of the protocol.
+    fn workers(&mut self, (chunk, late): (u32, bool), caps: &[u32]) {
+        let grid = self.case.grid;
+        let plain = Control::workers(grid, chunk, 0).expect("few blocks");
+        let plain = if late { plain.taking_late() } else { plain };
+        let mut workers = Workers::new(plain.total, caps).expect("blocks");
+        let bytes = workers.memory();
+        let memory = self.gpu.memory_mut();
+        let counters = memory.alloc(self.domain, bytes.len() as u64).expect("fits");
+        memory.write(self.domain, counters, &bytes).expect("inside");
+        let control = Control { counters, ..plain };
+        let mut numbers: Vec<(u64, u32)> = Vec::new();
+        loop {
+            while let Some(step) = workers.next_step() {
+                match step {
+                    Step::Write(write) => {
+                        self.write_word(counters + u64::from(write.at), write.value);
+                    }
+                    Step::Launch(launch) => {
+                        let at = counters + u64::from(launch.announce.at);
+                        self.write_word(at, launch.announce.value);
+                        let tag = self.submit([launch.blocks, 1, 1], control);
+                        numbers.push((tag, launch.number));
+                    }
+                }
+            }
+            if workers.has_ended() {
+                return;
+            }
+            if !self.flying.is_empty() {
+                self.wait();
+            }
+            let flying = &self.flying;
+            numbers.retain(|(tag, number)| {
+                let flies = flying.contains(tag);
+                if !flies {
+                    workers.launch_ended(*number);
+                }
+                flies
+            });
+            let mut seen = vec![0; bytes.len()];
+            self.gpu
+                .memory()
+                .read(self.domain, counters, &mut seen)
+                .expect("inside");
+            let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+            let words: Vec<u32> = seen.chunks_exact(4).map(word).collect();
+            let at = |offset: u32| words[offset as usize / 4];
+            let places = (0..).take(caps.len()).map(control::place_offset);
+            let members: Vec<u32> = places.map(|place| at(place + 4)).collect();
+            workers.observe(&worker::Observation {
+                next: at(control::NEXT_AT),
+                placed: at(control::PLACED_AT),
+                members: &members,
             });
         }
     }
@@ -325,10 +384,10 @@ impl Setup {
                 self.instance(Mode::Gate { window, depth }, &[]);
             }
             Manner::Worker => {
-                let cap = u8::try_from((wave / sms).min(control::MAX_SLOTS)).expect("at most 32");
-                let caps = vec![cap; sms as usize];
+                let caps = vec![wave / sms; sms as usize];
                 let chunk = self.chunk(wave, block_cycles);
-                self.instance(Mode::Worker { chunk }, &caps);
+                let late = u64::from(chunk) * block_cycles >= LATE_CYCLES;
+                self.workers((chunk, late), &caps);
             }
         }
         self.ended - began
@@ -338,10 +397,25 @@ impl Setup {
     /// section 6.4).
     fn chunk(&self, wave: u32, block_cycles: u64) -> u32 {
         let by_time = CHUNK_CYCLES / block_cycles.max(1);
-        let by_grid = self.case.blocks() / u64::from(8 * wave);
+        let parts: u32 = std::env::var("PARTS").map_or(8, |p| p.parse().unwrap());
+        let by_grid = self.case.blocks() / u64::from(parts * wave);
         let chunk = by_time.min(by_grid).max(1);
         u32::try_from(chunk).unwrap_or(1).min(self.form.most_chunk)
     }
+}
+
+/// What a run's schedulers did, as one line on stderr.
+fn explain(name: &str, setup: &Setup) {
+    let per_sm = setup.wave() / u32::from(setup.gpu.config().sm.count);
+    let blocks = setup.case.blocks();
+    let threads = setup.threads();
+    let limit = setup.occupancy().limit;
+    eprint!("{name}: {blocks} blocks of {threads}, {per_sm} per SM ({limit:?})");
+    let wanted = |name: &str| name == "warp_instructions" || name.starts_with("stall");
+    for (name, count) in setup.counters.named().into_iter().filter(|c| wanted(c.0)) {
+        eprint!(", {name} {count}");
+    }
+    eprintln!();
 }
 
 fn main() {
@@ -349,6 +423,7 @@ fn main() {
         .skip(1)
         .filter(|a| !a.starts_with('-'))
         .collect();
+    let explains = std::env::args().any(|a| a == "--counters");
     let wanted =
         |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
     for gpu in ["gtx480", "h200"] {
@@ -370,7 +445,10 @@ fn main() {
             }
             let mut setup = Setup::new(gpu, workload, Form::WHOLE).expect("any kernel is whole");
             let original = setup.run(Manner::Original, 0);
-            let block_cycles = setup.block_cycles / setup.case.blocks();
+            if explains {
+                explain(&name(Manner::Original), &setup);
+            }
+            let block_cycles = setup.counters.block_cycles / setup.case.blocks();
             for manner in manners
                 .iter()
                 .copied()
@@ -384,6 +462,9 @@ fn main() {
                     }
                 };
                 let cycles = setup.run(manner, block_cycles);
+                if explains {
+                    explain(&name(manner), &setup);
+                }
                 #[allow(clippy::cast_precision_loss, reason = "a ratio for display")]
                 let ratio = cycles as f64 / original as f64;
                 print(&name(manner), ratio, original, cycles);

@@ -6,9 +6,9 @@
 
 use super::carry::{Value, Values};
 use super::names::Names;
-use super::{Form, Shape, ticket};
+use super::{Form, Shape, ticket, worker};
 use crate::control::{
-    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT,
+    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT, WORD_SET_BYTES,
 };
 use crate::decode::{FuncId, Function, Operand, Program, Span};
 use crate::rewrite::Edits;
@@ -49,6 +49,10 @@ pub(crate) struct Frame<'a> {
     pad: Option<(String, u32)>,
     /// Axes on which the kernel, or a function that it calls, asks for the block's place.
     axes: [bool; 3],
+    /// Workers may take more than one block at a time.
+    pub(crate) takes_chunks: bool,
+    /// The instruction that text at entry stands in front of.
+    pub(crate) entry_instruction: u32,
     head: String,
     tail: String,
 }
@@ -59,8 +63,6 @@ pub(crate) const PLACE_MARK: &str = "\u{1}place\u{1}";
 pub(crate) const SAVE_MARK: &str = "\u{1}save\u{1}";
 /// As [`PLACE_MARK`], for what the others read.
 pub(crate) const LOAD_MARK: &str = "\u{1}load\u{1}";
-/// As [`PLACE_MARK`], for the step to the next block.
-pub(crate) const STEP_MARK: &str = "\u{1}step\u{1}";
 
 impl<'a> Frame<'a> {
     pub(crate) fn new(
@@ -85,6 +87,8 @@ impl<'a> Frame<'a> {
             declarations: String::new(),
             pad: None,
             axes: [false; 3],
+            takes_chunks: false,
+            entry_instruction: 0,
             head: String::new(),
             tail: String::new(),
         }
@@ -307,13 +311,20 @@ impl<'a> Frame<'a> {
         }
         let (words, one) = (self.fresh("b32"), self.fresh("b32"));
         let address = ticket::words_address(self, &words);
-        format!("{address} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; exit;")
+        let other = WORD_FAULT_AT + WORD_SET_BYTES;
+        format!(
+            "{address} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; st.shared.u32 [{words}+{other}], {one}; exit;"
+        )
     }
 
     /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.
     pub(crate) fn finish(mut self) -> Edits {
-        if matches!(self.shape(), Shape::Gate | Shape::Worker) {
-            let axes = self.axes;
+        let axes = self.axes;
+        if self.shape() == Shape::Worker {
+            let place = worker::place_text(&mut self, axes);
+            self.head = self.head.replace(PLACE_MARK, &place);
+        }
+        if self.shape() == Shape::Gate {
             let place = ticket::place_text(&mut self, axes);
             self.head = self.head.replace(PLACE_MARK, &place);
             let (save, load) = ticket::tell_texts(&mut self, axes);
@@ -321,8 +332,6 @@ impl<'a> Frame<'a> {
                 .head
                 .replace(SAVE_MARK, &save)
                 .replace(LOAD_MARK, &load);
-            let step = ticket::step_text(&mut self, axes);
-            self.tail = self.tail.replace(STEP_MARK, &step);
         }
         let mut declared = std::mem::take(&mut self.declarations);
         for (ty, n) in &self.registers {
@@ -330,13 +339,21 @@ impl<'a> Frame<'a> {
         }
         let brace = self.syntax.header_end;
         let open = self.module.token_span(brace, brace + 1).end;
-        let entry = self.entry_offset();
+        let entry = match self.entry_instruction {
+            0 => self.entry_offset(),
+            n => self.span(n).start,
+        };
+        // What stands in front of the same instruction belongs to the body.
+        let mut edits = Edits::new();
         if !declared.is_empty() {
-            self.edits.insert(open, declared);
+            edits.insert(open, declared);
         }
         if !self.head.is_empty() {
-            self.edits.insert(entry, std::mem::take(&mut self.head));
+            self.head.push(' ');
+            edits.insert(entry, std::mem::take(&mut self.head));
         }
+        edits.append(std::mem::take(&mut self.edits));
+        self.edits = edits;
         if !self.tail.is_empty() {
             let close = self.syntax.end - 1;
             let at = self.module.token_span(close, close + 1).start;

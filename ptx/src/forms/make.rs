@@ -68,7 +68,8 @@ pub struct KernelForm {
     /// The mode of its fence, when it has one: [`fence::FenceMode::accepts`] tells whether a control block's base and
     /// mask go with it. The module's `.global` variables must then lie in the reservation.
     pub fence: Option<fence::FenceMode>,
-    /// Most blocks that a worker may take at a time: 1 for kernels whose blocks wait for earlier ones.
+    /// Most blocks that a worker may take at a time: 1 for kernels whose blocks wait for earlier ones, or need many
+    /// registers.
     pub most_chunk: u32,
 }
 
@@ -120,7 +121,8 @@ pub fn rewrite_judged(
         .map(|form| form.unwrap_or(Form::WHOLE))
         .collect();
     let names = Names::new(module);
-    let plan = Plan::new(program, judgement, &forms, options);
+    let plan = Plan::new(program, judgement, forms, options);
+    let forms = &plan.forms;
     let mut edits = Edits::new();
     if forms
         .iter()
@@ -171,7 +173,7 @@ pub fn rewrite_judged(
     }
     Rewritten {
         bytes: edits.apply(module),
-        kernels: kernels(program, judgement, &forms, options, choose),
+        kernels: kernels(program, judgement, &plan, options, choose),
     }
 }
 
@@ -179,7 +181,7 @@ pub fn rewrite_judged(
 fn kernels(
     program: &Program,
     judgement: &Judgement,
-    forms: &[Form],
+    plan: &Plan,
     options: &Options,
     choose: impl Fn(FuncId) -> Form,
 ) -> Vec<KernelForm> {
@@ -187,14 +189,14 @@ fn kernels(
         .zip(&program.functions)
         .filter(|(_, f)| f.is_entry && f.is_defined)
         .map(|(n, f)| {
-            let form = forms[n as usize];
+            let form = plan.forms[n as usize];
             let chosen = choose(FuncId(n));
             let reason = judgement.refusal(FuncId(n), chosen).cloned();
             let mut made = kernel_form(f, form, reason, options);
             if form.shape == Shape::Worker && judgement.warp_rows[n as usize] {
                 made.block_rule = BlockRule::WarpRows;
             }
-            if judgement.for_earlier[n as usize] {
+            if !plan.chunks[n as usize] {
                 made.most_chunk = 1;
             }
             made
@@ -207,10 +209,14 @@ struct Plan {
     carried: Carried,
     /// Functions that a fenced kernel may call.
     fenced: Vec<bool>,
+    /// Kernels whose workers may take more than one block at a time.
+    chunks: Vec<bool>,
+    /// The form that each function takes.
+    forms: Vec<Form>,
 }
 
 impl Plan {
-    fn new(program: &Program, judgement: &Judgement, forms: &[Form], options: &Options) -> Self {
+    fn new(program: &Program, judgement: &Judgement, forms: Vec<Form>, options: &Options) -> Self {
         let calls = &judgement.calls;
         let cut = calls.reached(|n| forms[n].shape != Shape::Whole);
         let fenced = calls.reached(|n| forms[n].fenced);
@@ -227,10 +233,17 @@ impl Plan {
                 values
             })
             .collect();
+        let chunks = (program.functions.iter().zip(&forms).enumerate())
+            .map(|(n, (f, form))| {
+                form.shape == Shape::Worker && !judgement.for_earlier[n] && worker::takes_chunks(f)
+            })
+            .collect();
         let reached: Vec<bool> = cut.iter().zip(&fenced).map(|(c, f)| *c || *f).collect();
         Self {
             carried: Carried::new(program, calls, &needs, &reached),
             fenced,
+            chunks,
+            forms,
         }
     }
 }
@@ -245,8 +258,12 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
         Shape::Whole | Shape::Slice => {}
         Shape::Gate => gate::edit(frame, facts),
         Shape::Worker => {
-            let meets = judgement.threads_meet[frame.id.0 as usize];
-            worker::edit(frame, facts, (judgement.copies, meets));
+            let looped = worker::Loop {
+                copies: judgement.copies,
+                meets: judgement.threads_meet[frame.id.0 as usize],
+                chunks: plan.chunks[frame.id.0 as usize],
+            };
+            worker::edit(frame, facts, looped);
         }
     }
     slice::edit(frame, facts);

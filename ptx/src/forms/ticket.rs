@@ -10,8 +10,8 @@ use super::frame::Frame;
 use super::names::Names;
 use super::{Reason, facts::Facts};
 use crate::control::{
-    EXTRA_SHARED_BYTES, GRID_AT, LIMIT_AT, NO_BLOCK, RECIPROCAL_AT, SHIFT_AT, WORD_BLOCK_AT,
-    WORD_FAULT_AT, WORD_TICKET_AT, WORDS_BYTES,
+    EXTRA_SHARED_BYTES, GRID_AT, LIMIT_AT, RECIPROCAL_AT, SHIFT_AT, WORD_BLOCK_AT,
+    WORD_FAULT_AT, WORDS_BYTES,
 };
 use crate::decode::Program;
 
@@ -49,13 +49,19 @@ pub(super) fn sm(program: &Program) -> u32 {
     sm[..digits].parse().unwrap_or(0)
 }
 
-/// Text that puts the address of the words into a 32-bit register.
-pub(super) fn words_address(frame: &mut Frame<'_>, into: &str) -> String {
+/// Text that puts the end of the words, rounded down to 16, into a 32-bit register.
+pub(super) fn words_end(frame: &mut Frame<'_>, into: &str) -> String {
     let size = frame.scratch("b32", 9);
     let shared = &frame.names.shared;
     format!(
-        "mov.u32 {into}, {shared}; mov.u32 {size}, %dynamic_smem_size; add.u32 {into}, {into}, {size}; and.b32 {into}, {into}, -4; sub.u32 {into}, {into}, {WORDS_BYTES};"
+        "mov.u32 {into}, {shared}; mov.u32 {size}, %dynamic_smem_size; add.u32 {into}, {into}, {size}; and.b32 {into}, {into}, -16;"
     )
+}
+
+/// Text that puts the address of the words into a 32-bit register.
+pub(super) fn words_address(frame: &mut Frame<'_>, into: &str) -> String {
+    let end = words_end(frame, into);
+    format!("{end} sub.u32 {into}, {into}, {WORDS_BYTES};")
 }
 
 /// Text that leaves `p` true in every thread but thread 0.
@@ -143,32 +149,6 @@ pub(super) fn tell_texts(frame: &mut Frame<'_>, axes: [bool; 3]) -> (String, Str
         load.push_str(&format!(" ld.shared.u32 {place}, [{words}+{at}];"));
     }
     (save, load)
-}
-
-/// Text by which every thread steps to the next block of the grid, x fastest, and goes on at the label `body`.
-pub(super) fn step_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
-    let body = frame.label("body");
-    let (p, t) = (frame.scratch("pred", 0), frame.scratch("b32", 2));
-    let last = axes.iter().rposition(|&asked| asked);
-    let mut text = String::new();
-    for axis in (0_u8..3).take(last.map_or(0, |last| last + 1)) {
-        let place = frame.place(axis);
-        let extent = frame.control(GRID_AT + 4 * u32::from(axis));
-        match axis {
-            2 => text.push_str(&format!("add.u32 {place}, {place}, 1; ")),
-            _ => text.push_str(&format!(
-                "add.u32 {place}, {place}, 1; ld.param.u32 {t}, {extent}; setp.lt.u32 {p}, {place}, {t}; @{p} bra {body}; mov.u32 {place}, 0; "
-            )),
-        }
-    }
-    text.push_str(&format!("bra {body};"));
-    text
-}
-
-/// Text that tells the block to leave.
-pub(super) fn publish_none(frame: &mut Frame<'_>, words: &str) -> String {
-    let none = frame.scratch("b32", 2);
-    format!("mov.u32 {none}, {NO_BLOCK}; st.shared.u32 [{words}+{WORD_TICKET_AT}], {none};")
 }
 
 /// Text that clears the word in which a thread that leaves for a fault says so; thread 0 runs it once.

@@ -15,11 +15,6 @@ pub enum Mode {
         /// Launches in flight at most; with two, the next window stands ready when one runs dry.
         depth: u32,
     },
-    /// Each launched block runs chunks of the grid until it is sent away.
-    Worker {
-        /// Blocks taken at a time.
-        chunk: u32,
-    },
 }
 
 /// A 32-bit word to be written to the instance's memory.
@@ -123,7 +118,6 @@ impl Instance {
         }
         let parts = match mode {
             Mode::Gate { window, depth } => [("window", window), ("depth", depth)],
-            Mode::Worker { chunk } => [("chunk", chunk); 2],
         };
         if let Some((what, _)) = parts.into_iter().find(|(_, value)| *value == 0) {
             return Err(SpecError::Zero { what });
@@ -154,37 +148,7 @@ impl Instance {
         let mut bytes = vec![0; control::instance_bytes(sms) as usize];
         let limit = control::LIMIT_AT as usize;
         bytes[limit..limit + 4].copy_from_slice(&self.total.to_le_bytes());
-        bytes[control::caps_offset(sms) as usize..][..self.caps.len()].copy_from_slice(&self.caps);
         bytes
-    }
-
-    /// Changes the caps; the writes that change. Higher slots leave at their next block boundary, missing workers
-    /// come with the next launches.
-    ///
-    /// # Errors
-    /// [`SpecError::Cap`]; the caps stay as they were.
-    ///
-    /// # Panics
-    /// If the number of SMs differs from the one at the beginning.
-    pub fn set_caps(&mut self, caps: &[u8]) -> Result<Vec<Write>, SpecError> {
-        assert_eq!(caps.len(), self.caps.len(), "one cap for each SM");
-        check_caps(caps)?;
-        if caps.iter().zip(&self.caps).any(|(new, old)| new > old) {
-            // A worker that was sent away may still stand in its slot and be taken for one that stays.
-            self.fresh = false;
-        }
-        let mut writes = Vec::new();
-        let words = caps.chunks(4).zip(self.caps.chunks(4));
-        for (at, (new, old)) in (control::caps_offset(self.sms())..).step_by(4).zip(words) {
-            if new != old {
-                let mut word = [0; 4];
-                word[..new.len()].copy_from_slice(new);
-                let value = u32::from_le_bytes(word);
-                writes.push(Write { at, value });
-            }
-        }
-        self.caps.copy_from_slice(caps);
-        Ok(writes)
     }
 
     /// Stops at block boundaries: what runs goes on to the end of its block or chunk, nothing starts. The write to
@@ -227,7 +191,6 @@ impl Instance {
         }
         let blocks = match self.mode {
             Mode::Gate { window, depth } => self.next_window(window, depth),
-            Mode::Worker { chunk } => self.missing_workers(chunk),
         };
         (blocks != 0).then(|| Step::Launch(self.launch(blocks)))
     }
@@ -253,10 +216,6 @@ impl Instance {
         let number = (0..).find(|n| !in_flight(n)).unwrap_or(u32::MAX);
         self.launched = self.launched.wrapping_add(blocks);
         self.flying.push((number, blocks));
-        if let Mode::Worker { .. } = self.mode {
-            // Until these workers stand in their slots the masks say that they are missing.
-            self.fresh = false;
-        }
         let announce = Write {
             at: control::LAUNCHED_AT,
             value: self.launched,
@@ -284,7 +243,6 @@ impl Instance {
         // With workers still to be placed the masks are not the whole truth.
         self.fresh = match self.mode {
             Mode::Gate { .. } => true,
-            Mode::Worker { .. } => seen.placed == self.launched,
         };
     }
 
@@ -354,19 +312,6 @@ impl Instance {
         let covered = self.next.saturating_add(flying);
         self.total.saturating_sub(covered).min(window)
     }
-
-    /// Free slots below the caps, and no more workers than there are chunks left.
-    fn missing_workers(&self, chunk: u32) -> u32 {
-        if self.placed != self.launched {
-            return 0;
-        }
-        let missing = |(cap, mask): (&u8, &u32)| {
-            let below = 1_u64.checked_shl(u32::from(*cap)).unwrap_or(0) - 1;
-            u32::from(*cap) - (u64::from(*mask) & below).count_ones()
-        };
-        let free: u32 = self.caps.iter().zip(&self.masks).map(missing).sum();
-        free.min((self.total - self.next.min(self.total)).div_ceil(chunk))
-    }
 }
 
 fn check_caps(caps: &[u8]) -> Result<(), SpecError> {
@@ -376,38 +321,3 @@ fn check_caps(caps: &[u8]) -> Result<(), SpecError> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{Instance, Mode, Observation, Step};
-    use crate::control::mask_offset;
-
-    #[test]
-    fn a_recorded_fault_ends_an_instance_whose_slots_stay_taken() {
-        let mut instance = Instance::new(Mode::Worker { chunk: 1 }, 9, &[2, 1]).expect("fine");
-        let Some(Step::Launch(launch)) = instance.next_step() else {
-            panic!("{instance:?} launches nothing");
-        };
-        assert_eq!(launch.blocks, 3);
-        // One worker left for a fault: its slot is taken, its block is not counted, the limit is zero.
-        let masks = [0b10, 0];
-        let seen = Observation {
-            next: 5,
-            done: 2,
-            placed: 3,
-            masks: &masks,
-        };
-        instance.observe(&seen);
-        instance.fault_recorded();
-        assert_eq!(instance.next_step(), None);
-        assert!(!instance.has_ended(), "its launch is still there");
-        instance.launch_ended(launch.number);
-        instance.observe(&seen);
-        assert_eq!(instance.next_step(), None);
-        assert!(instance.has_ended() && instance.is_faulted());
-        assert!(!instance.wants_observation());
-        // The next instance's memory has every slot free.
-        let next = Instance::new(Mode::Worker { chunk: 1 }, 4, &[2, 1]).expect("fine");
-        let at = mask_offset(0) as usize;
-        assert!(next.memory()[at..at + 8].iter().all(|byte| *byte == 0));
-    }
-}

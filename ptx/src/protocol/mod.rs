@@ -27,5 +27,7 @@
 //!   reused.
 
 mod instance;
+pub mod worker;
 
 pub use instance::{Instance, Launch, Mode, Observation, SpecError, Step, Write};
+pub use worker::Workers;

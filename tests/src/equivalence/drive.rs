@@ -7,7 +7,7 @@ use gridmux_policy::units::Cycles;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::{self, Control};
 use gridmux_ptx::forms::{KernelForm, Shape};
-use gridmux_ptx::protocol::{Instance, Mode, Observation, Step, Write};
+use gridmux_ptx::protocol::{Instance, Mode, Observation, Step, Workers, Write, worker};
 use gridmux_workloads::Prng;
 
 /// Rounds of the driver's loop after which an instance counts as stuck.
