@@ -14,8 +14,8 @@ use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::{self, Control};
-use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
-use gridmux_ptx::protocol::{Instance, Mode, Observation, Step, Workers, worker};
+use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
+use gridmux_ptx::protocol::{Gate, Workers, worker};
 use gridmux_workloads::{Arg, Case, Size, Workload, workloads};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ const FEW_SMS: u16 = 16;
 /// Slices in flight.
 const SLICES_IN_FLIGHT: usize = 16;
 /// Waves of a gate's window, and windows in flight.
-const WINDOW_WAVES: u32 = 4;
-const WINDOWS: u32 = 3;
+const WINDOW_WAVES: u32 = 8;
+const WINDOWS: u32 = 2;
 /// A chunk lasts about this long: the design's bound is 20 µs, about 30,000 cycles, and less preempts sooner.
 const CHUNK_CYCLES: u64 = 10_000;
 /// Tickets of blocks that last longer are not taken ahead.
@@ -256,58 +256,39 @@ impl Setup {
             .expect("inside");
     }
 
-    /// Runs a gate or worker to its end by the host's half of the protocol.
-    fn instance(&mut self, mode: Mode, caps: &[u8]) {
-        let total = u32::try_from(self.case.blocks()).expect("few blocks");
-        let mut instance = Instance::new(mode, total, caps).expect("a valid instance");
-        let bytes = instance.memory();
-        let sms = u32::try_from(caps.len()).unwrap_or(0);
+    /// Runs a gate that nobody stops to its end.
+    fn gate(&mut self, window: u32, depth: u32) {
+        let LaunchGrid::Planes(axis) = self.form.grid else {
+            panic!("a gate is cut across an axis");
+        };
+        let grid = Grid(self.case.grid);
+        let mut gate = Gate::new(grid, axis, window, depth).expect("a valid instance");
         let memory = self.gpu.memory_mut();
-        let counters = memory.alloc(self.domain, bytes.len() as u64).expect("fits");
-        memory.write(self.domain, counters, &bytes).expect("inside");
-        let control = Control::tickets(self.case.grid, 1, counters, 0).expect("few blocks");
+        let counters = memory.alloc(self.domain, gate.bytes()).expect("fits");
+        memory
+            .fill(self.domain, counters, gate.bytes(), 0)
+            .expect("inside");
+        let opening = Gate::opening();
+        self.write_word(counters + u64::from(opening.at), opening.value);
         let mut numbers: Vec<(u64, u32)> = Vec::new();
         loop {
-            while let Some(step) = instance.next_step() {
-                match step {
-                    Step::Write(write) => {
-                        self.write_word(counters + u64::from(write.at), write.value)
-                    }
-                    Step::Launch(launch) => {
-                        let at = counters + u64::from(launch.announce.at);
-                        self.write_word(at, launch.announce.value);
-                        let tag = self.submit([launch.blocks, 1, 1], control);
-                        numbers.push((tag, launch.number));
-                    }
-                }
+            while let Some(launch) = gate.next_launch() {
+                let control = gate.control(&launch, counters);
+                let tag = self.submit(launch.part.dims, control);
+                numbers.push((tag, launch.number));
             }
-            if instance.has_ended() {
+            if gate.has_ended() {
                 return;
             }
-            if !self.flying.is_empty() {
-                self.wait();
-            }
+            self.wait();
             let flying = &self.flying;
             numbers.retain(|(tag, number)| {
                 let flies = flying.contains(tag);
-                if !flies {
-                    instance.launch_ended(*number);
-                }
+                assert!(
+                    flies || !gate.launch_ended(*number, false),
+                    "nobody stops it"
+                );
                 flies
-            });
-            let mut bytes = vec![0; control::instance_bytes(sms) as usize];
-            self.gpu
-                .memory()
-                .read(self.domain, counters, &mut bytes)
-                .expect("inside");
-            let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-            let words: Vec<u32> = bytes.chunks_exact(4).map(word).collect();
-            let at = |offset: u32| words[offset as usize / 4];
-            instance.observe(&Observation {
-                next: at(control::NEXT_AT),
-                done: at(control::DONE_AT),
-                placed: at(control::PLACED_AT),
-                masks: &[],
             });
         }
     }
@@ -325,18 +306,11 @@ impl Setup {
         let control = Control { counters, ..plain };
         let mut numbers: Vec<(u64, u32)> = Vec::new();
         loop {
-            while let Some(step) = workers.next_step() {
-                match step {
-                    Step::Write(write) => {
-                        self.write_word(counters + u64::from(write.at), write.value);
-                    }
-                    Step::Launch(launch) => {
-                        let at = counters + u64::from(launch.announce.at);
-                        self.write_word(at, launch.announce.value);
-                        let tag = self.submit([launch.blocks, 1, 1], control);
-                        numbers.push((tag, launch.number));
-                    }
-                }
+            while let Some(launch) = workers.next_launch() {
+                let at = counters + u64::from(launch.announce.at);
+                self.write_word(at, launch.announce.value);
+                let tag = self.submit([launch.blocks, 1, 1], control);
+                numbers.push((tag, launch.number));
             }
             if workers.has_ended() {
                 return;
@@ -380,8 +354,13 @@ impl Setup {
             Manner::Waves(n) => self.slices(n * wave),
             Manner::PerSm(n) => self.slices(n * sms),
             Manner::Gate => {
-                let (window, depth) = (WINDOW_WAVES * wave, WINDOWS);
-                self.instance(Mode::Gate { window, depth }, &[]);
+                let e = |n: &str, d: u32| {
+                    std::env::var(n)
+                        .ok()
+                        .and_then(|v| v.parse().ok())
+                        .unwrap_or(d)
+                };
+                self.gate(e("WW", WINDOW_WAVES) * wave, e("WD", WINDOWS));
             }
             Manner::Worker => {
                 let caps = vec![wave / sms; sms as usize];

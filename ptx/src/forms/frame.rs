@@ -47,6 +47,8 @@ pub(crate) struct Frame<'a> {
     declarations: String,
     /// A variable in shared memory that the block has for sure, and its size.
     pad: Option<(String, u32)>,
+    /// The axis that a gate's launches are cut across.
+    pub(crate) cut_axis: u8,
     /// Axes on which the kernel, or a function that it calls, asks for the block's place.
     axes: [bool; 3],
     /// Workers may take more than one block at a time.
@@ -57,12 +59,8 @@ pub(crate) struct Frame<'a> {
     tail: String,
 }
 
-/// Stand in the text of `gate` and `worker` for what depends on the axes that are asked for in the end.
+/// Stand in the text of `worker` for what depends on the axes that are asked for in the end.
 pub(crate) const PLACE_MARK: &str = "\u{1}place\u{1}";
-/// As [`PLACE_MARK`], for what thread 0 tells the others of the place.
-pub(crate) const SAVE_MARK: &str = "\u{1}save\u{1}";
-/// As [`PLACE_MARK`], for what the others read.
-pub(crate) const LOAD_MARK: &str = "\u{1}load\u{1}";
 
 impl<'a> Frame<'a> {
     pub(crate) fn new(
@@ -86,6 +84,7 @@ impl<'a> Frame<'a> {
             scratch: Vec::new(),
             declarations: String::new(),
             pad: None,
+            cut_axis: 0,
             axes: [false; 3],
             takes_chunks: false,
             entry_instruction: 0,
@@ -204,7 +203,7 @@ impl<'a> Frame<'a> {
         self.statements[instruction as usize]
     }
 
-    /// The register that holds the block's place on an axis throughout the body (`gate`, `worker`).
+    /// The register that holds the block's place on an axis throughout the body (`worker`).
     pub(crate) fn place(&mut self, axis: u8) -> String {
         self.scratch("b32", 16 + u32::from(axis.min(2)))
     }
@@ -228,7 +227,10 @@ impl<'a> Frame<'a> {
         }
         let axis = |axis: u8| ["x", "y", "z"][usize::from(axis.min(2))];
         match (value, self.role) {
-            (Value::Ctaid(a), Role::Kernel(form)) if form.shape == Shape::Slice => {
+            (Value::Ctaid(a), Role::Kernel(form))
+                if form.shape == Shape::Slice
+                    || form.shape == Shape::Gate && self.cut_axis == a.min(2) =>
+            {
                 let t = self.scratch("b32", 0);
                 let offset = self.control(OFFSET_AT + 4 * u32::from(a));
                 let a = axis(a);
@@ -236,9 +238,7 @@ impl<'a> Frame<'a> {
                     "mov.u32 {into}, %ctaid.{a}; ld.param.u32 {t}, {offset}; add.u32 {into}, {into}, {t};"
                 )
             }
-            (Value::Ctaid(a), Role::Kernel(form))
-                if matches!(form.shape, Shape::Gate | Shape::Worker) =>
-            {
+            (Value::Ctaid(a), Role::Kernel(form)) if form.shape == Shape::Worker => {
                 self.axes[usize::from(a.min(2))] = true;
                 let place = self.place(a);
                 format!("mov.u32 {into}, {place};")
@@ -266,11 +266,11 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Text that puts the end of the tenant's shared memory into a register: where the words of `gate` and `worker`
-    /// begin, else where the dynamic part ends.
+    /// Text that puts the end of the tenant's shared memory into a register: where the words of `worker` begin,
+    /// else where the dynamic part ends.
     fn shared_end(&mut self, into: &str) -> String {
         let mut text = match self.shape() {
-            Shape::Gate | Shape::Worker => ticket::words_address(self, into),
+            Shape::Worker => ticket::words_address(self, into),
             _ => {
                 let size = self.scratch("b32", 9);
                 let shared = &self.names.shared;
@@ -319,19 +319,10 @@ impl<'a> Frame<'a> {
 
     /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.
     pub(crate) fn finish(mut self) -> Edits {
-        let axes = self.axes;
         if self.shape() == Shape::Worker {
+            let axes = self.axes;
             let place = worker::place_text(&mut self, axes);
             self.head = self.head.replace(PLACE_MARK, &place);
-        }
-        if self.shape() == Shape::Gate {
-            let place = ticket::place_text(&mut self, axes);
-            self.head = self.head.replace(PLACE_MARK, &place);
-            let (save, load) = ticket::tell_texts(&mut self, axes);
-            self.head = self
-                .head
-                .replace(SAVE_MARK, &save)
-                .replace(LOAD_MARK, &load);
         }
         let mut declared = std::mem::take(&mut self.declarations);
         for (ty, n) in &self.registers {

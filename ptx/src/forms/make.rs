@@ -17,8 +17,9 @@ pub enum LaunchGrid {
     Original,
     /// A sub-box of the tenant's grid, whose offset the control block gives.
     SubBox,
-    /// So many blocks in x, each of which takes one block of the tenant's grid.
-    Tickets,
+    /// A sub-box that is cut across this axis only (0 is x), with the instance's memory:
+    /// [`Gate`](crate::protocol::Gate).
+    Planes(u8),
     /// So many workers in x, each of which takes blocks of the tenant's grid until told to leave.
     Workers,
 }
@@ -124,10 +125,7 @@ pub fn rewrite_judged(
     let plan = Plan::new(program, judgement, forms, options);
     let forms = &plan.forms;
     let mut edits = Edits::new();
-    if forms
-        .iter()
-        .any(|f| f.fenced || matches!(f.shape, Shape::Gate | Shape::Worker))
-    {
+    if forms.iter().any(|f| f.fenced || f.shape == Shape::Worker) {
         edits.insert(behind_header(module), ticket::declaration(&names));
     }
     let indices = judge::indices(program);
@@ -168,6 +166,7 @@ pub fn rewrite_judged(
             role,
             plan.carried.of(id),
         );
+        frame.cut_axis = judgement.cut_axes[n];
         edit(&mut frame, judgement, &plan, options);
         edits.append(frame.finish());
     }
@@ -195,6 +194,9 @@ fn kernels(
             let mut made = kernel_form(f, form, reason, options);
             if form.shape == Shape::Worker && judgement.warp_rows[n as usize] {
                 made.block_rule = BlockRule::WarpRows;
+            }
+            if form.shape == Shape::Gate {
+                made.grid = LaunchGrid::Planes(judgement.cut_axes[n as usize]);
             }
             if !plan.chunks[n as usize] {
                 made.most_chunk = 1;
@@ -256,7 +258,7 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
     }
     match frame.shape() {
         Shape::Whole | Shape::Slice => {}
-        Shape::Gate => gate::edit(frame, facts),
+        Shape::Gate => gate::edit(frame),
         Shape::Worker => {
             let looped = worker::Loop {
                 copies: judgement.copies,
@@ -285,18 +287,18 @@ fn kernel_form(
     options: &Options,
 ) -> KernelForm {
     let control_offset = (form != Form::WHOLE).then(|| param_offset(function));
-    let tickets = matches!(form.shape, Shape::Gate | Shape::Worker);
+    let takes_shared = form.shape == Shape::Worker;
     KernelForm {
         name: function.name.clone(),
         form,
         reason,
         control_offset,
         params_bytes: control_offset.map_or(function.params_bytes, |at| at + CONTROL_BYTES),
-        extra_shared_bytes: if tickets { EXTRA_SHARED_BYTES } else { 0 },
+        extra_shared_bytes: if takes_shared { EXTRA_SHARED_BYTES } else { 0 },
         grid: match form.shape {
             Shape::Whole => LaunchGrid::Original,
             Shape::Slice => LaunchGrid::SubBox,
-            Shape::Gate => LaunchGrid::Tickets,
+            Shape::Gate => LaunchGrid::Planes(0),
             Shape::Worker => LaunchGrid::Workers,
         },
         block_rule: BlockRule::Any,

@@ -3,7 +3,7 @@
 //! Rule: what the host knows of the device is an [`Observation`], which is old when it arrives; a decision that
 //! needs a fresh one waits for it ([`Workers::wants_observation`]).
 
-use super::{Launch, Step, Write};
+use super::{Launch, Write};
 use crate::control;
 
 /// What was read from the instance's memory after the last call.
@@ -127,13 +127,13 @@ impl Workers {
         self.faulted
     }
 
-    /// What to do now, if anything. Call again until it returns `None`.
-    pub fn next_step(&mut self) -> Option<Step> {
+    /// The launch to make now, if any. Call again until it returns `None`.
+    pub fn next_launch(&mut self) -> Option<Launch> {
         if self.stopped || self.faulted || !self.fresh {
             return None;
         }
         let blocks = self.missing();
-        (blocks != 0).then(|| Step::Launch(self.launch(blocks)))
+        (blocks != 0).then(|| self.launch(blocks))
     }
 
     fn launch(&mut self, blocks: u32) -> Launch {
@@ -242,15 +242,13 @@ impl Workers {
 
 #[cfg(test)]
 mod tests {
-    use super::{Observation, Step, Workers};
+    use super::{Observation, Workers};
     use crate::control::{NEXT_CLOSED, place_offset};
 
     #[test]
     fn a_recorded_fault_ends_an_instance_whose_places_stay_taken() {
         let mut workers = Workers::new(9, &[2, 1]).expect("fine");
-        let Some(Step::Launch(launch)) = workers.next_step() else {
-            panic!("{workers:?} launches nothing");
-        };
+        let launch = workers.next_launch().expect("there are places");
         assert_eq!(launch.blocks, 3);
         // One worker left for a fault: its place is taken, and there are no tickets any more.
         let seen = Observation {
@@ -260,11 +258,11 @@ mod tests {
         };
         workers.observe(&seen);
         workers.fault_recorded();
-        assert_eq!(workers.next_step(), None);
+        assert_eq!(workers.next_launch(), None);
         assert!(!workers.has_ended(), "its launch is still there");
         workers.launch_ended(launch.number);
         workers.observe(&seen);
-        assert_eq!(workers.next_step(), None);
+        assert_eq!(workers.next_launch(), None);
         assert!(workers.has_ended() && workers.is_faulted());
         assert!(!workers.wants_observation());
         // The next instance's memory has every place free.

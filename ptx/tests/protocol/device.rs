@@ -62,8 +62,6 @@ pub(crate) enum At {
     Take { slot: u8 },
     /// LOOP: read the limit (broken variant).
     ReadLimit { slot: u8, next: u32 },
-    /// A gate counts its block before it runs it.
-    CountStart { block: u32 },
     /// Run one block of a chunk.
     Run {
         slot: u8,
@@ -96,7 +94,6 @@ pub(crate) enum Effect {
 /// What kind of kernel the block belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Code {
-    pub(crate) is_gate: bool,
     pub(crate) chunk: u32,
     pub(crate) leave: Leave,
     pub(crate) choice: Choice,
@@ -104,13 +101,9 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// Where a freshly placed block begins. A gate has no slot.
+    /// Where a freshly placed block begins.
     pub(crate) fn entry(&self) -> At {
-        if self.is_gate {
-            At::Take { slot: 0 }
-        } else {
-            At::ReadMask
-        }
+        At::ReadMask
     }
 
     /// The slots that a block may try next; only reading the cap leaves a choice.
@@ -192,16 +185,6 @@ impl Code {
                 })
             }
             At::ReadLimit { slot, next } => quiet(self.begin(slot, next, set.limit)),
-            At::CountStart { block } => {
-                set.done += 1;
-                let (first, end) = (block, block + 1);
-                quiet(At::Run {
-                    slot: 0,
-                    block,
-                    first,
-                    end,
-                })
-            }
             At::Run {
                 slot,
                 block,
@@ -215,8 +198,6 @@ impl Code {
                         first,
                         end,
                     }
-                } else if self.is_gate {
-                    At::Exit
                 } else {
                     At::CountDone {
                         slot,
@@ -243,14 +224,7 @@ impl Code {
     /// A number was taken; the limit was `limit`.
     fn begin(&self, slot: u8, next: u32, limit: u32) -> At {
         if next >= limit {
-            return if self.is_gate {
-                At::Exit
-            } else {
-                At::ClearSlot { slot }
-            };
-        }
-        if self.is_gate {
-            return At::CountStart { block: next };
+            return At::ClearSlot { slot };
         }
         let end = limit.min(next + self.chunk);
         At::Run {

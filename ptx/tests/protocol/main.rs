@@ -1,19 +1,20 @@
-//! Every interleaving of a small device with the host's half of `gate` and `worker`.
+//! Every interleaving of a small device with the host's half of `gate` and of `worker`.
 //!
 //! `device` is the device's half, one atomic operation a step; `world` puts it beside the host ([`Instance`], the
 //! real one) and a block scheduler and checks each state; `search` visits every reachable state and demands that
-//! each can still reach the end. Broken variants of the device's half show that the search finds what it is for.
+//! each can still reach the end. `gate` is both for the gate. Broken variants of the device's half show that the search finds what it is for.
 //!
 //! [`Instance`]: gridmux_ptx::protocol::Instance
 
 mod device;
+mod gate;
 mod search;
 mod world;
 
 use device::{Choice, Leave, Ticket};
 use gridmux_ptx::protocol::Mode;
 use search::{Outcome, search};
-use world::{Config, Control};
+use world::{Config, Control, World};
 
 const WORKER: Config = Config {
     mode: Mode::Worker { chunk: 1 },
@@ -31,22 +32,8 @@ const WORKER: Config = Config {
     strict: false,
 };
 
-const GATE: Config = Config {
-    mode: Mode::Gate {
-        window: 2,
-        depth: 2,
-    },
-    blocks: 4,
-    caps: &[],
-    most: &[],
-    room: 2,
-    control: &[Control::Stop],
-    budget: 3,
-    ..WORKER
-};
-
 fn passes(name: &str, config: &Config) {
-    match search(config) {
+    match search::<World>(config) {
         Outcome::Proved { states, ended } => {
             println!("{name}: {states} states, {ended} of them ends");
             assert!(ended > 0, "{name}: nothing ever ends");
@@ -57,7 +44,7 @@ fn passes(name: &str, config: &Config) {
 }
 
 fn finds(name: &str, config: &Config, expected: &str) {
-    match search(config) {
+    match search::<World>(config) {
         Outcome::Proved { states, .. } => panic!("{name}: {states} states and nothing found"),
         Outcome::Broken { why, trace } => {
             println!("{name}: {why} after {} steps", trace.len());
@@ -133,20 +120,6 @@ fn an_observation_is_a_sequence_of_loads() {
 }
 
 #[test]
-fn gates_in_windows_under_stop_and_resume() {
-    passes("gate", &GATE);
-    let wide = Config {
-        mode: Mode::Gate {
-            window: 3,
-            depth: 1,
-        },
-        ..GATE
-    };
-    passes("one window at a time", &wide);
-    passes("torn gate", &Config { torn: true, ..GATE });
-}
-
-#[test]
 fn workers_that_count_each_other_all_leave_at_once() {
     let counted = Config {
         leave: Leave::CompareAndDecrement,
@@ -162,14 +135,6 @@ fn an_addition_whose_end_is_read_separately_loses_blocks() {
         ..WORKER
     };
     finds("atom.add", &added, "ran twice");
-    finds(
-        "atom.add in a gate",
-        &Config {
-            ticket: Ticket::Separate,
-            ..GATE
-        },
-        "ran twice",
-    );
 }
 
 #[test]
@@ -179,9 +144,4 @@ fn a_limit_that_is_raised_too_early_loses_blocks() {
         ..WORKER
     };
     finds("raised too early", &rash, "no worker is left");
-    finds(
-        "raised too early in a gate",
-        &Config { rash: true, ..GATE },
-        "ran twice",
-    );
 }

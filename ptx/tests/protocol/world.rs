@@ -5,6 +5,7 @@
 //! above zero, are always still possible, because a tenant that is stopped for good never ends.
 
 use super::device::{At, Choice, Code, Effect, Leave, Set, Ticket};
+use super::search::State;
 use gridmux_ptx::control;
 use gridmux_ptx::protocol::{self, Instance, Launch, Mode, Observation, Write};
 
@@ -13,7 +14,7 @@ use gridmux_ptx::protocol::{self, Instance, Launch, Mode, Observation, Write};
 pub(crate) struct Config {
     pub(crate) mode: Mode,
     pub(crate) blocks: u32,
-    /// Caps at the beginning, one per SM; empty for a gate.
+    /// Caps at the beginning, one per SM.
     pub(crate) caps: &'static [u8],
     /// Highest caps that control may set.
     pub(crate) most: &'static [u8],
@@ -100,8 +101,11 @@ pub(crate) struct World {
     broken: Option<String>,
 }
 
-impl World {
-    pub(crate) fn new(config: &Config) -> Self {
+impl State for World {
+    type Config = Config;
+    type Step = Step;
+
+    fn first(config: &Config) -> Self {
         let host =
             Instance::new(config.mode, config.blocks, config.caps).expect("a valid instance");
         let bytes = host.memory();
@@ -131,12 +135,11 @@ impl World {
         }
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.host.has_ended() && self.writes.is_empty()
     }
 
-    /// All states one step further, each with the step's name.
-    pub(crate) fn successors(&self, config: &Config) -> Vec<(Step, Self)> {
+    fn successors(&self, config: &Config) -> Vec<(Step, Self)> {
         let mut all = Vec::new();
         self.device_steps(config, &mut all);
         self.scheduler_steps(config, &mut all);
@@ -148,6 +151,35 @@ impl World {
         all
     }
 
+    fn check(&self, _: &Config) -> Result<(), String> {
+        if let Some(why) = &self.broken {
+            return Err(why.clone());
+        }
+        if let Some(block) = self.ran.iter().position(|n| *n > 1) {
+            return Err(format!("block {block} ran twice"));
+        }
+        for (sm, cap) in self.set.caps.iter().enumerate() {
+            let busy = |b: &&Block| usize::from(b.sm) == sm && !b.stale && b.at.holds_room();
+            let busy = self.resident.iter().filter(busy).count();
+            if busy > usize::from(*cap) {
+                return Err(format!("{busy} workers run on SM {sm}, whose cap is {cap}"));
+            }
+        }
+        if self.host.has_ended() {
+            if !self.resident.is_empty() || !self.waiting.is_empty() {
+                return Err("the host calls it ended while blocks are on the device".to_owned());
+            }
+            if let Some(block) = self.ran.iter().position(|n| *n == 0) {
+                return Err(format!(
+                    "block {block} never ran, though the instance ended"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl World {
     /// States that behave alike become equal: blocks in order, counters of launches from the last observation on.
     fn normalise(&mut self) {
         self.resident.sort_unstable();
@@ -190,9 +222,7 @@ impl World {
                 to.end_of(gone.launch);
             }
         }
-        if !code.is_gate {
-            to.watch_anchor(self, sm, strict);
-        }
+        to.watch_anchor(self, sm, strict);
         let from = block.at;
         (Step::Moves { sm, from, to: at }, to)
     }
@@ -387,51 +417,13 @@ impl World {
             }
         }
     }
-
-    /// What must hold in every state.
-    pub(crate) fn check(&self, config: &Config) -> Result<(), String> {
-        if let Some(why) = &self.broken {
-            return Err(why.clone());
-        }
-        if let Some(block) = self.ran.iter().position(|n| *n > 1) {
-            return Err(format!("block {block} ran twice"));
-        }
-        for (sm, cap) in self.set.caps.iter().enumerate() {
-            let busy = |b: &&Block| usize::from(b.sm) == sm && !b.stale && b.at.holds_room();
-            let busy = self.resident.iter().filter(busy).count();
-            if busy > usize::from(*cap) {
-                return Err(format!("{busy} workers run on SM {sm}, whose cap is {cap}"));
-            }
-        }
-        if self.host.has_ended() {
-            if !self.resident.is_empty() || !self.waiting.is_empty() {
-                return Err("the host calls it ended while blocks are on the device".to_owned());
-            }
-            if let Some(block) = self.ran.iter().position(|n| *n == 0) {
-                return Err(format!(
-                    "block {block} never ran, though the instance ended"
-                ));
-            }
-        }
-        if config.is_gate() != self.set.masks.is_empty() {
-            return Err("a gate has no masks, a worker has".to_owned());
-        }
-        Ok(())
-    }
 }
 
 impl Config {
-    fn is_gate(&self) -> bool {
-        matches!(self.mode, Mode::Gate { .. })
-    }
-
     fn code(&self) -> Code {
+        let Mode::Worker { chunk } = self.mode;
         Code {
-            is_gate: self.is_gate(),
-            chunk: match self.mode {
-                Mode::Gate { .. } => 1,
-                Mode::Worker { chunk } => chunk,
-            },
+            chunk,
             leave: self.leave,
             choice: self.choice,
             ticket: self.ticket,
