@@ -8,7 +8,8 @@
 //! tells what the schedulers waited for, original and form beside each other.
 
 use gridmux_hw_model::{
-    Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, Occupancy, QueueId, Report, occupancy,
+    Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, Occupancy, QueueId, Report,
+    occupancy,
 };
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
@@ -363,19 +364,31 @@ impl Setup {
                 self.gate(e("WW", WINDOW_WAVES) * wave, e("WD", WINDOWS));
             }
             Manner::Worker => {
-                let caps = vec![wave / sms; sms as usize];
+                let cap = self.even_cap(wave / sms, sms);
+                let caps = vec![cap; sms as usize];
+                let wave = cap * sms;
                 let chunk = self.chunk(wave, block_cycles);
-                let late = u64::from(chunk) * block_cycles >= LATE_CYCLES;
+                let late = u64::from(chunk) * block_cycles
+                    >= std::env::var("LATE").map_or(LATE_CYCLES, |p| p.parse().unwrap());
                 self.workers((chunk, late), &caps);
             }
         }
         self.ended - began
     }
 
+    /// The fewest workers on an SM that need no more rounds than `most` of them: those of a last round that is nearly
+    /// empty would have the GPU to themselves.
+    fn even_cap(&self, most: u32, sms: u32) -> u32 {
+        let blocks = u32::try_from(self.case.blocks()).expect("few blocks");
+        let rounds = blocks.div_ceil(most * sms);
+        blocks.div_ceil(rounds * sms)
+    }
+
     /// Short blocks go several at a time, but never so many that workers run dry at different times (accelOS,
     /// section 6.4).
     fn chunk(&self, wave: u32, block_cycles: u64) -> u32 {
-        let by_time = CHUNK_CYCLES / block_cycles.max(1);
+        let by_time = std::env::var("CHUNK").map_or(CHUNK_CYCLES, |p| p.parse().unwrap())
+            / block_cycles.max(1);
         let parts: u32 = std::env::var("PARTS").map_or(8, |p| p.parse().unwrap());
         let by_grid = self.case.blocks() / u64::from(parts * wave);
         let chunk = by_time.min(by_grid).max(1);

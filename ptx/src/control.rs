@@ -202,7 +202,12 @@ impl Control {
         let per_row = grid[0].div_ceil(chunk.max(1));
         // As many tickets, as alike as can be.
         let chunk = grid[0].div_ceil(per_row.max(1));
-        let control = Self::tickets([per_row, grid[1], grid[2]], chunk, counters, u64::from(per_row))?;
+        let control = Self::tickets(
+            [per_row, grid[1], grid[2]],
+            chunk,
+            counters,
+            u64::from(per_row),
+        )?;
         let blocks = crate::boxes::Grid(grid).blocks();
         (blocks <= MAX_TICKETS).then_some(Self { grid, ..control })
     }

@@ -8,9 +8,7 @@ use super::Reason;
 use super::facts::{Facts, Found};
 use super::frame::Frame;
 use super::names::Names;
-use crate::control::{
-    EXTRA_SHARED_BYTES, WORDS_BYTES,
-};
+use crate::control::{EXTRA_SHARED_BYTES, WORDS_BYTES};
 use crate::decode::Program;
 
 /// The declaration of the dynamic shared memory, once for a module. Its alignment is what the words need and no more,

@@ -104,7 +104,9 @@ impl Workers {
     fn write_caps(&mut self, old: &[u32], new: &[u32]) -> Vec<Write> {
         // Who is missing is known only behind these writes.
         self.fresh = false;
-        let changes = (0..).zip(old.iter().zip(new)).filter(|(_, (old, new))| old != new);
+        let changes = (0..)
+            .zip(old.iter().zip(new))
+            .filter(|(_, (old, new))| old != new);
         changes
             .map(|(sm, (_, &value))| Write {
                 at: control::place_offset(sm),
@@ -235,7 +237,12 @@ impl Workers {
             return 0;
         }
         let free = |(cap, members): (&u32, &u32)| cap.saturating_sub(*members);
-        let free = self.caps.iter().zip(&self.members).map(free).fold(0, u32::saturating_add);
+        let free = self
+            .caps
+            .iter()
+            .zip(&self.members)
+            .map(free)
+            .fold(0, u32::saturating_add);
         free.min(self.tickets.saturating_sub(self.next))
     }
 }
@@ -268,6 +275,9 @@ mod tests {
         // The next instance's memory has every place free.
         let next = Workers::new(4, &[2, 1]).expect("fine").memory();
         let at = place_offset(0) as usize;
-        assert_eq!(next[at..at + 16], [2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            next[at..at + 16],
+            [2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+        );
     }
 }

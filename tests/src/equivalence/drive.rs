@@ -464,14 +464,15 @@ impl Run<'_, '_, '_> {
             let (kind, line) = (at(control::FAULT_KIND_AT), at(control::FAULT_LINE_AT));
             return Err(format!("it recorded a fault of kind {kind} at line {line}"));
         }
-        let (next, tickets) = (
-            words[control::NEXT_AT as usize / 4],
-            self.workers.tickets(),
-        );
+        let (next, tickets) = (words[control::NEXT_AT as usize / 4], self.workers.tickets());
         if next < tickets || self.workers.progress() != tickets {
             return Err(format!("{next} tickets of {tickets} were taken at the end"));
         }
-        match self.members(&words).iter().position(|&members| members != 0) {
+        match self
+            .members(&words)
+            .iter()
+            .position(|&members| members != 0)
+        {
             Some(sm) => Err(format!("a place of SM {sm} is still taken at the end")),
             None => Ok(()),
         }

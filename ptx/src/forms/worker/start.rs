@@ -3,9 +3,7 @@
 use super::super::frame::Frame;
 use super::super::unset::unset_registers;
 use crate::analysis::{Access, Flow, for_each_register};
-use crate::decode::{
-    Function, Instruction, Opcode, Operand, ScalarType, SpecialReg, StateSpace,
-};
+use crate::decode::{Function, Instruction, Opcode, Operand, ScalarType, SpecialReg, StateSpace};
 use crate::syntax::module::StatementKind;
 
 /// The number of instructions at the kernel's start that give the same in every block and need not be run again: what
@@ -80,7 +78,9 @@ fn instructions_in_scope(frame: &Frame<'_>) -> usize {
     let (from, to) = frame.syntax.statements;
     let statements = frame.module.statements_in(from + 2, to);
     let outer = statements.take_while(|s| s.kind != StatementKind::Open);
-    let count = outer.filter(|s| s.kind == StatementKind::Instruction).count();
+    let count = outer
+        .filter(|s| s.kind == StatementKind::Instruction)
+        .count();
     count.min(frame.function.body.len().saturating_sub(1))
 }
 

@@ -7,8 +7,9 @@ use super::super::frame::{Frame, PLACE_MARK};
 use super::super::ticket;
 use super::Loop;
 use crate::control::{
-    CHUNK_AT, COUNTERS_AT, GRID_AT, HOLD_NS, LATE_AT, LAUNCHED_AT, NEXT_AT, PER_ROW_AT, PLACED_AT, RECIPROCAL_AT, SHIFT_AT, TICKET_LATER, TOTAL_AT, WORD_BLOCKS_AT, WORD_END_AT,
-    WORD_CAP_AT, WORD_FAULT_AT, WORD_HINT_AT, WORD_SET_BYTES, WORDS_BYTES, place_offset,
+    CHUNK_AT, COUNTERS_AT, GRID_AT, HOLD_NS, LATE_AT, LAUNCHED_AT, NEXT_AT, PER_ROW_AT, PLACED_AT,
+    RECIPROCAL_AT, SHIFT_AT, TICKET_LATER, TOTAL_AT, WORD_BLOCKS_AT, WORD_CAP_AT, WORD_END_AT,
+    WORD_FAULT_AT, WORD_HINT_AT, WORD_SET_BYTES, WORDS_BYTES, place_offset,
 };
 
 /// What a member adds to its SM's place word.
@@ -49,14 +50,12 @@ struct Registers {
 impl Registers {
     fn new(frame: &mut Frame<'_>) -> Self {
         let mut b32 = |n| frame.scratch("b32", n);
-        let [words, number, ahead, cap, hint, t, u] =
-            [1, 0, 19, 4, 3, 2, 5].map(&mut b32);
+        let [words, number, ahead, cap, hint, t, u] = [1, 0, 19, 4, 3, 2, 5].map(&mut b32);
         let end = b32(20);
         let mut b64 = |n| frame.scratch("b64", n);
         let [counters, place, word, other] = [0, 3, 1, 2].map(&mut b64);
         let mut pred = |n| frame.scratch("pred", n);
-        let [p, first, aside, turn, early, entering, member] =
-            [0, 1, 2, 3, 4, 5, 6].map(&mut pred);
+        let [p, first, aside, turn, early, entering, member] = [0, 1, 2, 3, 4, 5, 6].map(&mut pred);
         let [x, y, z] = [0, 1, 2].map(|axis| frame.place(axis));
         Self {
             words,
@@ -100,7 +99,9 @@ fn words_of_turn(frame: &mut Frame<'_>, r: &Registers) -> String {
 /// Text that finds the word of the SM's place, less the offset of the first.
 fn place(r: &Registers) -> String {
     let (place, t, counters) = (&r.place, &r.t, &r.counters);
-    format!("mov.u32 {t}, %smid; mul.wide.u32 {place}, {t}, 8; add.u64 {place}, {place}, {counters};")
+    format!(
+        "mov.u32 {t}, %smid; mul.wide.u32 {place}, {t}, 8; add.u64 {place}, {place}, {counters};"
+    )
 }
 
 /// Who am I, and a place for thread 0.
@@ -251,7 +252,11 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let [rejoin, body, spent, told, retake, settle] =
         ["rejoin", "body", "spent", "told", "retake", "settle"].map(|word| frame.label(word));
     let (p, first, ahead, number) = (&r.p, &r.first, &r.ahead, &r.number);
-    let wait = if looped.copies { "cp.async.wait_all; " } else { "" };
+    let wait = if looped.copies {
+        "cp.async.wait_all; "
+    } else {
+        ""
+    };
     let step = if looped.chunks {
         let (x, end) = (&r.blocks[0], &r.blocks[3]);
         match looped.meets {

@@ -4,9 +4,7 @@
 //! Rule: the first fault of an instance wins, and no further block starts after it.
 
 use super::Pass;
-use crate::control::{
-    FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, NEXT_AT, NEXT_CLOSED, OPEN_AT,
-};
+use crate::control::{FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, NEXT_AT, NEXT_CLOSED, OPEN_AT};
 use crate::decode::{Instruction, Opcode, Operand, RegId};
 use crate::forms::Shape;
 use crate::forms::carry::Value;
