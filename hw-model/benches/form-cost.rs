@@ -25,13 +25,15 @@ use std::sync::Arc;
 const FEW_SMS: u16 = 16;
 /// Slices in flight.
 const SLICES_IN_FLIGHT: usize = 16;
-/// Waves of a gate's window, and windows in flight.
+/// Waves of a gate's launch, and launches in flight: a stop refuses what has not started, however much that is.
 const WINDOW_WAVES: u32 = 8;
 const WINDOWS: u32 = 2;
-/// A chunk lasts about this long: the design's bound is 20 µs, about 30,000 cycles, and less preempts sooner.
-const CHUNK_CYCLES: u64 = 10_000;
-/// Tickets of blocks that last longer are not taken ahead.
-const LATE_CYCLES: u64 = 15_000;
+/// A worker that is to leave runs up to three tickets, and has 20 µs for them by the design: with tickets of at most this
+/// time that is so for all but the longest blocks, which are not taken ahead.
+const CHUNK_MICROSECONDS: u64 = 7;
+const LATE_MICROSECONDS: u64 = 20;
+/// Tickets of a worker, at least: fewer, and workers run dry at different times (accelOS, section 6.4).
+const TICKETS: u32 = 5;
 
 /// How a form is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -355,25 +357,22 @@ impl Setup {
             Manner::Waves(n) => self.slices(n * wave),
             Manner::PerSm(n) => self.slices(n * sms),
             Manner::Gate => {
-                let e = |n: &str, d: u32| {
-                    std::env::var(n)
-                        .ok()
-                        .and_then(|v| v.parse().ok())
-                        .unwrap_or(d)
-                };
-                self.gate(e("WW", WINDOW_WAVES) * wave, e("WD", WINDOWS));
+                self.gate(WINDOW_WAVES * wave, WINDOWS);
             }
             Manner::Worker => {
                 let cap = self.even_cap(wave / sms, sms);
                 let caps = vec![cap; sms as usize];
                 let wave = cap * sms;
                 let chunk = self.chunk(wave, block_cycles);
-                let late = u64::from(chunk) * block_cycles
-                    >= std::env::var("LATE").map_or(LATE_CYCLES, |p| p.parse().unwrap());
+                let late = u64::from(chunk) * block_cycles >= self.cycles(LATE_MICROSECONDS);
                 self.workers((chunk, late), &caps);
             }
         }
         self.ended - began
+    }
+
+    fn cycles(&self, microseconds: u64) -> u64 {
+        microseconds * u64::from(self.gpu.config().clock.core_mhz)
     }
 
     /// The fewest workers on an SM that need no more rounds than `most` of them: those of a last round that is nearly
@@ -387,10 +386,9 @@ impl Setup {
     /// Short blocks go several at a time, but never so many that workers run dry at different times (accelOS,
     /// section 6.4).
     fn chunk(&self, wave: u32, block_cycles: u64) -> u32 {
-        let by_time = std::env::var("CHUNK").map_or(CHUNK_CYCLES, |p| p.parse().unwrap())
-            / block_cycles.max(1);
-        let parts: u32 = std::env::var("PARTS").map_or(8, |p| p.parse().unwrap());
-        let by_grid = self.case.blocks() / u64::from(parts * wave);
+        let by_time = self.cycles(CHUNK_MICROSECONDS) / block_cycles.max(1);
+        let tickets: u32 = std::env::var("PARTS").map_or(TICKETS, |p| p.parse().unwrap());
+        let by_grid = self.case.blocks() / u64::from(tickets * wave);
         let chunk = by_time.min(by_grid).max(1);
         u32::try_from(chunk).unwrap_or(1).min(self.form.most_chunk)
     }

@@ -25,6 +25,7 @@
 mod support;
 
 use gridmux_hw_model::GpuConfig;
+use gridmux_hw_model::config::WriteMiss;
 use gridmux_workloads::{Arg, Params, Role, by_name};
 use support::{Bench, kernel_of};
 
@@ -42,12 +43,69 @@ const ROW: u32 = 20;
 /// Launch latency in their V100 figures.
 const LAUNCH: u64 = 5000;
 
-fn cycles(gpu: &str, name: &str, elements: u32, rounds: u32) -> u64 {
-    let config = GpuConfig::builtin(gpu).expect("built in");
+/// A change of the GTX 480's description, to see what it is worth.
+type Change = (&'static str, fn(&mut GpuConfig));
+
+/// Changes that take away what the model has, or put in what only GPGPU-Sim has.
+const CHANGES: [Change; 9] = [
+    ("no_fetch", |config| config.fetch = None),
+    ("warm_code", |config| {
+        if let Some(fetch) = &mut config.fetch {
+            fetch.instruction_bytes = 1;
+        }
+    }),
+    ("no_collectors", |config| config.sm.collectors = 0),
+    ("half_bursts", |config| {
+        config.dram.gigabytes_per_second /= 2.0
+    }),
+    ("more_stages", more_stages),
+    ("validate", |config| {
+        config.l2.write_miss = WriteMiss::Validate
+    }),
+    ("validate_half", |config| {
+        config.l2.write_miss = WriteMiss::Validate;
+        config.dram.gigabytes_per_second /= 2.0;
+    }),
+    ("validate_half_q64", |config| {
+        config.l2.write_miss = WriteMiss::Validate;
+        config.dram.gigabytes_per_second /= 2.0;
+        config.dram.queue = 64;
+    }),
+    ("validate_half_stages", |config| {
+        config.l2.write_miss = WriteMiss::Validate;
+        config.dram.gigabytes_per_second /= 2.0;
+        more_stages(config);
+    }),
+];
+
+fn more_stages(config: &mut GpuConfig) {
+    let p = &mut config.pipelines;
+    for pipe in [
+        &mut p.int,
+        &mut p.int_mul,
+        &mut p.fp32,
+        &mut p.fp32_div,
+        &mut p.sfu,
+        &mut p.r#move,
+    ] {
+        pipe.latency += 7;
+    }
+    config.shared.latency += 6;
+    config.l1.latency += 6;
+    config.l2.latency += 6;
+    config.dram.latency += 6;
+}
+
+fn cycles(config: GpuConfig, name: &str, elements: u32, rounds: u32) -> u64 {
+    let gpu = config.name.clone();
     let launch = u64::from(config.launch.kernel_cycles);
     let mut bench = Bench::new(config);
     let workload = by_name(name).expect("in the table");
-    let kernel = kernel_of(&mut bench, workload);
+    let kernel = if name == "black_scholes" && std::env::var_os("X").is_some() {
+        bench.kernel(include_str!("gpgpusim/black_scholes.ptx"), name)
+    } else {
+        kernel_of(&mut bench, workload)
+    };
     let params = Params {
         elements,
         rounds,
@@ -105,13 +163,22 @@ fn main() {
                 continue;
             }
             let theirs = if gpu == "v100" { volta - LAUNCH } else { fermi };
-            let ours = cycles(gpu, name, elements, rounds);
+            let config = GpuConfig::builtin(gpu).expect("built in");
+            let ours = cycles(config.clone(), name, elements, rounds);
             #[allow(clippy::cast_precision_loss, reason = "a ratio for display")]
             let ratio = ours as f64 / theirs as f64;
             println!(
                 "{{\"name\":\"{title}\",\"value\":{ours},\"unit\":\"cycles\",\"better\":\"lower\",\
                  \"floor\":null,\"ratio\":{ratio:.3},\"peer\":{{\"GPGPU-Sim 4.2\":{theirs}}}}}"
             );
+            if gpu == "gtx480" {
+                for (part, change) in CHANGES {
+                    let mut config = config.clone();
+                    change(&mut config);
+                    let ours = cycles(config, name, elements, rounds);
+                    println!("   {part} {ours} {:.3}", ours as f64 / theirs as f64);
+                }
+            }
         }
     }
 }

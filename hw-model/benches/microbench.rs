@@ -77,11 +77,14 @@ fn figures(gpu: &str) -> Vec<Figure> {
     let collectors = if config.sm.collectors == 0 {
         f64::INFINITY
     } else {
-        f64::from(config.sm.collectors) / f64::from(config.sm.collector_cycles)
+        // A multiply-add reads three registers, one a cycle.
+        f64::from(config.sm.collectors) / f64::from(config.sm.collector_cycles + 3)
     };
     // An SM issues no more than its schedulers and collectors let it, whatever its units could take.
     let issue = f64::from(config.sm.schedulers) * f64::from(config.sm.issue_width);
     let fma_peak = units.min(issue).min(collectors) * 32.0 * sms;
+    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+    let sector_share = 32.0 / config.dram.burst_bytes as f64;
     let shared_peak = 32.0 * f64::from(config.shared.bank_bytes.min(4)) * sms;
     let mut runner = Runner::new(&config);
     vec![
@@ -133,7 +136,7 @@ fn figures(gpu: &str) -> Vec<Figure> {
             "dram_bandwidth",
             "GB/s",
             runner.dram_rate(),
-            config.dram.gigabytes_per_second,
+            config.dram.gigabytes_per_second * sector_share,
         ),
     ]
 }

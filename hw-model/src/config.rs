@@ -82,6 +82,9 @@ pub struct GpuConfig {
     pub clock: Clock,
     /// Streaming multiprocessors.
     pub sm: Sm,
+    /// Front end of an SM; absent where the supply of instructions never limits.
+    #[serde(default)]
+    pub fetch: Option<Fetch>,
     /// Execution pipelines of one SM.
     pub pipelines: Pipelines,
     /// Shared memory.
@@ -145,7 +148,7 @@ pub struct Sm {
     pub register_banks: u8,
     /// Operand collectors of the integer and single-precision units; 0 where they are never short.
     pub collectors: u8,
-    /// Cycles that an instruction holds its collector.
+    /// Cycles that an instruction holds its collector, besides one for each register that it reads.
     pub collector_cycles: u32,
     /// Moves that ptxas makes no instruction of take no issue slot; false to execute PTX as it stands.
     pub folds_moves: bool,
@@ -169,6 +172,22 @@ pub struct Sm {
     pub shared_unit_bytes: u32,
     /// Shared memory that the system takes for each block, in bytes.
     pub reserved_shared_bytes_per_block: u32,
+}
+
+/// Front end of an SM: one fetch a cycle fills one warp's instruction buffer.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fetch {
+    /// Instructions that a fetch brings, as many as a warp's buffer holds.
+    pub instructions: u32,
+    /// Cycles from a fetch to the issue of what it brought.
+    pub latency: u32,
+    /// Bytes of an instruction.
+    pub instruction_bytes: u32,
+    /// Size of the instruction cache in bytes.
+    pub bytes: u64,
+    /// Ways of a set of it.
+    pub ways: u32,
 }
 
 /// Latency, initiation interval and number of one pipeline.
@@ -333,6 +352,8 @@ pub struct Dram {
     pub latency: u32,
     /// Banks of a channel.
     pub banks: u32,
+    /// Bytes that the bus moves for a sector: more than it has where a burst is longer.
+    pub burst_bytes: u64,
     /// Bytes of a row.
     pub row_bytes: u64,
     /// Requests that the controller chooses among: an open row first, then the oldest.

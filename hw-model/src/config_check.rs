@@ -3,7 +3,9 @@
 //! Rule: a description that passes here can make nothing else in the crate divide by zero, overflow a mask or
 //! wait for ever.
 
-use crate::config::{ConfigError, GpuConfig, LINE_BYTES, MAX_WARPS_PER_SM, Pipeline, WARP_LANES};
+use crate::config::{
+    ConfigError, GpuConfig, LINE_BYTES, MAX_WARPS_PER_SM, Pipeline, SECTOR_BYTES, WARP_LANES,
+};
 use crate::timing::dram::Channel;
 use crate::timing::issue::MAX_UNITS;
 use std::fmt::Display;
@@ -167,6 +169,18 @@ impl GpuConfig {
             cache_geometry(ways, bytes, cache.ways, cache.bytes)?;
             at_least_one(latency, cache.latency)?;
         }
+        if let Some(fetch) = &self.fetch {
+            at_least_one("fetch.instructions", fetch.instructions)?;
+            at_least_one("fetch.latency", fetch.latency)?;
+            require(
+                "fetch.instruction_bytes",
+                fetch.instruction_bytes,
+                fetch.instruction_bytes.is_power_of_two()
+                    && (4..=16).contains(&fetch.instruction_bytes),
+                "an instruction takes 4, 8 or 16 bytes",
+            )?;
+            cache_geometry("fetch.ways", "fetch.bytes", fetch.ways, fetch.bytes)?;
+        }
         at_least_one("l1.line_interval", self.l1.line_interval)?;
         cache_geometry("l1.ways", "l1.bytes", self.l1.ways, self.l1.bytes)?;
         at_least_one("interconnect.latency", self.interconnect.latency)?;
@@ -248,6 +262,13 @@ impl GpuConfig {
             )?;
         }
         positive("dram.gigabytes_per_second", dram.gigabytes_per_second)?;
+        require(
+            "dram.burst_bytes",
+            dram.burst_bytes,
+            dram.burst_bytes.is_power_of_two()
+                && (SECTOR_BYTES..=LINE_BYTES).contains(&dram.burst_bytes),
+            "it must be 32, 64 or 128",
+        )?;
         require(
             "dram.row_bytes",
             dram.row_bytes,
@@ -382,6 +403,7 @@ mod tests {
             ("banks = 32", "banks = 7", "shared.banks"),
             ("latency = 263", "latency = 3", "l2.latency"),
             ("row_bytes = 1024", "row_bytes = 1000", "dram.row_bytes"),
+            ("burst_bytes = 32", "burst_bytes = 16", "dram.burst_bytes"),
             (
                 "gigabytes_per_second = 4800.0",
                 "gigabytes_per_second = -1.0",

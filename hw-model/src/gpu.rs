@@ -23,7 +23,8 @@ use crate::texture::TextureError;
 use crate::timing::dispatch::{Dispatcher, Placement};
 use crate::timing::launches::Launches;
 use crate::timing::machine::{Around, Machine};
-use crate::timing::sm::{Sm, SmEvent};
+use crate::timing::sm::{Sm, SmEvent, add_row};
+use crate::timing::sm_faults::overran_waiting;
 use gridmux_policy::ids::{KernelId, SmId};
 use gridmux_policy::plan::Plan;
 use gridmux_policy::publish::PlanReader;
@@ -91,7 +92,8 @@ impl Gpu {
         self.machine.set_threads(threads);
     }
 
-    /// What blocks that ended on each SM did, over all launches so far; memory behind L1 is not counted by SM.
+    /// What blocks that ended on each SM did, over all launches so far. What their requests came to behind L1 is
+    /// added when their launch ends.
     #[must_use]
     pub fn sm_counters(&self) -> Vec<Counters> {
         self.machine.sms.iter().map(|sm| *sm.totals()).collect()
@@ -164,8 +166,13 @@ impl Gpu {
     pub fn samples(&self) -> Vec<Sample> {
         let numbered = (0..).zip(&self.machine.sms);
         let of_sm = |(id, sm): (u16, &Sm)| {
-            let rows = sm.sample(self.now).into_iter();
-            rows.map(move |(kernel, counters)| Sample {
+            let mut rows = sm.sample(self.now);
+            for (launch, counters) in self.machine.tally_of_sm(id) {
+                if let Some(launch) = self.launches.get(*launch) {
+                    add_row(&mut rows, launch.row, counters);
+                }
+            }
+            rows.into_iter().map(move |(kernel, counters)| Sample {
                 sm: SmId(id),
                 kernel,
                 counters,
@@ -297,6 +304,7 @@ impl Gpu {
         }
         let index = self.launches.insert(&self.config, request, row);
         self.tags.insert(tag, index);
+        self.machine.forget_tally(index);
         self.dispatcher.submit(index, &mut self.launches, self.now);
         if let Some(obey) = &mut self.obey {
             obey.opened_all();
@@ -351,7 +359,7 @@ impl Gpu {
     pub fn kill(&mut self, tag: u64) -> bool {
         match self.tags.get(&tag).copied() {
             Some(index) => {
-                self.drop_launch(index);
+                self.drop_launch(index, self.now);
                 true
             }
             None => self.copies.kill(tag),
@@ -363,7 +371,7 @@ impl Gpu {
         let of_domain = self.launches.iter().filter(|(_, l)| l.domain == domain);
         let doomed: Vec<u32> = of_domain.map(|(index, _)| index).collect();
         for index in doomed {
-            self.drop_launch(index);
+            self.drop_launch(index, self.now);
         }
     }
 
@@ -394,14 +402,16 @@ impl Gpu {
         self.machine.sms.iter().map(Sm::resident_blocks).sum()
     }
 
-    fn drop_launch(&mut self, index: u32) {
+    fn drop_launch(&mut self, index: u32, now: u64) {
         let Some(launch) = self.launches.get(index) else {
             return;
         };
         self.tags.remove(&launch.tag);
+        let row = launch.row;
         for sm in &mut self.machine.sms {
-            sm.drop_launch(index);
+            sm.drop_launch(index, now);
         }
+        self.machine.take_tally(index, row);
         self.dispatcher.remove(index, &mut self.launches, self.now);
         if let Some(obey) = &mut self.obey {
             obey.dropped(index);
@@ -418,6 +428,7 @@ impl Gpu {
                 None => self.dispatcher.next_event(),
             },
             self.copies.next_event(),
+            self.launches.next_deadline(),
         ];
         events.into_iter().flatten().min()
     }
@@ -453,7 +464,7 @@ impl Gpu {
         self.report_placed();
         self.collect_events();
         self.check_budgets(end);
-        self.end_faulted();
+        self.end_faulted(end);
         while let Some((tag, at)) = self.copies.pop(end) {
             self.drafts.push(Report::Copied {
                 tag,
@@ -541,7 +552,7 @@ impl Gpu {
                         else {
                             continue;
                         };
-                        let bytes = saved.moved_bytes();
+                        let bytes = counters.context_written_bytes;
                         obey.record(BlockEvent {
                             at: Cycles(at),
                             sm: SmId(id),
@@ -564,10 +575,10 @@ impl Gpu {
 
     fn end(&mut self, index: u32) {
         let mut counters = *self.launches.counters(index);
-        counters += self.machine.take_tally(index);
         let Some(launch) = self.launches.get(index) else {
             return;
         };
+        counters += self.machine.take_tally(index, launch.row);
         let end = launch.last_end;
         self.drafts.push(Report::Ended {
             tag: launch.tag,
@@ -584,28 +595,26 @@ impl Gpu {
     }
 
     fn check_budgets(&mut self, end: u64) {
-        let around = Around {
-            config: &self.config,
-            memory: &self.memory,
-            launches: &self.launches,
-        };
-        let epoch = self.machine.epoch(around, self.now, end);
         for (index, launch) in self.launches.iter() {
-            let (Some(budget), Some(start)) = (launch.budget, launch.first_start) else {
-                continue;
-            };
-            if end.saturating_sub(start) <= budget {
+            if launch.deadline().is_none_or(|last| end <= last) {
                 continue;
             }
-            let mut sms = self.machine.sms.iter();
-            if let Some(fault) = sms.find_map(|sm| sm.overrun(index, budget, &epoch)) {
-                self.faults.push((end, index, fault));
-            }
+            // On an SM, else among the blocks that are on none, else nowhere.
+            let found = self.memory.domain(launch.domain).ok().and_then(|domain| {
+                let mut sms = self.machine.sms.iter();
+                let there = sms.find_map(|sm| sm.overrun(index, launch, domain));
+                there.or_else(|| {
+                    let saved = self.obey.as_ref()?.saved_block(index)?;
+                    saved.overrun(launch, domain)
+                })
+            });
+            let fault = found.unwrap_or_else(|| overran_waiting(launch));
+            self.faults.push((end, index, fault));
         }
     }
 
     /// Ends the launches that faulted; of several faults of one launch the first counts.
-    fn end_faulted(&mut self) {
+    fn end_faulted(&mut self, end: u64) {
         if self.faults.is_empty() {
             return;
         }
@@ -617,7 +626,7 @@ impl Gpu {
             };
             let tag = launch.tag;
             attribute(&mut fault, &self.memory, launch.domain);
-            self.drop_launch(index);
+            self.drop_launch(index, end);
             let at = Cycles(at);
             self.drafts.push(Report::Faulted { tag, fault, at });
         }

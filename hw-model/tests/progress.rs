@@ -155,3 +155,15 @@ fn an_endless_wait_for_a_lane_of_the_same_warp_is_reported() {
     let body = "setp.eq.u32 %p1, %r2, 0;\n@%p1 bra ZERO;\nbar.warp.sync -1;\nbra END;\nZERO:\nbarrier.sync 0;\nEND:\nst.global.u32 [%rd2], %r2;";
     assert_eq!(kind(&module("", body), 64), FaultKind::BarrierDeadlock);
 }
+
+#[test]
+fn lanes_that_wait_for_each_other_in_a_circle_go_on_alone() {
+    // Lane 0 waits for lane 1, lane 1 for lane 2, lane 2 for lane 0, each at a statement of its own: a chip would wait
+    // for ever, the model lets each go on, and the others have long passed.
+    let body = "mov.u32 %r5, 7;\nsetp.eq.u32 %p1, %r2, 0;\n@%p1 bra ZERO;\nsetp.eq.u32 %p2, %r2, 1;\n@%p2 bra ONE;\nsetp.eq.u32 %p3, %r2, 2;\n@%p3 bra TWO;\nbra END;\n\
+        ZERO:\nbar.warp.sync 3;\nmov.u32 %r5, 10;\nbra END;\nONE:\nbar.warp.sync 6;\nmov.u32 %r5, 11;\nbra END;\nTWO:\nbar.warp.sync 5;\nmov.u32 %r5, 12;\nEND:\nst.global.u32 [%rd2], %r5;";
+    for (n, got) in (0_u32..).zip(run(&module("", body), 2, 32)) {
+        let lane = n % 32;
+        assert_eq!(got, if lane < 3 { 10 + lane } else { 7 }, "thread {n}");
+    }
+}

@@ -104,7 +104,7 @@ fn instructions_of_a_vector_add() {
     assert_eq!(f.body[9].operands[0], Operand::Target(22));
     let guard = f.body[9].guard.unwrap();
     assert!(!guard.negated);
-    assert_eq!(f.register_names[guard.reg.0 as usize], "%p1");
+    assert_eq!(&f.register_names[guard.reg.0 as usize], "%p1");
     assert_eq!(f.registers[guard.reg.0 as usize], ScalarType::Pred);
     assert_eq!(
         f.body[0].operands[1],
@@ -372,5 +372,5 @@ fn vector_registers_are_registers_side_by_side() {
     };
     let pair = [y - 1, y].map(|n| Operand::Reg(RegId(n)));
     assert_eq!(f.body[1].operands[1], Operand::Vector(pair.into()));
-    assert_eq!(f.register_names[y as usize], "v1.y");
+    assert_eq!(&f.register_names[y as usize], "v1.y");
 }

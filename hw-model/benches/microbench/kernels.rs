@@ -8,6 +8,8 @@ use gridmux_hw_model::{GpuConfig, Launch, QueueId};
 
 /// Instructions of a chain in one turn of its loop.
 const LINKS: u32 = 128;
+/// Multiply-adds of a loop; the loop fits the smallest instruction cache, 256 instructions.
+const FMAS: u32 = 128;
 
 /// A kernel around a body that is repeated `%r9` times; `%rd1` is the first parameter's address.
 fn looped(setup: &str, body: &str) -> String {
@@ -102,7 +104,7 @@ impl Runner {
             .cycles
     }
 
-    /// Cycles that one more turn takes, from runs of `short` and `long` turns.
+    /// Cycles that one more turn takes, from runs of `short` and `long` turns, once code and data are in their caches.
     pub(crate) fn per_turn(
         &mut self,
         text: &str,
@@ -110,6 +112,7 @@ impl Runner {
         (short, long): (u32, u32),
         (blocks, threads): (u32, u32),
     ) -> f64 {
+        self.run(text, data, short, blocks, threads);
         let first = self.run(text, data, short, blocks, threads);
         let second = self.run(text, data, long, blocks, threads);
         #[allow(clippy::cast_precision_loss, reason = "small numbers")]
@@ -151,9 +154,8 @@ impl Runner {
         let ring = self.ring(nodes, stride);
         let text = looped("mov.u64 %rd3, %rd1;", &hops(8));
         let laps = |n: u64| u32::try_from(n * nodes / 8).expect("few");
-        // The first run fills L2; the others share their first lap, which fills L1.
-        self.run(&text, ring, laps(1), 1, 1);
-        self.per_turn(&text, ring, (laps(1), laps(2)), (1, 1)) / 8.0
+        // The runs share their first lap, which fills L1; nobody waits for the last hop, so both end with a hit.
+        self.per_turn(&text, ring, (laps(2), laps(3)), (1, 1)) / 8.0
     }
 
     /// Cycles of a hop to a line and a row that nobody has touched.
@@ -173,12 +175,14 @@ impl Runner {
 
     /// Fused multiply-adds per cycle of the whole GPU, from 16 chains of each of many warps.
     pub(crate) fn fma_rate(&mut self) -> f64 {
-        let line = |n: usize| format!("fma.rn.f32 %f{0}, %f{0}, %f2, %f2;\n", 10 + n % 16);
+        let line = |n: u32| format!("fma.rn.f32 %f{0}, %f{0}, %f2, %f2;\n", 10 + n % 16);
         let setup: String = (10..26).map(|n| format!("mov.f32 %f{n}, %f1;\n")).collect();
-        let body: String = (0..256).map(line).collect();
+        let body: String = (0..FMAS).map(line).collect();
         let (blocks, threads) = self.filled();
+        // Several rounds of blocks, so that the last warps, which cannot fill an SM alone, weigh little.
+        let blocks = 4 * blocks;
         let turn = self.per_turn(&looped(&setup, &body), 0, (2, 6), (blocks, threads));
-        256.0 * f64::from(blocks) * f64::from(threads) / turn
+        f64::from(FMAS) * f64::from(blocks) * f64::from(threads) / turn
     }
 
     /// Bytes per cycle of all shared memories, one word of each bank at a time.

@@ -355,6 +355,14 @@ impl<'a> Lower<'a> {
         counts.iter().max().copied().unwrap_or(0).saturating_sub(1)
     }
 
+    /// How many registers are read; predicates have a file of their own.
+    fn sources(&self, reads: &[RegId]) -> u8 {
+        let registers = reads
+            .iter()
+            .filter(|reg| self.type_of(**reg) != ScalarType::Pred);
+        u8::try_from(registers.count()).unwrap_or(u8::MAX)
+    }
+
     /// Adds what every operation has.
     pub(crate) fn finish(
         &self,
@@ -389,6 +397,7 @@ impl<'a> Lower<'a> {
             kind: draft.kind,
             pipe,
             vector: draft.vector,
+            sources: self.sources(reads),
             latency: u16::try_from(timing.latency).unwrap_or(u16::MAX),
             interval: u16::try_from(timing.interval).unwrap_or(u16::MAX),
             free: self.folds_moves && i.guard.is_none() && draft.kind == Kind::Alu && is_folded(i),

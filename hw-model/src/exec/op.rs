@@ -99,6 +99,8 @@ pub(crate) struct Op {
     pub(crate) pipe: Pipe,
     /// Elements of a vector access, or 1.
     pub(crate) vector: u8,
+    /// Registers that it reads, predicates not counted.
+    pub(crate) sources: u8,
     /// Cycles to a dependent operation.
     pub(crate) latency: u16,
     /// Cycles that the pipeline is held.

@@ -171,7 +171,8 @@ pub struct BlockEvent {
     pub change: BlockChange,
 }
 
-/// What the blocks of one kernel did on one SM so far, running ones included. Memory behind L1 is not counted by SM.
+/// What the blocks of one kernel did on one SM so far, running ones and those of killed launches included. What
+/// memory behind L1 does for an SM after its launch has ended counts for nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
     /// SM.

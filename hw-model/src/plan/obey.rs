@@ -13,7 +13,7 @@ use super::{BlockChange, BlockEvent, PlanNote, PlanOptions, Spent};
 use crate::config::GpuConfig;
 use crate::timing::context_switch::{Running, SavedBlock, context_bytes};
 use crate::timing::dispatch::{Dispatcher, Placement};
-use crate::timing::launches::Launches;
+use crate::timing::launches::{LaunchState, Launches};
 use crate::timing::quota::QuotaWeights;
 use crate::timing::sm::Sm;
 use gridmux_policy::ids::{KernelId, SmId};
@@ -160,6 +160,11 @@ impl Obey {
             }
         }
         self.opened_all();
+    }
+
+    /// A block of a launch that is on no SM.
+    pub(crate) fn saved_block(&self, launch: u32) -> Option<&SavedBlock> {
+        self.first_saved(launch).map(|(_, saved)| saved)
     }
 
     /// Blocks that are on no SM.
@@ -312,7 +317,7 @@ impl Obey {
                     return Some(Choice::Start(work.launch));
                 }
                 _ if below && group.switches() && (back.is_some() || may_start) => {
-                    self.relocate(sm, sms, &launch.needs);
+                    self.relocate(sm, sms, launches, launch);
                 }
                 _ => {}
             }
@@ -323,14 +328,28 @@ impl Obey {
         None
     }
 
+    /// Where a launch stands in a group's fill order.
+    fn place_in_order(&self, group: usize, launch: &LaunchState) -> (usize, Option<u64>, u64) {
+        let rank = match self.rules.groups[group].fill {
+            Fill::RowOrder => self.rules.right(group, launch.row).rank,
+            Fill::Arrival => 0,
+        };
+        (rank, launch.eligible_at, launch.serial)
+    }
+
     /// Room is there in sum and not in one piece: a block that lies in the way is moved.
-    fn relocate(&mut self, sm: usize, sms: &mut [Sm], needs: &crate::occupancy::BlockNeeds) {
+    fn relocate(&mut self, sm: usize, sms: &mut [Sm], launches: &Launches, waiting: &LaunchState) {
+        let needs = &waiting.needs;
         if self.relocated[sm] || sms[sm].is_leaving() || !sms[sm].holds_in_sum(needs) {
             return;
         }
-        let victims = sms[sm]
-            .running()
-            .filter(|r| sms[sm].would_fit(r.number, needs));
+        let group = self.rules.group_of[sm];
+        let place = self.place_in_order(group, waiting);
+        let victims = sms[sm].running().filter(|r| {
+            let of = launches.get(r.launch);
+            let first = of.is_some_and(|l| self.place_in_order(group, l) < place);
+            sms[sm].would_fit(r.number, needs, first)
+        });
         let smallest =
             victims.min_by_key(|r| (context_bytes(&r.needs), std::cmp::Reverse(r.linear)));
         if let Some(victim) = smallest {

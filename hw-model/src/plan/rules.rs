@@ -120,13 +120,16 @@ impl Rules {
         Right { rank, limits }
     }
 
-    /// Issue weights of a group, and whether they say anything: rows that all weigh 1 do not.
+    /// Issue weights of a group, and whether they say anything. Quotas are a mechanism of their own beside caps (SMK,
+    /// section 6.1: SMK-P against SMK-(P+W)), so a plan can go without: rows that all weigh 1, as rows do that nobody
+    /// gave a weight, ask for none. Who wants equal quotas gives equal weights above 1.
     pub(super) fn weights(&self, group: usize) -> (Vec<(KernelId, u16)>, bool) {
         let rows = self.groups[group].rows.iter();
         let weights: Vec<_> = rows
             .map(|(kernel, limits)| (*kernel, limits.weight))
             .collect();
-        let on = weights.iter().any(|(_, weight)| *weight != 1);
+        let mut all = weights.iter().map(|(_, weight)| *weight);
+        let on = all.any(|weight| weight != 1) || self.default_row.weight != 1;
         (weights, on)
     }
 

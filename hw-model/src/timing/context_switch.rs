@@ -10,11 +10,15 @@
 //! launch that is dropped takes its moving blocks along, and answers for them are ignored.
 
 use super::coalesce::LineAccess;
-use super::load_store::Miss;
+use super::launches::LaunchState;
+use super::load_store::{Miss, Target};
 use super::memory_system::{NO_REPLY, RequestKind};
 use super::sm::{Epoch, Sm, SmEvent, State, UNKNOWN};
+use super::sm_faults::{first_alive, overran};
 use crate::config::{LINE_BYTES, SECTOR_BYTES};
 use crate::exec::{Block, Warp};
+use crate::fault::Fault;
+use crate::memory::Domain;
 use crate::occupancy::BlockNeeds;
 use gridmux_policy::ids::KernelId;
 
@@ -97,6 +101,15 @@ impl Sm {
         self.moves.iter().any(loading)
     }
 
+    /// A block of a launch that is coming back.
+    pub(super) fn coming_back(&self, launch: u32) -> Option<&SavedBlock> {
+        let of_launch = self.moves.iter().filter(|m| m.launch == launch);
+        of_launch.map(|m| &m.phase).find_map(|phase| match phase {
+            Phase::Loading { saved, .. } => Some(&**saved),
+            _ => None,
+        })
+    }
+
     /// A block of these needs would fit, were what is free in one piece.
     pub(crate) fn holds_in_sum(&self, needs: &BlockNeeds) -> bool {
         self.room.holds_in_sum(needs)
@@ -120,18 +133,21 @@ impl Sm {
         })
     }
 
-    /// Room would be there for both after one of the blocks here was moved.
-    pub(crate) fn would_fit(&self, number: usize, needs: &BlockNeeds) -> bool {
+    /// Room would be there for both after one of the blocks here was moved; `first` when that one comes back before
+    /// the other one takes its room.
+    pub(crate) fn would_fit(&self, number: usize, needs: &BlockNeeds, first: bool) -> bool {
         let resident = &self.residents[number];
         let mut room = self.room.clone();
         room.give_back(&resident.needs, resident.place);
-        let mut other = room.clone();
-        other.take(&resident.needs);
-        other.fits(needs)
-            || (room.fits(needs) && {
-                room.take(needs);
-                room.fits(&resident.needs)
-            })
+        let (one, other) = if first {
+            (&resident.needs, needs)
+        } else {
+            (needs, &resident.needs)
+        };
+        room.fits(one) && {
+            room.take(one);
+            room.fits(other)
+        }
     }
 
     /// A running block begins to leave; its context goes to `area`, at no cost where it is `free`.
@@ -160,9 +176,6 @@ impl Sm {
         resident.counters = crate::counters::Counters::default();
         let bytes = context_bytes(&saved.needs);
         resident.counters.switches_in = 1;
-        if !saved.free {
-            resident.counters.context_read_bytes = bytes;
-        }
         let (launch, area, free) = (saved.launch, saved.area, saved.free);
         let phase = Phase::Loading {
             bytes: if free { 0 } else { bytes },
@@ -187,10 +200,13 @@ impl Sm {
     }
 
     /// Forgets the moving blocks of a launch; those that were coming back give up their room here.
-    pub(super) fn drop_moves(&mut self, launch: u32) {
+    pub(super) fn drop_moves(&mut self, launch: u32, now: u64) {
         while let Some(at) = self.moves.iter().position(|m| m.launch == launch) {
             let moving = self.moves.remove(at);
             if matches!(moving.phase, Phase::Loading { .. }) {
+                let row = self.residents[moving.resident].row;
+                let done = self.done_here(moving.resident, now);
+                self.count_towards_totals(row, &done);
                 self.give_room_back(moving.resident);
             }
         }
@@ -289,7 +305,11 @@ impl Sm {
             let line = moving.area + (context_bytes(&saved.needs) - *bytes) / LINE_BYTES;
             *bytes -= part;
             *answers += 1;
-            let miss = self.misses.take(Miss::of_context(moving.serial));
+            let counters = &mut self.residents[moving.resident].counters;
+            counters.context_read_bytes += part;
+            let miss = self
+                .misses
+                .take(Miss::new(0, 0, Target::Context(moving.serial)));
             let took = self.send_context(line, part, miss, moving, epoch);
             *sendable = sendable.saturating_sub(took * 2);
         }
@@ -342,13 +362,10 @@ impl Sm {
     /// The context is in memory: the block goes, its room is free.
     fn leave(&mut self, moving: &Moving, at: u64) {
         let number = moving.resident;
+        let mut counters = self.done_here(number, at);
+        counters.switches_out = 1;
         let resident = &mut self.residents[number];
-        let here = at.saturating_sub(resident.started);
-        let needs = resident.needs;
-        resident.counters.switches_out = 1;
-        resident.counters.block_cycles = here;
-        resident.counters.warp_cycles = here * u64::from(needs.warps);
-        let counters = resident.counters;
+        let (needs, row) = (resident.needs, resident.row);
         let block = std::mem::replace(&mut resident.block, Block::new());
         let slots = resident.slots;
         let warps = slots[..needs.warps as usize].iter().map(|slot| {
@@ -361,11 +378,11 @@ impl Sm {
             needs,
             block,
             warps: warps.collect(),
-            ran_cycles: resident.ran_cycles + here,
+            ran_cycles: resident.ran_cycles + counters.block_cycles,
             area: moving.area,
             free: moving.free,
         });
-        self.count_towards_totals(number, &counters);
+        self.count_towards_totals(row, &counters);
         self.events.push(SmEvent::Saved {
             at,
             counters,
@@ -383,17 +400,23 @@ impl Sm {
         resident.block = std::mem::replace(&mut saved.block, Block::new());
         resident.block.env.smid = u32::from(self.id);
         resident.kernel = Some(launch.kernel.clone());
+        // All warps have their slots before the first one goes on: what it does may concern the others.
         for (index, (warp, state)) in (0..).zip(saved.warps.drain(..)) {
             let slot = self.take_slot(number, index, launch, at);
             let entry = &mut self.warps[slot as usize];
             entry.warp = warp;
-            match state {
-                State::AtBarrier => {
-                    entry.state = State::AtBarrier;
-                    self.arbiter.at_barrier(slot);
-                }
-                State::Stopped => entry.state = State::Stopped,
-                _ => self.schedule(slot, epoch),
+            entry.state = state;
+            if state == State::AtBarrier {
+                self.arbiter.at_barrier(slot);
+            }
+        }
+        for index in 0..saved.needs.warps as usize {
+            let slot = u32::from(self.residents[number].slots[index]);
+            if !matches!(
+                self.warps[slot as usize].state,
+                State::AtBarrier | State::Stopped
+            ) {
+                self.schedule(slot, epoch);
             }
         }
     }
@@ -416,7 +439,13 @@ impl SavedBlock {
         sm.fits(&self.needs)
     }
 
-    /// Bytes that its way took each time.
+    /// The fault of its launch when that ran too long.
+    pub(crate) fn overrun(&self, launch: &LaunchState, domain: &Domain) -> Option<Box<Fault>> {
+        let (warp, _) = self.warps.get(first_alive(&self.block))?;
+        overran(launch, &self.block, warp, domain)
+    }
+
+    /// Bytes that its way takes.
     pub(crate) fn moved_bytes(&self) -> u64 {
         if self.free {
             0

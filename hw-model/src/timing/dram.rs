@@ -7,7 +7,7 @@
 //! Rules: a decision at time `t` sees the requests that arrived by `t`, and is made only when all of those are
 //! known; times carry [`FRACTION`] fraction bits, because a command clock is no whole number of core cycles.
 
-use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES};
+use crate::config::{GpuConfig, LINE_BYTES};
 use std::collections::VecDeque;
 
 /// Fraction bits of DRAM times.
@@ -27,6 +27,8 @@ pub(crate) struct DramRequest {
     pub(crate) tag: u32,
     /// Whose counters it moves.
     pub(crate) launch: u32,
+    /// SM that it is counted for.
+    pub(crate) sm: u16,
 }
 
 /// A request that was served.
@@ -90,6 +92,7 @@ struct Timing {
     wl: u64,
     cdlr: u64,
     wr: u64,
+    /// One burst, which brings one sector.
     sector: u64,
 }
 
@@ -141,7 +144,7 @@ impl Channel {
                 cdlr: time(t.cdlr),
                 wr: time(t.wr),
                 sector: config
-                    .transfer_cycles(SECTOR_BYTES << FRACTION, per_channel)
+                    .transfer_cycles(dram.burst_bytes << FRACTION, per_channel)
                     .max(1),
             },
             row_lines: dram.row_bytes / LINE_BYTES,
@@ -340,6 +343,7 @@ mod tests {
             write: false,
             tag: 0,
             launch: 0,
+            sm: 0,
         }
     }
 

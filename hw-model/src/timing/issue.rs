@@ -180,15 +180,26 @@ impl Arbiter {
         if self.sub_cores { scheduler } else { 0 }
     }
 
+    /// The scheduler that chooses first in a cycle: where they share collectors, each in its turn, lest the warps of
+    /// one fall behind.
+    #[inline(always)]
+    fn first(&self, now: u64) -> usize {
+        if self.collectors.is_none() {
+            return 0;
+        }
+        usize::try_from(now).unwrap_or(0) & (self.schedulers - 1)
+    }
+
     /// A unit takes an instruction.
     #[inline(always)]
-    fn occupy(&mut self, scheduler: usize, pipe: Pipe, now: u64, interval: u64) {
+    fn occupy(&mut self, scheduler: usize, op: &Op, now: u64) {
+        let (pipe, interval) = (op.pipe, u64::from(op.interval));
         let pool = self.pool(scheduler);
         self.units[pool][pipe as usize].occupy(now, interval);
         if let Some(collectors) = &mut self.collectors
             && is_collected(pipe)
         {
-            collectors.occupy(now, self.collector_cycles);
+            collectors.occupy(now, self.collector_cycles + u64::from(op.sources));
         }
     }
 
@@ -256,7 +267,9 @@ impl Sm {
     #[inline(always)]
     pub(super) fn cycle(&mut self, epoch: &Epoch<'_>) -> (bool, u64) {
         let (mut issued, mut next) = (false, u64::MAX);
-        for scheduler in 0..self.arbiter.schedulers {
+        let (schedulers, first) = (self.arbiter.schedulers, self.arbiter.first(self.now));
+        for turn in 0..schedulers {
+            let scheduler = (first + turn) & (schedulers - 1);
             let mut candidates = self.candidates(scheduler, &mut next);
             if self.quotas.on {
                 candidates = self.quotas.allow(candidates);
@@ -322,6 +335,7 @@ impl Sm {
         let now = self.now;
         let number = usize::from(self.warps[slot as usize].block);
         let mut rare = Step::Done;
+        let operation = self.warps[slot as usize].warp.pc;
         let Some((op, stepped)) = self.step(slot, epoch, &mut rare) else {
             return;
         };
@@ -330,9 +344,9 @@ impl Sm {
         count(&mut resident.counters, op.pipe, &stepped);
         let entry = &mut self.warps[slot as usize];
         entry.not_before = now + u64::from(last);
+        entry.buffer.issued(operation);
         if op.pipe != Pipe::Memory {
-            self.arbiter
-                .occupy(scheduler, op.pipe, now, u64::from(op.interval));
+            self.arbiter.occupy(scheduler, &op, now);
         }
         match op.kind {
             Kind::Memory => {
@@ -361,6 +375,10 @@ impl Sm {
         if stepped.plain {
             self.schedule(slot, epoch);
         } else {
+            if matches!(rare, Step::Barrier(_)) {
+                // The buffer is filled while the warp waits.
+                self.supply(slot, epoch);
+            }
             self.stop(slot, rare, epoch);
         }
     }
@@ -451,13 +469,23 @@ impl Sm {
                 // The result would come to a frame that the next call may use.
                 there = UNKNOWN;
             }
-            if there == UNKNOWN {
-                entry.state = State::Blocked;
-                self.arbiter.waits(slot, Cause::Memory);
+            let free = op.free;
+            let supplied = self.supply(slot, epoch);
+            if there == UNKNOWN || supplied == UNKNOWN {
+                self.warps[slot as usize].state = State::Blocked;
+                let for_code = there != UNKNOWN;
+                self.arbiter.waits(
+                    slot,
+                    if for_code {
+                        Cause::Control
+                    } else {
+                        Cause::Memory
+                    },
+                );
                 return;
             }
-            if !op.free {
-                self.sleep(slot, there);
+            if !free {
+                self.sleep(slot, there, supplied);
                 return;
             }
             if !self.fold(slot, there, epoch) {
@@ -473,11 +501,11 @@ impl Sm {
         self.arbiter.left(slot);
     }
 
-    /// The warp goes on when its registers are there.
+    /// The warp goes on when its registers and its next instruction are there.
     #[inline(always)]
-    fn sleep(&mut self, slot: u32, there: u64) {
+    fn sleep(&mut self, slot: u32, there: u64, supplied: u64) {
         let entry = &mut self.warps[slot as usize];
-        let at = there.max(entry.not_before).max(self.now);
+        let at = there.max(entry.not_before).max(supplied).max(self.now);
         if at == self.now {
             self.make_ready(slot);
             return;

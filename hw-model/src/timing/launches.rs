@@ -42,6 +42,11 @@ impl LaunchState {
     pub(crate) fn all_placed(&self) -> bool {
         self.next_block == self.blocks
     }
+
+    /// Last cycle within its budget, where it has one and has begun.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        Some(self.first_start?.saturating_add(self.budget?))
+    }
 }
 
 /// Parameter bytes at an address that stays.
@@ -138,6 +143,12 @@ impl Launches {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &LaunchState)> {
         let numbered = self.slots.iter().enumerate();
         numbered.filter_map(|(at, slot)| Some((u32::try_from(at).ok()?, slot.as_ref()?)))
+    }
+
+    /// The last cycle of the first budget that will run out.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        let running = self.slots.iter().flatten();
+        running.filter_map(LaunchState::deadline).min()
     }
 
     /// Counters of a launch; those of nobody when it is gone.

@@ -21,6 +21,35 @@ pub(crate) struct PendingLoad {
     missing: u32,
     /// Latest time of the sectors known so far.
     at: u64,
+    /// It is a line of code, which goes to the warp's instruction buffer.
+    code: bool,
+}
+
+impl PendingLoad {
+    /// A warp's wait for a line of code.
+    pub(super) fn of_code(warp: u32, generation: u32) -> Self {
+        Self {
+            warp,
+            generation,
+            writes: [NONE; 4],
+            missing: 0,
+            at: 0,
+            code: true,
+        }
+    }
+}
+
+/// Where the sectors of an answered request go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// To the loads that wait, and to no cache.
+    Loads,
+    /// To their place in L1, too.
+    L1,
+    /// To the instruction cache, and to the warps that wait for the line.
+    Code,
+    /// To the context of the block of this serial number, which comes back.
+    Context(u32),
 }
 
 /// A request in flight, with the loads that wait for it.
@@ -31,22 +60,18 @@ pub(crate) struct Miss {
     first_waiter: u32,
     /// Loads that wait.
     joined: u32,
-    /// The line has a place in L1 where the sectors go.
-    cached: bool,
-    /// Serial of the block whose context it belongs to; 0 for a load's.
-    moving: u32,
+    target: Target,
 }
 
 impl Miss {
-    /// A part of a context that comes back.
-    pub(super) fn of_context(moving: u32) -> Self {
+    /// A request that nobody waits for yet.
+    pub(super) fn new(line: u64, sectors: u8, target: Target) -> Self {
         Self {
-            line: 0,
-            sectors: 0,
+            line,
+            sectors,
             first_waiter: NOBODY,
             joined: 0,
-            cached: false,
-            moving,
+            target,
         }
     }
 }
@@ -344,14 +369,8 @@ impl Sm {
         load: &mut Transfer,
         epoch: &Epoch<'_>,
     ) {
-        let miss = self.misses.take(Miss {
-            line: line.line,
-            sectors,
-            first_waiter: NOBODY,
-            joined: 0,
-            cached,
-            moving: 0,
-        });
+        let target = if cached { Target::L1 } else { Target::Loads };
+        let miss = self.misses.take(Miss::new(line.line, sectors, target));
         self.misses_in_flight += 1;
         if self.misses_in_flight >= epoch.config.l1.mshrs {
             // The last miss register is taken: the unit waits until a reply frees one.
@@ -375,20 +394,23 @@ impl Sm {
                 writes: load.writes,
                 missing: 0,
                 at: 0,
+                code: false,
             });
         }
-        self.pending.get(load.pending).missing += 1;
+        self.wait_for(miss, load.pending);
         let entry = self.misses.get(miss);
         entry.joined += 1;
         if entry.joined >= config.l1.merges {
             // No further load can wait for this request, and the unit does not look past the next one.
             self.unit_free_at = UNKNOWN;
         }
+    }
+
+    /// A load waits for one more request.
+    pub(super) fn wait_for(&mut self, miss: u32, load: u32) {
+        self.pending.get(load).missing += 1;
         let next = self.misses.get(miss).first_waiter;
-        let waiter = self.waiters.take(Waiter {
-            load: load.pending,
-            next,
-        });
+        let waiter = self.waiters.take(Waiter { load, next });
         self.misses.get(miss).first_waiter = waiter;
     }
 
@@ -447,18 +469,26 @@ impl Sm {
     pub(super) fn fill(&mut self, number: u32, at: u64, epoch: &Epoch<'_>) {
         let miss = *self.misses.get(number);
         self.misses.give_back(number);
-        if miss.moving != 0 {
-            self.context_arrived(miss.moving, at);
-            return;
-        }
-        self.misses_in_flight -= 1;
-        if self.unit_free_at == UNKNOWN && self.misses_in_flight < epoch.config.l1.mshrs {
-            self.unit_free_at = at;
-        }
-        if miss.cached
-            && let Some(entry) = self.l1.find(miss.line, miss.line)
-        {
+        let home = match miss.target {
+            Target::Context(moving) => {
+                self.context_arrived(moving, at);
+                return;
+            }
+            Target::Loads => None,
+            Target::L1 => self.l1.find(miss.line, miss.line),
+            Target::Code => self
+                .front
+                .as_mut()
+                .and_then(|front| front.cache.find(miss.line, miss.line)),
+        };
+        if let Some(entry) = home {
             settle(entry, &miss, number, at);
+        }
+        if miss.target != Target::Code {
+            self.misses_in_flight -= 1;
+            if self.unit_free_at == UNKNOWN && self.misses_in_flight < epoch.config.l1.mshrs {
+                self.unit_free_at = at;
+            }
         }
         let mut next = miss.first_waiter;
         while next != NOBODY {
@@ -485,7 +515,11 @@ impl Sm {
         for register in load.writes.iter().take_while(|r| **r != NONE) {
             entry.ready_at[usize::from(*register)] = load.at;
         }
-        if entry.state == State::Blocked {
+        let blocked = entry.state == State::Blocked;
+        if load.code {
+            self.supplied(load.warp, load.at);
+        }
+        if blocked {
             self.schedule(load.warp, epoch);
         }
     }

@@ -13,6 +13,7 @@ use crate::counters::Counters;
 use crate::crew::{Crew, Each};
 use crate::exec::{Order, WriteLog, apply_all};
 use crate::memory::Memory;
+use gridmux_policy::ids::KernelId;
 
 /// Fewest busy SM cycles of the last epoch, and requests, for which other threads are asked to help: handing work over
 /// costs about as much as this many instructions.
@@ -83,27 +84,30 @@ impl Machine {
         [sms, groups].into_iter().flatten().min()
     }
 
-    /// Counters that the memory side moved for a launch, taken away.
-    pub(crate) fn take_tally(&mut self, launch: u32) -> Counters {
+    /// Counters that the memory side moved for a launch of a row, taken away; each SM's part is its own from now on.
+    pub(crate) fn take_tally(&mut self, launch: u32, row: KernelId) -> Counters {
         let mut sum = Counters::default();
         for group in &mut self.groups {
-            sum += std::mem::take(group.tally.of(launch));
+            for (sm, counters) in group.tally.take(launch) {
+                self.sms[sm].count_towards_totals(row, &counters);
+                sum += counters;
+            }
         }
         sum
     }
 
-    /// What an SM sees in the epoch from `start` to `end`.
-    pub(crate) fn epoch<'a>(&'a self, around: Around<'a>, start: u64, end: u64) -> Epoch<'a> {
-        Epoch {
-            config: around.config,
-            memory: around.memory,
-            launches: around.launches,
-            topology: &self.topology,
-            requests: &self.requests,
-            replies: &self.replies,
-            start,
-            end,
+    /// Forgets what the memory side did for an earlier launch of this number after its end.
+    pub(crate) fn forget_tally(&mut self, launch: u32) {
+        for group in &mut self.groups {
+            group.tally.take(launch).for_each(drop);
         }
+    }
+
+    /// What the memory side has moved for an SM's launches that have not ended, with their numbers.
+    pub(crate) fn tally_of_sm(&self, sm: u16) -> impl Iterator<Item = &(u32, Counters)> {
+        self.groups
+            .iter()
+            .flat_map(move |group| group.tally.of_sm(sm))
     }
 
     /// Runs both halves.

@@ -63,18 +63,40 @@ pub(crate) struct Reply {
     pub(crate) sectors: u8,
 }
 
-/// Counters by launch that one group moves.
-#[derive(Debug, Default)]
-pub(crate) struct Tally(Vec<Counters>);
+/// Counters that one group moves, by SM that asked and by launch. An SM holds few launches at a time, so that a
+/// search finds one at once.
+#[derive(Debug)]
+pub(crate) struct Tally(Vec<Vec<(u32, Counters)>>);
 
 impl Tally {
+    fn new(sms: u16) -> Self {
+        Self(vec![Vec::new(); usize::from(sms)])
+    }
+
+    /// Counters of a launch's requests from an SM.
     #[inline]
-    pub(crate) fn of(&mut self, launch: u32) -> &mut Counters {
-        let at = launch as usize;
-        if at >= self.0.len() {
-            self.0.resize(at + 1, Counters::default());
-        }
-        &mut self.0[at]
+    pub(crate) fn of(&mut self, launch: u32, sm: u16) -> &mut Counters {
+        let of_sm = &mut self.0[usize::from(sm)];
+        let found = of_sm.iter().position(|(other, _)| *other == launch);
+        let at = found.unwrap_or_else(|| {
+            of_sm.push((launch, Counters::default()));
+            of_sm.len() - 1
+        });
+        &mut of_sm[at].1
+    }
+
+    /// What each launch's requests from an SM came to.
+    pub(crate) fn of_sm(&self, sm: u16) -> impl Iterator<Item = &(u32, Counters)> {
+        self.0[usize::from(sm)].iter()
+    }
+
+    /// Takes a launch's counters away, by SM.
+    pub(crate) fn take(&mut self, launch: u32) -> impl Iterator<Item = (usize, Counters)> {
+        let numbered = self.0.iter_mut().enumerate();
+        numbered.filter_map(move |(sm, of_sm)| {
+            let at = of_sm.iter().position(|(other, _)| *other == launch)?;
+            Some((sm, of_sm.swap_remove(at).1))
+        })
     }
 }
 
@@ -187,7 +209,7 @@ impl Group {
         Self {
             partitions: (0..partitions).map(|_| Partition::new(config)).collect(),
             waiting: Vec::with_capacity(1024),
-            tally: Tally::default(),
+            tally: Tally::new(config.sm.count),
             answered: vec![0; usize::from(config.sm.count).div_ceil(64)],
             first_reply: u64::MAX,
             one_way: u64::from(config.interconnect.latency),

@@ -146,7 +146,7 @@ impl Partition {
     fn look_up(&mut self, request: &Request, start: u64, answer: Reply, tally: &mut Tally) -> bool {
         let slice = &mut self.slices[usize::from(request.slice)];
         let found = slice.cache.find_or_insert(request.line, request.key);
-        let counters = tally.of(request.launch);
+        let counters = tally.of(request.launch, request.sm);
         let Some((line, evicted)) = found else {
             // Every line of the set waits for DRAM, so this one is fetched or written past the slice.
             counters.l2_miss_sectors += u64::from(request.sectors.count_ones());
@@ -226,6 +226,7 @@ impl Partition {
             write: true,
             tag: WRITE_BACK,
             launch: request.launch,
+            sm: request.sm,
         });
     }
 
@@ -267,6 +268,7 @@ impl Partition {
             write: false,
             tag: fetch,
             launch: request.launch,
+            sm: request.sm,
         });
         fetch
     }
@@ -291,7 +293,7 @@ impl Partition {
             ..
         } = self;
         channel.run(end, |served| {
-            let counters = tally.of(served.request.launch);
+            let counters = tally.of(served.request.launch, served.request.sm);
             let bytes = u64::from(served.request.sectors.count_ones()) * SECTOR_BYTES;
             counters.dram_row_hits += u64::from(served.row_hit);
             counters.dram_row_misses += u64::from(!served.row_hit);

@@ -13,6 +13,7 @@ use super::cache::Cache;
 use super::coalesce::Lines;
 use super::context_switch::{Moving, SavedBlock};
 use super::exchange::Exchange;
+use super::fetch::{Buffer, FrontEnd};
 use super::issue::Arbiter;
 use super::launches::{LaunchState, Launches};
 use super::load_store::{Miss, PendingLoad, Waiter};
@@ -90,6 +91,8 @@ pub(super) struct WarpSlot {
     /// Tells a slot's present warp from earlier ones.
     pub(super) generation: u32,
     pub(super) wake_at: u64,
+    /// Its instruction buffer, where the front end is modelled.
+    pub(super) buffer: Buffer,
     /// Earliest issue of the next operation, apart from registers.
     pub(super) not_before: u64,
     /// When what it wrote to global memory is there.
@@ -181,6 +184,8 @@ pub(crate) struct Sm {
     newest_launch: u64,
     pub(super) arbiter: Arbiter,
     pub(super) wheel: Wheel,
+    /// None where the supply of instructions never limits.
+    pub(super) front: Option<FrontEnd>,
     pub(super) ranges: RangeCache,
     pub(super) access: Access,
     pub(super) log: WriteLog,
@@ -239,6 +244,7 @@ impl Sm {
             newest_launch: 0,
             arbiter: Arbiter::new(config),
             wheel: Wheel::new(),
+            front: config.fetch.as_ref().map(FrontEnd::new),
             ranges: RangeCache::new(),
             access: Access::new(),
             log: WriteLog::new(),
@@ -391,6 +397,7 @@ impl Sm {
         entry.generation = entry.generation.wrapping_add(1);
         entry.not_before = at;
         entry.written_at = 0;
+        entry.buffer = Buffer::default();
         entry.age = self.next_age;
         self.next_age += 1;
         let registers = usize::from(launch.kernel.slots) + usize::from(launch.kernel.predicates);
@@ -414,27 +421,33 @@ impl Sm {
         let mut rows = self.by_row.clone();
         let mut taken = self.taken_blocks();
         while taken != 0 {
-            let resident = &self.residents[taken.trailing_zeros() as usize];
+            let number = taken.trailing_zeros() as usize;
             taken &= taken - 1;
-            let mut counters = resident.counters;
-            let here = now.saturating_sub(resident.started);
-            counters.block_cycles = here;
-            counters.warp_cycles = here * u64::from(resident.needs.warps);
-            add_row(&mut rows, resident.row, &counters);
+            let done = self.done_here(number, now);
+            add_row(&mut rows, self.residents[number].row, &done);
         }
         rows
     }
 
-    /// What a block did here is counted for the SM and for its row.
-    pub(super) fn count_towards_totals(&mut self, number: usize, counters: &Counters) {
+    /// What was done here under a row is counted for the SM and for the row.
+    pub(super) fn count_towards_totals(&mut self, row: KernelId, counters: &Counters) {
         self.totals += *counters;
-        add_row(&mut self.by_row, self.residents[number].row, counters);
+        add_row(&mut self.by_row, row, counters);
     }
 
-    /// Removes every block of a launch; nothing is reported.
-    pub(crate) fn drop_launch(&mut self, launch: u32) {
+    /// What a block that is here has done here until `now`.
+    pub(super) fn done_here(&self, number: usize, now: u64) -> Counters {
+        let resident = &self.residents[number];
+        let mut counters = resident.counters;
+        counters.block_cycles = now.saturating_sub(resident.started);
+        counters.warp_cycles = counters.block_cycles * u64::from(resident.needs.warps);
+        counters
+    }
+
+    /// Removes every block of a launch at `now`; nothing is reported, but what they did here stays counted.
+    pub(crate) fn drop_launch(&mut self, launch: u32, now: u64) {
         if !self.moves.is_empty() {
-            self.drop_moves(launch);
+            self.drop_moves(launch, now);
         }
         let of_launch = |s: &Start| s.launch == launch;
         while let Some(at) = self.starts.iter().position(of_launch) {
@@ -445,6 +458,8 @@ impl Sm {
         for number in 0..self.residents.len() {
             let resident = &self.residents[number];
             if taken >> number & 1 != 0 && resident.kernel.is_some() && resident.launch == launch {
+                let (row, done) = (resident.row, self.done_here(number, now));
+                self.count_towards_totals(row, &done);
                 self.free(number);
             }
         }
@@ -652,12 +667,11 @@ impl Sm {
     }
 
     fn retire(&mut self, number: usize) {
-        let resident = &mut self.residents[number];
         let at = self.now + 1;
-        resident.counters.blocks = 1;
-        resident.counters.block_cycles = at - resident.started;
-        resident.counters.warp_cycles = (at - resident.started) * u64::from(resident.needs.warps);
-        let counters = resident.counters;
+        let mut counters = self.done_here(number, at);
+        counters.blocks = 1;
+        let resident = &self.residents[number];
+        let row = resident.row;
         self.events.push(SmEvent::Retired {
             launch: resident.launch,
             linear: resident.linear,
@@ -665,7 +679,7 @@ impl Sm {
             counters,
             ran_cycles: resident.ran_cycles + counters.block_cycles,
         });
-        self.count_towards_totals(number, &counters);
+        self.count_towards_totals(row, &counters);
         self.free(number);
     }
 
@@ -702,7 +716,7 @@ impl Sm {
 }
 
 /// Adds to a row's counters; rows are sorted.
-fn add_row(rows: &mut Vec<(KernelId, Counters)>, row: KernelId, counters: &Counters) {
+pub(crate) fn add_row(rows: &mut Vec<(KernelId, Counters)>, row: KernelId, counters: &Counters) {
     match rows.binary_search_by_key(&row, |(kernel, _)| *kernel) {
         Ok(at) => rows[at].1 += *counters,
         Err(at) => rows.insert(at, (row, *counters)),
@@ -717,6 +731,7 @@ impl WarpSlot {
             block: 0,
             generation: 0,
             wake_at: 0,
+            buffer: Buffer::default(),
             not_before: 0,
             written_at: 0,
             ready_at: Vec::new(),

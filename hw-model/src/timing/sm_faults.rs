@@ -2,10 +2,12 @@
 //!
 //! Rule: nothing here runs unless a kernel went wrong.
 
+use super::launches::LaunchState;
 use super::sm::{Epoch, Sm, SmEvent};
-use crate::exec::RawFault;
+use crate::exec::{Block, RawFault, Warp};
 use crate::explain::{deadlock_note, dress};
 use crate::fault::{Fault, FaultKind};
+use crate::memory::Domain;
 
 impl Sm {
     #[cold]
@@ -39,34 +41,72 @@ impl Sm {
         });
     }
 
-    /// The fault of a launch that ran too long, found in one of its warps; `None` when it has none here.
+    /// The fault of a launch that ran too long, found in one of the blocks that run here or are coming back; `None`
+    /// when it has none here.
     pub(crate) fn overrun(
         &self,
-        launch: u32,
-        budget_cycles: u64,
-        epoch: &Epoch<'_>,
+        index: u32,
+        launch: &LaunchState,
+        domain: &Domain,
     ) -> Option<Box<Fault>> {
-        let taken = !self.free_blocks;
-        let number = (0..self.residents.len())
-            .find(|n| taken >> n & 1 != 0 && self.residents[*n].launch == launch)?;
-        let resident = &self.residents[number];
-        let warp = resident.block.alive().trailing_zeros() as usize & 31;
-        let slot = &self.warps[usize::from(resident.slots[warp])];
-        let domain = epoch
-            .memory
-            .domain(epoch.launches.get(launch)?.domain)
-            .ok()?;
-        let raw = RawFault {
-            kind: FaultKind::BudgetExceeded { budget_cycles },
-            lane: slot.warp.alive().trailing_zeros() & 31,
-            address: None,
+        let taken = self.taken_blocks();
+        let mut running = self.residents.iter().enumerate().filter(|(n, resident)| {
+            taken >> n & 1 != 0 && resident.kernel.is_some() && resident.launch == index
+        });
+        let Some((_, resident)) = running.next() else {
+            return self.coming_back(index)?.overrun(launch, domain);
         };
-        Some(dress(
-            raw,
-            resident.kernel.as_ref()?,
-            &resident.block,
-            &slot.warp,
-            domain,
-        ))
+        let slot = resident.slots[first_alive(&resident.block)];
+        let warp = &self.warps[usize::from(slot)].warp;
+        overran(launch, &resident.block, warp, domain)
     }
+}
+
+/// First warp of a block that has not ended.
+pub(super) fn first_alive(block: &Block) -> usize {
+    block.alive().trailing_zeros() as usize & 31
+}
+
+/// The fault of a launch that ran too long; it names where a warp stands.
+#[cold]
+pub(super) fn overran(
+    launch: &LaunchState,
+    block: &Block,
+    warp: &Warp,
+    domain: &Domain,
+) -> Option<Box<Fault>> {
+    let raw = RawFault {
+        kind: FaultKind::BudgetExceeded {
+            budget_cycles: launch.budget?,
+        },
+        lane: warp.alive().trailing_zeros() & 31,
+        address: None,
+    };
+    Some(dress(raw, &launch.kernel, block, warp, domain))
+}
+
+/// The same, where none of its blocks has begun and not ended.
+#[cold]
+pub(crate) fn overran_waiting(launch: &LaunchState) -> Box<Fault> {
+    let (next, [x, y, _]) = (launch.next_block, launch.grid.map(u64::from));
+    let block = [next % x, next / x % y, next / (x * y)];
+    let first = &launch.kernel.origins[0];
+    Box::new(Fault {
+        kernel: launch.kernel.name.clone(),
+        block: block.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+        thread: [0; 3],
+        function: None,
+        ptx_line: first.line,
+        source_line: None,
+        source_file: None,
+        mnemonic: first.mnemonic.clone(),
+        address: None,
+        nearest: None,
+        lies_in: None,
+        owner: None,
+        note: Some("the block waits for room on an SM, and no other one is under way".into()),
+        kind: FaultKind::BudgetExceeded {
+            budget_cycles: launch.budget.unwrap_or(0),
+        },
+    })
 }

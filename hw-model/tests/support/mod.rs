@@ -12,6 +12,8 @@
 pub mod exact;
 pub mod flow;
 pub mod opcode;
+pub mod plan;
+pub mod states;
 
 use gridmux_hw_model::{
     Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, run_functional,

@@ -54,7 +54,7 @@ pub fn for_each_register(i: &Instruction, mut each: impl FnMut(RegId, Access)) {
     }
     let destinations = usize::from(has_destination(i.opcode));
     for operand in i.operands.iter().skip(destinations) {
-        visit(operand, &mut |r| each(r, Access::Read));
+        each_in(operand, |r| each(r, Access::Read));
     }
     let write = match (i.guard, i.opcode) {
         (None, o) if !updates(o) => Access::Write,
@@ -63,10 +63,25 @@ pub fn for_each_register(i: &Instruction, mut each: impl FnMut(RegId, Access)) {
     for operand in i.operands.iter().take(destinations) {
         match operand {
             Operand::Address { .. } | Operand::TexAddress { .. } => {
-                visit(operand, &mut |r| each(r, Access::Read));
+                each_in(operand, |r| each(r, Access::Read));
             }
-            _ => visit(operand, &mut |r| each(r, write)),
+            _ => each_in(operand, |r| each(r, write)),
         }
+    }
+}
+
+/// The registers of an operand. Nearly all operands hold one or none, and every analysis comes by here for each of them.
+#[inline]
+fn each_in(operand: &Operand, mut each: impl FnMut(RegId)) {
+    match operand {
+        Operand::Reg(r)
+        | Operand::Address {
+            base: AddressBase::Reg(r),
+            ..
+        } => each(*r),
+        Operand::Int(_) | Operand::F32(_) | Operand::F64(_) | Operand::Special(_) => {}
+        Operand::Symbol { .. } | Operand::Address { .. } | Operand::Target(_) => {}
+        _ => visit(operand, &mut each),
     }
 }
 

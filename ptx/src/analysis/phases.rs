@@ -106,6 +106,9 @@ fn settled(
     flow: &Flow,
     boundaries: &[u32],
 ) -> Option<Vec<u32>> {
+    if !function.body.iter().any(may_load_shared) {
+        return Some(Vec::new());
+    }
     let origins = origins(program, function);
     let mut accesses = Vec::new();
     for (n, i) in (0_u32..).zip(&function.body) {
@@ -139,6 +142,14 @@ fn settled(
             && writers.binary_search(&(piece, Some(variable))).is_err()
     });
     Some(settled.map(|a| a.instruction).collect())
+}
+
+fn may_load_shared(i: &Instruction) -> bool {
+    matches!(i.opcode, Opcode::Ld | Opcode::Ldu)
+        && matches!(
+            i.mods.spaces.first(),
+            None | Some(StateSpace::Shared | StateSpace::Generic)
+        )
 }
 
 /// How an instruction touches shared memory: `Some(None)` not at all, `None` in a way that cannot be followed.

@@ -13,7 +13,7 @@ use crate::error::Fault;
 use crate::syntax::constant::integer;
 use crate::syntax::cursor::Cursor;
 use crate::syntax::declaration::parameters;
-use crate::syntax::intern::{Interner, Sym};
+use crate::syntax::intern::{Interner, Keyed, Sym};
 use crate::syntax::lex::kind;
 use crate::syntax::module::{FunctionSyntax, Statement, StatementKind as K};
 use crate::syntax::names::{Declaration, Meaning, Names, PendingUse};
@@ -32,9 +32,10 @@ enum Site {
 /// A function being built.
 pub(crate) struct Body<'a> {
     pub(crate) function: &'a mut Function,
-    /// Base name, type and vector count of each range; a range's declaration holds its index.
-    ranges: Vec<(String, ScalarType, u8)>,
-    members: HashMap<(u32, u32), u32>,
+    /// Type and vector count of each range; a range's declaration holds its index.
+    ranges: Vec<(ScalarType, u8)>,
+    /// Registers that ranges have come to have, by range and number.
+    members: HashMap<(u32, u32), u32, Keyed>,
     /// Element count of vector registers, by their first register.
     vectors: HashMap<u32, u8>,
     sites: Vec<Site>,
@@ -45,7 +46,7 @@ impl<'a> Body<'a> {
         Self {
             function,
             ranges: Vec::new(),
-            members: HashMap::new(),
+            members: HashMap::default(),
             vectors: HashMap::new(),
             sites: Vec::new(),
         }
@@ -54,19 +55,19 @@ impl<'a> Body<'a> {
     pub(crate) fn add_register(&mut self, name: &str, ty: ScalarType, vector: u8) -> RegId {
         let first = index(self.function.registers.len());
         if vector <= 1 {
-            push_register(self.function, name.to_owned(), ty);
+            push_register(self.function, &[name], ty);
         } else {
             for lane in 0..usize::from(vector) {
                 let suffix = ["x", "y", "z", "w", "4", "5", "6", "7"][lane];
-                push_register(self.function, format!("{name}.{suffix}"), ty);
+                push_register(self.function, &[name, ".", suffix], ty);
             }
             self.vectors.insert(first, vector);
         }
         RegId(first)
     }
 
-    pub(crate) fn add_range(&mut self, base: &str, ty: ScalarType, vector: u8) -> u32 {
-        self.ranges.push((base.to_owned(), ty, vector));
+    pub(crate) fn add_range(&mut self, ty: ScalarType, vector: u8) -> u32 {
+        self.ranges.push((ty, vector));
         index(self.ranges.len() - 1)
     }
 
@@ -85,9 +86,8 @@ impl<'a> Body<'a> {
             if let Some(&register) = self.members.get(&key) {
                 return register;
             }
-            let (base, ty, vector) = &self.ranges[range.value as usize];
-            let (name, ty, vector) = (format!("{base}{number}"), *ty, *vector);
-            let register = self.add_register(&name, ty, vector).0;
+            let (ty, vector) = self.ranges[range.value as usize];
+            let register = self.add_register(interner.name(sym), ty, vector).0;
             self.members.insert(key, register);
             register
         })
@@ -128,7 +128,7 @@ impl<'a> Body<'a> {
     }
 }
 
-fn push_register(function: &mut Function, name: String, ty: ScalarType) {
+fn push_register(function: &mut Function, name: &[&str], ty: ScalarType) {
     function.registers.push(ty);
     function.register_names.push(name);
 }

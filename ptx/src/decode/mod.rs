@@ -15,8 +15,10 @@ mod module;
 mod opcode;
 mod operand;
 pub mod program;
+mod register_names;
 
 pub use inst::*;
 pub use program::*;
+pub use register_names::RegisterNames;
 
 pub(crate) use module::decode;

@@ -131,7 +131,7 @@ impl Decoder<'_> {
         let name = c.name(d.name);
         let declared = match d.range {
             Some(count) => {
-                let range = body.add_range(name, head.ty, head.vector);
+                let range = body.add_range(head.ty, head.vector);
                 self.names.declare_range(d.name, count, range)
             }
             None => {

@@ -4,6 +4,7 @@
 //! alignment, in declaration order, starting at 0.
 
 use super::inst::{Instruction, RegId, ScalarType, StateSpace};
+use super::register_names::RegisterNames;
 
 /// Half-open byte range in the source text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -151,8 +152,8 @@ pub struct Function {
     pub call_params: Vec<VarId>,
     /// Type of each register; a [`RegId`] indexes it.
     pub registers: Vec<ScalarType>,
-    /// Name of each register, for messages; same length as `registers`.
-    pub register_names: Vec<String>,
+    /// Name of each register; same length as `registers`.
+    pub register_names: RegisterNames,
     /// Instructions in source order. A branch to a label at the end of the body targets `body.len()`.
     pub body: Vec<Instruction>,
     /// Branch-target tables (`.branchtargets`), as instruction indices.

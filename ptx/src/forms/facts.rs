@@ -270,5 +270,5 @@ fn plain_destination(function: &Function, i: &Instruction) -> Option<String> {
             function.registers[destination.0 as usize],
             ScalarType::U32 | ScalarType::S32 | ScalarType::B32
         );
-    is_plain.then(|| function.register_names[destination.0 as usize].clone())
+    is_plain.then(|| function.register_names[destination.0 as usize].to_owned())
 }

@@ -175,6 +175,12 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// Inserts text behind an instruction; it runs whether the instruction's guard holds or not.
+    pub(crate) fn after(&mut self, instruction: u32, text: &str) {
+        let at = self.span(instruction).end;
+        self.edits.insert(at, format!(" {text}"));
+    }
+
     /// Replaces an instruction, all but its guard.
     pub(crate) fn replace_operation(&mut self, instruction: u32, text: &str) {
         let statement = self.statement(instruction);

@@ -106,25 +106,18 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
     }
 }
 
-/// Text that leaves zero in the register in thread 0, or in the few threads that are zero on every axis that the body
-/// reads; these then load. A block is as wide as the body thinks, and more threads would do no harm.
+/// Text that leaves zero in the register in the threads that load: those that are zero in x, and in y if the body reads that.
+/// In the usual block this is thread 0, or one thread for each z; more would do no harm but cost time.
 fn first(frame: &mut Frame<'_>, into: &str) -> String {
-    let mut reads = [false; 3];
-    for operand in frame.function.body.iter().flat_map(|i| &i.operands) {
-        if let Operand::Special(SpecialReg::Tid(axis)) = operand {
-            reads[usize::from(*axis).min(2)] = true;
+    let reads_y = |o: &Operand| *o == Operand::Special(SpecialReg::Tid(1));
+    let mut operands = frame.function.body.iter().flat_map(|i| &i.operands);
+    match operands.any(reads_y) {
+        false => format!("mov.u32 {into}, %tid.x;"),
+        true => {
+            let t = frame.scratch("b32", 2);
+            format!("mov.u32 {into}, %tid.x; mov.u32 {t}, %tid.y; or.b32 {into}, {into}, {t};")
         }
     }
-    let t = frame.scratch("b32", 2);
-    let axes = ["x", "y", "z"].into_iter().zip(reads);
-    let mut axes = axes.filter(|(_, reads)| *reads).map(|(axis, _)| axis);
-    let mut text = format!("mov.u32 {into}, %tid.{};", axes.next().unwrap_or("x"));
-    for axis in axes {
-        text.push_str(&format!(
-            " mov.u32 {t}, %tid.{axis}; or.b32 {into}, {into}, {t};"
-        ));
-    }
-    text
 }
 
 /// Text that finds the word and the bit of the block in the launch's bitmap, from the number that it has in the launch.

@@ -140,7 +140,7 @@ mod tests {
             .unwrap_or_else(|e| panic!("{e}"));
         let f = &program.functions[0];
         let registers = unset_registers(f, &Flow::new(f));
-        let name = |r: &crate::decode::RegId| f.register_names[r.0 as usize].clone();
+        let name = |r: &crate::decode::RegId| f.register_names[r.0 as usize].to_owned();
         registers.iter().map(name).collect()
     }
 

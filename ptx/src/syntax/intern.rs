@@ -3,7 +3,7 @@
 //! Ids are dense and given in order of first appearance after the seeded vocabulary, so they do not depend on the
 //! hash; the hash is keyed per process, so that hostile names cannot be chosen to collide.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
 /// An interned name. A dot-word is interned without its dot.
@@ -135,6 +135,40 @@ impl Interner {
             last = last << 8 | u64::from(b);
         }
         fold(h ^ last)
+    }
+}
+
+/// The same hash for maps with small keys of numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keyed(u64);
+
+impl Default for Keyed {
+    fn default() -> Self {
+        Self(*SEED)
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = Self;
+
+    fn build_hasher(&self) -> Self {
+        *self
+    }
+}
+
+impl Hasher for Keyed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &b in bytes {
+            self.write_u32(u32::from(b));
+        }
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.0 = fold(self.0 ^ u64::from(n));
     }
 }
 

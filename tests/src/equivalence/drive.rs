@@ -7,7 +7,7 @@ use gridmux_policy::units::Cycles;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::{self, Control};
 use gridmux_ptx::forms::{KernelForm, LaunchGrid, Shape};
-use gridmux_ptx::protocol::{Gate, Workers, Write, worker};
+use gridmux_ptx::protocol::{Gate, GateLaunch, Workers, Write, worker};
 use gridmux_workloads::Prng;
 
 /// Rounds of the driver's loop after which an instance counts as stuck.
@@ -130,15 +130,17 @@ fn gate(
     let LaunchGrid::Planes(axis) = form.grid else {
         return Err("a gate is cut across an axis".to_owned());
     };
-    let window = 1 + dice.below(subject.blocks() + 2);
+    let window = match dice.below(2) {
+        0 => subject.blocks(),
+        _ => 1 + dice.below(subject.blocks()),
+    };
     let depth = 1 + dice.below(3);
     let gate = Gate::new(Grid(subject.grid), axis, window, depth).map_err(|e| e.to_string())?;
     let bytes = usize::try_from(gate.bytes()).map_err(|e| e.to_string())?;
     let counters = stage.alloc(&vec![0; bytes])?;
-    let turns = dice.below(7);
-    // Blocks of tests are short, so that most stops should come soon.
-    let soon = if dice.below(3) == 0 { 12_000 } else { 1500 };
-    let next_turn = stage.gpu.now().0 + u64::from(dice.below(soon));
+    let turns = dice.below(8);
+    // A launch takes some thousands of cycles before its blocks start.
+    let next_turn = stage.gpu.now().0 + u64::from(dice.below(10_000));
     let mut run = GateRun {
         stage,
         form,
@@ -150,10 +152,53 @@ fn gate(
         next_turn,
     };
     run.write(Some(Gate::opening()))?;
-    run.until_it_ends(dice)
+    match dice.below(2) {
+        0 => run.in_two_parts(dice),
+        _ => run.until_it_ends(dice),
+    }
 }
 
 impl GateRun<'_, '_, '_> {
+    /// Every launch three times: refused as a whole, then the blocks that marked themselves, in two random parts. Stops by
+    /// time seldom part so few blocks.
+    fn in_two_parts(mut self, dice: &mut Prng) -> Result<(), String> {
+        let opening = Gate::opening();
+        while let Some(mut launch) = self.gate.next_launch() {
+            let number = launch.number;
+            self.write(Some(Write {
+                value: 0,
+                ..opening
+            }))?;
+            let tag = self.submit(&launch)?;
+            let refused = self.refused(tag, number)?;
+            let last = launch.part.blocks().div_ceil(32) * 32 - launch.part.blocks();
+            if last > 0 && refused.last().is_some_and(|word| word >> (32 - last) != 0) {
+                return Err("a block is marked that there is not".to_owned());
+            }
+            self.write(Some(opening))?;
+            let some: Vec<u32> = refused.iter().map(|_| dice.below(u32::MAX)).collect();
+            for flip in [0, u32::MAX] {
+                let part = refused.iter().zip(&some).map(|(r, s)| r & (s ^ flip));
+                let table = refused.iter().map(|_| 0).chain(part).collect();
+                launch.table = Some(table);
+                let tag = self.submit(&launch)?;
+                if self.refused(tag, number)?.iter().any(|word| *word != 0) {
+                    return Err("a block is refused though nobody closed the gate".to_owned());
+                }
+            }
+            let fault = self.fault()?;
+            self.gate.launch_ended(number, fault);
+        }
+        self.check_end()
+    }
+
+    /// What a launch refused, when it has ended.
+    fn refused(&mut self, tag: u64, number: u32) -> Result<Vec<u32>, String> {
+        self.stage.drain()?;
+        self.flying.retain(|(other, _)| *other != tag);
+        self.words(self.gate.table_at(number), self.gate.words(number))
+    }
+
     fn until_it_ends(mut self, dice: &mut Prng) -> Result<(), String> {
         let mut reports = Vec::new();
         for _ in 0..LONGEST_ROUNDS {
@@ -187,28 +232,34 @@ impl GateRun<'_, '_, '_> {
 
     fn launch(&mut self) -> Result<(), String> {
         while let Some(launch) = self.gate.next_launch() {
-            let table_at = self.counters + self.gate.table_at(launch.number);
-            for (at, word) in (table_at..).step_by(4).zip(launch.table.iter().flatten()) {
-                self.stage.write_word(at, *word)?;
-            }
-            let control = fence(
-                self.stage,
-                self.form,
-                self.gate.control(&launch, self.counters),
-            )?;
-            let control = self.form.control_offset.map(|at| (at, control.to_bytes()));
-            let params = self.stage.params(control);
-            let tag = self.next_tag;
-            self.next_tag += 1;
-            self.flying.push((tag, launch.number));
-            let queue = u8::try_from(launch.number % 32).unwrap_or(0);
-            let extra = self.form.extra_shared_bytes;
-            let launch = self
-                .stage
-                .launch((tag, queue), launch.part.dims, extra, &params);
-            self.stage.queue(launch)?;
+            self.submit(&launch)?;
         }
         Ok(())
+    }
+
+    /// Writes a launch's table and launches; its tag.
+    fn submit(&mut self, launch: &GateLaunch) -> Result<u64, String> {
+        let table_at = self.counters + self.gate.table_at(launch.number);
+        for (at, word) in (table_at..).step_by(4).zip(launch.table.iter().flatten()) {
+            self.stage.write_word(at, *word)?;
+        }
+        let control = fence(
+            self.stage,
+            self.form,
+            self.gate.control(launch, self.counters),
+        )?;
+        let control = self.form.control_offset.map(|at| (at, control.to_bytes()));
+        let params = self.stage.params(control);
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.flying.push((tag, launch.number));
+        let queue = u8::try_from(launch.number % 32).unwrap_or(0);
+        let extra = self.form.extra_shared_bytes;
+        let launch = self
+            .stage
+            .launch((tag, queue), launch.part.dims, extra, &params);
+        self.stage.queue(launch)?;
+        Ok(tag)
     }
 
     fn write(&mut self, write: Option<Write>) -> Result<(), String> {
@@ -224,8 +275,8 @@ impl GateRun<'_, '_, '_> {
             return Ok(());
         };
         let (_, number) = self.flying.swap_remove(at);
-        let fault = self.words(u64::from(control::FAULT_KIND_AT), 1)?[0];
-        if self.gate.launch_ended(number, fault != 0) {
+        let fault = self.fault()?;
+        if self.gate.launch_ended(number, fault) {
             let refused = self.words(self.gate.table_at(number), self.gate.words(number))?;
             self.gate.observe(number, &refused);
         }
@@ -238,10 +289,15 @@ impl GateRun<'_, '_, '_> {
         Ok(bytes.chunks_exact(4).map(word).collect())
     }
 
+    /// Whether the counters hold a fault.
+    fn fault(&self) -> Result<bool, String> {
+        Ok(self.words(u64::from(control::FAULT_KIND_AT), 1)?[0] != 0)
+    }
+
     /// Stop or resume. The last turn leaves the instance able to end.
     fn turn(&mut self, dice: &mut Prng) -> Result<(), String> {
         self.turns -= 1;
-        let gap = if dice.below(3) == 0 { 9000 } else { 700 };
+        let gap = [600, 3000, 12_000][dice.below(3) as usize];
         self.next_turn = self.stage.gpu.now().0 + 1 + u64::from(dice.below(gap));
         let write = match self.turns == 0 || self.gate.is_stopped() {
             true => self.gate.resume(),

@@ -9,7 +9,7 @@ use gridmux_hw_model::{
 };
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
-use gridmux_ptx::control::{Control, FAULT_KIND_AT, FAULT_LINE_AT, instance_bytes};
+use gridmux_ptx::control::{Control, FAULT_KIND_AT, FAULT_LINE_AT, instance_bytes, place_offset};
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
 use gridmux_ptx::forms::{Form, Options, Shape, rewrite};
 use gridmux_ptx::protocol::{Gate, Workers};
@@ -221,6 +221,8 @@ impl Scene {
                 grid,
                 total: workers.total,
                 counters: self.instance,
+                // A gate of a few blocks has its bitmaps where a worker has its places.
+                table: self.instance + u64::from(place_offset(0)),
                 ..Control::default()
             },
         };

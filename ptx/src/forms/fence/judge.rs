@@ -1,7 +1,7 @@
 //! Whether a function can be fenced, and what it has to be handed for it.
 
 use super::access::{Treatment, treatment};
-use super::place::{Place, Placing, Surroundings};
+use super::place::{Place, Placing, Surroundings, needs_values};
 use super::scope::Scope;
 use super::values::Values;
 use super::{FaultKind, FenceMode, FenceOptions, FenceReason};
@@ -36,7 +36,10 @@ pub(crate) fn judge(
         return Some((FenceReason::Recursion.into(), start));
     }
     let syntax = &module.functions[surroundings.texts[index]?];
-    let mut known: Option<(Values, Scope)> = None;
+    let owned = &surroundings.owned[index];
+    let scope = Scope::new((module, syntax), (program, function), owned, 0);
+    // What registers hold is dear to work out, and most kernels can be judged without it.
+    let (mut known, unknown) = (None, Values::default());
     for i in &function.body {
         let reason = match treatment(i) {
             Treatment::Plain | Treatment::Trap(_) | Treatment::Jump => None,
@@ -47,20 +50,19 @@ pub(crate) fn judge(
                 if access.space == StateSpace::Global {
                     return None;
                 }
-                let (values, scope) = known.get_or_insert_with(|| {
-                    let owned = &surroundings.owned[index];
-                    (
-                        Values::new(program, function, &Flow::new(function)),
-                        Scope::new((module, syntax), (program, function), owned, 0),
-                    )
-                });
+                let values = match needs_values(i, access) {
+                    true => known.get_or_insert_with(|| {
+                        Values::new(program, function, &Flow::new(function), &[])
+                    }),
+                    false => &unknown,
+                };
                 let placing = Placing {
                     program,
                     function,
                     index,
                     values,
                     surroundings,
-                    scope,
+                    scope: &scope,
                 };
                 match placing.place(i, access) {
                     Place::Refused(reason) => Some(reason),
@@ -116,14 +118,13 @@ pub(crate) fn needs(program: &Program, id: FuncId, options: FenceOptions) -> car
 /// Why the function stands in the way of a worker's loop only when it is fenced: what was a trap ends its thread.
 pub(crate) fn forbids_worker(program: &Program, id: FuncId) -> Option<(Reason, u32)> {
     let function = &program.functions[id.0 as usize];
+    if function.is_entry {
+        return None;
+    }
     let leaves = |i: &&Instruction| {
         matches!(treatment(i), Treatment::Trap(_)) || assertion(program, i).is_some()
     };
-    let found = function
-        .body
-        .iter()
-        .find(leaves)
-        .filter(|_| !function.is_entry)?;
+    let found = function.body.iter().find(leaves)?;
     let function = function.name.clone();
     Some((Reason::ExitInCallee { function }, found.span.start))
 }

@@ -30,6 +30,7 @@ mod access;
 mod edit;
 mod judge;
 mod place;
+mod roots;
 mod scope;
 mod text;
 mod values;

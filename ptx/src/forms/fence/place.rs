@@ -140,14 +140,14 @@ impl Surroundings {
 }
 
 /// What is known when an access is placed.
-pub(super) struct Placing<'a> {
+pub(super) struct Placing<'a, 's> {
     pub(super) program: &'a Program,
     pub(super) function: &'a Function,
     /// The function's index.
     pub(super) index: usize,
     pub(super) values: &'a Values,
     pub(super) surroundings: &'a Surroundings,
-    pub(super) scope: &'a Scope,
+    pub(super) scope: &'a Scope<'s>,
 }
 
 /// Whether an access needs to know what registers hold, so that [`Values`] have to be worked out.
@@ -161,7 +161,7 @@ pub(super) fn needs_values(i: &Instruction, access: &Access) -> bool {
     ) && access.space != StateSpace::Global
 }
 
-impl Placing<'_> {
+impl Placing<'_, '_> {
     /// Places one access of an instruction.
     pub(super) fn place(&self, i: &Instruction, access: &Access) -> Place {
         let Some(Operand::Address { base, offset }) = i.operands.get(access.operand) else {

@@ -6,28 +6,36 @@
 
 use crate::decode::{Function, Program, VarId};
 use crate::syntax::module::{FunctionSyntax, Module, StatementKind};
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 /// The names that a function's own declarations give a meaning.
-pub(super) struct Scope {
-    /// How often each is declared in the function.
-    declared: HashMap<String, u32>,
-    /// End of each declaration in the function's outermost scope, by where it starts.
-    outermost: HashMap<u32, u32>,
+pub(super) struct Scope<'a> {
+    text: (&'a Module, &'a FunctionSyntax),
+    decoded: (&'a Program, &'a Function),
+    /// Variables that the function declares.
+    owned: &'a [VarId],
     /// Where text at entry stands.
     entry: u32,
+    /// Looked up when first asked for, which most kernels never do.
+    declarations: OnceCell<Declarations<'a>>,
 }
 
-impl Scope {
-    /// `entry` is the byte offset at which text at entry stands.
-    pub(super) fn new(
+struct Declarations<'a> {
+    /// How often each name is declared in the function.
+    times: HashMap<&'a str, u32>,
+    /// End of each declaration in the function's outermost scope, by where it starts.
+    outermost: HashMap<u32, u32>,
+}
+
+impl<'a> Declarations<'a> {
+    fn new(
         (module, syntax): (&Module, &FunctionSyntax),
-        (program, function): (&Program, &Function),
+        (program, function): (&'a Program, &'a Function),
         owned: &[VarId],
-        entry: u32,
     ) -> Self {
-        let mut declared = HashMap::new();
-        let mut note = |name: &str| *declared.entry(name.to_owned()).or_insert(0) += 1;
+        let mut times = HashMap::new();
+        let mut note = |name: &'a str| *times.entry(name).or_insert(0) += 1;
         for v in owned {
             note(&program.variables[v.0 as usize].name);
         }
@@ -46,20 +54,37 @@ impl Scope {
                 _ => {}
             }
         }
+        Self { times, outermost }
+    }
+}
+
+impl<'a> Scope<'a> {
+    /// `entry` is the byte offset at which text at entry stands.
+    pub(super) fn new(
+        text: (&'a Module, &'a FunctionSyntax),
+        decoded: (&'a Program, &'a Function),
+        owned: &'a [VarId],
+        entry: u32,
+    ) -> Self {
         Self {
-            declared,
-            outermost,
+            text,
+            decoded,
+            owned,
             entry,
+            declarations: OnceCell::new(),
         }
     }
 
     /// The byte offset from which on the function may name the variable; `None` when it may not at all.
     pub(super) fn visible_from(&self, program: &Program, v: VarId) -> Option<u32> {
         let variable = &program.variables[v.0 as usize];
-        let times = self.declared.get(&variable.name).copied().unwrap_or(0);
+        let known = self
+            .declarations
+            .get_or_init(|| Declarations::new(self.text, self.decoded, self.owned));
+        let times = known.times.get(&*variable.name).copied().unwrap_or(0);
         match (variable.owner, times) {
             (None, 0) => Some(0),
-            (Some(_), 1) => self.outermost.get(&variable.span.start).copied(),
+            (Some(_), 1) => known.outermost.get(&variable.span.start).copied(),
             _ => None,
         }
     }
@@ -75,5 +100,5 @@ fn names(function: &Function) -> impl Iterator<Item = &str> {
     let params = function.params.iter().chain(&function.returns);
     params
         .map(|p| p.name.as_str())
-        .chain(function.register_names.iter().map(String::as_str))
+        .chain(function.register_names.iter())
 }

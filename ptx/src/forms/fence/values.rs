@@ -5,15 +5,16 @@
 //! work and so must be right for hostile code; facts about objects choose which bounds an address is held to, and so
 //! must be right for well-behaved code only. Functions too large to settle in [`MAX_SWEEPS`] sweeps have no facts.
 
+use super::roots::Root;
 use crate::analysis::{Access, Flow, for_each_register, live_at_entry};
 use crate::decode::{
     Function, Instruction, Opcode, Operand, Program, RegId, ScalarType, StateSpace, Symbol, VarId,
 };
 
 /// Alignments above 2^5 = 32 bytes serve no access.
-const MOST_ZEROS: u8 = 5;
+pub(super) const MOST_ZEROS: u8 = 5;
 /// Sweeps over the body; real kernels settle in three or four.
-const MAX_SWEEPS: u32 = 24;
+pub(super) const MAX_SWEEPS: u32 = 24;
 
 /// What a register may point into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,29 +33,38 @@ pub(super) enum Object {
     Any,
 }
 
-/// The facts.
+/// The facts; the default knows of no register, for those who ask for none.
+#[derive(Default)]
 pub(super) struct Values {
     zeros: Vec<u8>,
     objects: Vec<Object>,
+    /// Zeros that something behind each definition makes.
+    made: Vec<u8>,
+    /// May be read before it is written.
+    early: Vec<bool>,
 }
 
 impl Values {
-    pub(super) fn new(program: &Program, function: &Function, flow: &Flow) -> Self {
+    /// The facts of a function whose `roots` are rounded.
+    pub(super) fn new(program: &Program, function: &Function, flow: &Flow, roots: &[Root]) -> Self {
         let count = function.registers.len();
         let mut values = Self {
             zeros: vec![MOST_ZEROS; count],
             objects: vec![Object::None; count],
+            made: vec![0; count],
+            early: vec![false; count],
         };
         let Some(early) = live_at_entry(function, flow) else {
             return Self::unknown(count);
         };
-        for register in early {
+        let params = function.params.iter().filter_map(|p| p.reg);
+        for register in early.into_iter().chain(params) {
             values.zeros[register.0 as usize] = 0;
             values.objects[register.0 as usize] = Object::Any;
+            values.early[register.0 as usize] = true;
         }
-        for param in function.params.iter().filter_map(|p| p.reg) {
-            values.zeros[param.0 as usize] = 0;
-            values.objects[param.0 as usize] = Object::Any;
+        for root in roots {
+            values.made[root.register.0 as usize] = root.zeros;
         }
         for _ in 0..MAX_SWEEPS {
             if !values.sweep(program, function) {
@@ -73,7 +83,19 @@ impl Values {
         Self {
             zeros: vec![0; count],
             objects: vec![Object::Any; count],
+            made: vec![0; count],
+            early: vec![true; count],
         }
+    }
+
+    /// Zeros at the end of what the register holds.
+    pub(super) fn zeros_in(&self, register: RegId) -> u8 {
+        self.zeros[register.0 as usize]
+    }
+
+    /// The register may be read before it is written, or nothing is known of it.
+    pub(super) fn is_early(&self, register: RegId) -> bool {
+        self.early[register.0 as usize]
     }
 
     /// The register is a multiple of this power of two.
@@ -98,7 +120,7 @@ impl Values {
             for_each_register(i, |r, access| {
                 if access != Access::Read {
                     let n = r.0 as usize;
-                    let least = self.zeros[n].min(zeros);
+                    let least = self.zeros[n].min(zeros.max(self.made[n]));
                     let joined = join(self.objects[n], object);
                     changed |= least != self.zeros[n] || joined != self.objects[n];
                     (self.zeros[n], self.objects[n]) = (least, joined);
@@ -108,22 +130,18 @@ impl Values {
         changed
     }
 
-    fn zeros(&self, program: &Program, operand: Option<&Operand>) -> u8 {
-        let of = |n: i64| {
-            u8::try_from(n.trailing_zeros())
-                .unwrap_or(0)
-                .min(MOST_ZEROS)
-        };
+    /// Zeros at the end of an operand.
+    pub(super) fn zeros(&self, program: &Program, operand: Option<&Operand>) -> u8 {
         match operand {
             Some(Operand::Reg(r)) => self.zeros[r.0 as usize],
-            Some(Operand::RegOffset(r, n)) => self.zeros[r.0 as usize].min(of(*n)),
-            Some(Operand::Int(n)) => of(*n),
+            Some(Operand::RegOffset(r, n)) => self.zeros[r.0 as usize].min(zeros_of(*n)),
+            Some(Operand::Int(n)) => zeros_of(*n),
             Some(Operand::Symbol {
                 symbol: Symbol::Variable(v),
                 offset,
             }) => {
                 let align = program.variables[v.0 as usize].align.max(1);
-                of(i64::from(align)).min(of(*offset))
+                zeros_of(i64::from(align)).min(zeros_of(*offset))
             }
             _ => 0,
         }
@@ -131,13 +149,7 @@ impl Values {
 
     fn zeros_of_result(&self, program: &Program, i: &Instruction) -> u8 {
         use Opcode as O;
-        let is_float = i
-            .mods
-            .types
-            .iter()
-            .any(|t| t.is_float() || t.size_bytes() < 4);
-        let copies = matches!(i.opcode, O::Mov | O::Selp | O::Cvta);
-        if is_float && !copies || i.mods.sat {
+        if !is_whole(i) {
             return 0;
         }
         let z = |n: usize| self.zeros(program, i.operands.get(n));
@@ -211,6 +223,32 @@ impl Values {
             _ => Object::None,
         }
     }
+}
+
+/// Zeros at the end of a number, at most [`MOST_ZEROS`].
+pub(super) fn zeros_of(n: i64) -> u8 {
+    u8::try_from(n.trailing_zeros())
+        .unwrap_or(0)
+        .min(MOST_ZEROS)
+}
+
+/// The instruction computes with integers of at least 32 bits, or copies.
+fn is_whole(i: &Instruction) -> bool {
+    let is_other = |t: &ScalarType| t.is_float() || t.size_bytes() < 4;
+    let copies = matches!(i.opcode, Opcode::Mov | Opcode::Selp | Opcode::Cvta);
+    (copies || !i.mods.types.iter().any(is_other)) && !i.mods.sat
+}
+
+/// The low bits of the result depend on no other bits of what it is made of.
+pub(super) fn keeps_low_bits(i: &Instruction) -> bool {
+    use Opcode as O;
+    let moves = i.opcode != O::Mov || (i.operands.len() == 2 && i.mods.vector == 0);
+    let low = i.mods.part != Some(crate::decode::Part::Hi);
+    let is = matches!(
+        i.opcode,
+        O::Mov | O::Cvta | O::Cvt | O::Add | O::Sub | O::Mad | O::Selp
+    );
+    is && moves && low && is_whole(i)
 }
 
 fn join(a: Object, b: Object) -> Object {

@@ -16,6 +16,7 @@ mod shared;
 use super::access::{Access, Treatment, treatment};
 use super::judge::barrier_operands;
 use super::place::{Base, Place, Placing, Surroundings, needs_values};
+use super::roots::{Root, roots};
 use super::scope::Scope;
 use super::text::{Loaded, confine, hold};
 use super::values::Values;
@@ -56,7 +57,7 @@ struct Pass<'p, 'a> {
     surroundings: &'p Surroundings,
     options: FenceOptions,
     values: Values,
-    scope: Scope,
+    scope: Scope<'p>,
     loaded: Loaded,
     /// A register that holds the end of the block's shared memory.
     end: Option<String>,
@@ -126,10 +127,16 @@ pub(crate) fn edit(
             .any(|a| needs_values(i, a) || (a.space == StateSpace::Global && a.align > 1)),
         _ => false,
     };
-    let values = match frame.function.body.iter().any(asks) {
-        true => Values::new(frame.program, frame.function, &flow),
-        false => Values::none(frame.function),
-    };
+    let mut values = Values::none(frame.function);
+    if frame.function.body.iter().any(asks) {
+        let facts = |roots: &[Root]| Values::new(frame.program, frame.function, &flow, roots);
+        values = facts(&[]);
+        let roots = roots(frame.program, frame.function, &values);
+        if !roots.is_empty() {
+            values = facts(&roots);
+        }
+        roots.iter().for_each(|root| round(frame, root));
+    }
     let scope = Scope::new(
         (frame.module, frame.syntax),
         (frame.program, frame.function),
@@ -154,6 +161,16 @@ pub(crate) fn edit(
         pass.zero_shared();
     }
     pass.body(&flow);
+}
+
+/// Makes a root's register a multiple of what its accesses need.
+fn round(frame: &mut Frame<'_>, root: &Root) {
+    let n = root.register.0 as usize;
+    let name = &frame.function.register_names[n];
+    let bits = 8 * frame.function.registers[n].size_bytes();
+    let multiple = 1_u32 << root.zeros;
+    let text = format!("and.b{bits} {name}, {name}, -{multiple};");
+    frame.after(root.instruction, &text);
 }
 
 impl Pass<'_, '_> {
@@ -365,7 +382,7 @@ impl Pass<'_, '_> {
     fn register(&self, r: RegId) -> (String, ScalarType) {
         let n = r.0 as usize;
         let function = self.frame.function;
-        (function.register_names[n].clone(), function.registers[n])
+        (function.register_names[n].to_owned(), function.registers[n])
     }
 
     /// The register as a 64-bit address; a 32-bit one is extended by zeros.

@@ -1,0 +1,502 @@
+//! The block scheduler of `plan` mode holds what a plan says: caps and how blocks beyond them leave, fill order, SM
+//! subsets, budgets, and room that is there in pieces only.
+
+mod support;
+
+use gridmux_hw_model::{BlockChange, FaultKind, GpuConfig, PlanNote, PlanOptions, Report};
+use gridmux_policy::ids::{KernelId, SmId};
+use gridmux_policy::plan::{Fill, GiveUp, Plan, Row};
+use gridmux_policy::publish::Publisher;
+use gridmux_policy::sm_set::SmSet;
+use gridmux_policy::units::Cycles;
+use gridmux_workloads::{Prng, Size, by_name};
+use std::collections::BTreeMap;
+use support::plan::{
+    Busy, Disturbance, Stage, builder, check_events, context_bytes, disturbed, plan, row,
+};
+use support::{Bench, kernel_of};
+
+const A: KernelId = KernelId(1);
+const B: KernelId = KernelId(2);
+/// Longer than anything here has to wait for.
+const LONG: u64 = 40_000;
+
+/// One group over all SMs.
+fn group(
+    config: &GpuConfig,
+    fill: Fill,
+    (give_up, head_of_line): (GiveUp, bool),
+    rows: &[Row],
+) -> Plan {
+    let mut builder = builder(config);
+    builder.group(SmSet::first(config.sm.count), fill, give_up, head_of_line);
+    for row in rows {
+        builder.standby_row(*row);
+    }
+    builder.build().expect("a plan")
+}
+
+/// Blocks of a launch of 64 that ran for long under a cap of 6 on 4 SMs, then under a cap of 2.
+fn lowered(give_up: GiveUp) -> Stage {
+    let capped = |cap| move |config: &GpuConfig| plan(config, give_up, &[row(A, cap, 1)]);
+    let mut stage = Stage::new(4, capped(6));
+    stage.launch(Busy {
+        blocks: 64,
+        rounds: 20_000,
+        ..Busy::default()
+    });
+    stage.until(10_000);
+    assert_eq!(
+        (stage.placed().len(), stage.bench.gpu.resident_blocks()),
+        (24, 24)
+    );
+    stage.plan(capped(2));
+    stage.pass(10_000);
+    stage
+}
+
+#[test]
+fn a_lowered_cap_switches_out_the_highest_blocks_of_each_sm() {
+    let mut stage = lowered(GiveUp::Switch);
+    assert_eq!(stage.bench.gpu.resident_blocks(), 8);
+    assert_eq!(stage.bench.gpu.switched_blocks(), 16);
+    let mut of_sm: BTreeMap<SmId, Vec<u64>> = BTreeMap::new();
+    for event in stage.placed() {
+        of_sm.entry(event.sm).or_default().push(event.block);
+    }
+    for event in stage.switched_out() {
+        let here = of_sm.get_mut(&event.sm).expect("it was placed there");
+        here.retain(|block| *block != event.block);
+    }
+    for (sm, stay) in of_sm {
+        assert_eq!(stay.len(), 2, "{sm}");
+        let gone = stage.switched_out().into_iter().filter(|e| e.sm == sm);
+        assert!(gone.map(|e| e.block).min() > stay.into_iter().max(), "{sm}");
+    }
+    // With more room, those that left come back before others start; `check_events` has the order.
+    stage.plan(|config| plan(config, GiveUp::Switch, &[row(A, 6, 1)]));
+    stage.finish();
+    let params = 20_000_u32.to_le_bytes();
+    let launch = stage.bench.simple(&stage.kernel, 64, 64, &params);
+    let bytes = context_bytes(stage.bench.gpu.config(), &stage.kernel, &launch);
+    assert_eq!(check_events(&stage.events, 64, bytes), [16, 16, 1]);
+}
+
+#[test]
+fn blocks_beyond_a_lowered_cap_stay_where_the_plan_does_not_switch() {
+    for give_up in [GiveUp::Drain, GiveUp::Never] {
+        let mut stage = lowered(give_up);
+        assert_eq!(stage.bench.gpu.resident_blocks(), 24, "{give_up:?}");
+        stage.finish();
+        assert_eq!(stage.switched_out(), [], "{give_up:?}");
+        // From then on an SM starts a block only when it holds fewer than two.
+        let mut held: BTreeMap<SmId, u32> = BTreeMap::new();
+        for event in &stage.events {
+            let held = held.entry(event.sm).or_default();
+            match event.change {
+                BlockChange::Placed => {
+                    *held += 1;
+                    assert!(event.block < 24 || *held <= 2, "{event:?}");
+                }
+                _ => *held -= 1,
+            }
+        }
+    }
+}
+
+#[test]
+fn cheapest_switches_blocks_out_unless_they_are_near_their_end() {
+    let capped = |cap| move |config: &GpuConfig| plan(config, GiveUp::Cheapest, &[row(A, cap, 1)]);
+    let long = Busy {
+        blocks: 4,
+        rounds: 2000,
+        ..Busy::default()
+    };
+    let left_after = |tenths: u64| {
+        let mut stage = Stage::new(1, capped(4));
+        stage.launch(long);
+        stage.finish();
+        let first = stage.events[0].at.0;
+        let (end, _) = stage.ended(1).expect("it ended");
+        let ran = end - first;
+        stage.launch(Busy { tag: 2, ..long });
+        stage.until(end);
+        while stage.placed().len() < 8 {
+            stage.pass(32);
+        }
+        stage.pass(ran * tenths / 10);
+        stage.plan(capped(1));
+        stage.finish();
+        stage.switched_out().len()
+    };
+    assert_eq!(left_after(1), 3, "most of the way is left");
+    assert_eq!(left_after(9), 0, "a switch costs more than what is left");
+}
+
+#[test]
+fn a_plan_that_asks_too_much_is_clamped_and_says_so() {
+    let mut bench = Bench::named("gtx480");
+    let config = bench.gpu.config().clone();
+    let mut wrong = plan(&config, GiveUp::Switch, &[row(A, 3000, 0)]);
+    wrong.groups[0].sms.insert(SmId(999));
+    let expected = [
+        PlanNote::NoSuchSm {
+            sm: SmId(999),
+            count: config.sm.count,
+        },
+        PlanNote::CapBeyondSm {
+            kernel: A,
+            cap: 3000,
+            limit: u16::try_from(config.sm.max_blocks).expect("small"),
+        },
+        PlanNote::NoWeight { kernel: A },
+    ];
+    assert_eq!(bench.gpu.set_plan(&wrong), expected);
+    assert_eq!(bench.gpu.plan_notes(), expected);
+}
+
+#[test]
+fn kernels_stay_on_the_sms_of_their_groups() {
+    let mut stage = Stage::new(4, |config| {
+        let mut builder = builder(config);
+        builder.group(SmSet::range(0, 3), Fill::RowOrder, GiveUp::Drain, false);
+        builder.standby_row(row(A, 2, 1));
+        builder.group(SmSet::range(3, 4), Fill::RowOrder, GiveUp::Drain, false);
+        builder.standby_row(row(B, 5, 1));
+        builder.build().expect("a plan")
+    });
+    for (tag, kernel) in [(1, A), (2, B)] {
+        let blocks = 20;
+        stage.launch(Busy {
+            tag,
+            kernel,
+            blocks,
+            ..Busy::default()
+        });
+    }
+    stage.pass(6000);
+    let held = |kernel| stage.placed().iter().filter(|e| e.kernel == kernel).count();
+    assert_eq!(
+        [held(A), held(B)],
+        [6, 5],
+        "as many as the caps let in at first"
+    );
+    stage.finish();
+    for event in &stage.events {
+        assert_eq!(event.sm == SmId(3), event.kernel == B, "{event:?}");
+    }
+}
+
+#[test]
+fn room_is_filled_in_order_of_rows_or_of_arrival() {
+    for (fill, first) in [(Fill::RowOrder, A), (Fill::Arrival, B)] {
+        let rows = [row(A, 8, 1), row(B, 8, 1)];
+        let way = (GiveUp::Drain, false);
+        let mut stage = Stage::new(2, |config| group(config, fill, way, &rows));
+        // B comes first; A has the first row.
+        for (tag, kernel) in [(1, B), (2, A)] {
+            let blocks = 16;
+            stage.launch(Busy {
+                tag,
+                kernel,
+                blocks,
+                ..Busy::default()
+            });
+        }
+        stage.finish();
+        let order: Vec<KernelId> = stage.placed().iter().map(|e| e.kernel).collect();
+        let second = if first == A { B } else { A };
+        assert_eq!(order, [[first; 16], [second; 16]].concat(), "{fill:?}");
+    }
+}
+
+#[test]
+fn the_head_of_the_line_holds_others_up_where_the_plan_says_so() {
+    for head_of_line in [true, false] {
+        let rows = [row(A, 1, 1), row(B, 4, 1)];
+        let way = (GiveUp::Drain, head_of_line);
+        let mut stage = Stage::new(2, |config| group(config, Fill::RowOrder, way, &rows));
+        // Two of A's blocks wait for the first two, and there is room for B all the time.
+        for (tag, kernel) in [(1, A), (2, B)] {
+            let blocks = 4;
+            stage.launch(Busy {
+                tag,
+                kernel,
+                blocks,
+                ..Busy::default()
+            });
+        }
+        stage.finish();
+        let at = |kernel| {
+            let placed = stage.placed().into_iter();
+            placed.filter(move |e| e.kernel == kernel).map(|e| e.at)
+        };
+        let waited = at(B).min() > at(A).max();
+        assert_eq!(waited, head_of_line);
+    }
+}
+
+#[test]
+fn a_start_budget_counts_starts_and_nothing_else() {
+    let with = |budget| {
+        move |config: &GpuConfig| {
+            let mut row = row(A, 3, 1);
+            row.limits.budget = budget;
+            plan(config, GiveUp::Switch, &[row])
+        }
+    };
+    let mut stage = Stage::new(1, with(Some(5)));
+    stage.launch(Busy {
+        blocks: 9,
+        ..Busy::default()
+    });
+    stage.pass(7000);
+    assert!(stage.bench.gpu.switch_out(SmId(0), 0));
+    stage.until(400_000);
+    assert_eq!(stage.switched_in().len(), 1, "who has started comes back");
+    assert_eq!(stage.placed().len(), 5);
+    assert_eq!(stage.bench.gpu.resident_blocks(), 0);
+    stage.plan(with(Some(2)));
+    stage.pass(400_000);
+    assert_eq!(stage.placed().len(), 7, "a new plan, a new budget");
+    stage.plan(with(None));
+    stage.finish();
+    assert_eq!(stage.placed().len(), 9);
+}
+
+/// The only fault so far: what, in which block, when.
+fn fault(stage: &Stage) -> (FaultKind, [u32; 3], u64) {
+    let mut faults = stage.reports.iter().filter_map(|report| match report {
+        Report::Faulted { fault, at, .. } => Some((fault.kind, fault.block, at.0)),
+        _ => None,
+    });
+    let fault = faults.next().expect("it faults");
+    assert_eq!(faults.next(), None);
+    fault
+}
+
+#[test]
+fn a_launch_budget_runs_out_while_all_blocks_are_switched_out() {
+    let capped = |cap| move |config: &GpuConfig| plan(config, GiveUp::Switch, &[row(A, cap, 1)]);
+    let mut stage = Stage::new(2, capped(4));
+    stage.launch(Busy {
+        blocks: 8,
+        rounds: 100_000,
+        budget: Some(Cycles(60_000)),
+        ..Busy::default()
+    });
+    stage.until(10_000);
+    let first = stage.events[0].at.0;
+    stage.plan(capped(0));
+    stage.until(30_000);
+    assert_eq!(stage.bench.gpu.resident_blocks(), 0);
+    assert_eq!(stage.bench.gpu.switched_blocks(), 8);
+    stage.until(LONG * 100);
+    let (kind, block, at) = fault(&stage);
+    assert_eq!(
+        kind,
+        FaultKind::BudgetExceeded {
+            budget_cycles: 60_000
+        }
+    );
+    assert_eq!(block, [0, 0, 0]);
+    assert!(
+        (first + 60_001..=first + 60_032).contains(&at),
+        "{at} after {first}"
+    );
+    assert!(stage.bench.gpu.idle());
+    assert_eq!(stage.bench.gpu.switched_blocks(), 0);
+}
+
+#[test]
+fn a_launch_budget_runs_out_while_the_next_block_waits_for_room() {
+    let mut stage = Stage::new(2, |config| {
+        let mut row = row(A, 4, 1);
+        row.limits.budget = Some(3);
+        plan(config, GiveUp::Drain, &[row])
+    });
+    stage.launch(Busy {
+        blocks: 8,
+        rounds: 10,
+        budget: Some(Cycles(60_000)),
+        ..Busy::default()
+    });
+    stage.until(LONG * 100);
+    let first = stage.events[0].at.0;
+    let (kind, block, at) = fault(&stage);
+    assert_eq!(
+        kind,
+        FaultKind::BudgetExceeded {
+            budget_cycles: 60_000
+        }
+    );
+    assert_eq!(block, [3, 0, 0], "the one that waits");
+    assert!(
+        (first + 60_001..=first + 60_032).contains(&at),
+        "{at} after {first}"
+    );
+}
+
+#[test]
+fn a_killed_launch_takes_its_blocks_along_wherever_they_are() {
+    let capped = |cap| move |config: &GpuConfig| plan(config, GiveUp::Switch, &[row(A, cap, 1)]);
+    let mut dice = Prng::new(4);
+    for _ in 0..40 {
+        let mut stage = Stage::new(2, capped(4));
+        stage.launch(Busy {
+            blocks: 12,
+            rounds: 50_000,
+            ..Busy::default()
+        });
+        stage.until(10_000);
+        stage.plan(capped(1));
+        // Some leave, some have left, some come back.
+        stage.pass(u64::from(dice.below(3000)));
+        stage.plan(capped(4));
+        stage.pass(u64::from(dice.below(3000)));
+        assert!(stage.bench.gpu.kill(1));
+        assert_eq!(stage.bench.gpu.resident_blocks(), 0);
+        assert_eq!(stage.bench.gpu.switched_blocks(), 0);
+        // What was on its way arrives at nobody, and all of the room is there again.
+        stage.launch(Busy {
+            tag: 2,
+            blocks: 16,
+            ..Busy::default()
+        });
+        stage.finish();
+        assert_eq!(stage.ended(2).map(|(_, c)| c.blocks), Some(16));
+    }
+}
+
+/// What is short on the SM.
+#[derive(Debug, Clone, Copy)]
+enum Short {
+    Registers,
+    SharedMemory,
+}
+
+/// As [`support::plan::BUSY`], with so many registers in use all the time.
+fn wide(registers: u32) -> String {
+    let adds = |n| format!("add.s32 %r{n}, %r{n}, %r{};\n", (n + 1) % registers);
+    let adds: String = (2..registers).map(adds).collect();
+    format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry busy(.param .u32 rounds)\n{{\n\
+         .reg .pred %p<2>;\n.reg .b32 %r<{registers}>;\nld.param.u32 %r1, [rounds];\nmov.u32 %r0, %tid.x;\nLOOP:\n\
+         {adds}add.s32 %r1, %r1, -1;\nsetp.ne.s32 %p1, %r1, 0;\n@%p1 bra LOOP;\nret;\n}}\n"
+    )
+}
+
+/// Three blocks take a quarter each of one SM's registers or shared memory; the middle one ends, and another kernel's
+/// block needs two quarters, which are there in two pieces. Gives when it starts, when the first long block ends,
+/// and how many blocks were moved.
+fn fragmented(give_up: GiveUp, short: Short) -> (u64, u64, usize) {
+    let rows = [row(A, 8, 1), row(B, 8, 1)];
+    let mut stage = Stage::new(1, |config| plan(config, give_up, &rows));
+    stage.kernel = stage.bench.kernel(&wide(56), "busy");
+    let sm = &stage.bench.gpu.config().sm;
+    let of_warp = (stage.kernel.registers_per_thread * 32).next_multiple_of(sm.register_unit);
+    let (threads, shared_bytes) = match short {
+        Short::Registers => (sm.registers / 4 / of_warp * 32, 0),
+        Short::SharedMemory => (64, sm.shared_bytes / 4),
+    };
+    for (tag, rounds) in [(1, 1200), (2, 100), (3, 1200)] {
+        stage.launch(Busy {
+            tag,
+            rounds,
+            threads,
+            shared_bytes,
+            ..Busy::default()
+        });
+    }
+    stage.launch(Busy {
+        tag: 4,
+        kernel: B,
+        threads: 2 * threads,
+        rounds: 100,
+        shared_bytes: 2 * shared_bytes,
+        ..Busy::default()
+    });
+    stage.finish();
+    let placed = stage.placed().into_iter().find(|e| e.tag == 4);
+    let ends = [1, 3].map(|tag| stage.ended(tag).expect("it ended").0);
+    let moved = stage.switched_out().len();
+    assert_eq!(moved, stage.switched_in().len());
+    (placed.expect("it ran").at.0, ends[0].min(ends[1]), moved)
+}
+
+#[test]
+fn a_block_is_moved_when_room_is_there_in_pieces_only() {
+    for short in [Short::Registers, Short::SharedMemory] {
+        let (placed, ended, moved) = fragmented(GiveUp::Switch, short);
+        assert!(placed < ended, "{short:?}: {placed} {ended}");
+        assert_eq!(moved, 1, "{short:?}");
+        let (placed, ended, moved) = fragmented(GiveUp::Drain, short);
+        assert!(placed >= ended, "{short:?}: {placed} {ended}");
+        assert_eq!(moved, 0, "{short:?}");
+    }
+}
+
+#[test]
+fn free_switches_move_no_byte_and_take_no_time() {
+    let mut times = Vec::new();
+    for free_switches in [false, true] {
+        let mut bench = Bench::named("gtx480");
+        let workload = by_name("vecadd").expect("in the table");
+        let kernel = kernel_of(&mut bench, workload);
+        let case = workload.case(Size::Small, 5);
+        let prepared = bench.prepare(&case);
+        let config = bench.gpu.config().clone();
+        bench
+            .gpu
+            .set_plan(&plan(&config, GiveUp::Switch, &[row(A, 8, 1)]));
+        bench.gpu.set_plan_options(PlanOptions {
+            free_switches,
+            ..PlanOptions::default()
+        });
+        bench.gpu.record_block_events(true);
+        let launch = bench.launch(&kernel, &case, &prepared.params);
+        let bytes = context_bytes(&config, &kernel, &launch);
+        let bytes = if free_switches { 0 } else { bytes };
+        let often = Disturbance {
+            gap: 100,
+            most: 200,
+        };
+        let done = disturbed(&mut bench, (launch, bytes), often, &mut Prng::new(1));
+        let done = done.unwrap_or_else(|why| panic!("{why}"));
+        case.verify(&bench.outputs(&prepared))
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert!(done.counters.switches_out >= 20, "{done:?}");
+        times.push(done.cycles);
+    }
+    assert!(times[1] < times[0], "{times:?}");
+}
+
+#[test]
+fn the_newest_published_plan_is_obeyed() {
+    let mut stage = Stage::new(2, |config| plan(config, GiveUp::Switch, &[row(A, 1, 1)]));
+    let config = stage.bench.gpu.config().clone();
+    let capped = |cap| plan(&config, GiveUp::Switch, &[row(A, cap, 1)]);
+    let mut publisher = Publisher::new(capped(5));
+    stage.bench.gpu.follow_plans(publisher.reader());
+    stage.launch(Busy {
+        blocks: 30,
+        rounds: 20_000,
+        ..Busy::default()
+    });
+    stage.until(10_000);
+    assert_eq!(stage.bench.gpu.resident_blocks(), 10);
+    for cap in [2, 4, 3] {
+        publisher.publish(capped(cap));
+        stage.pass(15_000);
+        assert_eq!(stage.bench.gpu.resident_blocks(), 2 * u32::from(cap));
+    }
+    publisher.publish(capped(3000));
+    stage.pass(5000);
+    let limit = config.sm.max_blocks;
+    assert!(matches!(
+        stage.bench.gpu.plan_notes(),
+        [PlanNote::CapBeyondSm { cap: 3000, .. }]
+    ));
+    assert_eq!(stage.bench.gpu.resident_blocks(), 2 * limit);
+    stage.finish();
+}

@@ -1,0 +1,339 @@
+//! Plans for tests, and runs whose blocks are switched out and in at random.
+//!
+//! Rule: what a switch must move is computed here from the launch, another way than the model does it.
+
+use super::Bench;
+use gridmux_hw_model::{
+    Advance, BlockChange, BlockEvent, Counters, GpuConfig, Kernel, Launch, Report, Standing,
+};
+use gridmux_policy::ids::{DeviceId, KernelId, SmId, TenantId};
+use gridmux_policy::plan::{Fill, GiveUp, Plan, Row, RowLimits};
+use gridmux_policy::plan_builder::PlanBuilder;
+use gridmux_policy::shape::DeviceShape;
+use gridmux_policy::sm_set::SmSet;
+use gridmux_policy::units::Cycles;
+use gridmux_workloads::Prng;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A row of the first tenant with no start budget.
+pub fn row(kernel: KernelId, cap: u16, weight: u16) -> Row {
+    Row {
+        kernel,
+        tenant: TenantId(0),
+        limits: RowLimits {
+            cap,
+            budget: None,
+            weight,
+        },
+    }
+}
+
+/// The launch's standing row.
+pub fn standing(kernel: KernelId) -> Standing {
+    Standing {
+        kernel,
+        tenant: TenantId(0),
+    }
+}
+
+/// A builder for plans of this GPU.
+pub fn builder(config: &GpuConfig) -> PlanBuilder {
+    let shape = DeviceShape {
+        sms: config.sm.count,
+        threads: config.sm.max_threads,
+        blocks: config.sm.max_blocks,
+        registers: config.sm.registers,
+        shared_bytes: config.sm.shared_bytes,
+    };
+    PlanBuilder::new(DeviceId(0), &shape)
+}
+
+/// A plan with one group that gives these rows to all SMs.
+pub fn plan(config: &GpuConfig, give_up: GiveUp, rows: &[Row]) -> Plan {
+    let mut builder = builder(config);
+    let sms = SmSet::first(config.sm.count);
+    builder.group(sms, Fill::RowOrder, give_up, false);
+    for row in rows {
+        builder.standby_row(*row);
+    }
+    builder.build().expect("a plan")
+}
+
+/// Bytes of one block's context: "register contents" and "shared memory values" (SMK, section 5.1, step 3), as they
+/// are allocated: for each warp the registers of 32 threads, 4 bytes each, rounded up to the allocation unit, and the
+/// block's static, dynamic and reserved shared memory, rounded up to its unit.
+pub fn context_bytes(config: &GpuConfig, kernel: &Kernel, launch: &Launch<'_>) -> u64 {
+    let threads: u32 = launch.block.iter().product();
+    let round = |n: u64, unit: u32| n.div_ceil(u64::from(unit)) * u64::from(unit);
+    let warps = u64::from(threads).div_ceil(32);
+    let of_warp = round(
+        u64::from(kernel.registers_per_thread) * 32,
+        config.sm.register_unit,
+    );
+    let shared = u64::from(kernel.static_shared_bytes)
+        + u64::from(launch.dynamic_shared_bytes)
+        + u64::from(config.sm.reserved_shared_bytes_per_block);
+    warps * of_warp * 4 + round(shared, config.sm.shared_unit_bytes)
+}
+
+/// Checks one launch's block events: every block is placed once, in ascending order, and retired once; between the
+/// two it leaves and comes back by turns, and each move takes exactly `bytes`; none is started while one of the
+/// launch waits to come back. Gives the number of moves each way and the most moves of one block.
+pub fn check_events(events: &[BlockEvent], blocks: u64, bytes: u64) -> [u64; 3] {
+    let (mut placed, mut retired) = (0, BTreeSet::new());
+    let (mut away, mut here) = (BTreeSet::new(), BTreeSet::new());
+    let mut moves: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
+    for event in events {
+        let block = event.block;
+        match event.change {
+            BlockChange::Placed => {
+                assert_eq!(block, placed, "blocks start in ascending order");
+                assert!(
+                    away.is_empty(),
+                    "block {block} starts before {away:?} are back"
+                );
+                placed += 1;
+                here.insert(block);
+            }
+            BlockChange::SwitchedOut { bytes: moved } => {
+                assert_eq!(moved, bytes, "block {block} leaves");
+                assert!(here.remove(&block) && away.insert(block));
+                moves.entry(block).or_default()[0] += 1;
+            }
+            BlockChange::SwitchedIn { bytes: moved } => {
+                assert_eq!(moved, bytes, "block {block} comes back");
+                assert_eq!(Some(&block), away.first(), "the lowest comes back first");
+                assert!(away.remove(&block) && here.insert(block));
+                moves.entry(block).or_default()[1] += 1;
+            }
+            BlockChange::Retired { .. } => {
+                assert!(here.remove(&block) && retired.insert(block));
+            }
+        }
+    }
+    assert_eq!((placed, retired.len() as u64), (blocks, blocks));
+    let sum = |way: usize| moves.values().map(|moves| moves[way]).sum();
+    let most = moves.values().map(|moves| moves[0]).max();
+    [sum(0), sum(1), most.unwrap_or(0)]
+}
+
+/// How often, and how many at most.
+#[derive(Debug, Clone, Copy)]
+pub struct Disturbance {
+    /// Most cycles between two attempts.
+    pub gap: u32,
+    /// Most blocks that leave in the whole run.
+    pub most: u64,
+}
+
+/// What a disturbed launch came to.
+#[derive(Debug, PartialEq)]
+pub struct Disturbed {
+    pub cycles: u64,
+    pub counters: Counters,
+    /// Most switches of one block.
+    pub most_of_one: u64,
+}
+
+/// Runs a launch alone in `plan` mode while random blocks are switched out at random cycles, and checks each move.
+/// The bench's plan is set and its events are recorded. `bytes` is what each move takes.
+pub fn disturbed(
+    bench: &mut Bench,
+    (launch, bytes): (Launch<'_>, u64),
+    disturbance: Disturbance,
+    dice: &mut Prng,
+) -> Result<Disturbed, String> {
+    let blocks = launch.grid.iter().map(|n| u64::from(*n)).product();
+    let accepted = bench.gpu.launch_under(standing(KernelId(1)), launch);
+    accepted.map_err(|error| error.to_string())?;
+    let (mut reports, mut events, mut asked) = (Vec::new(), Vec::new(), 0);
+    let sms = u32::from(bench.gpu.config().sm.count);
+    let limit = bench.gpu.now().0 + 50_000_000;
+    loop {
+        let until = bench.gpu.now().0 + 1 + u64::from(dice.below(disturbance.gap));
+        let advance = bench.gpu.advance(Cycles(until), &mut reports);
+        events.append(&mut bench.gpu.take_block_events());
+        for report in reports.drain(..) {
+            match report {
+                Report::Ended { end, counters, .. } => {
+                    let [outs, ins, most_of_one] = check_events(&events, blocks, bytes);
+                    assert_eq!([outs, ins], [counters.switches_out, counters.switches_in]);
+                    assert_eq!(counters.context_written_bytes, outs * bytes);
+                    assert_eq!(counters.context_read_bytes, ins * bytes);
+                    assert_eq!([outs, bench.gpu.switched_blocks() as u64], [ins, 0]);
+                    return Ok(Disturbed {
+                        cycles: end.0,
+                        counters,
+                        most_of_one,
+                    });
+                }
+                Report::Faulted { fault, .. } => return Err(fault.to_string()),
+                _ => {}
+            }
+        }
+        if advance == Advance::Idle || bench.gpu.now().0 > limit {
+            return Err(format!("it does not end: {advance:?}"));
+        }
+        for _ in 0..1 + dice.below(4) {
+            let sm = SmId(u16::try_from(dice.below(sms)).expect("small"));
+            if asked < disturbance.most && bench.gpu.switch_out(sm, dice.below(4) as usize) {
+                asked += 1;
+            }
+        }
+    }
+}
+
+/// A loop of independent additions: it issues whenever it may.
+pub const BUSY: &str = r"
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry busy(.param .u32 rounds)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<8>;
+    ld.param.u32 %r1, [rounds];
+LOOP:
+    add.s32 %r2, %r2, 1;
+    add.s32 %r3, %r3, 3;
+    add.s32 %r4, %r4, 5;
+    add.s32 %r5, %r5, 7;
+    add.s32 %r6, %r6, 9;
+    add.s32 %r1, %r1, -1;
+    setp.ne.s32 %p1, %r1, 0;
+    @%p1 bra LOOP;
+    ret;
+}
+";
+
+/// A launch of [`BUSY`].
+#[derive(Debug, Clone, Copy)]
+pub struct Busy {
+    pub tag: u64,
+    pub kernel: KernelId,
+    pub blocks: u32,
+    pub threads: u32,
+    pub rounds: u32,
+    pub shared_bytes: u32,
+    pub budget: Option<Cycles>,
+}
+
+impl Default for Busy {
+    fn default() -> Self {
+        Self {
+            tag: 1,
+            kernel: KernelId(1),
+            blocks: 1,
+            threads: 64,
+            rounds: 1000,
+            shared_bytes: 0,
+            budget: None,
+        }
+    }
+}
+
+/// A GPU of a few SMs in `plan` mode, and everything that it said.
+pub struct Stage {
+    pub bench: Bench,
+    pub kernel: std::sync::Arc<Kernel>,
+    pub reports: Vec<Report>,
+    pub events: Vec<BlockEvent>,
+}
+
+impl Stage {
+    /// A gtx480 of so many SMs under a plan.
+    pub fn new(sms: u16, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
+        let config = GpuConfig::builtin("gtx480").expect("built in");
+        let mut bench = Bench::new(config.scaled_to_sms(sms));
+        let kernel = bench.kernel(BUSY, "busy");
+        let plan = plan(bench.gpu.config());
+        assert_eq!(bench.gpu.set_plan(&plan), []);
+        bench.gpu.record_block_events(true);
+        Self {
+            bench,
+            kernel,
+            reports: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Obeys another plan.
+    pub fn plan(&mut self, plan: impl FnOnce(&GpuConfig) -> Plan) {
+        let plan = plan(self.bench.gpu.config());
+        assert_eq!(self.bench.gpu.set_plan(&plan), []);
+    }
+
+    /// Launches; every tag has a queue of its own.
+    pub fn launch(&mut self, busy: Busy) {
+        let params = busy.rounds.to_le_bytes();
+        let mut launch = self
+            .bench
+            .simple(&self.kernel, busy.blocks, busy.threads, &params);
+        launch.tag = busy.tag;
+        launch.queue = gridmux_hw_model::QueueId(u8::try_from(busy.tag).expect("small"));
+        launch.dynamic_shared_bytes = busy.shared_bytes;
+        launch.budget = busy.budget;
+        let accepted = self.bench.gpu.launch_under(standing(busy.kernel), launch);
+        accepted.expect("accepted");
+    }
+
+    /// Lets time pass until a cycle, or until nothing is left to do.
+    pub fn until(&mut self, cycle: u64) {
+        loop {
+            let advance = self.bench.gpu.advance(Cycles(cycle), &mut self.reports);
+            self.events.append(&mut self.bench.gpu.take_block_events());
+            if advance != Advance::Reported {
+                return;
+            }
+        }
+    }
+
+    /// Lets so many cycles pass.
+    pub fn pass(&mut self, cycles: u64) {
+        self.until(self.bench.gpu.now().0 + cycles);
+    }
+
+    /// Everything that was launched ends, in good order.
+    pub fn finish(&mut self) {
+        for _ in 0..10_000 {
+            self.pass(10_000);
+            if self.bench.gpu.idle() {
+                break;
+            }
+        }
+        assert!(self.bench.gpu.idle());
+        let faulted = |r: &&Report| matches!(r, Report::Faulted { .. });
+        assert_eq!(self.reports.iter().find(faulted), None);
+    }
+
+    /// What a launch did, and when it ended.
+    pub fn ended(&self, tag: u64) -> Option<(u64, Counters)> {
+        self.reports.iter().find_map(|report| match report {
+            Report::Ended {
+                tag: other,
+                end,
+                counters,
+                ..
+            } if *other == tag => Some((end.0, *counters)),
+            _ => None,
+        })
+    }
+
+    /// Events of one kind, in order.
+    pub fn those(&self, which: impl Fn(BlockChange) -> bool) -> Vec<BlockEvent> {
+        let found = self.events.iter().filter(|e| which(e.change));
+        found.copied().collect()
+    }
+
+    pub fn placed(&self) -> Vec<BlockEvent> {
+        self.those(|change| change == BlockChange::Placed)
+    }
+
+    pub fn switched_out(&self) -> Vec<BlockEvent> {
+        self.those(|change| matches!(change, BlockChange::SwitchedOut { .. }))
+    }
+
+    pub fn switched_in(&self) -> Vec<BlockEvent> {
+        self.those(|change| matches!(change, BlockChange::SwitchedIn { .. }))
+    }
+}
