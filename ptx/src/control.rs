@@ -52,6 +52,10 @@ pub const CHUNK_AT: u32 = 28;
 pub const COUNTERS_AT: u32 = 32;
 /// Offset of [`Control::table`].
 pub const TABLE_AT: u32 = 40;
+/// Offset of the tickets of one row of the grid (`worker`), the low word of [`Control::table`].
+pub const PER_ROW_AT: u32 = TABLE_AT;
+/// Offset of the flag that tickets are not taken ahead (`worker`), the high word of [`Control::table`].
+pub const LATE_AT: u32 = TABLE_AT + 4;
 /// Offset of [`Control::fence_base`].
 pub const FENCE_BASE_AT: u32 = 48;
 /// Offset of [`Control::fence_mask`].
@@ -63,14 +67,12 @@ pub const MAX_PARAMS_BYTES: u32 = 4352;
 /// The same for PTX 8.1 or later on `sm_70` or later.
 pub const MAX_LARGE_PARAMS_BYTES: u32 = 32_764;
 
-/// Offset in the counters: blocks that may start are those below it (`worker`).
-pub const LIMIT_AT: u32 = 0;
-/// Offset in the counters: blocks may start unless it is zero (`gate`). One store of a fault closes either form.
+/// Offset in the counters: blocks may start unless it is zero (`gate`).
 pub const OPEN_AT: u32 = 0;
-/// Offset in the counters: the block that is taken next.
+/// Offset in the counters: the ticket that is taken next (`worker`).
 pub const NEXT_AT: u32 = 4;
-/// Offset in the counters: blocks that have run to their end (`worker`).
-pub const DONE_AT: u32 = 8;
+/// What a fault raises `next` to: past every ticket, and so far from its end that takes in vain do not wrap.
+pub const NEXT_CLOSED: u32 = 1 << 31;
 /// Offset in the counters: workers that found their place or were turned away, of all launches together.
 pub const PLACED_AT: u32 = 12;
 /// Offset in the counters: workers of all launches together; the host writes it before it launches.
@@ -87,46 +89,43 @@ pub const COUNTERS_BYTES: u32 = 64;
 /// `worker` counts at most this many blocks: the reciprocals are exact below 2³¹, and takes past the end do
 /// not wrap. A larger grid goes as slices.
 pub const MAX_TICKETS: u64 = (1 << 31) - 1;
-/// Most slots of a worker kernel on an SM: the bits of a mask. Caps above it count as it.
-pub const MAX_SLOTS: u32 = 32;
 /// How long workers that were turned away hold their place, so that the block scheduler gives the rest to other SMs.
 pub const HOLD_NS: u32 = 20_000;
 
 /// Bytes that `worker` needs behind the launch's dynamic shared memory; a launcher adds them to the size that
-/// the tenant asked for. The last [`WORDS_BYTES`] of it, rounded down to 4, are the words below.
-pub const EXTRA_SHARED_BYTES: u32 = 36;
+/// the tenant asked for. The last [`WORDS_BYTES`] of it, rounded down to 16, are the words below.
+pub const EXTRA_SHARED_BYTES: u32 = 80;
 /// Bytes of the words in shared memory that thread 0 tells the block through.
-pub const WORDS_BYTES: u32 = 32;
-/// Offset in the words: the linear number of the chunk's first block, or [`NO_BLOCK`] (`worker`).
-pub const WORD_TICKET_AT: u32 = 12;
-/// Offset in the words: the slot that the worker holds.
-pub const WORD_SLOT_AT: u32 = 20;
-/// Offset in the words: not zero once a thread of the block has left for a fault (`fence`).
+pub const WORDS_BYTES: u32 = 2 * WORD_SET_BYTES;
+/// Bytes of a set of words: `worker` uses two in turn. Aligned to 16, so that a thread reads the first four at once.
+pub const WORD_SET_BYTES: u32 = 32;
+/// Offset in a set: the coordinates of the ticket's first block, three 32-bit words, then the end of its blocks on the x
+/// axis; 0 says that the worker is to leave.
+pub const WORD_BLOCKS_AT: u32 = 0;
+/// Offset in a set: that end.
+pub const WORD_END_AT: u32 = 12;
+/// Offset in a set: the SM's cap when the ticket was taken.
+pub const WORD_CAP_AT: u32 = 16;
+/// Offset in a set: the worker's hint, the same in both sets.
+pub const WORD_HINT_AT: u32 = 20;
+/// Offset in a set: not zero once a thread of the block has left for a fault (`fence`), the same in both sets.
 pub const WORD_FAULT_AT: u32 = 24;
-/// Offset in the words: blocks of the chunk (`worker`).
-pub const WORD_CHUNK_AT: u32 = 28;
+/// Stands for «not taken ahead»; no ticket reaches it.
+pub const TICKET_LATER: u32 = u32::MAX - 1;
 /// In [`Control::chunk`] of a gate's launch: only blocks in `todo` run. No value of `open` exceeds it, so that blocks
 /// compare the two and look further only when they must.
 pub const RESUMED: u32 = u32::MAX;
-/// Stands for «no block»; no coordinate reaches it.
-pub const NO_BLOCK: u32 = u32::MAX;
-
-/// Offset, from the counters, of the slot mask of an SM.
+/// Offset, from the counters, of an SM's place word: the cap in the low half, which the host writes, and the number of
+/// workers in the high half.
 #[must_use]
-pub const fn mask_offset(sm: u32) -> u32 {
-    COUNTERS_BYTES + 4 * sm
+pub const fn place_offset(sm: u32) -> u32 {
+    COUNTERS_BYTES + 8 * sm
 }
 
-/// Offset, from the counters, at which the caps stand when one allocation holds the instance.
-#[must_use]
-pub const fn caps_offset(nsmid: u32) -> u32 {
-    mask_offset(nsmid)
-}
-
-/// Bytes of an instance, counters, masks and caps together, for SM numbers below `nsmid`.
+/// Bytes of a worker's instance, counters and places together, for SM numbers below `nsmid`.
 #[must_use]
 pub const fn instance_bytes(nsmid: u32) -> u32 {
-    caps_offset(nsmid) + nsmid.next_multiple_of(4)
+    place_offset(nsmid)
 }
 
 /// Words of a bitmap with a bit for each block of a gate's launch.
@@ -192,6 +191,33 @@ impl Control {
             table,
             ..Self::default()
         })
+    }
+
+    /// The control block of a launch of workers: a ticket is for at most `chunk` neighbouring blocks of one row of the grid.
+    ///
+    /// What divides a ticket by those of a row, and a row's number by the grid's height, is that of [`Control::tickets`].
+    /// `None` when the grid has a dimension of zero or more than [`MAX_TICKETS`] blocks.
+    #[must_use]
+    pub fn workers(grid: [u32; 3], chunk: u32, counters: u64) -> Option<Self> {
+        let per_row = grid[0].div_ceil(chunk.max(1));
+        // As many tickets, as alike as can be.
+        let chunk = grid[0].div_ceil(per_row.max(1));
+        let control = Self::tickets(
+            [per_row, grid[1], grid[2]],
+            chunk,
+            counters,
+            u64::from(per_row),
+        )?;
+        let blocks = crate::boxes::Grid(grid).blocks();
+        (blocks <= MAX_TICKETS).then_some(Self { grid, ..control })
+    }
+
+    /// For launches whose chunks last so long that a round trip to memory between two does not matter, but a chunk more
+    /// before a worker leaves would: tickets are not taken ahead.
+    #[must_use]
+    pub fn taking_late(self) -> Self {
+        let table = self.table | 1 << 32;
+        Self { table, ..self }
     }
 
     /// The control block of a gate's launch of one box: `counters` is the instance's address, `table` that of the

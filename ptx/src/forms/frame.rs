@@ -6,9 +6,9 @@
 
 use super::carry::{Value, Values};
 use super::names::Names;
-use super::{Form, Shape, ticket};
+use super::{Form, Shape, ticket, worker};
 use crate::control::{
-    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT,
+    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT, WORD_SET_BYTES,
 };
 use crate::decode::{FuncId, Function, Operand, Program, Span};
 use crate::rewrite::Edits;
@@ -51,14 +51,16 @@ pub(crate) struct Frame<'a> {
     pub(crate) cut_axis: u8,
     /// Axes on which the kernel, or a function that it calls, asks for the block's place.
     axes: [bool; 3],
+    /// Workers may take more than one block at a time.
+    pub(crate) takes_chunks: bool,
+    /// The instruction that text at entry stands in front of.
+    pub(crate) entry_instruction: u32,
     head: String,
     tail: String,
 }
 
 /// Stand in the text of `worker` for what depends on the axes that are asked for in the end.
 pub(crate) const PLACE_MARK: &str = "\u{1}place\u{1}";
-/// As [`PLACE_MARK`], for the step to the next block.
-pub(crate) const STEP_MARK: &str = "\u{1}step\u{1}";
 
 impl<'a> Frame<'a> {
     pub(crate) fn new(
@@ -84,6 +86,8 @@ impl<'a> Frame<'a> {
             pad: None,
             cut_axis: 0,
             axes: [false; 3],
+            takes_chunks: false,
+            entry_instruction: 0,
             head: String::new(),
             tail: String::new(),
         }
@@ -330,7 +334,10 @@ impl<'a> Frame<'a> {
         }
         let (words, one) = (self.fresh("b32"), self.fresh("b32"));
         let address = ticket::words_address(self, &words);
-        format!("{address} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; exit;")
+        let other = WORD_FAULT_AT + WORD_SET_BYTES;
+        format!(
+            "{address} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; st.shared.u32 [{words}+{other}], {one}; exit;"
+        )
     }
 
     /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.
@@ -341,10 +348,8 @@ impl<'a> Frame<'a> {
         }
         if self.shape() == Shape::Worker {
             let axes = self.axes;
-            let place = ticket::place_text(&mut self, axes);
+            let place = worker::place_text(&mut self, axes);
             self.head = self.head.replace(PLACE_MARK, &place);
-            let step = ticket::step_text(&mut self, axes);
-            self.tail = self.tail.replace(STEP_MARK, &step);
         }
         let mut declared = std::mem::take(&mut self.declarations);
         for (ty, n) in &self.registers {
@@ -352,11 +357,16 @@ impl<'a> Frame<'a> {
         }
         let brace = self.syntax.header_end;
         let open = self.module.token_span(brace, brace + 1).end;
-        let entry = self.entry_offset();
+        let entry = match self.entry_instruction {
+            0 => self.entry_offset(),
+            n => self.span(n).start,
+        };
         if !declared.is_empty() {
             self.edits.insert_first(open, declared);
         }
         if !self.head.is_empty() {
+            // What stands in front of the same instruction otherwise belongs to the body.
+            self.head.push(' ');
             self.edits.insert_first(entry, &self.head);
         }
         if !self.tail.is_empty() {

@@ -65,7 +65,7 @@ impl Growth {
         for (bit, &form) in Form::ALL.iter().enumerate().skip(1) {
             let forms = forms_of(program, judgement, |_| form);
             let making = Making::new((module, program), judgement, &LONGEST, forms);
-            let takes = |n: usize| making.forms[n] != Form::WHOLE;
+            let takes = |n: usize| making.form(n) != Form::WHOLE;
             let count = |syntax, n| {
                 making
                     .function(n, syntax, Edits::counting(limit))

@@ -70,7 +70,8 @@ pub struct KernelForm {
     /// The mode of its fence, when it has one: [`fence::FenceMode::accepts`] tells whether a control block's base and
     /// mask go with it. The module's `.global` variables must then lie in the reservation.
     pub fence: Option<fence::FenceMode>,
-    /// Most blocks that a worker may take at a time: 1 for kernels whose blocks wait for earlier ones.
+    /// Most blocks that a worker may take at a time: 1 for kernels whose blocks wait for earlier ones, or need many
+    /// registers.
     pub most_chunk: u32,
 }
 
@@ -119,7 +120,7 @@ pub fn rewrite_judged(
         edits = making.function(n, syntax, edits);
         if edits.text_bytes() > most {
             // Only a mixture of forms that each have room by themselves comes here.
-            let kernels = kernels(program, judgement, &making.forms, options, &choose);
+            let kernels = kernels(program, judgement, &making.plan, options, &choose);
             return Rewritten {
                 bytes: module.print(),
                 kernels: kernels
@@ -131,7 +132,7 @@ pub fn rewrite_judged(
     }
     Rewritten {
         bytes: edits.apply(module),
-        kernels: kernels(program, judgement, &making.forms, options, choose),
+        kernels: kernels(program, judgement, &making.plan, options, choose),
     }
 }
 
@@ -175,8 +176,6 @@ pub(super) struct Making<'a> {
     program: &'a Program,
     judgement: &'a Judgement,
     options: &'a Options,
-    /// By function.
-    pub(super) forms: Vec<Form>,
     names: Names,
     plan: Plan,
     indices: HashMap<&'a str, usize>,
@@ -191,21 +190,25 @@ impl<'a> Making<'a> {
     ) -> Self {
         Self {
             names: Names::new(module),
-            plan: Plan::new(program, judgement, &forms, options),
+            plan: Plan::new(program, judgement, forms, options),
             indices: judge::indices(program),
             module,
             program,
             judgement,
             options,
-            forms,
         }
+    }
+
+    /// The form that a function takes.
+    pub(super) fn form(&self, n: usize) -> Form {
+        self.plan.forms[n]
     }
 
     /// What the module declares for all of its functions.
     pub(super) fn head(&self) -> Edits {
         let mut edits = Edits::new();
         let asks = |f: &Form| f.fenced || f.shape == Shape::Worker;
-        if self.forms.iter().any(asks) {
+        if self.plan.forms.iter().any(asks) {
             edits.insert(behind_header(self.module), ticket::declaration(&self.names));
         }
         edits
@@ -222,7 +225,7 @@ impl<'a> Making<'a> {
     pub(super) fn function(&self, n: usize, syntax: &'a FunctionSyntax, mut edits: Edits) -> Edits {
         let (module, program) = (self.module, self.program);
         let id = FuncId(u32::try_from(n).unwrap_or(u32::MAX));
-        let form = self.forms[n];
+        let form = self.plan.forms[n];
         if form != Form::WHOLE {
             // A forward declaration gets the parameter as its definition does.
             let parameter = format!(
@@ -254,7 +257,7 @@ impl<'a> Making<'a> {
 fn kernels(
     program: &Program,
     judgement: &Judgement,
-    forms: &[Form],
+    plan: &Plan,
     options: &Options,
     choose: impl Fn(FuncId) -> Form,
 ) -> Vec<KernelForm> {
@@ -262,7 +265,7 @@ fn kernels(
         .zip(&program.functions)
         .filter(|(_, f)| f.is_entry && f.is_defined)
         .map(|(n, f)| {
-            let form = forms[n as usize];
+            let form = plan.forms[n as usize];
             let chosen = choose(FuncId(n));
             let reason = judgement.refusal(FuncId(n), chosen).cloned();
             let mut made = kernel_form(f, form, reason, options);
@@ -272,7 +275,7 @@ fn kernels(
             if form.shape == Shape::Gate {
                 made.grid = LaunchGrid::Planes(judgement.cut_axes[n as usize]);
             }
-            if judgement.for_earlier[n as usize] {
+            if !plan.chunks[n as usize] {
                 made.most_chunk = 1;
             }
             made
@@ -285,10 +288,14 @@ struct Plan {
     carried: Carried,
     /// Functions that a fenced kernel may call.
     fenced: Vec<bool>,
+    /// Kernels whose workers may take more than one block at a time.
+    chunks: Vec<bool>,
+    /// The form that each function takes.
+    forms: Vec<Form>,
 }
 
 impl Plan {
-    fn new(program: &Program, judgement: &Judgement, forms: &[Form], options: &Options) -> Self {
+    fn new(program: &Program, judgement: &Judgement, forms: Vec<Form>, options: &Options) -> Self {
         let calls = &judgement.calls;
         let cut = calls.reached(|n| forms[n].shape != Shape::Whole);
         let fenced = calls.reached(|n| forms[n].fenced);
@@ -305,10 +312,17 @@ impl Plan {
                 values
             })
             .collect();
+        let chunks = (program.functions.iter().zip(&forms).enumerate())
+            .map(|(n, (f, form))| {
+                form.shape == Shape::Worker && !judgement.for_earlier[n] && worker::takes_chunks(f)
+            })
+            .collect();
         let reached: Vec<bool> = cut.iter().zip(&fenced).map(|(c, f)| *c || *f).collect();
         Self {
             carried: Carried::new(program, calls, &needs, &reached),
             fenced,
+            chunks,
+            forms,
         }
     }
 }
@@ -323,8 +337,12 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
         Shape::Whole | Shape::Slice => {}
         Shape::Gate => gate::edit(frame),
         Shape::Worker => {
-            let meets = judgement.threads_meet[frame.id.0 as usize];
-            worker::edit(frame, facts, (judgement.copies, meets));
+            let looped = worker::Loop {
+                copies: judgement.copies,
+                meets: judgement.threads_meet[frame.id.0 as usize],
+                chunks: plan.chunks[frame.id.0 as usize],
+            };
+            worker::edit(frame, facts, looped);
         }
     }
     slice::edit(frame, facts);

@@ -7,7 +7,7 @@ use gridmux_policy::units::Cycles;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::{self, Control};
 use gridmux_ptx::forms::{KernelForm, LaunchGrid, Shape};
-use gridmux_ptx::protocol::{Gate, GateLaunch, Instance, Mode, Observation, Step, Write};
+use gridmux_ptx::protocol::{Gate, GateLaunch, Workers, Write, worker};
 use gridmux_workloads::Prng;
 
 /// Rounds of the driver's loop after which an instance counts as stuck.
@@ -26,10 +26,7 @@ pub(super) fn drive(
         Shape::Whole => whole(stage, subject, form, dice.below(2) == 0),
         Shape::Slice => slices(stage, subject, form, dice),
         Shape::Gate => gate(stage, subject, form, dice),
-        Shape::Worker => {
-            let chunk = (1 + dice.below(4)).min(form.most_chunk);
-            instance(stage, subject, form, Mode::Worker { chunk }, dice)
-        }
+        Shape::Worker => workers(stage, subject, form, dice),
     }
 }
 
@@ -323,7 +320,7 @@ impl GateRun<'_, '_, '_> {
 struct Run<'r, 'a, 's> {
     stage: &'r mut Stage<'a, 's>,
     form: &'r KernelForm,
-    instance: Instance,
+    workers: Workers,
     /// Device address of the counters.
     counters: u64,
     params: Vec<u8>,
@@ -336,21 +333,26 @@ struct Run<'r, 'a, 's> {
     next_turn: u64,
 }
 
-fn instance(
+fn workers(
     stage: &mut Stage<'_, '_>,
     subject: &Subject<'_>,
     form: &KernelForm,
-    mode: Mode,
     dice: &mut Prng,
 ) -> Result<(), String> {
     let sms = u32::from(stage.gpu.config().sm.count);
     let caps = random_caps(sms, dice);
-    let instance = Instance::new(mode, subject.blocks(), &caps).map_err(|e| e.to_string())?;
-    let counters = stage.alloc(&instance.memory())?;
-    let Mode::Worker { chunk } = mode;
-    let caps_at = counters + u64::from(control::caps_offset(sms));
-    let control = Control::tickets(subject.grid, chunk, counters, caps_at)
-        .ok_or("the grid cannot be counted")?;
+    let chunk = (1 + dice.below(4)).min(form.most_chunk);
+    let control = Control::workers(subject.grid, chunk, 0).ok_or("the grid cannot be counted")?;
+    let workers = Workers::new(control.total, &caps).ok_or("a grid of no blocks")?;
+    let counters = stage.alloc(&workers.memory())?;
+    let control = Control {
+        counters,
+        ..control
+    };
+    let control = match dice.below(4) {
+        0 => control.taking_late(),
+        _ => control,
+    };
     let control = fence(stage, form, control)?;
     let params = stage.params(form.control_offset.map(|at| (at, control.to_bytes())));
     let turns = dice.below(7);
@@ -358,7 +360,7 @@ fn instance(
     let run = Run {
         stage,
         form,
-        instance,
+        workers,
         counters,
         params,
         sms,
@@ -371,10 +373,9 @@ fn instance(
 }
 
 /// Caps of which not all are zero.
-fn random_caps(sms: u32, dice: &mut Prng) -> Vec<u8> {
+fn random_caps(sms: u32, dice: &mut Prng) -> Vec<u32> {
     loop {
-        let cap = |_| u8::try_from(dice.below(HIGHEST_CAP + 1)).unwrap_or(1);
-        let caps: Vec<u8> = (0..sms).map(cap).collect();
+        let caps: Vec<u32> = (0..sms).map(|_| dice.below(HIGHEST_CAP + 1)).collect();
         if caps.iter().any(|cap| *cap > 0) {
             return caps;
         }
@@ -385,12 +386,12 @@ impl Run<'_, '_, '_> {
     fn until_it_ends(mut self, dice: &mut Prng) -> Result<(), String> {
         let mut reports = Vec::new();
         for _ in 0..LONGEST_ROUNDS {
-            self.take_steps()?;
-            if self.instance.wants_observation() {
+            self.launch_missing()?;
+            if self.workers.wants_observation() {
                 self.observe()?;
-                self.take_steps()?;
+                self.launch_missing()?;
             }
-            if self.instance.has_ended() {
+            if self.workers.has_ended() {
                 return self.check_end();
             }
             let now = self.stage.gpu.now().0;
@@ -416,26 +417,20 @@ impl Run<'_, '_, '_> {
                 return Err("a launch vanished".to_owned());
             }
         }
-        Err(format!("it is stuck: {:?}", self.instance))
+        Err(format!("it is stuck: {:?}", self.workers))
     }
 
-    fn take_steps(&mut self) -> Result<(), String> {
-        while let Some(step) = self.instance.next_step() {
-            match step {
-                Step::Write(write) => self.write(write)?,
-                Step::Launch(launch) => {
-                    self.write(launch.announce)?;
-                    let tag = self.next_tag;
-                    self.next_tag += 1;
-                    self.flying.push((tag, launch.number));
-                    let queue = u8::try_from(launch.number % 32).unwrap_or(0);
-                    let grid = [launch.blocks, 1, 1];
-                    let extra = self.form.extra_shared_bytes;
-                    let params = self.params.clone();
-                    let launch = self.stage.launch((tag, queue), grid, extra, &params);
-                    self.stage.queue(launch)?;
-                }
-            }
+    fn launch_missing(&mut self) -> Result<(), String> {
+        while let Some(launch) = self.workers.next_launch() {
+            self.write(launch.announce)?;
+            let tag = self.next_tag;
+            self.next_tag += 1;
+            self.flying.push((tag, launch.number));
+            let queue = u8::try_from(launch.number % 32).unwrap_or(0);
+            let grid = [launch.blocks, 1, 1];
+            let extra = self.form.extra_shared_bytes;
+            let launch = self.stage.launch((tag, queue), grid, extra, &self.params);
+            self.stage.queue(launch)?;
         }
         Ok(())
     }
@@ -448,15 +443,20 @@ impl Run<'_, '_, '_> {
     fn ended(&mut self, tag: u64) {
         if let Some(at) = self.flying.iter().position(|(other, _)| *other == tag) {
             let (_, number) = self.flying.swap_remove(at);
-            self.instance.launch_ended(number);
+            self.workers.launch_ended(number);
         }
     }
 
     fn words(&self) -> Result<Vec<u32>, String> {
-        let bytes = control::caps_offset(self.sms) as usize;
+        let bytes = control::instance_bytes(self.sms) as usize;
         let bytes = self.stage.read(self.counters, bytes)?;
         let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         Ok(bytes.chunks_exact(4).map(word).collect())
+    }
+
+    fn members(&self, words: &[u32]) -> Vec<u32> {
+        let at = |sm| words[control::place_offset(sm) as usize / 4 + 1];
+        (0..self.sms).map(at).collect()
     }
 
     fn observe(&mut self) -> Result<(), String> {
@@ -464,13 +464,13 @@ impl Run<'_, '_, '_> {
         let at = |offset: u32| words[offset as usize / 4];
         let fault = at(control::FAULT_KIND_AT);
         if fault != 0 {
-            self.instance.fault_recorded();
+            self.workers.fault_recorded();
         }
-        self.instance.observe(&Observation {
+        let members = self.members(&words);
+        self.workers.observe(&worker::Observation {
             next: at(control::NEXT_AT),
-            done: at(control::DONE_AT),
             placed: at(control::PLACED_AT),
-            masks: &words[control::mask_offset(0) as usize / 4..],
+            members: &members,
         });
         Ok(())
     }
@@ -482,50 +482,54 @@ impl Run<'_, '_, '_> {
         let gap = if short { 400 } else { 9000 };
         self.next_turn = self.stage.gpu.now().0 + 1 + u64::from(dice.below(gap));
         if self.turns == 0 {
-            self.instance.resume();
-            return self.set_caps(random_caps(self.sms, dice));
+            let writes = self.workers.resume();
+            self.write_all(writes)?;
+            return self.set_caps(&random_caps(self.sms, dice));
         }
         match dice.below(5) {
             0 | 1 => {
-                let cap = |_| u8::try_from(dice.below(HIGHEST_CAP + 1)).unwrap_or(1);
-                let caps = (0..self.sms).map(cap).collect();
-                self.set_caps(caps)
+                let cap = |_| dice.below(HIGHEST_CAP + 1);
+                let caps: Vec<u32> = (0..self.sms).map(cap).collect();
+                self.set_caps(&caps)
             }
-            2 => self.set_caps(vec![0; self.sms as usize]),
-            _ if self.instance.is_stopped() => {
-                self.instance.resume();
-                Ok(())
+            2 => self.set_caps(&vec![0; self.sms as usize]),
+            _ => {
+                let writes = match self.workers.is_stopped() {
+                    true => self.workers.resume(),
+                    false => self.workers.stop(),
+                };
+                self.write_all(writes)
             }
-            _ => match self.instance.stop() {
-                Some(write) => self.write(write),
-                None => Ok(()),
-            },
         }
     }
 
-    fn set_caps(&mut self, caps: Vec<u8>) -> Result<(), String> {
-        let writes = self.instance.set_caps(&caps).map_err(|e| e.to_string())?;
+    fn set_caps(&mut self, caps: &[u32]) -> Result<(), String> {
+        let writes = self.workers.set_caps(caps);
+        self.write_all(writes)
+    }
+
+    fn write_all(&mut self, writes: Vec<Write>) -> Result<(), String> {
         writes.into_iter().try_for_each(|write| self.write(write))
     }
 
     /// At the end the counters say what the protocol promises.
     fn check_end(&self) -> Result<(), String> {
         let words = self.words()?;
-        if self.instance.is_faulted() {
+        if self.workers.is_faulted() {
             let at = |offset: u32| words[offset as usize / 4];
             let (kind, line) = (at(control::FAULT_KIND_AT), at(control::FAULT_LINE_AT));
             return Err(format!("it recorded a fault of kind {kind} at line {line}"));
         }
-        let done = words[control::DONE_AT as usize / 4];
-        let (total, masks) = (
-            self.instance.total(),
-            &words[control::mask_offset(0) as usize / 4..],
-        );
-        if done != total {
-            return Err(format!("{done} blocks of {total} are counted as done"));
+        let (next, tickets) = (words[control::NEXT_AT as usize / 4], self.workers.tickets());
+        if next < tickets || self.workers.progress() != tickets {
+            return Err(format!("{next} tickets of {tickets} were taken at the end"));
         }
-        match masks.iter().position(|mask| *mask != 0) {
-            Some(sm) => Err(format!("a slot of SM {sm} is still taken at the end")),
+        match self
+            .members(&words)
+            .iter()
+            .position(|&members| members != 0)
+        {
+            Some(sm) => Err(format!("a place of SM {sm} is still taken at the end")),
             None => Ok(()),
         }
     }

@@ -10,11 +10,9 @@ use anyhow::Context;
 use clap::Args;
 use gridmux_hw_model::{DomainId, Gpu, GpuConfig};
 use gridmux_ptx::Module;
-use gridmux_ptx::control::{
-    COUNTERS_BYTES, Control, LIMIT_AT, MAX_SLOTS, MAX_TICKETS, caps_offset, instance_bytes,
-};
+use gridmux_ptx::control::{COUNTERS_BYTES, Control, MAX_TICKETS};
 use gridmux_ptx::forms::{Form, LaunchGrid, Options, rewrite};
-use gridmux_ptx::protocol::Gate;
+use gridmux_ptx::protocol::{Gate, Workers};
 use std::path::{Path, PathBuf};
 
 /// Memory for the module's own variables and for what allocation rounds up.
@@ -166,22 +164,22 @@ impl Kernel {
     }
 }
 
-/// Counters of a launch that nobody stops: the limit is its number of blocks, and every SM may hold as many as fit.
+/// Counters of workers that nobody stops: every SM may hold as many as fit.
 fn instance(gpu: &mut Gpu, domain: DomainId, grid: [u32; 3]) -> Result<Control, Failure> {
-    let sms = u32::from(gpu.config().sm.count);
-    let bytes = u64::from(instance_bytes(sms));
-    let memory = gpu.memory_mut();
-    let counters = memory.alloc(domain, bytes)?;
-    memory.fill(domain, counters, bytes, 0)?;
-    let caps = counters + u64::from(caps_offset(sms));
-    memory.fill(domain, caps, u64::from(sms), u8::try_from(MAX_SLOTS)?)?;
-    let Some(control) = Control::tickets(grid, 1, counters, caps) else {
+    let control = Control::workers(grid, 1, 0);
+    let caps = vec![u32::MAX; usize::from(gpu.config().sm.count)];
+    let workers = control.and_then(|control| Workers::new(control.total, &caps));
+    let (Some(control), Some(workers)) = (control, workers) else {
         let message = format!("a grid of more than {MAX_TICKETS} blocks takes no tickets");
         return Err(Failure::new(message).hint("run it with --form slice"));
     };
-    let limit = control.total.to_le_bytes();
-    memory.write(domain, counters + u64::from(LIMIT_AT), &limit)?;
-    Ok(control)
+    let (bytes, memory) = (workers.memory(), gpu.memory_mut());
+    let counters = memory.alloc(domain, bytes.len() as u64)?;
+    memory.write(domain, counters, &bytes)?;
+    Ok(Control {
+        counters,
+        ..control
+    })
 }
 
 /// Memory of a gate that nobody closes, so that its launches need no tables.
