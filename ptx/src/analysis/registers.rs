@@ -6,14 +6,14 @@
 //! - a 64-bit value counts two, a predicate none (predicates have a file of their own);
 //! - a copy that is the only definition of its register (`mov`, `cvta`) counts as the value it copies;
 //! - a kernel parameter or constant that is the only definition of its register counts nothing, because the
-//!   machine reads it from the constant bank;
+//!   machine reads it from the constant bank, and nor do some bits of it, which a uniform register holds;
 //!
 //! and adds headroom, because `ptxas` spends registers on latency while they are cheap: it moves loads up and keeps
 //! address parts. On the eight workload kernels (`ptxas` 13.5, `sm_80`) it uses about twice the live sum; the
 //! headroom is therefore the sum itself, up to [`HEADROOM`]. `tests/registers.rs` holds the figures.
 
 use super::flow::Flow;
-use super::liveness::{Set, live_out};
+use super::liveness::{Liveness, Set};
 use super::operands::{Access, for_each_register};
 use crate::decode::{Function, Instruction, Opcode, Operand, RegId, ScalarType, StateSpace};
 
@@ -30,12 +30,13 @@ pub fn registers_estimate(function: &Function) -> u32 {
     let classes = Classes::new(function);
     let class = |r: RegId| classes.of[r.0 as usize];
     let flow = Flow::new(function);
-    let Some(out) = live_out(function, &flow, function.registers.len(), &class) else {
+    let Some(liveness) = Liveness::new(function, &flow, function.registers.len(), class) else {
         return MOST;
     };
     let weight = |c: u32| weight(function.registers[c as usize]);
     let mut largest = 0;
-    for (block, mut live) in flow.blocks.iter().zip(out) {
+    for (b, block) in (0_u32..).zip(&flow.blocks) {
+        let mut live = liveness.live_out(b);
         let mut sum: u32 = live.iter().map(weight).sum();
         largest = largest.max(sum);
         for i in function.body[block.first as usize..block.end as usize]
@@ -123,6 +124,12 @@ impl Classes {
                         | Operand::Symbol { .. },
                     ),
                 ) => {
+                    of[to.0 as usize] = None;
+                }
+                (Opcode::And, Some(Operand::Reg(from)))
+                    if of[from.0 as usize].is_none()
+                        && matches!(i.operands.get(2), Some(Operand::Int(_))) =>
+                {
                     of[to.0 as usize] = None;
                 }
                 (Opcode::Ld, _)

@@ -86,7 +86,7 @@ impl<'a> Walk<'a> {
             self.point.before = Some(self.flow.blocks[at as usize].end - 1);
             let Some(next) = self.next(at) else { break };
             let block = &self.flow.blocks[at as usize];
-            self.point.together &= block.successors.len() == 1 && !block.leaves;
+            self.point.together &= self.flow.successors(at).len() == 1 && !block.leaves;
             at = next;
         }
         self.point
@@ -128,7 +128,7 @@ impl<'a> Walk<'a> {
 
     /// The next block that every thread comes to unless it leaves.
     fn next(&mut self, at: u32) -> Option<u32> {
-        let successors = &self.flow.blocks[at as usize].successors;
+        let successors = self.flow.successors(at);
         let stays = |s: &&u32| !self.leaves[**s as usize];
         let on: Vec<u32> = successors.iter().filter(stays).copied().collect();
         match on.as_slice() {
@@ -166,11 +166,11 @@ impl<'a> Walk<'a> {
                 && between.len() < MOST_BETWEEN
                 && body.iter().all(|i| is_quiet(i) && !self.uses_loaded(i));
             // A block that leads nowhere else must leave, which `leaves` would have said.
-            if !fits || block.successors.is_empty() {
+            if !fits || self.flow.successors(b).is_empty() {
                 return false;
             }
             between.push(b);
-            queue.extend(&block.successors);
+            queue.extend(self.flow.successors(b));
         }
         // What one block loads another one may use, which would only wait a little.
         for b in between {
@@ -202,7 +202,7 @@ fn early(flow: &Flow) -> Vec<bool> {
     }
     while let Some(b) = queue.pop() {
         early[b as usize] = true;
-        for &s in &flow.blocks[b as usize].successors {
+        for &s in flow.successors(b) {
             left[s as usize] -= 1;
             if left[s as usize] == 0 {
                 queue.push(s);
@@ -221,7 +221,10 @@ fn leaves(function: &Function, flow: &Flow) -> Vec<bool> {
                 .all(is_quiet)
         })
         .collect();
-    let mut left: Vec<usize> = flow.blocks.iter().map(|b| b.successors.len()).collect();
+    let mut left: Vec<usize> = (0_u32..)
+        .take(flow.blocks.len())
+        .map(|b| flow.successors(b).len())
+        .collect();
     let mut leaves = vec![false; flow.blocks.len()];
     let mut queue: Vec<usize> = (0..left.len())
         .filter(|&b| quiet[b] && left[b] == 0 && flow.blocks[b].leaves)

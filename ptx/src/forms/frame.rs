@@ -40,8 +40,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) carried: Values,
     /// Edits that no method covers go here; replace whole operands or insert, so that forms compose.
     pub(crate) edits: Edits,
-    /// The statement of each instruction, filled on first use.
-    statements: Vec<Statement>,
+    /// Index of each instruction's statement, filled on first use.
+    statements: Vec<u32>,
     registers: Vec<(&'static str, u32)>,
     scratch: Vec<(&'static str, u32, String)>,
     declarations: String,
@@ -154,8 +154,16 @@ impl<'a> Frame<'a> {
 
     /// Adds text behind the last instruction, in front of the closing brace.
     pub(crate) fn at_end(&mut self, text: &str) {
+        if self.tail.len() > 1 << 16 && self.edits.count(self.tail.len()) {
+            self.tail.clear();
+        }
         self.tail.push(' ');
         self.tail.push_str(text);
+    }
+
+    /// Whether its text is only counted, and nobody wants to know how much more there is.
+    pub(crate) fn is_over(&self) -> bool {
+        self.edits.is_over(self.head.len() + self.tail.len())
     }
 
     /// The instruction's span, its `;` included.
@@ -196,13 +204,22 @@ impl<'a> Frame<'a> {
     pub(crate) fn statement(&mut self, instruction: u32) -> Statement {
         if self.statements.is_empty() {
             let (from, to) = self.syntax.statements;
-            self.statements = self
-                .module
-                .statements_in(from, to)
-                .filter(|s| s.kind == StatementKind::Instruction)
-                .collect();
+            let is_instruction = |s: &Statement| s.kind == StatementKind::Instruction;
+            self.statements.reserve_exact(self.function.body.len());
+            let all = (from..to).zip(self.module.statements_in(from, to));
+            // Four bytes each: a module of 64 MiB has fewer than 2^32 statements.
+            self.statements.extend(
+                all.filter(|(_, s)| is_instruction(s))
+                    .map(|(n, _)| u32::try_from(n).unwrap_or(u32::MAX)),
+            );
         }
-        self.statements[instruction as usize]
+        let at = self.statements[instruction as usize] as usize;
+        // The index came from the module.
+        self.module.statement(at).unwrap_or(Statement {
+            kind: StatementKind::Empty,
+            first: self.syntax.first,
+            end: self.syntax.first,
+        })
     }
 
     /// The register that holds the block's place on an axis throughout the body (`worker`).
@@ -318,6 +335,10 @@ impl<'a> Frame<'a> {
 
     /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.
     pub(crate) fn finish(mut self) -> Edits {
+        if self.is_over() {
+            self.edits.count(self.head.len() + self.tail.len());
+            return self.edits;
+        }
         if self.shape() == Shape::Worker {
             let axes = self.axes;
             let place = ticket::place_text(&mut self, axes);
@@ -333,16 +354,16 @@ impl<'a> Frame<'a> {
         let open = self.module.token_span(brace, brace + 1).end;
         let entry = self.entry_offset();
         if !declared.is_empty() {
-            self.edits.insert(open, declared);
+            self.edits.insert_first(open, declared);
         }
         if !self.head.is_empty() {
-            self.edits.insert(entry, std::mem::take(&mut self.head));
+            self.edits.insert_first(entry, &self.head);
         }
         if !self.tail.is_empty() {
             let close = self.syntax.end - 1;
             let at = self.module.token_span(close, close + 1).start;
-            let tail = std::mem::take(&mut self.tail);
-            self.edits.insert(at, format!("{} ", tail.trim_start()));
+            self.tail.push(' ');
+            self.edits.insert(at, self.tail.trim_start());
         }
         self.edits
     }

@@ -7,6 +7,7 @@
 use super::carry::Values;
 use super::convergence;
 use super::facts::{self, Facts, Found};
+use super::growth::Growth;
 use super::reach::Calls;
 use super::waits::{self, Waits};
 use super::{Form, Reason, Refusal, Shape, fence, gate, slice, ticket, worker};
@@ -39,6 +40,8 @@ pub struct Judgement {
     pub(super) surroundings: fence::Surroundings,
     /// What the threads of each function agree on, where judging it asked.
     uniformity: Vec<Option<Uniformity>>,
+    /// Against forms that would make the module too long.
+    growth: Growth,
 }
 
 impl Judgement {
@@ -97,7 +100,7 @@ impl Judgement {
         let fenced_worker =
             judge.refusals(each(&|n, _| fence::forbids_worker(program, id(n))), false);
         let bodies = program.functions.iter().flat_map(|f| &f.body);
-        Self {
+        let mut judgement = Self {
             cut_axes: gate::cut_axes(&facts, &calls),
             facts,
             calls,
@@ -112,7 +115,10 @@ impl Judgement {
             fenced_worker,
             surroundings,
             uniformity: converges.iter_mut().map(|j| j.uniformity.take()).collect(),
-        }
+            growth: Growth::default(),
+        };
+        judgement.growth = Growth::new(module, program, &judgement);
+        judgement
     }
 
     /// What the threads of a function agree on, when judging it had to ask.
@@ -143,7 +149,8 @@ impl Judgement {
             true => self.fenced_worker[at(&self.fenced_worker)?].as_ref(),
             false => None,
         };
-        shape.or_else(fence).or_else(both)
+        let length = || self.growth.refusal(kernel, form);
+        shape.or_else(fence).or_else(both).or_else(length)
     }
 
     /// The best form that the kernel can take: `worker`, else `gate`, `slice`, `whole`. With `fenced`, one of the

@@ -4,11 +4,12 @@ use super::carry::{self, Carried, Values};
 use super::frame::{Frame, Role};
 use super::judge::{self, Judgement};
 use super::names::Names;
-use super::{Form, Options, Refusal, Shape, fence, gate, slice, ticket, worker};
+use super::{Form, Options, Reason, Refusal, Shape, fence, gate, growth, slice, ticket, worker};
 use crate::control::{CONTROL_ALIGN, CONTROL_BYTES, EXTRA_SHARED_BYTES, param_offset};
 use crate::decode::{FuncId, Function, Program};
 use crate::rewrite::Edits;
-use crate::syntax::module::{Module, StatementKind};
+use crate::syntax::module::{FunctionSyntax, Module, StatementKind};
+use std::collections::HashMap;
 
 /// What a launch's grid holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +111,53 @@ pub fn rewrite_judged(
     options: &Options,
     choose: impl Fn(FuncId) -> Form,
 ) -> Rewritten {
-    let forms: Vec<Form> = (0_u32..)
+    let forms = forms_of(program, judgement, &choose);
+    let making = Making::new((module, program), judgement, options, forms);
+    let mut edits = making.head();
+    let most = 2 * growth::limit(module.source().len());
+    for (n, syntax) in making.functions() {
+        edits = making.function(n, syntax, edits);
+        if edits.text_bytes() > most {
+            // Only a mixture of forms that each have room by themselves comes here.
+            let kernels = kernels(program, judgement, &making.forms, options, &choose);
+            return Rewritten {
+                bytes: module.print(),
+                kernels: kernels
+                    .into_iter()
+                    .map(|k| without_room(k, module, program))
+                    .collect(),
+            };
+        }
+    }
+    Rewritten {
+        bytes: edits.apply(module),
+        kernels: kernels(program, judgement, &making.forms, options, choose),
+    }
+}
+
+/// A kernel of a module that would become too long.
+fn without_room(made: KernelForm, module: &Module, program: &Program) -> KernelForm {
+    let Some((_, function)) = program
+        .kernel(&made.name)
+        .filter(|_| made.form != Form::WHOLE)
+    else {
+        return made;
+    };
+    let reason = Reason::TooMuchText {
+        times: growth::TIMES_SOURCE,
+    };
+    let line = module.line(function.span.start);
+    let refusal = Some(Refusal { reason, line });
+    kernel_form(function, Form::WHOLE, refusal, &Options::default())
+}
+
+/// The form that each function gets: the chosen one for a kernel that can take it.
+pub(super) fn forms_of(
+    program: &Program,
+    judgement: &Judgement,
+    choose: impl Fn(FuncId) -> Form,
+) -> Vec<Form> {
+    (0_u32..)
         .zip(&program.functions)
         .map(|(n, f)| match f.is_entry && f.is_defined {
             true => {
@@ -119,58 +166,87 @@ pub fn rewrite_judged(
             false => None,
         })
         .map(|form| form.unwrap_or(Form::WHOLE))
-        .collect();
-    let names = Names::new(module);
-    let plan = Plan::new(program, judgement, &forms, options);
-    let mut edits = Edits::new();
-    if forms.iter().any(|f| f.fenced || f.shape == Shape::Worker) {
-        edits.insert(behind_header(module), ticket::declaration(&names));
+        .collect()
+}
+
+/// A rewrite under way: what is decided for the whole module before any function is edited.
+pub(super) struct Making<'a> {
+    module: &'a Module,
+    program: &'a Program,
+    judgement: &'a Judgement,
+    options: &'a Options,
+    /// By function.
+    pub(super) forms: Vec<Form>,
+    names: Names,
+    plan: Plan,
+    indices: HashMap<&'a str, usize>,
+}
+
+impl<'a> Making<'a> {
+    pub(super) fn new(
+        (module, program): (&'a Module, &'a Program),
+        judgement: &'a Judgement,
+        options: &'a Options,
+        forms: Vec<Form>,
+    ) -> Self {
+        Self {
+            names: Names::new(module),
+            plan: Plan::new(program, judgement, &forms, options),
+            indices: judge::indices(program),
+            module,
+            program,
+            judgement,
+            options,
+            forms,
+        }
     }
-    let indices = judge::indices(program);
-    for syntax in &module.functions {
-        let Some(&n) = indices.get(module.name_of(syntax)) else {
-            continue;
-        };
+
+    /// What the module declares for all of its functions.
+    pub(super) fn head(&self) -> Edits {
+        let mut edits = Edits::new();
+        let asks = |f: &Form| f.fenced || f.shape == Shape::Worker;
+        if self.forms.iter().any(asks) {
+            edits.insert(behind_header(self.module), ticket::declaration(&self.names));
+        }
+        edits
+    }
+
+    /// The text of every function, declarations included, and the function's index.
+    pub(super) fn functions(&self) -> impl Iterator<Item = (usize, &'a FunctionSyntax)> {
+        let (module, indices) = (self.module, &self.indices);
+        let functions = module.functions.iter();
+        functions.filter_map(move |syntax| Some((*indices.get(module.name_of(syntax))?, syntax)))
+    }
+
+    /// Adds the edits of one function's text.
+    pub(super) fn function(&self, n: usize, syntax: &'a FunctionSyntax, mut edits: Edits) -> Edits {
+        let (module, program) = (self.module, self.program);
         let id = FuncId(u32::try_from(n).unwrap_or(u32::MAX));
-        let function = &program.functions[n];
-        let form = forms[n];
+        let form = self.forms[n];
         if form != Form::WHOLE {
             // A forward declaration gets the parameter as its definition does.
             let parameter = format!(
                 ".param .align {CONTROL_ALIGN} .b8 {}[{CONTROL_BYTES}]",
-                names.control
+                self.names.control
             );
             carry::add_parameters(module, syntax, &parameter, &mut edits);
         }
-        carry::add_formals(
-            module,
-            syntax,
-            plan.carried.of(id),
-            &names.prefix,
-            &mut edits,
-        );
+        let carried = self.plan.carried.of(id);
+        carry::add_formals(module, syntax, carried, &self.names.prefix, &mut edits);
         if !syntax.has_body {
-            continue;
+            return edits;
         }
-        let role = match function.is_entry {
+        let role = match program.functions[n].is_entry {
             true => Role::Kernel(form),
             false => Role::Callee {
-                fenced: plan.fenced[n],
+                fenced: self.plan.fenced[n],
             },
         };
-        let mut frame = Frame::new(
-            (module, program, &names),
-            (id, syntax),
-            role,
-            plan.carried.of(id),
-        );
-        frame.cut_axis = judgement.cut_axes[n];
-        edit(&mut frame, judgement, &plan, options);
-        edits.append(frame.finish());
-    }
-    Rewritten {
-        bytes: edits.apply(module),
-        kernels: kernels(program, judgement, &forms, options, choose),
+        let mut frame = Frame::new((module, program, &self.names), (id, syntax), role, carried);
+        frame.edits = edits;
+        frame.cut_axis = self.judgement.cut_axes[n];
+        edit(&mut frame, self.judgement, &self.plan, self.options);
+        frame.finish()
     }
 }
 

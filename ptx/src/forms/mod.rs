@@ -19,6 +19,7 @@ mod facts;
 pub mod fence;
 mod frame;
 mod gate;
+mod growth;
 mod judge;
 mod make;
 mod names;

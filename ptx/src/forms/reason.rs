@@ -142,6 +142,14 @@ pub enum Reason {
         /// The function.
         function: String,
     },
+    /// Very many small kernels, or others that grow out of proportion.
+    #[error(
+        "the kernels before it use up the {times}-fold growth that a module may have in this form"
+    )]
+    TooMuchText {
+        /// What a form may add, as a multiple of the module's length.
+        times: usize,
+    },
     /// No room for the control block.
     #[error(
         "its parameters take {bytes} bytes, so the 64-byte control block would exceed the limit of {limit}"

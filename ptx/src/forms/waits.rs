@@ -148,7 +148,7 @@ fn is_irreducible(flow: &Flow) -> bool {
         .enumerate()
         .for_each(|(n, &b)| number[b as usize] = n);
     order.iter().any(|&b| {
-        let mut to = flow.blocks[b as usize].successors.iter();
+        let mut to = flow.successors(b).iter();
         to.any(|&s| number[s as usize] <= number[b as usize] && !tree.dominates(s, b))
     })
 }
@@ -334,8 +334,9 @@ impl<'a> Search<'a> {
         for &b in &self.blocks {
             let block = &self.flow.blocks[b as usize];
             let leaves = block.leaves
-                || block
-                    .successors
+                || self
+                    .flow
+                    .successors(b)
                     .iter()
                     .any(|&s| self.member[s as usize] != self.number);
             if !leaves {
