@@ -297,9 +297,9 @@ impl Setup {
     }
 
     /// Runs workers to their end by the host's half of the protocol.
-    fn workers(&mut self, (chunk, late): (u32, bool), caps: &[u32]) {
+    fn workers(&mut self, (chunk, singles, late): (u32, u32, bool), caps: &[u32]) {
         let grid = self.case.grid;
-        let plain = Control::workers(grid, chunk, 0).expect("few blocks");
+        let plain = Control::workers(grid, chunk, singles, 0).expect("few blocks");
         let plain = if late { plain.taking_late() } else { plain };
         let mut workers = Workers::new(plain.total, caps).expect("blocks");
         let bytes = workers.memory();
@@ -365,7 +365,9 @@ impl Setup {
                 let wave = cap * sms;
                 let chunk = self.chunk(wave, block_cycles);
                 let late = u64::from(chunk) * block_cycles >= self.cycles(LATE_MICROSECONDS);
-                self.workers((chunk, late), &caps);
+                let singles =
+                    std::env::var("SINGLES").map_or(1, |p| p.parse().unwrap()) * chunk * wave / 4;
+                self.workers((chunk, singles, late), &caps);
             }
         }
         self.ended - began
@@ -386,7 +388,9 @@ impl Setup {
     /// Short blocks go several at a time, but never so many that workers run dry at different times (accelOS,
     /// section 6.4).
     fn chunk(&self, wave: u32, block_cycles: u64) -> u32 {
-        let by_time = self.cycles(CHUNK_MICROSECONDS) / block_cycles.max(1);
+        let by_time = self
+            .cycles(std::env::var("CH").map_or(CHUNK_MICROSECONDS, |p| p.parse().unwrap()))
+            / block_cycles.max(1);
         let tickets: u32 = std::env::var("PARTS").map_or(TICKETS, |p| p.parse().unwrap());
         let by_grid = self.case.blocks() / u64::from(tickets * wave);
         let chunk = by_time.min(by_grid).max(1);

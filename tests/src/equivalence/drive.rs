@@ -342,7 +342,9 @@ fn workers(
     let sms = u32::from(stage.gpu.config().sm.count);
     let caps = random_caps(sms, dice);
     let chunk = (1 + dice.below(4)).min(form.most_chunk);
-    let control = Control::workers(subject.grid, chunk, 0).ok_or("the grid cannot be counted")?;
+    let singles = dice.below(subject.blocks() + 2);
+    let control =
+        Control::workers(subject.grid, chunk, singles, 0).ok_or("the grid cannot be counted")?;
     let workers = Workers::new(control.total, &caps).ok_or("a grid of no blocks")?;
     let counters = stage.alloc(&workers.memory())?;
     let control = Control {

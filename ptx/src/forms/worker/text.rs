@@ -7,8 +7,8 @@ use super::super::frame::{Frame, PLACE_MARK};
 use super::super::ticket;
 use super::Loop;
 use crate::control::{
-    CHUNK_AT, COUNTERS_AT, GRID_AT, HOLD_NS, LATE_AT, LAUNCHED_AT, NEXT_AT, PER_ROW_AT, PLACED_AT,
-    RECIPROCAL_AT, SHIFT_AT, TICKET_LATER, TOTAL_AT, WORD_BLOCKS_AT, WORD_CAP_AT, WORD_END_AT,
+    CHUNK_AT, COUNTERS_AT, GRID_AT, HOLD_NS, LATE, LAUNCHED_AT, NEXT_AT, PLACED_AT, RECIPROCAL_AT,
+    ROW_AT, SHIFT_AT, SINGLES_AT, TICKET_LATER, TOTAL_AT, WORD_BLOCKS_AT, WORD_CAP_AT, WORD_END_AT,
     WORD_FAULT_AT, WORD_HINT_AT, WORD_SET_BYTES, WORDS_BYTES, place_offset,
 };
 
@@ -113,7 +113,7 @@ pub(super) fn enter(frame: &mut Frame<'_>) -> String {
     let words = ticket::words_end(frame, &r.words);
     let place = place(&r);
     let (control, generic) = (frame.control(COUNTERS_AT), frame.fresh("b64"));
-    let late = frame.control(LATE_AT);
+    let shifts = frame.control(SHIFT_AT);
     let clear = match frame.is_fenced() {
         true => set_faults(&r, 0),
         false => String::new(),
@@ -128,8 +128,8 @@ pub(super) fn enter(frame: &mut Frame<'_>) -> String {
          setp.eq.u32 {first}, {t}, 0; setp.lt.u32 {aside}, {t}, 2; setp.ne.u32 {turn}, {t}, {t}; setp.eq.u32 {member}, {t}, 0; \
          ld.param.u64 {generic}, {control}; cvta.to.global.u64 {counters}, {generic}; {words} @!{first} bra {told}; {place} \
          atom.global.add.u64 {word}, [{place_word}+{place_at}], {MEMBER}; red.global.add.u32 [{counters}+{PLACED_AT}], 1; {clear} \
-         mov.u32 {t}, %ntid.y; mul.lo.u32 {u}, {u}, {t}; mov.u32 {t}, %ntid.z; mul.lo.u32 {u}, {u}, {t}; ld.param.u32 {t}, {late}; \
-         setp.eq.u32 {early}, {t}, 0; setp.ne.and.u32 {early}, {u}, 1, {early}; setp.eq.u32 {entering}, {t}, {t}; \
+         mov.u32 {t}, %ntid.y; mul.lo.u32 {u}, {u}, {t}; mov.u32 {t}, %ntid.z; mul.lo.u32 {u}, {u}, {t}; ld.param.u32 {t}, {shifts}; \
+         setp.lt.u32 {early}, {t}, {LATE}; setp.ne.and.u32 {early}, {u}, 1, {early}; setp.eq.u32 {entering}, {t}, {t}; \
          mov.b64 {{{cap}, {hint}}}, {word}; st.shared.u32 {cap_word}, {cap}; setp.ge.u32 {p}, {hint}, {cap}; @{p} bra {over}; {sets}",
         place_word = r.place,
         counters = r.counters,
@@ -194,31 +194,46 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     let r = Registers::new(frame);
     let [x, y, z, end] = &r.blocks;
     let (number, p) = (&r.number, &r.p);
-    let [settle, found, tell] = ["settle", "found", "tell"].map(|word| frame.label(word));
+    let [settle, found, tell, take] =
+        ["settle", "found", "tell", "take"].map(|word| frame.label(word));
     let [m, row, t, s] = [2, 3, 4, 5].map(|n| frame.scratch("b32", n));
     let at = |offset: u32| frame.control(offset);
-    let (tickets, per_row, height) = (at(TOTAL_AT), at(PER_ROW_AT), at(GRID_AT + 4));
+    let (tickets, row_blocks, height) = (at(TOTAL_AT), at(ROW_AT), at(GRID_AT + 4));
     let (mx, my, shift) = (at(RECIPROCAL_AT), at(RECIPROCAL_AT + 4), at(SHIFT_AT));
-    let (chunk, width) = (at(CHUNK_AT), at(GRID_AT));
+    let (chunk, singles, width) = (at(CHUNK_AT), at(SINGLES_AT), at(GRID_AT));
     let told_at = r.word(WORD_BLOCKS_AT);
-    // row = number / per_row, x = number - row · per_row.
-    let mut text = format!(
-        "{settle}: mov.u32 {x}, {number}; mov.u32 {y}, 0; mov.u32 {z}, 0; mov.u32 {end}, 0; ld.param.u32 {t}, {tickets}; setp.ge.u32 {p}, {number}, {t}; @{p} bra {tell}; \
-         ld.param.u32 {m}, {per_row}; setp.lt.u32 {p}, {number}, {m}; @{p} bra {found}; \
-         ld.param.u32 {t}, {mx}; add.u32 {row}, {number}, {number}; mul.hi.u32 {row}, {row}, {t}; ld.param.u32 {s}, {shift}; and.b32 {t}, {s}, 31; shr.u32 {row}, {row}, {t}; \
-         mul.lo.u32 {m}, {m}, {row}; sub.u32 {x}, {number}, {m};"
-    );
+    // Chunks first, then single blocks; the first block, of rows that are rounded up to chunks, into x.
+    let mut text = format!("{settle}: mov.u32 {y}, 0; mov.u32 {z}, 0; mov.u32 {end}, 0; ");
+    text.push_str(&match frame.takes_chunks {
+        true => format!(
+            "ld.param.u32 {t}, {singles}; ld.param.u32 {s}, {chunk}; min.u32 {row}, {number}, {t}; sub.u32 {s}, {s}, 1; mad.lo.u32 {x}, {row}, {s}, {number}; "
+        ),
+        false => format!("mov.u32 {x}, {number}; "),
+    });
+    // row = x / row_blocks, x -= row · row_blocks.
+    text.push_str(&format!(
+        "ld.param.u32 {t}, {tickets}; setp.ge.u32 {p}, {number}, {t}; @{p} bra {tell}; \
+         ld.param.u32 {m}, {row_blocks}; setp.lt.u32 {p}, {x}, {m}; @{p} bra {found}; \
+         ld.param.u32 {t}, {mx}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {t}; ld.param.u32 {s}, {shift}; and.b32 {t}, {s}, 31; shr.u32 {row}, {row}, {t}; \
+         mul.lo.u32 {m}, {m}, {row}; sub.u32 {x}, {x}, {m};"
+    ));
     if axes[1] || axes[2] {
         // z = row / height, y = row - z · height.
         text.push_str(&format!(
             " mov.u32 {y}, {row}; ld.param.u32 {m}, {height}; setp.lt.u32 {p}, {row}, {m}; @{p} bra {found}; \
-             ld.param.u32 {t}, {my}; add.u32 {row}, {row}, {row}; mul.hi.u32 {row}, {row}, {t}; shr.u32 {t}, {s}, 8; shr.u32 {z}, {row}, {t}; \
+             ld.param.u32 {t}, {my}; add.u32 {row}, {row}, {row}; mul.hi.u32 {row}, {row}, {t}; bfe.u32 {t}, {s}, 8, 5; shr.u32 {z}, {row}, {t}; \
              mul.lo.u32 {m}, {m}, {z}; sub.u32 {y}, {y}, {m};"
         ));
     }
+    text.push_str(&match frame.takes_chunks {
+        true => format!(
+            " {found}: ld.param.u32 {t}, {singles}; setp.lt.u32 {p}, {number}, {t}; ld.param.u32 {t}, {chunk}; selp.b32 {t}, {t}, 1, {p}; \
+             add.u32 {end}, {x}, {t}; ld.param.u32 {m}, {width}; min.u32 {end}, {end}, {m}; setp.le.u32 {p}, {end}, {x}; @{p} bra {take};"
+        ),
+        false => format!(" {found}: mov.u32 {end}, 1;"),
+    });
     text.push_str(&format!(
-        " {found}: ld.param.u32 {t}, {chunk}; mul.lo.u32 {x}, {x}, {t}; add.u32 {end}, {x}, {t}; ld.param.u32 {m}, {width}; min.u32 {end}, {end}, {m}; \
-         {tell}: st.shared.v4.u32 {told_at}, {{{x}, {y}, {z}, {end}}};"
+        " {tell}: st.shared.v4.u32 {told_at}, {{{x}, {y}, {z}, {end}}};"
     ));
     text
 }
