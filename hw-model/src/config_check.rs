@@ -138,6 +138,22 @@ impl GpuConfig {
         Ok(())
     }
 
+    fn validate_fetch(&self) -> Result<(), ConfigError> {
+        let Some(fetch) = &self.fetch else {
+            return Ok(());
+        };
+        at_least_one("fetch.instructions", fetch.instructions)?;
+        at_least_one("fetch.latency", fetch.latency)?;
+        require(
+            "fetch.instruction_bytes",
+            fetch.instruction_bytes,
+            fetch.instruction_bytes.is_power_of_two()
+                && (4..=16).contains(&fetch.instruction_bytes),
+            "an instruction takes 4, 8 or 16 bytes",
+        )?;
+        cache_geometry("fetch.ways", "fetch.bytes", fetch.ways, fetch.bytes)
+    }
+
     fn validate_caches(&self) -> Result<(), ConfigError> {
         at_least_one("shared.latency", self.shared.latency)?;
         require(
@@ -169,18 +185,7 @@ impl GpuConfig {
             cache_geometry(ways, bytes, cache.ways, cache.bytes)?;
             at_least_one(latency, cache.latency)?;
         }
-        if let Some(fetch) = &self.fetch {
-            at_least_one("fetch.instructions", fetch.instructions)?;
-            at_least_one("fetch.latency", fetch.latency)?;
-            require(
-                "fetch.instruction_bytes",
-                fetch.instruction_bytes,
-                fetch.instruction_bytes.is_power_of_two()
-                    && (4..=16).contains(&fetch.instruction_bytes),
-                "an instruction takes 4, 8 or 16 bytes",
-            )?;
-            cache_geometry("fetch.ways", "fetch.bytes", fetch.ways, fetch.bytes)?;
-        }
+        self.validate_fetch()?;
         at_least_one("l1.line_interval", self.l1.line_interval)?;
         cache_geometry("l1.ways", "l1.bytes", self.l1.ways, self.l1.bytes)?;
         at_least_one("interconnect.latency", self.interconnect.latency)?;
