@@ -2,7 +2,9 @@
 
 mod support;
 
-use gridmux_hw_model::FaultKind;
+use gridmux_hw_model::{FaultKind, GpuConfig};
+use gridmux_policy::units::Cycles;
+use support::Bench;
 use support::flow::{kind, module, run, runs};
 
 /// Words that every thread of a launch shares.
@@ -165,5 +167,32 @@ fn lanes_that_wait_for_each_other_in_a_circle_go_on_alone() {
     for (n, got) in (0_u32..).zip(run(&module("", body), 2, 32)) {
         let lane = n % 32;
         assert_eq!(got, if lane < 3 { 10 + lane } else { 7 }, "thread {n}");
+    }
+}
+
+#[test]
+fn every_sub_core_comes_to_the_unit_that_all_share() {
+    // 64 warps fill the SM and ask an mbarrier in shared memory without a pause; a warp of each block in turn, and so
+    // of each sub-core, must come to the load/store unit between them to let the others go.
+    let shared = ".shared .align 8 .b64 gate;\n.shared .align 4 .u32 count;\n";
+    for name in ["v100", "gtx680", "c2050", "gtx480-lrr"] {
+        for releaser in [28, 29, 30, 31].map(|warp| warp * 32) {
+            let body = format!(
+                "mov.u32 %r9, gate;\nsetp.eq.u32 %p1, %r2, 0;\n@%p1 mbarrier.init.shared.b64 [%r9], 1;\nbar.sync 0;\n\
+                setp.ne.u32 %p1, %r2, {releaser};\n@%p1 bra WAIT;\nmov.u32 %r5, 0;\nROUND:\nst.shared.u32 [count], %r5;\n\
+                add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p2, %r5, 50;\n@%p2 bra ROUND;\nmbarrier.arrive.shared.b64 %rd5, [%r9];\n\
+                WAIT:\nmbarrier.test_wait.parity.shared.b64 %p3, [%r9], 0;\n@!%p3 bra WAIT;\nst.global.u32 [%rd2], %r1;"
+            );
+            let config = GpuConfig::builtin(name).expect("built in");
+            let mut bench = Bench::new(config.scaled_to_sms(1));
+            let kernel = bench.kernel(&module(shared, &body), "k");
+            let out = bench.buffer(&[0; 2048 * 4]);
+            let params = out.to_le_bytes();
+            let mut launch = bench.simple(&kernel, 2, 1024, &params);
+            launch.budget = Some(Cycles(2_000_000));
+            let ended = bench.time(launch);
+            assert!(ended.is_ok(), "{name}, thread {releaser}: {:?}", ended.err());
+            assert!(bench.words(out, 2048).iter().copied().eq(0..2048));
+        }
     }
 }

@@ -180,14 +180,15 @@ impl Arbiter {
         if self.sub_cores { scheduler } else { 0 }
     }
 
-    /// The scheduler that chooses first in a cycle: where they share collectors, each in its turn, lest the warps of
-    /// one fall behind.
+    /// The scheduler that chooses first in a cycle. All share the load/store unit, and some chips' schedulers more,
+    /// so that one that always came first could keep what is shared from the others for ever. Multiples of the
+    /// golden ratio's fraction fall evenly into the schedulers' parts (H. Weyl, 1916), and do so in every n-th cycle
+    /// too: a unit that is free every n cycles comes round to all.
     #[inline(always)]
     fn first(&self, now: u64) -> usize {
-        if self.collectors.is_none() {
-            return 0;
-        }
-        usize::try_from(now).unwrap_or(0) & (self.schedulers - 1)
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        let part = now.wrapping_mul(GOLDEN) >> 62;
+        usize::try_from(part).unwrap_or(0) & (self.schedulers - 1)
     }
 
     /// A unit takes an instruction.
