@@ -271,11 +271,7 @@ impl Sm {
         let (schedulers, first) = (self.arbiter.schedulers, self.arbiter.first(self.now));
         for turn in 0..schedulers {
             let scheduler = (first + turn) & (schedulers - 1);
-            let mut candidates = self.candidates(scheduler, &mut next);
-            if self.quotas.on {
-                candidates = self.quotas.allow(candidates);
-                next = next.min(self.quotas.renew_at.max(self.now + 1));
-            }
+            let candidates = self.may_issue(scheduler, &mut next);
             let warps = &self.warps;
             let ages = |slot: u32| warps[slot as usize].age;
             let chosen = if candidates == 0 {
@@ -294,7 +290,7 @@ impl Sm {
             }
             let pairs = self.arbiter.width == 2;
             self.issue(scheduler, slot, !pairs, epoch);
-            if pairs && self.candidates(scheduler, &mut next) >> slot & 1 != 0 {
+            if pairs && self.may_issue(scheduler, &mut next) >> slot & 1 != 0 {
                 self.issue(scheduler, slot, true, epoch);
                 if self.quotas.on {
                     let own = self.arbiter.slots[scheduler];
@@ -303,6 +299,17 @@ impl Sm {
             }
         }
         (issued, next)
+    }
+
+    /// Ready warps whose pipeline is free and whose kernel may issue; lowers `next` to when others may.
+    #[inline(always)]
+    fn may_issue(&self, scheduler: usize, next: &mut u64) -> u64 {
+        let candidates = self.candidates(scheduler, next);
+        if !self.quotas.on {
+            return candidates;
+        }
+        *next = (*next).min(self.quotas.renew_at.max(self.now + 1));
+        self.quotas.allow(candidates)
     }
 
     /// Ready warps whose pipeline is free; lowers `next` to when another pipeline becomes free.
