@@ -235,16 +235,19 @@ fn functions_that_lanes_run_at_one_time_keep_their_registers() {
 
 #[test]
 fn every_sub_core_comes_to_the_unit_that_all_share() {
-    // 64 warps fill the SM and ask an mbarrier in shared memory without a pause; a warp of each block in turn, and so
-    // of each sub-core, must come to the load/store unit between them to let the others go.
-    let shared = ".shared .align 8 .b64 gate;\n.shared .align 4 .u32 count;\n";
-    for name in ["v100", "gtx680", "c2050", "gtx480-lrr"] {
+    // 64 warps fill the SM; all but one of each block ask an mbarrier in shared memory without a pause, and look at
+    // words that lie in one bank. The one, in each sub-core in turn, must come to the load/store unit between them to
+    // let the others go.
+    let shared = ".shared .align 8 .b64 gate;\n.shared .align 4 .u32 count;\n.shared .align 4 .b8 rows[4096];\n";
+    for name in ["v100", "h200", "c2050", "gtx480-lrr"] {
         for releaser in [28, 29, 30, 31].map(|warp| warp * 32) {
             let body = format!(
-                "mov.u32 %r9, gate;\nsetp.eq.u32 %p1, %r2, 0;\n@%p1 mbarrier.init.shared.b64 [%r9], 1;\nbar.sync 0;\n\
+                "mov.u32 %r9, gate;\nmov.u32 %r10, rows;\nand.b32 %r11, %r2, 31;\nmad.lo.u32 %r10, %r11, 128, %r10;\n\
+                st.shared.u32 [%r10], %r11;\nsetp.eq.u32 %p1, %r2, 0;\n@%p1 mbarrier.init.shared.b64 [%r9], 1;\nbar.sync 0;\n\
                 setp.ne.u32 %p1, %r2, {releaser};\n@%p1 bra WAIT;\nmov.u32 %r5, 0;\nROUND:\nst.shared.u32 [count], %r5;\n\
                 add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p2, %r5, 50;\n@%p2 bra ROUND;\nmbarrier.arrive.shared.b64 %rd5, [%r9];\n\
-                WAIT:\nmbarrier.test_wait.parity.shared.b64 %p3, [%r9], 0;\n@!%p3 bra WAIT;\nst.global.u32 [%rd2], %r1;"
+                WAIT:\nld.volatile.shared.u32 %r12, [%r10];\nmbarrier.test_wait.parity.shared.b64 %p3, [%r9], 0;\n@!%p3 bra WAIT;\n\
+                sub.u32 %r12, %r12, %r11;\nadd.u32 %r12, %r12, %r1;\nst.global.u32 [%rd2], %r12;"
             );
             let config = GpuConfig::builtin(name).expect("built in");
             let mut bench = Bench::new(config.scaled_to_sms(1));
@@ -254,7 +257,11 @@ fn every_sub_core_comes_to_the_unit_that_all_share() {
             let mut launch = bench.simple(&kernel, 2, 1024, &params);
             launch.budget = Some(Cycles(2_000_000));
             let ended = bench.time(launch);
-            assert!(ended.is_ok(), "{name}, thread {releaser}: {:?}", ended.err());
+            assert!(
+                ended.is_ok(),
+                "{name}, thread {releaser}: {:?}",
+                ended.err()
+            );
             assert!(bench.words(out, 2048).iter().copied().eq(0..2048));
         }
     }

@@ -50,12 +50,7 @@ pub(crate) struct Tally {
 
 impl Warp {
     /// An operation across lanes that may have to wait, or whose lanes fall into groups.
-    pub(super) fn across(
-        &mut self,
-        op: &Op,
-        lanes: u32,
-        around: Surroundings<'_>,
-    ) -> (Step, u32) {
+    pub(super) fn across(&mut self, op: &Op, lanes: u32, around: Surroundings<'_>) -> (Step, u32) {
         if self.over && self.paths.iter().any(|p| self.meets(p)) {
             return self.across_paths(op, around);
         }
