@@ -241,9 +241,13 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A gtx480 of so many SMs under a plan.
+    /// A gtx480 of so many SMs under a plan. Nothing but its schedulers limits issue, so that every epoch is alike and
+    /// quotas come out to the instruction.
     pub fn new(sms: u16, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
-        let config = GpuConfig::builtin("gtx480").expect("built in");
+        let mut config = GpuConfig::builtin("gtx480").expect("built in");
+        config.fetch = None;
+        config.sm.collectors = 0;
+        config.pipelines.int.latency = 4;
         let mut bench = Bench::new(config.scaled_to_sms(sms));
         let kernel = bench.kernel(BUSY, "busy");
         let plan = plan(bench.gpu.config());
