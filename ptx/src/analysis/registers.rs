@@ -6,7 +6,7 @@
 //! - a 64-bit value counts two, a predicate none (predicates have a file of their own);
 //! - a copy that is the only definition of its register (`mov`, `cvta`) counts as the value it copies;
 //! - a kernel parameter or constant that is the only definition of its register counts nothing, because the
-//!   machine reads it from the constant bank;
+//!   machine reads it from the constant bank, and nor do some bits of it, which a uniform register holds;
 //!
 //! and adds headroom, because `ptxas` spends registers on latency while they are cheap: it moves loads up and keeps
 //! address parts. On the eight workload kernels (`ptxas` 13.5, `sm_80`) it uses about twice the live sum; the
@@ -123,6 +123,12 @@ impl Classes {
                         | Operand::Symbol { .. },
                     ),
                 ) => {
+                    of[to.0 as usize] = None;
+                }
+                (Opcode::And, Some(Operand::Reg(from)))
+                    if of[from.0 as usize].is_none()
+                        && matches!(i.operands.get(2), Some(Operand::Int(_))) =>
+                {
                     of[to.0 as usize] = None;
                 }
                 (Opcode::Ld, _)

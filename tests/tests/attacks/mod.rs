@@ -5,7 +5,7 @@
 //! ends without a fault of the device.
 
 use gridmux_hw_model::{
-    DomainId, Gpu, GpuConfig, Launch, LoadError, Partition, QueueId, run_functional,
+    DomainId, Gpu, GpuConfig, Launch, LoadError, Partition, QueueId, RunError, run_functional,
 };
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
@@ -20,6 +20,8 @@ pub(crate) enum Outcome {
     Ended(u32, u32),
     /// The rewrite refused it.
     Refused(String),
+    /// The device refused the launch.
+    NotLaunched(String),
     /// The device faulted.
     Faulted(String),
 }
@@ -42,12 +44,25 @@ pub(crate) struct Scene {
     /// Memory of nobody's in the domain: what the service keeps there.
     service: u64,
     instance: u64,
+    /// Zero each block's shared memory.
+    pub(crate) zero_shared: bool,
 }
 
 impl Scene {
     /// Fills everything with patterns.
     pub(crate) fn new() -> Self {
-        let mut gpu = Gpu::new(GpuConfig::builtin("h200").expect("built in"));
+        Self::on(GpuConfig::builtin("h200").expect("built in"))
+    }
+
+    /// The same on a GPU that faults when shared memory is read before it is written.
+    pub(crate) fn with_dirty_shared_memory() -> Self {
+        let mut config = GpuConfig::builtin("h200").expect("built in");
+        config.checks.uninitialised_shared = true;
+        Self::on(config)
+    }
+
+    fn on(config: GpuConfig) -> Self {
+        let mut gpu = Gpu::new(config);
         let memory = gpu.memory_mut();
         let domain = memory.create_domain(40 << 30).expect("address space");
         let own = memory.reserve(domain, 1 << 20).expect("room");
@@ -67,6 +82,7 @@ impl Scene {
             neighbour,
             service,
             instance,
+            zero_shared: false,
         };
         scene.fill();
         scene
@@ -136,7 +152,7 @@ impl Scene {
         let options = Options {
             fence: FenceOptions {
                 mode,
-                zero_shared: false,
+                zero_shared: self.zero_shared,
             },
         };
         let rewritten = rewrite(&module, &program, &options, |_| form);
@@ -189,7 +205,8 @@ impl Scene {
         self.gpu.unload(&loaded);
         match result {
             Ok(_) => Outcome::Ended(self.counter(FAULT_KIND_AT), self.counter(FAULT_LINE_AT)),
-            Err(error) => Outcome::Faulted(format!("{error}\n{text}")),
+            Err(RunError::Launch(error)) => Outcome::NotLaunched(error.to_string()),
+            Err(RunError::Fault(error)) => Outcome::Faulted(format!("{error}\n{text}")),
         }
     }
 

@@ -85,15 +85,6 @@ fn by_opcode(i: &Instruction) -> Treatment {
         O::StMatrix => sized(i, 0, 16, 16),
         O::Prefetch | O::Prefetchu => sized(i, 0, 1, 1),
         O::CpAsync => cp_async(i),
-        O::CpAsyncMbarrierArrive | O::MbarrierInit | O::MbarrierInval => sized(i, 0, 8, 8),
-        O::MbarrierArrive
-        | O::MbarrierArriveDrop
-        | O::MbarrierArriveExpectTx
-        | O::MbarrierArriveDropExpectTx
-        | O::MbarrierExpectTx
-        | O::MbarrierCompleteTx
-        | O::MbarrierTestWait
-        | O::MbarrierTryWait => mbarrier(i),
         O::WmmaLoad => matrix(i, 1, 2),
         O::WmmaStore => matrix(i, 0, 2),
         O::Trap => Treatment::Trap(super::FaultKind::Trap),
@@ -123,6 +114,18 @@ fn refused(i: &Instruction) -> Treatment {
         | Opcode::Sust
         | Opcode::Sured
         | Opcode::Suq => FenceReason::Texture { what },
+        // The kernel can overwrite the object, and nothing says that a GPU survives what it then does.
+        Opcode::CpAsyncMbarrierArrive
+        | Opcode::MbarrierInit
+        | Opcode::MbarrierInval
+        | Opcode::MbarrierArrive
+        | Opcode::MbarrierArriveDrop
+        | Opcode::MbarrierArriveExpectTx
+        | Opcode::MbarrierArriveDropExpectTx
+        | Opcode::MbarrierExpectTx
+        | Opcode::MbarrierCompleteTx
+        | Opcode::MbarrierTestWait
+        | Opcode::MbarrierTryWait => FenceReason::BarrierObject { what },
         _ => FenceReason::Unbounded { what },
     })
 }
@@ -319,15 +322,6 @@ fn cp_async(i: &Instruction) -> Treatment {
         access(0, StateSpace::Shared),
         access(1, StateSpace::Global)
     ])
-}
-
-/// The address is the first operand that is one; what stands before it is a result.
-fn mbarrier(i: &Instruction) -> Treatment {
-    let is_address = |o: &Operand| matches!(o, Operand::Address { .. });
-    match i.operands.iter().position(is_address) {
-        Some(operand) => sized(i, operand, 8, 8),
-        None => refused(i),
-    }
 }
 
 /// `wmma.load` and `wmma.store` (PTX ISA section 9.7.15.3): rows of a fragment, a stride apart.

@@ -1,6 +1,7 @@
 //! Whether a function can be fenced, and what it has to be handed for it.
 
 use super::access::{Treatment, treatment};
+use super::edit::is_full;
 use super::place::{Place, Placing, Surroundings, needs_values};
 use super::scope::Scope;
 use super::values::Values;
@@ -35,6 +36,9 @@ pub(crate) fn judge(
     if surroundings.recursive[index] {
         return Some((FenceReason::Recursion.into(), start));
     }
+    if let Some(bytes) = is_full(program, id).filter(|_| function.is_entry) {
+        return Some((FenceReason::SharedFull { bytes }.into(), start));
+    }
     let syntax = &module.functions[surroundings.texts[index]?];
     let owned = &surroundings.owned[index];
     let scope = Scope::new((module, syntax), (program, function), owned, 0);
@@ -52,7 +56,7 @@ pub(crate) fn judge(
                 }
                 let values = match needs_values(i, access) {
                     true => known.get_or_insert_with(|| {
-                        Values::new(program, function, &Flow::new(function), &[])
+                        Values::new((program, function), &Flow::new(function), (&[], &[]))
                     }),
                     false => &unknown,
                 };

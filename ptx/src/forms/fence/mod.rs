@@ -18,15 +18,17 @@
 //! variables, because return addresses stand beside them. Generic addresses are told apart by what they come from, else
 //! at run time. `trap`, `brkpt` and failed assertions become a recorded fault and an orderly exit, and a call through a
 //! pointer that is none of the module's functions is recorded and goes to one of them. What has no bounds that can be
-//! held here (textures, surfaces, bulk copies, descriptors, other blocks' shared memory, `printf`, `malloc`, recursion)
-//! is refused with its line. Not hidden: registers and shared memory may hold what an earlier kernel left (see
+//! held here (textures, surfaces, bulk copies, barrier objects, descriptors, other blocks' shared memory, `printf`,
+//! `malloc`, recursion) is refused with its line. Not hidden: registers and shared memory may hold what an earlier kernel left (see
 //! [`FenceOptions::zero_shared`]), and timing can be observed.
 //!
-//! Cost (`ptxas` 13.5, `sm_80`): an instruction for each fenced base in [`FenceMode::Window`] and one for its
+//! Cost: `cargo xtask bench ptx-cost`. In [`FenceMode::Window`] an instruction for each fenced base, and one for its
 //! alignment where that cannot be proved. The files: [`access`] says what an instruction touches, [`values`] what its
-//! registers may hold, [`place`] what bounds apply, [`edit`] writes the text.
+//! registers may hold, [`roots`] where alignment is made, [`place`] what bounds apply, [`depth`] how deep in loops that
+//! would be, [`edit`] writes the text.
 
 mod access;
+mod depth;
 mod edit;
 mod judge;
 mod place;
@@ -119,6 +121,12 @@ pub enum FenceReason {
         /// The instruction.
         what: String,
     },
+    /// A barrier object in memory that the kernel may have broken.
+    #[error("`{what}` uses a barrier object that the fence cannot keep whole")]
+    BarrierObject {
+        /// The instruction.
+        what: String,
+    },
     /// An instruction whose accesses the fence does not know how to bound.
     #[error("the fence cannot bound what `{what}` reaches")]
     Unbounded {
@@ -187,6 +195,14 @@ pub enum FenceReason {
     Barrier {
         /// The instruction.
         what: String,
+    },
+    /// Its shared memory is full of small variables.
+    #[error(
+        "its variables leave no room for the {bytes} bytes of shared memory that the fence adds"
+    )]
+    SharedFull {
+        /// Bytes that are added.
+        bytes: u32,
     },
     /// Older than what the fence is made of.
     #[error("the fence needs PTX 4.3, sm_50 and 64-bit addresses")]

@@ -42,17 +42,24 @@ pub(super) struct Values {
     made: Vec<u8>,
     /// May be read before it is written.
     early: Vec<bool>,
+    /// Variables aligned to 16 bytes, whatever their declarations say.
+    raised: Vec<VarId>,
 }
 
 impl Values {
-    /// The facts of a function whose `roots` are rounded.
-    pub(super) fn new(program: &Program, function: &Function, flow: &Flow, roots: &[Root]) -> Self {
+    /// The facts of a function whose `roots` are rounded, and whose shared variables `raised` are aligned to 16 bytes.
+    pub(super) fn new(
+        (program, function): (&Program, &Function),
+        flow: &Flow,
+        (roots, raised): (&[Root], &[VarId]),
+    ) -> Self {
         let count = function.registers.len();
         let mut values = Self {
             zeros: vec![MOST_ZEROS; count],
             objects: vec![Object::None; count],
             made: vec![0; count],
             early: vec![false; count],
+            raised: raised.to_vec(),
         };
         let Some(early) = live_at_entry(function, flow) else {
             return Self::unknown(count);
@@ -85,6 +92,7 @@ impl Values {
             objects: vec![Object::Any; count],
             made: vec![0; count],
             early: vec![true; count],
+            raised: Vec::new(),
         }
     }
 
@@ -140,7 +148,10 @@ impl Values {
                 symbol: Symbol::Variable(v),
                 offset,
             }) => {
-                let align = program.variables[v.0 as usize].align.max(1);
+                let align = match self.raised.contains(v) {
+                    true => 16,
+                    false => program.variables[v.0 as usize].align.max(1),
+                };
                 zeros_of(i64::from(align)).min(zeros_of(*offset))
             }
             _ => 0,

@@ -13,16 +13,21 @@ mod operands;
 mod rows;
 mod shared;
 
+pub(super) use shared::is_full;
+
 use super::access::{Access, Treatment, treatment};
+use super::depth::{Depths, definitions};
 use super::judge::barrier_operands;
 use super::place::{Base, Place, Placing, Surroundings, needs_values};
 use super::roots::{Root, roots};
 use super::scope::Scope;
 use super::text::{Loaded, confine, hold};
 use super::values::Values;
-use super::{FenceOptions, GUARD_BYTES};
+use super::{FenceMode, FenceOptions, GUARD_BYTES};
 use crate::analysis::{Access as Touch, Flow, for_each_register};
-use crate::decode::{Guard, Instruction, Opcode, Operand, RegId, ScalarType, StateSpace, VarId};
+use crate::decode::{
+    Function, Guard, Instruction, Opcode, Operand, RegId, ScalarType, StateSpace, VarId,
+};
 use crate::forms::frame::{Frame, Role};
 use crate::forms::reach::Calls;
 use std::collections::HashMap;
@@ -45,11 +50,18 @@ struct Member {
     offset: i64,
 }
 
-/// A base register and a guard as they stand between two writes to either.
-type Key = (RegId, u32, Option<(Guard, u32)>, bool, Option<VarId>);
+/// A base register and a guard as they stand between two writes to either, what they reach, and which stretch of
+/// offsets.
+type Key = (RegId, u32, Option<(Guard, u32)>, bool, Option<VarId>, i64);
 
-/// Offsets up to this share a fence of shared memory whose end is known at run time only.
+/// What a fence that stands behind its base's definition depends on: the base, whether it is one of shared memory, the
+/// variable, the alignment, the bytes behind and the offset before it.
+type EarlyKey = (RegId, bool, Option<VarId>, u32, u32, i64);
+
+/// Offsets in a stretch of this length share a fence of shared memory whose end is known at run time only.
 const MOST_SHARED_SPAN: i64 = 256;
+/// So many bytes of shared memory a kernel has at least, so that a base can be held below them.
+const LEAST_SHARED: u32 = 256;
 
 struct Pass<'p, 'a> {
     frame: &'p mut Frame<'a>,
@@ -57,6 +69,8 @@ struct Pass<'p, 'a> {
     surroundings: &'p Surroundings,
     options: FenceOptions,
     values: Values,
+    /// Shared variables that are aligned to 16 bytes now.
+    raised: Vec<VarId>,
     scope: Scope<'p>,
     loaded: Loaded,
     /// A register that holds the end of the block's shared memory.
@@ -65,6 +79,12 @@ struct Pass<'p, 'a> {
     last: HashMap<(u32, u32), String>,
     /// Addresses in shared memory that are held in registers.
     constants: HashMap<(String, i64), String>,
+    /// Loops.
+    depths: Depths,
+    /// The one definition of each register that has just one, before which it is not read.
+    definitions: Vec<Option<u32>>,
+    /// Fenced bases that stand behind the base's definition.
+    early: HashMap<EarlyKey, String>,
     faults: u32,
     /// The end of the body is closed to threads that run past it.
     tail_open: bool,
@@ -87,8 +107,6 @@ pub(crate) fn prepare(frame: &mut Frame<'_>, surroundings: &Surroundings) {
     if !(is_kernel && any && frame.function.body.iter().any(asks)) {
         return;
     }
-    let least = u32::try_from(MOST_SHARED_SPAN).unwrap_or(0);
-    // A variable that the kernel declares will do when it is large enough: naming it keeps `ptxas` from dropping it.
     let owned = &surroundings.owned[frame.id.0 as usize];
     let scope = Scope::new(
         (frame.module, frame.syntax),
@@ -96,19 +114,13 @@ pub(crate) fn prepare(frame: &mut Frame<'_>, surroundings: &Surroundings) {
         owned,
         frame.entry_offset(),
     );
-    let large = owned.iter().find(|&&v| {
-        let variable = &frame.program.variables[v.0 as usize];
-        variable.space == StateSpace::Shared
-            && !variable.is_extern
-            && variable.size_bytes >= u64::from(least)
-            && scope.at_entry(frame.program, v)
-    });
-    match large {
+    let mut large = shared::large(frame.program, frame.id);
+    match large.find(|&v| scope.at_entry(frame.program, v)) {
         Some(v) => {
             let name = frame.program.variables[v.0 as usize].name.clone();
-            frame.rely_on_shared(name, least);
+            frame.rely_on_shared(name, LEAST_SHARED);
         }
-        None => frame.pad_shared(least),
+        None => frame.pad_shared(LEAST_SHARED),
     }
 }
 
@@ -121,21 +133,30 @@ pub(crate) fn edit(
     options: FenceOptions,
 ) {
     let flow = Flow::new(frame.function);
+    let depths = Depths::new(&flow);
     let asks = |i: &Instruction| match treatment(i) {
         Treatment::Memory(accesses) => accesses
             .iter()
             .any(|a| needs_values(i, a) || (a.space == StateSpace::Global && a.align > 1)),
         _ => false,
     };
+    let raised = match surroundings.shared {
+        true => shared::raise(frame, &surroundings.owned[frame.id.0 as usize]),
+        false => Vec::new(),
+    };
     let mut values = Values::none(frame.function);
+    let mut rounded = Vec::new();
     if frame.function.body.iter().any(asks) {
-        let facts = |roots: &[Root]| Values::new(frame.program, frame.function, &flow, roots);
+        let (program, function) = (frame.program, frame.function);
+        let facts = |roots: &[Root]| Values::new((program, function), &flow, (roots, &raised));
         values = facts(&[]);
-        let roots = roots(frame.program, frame.function, &values);
-        if !roots.is_empty() {
-            values = facts(&roots);
+        // The other modes round together with what they mask.
+        if options.mode == FenceMode::Window {
+            rounded = roots((frame.program, frame.function), &values, &depths);
+            if !rounded.is_empty() {
+                values = facts(&rounded);
+            }
         }
-        roots.iter().for_each(|root| round(frame, root));
     }
     let scope = Scope::new(
         (frame.module, frame.syntax),
@@ -143,12 +164,17 @@ pub(crate) fn edit(
         &surroundings.owned[frame.id.0 as usize],
         frame.entry_offset(),
     );
+    let definitions = definitions(frame.function, &values);
     let mut pass = Pass {
+        depths,
+        definitions,
+        early: HashMap::new(),
         frame,
         calls,
         surroundings,
         options,
         values,
+        raised,
         scope,
         loaded: Loaded::default(),
         end: None,
@@ -157,23 +183,31 @@ pub(crate) fn edit(
         faults: 0,
         tail_open: false,
     };
+    rounded.iter().for_each(|root| pass.round(root));
     if options.zero_shared {
         pass.zero_shared();
     }
     pass.body(&flow);
 }
 
-/// Makes a root's register a multiple of what its accesses need.
-fn round(frame: &mut Frame<'_>, root: &Root) {
-    let n = root.register.0 as usize;
-    let name = &frame.function.register_names[n];
-    let bits = 8 * frame.function.registers[n].size_bytes();
-    let multiple = 1_u32 << root.zeros;
-    let text = format!("and.b{bits} {name}, {name}, -{multiple};");
-    frame.after(root.instruction, &text);
-}
-
 impl Pass<'_, '_> {
+    /// Makes a root's register a multiple of what its accesses need. A register of its own takes what was loaded, so that
+    /// the root keeps one definition; under a guard that may not happen, the root is rounded in place.
+    fn round(&mut self, root: &Root) {
+        let n = root.register.0 as usize;
+        let function = self.frame.function;
+        let name = function.register_names[n].to_owned();
+        let bytes = function.registers[n].size_bytes();
+        let multiple = 1_u32 << root.zeros;
+        let mut from = name.clone();
+        if function.body[root.instruction as usize].guard.is_none() {
+            from = self.frame.fresh(if bytes == 8 { "b64" } else { "b32" });
+            self.replace_operand(root.instruction, 0, from.clone());
+        }
+        let text = format!("and.b{} {name}, {from}, -{multiple};", 8 * bytes);
+        self.frame.after(root.instruction, &text);
+    }
+
     fn body(&mut self, flow: &Flow) {
         let function = self.frame.function;
         let mut version = vec![0_u32; function.registers.len()];
@@ -248,16 +282,23 @@ impl Pass<'_, '_> {
         let least = i64::from(access.align);
         let small = i64::try_from(GUARD_BYTES / 2).unwrap_or(0);
         let end = offset.saturating_add(i64::from(access.bytes));
-        let variable = variable.filter(|v| {
-            let v = &self.frame.program.variables[v.0 as usize];
-            end.cast_unsigned() <= v.size_bytes && v.align.is_multiple_of(access.align)
+        let variable = variable.filter(|&v| {
+            let size = self.frame.program.variables[v.0 as usize].size_bytes;
+            end.cast_unsigned() <= size && self.align_of(v).is_multiple_of(access.align)
         });
         let span = match self.frame.role {
             Role::Kernel(_) => MOST_SHARED_SPAN,
             Role::Callee { .. } => 32,
         };
+        // Accesses far from each other are held below ends of their own.
+        let window = match (shared, variable) {
+            (true, None) => offset.div_euclid(span),
+            _ => 0,
+        };
         let near = match shared {
-            true => *offset >= 0 && (variable.is_some() || end <= span),
+            true => {
+                *offset >= 0 && (variable.is_some() || end <= (window + 1).saturating_mul(span))
+            }
             false => (-small..small).contains(offset),
         };
         if !near || offset % least != 0 || access.rows.is_some() {
@@ -265,7 +306,7 @@ impl Pass<'_, '_> {
         }
         let at = |r: RegId| version[r.0 as usize];
         let guard = i.guard.map(|g| (g, at(g.reg)));
-        let key = (base, at(base), guard, shared, variable);
+        let key = (base, at(base), guard, shared, variable, window);
         let index = *open.entry(key).or_insert_with(|| {
             groups.push(Group {
                 base,
@@ -282,11 +323,42 @@ impl Pass<'_, '_> {
     fn global_group(&mut self, group: &Group) {
         let align = group.members.iter().map(|m| m.access.align).max();
         let align = self.unproved(group.base, align.unwrap_or(1));
-        let (widen, address) = self.wide(group.base);
-        let (text, fenced) = self.confine(&address, align);
-        let first = group.members.first().map_or(0, |m| m.instruction);
-        self.frame.before(first, &format!("{widen}{text}"));
+        let key = (group.base, false, None, align, 0, 0);
+        let fenced = self.once(group, key, |pass| {
+            let (widen, address) = pass.wide(group.base);
+            let (text, fenced) = pass.confine(&address, align);
+            (format!("{widen}{text}"), fenced)
+        });
         self.redirect(group, &fenced, 0);
+    }
+
+    /// Writes a group's fence: in front of its first member, or behind the base's definition when that stands outside
+    /// of a loop around the members; there it serves all groups that need the same.
+    fn once(
+        &mut self,
+        group: &Group,
+        key: EarlyKey,
+        fence: impl FnOnce(&mut Self) -> (String, String),
+    ) -> String {
+        let first = group.members.first().map_or(0, |m| m.instruction);
+        let definition = self.definitions[group.base.0 as usize];
+        let movable = key
+            .2
+            .is_none_or(|v| self.scope.at_entry(self.frame.program, v));
+        let is_outer = |n: &u32| movable && self.depths.of(*n) < self.depths.of(first);
+        let outer = definition.filter(is_outer);
+        let Some(definition) = outer else {
+            let (text, fenced) = fence(self);
+            self.frame.before(first, &text);
+            return fenced;
+        };
+        if let Some(fenced) = self.early.get(&key) {
+            return fenced.clone();
+        }
+        let (text, fenced) = fence(self);
+        self.frame.after(definition, &text);
+        self.early.insert(key, fenced.clone());
+        fenced
     }
 
     /// Lets all members go through `fenced`, which holds the base and so much of their offsets.

@@ -2,41 +2,168 @@
 //!
 //! Rule: a bound is a minimum, so that an address that a well-behaved kernel uses stays what it is.
 
-use super::{Group, Member, Pass};
-use crate::decode::{AddressBase, Operand, StateSpace, Symbol, VarId, Variable};
+use super::{Group, LEAST_SHARED, Member, Pass};
+use crate::decode::{
+    AddressBase, FuncId, Function, Operand, Program, Span, StateSpace, Symbol, VarId, Variable,
+};
 use crate::forms::Shape;
 use crate::forms::carry::Value;
 use crate::forms::fence::access::Access;
-use crate::forms::frame::Role;
+use crate::forms::frame::{Frame, Role};
 use std::fmt::Write as _;
+
+/// Bytes of the widest access.
+const VECTOR: u32 = 16;
+
+/// Static shared memory that every launch may have, on all architectures.
+const STATIC_SHARED: u64 = 48 << 10;
+
+/// Shared variables of at least [`LEAST_SHARED`] bytes that the kernel has in any case, its own or named by it: naming
+/// one more time keeps `ptxas` from dropping it and adds nothing.
+pub(super) fn large(program: &Program, kernel: FuncId) -> impl Iterator<Item = VarId> {
+    let is = move |(n, v): &(u32, &Variable)| {
+        let here = v.owner == Some(kernel)
+            || (v.owner.is_none() && is_named(&program.functions[kernel.0 as usize], VarId(*n)));
+        let sized = !v.is_extern && v.size_bytes >= u64::from(LEAST_SHARED);
+        v.space == StateSpace::Shared && sized && here
+    };
+    let all = (0_u32..).zip(&program.variables);
+    all.filter(is).map(|(n, _)| VarId(n))
+}
+
+/// Whether the kernel's shared variables leave no room for what the fence adds when none of them is [`large`].
+pub(in crate::forms::fence) fn is_full(program: &Program, kernel: FuncId) -> Option<u32> {
+    let is_shared = |v: &&Variable| v.space == StateSpace::Shared;
+    let taken: u64 = program
+        .variables
+        .iter()
+        .filter(is_shared)
+        .map(|v| v.size_bytes)
+        .sum();
+    let full = taken + u64::from(LEAST_SHARED) > STATIC_SHARED;
+    (full && large(program, kernel).next().is_none()).then_some(LEAST_SHARED)
+}
+
+/// Whether the body names a variable of the module.
+fn is_named(function: &Function, v: VarId) -> bool {
+    let symbol = Symbol::Variable(v);
+    let names = |o: &Operand| match o {
+        Operand::Symbol { symbol: s, .. }
+        | Operand::Address {
+            base: AddressBase::Symbol(s),
+            ..
+        } => *s == symbol,
+        _ => false,
+    };
+    (function.body.iter()).any(|i| i.operands.iter().any(names))
+}
+
+/// Declares the function's larger shared variables at multiples of 16 bytes, as `ptxas` places them anyway, so that
+/// addresses in them can be told to be such multiples. Gives those that were not.
+pub(super) fn raise(frame: &mut Frame<'_>, owned: &[VarId]) -> Vec<VarId> {
+    let variables = &frame.program.variables;
+    let is_shared = |v: &&Variable| v.space == StateSpace::Shared;
+    let taken: u64 = (variables.iter().filter(is_shared))
+        .map(|v| v.size_bytes.next_multiple_of(u64::from(VECTOR)))
+        .sum();
+    if taken > STATIC_SHARED {
+        return Vec::new();
+    }
+    let mut raised = Vec::new();
+    for &id in owned {
+        let v = &variables[id.0 as usize];
+        let whole =
+            v.size_bytes >= 4 * u64::from(VECTOR) && v.size_bytes.is_multiple_of(u64::from(VECTOR));
+        let alone = owned
+            .iter()
+            .all(|o| *o == id || variables[o.0 as usize].span != v.span);
+        if v.space != StateSpace::Shared || v.is_extern || v.align >= VECTOR || !(whole && alone) {
+            continue;
+        }
+        if let Some(number) = alignment(frame, v) {
+            frame.edits.replace(number, VECTOR.to_string());
+            raised.push(id);
+        }
+    }
+    raised
+}
+
+/// Where a declaration says `.align` how much; `None` when it does not, or has comments to search through.
+fn alignment(frame: &Frame<'_>, v: &Variable) -> Option<Span> {
+    const WORD: &[u8] = b".align";
+    let text = frame
+        .module
+        .source()
+        .get(v.span.start as usize..v.span.end as usize)?;
+    let word = text.windows(WORD.len()).position(|w| w == WORD)? + WORD.len();
+    if text.contains(&b'/') {
+        return None;
+    }
+    let blank = text[word..]
+        .iter()
+        .take_while(|b| b.is_ascii_whitespace())
+        .count();
+    let digits = text[word + blank..]
+        .iter()
+        .take_while(|b| b.is_ascii_alphanumeric())
+        .count();
+    let start = v.span.start + u32::try_from(word + blank).ok()?;
+    let end = start + u32::try_from(digits).ok()?;
+    (blank > 0 && digits > 0).then_some(Span { start, end })
+}
+
+/// Whether some members of a group lie side by side.
+fn has_neighbours(group: &Group) -> bool {
+    let end = |m: &Member| m.offset + i64::from(m.access.bytes);
+    let is_next = |m: &Member| group.members.iter().any(|next| next.offset == end(m));
+    group.members.iter().any(is_next)
+}
 
 impl Pass<'_, '_> {
     /// One bound for all members: the base is at most what the farthest of them allows.
     pub(super) fn shared_group(&mut self, group: &Group) {
-        let align = group
-            .members
-            .iter()
-            .map(|m| m.access.align)
-            .max()
-            .unwrap_or(1);
+        let align = group.members.iter().map(|m| m.access.align).max();
+        let (align, proved) = self.shared_align(group, align.unwrap_or(1));
         let end = |m: &Member| m.offset + i64::from(m.access.bytes);
         let behind = group.members.iter().map(end).max().unwrap_or(0);
         // A base in front of all that is accessed may lie in front of address 0, that is, far behind everything. The
         // offset that all members share belongs to it, in steps that keep its alignment.
         let least = group.members.iter().map(|m| m.offset).min().unwrap_or(0);
         let shared = least / i64::from(align) * i64::from(align);
-        let first = group.members.first().map_or(0, |m| m.instruction);
-        let (mut narrow, mut address) = self.narrow(group.base);
-        if shared != 0 {
-            let sum = self.frame.fresh("b32");
-            let _ = write!(narrow, "add.u32 {sum}, {address}, {shared}; ");
-            address = sum;
-        }
         let behind = u32::try_from(behind - shared).unwrap_or(u32::MAX);
-        let proved = self.unproved(group.base, align) == 1;
-        let (text, held) = self.below_end((&address, behind), (align, proved), group.variable);
-        self.frame.before(first, &format!("{narrow}{text}"));
+        let key = (group.base, true, group.variable, align, behind, shared);
+        let held = self.once(group, key, |pass| {
+            let (mut text, mut address) = pass.narrow(group.base);
+            if shared != 0 {
+                let sum = pass.frame.fresh("b32");
+                let _ = write!(text, "add.u32 {sum}, {address}, {shared}; ");
+                address = sum;
+            }
+            let (bound, held) = pass.below_end((&address, behind), (align, proved), group.variable);
+            (text + &bound, held)
+        });
         self.redirect(group, &held, shared);
+    }
+
+    /// A variable's alignment as it is declared now.
+    pub(super) fn align_of(&self, v: VarId) -> u32 {
+        match self.raised.contains(&v) {
+            true => VECTOR,
+            false => self.frame.program.variables[v.0 as usize].align,
+        }
+    }
+
+    /// The alignment of a group's bound, and whether rounding to it can be left out.
+    fn shared_align(&self, group: &Group, align: u32) -> (u32, bool) {
+        let known = self.values.multiple_of(group.base);
+        let fits = |v: VarId| self.align_of(v).is_multiple_of(VECTOR);
+        // `ptxas` does not see through a minimum that the base is a multiple of 16, and joins neighbouring accesses only
+        // if it does.
+        let joins = known >= VECTOR && align < VECTOR && has_neighbours(group);
+        match joins && group.variable.is_none_or(fits) {
+            true => (VECTOR, false),
+            false => (align, known >= align),
+        }
     }
 
     /// Holds a 32-bit shared address so low that `behind` bytes from it on are the block's, and rounds it down.
@@ -48,9 +175,10 @@ impl Pass<'_, '_> {
     ) -> (String, String) {
         let held = self.frame.fresh("b32");
         let known = variable.map(|v| &self.frame.program.variables[v.0 as usize]);
-        if let Some(v) =
-            known.filter(|v| v.size_bytes >= u64::from(behind) && v.align.is_multiple_of(align))
-        {
+        if let Some(v) = known.filter(|v| {
+            v.size_bytes >= u64::from(behind)
+                && variable.is_some_and(|v| self.align_of(v).is_multiple_of(align))
+        }) {
             let last = (v.size_bytes - u64::from(behind)) / u64::from(align) * u64::from(align);
             let (name, last) = (v.name.clone(), i64::try_from(last).unwrap_or(0));
             let at_entry = variable.is_some_and(|v| self.scope.at_entry(self.frame.program, v));
@@ -145,24 +273,6 @@ impl Pass<'_, '_> {
         (text, (held, generic))
     }
 
-    /// Whether the body names a variable of the module.
-    fn is_named(&self, v: VarId) -> bool {
-        let symbol = Symbol::Variable(v);
-        let names = |o: &Operand| match o {
-            Operand::Symbol { symbol: s, .. }
-            | Operand::Address {
-                base: AddressBase::Symbol(s),
-                ..
-            } => *s == symbol,
-            _ => false,
-        };
-        self.frame
-            .function
-            .body
-            .iter()
-            .any(|i| i.operands.iter().any(names))
-    }
-
     /// Zeroes the block's shared memory before the kernel runs: a worker's once, because its own blocks may see what
     /// the one before left there.
     pub(super) fn zero_shared(&mut self) {
@@ -172,7 +282,8 @@ impl Pass<'_, '_> {
             v.space == StateSpace::Shared
                 && !v.is_extern
                 && v.size_bytes != 0
-                && (v.owner == Some(function) || (v.owner.is_none() && self.is_named(VarId(*n))))
+                && (v.owner == Some(function)
+                    || (v.owner.is_none() && is_named(self.frame.function, VarId(*n))))
                 && self.scope.at_entry(program, VarId(*n))
         };
         let names: Vec<String> = (0_u32..)

@@ -1,0 +1,255 @@
+//! A recorded fault, from the instruction to the end of its instance, with another tenant on the same GPU.
+//!
+//! Rule: the tenant whose kernel faults loses what was still to run, learns what happened and where, and nobody else
+//! notices: no fault of the device, and the neighbour's instance ends with every block run.
+
+use gridmux_hw_model::{DomainId, Gpu, GpuConfig, Kernel, Launch, Partition, QueueId, Report};
+use gridmux_policy::units::Cycles;
+use gridmux_ptx::Module;
+use gridmux_ptx::control::{
+    self, Control, FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, caps_offset,
+};
+use gridmux_ptx::forms::fence::FaultKind;
+use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
+use gridmux_ptx::protocol::{Instance, Mode, Observation, Step, Write};
+use std::sync::Arc;
+
+/// Streaming multiprocessors, few so that most blocks are still to run when one faults.
+const SMS: u16 = 2;
+const BLOCKS: u32 = 600;
+/// The block that faults.
+const BAD: u32 = 37;
+/// What a block writes when it has run.
+const RAN: u32 = 7;
+
+/// Block `bad` traps, in a thread that is not the first; every other writes its mark.
+const TEXT: &str = ".version 8.0\n.target sm_80\n.address_size 64\n\
+    .visible .entry k(.param .u64 out, .param .u32 bad)\n{\n\
+    .reg .b64 %o, %a;\n.reg .b32 %b, %i, %w, %s;\n.reg .pred %p, %q;\n\
+    ld.param.u64 %o, [out];\nld.param.u32 %w, [bad];\nmov.u32 %b, %ctaid.x;\nmov.u32 %i, %tid.x;\n\
+    setp.eq.u32 %p, %b, %w;\nsetp.eq.and.u32 %q, %i, 5, %p;\n@%q trap;\n\
+    mov.u32 %s, 0;\n$more:\nadd.u32 %s, %s, 1;\nsetp.lt.u32 %q, %s, 50;\n@%q bra $more;\n\
+    setp.ne.u32 %q, %i, 0;\n@%q bra $done;\n\
+    mul.wide.u32 %a, %b, 4;\nadd.s64 %a, %o, %a;\nmov.u32 %s, 7;\nst.global.u32 [%a], %s;\n$done:\nret;\n}\n";
+
+/// One tenant's launch.
+struct Tenant {
+    domain: DomainId,
+    kernel: Arc<Kernel>,
+    form: KernelForm,
+    instance: Instance,
+    counters: u64,
+    /// Words of the counters and the masks; a gate has no masks.
+    count: u32,
+    out: u64,
+    params: Vec<u8>,
+    /// Its launches' tags begin here; tag and number of those in flight.
+    first_tag: u64,
+    flying: Vec<(u64, u32)>,
+}
+
+impl Tenant {
+    fn new(
+        gpu: &mut Gpu,
+        (domain, own): (DomainId, Partition),
+        form: Form,
+        mode: Mode,
+        bad: u32,
+    ) -> Self {
+        let module = Module::parse(TEXT).expect("it parses");
+        let program = module.decode().expect("it decodes");
+        let made = rewrite(&module, &program, &Options::default(), |_| form);
+        let kernel_form = made.kernels[0].clone();
+        assert_eq!(kernel_form.reason, None, "{form}");
+        let module = Module::parse(made.bytes.clone()).expect("it parses");
+        let program = module.decode().expect("it decodes");
+        let loaded = gpu.load_in(own, &program, &made.bytes).expect("it loads");
+        let sms = match mode {
+            Mode::Gate { .. } => 0,
+            Mode::Worker { .. } => SMS,
+        };
+        let caps = vec![3; usize::from(sms)];
+        let instance = Instance::new(mode, BLOCKS, &caps).expect("a sound launch");
+        let memory = gpu.memory_mut();
+        let out = memory.alloc_in(own, u64::from(4 * BLOCKS)).expect("room");
+        let image = instance.memory();
+        let counters = memory.alloc(domain, image.len() as u64).expect("room");
+        memory.write(domain, counters, &image).expect("inside");
+        let chunk = match mode {
+            Mode::Gate { .. } => 1,
+            Mode::Worker { chunk } => chunk,
+        };
+        let caps_at = counters + u64::from(caps_offset(u32::from(sms)));
+        let mut block = Control::tickets([BLOCKS, 1, 1], chunk, counters, caps_at).expect("few");
+        (block.fence_base, block.fence_mask) = (own.base, own.mask());
+        let mut params = out.to_le_bytes().to_vec();
+        params.extend(bad.to_le_bytes());
+        params.resize(
+            kernel_form.control_offset.expect("a control block") as usize,
+            0,
+        );
+        params.extend(block.to_bytes());
+        Self {
+            domain,
+            kernel: loaded.kernel("k").expect("it is called k"),
+            form: kernel_form,
+            instance,
+            counters,
+            count: caps_offset(u32::from(sms)) / 4,
+            out,
+            params,
+            first_tag: u64::from(bad) << 32,
+            flying: Vec::new(),
+        }
+    }
+
+    fn words(&self, gpu: &Gpu, at: u64, count: u32) -> Vec<u32> {
+        let mut bytes = vec![0; 4 * count as usize];
+        gpu.memory()
+            .read(self.domain, at, &mut bytes)
+            .expect("inside");
+        let word = |b: &[u8]| u32::from_le_bytes(b.try_into().expect("four bytes"));
+        bytes.chunks_exact(4).map(word).collect()
+    }
+
+    fn write(&self, gpu: &mut Gpu, write: Write) {
+        let (at, bytes) = (
+            self.counters + u64::from(write.at),
+            write.value.to_le_bytes(),
+        );
+        gpu.memory_mut()
+            .write(self.domain, at, &bytes)
+            .expect("inside");
+    }
+
+    /// Does what the protocol asks for now.
+    fn steps(&mut self, gpu: &mut Gpu, queue: u8) {
+        if self.instance.wants_observation() {
+            let words = self.words(gpu, self.counters, self.count);
+            let at = |offset: u32| words[offset as usize / 4];
+            if at(FAULT_KIND_AT) != 0 {
+                self.instance.fault_recorded();
+            }
+            self.instance.observe(&Observation {
+                next: at(control::NEXT_AT),
+                done: at(control::DONE_AT),
+                placed: at(control::PLACED_AT),
+                masks: &words[control::mask_offset(0) as usize / 4..],
+            });
+        }
+        while let Some(step) = self.instance.next_step() {
+            let launch = match step {
+                Step::Write(write) => {
+                    self.write(gpu, write);
+                    continue;
+                }
+                Step::Launch(launch) => launch,
+            };
+            self.write(gpu, launch.announce);
+            let tag = self.first_tag + self.flying.len() as u64 + u64::from(launch.number) * 1000;
+            self.flying.push((tag, launch.number));
+            gpu.launch(Launch {
+                queue: QueueId(queue + u8::try_from(launch.number % 8).expect("small")),
+                tag,
+                domain: self.domain,
+                kernel: self.kernel.clone(),
+                grid: [launch.blocks, 1, 1],
+                block: [64, 1, 1],
+                dynamic_shared_bytes: self.form.extra_shared_bytes,
+                params: &self.params,
+                budget: None,
+            })
+            .expect("it launches");
+        }
+    }
+
+    fn ended(&mut self, tag: u64) {
+        if let Some(at) = self.flying.iter().position(|(other, _)| *other == tag) {
+            let (_, number) = self.flying.swap_remove(at);
+            self.instance.launch_ended(number);
+        }
+    }
+}
+
+/// Runs both until both have ended, or long enough.
+fn run(gpu: &mut Gpu, tenants: &mut [Tenant; 2]) {
+    let mut reports = Vec::new();
+    for _ in 0..5000 {
+        for (queue, tenant) in [0, 8].into_iter().zip(tenants.iter_mut()) {
+            tenant.steps(gpu, queue);
+        }
+        if tenants.iter().all(|t| t.instance.has_ended()) {
+            return;
+        }
+        gpu.advance(Cycles(gpu.now().0 + 2000), &mut reports);
+        for report in reports.drain(..) {
+            match report {
+                Report::Ended { tag, .. } => tenants.iter_mut().for_each(|t| t.ended(tag)),
+                Report::Faulted { fault, .. } => panic!("the device faulted: {fault}"),
+                _ => {}
+            }
+        }
+    }
+    panic!(
+        "they do not end: {:?} {:?}",
+        tenants[0].instance, tenants[1].instance
+    );
+}
+
+#[test]
+fn a_fault_ends_its_own_instance_and_no_other() {
+    let modes = [
+        (
+            Form::FENCE_GATE,
+            Mode::Gate {
+                window: 24,
+                depth: 2,
+            },
+        ),
+        (Form::FENCE_WORKER, Mode::Worker { chunk: 1 }),
+        (Form::FENCE_WORKER, Mode::Worker { chunk: 4 }),
+    ];
+    for (form, mode) in modes {
+        let mut config = GpuConfig::builtin("h200").expect("built in");
+        config.sm.count = SMS;
+        let mut gpu = Gpu::new(config);
+        let domain = gpu
+            .memory_mut()
+            .create_domain(40 << 30)
+            .expect("address space");
+        let mut tenants = [BAD, u32::MAX].map(|bad| {
+            let own = gpu.memory_mut().reserve(domain, 1 << 20).expect("room");
+            Tenant::new(&mut gpu, (domain, own), form, mode, bad)
+        });
+        run(&mut gpu, &mut tenants);
+        let [faulty, other] = &tenants;
+
+        assert!(faulty.instance.is_faulted(), "{form}");
+        let counters = faulty.words(&gpu, faulty.counters, 16);
+        let at = |offset: u32| counters[offset as usize / 4];
+        let line = TEXT
+            .lines()
+            .position(|l| l.contains("trap"))
+            .expect("it traps")
+            + 1;
+        let recorded = (
+            at(FAULT_KIND_AT),
+            at(FAULT_LINE_AT) as usize,
+            at(FAULT_BLOCK_AT),
+        );
+        assert_eq!(recorded, (FaultKind::Trap as u32, line, BAD), "{form}");
+        let ran = |t: &Tenant| {
+            let marks = t.words(&gpu, t.out, BLOCKS);
+            assert!(marks.iter().all(|m| [0, RAN].contains(m)), "{form}");
+            marks.iter().filter(|m| **m == RAN).count()
+        };
+        // Those that were resident go on to their end; the rest never start.
+        let before = ran(faulty);
+        assert!(before < BLOCKS as usize / 2, "{form}: {before} blocks ran");
+
+        assert!(!other.instance.is_faulted(), "{form}");
+        assert_eq!(ran(other), BLOCKS as usize, "{form}");
+        let kind = other.words(&gpu, other.counters + u64::from(FAULT_KIND_AT), 1)[0];
+        assert_eq!(kind, 0, "{form}");
+    }
+}
