@@ -66,6 +66,8 @@ pub(crate) struct Arbiter {
     collectors: Option<Units>,
     collector_cycles: u64,
     last_issued: [u32; MAX_SCHEDULERS],
+    /// Instructions that the load/store unit took.
+    turn: u64,
     /// Active set of the two-level policy.
     active: [u64; MAX_SCHEDULERS],
     active_limit: u32,
@@ -114,6 +116,7 @@ impl Arbiter {
             }),
             collector_cycles: u64::from(config.sm.collector_cycles),
             last_issued: [0; MAX_SCHEDULERS],
+            turn: 0,
             active: [0; MAX_SCHEDULERS],
             active_limit: config.sm.two_level_active_warps,
             stalled: [Stalled::default(); MAX_SCHEDULERS],
@@ -180,15 +183,21 @@ impl Arbiter {
         if self.sub_cores { scheduler } else { 0 }
     }
 
-    /// The scheduler that chooses first in a cycle. All share the load/store unit, and some chips' schedulers more,
-    /// so that one that always came first could keep what is shared from the others for ever. Multiples of the
-    /// golden ratio's fraction fall evenly into the schedulers' parts (H. Weyl, 1916), and do so in every n-th cycle
-    /// too: a unit that is free every n cycles comes round to all.
+    /// The scheduler that chooses first in a cycle; one that always came first could keep what all share from the
+    /// others for ever.
+    ///
+    /// Sub-cores share the load/store unit alone, so that its instructions move the turn on. Where all units are
+    /// shared the cycle decides: multiples of the golden ratio's fraction fall evenly into the schedulers' parts
+    /// (H. Weyl, 1916), and do so in every n-th cycle too, in which a unit may be free.
     #[inline(always)]
     fn first(&self, now: u64) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        let part = now.wrapping_mul(GOLDEN) >> 62;
-        usize::try_from(part).unwrap_or(0) & (self.schedulers - 1)
+        let part = if self.sub_cores {
+            self.turn
+        } else {
+            now.wrapping_mul(GOLDEN) >> 62
+        };
+        usize::try_from(part & 3).unwrap_or(0) & (self.schedulers - 1)
     }
 
     /// A unit takes an instruction.
@@ -353,7 +362,9 @@ impl Sm {
         let entry = &mut self.warps[slot as usize];
         entry.not_before = now + u64::from(last);
         entry.buffer.issued(operation);
-        if op.pipe != Pipe::Memory {
+        if op.pipe == Pipe::Memory {
+            self.arbiter.turn += 1;
+        } else {
             self.arbiter.occupy(scheduler, &op, now);
         }
         match op.kind {
