@@ -4,17 +4,19 @@
 //! with its share of the DRAM bandwidth, so that a grid is many waves. `slice` goes in slices of two waves, on
 //! `gtx480` also of three blocks per SM, a few in flight on queues of their own as the dispatcher keeps them; `gate`
 //! in windows; `worker` with caps at the full residency; `fence` in one launch. One JSON line per benchmark on
-//! stdout; the geometric means come last. Arguments that name a benchmark's part select it.
+//! stdout; the geometric means come last. Arguments that name a benchmark's part select it; with `--counters` stderr
+//! tells what the schedulers waited for, original and form beside each other.
 
 use gridmux_hw_model::{
-    Advance, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, occupancy,
+    Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, Occupancy, QueueId, Report,
+    occupancy,
 };
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::{self, Control};
-use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
-use gridmux_ptx::protocol::{Instance, Mode, Observation, Step};
+use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
+use gridmux_ptx::protocol::{Gate, Workers, worker};
 use gridmux_workloads::{Arg, Case, Size, Workload, workloads};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,11 +25,16 @@ use std::sync::Arc;
 const FEW_SMS: u16 = 16;
 /// Slices in flight.
 const SLICES_IN_FLIGHT: usize = 16;
-/// Waves of a gate's window, and windows in flight.
-const WINDOW_WAVES: u32 = 4;
-const WINDOWS: u32 = 3;
-/// A chunk lasts about this long: the design's bound is 20 µs, about 30,000 cycles, and less preempts sooner.
-const CHUNK_CYCLES: u64 = 10_000;
+/// Waves of a gate's launch, and launches in flight: a stop refuses what has not started, however much that is.
+const WINDOW_WAVES: u32 = 8;
+const WINDOWS: u32 = 2;
+/// A ticket's blocks last about this long; the design's bound is 20 µs, and tickets that last longer are not taken ahead.
+const CHUNK_MICROSECONDS: u64 = 14;
+const LATE_MICROSECONDS: u64 = 20;
+/// Tickets of a worker, at least; and the last of its blocks, by this part of a ticket, go one by one, so that workers run
+/// dry together (accelOS, section 6.4).
+const TICKETS: u32 = 5;
+const SINGLES: u32 = 4;
 
 /// How a form is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +94,8 @@ struct Setup {
     /// Launches in flight; and when the last one ended.
     flying: Vec<u64>,
     ended: u64,
-    block_cycles: u64,
+    /// Sums over all launches.
+    counters: Counters,
 }
 
 impl Setup {
@@ -136,7 +144,7 @@ impl Setup {
             reports: Vec::new(),
             flying: Vec::new(),
             ended: 0,
-            block_cycles: 0,
+            counters: Counters::default(),
         })
     }
 
@@ -144,11 +152,14 @@ impl Setup {
         self.case.block.iter().product()
     }
 
+    fn occupancy(&self) -> Occupancy {
+        let shared = self.case.dynamic_shared_bytes + self.form.extra_shared_bytes;
+        occupancy(self.gpu.config(), &self.kernel, self.threads(), shared)
+    }
+
     /// Blocks of a wave: what resides at once.
     fn wave(&self) -> u32 {
-        let shared = self.case.dynamic_shared_bytes + self.form.extra_shared_bytes;
-        let fits = occupancy(self.gpu.config(), &self.kernel, self.threads(), shared);
-        fits.blocks_per_sm * u32::from(self.gpu.config().sm.count)
+        self.occupancy().blocks_per_sm * u32::from(self.gpu.config().sm.count)
     }
 
     fn submit(&mut self, grid: [u32; 3], control: Control) -> u64 {
@@ -192,7 +203,7 @@ impl Setup {
                         tag, end, counters, ..
                     } => {
                         self.ended = self.ended.max(end.0);
-                        self.block_cycles += counters.block_cycles;
+                        self.counters += counters;
                         self.flying.retain(|other| *other != tag);
                         // Of several in one epoch the caller hears of one, and sees the others gone.
                         ended = Some(tag);
@@ -249,38 +260,63 @@ impl Setup {
             .expect("inside");
     }
 
-    /// Runs a gate or worker to its end by the host's half of the protocol.
-    fn instance(&mut self, mode: Mode, caps: &[u8]) {
-        let total = u32::try_from(self.case.blocks()).expect("few blocks");
-        let mut instance = Instance::new(mode, total, caps).expect("a valid instance");
-        let bytes = instance.memory();
-        let sms = u32::try_from(caps.len()).unwrap_or(0);
+    /// Runs a gate that nobody stops to its end.
+    fn gate(&mut self, window: u32, depth: u32) {
+        let LaunchGrid::Planes(axis) = self.form.grid else {
+            panic!("a gate is cut across an axis");
+        };
+        let grid = Grid(self.case.grid);
+        let mut gate = Gate::new(grid, axis, window, depth).expect("a valid instance");
+        let memory = self.gpu.memory_mut();
+        let counters = memory.alloc(self.domain, gate.bytes()).expect("fits");
+        memory
+            .fill(self.domain, counters, gate.bytes(), 0)
+            .expect("inside");
+        let opening = Gate::opening();
+        self.write_word(counters + u64::from(opening.at), opening.value);
+        let mut numbers: Vec<(u64, u32)> = Vec::new();
+        loop {
+            while let Some(launch) = gate.next_launch() {
+                let control = gate.control(&launch, counters);
+                let tag = self.submit(launch.part.dims, control);
+                numbers.push((tag, launch.number));
+            }
+            if gate.has_ended() {
+                return;
+            }
+            self.wait();
+            let flying = &self.flying;
+            numbers.retain(|(tag, number)| {
+                let flies = flying.contains(tag);
+                assert!(
+                    flies || !gate.launch_ended(*number, false),
+                    "nobody stops it"
+                );
+                flies
+            });
+        }
+    }
+
+    /// Runs workers to their end by the host's half of the protocol.
+    fn workers(&mut self, (chunk, singles, late): (u32, u32, bool), caps: &[u32]) {
+        let grid = self.case.grid;
+        let plain = Control::workers(grid, chunk, singles, 0).expect("few blocks");
+        let plain = if late { plain.taking_late() } else { plain };
+        let mut workers = Workers::new(plain.total, caps).expect("blocks");
+        let bytes = workers.memory();
         let memory = self.gpu.memory_mut();
         let counters = memory.alloc(self.domain, bytes.len() as u64).expect("fits");
         memory.write(self.domain, counters, &bytes).expect("inside");
-        let chunk = match mode {
-            Mode::Gate { .. } => 1,
-            Mode::Worker { chunk } => chunk,
-        };
-        let caps_at = counters + u64::from(control::caps_offset(sms));
-        let control =
-            Control::tickets(self.case.grid, chunk, counters, caps_at).expect("few blocks");
+        let control = Control { counters, ..plain };
         let mut numbers: Vec<(u64, u32)> = Vec::new();
         loop {
-            while let Some(step) = instance.next_step() {
-                match step {
-                    Step::Write(write) => {
-                        self.write_word(counters + u64::from(write.at), write.value)
-                    }
-                    Step::Launch(launch) => {
-                        let at = counters + u64::from(launch.announce.at);
-                        self.write_word(at, launch.announce.value);
-                        let tag = self.submit([launch.blocks, 1, 1], control);
-                        numbers.push((tag, launch.number));
-                    }
-                }
+            while let Some(launch) = workers.next_launch() {
+                let at = counters + u64::from(launch.announce.at);
+                self.write_word(at, launch.announce.value);
+                let tag = self.submit([launch.blocks, 1, 1], control);
+                numbers.push((tag, launch.number));
             }
-            if instance.has_ended() {
+            if workers.has_ended() {
                 return;
             }
             if !self.flying.is_empty() {
@@ -290,23 +326,24 @@ impl Setup {
             numbers.retain(|(tag, number)| {
                 let flies = flying.contains(tag);
                 if !flies {
-                    instance.launch_ended(*number);
+                    workers.launch_ended(*number);
                 }
                 flies
             });
-            let mut bytes = vec![0; control::caps_offset(sms) as usize];
+            let mut seen = vec![0; bytes.len()];
             self.gpu
                 .memory()
-                .read(self.domain, counters, &mut bytes)
+                .read(self.domain, counters, &mut seen)
                 .expect("inside");
             let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-            let words: Vec<u32> = bytes.chunks_exact(4).map(word).collect();
+            let words: Vec<u32> = seen.chunks_exact(4).map(word).collect();
             let at = |offset: u32| words[offset as usize / 4];
-            instance.observe(&Observation {
+            let places = (0..).take(caps.len()).map(control::place_offset);
+            let members: Vec<u32> = places.map(|place| at(place + 4)).collect();
+            workers.observe(&worker::Observation {
                 next: at(control::NEXT_AT),
-                done: at(control::DONE_AT),
                 placed: at(control::PLACED_AT),
-                masks: &words[control::mask_offset(0) as usize / 4..],
+                members: &members,
             });
         }
     }
@@ -321,27 +358,55 @@ impl Setup {
             Manner::Waves(n) => self.slices(n * wave),
             Manner::PerSm(n) => self.slices(n * sms),
             Manner::Gate => {
-                let (window, depth) = (WINDOW_WAVES * wave, WINDOWS);
-                self.instance(Mode::Gate { window, depth }, &[]);
+                self.gate(WINDOW_WAVES * wave, WINDOWS);
             }
             Manner::Worker => {
-                let cap = u8::try_from((wave / sms).min(control::MAX_SLOTS)).expect("at most 32");
+                let cap = self.even_cap(wave / sms, sms);
                 let caps = vec![cap; sms as usize];
+                let wave = cap * sms;
                 let chunk = self.chunk(wave, block_cycles);
-                self.instance(Mode::Worker { chunk }, &caps);
+                let late = u64::from(chunk) * block_cycles >= self.cycles(LATE_MICROSECONDS);
+                let singles = chunk * wave / SINGLES;
+                self.workers((chunk, singles, late), &caps);
             }
         }
         self.ended - began
     }
 
+    fn cycles(&self, microseconds: u64) -> u64 {
+        microseconds * u64::from(self.gpu.config().clock.core_mhz)
+    }
+
+    /// The fewest workers on an SM that need no more rounds than `most` of them: those of a last round that is nearly
+    /// empty would have the GPU to themselves.
+    fn even_cap(&self, most: u32, sms: u32) -> u32 {
+        let blocks = u32::try_from(self.case.blocks()).expect("few blocks");
+        let rounds = blocks.div_ceil(most * sms);
+        blocks.div_ceil(rounds * sms)
+    }
+
     /// Short blocks go several at a time, but never so many that workers run dry at different times (accelOS,
     /// section 6.4).
     fn chunk(&self, wave: u32, block_cycles: u64) -> u32 {
-        let by_time = CHUNK_CYCLES / block_cycles.max(1);
-        let by_grid = self.case.blocks() / u64::from(8 * wave);
+        let by_time = self.cycles(CHUNK_MICROSECONDS) / block_cycles.max(1);
+        let by_grid = self.case.blocks() / u64::from(TICKETS * wave);
         let chunk = by_time.min(by_grid).max(1);
         u32::try_from(chunk).unwrap_or(1).min(self.form.most_chunk)
     }
+}
+
+/// What a run's schedulers did, as one line on stderr.
+fn explain(name: &str, setup: &Setup) {
+    let per_sm = setup.wave() / u32::from(setup.gpu.config().sm.count);
+    let blocks = setup.case.blocks();
+    let threads = setup.threads();
+    let limit = setup.occupancy().limit;
+    eprint!("{name}: {blocks} blocks of {threads}, {per_sm} per SM ({limit:?})");
+    let wanted = |name: &str| name == "warp_instructions" || name.starts_with("stall");
+    for (name, count) in setup.counters.named().into_iter().filter(|c| wanted(c.0)) {
+        eprint!(", {name} {count}");
+    }
+    eprintln!();
 }
 
 fn main() {
@@ -349,6 +414,7 @@ fn main() {
         .skip(1)
         .filter(|a| !a.starts_with('-'))
         .collect();
+    let explains = std::env::args().any(|a| a == "--counters");
     let wanted =
         |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
     for gpu in ["gtx480", "h200"] {
@@ -370,7 +436,10 @@ fn main() {
             }
             let mut setup = Setup::new(gpu, workload, Form::WHOLE).expect("any kernel is whole");
             let original = setup.run(Manner::Original, 0);
-            let block_cycles = setup.block_cycles / setup.case.blocks();
+            if explains {
+                explain(&name(Manner::Original), &setup);
+            }
+            let block_cycles = setup.counters.block_cycles / setup.case.blocks();
             for manner in manners
                 .iter()
                 .copied()
@@ -384,6 +453,9 @@ fn main() {
                     }
                 };
                 let cycles = setup.run(manner, block_cycles);
+                if explains {
+                    explain(&name(manner), &setup);
+                }
                 #[allow(clippy::cast_precision_loss, reason = "a ratio for display")]
                 let ratio = cycles as f64 / original as f64;
                 print(&name(manner), ratio, original, cycles);

@@ -38,13 +38,28 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs one input and panics if it made the heap grow past the bound.
-pub fn bounded<T>(bytes: &[u8], run: impl FnOnce(&[u8]) -> T) -> T {
+/// Runs one input; gives the most bytes that the heap held more than before, and what the run gave.
+pub fn grown<T>(bytes: &[u8], run: impl FnOnce(&[u8]) -> T) -> (usize, T) {
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);
     let result = run(bytes);
-    let grown = PEAK.load(Relaxed).saturating_sub(before);
-    let bound = TIMES * bytes.len() + ALLOWANCE_BYTES;
+    (PEAK.load(Relaxed).saturating_sub(before), result)
+}
+
+/// Runs one input and panics if it made the heap grow past the bound.
+pub fn bounded<T>(bytes: &[u8], run: impl FnOnce(&[u8]) -> T) -> T {
+    bounded_besides(bytes, run, |_| 0)
+}
+
+/// As [`bounded`], for a run whose result is a text that has a bound of its own: `text_bytes` of it are held as edits, as
+/// the edits that outgrow their place, and as the result.
+pub fn bounded_besides<T>(
+    bytes: &[u8],
+    run: impl FnOnce(&[u8]) -> T,
+    text_bytes: impl FnOnce(&T) -> usize,
+) -> T {
+    let (grown, result) = grown(bytes, run);
+    let bound = TIMES * bytes.len() + ALLOWANCE_BYTES + 3 * text_bytes(&result);
     assert!(
         grown <= bound,
         "{grown} bytes for an input of {}: more than {bound}",

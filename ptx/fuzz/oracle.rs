@@ -35,12 +35,12 @@ pub fn parse(bytes: &[u8]) -> Option<Module> {
 pub fn decode(bytes: &[u8]) {
     let Some(module) = parse(bytes) else { return };
     if let Ok(program) = module.decode() {
+        let functions = program.functions.iter();
+        let kernels = functions.filter(|f| f.is_entry && f.is_defined).count();
+        // One decoding at a time is what the bound on memory is about.
+        drop(program);
         let reports = check(&module).unwrap_or_else(|e| panic!("it decoded before: {e}"));
-        let kernels = program
-            .functions
-            .iter()
-            .filter(|f| f.is_entry && f.is_defined);
-        assert_eq!(reports.len(), kernels.count(), "a kernel without a report");
+        assert_eq!(reports.len(), kernels, "a kernel without a report");
     }
 }
 
@@ -49,6 +49,16 @@ pub fn make(bytes: &[u8], form: Form) -> Option<Rewritten> {
     let module = parse(bytes)?;
     let program = module.decode().ok()?;
     Some(rewrite(&module, &program, &Options::default(), |_| form))
+}
+
+/// Bytes that a rewrite added to a text of that length, which the front end promises to bound.
+pub fn added(made: Option<&Rewritten>, bytes: usize) -> usize {
+    let added = made.map_or(0, |m| m.bytes.len().saturating_sub(bytes));
+    assert!(
+        added <= 8 * bytes + (1 << 20),
+        "{added} bytes added to {bytes}"
+    );
+    added
 }
 
 /// What [`make`] made is a module again, with the same kernels, each in the form that was asked for or with a reason on

@@ -156,9 +156,30 @@ pub fn next_box(grid: Grid, next: u64, max_blocks: u32) -> SubBox {
     }
 }
 
+/// The box of whole planes across one axis (0 is x) that starts at that coordinate and has at most `max_blocks` blocks, or
+/// one plane. Empty (all dimensions zero) when `next` is past the grid.
+#[must_use]
+pub fn next_planes(grid: Grid, axis: u8, next: u32, max_blocks: u32) -> SubBox {
+    let axis = usize::from(axis.min(2));
+    let left = grid.0[axis].saturating_sub(next);
+    if left == 0 {
+        return SubBox {
+            offset: [0; 3],
+            dims: [0; 3],
+        };
+    }
+    let plane = grid.blocks() / u64::from(grid.0[axis]);
+    let fits = u64::from(max_blocks).checked_div(plane).unwrap_or(0);
+    let fits = u32::try_from(fits).unwrap_or(u32::MAX).max(1);
+    let (mut offset, mut dims) = ([0; 3], grid.0);
+    offset[axis] = next;
+    dims[axis] = left.min(fits);
+    SubBox { offset, dims }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Grid, MAX_GRID, ShapeError, check_block, next_box};
+    use super::{Grid, MAX_GRID, ShapeError, check_block, next_box, next_planes};
     use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
 
     proptest! {
@@ -186,6 +207,25 @@ mod tests {
                 }
             }
             prop_assert_eq!(next, grid.blocks());
+        }
+
+        #[test]
+        fn planes_tile_the_grid(x in 1_u32..40, y in 1_u32..12, z in 1_u32..6, axis in 0_u8..3, max in 1_u32..900) {
+            let grid = Grid([x, y, z]);
+            let extent = grid.0[usize::from(axis)];
+            let plane = grid.blocks() / u64::from(extent);
+            let (mut next, mut blocks) = (0, 0);
+            while next < extent {
+                let b = next_planes(grid, axis, next, max);
+                prop_assert_eq!(b.offset[usize::from(axis)], next);
+                prop_assert!(b.blocks() >= 1 && b.blocks() <= plane.max(u64::from(max)));
+                let rest = extent - next - b.dims[usize::from(axis)];
+                prop_assert!(rest == 0 || b.blocks() + plane > u64::from(max));
+                blocks += b.blocks();
+                next += b.dims[usize::from(axis)];
+            }
+            prop_assert_eq!(blocks, grid.blocks());
+            prop_assert_eq!(next_planes(grid, axis, next, max).blocks(), 0);
         }
 
         #[test]

@@ -6,34 +6,41 @@
 //! bank, where reading it costs no register.
 //!
 //! The *instance* is device memory, one set for each launch of a tenant that runs as `gate` or `worker`, zeroed before
-//! its first use:
+//! its first use. Both begin with the same counters, so that a fault is recorded at one place:
 //!
 //! ```text
-//! counters → limit next done placed launched fault(3) … to 64 bytes, then mask[nsmid], one word for each SM
-//! caps     → cap[nsmid], one byte for each SM; instance_bytes() leaves room for it behind the masks
+//! worker:  counters → limit next done placed launched fault(3) … to 64 bytes, then mask[nsmid], one word for each SM
+//!          table    → cap[nsmid], one byte for each SM; instance_bytes() leaves room for it behind the masks
+//! gate:    counters → open … fault(3) … to 64 bytes, then a table for each launch in flight
+//!          table    → refused[words] todo[words], one bit for each block of the launch; gate_bytes() has room for all
 //! ```
 //!
-//! `limit` and `next` are one 64-bit word. A block number is taken by adding `chunk << 32` to it; the old value holds
-//! the number taken **and** the limit of that very moment, so that each number is taken once, numbers start in
+//! `worker`: `limit` and `next` are one 64-bit word. A block number is taken by adding `chunk << 32` to it; the old value
+//! holds the number taken **and** the limit of that very moment, so that each number is taken once, numbers start in
 //! ascending order, and lowering `limit` (a plain 32-bit store) splits the takes exactly: whoever took a number at or
 //! past the limit runs nothing. A compare-and-swap loop would do the same at one success for each round trip to the L2
 //! cache. What was taken in vain is given back by the host: when all grids of the instance have ended, the blocks
 //! `0..done` have run and no others, so it sets `next = done` before it raises `limit` and launches again. `limit` is
 //! raised at no other time.
 //!
+//! `gate`: blocks that find `open` zero mark themselves in `refused` and leave; all others run. Any other value lets them
+//! in, so the host lowers and raises it whenever it likes. When a launch has ended, the blocks marked in `refused` have not
+//! run and all others have. The host launches the same box again with these as `todo`, and `refused` cleared.
+//!
 //! All values are little-endian, as the GPU's are.
 
+use crate::boxes::SubBox;
 use crate::decode::Function;
 
 /// Size of the control block in bytes.
 pub const CONTROL_BYTES: u32 = 64;
 /// Alignment of the control block in bytes.
 pub const CONTROL_ALIGN: u32 = 8;
-/// Offset of [`Control::offset`], three 32-bit words (`slice`).
+/// Offset of [`Control::offset`], three 32-bit words (`slice`, `gate`).
 pub const OFFSET_AT: u32 = 0;
-/// Offset of the reciprocals of the grid's width and height, two 32-bit words (`gate`, `worker`): see [`Control::tickets`].
+/// Offset of the reciprocals of the grid's width and height, two 32-bit words (`worker`): see [`Control::tickets`].
 pub const RECIPROCAL_AT: u32 = 0;
-/// Offset of the shifts that go with them, width's in the low byte, height's above (`gate`, `worker`).
+/// Offset of the shifts that go with them, width's in the low byte, height's above (`worker`).
 pub const SHIFT_AT: u32 = 8;
 /// Offset of [`Control::grid`], three 32-bit words.
 pub const GRID_AT: u32 = 12;
@@ -43,8 +50,14 @@ pub const TOTAL_AT: u32 = 24;
 pub const CHUNK_AT: u32 = 28;
 /// Offset of [`Control::counters`].
 pub const COUNTERS_AT: u32 = 32;
-/// Offset of [`Control::caps`].
-pub const CAPS_AT: u32 = 40;
+/// Offset of [`Control::table`].
+pub const TABLE_AT: u32 = 40;
+/// Offset of the blocks of one row of the grid, rounded up to chunks (`worker`), the low word of [`Control::table`].
+pub const ROW_AT: u32 = TABLE_AT;
+/// Offset of the ticket from which on tickets are for one block (`worker`), the high word of [`Control::table`].
+pub const SINGLES_AT: u32 = TABLE_AT + 4;
+/// In the word at [`SHIFT_AT`]: tickets are not taken ahead (`worker`).
+pub const LATE: u32 = 1 << 31;
 /// Offset of [`Control::fence_base`].
 pub const FENCE_BASE_AT: u32 = 48;
 /// Offset of [`Control::fence_mask`].
@@ -56,13 +69,12 @@ pub const MAX_PARAMS_BYTES: u32 = 4352;
 /// The same for PTX 8.1 or later on `sm_70` or later.
 pub const MAX_LARGE_PARAMS_BYTES: u32 = 32_764;
 
-/// Offset in the counters: blocks that may start are those below it.
-pub const LIMIT_AT: u32 = 0;
-/// Offset in the counters: the block that is taken next.
+/// Offset in the counters: blocks may start unless it is zero (`gate`).
+pub const OPEN_AT: u32 = 0;
+/// Offset in the counters: the ticket that is taken next (`worker`).
 pub const NEXT_AT: u32 = 4;
-/// Offset in the counters: blocks that have run to their end (`worker`), or have started (`gate`, whose blocks have all
-/// ended when their grid has).
-pub const DONE_AT: u32 = 8;
+/// What a fault raises `next` to: past every ticket, and so far from its end that takes in vain do not wrap.
+pub const NEXT_CLOSED: u32 = 1 << 31;
 /// Offset in the counters: workers that found their place or were turned away, of all launches together.
 pub const PLACED_AT: u32 = 12;
 /// Offset in the counters: workers of all launches together; the host writes it before it launches.
@@ -76,67 +88,82 @@ pub const FAULT_BLOCK_AT: u32 = 28;
 /// Bytes of the counters, a cache line's worth so that the masks behind them do not share their sector.
 pub const COUNTERS_BYTES: u32 = 64;
 
-/// `gate` and `worker` count at most this many blocks: the reciprocals are exact below 2³¹, and takes past the end do
+/// `worker` counts at most this many blocks: the reciprocals are exact below 2³¹, and takes past the end do
 /// not wrap. A larger grid goes as slices.
 pub const MAX_TICKETS: u64 = (1 << 31) - 1;
-/// Most slots of a worker kernel on an SM: the bits of a mask. Caps above it count as it.
-pub const MAX_SLOTS: u32 = 32;
 /// How long workers that were turned away hold their place, so that the block scheduler gives the rest to other SMs.
 pub const HOLD_NS: u32 = 20_000;
 
-/// Bytes that `gate` and `worker` need behind the launch's dynamic shared memory; a launcher adds them to the size that
-/// the tenant asked for. The last [`WORDS_BYTES`] of it, rounded down to 4, are the words below.
-pub const EXTRA_SHARED_BYTES: u32 = 36;
+/// Bytes that `worker` needs behind the launch's dynamic shared memory; a launcher adds them to the size that
+/// the tenant asked for. The last [`WORDS_BYTES`] of it, rounded down to 16, are the words below.
+pub const EXTRA_SHARED_BYTES: u32 = 80;
 /// Bytes of the words in shared memory that thread 0 tells the block through.
-pub const WORDS_BYTES: u32 = 32;
-/// Offset in the words: the block's coordinates, three 32-bit words; x is [`NO_BLOCK`] when the block is to leave
-/// (`gate`).
-pub const WORD_BLOCK_AT: u32 = 0;
-/// Offset in the words: the linear number of the chunk's first block, or [`NO_BLOCK`] (`worker`).
-pub const WORD_TICKET_AT: u32 = 12;
-/// Offset in the words: the slot that the worker holds.
-pub const WORD_SLOT_AT: u32 = 20;
-/// Offset in the words: not zero once a thread of the block has left for a fault (`fence`).
+pub const WORDS_BYTES: u32 = 2 * WORD_SET_BYTES;
+/// Bytes of a set of words: `worker` uses two in turn. Aligned to 16, so that a thread reads the first four at once.
+pub const WORD_SET_BYTES: u32 = 32;
+/// Offset in a set: the coordinates of the ticket's first block, three 32-bit words, then the end of its blocks on the x
+/// axis; 0 says that the worker is to leave.
+pub const WORD_BLOCKS_AT: u32 = 0;
+/// Offset in a set: that end.
+pub const WORD_END_AT: u32 = 12;
+/// Offset in a set: the SM's cap when the ticket was taken.
+pub const WORD_CAP_AT: u32 = 16;
+/// Offset in a set: the worker's hint, the same in both sets.
+pub const WORD_HINT_AT: u32 = 20;
+/// Offset in a set: not zero once a thread of the block has left for a fault (`fence`), the same in both sets.
 pub const WORD_FAULT_AT: u32 = 24;
-/// Offset in the words: blocks of the chunk (`worker`).
-pub const WORD_CHUNK_AT: u32 = 28;
-/// Stands for «no block»; no coordinate reaches it.
-pub const NO_BLOCK: u32 = u32::MAX;
-
-/// Offset, from the counters, of the slot mask of an SM.
+/// Stands for «not taken ahead»; no ticket reaches it.
+pub const TICKET_LATER: u32 = u32::MAX - 1;
+/// In [`Control::chunk`] of a gate's launch: only blocks in `todo` run. No value of `open` exceeds it, so that blocks
+/// compare the two and look further only when they must.
+pub const RESUMED: u32 = u32::MAX;
+/// Offset, from the counters, of an SM's place word: the cap in the low half, which the host writes, and the number of
+/// workers in the high half.
 #[must_use]
-pub const fn mask_offset(sm: u32) -> u32 {
-    COUNTERS_BYTES + 4 * sm
+pub const fn place_offset(sm: u32) -> u32 {
+    COUNTERS_BYTES + 8 * sm
 }
 
-/// Offset, from the counters, at which the caps stand when one allocation holds the instance.
-#[must_use]
-pub const fn caps_offset(nsmid: u32) -> u32 {
-    mask_offset(nsmid)
-}
-
-/// Bytes of an instance, counters, masks and caps together, for SM numbers below `nsmid`.
+/// Bytes of a worker's instance, counters and places together, for SM numbers below `nsmid`.
 #[must_use]
 pub const fn instance_bytes(nsmid: u32) -> u32 {
-    caps_offset(nsmid) + nsmid.next_multiple_of(4)
+    place_offset(nsmid)
+}
+
+/// Words of a bitmap with a bit for each block of a gate's launch.
+#[must_use]
+pub const fn bitmap_words(blocks: u32) -> u32 {
+    blocks.div_ceil(32)
+}
+
+/// Offset, from the counters, of the table of the gate's launch of that number, when none has more than `window` blocks.
+#[must_use]
+pub const fn gate_table_offset(number: u32, window: u32) -> u64 {
+    COUNTERS_BYTES as u64 + number as u64 * 8 * bitmap_words(window) as u64
+}
+
+/// Bytes of a gate's instance with room for so many launches in flight.
+#[must_use]
+pub const fn gate_bytes(depth: u32, window: u32) -> u64 {
+    gate_table_offset(depth, window)
 }
 
 /// What a rewritten kernel reads. Fields that a form does not use are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Control {
-    /// `slice`: coordinates of the launch's first block in the original grid, added to `%ctaid`. `gate`, `worker`: the
+    /// `slice`, `gate`: coordinates of the launch's first block in the original grid, added to `%ctaid`. `worker`: the
     /// three words of [`Control::tickets`].
     pub offset: [u32; 3],
     /// The original grid; what `%nctaid` reads.
     pub grid: [u32; 3],
-    /// Blocks of the original grid. No form reads it; it is for whoever looks at a launch.
+    /// `gate`: blocks of the launch. `worker`: blocks of the original grid, for whoever looks at a launch.
     pub total: u32,
-    /// Blocks that a worker takes at a time, at least 1.
+    /// `worker`: blocks taken at a time, at least 1. `gate`: 0 in the first launch of a box, [`RESUMED`] in later ones.
     pub chunk: u32,
     /// Device address of the instance's counters, aligned to 8; the slot masks stand behind them.
     pub counters: u64,
-    /// Device address of the caps, a byte for each SM.
-    pub caps: u64,
+    /// Device address of the form's table: the caps, a byte for each SM (`worker`); the launch's bitmaps (`gate`).
+    pub table: u64,
     /// First address of the tenant's partition (`fence`).
     pub fence_base: u64,
     /// Mask of the bits inside the partition (`fence`).
@@ -144,14 +171,14 @@ pub struct Control {
 }
 
 impl Control {
-    /// The control block of a launch whose blocks take their numbers from counters (`gate`, `worker`): the grid, and
+    /// The control block of a launch whose blocks take their numbers from counters (`worker`): the grid, and
     /// what divides a block number by its width and height.
     ///
     /// With `l = ceil(log2 d)` and `m = ceil(2^(31+l) / d)`, `n / d = (2n · m >> 32) >> l` for every `n < 2^31`
     /// (Granlund and Montgomery, «Division by invariant integers using multiplication», PLDI 1994, theorem 4.2).
     /// `None` when the grid has a dimension of zero or more than [`MAX_TICKETS`] blocks.
     #[must_use]
-    pub fn tickets(grid: [u32; 3], chunk: u32, counters: u64, caps: u64) -> Option<Self> {
+    pub fn tickets(grid: [u32; 3], chunk: u32, counters: u64, table: u64) -> Option<Self> {
         let blocks = crate::boxes::Grid(grid).blocks();
         if blocks == 0 || blocks > MAX_TICKETS {
             return None;
@@ -163,9 +190,61 @@ impl Control {
             total: u32::try_from(blocks).unwrap_or(u32::MAX),
             chunk: chunk.max(1),
             counters,
-            caps,
+            table,
             ..Self::default()
         })
+    }
+
+    /// The control block of a launch of workers: a ticket is for at most `chunk` neighbouring blocks of one row of the grid.
+    /// The last `singles` blocks, about, go one by one, so that workers end together.
+    ///
+    /// With rows of `w` blocks, `w` rounded up to chunks, ticket `t` begins at block `b = t + min(t, s) · (chunk - 1)` of
+    /// these rows, `s` being the first ticket for one block; what divides `b` by `w`, and a row's number by the grid's
+    /// height, is that of [`Control::tickets`]. A ticket for none of the grid's blocks is taken in vain.
+    /// `None` when the grid has a dimension of zero or more than [`MAX_TICKETS`] blocks.
+    #[must_use]
+    pub fn workers(grid: [u32; 3], chunk: u32, singles: u32, counters: u64) -> Option<Self> {
+        // As many tickets a row, as alike as can be.
+        let per_row = grid[0].div_ceil(chunk.max(1));
+        let chunk = grid[0].div_ceil(per_row.max(1));
+        let row = per_row.checked_mul(chunk)?;
+        let control = Self::tickets([row, grid[1], grid[2]], chunk, counters, 0)?;
+        let first = match chunk {
+            1 => 0,
+            _ => control.total.saturating_sub(singles) / chunk,
+        };
+        Some(Self {
+            grid,
+            total: control.total - first * (chunk - 1),
+            table: u64::from(row) | u64::from(first) << 32,
+            ..control
+        })
+    }
+
+    /// For launches whose chunks last so long that a round trip to memory between two does not matter, but a chunk more
+    /// before a worker leaves would: tickets are not taken ahead.
+    #[must_use]
+    pub fn taking_late(self) -> Self {
+        let [width, height, shifts] = self.offset;
+        Self {
+            offset: [width, height, shifts | LATE],
+            ..self
+        }
+    }
+
+    /// The control block of a gate's launch of one box: `counters` is the instance's address, `table` that of the
+    /// launch's bitmaps. A box has fewer than 2³² blocks.
+    #[must_use]
+    pub fn gate(grid: [u32; 3], part: SubBox, resumed: bool, counters: u64, table: u64) -> Self {
+        Self {
+            offset: part.offset,
+            grid,
+            total: u32::try_from(part.blocks()).unwrap_or(u32::MAX),
+            chunk: if resumed { RESUMED } else { 0 },
+            counters,
+            table,
+            ..Self::default()
+        }
     }
 
     /// The bytes that go into the parameter block at [`param_offset`].
@@ -180,7 +259,7 @@ impl Control {
         for (to, from) in out.chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&from.to_le_bytes());
         }
-        let longs = [self.counters, self.caps, self.fence_base, self.fence_mask];
+        let longs = [self.counters, self.table, self.fence_base, self.fence_mask];
         for (to, from) in out[COUNTERS_AT as usize..].chunks_exact_mut(8).zip(longs) {
             to.copy_from_slice(&from.to_le_bytes());
         }
@@ -206,7 +285,7 @@ pub fn param_offset(original: &Function) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{
-        CAPS_AT, CHUNK_AT, COUNTERS_AT, Control, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT,
+        CHUNK_AT, COUNTERS_AT, Control, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, TABLE_AT,
         TOTAL_AT, reciprocal,
     };
 
@@ -218,7 +297,7 @@ mod tests {
             total: 7,
             chunk: 8,
             counters: 9,
-            caps: 10,
+            table: 10,
             fence_base: 11,
             fence_mask: 12,
         }
@@ -230,7 +309,7 @@ mod tests {
             TOTAL_AT,
             CHUNK_AT,
             COUNTERS_AT,
-            CAPS_AT,
+            TABLE_AT,
             FENCE_BASE_AT,
             FENCE_MASK_AT,
         ];

@@ -17,4 +17,7 @@ pub mod rewrite;
 mod syntax;
 
 pub use error::ParseError;
-pub use syntax::module::{Lines, MAX_BYTES, MAX_INSTRUCTIONS, MAX_KERNELS, Module, StatementKind};
+pub use syntax::module::{
+    BYTES_PER_FUNCTION, BYTES_PER_INSTRUCTION, FREE_BYTES, Lines, MAX_BYTES, MAX_INSTRUCTIONS,
+    MAX_KERNELS, Module, StatementKind,
+};

@@ -219,7 +219,7 @@ fn a_branch_table_lists_each_successor_once() {
     let s = analyse(
         "ld.param.u32 %r1, [n]; T: .branchtargets A, B, A, A; brx.idx %r1, T; A: bar.sync 0; B: ret;",
     );
-    assert_eq!(s.flow.blocks[0].successors.as_slice(), [1, 2]);
+    assert_eq!(s.flow.successors(0), [1, 2]);
     assert!(s.together(Opcode::Bar, 0));
     let s = analyse(
         "mov.u32 %r1, %tid.x; T: .branchtargets A, B, A, A; brx.idx %r1, T; A: bar.sync 0; B: ret;",
@@ -284,7 +284,7 @@ fn reachable(flow: &Flow, from: u32, without: Option<u32>) -> Vec<bool> {
         if Some(b) == without || std::mem::replace(&mut seen[b as usize], true) {
             continue;
         }
-        stack.extend(&flow.blocks[b as usize].successors);
+        stack.extend(flow.successors(b));
         seen[exit] |= flow.blocks[b as usize].leaves;
     }
     seen

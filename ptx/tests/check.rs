@@ -43,6 +43,61 @@ fn a_refusal_has_reason_and_line() {
     );
 }
 
+/// Very many tiny kernels: the first take the forms that the module has room for, the others say that it has not.
+#[test]
+fn a_module_has_room_for_so_much_added_text() {
+    let line = |n: usize| format!(".entry k{n} () {{ ret; }} // {:140}\n", "");
+    let kernels: String = (0..400).map(line).collect();
+    let report = report(&format!(".version 8.0\n.target sm_80\n{kernels}"));
+    assert_eq!(report["error"], Value::Null);
+    let kernels = report["kernels"].as_array().expect("kernels");
+    for form in ["slice", "fence", "fence+slice"] {
+        assert!(
+            kernels.iter().all(|k| k["forms"][form]["ok"] == true),
+            "{form}"
+        );
+    }
+    for form in ["worker", "fence+worker"] {
+        let took = kernels
+            .iter()
+            .take_while(|k| k["forms"][form]["ok"] == true)
+            .count();
+        assert!((50..400).contains(&took), "{form}: {took}");
+        for (n, kernel) in kernels.iter().enumerate().skip(took) {
+            let refused = &kernel["forms"][form];
+            assert!(
+                refused["reason"]
+                    .as_str()
+                    .is_some_and(|r| r.contains("8-fold growth"))
+            );
+            assert_eq!(refused["line"], json!(n + 3));
+        }
+    }
+}
+
+/// Text of nothing but the shortest instructions, or functions, is refused where it begins to be out of proportion.
+#[test]
+fn a_module_is_as_long_as_what_it_holds() {
+    let error = |text: &str| report(text)["error"].clone();
+    let head = ".version 8.0\n.target sm_80\n.entry k () {\n";
+    assert_eq!(
+        error(&format!("{head}{}}}", "ret;".repeat(2000))),
+        Value::Null
+    );
+    let refused = error(&format!("{head}{}}}", "ret;".repeat(4000)));
+    assert_eq!(refused["line"], 4);
+    let column = refused["column"].as_u64().expect("a column");
+    assert!((2000 * 4..4000 * 4).contains(&column), "{refused}");
+    assert_eq!(
+        error(&format!("{head}{}}}", "ret;            ".repeat(4000))),
+        Value::Null
+    );
+    let functions: String = (0..400).map(|n| format!(".func f{n};")).collect();
+    let refused = error(&format!(".version 8.0\n.target sm_80\n{functions}"));
+    let message = refused["message"].as_str().expect("a message");
+    assert!(message.contains("more functions"), "{message}");
+}
+
 #[test]
 fn resources_and_mix() {
     let report = report(

@@ -218,9 +218,7 @@ fn modifiers_land_in_their_fields() {
     );
     assert_eq!(i.mods.rest.as_slice(), ["m16n8k16", "row", "col"]);
     let i = one("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [tex_a, {%f5, %f6}];");
-    assert!(
-        matches!(&i.operands[1], Operand::TexAddress { coordinates, .. } if coordinates.len() == 2)
-    );
+    assert!(matches!(&i.operands[1], Operand::TexAddress(t) if t.coordinates.len() == 2));
 }
 
 #[test]
@@ -313,8 +311,8 @@ fn calls_have_results_callee_arguments_prototype() {
             offset: 0
         }
     );
-    assert_eq!(k.body[1].operands[0], Operand::Arguments(Vec::new()));
-    assert_eq!(k.body[1].operands[2], Operand::Arguments(Vec::new()));
+    assert_eq!(k.body[1].operands[0], Operand::Arguments(Box::default()));
+    assert_eq!(k.body[1].operands[2], Operand::Arguments(Box::default()));
     assert_eq!(k.body[2].operands[3], Operand::Prototype(0));
     assert_eq!(k.call_prototypes[0].params[0].size_bytes, 8);
     assert_eq!(k.call_params, [VarId(0), VarId(1)]);

@@ -28,7 +28,9 @@ fn found_cases_stay_mended() {
         oracle::parse(&bytes);
         oracle::decode(&bytes);
         for form in Form::ALL {
-            if let Some(made) = oracle::make(&bytes, form) {
+            let made = oracle::make(&bytes, form);
+            oracle::added(made.as_ref(), bytes.len());
+            if let Some(made) = made {
                 oracle::examine(made, form, oracle::lines(&bytes));
             }
         }

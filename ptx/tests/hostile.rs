@@ -160,7 +160,9 @@ fn limits_have_names() {
     assert!(error(deep).contains("256 levels"));
     let deep = format!("{head}.entry k () {{ mov.u32 {}", "[".repeat(300));
     assert!(error(deep).contains("256 levels"));
-    let kernels: String = (0..100_001).map(|n| format!(".entry k{n}(){{}}")).collect();
+    let kernels: String = (0..100_001)
+        .map(|n| format!(".entry k{n}(){{}}{:128}", ""))
+        .collect();
     assert!(error(format!("{head}{kernels}")).contains("100000"));
     let huge = format!("{head}.global .u8 x[99999999999999];");
     let module = Module::parse(huge).expect("the lossless layer does not care");
@@ -184,7 +186,7 @@ fn limits_have_names() {
 
 #[test]
 fn instructions_are_limited() {
-    let body = "ret;".repeat((1 << 21) + 1);
+    let body = "ret;            ".repeat((1 << 21) + 1);
     let text = format!(".version 8.0\n.target sm_80\n.entry k () {{{body}}}");
     let module = Module::parse(text).expect("the lossless layer does not care");
     let error = module.decode().expect_err("it is refused");

@@ -99,14 +99,10 @@ fn collect(operand: &Operand, values: &mut SmallVec<[RegId; 4]>, reads: &mut Sma
                 collect(element, values, reads);
             }
         }
-        Operand::TexAddress {
-            object,
-            sampler,
-            coordinates,
-        } => {
-            let parts = std::iter::once(&**object)
-                .chain(sampler.as_deref())
-                .chain(coordinates);
+        Operand::TexAddress(t) => {
+            let parts = std::iter::once(&t.object)
+                .chain(&t.sampler)
+                .chain(&t.coordinates);
             for part in parts {
                 let mut nested = SmallVec::<[RegId; 4]>::new();
                 collect(part, &mut nested, reads);

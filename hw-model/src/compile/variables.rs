@@ -127,7 +127,7 @@ fn note(operand: &Operand, named: &mut Vec<usize>) {
             ..
         } => named.push(*id as usize),
         Operand::Arguments(arguments) => arguments.iter().for_each(|a| note(a, named)),
-        Operand::TexAddress { object, .. } => note(object, named),
+        Operand::TexAddress(t) => note(&t.object, named),
         _ => {}
     }
 }

@@ -14,7 +14,7 @@ use super::round::{self, Half};
 use super::sample::{Axis, Texel, as_float, as_integer, texel};
 use crate::fault::{FaultKind, FaultSpace};
 use crate::texture::{Channel, Extent, Image, Object, Sampler, Texture};
-use gridmux_ptx::decode::{Instruction, Opcode, Operand, ScalarType as T};
+use gridmux_ptx::decode::{Instruction, Opcode, Operand, ScalarType as T, TexAddress};
 
 /// Places in the operand list: destinations, coordinates, the object, the sampler.
 const COORDINATES: usize = 4;
@@ -430,14 +430,14 @@ pub(super) fn dimensions(aux: u32) -> (usize, bool) {
 
 /// Coordinates, object and sampler in their places, destinations absent.
 pub(super) fn operand_list(l: &mut Lower<'_>, operand: &Operand, aux: u32) -> Option<[u16; 10]> {
-    let Operand::TexAddress {
+    let Operand::TexAddress(address) = operand else {
+        return None;
+    };
+    let TexAddress {
         object,
         sampler,
         coordinates,
-    } = operand
-    else {
-        return None;
-    };
+    } = &**address;
     let mut list = [NONE; 10];
     let (count, layered) = dimensions(aux);
     let needed = count + usize::from(layered);

@@ -13,7 +13,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
     let form = Form::ALL[(hasher.finish() % 8) as usize];
-    if let Some(made) = growth::bounded(bytes, |bytes| oracle::make(bytes, form)) {
+    let make = |bytes: &[u8]| oracle::make(bytes, form);
+    let added = |made: &Option<_>| oracle::added(made.as_ref(), bytes.len());
+    if let Some(made) = growth::bounded_besides(bytes, make, added) {
         oracle::examine(made, form, oracle::lines(bytes));
     }
 });

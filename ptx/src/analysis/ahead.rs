@@ -67,11 +67,15 @@ impl Ahead {
     /// its branch or exit may reach: what others meet when some leave here.
     #[must_use]
     pub fn after(&self, flow: &Flow, instruction: u32) -> Option<u32> {
-        let block = &flow.blocks[flow.block_of(instruction) as usize];
+        let number = flow.block_of(instruction);
+        let block = &flow.blocks[number as usize];
         let next = self.wanted.partition_point(|&n| n <= instruction);
         match self.wanted.get(next) {
             Some(&n) if n < block.end => Some(n),
-            _ => block.successors.iter().find_map(|&s| self.from_block(s)),
+            _ => {
+                let mut next = flow.successors(number).iter();
+                next.find_map(|&s| self.from_block(s))
+            }
         }
     }
 }

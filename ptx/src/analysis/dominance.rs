@@ -209,7 +209,7 @@ struct Forward<'a>(&'a Flow);
 
 impl Graph for Forward<'_> {
     fn successor(&self, node: u32, n: usize) -> Option<u32> {
-        self.0.blocks[node as usize].successors.get(n).copied()
+        self.0.successors(node).get(n).copied()
     }
 
     fn predecessor(&self, node: u32, n: usize) -> Option<u32> {
@@ -255,7 +255,7 @@ impl Graph for Reversed<'_> {
     }
 
     fn predecessor(&self, node: u32, n: usize) -> Option<u32> {
-        let successors = &self.flow.blocks[node as usize].successors;
+        let successors = self.flow.successors(node);
         let mut n = n;
         if self.leaves[node as usize] {
             if n == 0 {
@@ -362,11 +362,11 @@ impl PostDominators {
 /// or when all of its successors are doomed.
 fn doomed(flow: &Flow) -> Vec<bool> {
     let mut left: Vec<u32> = Vec::with_capacity(flow.blocks.len());
-    left.extend(flow.blocks.iter().map(|b| index(b.successors.len())));
+    left.extend((0..index(flow.blocks.len())).map(|b| index(flow.successors(b).len())));
     let mut doomed = vec![false; flow.blocks.len()];
     let mut stack: Vec<u32> = Vec::new();
     for (b, block) in flow.blocks.iter().enumerate() {
-        if block.successors.is_empty() && !block.leaves {
+        if flow.successors(index(b)).is_empty() && !block.leaves {
             doomed[b] = true;
             stack.push(index(b));
         }

@@ -5,17 +5,14 @@
 //! body; a `trap` ends the whole grid, so it is neither a way out nor a way on.
 
 use crate::decode::{Function, Instruction, Opcode, Operand};
-use smallvec::SmallVec;
 
-/// A basic block: half-open instruction range and successor blocks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A basic block: half-open instruction range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
     /// First instruction.
     pub first: u32,
     /// One past the last instruction.
     pub end: u32,
-    /// Successors, as indices into [`Flow::blocks`], without repetition; leaving the function is no successor.
-    pub successors: SmallVec<[u32; 2]>,
     /// Whether a thread may leave the function at the end of this block, by `ret`, `exit` or the body's end.
     pub leaves: bool,
 }
@@ -25,6 +22,9 @@ pub struct Block {
 pub struct Flow {
     /// Blocks in source order; block 0 is the entry. Empty for an empty body.
     pub blocks: Vec<Block>,
+    /// Successors of block `b` are `successors[successor_starts[b]..successor_starts[b + 1]]`.
+    successors: Vec<u32>,
+    successor_starts: Vec<u32>,
     /// Predecessors of block `b` are `predecessors[predecessor_starts[b]..predecessor_starts[b + 1]]`.
     predecessors: Vec<u32>,
     predecessor_starts: Vec<u32>,
@@ -57,9 +57,9 @@ impl Flow {
     #[must_use]
     pub fn new(function: &Function) -> Self {
         let mut blocks = split(function);
-        connect(function, &mut blocks);
+        let (successors, successor_starts) = connect(function, &mut blocks);
         let mut predecessor_starts = vec![0_u32; blocks.len() + 1];
-        for &s in blocks.iter().flat_map(|b| &b.successors) {
+        for &s in &successors {
             predecessor_starts[s as usize + 1] += 1;
         }
         for b in 1..predecessor_starts.len() {
@@ -68,17 +68,27 @@ impl Flow {
         let mut next = predecessor_starts.clone();
         let edges = predecessor_starts.last().copied().unwrap_or(0);
         let mut predecessors = vec![0; edges as usize];
-        for (b, block) in (0_u32..).zip(&blocks) {
-            for &s in &block.successors {
+        for (b, range) in (0_u32..).zip(successor_starts.windows(2)) {
+            for &s in &successors[range[0] as usize..range[1] as usize] {
                 predecessors[next[s as usize] as usize] = b;
                 next[s as usize] += 1;
             }
         }
         Self {
             blocks,
+            successors,
+            successor_starts,
             predecessors,
             predecessor_starts,
         }
+    }
+
+    /// Blocks that may come right behind this one, as indices into [`Flow::blocks`], without repetition; leaving the
+    /// function is no successor.
+    #[must_use]
+    pub fn successors(&self, block: u32) -> &[u32] {
+        let at = |b: usize| self.successor_starts[b] as usize;
+        &self.successors[at(block as usize)..at(block as usize + 1)]
     }
 
     /// Blocks that may come right before this one.
@@ -106,7 +116,7 @@ impl Flow {
             stack.push((0, 0));
         }
         while let Some((block, next)) = stack.last_mut() {
-            let successors = &self.blocks[*block as usize].successors;
+            let successors = self.successors(*block);
             if let Some(&s) = successors.get(*next as usize) {
                 *next += 1;
                 if !std::mem::replace(&mut seen[s as usize], true) {
@@ -137,7 +147,8 @@ fn split(function: &Function) -> Vec<Block> {
             });
         }
     }
-    let mut blocks: Vec<Block> = Vec::new();
+    let count = leads[..body.len()].iter().filter(|&&l| l).count();
+    let mut blocks: Vec<Block> = Vec::with_capacity(count);
     for n in (0..body.len()).filter(|&n| leads[n]) {
         if let Some(last) = blocks.last_mut() {
             last.end = index(n);
@@ -145,37 +156,42 @@ fn split(function: &Function) -> Vec<Block> {
         blocks.push(Block {
             first: index(n),
             end: index(body.len()),
-            successors: SmallVec::new(),
             leaves: false,
         });
     }
     blocks
 }
 
-fn connect(function: &Function, blocks: &mut [Block]) {
-    let firsts: Vec<u32> = blocks.iter().map(|b| b.first).collect();
+/// Finds out where blocks leave the function; gives their successors and where each one's begin.
+fn connect(function: &Function, blocks: &mut [Block]) -> (Vec<u32>, Vec<u32>) {
+    let mut successors = Vec::with_capacity(blocks.len());
+    let mut starts = Vec::with_capacity(blocks.len() + 1);
     // Which block lists the target already, so that a long branch table with few targets stays short.
     let mut listed = vec![u32::MAX; blocks.len()];
-    for (b, block) in (0_u32..).zip(blocks.iter_mut()) {
+    for b in 0..index(blocks.len()) {
+        starts.push(index(successors.len()));
+        let block = blocks[b as usize];
         let last = &function.body[block.end as usize - 1];
-        let mut to = |block: &mut Block, target: u32| match firsts.binary_search(&target) {
+        let mut leaves = matches!(last.opcode, Opcode::Ret | Opcode::Exit);
+        let mut to = |target: u32| match blocks.binary_search_by_key(&target, |b| b.first) {
             Ok(s) if listed[s] == b => {}
             Ok(s) => {
                 listed[s] = b;
-                block.successors.push(index(s));
+                successors.push(index(s));
             }
             // The only target that begins no block is the end of the body.
-            Err(_) => block.leaves = true,
+            Err(_) => leaves = true,
         };
         if ends_block(last) {
-            for_each_target(function, last, |t| to(block, t));
+            for_each_target(function, last, &mut to);
         }
-        block.leaves |= matches!(last.opcode, Opcode::Ret | Opcode::Exit);
         if !ends_block(last) || last.guard.is_some() {
-            let next = block.end;
-            to(block, next);
+            to(block.end);
         }
+        blocks[b as usize].leaves = leaves;
     }
+    starts.push(index(successors.len()));
+    (successors, starts)
 }
 
 fn index(n: usize) -> u32 {

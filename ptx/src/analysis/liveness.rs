@@ -6,8 +6,11 @@ use super::flow::Flow;
 use super::operands::{Access, for_each_register};
 use crate::decode::{Function, RegId};
 
-/// Blocks times classes beyond this are not analysed: 2^27 bits, 16 MiB a set family.
-const MAX_BITS: usize = 1 << 27;
+/// Bytes that the sets of one function may take, besides as many as [`TIMES_TEXT`] says; larger functions are not
+/// analysed.
+const MAX_BYTES: usize = 1 << 18;
+/// Bytes of sets for each byte of the function's text: compilers' kernels need a tenth of it.
+const TIMES_TEXT: usize = 6;
 /// Nor is what has not settled after this many word operations, about a second's worth.
 const MAX_WORK: usize = 1 << 30;
 
@@ -16,10 +19,6 @@ const MAX_WORK: usize = 1 << 30;
 pub(crate) struct Set(Vec<u64>);
 
 impl Set {
-    fn new(classes: usize) -> Self {
-        Self(vec![0; classes.div_ceil(64)])
-    }
-
     /// Adds; true when it was not there.
     pub(crate) fn insert(&mut self, n: u32) -> bool {
         let word = &mut self.0[n as usize / 64];
@@ -51,91 +50,122 @@ impl Set {
     }
 }
 
-/// The classes live at the end of each block; `None` when the function is too large to analyse.
-pub(crate) fn live_out(
-    function: &Function,
-    flow: &Flow,
-    classes: usize,
-    class: &dyn Fn(RegId) -> Option<u32>,
-) -> Option<Vec<Set>> {
-    if classes.saturating_mul(flow.blocks.len()) > MAX_BITS {
-        return None;
+/// Which classes are live where blocks meet.
+pub(crate) struct Liveness<'a> {
+    flow: &'a Flow,
+    /// Words of a set.
+    words: usize,
+    /// What is live at the start of each block, one set behind the other.
+    live_in: Vec<u64>,
+}
+
+impl<'a> Liveness<'a> {
+    /// Works it out; `None` when the function is too large to analyse.
+    pub(crate) fn new(
+        function: &Function,
+        flow: &'a Flow,
+        classes: usize,
+        class: impl Fn(RegId) -> Option<u32>,
+    ) -> Option<Self> {
+        let (blocks, words) = (flow.blocks.len(), classes.div_ceil(64));
+        let text = function.span.end.saturating_sub(function.span.start) as usize;
+        let bytes = blocks
+            .saturating_mul(words)
+            .saturating_mul(2 * size_of::<u64>());
+        if bytes > MAX_BYTES.saturating_add(TIMES_TEXT.saturating_mul(text)) {
+            return None;
+        }
+        let mut live_in = vec![0_u64; blocks * words];
+        let mut written = live_in.clone();
+        for (b, block) in flow.blocks.iter().enumerate() {
+            for i in &function.body[block.first as usize..block.end as usize] {
+                for_each_register(i, |r, access| {
+                    let Some(c) = class(r) else { return };
+                    let (at, bit) = (b * words + c as usize / 64, 1_u64 << (c % 64));
+                    if access == Access::Write {
+                        written[at] |= bit;
+                    } else if written[at] & bit == 0 {
+                        live_in[at] |= bit;
+                    }
+                });
+            }
+        }
+        let mut found = Self {
+            flow,
+            words,
+            live_in,
+        };
+        found.settle(&written).then_some(found)
     }
-    let mut read_first = vec![Set::new(classes); flow.blocks.len()];
-    let mut written = read_first.clone();
-    for (b, block) in flow.blocks.iter().enumerate() {
-        for i in &function.body[block.first as usize..block.end as usize] {
-            for_each_register(i, |r, access| {
-                let Some(c) = class(r) else { return };
-                let word = c as usize / 64;
-                if access == Access::Write {
-                    written[b].insert(c);
-                } else if written[b].0[word] >> (c % 64) & 1 == 0 {
-                    read_first[b].insert(c);
+
+    /// Spreads what is live backwards until nothing changes; false when that takes too long.
+    fn settle(&mut self, written: &[u64]) -> bool {
+        let (flow, words) = (self.flow, self.words);
+        if words == 0 {
+            return true;
+        }
+        let blocks = u32::try_from(flow.blocks.len()).unwrap_or(u32::MAX);
+        let mut queued = vec![true; flow.blocks.len()];
+        let mut work: Vec<u32> = (0..blocks).collect();
+        let mut left = MAX_WORK;
+        let mut out = vec![0; words];
+        while let Some(b) = work.pop() {
+            let sets = flow.successors(b).len() + 1;
+            match left.checked_sub(sets * words) {
+                Some(rest) => left = rest,
+                None => return false,
+            }
+            queued[b as usize] = false;
+            self.out_into(b, &mut out);
+            let at = b as usize * words;
+            let mut changed = false;
+            for ((to, out), written) in
+                (self.live_in[at..at + words].iter_mut().zip(&out)).zip(&written[at..])
+            {
+                let new = *to | (out & !written);
+                changed |= new != *to;
+                *to = new;
+            }
+            if changed {
+                for &p in flow.predecessors(b) {
+                    if !std::mem::replace(&mut queued[p as usize], true) {
+                        work.push(p);
+                    }
                 }
-            });
+            }
         }
+        true
     }
-    let mut live_in = read_first;
-    let mut out = vec![Set::new(classes); flow.blocks.len()];
-    let mut predecessors = vec![Vec::new(); flow.blocks.len()];
-    for (b, block) in flow.blocks.iter().enumerate() {
-        for &s in &block.successors {
-            predecessors[s as usize].push(b);
-        }
+
+    /// What is live at the start of a block.
+    fn live_in(&self, block: u32) -> &[u64] {
+        let at = block as usize * self.words;
+        &self.live_in[at..at + self.words]
     }
-    let mut queued = vec![true; flow.blocks.len()];
-    let mut work: Vec<usize> = (0..flow.blocks.len()).collect();
-    let mut left = MAX_WORK;
-    while let Some(b) = work.pop() {
-        let sets = flow.blocks[b].successors.len() + 1;
-        left = left.checked_sub(sets * out[b].0.len())?;
-        queued[b] = false;
-        for &s in &flow.blocks[b].successors {
-            let from = &live_in[s as usize];
-            for (to, from) in out[b].0.iter_mut().zip(&from.0) {
+
+    fn out_into(&self, block: u32, out: &mut [u64]) {
+        out.fill(0);
+        for &s in self.flow.successors(block) {
+            for (to, from) in out.iter_mut().zip(self.live_in(s)) {
                 *to |= from;
             }
         }
-        let mut changed = false;
-        for (w, word) in live_in[b].0.iter_mut().enumerate() {
-            let new = *word | (out[b].0[w] & !written[b].0[w]);
-            changed |= new != *word;
-            *word = new;
-        }
-        if changed {
-            for &p in &predecessors[b] {
-                if !std::mem::replace(&mut queued[p], true) {
-                    work.push(p);
-                }
-            }
-        }
     }
-    Some(out)
+
+    /// The classes live at the end of a block.
+    pub(crate) fn live_out(&self, block: u32) -> Set {
+        let mut out = vec![0; self.words];
+        self.out_into(block, &mut out);
+        Set(out)
+    }
 }
 
 /// Registers that may be read before they are written; `None` when the function is too large to analyse.
 pub(crate) fn live_at_entry(function: &Function, flow: &Flow) -> Option<Vec<RegId>> {
-    let class = |r: RegId| Some(r.0);
-    let out = live_out(function, flow, function.registers.len(), &class)?;
-    let (Some(block), Some(live)) = (flow.blocks.first(), out.into_iter().next()) else {
+    let liveness = Liveness::new(function, flow, function.registers.len(), |r| Some(r.0))?;
+    if flow.blocks.is_empty() {
         return Some(Vec::new());
-    };
-    let mut live = live;
-    for i in function.body[block.first as usize..block.end as usize]
-        .iter()
-        .rev()
-    {
-        for_each_register(i, |r, access| {
-            if access == Access::Write {
-                live.remove(r.0);
-            }
-        });
-        for_each_register(i, |r, access| {
-            if access != Access::Write {
-                live.insert(r.0);
-            }
-        });
     }
+    let live = Set(liveness.live_in(0).to_vec());
     Some(live.iter().map(RegId).collect())
 }

@@ -62,7 +62,7 @@ pub fn for_each_register(i: &Instruction, mut each: impl FnMut(RegId, Access)) {
     };
     for operand in i.operands.iter().take(destinations) {
         match operand {
-            Operand::Address { .. } | Operand::TexAddress { .. } => {
+            Operand::Address { .. } | Operand::TexAddress(_) => {
                 each_in(operand, |r| each(r, Access::Read));
             }
             _ => each_in(operand, |r| each(r, write)),
@@ -103,14 +103,10 @@ fn visit(operand: &Operand, each: &mut dyn FnMut(RegId)) {
         } => each(*r),
         Operand::Vector(v) => v.iter().for_each(|o| visit(o, each)),
         Operand::Arguments(v) => v.iter().for_each(|o| visit(o, each)),
-        Operand::TexAddress {
-            object,
-            sampler,
-            coordinates,
-        } => {
-            visit(object, each);
-            sampler.iter().for_each(|o| visit(o, each));
-            coordinates.iter().for_each(|o| visit(o, each));
+        Operand::TexAddress(t) => {
+            visit(&t.object, each);
+            t.sampler.iter().for_each(|o| visit(o, each));
+            t.coordinates.iter().for_each(|o| visit(o, each));
         }
         _ => {}
     }

@@ -276,7 +276,7 @@ impl Pieces {
         };
         for (b, block) in (0_u32..).zip(&flow.blocks) {
             let last = pieces.segment(b, block.end);
-            for &s in &block.successors {
+            for &s in flow.successors(b) {
                 let first = pieces.segment(s, flow.blocks[s as usize].first);
                 let (a, b) = (pieces.find(last), pieces.find(first));
                 pieces.root[a as usize] = b;

@@ -13,7 +13,7 @@
 //! headroom is therefore the sum itself, up to [`HEADROOM`]. `tests/registers.rs` holds the figures.
 
 use super::flow::Flow;
-use super::liveness::{Set, live_out};
+use super::liveness::{Liveness, Set};
 use super::operands::{Access, for_each_register};
 use crate::decode::{Function, Instruction, Opcode, Operand, RegId, ScalarType, StateSpace};
 
@@ -30,12 +30,13 @@ pub fn registers_estimate(function: &Function) -> u32 {
     let classes = Classes::new(function);
     let class = |r: RegId| classes.of[r.0 as usize];
     let flow = Flow::new(function);
-    let Some(out) = live_out(function, &flow, function.registers.len(), &class) else {
+    let Some(liveness) = Liveness::new(function, &flow, function.registers.len(), class) else {
         return MOST;
     };
     let weight = |c: u32| weight(function.registers[c as usize]);
     let mut largest = 0;
-    for (block, mut live) in flow.blocks.iter().zip(out) {
+    for (b, block) in (0_u32..).zip(&flow.blocks) {
+        let mut live = liveness.live_out(b);
         let mut sum: u32 = live.iter().map(weight).sum();
         largest = largest.max(sum);
         for i in function.body[block.first as usize..block.end as usize]

@@ -298,7 +298,7 @@ impl<'a> Spread<'a> {
             }
             self.diverge_results(n);
         }
-        if b.successors.len() + usize::from(self.post.leaves(block)) > 1
+        if self.flow.successors(block).len() + usize::from(self.post.leaves(block)) > 1
             || self.post.is_doomed(block)
         {
             self.branch(block);
@@ -309,7 +309,7 @@ impl<'a> Spread<'a> {
     fn branch(&mut self, block: u32) {
         let join = self.post.parent_or_exit(block);
         let flow = self.flow;
-        for &s in &flow.blocks[block as usize].successors {
+        for &s in flow.successors(block) {
             if self.post.is_doomed(s) {
                 self.mark(s);
                 continue;

@@ -471,11 +471,11 @@ fn guard(
 /// behind the callee when there is none.
 fn normalise_call(operands: &mut SmallVec<[Operand; 4]>, context: &mut Context<'_, '_>) {
     if !matches!(operands.first(), Some(Operand::Arguments(_))) {
-        operands.insert(0, Operand::Arguments(Vec::new()));
+        operands.insert(0, Operand::Arguments(Box::default()));
         context.body.shift_sites(context.instruction);
     }
     if !matches!(operands.get(2), Some(Operand::Arguments(_))) && operands.len() >= 2 {
-        operands.insert(2, Operand::Arguments(Vec::new()));
+        operands.insert(2, Operand::Arguments(Box::default()));
     }
 }
 

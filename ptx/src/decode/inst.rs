@@ -433,7 +433,7 @@ pub enum AddressBase {
     Absolute,
 }
 
-/// One operand.
+/// One operand. A module holds millions of them, so what is large or rare stands in a box.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operand {
     /// Register.
@@ -474,15 +474,8 @@ pub enum Operand {
     },
     /// `{a, b, c, d}`.
     Vector(Box<[Operand]>),
-    /// `[tex, {x, y}]` and surface operands: the object, then coordinates.
-    TexAddress {
-        /// Texture or surface handle: a register or symbol.
-        object: Box<Operand>,
-        /// Sampler, when given apart.
-        sampler: Option<Box<Operand>>,
-        /// Coordinates.
-        coordinates: Box<[Operand]>,
-    },
+    /// `[tex, {x, y}]` and surface operands.
+    TexAddress(Box<TexAddress>),
     /// Branch target as an instruction index.
     Target(u32),
     /// Index into `Function::branch_tables`.
@@ -490,9 +483,22 @@ pub enum Operand {
     /// Index into `Function::call_prototypes`.
     Prototype(u32),
     /// Returned and passed arguments of `call`, in parentheses.
-    Arguments(Vec<Operand>),
+    Arguments(Box<[Operand]>),
     /// Byte or half selector `%r.b0`, `.h1`, `.b3210` of video instructions, kept by text; `-` before it when negated.
-    Selected(RegId, String),
+    Selected(RegId, Box<str>),
+}
+
+const _: () = assert!(size_of::<Operand>() <= 24, "an operand has grown");
+
+/// Where a texture or surface instruction reads or writes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TexAddress {
+    /// Texture or surface handle: a register or symbol.
+    pub object: Operand,
+    /// Sampler, when given apart.
+    pub sampler: Option<Operand>,
+    /// Coordinates.
+    pub coordinates: Box<[Operand]>,
 }
 
 /// `@%p` or `@!%p`.

@@ -9,7 +9,10 @@ use crate::syntax::constant::integer;
 use crate::syntax::cursor::Cursor;
 use crate::syntax::declaration::{Declarator, Head, declaration, parameters};
 use crate::syntax::lex::kind;
-use crate::syntax::module::{FunctionSyntax, MAX_INSTRUCTIONS, Module, StatementKind as K};
+use crate::syntax::module::{
+    BYTES_PER_FUNCTION, BYTES_PER_INSTRUCTION, FREE_BYTES, FunctionSyntax, MAX_INSTRUCTIONS,
+    Module, StatementKind as K,
+};
 use crate::syntax::names::{Meaning, Names};
 use crate::syntax::vocabulary::{Directive, VOCABULARY};
 
@@ -28,6 +31,29 @@ pub(crate) struct Decoder<'a> {
     initialisers: Initialisers,
 }
 
+/// Refuses a module that would decode to something out of proportion to its text.
+fn check_size(module: &Module) -> Result<(), Fault> {
+    let mut instructions = 0;
+    let mut room = module.source().len() + FREE_BYTES;
+    for statement in module.statements_in(0, module.statements.len()) {
+        let takes = match statement.kind {
+            K::Instruction => BYTES_PER_INSTRUCTION,
+            K::Function => BYTES_PER_FUNCTION,
+            _ => 0,
+        };
+        instructions += usize::from(statement.kind == K::Instruction);
+        if instructions > MAX_INSTRUCTIONS {
+            let c = module.cursor(statement.first);
+            return Err(c.fault("more than 2097152 instructions in one module"));
+        }
+        room = room.checked_sub(takes).ok_or_else(|| {
+            let c = module.cursor(statement.first);
+            c.fault("more instructions and functions than a module of this length can have")
+        })?;
+    }
+    Ok(())
+}
+
 /// Decodes a module.
 pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
     let mut d = Decoder {
@@ -41,14 +67,7 @@ pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
         mnemonics: Mnemonics::new(),
         initialisers: Initialisers::default(),
     };
-    let instructions = module.statements_in(0, module.statements.len());
-    if let Some(over) = instructions
-        .filter(|s| s.kind == K::Instruction)
-        .nth(MAX_INSTRUCTIONS)
-    {
-        let c = module.cursor(over.first);
-        return Err(c.fault("more than 2097152 instructions in one module"));
-    }
+    check_size(module)?;
     let mut functions = module.functions.iter();
     let mut i = 0;
     while let Some(statement) = module.statement(i) {

@@ -4,7 +4,9 @@
 //! typed view does not model; its instruction becomes [`Opcode::Other`](super::Opcode::Other).
 
 use super::function::Body;
-use super::{AddressBase, FuncId, Operand, RegId, ScalarType, SpecialReg, Symbol, VarId};
+use super::{
+    AddressBase, FuncId, Operand, RegId, ScalarType, SpecialReg, Symbol, TexAddress, VarId,
+};
 use crate::syntax::constant::{self, Float};
 use crate::syntax::cursor::Cursor;
 use crate::syntax::lex::kind;
@@ -47,7 +49,7 @@ impl Context<'_, '_> {
                 let vector = Operand::Vector(elements.into());
                 self.resident(c, vector)
             }
-            b'(' if self.is_call => Some(Operand::Arguments(self.list(c, b')')?)),
+            b'(' if self.is_call => Some(Operand::Arguments(self.list(c, b')')?.into())),
             b'[' => self.address(c),
             b'!' if c.kind_after() == kind::NAME => {
                 c.at += 1;
@@ -66,7 +68,7 @@ impl Context<'_, '_> {
                     }
                     Some(Operand::Selected(r, text)) => {
                         *c = ahead;
-                        Some(Operand::Selected(r, format!("-{text}")))
+                        Some(Operand::Selected(r, format!("-{text}").into()))
                     }
                     _ => self.constant(c),
                 }
@@ -197,7 +199,7 @@ impl Context<'_, '_> {
             c.at += 1;
             return match suffix {
                 selector if width == 1 && is_selector(selector) => {
-                    Some(Operand::Selected(reg, selector.to_owned()))
+                    Some(Operand::Selected(reg, selector.into()))
                 }
                 _ => {
                     let lane = match suffix {
@@ -270,7 +272,7 @@ impl Context<'_, '_> {
         let mut next = self.operand(c)?;
         let mut sampler = None;
         if c.accept(b',') {
-            sampler = Some(Box::new(next));
+            sampler = Some(next);
             next = self.operand(c)?;
         }
         let coordinates = match next {
@@ -278,10 +280,12 @@ impl Context<'_, '_> {
             single @ Operand::Reg(_) => Box::new([single]),
             _ => return None,
         };
-        c.accept(b']').then(|| Operand::TexAddress {
-            object: Box::new(object),
-            sampler,
-            coordinates,
+        c.accept(b']').then(|| {
+            Operand::TexAddress(Box::new(TexAddress {
+                object,
+                sampler,
+                coordinates,
+            }))
         })
     }
 }

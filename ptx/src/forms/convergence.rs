@@ -240,7 +240,7 @@ fn comes_again(flow: &Flow, block: u32, past: u32) -> bool {
     let mut seen = vec![false; flow.blocks.len()];
     let mut queue = vec![block];
     while let Some(b) = queue.pop() {
-        for &s in &flow.blocks[b as usize].successors {
+        for &s in flow.successors(b) {
             if s == block {
                 return true;
             }

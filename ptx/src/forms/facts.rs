@@ -112,7 +112,7 @@ fn names_special(operand: &Operand) -> bool {
         Operand::Vector(list) => list.iter().any(names_special),
         Operand::Arguments(list) => list.iter().any(names_special),
         // What stands in brackets behind a comma is looked at token by token.
-        Operand::TexAddress { .. } => true,
+        Operand::TexAddress(_) => true,
         _ => false,
     }
 }

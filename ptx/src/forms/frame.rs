@@ -6,9 +6,9 @@
 
 use super::carry::{Value, Values};
 use super::names::Names;
-use super::{Form, Shape, ticket};
+use super::{Form, Shape, ticket, worker};
 use crate::control::{
-    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT,
+    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT, WORD_SET_BYTES,
 };
 use crate::decode::{FuncId, Function, Operand, Program, Span};
 use crate::rewrite::Edits;
@@ -40,27 +40,27 @@ pub(crate) struct Frame<'a> {
     pub(crate) carried: Values,
     /// Edits that no method covers go here; replace whole operands or insert, so that forms compose.
     pub(crate) edits: Edits,
-    /// The statement of each instruction, filled on first use.
-    statements: Vec<Statement>,
+    /// Index of each instruction's statement, filled on first use.
+    statements: Vec<u32>,
     registers: Vec<(&'static str, u32)>,
     scratch: Vec<(&'static str, u32, String)>,
     declarations: String,
     /// A variable in shared memory that the block has for sure, and its size.
     pad: Option<(String, u32)>,
+    /// The axis that a gate's launches are cut across.
+    pub(crate) cut_axis: u8,
     /// Axes on which the kernel, or a function that it calls, asks for the block's place.
     axes: [bool; 3],
+    /// Workers may take more than one block at a time.
+    pub(crate) takes_chunks: bool,
+    /// The instruction that text at entry stands in front of.
+    pub(crate) entry_instruction: u32,
     head: String,
     tail: String,
 }
 
-/// Stand in the text of `gate` and `worker` for what depends on the axes that are asked for in the end.
+/// Stand in the text of `worker` for what depends on the axes that are asked for in the end.
 pub(crate) const PLACE_MARK: &str = "\u{1}place\u{1}";
-/// As [`PLACE_MARK`], for what thread 0 tells the others of the place.
-pub(crate) const SAVE_MARK: &str = "\u{1}save\u{1}";
-/// As [`PLACE_MARK`], for what the others read.
-pub(crate) const LOAD_MARK: &str = "\u{1}load\u{1}";
-/// As [`PLACE_MARK`], for the step to the next block.
-pub(crate) const STEP_MARK: &str = "\u{1}step\u{1}";
 
 impl<'a> Frame<'a> {
     pub(crate) fn new(
@@ -84,7 +84,10 @@ impl<'a> Frame<'a> {
             scratch: Vec::new(),
             declarations: String::new(),
             pad: None,
+            cut_axis: 0,
             axes: [false; 3],
+            takes_chunks: false,
+            entry_instruction: 0,
             head: String::new(),
             tail: String::new(),
         }
@@ -155,8 +158,16 @@ impl<'a> Frame<'a> {
 
     /// Adds text behind the last instruction, in front of the closing brace.
     pub(crate) fn at_end(&mut self, text: &str) {
+        if self.tail.len() > 1 << 16 && self.edits.count(self.tail.len()) {
+            self.tail.clear();
+        }
         self.tail.push(' ');
         self.tail.push_str(text);
+    }
+
+    /// Whether its text is only counted, and nobody wants to know how much more there is.
+    pub(crate) fn is_over(&self) -> bool {
+        self.edits.is_over(self.head.len() + self.tail.len())
     }
 
     /// The instruction's span, its `;` included.
@@ -197,16 +208,25 @@ impl<'a> Frame<'a> {
     pub(crate) fn statement(&mut self, instruction: u32) -> Statement {
         if self.statements.is_empty() {
             let (from, to) = self.syntax.statements;
-            self.statements = self
-                .module
-                .statements_in(from, to)
-                .filter(|s| s.kind == StatementKind::Instruction)
-                .collect();
+            let is_instruction = |s: &Statement| s.kind == StatementKind::Instruction;
+            self.statements.reserve_exact(self.function.body.len());
+            let all = (from..to).zip(self.module.statements_in(from, to));
+            // Four bytes each: a module of 64 MiB has fewer than 2^32 statements.
+            self.statements.extend(
+                all.filter(|(_, s)| is_instruction(s))
+                    .map(|(n, _)| u32::try_from(n).unwrap_or(u32::MAX)),
+            );
         }
-        self.statements[instruction as usize]
+        let at = self.statements[instruction as usize] as usize;
+        // The index came from the module.
+        self.module.statement(at).unwrap_or(Statement {
+            kind: StatementKind::Empty,
+            first: self.syntax.first,
+            end: self.syntax.first,
+        })
     }
 
-    /// The register that holds the block's place on an axis throughout the body (`gate`, `worker`).
+    /// The register that holds the block's place on an axis throughout the body (`worker`).
     pub(crate) fn place(&mut self, axis: u8) -> String {
         self.scratch("b32", 16 + u32::from(axis.min(2)))
     }
@@ -230,7 +250,10 @@ impl<'a> Frame<'a> {
         }
         let axis = |axis: u8| ["x", "y", "z"][usize::from(axis.min(2))];
         match (value, self.role) {
-            (Value::Ctaid(a), Role::Kernel(form)) if form.shape == Shape::Slice => {
+            (Value::Ctaid(a), Role::Kernel(form))
+                if form.shape == Shape::Slice
+                    || form.shape == Shape::Gate && self.cut_axis == a.min(2) =>
+            {
                 let t = self.scratch("b32", 0);
                 let offset = self.control(OFFSET_AT + 4 * u32::from(a));
                 let a = axis(a);
@@ -238,9 +261,7 @@ impl<'a> Frame<'a> {
                     "mov.u32 {into}, %ctaid.{a}; ld.param.u32 {t}, {offset}; add.u32 {into}, {into}, {t};"
                 )
             }
-            (Value::Ctaid(a), Role::Kernel(form))
-                if matches!(form.shape, Shape::Gate | Shape::Worker) =>
-            {
+            (Value::Ctaid(a), Role::Kernel(form)) if form.shape == Shape::Worker => {
                 self.axes[usize::from(a.min(2))] = true;
                 let place = self.place(a);
                 format!("mov.u32 {into}, {place};")
@@ -268,11 +289,11 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Text that puts the end of the tenant's shared memory into a register: where the words of `gate` and `worker`
-    /// begin, else where the dynamic part ends.
+    /// Text that puts the end of the tenant's shared memory into a register: where the words of `worker` begin,
+    /// else where the dynamic part ends.
     fn shared_end(&mut self, into: &str) -> String {
         let mut text = match self.shape() {
-            Shape::Gate | Shape::Worker => ticket::words_address(self, into),
+            Shape::Worker => ticket::words_address(self, into),
             _ => {
                 let size = self.scratch("b32", 9);
                 let shared = &self.names.shared;
@@ -313,22 +334,22 @@ impl<'a> Frame<'a> {
         }
         let (words, one) = (self.fresh("b32"), self.fresh("b32"));
         let address = ticket::words_address(self, &words);
-        format!("{address} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; exit;")
+        let other = WORD_FAULT_AT + WORD_SET_BYTES;
+        format!(
+            "{address} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; st.shared.u32 [{words}+{other}], {one}; exit;"
+        )
     }
 
     /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.
     pub(crate) fn finish(mut self) -> Edits {
-        if matches!(self.shape(), Shape::Gate | Shape::Worker) {
+        if self.is_over() {
+            self.edits.count(self.head.len() + self.tail.len());
+            return self.edits;
+        }
+        if self.shape() == Shape::Worker {
             let axes = self.axes;
-            let place = ticket::place_text(&mut self, axes);
+            let place = worker::place_text(&mut self, axes);
             self.head = self.head.replace(PLACE_MARK, &place);
-            let (save, load) = ticket::tell_texts(&mut self, axes);
-            self.head = self
-                .head
-                .replace(SAVE_MARK, &save)
-                .replace(LOAD_MARK, &load);
-            let step = ticket::step_text(&mut self, axes);
-            self.tail = self.tail.replace(STEP_MARK, &step);
         }
         let mut declared = std::mem::take(&mut self.declarations);
         for (ty, n) in &self.registers {
@@ -336,18 +357,23 @@ impl<'a> Frame<'a> {
         }
         let brace = self.syntax.header_end;
         let open = self.module.token_span(brace, brace + 1).end;
-        let entry = self.entry_offset();
+        let entry = match self.entry_instruction {
+            0 => self.entry_offset(),
+            n => self.span(n).start,
+        };
         if !declared.is_empty() {
-            self.edits.insert(open, declared);
+            self.edits.insert_first(open, declared);
         }
         if !self.head.is_empty() {
-            self.edits.insert(entry, std::mem::take(&mut self.head));
+            // What stands in front of the same instruction otherwise belongs to the body.
+            self.head.push(' ');
+            self.edits.insert_first(entry, &self.head);
         }
         if !self.tail.is_empty() {
             let close = self.syntax.end - 1;
             let at = self.module.token_span(close, close + 1).start;
-            let tail = std::mem::take(&mut self.tail);
-            self.edits.insert(at, format!("{} ", tail.trim_start()));
+            self.tail.push(' ');
+            self.edits.insert(at, self.tail.trim_start());
         }
         self.edits
     }

@@ -1,53 +1,138 @@
-//! The `gate` form: a ticket at the head of each block, no loop.
+//! The `gate` form: planes of the grid, whose blocks look at a stop word before they do anything.
 //!
-//! A launch has as many blocks as the host wants to start. Thread 0 of each takes the next block number, or finds that
-//! the limit is reached, and tells the others behind one barrier; they run the body for that block, or leave:
+//! A launch is a few waves: a sub-box of the grid as for `slice`, but cut across one axis only, so that only reads of that
+//! one need an offset ([`cut_axes`]). It may be more waves than a slice is, because the host stops a tenant by one
+//! write and not by waiting for what it has launched.
+//! Thread 0 loads the word at the head and looks at it at the block's commit point ([`super::commit`]), where a barrier
+//! with a reduction tells the block's other threads. If it has left by then, the block runs, which it always may. Every
+//! warp that loaded the word would be one more access to one bank of the L2 cache, where whole waves of blocks meet:
 //!
 //! ```text
-//! if thread 0:  (n, limit) = (next, limit); next += 1          one atomic operation, see crate::control
-//!               words = n < limit ? coordinates of n : NONE;   done += 1 where n < limit
-//! bar.sync 0;   if words == NONE: exit
-//! body
+//! open = the instance's word                                    a load on its way, nobody waits for it
+//! body up to the commit point
+//! if any thread of the block saw open <= resumed:              resumed is 0 in a first launch, else no word exceeds it
+//!     number = this block's in its launch
+//!     if resumed: exit, if its bit in `todo` is clear; go on, if all saw open > 0
+//!     refused |= bit of number;   exit
+//! the rest of the body
 //! ```
 //!
-//! The body runs once and leaves as it always did, so its exits, barriers and callees do not matter. `done` is counted
-//! at the head: a block that took a number below the limit runs to its end before its grid ends.
+//! Rules:
+//! - A block that goes on runs to its end, and one that does not has left no trace; the launch's bitmap of refused
+//!   blocks says which is which, exactly, when the launch has ended.
+//! - A block may go on while a lower one is refused, so kernels that wait for earlier blocks do not take this form.
+//! - Nothing is taken from shared memory, and no register is held beyond the commit point.
 
-use super::Reason;
-use super::facts::Facts;
-use super::frame::{Frame, LOAD_MARK, PLACE_MARK, SAVE_MARK};
+use super::commit::commit_point;
+use super::facts::{Facts, Found, GridRegister};
+use super::frame::Frame;
+use super::reach::Calls;
 use super::ticket;
-use crate::control::{COUNTERS_AT, DONE_AT, NO_BLOCK, WORD_BLOCK_AT};
-use crate::decode::Program;
+use super::waits::Waits;
+use crate::control::{CHUNK_AT, COUNTERS_AT, OPEN_AT, TABLE_AT, TOTAL_AT};
+use crate::decode::{Operand, Program, SpecialReg};
 
-/// Why the function stands in the way of tickets, for reasons of its own.
-pub(super) fn judge(program: &Program, facts: &Facts, start: u32) -> Option<(Reason, u32)> {
+/// Why the function stands in the way of refusing blocks, for reasons of its own.
+pub(super) fn judge(program: &Program, waits: &Waits, start: u32) -> Option<Found> {
     let old = ticket::judge_module(program).map(|reason| (reason, start));
-    old.or_else(|| facts.shared_size.clone())
+    old.or_else(|| waits.for_earlier.clone())
+        .or_else(|| waits.unseen.clone())
 }
 
-/// Puts the ticket in front of a kernel's body.
-pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts) {
-    ticket::rectify_sizes(frame, facts);
-    let (p, q) = (frame.scratch("pred", 0), frame.scratch("pred", 1));
-    let (number, words) = (ticket::number(frame), frame.scratch("b32", 1));
-    let limit = frame.scratch("b32", 3);
-    let one = frame.scratch("b32", 4);
-    let counters = frame.scratch("b64", 0);
-    let told = frame.label("told");
-    let is_not_first = ticket::is_not_first(frame, &p);
-    let address = ticket::words_address(frame, &words);
-    let control = frame.control(COUNTERS_AT);
-    let take = ticket::take(frame, &counters, &one, (&number, &limit));
-    let clear = match frame.is_fenced() {
-        true => ticket::clear_fault(frame, &words),
-        false => String::new(),
+/// The axis that launches are cut across: the last one on which each function, or one that it may call, reads its block's
+/// place. Only that one then needs an offset.
+pub(super) fn cut_axes(facts: &[Facts], calls: &Calls) -> Vec<u8> {
+    let reads = |axis: u8| {
+        let reads = |f: &Facts| {
+            f.reads
+                .iter()
+                .any(|r| r.register == GridRegister::Ctaid && r.axis == axis)
+        };
+        calls.spread(facts.iter().map(|f| reads(f).then_some(())).collect())
     };
-    let none = frame.label("none");
+    let (y, z) = (reads(1), reads(2));
+    let each = y.iter().zip(&z);
+    each.map(|(y, z)| {
+        if z.is_some() {
+            2
+        } else {
+            u8::from(y.is_some())
+        }
+    })
+    .collect()
+}
+
+/// Puts the load at the head of a kernel and the decision at its commit point.
+pub(super) fn edit(frame: &mut Frame<'_>) {
+    let Some(point) = commit_point(frame.function) else {
+        return;
+    };
+    let (address, open) = (frame.scratch("b64", 0), frame.fresh("b32"));
+    let counters = frame.control(COUNTERS_AT);
+    let order = ticket::load_order(frame, "sys");
+    let p = frame.scratch("pred", 0);
+    let first = first(frame, &open);
     frame.at_entry(&format!(
-        "{is_not_first} @{p} bra {told}; ld.param.u64 {counters}, {control}; cvta.to.global.u64 {counters}, {counters}; mov.u32 {one}, 1; {take} \
-         {address} {clear} setp.ge.u32 {q}, {number}, {limit}; @{q} bra {none}; red.global.add.u32 [{counters}+{DONE_AT}], {one}; {PLACE_MARK} {SAVE_MARK} bra {told}; \
-         {none}: mov.u32 {number}, {NO_BLOCK}; st.shared.u32 [{words}+{WORD_BLOCK_AT}], {number}; \
-         {told}: {address} bar.sync 0; ld.shared.u32 {number}, [{words}+{WORD_BLOCK_AT}]; setp.eq.u32 {q}, {number}, {NO_BLOCK}; @{q} exit; {LOAD_MARK}"
+        "{first} setp.eq.u32 {p}, {open}, 0; ld.param.u64 {address}, {counters}; @{p} ld{order}.u32 {open}, [{address}+{OPEN_AT}];"
     ));
+    // Threads of a warp that have parted come to a barrier one by one, which needs the form without `.aligned`.
+    let vote = match !point.together && ticket::has_scopes(frame.program) {
+        true => "barrier.red.or.pred",
+        false => "bar.red.or.pred",
+    };
+    let wait = if point.copies {
+        "cp.async.wait_all; "
+    } else {
+        ""
+    };
+    let (go, refused) = (frame.label("go"), frame.label("refused"));
+    let (resumed, q) = (frame.scratch("b32", 1), frame.scratch("pred", 1));
+    let resumed_at = frame.control(CHUNK_AT);
+    let bit = bit(frame);
+    let (word, mask) = (frame.scratch("b64", 1), frame.scratch("b32", 3));
+    let (todo, words) = (frame.scratch("b64", 2), frame.scratch("b32", 4));
+    let total = frame.control(TOTAL_AT);
+    let text = format!(
+        "ld.param.u32 {resumed}, {resumed_at}; setp.le.u32 {q}, {open}, {resumed}; {vote} {p}, 0, {q}; @!{p} bra.uni {go}; \
+         {bit} setp.eq.u32 {q}, {resumed}, 0; @{q} bra.uni {refused}; \
+         setp.eq.u32 {q}, {open}, 0; {vote} {p}, 0, {q}; \
+         ld.param.u32 {words}, {total}; add.u32 {words}, {words}, 31; shr.u32 {words}, {words}, 5; mul.wide.u32 {todo}, {words}, 4; add.u64 {todo}, {word}, {todo}; \
+         ld.global.u32 {words}, [{todo}]; and.b32 {words}, {words}, {mask}; setp.eq.u32 {q}, {words}, 0; {wait}@{q} exit; @!{p} bra.uni {go}; \
+         {refused}: red.global.or.b32 [{word}], {mask}; {wait}exit; {go}:"
+    );
+    match point.before {
+        Some(n) => frame.before(n, &text),
+        None => frame.at_entry(&text),
+    }
+}
+
+/// Text that leaves zero in the register in the threads that load: those that are zero in x, and in y if the body reads that.
+/// In the usual block this is thread 0, or one thread for each z; more would do no harm but cost time.
+fn first(frame: &mut Frame<'_>, into: &str) -> String {
+    let reads_y = |o: &Operand| *o == Operand::Special(SpecialReg::Tid(1));
+    let mut operands = frame.function.body.iter().flat_map(|i| &i.operands);
+    match operands.any(reads_y) {
+        false => format!("mov.u32 {into}, %tid.x;"),
+        true => {
+            let t = frame.scratch("b32", 2);
+            format!("mov.u32 {into}, %tid.x; mov.u32 {t}, %tid.y; or.b32 {into}, {into}, {t};")
+        }
+    }
+}
+
+/// Text that finds the word and the bit of the block in the launch's bitmap, from the number that it has in the launch.
+fn bit(frame: &mut Frame<'_>) -> String {
+    let (word, at) = (frame.scratch("b64", 1), frame.scratch("b64", 2));
+    let (number, mask, t) = (
+        frame.scratch("b32", 2),
+        frame.scratch("b32", 3),
+        frame.scratch("b32", 4),
+    );
+    let table = frame.control(TABLE_AT);
+    format!(
+        "mov.u32 {number}, %ctaid.z; mov.u32 {t}, %nctaid.y; mov.u32 {mask}, %ctaid.y; mad.lo.u32 {number}, {number}, {t}, {mask}; \
+         mov.u32 {t}, %nctaid.x; mov.u32 {mask}, %ctaid.x; mad.lo.u32 {number}, {number}, {t}, {mask}; \
+         ld.param.u64 {word}, {table}; cvta.to.global.u64 {word}, {word}; shr.u32 {t}, {number}, 5; mul.wide.u32 {at}, {t}, 4; add.u64 {word}, {word}, {at}; \
+         and.b32 {number}, {number}, 31; mov.u32 {mask}, 1; shl.b32 {mask}, {mask}, {number};"
+    )
 }

@@ -1,12 +1,13 @@
 //! Which forms each kernel can take, and why not the others.
 //!
 //! A reason is found in one function and spreads to every function that may call it. For each shape there is one list of
-//! refusals by function; a shape inherits those of the shape it builds on: what cannot be cut cannot be gated, what
-//! cannot be gated cannot be looped.
+//! refusals by function; a shape inherits those of the shape it builds on: what cannot be cut can be neither gated nor
+//! looped.
 
 use super::carry::Values;
 use super::convergence;
 use super::facts::{self, Facts, Found};
+use super::growth::Growth;
 use super::reach::Calls;
 use super::waits::{self, Waits};
 use super::{Form, Reason, Refusal, Shape, fence, gate, slice, ticket, worker};
@@ -30,6 +31,8 @@ pub struct Judgement {
     pub(super) threads_meet: Vec<bool>,
     /// Functions that wait for earlier blocks.
     pub(super) for_earlier: Vec<bool>,
+    /// The axis across which a gate's launches of each function are cut.
+    pub(super) cut_axes: Vec<u8>,
     /// Functions whose `worker` form relies on warps that are rows.
     pub(super) warp_rows: Vec<bool>,
     /// Against the loop with the fence.
@@ -37,6 +40,8 @@ pub struct Judgement {
     pub(super) surroundings: fence::Surroundings,
     /// What the threads of each function agree on, where judging it asked.
     uniformity: Vec<Option<Uniformity>>,
+    /// Against forms that would make the module too long.
+    growth: Growth,
 }
 
 impl Judgement {
@@ -62,26 +67,30 @@ impl Judgement {
         let start = |n: usize| program.functions[n].span.start;
         let id = |n: usize| FuncId(u32::try_from(n).unwrap_or(u32::MAX));
         let added = judge.refusals(vec![None; facts.len()], true);
-        let waits: Vec<Waits> = program.functions.iter().map(waits::judge).collect();
+        let waits: Vec<Waits> = waits::judge_all(program, &calls);
         let own = |n: usize, f: &Facts| {
             let found = slice::judge(f).or_else(|| waits[n].refusal.clone());
             found.or_else(|| judge.carry(n, f))
         };
         let slice = judge.refusals(each(&own), true);
-        let earlier = waits.iter().map(|w| w.for_earlier.then_some(()));
+        let earlier = waits.iter().map(|w| w.for_earlier.as_ref().map(|_| ()));
         let for_earlier = calls.spread(earlier.collect());
-        let gate = judge.refusals(each(&|n, f| gate::judge(program, f, start(n))), false);
+        let gate = judge.refusals(
+            each(&|n, _| gate::judge(program, &waits[n], start(n))),
+            false,
+        );
         let gate = inherit(&slice, gate);
         let mut converges = worker::judge(program, &calls);
         let threads_meet = convergence::threads_meet(program, &calls);
-        let own = |n: usize, _: &Facts| {
-            let found = converges[n].refusal.clone();
-            worker::forbids(program, id(n)).or(found)
+        let own = |n: usize, f: &Facts| {
+            let found = ticket::judge(program, f, start(n));
+            let found = found.or_else(|| worker::forbids(program, id(n)));
+            found.or_else(|| converges[n].refusal.clone())
         };
         let worker = judge.refusals(each(&own), false);
         let rows = converges.iter().map(|j| j.warp_rows.then_some(()));
         let warp_rows = calls.spread(rows.collect());
-        let worker = inherit(&gate, worker);
+        let worker = inherit(&slice, worker);
         let surroundings = fence::Surroundings::new(module, program, &calls);
         let fence = judge.refusals(
             each(&|n, _| fence::judge((module, program), id(n), &calls, &surroundings)),
@@ -91,7 +100,8 @@ impl Judgement {
         let fenced_worker =
             judge.refusals(each(&|n, _| fence::forbids_worker(program, id(n))), false);
         let bodies = program.functions.iter().flat_map(|f| &f.body);
-        Self {
+        let mut judgement = Self {
+            cut_axes: gate::cut_axes(&facts, &calls),
             facts,
             calls,
             slice,
@@ -105,7 +115,10 @@ impl Judgement {
             fenced_worker,
             surroundings,
             uniformity: converges.iter_mut().map(|j| j.uniformity.take()).collect(),
-        }
+            growth: Growth::default(),
+        };
+        judgement.growth = Growth::new(module, program, &judgement);
+        judgement
     }
 
     /// What the threads of a function agree on, when judging it had to ask.
@@ -136,7 +149,8 @@ impl Judgement {
             true => self.fenced_worker[at(&self.fenced_worker)?].as_ref(),
             false => None,
         };
-        shape.or_else(fence).or_else(both)
+        let length = || self.growth.refusal(kernel, form);
+        shape.or_else(fence).or_else(both).or_else(length)
     }
 
     /// The best form that the kernel can take: `worker`, else `gate`, `slice`, `whole`. With `fenced`, one of the

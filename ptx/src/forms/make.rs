@@ -4,11 +4,12 @@ use super::carry::{self, Carried, Values};
 use super::frame::{Frame, Role};
 use super::judge::{self, Judgement};
 use super::names::Names;
-use super::{Form, Options, Refusal, Shape, fence, gate, slice, ticket, worker};
+use super::{Form, Options, Reason, Refusal, Shape, fence, gate, growth, slice, ticket, worker};
 use crate::control::{CONTROL_ALIGN, CONTROL_BYTES, EXTRA_SHARED_BYTES, param_offset};
 use crate::decode::{FuncId, Function, Program};
 use crate::rewrite::Edits;
-use crate::syntax::module::{Module, StatementKind};
+use crate::syntax::module::{FunctionSyntax, Module, StatementKind};
+use std::collections::HashMap;
 
 /// What a launch's grid holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +18,9 @@ pub enum LaunchGrid {
     Original,
     /// A sub-box of the tenant's grid, whose offset the control block gives.
     SubBox,
-    /// So many blocks in x, each of which takes one block of the tenant's grid.
-    Tickets,
+    /// A sub-box that is cut across this axis only (0 is x), with the instance's memory:
+    /// [`Gate`](crate::protocol::Gate).
+    Planes(u8),
     /// So many workers in x, each of which takes blocks of the tenant's grid until told to leave.
     Workers,
 }
@@ -68,7 +70,8 @@ pub struct KernelForm {
     /// The mode of its fence, when it has one: [`fence::FenceMode::accepts`] tells whether a control block's base and
     /// mask go with it. The module's `.global` variables must then lie in the reservation.
     pub fence: Option<fence::FenceMode>,
-    /// Most blocks that a worker may take at a time: 1 for kernels whose blocks wait for earlier ones.
+    /// Most blocks that a worker may take at a time: 1 for kernels whose blocks wait for earlier ones, or need many
+    /// registers.
     pub most_chunk: u32,
 }
 
@@ -109,7 +112,53 @@ pub fn rewrite_judged(
     options: &Options,
     choose: impl Fn(FuncId) -> Form,
 ) -> Rewritten {
-    let forms: Vec<Form> = (0_u32..)
+    let forms = forms_of(program, judgement, &choose);
+    let making = Making::new((module, program), judgement, options, forms);
+    let mut edits = making.head();
+    let most = 2 * growth::limit(module.source().len());
+    for (n, syntax) in making.functions() {
+        edits = making.function(n, syntax, edits);
+        if edits.text_bytes() > most {
+            // Only a mixture of forms that each have room by themselves comes here.
+            let kernels = kernels(program, judgement, &making.plan, options, &choose);
+            return Rewritten {
+                bytes: module.print(),
+                kernels: kernels
+                    .into_iter()
+                    .map(|k| without_room(k, module, program))
+                    .collect(),
+            };
+        }
+    }
+    Rewritten {
+        bytes: edits.apply(module),
+        kernels: kernels(program, judgement, &making.plan, options, choose),
+    }
+}
+
+/// A kernel of a module that would become too long.
+fn without_room(made: KernelForm, module: &Module, program: &Program) -> KernelForm {
+    let Some((_, function)) = program
+        .kernel(&made.name)
+        .filter(|_| made.form != Form::WHOLE)
+    else {
+        return made;
+    };
+    let reason = Reason::TooMuchText {
+        times: growth::TIMES_SOURCE,
+    };
+    let line = module.line(function.span.start);
+    let refusal = Some(Refusal { reason, line });
+    kernel_form(function, Form::WHOLE, refusal, &Options::default())
+}
+
+/// The form that each function gets: the chosen one for a kernel that can take it.
+pub(super) fn forms_of(
+    program: &Program,
+    judgement: &Judgement,
+    choose: impl Fn(FuncId) -> Form,
+) -> Vec<Form> {
+    (0_u32..)
         .zip(&program.functions)
         .map(|(n, f)| match f.is_entry && f.is_defined {
             true => {
@@ -118,60 +167,89 @@ pub fn rewrite_judged(
             false => None,
         })
         .map(|form| form.unwrap_or(Form::WHOLE))
-        .collect();
-    let names = Names::new(module);
-    let plan = Plan::new(program, judgement, &forms, options);
-    let mut edits = Edits::new();
-    if forms
-        .iter()
-        .any(|f| f.fenced || matches!(f.shape, Shape::Gate | Shape::Worker))
-    {
-        edits.insert(behind_header(module), ticket::declaration(&names));
+        .collect()
+}
+
+/// A rewrite under way: what is decided for the whole module before any function is edited.
+pub(super) struct Making<'a> {
+    module: &'a Module,
+    program: &'a Program,
+    judgement: &'a Judgement,
+    options: &'a Options,
+    names: Names,
+    plan: Plan,
+    indices: HashMap<&'a str, usize>,
+}
+
+impl<'a> Making<'a> {
+    pub(super) fn new(
+        (module, program): (&'a Module, &'a Program),
+        judgement: &'a Judgement,
+        options: &'a Options,
+        forms: Vec<Form>,
+    ) -> Self {
+        Self {
+            names: Names::new(module),
+            plan: Plan::new(program, judgement, forms, options),
+            indices: judge::indices(program),
+            module,
+            program,
+            judgement,
+            options,
+        }
     }
-    let indices = judge::indices(program);
-    for syntax in &module.functions {
-        let Some(&n) = indices.get(module.name_of(syntax)) else {
-            continue;
-        };
+
+    /// The form that a function takes.
+    pub(super) fn form(&self, n: usize) -> Form {
+        self.plan.forms[n]
+    }
+
+    /// What the module declares for all of its functions.
+    pub(super) fn head(&self) -> Edits {
+        let mut edits = Edits::new();
+        let asks = |f: &Form| f.fenced || f.shape == Shape::Worker;
+        if self.plan.forms.iter().any(asks) {
+            edits.insert(behind_header(self.module), ticket::declaration(&self.names));
+        }
+        edits
+    }
+
+    /// The text of every function, declarations included, and the function's index.
+    pub(super) fn functions(&self) -> impl Iterator<Item = (usize, &'a FunctionSyntax)> {
+        let (module, indices) = (self.module, &self.indices);
+        let functions = module.functions.iter();
+        functions.filter_map(move |syntax| Some((*indices.get(module.name_of(syntax))?, syntax)))
+    }
+
+    /// Adds the edits of one function's text.
+    pub(super) fn function(&self, n: usize, syntax: &'a FunctionSyntax, mut edits: Edits) -> Edits {
+        let (module, program) = (self.module, self.program);
         let id = FuncId(u32::try_from(n).unwrap_or(u32::MAX));
-        let function = &program.functions[n];
-        let form = forms[n];
+        let form = self.plan.forms[n];
         if form != Form::WHOLE {
             // A forward declaration gets the parameter as its definition does.
             let parameter = format!(
                 ".param .align {CONTROL_ALIGN} .b8 {}[{CONTROL_BYTES}]",
-                names.control
+                self.names.control
             );
             carry::add_parameters(module, syntax, &parameter, &mut edits);
         }
-        carry::add_formals(
-            module,
-            syntax,
-            plan.carried.of(id),
-            &names.prefix,
-            &mut edits,
-        );
+        let carried = self.plan.carried.of(id);
+        carry::add_formals(module, syntax, carried, &self.names.prefix, &mut edits);
         if !syntax.has_body {
-            continue;
+            return edits;
         }
-        let role = match function.is_entry {
+        let role = match program.functions[n].is_entry {
             true => Role::Kernel(form),
             false => Role::Callee {
-                fenced: plan.fenced[n],
+                fenced: self.plan.fenced[n],
             },
         };
-        let mut frame = Frame::new(
-            (module, program, &names),
-            (id, syntax),
-            role,
-            plan.carried.of(id),
-        );
-        edit(&mut frame, judgement, &plan, options);
-        edits.append(frame.finish());
-    }
-    Rewritten {
-        bytes: edits.apply(module),
-        kernels: kernels(program, judgement, &forms, options, choose),
+        let mut frame = Frame::new((module, program, &self.names), (id, syntax), role, carried);
+        frame.edits = edits;
+        frame.cut_axis = self.judgement.cut_axes[n];
+        edit(&mut frame, self.judgement, &self.plan, self.options);
+        frame.finish()
     }
 }
 
@@ -179,7 +257,7 @@ pub fn rewrite_judged(
 fn kernels(
     program: &Program,
     judgement: &Judgement,
-    forms: &[Form],
+    plan: &Plan,
     options: &Options,
     choose: impl Fn(FuncId) -> Form,
 ) -> Vec<KernelForm> {
@@ -187,14 +265,17 @@ fn kernels(
         .zip(&program.functions)
         .filter(|(_, f)| f.is_entry && f.is_defined)
         .map(|(n, f)| {
-            let form = forms[n as usize];
+            let form = plan.forms[n as usize];
             let chosen = choose(FuncId(n));
             let reason = judgement.refusal(FuncId(n), chosen).cloned();
             let mut made = kernel_form(f, form, reason, options);
             if form.shape == Shape::Worker && judgement.warp_rows[n as usize] {
                 made.block_rule = BlockRule::WarpRows;
             }
-            if judgement.for_earlier[n as usize] {
+            if form.shape == Shape::Gate {
+                made.grid = LaunchGrid::Planes(judgement.cut_axes[n as usize]);
+            }
+            if !plan.chunks[n as usize] {
                 made.most_chunk = 1;
             }
             made
@@ -207,10 +288,14 @@ struct Plan {
     carried: Carried,
     /// Functions that a fenced kernel may call.
     fenced: Vec<bool>,
+    /// Kernels whose workers may take more than one block at a time.
+    chunks: Vec<bool>,
+    /// The form that each function takes.
+    forms: Vec<Form>,
 }
 
 impl Plan {
-    fn new(program: &Program, judgement: &Judgement, forms: &[Form], options: &Options) -> Self {
+    fn new(program: &Program, judgement: &Judgement, forms: Vec<Form>, options: &Options) -> Self {
         let calls = &judgement.calls;
         let cut = calls.reached(|n| forms[n].shape != Shape::Whole);
         let fenced = calls.reached(|n| forms[n].fenced);
@@ -227,10 +312,17 @@ impl Plan {
                 values
             })
             .collect();
+        let chunks = (program.functions.iter().zip(&forms).enumerate())
+            .map(|(n, (f, form))| {
+                form.shape == Shape::Worker && !judgement.for_earlier[n] && worker::takes_chunks(f)
+            })
+            .collect();
         let reached: Vec<bool> = cut.iter().zip(&fenced).map(|(c, f)| *c || *f).collect();
         Self {
             carried: Carried::new(program, calls, &needs, &reached),
             fenced,
+            chunks,
+            forms,
         }
     }
 }
@@ -243,10 +335,14 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
     }
     match frame.shape() {
         Shape::Whole | Shape::Slice => {}
-        Shape::Gate => gate::edit(frame, facts),
+        Shape::Gate => gate::edit(frame),
         Shape::Worker => {
-            let meets = judgement.threads_meet[frame.id.0 as usize];
-            worker::edit(frame, facts, (judgement.copies, meets));
+            let looped = worker::Loop {
+                copies: judgement.copies,
+                meets: judgement.threads_meet[frame.id.0 as usize],
+                chunks: plan.chunks[frame.id.0 as usize],
+            };
+            worker::edit(frame, facts, looped);
         }
     }
     slice::edit(frame, facts);
@@ -268,18 +364,18 @@ fn kernel_form(
     options: &Options,
 ) -> KernelForm {
     let control_offset = (form != Form::WHOLE).then(|| param_offset(function));
-    let tickets = matches!(form.shape, Shape::Gate | Shape::Worker);
+    let takes_shared = form.shape == Shape::Worker;
     KernelForm {
         name: function.name.clone(),
         form,
         reason,
         control_offset,
         params_bytes: control_offset.map_or(function.params_bytes, |at| at + CONTROL_BYTES),
-        extra_shared_bytes: if tickets { EXTRA_SHARED_BYTES } else { 0 },
+        extra_shared_bytes: if takes_shared { EXTRA_SHARED_BYTES } else { 0 },
         grid: match form.shape {
             Shape::Whole => LaunchGrid::Original,
             Shape::Slice => LaunchGrid::SubBox,
-            Shape::Gate => LaunchGrid::Tickets,
+            Shape::Gate => LaunchGrid::Planes(0),
             Shape::Worker => LaunchGrid::Workers,
         },
         block_rule: BlockRule::Any,

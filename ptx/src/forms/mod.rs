@@ -7,16 +7,19 @@
 //!
 //! Each form is one file with the same two functions: `judge`, which gives the reason against it, and `edit`, which
 //! puts its text into a function's [`frame`]. What forms share has files of its own: [`facts`] about one function,
-//! [`reach`] along calls, [`carry`] for values that a callee needs, [`ticket`] for blocks taken from a counter.
+//! [`reach`] along calls, [`carry`] for values that a callee needs, [`commit`] for the place where a block
+//! decides to run, [`ticket`] for blocks taken from a counter.
 //!
 //! All text is added on the line it belongs to, so that line numbers stay those of the original.
 
 mod carry;
+mod commit;
 mod convergence;
 mod facts;
 pub mod fence;
 mod frame;
 mod gate;
+mod growth;
 mod judge;
 mod make;
 mod names;
@@ -43,7 +46,7 @@ pub enum Shape {
     Whole,
     /// In launches of sub-boxes.
     Slice,
-    /// In launches of so many blocks, each of which takes the number of a block.
+    /// In launches of sub-boxes whose blocks may be refused on their way in.
     Gate,
     /// By workers, blocks that take the numbers of one block after another.
     Worker,
@@ -63,7 +66,7 @@ impl Form {
     pub const WHOLE: Self = Self::plain(Shape::Whole);
     /// Launched in sub-boxes of its grid.
     pub const SLICE: Self = Self::plain(Shape::Slice);
-    /// A ticket at the head of each block.
+    /// A stop word that every block looks at before it does anything.
     pub const GATE: Self = Self::plain(Shape::Gate);
     /// A loop over block numbers.
     pub const WORKER: Self = Self::plain(Shape::Worker);
@@ -71,7 +74,7 @@ impl Form {
     pub const FENCE: Self = Self::WHOLE.fence();
     /// Confined, in sub-boxes.
     pub const FENCE_SLICE: Self = Self::SLICE.fence();
-    /// Confined, with tickets.
+    /// Confined, with a stop word.
     pub const FENCE_GATE: Self = Self::GATE.fence();
     /// Confined, as a loop.
     pub const FENCE_WORKER: Self = Self::WORKER.fence();

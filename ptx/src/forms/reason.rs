@@ -51,7 +51,7 @@ pub enum Reason {
     },
     /// The module is older than what the form is made of.
     #[error(
-        "the module is PTX {}.{} or has 32-bit addresses; tickets need PTX 4.1 and 64-bit addresses",
+        "the module is PTX {}.{} or has 32-bit addresses; the form needs PTX 4.1 and 64-bit addresses",
         version.0, version.1
     )]
     TooOld {
@@ -64,6 +64,20 @@ pub enum Reason {
     )]
     BlockWait {
         /// The load.
+        what: String,
+    },
+    /// A wait for earlier blocks, which may be refused while this one runs.
+    #[error(
+        "it waits until an earlier block changes what `{what}` reads, and that block may be refused while this one runs"
+    )]
+    EarlierWait {
+        /// The load.
+        what: String,
+    },
+    /// A loop in which a wait could hide.
+    #[error("it may wait for another block in a loop that is not looked into, at `{what}`")]
+    HiddenWait {
+        /// The call or load.
         what: String,
     },
     /// A wait for the host or another GPU.
@@ -127,6 +141,14 @@ pub enum Reason {
     ExternalCall {
         /// The function.
         function: String,
+    },
+    /// Very many small kernels, or others that grow out of proportion.
+    #[error(
+        "the kernels before it use up the {times}-fold growth that a module may have in this form"
+    )]
+    TooMuchText {
+        /// What a form may add, as a multiple of the module's length.
+        times: usize,
     },
     /// No room for the control block.
     #[error(

@@ -1,40 +1,69 @@
 //! The `worker` form: the body as a loop over block numbers (accelOS's virtual groups, DESIGN section 4).
 //!
-//! A launch has as many workers as may reside. Thread 0 of each finds a slot on its SM, then takes chunks of block
-//! numbers as long as its slot is below the SM's cap; the others wait at one barrier for what it tells them:
+//! A launch has as many workers as may reside. Thread 0 of each takes a place on its SM, then *tickets*, each for a chunk
+//! of blocks of one row of the grid, until there are none or its SM has more workers than its cap. Thread 1 reads the cap.
+//! Both do so at the head of a chunk and wait for the answer at its end, so that no round trip to memory stands between
+//! two chunks:
 //!
 //! ```text
-//! enter   slot = a clear bit of mask[sm] below cap[sm], set with one atomic operation;  placed += 1
-//!         none: placed += 1; hold until placed == launched or 20 µs; tell NONE
-//! take    if slot < cap[sm]: (n, limit) = (next, limit); next += chunk         one atomic operation
-//!         n < limit: tell n and the chunk        else: clear the slot's bit; tell NONE
-//! told    bar.sync 0;  if NONE: exit;  left = blocks of the chunk;  (x, y, z) = place of n
+//! enter   hint = count[sm]++, cap of that moment: one atomic operation;  placed += 1;  hint >= cap: over
+//! take    ticket = next++                                                one atomic operation
+//! told    bar.sync 0;  ticket >= tickets: leave;  (x, y, z), end = blocks of the ticket
+//! look    thread 0: hint < cap as told: ahead = next++ else LATER        issued, not waited for
+//!         thread 1: ahead = cap[sm]                                      the same instruction
 //! body    whose every exit goes to:
-//! rejoin  wait for asynchronous copies;  bar.sync 0 where threads of the block meet;  left -= 1
-//!         left > 0: step (x, y, z), go to body
-//!         thread 0: fence.acq_rel.gpu; done += chunk; go to take        others: go to told
+//! rejoin  wait for asynchronous copies;  x += 1 < end: go to body, behind bar.sync 0 where threads of the block meet
+//!         tell ahead;  thread 0, LATER: over;  go to told
+//! over    loop: count[sm] > cap[sm]: count[sm] -= 1 by compare-and-swap, leave;  else hint = count[sm] - 1, take
 //! ```
 //!
-//! Each thread keeps the block's place, on the axes that the body asks for, and the blocks left in registers, so that
-//! nothing of one thread's stands between two blocks of a chunk; `cargo xtask bench form-cost` prints what is left.
-//! Where threads of a block cannot meet ([`convergence::threads_meet`]) its warps run on by themselves to the end of
-//! the chunk. A register that the body may read before it writes it is given a value at its start, because undefined
-//! values of one block would otherwise be carried to the next and kept alive.
+//! **Places.** `count` and `cap` of an SM are one word. Whoever has counted himself is a *member* until his own
+//! subtraction, so that `count` is the number of members. For every `c` at most `c` members have `hint < c`: a newcomer's
+//! hint is the number of members before it, and one that is renewed is the number of the others at that moment; in both
+//! cases either the hint is not below `c` or there are at most `c` members. So while `count > cap` at least
+//! `count - cap` members see that their hint is not below the cap, and come to `over`; and a compare-and-swap succeeds
+//! only while `count > cap`, so that leaving never brings the members below the cap: one worker stays while the cap is
+//! above zero and tickets remain.
 //!
-//! Soundness rests on [`super::convergence`]: every thread of the block passes the same barriers before it rejoins.
+//! **Tickets.** An accepted ticket is always run, also by a worker that is over its cap; it leaves one ticket later. So
+//! when all grids have ended, exactly the tickets below `next` have run, and a stop needs no word of its own: all caps
+//! zero. Tickets are accepted in ascending order, and each worker runs its own in that order. The lowest ticket that is
+//! accepted and not finished is therefore being run, not held: a block that waits for earlier ones alone is waited for
+//! by nobody that it waits for.
+//!
+//! **Words.** What the threads tell each other stands in two sets of words used in turn, so that one barrier is enough:
+//! who writes a set has passed the barrier behind which all had read it the time before.
+//!
+//! **Registers.** Across a body lives `ahead`; with chunks also the block's place on the axes that the body asks for and
+//! `end`. A kernel that needs many registers ([`HEAVY`]) takes one block at a time and has its place from the ticket. The
+//! loop's head stands behind the instructions at the kernel's start that give the same in every block ([`start`]). A register
+//! that the body may read before it writes it is given a value there, because undefined values of one block would
+//! otherwise be carried to the next and kept alive.
+//!
+//! Where threads of a block cannot meet ([`convergence::threads_meet`]) its warps run on by themselves to the end of the
+//! chunk. Soundness rests on [`super::convergence`]: every thread of the block passes the same barriers before it rejoins.
+
+mod start;
+mod text;
 
 use super::convergence::{self, Judged};
 use super::facts::Facts;
-use super::frame::{Frame, PLACE_MARK, STEP_MARK};
+use super::frame::Frame;
 use super::reach::Calls;
-use super::unset::unset_registers;
 use super::{Reason, ticket};
-use crate::analysis::Flow;
-use crate::control::{
-    CAPS_AT, CHUNK_AT, COUNTERS_AT, DONE_AT, HOLD_NS, LAUNCHED_AT, MAX_SLOTS, NO_BLOCK, PLACED_AT,
-    WORD_CHUNK_AT, WORD_FAULT_AT, WORD_SLOT_AT, WORD_TICKET_AT, mask_offset,
-};
-use crate::decode::{FuncId, Opcode, Program, ScalarType};
+use crate::analysis::registers_estimate;
+use crate::decode::{FuncId, Function, Opcode, Program};
+
+pub(super) use text::place_text;
+
+/// A kernel that is estimated to need so many registers takes one block at a time: its occupancy may hang on two more,
+/// and its blocks last so long that a barrier for each is nothing.
+const HEAVY: u32 = 25;
+
+/// Whether a kernel's workers may take more than one block at a time.
+pub(super) fn takes_chunks(function: &Function) -> bool {
+    registers_estimate(function) < HEAVY
+}
 
 /// What stands against the loop in each function, for reasons of its own, and what it relies on.
 pub(super) fn judge(program: &Program, calls: &Calls) -> Vec<Judged> {
@@ -78,17 +107,32 @@ fn happens_once(mnemonic: &str) -> bool {
     }
 }
 
-/// Puts the loop round a kernel's body; `copies` says whether any function of the module copies asynchronously, because a
-/// callee may leave copies on their way as well, `meets` whether threads of a block may meet in it.
-pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, (copies, meets): (bool, bool)) {
+/// What the loop has to know of the module and the kernel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Loop {
+    /// Any function of the module copies asynchronously; a callee may leave copies on their way as well.
+    pub(super) copies: bool,
+    /// Threads of a block may meet in it.
+    pub(super) meets: bool,
+    /// A ticket may be for more than one block.
+    pub(super) chunks: bool,
+}
+
+/// Puts the loop round a kernel's body.
+pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, looped: Loop) {
     ticket::rectify_sizes(frame, facts);
-    let enter = enter(frame);
-    frame.at_entry(&enter);
-    let take = take(frame);
-    frame.at_entry(&take);
-    let told = told(frame);
-    frame.at_entry(&told);
-    let kills = kills(frame);
+    frame.takes_chunks = looped.chunks;
+    frame.entry_instruction = start::same_in_every_block(frame);
+    let head = [
+        text::enter(frame),
+        text::take(frame),
+        text::told(frame),
+        text::look(frame),
+    ];
+    for text in head {
+        frame.at_entry(&text);
+    }
+    let kills = start::kills(frame);
     let body = frame.label("body");
     frame.at_entry(&format!("{body}: {kills}"));
     let rejoin = frame.label("rejoin");
@@ -97,179 +141,12 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, (copies, meets): (bool,
             frame.replace_operation(n, &format!("bra {rejoin};"));
         }
     }
-    let text = rejoin_text(frame, &rejoin, (copies, meets));
-    frame.at_end(&text);
-}
-
-/// Loads the address of the counters.
-fn counters(frame: &mut Frame<'_>, into: &str) -> String {
-    let control = frame.control(COUNTERS_AT);
-    format!("ld.param.u64 {into}, {control}; cvta.to.global.u64 {into}, {into};")
-}
-
-/// Loads the SM's cap, at most 32, into `cap`.
-fn load_cap(frame: &mut Frame<'_>, cap: &str) -> String {
-    let (wide, address) = (frame.scratch("b64", 1), frame.scratch("b64", 2));
-    let control = frame.control(CAPS_AT);
-    let load = ticket::load_order(frame, "sys");
-    format!(
-        "mov.u32 {cap}, %smid; cvt.u64.u32 {wide}, {cap}; ld.param.u64 {address}, {control}; cvta.to.global.u64 {address}, {address}; add.u64 {address}, {address}, {wide}; \
-         ld{load}.global.u8 {cap}, [{address}]; min.u32 {cap}, {cap}, {MAX_SLOTS};"
-    )
-}
-
-/// Loads the address, less [`mask_offset`], of the SM's slot mask.
-fn mask_address(frame: &mut Frame<'_>, counters: &str, into: &str) -> String {
-    let sm = frame.scratch("b32", 2);
-    format!(
-        "mov.u32 {sm}, %smid; mul.wide.u32 {into}, {sm}, 4; add.u64 {into}, {into}, {counters};"
-    )
-}
-
-/// Finds a slot.
-fn enter(frame: &mut Frame<'_>) -> String {
-    let [words, taken, cap, free, high, guess] =
-        [1, 3, 4, 5, 6, 7].map(|n| frame.scratch("b32", n));
-    let (p, q) = (frame.scratch("pred", 0), frame.scratch("pred", 1));
-    let (counted, mask) = (frame.scratch("b64", 0), frame.scratch("b64", 3));
-    let [told, take, again, full, hold, none] =
-        ["told", "take", "again", "full", "hold", "none"].map(|word| frame.label(word));
-    let is_not_first = ticket::is_not_first(frame, &p);
-    let address = ticket::words_address(frame, &words);
-    let clear = match frame.is_fenced() {
-        true => ticket::clear_fault(frame, &words),
-        false => String::new(),
-    };
-    let counters = counters(frame, &counted);
-    let mask_address = mask_address(frame, &counted, &mask);
-    let load_cap = load_cap(frame, &cap);
-    let relaxed = ticket::load_order(frame, "gpu");
-    let sys = ticket::load_order(frame, "sys");
-    let mask_at = mask_offset(0);
-    let (now, then) = (frame.scratch("b64", 1), frame.scratch("b64", 2));
-    let nap = match ticket::has_scopes(frame.program) {
-        true => "nanosleep.u32 200; ",
-        false => "",
-    };
-    // Blocks that share an SM look for a slot from different places, given by where their warps are, so that they
-    // seldom want the same one.
-    format!(
-        "{is_not_first} {address} @{p} bra {told}; {clear} {counters} {mask_address} ld{relaxed}.global.u32 {taken}, [{mask}+{mask_at}]; \
-         {again}: {load_cap} mov.u32 {free}, 1; shl.b32 {free}, {free}, {cap}; sub.u32 {free}, {free}, 1; not.b32 {high}, {taken}; and.b32 {free}, {free}, {high}; \
-         setp.eq.u32 {p}, {free}, 0; @{p} bra {full}; mov.u32 {guess}, %warpid; mul.lo.u32 {guess}, {guess}, {cap}; shr.u32 {guess}, {guess}, 6; \
-         shr.u32 {high}, {free}, {guess}; shl.b32 {high}, {high}, {guess}; setp.eq.u32 {q}, {high}, 0; selp.b32 {high}, {free}, {high}, {q}; \
-         neg.s32 {free}, {high}; and.b32 {high}, {high}, {free}; atom.global.or.b32 {taken}, [{mask}+{mask_at}], {high}; and.b32 {free}, {taken}, {high}; \
-         setp.ne.u32 {p}, {free}, 0; @{p} bra {again}; bfind.u32 {high}, {high}; st.shared.u32 [{words}+{WORD_SLOT_AT}], {high}; \
-         red.global.add.u32 [{counted}+{PLACED_AT}], 1; bra {take}; \
-         {full}: red.global.add.u32 [{counted}+{PLACED_AT}], 1; mov.u64 {then}, %globaltimer; \
-         {hold}: ld{sys}.global.u32 {taken}, [{counted}+{PLACED_AT}]; ld{sys}.global.u32 {cap}, [{counted}+{LAUNCHED_AT}]; setp.eq.u32 {p}, {taken}, {cap}; @{p} bra {none}; \
-         {nap}mov.u64 {now}, %globaltimer; sub.u64 {now}, {now}, {then}; setp.lt.u64 {p}, {now}, {HOLD_NS}; @{p} bra {hold}; bra {none};"
-    )
-}
-
-/// Takes a chunk, or leaves. Needs nothing but thread 0.
-fn take(frame: &mut Frame<'_>) -> String {
-    let [words, number, limit, slot, chunk] = [1, 0, 3, 4, 5].map(|n| frame.scratch("b32", n));
-    let p = frame.scratch("pred", 0);
-    let (counted, mask) = (frame.scratch("b64", 0), frame.scratch("b64", 3));
-    let [told, take, leave, none] = ["told", "take", "leave", "none"].map(|word| frame.label(word));
-    let address = ticket::words_address(frame, &words);
-    let counters = counters(frame, &counted);
-    let load_cap = load_cap(frame, &limit);
-    let chunk_at = frame.control(CHUNK_AT);
-    let taking = ticket::take(frame, &counted, &chunk, (&number, &limit));
-    let publish_none = ticket::publish_none(frame, &words);
-    let mask_address = mask_address(frame, &counted, &mask);
-    let mask_at = mask_offset(0);
-    format!(
-        "{take}: {address} {counters} {load_cap} ld.shared.u32 {slot}, [{words}+{WORD_SLOT_AT}]; setp.ge.u32 {p}, {slot}, {limit}; @{p} bra {leave}; \
-         ld.param.u32 {chunk}, {chunk_at}; {taking} setp.ge.u32 {p}, {number}, {limit}; @{p} bra {leave}; \
-         add.u32 {chunk}, {chunk}, {number}; min.u32 {limit}, {limit}, {chunk}; st.shared.u32 [{words}+{WORD_TICKET_AT}], {number}; \
-         sub.u32 {limit}, {limit}, {number}; st.shared.u32 [{words}+{WORD_CHUNK_AT}], {limit}; bra {told}; \
-         {leave}: {mask_address} ld.shared.u32 {slot}, [{words}+{WORD_SLOT_AT}]; mov.u32 {chunk}, 1; shl.b32 {chunk}, {chunk}, {slot}; not.b32 {chunk}, {chunk}; \
-         red.global.and.b32 [{mask}+{mask_at}], {chunk}; \
-         {none}: {address} {publish_none}"
-    )
-}
-
-/// The register that counts down the blocks of the chunk that are still to run, the one that runs included.
-fn left(frame: &mut Frame<'_>) -> String {
-    frame.scratch("b32", 19)
-}
-
-/// Everybody hears of the chunk, or leaves.
-fn told(frame: &mut Frame<'_>) -> String {
-    let (number, words, x) = (
-        ticket::number(frame),
-        frame.scratch("b32", 1),
-        frame.scratch("b32", 2),
-    );
-    let left = left(frame);
-    let p = frame.scratch("pred", 0);
-    let (told, gone) = (frame.label("told"), frame.label("gone"));
-    let address = ticket::words_address(frame, &words);
-    // A thread that left for a fault may have been thread 0, and then nobody writes the words any more.
-    let fault = match frame.is_fenced() {
-        true => format!(
-            " ld.shared.u32 {x}, [{words}+{WORD_FAULT_AT}]; setp.ne.u32 {p}, {x}, 0; @{p} bra {gone};"
-        ),
-        false => String::new(),
-    };
-    format!(
-        "{told}: {address} bar.sync 0; ld.shared.u32 {number}, [{words}+{WORD_TICKET_AT}]; ld.shared.u32 {left}, [{words}+{WORD_CHUNK_AT}]; \
-         setp.eq.u32 {p}, {number}, {NO_BLOCK}; @{p} bra {gone};{fault} {PLACE_MARK}"
-    )
-}
-
-/// Gives a value to every register that the body may read before it writes it.
-fn kills(frame: &mut Frame<'_>) -> String {
-    let mut text = String::new();
-    if !frame.entry_sees_registers() {
-        return text;
+    let tail = [
+        text::rejoin(frame, looped),
+        text::over(frame),
+        text::gone(frame),
+    ];
+    for text in tail {
+        frame.at_end(&text);
     }
-    let function = frame.function;
-    let flow = Flow::new(function);
-    for r in unset_registers(function, &flow) {
-        let name = &function.register_names[r.0 as usize];
-        if !frame.is_declared_before_entry(name) {
-            continue;
-        }
-        let (ty, zero) = match function.registers[r.0 as usize] {
-            ScalarType::Pred => ("pred", "0"),
-            ty => match ty.size_bytes() {
-                2 => ("b16", "0"),
-                4 => ("b32", "0"),
-                8 => ("b64", "0"),
-                _ => continue,
-            },
-        };
-        text.push_str(&format!("mov.{ty} {name}, {zero}; "));
-    }
-    text
-}
-
-/// What stands behind the body.
-fn rejoin_text(frame: &mut Frame<'_>, rejoin: &str, (copies, meets): (bool, bool)) -> String {
-    let [words, number] = [1, 0].map(|n| frame.scratch("b32", n));
-    let left = left(frame);
-    let p = frame.scratch("pred", 0);
-    let counted = frame.scratch("b64", 0);
-    let [told, take, spent, gone] = ["told", "take", "spent", "gone"].map(|word| frame.label(word));
-    let wait = if copies { "cp.async.wait_all; " } else { "" };
-    let (each, last) = match meets {
-        true => ("bar.sync 0; ", ""),
-        false => ("", "bar.sync 0; "),
-    };
-    let is_not_first = ticket::is_not_first(frame, &p);
-    let address = ticket::words_address(frame, &words);
-    let counters = counters(frame, &counted);
-    let fence = match ticket::has_scopes(frame.program) {
-        true => "fence.acq_rel.gpu;",
-        false => "membar.gl;",
-    };
-    format!(
-        "{rejoin}: {wait}{each}sub.u32 {left}, {left}, 1; setp.eq.u32 {p}, {left}, 0; @{p} bra {spent}; {STEP_MARK} \
-         {spent}: {last}{is_not_first} @{p} bra {told}; {address} ld.shared.u32 {number}, [{words}+{WORD_CHUNK_AT}]; {counters} {fence} \
-         red.global.add.u32 [{counted}+{DONE_AT}], {number}; bra {take}; {gone}: ret;"
-    )
 }

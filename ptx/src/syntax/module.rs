@@ -17,6 +17,14 @@ pub const MAX_KERNELS: usize = 100_000;
 /// decoded instruction is a hundred times as large as the shortest one written down.
 pub const MAX_INSTRUCTIONS: usize = 1 << 21;
 
+/// Bytes of text that a module has for each of its instructions at the least, on average and [`FREE_BYTES`] aside. The
+/// shortest ones are half as long, but no program consists of them, and what is made of one takes two hundred bytes.
+pub const BYTES_PER_INSTRUCTION: usize = 16;
+/// The same for each kernel, function and declaration of one.
+pub const BYTES_PER_FUNCTION: usize = 128;
+/// What every module may have in excess of its length.
+pub const FREE_BYTES: usize = 32 << 10;
+
 /// What a statement is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the PTX ISA's")]

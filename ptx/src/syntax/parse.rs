@@ -10,7 +10,10 @@ use super::cursor::Cursor;
 use super::declaration::{Declarator, Head, declaration, parameters};
 use super::intern::Sym;
 use super::lex::kind;
-use super::module::{FunctionSyntax, MAX_KERNELS, PackedStatement, StatementKind as K};
+use super::module::{
+    BYTES_PER_FUNCTION, FREE_BYTES, FunctionSyntax, MAX_KERNELS, PackedStatement,
+    StatementKind as K,
+};
 use super::names::{Declaration, Meaning, Names};
 use super::operands::operands;
 use super::vocabulary::{Directive, VOCABULARY};
@@ -323,12 +326,14 @@ impl Parser<'_> {
             statements: (statement, self.out.statements.len()),
             has_body,
         });
-        if self.out.functions.len() > MAX_KERNELS {
-            return Err(self
-                .c
-                .fault("more than 100000 kernels and functions in one module"));
-        }
-        Ok(())
+        let count = self.out.functions.len();
+        let room = (self.c.source.len() + FREE_BYTES) / BYTES_PER_FUNCTION;
+        let over = match count {
+            _ if count > MAX_KERNELS => "more than 100000 kernels and functions in one module",
+            _ if count > room => "more functions than a module of this length can have",
+            _ => return Ok(()),
+        };
+        Err(self.c.fault(over))
     }
 
     fn formal_parameters(&mut self, meaning: Meaning) -> Result<(), Fault> {

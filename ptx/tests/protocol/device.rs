@@ -1,263 +1,320 @@
-//! The device's half, one load or atomic operation a step, as the rewriter writes it.
+//! A worker, one load or atomic operation a step, as the rewriter writes it.
 //!
-//! Rules: a step reads or writes one word of the set; what a thread knows besides is in its own state.
+//! Rules: a step reads or writes one word of the set; what a worker knows besides is in its own state. What is fetched
+//! ahead may be answered at any time until the worker rejoins. A ticket is one block.
 
-/// Words of the set that the device touches.
+/// Words of the set that the device touches; an SM's place is one word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Set {
     pub(crate) next: u32,
-    pub(crate) limit: u32,
-    pub(crate) done: u32,
     pub(crate) placed: u32,
     pub(crate) launched: u32,
-    pub(crate) caps: Vec<u8>,
-    pub(crate) masks: Vec<u32>,
+    pub(crate) places: Vec<Place>,
 }
 
-/// How a worker that is too many leaves.
+/// An SM's word.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) cap: u32,
+    pub(crate) count: u32,
+}
+
+/// What is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leave {
-    /// Those in slots at or above the cap.
-    HighestSlot,
-    /// Broken: whoever sees more workers than the cap; the mask word is a count.
-    CompareAndDecrement,
+pub(crate) enum Fault {
+    /// Nothing.
+    Sound,
+    /// Whoever sees more workers than the cap subtracts himself, whatever has become of the word.
+    LookThenSubtract,
+    /// A worker over its cap gives the ticket back that it has taken ahead, or means to.
+    DropsTicket,
+    /// `next` is read, then written.
+    ReadThenWrite,
+    /// Who stays takes himself for the first.
+    HintOfZero,
+    /// Who is over the cap runs his tickets in the order in which he hears of them, the last one first.
+    LastFirst,
 }
 
-/// Which free slot below the cap a newcomer tries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
-    /// The lowest.
-    Lowest,
-    /// Any: the rewriter starts looking at a place that depends on the warp, so that newcomers do not collide.
-    Any,
-}
-
-/// How a ticket is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ticket {
-    /// Number and limit are one word, to which the chunk is added.
-    OneWord,
-    /// Broken: addition to the number, then a look at the limit.
-    Separate,
-}
-
-/// Where a resident block stands, with its registers.
+/// Where a resident worker stands, with its registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum At {
-    /// ENTER: read the mask.
-    ReadMask,
-    /// ENTER: read the cap for the slot found.
-    ReadCap { mask: u32 },
-    /// ENTER: take the slot.
-    TakeSlot { slot: u8 },
-    /// ENTER: count itself in (broken variant), if the count is still what it was.
-    CountIn { count: u32 },
-    /// ENTER: tell that it was placed; `slot` is none if it was refused.
-    TellPlaced { slot: Option<u8> },
-    /// Refused: hold until all are placed or the time is over.
-    Hold,
-    /// LOOP: compare the slot with the cap.
-    CompareCap { slot: u8 },
-    /// LOOP: take a number.
-    Take { slot: u8 },
-    /// LOOP: read the limit (broken variant).
-    ReadLimit { slot: u8, next: u32 },
-    /// A gate counts its block before it runs it.
-    CountStart { block: u32 },
-    /// Run one block of a chunk.
-    Run {
-        slot: u8,
-        block: u32,
-        first: u32,
-        end: u32,
+    /// Count itself in.
+    Enter,
+    /// Tell that it was placed.
+    TellPlaced { hint: u32, cap: u32 },
+    /// Its hint is not below the cap: read the word.
+    Over { told: Option<u32>, hint: u32 },
+    /// Stay, or leave by compare-and-swap. `told` is none for a newcomer.
+    Weigh {
+        seen: Place,
+        told: Option<u32>,
+        hint: u32,
     },
-    /// A worker counts its chunk after it ran it.
-    CountDone { slot: u8, blocks: u32 },
-    /// Clear the slot.
-    ClearSlot { slot: u8 },
+    /// Take a ticket and wait for it.
+    Take { hint: u32, told: u32 },
+    /// Broken: write what follows the number that was read.
+    Write { hint: u32, told: u32, read: u32 },
+    /// Run a ticket while what was fetched ahead is on its way.
+    Run {
+        hint: u32,
+        ticket: u32,
+        ran: bool,
+        ahead: Ahead,
+        cap: Option<u32>,
+    },
+    /// Broken: run the ticket that is held first, then this one.
+    RunHeld { hint: u32, ticket: u32, held: u32 },
+    /// No ticket was taken ahead: read the word.
+    Retake { hint: u32, told: u32 },
+    /// There are no tickets: subtract itself.
+    Release,
     /// Leave the SM.
     Exit,
+}
+
+/// The ticket that thread 0 takes ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Ahead {
+    /// It takes none.
+    Later,
+    /// It is asked for.
+    Asked,
+    /// It is there.
+    Taken(u32),
 }
 
 /// What a step did besides moving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Nothing,
-    /// It read the cap, so that it no longer acts on an older one.
-    SawCap,
-    /// It ran a block.
+    /// It begins a ticket.
+    Began,
+    /// It ran a ticket.
     Ran(u32),
-    /// It gave its slot back because of the cap.
-    LeftByCap,
     /// It is gone.
     Gone,
 }
 
-/// What kind of kernel the block belongs to.
+/// What all workers have in common.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Code {
-    pub(crate) is_gate: bool,
-    pub(crate) chunk: u32,
-    pub(crate) leave: Leave,
-    pub(crate) choice: Choice,
-    pub(crate) ticket: Ticket,
+    pub(crate) tickets: u32,
+    pub(crate) late: bool,
+    pub(crate) fault: Fault,
 }
 
 impl Code {
-    /// Where a freshly placed block begins. A gate has no slot.
-    pub(crate) fn entry(&self) -> At {
-        if self.is_gate {
-            At::Take { slot: 0 }
-        } else {
-            At::ReadMask
-        }
-    }
-
-    /// The slots that a block may try next; only reading the cap leaves a choice.
-    pub(crate) fn choices(&self, at: At, sm: usize, set: &Set) -> Vec<u8> {
-        let At::ReadCap { mask } = at else {
+    /// Steps of a worker to choose from: a run has up to three that come in any order.
+    pub(crate) fn choices(&self, at: At, may_run: bool) -> Vec<u8> {
+        let At::Run {
+            ran, ahead, cap, ..
+        } = at
+        else {
             return vec![0];
         };
-        if self.leave == Leave::CompareAndDecrement {
-            return vec![0];
-        }
-        let free = (0..set.caps[sm]).filter(|slot| mask >> slot & 1 == 0);
-        let mut free: Vec<u8> = free.collect();
-        if self.choice == Choice::Lowest {
-            free.truncate(1);
-        }
-        if free.is_empty() {
-            free.push(u8::MAX);
-        }
-        free
+        let open = [
+            !ran && may_run,
+            ahead == Ahead::Asked,
+            cap.is_none(),
+            ran && ahead != Ahead::Asked && cap.is_some(),
+        ];
+        (0..)
+            .zip(open)
+            .filter_map(|(n, open)| open.then_some(n))
+            .collect()
     }
 
-    /// One step of a block on `sm`, with one of its [`Code::choices`].
-    // Length: one arm for each place, in the order of the text that the rewriter writes.
+    /// One step of a worker on `sm`, one of its [`Code::choices`].
     pub(crate) fn step(&self, at: At, choice: u8, sm: usize, set: &mut Set) -> (At, Effect) {
+        let place = &mut set.places[sm];
         let quiet = |at| (at, Effect::Nothing);
         match at {
-            At::ReadMask => quiet(At::ReadCap {
-                mask: set.masks[sm],
-            }),
-            At::ReadCap { mask } => {
-                let to = match self.leave {
-                    Leave::HighestSlot if choice == u8::MAX => At::TellPlaced { slot: None },
-                    Leave::HighestSlot => At::TakeSlot { slot: choice },
-                    Leave::CompareAndDecrement if mask >= u32::from(set.caps[sm]) => {
-                        At::TellPlaced { slot: None }
-                    }
-                    Leave::CompareAndDecrement => At::CountIn { count: mask },
-                };
-                (to, Effect::SawCap)
+            At::Enter => {
+                let Place { cap, count } = *place;
+                place.count += 1;
+                quiet(At::TellPlaced { hint: count, cap })
             }
-            At::TakeSlot { slot } => {
-                let mask = set.masks[sm];
-                set.masks[sm] |= 1 << slot;
-                quiet(if mask >> slot & 1 == 0 {
-                    At::TellPlaced { slot: Some(slot) }
-                } else {
-                    At::ReadCap { mask }
-                })
-            }
-            At::CountIn { count } if set.masks[sm] != count => quiet(At::ReadMask),
-            At::CountIn { count } => {
-                set.masks[sm] = count + 1;
-                quiet(At::TellPlaced { slot: Some(0) })
-            }
-            At::TellPlaced { slot } => {
+            At::TellPlaced { hint, cap } => {
                 set.placed += 1;
-                quiet(slot.map_or(At::Hold, |slot| At::CompareCap { slot }))
-            }
-            // Whether all were placed or the time is over makes no difference to the state.
-            At::Hold => (At::Exit, Effect::Gone),
-            At::CompareCap { slot } => {
-                let stays = match self.leave {
-                    Leave::HighestSlot => slot < set.caps[sm],
-                    Leave::CompareAndDecrement => set.masks[sm] <= u32::from(set.caps[sm]),
-                };
-                let to = if stays {
-                    At::Take { slot }
-                } else {
-                    At::ClearSlot { slot }
-                };
-                (to, Effect::SawCap)
-            }
-            At::Take { slot } => {
-                let next = set.next;
-                set.next += self.chunk;
-                quiet(match self.ticket {
-                    Ticket::OneWord => self.begin(slot, next, set.limit),
-                    Ticket::Separate => At::ReadLimit { slot, next },
+                quiet(match hint < cap {
+                    true => At::Take { hint, told: cap },
+                    false => At::Over { told: None, hint },
                 })
             }
-            At::ReadLimit { slot, next } => quiet(self.begin(slot, next, set.limit)),
-            At::CountStart { block } => {
-                set.done += 1;
-                let (first, end) = (block, block + 1);
-                quiet(At::Run {
-                    slot: 0,
-                    block,
-                    first,
-                    end,
-                })
-            }
-            At::Run {
-                slot,
-                block,
-                first,
-                end,
-            } => {
-                let to = if block + 1 < end {
-                    At::Run {
-                        slot,
-                        block: block + 1,
-                        first,
-                        end,
-                    }
-                } else if self.is_gate {
-                    At::Exit
-                } else {
-                    At::CountDone {
-                        slot,
-                        blocks: end - first,
-                    }
+            At::Over { told, hint } => quiet(At::Weigh {
+                seen: *place,
+                told,
+                hint,
+            }),
+            At::Weigh { seen, told, .. } if seen.count <= seen.cap => {
+                let hint = match self.fault {
+                    Fault::HintOfZero => 0,
+                    _ => seen.count - 1,
                 };
-                (to, Effect::Ran(block))
+                let told = told.unwrap_or(seen.cap);
+                quiet(At::Take { hint, told })
             }
-            At::CountDone { slot, blocks } => {
-                set.done += blocks;
-                quiet(At::CompareCap { slot })
-            }
-            At::ClearSlot { slot } => {
-                match self.leave {
-                    Leave::HighestSlot => set.masks[sm] &= !(1 << slot),
-                    Leave::CompareAndDecrement => set.masks[sm] -= 1,
+            At::Weigh { seen, told, hint } => {
+                let seen_again = *place;
+                if seen == seen_again || self.fault == Fault::LookThenSubtract {
+                    place.count -= 1;
+                    return quiet(At::Exit);
                 }
-                (At::Exit, Effect::LeftByCap)
+                let seen = seen_again;
+                quiet(At::Weigh { seen, told, hint })
+            }
+            At::Take { hint, told } if self.fault == Fault::ReadThenWrite => {
+                let read = set.next;
+                quiet(At::Write { hint, told, read })
+            }
+            At::Take { hint, told } => {
+                set.next += 1;
+                self.begin(hint, set.next - 1, told)
+            }
+            At::Write { hint, told, read } => {
+                set.next = read + 1;
+                self.begin(hint, read, told)
+            }
+            At::Run { .. } => self.run(at, choice, sm, set),
+            At::RunHeld { hint, ticket, held } => {
+                let at = At::Run {
+                    hint,
+                    ticket: held,
+                    ran: false,
+                    ahead: Ahead::Later,
+                    cap: Some(0),
+                };
+                (at, Effect::Ran(ticket))
+            }
+            At::Retake { hint, told } => {
+                let (seen, told) = (*place, Some(told));
+                quiet(At::Weigh { seen, told, hint })
+            }
+            At::Release => {
+                place.count -= 1;
+                quiet(At::Exit)
             }
             At::Exit => (At::Exit, Effect::Gone),
         }
     }
 
-    /// A number was taken; the limit was `limit`.
-    fn begin(&self, slot: u8, next: u32, limit: u32) -> At {
-        if next >= limit {
-            return if self.is_gate {
-                At::Exit
-            } else {
-                At::ClearSlot { slot }
-            };
+    /// It hears of a ticket, and looks ahead if the cap that it was told allows.
+    fn begin(&self, hint: u32, ticket: u32, told: u32) -> (At, Effect) {
+        if ticket >= self.tickets {
+            return (At::Release, Effect::Nothing);
         }
-        if self.is_gate {
-            return At::CountStart { block: next };
+        let ahead = match hint < told && !self.late {
+            true => Ahead::Asked,
+            false => Ahead::Later,
+        };
+        let at = At::Run {
+            hint,
+            ticket,
+            ran: false,
+            ahead,
+            cap: None,
+        };
+        (at, Effect::Began)
+    }
+
+    fn run(&self, at: At, choice: u8, sm: usize, set: &mut Set) -> (At, Effect) {
+        let At::Run {
+            hint,
+            ticket,
+            mut ran,
+            mut ahead,
+            mut cap,
+        } = at
+        else {
+            return (at, Effect::Nothing);
+        };
+        let mut effect = Effect::Nothing;
+        match choice {
+            0 => {
+                ran = true;
+                effect = Effect::Ran(ticket);
+            }
+            1 => {
+                ahead = Ahead::Taken(set.next);
+                set.next += 1;
+            }
+            2 => cap = Some(set.places[sm].cap),
+            _ => return self.rejoin(hint, ahead, cap.unwrap_or(0)),
         }
-        let end = limit.min(next + self.chunk);
-        At::Run {
-            slot,
-            block: next,
-            first: next,
-            end,
+        let held = match (ahead, self.fault) {
+            (Ahead::Taken(held), Fault::LastFirst) if !ran && held < self.tickets => held,
+            _ => {
+                let at = At::Run {
+                    hint,
+                    ticket,
+                    ran,
+                    ahead,
+                    cap,
+                };
+                return (at, effect);
+            }
+        };
+        let (ticket, held) = (held, ticket);
+        (At::RunHeld { hint, ticket, held }, effect)
+    }
+
+    fn rejoin(&self, hint: u32, ahead: Ahead, told: u32) -> (At, Effect) {
+        match ahead {
+            Ahead::Taken(_) if self.fault == Fault::DropsTicket && hint >= told => (
+                At::Over {
+                    told: Some(told),
+                    hint,
+                },
+                Effect::Nothing,
+            ),
+            Ahead::Taken(ticket) => self.begin(hint, ticket, told),
+            Ahead::Later | Ahead::Asked => (At::Retake { hint, told }, Effect::Nothing),
+        }
+    }
+}
+
+impl At {
+    /// The hint of a worker that has one.
+    pub(crate) fn hint(self) -> Option<u32> {
+        match self {
+            Self::TellPlaced { hint, .. }
+            | Self::Over { hint, .. }
+            | Self::Weigh { hint, .. }
+            | Self::Take { hint, .. }
+            | Self::Write { hint, .. }
+            | Self::Run { hint, .. }
+            | Self::RunHeld { hint, .. }
+            | Self::Retake { hint, .. } => Some(hint),
+            Self::Enter | Self::Release | Self::Exit => None,
+        }
+    }
+
+    /// Whether it is counted.
+    pub(crate) fn is_member(self) -> bool {
+        !matches!(self, Self::Enter | Self::Exit)
+    }
+
+    /// The ticket that nothing but its own steps stands in front of, if its block has not run.
+    pub(crate) fn comes_to(self) -> Option<u32> {
+        match self {
+            Self::Run {
+                ran: true,
+                ahead: Ahead::Taken(ticket),
+                ..
+            } => Some(ticket),
+            _ => self.runs(),
+        }
+    }
+
+    /// The ticket that it runs or is about to run.
+    pub(crate) fn runs(self) -> Option<u32> {
+        match self {
+            Self::Run {
+                ticket, ran: false, ..
+            }
+            | Self::RunHeld { ticket, .. } => Some(ticket),
+            _ => None,
         }
     }
 }

@@ -1,52 +1,35 @@
-//! Every interleaving of a small device with the host's half of `gate` and `worker`.
+//! Every interleaving of a small device with the host's half of `gate` and of `worker`.
 //!
-//! `device` is the device's half, one atomic operation a step; `world` puts it beside the host ([`Instance`], the
-//! real one) and a block scheduler and checks each state; `search` visits every reachable state and demands that
-//! each can still reach the end. Broken variants of the device's half show that the search finds what it is for.
+//! `device` is a worker, one atomic operation a step; `world` puts some beside the host ([`Workers`], the real one) and a
+//! block scheduler and checks each state; `search` visits every reachable state and demands that each can still reach the
+//! end. `gate` is both for the gate. Broken variants of the device's half show that the search finds what it is for.
 //!
-//! [`Instance`]: gridmux_ptx::protocol::Instance
+//! [`Workers`]: gridmux_ptx::protocol::Workers
 
 mod device;
+mod gate;
 mod search;
 mod world;
 
-use device::{Choice, Leave, Ticket};
-use gridmux_ptx::protocol::Mode;
+use device::Fault;
 use search::{Outcome, search};
-use world::{Config, Control};
+use world::{Config, Control, World};
 
 const WORKER: Config = Config {
-    mode: Mode::Worker { chunk: 1 },
-    blocks: 2,
+    tickets: 3,
     caps: &[2],
     most: &[2],
     room: 2,
     control: &[Control::Cap, Control::Stop],
     budget: 1,
     torn: false,
-    rash: false,
-    leave: Leave::HighestSlot,
-    choice: Choice::Lowest,
-    ticket: Ticket::OneWord,
-    strict: false,
-};
-
-const GATE: Config = Config {
-    mode: Mode::Gate {
-        window: 2,
-        depth: 2,
-    },
-    blocks: 4,
-    caps: &[],
-    most: &[],
-    room: 2,
-    control: &[Control::Stop],
-    budget: 3,
-    ..WORKER
+    late: false,
+    waits: false,
+    fault: Fault::Sound,
 };
 
 fn passes(name: &str, config: &Config) {
-    match search(config) {
+    match search::<World>(config) {
         Outcome::Proved { states, ended } => {
             println!("{name}: {states} states, {ended} of them ends");
             assert!(ended > 0, "{name}: nothing ever ends");
@@ -57,7 +40,7 @@ fn passes(name: &str, config: &Config) {
 }
 
 fn finds(name: &str, config: &Config, expected: &str) {
-    match search(config) {
+    match search::<World>(config) {
         Outcome::Proved { states, .. } => panic!("{name}: {states} states and nothing found"),
         Outcome::Broken { why, trace } => {
             println!("{name}: {why} after {} steps", trace.len());
@@ -67,31 +50,38 @@ fn finds(name: &str, config: &Config, expected: &str) {
 }
 
 #[test]
-fn a_worker_on_one_sm_under_shrink_grow_stop_and_resume() {
+fn workers_on_one_sm_under_shrink_grow_stop_and_resume() {
     passes("one SM", &WORKER);
-    passes(
-        "one SM, two operations",
-        &Config {
-            budget: 2,
-            blocks: 3,
-            ..WORKER
-        },
-    );
+    let often = Config {
+        tickets: 2,
+        budget: 3,
+        ..WORKER
+    };
+    passes("one SM, three operations", &often);
+    let late = Config {
+        late: true,
+        ..often
+    };
+    passes("tickets taken late", &late);
 }
 
 #[test]
-fn workers_in_chunks() {
-    let chunks = Config {
-        mode: Mode::Worker { chunk: 2 },
-        blocks: 5,
+fn three_workers_shrink_to_any_cap() {
+    let three = Config {
+        tickets: 2,
+        caps: &[3],
+        most: &[3],
+        room: 3,
+        control: &[Control::Cap],
         ..WORKER
     };
-    passes("chunks of two", &chunks);
+    passes("three workers", &three);
 }
 
 #[test]
 fn workers_on_two_sms() {
     let two = Config {
+        tickets: 2,
         caps: &[1, 1],
         most: &[2, 1],
         control: &[Control::Cap],
@@ -107,81 +97,63 @@ fn workers_on_two_sms() {
 }
 
 #[test]
-fn newcomers_may_take_any_free_slot() {
-    // An SM may then be left alone for a moment, by a worker in a high slot while the low ones are still empty; the
-    // host sees what is missing, and everything still ends as it must.
-    let any = Config {
-        choice: Choice::Any,
+fn blocks_that_wait_for_earlier_ones_end() {
+    let waits = Config {
+        waits: true,
         ..WORKER
     };
-    passes("any slot", &any);
-    let strict = Config {
-        strict: true,
-        ..any
+    passes("waits for earlier blocks", &waits);
+    let held = Config {
+        fault: Fault::LastFirst,
+        ..waits
     };
-    finds("any slot, strictly", &strict, "no worker is left");
+    finds("the last one first", &held, "is held");
 }
 
 #[test]
 fn an_observation_is_a_sequence_of_loads() {
-    let torn = Config {
-        torn: true,
-        blocks: 2,
-        ..WORKER
-    };
-    passes("torn observation", &torn);
-}
-
-#[test]
-fn gates_in_windows_under_stop_and_resume() {
-    passes("gate", &GATE);
-    let wide = Config {
-        mode: Mode::Gate {
-            window: 3,
-            depth: 1,
-        },
-        ..GATE
-    };
-    passes("one window at a time", &wide);
-    passes("torn gate", &Config { torn: true, ..GATE });
-}
-
-#[test]
-fn workers_that_count_each_other_all_leave_at_once() {
-    let counted = Config {
-        leave: Leave::CompareAndDecrement,
-        ..WORKER
-    };
-    finds("compare, decrement, exit", &counted, "no worker is left");
-}
-
-#[test]
-fn an_addition_whose_end_is_read_separately_loses_blocks() {
-    let added = Config {
-        ticket: Ticket::Separate,
-        ..WORKER
-    };
-    finds("atom.add", &added, "ran twice");
-    finds(
-        "atom.add in a gate",
+    passes(
+        "torn",
         &Config {
-            ticket: Ticket::Separate,
-            ..GATE
+            torn: true,
+            ..WORKER
         },
-        "ran twice",
     );
 }
 
 #[test]
-fn a_limit_that_is_raised_too_early_loses_blocks() {
-    let rash = Config {
-        rash: true,
+fn workers_that_look_first_and_subtract_then_leave_too_many() {
+    let looked = Config {
+        fault: Fault::LookThenSubtract,
         ..WORKER
     };
-    finds("raised too early", &rash, "no worker is left");
-    finds(
-        "raised too early in a gate",
-        &Config { rash: true, ..GATE },
-        "ran twice",
-    );
+    finds("look, then subtract", &looked, "no worker is left");
+}
+
+#[test]
+fn a_ticket_that_is_given_back_is_lost() {
+    let dropped = Config {
+        fault: Fault::DropsTicket,
+        ..WORKER
+    };
+    finds("a dropped ticket", &dropped, "never ran");
+}
+
+#[test]
+fn a_number_that_is_read_and_then_written_is_taken_twice() {
+    let split = Config {
+        fault: Fault::ReadThenWrite,
+        ..WORKER
+    };
+    finds("read, then write", &split, "ran twice");
+}
+
+#[test]
+fn workers_with_the_same_hint_stay_above_the_cap() {
+    let same = Config {
+        budget: 2,
+        fault: Fault::HintOfZero,
+        ..WORKER
+    };
+    finds("hints of zero", &same, "have a hint below");
 }

@@ -3,10 +3,26 @@
 //! Only the states that are still to be expanded are kept; of the others, 128 bits of hash. A trace is found again
 //! by walking it from the first state.
 
-use super::world::{Config, World};
 use std::collections::VecDeque;
 use std::collections::hash_map::{DefaultHasher, HashMap};
+use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
+
+/// A state of something that can be searched.
+pub(crate) trait State: Debug + Hash + Sized {
+    /// What is searched.
+    type Config: Debug;
+    /// A step between two states, for a trace.
+    type Step: Debug;
+    /// The first state.
+    fn first(config: &Self::Config) -> Self;
+    /// All states one step further, each with the step's name, always in the same order.
+    fn successors(&self, config: &Self::Config) -> Vec<(Self::Step, Self)>;
+    /// What must hold in every state.
+    fn check(&self, config: &Self::Config) -> Result<(), String>;
+    /// Whether everything is done.
+    fn has_ended(&self) -> bool;
+}
 
 /// States after which a search gives up: its configuration is too large to be a test.
 const MOST: usize = 3_000_000;
@@ -24,8 +40,8 @@ pub(crate) enum Outcome {
 type Origin = (u32, u32);
 
 /// Visits everything.
-pub(crate) fn search(config: &Config) -> Outcome {
-    let first = World::new(config);
+pub(crate) fn search<W: State>(config: &W::Config) -> Outcome {
+    let first = W::first(config);
     let mut numbers = HashMap::from([(fingerprint(&first), 0_u32)]);
     let mut todo = VecDeque::from([first]);
     let mut origins: Vec<Origin> = vec![(0, 0)];
@@ -45,7 +61,7 @@ pub(crate) fn search(config: &Config) -> Outcome {
             }
             origins.push((from, nth));
             if let Err(why) = next.check(config) {
-                let trace = trace(config, &origins, fresh).0;
+                let trace = trace::<W>(config, &origins, fresh).0;
                 return Outcome::Broken { why, trace };
             }
             assert!(origins.len() < MOST, "more than {MOST} states: {config:?}");
@@ -55,7 +71,7 @@ pub(crate) fn search(config: &Config) -> Outcome {
     }
     match cannot_end(origins.len(), &edges, &ended) {
         Some(stuck) => {
-            let (trace, world) = trace(config, &origins, stuck);
+            let (trace, world) = trace::<W>(config, &origins, stuck);
             let why = format!("an instance that never ends: {world:?}");
             Outcome::Broken { why, trace }
         }
@@ -66,7 +82,7 @@ pub(crate) fn search(config: &Config) -> Outcome {
     }
 }
 
-fn fingerprint(world: &World) -> u128 {
+fn fingerprint(world: &impl Hash) -> u128 {
     let half = |salt: u64| {
         let mut hasher = DefaultHasher::new();
         salt.hash(&mut hasher);
@@ -77,14 +93,14 @@ fn fingerprint(world: &World) -> u128 {
 }
 
 /// The steps from the first state to state `at`, and that state.
-fn trace(config: &Config, origins: &[Origin], mut at: u32) -> (Vec<String>, World) {
+fn trace<W: State>(config: &W::Config, origins: &[Origin], mut at: u32) -> (Vec<String>, W) {
     let mut turns = Vec::new();
     while at != 0 {
         let (from, nth) = origins[at as usize];
         turns.push(nth as usize);
         at = from;
     }
-    let mut world = World::new(config);
+    let mut world = W::first(config);
     let mut steps = Vec::new();
     for nth in turns.into_iter().rev() {
         let (step, next) = world.successors(config).swap_remove(nth);

@@ -6,8 +6,8 @@ use gridmux_hw_model::{Advance, Report};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::{self, Control};
-use gridmux_ptx::forms::{KernelForm, Shape};
-use gridmux_ptx::protocol::{Instance, Mode, Observation, Step, Write};
+use gridmux_ptx::forms::{KernelForm, LaunchGrid, Shape};
+use gridmux_ptx::protocol::{Gate, GateLaunch, Workers, Write, worker};
 use gridmux_workloads::Prng;
 
 /// Rounds of the driver's loop after which an instance counts as stuck.
@@ -25,15 +25,8 @@ pub(super) fn drive(
     match form.form.shape {
         Shape::Whole => whole(stage, subject, form, dice.below(2) == 0),
         Shape::Slice => slices(stage, subject, form, dice),
-        Shape::Gate => {
-            let window = 1 + dice.below(subject.blocks() + 2);
-            let depth = 1 + dice.below(3);
-            instance(stage, subject, form, Mode::Gate { window, depth }, dice)
-        }
-        Shape::Worker => {
-            let chunk = (1 + dice.below(4)).min(form.most_chunk);
-            instance(stage, subject, form, Mode::Worker { chunk }, dice)
-        }
+        Shape::Gate => gate(stage, subject, form, dice),
+        Shape::Worker => workers(stage, subject, form, dice),
     }
 }
 
@@ -113,11 +106,221 @@ fn slices(
     stage.drain()
 }
 
-/// The state of a gate's or worker's run.
+/// The state of a gate's run.
+struct GateRun<'r, 'a, 's> {
+    stage: &'r mut Stage<'a, 's>,
+    form: &'r KernelForm,
+    gate: Gate,
+    counters: u64,
+    next_tag: u64,
+    /// Tags and numbers of the launches in flight.
+    flying: Vec<(u64, u32)>,
+    /// Stops and resumptions still to come, and the cycle of the next.
+    turns: u32,
+    next_turn: u64,
+}
+
+/// Boxes of random sizes, stopped at random cycles.
+fn gate(
+    stage: &mut Stage<'_, '_>,
+    subject: &Subject<'_>,
+    form: &KernelForm,
+    dice: &mut Prng,
+) -> Result<(), String> {
+    let LaunchGrid::Planes(axis) = form.grid else {
+        return Err("a gate is cut across an axis".to_owned());
+    };
+    let window = match dice.below(2) {
+        0 => subject.blocks(),
+        _ => 1 + dice.below(subject.blocks()),
+    };
+    let depth = 1 + dice.below(3);
+    let gate = Gate::new(Grid(subject.grid), axis, window, depth).map_err(|e| e.to_string())?;
+    let bytes = usize::try_from(gate.bytes()).map_err(|e| e.to_string())?;
+    let counters = stage.alloc(&vec![0; bytes])?;
+    let turns = dice.below(8);
+    // A launch takes some thousands of cycles before its blocks start.
+    let next_turn = stage.gpu.now().0 + u64::from(dice.below(10_000));
+    let mut run = GateRun {
+        stage,
+        form,
+        gate,
+        counters,
+        next_tag: 1,
+        flying: Vec::new(),
+        turns,
+        next_turn,
+    };
+    run.write(Some(Gate::opening()))?;
+    match dice.below(2) {
+        0 => run.in_two_parts(dice),
+        _ => run.until_it_ends(dice),
+    }
+}
+
+impl GateRun<'_, '_, '_> {
+    /// Every launch three times: refused as a whole, then the blocks that marked themselves, in two random parts. Stops by
+    /// time seldom part so few blocks.
+    fn in_two_parts(mut self, dice: &mut Prng) -> Result<(), String> {
+        let opening = Gate::opening();
+        while let Some(mut launch) = self.gate.next_launch() {
+            let number = launch.number;
+            self.write(Some(Write {
+                value: 0,
+                ..opening
+            }))?;
+            let tag = self.submit(&launch)?;
+            let refused = self.refused(tag, number)?;
+            let last = launch.part.blocks().div_ceil(32) * 32 - launch.part.blocks();
+            if last > 0 && refused.last().is_some_and(|word| word >> (32 - last) != 0) {
+                return Err("a block is marked that there is not".to_owned());
+            }
+            self.write(Some(opening))?;
+            let some: Vec<u32> = refused.iter().map(|_| dice.below(u32::MAX)).collect();
+            for flip in [0, u32::MAX] {
+                let part = refused.iter().zip(&some).map(|(r, s)| r & (s ^ flip));
+                let table = refused.iter().map(|_| 0).chain(part).collect();
+                launch.table = Some(table);
+                let tag = self.submit(&launch)?;
+                if self.refused(tag, number)?.iter().any(|word| *word != 0) {
+                    return Err("a block is refused though nobody closed the gate".to_owned());
+                }
+            }
+            let fault = self.fault()?;
+            self.gate.launch_ended(number, fault);
+        }
+        self.check_end()
+    }
+
+    /// What a launch refused, when it has ended.
+    fn refused(&mut self, tag: u64, number: u32) -> Result<Vec<u32>, String> {
+        self.stage.drain()?;
+        self.flying.retain(|(other, _)| *other != tag);
+        self.words(self.gate.table_at(number), self.gate.words(number))
+    }
+
+    fn until_it_ends(mut self, dice: &mut Prng) -> Result<(), String> {
+        let mut reports = Vec::new();
+        for _ in 0..LONGEST_ROUNDS {
+            self.launch()?;
+            if self.gate.has_ended() {
+                return self.check_end();
+            }
+            let now = self.stage.gpu.now().0;
+            if self.turns > 0 && now >= self.next_turn {
+                self.turn(dice)?;
+                continue;
+            }
+            let until = match self.turns {
+                0 => now + 5000,
+                _ => self.next_turn.min(now + 5000),
+            };
+            let advance = self.stage.gpu.advance(Cycles(until), &mut reports);
+            for report in reports.drain(..) {
+                match report {
+                    Report::Ended { tag, .. } => self.ended(tag)?,
+                    Report::Faulted { fault, .. } => return Err(fault.to_string()),
+                    _ => {}
+                }
+            }
+            if advance == Advance::Idle && self.turns == 0 && !self.flying.is_empty() {
+                return Err("a launch vanished".to_owned());
+            }
+        }
+        Err(format!("it is stuck: {:?}", self.gate))
+    }
+
+    fn launch(&mut self) -> Result<(), String> {
+        while let Some(launch) = self.gate.next_launch() {
+            self.submit(&launch)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a launch's table and launches; its tag.
+    fn submit(&mut self, launch: &GateLaunch) -> Result<u64, String> {
+        let table_at = self.counters + self.gate.table_at(launch.number);
+        for (at, word) in (table_at..).step_by(4).zip(launch.table.iter().flatten()) {
+            self.stage.write_word(at, *word)?;
+        }
+        let control = fence(
+            self.stage,
+            self.form,
+            self.gate.control(launch, self.counters),
+        )?;
+        let control = self.form.control_offset.map(|at| (at, control.to_bytes()));
+        let params = self.stage.params(control);
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.flying.push((tag, launch.number));
+        let queue = u8::try_from(launch.number % 32).unwrap_or(0);
+        let extra = self.form.extra_shared_bytes;
+        let launch = self
+            .stage
+            .launch((tag, queue), launch.part.dims, extra, &params);
+        self.stage.queue(launch)?;
+        Ok(tag)
+    }
+
+    fn write(&mut self, write: Option<Write>) -> Result<(), String> {
+        write.map_or(Ok(()), |write| {
+            let at = self.counters + u64::from(write.at);
+            self.stage.write_word(at, write.value)
+        })
+    }
+
+    /// A launch has ended: the fault is looked for, and the bitmap if it may say something.
+    fn ended(&mut self, tag: u64) -> Result<(), String> {
+        let Some(at) = self.flying.iter().position(|(other, _)| *other == tag) else {
+            return Ok(());
+        };
+        let (_, number) = self.flying.swap_remove(at);
+        let fault = self.fault()?;
+        if self.gate.launch_ended(number, fault) {
+            let refused = self.words(self.gate.table_at(number), self.gate.words(number))?;
+            self.gate.observe(number, &refused);
+        }
+        Ok(())
+    }
+
+    fn words(&self, at: u64, count: u32) -> Result<Vec<u32>, String> {
+        let bytes = self.stage.read(self.counters + at, 4 * count as usize)?;
+        let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+        Ok(bytes.chunks_exact(4).map(word).collect())
+    }
+
+    /// Whether the counters hold a fault.
+    fn fault(&self) -> Result<bool, String> {
+        Ok(self.words(u64::from(control::FAULT_KIND_AT), 1)?[0] != 0)
+    }
+
+    /// Stop or resume. The last turn leaves the instance able to end.
+    fn turn(&mut self, dice: &mut Prng) -> Result<(), String> {
+        self.turns -= 1;
+        let gap = [600, 3000, 12_000][dice.below(3) as usize];
+        self.next_turn = self.stage.gpu.now().0 + 1 + u64::from(dice.below(gap));
+        let write = match self.turns == 0 || self.gate.is_stopped() {
+            true => self.gate.resume(),
+            false => self.gate.stop(),
+        };
+        self.write(write)
+    }
+
+    fn check_end(&self) -> Result<(), String> {
+        if !self.gate.is_faulted() {
+            return Ok(());
+        }
+        let kind = self.words(u64::from(control::FAULT_KIND_AT), 1)?[0];
+        let line = self.words(u64::from(control::FAULT_LINE_AT), 1)?[0];
+        Err(format!("it recorded a fault of kind {kind} at line {line}"))
+    }
+}
+
+/// The state of a worker's run.
 struct Run<'r, 'a, 's> {
     stage: &'r mut Stage<'a, 's>,
     form: &'r KernelForm,
-    instance: Instance,
+    workers: Workers,
     /// Device address of the counters.
     counters: u64,
     params: Vec<u8>,
@@ -128,33 +331,32 @@ struct Run<'r, 'a, 's> {
     /// Control operations still to come, and the cycle of the next.
     turns: u32,
     next_turn: u64,
+    /// While all caps are zero: tickets taken before that, and workers that were there.
+    closed: Option<(u32, u32)>,
 }
 
-fn instance(
+fn workers(
     stage: &mut Stage<'_, '_>,
     subject: &Subject<'_>,
     form: &KernelForm,
-    mode: Mode,
     dice: &mut Prng,
 ) -> Result<(), String> {
-    // A gate knows no SMs, so that its memory ends behind the counters.
-    let sms = match mode {
-        Mode::Gate { .. } => 0,
-        Mode::Worker { .. } => u32::from(stage.gpu.config().sm.count),
+    let sms = u32::from(stage.gpu.config().sm.count);
+    let caps = random_caps(sms, dice);
+    let chunk = (1 + dice.below(4)).min(form.most_chunk);
+    let singles = dice.below(subject.blocks() + 2);
+    let control =
+        Control::workers(subject.grid, chunk, singles, 0).ok_or("the grid cannot be counted")?;
+    let workers = Workers::new(control.total, &caps).ok_or("a grid of no blocks")?;
+    let counters = stage.alloc(&workers.memory())?;
+    let control = Control {
+        counters,
+        ..control
     };
-    let caps = match mode {
-        Mode::Gate { .. } => Vec::new(),
-        Mode::Worker { .. } => random_caps(sms, dice),
+    let control = match dice.below(4) {
+        0 => control.taking_late(),
+        _ => control,
     };
-    let instance = Instance::new(mode, subject.blocks(), &caps).map_err(|e| e.to_string())?;
-    let counters = stage.alloc(&instance.memory())?;
-    let chunk = match mode {
-        Mode::Gate { .. } => 1,
-        Mode::Worker { chunk } => chunk,
-    };
-    let caps_at = counters + u64::from(control::caps_offset(sms));
-    let control = Control::tickets(subject.grid, chunk, counters, caps_at)
-        .ok_or("the grid cannot be counted")?;
     let control = fence(stage, form, control)?;
     let params = stage.params(form.control_offset.map(|at| (at, control.to_bytes())));
     let turns = dice.below(7);
@@ -162,7 +364,7 @@ fn instance(
     let run = Run {
         stage,
         form,
-        instance,
+        workers,
         counters,
         params,
         sms,
@@ -170,15 +372,15 @@ fn instance(
         flying: Vec::new(),
         turns: turns + u32::from(caps.contains(&0) && turns == 0),
         next_turn,
+        closed: None,
     };
     run.until_it_ends(dice)
 }
 
 /// Caps of which not all are zero.
-fn random_caps(sms: u32, dice: &mut Prng) -> Vec<u8> {
+fn random_caps(sms: u32, dice: &mut Prng) -> Vec<u32> {
     loop {
-        let cap = |_| u8::try_from(dice.below(HIGHEST_CAP + 1)).unwrap_or(1);
-        let caps: Vec<u8> = (0..sms).map(cap).collect();
+        let caps: Vec<u32> = (0..sms).map(|_| dice.below(HIGHEST_CAP + 1)).collect();
         if caps.iter().any(|cap| *cap > 0) {
             return caps;
         }
@@ -189,12 +391,13 @@ impl Run<'_, '_, '_> {
     fn until_it_ends(mut self, dice: &mut Prng) -> Result<(), String> {
         let mut reports = Vec::new();
         for _ in 0..LONGEST_ROUNDS {
-            self.take_steps()?;
-            if self.instance.wants_observation() {
+            self.check_closed()?;
+            self.launch_missing()?;
+            if self.workers.wants_observation() {
                 self.observe()?;
-                self.take_steps()?;
+                self.launch_missing()?;
             }
-            if self.instance.has_ended() {
+            if self.workers.has_ended() {
                 return self.check_end();
             }
             let now = self.stage.gpu.now().0;
@@ -220,26 +423,20 @@ impl Run<'_, '_, '_> {
                 return Err("a launch vanished".to_owned());
             }
         }
-        Err(format!("it is stuck: {:?}", self.instance))
+        Err(format!("it is stuck: {:?}", self.workers))
     }
 
-    fn take_steps(&mut self) -> Result<(), String> {
-        while let Some(step) = self.instance.next_step() {
-            match step {
-                Step::Write(write) => self.write(write)?,
-                Step::Launch(launch) => {
-                    self.write(launch.announce)?;
-                    let tag = self.next_tag;
-                    self.next_tag += 1;
-                    self.flying.push((tag, launch.number));
-                    let queue = u8::try_from(launch.number % 32).unwrap_or(0);
-                    let grid = [launch.blocks, 1, 1];
-                    let extra = self.form.extra_shared_bytes;
-                    let params = self.params.clone();
-                    let launch = self.stage.launch((tag, queue), grid, extra, &params);
-                    self.stage.queue(launch)?;
-                }
-            }
+    fn launch_missing(&mut self) -> Result<(), String> {
+        while let Some(launch) = self.workers.next_launch() {
+            self.write(launch.announce)?;
+            let tag = self.next_tag;
+            self.next_tag += 1;
+            self.flying.push((tag, launch.number));
+            let queue = u8::try_from(launch.number % 32).unwrap_or(0);
+            let grid = [launch.blocks, 1, 1];
+            let extra = self.form.extra_shared_bytes;
+            let launch = self.stage.launch((tag, queue), grid, extra, &self.params);
+            self.stage.queue(launch)?;
         }
         Ok(())
     }
@@ -252,15 +449,20 @@ impl Run<'_, '_, '_> {
     fn ended(&mut self, tag: u64) {
         if let Some(at) = self.flying.iter().position(|(other, _)| *other == tag) {
             let (_, number) = self.flying.swap_remove(at);
-            self.instance.launch_ended(number);
+            self.workers.launch_ended(number);
         }
     }
 
     fn words(&self) -> Result<Vec<u32>, String> {
-        let bytes = control::caps_offset(self.sms) as usize;
+        let bytes = control::instance_bytes(self.sms) as usize;
         let bytes = self.stage.read(self.counters, bytes)?;
         let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         Ok(bytes.chunks_exact(4).map(word).collect())
+    }
+
+    fn members(&self, words: &[u32]) -> Vec<u32> {
+        let at = |sm| words[control::place_offset(sm) as usize / 4 + 1];
+        (0..self.sms).map(at).collect()
     }
 
     fn observe(&mut self) -> Result<(), String> {
@@ -268,13 +470,13 @@ impl Run<'_, '_, '_> {
         let at = |offset: u32| words[offset as usize / 4];
         let fault = at(control::FAULT_KIND_AT);
         if fault != 0 {
-            self.instance.fault_recorded();
+            self.workers.fault_recorded();
         }
-        self.instance.observe(&Observation {
+        let members = self.members(&words);
+        self.workers.observe(&worker::Observation {
             next: at(control::NEXT_AT),
-            done: at(control::DONE_AT),
             placed: at(control::PLACED_AT),
-            masks: &words[control::mask_offset(0) as usize / 4..],
+            members: &members,
         });
         Ok(())
     }
@@ -285,56 +487,83 @@ impl Run<'_, '_, '_> {
         let short = dice.below(2) == 0;
         let gap = if short { 400 } else { 9000 };
         self.next_turn = self.stage.gpu.now().0 + 1 + u64::from(dice.below(gap));
-        let is_worker = !self.instance.caps().is_empty();
         if self.turns == 0 {
-            self.instance.resume();
-            return if is_worker {
-                self.set_caps(random_caps(self.sms, dice))
-            } else {
-                Ok(())
-            };
+            let writes = self.workers.resume();
+            self.write_all(writes)?;
+            return self.set_caps(&random_caps(self.sms, dice));
         }
         match dice.below(5) {
-            0 | 1 if is_worker => {
-                let cap = |_| u8::try_from(dice.below(HIGHEST_CAP + 1)).unwrap_or(1);
-                let caps = (0..self.sms).map(cap).collect();
-                self.set_caps(caps)
+            0 | 1 => {
+                let cap = |_| dice.below(HIGHEST_CAP + 1);
+                let caps: Vec<u32> = (0..self.sms).map(cap).collect();
+                self.set_caps(&caps)
             }
-            2 if is_worker => self.set_caps(vec![0; self.sms as usize]),
-            _ if self.instance.is_stopped() => {
-                self.instance.resume();
-                Ok(())
+            2 => self.set_caps(&vec![0; self.sms as usize]),
+            _ => {
+                let writes = match self.workers.is_stopped() {
+                    true => self.workers.resume(),
+                    false => self.workers.stop(),
+                };
+                self.write_all(writes)
             }
-            _ => match self.instance.stop() {
-                Some(write) => self.write(write),
-                None => Ok(()),
-            },
         }
     }
 
-    fn set_caps(&mut self, caps: Vec<u8>) -> Result<(), String> {
-        let writes = self.instance.set_caps(&caps).map_err(|e| e.to_string())?;
-        writes.into_iter().try_for_each(|write| self.write(write))
+    fn set_caps(&mut self, caps: &[u32]) -> Result<(), String> {
+        let writes = self.workers.set_caps(caps);
+        self.write_all(writes)
+    }
+
+    fn write_all(&mut self, writes: Vec<Write>) -> Result<(), String> {
+        self.check_closed()?;
+        writes.into_iter().try_for_each(|write| self.write(write))?;
+        let words = self.words()?;
+        let cap = |sm| words[control::place_offset(sm) as usize / 4];
+        let now = || {
+            let members = self.members(&words).iter().sum();
+            (words[control::NEXT_AT as usize / 4], members)
+        };
+        self.closed = match (0..self.sms).all(|sm| cap(sm) == 0) {
+            true => Some(self.closed.unwrap_or_else(now)),
+            false => None,
+        };
+        Ok(())
+    }
+
+    /// While all caps are zero nobody takes more than two tickets: the one ahead that the caps before allowed, and the one
+    /// that these still decided.
+    fn check_closed(&self) -> Result<(), String> {
+        let Some((taken, members)) = self.closed else {
+            return Ok(());
+        };
+        let next = self.words()?[control::NEXT_AT as usize / 4];
+        match next > taken + 2 * members && next < control::NEXT_CLOSED {
+            true => Err(format!(
+                "{} tickets were taken by {members} workers that are to leave",
+                next - taken
+            )),
+            false => Ok(()),
+        }
     }
 
     /// At the end the counters say what the protocol promises.
     fn check_end(&self) -> Result<(), String> {
         let words = self.words()?;
-        if self.instance.is_faulted() {
+        if self.workers.is_faulted() {
             let at = |offset: u32| words[offset as usize / 4];
             let (kind, line) = (at(control::FAULT_KIND_AT), at(control::FAULT_LINE_AT));
             return Err(format!("it recorded a fault of kind {kind} at line {line}"));
         }
-        let done = words[control::DONE_AT as usize / 4];
-        let (total, masks) = (
-            self.instance.total(),
-            &words[control::mask_offset(0) as usize / 4..],
-        );
-        if done != total {
-            return Err(format!("{done} blocks of {total} are counted as done"));
+        let (next, tickets) = (words[control::NEXT_AT as usize / 4], self.workers.tickets());
+        if next < tickets || self.workers.progress() != tickets {
+            return Err(format!("{next} tickets of {tickets} were taken at the end"));
         }
-        match masks.iter().position(|mask| *mask != 0) {
-            Some(sm) => Err(format!("a slot of SM {sm} is still taken at the end")),
+        match self
+            .members(&words)
+            .iter()
+            .position(|&members| members != 0)
+        {
+            Some(sm) => Err(format!("a place of SM {sm} is still taken at the end")),
             None => Ok(()),
         }
     }

@@ -9,9 +9,10 @@ use gridmux_hw_model::{
 };
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
-use gridmux_ptx::control::{Control, FAULT_KIND_AT, FAULT_LINE_AT, caps_offset, instance_bytes};
+use gridmux_ptx::control::{Control, FAULT_KIND_AT, FAULT_LINE_AT, instance_bytes, place_offset};
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
 use gridmux_ptx::forms::{Form, Options, Shape, rewrite};
+use gridmux_ptx::protocol::{Gate, Workers};
 
 /// What became of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,15 +186,14 @@ impl Scene {
             bytes.resize(at as usize, 0);
             bytes.extend(control.to_bytes());
         }
-        let blocks = grid.iter().product();
+        let blocks: u32 = grid.iter().product();
         let launch = Launch {
             queue: QueueId(0),
             tag: 1,
             domain: self.domain,
             kernel,
             grid: match form.shape {
-                Shape::Whole | Shape::Slice => grid,
-                Shape::Gate => [blocks, 1, 1],
+                Shape::Whole | Shape::Slice | Shape::Gate => grid,
                 Shape::Worker => [blocks.min(3), 1, 1],
             },
             block: [block, 1, 1],
@@ -220,24 +220,29 @@ impl Scene {
     }
 
     fn control(&mut self, form: Form, grid: [u32; 3], _block: u32) -> Control {
-        let bytes = u64::from(instance_bytes(SMS));
-        let blocks: u32 = grid.iter().product();
-        let caps = self.instance + u64::from(caps_offset(SMS));
         let memory = self.gpu.memory_mut();
+        let workers = Control::workers(grid, 1, 0, self.instance).expect("the grid is small");
+        let places = Workers::new(workers.total, &[16; SMS as usize]).expect("blocks");
         memory
-            .fill(self.domain, self.instance, bytes, 0)
+            .write(self.domain, self.instance, &places.memory())
             .expect("inside");
-        memory
-            .write(self.domain, self.instance, &blocks.to_le_bytes())
-            .expect("inside");
-        memory
-            .fill(self.domain, caps, u64::from(SMS), 16)
-            .expect("inside");
-        let mut control =
-            Control::tickets(grid, 1, self.instance, caps).expect("the grid is small");
-        if matches!(form.shape, Shape::Whole | Shape::Slice) {
-            control.offset = [0; 3];
+        if form.shape == Shape::Gate {
+            let (at, word) = (Gate::opening().at, Gate::opening().value.to_le_bytes());
+            memory
+                .write(self.domain, self.instance + u64::from(at), &word)
+                .expect("inside");
         }
+        let mut control = match form.shape {
+            Shape::Worker => workers,
+            _ => Control {
+                grid,
+                total: workers.total,
+                counters: self.instance,
+                // A gate of a few blocks has its bitmaps where a worker has its places.
+                table: self.instance + u64::from(place_offset(0)),
+                ..Control::default()
+            },
+        };
         control.fence_base = self.own.base;
         control.fence_mask = self.own.mask();
         control

@@ -10,10 +10,9 @@ use anyhow::Context;
 use clap::Args;
 use gridmux_hw_model::{DomainId, Gpu, GpuConfig};
 use gridmux_ptx::Module;
-use gridmux_ptx::control::{
-    Control, LIMIT_AT, MAX_SLOTS, MAX_TICKETS, caps_offset, instance_bytes,
-};
+use gridmux_ptx::control::{COUNTERS_BYTES, Control, MAX_TICKETS};
 use gridmux_ptx::forms::{Form, LaunchGrid, Options, rewrite};
+use gridmux_ptx::protocol::{Gate, Workers};
 use std::path::{Path, PathBuf};
 
 /// Memory for the module's own variables and for what allocation rounds up.
@@ -145,8 +144,9 @@ impl Kernel {
         let control_offset = made.as_ref().and_then(|form| form.control_offset);
         let params = lay_out(&kernel, values, control_offset)?;
         let launches = made.as_ref().map_or(LaunchGrid::Original, |form| form.grid);
-        let tickets = match launches {
-            LaunchGrid::Tickets | LaunchGrid::Workers => instance(gpu, domain, self.grid)?,
+        let instance = match launches {
+            LaunchGrid::Workers => instance(gpu, domain, self.grid)?,
+            LaunchGrid::Planes(_) => opened(gpu, domain)?,
             LaunchGrid::Original | LaunchGrid::SubBox => Control::default(),
         };
         Ok(Plan {
@@ -158,28 +158,42 @@ impl Kernel {
             params,
             control_offset,
             launches,
-            tickets,
+            instance,
             slice_blocks: self.slice_blocks,
         })
     }
 }
 
-/// Counters of a launch that nobody stops: the limit is its number of blocks, and every SM may hold as many as fit.
+/// Counters of workers that nobody stops: every SM may hold as many as fit.
 fn instance(gpu: &mut Gpu, domain: DomainId, grid: [u32; 3]) -> Result<Control, Failure> {
-    let sms = u32::from(gpu.config().sm.count);
-    let bytes = u64::from(instance_bytes(sms));
-    let memory = gpu.memory_mut();
-    let counters = memory.alloc(domain, bytes)?;
-    memory.fill(domain, counters, bytes, 0)?;
-    let caps = counters + u64::from(caps_offset(sms));
-    memory.fill(domain, caps, u64::from(sms), u8::try_from(MAX_SLOTS)?)?;
-    let Some(control) = Control::tickets(grid, 1, counters, caps) else {
+    let control = Control::workers(grid, 1, 0, 0);
+    let caps = vec![u32::MAX; usize::from(gpu.config().sm.count)];
+    let workers = control.and_then(|control| Workers::new(control.total, &caps));
+    let (Some(control), Some(workers)) = (control, workers) else {
         let message = format!("a grid of more than {MAX_TICKETS} blocks takes no tickets");
         return Err(Failure::new(message).hint("run it with --form slice"));
     };
-    let limit = control.total.to_le_bytes();
-    memory.write(domain, counters + u64::from(LIMIT_AT), &limit)?;
-    Ok(control)
+    let (bytes, memory) = (workers.memory(), gpu.memory_mut());
+    let counters = memory.alloc(domain, bytes.len() as u64)?;
+    memory.write(domain, counters, &bytes)?;
+    Ok(Control {
+        counters,
+        ..control
+    })
+}
+
+/// Memory of a gate that nobody closes, so that its launches need no tables.
+fn opened(gpu: &mut Gpu, domain: DomainId) -> Result<Control, Failure> {
+    let memory = gpu.memory_mut();
+    let counters = memory.alloc(domain, u64::from(COUNTERS_BYTES))?;
+    memory.fill(domain, counters, u64::from(COUNTERS_BYTES), 0)?;
+    let opening = Gate::opening();
+    let word = opening.value.to_le_bytes();
+    memory.write(domain, counters + u64::from(opening.at), &word)?;
+    Ok(Control {
+        counters,
+        ..Control::default()
+    })
 }
 
 fn gpu(name: &str) -> Result<GpuConfig, Failure> {

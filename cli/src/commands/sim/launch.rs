@@ -8,7 +8,7 @@ use gridmux_hw_model::{
     Advance, Counters, DomainId, Gpu, Kernel, Launch, QueueId, Report, occupancy, run_functional,
 };
 use gridmux_policy::units::Cycles;
-use gridmux_ptx::boxes::{Grid, SubBox, next_box};
+use gridmux_ptx::boxes::{Grid, SubBox, next_box, next_planes};
 use gridmux_ptx::control::{CONTROL_BYTES, Control};
 use gridmux_ptx::forms::LaunchGrid;
 use nix::time::{ClockId, clock_gettime};
@@ -35,8 +35,8 @@ pub(super) struct Plan {
     pub(super) control_offset: Option<u32>,
     /// What the grids of its launches hold.
     pub(super) launches: LaunchGrid,
-    /// The control block of every launch, where blocks take their numbers from counters.
-    pub(super) tickets: Control,
+    /// What the control block of every launch has in common: where the memory of the instance is.
+    pub(super) instance: Control,
     /// Most blocks of a launch; `None` for [`WAVES`].
     pub(super) slice_blocks: Option<u32>,
 }
@@ -200,12 +200,17 @@ impl Plan {
                     slices.push(slice);
                 }
             }
-            LaunchGrid::Tickets => {
+            LaunchGrid::Planes(_) if !grid.is_sliceable() => slices.push(at_origin(self.grid)),
+            LaunchGrid::Planes(axis) => {
                 let most = self.slice_blocks.unwrap_or_else(|| self.waves(gpu, WAVES));
-                while next < blocks {
-                    let window = (blocks - next).min(u64::from(most));
-                    next += window;
-                    slices.push(at_origin([u32::try_from(window).unwrap_or(u32::MAX), 1, 1]));
+                let mut next = 0;
+                loop {
+                    let slice = next_planes(grid, axis, next, most);
+                    if slice.blocks() == 0 {
+                        break;
+                    }
+                    next += slice.dims[usize::from(axis)];
+                    slices.push(slice);
                 }
             }
             LaunchGrid::Workers => {
@@ -238,11 +243,11 @@ impl Plan {
         let mut params = self.params.clone();
         if let Some(control_at) = self.control_offset {
             let control = match self.launches {
-                LaunchGrid::Tickets | LaunchGrid::Workers => self.tickets,
-                LaunchGrid::Original | LaunchGrid::SubBox => Control {
+                LaunchGrid::Workers => self.instance,
+                _ => Control {
                     offset: slice.offset,
                     grid: self.grid,
-                    ..Control::default()
+                    ..self.instance
                 },
             };
             params[control_at as usize..][..CONTROL_BYTES as usize]

@@ -59,7 +59,7 @@ pub(super) fn treatment(i: &Instruction) -> Treatment {
     let addresses = i
         .operands
         .iter()
-        .filter(|o| matches!(o, Operand::Address { .. } | Operand::TexAddress { .. }))
+        .filter(|o| matches!(o, Operand::Address { .. } | Operand::TexAddress(_)))
         .count();
     let seen = match &treatment {
         Treatment::Memory(accesses) => accesses.len(),

@@ -17,8 +17,8 @@ impl Depths {
     pub(super) fn new(flow: &Flow) -> Self {
         // Where loops begin, and where they have ended.
         let mut steps = vec![0_i32; flow.blocks.len() + 1];
-        for (n, block) in flow.blocks.iter().enumerate() {
-            let heads = block.successors.iter().map(|&s| s as usize);
+        for (n, block) in (0..flow.blocks.len()).zip(0..) {
+            let heads = flow.successors(block).iter().map(|&s| s as usize);
             for head in heads.filter(|&head| head <= n) {
                 steps[head] += 1;
                 steps[n + 1] -= 1;

@@ -59,7 +59,7 @@ pub(crate) struct Surroundings {
     /// Functions that may call themselves, through others too.
     pub(super) recursive: Vec<bool>,
     /// For the record of faults.
-    pub(super) lines: Lines,
+    pub(in crate::forms) lines: Lines,
     /// The module has shared memory.
     pub(super) shared: bool,
     /// Of a size that the launch gives.

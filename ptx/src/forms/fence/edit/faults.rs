@@ -4,7 +4,7 @@
 //! Rule: the first fault of an instance wins, and no further block starts after it.
 
 use super::Pass;
-use crate::control::{FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, LIMIT_AT};
+use crate::control::{FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, NEXT_AT, NEXT_CLOSED, OPEN_AT};
 use crate::decode::{Instruction, Opcode, Operand, RegId};
 use crate::forms::Shape;
 use crate::forms::carry::Value;
@@ -75,7 +75,7 @@ impl Pass<'_, '_> {
             "{load} setp.eq.u64 {p}, {counters}, 0; @{p} bra {done}; cvta.to.global.u64 {counters}, {counters}; \
              atom.global.cas.b32 {old}, [{counters}+{FAULT_KIND_AT}], 0, {kind}; setp.ne.u32 {p}, {old}, 0; @{p} bra {done}; \
              {number} mov.u32 {old}, {line}; st.global.u32 [{counters}+{FAULT_LINE_AT}], {old}; st.global.u32 [{counters}+{FAULT_BLOCK_AT}], {block}; \
-             mov.u32 {old}, 0; st.volatile.global.u32 [{counters}+{LIMIT_AT}], {old}; {done}:"
+             mov.u32 {old}, 0; st.volatile.global.u32 [{counters}+{OPEN_AT}], {old}; red.global.max.u32 [{counters}+{NEXT_AT}], {NEXT_CLOSED}; {done}:"
         )
     }
 

@@ -25,9 +25,7 @@ use super::text::{Loaded, confine, hold};
 use super::values::Values;
 use super::{FenceMode, FenceOptions, GUARD_BYTES};
 use crate::analysis::{Access as Touch, Flow, for_each_register};
-use crate::decode::{
-    Function, Guard, Instruction, Opcode, Operand, RegId, ScalarType, StateSpace, VarId,
-};
+use crate::decode::{Guard, Instruction, Opcode, Operand, RegId, ScalarType, StateSpace, VarId};
 use crate::forms::frame::{Frame, Role};
 use crate::forms::reach::Calls;
 use std::collections::HashMap;
@@ -57,6 +55,9 @@ type Key = (RegId, u32, Option<(Guard, u32)>, bool, Option<VarId>, i64);
 /// What a fence that stands behind its base's definition depends on: the base, whether it is one of shared memory, the
 /// variable, the alignment, the bytes behind and the offset before it.
 type EarlyKey = (RegId, bool, Option<VarId>, u32, u32, i64);
+
+/// Instructions of a block whose groups are held at a time; those of a longer one are written in portions.
+const MOST_HELD: u32 = 2048;
 
 /// Offsets in a stretch of this length share a fence of shared memory whose end is known at run time only.
 const MOST_SHARED_SPAN: i64 = 256;
@@ -239,12 +240,23 @@ impl Pass<'_, '_> {
                         version[r.0 as usize] += 1;
                     }
                 });
-            }
-            for group in groups {
-                match group.shared {
-                    true => self.shared_group(&group),
-                    false => self.global_group(&group),
+                if (n + 1 - block.first).is_multiple_of(MOST_HELD) {
+                    open.clear();
+                    self.write(groups.drain(..));
                 }
+                if self.frame.is_over() {
+                    return;
+                }
+            }
+            self.write(groups.into_iter());
+        }
+    }
+
+    fn write(&mut self, groups: impl Iterator<Item = Group>) {
+        for group in groups {
+            match group.shared {
+                true => self.shared_group(&group),
+                false => self.global_group(&group),
             }
         }
     }

@@ -55,7 +55,7 @@ impl Pass<'_, '_> {
         let is_list = |s: &Span| source.get(s.start as usize) == Some(&b'(');
         let at = usize::from(spans.first().is_some_and(is_list));
         if let Some(span) = spans.get(at) {
-            self.frame.edits.replace(*span, text.to_owned());
+            self.frame.edits.replace(*span, text);
         }
     }
 }

@@ -1,0 +1,311 @@
+//! One instance of a `gate` kernel as the host sees it: boxes of the grid in launches that can be refused.
+//!
+//! The host cuts the grid into boxes of at most `window` blocks, across one axis in ascending order, and keeps up to `depth` of them in
+//! launches of their own. A launch has a *table*, two bitmaps in the instance's memory: `refused`, in which blocks that
+//! found the gate closed mark themselves, and `todo`, which says who is meant when the box is launched again.
+//!
+//! ```text
+//! loop {
+//!     while let Some(launch) = gate.next_launch() { write its table if it has one; launch }
+//!     if gate.has_ended() { break }
+//!     wait for the end of a launch; fault = a fault is recorded
+//!     if gate.launch_ended(number, fault) { read its refused bitmap → gate.observe(number, …) }
+//! }
+//! ```
+//!
+//! Rules, all of them proved by the search in `tests/protocol`:
+//! - Writes take effect in the order in which they are made, and before the launches that follow them.
+//! - The word is lowered and raised at any time. A block decides by what all of its threads saw, and marks itself before it
+//!   leaves, so the bitmap of a launch that has *ended* is exact; before that it says nothing.
+//! - A launch that was on the device while the word was zero is asked for its bitmap; no other can have refused a block. A
+//!   recorded fault makes the word zero as well, so the host looks for one whenever a launch ends.
+//! - A table serves another launch only when its box has run, and a box is launched again only with its table cleared of
+//!   marks.
+
+use super::{SpecError, Write};
+use crate::boxes::{Grid, SubBox, next_planes};
+use crate::control::{self, Control};
+use smallvec::SmallVec;
+
+/// A launch to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GateLaunch {
+    /// The number of its table, below the depth; to be given back to [`Gate::launch_ended`].
+    pub number: u32,
+    /// Its blocks, and the dimensions of its grid.
+    pub part: SubBox,
+    /// What its table must hold before it starts, `refused` and `todo`, when it is not the box's first launch.
+    pub table: Option<Vec<u32>>,
+}
+
+/// A box that has a table.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Part {
+    number: u32,
+    part: SubBox,
+    state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum State {
+    /// On the device; `closed` when the word was zero meanwhile.
+    Flying { closed: bool },
+    /// Ended, its bitmap is to be read.
+    Unread,
+    /// These blocks were refused.
+    Refused(Vec<u32>),
+}
+
+/// The host's state of one instance.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Gate {
+    grid: Grid,
+    /// The axis that the grid is cut across.
+    axis: u8,
+    /// Most blocks of a launch: so many planes, or one.
+    window: u32,
+    depth: u32,
+    /// The first plane that no box covers yet.
+    next: u32,
+    stopped: bool,
+    faulted: bool,
+    parts: SmallVec<[Part; 4]>,
+}
+
+impl Gate {
+    /// An instance that has launched nothing: launches of at most `window` blocks, or of one plane across the axis that
+    /// [`LaunchGrid::Planes`](crate::forms::LaunchGrid::Planes) names, `depth` of them at a time.
+    ///
+    /// # Errors
+    /// [`SpecError`].
+    pub fn new(grid: Grid, axis: u8, window: u32, depth: u32) -> Result<Self, SpecError> {
+        if grid.blocks() == 0 {
+            return Err(SpecError::NoBlocks);
+        }
+        if !grid.is_sliceable() {
+            return Err(SpecError::TooManyBlocks);
+        }
+        let parts = [("window", window), ("depth", depth)];
+        if let Some((what, _)) = parts.into_iter().find(|(_, value)| *value == 0) {
+            return Err(SpecError::Zero { what });
+        }
+        let most = next_planes(grid, axis, 0, window).blocks();
+        Ok(Self {
+            grid,
+            axis,
+            window: u32::try_from(most).unwrap_or(u32::MAX),
+            depth,
+            next: 0,
+            stopped: false,
+            faulted: false,
+            parts: SmallVec::new(),
+        })
+    }
+
+    /// Bytes of the instance's memory; all of it is zero before the first launch but [`Gate::opening`].
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        control::gate_bytes(self.depth, self.window)
+    }
+
+    /// The write that lets blocks in.
+    #[must_use]
+    pub fn opening() -> Write {
+        Write {
+            at: control::OPEN_AT,
+            value: 1,
+        }
+    }
+
+    /// Offset, from the counters, of the table of that number.
+    #[must_use]
+    pub fn table_at(&self, number: u32) -> u64 {
+        control::gate_table_offset(number, self.window)
+    }
+
+    /// The control block of a launch of an instance at that address.
+    #[must_use]
+    pub fn control(&self, launch: &GateLaunch, counters: u64) -> Control {
+        let table = counters + self.table_at(launch.number);
+        Control::gate(
+            self.grid.0,
+            launch.part,
+            launch.table.is_some(),
+            counters,
+            table,
+        )
+    }
+
+    /// Stops: blocks that have not come to their commit point leave, the others run to their end. The write to make, unless
+    /// it is stopped already.
+    #[must_use]
+    pub fn stop(&mut self) -> Option<Write> {
+        if std::mem::replace(&mut self.stopped, true) {
+            return None;
+        }
+        for part in &mut self.parts {
+            if let State::Flying { closed } = &mut part.state {
+                *closed = true;
+            }
+        }
+        Some(Write {
+            at: control::OPEN_AT,
+            value: 0,
+        })
+    }
+
+    /// Goes on after [`Gate::stop`], at once: the write to make. Nothing starts again after a recorded fault that the host
+    /// knows of.
+    #[must_use]
+    pub fn resume(&mut self) -> Option<Write> {
+        let was_stopped = std::mem::replace(&mut self.stopped, false);
+        (was_stopped && !self.faulted).then(Self::opening)
+    }
+
+    /// The launch to be made now, if any. Call again until it returns `None`.
+    pub fn next_launch(&mut self) -> Option<GateLaunch> {
+        if self.stopped || self.faulted {
+            return None;
+        }
+        self.refused_launch().or_else(|| self.fresh_launch())
+    }
+
+    /// The lowest box with blocks that were refused.
+    fn refused_launch(&mut self) -> Option<GateLaunch> {
+        let part = self
+            .parts
+            .iter_mut()
+            .find(|p| matches!(p.state, State::Refused(_)))?;
+        let flying = State::Flying { closed: false };
+        let State::Refused(todo) = std::mem::replace(&mut part.state, flying) else {
+            return None;
+        };
+        let mut table = vec![0; todo.len()];
+        table.extend(todo);
+        Some(GateLaunch {
+            number: part.number,
+            part: part.part,
+            table: Some(table),
+        })
+    }
+
+    fn fresh_launch(&mut self) -> Option<GateLaunch> {
+        let taken = |n: &u32| self.parts.iter().any(|p| p.number == *n);
+        let number = (0..self.depth).find(|n| !taken(n))?;
+        let part = next_planes(self.grid, self.axis, self.next, self.window);
+        if part.blocks() == 0 {
+            return None;
+        }
+        self.next += part.dims[usize::from(self.axis.min(2))];
+        let state = State::Flying { closed: false };
+        self.parts.push(Part {
+            number,
+            part,
+            state,
+        });
+        Some(GateLaunch {
+            number,
+            part,
+            table: None,
+        })
+    }
+
+    /// All blocks of a launch have left the device; `fault_recorded` says whether the counters hold a fault
+    /// ([`control::FAULT_KIND_AT`]), after which nothing more starts. True when its bitmap is to be read.
+    pub fn launch_ended(&mut self, number: u32, fault_recorded: bool) -> bool {
+        self.faulted |= fault_recorded;
+        let Some(at) = self.parts.iter().position(|p| p.number == number) else {
+            return false;
+        };
+        let is_asked = self.parts[at].state == State::Flying { closed: true } && !self.faulted;
+        match is_asked {
+            true => self.parts[at].state = State::Unread,
+            false => drop(self.parts.remove(at)),
+        }
+        is_asked
+    }
+
+    /// Words of the `refused` bitmap of the box that has this table.
+    #[must_use]
+    pub fn words(&self, number: u32) -> u32 {
+        let part = self.parts.iter().find(|p| p.number == number);
+        let blocks = part.map_or(0, |p| p.part.blocks());
+        control::bitmap_words(u32::try_from(blocks).unwrap_or(u32::MAX))
+    }
+
+    /// Takes note of the `refused` bitmap of a launch that has ended.
+    pub fn observe(&mut self, number: u32, refused: &[u32]) {
+        let Some(at) = self.parts.iter().position(|p| p.number == number) else {
+            return;
+        };
+        match refused.iter().any(|word| *word != 0) {
+            true => self.parts[at].state = State::Refused(refused.to_vec()),
+            false => drop(self.parts.remove(at)),
+        }
+    }
+
+    /// Nothing of it is on the device: it has ended, or was stopped and has drained.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let flies = |p: &Part| matches!(p.state, State::Flying { .. });
+        !self.parts.iter().any(flies)
+    }
+
+    /// Every launch has ended, and every block has run or a fault was recorded; the memory may be reused, once it is
+    /// cleared.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let has_run = self.parts.is_empty() && self.next >= self.extent();
+        has_run || (self.faulted && self.is_idle())
+    }
+
+    fn extent(&self) -> u32 {
+        self.grid.0[usize::from(self.axis.min(2))]
+    }
+
+    /// Whether it is stopped.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Whether it ends for a recorded fault, so that not all blocks may have run.
+    #[must_use]
+    pub fn is_faulted(&self) -> bool {
+        self.faulted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gate, Grid};
+
+    #[test]
+    fn refused_blocks_go_first_and_a_fault_ends_it() {
+        let mut gate = Gate::new(Grid([5, 2, 1]), 0, 4, 2).expect("fine");
+        let launches: Vec<_> = std::iter::from_fn(|| gate.next_launch()).collect();
+        assert_eq!(launches.len(), 2, "as many as the depth");
+        assert!(gate.stop().is_some() && gate.stop().is_none());
+        assert!(
+            gate.launch_ended(1, false),
+            "it was there when the word was zero"
+        );
+        gate.observe(1, &[0b0101]);
+        assert_eq!(gate.next_launch(), None, "it is stopped");
+        assert!(gate.resume().is_some());
+        let again = gate.next_launch().expect("two blocks were refused");
+        assert_eq!((again.number, again.part), (1, launches[1].part));
+        assert_eq!(again.table.as_deref(), Some(&[0, 0b0101][..]));
+        assert!(
+            !gate.launch_ended(1, false),
+            "the word was not zero meanwhile"
+        );
+        let third = gate.next_launch().expect("two blocks are left");
+        assert_eq!((third.part.offset[0], third.part.blocks()), (4, 2));
+        assert!(!gate.launch_ended(0, true));
+        assert_eq!(gate.next_launch(), None);
+        assert!(!gate.has_ended() && gate.is_faulted());
+        assert!(!gate.launch_ended(third.number, true));
+        assert!(gate.has_ended());
+    }
+}

@@ -1,0 +1,283 @@
+//! A kernel whose workers take tickets, as the host sees it.
+//!
+//! Rule: what the host knows of the device is an [`Observation`], which is old when it arrives; a decision that
+//! needs a fresh one waits for it ([`Workers::wants_observation`]).
+
+use super::{Launch, Write};
+use crate::control;
+
+/// What was read from the instance's memory after the last call.
+#[derive(Debug, Clone, Copy)]
+pub struct Observation<'a> {
+    /// The word at [`control::NEXT_AT`].
+    pub next: u32,
+    /// The word at [`control::PLACED_AT`].
+    pub placed: u32,
+    /// The high halves of the place words ([`control::place_offset`]), one for each SM.
+    pub members: &'a [u32],
+}
+
+/// The host's state of one instance.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Workers {
+    tickets: u32,
+    caps: Box<[u32]>,
+    /// The caller wants it stopped: the caps on the device are zero.
+    stopped: bool,
+    /// A fault was recorded: nothing more starts.
+    faulted: bool,
+    /// Workers launched so far.
+    launched: u32,
+    /// Launches in flight.
+    flying: smallvec::SmallVec<[u32; 4]>,
+    /// The newest observation, and whether nothing has happened since that could make it misleading.
+    next: u32,
+    placed: u32,
+    members: Box<[u32]>,
+    fresh: bool,
+}
+
+impl Workers {
+    /// An instance that has launched nothing: `tickets` is [`control::Control::total`], and there is one cap for each SM.
+    /// `None` when there is no ticket.
+    #[must_use]
+    pub fn new(tickets: u32, caps: &[u32]) -> Option<Self> {
+        (tickets > 0).then(|| Self {
+            tickets,
+            caps: caps.into(),
+            stopped: false,
+            faulted: false,
+            launched: 0,
+            flying: smallvec::SmallVec::new(),
+            next: 0,
+            placed: 0,
+            members: vec![0; caps.len()].into(),
+            fresh: true,
+        })
+    }
+
+    /// The bytes of the instance's memory before its first launch: counters and places.
+    #[must_use]
+    pub fn memory(&self) -> Vec<u8> {
+        let sms = u32::try_from(self.caps.len()).unwrap_or(u32::MAX);
+        let mut bytes = vec![0; control::instance_bytes(sms) as usize];
+        let places = bytes[control::place_offset(0) as usize..].chunks_exact_mut(8);
+        for (place, cap) in places.zip(&self.caps) {
+            place[..4].copy_from_slice(&cap.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Changes the caps; the writes to make. Where a cap falls, workers leave at a block boundary until as many are left;
+    /// where it rises, missing workers come with the next launches.
+    ///
+    /// # Panics
+    /// If the number of SMs differs from the one at the beginning.
+    pub fn set_caps(&mut self, caps: &[u32]) -> Vec<Write> {
+        assert_eq!(caps.len(), self.caps.len(), "one cap for each SM");
+        let old = std::mem::replace(&mut self.caps, caps.into());
+        match self.stopped {
+            true => Vec::new(),
+            false => self.write_caps(&old, caps),
+        }
+    }
+
+    /// Stops at block boundaries: what runs goes on to the end of the tickets that it holds, nothing starts. The writes
+    /// to make.
+    #[must_use]
+    pub fn stop(&mut self) -> Vec<Write> {
+        if std::mem::replace(&mut self.stopped, true) {
+            return Vec::new();
+        }
+        self.write_caps(&self.caps.clone(), &vec![0; self.caps.len()])
+    }
+
+    /// Goes on after [`Workers::stop`], at any time; workers that have not left yet stay. The writes to make.
+    #[must_use]
+    pub fn resume(&mut self) -> Vec<Write> {
+        if !std::mem::replace(&mut self.stopped, false) {
+            return Vec::new();
+        }
+        self.write_caps(&vec![0; self.caps.len()], &self.caps.clone())
+    }
+
+    fn write_caps(&mut self, old: &[u32], new: &[u32]) -> Vec<Write> {
+        // Who is missing is known only behind these writes.
+        self.fresh = false;
+        let changes = (0..)
+            .zip(old.iter().zip(new))
+            .filter(|(_, (old, new))| old != new);
+        changes
+            .map(|(sm, (_, &value))| Write {
+                at: control::place_offset(sm),
+                value,
+            })
+            .collect()
+    }
+
+    /// The counters hold a recorded fault ([`control::FAULT_KIND_AT`]). The device has closed itself: what runs goes on
+    /// to the end of its tickets, nothing starts, and the instance ends with its launches. A worker that left for the
+    /// fault leaves its place taken, so that the memory serves another instance only after that instance's
+    /// [`Workers::memory`] was written to it, which every instance's start asks for anyway.
+    pub fn fault_recorded(&mut self) {
+        self.faulted = true;
+    }
+
+    /// Whether it ends for a recorded fault, so that not all blocks may have run.
+    #[must_use]
+    pub fn is_faulted(&self) -> bool {
+        self.faulted
+    }
+
+    /// The launch to make now, if any. Call again until it returns `None`.
+    pub fn next_launch(&mut self) -> Option<Launch> {
+        if self.stopped || self.faulted || !self.fresh {
+            return None;
+        }
+        let blocks = self.missing();
+        (blocks != 0).then(|| self.launch(blocks))
+    }
+
+    fn launch(&mut self, blocks: u32) -> Launch {
+        let number = (0..).find(|n| !self.flying.contains(n)).unwrap_or(u32::MAX);
+        self.launched = self.launched.wrapping_add(blocks);
+        self.flying.push(number);
+        // Until these workers are placed the counts say that they are missing.
+        self.fresh = false;
+        let announce = Write {
+            at: control::LAUNCHED_AT,
+            value: self.launched,
+        };
+        Launch {
+            announce,
+            number,
+            blocks,
+        }
+    }
+
+    /// All workers of a launch have left the device.
+    pub fn launch_ended(&mut self, number: u32) {
+        self.flying.retain(|other| *other != number);
+        self.fresh = false;
+    }
+
+    /// Takes note of what was read from memory after the last call of any other method, and after what that asked to
+    /// write had arrived.
+    pub fn observe(&mut self, seen: &Observation<'_>) {
+        self.next = seen.next;
+        self.placed = seen.placed;
+        let known = self.members.len().min(seen.members.len());
+        self.members[..known].copy_from_slice(&seen.members[..known]);
+        // With workers still to be placed the counts are not the whole truth.
+        self.fresh = seen.placed == self.launched;
+    }
+
+    /// Whether the next step waits for an observation. When a launch waits for room that may last.
+    #[must_use]
+    pub fn wants_observation(&self) -> bool {
+        !self.fresh && !self.has_ended()
+    }
+
+    /// Nothing of it is on the device: it has ended, or was stopped and has drained.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.flying.is_empty()
+    }
+
+    /// Every launch has ended, and every block has run or a fault was recorded; the memory may be reused, once the
+    /// next instance's [`Workers::memory`] was written to it.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.flying.is_empty() && (self.next >= self.tickets || self.faulted)
+    }
+
+    /// Tickets that were taken, as last observed; when nothing is on the device their blocks have run, and no others.
+    #[must_use]
+    pub fn progress(&self) -> u32 {
+        self.next.min(self.tickets)
+    }
+
+    /// Whether it is stopped.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Tickets of the instance.
+    #[must_use]
+    pub fn tickets(&self) -> u32 {
+        self.tickets
+    }
+
+    /// The caps as last set.
+    #[must_use]
+    pub fn caps(&self) -> &[u32] {
+        &self.caps
+    }
+
+    /// Takes `placed` off the counters of launches, which only ever count, and forgets what a stale observation said.
+    /// States that differ by this alone behave alike, which makes a search through all of them finite.
+    pub fn rebase(&mut self, placed: u32) {
+        self.launched = self.launched.wrapping_sub(placed);
+        self.placed = self.placed.wrapping_sub(placed);
+        if !self.fresh {
+            self.placed = 0;
+            self.members.fill(0);
+            if self.next < self.tickets {
+                self.next = 0;
+            }
+        }
+        self.next = self.next.min(self.tickets);
+        self.flying.sort_unstable();
+    }
+
+    /// Free places, and no more workers than there are tickets left.
+    fn missing(&self) -> u32 {
+        if self.placed != self.launched {
+            return 0;
+        }
+        let free = |(cap, members): (&u32, &u32)| cap.saturating_sub(*members);
+        let free = self
+            .caps
+            .iter()
+            .zip(&self.members)
+            .map(free)
+            .fold(0, u32::saturating_add);
+        free.min(self.tickets.saturating_sub(self.next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Observation, Workers};
+    use crate::control::{NEXT_CLOSED, place_offset};
+
+    #[test]
+    fn a_recorded_fault_ends_an_instance_whose_places_stay_taken() {
+        let mut workers = Workers::new(9, &[2, 1]).expect("fine");
+        let launch = workers.next_launch().expect("there are places");
+        assert_eq!(launch.blocks, 3);
+        // One worker left for a fault: its place is taken, and there are no tickets any more.
+        let seen = Observation {
+            next: NEXT_CLOSED + 2,
+            placed: 3,
+            members: &[1, 0],
+        };
+        workers.observe(&seen);
+        workers.fault_recorded();
+        assert_eq!(workers.next_launch(), None);
+        assert!(!workers.has_ended(), "its launch is still there");
+        workers.launch_ended(launch.number);
+        workers.observe(&seen);
+        assert_eq!(workers.next_launch(), None);
+        assert!(workers.has_ended() && workers.is_faulted());
+        assert!(!workers.wants_observation());
+        // The next instance's memory has every place free.
+        let next = Workers::new(4, &[2, 1]).expect("fine").memory();
+        let at = place_offset(0) as usize;
+        assert_eq!(
+            next[at..at + 16],
+            [2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+        );
+    }
+}
