@@ -76,7 +76,7 @@ impl Host {
             }
             Mode::Worker { chunk } => {
                 assert!(chunk <= form.most_chunk, "{} at most", form.most_chunk);
-                let control = Control::workers(grid, chunk, 0).expect("few");
+                let control = Control::workers(grid, chunk, 0, 0).expect("few");
                 let caps = [CAP; SMS as usize];
                 let workers = Workers::new(control.total, &caps).expect("there are tickets");
                 let memory = workers.memory();
