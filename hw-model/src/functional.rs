@@ -220,7 +220,8 @@ fn plain(kind: FaultKind) -> RawFault {
 /// Counts a memory operation by space and direction.
 #[inline(always)]
 pub(crate) fn count_access(op: &Op, access: &Access, counters: &mut Counters) {
-    if op.kind != crate::exec::Kind::Memory || access.mask == 0 {
+    use crate::exec::Kind;
+    if !matches!(op.kind, Kind::Memory | Kind::Copy) || access.mask == 0 {
         return;
     }
     match (access.space, access.direction) {

@@ -4,6 +4,7 @@ mod support;
 
 use gridmux_hw_model::GpuConfig;
 use gridmux_workloads::{Size, by_name};
+use support::flow::module;
 use support::{Bench, kernel_of};
 
 /// Follows `hops` pointers from `start` and stores where it ends.
@@ -239,4 +240,115 @@ fn two_runs_give_the_same_cycles() {
         };
         assert_eq!(run(), run(), "{name}");
     }
+}
+
+/// Words that the threads of one block of `k` leave, with `extra` zero bytes behind them.
+fn words_of(bench: &mut Bench, text: &str, threads: u32, extra: usize) -> Vec<u32> {
+    let kernel = bench.kernel(text, "k");
+    let words = threads as usize;
+    let out = bench.buffer(&vec![0; words * 4 + extra]);
+    let params = out.to_le_bytes();
+    bench
+        .time(bench.simple(&kernel, 1, threads, &params))
+        .unwrap_or_else(|fault| panic!("{fault}"));
+    bench.words(out, words)
+}
+
+#[test]
+fn a_sleep_lasts_as_long_as_it_asks_for() {
+    for gpu in ["h200", "gtx480"] {
+        let slept = |duration: &str, threads: u32| {
+            let body = format!(
+                "add.u32 %r9, %r2, 1;\nmul.lo.u32 %r9, %r9, 10000;\nmov.u64 %rd3, %clock64;\n\
+                 nanosleep.u32 {duration};\nmov.u64 %rd4, %clock64;\nsub.u64 %rd5, %rd4, %rd3;\n\
+                 cvt.u32.u64 %r8, %rd5;\nst.global.u32 [%rd2], %r8;"
+            );
+            let words = words_of(&mut Bench::named(gpu), &module("", &body), threads, 0);
+            *words.iter().max().expect("some threads")
+        };
+        let config = GpuConfig::builtin(gpu).expect("built in");
+        let cycles = |ns: u64| u32::try_from(config.ns_to_cycles(ns)).expect("few");
+        let awake = slept("0", 32);
+        assert!(awake < 100, "{gpu}: {awake} cycles without a sleep");
+        // Eight warps at once, a time from a register, and more than the longest sleep that there is.
+        for (duration, threads, ns) in [
+            ("10000", 256, 10_000),
+            ("%r9", 1, 10_000),
+            ("4000000000", 1, 1_000_000),
+        ] {
+            let (got, asked) = (slept(duration, threads), cycles(ns));
+            println!("{gpu} nanosleep {duration}: {got} cycles, {ns} ns are {asked}");
+            assert!(
+                (asked..=asked + 100).contains(&got),
+                "{gpu}: {got} instead of {asked}"
+            );
+        }
+        // Lanes of a warp wake together, and none later than twice its own time.
+        let together = slept("%r9", 32);
+        assert!((cycles(10_000)..=cycles(20_000)).contains(&together));
+    }
+}
+
+/// Cycles from the first of two copies to the end of a wait for the older one, and to the end of a wait for both.
+/// The lines of the `near` ones are in L1 when the copies begin; `operator` is `ca` or `cg`.
+fn waits_of_two_copies(gpu: &str, operator: &str, near: [bool; 2]) -> [u32; 2] {
+    let shared = ".shared .align 16 .b8 box[64];\n";
+    let touch = |n: usize| match near[n] {
+        true => format!(
+            "ld.global.ca.u32 %r10, [%rd3+{}];\nadd.u32 %r9, %r9, %r10;\n",
+            n * 4096
+        ),
+        false => String::new(),
+    };
+    let body = format!(
+        "mov.u32 %r9, 0;\nadd.u64 %rd3, %rd1, 524288;\nmov.u32 %r11, box;\n{}{}bar.sync 0;\nadd.u32 %r12, %r9, %r11;\n\
+         mov.u64 %rd4, %clock64;\n\
+         cp.async.{operator}.shared.global [%r12], [%rd3], 16;\ncp.async.commit_group;\n\
+         cp.async.{operator}.shared.global [%r12+16], [%rd3+4096], 16;\ncp.async.commit_group;\n\
+         cp.async.wait_group 1;\nmov.u64 %rd5, %clock64;\ncp.async.wait_group 0;\nmov.u64 %rd6, %clock64;\n\
+         sub.u64 %rd5, %rd5, %rd4;\nsub.u64 %rd6, %rd6, %rd4;\ncvt.u32.u64 %r5, %rd5;\ncvt.u32.u64 %r6, %rd6;\n\
+         setp.eq.u32 %p1, %r2, 0;\nselp.u32 %r7, %r5, %r6, %p1;\nst.global.u32 [%rd2], %r7;",
+        touch(0),
+        touch(1)
+    );
+    let words = words_of(&mut Bench::named(gpu), &module(shared, &body), 2, 1 << 20);
+    [words[0], words[1]]
+}
+
+#[test]
+fn a_wait_for_copies_takes_until_memory_has_answered() {
+    let config = GpuConfig::builtin("h200").expect("built in");
+    let dram = config.dram.latency;
+    let waits = |operator: &str, near: [bool; 2]| {
+        let waits = waits_of_two_copies("h200", operator, near);
+        println!("{operator}, near {near:?}: {waits:?} cycles, DRAM {dram}");
+        waits
+    };
+    // Both far: the wait is as long as the way, and the two overlap.
+    for operator in ["ca", "cg"] {
+        let [older, both] = waits(operator, [false; 2]);
+        assert!(older >= dram * 9 / 10, "{older} of {dram}");
+        assert!(both < older + dram / 4, "{both} for two, {older} for one");
+    }
+    // One group may be in flight: the wait is for the older one, however long the newer one takes.
+    let [older, both] = waits("cg", [true, false]);
+    assert!(
+        older < dram * 3 / 4 && both >= dram * 9 / 10,
+        "{older} {both}"
+    );
+    let [older, _] = waits("cg", [false, true]);
+    assert!(older >= dram * 9 / 10, "{older}");
+    // What L1 has comes from there, except past it.
+    let [in_l1, _] = waits("ca", [true; 2]);
+    assert!(
+        (config.l1.latency..config.l1.latency * 2).contains(&in_l1),
+        "{in_l1}"
+    );
+    let [in_l2, _] = waits("cg", [true; 2]);
+    assert_near(
+        "cp.async.cg in L2",
+        f64::from(in_l2),
+        config.l2.latency,
+        0.15,
+    );
 }

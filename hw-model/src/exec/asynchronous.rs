@@ -1,6 +1,8 @@
 //! Asynchronous copies and the barriers they arrive at: cp.async (PTX ISA section 9.7.9.25.3), mbarrier (9.7.13.15).
 //!
-//! A copy is made when it is issued, which is one of the times at which it may happen; waiting for it finds it done.
+//! A copy is made when it is issued, which is one of the times at which it may happen; with timing its bytes travel
+//! like a load's, and a wait for its group lasts until they are there. An arrival for copies at an mbarrier object
+//! happens when it is issued and waits for none.
 //! An mbarrier object is one 64-bit word of shared memory: pending arrivals, expected arrivals, the transaction
 //! count and the phase's parity.
 //!
@@ -15,7 +17,7 @@ use super::memory::{
     ADDRESS, AUX_GENERIC, AUX_GLOBAL, AUX_PAST_L1, AUX_SHARED, active, addressed, for_each_space,
     place, read_bytes, visit, write_bytes,
 };
-use super::op::{Kind, NONE, Op};
+use super::op::{GROUP_COMMIT, GROUP_WAIT_ALL, Kind, NONE, Op};
 use crate::fault::FaultKind;
 use gridmux_ptx::decode::{
     AddressBase, CacheOp, Instruction, Opcode, Operand, ScalarType as T, StateSpace,
@@ -274,11 +276,17 @@ fn lane_addresses(cx: &Cx<'_>, register: u16, narrow: bool, offset: i32) -> [u64
 pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let code = match i.opcode {
         Opcode::CpAsync => return copy(l, i),
-        // Copies are complete when they are issued, so that waiting and grouping have nothing to do. An arrival
-        // for them first adds one to the pending count, unless `.noinc` says that the count includes it.
-        Opcode::CpAsyncCommitGroup | Opcode::CpAsyncWaitGroup | Opcode::CpAsyncWaitAll => {
-            return Some(super::control::nothing(&[]).kind(Kind::Nothing));
+        Opcode::CpAsyncCommitGroup => return Some(group(GROUP_COMMIT)),
+        Opcode::CpAsyncWaitAll => return Some(group(GROUP_WAIT_ALL)),
+        Opcode::CpAsyncWaitGroup => {
+            let Operand::Int(newest) = i.operands.first()? else {
+                return None;
+            };
+            let newest = u32::try_from(*newest).ok()?;
+            return Some(group(newest.min(GROUP_WAIT_ALL - 1)));
         }
+        // An arrival for copies, which are complete when they are issued, first adds one to the pending count, unless
+        // `.noinc` says that the count includes it.
         Opcode::CpAsyncMbarrierArrive if !says(i, "noinc") => {
             return Some(super::control::nothing(&[]).kind(Kind::Nothing));
         }
@@ -324,6 +332,11 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let mut draft = addressed(l, &i.operands[at], space(i)?, draft)?;
     draft.aux |= code << CODE_SHIFT;
     Some(draft)
+}
+
+/// What a warp does about its groups of copies.
+fn group(aux: u32) -> Draft {
+    super::control::nothing(&[]).kind(Kind::CopyGroup).aux(aux)
 }
 
 /// A word of the mnemonic.
@@ -373,7 +386,7 @@ fn copy(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let operands = [from, source_size, ignore, NONE, to];
     let offsets = i64::from(from_offset) << 32 | i64::from(to_offset.cast_unsigned());
     let draft = Draft::alu(handler::<CopyAsync>(), Class::Memory, &operands);
-    Some(draft.kind(Kind::Memory).imm(offsets).aux(aux))
+    Some(draft.kind(Kind::Copy).imm(offsets).aux(aux))
 }
 
 /// Register (or none), offset and narrowness of an address.

@@ -1,17 +1,30 @@
 //! Control and synchronisation (PTX ISA sections 9.7.12 and 9.7.13): branches, exit, ret, trap, barriers, fences,
 //! nanosleep, prefetch.
 //!
-//! Rule: these operations have no lane function; the engines act on their [`Kind`].
+//! Rule: these operations have no lane function but for nanosleep's; the engines act on their [`Kind`].
 
 use super::cx::Cx;
 use super::isa::{handler, lane_fn};
 use super::lanes::read;
 use super::lower::{Class, Draft, Lower};
+use super::memory::active;
 use super::op::{AUX_FENCE, Kind, NONE, Op};
 use super::warp::Warp;
 use gridmux_ptx::decode::{AtomOp, Instruction, Opcode, Operand, ScalarType as T};
 
 lane_fn!(Nothing, |_cx, _op| {});
+
+/// Longest sleep, in nanoseconds.
+const LONGEST_SLEEP_NS: u32 = 1_000_000;
+
+lane_fn!(
+    /// `r`: nanoseconds. Lanes that sleep together wake together, and a lane may sleep for less than it asked for but
+    /// not for more than twice that, so that the one that asked for least decides.
+    Sleep, |cx, op| {
+    let asked = read::<u32>(cx, op.r[0]);
+    let least = active(cx.mask).map(|lane| asked[lane]).min();
+    cx.access.pause_ns = least.unwrap_or(0).min(LONGEST_SLEEP_NS);
+});
 
 /// An operation that ends the thread; also what falling off the end of a kernel means.
 fn exit() -> Draft {
@@ -92,8 +105,12 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             let aux = if near { 0 } else { AUX_FENCE };
             Some(draft.kind(Kind::Nothing).aux(aux))
         }
-        Opcode::Nanosleep
-        | Opcode::Prefetch
+        Opcode::Nanosleep => {
+            let ns = l.src(i, 0, T::U32)?;
+            let draft = Draft::alu(handler::<Sleep>(), Class::Control, &[ns]);
+            Some(draft.kind(Kind::Sleep))
+        }
+        Opcode::Prefetch
         | Opcode::Prefetchu
         | Opcode::Pmevent
         | Opcode::Discard

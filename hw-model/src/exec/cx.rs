@@ -129,6 +129,8 @@ pub(crate) struct Access {
     pub(crate) addresses: [u64; 32],
     /// The value of a load comes only at the end of the epoch, so it must go past L1.
     pub(crate) late: bool,
+    /// Nanoseconds that the last `nanosleep` asked for; no access.
+    pub(crate) pause_ns: u32,
 }
 
 impl Access {
@@ -141,6 +143,7 @@ impl Access {
             bytes: 0,
             addresses: [0; 32],
             late: false,
+            pause_ns: 0,
         }
     }
 }

@@ -247,6 +247,7 @@ fn check(
         bytes,
         addresses: lanes,
         late: false,
+        pause_ns: 0,
     };
     if kind == Space::Local {
         let per_thread = u64::from(cx.block.local_bytes);

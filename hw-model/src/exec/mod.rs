@@ -60,7 +60,9 @@ pub(crate) use frame::{FrameLayout, begin_stack, call, copy, move_word, pass};
 pub(crate) use log::{Order, Owner, WriteLog, apply_all};
 pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
 pub(crate) use memory::AUX_PAST_L1;
-pub(crate) use op::{AUX_FENCE, Kind, NONE, Op, PIPES, Pipe, Slot, WRITES};
+pub(crate) use op::{
+    AUX_FENCE, GROUP_COMMIT, GROUP_WAIT_ALL, Kind, NONE, Op, PIPES, Pipe, Slot, WRITES,
+};
 pub(crate) use runtime::{HEAP_BYTES, Runtime, lower_heap, lower_speech};
 pub(crate) use warp::{Step, Stepped, Surroundings, Warp};
 

@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Alu,
     /// `exec` fills the access record: global, constant, shared or local memory.
     Memory,
+    /// The same of an asynchronous copy, whose data is there when a later wait says so.
+    Copy,
     /// Conditional or unconditional branch; `imm` is the target, `aux` the reconvergence point.
     Branch,
     /// `brx.idx`: `imm` names the table, `r[0]` the index, `aux` the reconvergence point.
@@ -49,6 +51,11 @@ pub(crate) enum Kind {
     /// Fences and other operations with a cost and no effect here; a fence that others must see has
     /// [`AUX_FENCE`] in `aux`.
     Nothing,
+    /// `nanosleep`: `exec` fills the access record's pause.
+    Sleep,
+    /// Groups of asynchronous copies: `aux` is [`GROUP_COMMIT`], [`GROUP_WAIT_ALL`], or how many of the newest groups
+    /// may be in flight when the warp goes on.
+    CopyGroup,
     /// `vprintf`.
     Print,
     /// `__assertfail`.
@@ -61,6 +68,10 @@ pub(crate) enum Kind {
 
 /// The operation goes on only when what its SM wrote before is in memory.
 pub(crate) const AUX_FENCE: u32 = 1;
+/// The copies since the last commit become a group.
+pub(crate) const GROUP_COMMIT: u32 = u32::MAX;
+/// The warp waits for all copies, those of no group included.
+pub(crate) const GROUP_WAIT_ALL: u32 = u32::MAX - 1;
 
 /// Pipelines, as the schedulers see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

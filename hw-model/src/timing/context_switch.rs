@@ -1,6 +1,7 @@
 //! Partial context switch: one block leaves an SM with its context, or comes back with it (SMK, section 5.1).
 //!
-//! Leaving: the block issues no more; what it has in flight ends (its loads are answered, its stores have left);
+//! Leaving: the block issues no more; what it has in flight ends (its loads and copies are answered, its stores have
+//! left; a sleep may be shorter than asked for, so that the switch ends it);
 //! then its context goes to memory as write requests, paced so that the SM's own traffic keeps half of the port;
 //! then its room is free. Coming back is the mirror image: room is taken, read requests fetch the context, and the
 //! warps go on when the last answer is there, on whatever SM that is.
@@ -351,8 +352,9 @@ impl Sm {
         let warps = slots.map(|slot| &self.warps[usize::from(*slot)]);
         warps.fold(now, |latest, entry| {
             let registers = entry.ready_at.iter().copied().max().unwrap_or(0);
-            let mut at = latest.max(registers).max(entry.written_at);
-            if entry.state == State::Held {
+            let memory = entry.written_at.max(entry.copies.all_at());
+            let mut at = latest.max(registers).max(memory);
+            if entry.state == State::Held && entry.not_before != entry.slept_until {
                 at = at.max(entry.not_before);
             }
             at

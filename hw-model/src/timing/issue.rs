@@ -12,7 +12,9 @@ use super::stalls::{Cause, Stalled};
 use super::wheel::HORIZON;
 use crate::config::{GpuConfig, SchedulerPolicy};
 use crate::counters::Counters;
-use crate::exec::{AUX_FENCE, Kind, NONE, Op, Owner, PIPES, Pipe, Step, Stepped, Surroundings};
+use crate::exec::{
+    AUX_FENCE, GROUP_COMMIT, Kind, NONE, Op, Owner, PIPES, Pipe, Step, Stepped, Surroundings,
+};
 use crate::functional::count_access;
 
 /// Most schedulers of an SM.
@@ -368,7 +370,7 @@ impl Sm {
             self.arbiter.occupy(scheduler, &op, now);
         }
         match op.kind {
-            Kind::Memory => {
+            Kind::Memory | Kind::Copy => {
                 count_access(&op, &self.access, &mut resident.counters);
                 let launch = resident.launch;
                 self.time_access(slot, &op, launch, epoch);
@@ -380,6 +382,14 @@ impl Sm {
                     until = until.max(epoch.end);
                 }
                 entry.not_before = until;
+            }
+            Kind::Sleep if stepped.lanes != 0 => {
+                let pause = epoch.config.ns_to_cycles(u64::from(self.access.pause_ns));
+                entry.not_before = entry.not_before.max(now + pause);
+                entry.slept_until = entry.not_before;
+            }
+            Kind::CopyGroup if op.aux == GROUP_COMMIT && stepped.lanes != 0 => {
+                entry.copies.commit();
             }
             _ => {
                 if op.pipe == Pipe::Memory {
@@ -484,9 +494,11 @@ impl Sm {
             for register in op.waits.iter().take_while(|r| **r != NONE) {
                 there = there.max(entry.ready_at[usize::from(*register)]);
             }
-            if op.kind == Kind::Return && entry.ready_at.contains(&UNKNOWN) {
+            match op.kind {
                 // The result would come to a frame that the next call may use.
-                there = UNKNOWN;
+                Kind::Return if entry.ready_at.contains(&UNKNOWN) => there = UNKNOWN,
+                Kind::CopyGroup => there = there.max(entry.copies.over_at(op.aux)),
+                _ => {}
             }
             let free = op.free;
             let supplied = self.supply(slot, epoch);

@@ -2,14 +2,15 @@
 //!
 //! Rules: the unit takes one instruction at a time and holds it one cycle per cache line (or per conflict-free
 //! round of shared memory); a load's registers are unknown until its last sector's time is known; a sector that is
-//! on its way already is waited for, not asked for again; stores go through and wait for nothing.
+//! on its way already is waited for, not asked for again; a copy is a load without registers, whose group of copies
+//! is told instead; stores go through and wait for nothing.
 
 use super::cache::{Cache, Evicted, Line};
 use super::coalesce::{LineAccess, shared_cycles};
 use super::memory_system::{NO_REPLY, Request, RequestKind};
 use super::sm::{Epoch, Sm, State, UNKNOWN};
 use crate::config::{GpuConfig, SECTOR_BYTES, WritePolicy};
-use crate::exec::{AUX_PAST_L1, Direction, NONE, Op, Space, WRITES};
+use crate::exec::{AUX_PAST_L1, Direction, Kind, NONE, Op, Space, WRITES};
 
 /// A load some of whose sectors are on their way.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +24,8 @@ pub(crate) struct PendingLoad {
     at: u64,
     /// It is a line of code, which goes to the warp's instruction buffer.
     code: bool,
+    /// It is a copy of that group of the warp's.
+    group: Option<u8>,
 }
 
 impl PendingLoad {
@@ -35,6 +38,7 @@ impl PendingLoad {
             missing: 0,
             at: 0,
             code: true,
+            group: None,
         }
     }
 }
@@ -228,11 +232,20 @@ impl Sm {
             at: self.now,
             known: self.now,
             pending: NOBODY,
+            group: (op.kind == Kind::Copy).then(|| self.warps[slot as usize].copies.open()),
         }
     }
 
-    /// Registers are there when the last sector is.
+    /// Registers, or a copy, are there when the last sector is.
     fn conclude(&mut self, slot: u32, op: &Op, load: &Transfer) {
+        if let Some(group) = load.group {
+            let copies = &mut self.warps[slot as usize].copies;
+            if load.pending == NOBODY {
+                copies.known(group, load.known);
+            } else {
+                copies.asked();
+            }
+        }
         if load.pending == NOBODY {
             self.finish(slot, op, load.known);
         } else {
@@ -260,7 +273,7 @@ impl Sm {
             || self.access.late
             || op.aux & AUX_PAST_L1 != 0
             || !(local || config.l1.caches_global);
-        let answered = op.writes[0] != NONE;
+        let answered = op.writes[0] != NONE || load.group.is_some();
         let count = self.lines.as_slice().len();
         let mut sectors = 0;
         for number in 0..count {
@@ -395,6 +408,7 @@ impl Sm {
                 missing: 0,
                 at: 0,
                 code: false,
+                group: load.group,
             });
         }
         self.wait_for(miss, load.pending);
@@ -515,6 +529,9 @@ impl Sm {
         for register in load.writes.iter().take_while(|r| **r != NONE) {
             entry.ready_at[usize::from(*register)] = load.at;
         }
+        if let Some(group) = load.group {
+            entry.copies.answered(group, load.at);
+        }
         let blocked = entry.state == State::Blocked;
         if load.code {
             self.supplied(load.warp, load.at);
@@ -548,6 +565,8 @@ struct Transfer {
     /// Latest time of the sectors that were there.
     known: u64,
     pending: u32,
+    /// The group of an asynchronous copy.
+    group: Option<u8>,
 }
 
 /// Marks the sectors of an answered miss as present, unless the line was given to others meanwhile.

@@ -13,6 +13,7 @@
 pub(crate) mod cache;
 pub(crate) mod coalesce;
 pub(crate) mod context_switch;
+mod copy_groups;
 pub(crate) mod dispatch;
 pub(crate) mod dram;
 pub(crate) mod exchange;

@@ -12,6 +12,7 @@
 use super::cache::Cache;
 use super::coalesce::Lines;
 use super::context_switch::{Moving, SavedBlock};
+use super::copy_groups::CopyGroups;
 use super::exchange::Exchange;
 use super::fetch::{Buffer, FrontEnd};
 use super::issue::Arbiter;
@@ -95,8 +96,11 @@ pub(super) struct WarpSlot {
     pub(super) buffer: Buffer,
     /// Earliest issue of the next operation, apart from registers.
     pub(super) not_before: u64,
+    /// End of its last `nanosleep`.
+    pub(super) slept_until: u64,
     /// When what it wrote to global memory is there.
     pub(super) written_at: u64,
+    pub(super) copies: CopyGroups,
     /// When each register and predicate is there.
     pub(super) ready_at: Vec<u64>,
     /// Order of arrival, for the oldest-first policy.
@@ -396,7 +400,9 @@ impl Sm {
         entry.block = u8::try_from(number).unwrap_or(0);
         entry.generation = entry.generation.wrapping_add(1);
         entry.not_before = at;
+        entry.slept_until = 0;
         entry.written_at = 0;
+        entry.copies = CopyGroups::default();
         entry.buffer = Buffer::default();
         entry.age = self.next_age;
         self.next_age += 1;
@@ -733,7 +739,9 @@ impl WarpSlot {
             wake_at: 0,
             buffer: Buffer::default(),
             not_before: 0,
+            slept_until: 0,
             written_at: 0,
+            copies: CopyGroups::default(),
             ready_at: Vec::new(),
             age: 0,
         }
