@@ -11,6 +11,7 @@ use gridmux_policy::sm_set::SmSet;
 use gridmux_policy::units::Cycles;
 use gridmux_workloads::{Prng, Size, by_name};
 use std::collections::BTreeMap;
+use support::flow::module;
 use support::plan::{
     Busy, Disturbance, Stage, builder, check_events, context_bytes, disturbed, plan, row, standing,
 };
@@ -515,11 +516,10 @@ fn the_newest_published_plan_is_obeyed() {
 fn a_block_leaves_when_what_it_has_in_flight_has_ended() {
     // SMK, section 5.1, step 2: the engine waits for pending memory requests. Switches are free, so that waiting is
     // all that takes time.
-    let longest = |state: &str| {
-        let (_, text) = states().find(|(name, _)| *name == state).expect("a state");
+    let longest = |text: &str| {
         let config = GpuConfig::builtin("gtx480").expect("built in");
         let mut bench = Bench::new(config.scaled_to_sms(1));
-        let kernel = bench.kernel(&text, "k");
+        let kernel = bench.kernel(text, "k");
         let out = bench.buffer(&vec![0; (32 + TAIL_WORDS as usize) * 4]);
         let all = plan(bench.gpu.config(), GiveUp::Switch, &[row(A, 8, 1)]);
         bench.gpu.set_plan(&all);
@@ -550,8 +550,24 @@ fn a_block_leaves_when_what_it_has_in_flight_has_ended() {
         }
         longest
     };
-    let loads = longest("loads and stores in flight");
-    let arithmetic = longest("diverged within loops within branches");
+    let state = |state: &str| {
+        let (_, text) = states().find(|(name, _)| *name == state).expect("a state");
+        longest(&text)
+    };
+    let loads = state("loads and stores in flight");
+    let arithmetic = state("diverged within loops within branches");
     let l2 = u64::from(GpuConfig::builtin("gtx480").expect("built in").l2.latency);
     assert!(loads >= l2 && arithmetic < l2, "{loads} {arithmetic} {l2}");
+    // Copies alone hold the block as loads do; a sleep does not, because it may be shorter than asked for.
+    let repeated = |what: &str| {
+        format!(
+            "mov.u32 %r5, 0;\nmov.u32 %r11, box;\nROUND:\n{what}add.u32 %r5, %r5, 1;\n\
+             setp.lt.u32 %p3, %r5, 12;\n@%p3 bra ROUND;"
+        )
+    };
+    let shared = ".shared .align 16 .b8 box[64];\n";
+    let copy = "cp.async.cg.shared.global [%r11], [%rd1], 16;\nadd.u64 %rd1, %rd1, 128;\ncp.async.wait_all;\n";
+    let copies = longest(&module(shared, &repeated(copy)));
+    let sleeps = longest(&module(shared, &repeated("nanosleep.u32 1000000;\n")));
+    assert!(copies >= l2 && sleeps < l2, "{copies} {sleeps} {l2}");
 }

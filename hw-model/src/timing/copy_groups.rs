@@ -10,16 +10,18 @@
 use super::sm::UNKNOWN;
 use crate::exec::{GROUP_COMMIT, GROUP_WAIT_ALL};
 
-/// Groups of a warp, the open one included; a power of two.
-const GROUPS: usize = 16;
+/// Groups of a warp, the open one included.
+const GROUPS: u8 = 16;
+/// The same as a length.
+const RING: usize = GROUPS as usize;
 
 /// A warp's groups.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CopyGroups {
     /// Copies of each group that have not been answered.
-    unanswered: [u32; GROUPS],
+    unanswered: [u32; RING],
     /// When the last copy of each group was there, as far as they have been answered.
-    there_at: [u64; GROUPS],
+    there_at: [u64; RING],
     open: u8,
 }
 
@@ -48,7 +50,7 @@ impl CopyGroups {
 
     /// The open group is closed.
     pub(super) fn commit(&mut self) {
-        self.open = (self.open + 1) & (GROUPS as u8 - 1);
+        self.open = (self.open + 1) % GROUPS;
     }
 
     /// When a commit or a wait can go on, as its operation says in `aux`; [`UNKNOWN`] while an answer is missing.
@@ -56,18 +58,18 @@ impl CopyGroups {
         match aux {
             GROUP_COMMIT => self.latest(1, 1),
             GROUP_WAIT_ALL => self.all_at(),
-            newest => self.latest(1, (GROUPS - 1).saturating_sub(newest as usize)),
+            newest => self.latest(1, (RING - 1).saturating_sub(newest as usize)),
         }
     }
 
     /// When all copies are there; [`UNKNOWN`] while an answer is missing.
     pub(super) fn all_at(&self) -> u64 {
-        self.latest(0, GROUPS - 1)
+        self.latest(0, RING - 1)
     }
 
     /// The same of the groups that stand so far behind the open one in the ring; the first one is the oldest.
     fn latest(&self, first: usize, last: usize) -> u64 {
-        let groups = (first..=last).map(|n| (usize::from(self.open) + n) % GROUPS);
+        let groups = (first..=last).map(|n| (usize::from(self.open) + n) % RING);
         groups.fold(0, |latest, group| match self.unanswered[group] {
             0 => latest.max(self.there_at[group]),
             _ => UNKNOWN,
