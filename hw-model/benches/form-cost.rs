@@ -28,12 +28,13 @@ const SLICES_IN_FLIGHT: usize = 16;
 /// Waves of a gate's launch, and launches in flight: a stop refuses what has not started, however much that is.
 const WINDOW_WAVES: u32 = 8;
 const WINDOWS: u32 = 2;
-/// A worker that is to leave runs up to three tickets, and has 20 µs for them by the design: with tickets of at most this
-/// time that is so for all but the longest blocks, which are not taken ahead.
-const CHUNK_MICROSECONDS: u64 = 7;
+/// A ticket's blocks last about this long; the design's bound is 20 µs, and tickets that last longer are not taken ahead.
+const CHUNK_MICROSECONDS: u64 = 14;
 const LATE_MICROSECONDS: u64 = 20;
-/// Tickets of a worker, at least: fewer, and workers run dry at different times (accelOS, section 6.4).
+/// Tickets of a worker, at least; and the last of its blocks, by this part of a ticket, go one by one, so that workers run
+/// dry together (accelOS, section 6.4).
 const TICKETS: u32 = 5;
+const SINGLES: u32 = 4;
 
 /// How a form is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -297,9 +298,9 @@ impl Setup {
     }
 
     /// Runs workers to their end by the host's half of the protocol.
-    fn workers(&mut self, (chunk, late): (u32, bool), caps: &[u32]) {
+    fn workers(&mut self, (chunk, singles, late): (u32, u32, bool), caps: &[u32]) {
         let grid = self.case.grid;
-        let plain = Control::workers(grid, chunk, 0).expect("few blocks");
+        let plain = Control::workers(grid, chunk, singles, 0).expect("few blocks");
         let plain = if late { plain.taking_late() } else { plain };
         let mut workers = Workers::new(plain.total, caps).expect("blocks");
         let bytes = workers.memory();
@@ -365,7 +366,8 @@ impl Setup {
                 let wave = cap * sms;
                 let chunk = self.chunk(wave, block_cycles);
                 let late = u64::from(chunk) * block_cycles >= self.cycles(LATE_MICROSECONDS);
-                self.workers((chunk, late), &caps);
+                let singles = chunk * wave / SINGLES;
+                self.workers((chunk, singles, late), &caps);
             }
         }
         self.ended - began
@@ -387,8 +389,7 @@ impl Setup {
     /// section 6.4).
     fn chunk(&self, wave: u32, block_cycles: u64) -> u32 {
         let by_time = self.cycles(CHUNK_MICROSECONDS) / block_cycles.max(1);
-        let tickets: u32 = std::env::var("PARTS").map_or(TICKETS, |p| p.parse().unwrap());
-        let by_grid = self.case.blocks() / u64::from(tickets * wave);
+        let by_grid = self.case.blocks() / u64::from(TICKETS * wave);
         let chunk = by_time.min(by_grid).max(1);
         u32::try_from(chunk).unwrap_or(1).min(self.form.most_chunk)
     }

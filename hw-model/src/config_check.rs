@@ -188,6 +188,10 @@ impl GpuConfig {
         self.validate_fetch()?;
         at_least_one("l1.line_interval", self.l1.line_interval)?;
         cache_geometry("l1.ways", "l1.bytes", self.l1.ways, self.l1.bytes)?;
+        self.validate_l2()
+    }
+
+    fn validate_l2(&self) -> Result<(), ConfigError> {
         at_least_one("interconnect.latency", self.interconnect.latency)?;
         at_least_one(
             "interconnect.request_bytes_per_cycle",

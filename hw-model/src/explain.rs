@@ -25,7 +25,7 @@ pub(crate) fn dress(
     // A fault of an operation names its lane; what concerns the whole warp names where it waits.
     let waits = matches!(
         raw.kind,
-        FaultKind::BarrierDeadlock | FaultKind::WarpDeadlock | FaultKind::BudgetExceeded { .. }
+        FaultKind::BarrierDeadlock | FaultKind::BudgetExceeded { .. }
     );
     let (pc, lane) = if waits {
         warp.place()

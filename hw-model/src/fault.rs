@@ -74,8 +74,6 @@ pub enum FaultKind {
     },
     /// An mbarrier operation on something that is no initialised mbarrier object in shared memory.
     BadMbarrier,
-    /// Lanes of a warp wait for lanes that wait elsewhere.
-    WarpDeadlock,
     /// An indirect call of something that is no function of the module.
     BadCall,
     /// `brx.idx` with an index behind the end of its table.
@@ -228,9 +226,6 @@ impl Fault {
                 f.write_str(
                     "it used an mbarrier object that was not initialised in shared memory",
                 )?;
-            }
-            FaultKind::WarpDeadlock => {
-                f.write_str("lanes of the warp wait for lanes that wait for them elsewhere")?;
             }
             FaultKind::BadCall => {
                 write!(

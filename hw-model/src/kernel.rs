@@ -133,6 +133,8 @@ pub(crate) struct FunctionEntry {
     pub(crate) pc: u32,
     /// Register slots.
     pub(crate) slots: u16,
+    /// From this one on they hold 64-bit words by pairs.
+    pub(crate) wide_from: u16,
     /// Predicates.
     pub(crate) predicates: u16,
     /// Stack that its frame takes, with room for what it passes on.

@@ -132,9 +132,14 @@ fn equal_weights_above_one_are_equal_quotas_and_ones_are_none() {
 #[test]
 fn a_kernel_that_yields_takes_the_slots_that_nobody_can_use() {
     // B has one warp on the SM, which cannot use nine tenths of its scheduler.
-    let run = |spent| {
+    let run = |front_end, spent| {
         let rows = [row(A, 4, 1), row(B, 1, 9)];
-        let mut stage = Stage::without_front_end(1, |config| plan(config, GiveUp::Drain, &rows));
+        let plan = |config: &GpuConfig| plan(config, GiveUp::Drain, &rows);
+        let mut stage = if front_end {
+            Stage::new(1, plan)
+        } else {
+            Stage::without_front_end(1, plan)
+        };
         stage.bench.gpu.set_plan_options(PlanOptions {
             spent,
             ..PlanOptions::default()
@@ -156,13 +161,48 @@ fn a_kernel_that_yields_takes_the_slots_that_nobody_can_use() {
         let after = [A, B].map(|kernel| issued(&stage, 0, kernel));
         [after[0] - before[0], after[1] - before[1]]
     };
-    let [stops, yields] = [Spent::Stops, Spent::Yields].map(run);
+    let [stops, yields] = [Spent::Stops, Spent::Yields].map(|spent| run(false, spent));
     println!("stops {stops:?}, yields {yields:?}");
     // Where B has its warp, A gets a tenth of the slots and not an instruction more; the other scheduler is A's alone.
     assert_eq!(stops[0], 6 * EPOCH / 10 + 6 * EPOCH);
     // Now no slot is lost, and B has lost nothing.
     assert_eq!(yields[0] + yields[1], 2 * 6 * EPOCH);
     assert_eq!(yields[1], stops[1]);
+    // Fetches are what is short where there is a front end, and those of B's warp go first.
+    let [stops, yields] = [Spent::Stops, Spent::Yields].map(|spent| run(true, spent));
+    println!("with a front end: stops {stops:?}, yields {yields:?}");
+    assert!(yields[0] > stops[0], "A gets what B leaves");
+    assert!(
+        yields[1] * 100 >= stops[1] * 97,
+        "and B loses next to nothing"
+    );
+}
+
+#[test]
+fn the_second_instruction_of_a_pair_needs_a_quota_too() {
+    // Each scheduler of this chip issues two instructions of a warp in a cycle.
+    let config = GpuConfig::builtin("gtx680").expect("built in");
+    assert_eq!(config.sm.issue_width, 2);
+    let schedulers = u64::from(config.sm.schedulers);
+    let rows = [row(A, 2, 1), row(B, 2, 10_000)];
+    let mut stage = Stage::on(config.scaled_to_sms(1), |config| {
+        plan(config, GiveUp::Drain, &rows)
+    });
+    for (tag, kernel) in [(1, A), (2, B)] {
+        stage.launch(Busy {
+            tag,
+            kernel,
+            blocks: 2,
+            threads: 128,
+            rounds: 20_000,
+            ..Busy::default()
+        });
+    }
+    stage.until(2 * EPOCH);
+    let before = issued(&stage, 0, A);
+    stage.until(8 * EPOCH);
+    // The share of 10,000 slots is below one, so that A issues one instruction with each scheduler in an epoch.
+    assert_eq!(issued(&stage, 0, A) - before, 6 * schedulers);
 }
 
 /// Sums of samples by kernel and by SM.

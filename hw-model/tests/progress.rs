@@ -2,7 +2,9 @@
 
 mod support;
 
-use gridmux_hw_model::FaultKind;
+use gridmux_hw_model::{FaultKind, GpuConfig};
+use gridmux_policy::units::Cycles;
+use support::Bench;
 use support::flow::{kind, module, run, runs};
 
 /// Words that every thread of a launch shares.
@@ -165,5 +167,102 @@ fn lanes_that_wait_for_each_other_in_a_circle_go_on_alone() {
     for (n, got) in (0_u32..).zip(run(&module("", body), 2, 32)) {
         let lane = n % 32;
         assert_eq!(got, if lane < 3 { 10 + lane } else { 7 }, "thread {n}");
+    }
+}
+
+/// `f` exchanges its argument with another lane, over its own register, and asks all lanes; `g` calls it one deeper.
+const DEEP: &str = ".func (.param .b32 r) f(.param .b32 a)\n{\n.reg .b32 %r<8>;\n.reg .b64 %rd<4>;\n.reg .pred %p<2>;\n\
+    ld.param.b32 %r1, [a];\nmul.wide.u32 %rd1, %r1, 0x10001;\nand.b32 %r3, %r1, 3;\nsetp.eq.u32 %p1, %r3, 1;\n\
+    shfl.sync.bfly.b32 %r1, %r1, 17, 31, -1;\nvote.sync.ballot.b32 %r2, %p1, -1;\n@!%p1 bar.warp.sync -1;\npopc.b32 %r2, %r2;\n\
+    mad.lo.u32 %r1, %r2, 1000, %r1;\ncvt.u32.u64 %r4, %rd1;\nadd.u32 %r1, %r1, %r4;\nst.param.b32 [r], %r1;\nret;\n}\n\
+    .func (.param .b32 r) g(.param .b32 a)\n{\n.reg .b32 %r<8>;\n.reg .b64 %rd<6>;\nld.param.b32 %r1, [a];\nmul.wide.u32 %rd5, %r1, %r1;\n\
+    {\n.param .b32 p0;\nst.param.b32 [p0], %r1;\n.param .b32 q0;\ncall (q0), f, (p0);\nld.param.b32 %r2, [q0];\n}\n\
+    cvt.u32.u64 %r3, %rd5;\nadd.u32 %r2, %r2, %r3;\nst.param.b32 [r], %r2;\nret;\n}\n";
+
+fn call(function: &str) -> String {
+    format!(
+        "{{\n.param .b32 p0;\nst.param.b32 [p0], %r2;\n.param .b32 q0;\ncall (q0), {function}, (p0);\n\
+        ld.param.b32 %r6, [q0];\n}}\n"
+    )
+}
+
+#[test]
+fn lanes_that_came_by_calls_of_different_depth_meet() {
+    let (f, g) = (call("f"), call("g"));
+    let body = format!(
+        "mov.u32 %r7, 0;\nsetp.lt.u32 %p1, %r2, 13;\n@%p1 bra LOW;\n{f}bra JOIN;\nLOW:\n{g}add.u32 %r7, %r7, 7;\nJOIN:\n\
+        add.u32 %r6, %r6, %r7;\nst.global.u32 [%rd2], %r6;"
+    );
+    for (n, got) in (0_u32..).zip(run(&module(DEEP, &body), 1, 32)) {
+        // Eight of 32 numbers leave 1 when divided by 4.
+        let of_f = (n ^ 17) + 8 * 1000 + n * 0x1_0001;
+        let of_g = if n < 13 { n * n + 7 } else { 0 };
+        assert_eq!(got, of_f + of_g, "thread {n}");
+    }
+}
+
+#[test]
+fn functions_that_lanes_run_at_one_time_keep_their_registers() {
+    // Each function holds numbers of its own width over a call in which all lanes meet.
+    let meet = ".func meet()\n{\nbar.warp.sync -1;\nret;\n}\n";
+    let function = |name: &str, width: u32, sum: &str| {
+        let registers = (0..12).map(|k| format!("mul.lo.u{width} %v{k}, %v12, {};\n", k + 3));
+        let adds = (0..12).map(|k| format!("add.u{width} %v13, %v13, %v{k};\n"));
+        format!(
+            ".func (.param .b32 r) {name}(.param .b32 a)\n{{\n.reg .b{width} %v<16>;\n.reg .b32 %s;\nld.param.u32 %v12, [a];\n\
+            {}call meet;\nmov.b{width} %v13, 0;\n{}{sum}st.param.b32 [r], %s;\nret;\n}}\n",
+            registers.collect::<String>(),
+            adds.collect::<String>()
+        )
+    };
+    let functions = [
+        meet.to_owned(),
+        function("wide", 64, "cvt.u32.u64 %s, %v13;\n"),
+        function("narrow", 32, "mov.u32 %s, %v13;\n"),
+    ];
+    for [low, high] in [["wide", "narrow"], ["narrow", "wide"]] {
+        let body = format!(
+            "setp.lt.u32 %p1, %r2, 13;\n@%p1 bra LOW;\n{}bra JOIN;\nLOW:\n{}JOIN:\nst.global.u32 [%rd2], %r6;",
+            call(high),
+            call(low)
+        );
+        for (n, got) in (0_u32..).zip(run(&module(&functions.concat(), &body), 1, 32)) {
+            let factors: u32 = (3..15).sum();
+            assert_eq!(got, n * factors, "thread {n}, {low} below");
+        }
+    }
+}
+
+#[test]
+fn every_sub_core_comes_to_the_unit_that_all_share() {
+    // 64 warps fill the SM; all but one of each block ask an mbarrier in shared memory without a pause, and look at
+    // words that lie in one bank. The one, in each sub-core in turn, must come to the load/store unit between them to
+    // let the others go.
+    let shared = ".shared .align 8 .b64 gate;\n.shared .align 4 .u32 count;\n.shared .align 4 .b8 rows[4096];\n";
+    for name in ["v100", "h200", "c2050", "gtx480-lrr"] {
+        for releaser in [28, 29, 30, 31].map(|warp| warp * 32) {
+            let body = format!(
+                "mov.u32 %r9, gate;\nmov.u32 %r10, rows;\nand.b32 %r11, %r2, 31;\nmad.lo.u32 %r10, %r11, 128, %r10;\n\
+                st.shared.u32 [%r10], %r11;\nsetp.eq.u32 %p1, %r2, 0;\n@%p1 mbarrier.init.shared.b64 [%r9], 1;\nbar.sync 0;\n\
+                setp.ne.u32 %p1, %r2, {releaser};\n@%p1 bra WAIT;\nmov.u32 %r5, 0;\nROUND:\nst.shared.u32 [count], %r5;\n\
+                add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p2, %r5, 50;\n@%p2 bra ROUND;\nmbarrier.arrive.shared.b64 %rd5, [%r9];\n\
+                WAIT:\nld.volatile.shared.u32 %r12, [%r10];\nmbarrier.test_wait.parity.shared.b64 %p3, [%r9], 0;\n@!%p3 bra WAIT;\n\
+                sub.u32 %r12, %r12, %r11;\nadd.u32 %r12, %r12, %r1;\nst.global.u32 [%rd2], %r12;"
+            );
+            let config = GpuConfig::builtin(name).expect("built in");
+            let mut bench = Bench::new(config.scaled_to_sms(1));
+            let kernel = bench.kernel(&module(shared, &body), "k");
+            let out = bench.buffer(&[0; 2048 * 4]);
+            let params = out.to_le_bytes();
+            let mut launch = bench.simple(&kernel, 2, 1024, &params);
+            launch.budget = Some(Cycles(2_000_000));
+            let ended = bench.time(launch);
+            assert!(
+                ended.is_ok(),
+                "{name}, thread {releaser}: {:?}",
+                ended.err()
+            );
+            assert!(bench.words(out, 2048).iter().copied().eq(0..2048));
+        }
     }
 }

@@ -54,10 +54,12 @@ pub const WORD_AT: u32 = TOTAL_AT;
 pub const COUNTERS_AT: u32 = 32;
 /// Offset of [`Control::table`].
 pub const TABLE_AT: u32 = 40;
-/// Offset of the tickets of one row of the grid (`worker`), the low word of [`Control::table`].
-pub const PER_ROW_AT: u32 = TABLE_AT;
-/// Offset of the flag that tickets are not taken ahead (`worker`), the high word of [`Control::table`].
-pub const LATE_AT: u32 = TABLE_AT + 4;
+/// Offset of the blocks of one row of the grid, rounded up to chunks (`worker`), the low word of [`Control::table`].
+pub const ROW_AT: u32 = TABLE_AT;
+/// Offset of the ticket from which on tickets are for one block (`worker`), the high word of [`Control::table`].
+pub const SINGLES_AT: u32 = TABLE_AT + 4;
+/// In the word at [`SHIFT_AT`]: tickets are not taken ahead (`worker`).
+pub const LATE: u32 = 1 << 31;
 /// Offset of [`Control::fence_base`].
 pub const FENCE_BASE_AT: u32 = 48;
 /// Offset of [`Control::fence_mask`].
@@ -197,30 +199,40 @@ impl Control {
     }
 
     /// The control block of a launch of workers: a ticket is for at most `chunk` neighbouring blocks of one row of the grid.
+    /// The last `singles` blocks, about, go one by one, so that workers end together.
     ///
-    /// What divides a ticket by those of a row, and a row's number by the grid's height, is that of [`Control::tickets`].
+    /// With rows of `w` blocks, `w` rounded up to chunks, ticket `t` begins at block `b = t + min(t, s) · (chunk - 1)` of
+    /// these rows, `s` being the first ticket for one block; what divides `b` by `w`, and a row's number by the grid's
+    /// height, is that of [`Control::tickets`]. A ticket for none of the grid's blocks is taken in vain.
     /// `None` when the grid has a dimension of zero or more than [`MAX_TICKETS`] blocks.
     #[must_use]
-    pub fn workers(grid: [u32; 3], chunk: u32, counters: u64) -> Option<Self> {
+    pub fn workers(grid: [u32; 3], chunk: u32, singles: u32, counters: u64) -> Option<Self> {
+        // As many tickets a row, as alike as can be.
         let per_row = grid[0].div_ceil(chunk.max(1));
-        // As many tickets, as alike as can be.
         let chunk = grid[0].div_ceil(per_row.max(1));
-        let control = Self::tickets(
-            [per_row, grid[1], grid[2]],
-            chunk,
-            counters,
-            u64::from(per_row),
-        )?;
-        let blocks = crate::boxes::Grid(grid).blocks();
-        (blocks <= MAX_TICKETS).then_some(Self { grid, ..control })
+        let row = per_row.checked_mul(chunk)?;
+        let control = Self::tickets([row, grid[1], grid[2]], chunk, counters, 0)?;
+        let first = match chunk {
+            1 => 0,
+            _ => control.total.saturating_sub(singles) / chunk,
+        };
+        Some(Self {
+            grid,
+            total: control.total - first * (chunk - 1),
+            table: u64::from(row) | u64::from(first) << 32,
+            ..control
+        })
     }
 
     /// For launches whose chunks last so long that a round trip to memory between two does not matter, but a chunk more
     /// before a worker leaves would: tickets are not taken ahead.
     #[must_use]
     pub fn taking_late(self) -> Self {
-        let table = self.table | 1 << 32;
-        Self { table, ..self }
+        let [width, height, shifts] = self.offset;
+        Self {
+            offset: [width, height, shifts | LATE],
+            ..self
+        }
     }
 
     /// The control block of a gate's launch of one box: `counters` is the instance's address, `table` that of the

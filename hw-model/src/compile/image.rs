@@ -95,7 +95,8 @@ pub(super) fn link(
         if carries {
             lower.carry = u16::try_from(slots.predicates - 1).ok();
         }
-        linker.function(&mut lower, &flow, frame)?;
+        let wide_from = u16::try_from(slots.wide_from).unwrap_or(NONE);
+        linker.function(&mut lower, wide_from, &flow, frame)?;
         constants = lower.into_constants();
     }
     let slots = usize::from(NONE) + 1;
@@ -113,6 +114,7 @@ impl Linker<'_> {
     fn function(
         &mut self,
         lower: &mut Lower<'_>,
+        wide_from: u16,
         flow: &Flow,
         frame: &FrameLayout,
     ) -> Result<(), LoadError> {
@@ -120,6 +122,7 @@ impl Linker<'_> {
         self.functions.push(FunctionEntry {
             pc: self.here(),
             slots: lower.slots,
+            wide_from,
             predicates: lower.predicates,
             stack_bytes: frame.bytes.saturating_add(frame.outgoing_bytes),
             cleared: (frame.returns_at, frame.bytes),

@@ -17,6 +17,8 @@ pub(super) struct Slots {
     pub(super) place: Vec<u16>,
     /// Slots of a warp.
     pub(super) slots: usize,
+    /// First slot of those that hold 64-bit words by pairs.
+    pub(super) wide_from: usize,
     /// Predicates of a warp.
     pub(super) predicates: usize,
 }
@@ -59,6 +61,7 @@ pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
     Slots {
         place,
         slots,
+        wide_from: base[2],
         predicates: pools[0].busy_until.len(),
     }
 }

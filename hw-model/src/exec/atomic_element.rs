@@ -5,6 +5,7 @@
 //! Rule: sums round to nearest even and keep subnormal numbers (`.noftz`); minimum and maximum prefer numbers to
 //! NaN.
 
+use super::atomic_wide;
 use super::cx::{Cx, Direction, Space};
 use super::float::{maximum, minimum};
 use super::half::Small;
@@ -164,7 +165,7 @@ fn one(cx: &mut Cx<'_>, op: &Op, checked: &Checked, element: usize, kind: u32) {
 }
 
 /// Entry of the operand list.
-fn listed(cx: &Cx<'_>, op: &Op, index: usize) -> u16 {
+pub(super) fn listed(cx: &Cx<'_>, op: &Op, index: usize) -> u16 {
     // SAFETY: the lowering made `r[0]` a constant slot, which has 32 words.
     let word = unsafe { *cx.lanes::<u32>(op.r[0]).add(index & 31) };
     u16::try_from(word).unwrap_or(NONE)
@@ -173,6 +174,9 @@ fn listed(cx: &Cx<'_>, op: &Op, index: usize) -> u16 {
 /// Lowers what `atomic` hands over.
 pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
+    if ty == T::B128 && i.mods.atom == Some(AtomOp::Cas) {
+        return atomic_wide::lower(l, i);
+    }
     let vector = i.mods.vector.max(1);
     let code = match i.mods.atom? {
         AtomOp::Add => ADD,

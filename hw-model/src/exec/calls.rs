@@ -1,6 +1,7 @@
 //! Calls, and branches through a table (PTX ISA sections 9.7.12 and 7.3).
 //!
-//! Registers are a stack per warp: a call's frame begins behind its caller's, and its first register is the lanes'
+//! Registers are a stack per warp: a call's frame begins behind its caller's, and behind those that lanes elsewhere in
+//! the warp use; its first register is the lanes'
 //! frame pointer into local memory, where parameters, results and variables stand. A call is a join that lanes
 //! reach by returning; an indirect call sends the lanes of each target by a way of their own.
 //!
@@ -12,7 +13,7 @@ use super::op::{NONE, Op, Slot};
 use super::paths::{Frame, Join, Path, Wait};
 use super::warp::{Surroundings, Warp};
 use crate::fault::FaultKind;
-use crate::kernel::{FUNCTION_BYTES, FUNCTION_WINDOW, FunctionEntry};
+use crate::kernel::{FUNCTION_BYTES, FUNCTION_WINDOW, FunctionEntry, Kernel};
 
 /// Register of a function's frame that holds its frame pointer.
 pub(crate) const FRAME_POINTER: u16 = 0;
@@ -61,6 +62,7 @@ impl Warp {
             }
         }
         let behind = self.pc + 1;
+        let mut frame = self.next_frame(op, kernel);
         let mut rest = lanes;
         let mut first = None;
         while rest != 0 {
@@ -80,7 +82,8 @@ impl Warp {
                     self.send(behind, skipped, self.frame);
                 }
             }
-            let path = self.enter(op, entry, group, behind);
+            let path = self.enter(entry, frame, group, behind);
+            frame.registers += u32::from(entry.slots);
             self.set_up(entry, path.frame, group, &bases, block);
             if first.is_none() {
                 first = Some(path);
@@ -94,12 +97,28 @@ impl Warp {
         Ok(())
     }
 
-    /// The path of a group that calls one function.
-    fn enter(&mut self, op: &Op, entry: &FunctionEntry, group: u32, behind: u32) -> Path {
-        let frame = Frame {
+    /// Where the frame of a function that the running one calls can begin.
+    fn next_frame(&self, op: &Op, kernel: &Kernel) -> Frame {
+        let mut frame = Frame {
             registers: self.frame.registers + u32::from(op.r[1]),
             predicates: self.frame.predicates + u32::from(op.r[2]),
         };
+        if !self.together() {
+            let arrived = self.joins.all.iter();
+            let arrived = arrived.filter(|j| j.arrived & self.alive != 0);
+            let others = self.paths.iter().map(|p| p.frame);
+            for other in others.chain(arrived.map(|j| j.frame)) {
+                if other.registers != self.frame.registers {
+                    let end = other.registers + u32::from(kernel.slots);
+                    frame.registers = frame.registers.max(end);
+                }
+            }
+        }
+        frame
+    }
+
+    /// The path of a group that calls one function.
+    fn enter(&mut self, entry: &FunctionEntry, frame: Frame, group: u32, behind: u32) -> Path {
         let join = self.joins.add(Join {
             pc: behind,
             mask: group,

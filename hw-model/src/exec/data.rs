@@ -465,7 +465,8 @@ pub(super) fn add_window(l: &mut Lower<'_>, i: &Instruction, start: u64) -> Opti
 }
 
 lane_fn!(
-    /// `r`: destination predicate, address; `aux` says which space.
+    /// `r`: destination predicate, address, constant variables' addresses, of which there are `imm`; `aux` says which
+    /// space.
     InSpace, |cx, op| {
     let bits = in_space(cx, op);
     cx.set_predicate(op.r[0], bits);
@@ -477,13 +478,31 @@ fn in_space(cx: &Cx<'_>, op: &Op) -> u32 {
     let mut bits = 0;
     for (lane, address) in addresses.iter().enumerate() {
         let inside = match op.aux {
-            0 => *address >= LOCAL_WINDOW + WINDOW_BYTES,
+            0 => *address >= LOCAL_WINDOW + WINDOW_BYTES && !in_constant(cx, op, *address),
             1 => address.wrapping_sub(SHARED_WINDOW) < WINDOW_BYTES,
-            _ => address.wrapping_sub(LOCAL_WINDOW) < WINDOW_BYTES,
+            2 => address.wrapping_sub(LOCAL_WINDOW) < WINDOW_BYTES,
+            _ => in_constant(cx, op, *address),
         };
         bits |= u32::from(inside) << lane;
     }
     bits
+}
+
+/// The address lies in one of the module's constant variables, which are allocations among the others: `r[2]` has the
+/// first addresses of `imm` of them.
+fn in_constant(cx: &Cx<'_>, op: &Op, address: u64) -> bool {
+    if op.imm == 0 {
+        return false;
+    }
+    let Some(found) = cx.domain.find(address) else {
+        return false;
+    };
+    let starts = cx.lanes::<u32>(op.r[2]);
+    (0..usize::try_from(op.imm).unwrap_or(0)).any(|n| {
+        // SAFETY: the lowering made `r[2]` constant slots with two words for each of the `imm` addresses.
+        let (low, high) = unsafe { (*starts.add(2 * n), *starts.add(2 * n + 1)) };
+        u64::from(high) << 32 | u64::from(low) == found.start
+    })
 }
 
 fn isspacep(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
@@ -491,8 +510,20 @@ fn isspacep(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         StateSpace::Global => 0,
         StateSpace::Shared | StateSpace::SharedCluster => 1,
         StateSpace::Local => 2,
+        StateSpace::Const => 3,
         _ => return None,
     };
-    let operands = [l.predicate(i.operands.first()?)?, l.src(i, 1, T::U64)?];
-    Some(Draft::alu(handler::<InSpace>(), Class::Int, &operands).aux(code))
+    let constants = l.variables.iter().flatten();
+    let starts = constants.filter(|(space, _)| *space == StateSpace::Const);
+    #[allow(clippy::cast_possible_truncation, reason = "the two halves of a word")]
+    let words: Vec<u32> = starts
+        .flat_map(|(_, at)| [*at as u32, (*at >> 32) as u32])
+        .collect();
+    let operands = [
+        l.predicate(i.operands.first()?)?,
+        l.src(i, 1, T::U64)?,
+        l.words(&words),
+    ];
+    let draft = Draft::alu(handler::<InSpace>(), Class::Int, &operands).aux(code);
+    Some(draft.imm(i64::try_from(words.len() / 2).ok()?))
 }

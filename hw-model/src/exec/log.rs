@@ -10,6 +10,8 @@
 //! functional engine); results of records are committed to registers before the epoch's replies wake anybody; a
 //! record keeps a host address, which is valid until the end of the epoch because nothing is freed within one.
 
+use super::atomic_wide::{Swap, swap};
+
 /// Applies one lane of a record: the host address, the operand and second operand; gives the lane's result word.
 ///
 /// # Safety
@@ -51,6 +53,9 @@ enum What {
         /// The record only reads.
         load: bool,
     },
+    /// Each lane compares and swaps 16 bytes: addresses, then four words for each lane by turns; the result words
+    /// replace the first two of them.
+    Swaps { target: Option<[u16; 2]> },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -129,20 +134,23 @@ impl WriteLog {
 
     /// Results to commit, in order.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = Outcome<'_>> {
-        self.records.iter().filter_map(|r| {
-            let What::Lanes {
-                target: Some(target),
-                ..
-            } = r.what
-            else {
-                return None;
+        self.records.iter().flat_map(|r| {
+            let targets = match r.what {
+                What::Lanes { target, .. } => [target, None],
+                What::Swaps { target } => {
+                    let wide = |slot| Target { slot, wide: true };
+                    target.map_or([None; 2], |pair| pair.map(|slot| Some(wide(slot))))
+                }
+                What::Store { .. } => [None; 2],
             };
-            let first = r.at as usize + LANES;
-            Some(Outcome {
-                owner: r.owner,
-                target,
-                mask: r.mask,
-                words: &self.words[first..first + LANES],
+            targets.into_iter().enumerate().filter_map(|(n, target)| {
+                let first = r.at as usize + (1 + n) * LANES;
+                target.map(|target| Outcome {
+                    owner: r.owner,
+                    target,
+                    mask: r.mask,
+                    words: &self.words[first..first + LANES],
+                })
             })
         })
     }
@@ -273,12 +281,34 @@ impl WriteLog {
         self.push(what, mask, bytes, at);
     }
 
+    /// Records a compare-and-swap of 16 bytes by each lane of `mask`; `operands` gives a lane's address and values.
+    pub(crate) fn swaps(
+        &mut self,
+        mask: u32,
+        target: Option<[u16; 2]>,
+        operands: impl Fn(usize) -> (*mut u8, Swap),
+    ) {
+        let at = self.words.len();
+        self.words.resize(at + 5 * LANES, 0);
+        for lane in (0..LANES).filter(|lane| mask >> lane & 1 != 0) {
+            let (place, swap) = operands(lane);
+            self.words[at + lane] = place as u64;
+            for (n, word) in swap.into_iter().enumerate() {
+                self.words[at + (1 + n) * LANES + lane] = word;
+            }
+            self.mark(place as usize, 16);
+        }
+        self.results += u32::from(target.is_some());
+        self.push(What::Swaps { target }, mask, 16, at);
+    }
+
     /// An operation whose value is not known yet touches these bytes.
     pub(crate) fn undecided(&self, host: usize, bytes: usize) -> bool {
         self.records.iter().any(|r| {
-            let What::Lanes { load: false, .. } = r.what else {
+            let writes = matches!(r.what, What::Lanes { load: false, .. } | What::Swaps { .. });
+            if !writes {
                 return false;
-            };
+            }
             let width = r.bytes as usize;
             (0..LANES)
                 .filter(|lane| r.mask >> lane & 1 != 0)
@@ -355,6 +385,17 @@ impl WriteLog {
                     );
                     // SAFETY: as above; `run` was recorded for this access's width.
                     self.words[first + LANES + lane] = unsafe { run(to, b, c, code) };
+                }
+            }
+            What::Swaps { .. } => {
+                for lane in (0..LANES).filter(|lane| r.mask >> lane & 1 != 0) {
+                    let word = |n: usize| first + n * LANES + lane;
+                    let to = host_pointer(self.words[word(0)]);
+                    let operands = [1, 2, 3, 4].map(|n| self.words[word(n)]);
+                    // SAFETY: as above, for 16 bytes.
+                    let [low, high] = unsafe { swap(to, operands) };
+                    self.words[word(1)] = low;
+                    self.words[word(2)] = high;
                 }
             }
         }

@@ -5,7 +5,7 @@
 //! Rule: a family returns `None` for any combination that it does not execute, and the module is refused.
 
 use super::frame::FrameLayout;
-use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot};
+use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot, WAITS, WRITES};
 use crate::config::{GpuConfig, Pipeline, Pipelines};
 use gridmux_ptx::decode::{Function, Instruction, Operand, RegId, ScalarType, StateSpace, Symbol};
 use std::collections::{HashMap, HashSet};
@@ -340,6 +340,21 @@ impl<'a> Lower<'a> {
         index | CONSTANT
     }
 
+    /// Words that an operation reads as they are, in slots that follow one another.
+    pub(crate) fn words(&mut self, words: &[u32]) -> u16 {
+        let index = u16::try_from(self.constants.slots.len()).unwrap_or(NONE);
+        if self.constants.slots.len() + words.len().div_ceil(32) >= usize::from(NONE) {
+            self.constants.too_many = true;
+            return CONSTANT;
+        }
+        for part in words.chunks(32) {
+            let mut slot = Slot::ZERO;
+            slot.0[..part.len()].copy_from_slice(part);
+            self.constants.slots.push(slot);
+        }
+        index | CONSTANT
+    }
+
     /// Cycles that reading the sources takes beyond the first, because some lie in one bank.
     fn bank_conflicts(&self, reads: &[RegId]) -> u16 {
         let banks = usize::from(self.register_banks);
@@ -389,8 +404,8 @@ impl<'a> Lower<'a> {
             exec: draft.exec,
             imm: draft.imm,
             r: draft.r,
-            waits: [NONE; 8],
-            writes: [NONE; 4],
+            waits: [NONE; WAITS],
+            writes: [NONE; WRITES],
             aux: draft.aux,
             guard: i.guard.map_or(NONE, |g| self.slot(g.reg)),
             guard_negated: i.guard.is_some_and(|g| g.negated),

@@ -12,6 +12,7 @@ use super::frame::PARAM_WINDOW;
 use super::isa::{handler, lane_fn};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
+use super::memory_wide;
 use super::op::{ExecFn, Kind, NONE, Op};
 use super::own_writes::{load_late, peek, record_store, sees_own_writes, waits_for_own_writes};
 pub(super) use super::own_writes::{read_bytes, write_bytes};
@@ -431,23 +432,28 @@ struct LoadBody<'a, M, R>(&'a Op, std::marker::PhantomData<(M, R)>);
 impl<M: Stored, R: Word> Body for LoadBody<'_, M, R> {
     #[inline(always)]
     fn run(&mut self, cx: &mut Cx<'_>, checked: &Checked) {
-        let op = self.0;
-        let own = sees_own_writes(cx, checked);
-        if own && waits_for_own_writes(cx, checked) {
-            load_late::<M, R>(cx, op, checked);
-            return;
-        }
-        for element in 0..usize::from(op.vector) {
-            if op.r[element] != NONE {
-                let offset = element * size_of::<M>();
-                let mut out = fetch::<M, R>(cx, checked, offset, op.vector == 1);
-                if own {
-                    for lane in active(cx.mask) {
-                        out[lane] = peek::<M>(cx, checked, lane, offset).extend();
-                    }
+        load_checked::<M, R>(cx, self.0, checked);
+    }
+}
+
+/// Reads the lanes of a checked access, whose data slots are `op.r[0..4]`.
+#[inline(always)]
+pub(super) fn load_checked<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op, checked: &Checked) {
+    let own = sees_own_writes(cx, checked);
+    if own && waits_for_own_writes(cx, checked) {
+        load_late::<M, R>(cx, op, checked);
+        return;
+    }
+    for element in 0..usize::from(op.vector) {
+        if op.r[element] != NONE {
+            let offset = element * size_of::<M>();
+            let mut out = fetch::<M, R>(cx, checked, offset, op.vector == 1);
+            if own {
+                for lane in active(cx.mask) {
+                    out[lane] = peek::<M>(cx, checked, lane, offset).extend();
                 }
-                commit(cx, op.r[element], &out);
             }
+            commit(cx, op.r[element], &out);
         }
     }
 }
@@ -456,28 +462,34 @@ impl<M: Stored, R: Word> Body for LoadBody<'_, M, R> {
 fn store_lanes<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op) {
     let bytes = u32::try_from(size_of::<M>()).unwrap_or(0) * u32::from(op.vector);
     for_each_space(cx, op, bytes, Direction::Store, |cx, checked| {
-        if cx.access.space == Space::Global && cx.log.is_some() {
-            record_store::<M, R>(cx, op, checked);
+        store_checked::<M, R>(cx, op, checked);
+    });
+}
+
+/// Writes the lanes of a checked access, whose data slots are `op.r[0..4]`.
+#[inline(always)]
+pub(super) fn store_checked<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op, checked: &Checked) {
+    if cx.access.space == Space::Global && cx.log.is_some() {
+        record_store::<M, R>(cx, op, checked);
+        return;
+    }
+    for element in 0..usize::from(op.vector) {
+        let values = read::<R>(cx, op.r[element]);
+        if cx.access.pattern == Pattern::Contiguous && op.vector == 1 {
+            let first = place(cx, checked, 0, 0).cast::<M>();
+            for (lane, value) in values.iter().enumerate() {
+                // SAFETY: all 32 lanes are active, checked, and lie side by side from the first.
+                unsafe { first.add(lane).write_unaligned(M::cut(*value)) };
+            }
             return;
         }
-        for element in 0..usize::from(op.vector) {
-            let values = read::<R>(cx, op.r[element]);
-            if cx.access.pattern == Pattern::Contiguous && op.vector == 1 {
-                let first = place(cx, checked, 0, 0).cast::<M>();
-                for (lane, value) in values.iter().enumerate() {
-                    // SAFETY: all 32 lanes are active, checked, and lie side by side from the first.
-                    unsafe { first.add(lane).write_unaligned(M::cut(*value)) };
-                }
-                return;
-            }
-            for lane in active(cx.mask) {
-                let at = place(cx, checked, lane, element * size_of::<M>()).cast::<M>();
-                // SAFETY: `check` found the whole access of every active lane inside its memory, and the element
-                // lies inside the access.
-                unsafe { at.write_unaligned(M::cut(values[lane])) };
-            }
+        for lane in active(cx.mask) {
+            let at = place(cx, checked, lane, element * size_of::<M>()).cast::<M>();
+            // SAFETY: `check` found the whole access of every active lane inside its memory, and the element
+            // lies inside the access.
+            unsafe { at.write_unaligned(M::cut(values[lane])) };
         }
-    });
+    }
 }
 
 /// Host address of one lane's element.
@@ -560,6 +572,9 @@ macro_rules! by_stored {
 /// Lowers the family's opcodes.
 pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
+    if i.mods.vector == 8 {
+        return memory_wide::lower(l, i);
+    }
     match i.opcode {
         Opcode::Ld | Opcode::Ldu => {
             let (ty, vector) = moved(ty, i);
@@ -570,10 +585,7 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             }
             let draft = Draft::alu(by_stored!(ty, wide, Load), Class::Memory, &r).vector(vector);
             let mut draft = addressed(l, i.operands.get(1)?, space, draft)?;
-            let strong = !matches!(i.mods.order, None | Some(MemoryOrder::Weak));
-            if strong || matches!(i.mods.cache, Some(CacheOp::Cg | CacheOp::Cv)) {
-                draft.aux |= AUX_PAST_L1;
-            }
+            draft.aux |= past_l1(i);
             Some(draft)
         }
         Opcode::St => {
@@ -587,6 +599,16 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             addressed(l, i.operands.first()?, space, draft)
         }
         _ => None,
+    }
+}
+
+/// [`AUX_PAST_L1`] for a load that must not take what L1 has.
+pub(super) fn past_l1(i: &Instruction) -> u32 {
+    let strong = !matches!(i.mods.order, None | Some(MemoryOrder::Weak));
+    if strong || matches!(i.mods.cache, Some(CacheOp::Cg | CacheOp::Cv)) {
+        AUX_PAST_L1
+    } else {
+        0
     }
 }
 

@@ -10,6 +10,7 @@
 mod asynchronous;
 mod atomic;
 mod atomic_element;
+mod atomic_wide;
 mod bits;
 mod block;
 mod calls;
@@ -35,6 +36,7 @@ mod lower;
 mod matrix;
 mod matrix_memory;
 mod memory;
+mod memory_wide;
 mod op;
 mod own_writes;
 mod paths;
@@ -58,7 +60,7 @@ pub(crate) use frame::{FrameLayout, begin_stack, call, copy, move_word, pass};
 pub(crate) use log::{Order, Owner, WriteLog, apply_all};
 pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
 pub(crate) use memory::AUX_PAST_L1;
-pub(crate) use op::{AUX_FENCE, Kind, NONE, Op, PIPES, Pipe, Slot};
+pub(crate) use op::{AUX_FENCE, Kind, NONE, Op, PIPES, Pipe, Slot, WRITES};
 pub(crate) use runtime::{HEAP_BYTES, Runtime, lower_heap, lower_speech};
 pub(crate) use warp::{Step, Stepped, Surroundings, Warp};
 

@@ -77,6 +77,11 @@ pub(crate) enum Pipe {
 /// Number of [`Pipe`]s.
 pub(crate) const PIPES: usize = 7;
 
+/// Scoreboard entries that an operation writes: those of the widest load, eight registers (PTX ISA section 9.7.9.8).
+pub(crate) const WRITES: usize = 8;
+/// Scoreboard entries that an operation waits for: those of the widest store, its address and its guard.
+pub(crate) const WAITS: usize = WRITES + 2;
+
 /// One operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Op {
@@ -86,9 +91,9 @@ pub(crate) struct Op {
     /// Operands: destinations first for ALU operations; up to four data slots, then the address, for memory.
     pub(crate) r: [u16; 6],
     /// Scoreboard entries that must be ready before issue (sources, destinations, guard); [`NONE`] ends the list.
-    pub(crate) waits: [u16; 8],
+    pub(crate) waits: [u16; WAITS],
     /// Scoreboard entries that become ready when the operation completes; [`NONE`] ends the list.
-    pub(crate) writes: [u16; 4],
+    pub(crate) writes: [u16; WRITES],
     /// Reconvergence point of a branch; otherwise what the function wants to know besides its operands.
     pub(crate) aux: u32,
     /// Guard predicate or [`NONE`].

@@ -9,8 +9,8 @@
 //! that wait at a join go on without the rest.
 //!
 //! Rules: the lanes of a path lie in its join's mask, a join's mask in its parent's; a join ends when all of its
-//! living lanes have arrived; registers are a stack, and each lane uses only its own column, so that frames of
-//! different paths may overlap.
+//! living lanes have arrived; registers are a stack, and frames of different functions that are in use at one time do
+//! not overlap, because a 64-bit word of one lane stands where other lanes' 32-bit words would.
 
 use super::op::NONE;
 use super::warp::Warp;
@@ -41,8 +41,16 @@ pub(super) enum Wait {
     Barrier { id: u8, result: Vote },
     /// It waits before an operation across lanes for the lanes in `wanted`.
     Lanes { wanted: u32 },
-    /// The lanes that it waited for have come, elsewhere.
+    /// It waits for nobody at its next operation, though not all have come that this one names.
     Over,
+    /// The lanes that it waited for stand at the same operation, which all execute in one step.
+    Met,
+}
+
+impl Wait {
+    fn can_run(self) -> bool {
+        matches!(self, Self::Nothing | Self::Over | Self::Met)
+    }
 }
 
 /// Where a block-wide reduction leaves its result.
@@ -263,7 +271,7 @@ impl Warp {
         self.join = path.join;
         self.reconverge = self.joins.get(path.join).reconverge();
         self.set_frame(path.frame);
-        self.over = path.wait == Wait::Over;
+        self.over = matches!(path.wait, Wait::Over | Wait::Met);
     }
 
     /// The running path as one that waits.
@@ -281,7 +289,7 @@ impl Warp {
     pub(super) fn pick(&mut self) {
         self.active = 0;
         loop {
-            let can_run = |p: &Path| matches!(p.wait, Wait::Nothing | Wait::Over);
+            let can_run = |p: &Path| p.wait.can_run();
             let Some(at) = self.paths.iter().rposition(can_run) else {
                 if self.meet_lanes() {
                     continue;
@@ -344,7 +352,7 @@ impl Warp {
         }
         self.patience.left = self.patience.limit;
         self.patience.rounds += 1;
-        let can_run = |p: &&Path| matches!(p.wait, Wait::Nothing | Wait::Over);
+        let can_run = |p: &&Path| p.wait.can_run();
         let others = self.paths.iter().filter(can_run).count();
         if self.patience.rounds as usize > others {
             self.patience.rounds = 0;

@@ -1,18 +1,21 @@
 //! Waiting for one another: lanes at operations across the warp, threads at block barriers.
 //!
 //! An operation with a member mask waits until the living lanes that it names stand at the same operation (PTX ISA
-//! section 9.7.13, `bar.warp.sync`; the same holds for `shfl`, `vote`, `match` and `redux`), and lanes that came by
-//! different ways are one path from there on. A lane that waits for lanes which wait elsewhere for it would wait for
+//! section 9.7.13, `bar.warp.sync`; the same holds for `shfl`, `vote`, `match` and `redux`). Lanes that came by
+//! different ways are one path from there on, unless they came by different calls: those execute the operation in one
+//! step and go on as they came. A lane that waits for lanes which wait elsewhere for it would wait for
 //! ever on a chip; here each of them then goes on alone.
 //!
 //! Rules: lanes with different member masks are different groups of one instruction; a path that waits at a block
 //! barrier already stands behind it.
 
 use super::control::{BarrierMode, barrier_operands};
-use super::op::{CONSTANT, NONE, Op};
-use super::paths::{Path, ROOT, Vote, Wait};
+use super::memory::active;
+use super::op::{CONSTANT, NONE, Op, Slot};
+use super::paths::{Frame, Path, ROOT, Vote, Wait};
 use super::warp::{Step, Surroundings, Warp};
 use crate::fault::FaultKind;
+use crate::kernel::FunctionEntry;
 
 /// Lanes that come to a block barrier.
 #[derive(Debug, Clone, Copy)]
@@ -47,12 +50,10 @@ pub(crate) struct Tally {
 
 impl Warp {
     /// An operation across lanes that may have to wait, or whose lanes fall into groups.
-    pub(super) fn across(
-        &mut self,
-        op: &Op,
-        lanes: u32,
-        mut around: Surroundings<'_>,
-    ) -> (Step, u32) {
+    pub(super) fn across(&mut self, op: &Op, lanes: u32, around: Surroundings<'_>) -> (Step, u32) {
+        if self.over && self.paths.iter().any(|p| self.meets(p)) {
+            return self.across_paths(op, around);
+        }
         let members = self.members(op, &around);
         let first = members[lanes.trailing_zeros() as usize & 31];
         let (mut named, mut other) = (0, 0);
@@ -68,11 +69,21 @@ impl Warp {
             self.pick();
             return (Step::Done, 0);
         }
+        self.over = false;
         if other == 0 {
-            self.over = false;
             return (self.execute(op, lanes, around), lanes);
         }
-        self.over = false;
+        (self.by_groups(op, lanes, &members, around), lanes)
+    }
+
+    /// Executes an operation for each group of lanes with one member mask.
+    fn by_groups(
+        &mut self,
+        op: &Op,
+        lanes: u32,
+        members: &[u32; 32],
+        mut around: Surroundings<'_>,
+    ) -> Step {
         let mut rest = lanes;
         while rest != 0 {
             let mask = members[rest.trailing_zeros() as usize & 31];
@@ -84,11 +95,84 @@ impl Warp {
             // SAFETY: as in `execute`: the operation was lowered for this kernel and this host.
             unsafe { (op.exec)(&mut cx, op) };
             if let Some(fault) = cx.fault {
-                return (Step::Fault(fault), lanes);
+                return Step::Fault(fault);
             }
         }
         self.pc += 1;
-        (Step::Done, lanes)
+        Step::Done
+    }
+
+    /// The path executes the running one's next operation with it.
+    fn meets(&self, path: &Path) -> bool {
+        path.wait == Wait::Met && path.pc == self.pc
+    }
+
+    /// An operation whose lanes came by different calls: all execute it at once, in a frame to which their registers
+    /// are copied and from which they are copied back.
+    #[cold]
+    fn across_paths(&mut self, op: &Op, around: Surroundings<'_>) -> (Step, u32) {
+        let (home, own, at) = (self.frame, self.active, self.pc);
+        let functions = around.kernel.functions.iter();
+        let Some(function) = functions.rev().find(|f| f.pc <= at).copied() else {
+            return (Step::Done, 0);
+        };
+        let others = self.paths.iter().filter(|p| self.meets(p));
+        let mut parts: Vec<(Frame, u32)> = others.map(|p| (p.frame, p.mask & self.alive)).collect();
+        parts.push((home, own));
+        let ends = (self.registers.len(), self.predicates.len());
+        let common = Frame {
+            registers: u32::try_from(ends.0).unwrap_or(u32::MAX),
+            predicates: u32::try_from(ends.1).unwrap_or(u32::MAX),
+        };
+        let added = usize::from(function.slots);
+        self.registers.resize(ends.0 + added, Slot::ZERO);
+        let added = usize::from(function.predicates);
+        self.predicates.resize(ends.1 + added, 0);
+        for (frame, lanes) in &parts {
+            self.copy_frame(&function, *frame, common, *lanes);
+        }
+        self.set_frame(common);
+        self.active = parts.iter().fold(0, |all, (_, lanes)| all | lanes);
+        let lanes = self.active & self.guard(op);
+        self.over = false;
+        let members = self.members(op, &around);
+        let step = self.by_groups(op, lanes, &members, around);
+        for (frame, lanes) in &parts {
+            self.copy_frame(&function, common, *frame, *lanes);
+        }
+        self.registers.truncate(ends.0);
+        self.predicates.truncate(ends.1);
+        self.set_frame(home);
+        self.active = own;
+        for path in &mut self.paths {
+            if path.wait == Wait::Met && path.pc == at {
+                (path.pc, path.wait) = (at + 1, Wait::Nothing);
+            }
+        }
+        (step, lanes)
+    }
+
+    /// Copies what some lanes have in one frame of a function to another.
+    fn copy_frame(&mut self, function: &FunctionEntry, from: Frame, to: Frame, lanes: u32) {
+        let (narrow, slots) = (usize::from(function.wide_from), usize::from(function.slots));
+        let (source, target) = (from.registers as usize, to.registers as usize);
+        for lane in active(lanes) {
+            for slot in 0..narrow {
+                self.registers[target + slot].0[lane] = self.registers[source + slot].0[lane];
+            }
+            // A 64-bit word is at its lane's place in the pair: two words of one of the two slots.
+            let (half, word) = (lane / 16, lane % 16 * 2);
+            for slot in (narrow..slots).step_by(2).map(|first| first + half) {
+                let value = self.registers[source + slot].0;
+                self.registers[target + slot].0[word..word + 2]
+                    .copy_from_slice(&value[word..word + 2]);
+            }
+        }
+        for number in 0..usize::from(function.predicates) {
+            let value = self.predicates[from.predicates as usize + number] & lanes;
+            let place = &mut self.predicates[to.predicates as usize + number];
+            *place = *place & !lanes | value;
+        }
     }
 
     /// Member mask of each lane.
@@ -109,9 +193,7 @@ impl Warp {
             let Wait::Lanes { wanted } = first.wait else {
                 continue;
             };
-            let stands_there = |p: &Path| {
-                matches!(p.wait, Wait::Lanes { .. }) && p.pc == first.pc && p.frame == first.frame
-            };
+            let stands_there = |p: &Path| matches!(p.wait, Wait::Lanes { .. }) && p.pc == first.pc;
             let here = self.paths.iter().filter(|p| stands_there(p));
             let here = here.fold(0, |all, p| all | p.mask);
             if wanted & self.alive & !here != 0 {
@@ -123,15 +205,20 @@ impl Warp {
         false
     }
 
-    /// Makes one path of those that stand where path `at` stands, as far as they return to the same place.
+    /// Makes one path of those that stand where path `at` stands, as far as they return to the same place; the others
+    /// execute the operation in the same step, and part again.
     fn merge(&mut self, at: usize, stands_there: impl Fn(&Path) -> bool) {
         let mut whole = self.paths.remove(at);
-        whole.wait = Wait::Over;
+        whole.wait = Wait::Met;
         let mut next = 0;
         while let Some(path) = self.paths.get(next).copied() {
-            let common = stands_there(&path).then(|| self.common(whole.join, path.join));
-            match common {
-                Some(Some(join)) => {
+            if !stands_there(&path) {
+                next += 1;
+                continue;
+            }
+            let same = path.frame == whole.frame;
+            match self.common(whole.join, path.join).filter(|_| same) {
+                Some(join) => {
                     self.paths.remove(next);
                     self.detach(whole.mask, whole.join, join);
                     self.detach(path.mask, path.join, join);
@@ -139,11 +226,10 @@ impl Warp {
                     whole.join = join;
                     // Lanes that were let go by a join stand at the end, so none is passed over.
                 }
-                Some(None) => {
-                    self.paths[next].wait = Wait::Over;
+                None => {
+                    self.paths[next].wait = Wait::Met;
                     next += 1;
                 }
-                None => next += 1,
             }
         }
         self.paths.push(whole);

@@ -177,7 +177,7 @@ impl Warp {
                 _ if lanes == 0 => {}
                 Wait::Barrier { id, .. } => f(path.pc - 1, Some(id), lanes),
                 Wait::Lanes { .. } => f(path.pc, None, lanes),
-                Wait::Nothing | Wait::Over => {}
+                Wait::Nothing | Wait::Over | Wait::Met => {}
             }
         }
     }
@@ -218,16 +218,21 @@ impl Warp {
         unsafe { *self.frame_predicates.add(usize::from(number)) }
     }
 
+    /// Lanes for which the guard of an operation of the running function holds.
+    #[inline(always)]
+    pub(super) fn guard(&self, op: &Op) -> u32 {
+        if op.guard == NONE {
+            u32::MAX
+        } else {
+            self.predicate(op.guard) ^ if op.guard_negated { u32::MAX } else { 0 }
+        }
+    }
+
     /// Executes `op`, which must be the kernel's operation at `pc`; an outcome other than [`Step::Done`] goes to
     /// `rare`.
     #[inline(always)]
     pub(crate) fn step(&mut self, op: &Op, around: Surroundings<'_>, rare: &mut Step) -> Stepped {
-        let guard = if op.guard == NONE {
-            u32::MAX
-        } else {
-            self.predicate(op.guard) ^ if op.guard_negated { u32::MAX } else { 0 }
-        };
-        let mut lanes = self.active & guard;
+        let mut lanes = self.active & self.guard(op);
         let mut diverged = false;
         let plain = if matches!(op.kind, Kind::Alu | Kind::Memory) {
             match self.execute_quickly(op, lanes, around) {
@@ -355,9 +360,6 @@ impl Warp {
     fn settled(&self, step: Step) -> Step {
         match step {
             Step::Done if self.alive == 0 => Step::Ended,
-            Step::Done if self.stalled && self.at_barrier().is_none() => {
-                self.fault(FaultKind::WarpDeadlock, self.alive)
-            }
             Step::Done if self.stalled => Step::Stalled { alive: self.alive },
             step => step,
         }

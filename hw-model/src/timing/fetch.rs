@@ -4,7 +4,8 @@
 //! begins where the warp stands; a branch empties it, because what follows in it is not what comes next. With fewer
 //! instructions between branches than a fetch brings, or many warps at once, this limits issue before the schedulers
 //! do. Code lies in device memory, 128 bytes a line, so that the first warp that comes to a line waits for it.
-//! Rules: fetches are granted in the order in which buffers run empty, one a cycle and SM; a warp that waits for a
+//! Rules: fetches are granted in the order in which buffers run empty, one a cycle and SM, those of kernels that have
+//! spent their issue quota behind all others; a warp that waits for a
 //! line has `fetched_at` unknown, and one that is ready to issue has its instruction in its buffer; two warps that
 //! need one line ask for it once.
 
@@ -27,6 +28,8 @@ const WHOLE: u8 = 0xf;
 pub(super) struct FrontEnd {
     /// When the next fetch can begin.
     free_at: u64,
+    /// The same for a fetch that goes before those of kernels whose quota is spent.
+    first_free_at: u64,
     pub(super) cache: Cache,
     /// Instructions that one fetch brings.
     width: u32,
@@ -40,6 +43,7 @@ impl FrontEnd {
     pub(super) fn new(config: &Fetch) -> Self {
         Self {
             free_at: 0,
+            first_free_at: 0,
             cache: Cache::new(config.bytes, config.ways),
             width: config.instructions,
             latency: u64::from(config.latency),
@@ -47,10 +51,20 @@ impl FrontEnd {
         }
     }
 
-    /// The next fetch that can begin at `now` or later; gives the cycle in which its instructions can issue.
-    fn grant(&mut self, now: u64) -> u64 {
-        let begins = now.max(self.free_at);
-        self.free_at = begins + 1;
+    /// The next fetch that can begin at `now` or later; gives the cycle in which its instructions can issue. One for
+    /// a kernel whose quota is `spent` waits behind all others.
+    fn grant(&mut self, now: u64, spent: bool) -> u64 {
+        let begins = if spent {
+            let begins = now.max(self.free_at);
+            self.free_at = begins + 1;
+            begins
+        } else {
+            let begins = now.max(self.first_free_at);
+            self.first_free_at = begins + 1;
+            // It takes a cycle from those that wait; the next to be granted one pays for it.
+            self.free_at = self.free_at.max(begins) + 1;
+            begins
+        };
         begins + self.latency
     }
 }
@@ -105,7 +119,7 @@ impl Sm {
         let waiting = match found {
             Some((found, _)) if found.valid != 0 => {
                 let there = found.ready_at.max(self.now);
-                entry.buffer.ready_at = front.grant(there);
+                entry.buffer.ready_at = front.grant(there, self.quotas.spent(slot));
                 return entry.buffer.ready_at;
             }
             Some((found, _)) if found.pending != 0 => Some(found.waiting[0]),
@@ -139,7 +153,8 @@ impl Sm {
     /// The line that the warp waited for is there at `at`.
     pub(super) fn supplied(&mut self, slot: u32, at: u64) {
         if let Some(front) = &mut self.front {
-            self.warps[slot as usize].buffer.ready_at = front.grant(at);
+            let spent = self.quotas.spent(slot);
+            self.warps[slot as usize].buffer.ready_at = front.grant(at, spent);
         }
     }
 }

@@ -66,6 +66,8 @@ pub(crate) struct Arbiter {
     collectors: Option<Units>,
     collector_cycles: u64,
     last_issued: [u32; MAX_SCHEDULERS],
+    /// Instructions that the load/store unit took.
+    turn: u64,
     /// Active set of the two-level policy.
     active: [u64; MAX_SCHEDULERS],
     active_limit: u32,
@@ -114,6 +116,7 @@ impl Arbiter {
             }),
             collector_cycles: u64::from(config.sm.collector_cycles),
             last_issued: [0; MAX_SCHEDULERS],
+            turn: 0,
             active: [0; MAX_SCHEDULERS],
             active_limit: config.sm.two_level_active_warps,
             stalled: [Stalled::default(); MAX_SCHEDULERS],
@@ -180,14 +183,21 @@ impl Arbiter {
         if self.sub_cores { scheduler } else { 0 }
     }
 
-    /// The scheduler that chooses first in a cycle: where they share collectors, each in its turn, lest the warps of
-    /// one fall behind.
+    /// The scheduler that chooses first in a cycle; one that always came first could keep what all share from the
+    /// others for ever.
+    ///
+    /// Sub-cores share the load/store unit alone, so that its instructions move the turn on. Where all units are
+    /// shared the cycle decides: multiples of the golden ratio's fraction fall evenly into the schedulers' parts
+    /// (H. Weyl, 1916), and do so in every n-th cycle too, in which a unit may be free.
     #[inline(always)]
     fn first(&self, now: u64) -> usize {
-        if self.collectors.is_none() {
-            return 0;
-        }
-        usize::try_from(now).unwrap_or(0) & (self.schedulers - 1)
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        let part = if self.sub_cores {
+            self.turn
+        } else {
+            now.wrapping_mul(GOLDEN) >> 62
+        };
+        usize::try_from(part & 3).unwrap_or(0) & (self.schedulers - 1)
     }
 
     /// A unit takes an instruction.
@@ -270,11 +280,7 @@ impl Sm {
         let (schedulers, first) = (self.arbiter.schedulers, self.arbiter.first(self.now));
         for turn in 0..schedulers {
             let scheduler = (first + turn) & (schedulers - 1);
-            let mut candidates = self.candidates(scheduler, &mut next);
-            if self.quotas.on {
-                candidates = self.quotas.allow(candidates);
-                next = next.min(self.quotas.renew_at.max(self.now + 1));
-            }
+            let candidates = self.may_issue(scheduler, &mut next);
             let warps = &self.warps;
             let ages = |slot: u32| warps[slot as usize].age;
             let chosen = if candidates == 0 {
@@ -293,7 +299,7 @@ impl Sm {
             }
             let pairs = self.arbiter.width == 2;
             self.issue(scheduler, slot, !pairs, epoch);
-            if pairs && self.candidates(scheduler, &mut next) >> slot & 1 != 0 {
+            if pairs && self.may_issue(scheduler, &mut next) >> slot & 1 != 0 {
                 self.issue(scheduler, slot, true, epoch);
                 if self.quotas.on {
                     let own = self.arbiter.slots[scheduler];
@@ -302,6 +308,17 @@ impl Sm {
             }
         }
         (issued, next)
+    }
+
+    /// Ready warps whose pipeline is free and whose kernel may issue; lowers `next` to when others may.
+    #[inline(always)]
+    fn may_issue(&self, scheduler: usize, next: &mut u64) -> u64 {
+        let candidates = self.candidates(scheduler, next);
+        if !self.quotas.on {
+            return candidates;
+        }
+        *next = (*next).min(self.quotas.renew_at.max(self.now + 1));
+        self.quotas.allow(candidates)
     }
 
     /// Ready warps whose pipeline is free; lowers `next` to when another pipeline becomes free.
@@ -345,7 +362,9 @@ impl Sm {
         let entry = &mut self.warps[slot as usize];
         entry.not_before = now + u64::from(last);
         entry.buffer.issued(operation);
-        if op.pipe != Pipe::Memory {
+        if op.pipe == Pipe::Memory {
+            self.arbiter.turn += 1;
+        } else {
             self.arbiter.occupy(scheduler, &op, now);
         }
         match op.kind {

@@ -9,14 +9,14 @@ use super::coalesce::{LineAccess, shared_cycles};
 use super::memory_system::{NO_REPLY, Request, RequestKind};
 use super::sm::{Epoch, Sm, State, UNKNOWN};
 use crate::config::{GpuConfig, SECTOR_BYTES, WritePolicy};
-use crate::exec::{AUX_PAST_L1, Direction, NONE, Op, Space};
+use crate::exec::{AUX_PAST_L1, Direction, NONE, Op, Space, WRITES};
 
 /// A load some of whose sectors are on their way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PendingLoad {
     warp: u32,
     generation: u32,
-    writes: [u16; 4],
+    writes: [u16; WRITES],
     /// Misses that have not been answered.
     missing: u32,
     /// Latest time of the sectors known so far.
@@ -31,7 +31,7 @@ impl PendingLoad {
         Self {
             warp,
             generation,
-            writes: [NONE; 4],
+            writes: [NONE; WRITES],
             missing: 0,
             at: 0,
             code: true,
@@ -542,7 +542,7 @@ struct Transfer {
     launch: u32,
     kind: RequestKind,
     past_l1: bool,
-    writes: [u16; 4],
+    writes: [u16; WRITES],
     /// When the line at hand is worked on.
     at: u64,
     /// Latest time of the sectors that were there.

@@ -142,6 +142,12 @@ impl Quotas {
         counted.map(|c| c.weight).sum::<u64>().max(1)
     }
 
+    /// The kernel of the warp in this slot has spent its quota.
+    #[inline]
+    pub(super) fn spent(&self, slot: u32) -> bool {
+        self.spent >> slot & 1 != 0
+    }
+
     /// Which of the candidates may issue.
     #[inline]
     pub(super) fn allow(&self, candidates: u64) -> u64 {

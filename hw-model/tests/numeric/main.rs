@@ -26,6 +26,7 @@ mod matrix;
 mod texture;
 mod values;
 mod video;
+mod wide;
 
 /// Families whose lane functions are compiled for each level of vector instructions, again at the lower levels, in a
 /// process of their own.

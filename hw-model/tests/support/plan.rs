@@ -254,7 +254,8 @@ impl Stage {
         Self::on(config.scaled_to_sms(sms), plan)
     }
 
-    fn on(config: GpuConfig, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
+    /// Any GPU under a plan.
+    pub fn on(config: GpuConfig, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
         let mut bench = Bench::new(config);
         let kernel = bench.kernel(BUSY, "busy");
         let plan = plan(bench.gpu.config());

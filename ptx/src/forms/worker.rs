@@ -13,7 +13,7 @@
 //!         thread 1: ahead = cap[sm]                                      the same instruction
 //! body    whose every exit goes to:
 //! rejoin  wait for asynchronous copies;  x += 1 < end: go to body, behind bar.sync 0 where threads of the block meet
-//!         tell ahead;  thread 0, LATER: hint < cap[sm]: take else over;  go to told
+//!         tell ahead;  thread 0, LATER: over;  go to told
 //! over    loop: count[sm] > cap[sm]: count[sm] -= 1 by compare-and-swap, leave;  else hint = count[sm] - 1, take
 //! ```
 //!
@@ -143,7 +143,6 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, looped: Loop) {
     }
     let tail = [
         text::rejoin(frame, looped),
-        text::retake(frame),
         text::over(frame),
         text::gone(frame),
     ];

@@ -188,16 +188,8 @@ impl Code {
                 (at, Effect::Ran(ticket))
             }
             At::Retake { hint, told } => {
-                let seen = *place;
-                let told_again = Some(told);
-                quiet(match hint < seen.cap {
-                    true => At::Take { hint, told },
-                    false => At::Weigh {
-                        seen,
-                        told: told_again,
-                        hint,
-                    },
-                })
+                let (seen, told) = (*place, Some(told));
+                quiet(At::Weigh { seen, told, hint })
             }
             At::Release => {
                 place.count -= 1;

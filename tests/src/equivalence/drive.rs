@@ -331,6 +331,8 @@ struct Run<'r, 'a, 's> {
     /// Control operations still to come, and the cycle of the next.
     turns: u32,
     next_turn: u64,
+    /// While all caps are zero: tickets taken before that, and workers that were there.
+    closed: Option<(u32, u32)>,
 }
 
 fn workers(
@@ -342,7 +344,9 @@ fn workers(
     let sms = u32::from(stage.gpu.config().sm.count);
     let caps = random_caps(sms, dice);
     let chunk = (1 + dice.below(4)).min(form.most_chunk);
-    let control = Control::workers(subject.grid, chunk, 0).ok_or("the grid cannot be counted")?;
+    let singles = dice.below(subject.blocks() + 2);
+    let control =
+        Control::workers(subject.grid, chunk, singles, 0).ok_or("the grid cannot be counted")?;
     let workers = Workers::new(control.total, &caps).ok_or("a grid of no blocks")?;
     let counters = stage.alloc(&workers.memory())?;
     let control = Control {
@@ -368,6 +372,7 @@ fn workers(
         flying: Vec::new(),
         turns: turns + u32::from(caps.contains(&0) && turns == 0),
         next_turn,
+        closed: None,
     };
     run.until_it_ends(dice)
 }
@@ -386,6 +391,7 @@ impl Run<'_, '_, '_> {
     fn until_it_ends(mut self, dice: &mut Prng) -> Result<(), String> {
         let mut reports = Vec::new();
         for _ in 0..LONGEST_ROUNDS {
+            self.check_closed()?;
             self.launch_missing()?;
             if self.workers.wants_observation() {
                 self.observe()?;
@@ -509,7 +515,35 @@ impl Run<'_, '_, '_> {
     }
 
     fn write_all(&mut self, writes: Vec<Write>) -> Result<(), String> {
-        writes.into_iter().try_for_each(|write| self.write(write))
+        self.check_closed()?;
+        writes.into_iter().try_for_each(|write| self.write(write))?;
+        let words = self.words()?;
+        let cap = |sm| words[control::place_offset(sm) as usize / 4];
+        let now = || {
+            let members = self.members(&words).iter().sum();
+            (words[control::NEXT_AT as usize / 4], members)
+        };
+        self.closed = match (0..self.sms).all(|sm| cap(sm) == 0) {
+            true => Some(self.closed.unwrap_or_else(now)),
+            false => None,
+        };
+        Ok(())
+    }
+
+    /// While all caps are zero nobody takes more than two tickets: the one ahead that the caps before allowed, and the one
+    /// that these still decided.
+    fn check_closed(&self) -> Result<(), String> {
+        let Some((taken, members)) = self.closed else {
+            return Ok(());
+        };
+        let next = self.words()?[control::NEXT_AT as usize / 4];
+        match next > taken + 2 * members && next < control::NEXT_CLOSED {
+            true => Err(format!(
+                "{} tickets were taken by {members} workers that are to leave",
+                next - taken
+            )),
+            false => Ok(()),
+        }
     }
 
     /// At the end the counters say what the protocol promises.

@@ -221,7 +221,7 @@ impl Scene {
 
     fn control(&mut self, form: Form, grid: [u32; 3], _block: u32) -> Control {
         let memory = self.gpu.memory_mut();
-        let workers = Control::workers(grid, 1, self.instance).expect("the grid is small");
+        let workers = Control::workers(grid, 1, 0, self.instance).expect("the grid is small");
         let places = Workers::new(workers.total, &[16; SMS as usize]).expect("blocks");
         memory
             .write(self.domain, self.instance, &places.memory())

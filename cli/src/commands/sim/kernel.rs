@@ -166,7 +166,7 @@ impl Kernel {
 
 /// Counters of workers that nobody stops: every SM may hold as many as fit.
 fn instance(gpu: &mut Gpu, domain: DomainId, grid: [u32; 3]) -> Result<Control, Failure> {
-    let control = Control::workers(grid, 1, 0);
+    let control = Control::workers(grid, 1, 0, 0);
     let caps = vec![u32::MAX; usize::from(gpu.config().sm.count)];
     let workers = control.and_then(|control| Workers::new(control.total, &caps));
     let (Some(control), Some(workers)) = (control, workers) else {

@@ -7,8 +7,8 @@ use super::super::frame::{Frame, PLACE_MARK};
 use super::super::ticket;
 use super::Loop;
 use crate::control::{
-    CHUNK_AT, COUNTERS_AT, GRID_AT, HOLD_NS, LATE_AT, LAUNCHED_AT, NEXT_AT, PER_ROW_AT, PLACED_AT,
-    RECIPROCAL_AT, SHIFT_AT, TICKET_LATER, TOTAL_AT, WORD_BLOCKS_AT, WORD_CAP_AT, WORD_END_AT,
+    CHUNK_AT, COUNTERS_AT, GRID_AT, HOLD_NS, LATE, LAUNCHED_AT, NEXT_AT, PLACED_AT, RECIPROCAL_AT,
+    ROW_AT, SHIFT_AT, SINGLES_AT, TICKET_LATER, TOTAL_AT, WORD_BLOCKS_AT, WORD_CAP_AT, WORD_END_AT,
     WORD_FAULT_AT, WORD_HINT_AT, WORD_SET_BYTES, WORDS_BYTES, place_offset,
 };
 
@@ -41,10 +41,8 @@ struct Registers {
     aside: String,
     turn: String,
     early: String,
-    /// Thread 0 has no place yet.
-    entering: String,
-    /// Thread 0 has a place to give back; live across the body.
-    member: String,
+    /// Thread 0 has a place; live across the body.
+    seated: String,
 }
 
 impl Registers {
@@ -55,7 +53,7 @@ impl Registers {
         let mut b64 = |n| frame.scratch("b64", n);
         let [counters, place, word, other] = [0, 3, 1, 2].map(&mut b64);
         let mut pred = |n| frame.scratch("pred", n);
-        let [p, first, aside, turn, early, entering, member] = [0, 1, 2, 3, 4, 5, 6].map(&mut pred);
+        let [p, first, aside, turn, early, seated] = [0, 1, 2, 3, 4, 5].map(&mut pred);
         let [x, y, z] = [0, 1, 2].map(|axis| frame.place(axis));
         Self {
             words,
@@ -75,8 +73,7 @@ impl Registers {
             aside,
             turn,
             early,
-            entering,
-            member,
+            seated,
         }
     }
 
@@ -113,7 +110,7 @@ pub(super) fn enter(frame: &mut Frame<'_>) -> String {
     let words = ticket::words_end(frame, &r.words);
     let place = place(&r);
     let (control, generic) = (frame.control(COUNTERS_AT), frame.fresh("b64"));
-    let late = frame.control(LATE_AT);
+    let shifts = frame.control(SHIFT_AT);
     let clear = match frame.is_fenced() {
         true => set_faults(&r, 0),
         false => String::new(),
@@ -125,16 +122,15 @@ pub(super) fn enter(frame: &mut Frame<'_>) -> String {
     format!(
         "mov.u32 {t}, %tid.z; mov.u32 {u}, %ntid.y; mov.u32 {v}, %tid.y; mad.lo.u32 {t}, {t}, {u}, {v}; \
          mov.u32 {u}, %ntid.x; mov.u32 {v}, %tid.x; mad.lo.u32 {t}, {t}, {u}, {v}; \
-         setp.eq.u32 {first}, {t}, 0; setp.lt.u32 {aside}, {t}, 2; setp.ne.u32 {turn}, {t}, {t}; setp.eq.u32 {member}, {t}, 0; \
+         setp.eq.u32 {first}, {t}, 0; setp.lt.u32 {aside}, {t}, 2; setp.ne.u32 {turn}, {t}, {t}; setp.ne.u32 {seated}, {t}, {t}; \
          ld.param.u64 {generic}, {control}; cvta.to.global.u64 {counters}, {generic}; {words} @!{first} bra {told}; {place} \
          atom.global.add.u64 {word}, [{place_word}+{place_at}], {MEMBER}; red.global.add.u32 [{counters}+{PLACED_AT}], 1; {clear} \
-         mov.u32 {t}, %ntid.y; mul.lo.u32 {u}, {u}, {t}; mov.u32 {t}, %ntid.z; mul.lo.u32 {u}, {u}, {t}; ld.param.u32 {t}, {late}; \
-         setp.eq.u32 {early}, {t}, 0; setp.ne.and.u32 {early}, {u}, 1, {early}; setp.eq.u32 {entering}, {t}, {t}; \
+         mov.u32 {t}, %ntid.y; mul.lo.u32 {u}, {u}, {t}; mov.u32 {t}, %ntid.z; mul.lo.u32 {u}, {u}, {t}; ld.param.u32 {t}, {shifts}; \
+         setp.lt.u32 {early}, {t}, {LATE}; setp.ne.and.u32 {early}, {u}, 1, {early}; \
          mov.b64 {{{cap}, {hint}}}, {word}; st.shared.u32 {cap_word}, {cap}; setp.ge.u32 {p}, {hint}, {cap}; @{p} bra {over}; {sets}",
         place_word = r.place,
         counters = r.counters,
-        entering = r.entering,
-        member = r.member,
+        seated = r.seated,
     )
 }
 
@@ -162,7 +158,9 @@ pub(super) fn take(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
     let take = frame.label("take");
     format!(
-        "{take}: atom.global.add.u32 {number}, [{counters}+{NEXT_AT}], 1; {PLACE_MARK}",
+        "setp.eq.u32 {seated}, {t}, {t}; {take}: atom.global.add.u32 {number}, [{counters}+{NEXT_AT}], 1; {PLACE_MARK}",
+        seated = r.seated,
+        t = r.t,
         number = r.number,
         counters = r.counters,
     )
@@ -194,31 +192,46 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     let r = Registers::new(frame);
     let [x, y, z, end] = &r.blocks;
     let (number, p) = (&r.number, &r.p);
-    let [settle, found, tell] = ["settle", "found", "tell"].map(|word| frame.label(word));
+    let [settle, found, tell, take] =
+        ["settle", "found", "tell", "take"].map(|word| frame.label(word));
     let [m, row, t, s] = [2, 3, 4, 5].map(|n| frame.scratch("b32", n));
     let at = |offset: u32| frame.control(offset);
-    let (tickets, per_row, height) = (at(TOTAL_AT), at(PER_ROW_AT), at(GRID_AT + 4));
+    let (tickets, row_blocks, height) = (at(TOTAL_AT), at(ROW_AT), at(GRID_AT + 4));
     let (mx, my, shift) = (at(RECIPROCAL_AT), at(RECIPROCAL_AT + 4), at(SHIFT_AT));
-    let (chunk, width) = (at(CHUNK_AT), at(GRID_AT));
+    let (chunk, singles, width) = (at(CHUNK_AT), at(SINGLES_AT), at(GRID_AT));
     let told_at = r.word(WORD_BLOCKS_AT);
-    // row = number / per_row, x = number - row · per_row.
-    let mut text = format!(
-        "{settle}: mov.u32 {x}, {number}; mov.u32 {y}, 0; mov.u32 {z}, 0; mov.u32 {end}, 0; ld.param.u32 {t}, {tickets}; setp.ge.u32 {p}, {number}, {t}; @{p} bra {tell}; \
-         ld.param.u32 {m}, {per_row}; setp.lt.u32 {p}, {number}, {m}; @{p} bra {found}; \
-         ld.param.u32 {t}, {mx}; add.u32 {row}, {number}, {number}; mul.hi.u32 {row}, {row}, {t}; ld.param.u32 {s}, {shift}; and.b32 {t}, {s}, 31; shr.u32 {row}, {row}, {t}; \
-         mul.lo.u32 {m}, {m}, {row}; sub.u32 {x}, {number}, {m};"
-    );
+    // Chunks first, then single blocks; the first block, of rows that are rounded up to chunks, into x.
+    let mut text = format!("{settle}: mov.u32 {y}, 0; mov.u32 {z}, 0; mov.u32 {end}, 0; ");
+    text.push_str(&match frame.takes_chunks {
+        true => format!(
+            "ld.param.u32 {t}, {singles}; ld.param.u32 {s}, {chunk}; min.u32 {row}, {number}, {t}; sub.u32 {s}, {s}, 1; mad.lo.u32 {x}, {row}, {s}, {number}; "
+        ),
+        false => format!("mov.u32 {x}, {number}; "),
+    });
+    // row = x / row_blocks, x -= row · row_blocks.
+    text.push_str(&format!(
+        "ld.param.u32 {t}, {tickets}; setp.ge.u32 {p}, {number}, {t}; @{p} bra {tell}; \
+         ld.param.u32 {m}, {row_blocks}; setp.lt.u32 {p}, {x}, {m}; @{p} bra {found}; \
+         ld.param.u32 {t}, {mx}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {t}; ld.param.u32 {s}, {shift}; and.b32 {t}, {s}, 31; shr.u32 {row}, {row}, {t}; \
+         mul.lo.u32 {m}, {m}, {row}; sub.u32 {x}, {x}, {m};"
+    ));
     if axes[1] || axes[2] {
         // z = row / height, y = row - z · height.
         text.push_str(&format!(
             " mov.u32 {y}, {row}; ld.param.u32 {m}, {height}; setp.lt.u32 {p}, {row}, {m}; @{p} bra {found}; \
-             ld.param.u32 {t}, {my}; add.u32 {row}, {row}, {row}; mul.hi.u32 {row}, {row}, {t}; shr.u32 {t}, {s}, 8; shr.u32 {z}, {row}, {t}; \
+             ld.param.u32 {t}, {my}; add.u32 {row}, {row}, {row}; mul.hi.u32 {row}, {row}, {t}; bfe.u32 {t}, {s}, 8, 5; shr.u32 {z}, {row}, {t}; \
              mul.lo.u32 {m}, {m}, {z}; sub.u32 {y}, {y}, {m};"
         ));
     }
+    text.push_str(&match frame.takes_chunks {
+        true => format!(
+            " {found}: ld.param.u32 {t}, {singles}; setp.lt.u32 {p}, {number}, {t}; ld.param.u32 {t}, {chunk}; selp.b32 {t}, {t}, 1, {p}; \
+             add.u32 {end}, {x}, {t}; ld.param.u32 {m}, {width}; min.u32 {end}, {end}, {m}; setp.le.u32 {p}, {end}, {x}; @{p} bra {take};"
+        ),
+        false => format!(" {found}: mov.u32 {end}, 1;"),
+    });
     text.push_str(&format!(
-        " {found}: ld.param.u32 {t}, {chunk}; mul.lo.u32 {x}, {x}, {t}; add.u32 {end}, {x}, {t}; ld.param.u32 {m}, {width}; min.u32 {end}, {end}, {m}; \
-         {tell}: st.shared.v4.u32 {told_at}, {{{x}, {y}, {z}, {end}}};"
+        " {tell}: st.shared.v4.u32 {told_at}, {{{x}, {y}, {z}, {end}}};"
     ));
     text
 }
@@ -249,8 +262,8 @@ pub(super) fn look(frame: &mut Frame<'_>) -> String {
 /// What stands behind the body.
 pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let r = Registers::new(frame);
-    let [rejoin, body, spent, told, retake, settle] =
-        ["rejoin", "body", "spent", "told", "retake", "settle"].map(|word| frame.label(word));
+    let [rejoin, body, spent, told, settle] =
+        ["rejoin", "body", "spent", "told", "settle"].map(|word| frame.label(word));
     let (p, first, ahead, number) = (&r.p, &r.first, &r.ahead, &r.number);
     let wait = if looped.copies {
         "cp.async.wait_all; "
@@ -274,52 +287,35 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let cap_word = r.word(WORD_CAP_AT);
     format!(
         "{rejoin}: {wait}{step}{words} @!{aside} bra {told}; @!{first} st.shared.u32 {cap_word}, {ahead}; @!{first} bra {told}; \
-         mov.u32 {number}, {ahead}; setp.ne.u32 {p}, {ahead}, {TICKET_LATER}; @{p} bra {settle}; bra {retake};",
+         mov.u32 {number}, {ahead}; setp.ne.u32 {p}, {ahead}, {TICKET_LATER}; @{p} bra {settle};",
         aside = r.aside,
     )
 }
 
-/// Thread 0 took no ticket ahead: it looks at the cap of this moment.
-pub(super) fn retake(frame: &mut Frame<'_>) -> String {
-    let r = Registers::new(frame);
-    let [retake, take, weigh] = ["retake", "take", "weigh"].map(|word| frame.label(word));
-    let place = place(&r);
-    let hint_word = r.word(WORD_HINT_AT);
-    let sys = ticket::load_order(frame, "sys");
-    let place_at = place_offset(0);
-    let (t, cap, hint, p, word) = (&r.t, &r.cap, &r.hint, &r.p, &r.word);
-    format!(
-        "{retake}: {place} ld{sys}.global.u64 {word}, [{place_word}+{place_at}]; ld.shared.u32 {hint}, {hint_word}; \
-         setp.ne.u32 {entering}, {t}, {t}; mov.b64 {{{cap}, {t}}}, {word}; setp.lt.u32 {p}, {hint}, {cap}; @{p} bra {take}; bra {weigh};",
-        place_word = r.place,
-        entering = r.entering,
-    )
-}
-
-/// Thread 0 has seen that its hint is not below the cap.
+/// Thread 0 took no ticket ahead, or has no hint below the cap: it stays if there are no more workers than the cap.
 pub(super) fn over(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
     let [over, weigh, stay, none, hold, take, told] =
         ["over", "weigh", "stay", "none", "hold", "take", "told"].map(|word| frame.label(word));
     let sys = ticket::load_order(frame, "sys");
-    let sets = hints(&r);
+    let (find, sets) = (place(&r), hints(&r));
     let (cap, hint, p, word, other) = (&r.cap, &r.hint, &r.p, &r.word, &r.other);
-    let (place, counters, member, end) = (&r.place, &r.counters, &r.member, r.word(WORD_END_AT));
-    let (t, entering) = (&r.t, &r.entering);
+    let (place, counters, end) = (&r.place, &r.counters, r.word(WORD_END_AT));
+    let (t, seated) = (&r.t, &r.seated);
     let place_at = place_offset(0);
     let nap = match ticket::has_scopes(frame.program) {
         true => "nanosleep.u32 200; ",
         false => "",
     };
     format!(
-        "{over}: ld{sys}.global.u64 {word}, [{place}+{place_at}]; \
+        "{find} {over}: ld{sys}.global.u64 {word}, [{place}+{place_at}]; \
          {weigh}: mov.b64 {{{cap}, {hint}}}, {word}; setp.le.u32 {p}, {hint}, {cap}; @{p} bra {stay}; \
          sub.u64 {other}, {word}, {MEMBER}; atom.global.cas.b64 {other}, [{place}+{place_at}], {word}, {other}; \
-         setp.ne.u64 {p}, {other}, {word}; mov.u64 {word}, {other}; @{p} bra {weigh}; @!{entering} bra {none}; mov.u64 {other}, %globaltimer; \
+         setp.ne.u64 {p}, {other}, {word}; mov.u64 {word}, {other}; @{p} bra {weigh}; @{seated} bra {none}; mov.u64 {other}, %globaltimer; \
          {hold}: ld{sys}.global.u32 {t}, [{counters}+{PLACED_AT}]; ld{sys}.global.u32 {cap}, [{counters}+{LAUNCHED_AT}]; setp.eq.u32 {p}, {t}, {cap}; @{p} bra {none}; \
          {nap}mov.u64 {word}, %globaltimer; sub.u64 {word}, {word}, {other}; setp.lt.u64 {p}, {word}, {HOLD_NS}; @{p} bra {hold}; \
-         {none}: setp.ne.u32 {member}, {t}, {t}; mov.u32 {t}, 0; st.shared.u32 {end}, {t}; bra {told}; \
-         {stay}: sub.u32 {hint}, {hint}, 1; {sets} bra {take};"
+         {none}: setp.ne.u32 {seated}, {t}, {t}; mov.u32 {t}, 0; st.shared.u32 {end}, {t}; bra {told}; \
+         {stay}: sub.u32 {hint}, {hint}, 1; {sets} setp.eq.u32 {seated}, {t}, {t}; bra {take};"
     )
 }
 
@@ -329,10 +325,10 @@ pub(super) fn gone(frame: &mut Frame<'_>) -> String {
     let [gone, out] = ["gone", "out"].map(|word| frame.label(word));
     let place = place(&r);
     let place_at = place_offset(0);
-    let member = &r.member;
+    let seated = &r.seated;
     let leave = -MEMBER;
     format!(
-        "{gone}: @!{member} bra {out}; {place} \
+        "{gone}: @!{seated} bra {out}; {place} \
          red.global.add.u64 [{place_word}+{place_at}], {leave}; {out}: ret;",
         place_word = r.place,
     )

@@ -16,14 +16,18 @@ use tally::Tally;
 /// Run every test of the workspace, loom suites included, and summarise.
 #[derive(clap::Args, Default)]
 pub struct Args {
-    /// Judge 10,000 generated kernels in every form instead of a sample, and print how many took each.
+    /// Judge 10,000 generated kernels in every form instead of a sample, and print how many took each; switch the
+    /// blocks of 2,000.
     #[arg(long)]
     long: bool,
 }
 
-/// Seeds of a long run, and the variable through which the test of equivalence hears of it.
-const LONG: (&str, &str) = ("GRIDMUX_EQUIVALENCE_SEEDS", "10000");
-/// How a line of that test's summary ends.
+/// Seeds of a long run, and the variables through which the tests of equivalence and of block switches hear of it.
+const LONG: [(&str, &str); 2] = [
+    ("GRIDMUX_EQUIVALENCE_SEEDS", "10000"),
+    ("GRIDMUX_SWITCH_SEEDS", "2000"),
+];
+/// How a line of the summary of the test of equivalence ends.
 const SUMMARY: &str = " kernels, the same bits";
 
 /// One cargo command of the run.
@@ -91,7 +95,7 @@ fn stages(long: bool) -> Result<Vec<Stage>> {
     let mut workspace = repo::cargo("test");
     workspace.args(["--workspace", "--no-fail-fast", "--", "--show-output"]);
     if long {
-        workspace.env(LONG.0, LONG.1);
+        workspace.envs(LONG);
     }
     let mut stages = vec![Stage {
         name: "workspace".into(),
