@@ -26,7 +26,7 @@ enum Fault {
     /// A bitmap is not asked for.
     NotAsked,
     /// The host opens without looking for a fault.
-    FaultUnread,
+    RecordUnread,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -303,7 +303,7 @@ impl World {
         }
         let mut to = self.clone();
         if self.host.is_stopped() {
-            let reads = self.recorded && config.fault != Fault::FaultUnread;
+            let reads = self.recorded && config.fault != Fault::RecordUnread;
             let opening = to.host.resume(reads);
             to.reopened |= opening.is_some() && self.recorded;
             to.writes.extend(opening);
@@ -406,7 +406,7 @@ fn broken_gates_are_found() {
     finds(Fault::TodoIgnored, "ran twice");
     finds(Fault::NotAsked, "never ran whole");
     let unread = Config {
-        fault: Fault::FaultUnread,
+        fault: Fault::RecordUnread,
         faults: Some(0),
         ..GATE
     };
