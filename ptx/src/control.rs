@@ -48,6 +48,8 @@ pub const GRID_AT: u32 = 12;
 pub const TOTAL_AT: u32 = 24;
 /// Offset of [`Control::chunk`].
 pub const CHUNK_AT: u32 = 28;
+/// Offset of the address of the word that blocks look at (`gate`), 64 bits: [`Control::total`] and [`Control::chunk`].
+pub const WORD_AT: u32 = TOTAL_AT;
 /// Offset of [`Control::counters`].
 pub const COUNTERS_AT: u32 = 32;
 /// Offset of [`Control::table`].
@@ -71,6 +73,9 @@ pub const MAX_LARGE_PARAMS_BYTES: u32 = 32_764;
 
 /// Offset in the counters: blocks may start unless it is zero (`gate`).
 pub const OPEN_AT: u32 = 0;
+/// Offset in the counters: always zero (`gate`). Blocks of a box that is launched again look there instead, so that those of
+/// a first launch need not ask which of the two it is.
+pub const SHUT_AT: u32 = 32;
 /// Offset in the counters: the ticket that is taken next (`worker`).
 pub const NEXT_AT: u32 = 4;
 /// What a fault raises `next` to: past every ticket, and so far from its end that takes in vain do not wrap.
@@ -114,9 +119,6 @@ pub const WORD_HINT_AT: u32 = 20;
 pub const WORD_FAULT_AT: u32 = 24;
 /// Stands for «not taken ahead»; no ticket reaches it.
 pub const TICKET_LATER: u32 = u32::MAX - 1;
-/// In [`Control::chunk`] of a gate's launch: only blocks in `todo` run. No value of `open` exceeds it, so that blocks
-/// compare the two and look further only when they must.
-pub const RESUMED: u32 = u32::MAX;
 /// Offset, from the counters, of an SM's place word: the cap in the low half, which the host writes, and the number of
 /// workers in the high half.
 #[must_use]
@@ -156,9 +158,10 @@ pub struct Control {
     pub offset: [u32; 3],
     /// The original grid; what `%nctaid` reads.
     pub grid: [u32; 3],
-    /// `gate`: blocks of the launch. `worker`: blocks of the original grid, for whoever looks at a launch.
+    /// `gate`: the low half of the address at [`WORD_AT`]. `worker`: blocks of the original grid, for whoever looks at a
+    /// launch.
     pub total: u32,
-    /// `worker`: blocks taken at a time, at least 1. `gate`: 0 in the first launch of a box, [`RESUMED`] in later ones.
+    /// `worker`: blocks taken at a time, at least 1. `gate`: the high half of the address at [`WORD_AT`].
     pub chunk: u32,
     /// Device address of the instance's counters, aligned to 8; the slot masks stand behind them.
     pub counters: u64,
@@ -233,14 +236,16 @@ impl Control {
     }
 
     /// The control block of a gate's launch of one box: `counters` is the instance's address, `table` that of the
-    /// launch's bitmaps. A box has fewer than 2³² blocks.
+    /// launch's bitmaps. `resumed` says that only blocks in `todo` run.
     #[must_use]
     pub fn gate(grid: [u32; 3], part: SubBox, resumed: bool, counters: u64, table: u64) -> Self {
+        let word = counters + u64::from(if resumed { SHUT_AT } else { OPEN_AT });
+        let half = |n: u64| u32::try_from(n & u64::from(u32::MAX)).unwrap_or(0);
         Self {
             offset: part.offset,
             grid,
-            total: u32::try_from(part.blocks()).unwrap_or(u32::MAX),
-            chunk: if resumed { RESUMED } else { 0 },
+            total: half(word),
+            chunk: half(word >> 32),
             counters,
             table,
             ..Self::default()

@@ -8,11 +8,12 @@
 //! warp that loaded the word would be one more access to one bank of the L2 cache, where whole waves of blocks meet:
 //!
 //! ```text
-//! open = the instance's word                                    a load on its way, nobody waits for it
+//! open = the launch's word                                      a load on its way, nobody waits for it
 //! body up to the commit point
-//! if any thread of the block saw open <= resumed:              resumed is 0 in a first launch, else no word exceeds it
+//! if any thread of the block saw open = 0:
 //!     number = this block's in its launch
-//!     if resumed: exit, if its bit in `todo` is clear; go on, if all saw open > 0
+//!     if the launch's word is not the instance's:               a box's later launch, whose word is always zero
+//!         exit, if its bit in `todo` is clear; go on, if all see that the instance's word is not zero
 //!     refused |= bit of number;   exit
 //! the rest of the body
 //! ```
@@ -29,8 +30,10 @@ use super::frame::Frame;
 use super::reach::Calls;
 use super::ticket;
 use super::waits::Waits;
-use crate::control::{CHUNK_AT, COUNTERS_AT, OPEN_AT, TABLE_AT, TOTAL_AT};
-use crate::decode::{Operand, Program, SpecialReg};
+use crate::analysis::{Flow, for_each_register};
+use crate::control::{COUNTERS_AT, OPEN_AT, TABLE_AT, WORD_AT};
+use crate::decode::{Opcode, Operand, Program, RegId, SpecialReg};
+use crate::syntax::module::StatementKind;
 
 /// Why the function stands in the way of refusing blocks, for reasons of its own.
 pub(super) fn judge(program: &Program, waits: &Waits, start: u32) -> Option<Found> {
@@ -68,12 +71,12 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
         return;
     };
     let (address, open) = (frame.scratch("b64", 0), frame.fresh("b32"));
-    let counters = frame.control(COUNTERS_AT);
+    let (word_at, counters) = (frame.control(WORD_AT), frame.control(COUNTERS_AT));
     let order = ticket::load_order(frame, "sys");
-    let p = frame.scratch("pred", 0);
-    let first = first(frame, &open);
+    let speaks = frame.fresh("pred");
+    let who = speakers(frame, &speaks);
     frame.at_entry(&format!(
-        "{first} setp.eq.u32 {p}, {open}, 0; ld.param.u64 {address}, {counters}; @{p} ld{order}.u32 {open}, [{address}+{OPEN_AT}];"
+        "{who} ld.param.u64 {address}, {word_at}; @{speaks} ld{order}.u32 {open}, [{address}];"
     ));
     // Threads of a warp that have parted come to a barrier one by one, which needs the form without `.aligned`.
     let vote = match !point.together && ticket::has_scopes(frame.program) {
@@ -86,17 +89,22 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
         ""
     };
     let (go, refused) = (frame.label("go"), frame.label("refused"));
-    let (resumed, q) = (frame.scratch("b32", 1), frame.scratch("pred", 1));
-    let resumed_at = frame.control(CHUNK_AT);
+    let (p, q) = (frame.scratch("pred", 0), frame.scratch("pred", 1));
+    // The register is not set in the threads that did not load, and what it holds there does not matter.
+    let closed = format!("setp.eq.and.u32 {q}, {open}, 0, {speaks}; {vote} {p}, 0, {q};");
     let bit = bit(frame);
     let (word, mask) = (frame.scratch("b64", 1), frame.scratch("b32", 3));
-    let (todo, words) = (frame.scratch("b64", 2), frame.scratch("b32", 4));
-    let total = frame.control(TOTAL_AT);
+    let (todo, words, t) = (
+        frame.scratch("b64", 2),
+        frame.scratch("b32", 4),
+        frame.scratch("b32", 2),
+    );
     let text = format!(
-        "ld.param.u32 {resumed}, {resumed_at}; setp.le.u32 {q}, {open}, {resumed}; {vote} {p}, 0, {q}; @!{p} bra.uni {go}; \
-         {bit} setp.eq.u32 {q}, {resumed}, 0; @{q} bra.uni {refused}; \
-         setp.eq.u32 {q}, {open}, 0; {vote} {p}, 0, {q}; \
-         ld.param.u32 {words}, {total}; add.u32 {words}, {words}, 31; shr.u32 {words}, {words}, 5; mul.wide.u32 {todo}, {words}, 4; add.u64 {todo}, {word}, {todo}; \
+        "{closed} @!{p} bra.uni {go}; \
+         {bit} ld.param.u64 {address}, {word_at}; ld.param.u64 {todo}, {counters}; setp.eq.u64 {q}, {address}, {todo}; @{q} bra.uni {refused}; \
+         @{speaks} ld{order}.u32 {open}, [{todo}+{OPEN_AT}]; {closed} \
+         mov.u32 {words}, %nctaid.x; mov.u32 {t}, %nctaid.y; mul.lo.u32 {words}, {words}, {t}; mov.u32 {t}, %nctaid.z; mul.lo.u32 {words}, {words}, {t}; \
+         add.u32 {words}, {words}, 31; shr.u32 {words}, {words}, 5; mul.wide.u32 {todo}, {words}, 4; add.u64 {todo}, {word}, {todo}; \
          ld.global.u32 {words}, [{todo}]; and.b32 {words}, {words}, {mask}; setp.eq.u32 {q}, {words}, 0; {wait}@{q} exit; @!{p} bra.uni {go}; \
          {refused}: red.global.or.b32 [{word}], {mask}; {wait}exit; {go}:"
     );
@@ -106,18 +114,67 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
     }
 }
 
-/// Text that leaves zero in the register in the threads that load: those that are zero in x, and in y if the body reads that.
+/// Text that sets the predicate in the threads that load: those that are zero in x, and in y if the body reads that.
 /// In the usual block this is thread 0, or one thread for each z; more would do no harm but cost time.
-fn first(frame: &mut Frame<'_>, into: &str) -> String {
+fn speakers(frame: &mut Frame<'_>, into: &str) -> String {
     let reads_y = |o: &Operand| *o == Operand::Special(SpecialReg::Tid(1));
     let mut operands = frame.function.body.iter().flat_map(|i| &i.operands);
-    match operands.any(reads_y) {
-        false => format!("mov.u32 {into}, %tid.x;"),
-        true => {
-            let t = frame.scratch("b32", 2);
-            format!("mov.u32 {into}, %tid.x; mov.u32 {t}, %tid.y; or.b32 {into}, {into}, {t};")
-        }
+    let reads_y = operands.any(reads_y);
+    let (mut text, x) = thread_place(frame, 0);
+    if !reads_y {
+        return format!("{text} setp.eq.u32 {into}, {x}, 0;");
     }
+    let (read_y, y) = thread_place(frame, 1);
+    text.push_str(&read_y);
+    format!("{text} setp.eq.u32 {into}, {x}, 0; setp.eq.and.u32 {into}, {y}, 0, {into};")
+}
+
+/// Text that reads the thread's place on an axis, and the register that then holds it: where the body's first block reads
+/// it anyway, that read goes to the head.
+fn thread_place(frame: &mut Frame<'_>, axis: u8) -> (String, String) {
+    let name = ["x", "y"][usize::from(axis.min(1))];
+    let Some((n, register)) = early_read(frame, axis) else {
+        let t = frame.scratch("b32", 1 + u32::from(axis));
+        return (format!(" mov.u32 {t}, %tid.{name};"), t);
+    };
+    let span = frame.span(n);
+    frame.edits.replace(span, "");
+    (format!(" mov.u32 {register}, %tid.{name};"), register)
+}
+
+/// The body's first read of the thread's place on an axis, and the register that it goes to, if it may as well be done at
+/// the entry: nothing leads back there, and nothing before it is about that register.
+fn early_read(frame: &Frame<'_>, axis: u8) -> Option<(u32, String)> {
+    let function = frame.function;
+    let flow = Flow::new(function);
+    if !frame.entry_sees_registers() || !flow.predecessors(0).is_empty() {
+        return None;
+    }
+    let mut seen: Vec<RegId> = Vec::new();
+    let first_block = &function.body[..flow.blocks.first()?.end as usize];
+    for (n, i) in (0_u32..).zip(first_block).take(outer_instructions(frame)) {
+        if let (Opcode::Mov, None, [Operand::Reg(r), Operand::Special(SpecialReg::Tid(a))]) =
+            (i.opcode, i.guard, i.operands.as_slice())
+            && *a == axis
+            && matches!(&*i.mnemonic, "mov.u32" | "mov.s32" | "mov.b32")
+        {
+            let name: &str = &function.register_names[r.0 as usize];
+            let fits = !seen.contains(r) && frame.is_declared_before_entry(name);
+            return fits.then(|| (n, name.to_string()));
+        }
+        for_each_register(i, |r, _| seen.push(r));
+    }
+    None
+}
+
+/// Instructions in front of the first inner scope, whose registers the entry does not see.
+fn outer_instructions(frame: &Frame<'_>) -> usize {
+    let (from, to) = frame.syntax.statements;
+    let statements = frame.module.statements_in(from + 2, to);
+    let outer = statements.take_while(|s| s.kind != StatementKind::Open);
+    outer
+        .filter(|s| s.kind == StatementKind::Instruction)
+        .count()
 }
 
 /// Text that finds the word and the bit of the block in the launch's bitmap, from the number that it has in the launch.

@@ -18,7 +18,8 @@
 //! - The word is lowered and raised at any time. A block decides by what all of its threads saw, and marks itself before it
 //!   leaves, so the bitmap of a launch that has *ended* is exact; before that it says nothing.
 //! - A launch that was on the device while the word was zero is asked for its bitmap; no other can have refused a block. A
-//!   recorded fault makes the word zero as well, so the host looks for one whenever a launch ends.
+//!   recorded fault makes the word zero as well, so the host looks for one whenever a launch ends, and before it raises the
+//!   word.
 //! - A table serves another launch only when its box has run, and a box is launched again only with its table cleared of
 //!   marks.
 
@@ -154,10 +155,12 @@ impl Gate {
         })
     }
 
-    /// Goes on after [`Gate::stop`], at once: the write to make. Nothing starts again after a recorded fault that the host
-    /// knows of.
+    /// Goes on after [`Gate::stop`], at once: the write to make. `fault_recorded` is as for [`Gate::launch_ended`], read now:
+    /// the word is zero for both reasons, so that it alone does not say whether it may be raised. A fault between that
+    /// reading and the write lets blocks start until the next launch ends.
     #[must_use]
-    pub fn resume(&mut self) -> Option<Write> {
+    pub fn resume(&mut self, fault_recorded: bool) -> Option<Write> {
+        self.faulted |= fault_recorded;
         let was_stopped = std::mem::replace(&mut self.stopped, false);
         (was_stopped && !self.faulted).then(Self::opening)
     }
@@ -292,7 +295,7 @@ mod tests {
         );
         gate.observe(1, &[0b0101]);
         assert_eq!(gate.next_launch(), None, "it is stopped");
-        assert!(gate.resume().is_some());
+        assert!(gate.resume(false).is_some());
         let again = gate.next_launch().expect("two blocks were refused");
         assert_eq!((again.number, again.part), (1, launches[1].part));
         assert_eq!(again.table.as_deref(), Some(&[0, 0b0101][..]));

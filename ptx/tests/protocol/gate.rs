@@ -25,6 +25,8 @@ enum Fault {
     TodoIgnored,
     /// A bitmap is not asked for.
     NotAsked,
+    /// The host opens without looking for a fault.
+    RecordUnread,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -100,6 +102,8 @@ struct World {
     host: Gate,
     open: bool,
     recorded: bool,
+    /// The host let blocks in though a fault was there to be read.
+    reopened: bool,
     /// By launch number: refused, todo.
     tables: Vec<(u32, u32)>,
     writes: Vec<Write>,
@@ -122,6 +126,7 @@ impl State for World {
                 .expect("a valid instance"),
             open: Gate::opening().value != 0,
             recorded: false,
+            reopened: false,
             tables: vec![(0, 0); config.depth as usize],
             writes: Vec::new(),
             launched: Vec::new(),
@@ -149,6 +154,9 @@ impl State for World {
             if ran.iter().any(|n| *n > 1) {
                 return Err(format!("block {block} ran twice"));
             }
+        }
+        if self.reopened {
+            return Err("the gate was opened after a fault".to_owned());
         }
         let on_device = !self.launched.is_empty();
         if on_device == self.host.is_idle() {
@@ -295,7 +303,10 @@ impl World {
         }
         let mut to = self.clone();
         if self.host.is_stopped() {
-            to.writes.extend(to.host.resume());
+            let reads = self.recorded && config.fault != Fault::RecordUnread;
+            let opening = to.host.resume(reads);
+            to.reopened |= opening.is_some() && self.recorded;
+            to.writes.extend(opening);
             if config.fault == Fault::ReadEarly {
                 for number in 0..config.depth {
                     to.tell(config, number);
@@ -342,7 +353,12 @@ fn passes(name: &str, config: &Config) {
 }
 
 fn finds(fault: Fault, expected: &str) {
-    match search::<World>(&Config { fault, ..GATE }) {
+    finds_in(&Config { fault, ..GATE }, expected);
+}
+
+fn finds_in(config: &Config, expected: &str) {
+    let fault = config.fault;
+    match search::<World>(config) {
         Outcome::Proved { states, .. } => panic!("{fault:?}: {states} states and nothing found"),
         Outcome::Broken { why, trace } => {
             println!("{fault:?}: {why} after {} steps", trace.len());
@@ -389,4 +405,10 @@ fn broken_gates_are_found() {
     finds(Fault::EachForItself, "ran twice");
     finds(Fault::TodoIgnored, "ran twice");
     finds(Fault::NotAsked, "never ran whole");
+    let unread = Config {
+        fault: Fault::RecordUnread,
+        faults: Some(0),
+        ..GATE
+    };
+    finds_in(&unread, "opened after a fault");
 }

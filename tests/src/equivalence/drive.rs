@@ -300,7 +300,7 @@ impl GateRun<'_, '_, '_> {
         let gap = [600, 3000, 12_000][dice.below(3) as usize];
         self.next_turn = self.stage.gpu.now().0 + 1 + u64::from(dice.below(gap));
         let write = match self.turns == 0 || self.gate.is_stopped() {
-            true => self.gate.resume(),
+            true => self.gate.resume(self.fault()?),
             false => self.gate.stop(),
         };
         self.write(write)

@@ -9,6 +9,7 @@ use gridmux_hw_model::{
 };
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
+use gridmux_ptx::boxes::SubBox;
 use gridmux_ptx::control::{Control, FAULT_KIND_AT, FAULT_LINE_AT, instance_bytes, place_offset};
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
 use gridmux_ptx::forms::{Form, Options, Shape, rewrite};
@@ -177,7 +178,7 @@ impl Scene {
             Err(error) => panic!("{error}\n{text}"),
         };
         let kernel = loaded.kernel("k").expect("the kernel exists");
-        let control = self.control(form, grid, block);
+        let control = self.control(form, grid);
         if form.fenced {
             assert!(mode.accepts(control.fence_base, control.fence_mask));
         }
@@ -219,7 +220,7 @@ impl Scene {
         u32::from_le_bytes(word)
     }
 
-    fn control(&mut self, form: Form, grid: [u32; 3], _block: u32) -> Control {
+    fn control(&mut self, form: Form, grid: [u32; 3]) -> Control {
         let memory = self.gpu.memory_mut();
         let workers = Control::workers(grid, 1, 0, self.instance).expect("the grid is small");
         let places = Workers::new(workers.total, &[16; SMS as usize]).expect("blocks");
@@ -234,12 +235,18 @@ impl Scene {
         }
         let mut control = match form.shape {
             Shape::Worker => workers,
-            _ => Control {
+            // A gate of a few blocks has its bitmaps where a worker has its places.
+            Shape::Gate => {
+                let part = SubBox {
+                    offset: [0; 3],
+                    dims: grid,
+                };
+                let bitmaps = self.instance + u64::from(place_offset(0));
+                Control::gate(grid, part, false, self.instance, bitmaps)
+            }
+            Shape::Whole | Shape::Slice => Control {
                 grid,
-                total: workers.total,
                 counters: self.instance,
-                // A gate of a few blocks has its bitmaps where a worker has its places.
-                table: self.instance + u64::from(place_offset(0)),
                 ..Control::default()
             },
         };

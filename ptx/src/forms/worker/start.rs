@@ -73,7 +73,8 @@ fn reads_constants(function: &Function, i: &Instruction) -> bool {
         }
 }
 
-/// Instructions in front of the first inner scope, whose labels the loop could not reach; never all of the body.
+/// Instructions that have another one behind them in front of the first inner scope, whose labels the loop could not
+/// reach.
 fn instructions_in_scope(frame: &Frame<'_>) -> usize {
     let (from, to) = frame.syntax.statements;
     let statements = frame.module.statements_in(from + 2, to);
@@ -81,7 +82,7 @@ fn instructions_in_scope(frame: &Frame<'_>) -> usize {
     let count = outer
         .filter(|s| s.kind == StatementKind::Instruction)
         .count();
-    count.min(frame.function.body.len().saturating_sub(1))
+    count.saturating_sub(1)
 }
 
 /// Gives a value to every register that the body may read before it writes it.
