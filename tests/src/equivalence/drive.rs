@@ -333,6 +333,8 @@ struct Run<'r, 'a, 's> {
     next_turn: u64,
     /// While all caps are zero: tickets taken before that, and workers that were there.
     closed: Option<(u32, u32)>,
+    /// Tickets that a worker may take behind that: the one that these caps still decided, and one that it takes ahead.
+    held: u32,
 }
 
 fn workers(
@@ -353,9 +355,10 @@ fn workers(
         counters,
         ..control
     };
-    let control = match dice.below(4) {
-        0 => control.taking_late(),
-        _ => control,
+    let is_late = dice.below(4) == 0;
+    let control = match is_late {
+        true => control.taking_late(),
+        false => control,
     };
     let control = fence(stage, form, control)?;
     let params = stage.params(form.control_offset.map(|at| (at, control.to_bytes())));
@@ -373,6 +376,11 @@ fn workers(
         turns: turns + u32::from(caps.contains(&0) && turns == 0),
         next_turn,
         closed: None,
+        // A thread that is alone in its block looks at the cap before each ticket.
+        held: match is_late || subject.block == [1, 1, 1] {
+            true => 1,
+            false => 2,
+        },
     };
     run.until_it_ends(dice)
 }
@@ -530,14 +538,15 @@ impl Run<'_, '_, '_> {
         Ok(())
     }
 
-    /// While all caps are zero nobody takes more than two tickets: the one ahead that the caps before allowed, and the one
-    /// that these still decided.
+    /// While all caps are zero nobody takes more tickets than he may hold.
     fn check_closed(&self) -> Result<(), String> {
         let Some((taken, members)) = self.closed else {
             return Ok(());
         };
         let next = self.words()?[control::NEXT_AT as usize / 4];
-        match next > taken + 2 * members && next < control::NEXT_CLOSED {
+        match next > taken.saturating_add(members.saturating_mul(self.held))
+            && next < control::NEXT_CLOSED
+        {
             true => Err(format!(
                 "{} tickets were taken by {members} workers that are to leave",
                 next - taken

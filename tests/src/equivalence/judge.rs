@@ -293,12 +293,12 @@ impl Judge {
         let kernel =
             |kernels: Vec<KernelForm>| kernels.into_iter().find(|k| k.name == subject.entry);
         let rewritten = made(form);
+        let form = kernel(rewritten.kernels).filter(|k| k.reason.is_none())?;
+        let text = change(&rewritten.bytes)?;
         let whole = kernel(made(Form::WHOLE).kernels)?;
         let mut dice = Prng::new(seed);
         let original = (subject, setting, subject.ptx.as_bytes(), &whole);
         let reference = self.run(original, &mut dice, true).ok()?;
-        let form = kernel(rewritten.kernels).filter(|k| k.reason.is_none())?;
-        let text = change(&rewritten.bytes)?;
         let image = self.run((subject, setting, &text, &form), &mut dice, false);
         let outcome = image.and_then(|image| differs(&reference, &image));
         if outcome.is_err() {

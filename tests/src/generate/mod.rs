@@ -64,9 +64,16 @@ pub struct Generated {
 /// The kernel of a seed.
 #[must_use]
 pub fn generate(seed: u64) -> Generated {
+    generate_on(seed, None)
+}
+
+/// The kernel of a seed, on a grid that was chosen for it.
+#[must_use]
+pub fn generate_on(seed: u64, grid: Option<[u32; 3]>) -> Generated {
     // Neighbouring seeds of the generator give unrelated numbers, but let kernel and data differ.
     let mut dice = Prng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x6b65_726e_656c);
-    let grid = draw_grid(&mut dice);
+    let drawn = draw_grid(&mut dice);
+    let grid = grid.unwrap_or(drawn);
     let block = draw_block(&mut dice);
     let mut maker = Maker::new(dice, grid, block);
     maker.make();
