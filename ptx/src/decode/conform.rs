@@ -356,7 +356,10 @@ impl Check<'_> {
                 .or_else(|_| self.read(&given[1], T::U32))
                 .map_err(|m| (1, m)),
             O::Bar | O::BarArrive => barrier_number(&given[0]).map_err(|m| (0, m)),
-            O::BarRed => barrier_number(&given[1]).map_err(|m| (1, m)),
+            // The barrier, and how many threads come to it, in front of the predicate.
+            O::BarRed => (1..last)
+                .try_for_each(|n| self.read(&given[n], T::U32).map_err(|m| (n, m)))
+                .and_then(|()| barrier_number(&given[1]).map_err(|m| (1, m))),
             _ => Ok(()),
         }
     }
