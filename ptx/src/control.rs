@@ -90,7 +90,7 @@ pub const FAULT_KIND_AT: u32 = 20;
 pub const FAULT_LINE_AT: u32 = 24;
 /// Offset in the counters: block of the first fault, counted x fastest.
 pub const FAULT_BLOCK_AT: u32 = 28;
-/// Bytes of the counters, a cache line's worth so that the masks behind them do not share their sector.
+/// Bytes of the counters, so many that the places behind them do not share their sector.
 pub const COUNTERS_BYTES: u32 = 64;
 
 /// `worker` counts at most this many blocks: the reciprocals are exact below 2³¹, and takes past the end do
@@ -119,6 +119,7 @@ pub const WORD_HINT_AT: u32 = 20;
 pub const WORD_FAULT_AT: u32 = 24;
 /// Stands for «not taken ahead»; no ticket reaches it.
 pub const TICKET_LATER: u32 = u32::MAX - 1;
+
 /// Offset, from the counters, of an SM's place word: the cap in the low half, which the host writes, and the number of
 /// workers in the high half.
 #[must_use]
