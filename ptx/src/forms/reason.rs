@@ -43,6 +43,14 @@ pub enum Reason {
         /// The function.
         function: String,
     },
+    /// A function may be given further parameters, and its alias (PTX ISA section 5.4.7) may not.
+    #[error("`{alias}` stands for `{function}`, whose parameters could not change then")]
+    Aliased {
+        /// The function.
+        function: String,
+        /// Its other name.
+        alias: String,
+    },
     /// It asks for a size of shared memory that the form changes.
     #[error("it reads `{what}`, which the words behind its shared memory change")]
     SharedSize {
