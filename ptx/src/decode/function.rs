@@ -392,7 +392,15 @@ fn verify(
         return conform::call(operands, |f| {
             let callee = &program.functions[f.0 as usize];
             // A function that calls itself is not entered in the program yet.
-            (!callee.name.is_empty()).then_some((callee.returns.len(), callee.params.len()))
+            let is_known = !callee.name.is_empty();
+            conform::Callee {
+                is_entry: if is_known {
+                    callee.is_entry
+                } else {
+                    body.function.is_entry
+                },
+                arity: is_known.then_some((callee.returns.len(), callee.params.len())),
+            }
         });
     }
     let scope = conform::Scope {
