@@ -334,7 +334,7 @@ fn instruction(
         c.accept(b',');
     }
     if opcode == Opcode::Call {
-        normalise_call(&mut operands, &mut context);
+        normalise_call(&mut operands, &mut context, &mut places);
     }
     let verdict = match row {
         Some(row) if opcode != Opcode::Other => {
@@ -476,10 +476,16 @@ fn guard(
 }
 
 /// Puts an empty list of returned arguments in front of a call that returns nothing, and one of passed arguments
-/// behind the callee when there is none.
-fn normalise_call(operands: &mut SmallVec<[Operand; 4]>, context: &mut Context<'_, '_>) {
+/// behind the callee when there is none. `places` says where each operand begins.
+fn normalise_call(
+    operands: &mut SmallVec<[Operand; 4]>,
+    context: &mut Context<'_, '_>,
+    places: &mut SmallVec<[u32; 6]>,
+) {
     if !matches!(operands.first(), Some(Operand::Arguments(_))) {
         operands.insert(0, Operand::Arguments(Box::default()));
+        places.extend(places.first().copied());
+        places.rotate_right(1);
         context.body.shift_sites(context.instruction);
     }
     if !matches!(operands.get(2), Some(Operand::Arguments(_))) && operands.len() >= 2 {
