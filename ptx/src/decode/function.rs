@@ -484,8 +484,9 @@ fn normalise_call(
 ) {
     if !matches!(operands.first(), Some(Operand::Arguments(_))) {
         operands.insert(0, Operand::Arguments(Box::default()));
-        places.extend(places.first().copied());
-        places.rotate_right(1);
+        if let Some(first) = places.first().copied() {
+            places.insert(0, first);
+        }
         context.body.shift_sites(context.instruction);
     }
     if !matches!(operands.get(2), Some(Operand::Arguments(_))) && operands.len() >= 2 {
