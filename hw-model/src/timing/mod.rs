@@ -10,9 +10,11 @@
 //! waits for its turn; only DRAM reorders. Rules: everything is in core cycles; an SM never looks at another one;
 //! nothing allocates in the loop once its buffers have grown.
 
+mod aging;
 pub(crate) mod cache;
 pub(crate) mod coalesce;
 pub(crate) mod context_switch;
+mod copy_arrivals;
 mod copy_groups;
 pub(crate) mod dispatch;
 pub(crate) mod dram;
