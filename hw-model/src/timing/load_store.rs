@@ -7,8 +7,10 @@
 
 use super::cache::{Cache, Evicted, Line};
 use super::coalesce::{LineAccess, shared_cycles};
+use super::copy_groups::Copied;
 use super::memory_system::{NO_REPLY, Request, RequestKind};
-use super::sm::{Epoch, Sm, State, UNKNOWN};
+use super::resident::State;
+use super::sm::{Epoch, Sm, UNKNOWN};
 use crate::config::{GpuConfig, SECTOR_BYTES, WritePolicy};
 use crate::exec::{AUX_PAST_L1, Direction, Kind, NONE, Op, Space, WRITES};
 
@@ -24,8 +26,8 @@ pub(crate) struct PendingLoad {
     at: u64,
     /// It is a line of code, which goes to the warp's instruction buffer.
     code: bool,
-    /// It is a copy of that group of the warp's.
-    group: Option<u8>,
+    /// It is a copy of the warp's.
+    copy: Option<Copied>,
 }
 
 impl PendingLoad {
@@ -38,7 +40,7 @@ impl PendingLoad {
             missing: 0,
             at: 0,
             code: true,
-            group: None,
+            copy: None,
         }
     }
 }
@@ -232,16 +234,16 @@ impl Sm {
             at: self.now,
             known: self.now,
             pending: NOBODY,
-            group: (op.kind == Kind::Copy).then(|| self.warps[slot as usize].copies.open()),
+            copy: (op.kind == Kind::Copy).then(|| self.warps[slot as usize].copies.made()),
         }
     }
 
     /// Registers, or a copy, are there when the last sector is.
     fn conclude(&mut self, slot: u32, op: &Op, load: &Transfer) {
-        if let Some(group) = load.group {
+        if let Some(copy) = load.copy {
             let copies = &mut self.warps[slot as usize].copies;
             if load.pending == NOBODY {
-                copies.known(group, load.known);
+                copies.known(copy, load.known);
             } else {
                 copies.asked();
             }
@@ -273,7 +275,7 @@ impl Sm {
             || self.access.late
             || op.aux & AUX_PAST_L1 != 0
             || !(local || config.l1.caches_global);
-        let answered = op.writes[0] != NONE || load.group.is_some();
+        let answered = op.writes[0] != NONE || load.copy.is_some();
         let count = self.lines.as_slice().len();
         let mut sectors = 0;
         for number in 0..count {
@@ -408,7 +410,7 @@ impl Sm {
                 missing: 0,
                 at: 0,
                 code: false,
-                group: load.group,
+                copy: load.copy,
             });
         }
         self.wait_for(miss, load.pending);
@@ -529,8 +531,9 @@ impl Sm {
         for register in load.writes.iter().take_while(|r| **r != NONE) {
             entry.ready_at[usize::from(*register)] = load.at;
         }
-        if let Some(group) = load.group {
-            entry.copies.answered(group, load.at);
+        if let Some(copy) = load.copy {
+            entry.copies.answered(copy, load.at);
+            self.arrivals.answered(load.warp, copy.number, load.at);
         }
         let blocked = entry.state == State::Blocked;
         if load.code {
@@ -565,8 +568,8 @@ struct Transfer {
     /// Latest time of the sectors that were there.
     known: u64,
     pending: u32,
-    /// The group of an asynchronous copy.
-    group: Option<u8>,
+    /// Which of the warp's asynchronous copies it is.
+    copy: Option<Copied>,
 }
 
 /// Marks the sectors of an answered miss as present, unless the line was given to others meanwhile.
