@@ -1,8 +1,9 @@
 //! Instructions that `ptxas` (13.5, `sm_90a`) accepts decode, those that it refuses do not, and no known one is
 //! `Other`.
 //!
-//! `conform/accepted.txt` and `conform/refused.txt` hold one statement a line, `conform/refused_modules.txt` one module; the verdicts were taken from `ptxas` once,
-//! because the compiler is not at hand everywhere. With `GRIDMUX_PTXAS` naming it they are asked again.
+//! `conform/accepted.txt` and `conform/refused.txt` hold one statement a line, the files with `modules` in their names
+//! one module. The verdicts were taken from `ptxas` once, because the compiler is not at hand everywhere. With
+//! `GRIDMUX_PTXAS` naming it they are asked again.
 
 use gridmux_ptx::Module;
 use gridmux_ptx::decode::Opcode;
@@ -11,6 +12,7 @@ use std::process::Command;
 const ACCEPTED: &str = include_str!("conform/accepted.txt");
 const REFUSED: &str = include_str!("conform/refused.txt");
 /// A whole module a line.
+const ACCEPTED_MODULES: &str = include_str!("conform/accepted_modules.txt");
 const REFUSED_MODULES: &str = include_str!("conform/refused_modules.txt");
 
 fn module(statement: &str) -> String {
@@ -52,6 +54,14 @@ fn what_ptxas_refuses_is_refused() {
 }
 
 #[test]
+fn modules_that_ptxas_accepts_decode() {
+    for text in statements(ACCEPTED_MODULES) {
+        let decoded = Module::parse(text).and_then(|m| m.decode());
+        assert!(decoded.is_ok(), "{text}: {:?}", decoded.err());
+    }
+}
+
+#[test]
 fn modules_that_ptxas_refuses_are_refused() {
     for text in statements(REFUSED_MODULES) {
         let decoded = Module::parse(text).and_then(|m| m.decode());
@@ -81,6 +91,9 @@ fn the_verdicts_are_current() {
     }
     for statement in statements(REFUSED) {
         assert!(!assembles(&module(statement)), "{statement}");
+    }
+    for text in statements(ACCEPTED_MODULES) {
+        assert!(assembles(text), "{text}");
     }
     for text in statements(REFUSED_MODULES) {
         assert!(!assembles(text), "{text}");

@@ -62,6 +62,14 @@ fn exclusive(row: &Row, words: &[&str]) -> Result<(), (usize, String)> {
             Some(Modifier::Part(_)) if matches!(row.opcode, Opcode::Setp | Opcode::Set) => {
                 discriminant(&Modifier::Comparison(super::Comparison::Lo))
             }
+            Some(m @ Modifier::Space(_))
+                if matches!(
+                    row.opcode,
+                    Opcode::LdMatrix | Opcode::StMatrix | Opcode::WmmaLoad | Opcode::WmmaStore
+                ) =>
+            {
+                discriminant(&m)
+            }
             Some(m @ Modifier::Rounding(_)) => discriminant(&m),
             Some(_) if row.modifiers.is_none() => continue,
             Some(m) => discriminant(&m),

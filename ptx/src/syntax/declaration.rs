@@ -55,8 +55,8 @@ pub(crate) fn head(c: &mut Cursor<'_>) -> Result<Head, Fault> {
     while c.kind() == kind::DOT {
         let sym = c.token().sym();
         match VOCABULARY.directive(sym) {
-            // Behind the type stands only that of what a parameter points at.
-            Some(Directive::Align) if typed && !pointer => {
+            // Behind the type it stands for parameters only.
+            Some(Directive::Align) if typed && space != StateSpace::Param => {
                 return Err(c.expected("a name"));
             }
             Some(Directive::Align) => {
