@@ -550,7 +550,7 @@ fn jump_tables_and_barriers_keep_to_what_exists() {
 fn shared_memory_that_nobody_declares_cannot_be_left() {
     let callee = ".func f(.param .b32 a)\n{\n.reg .b32 %r<2>;\nld.param.u32 %r1, [a];\nst.shared.u32 [%r1], %r1;\nret;\n}";
     let call = "{ .param .b32 x; st.param.b32 [x], %r; call f, (x); }";
-    let generic = "mov.u64 %a, 0x1000000;\ncvta.shared.u64 %b, %a;\nst.u32 [%b], %r;";
+    let generic = "mov.u64 %a, 0x100000;\ncvta.shared.u64 %b, %a;\nst.u32 [%b], %r;";
     let attacks = [
         ("in the kernel", "", "st.shared.u32 [%r], %r;"),
         ("in a callee", callee, call),

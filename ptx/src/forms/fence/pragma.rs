@@ -14,11 +14,11 @@ const HARMLESS: [&str; 3] = ["nounroll", "used_bytes_mask", "frequency"];
 
 /// A pragma for the whole module that is not known to be harmless.
 pub(super) fn of_module(module: &Module) -> Option<String> {
-    let bodies: Vec<(usize, usize)> = module.functions.iter().map(|f| f.statements).collect();
-    let mut bodies = bodies.into_iter().peekable();
+    let mut bodies = module.functions.iter().map(|f| f.statements).peekable();
     let mut at = 0;
     while let Some(statement) = module.statement(at) {
-        if bodies.next_if(|b| b.0 == at).map(|b| at = b.1).is_some() {
+        if let Some((_, end)) = bodies.next_if(|b| b.0 == at) {
+            at = end;
             continue;
         }
         at += 1;
