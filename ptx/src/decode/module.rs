@@ -121,7 +121,8 @@ pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
         let mut c = module.cursor(statement.first);
         i += 1;
         match statement.kind {
-            K::Version => d.version(&c),
+            K::Version if i == 1 => d.version(&c),
+            K::Version => return Err(c.fault("a module has one `.version`")),
             K::Target => {
                 target(&c, statement.end)?;
                 let span = module.token_span(statement.first + 1, statement.end);
@@ -140,6 +141,7 @@ pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
                 d.program.address_size = if c.text(c.token()) == b"32" { 32 } else { 64 };
             }
             K::Declaration => d.variables(&mut c, None)?,
+            K::Alias => d.alias(&mut c)?,
             K::Function => {
                 if let Some(syntax) = functions.next() {
                     d.function(syntax)?;
@@ -153,6 +155,24 @@ pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
 }
 
 impl Decoder<'_> {
+    /// `.alias name, function;` (section 5.4.7).
+    fn alias(&mut self, c: &mut Cursor<'_>) -> Result<(), Fault> {
+        let mut function = |c: &mut Cursor<'_>| {
+            c.at += 1;
+            let sym = c.token().sym();
+            let found = self.names.resolve(c.interner, sym, |_, _| 0);
+            match found {
+                Some(d) if d.meaning == Meaning::Function => Ok(FuncId(d.value)),
+                _ => Err(c.fault(format!("`{}` is not a function", c.name(sym)))),
+            }
+        };
+        let alias = function(c)?;
+        c.at += 1;
+        let target = function(c)?;
+        self.program.aliases.push((alias, target));
+        Ok(())
+    }
+
     fn version(&mut self, c: &Cursor<'_>) {
         let token = c.tokens[c.at + 1];
         let text = String::from_utf8_lossy(c.text(token)).into_owned();

@@ -3,6 +3,7 @@
 use super::access::{Treatment, treatment};
 use super::edit::is_full;
 use super::place::{Place, Placing, Surroundings, needs_values};
+use super::pragma;
 use super::scope::Scope;
 use super::targets::Targets;
 use super::values::Values;
@@ -29,15 +30,22 @@ pub(crate) fn judge(
     if program.version < (4, 3) || ticket::sm(program) < 50 || program.address_size != 64 {
         return Some((FenceReason::TooOld.into(), start));
     }
+    let text = &module.functions[surroundings.texts[index]?];
+    if let Some(what) = &surroundings.pragma {
+        let what = what.clone();
+        return Some((FenceReason::Pragma { what }.into(), start));
+    }
+    if let Some((what, at)) = pragma::of_function(module, text) {
+        return Some((FenceReason::Pragma { what }.into(), at));
+    }
     if surroundings.recursive[index] {
         return Some((FenceReason::Recursion.into(), start));
     }
     if let Some(bytes) = is_full(program, id, surroundings).filter(|_| function.is_entry) {
         return Some((FenceReason::SharedFull { bytes }.into(), start));
     }
-    let syntax = &module.functions[surroundings.texts[index]?];
     let owned = &surroundings.owned[index];
-    let scope = Scope::new((module, syntax), (program, function), owned, 0);
+    let scope = Scope::new((module, text), (program, function), owned, 0);
     // What registers hold is dear to work out, and most kernels can be judged without it.
     let (mut known, unknown) = (None, Values::default());
     for i in &function.body {

@@ -5,6 +5,7 @@
 
 use super::FenceReason;
 use super::access::Access;
+use super::pragma;
 use super::scope::Scope;
 use super::targets::Targets;
 use super::values::{Object, Values};
@@ -66,8 +67,12 @@ pub(crate) struct Surroundings {
     pub(in crate::forms) lines: Lines,
     /// The module has shared memory.
     pub(super) shared: bool,
+    /// Some function has an address of shared memory, from a variable or from nowhere.
+    pub(super) names_shared: bool,
     /// Of a size that the launch gives.
     pub(super) dynamic: bool,
+    /// Registers of the whole module may be kept where the kernel can write.
+    pub(super) pragma: Option<String>,
     /// Variables that each function declares.
     pub(super) owned: Vec<Vec<VarId>>,
     /// Index of each function's text, among those that have a body.
@@ -154,6 +159,12 @@ impl Surroundings {
             |v: &Variable| v.space == StateSpace::Shared && (v.is_extern || v.size_bytes == 0);
         Self {
             dynamic: program.variables.iter().any(is_dynamic),
+            names_shared: (program.functions.iter().flat_map(|f| &f.body)).any(|i| {
+                let space =
+                    |s: &StateSpace| matches!(s, StateSpace::Shared | StateSpace::SharedCluster);
+                i.mods.spaces.iter().any(space)
+            }),
+            pragma: pragma::of_module(module),
             owned,
             locals,
             constants: own_constants

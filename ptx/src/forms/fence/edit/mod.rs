@@ -100,9 +100,7 @@ pub(crate) fn prepare(frame: &mut Frame<'_>, surroundings: &Surroundings) {
         _ => false,
     };
     let is_kernel = matches!(frame.role, Role::Kernel(_));
-    let names_shared =
-        |i: &Instruction| i.mods.spaces.contains(&StateSpace::Shared) && i.opcode != Opcode::Cvta;
-    let any = surroundings.shared || frame.function.body.iter().any(names_shared);
+    let any = surroundings.shared || surroundings.names_shared;
     if !(is_kernel && any && frame.function.body.iter().any(asks)) {
         return;
     }
