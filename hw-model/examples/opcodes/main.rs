@@ -55,7 +55,7 @@ fn operands_of(mnemonic: &str, operands: &str) -> String {
 }
 
 fn kernel(mnemonic: &str, operands: &str) -> String {
-    // Only chips before sm_70 shuffle and vote without a member mask (PTX ISA section 9.7.9.6).
+    // Only chips before sm_70 shuffle and vote without a member mask (PTX ISA section 9.7.9, from version 6.4 on).
     let without_mask =
         ["shfl.", "vote."].iter().any(|w| mnemonic.starts_with(w)) && !mnemonic.contains(".sync");
     let target = if without_mask { "sm_60" } else { "sm_100a" };

@@ -40,7 +40,7 @@ impl Table<'_> {
     pub fn run(&self) -> Vec<u64> {
         let count = self.columns[0].len();
         let names = ["a", "b", "c", "e"];
-        // Only chips before sm_70 shuffle without a member mask (PTX ISA section 9.7.9.6).
+        // Only chips before sm_70 shuffle without a member mask (PTX ISA section 9.7.9, from version 6.4 on).
         let without_mask = self.body.contains("shfl.") && !self.body.contains(".sync");
         let target = if without_mask { "sm_60" } else { "sm_100a" };
         let mut ptx = format!(
