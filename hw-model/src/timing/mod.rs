@@ -36,4 +36,5 @@ pub(crate) mod sm_faults;
 pub(crate) mod spans;
 mod stalls;
 pub(crate) mod totals;
+mod wake;
 pub(crate) mod wheel;
