@@ -27,7 +27,6 @@
 mod support;
 
 use gridmux_hw_model::GpuConfig;
-use gridmux_hw_model::config::WriteMiss;
 use gridmux_workloads::{Arg, Params, Role, by_name};
 use support::{Bench, kernel_of};
 
@@ -51,12 +50,19 @@ const ORDINARY: &str = include_str!("gpgpusim/black_scholes.ptx");
 /// A part of a description that is taken away, to see what it is worth.
 type Change = (&'static str, fn(&mut GpuConfig));
 
-const CHANGES: [Change; 4] = [
+const CHANGES: [Change; 8] = [
     ("without_front_end", |config| config.fetch = None),
-    ("without_collectors", |config| config.sm.collectors = 0),
-    ("with_full_bursts", |config| config.dram.burst_bytes = 32),
-    ("with_fetch_on_write", |config| {
-        config.l2.write_miss = WriteMiss::Fetch;
+    ("with_parameters_at_hand", |config| {
+        config.sm.parameters_cached = false;
+    }),
+    ("with_collectors", |config| config.sm.collectors = 6),
+    ("with_buffers_enough", |config| config.dram.buffers = 0),
+    ("without_bank_groups", |config| config.dram.timing.ccdl = 0),
+    ("without_turnaround", |config| config.dram.timing.turn = 0),
+    ("without_refresh", |config| config.dram.timing.refi = 0),
+    ("with_a_burst_for_each_sector", |config| {
+        config.dram.burst_bytes = 32;
+        config.dram.gigabytes_per_second /= 2.0;
     }),
 ];
 

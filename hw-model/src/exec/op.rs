@@ -31,7 +31,9 @@ pub(crate) enum Kind {
     Alu,
     /// `exec` fills the access record: global, constant, shared or local memory.
     Memory,
-    /// The same of an asynchronous copy, whose data is there when a later wait says so.
+    /// A kernel's parameter, `imm` bytes from the first, which the constant cache may lack.
+    Parameter,
+    /// The same as [`Kind::Memory`] of an asynchronous copy, whose data is there when a later wait says so.
     Copy,
     /// Conditional or unconditional branch; `imm` is the target, `aux` the reconvergence point.
     Branch,

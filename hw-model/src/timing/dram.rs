@@ -3,11 +3,14 @@
 //! The controller serves first ready, first come first served (Rixner et al., ISCA 2000): among the oldest
 //! `dram.queue` requests, one whose row is open goes first, and of those the oldest; meanwhile banks that nobody
 //! with an open row wants are precharged and opened for their oldest request. Timing is JEDEC's: tRCD, tRP, tRAS,
-//! tRC, tRRD, tCCD, CL, WL, tCDLR, tWR.
+//! tRC, tRRD, tCCD, tCCDL, CL, WL, tCDLR, tWR, and a rest of the bus between read and written data.
+//! The bus moves whole bursts: sectors of one request that lie in one burst come together, a lone one pays for all of
+//! it. Bursts of one bank group keep a longer distance, in whose gaps those of another group fit. Where the
+//! controller's buffers are few, a request waits in front of it until one that came before has left.
 //! Rules: a decision at time `t` sees the requests that arrived by `t`, and is made only when all of those are
 //! known; times carry [`FRACTION`] fraction bits, because a command clock is no whole number of core cycles.
 
-use crate::config::{GpuConfig, LINE_BYTES};
+use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES, Stripe};
 use std::collections::VecDeque;
 
 /// Fraction bits of DRAM times.
@@ -46,6 +49,7 @@ struct Queued {
     arrive: u64,
     bank: u16,
     row: u64,
+    bursts: u8,
     /// Its row was opened for it.
     opened: bool,
 }
@@ -92,8 +96,114 @@ struct Timing {
     wl: u64,
     cdlr: u64,
     wr: u64,
-    /// One burst, which brings one sector.
-    sector: u64,
+    /// Column command to column command in one bank group; 0 where groups make no difference.
+    ccdl: u64,
+    /// Rest of the bus between read data and written data.
+    turn: u64,
+    /// From one refresh to the next, 0 where none are made, and from a refresh to a row's opening.
+    refi: u64,
+    rfc: u64,
+    burst: u64,
+}
+
+impl Timing {
+    fn new(config: &GpuConfig) -> Self {
+        let dram = &config.dram;
+        let per_channel = dram.gigabytes_per_second / f64::from(dram.channels);
+        let burst = config.transfer_cycles(dram.burst_bytes << FRACTION, per_channel);
+        let time = |clocks| config.dram_time(clocks, FRACTION);
+        let t = &dram.timing;
+        Self {
+            ccd: time(t.ccd),
+            rrd: time(t.rrd),
+            rcd: time(t.rcd),
+            ras: time(t.ras),
+            rp: time(t.rp),
+            rc: time(t.rc),
+            cl: time(t.cl),
+            wl: time(t.wl),
+            cdlr: time(t.cdlr),
+            wr: time(t.wr),
+            ccdl: time(t.ccdl),
+            turn: time(t.turn),
+            refi: time(t.refi),
+            rfc: time(t.rfc),
+            burst: burst.max(1),
+        }
+    }
+}
+
+/// Which bank and row a line lies in.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    banks: u64,
+    /// Banks that take turns along neighbouring addresses, and the lines of a turn.
+    stripe: (u64, u64),
+    /// Lines of a row in all banks of a stripe.
+    rows: u64,
+    /// Sectors of a line that share a burst with its first one.
+    burst: u32,
+}
+
+impl Layout {
+    fn new(config: &GpuConfig) -> Self {
+        let dram = &config.dram;
+        let stripe = dram.stripe.unwrap_or(Stripe {
+            banks: 1,
+            bytes: dram.row_bytes,
+        });
+        let width = u64::from(stripe.banks);
+        Self {
+            banks: u64::from(dram.banks),
+            stripe: (width, stripe.bytes / LINE_BYTES),
+            rows: dram.row_bytes / LINE_BYTES * width,
+            burst: u32::try_from(dram.burst_bytes / SECTOR_BYTES).unwrap_or(1),
+        }
+    }
+
+    /// Bank, and a number of the row that no other row of the bank has.
+    #[inline]
+    fn place(&self, local: u64) -> (u16, u64) {
+        let (width, lines) = self.stripe;
+        let row = local / self.rows;
+        let sets = self.banks / width;
+        // Neighbouring rows lie in different banks; the hash keeps strides from meeting in one.
+        let mixed = row ^ (row / sets).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+        let bank = mixed % sets * width + local / lines % width;
+        (u16::try_from(bank).unwrap_or(0), row)
+    }
+
+    /// Bursts that bring these sectors.
+    #[inline]
+    fn bursts(&self, sectors: u8) -> u8 {
+        let sectors = match self.burst {
+            1 => sectors,
+            2 => (sectors | sectors >> 1) & 0b0101,
+            _ => u8::from(sectors != 0),
+        };
+        u8::try_from(sectors.count_ones()).unwrap_or(0)
+    }
+}
+
+/// Buffers of the controller: those of its queue and those of data on their way back.
+#[derive(Debug)]
+struct Buffers {
+    /// Sectors that they hold.
+    limit: u32,
+    held: u32,
+    /// When those of served requests are free, and how many.
+    freed: VecDeque<(u64, u32)>,
+    /// From the end of a transfer until its buffers are free.
+    hold: u64,
+}
+
+impl Buffers {
+    /// Frees what is due by `now`.
+    fn free(&mut self, now: u64) {
+        while let Some((_, sectors)) = self.freed.pop_front_if(|(at, _)| *at <= now) {
+            self.held -= sectors;
+        }
+    }
 }
 
 /// One channel.
@@ -102,24 +212,30 @@ pub(crate) struct Channel {
     banks: Vec<Bank>,
     /// In order of arrival; requests leave near its front, so a ring moves few of them.
     queue: VecDeque<Queued>,
+    /// Requests at the front of the queue that have buffers.
+    entered: usize,
+    buffers: Option<Buffers>,
     window: usize,
     timing: Timing,
-    row_lines: u64,
+    layout: Layout,
+    /// By bank group, when its next column command may come.
+    groups: Vec<u64>,
     /// Time of the next decision.
     now: u64,
     bus_free_at: u64,
     last_column_at: u64,
     last_opened_at: u64,
-    /// End of the last written data, which a read must keep away from.
+    /// End of the last written data, which a read must keep away from, and of the last read data.
     written_at: u64,
+    read_at: u64,
+    /// When the next refresh is due, and when rows can be opened after the last one.
+    refresh_at: u64,
+    refreshed_at: u64,
 }
 
 impl Channel {
     pub(crate) fn new(config: &GpuConfig) -> Self {
         let dram = &config.dram;
-        let per_channel = dram.gigabytes_per_second / f64::from(dram.channels);
-        let time = |clocks| config.dram_time(clocks, FRACTION);
-        let t = &dram.timing;
         Self {
             banks: vec![
                 Bank {
@@ -131,50 +247,47 @@ impl Channel {
                 dram.banks as usize
             ],
             queue: VecDeque::with_capacity(1024),
+            entered: 0,
+            buffers: (dram.buffers != 0).then(|| Buffers {
+                limit: dram.buffers,
+                held: 0,
+                freed: VecDeque::new(),
+                hold: config.dram_controller_cycles() << FRACTION,
+            }),
             window: dram.queue as usize,
-            timing: Timing {
-                ccd: time(t.ccd),
-                rrd: time(t.rrd),
-                rcd: time(t.rcd),
-                ras: time(t.ras),
-                rp: time(t.rp),
-                rc: time(t.rc),
-                cl: time(t.cl),
-                wl: time(t.wl),
-                cdlr: time(t.cdlr),
-                wr: time(t.wr),
-                sector: config
-                    .transfer_cycles(dram.burst_bytes << FRACTION, per_channel)
-                    .max(1),
-            },
-            row_lines: dram.row_bytes / LINE_BYTES,
+            timing: Timing::new(config),
+            layout: Layout::new(config),
+            groups: vec![0; dram.bank_groups as usize],
             now: 0,
             bus_free_at: 0,
             last_column_at: 0,
             last_opened_at: 0,
             written_at: 0,
+            read_at: 0,
+            refresh_at: match config.dram_time(dram.timing.refi, FRACTION) {
+                0 => u64::MAX,
+                refi => refi,
+            },
+            refreshed_at: 0,
         }
     }
 
-    /// Core cycles from the arrival of a lone read at a bank with another row open to its data's end, of one sector.
+    /// Core cycles from the arrival of a lone read at a bank with another row open to its data's end, of one burst.
     pub(crate) fn lone_read_cycles(config: &GpuConfig) -> u64 {
-        let channel = Self::new(config);
-        let t = &channel.timing;
-        (t.rp + t.rcd + t.cl + t.sector) >> FRACTION
+        let t = Timing::new(config);
+        (t.rp + t.rcd + t.cl + t.burst) >> FRACTION
     }
 
     /// Takes a request; arrivals of one channel come in any order within an epoch.
     #[inline]
     pub(crate) fn push(&mut self, request: DramRequest) {
-        let row = request.local / self.row_lines;
-        let banks = self.banks.len() as u64;
-        // Neighbouring rows lie in different banks; the hash keeps strides from meeting in one.
-        let mixed = row ^ (row / banks).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+        let (bank, row) = self.layout.place(request.local);
         let queued = Queued {
             request,
             arrive: request.arrive << FRACTION,
-            bank: u16::try_from(mixed % banks).unwrap_or(0),
+            bank,
             row,
+            bursts: self.layout.bursts(request.sectors),
             opened: false,
         };
         // Arrivals are almost sorted, so the place is near the end.
@@ -199,11 +312,14 @@ impl Channel {
             if self.now >= end {
                 return;
             }
+            if self.now >= self.refresh_at {
+                self.refresh();
+            }
+            let mut wanted = self.enter();
             let mut seen = self.look();
-            let mut wanted = u64::MAX;
             if seen.closed {
                 let (next, opened) = self.open_rows(&seen);
-                wanted = next;
+                wanted = wanted.min(next);
                 if opened {
                     seen = self.look();
                 }
@@ -213,15 +329,49 @@ impl Channel {
                 // Until then a request may come, or a bank that waits may be precharged.
                 best => {
                     let start = best.map_or(u64::MAX, |(_, start)| start);
-                    let later = self.queue.get(seen.known).filter(|q| q.arrive > self.now);
-                    let next = later.map_or(u64::MAX, |q| q.arrive);
-                    self.now = start.min(next).min(wanted).max(self.now + 1);
+                    self.now = start.min(wanted).max(self.now + 1);
                 }
             }
         }
     }
 
-    /// Looks at the requests that are known by now, oldest first.
+    /// Closes all rows and refreshes all banks, which no row can be opened in meanwhile.
+    fn refresh(&mut self) {
+        let t = self.timing;
+        // Those that came due while nobody asked for anything are over, but for the last.
+        let due = self.refresh_at + (self.now - self.refresh_at) / t.refi * t.refi;
+        self.refresh_at = due + t.refi;
+        let mut closed = due;
+        for bank in self.banks.iter_mut().filter(|bank| bank.row != NO_ROW) {
+            let precharge = due.max(bank.precharge_at).max(bank.opened_at + t.ras);
+            closed = closed.max(precharge + t.rp);
+            bank.row = NO_ROW;
+        }
+        self.refreshed_at = closed + t.rfc;
+    }
+
+    /// Lets requests that have arrived enter as far as there are buffers. Gives the time at which the next may.
+    fn enter(&mut self) -> u64 {
+        if let Some(buffers) = &mut self.buffers {
+            buffers.free(self.now);
+        }
+        while let Some(next) = self.queue.get(self.entered) {
+            if next.arrive > self.now {
+                return next.arrive;
+            }
+            if let Some(buffers) = &mut self.buffers {
+                let sectors = next.request.sectors.count_ones();
+                if buffers.held != 0 && buffers.held + sectors > buffers.limit {
+                    return buffers.freed.front().map_or(u64::MAX, |(at, _)| *at);
+                }
+                buffers.held += sectors;
+            }
+            self.entered += 1;
+        }
+        u64::MAX
+    }
+
+    /// Looks at the requests that have entered, oldest first.
     fn look(&self) -> Seen {
         let (t, now) = (&self.timing, self.now);
         // What a column command waits for besides its bank.
@@ -229,7 +379,9 @@ impl Channel {
         let read_at = turn
             .max(self.bus_free_at.saturating_sub(t.cl))
             .max(self.written_at + t.cdlr);
-        let write_at = turn.max(self.bus_free_at.saturating_sub(t.wl));
+        let write_at = turn
+            .max(self.bus_free_at.saturating_sub(t.wl))
+            .max((self.read_at + t.turn).saturating_sub(t.wl));
         let mut seen = Seen {
             known: 0,
             busy: [0; 2],
@@ -237,10 +389,7 @@ impl Channel {
             best: None,
         };
         let mut earliest = u64::MAX;
-        for queued in self.queue.iter().take(self.window) {
-            if queued.arrive > now {
-                break;
-            }
+        for queued in self.queue.iter().take(self.window.min(self.entered)) {
             let at = seen.known;
             seen.known += 1;
             let bank = &self.banks[usize::from(queued.bank)];
@@ -255,7 +404,8 @@ impl Channel {
             } else {
                 read_at
             };
-            let start = bank.ready_at.max(free_at);
+            let group = self.groups[self.group(queued.bank)];
+            let start = bank.ready_at.max(free_at).max(group);
             // The oldest of those that can go by now, else the first to be able to.
             if earliest > now && start < earliest {
                 earliest = start;
@@ -289,7 +439,9 @@ impl Channel {
                     .max(queued.arrive);
                 (precharge + t.rp).max(bank.opened_at + t.rc)
             };
-            let open_at = open_at.max(self.last_opened_at + t.rrd);
+            let open_at = open_at
+                .max(self.last_opened_at + t.rrd)
+                .max(self.refreshed_at);
             // The decision is made once no request for the old row can come before the precharge.
             if bank.row != NO_ROW && open_at.saturating_sub(t.rp) > now {
                 next = next.min(open_at - t.rp);
@@ -305,23 +457,38 @@ impl Channel {
         (next, opened)
     }
 
+    #[inline]
+    fn group(&self, bank: u16) -> usize {
+        // Neighbouring banks lie in different groups.
+        usize::from(bank) & (self.groups.len() - 1)
+    }
+
     fn transfer(&mut self, at: usize) -> Served {
         let queued = self.queue.remove(at).expect("`look` found it");
-        let t = &self.timing;
+        self.entered -= 1;
+        let t = self.timing;
         let to_data = if queued.request.write { t.wl } else { t.cl };
         let column = self.now;
         let begin = (column + to_data).max(self.bus_free_at);
-        let length = t.sector * u64::from(queued.request.sectors.count_ones());
-        let end = begin + length;
-        self.bus_free_at = end;
+        let bursts = u64::from(queued.bursts);
+        // The bus is taken for the bursts; the gaps that the bank group leaves between them are for other groups.
+        self.bus_free_at = begin + t.burst * bursts;
+        let end = begin + t.burst.max(t.ccdl) * (bursts - 1) + t.burst;
         self.last_column_at = column;
+        let group = self.group(queued.bank);
+        self.groups[group] = begin - to_data + t.ccdl * bursts;
         let bank = &mut self.banks[usize::from(queued.bank)];
         bank.precharge_at = if queued.request.write {
-            self.written_at = end;
+            self.written_at = self.written_at.max(end);
             end + t.wr
         } else {
+            self.read_at = self.read_at.max(end);
             end.saturating_sub(t.cl).max(column)
         };
+        if let Some(buffers) = &mut self.buffers {
+            let sectors = queued.request.sectors.count_ones();
+            buffers.freed.push_back((end + buffers.hold, sectors));
+        }
         Served {
             request: queued.request,
             at: end.div_ceil(1 << FRACTION),

@@ -9,7 +9,7 @@ use super::cache::{Cache, Evicted, Line};
 use super::coalesce::{LineAccess, shared_cycles};
 use super::memory_system::{NO_REPLY, Request, RequestKind};
 use super::sm::{Epoch, Sm, State, UNKNOWN};
-use crate::config::{GpuConfig, SECTOR_BYTES, WritePolicy};
+use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES, WritePolicy};
 use crate::exec::{AUX_PAST_L1, Direction, Kind, NONE, Op, Space, WRITES};
 
 /// A load some of whose sectors are on their way.
@@ -52,6 +52,8 @@ pub(crate) enum Target {
     L1,
     /// To the instruction cache, and to the warps that wait for the line.
     Code,
+    /// To the constant cache.
+    Constants,
     /// To the context of the block of this serial number, which comes back.
     Context(u32),
 }
@@ -89,6 +91,9 @@ pub(crate) struct Waiter {
 
 /// First line of local memory, beyond every window of global memory.
 const LOCAL_LINES: u64 = 1 << 50;
+/// First line of kernels' parameters, beyond code, and lines of one launch.
+const PARAMETER_LINES: u64 = 1 << 52;
+const LAUNCH_LINES: u64 = 1 << 6;
 /// End of a list of waiters.
 const NOBODY: u32 = u32::MAX;
 
@@ -218,6 +223,54 @@ impl Sm {
         } else {
             counters.constant_accesses += 1;
             counters.constant_misses += missed;
+        }
+        self.conclude(slot, op, &load);
+    }
+
+    /// A kernel's parameter through the constant cache; two warps that need one line ask for it once.
+    pub(super) fn time_parameter(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
+        self.unit_free_at = self.now + u64::from(op.interval);
+        let at = u64::try_from(op.imm).unwrap_or(0) / SECTOR_BYTES;
+        let line = PARAMETER_LINES
+            + u64::from(launch) * LAUNCH_LINES
+            + at / (LINE_BYTES / SECTOR_BYTES);
+        // A line of this cache is half of one of the others.
+        let sectors = 0b11 << (at & 2);
+        self.counters_of(slot).constant_accesses += 1;
+        let mut load = self.transfer(slot, launch, op, RequestKind::Read);
+        load.known = self.now + u64::from(op.latency);
+        let found = self.constants.find_or_insert(line, line);
+        let miss = match found {
+            Some((entry, _)) if entry.valid & sectors != 0 => {
+                load.known = load.known.max(entry.ready_at);
+                None
+            }
+            Some((entry, _)) if entry.pending & sectors != 0 => {
+                Some(entry.waiting[sectors.trailing_zeros() as usize])
+            }
+            found => {
+                let miss = self
+                    .misses
+                    .take(Miss::new(line, sectors, Target::Constants));
+                if let Some((entry, _)) = found {
+                    entry.pending |= sectors;
+                    for sector in (0..4).filter(|sector| sectors >> sector & 1 != 0) {
+                        entry.waiting[sector] = miss;
+                    }
+                }
+                let access = LineAccess {
+                    line,
+                    sectors,
+                    turns: 1,
+                };
+                self.counters_of(slot).constant_misses += 1;
+                self.send(&access, miss, &load, epoch);
+                Some(miss)
+            }
+        };
+        if let Some(miss) = miss {
+            load.pending = self.wait_alone(&load);
+            self.wait_for(miss, load.pending);
         }
         self.conclude(slot, op, &load);
     }
@@ -399,17 +452,22 @@ impl Sm {
         self.send(&LineAccess { sectors, ..*line }, miss, load, epoch);
     }
 
+    /// A load that waits for nothing yet.
+    fn wait_alone(&mut self, load: &Transfer) -> u32 {
+        self.pending.take(PendingLoad {
+            warp: load.slot,
+            generation: self.warps[load.slot as usize].generation,
+            writes: load.writes,
+            missing: 0,
+            at: 0,
+            code: false,
+            group: load.group,
+        })
+    }
+
     fn join(&mut self, miss: u32, load: &mut Transfer, config: &GpuConfig) {
         if load.pending == NOBODY {
-            load.pending = self.pending.take(PendingLoad {
-                warp: load.slot,
-                generation: self.warps[load.slot as usize].generation,
-                writes: load.writes,
-                missing: 0,
-                at: 0,
-                code: false,
-                group: load.group,
-            });
+            load.pending = self.wait_alone(load);
         }
         self.wait_for(miss, load.pending);
         let entry = self.misses.get(miss);
@@ -490,6 +548,7 @@ impl Sm {
             }
             Target::Loads => None,
             Target::L1 => self.l1.find(miss.line, miss.line),
+            Target::Constants => self.constants.find(miss.line, miss.line),
             Target::Code => self
                 .front
                 .as_mut()
@@ -498,7 +557,7 @@ impl Sm {
         if let Some(entry) = home {
             settle(entry, &miss, number, at);
         }
-        if miss.target != Target::Code {
+        if matches!(miss.target, Target::Loads | Target::L1) {
             self.misses_in_flight -= 1;
             if self.unit_free_at == UNKNOWN && self.misses_in_flight < epoch.config.l1.mshrs {
                 self.unit_free_at = at;
