@@ -50,7 +50,8 @@ const ORDINARY: &str = include_str!("gpgpusim/black_scholes.ptx");
 /// A part of a description that is taken away, to see what it is worth.
 type Change = (&'static str, fn(&mut GpuConfig));
 
-const CHANGES: [Change; 8] = [
+const CHANGES: [Change; 9] = [
+    ("without_reserved_lines", |config| config.l1.reserves = false),
     ("without_front_end", |config| config.fetch = None),
     ("with_parameters_at_hand", |config| {
         config.sm.parameters_cached = false;

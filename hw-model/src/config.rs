@@ -282,6 +282,10 @@ pub struct L1 {
     pub line_interval: u32,
     /// A miss fetches the sectors it needs, not the whole line.
     pub sectored: bool,
+    /// A load whose set has no line that does not wait for a fill holds the load/store unit until one is there; else
+    /// what it asks for comes without a place in the cache.
+    #[serde(default)]
+    pub reserves: bool,
     /// Loads of global memory are cached; on some Kepler chips only local memory is.
     pub caches_global: bool,
     /// What a store to global memory does to a line that is there.

@@ -397,6 +397,10 @@ impl Sm {
             // Every line of the set waits for a fill, so these sectors come without a place in the cache.
             self.counters_of(load.slot).l1_miss_sectors += u64::from(line.sectors.count_ones());
             self.ask(line, line.sectors, false, load, epoch);
+            if config.l1.reserves {
+                self.crowded = Some(line.line);
+                self.unit_free_at = UNKNOWN;
+            }
             return;
         };
         let hit = entry.valid & line.sectors;
@@ -559,7 +563,10 @@ impl Sm {
         }
         if matches!(miss.target, Target::Loads | Target::L1) {
             self.misses_in_flight -= 1;
-            if self.unit_free_at == UNKNOWN && self.misses_in_flight < epoch.config.l1.mshrs {
+            let registers = self.misses_in_flight < epoch.config.l1.mshrs;
+            let room = self.crowded.is_none_or(|line| self.l1.has_room(line));
+            if self.unit_free_at == UNKNOWN && registers && room {
+                self.crowded = None;
                 self.unit_free_at = at;
             }
         }
