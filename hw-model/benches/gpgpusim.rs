@@ -51,7 +51,9 @@ const ORDINARY: &str = include_str!("gpgpusim/black_scholes.ptx");
 type Change = (&'static str, fn(&mut GpuConfig));
 
 const CHANGES: [Change; 9] = [
-    ("without_reserved_lines", |config| config.l1.reserves = false),
+    ("without_reserved_lines", |config| {
+        config.l1.reserves = false
+    }),
     ("without_front_end", |config| config.fetch = None),
     ("with_parameters_at_hand", |config| {
         config.sm.parameters_cached = false;

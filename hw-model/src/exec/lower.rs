@@ -403,8 +403,7 @@ impl<'a> Lower<'a> {
             }
         };
         // A kernel's parameter; those of functions stand in local memory.
-        let cached =
-            self.parameters_cached && draft.kind == Kind::Alu && is_load_of_parameter(i);
+        let cached = self.parameters_cached && draft.kind == Kind::Alu && is_load_of_parameter(i);
         let mut op = Op {
             exec: draft.exec,
             imm: draft.imm,
@@ -450,8 +449,7 @@ fn spread(room: &mut [u16], entries: &[u16]) {
 }
 
 fn is_load_of_parameter(i: &Instruction) -> bool {
-    i.opcode == gridmux_ptx::decode::Opcode::Ld
-        && i.mods.spaces.first() == Some(&StateSpace::Param)
+    i.opcode == gridmux_ptx::decode::Opcode::Ld && i.mods.spaces.first() == Some(&StateSpace::Param)
 }
 
 /// `ptxas` makes no instruction of it: a copy between registers, a constant, or a parameter, which is an operand of

@@ -1,12 +1,14 @@
 //! Issue: which warp each scheduler takes in a cycle, and what its instruction does to time.
 //!
 //! Policies: loose round robin; greedy then oldest; two levels (Narasiman et al., MICRO 2011), round robin within a
-//! small active set that a warp leaves when it waits for memory or at a barrier.
+//! small active set that a warp leaves when it waits for memory or at a barrier. Before each of them comes a warp that
+//! was passed over for long ([`super::aging`]).
 //! An operation that the real chip would not execute (a move between registers, an address conversion) is folded
 //! into the time before the next one: its results are there when its sources are, and it takes no slot.
 //! Rules: a scheduler issues from its own warps, at most `sm.issue_width` instructions of one warp a cycle; a unit
 //! takes an instruction each initiation interval; nobody here knows why warps wait beyond the masks.
 
+use super::aging::Aging;
 use super::sm::{Epoch, Sm, State, UNKNOWN};
 use super::stalls::{Cause, Stalled};
 use super::wheel::HORIZON;
@@ -73,6 +75,7 @@ pub(crate) struct Arbiter {
     /// Active set of the two-level policy.
     active: [u64; MAX_SCHEDULERS],
     active_limit: u32,
+    aging: [Aging; MAX_SCHEDULERS],
     pub(super) stalled: [Stalled; MAX_SCHEDULERS],
 }
 
@@ -121,6 +124,7 @@ impl Arbiter {
             turn: 0,
             active: [0; MAX_SCHEDULERS],
             active_limit: config.sm.two_level_active_warps,
+            aging: [Aging::new(); MAX_SCHEDULERS],
             stalled: [Stalled::default(); MAX_SCHEDULERS],
         }
     }
@@ -163,6 +167,7 @@ impl Arbiter {
     pub(super) fn left(&mut self, slot: u32) {
         self.forget(slot);
         self.deactivate(slot);
+        self.aging[slot as usize & (self.schedulers - 1)].left(slot);
         for ready in &mut self.ready {
             *ready &= !(1 << slot);
         }
@@ -226,9 +231,29 @@ impl Arbiter {
         }
     }
 
-    /// The scheduler's choice among the candidates.
+    /// The scheduler's choice among the candidates, which issues.
     #[inline(always)]
     fn choose(
+        &mut self,
+        scheduler: usize,
+        candidates: u64,
+        ages: impl Fn(u32) -> u64,
+    ) -> Option<u32> {
+        // The policy goes on where it was when a favoured warp has had its share.
+        let chosen = match self.aging[scheduler].first(candidates) {
+            Some(first) => first,
+            None => self.by_policy(scheduler, candidates, ages)?,
+        };
+        if self.aging[scheduler].issued(chosen) {
+            let ready = self.ready() & self.slots[scheduler];
+            self.aging[scheduler].renew(ready);
+        }
+        Some(chosen)
+    }
+
+    /// The policy's choice among the candidates.
+    #[inline(always)]
+    fn by_policy(
         &mut self,
         scheduler: usize,
         candidates: u64,
@@ -370,10 +395,13 @@ impl Sm {
             self.arbiter.occupy(scheduler, &op, now);
         }
         match op.kind {
-            Kind::Memory | Kind::Copy => {
+            Kind::Memory | Kind::Copy | Kind::CopyArrival => {
                 count_access(&op, &self.access, &mut resident.counters);
                 let launch = resident.launch;
                 self.time_access(slot, &op, launch, epoch);
+                if op.kind == Kind::CopyArrival && stepped.lanes != 0 {
+                    self.arrive_after_copies(slot);
+                }
             }
             Kind::Parameter => {
                 let launch = resident.launch;

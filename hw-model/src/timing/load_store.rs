@@ -7,9 +7,10 @@
 
 use super::cache::{Cache, Evicted, Line};
 use super::coalesce::{LineAccess, shared_cycles};
+use super::copy_groups::Copied;
 use super::memory_system::{NO_REPLY, Request, RequestKind};
 use super::sm::{Epoch, Sm, State, UNKNOWN};
-use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES, WritePolicy};
+use crate::config::{GpuConfig, SECTOR_BYTES, WritePolicy};
 use crate::exec::{AUX_PAST_L1, Direction, Kind, NONE, Op, Space, WRITES};
 
 /// A load some of whose sectors are on their way.
@@ -24,8 +25,8 @@ pub(crate) struct PendingLoad {
     at: u64,
     /// It is a line of code, which goes to the warp's instruction buffer.
     code: bool,
-    /// It is a copy of that group of the warp's.
-    group: Option<u8>,
+    /// It is a copy of the warp's.
+    copy: Option<Copied>,
 }
 
 impl PendingLoad {
@@ -38,7 +39,7 @@ impl PendingLoad {
             missing: 0,
             at: 0,
             code: true,
-            group: None,
+            copy: None,
         }
     }
 }
@@ -91,9 +92,6 @@ pub(crate) struct Waiter {
 
 /// First line of local memory, beyond every window of global memory.
 const LOCAL_LINES: u64 = 1 << 50;
-/// First line of kernels' parameters, beyond code, and lines of one launch.
-const PARAMETER_LINES: u64 = 1 << 52;
-const LAUNCH_LINES: u64 = 1 << 6;
 /// End of a list of waiters.
 const NOBODY: u32 = u32::MAX;
 
@@ -227,55 +225,7 @@ impl Sm {
         self.conclude(slot, op, &load);
     }
 
-    /// A kernel's parameter through the constant cache; two warps that need one line ask for it once.
-    pub(super) fn time_parameter(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
-        self.unit_free_at = self.now + u64::from(op.interval);
-        let at = u64::try_from(op.imm).unwrap_or(0) / SECTOR_BYTES;
-        let line = PARAMETER_LINES
-            + u64::from(launch) * LAUNCH_LINES
-            + at / (LINE_BYTES / SECTOR_BYTES);
-        // A line of this cache is half of one of the others.
-        let sectors = 0b11 << (at & 2);
-        self.counters_of(slot).constant_accesses += 1;
-        let mut load = self.transfer(slot, launch, op, RequestKind::Read);
-        load.known = self.now + u64::from(op.latency);
-        let found = self.constants.find_or_insert(line, line);
-        let miss = match found {
-            Some((entry, _)) if entry.valid & sectors != 0 => {
-                load.known = load.known.max(entry.ready_at);
-                None
-            }
-            Some((entry, _)) if entry.pending & sectors != 0 => {
-                Some(entry.waiting[sectors.trailing_zeros() as usize])
-            }
-            found => {
-                let miss = self
-                    .misses
-                    .take(Miss::new(line, sectors, Target::Constants));
-                if let Some((entry, _)) = found {
-                    entry.pending |= sectors;
-                    for sector in (0..4).filter(|sector| sectors >> sector & 1 != 0) {
-                        entry.waiting[sector] = miss;
-                    }
-                }
-                let access = LineAccess {
-                    line,
-                    sectors,
-                    turns: 1,
-                };
-                self.counters_of(slot).constant_misses += 1;
-                self.send(&access, miss, &load, epoch);
-                Some(miss)
-            }
-        };
-        if let Some(miss) = miss {
-            load.pending = self.wait_alone(&load);
-            self.wait_for(miss, load.pending);
-        }
-        self.conclude(slot, op, &load);
-    }
-
-    fn transfer(&self, slot: u32, launch: u32, op: &Op, kind: RequestKind) -> Transfer {
+    pub(super) fn transfer(&self, slot: u32, launch: u32, op: &Op, kind: RequestKind) -> Transfer {
         Transfer {
             slot,
             launch,
@@ -285,16 +235,16 @@ impl Sm {
             at: self.now,
             known: self.now,
             pending: NOBODY,
-            group: (op.kind == Kind::Copy).then(|| self.warps[slot as usize].copies.open()),
+            copy: (op.kind == Kind::Copy).then(|| self.warps[slot as usize].copies.made()),
         }
     }
 
     /// Registers, or a copy, are there when the last sector is.
-    fn conclude(&mut self, slot: u32, op: &Op, load: &Transfer) {
-        if let Some(group) = load.group {
+    pub(super) fn conclude(&mut self, slot: u32, op: &Op, load: &Transfer) {
+        if let Some(copy) = load.copy {
             let copies = &mut self.warps[slot as usize].copies;
             if load.pending == NOBODY {
-                copies.known(group, load.known);
+                copies.known(copy, load.known);
             } else {
                 copies.asked();
             }
@@ -326,7 +276,7 @@ impl Sm {
             || self.access.late
             || op.aux & AUX_PAST_L1 != 0
             || !(local || config.l1.caches_global);
-        let answered = op.writes[0] != NONE || load.group.is_some();
+        let answered = op.writes[0] != NONE || load.copy.is_some();
         let count = self.lines.as_slice().len();
         let mut sectors = 0;
         for number in 0..count {
@@ -457,7 +407,7 @@ impl Sm {
     }
 
     /// A load that waits for nothing yet.
-    fn wait_alone(&mut self, load: &Transfer) -> u32 {
+    pub(super) fn wait_alone(&mut self, load: &Transfer) -> u32 {
         self.pending.take(PendingLoad {
             warp: load.slot,
             generation: self.warps[load.slot as usize].generation,
@@ -465,7 +415,7 @@ impl Sm {
             missing: 0,
             at: 0,
             code: false,
-            group: load.group,
+            copy: load.copy,
         })
     }
 
@@ -490,7 +440,13 @@ impl Sm {
         self.misses.get(miss).first_waiter = waiter;
     }
 
-    fn send(&mut self, line: &LineAccess, miss: u32, load: &Transfer, epoch: &Epoch<'_>) {
+    pub(super) fn send(
+        &mut self,
+        line: &LineAccess,
+        miss: u32,
+        load: &Transfer,
+        epoch: &Epoch<'_>,
+    ) {
         self.send_line(line, miss, (load.launch, load.kind, load.at), epoch);
     }
 
@@ -595,8 +551,9 @@ impl Sm {
         for register in load.writes.iter().take_while(|r| **r != NONE) {
             entry.ready_at[usize::from(*register)] = load.at;
         }
-        if let Some(group) = load.group {
-            entry.copies.answered(group, load.at);
+        if let Some(copy) = load.copy {
+            entry.copies.answered(copy, load.at);
+            self.arrivals.answered(load.warp, copy.number, load.at);
         }
         let blocked = entry.state == State::Blocked;
         if load.code {
@@ -620,7 +577,7 @@ fn present(cache: &mut Cache, line: &LineAccess) -> bool {
 }
 
 /// What a warp's access to global memory has come to so far.
-struct Transfer {
+pub(super) struct Transfer {
     slot: u32,
     launch: u32,
     kind: RequestKind,
@@ -629,10 +586,10 @@ struct Transfer {
     /// When the line at hand is worked on.
     at: u64,
     /// Latest time of the sectors that were there.
-    known: u64,
-    pending: u32,
-    /// The group of an asynchronous copy.
-    group: Option<u8>,
+    pub(super) known: u64,
+    pub(super) pending: u32,
+    /// Which of the warp's asynchronous copies it is.
+    copy: Option<Copied>,
 }
 
 /// Marks the sectors of an answered miss as present, unless the line was given to others meanwhile.

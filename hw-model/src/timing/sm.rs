@@ -12,6 +12,7 @@
 use super::cache::Cache;
 use super::coalesce::Lines;
 use super::context_switch::{Moving, SavedBlock};
+use super::copy_arrivals::CopyArrivals;
 use super::copy_groups::CopyGroups;
 use super::exchange::Exchange;
 use super::fetch::{Buffer, FrontEnd};
@@ -212,6 +213,7 @@ pub(crate) struct Sm {
     pub(super) waiters: Pool<Waiter>,
     pub(super) misses_in_flight: u32,
     pub(super) next_request: u32,
+    pub(super) arrivals: CopyArrivals,
     pub(super) status: Status,
     pub(super) events: Vec<SmEvent>,
     /// What blocks that ended here did, over all launches.
@@ -268,6 +270,7 @@ impl Sm {
             waiters: Pool::new(),
             misses_in_flight: 0,
             next_request: 0,
+            arrivals: CopyArrivals::new(),
             status: Status {
                 next_at: u64::MAX,
                 ..Status::default()
@@ -487,13 +490,17 @@ impl Sm {
                 woken &= woken - 1;
                 self.wake(slot);
             }
+            if self.arrivals.next_at() <= now {
+                self.arrive(epoch);
+            }
             let (issued, next) = self.cycle(epoch);
             if issued {
                 self.status.busy_cycles += 1;
                 self.now = now + 1;
             } else {
                 let sleeper = self.wheel.next(now + 1).unwrap_or(u64::MAX);
-                self.now = next.min(sleeper).min(epoch.end).max(now + 1);
+                let other = sleeper.min(self.arrivals.next_at()).min(epoch.end);
+                self.now = next.min(other).max(now + 1);
                 self.stalled_more(self.now - now - 1);
             }
         }
@@ -504,7 +511,8 @@ impl Sm {
             self.now
         } else {
             let reply = self.inbox.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
-            self.wheel.next(self.now).unwrap_or(u64::MAX).min(reply)
+            let sleeper = self.wheel.next(self.now).unwrap_or(u64::MAX);
+            sleeper.min(reply).min(self.arrivals.next_at())
         };
         if !self.moves.is_empty() {
             let next = self.next_move_at();
@@ -559,6 +567,8 @@ impl Sm {
             self.starts = starts;
         }
         if !self.moves.is_empty() {
+            // A block leaves when its copies are there, and with them its arrivals.
+            self.arrive(epoch);
             self.move_contexts(epoch);
         }
         self.quotas_begin(epoch.start);
@@ -699,6 +709,7 @@ impl Sm {
             let slot = u32::from(*slot);
             self.free_warps |= 1 << slot;
             self.arbiter.left(slot);
+            self.arrivals.left(slot);
             self.held &= !(1 << slot);
             if self.quotas.on {
                 self.quotas.left(slot);

@@ -59,11 +59,19 @@ pub(crate) fn operands(
     check.together(given)
 }
 
+/// What is known of a function where it is called.
+pub(crate) struct Callee {
+    /// A kernel.
+    pub(crate) is_entry: bool,
+    /// How many values it returns and takes.
+    pub(crate) arity: Option<(usize, usize)>,
+}
+
 /// The same for a call, whose operands are returned arguments, callee, passed arguments and maybe a prototype.
-/// `callee` gives how many values a function returns and takes, when that is known.
+/// `callee` tells what is known of a function.
 pub(crate) fn call(
     given: &[Operand],
-    callee: impl Fn(FuncId) -> Option<(usize, usize)>,
+    callee: impl Fn(FuncId) -> Callee,
 ) -> Result<(), (usize, String)> {
     let (Some(Operand::Arguments(returned)), Some(target), Some(Operand::Arguments(passed))) =
         (given.first(), given.get(1), given.get(2))
@@ -75,8 +83,12 @@ pub(crate) fn call(
             symbol: Symbol::Function(f),
             ..
         } => {
-            let wanted = callee(*f);
-            if wanted.is_some_and(|w| w != (returned.len(), passed.len())) {
+            let callee = callee(*f);
+            if callee.is_entry {
+                return Err((1, "a kernel cannot be called, only a function".to_owned()));
+            }
+            let given = (returned.len(), passed.len());
+            if callee.arity.is_some_and(|arity| arity != given) {
                 return Err((0, "the call has the wrong number of arguments".to_owned()));
             }
             Ok(())

@@ -334,7 +334,7 @@ fn instruction(
         c.accept(b',');
     }
     if opcode == Opcode::Call {
-        normalise_call(&mut operands, &mut context);
+        normalise_call(&mut operands, &mut context, &mut places);
     }
     let verdict = match row {
         Some(row) if opcode != Opcode::Other => {
@@ -392,7 +392,15 @@ fn verify(
         return conform::call(operands, |f| {
             let callee = &program.functions[f.0 as usize];
             // A function that calls itself is not entered in the program yet.
-            (!callee.name.is_empty()).then_some((callee.returns.len(), callee.params.len()))
+            let is_known = !callee.name.is_empty();
+            conform::Callee {
+                is_entry: if is_known {
+                    callee.is_entry
+                } else {
+                    body.function.is_entry
+                },
+                arity: is_known.then_some((callee.returns.len(), callee.params.len())),
+            }
         });
     }
     let scope = conform::Scope {
@@ -468,10 +476,17 @@ fn guard(
 }
 
 /// Puts an empty list of returned arguments in front of a call that returns nothing, and one of passed arguments
-/// behind the callee when there is none.
-fn normalise_call(operands: &mut SmallVec<[Operand; 4]>, context: &mut Context<'_, '_>) {
+/// behind the callee when there is none. `places` says where each operand begins.
+fn normalise_call(
+    operands: &mut SmallVec<[Operand; 4]>,
+    context: &mut Context<'_, '_>,
+    places: &mut SmallVec<[u32; 6]>,
+) {
     if !matches!(operands.first(), Some(Operand::Arguments(_))) {
         operands.insert(0, Operand::Arguments(Box::default()));
+        if let Some(first) = places.first().copied() {
+            places.insert(0, first);
+        }
         context.body.shift_sites(context.instruction);
     }
     if !matches!(operands.get(2), Some(Operand::Arguments(_))) && operands.len() >= 2 {
