@@ -146,16 +146,17 @@ fn main() {
             }
             let theirs = if gpu == "v100" { volta - LAUNCH } else { fermi };
             let config = GpuConfig::builtin(gpu).expect("built in");
-            let ours = cycles(config.clone(), name, elements, rounds, false);
+            let ordinary = name == "black_scholes";
+            let ours = cycles(config.clone(), name, elements, rounds, ordinary);
             print(&title, ours, theirs);
-            if name == "black_scholes" {
-                let ours = cycles(config.clone(), name, elements, rounds, true);
-                print(&format!("{title}/ordinary_functions"), ours, theirs);
+            if ordinary {
+                let ours = cycles(config.clone(), name, elements, rounds, false);
+                print(&format!("{title}/approximate_functions"), ours, theirs);
             }
             for (part, change) in CHANGES.iter().filter(|_| gpu == "gtx480") {
                 let mut config = config.clone();
                 change(&mut config);
-                let ours = cycles(config, name, elements, rounds, false);
+                let ours = cycles(config, name, elements, rounds, ordinary);
                 print(&format!("{title}/{part}"), ours, theirs);
             }
         }

@@ -10,7 +10,14 @@
 //! Rules: a decision at time `t` sees the requests that arrived by `t`, and is made only when all of those are
 //! known; times carry [`FRACTION`] fraction bits, because a command clock is no whole number of core cycles.
 
-use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES, Stripe};
+mod buffers;
+mod layout;
+#[cfg(test)]
+mod tests;
+
+use crate::config::GpuConfig;
+use buffers::Buffers;
+use layout::Layout;
 use std::collections::VecDeque;
 
 /// Fraction bits of DRAM times.
@@ -133,79 +140,6 @@ impl Timing {
     }
 }
 
-/// Which bank and row a line lies in.
-#[derive(Debug, Clone, Copy)]
-struct Layout {
-    banks: u64,
-    /// Banks that take turns along neighbouring addresses, and the lines of a turn.
-    stripe: (u64, u64),
-    /// Lines of a row in all banks of a stripe.
-    rows: u64,
-    /// Sectors of a line that share a burst with its first one.
-    burst: u32,
-}
-
-impl Layout {
-    fn new(config: &GpuConfig) -> Self {
-        let dram = &config.dram;
-        let stripe = dram.stripe.unwrap_or(Stripe {
-            banks: 1,
-            bytes: dram.row_bytes,
-        });
-        let width = u64::from(stripe.banks);
-        Self {
-            banks: u64::from(dram.banks),
-            stripe: (width, stripe.bytes / LINE_BYTES),
-            rows: dram.row_bytes / LINE_BYTES * width,
-            burst: u32::try_from(dram.burst_bytes / SECTOR_BYTES).unwrap_or(1),
-        }
-    }
-
-    /// Bank, and a number of the row that no other row of the bank has.
-    #[inline]
-    fn place(&self, local: u64) -> (u16, u64) {
-        let (width, lines) = self.stripe;
-        let row = local / self.rows;
-        let sets = self.banks / width;
-        // Neighbouring rows lie in different banks; the hash keeps strides from meeting in one.
-        let mixed = row ^ (row / sets).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
-        let bank = mixed % sets * width + local / lines % width;
-        (u16::try_from(bank).unwrap_or(0), row)
-    }
-
-    /// Bursts that bring these sectors.
-    #[inline]
-    fn bursts(&self, sectors: u8) -> u8 {
-        let sectors = match self.burst {
-            1 => sectors,
-            2 => (sectors | sectors >> 1) & 0b0101,
-            _ => u8::from(sectors != 0),
-        };
-        u8::try_from(sectors.count_ones()).unwrap_or(0)
-    }
-}
-
-/// Buffers of the controller: those of its queue and those of data on their way back.
-#[derive(Debug)]
-struct Buffers {
-    /// Sectors that they hold.
-    limit: u32,
-    held: u32,
-    /// When those of served requests are free, and how many.
-    freed: VecDeque<(u64, u32)>,
-    /// From the end of a transfer until its buffers are free.
-    hold: u64,
-}
-
-impl Buffers {
-    /// Frees what is due by `now`.
-    fn free(&mut self, now: u64) {
-        while let Some((_, sectors)) = self.freed.pop_front_if(|(at, _)| *at <= now) {
-            self.held -= sectors;
-        }
-    }
-}
-
 /// One channel.
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -248,12 +182,8 @@ impl Channel {
             ],
             queue: VecDeque::with_capacity(1024),
             entered: 0,
-            buffers: (dram.buffers != 0).then(|| Buffers {
-                limit: dram.buffers,
-                held: 0,
-                freed: VecDeque::new(),
-                hold: config.dram_controller_cycles() << FRACTION,
-            }),
+            buffers: (dram.buffers != 0)
+                .then(|| Buffers::new(dram.buffers, config.dram_controller_cycles() << FRACTION)),
             window: dram.queue as usize,
             timing: Timing::new(config),
             layout: Layout::new(config),
@@ -355,16 +285,16 @@ impl Channel {
         if let Some(buffers) = &mut self.buffers {
             buffers.free(self.now);
         }
-        while let Some(next) = self.queue.get(self.entered) {
+        while let Some(next) = self.queue.get_mut(self.entered) {
             if next.arrive > self.now {
                 return next.arrive;
             }
             if let Some(buffers) = &mut self.buffers {
-                let sectors = next.request.sectors.count_ones();
-                if buffers.held != 0 && buffers.held + sectors > buffers.limit {
-                    return buffers.freed.front().map_or(u64::MAX, |(at, _)| *at);
+                if !buffers.take(next.request.sectors.count_ones()) {
+                    return buffers.next_free();
                 }
-                buffers.held += sectors;
+                // Before that nobody could open a row for it.
+                next.arrive = self.now;
             }
             self.entered += 1;
         }
@@ -486,83 +416,12 @@ impl Channel {
             end.saturating_sub(t.cl).max(column)
         };
         if let Some(buffers) = &mut self.buffers {
-            let sectors = queued.request.sectors.count_ones();
-            buffers.freed.push_back((end + buffers.hold, sectors));
+            buffers.served(queued.request.sectors.count_ones(), end);
         }
         Served {
             request: queued.request,
             at: end.div_ceil(1 << FRACTION),
             row_hit: !queued.opened,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Channel, DramRequest, Served};
-    use crate::config::GpuConfig;
-
-    fn read(arrive: u64, local: u64) -> DramRequest {
-        DramRequest {
-            arrive,
-            local,
-            sectors: 15,
-            write: false,
-            tag: 0,
-            launch: 0,
-            sm: 0,
-        }
-    }
-
-    fn serve(channel: &mut Channel, requests: &[DramRequest]) -> Vec<Served> {
-        requests.iter().for_each(|r| channel.push(*r));
-        let mut all = Vec::new();
-        channel.run(1 << 20, |served| all.push(served));
-        all
-    }
-
-    #[test]
-    fn an_open_row_goes_first_and_cutting_time_changes_nothing() {
-        let config = GpuConfig::builtin("gtx480").expect("valid");
-        let lines = config.dram.row_bytes / 128;
-        // Two rows of one bank, interleaved: the controller serves row by row.
-        let banks = u64::from(config.dram.banks);
-        let mut channel = Channel::new(&config);
-        let bank_of = |channel: &mut Channel, row: u64| {
-            channel.push(read(0, row * lines));
-            channel.queue.pop_back().expect("just pushed").bank
-        };
-        let home = bank_of(&mut channel, 0);
-        let other = (1..16 * banks)
-            .find(|row| bank_of(&mut channel, *row) == home)
-            .expect("rows share banks");
-        let requests: Vec<_> = (0..8)
-            .map(|n| read(n, n % 2 * other * lines + n / 2))
-            .collect();
-        let served = serve(&mut channel, &requests);
-        let rows: Vec<u64> = served.iter().map(|s| s.request.local / lines).collect();
-        assert!(rows[..4].iter().all(|row| *row == 0), "{rows:?}");
-        assert_eq!(served.iter().filter(|s| s.row_hit).count(), 6);
-        let mut cut = Channel::new(&config);
-        requests.iter().for_each(|r| cut.push(*r));
-        let mut again = Vec::new();
-        for end in (0..4000).step_by(7) {
-            cut.run(end, |served| again.push(served.at));
-        }
-        let times: Vec<u64> = served.iter().map(|s| s.at).collect();
-        assert_eq!(again, times);
-    }
-
-    #[test]
-    fn the_bus_is_never_faster_than_its_bandwidth() {
-        let config = GpuConfig::builtin("v100").expect("valid");
-        let mut channel = Channel::new(&config);
-        let requests: Vec<_> = (0..2000).map(|n| read(n / 8, n)).collect();
-        let served = serve(&mut channel, &requests);
-        let last = served.iter().map(|s| s.at).max().expect("served");
-        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
-        let rate = 2000.0 * 128.0 * f64::from(config.clock.core_mhz) / 1000.0 / last as f64;
-        let peak = config.dram.gigabytes_per_second / f64::from(config.dram.channels);
-        assert!(rate <= peak && rate > 0.9 * peak, "{rate} of {peak}");
     }
 }
