@@ -194,7 +194,7 @@ impl Runner {
         let (blocks, threads) = self.filled();
         // Several rounds of blocks, so that the last warps, which cannot fill an SM alone, weigh little.
         let blocks = 4 * blocks;
-        let turn = self.whole_turn(&looped(&setup, &body), 12, (blocks, threads));
+        let turn = self.whole_turn(&looped(&setup, &body), 40, (blocks, threads));
         f64::from(FMAS) * f64::from(blocks) * f64::from(threads) / turn
     }
 

@@ -3,7 +3,8 @@
 //! Rules: the unit takes one instruction at a time and holds it one cycle per cache line (or per conflict-free
 //! round of shared memory); a load's registers are unknown until its last sector's time is known; a sector that is
 //! on its way already is waited for, not asked for again; a copy is a load without registers, whose group of copies
-//! is told instead; stores go through and wait for nothing.
+//! is told instead; stores go through and wait for nothing; where a miss takes its line at once (`l1.reserves`), a full
+//! set holds the unit until it has room.
 
 use super::cache::{Cache, Evicted, Line};
 use super::coalesce::{LineAccess, shared_cycles};
