@@ -9,15 +9,16 @@
 //! Rules: lanes take their turns in ascending order; a phase completes when no arrival and no transaction is
 //! pending; an object that was not initialised is a fault.
 
+use super::access::{
+    ADDRESS, AUX_GENERIC, AUX_GLOBAL, AUX_PAST_L1, AUX_SHARED, active, addressed, for_each_space,
+    place, visit,
+};
 use super::cx::{BlockEnv, Cx, Direction, Space};
 use super::isa::{handler, lane_fn};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
-use super::memory::{
-    ADDRESS, AUX_GENERIC, AUX_GLOBAL, AUX_PAST_L1, AUX_SHARED, active, addressed, for_each_space,
-    place, read_bytes, visit, write_bytes,
-};
 use super::op::{GROUP_COMMIT, GROUP_WAIT_ALL, Kind, NONE, Op};
+use super::own_writes::{read_bytes, write_bytes};
 use crate::fault::FaultKind;
 use gridmux_ptx::decode::{
     AddressBase, CacheOp, Instruction, Opcode, Operand, ScalarType as T, StateSpace,

@@ -7,7 +7,8 @@
 //! arrival along, because its copies are there before; one that ends forgets those that have not happened.
 
 use super::copy_groups::CopyNumber;
-use super::sm::{Epoch, Sm, State};
+use super::resident::State;
+use super::sm::{Epoch, Sm};
 use crate::exec::RawFault;
 use crate::fault::FaultKind;
 

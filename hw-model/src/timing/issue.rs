@@ -9,7 +9,8 @@
 //! takes an instruction each initiation interval; nobody here knows why warps wait beyond the masks.
 
 use super::aging::Aging;
-use super::sm::{Epoch, Sm, State, UNKNOWN};
+use super::resident::State;
+use super::sm::{Epoch, Sm, UNKNOWN};
 use super::stalls::{Cause, Stalled};
 use super::wheel::HORIZON;
 use crate::config::{GpuConfig, SchedulerPolicy};

@@ -10,7 +10,8 @@ use super::cache::{Cache, Evicted, Line};
 use super::coalesce::{LineAccess, shared_cycles};
 use super::copy_groups::Copied;
 use super::memory_system::{NO_REPLY, Request, RequestKind};
-use super::sm::{Epoch, Sm, State, UNKNOWN};
+use super::resident::State;
+use super::sm::{Epoch, Sm, UNKNOWN};
 use crate::config::{GpuConfig, SECTOR_BYTES, WritePolicy};
 use crate::exec::{AUX_PAST_L1, Direction, Kind, NONE, Op, Space, WRITES};
 

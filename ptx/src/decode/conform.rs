@@ -56,6 +56,9 @@ pub(crate) fn operands(
     for (n, (operand, letter)) in given.iter().zip(row.operands).enumerate() {
         check.operand(n, *letter, operand).map_err(|m| (n, m))?;
     }
+    for (n, operand) in given.iter().enumerate() {
+        check.elements_alike(operand).map_err(|m| (n, m))?;
+    }
     check.together(given)
 }
 
@@ -230,6 +233,10 @@ impl Check<'_> {
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => literal(operand, ty),
             Operand::Target(_) => Err("a label cannot stand here".to_owned()),
             Operand::Special(_) => Err("a special register can only be read by `mov`".to_owned()),
+            Operand::Symbol {
+                symbol: Symbol::Function(_),
+                offset: 0,
+            } => Ok(()),
             _ => Err("a register or a constant is expected".to_owned()),
         }
     }
@@ -269,8 +276,28 @@ impl Check<'_> {
             Operand::Reg(r) | Operand::RegOffset(r, _) => self.holds(*r, ty),
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => literal(o, ty),
             Operand::Vector(_) | Operand::Sink => Ok(()),
+            Operand::Symbol {
+                symbol: Symbol::Function(_),
+                offset: 0,
+            } => Ok(()),
             _ => Err("a register or a constant is expected".to_owned()),
         })
+    }
+
+    /// The registers of a vector are of one size.
+    fn elements_alike(&self, operand: &Operand) -> Result<(), String> {
+        let Operand::Vector(elements) = operand else {
+            return Ok(());
+        };
+        let mut sizes = elements.iter().filter_map(|o| match o {
+            Operand::Reg(r) => Some((self.scope.register)(*r).size_bytes()),
+            _ => None,
+        });
+        let first = sizes.next();
+        if sizes.all(|size| Some(size) == first) {
+            return Ok(());
+        }
+        Err("the registers of a vector are of one size".to_owned())
     }
 
     /// Each element of a vector operand, of which there must be as many as `.v2` and the like say.

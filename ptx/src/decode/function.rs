@@ -299,6 +299,19 @@ fn instruction(
         }
         opcode = Opcode::Other;
     }
+    let first = c.tokens[words.first];
+    if row.is_none()
+        && body
+            .resolve(&mut decoder.names, c.interner, first.sym())
+            .is_some()
+    {
+        let message = format!("`{}` is declared here and no opcode", c.name(first.sym()));
+        return Err(Fault::new(first.start, message));
+    }
+    if matches!(opcode, Opcode::Shfl | Opcode::Vote) && !mods.sync && needs_sync(&decoder.program) {
+        let message = format!("`{mnemonic}` needs `.sync` for this target");
+        return Err(Fault::new(c.tokens[words.first].start, message));
+    }
     let mut context = Context {
         names: &mut decoder.names,
         ty: mods.types.first().copied().unwrap_or_default(),
@@ -360,6 +373,15 @@ fn instruction(
         span: module.token_span(statement.first, statement.end),
     });
     Ok(())
+}
+
+/// Threads of a warp meet by name only, from PTX 6.4 and sm_70 on (sections 9.7.9.6 and 9.7.13.3).
+fn needs_sync(program: &Program) -> bool {
+    let number = program.target.strip_prefix("sm_").unwrap_or("");
+    let digits = number
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(number.len());
+    program.version >= (6, 4) && number[..digits].parse::<u32>().is_ok_and(|n| n >= 70)
 }
 
 /// Whether this is a `mad` of floats for a first-generation device, which had one rounding only (PTX ISA section 9.7.3.6:

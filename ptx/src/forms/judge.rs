@@ -93,7 +93,7 @@ impl Judgement {
         let worker = inherit(&slice, worker);
         let surroundings = fence::Surroundings::new(module, program, &calls);
         let fence = judge.refusals(
-            each(&|n, _| fence::judge((module, program), id(n), &calls, &surroundings)),
+            each(&|n, _| fence::judge((module, program), id(n), &surroundings)),
             false,
         );
         let fence = inherit(&added, fence);

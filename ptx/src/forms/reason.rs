@@ -49,6 +49,9 @@ pub enum Reason {
         /// The special register.
         what: String,
     },
+    /// Addresses too short for the memory that the form shares with the host.
+    #[error("the module has 32-bit addresses, and those in the control block have 64 bits")]
+    Addresses32,
     /// The module is older than what the form is made of.
     #[error(
         "the module is PTX {}.{} or has 32-bit addresses; the form needs PTX 4.1 and 64-bit addresses",

@@ -34,6 +34,7 @@ mod judge;
 mod place;
 mod roots;
 mod scope;
+mod targets;
 mod text;
 mod values;
 
