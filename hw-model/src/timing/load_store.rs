@@ -6,7 +6,7 @@
 //! is told instead; stores go through and wait for nothing; where a miss takes its line at once (`l1.reserves`), a full
 //! set holds the unit until it has room.
 
-use super::cache::{Cache, Evicted, Line};
+use super::cache::{Evicted, Line};
 use super::coalesce::{LineAccess, shared_cycles};
 use super::copy_groups::Copied;
 use super::memory_system::{NO_REPLY, Request, RequestKind};
@@ -141,19 +141,6 @@ impl Sm {
         }
     }
 
-    fn distinct_addresses(&self) -> u64 {
-        let mut addresses = [0; 32];
-        let mut count = 0;
-        for lane in 0..32 {
-            let address = self.access.addresses[lane];
-            if self.access.mask >> lane & 1 != 0 && !addresses[..count].contains(&address) {
-                addresses[count] = address;
-                count += 1;
-            }
-        }
-        count.max(1) as u64
-    }
-
     /// The registers of a load or atomic are there at `at`.
     fn finish(&mut self, slot: u32, op: &Op, at: u64) {
         let entry = &mut self.warps[slot as usize];
@@ -186,45 +173,6 @@ impl Sm {
                 self.lines.add(home + word, 1 << (lane / 8));
             }
         }
-    }
-
-    /// Through the constant cache, one address a cycle, or through the texture cache, one line a cycle.
-    fn time_read_only(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
-        let (config, now) = (epoch.config, self.now);
-        let texture = self.access.space == Space::Texture;
-        self.lines.split(&self.access);
-        let count = self.lines.as_slice().len();
-        let (rounds, latency) = if texture {
-            (count as u64, config.texture.latency)
-        } else {
-            (self.distinct_addresses(), config.constant.latency)
-        };
-        self.unit_free_at = now + rounds;
-        let mut load = self.transfer(slot, launch, op, RequestKind::Read);
-        load.past_l1 = true;
-        load.known = now + rounds - 1 + u64::from(latency);
-        let mut missed = 0;
-        for number in 0..count {
-            let line = self.lines.as_slice()[number];
-            let cache = if texture {
-                &mut self.textures
-            } else {
-                &mut self.constants
-            };
-            if !present(cache, &line) {
-                missed += 1;
-                self.load_line(&line, &mut load, epoch);
-            }
-        }
-        let counters = self.counters_of(slot);
-        if texture {
-            counters.texture_accesses += 1;
-            counters.texture_misses += missed;
-        } else {
-            counters.constant_accesses += 1;
-            counters.constant_misses += missed;
-        }
-        self.conclude(slot, op, &load);
     }
 
     pub(super) fn transfer(&self, slot: u32, launch: u32, op: &Op, kind: RequestKind) -> Transfer {
@@ -337,7 +285,7 @@ impl Sm {
     }
 
     /// Looks one line up and asks for what is missing.
-    fn load_line(&mut self, line: &LineAccess, load: &mut Transfer, epoch: &Epoch<'_>) {
+    pub(super) fn load_line(&mut self, line: &LineAccess, load: &mut Transfer, epoch: &Epoch<'_>) {
         if load.past_l1 {
             self.ask(line, line.sectors, false, load, epoch);
             return;
@@ -567,23 +515,12 @@ impl Sm {
     }
 }
 
-/// The sectors are in a read-only cache; if they are not, they are from now on, because whoever asked for them
-/// first waits for them, and others are let through (constants are read again and again).
-fn present(cache: &mut Cache, line: &LineAccess) -> bool {
-    let Some((entry, _)) = cache.find_or_insert(line.line, line.line) else {
-        return false;
-    };
-    let there = entry.valid & line.sectors == line.sectors;
-    entry.valid |= line.sectors;
-    there
-}
-
 /// What a warp's access to global memory has come to so far.
 pub(super) struct Transfer {
     slot: u32,
     launch: u32,
     kind: RequestKind,
-    past_l1: bool,
+    pub(super) past_l1: bool,
     writes: [u16; WRITES],
     /// When the line at hand is worked on.
     at: u64,

@@ -30,6 +30,7 @@ mod parameters;
 pub(crate) mod partition;
 pub(crate) mod pool;
 pub(crate) mod quota;
+mod read_only;
 mod resident;
 mod room;
 pub(crate) mod sm;
