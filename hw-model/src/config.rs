@@ -2,6 +2,7 @@
 //!
 //! Rules: an unknown key is refused, a value that makes no sense is refused with the key's name, and every
 //! latency is what one warp sees from issue to use on an idle machine, so that a microbenchmark recovers it.
+//! Length: a description is one tree of tables, and every key in it has its own documentation.
 
 use crate::timing::dram::Channel;
 use serde::Deserialize;
