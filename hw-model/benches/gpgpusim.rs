@@ -22,9 +22,9 @@
 //!   card's bandwidth, and sectors that lie in one burst share it. Row `with_a_burst_for_each_sector` has GPGPU-Sim's
 //!   bandwidth instead and lies on the other side of its cycles.
 //! - `black_scholes` on both: the kernel. Ours asks for the approximate functions by name, 95 PTX instructions a thread;
-//!   with `expf`, `logf`, `sqrtf` and IEEE division it has 165, which makes up most of the difference on the GTX 480 (row
-//!   `ordinary_functions`). On the V100 GPGPU-Sim also executes what ptxas makes no instruction of, and the difference is
-//!   below 15 % where the model does (row `with_moves_executed`).
+//!   with `expf`, `logf`, `sqrtf` and IEEE division it has 165, which is worth a third of the difference on the GTX 480 (row
+//!   `ordinary_functions`); the rest there is not explained. On the V100 GPGPU-Sim also executes what ptxas makes no
+//!   instruction of, and the difference is below 15 % where the model does (row `with_moves_executed`).
 //! - `spmv` on both: the matrix. Ours has 20 values a row at random columns; theirs is not known. The rows with 16 and with
 //!   26 values lie on either side of GPGPU-Sim's cycles on both chips, while no part of the GTX 480's description moves its
 //!   figure by more than 3 %.
