@@ -402,6 +402,10 @@ impl Sm {
                     self.arrive_after_copies(slot);
                 }
             }
+            Kind::Parameter => {
+                let launch = resident.launch;
+                self.time_parameter(slot, &op, launch, epoch);
+            }
             Kind::Branch => entry.not_before = now + u64::from(op.latency),
             Kind::Nothing if op.aux & AUX_FENCE != 0 => {
                 let mut until = (now + u64::from(op.latency)).max(entry.written_at);
