@@ -159,14 +159,7 @@ fn an_fma_loop_reaches_the_peak() {
         let launch = u64::from(config.launch.kernel_cycles);
         let fmas = u64::from(blocks) * 8 * 64 * 128;
         let units = f64::from(config.sm.schedulers) / f64::from(config.pipelines.fp32.interval);
-        // A multiply-add reads three registers, one a cycle, where collectors are modelled.
-        let collected = f64::from(config.sm.collectors) / f64::from(config.sm.collector_cycles + 3);
-        let limit = if config.sm.collectors == 0 {
-            units
-        } else {
-            units.min(collected)
-        };
-        let per_cycle = f64::from(config.sm.count) * limit;
+        let per_cycle = f64::from(config.sm.count) * units;
         #[allow(clippy::cast_precision_loss, reason = "small numbers")]
         let share = fmas as f64 / ((timed.cycles - launch) as f64 * per_cycle);
         println!("{gpu}: {:.1} % of the peak", share * 100.0);

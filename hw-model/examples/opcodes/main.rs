@@ -55,8 +55,12 @@ fn operands_of(mnemonic: &str, operands: &str) -> String {
 }
 
 fn kernel(mnemonic: &str, operands: &str) -> String {
+    // Only chips before sm_70 shuffle and vote without a member mask (PTX ISA section 9.7.9, from version 6.4 on).
+    let without_mask =
+        ["shfl.", "vote."].iter().any(|w| mnemonic.starts_with(w)) && !mnemonic.contains(".sync");
+    let target = if without_mask { "sm_60" } else { "sm_100a" };
     format!(
-        ".version 8.8\n.target sm_100a\n.address_size 64\n.func f()\n{{\nret;\n}}\n.visible .entry k()\n{{\n.reg .pred %p<4>;\n.reg .b16 %h<8>;\n\
+        ".version 8.8\n.target {target}\n.address_size 64\n.func f()\n{{\nret;\n}}\n.visible .entry k()\n{{\n.reg .pred %p<4>;\n.reg .b16 %h<8>;\n\
          .reg .b32 %r<64>;\n.reg .f32 %f<8>;\n.reg .b64 %l<8>;\n.reg .f64 %d<8>;\n.reg .b128 %w<4>;\n\
          {mnemonic} {operands};\nEND:\nret;\n}}\n"
     )

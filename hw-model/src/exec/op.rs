@@ -31,7 +31,9 @@ pub(crate) enum Kind {
     Alu,
     /// `exec` fills the access record: global, constant, shared or local memory.
     Memory,
-    /// The same of an asynchronous copy, whose data is there when a later wait says so.
+    /// A kernel's parameter, `imm` bytes from the first, which the constant cache may lack.
+    Parameter,
+    /// The same as [`Kind::Memory`] of an asynchronous copy, whose data is there when a later wait says so.
     Copy,
     /// The same of an arrival at mbarrier objects, which with timing the engine makes when the warp's copies are there.
     CopyArrival,
@@ -74,7 +76,7 @@ impl Kind {
     pub(crate) const fn is_simple(self) -> bool {
         matches!(
             self,
-            Self::Alu | Self::Memory | Self::Copy | Self::CopyArrival
+            Self::Alu | Self::Memory | Self::Parameter | Self::Copy | Self::CopyArrival
         )
     }
 }

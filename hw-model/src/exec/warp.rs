@@ -352,7 +352,12 @@ impl Warp {
             Kind::Assert => return self.assert(op, running, around),
             Kind::Trap => return self.fault(FaultKind::Trap, running),
             Kind::Breakpoint => return self.fault(FaultKind::Breakpoint, running),
-            Kind::Alu | Kind::Memory | Kind::Copy | Kind::CopyArrival | Kind::Branch => {}
+            Kind::Alu
+            | Kind::Memory
+            | Kind::Copy
+            | Kind::CopyArrival
+            | Kind::Parameter
+            | Kind::Branch => {}
         }
         self.settled(Step::Done)
     }

@@ -1,4 +1,4 @@
-//! Arrivals at mbarrier objects that wait for copies (`cp.async.mbarrier.arrive`, PTX ISA section 9.7.13.15.16).
+//! Arrivals at mbarrier objects that wait for copies (`cp.async.mbarrier.arrive`, PTX ISA section 9.7.13.15).
 //!
 //! The warp goes on at once; the arrival happens when the last of the copies is there that the warp had made before.
 //! Each arrival counts how many of those wait for an answer. Copies have numbers, so that an answer is told from that

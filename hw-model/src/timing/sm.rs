@@ -129,6 +129,8 @@ pub(crate) struct Sm {
     pub(super) textures: Cache,
     /// When the load/store unit takes its next instruction; [`UNKNOWN`] while it waits for a reply.
     pub(super) unit_free_at: u64,
+    /// A line in whose set of L1 every line waits for a fill, which the load/store unit waits for.
+    pub(super) crowded: Option<u64>,
     /// When the port to the interconnect is free.
     pub(super) port_free_at: u64,
     /// When the port from the interconnect is free.
@@ -188,6 +190,7 @@ impl Sm {
             constants: small(&config.constant),
             textures: small(&config.texture),
             unit_free_at: 0,
+            crowded: None,
             port_free_at: 0,
             reply_port_free_at: 0,
             inbox: BinaryHeap::with_capacity(512),
