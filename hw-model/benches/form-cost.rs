@@ -14,11 +14,12 @@ use gridmux_hw_model::{
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::boxes::{Grid, next_box};
-use gridmux_ptx::control::{self, Control};
+use gridmux_ptx::control::Control;
 use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
-use gridmux_ptx::protocol::{Gate, Workers, worker};
+use gridmux_ptx::protocol::{Device, Gate, Host, Instance, InstanceLaunch, Workers, Write};
 use gridmux_workloads::{Arg, Case, Size, Workload, workloads};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 /// SMs of the cut `h200`.
@@ -253,98 +254,46 @@ impl Setup {
         self.drain();
     }
 
-    fn write_word(&mut self, address: u64, value: u32) {
-        let memory = self.gpu.memory_mut();
-        memory
-            .write(self.domain, address, &value.to_le_bytes())
-            .expect("inside");
-    }
-
-    /// Runs a gate that nobody stops to its end.
-    fn gate(&mut self, window: u32, depth: u32) {
+    /// The host's half of a gate.
+    fn gate(&self, window: u32, depth: u32) -> Host {
         let LaunchGrid::Planes(axis) = self.form.grid else {
             panic!("a gate is cut across an axis");
         };
         let grid = Grid(self.case.grid);
-        let mut gate = Gate::new(grid, axis, window, depth).expect("a valid instance");
-        let memory = self.gpu.memory_mut();
-        let counters = memory.alloc(self.domain, gate.bytes()).expect("fits");
-        memory
-            .fill(self.domain, counters, gate.bytes(), 0)
-            .expect("inside");
-        let opening = Gate::opening();
-        self.write_word(counters + u64::from(opening.at), opening.value);
-        let mut numbers: Vec<(u64, u32)> = Vec::new();
-        loop {
-            while let Some(launch) = gate.next_launch() {
-                let control = gate.control(&launch, counters);
-                let tag = self.submit(launch.part.dims, control);
-                numbers.push((tag, launch.number));
-            }
-            if gate.has_ended() {
-                return;
-            }
-            self.wait();
-            let flying = &self.flying;
-            numbers.retain(|(tag, number)| {
-                let flies = flying.contains(tag);
-                assert!(
-                    flies || !gate.launch_ended(*number, false),
-                    "nobody stops it"
-                );
-                flies
-            });
-        }
+        Host::Gate(Gate::new(grid, axis, window, depth).expect("a valid instance"))
     }
 
-    /// Runs workers to their end by the host's half of the protocol.
-    fn workers(&mut self, (chunk, singles, late): (u32, u32, bool), caps: &[u32]) {
-        let grid = self.case.grid;
-        let plain = Control::workers(grid, chunk, singles, 0).expect("few blocks");
-        let plain = if late { plain.taking_late() } else { plain };
-        let mut workers = Workers::new(plain.total, caps).expect("blocks");
-        let bytes = workers.memory();
+    /// The host's half of workers.
+    fn workers(&self, (chunk, singles, late): (u32, u32, bool), caps: &[u32]) -> Host {
+        let plain = Control::workers(self.case.grid, chunk, singles, 0).expect("few blocks");
+        let control = if late { plain.taking_late() } else { plain };
+        Host::Workers(Workers::new(control.total, caps).expect("blocks"), control)
+    }
+
+    /// Runs an instance that nobody stops to its end.
+    fn instance(&mut self, host: Host) {
+        let image = host.memory();
         let memory = self.gpu.memory_mut();
-        let counters = memory.alloc(self.domain, bytes.len() as u64).expect("fits");
-        memory.write(self.domain, counters, &bytes).expect("inside");
-        let control = Control { counters, ..plain };
-        let mut numbers: Vec<(u64, u32)> = Vec::new();
+        let counters = memory.alloc(self.domain, image.len() as u64).expect("fits");
+        memory.write(self.domain, counters, &image).expect("inside");
+        let mut instance = Instance::new(host, counters);
+        let mut on = On {
+            setup: self,
+            counters,
+            numbers: Vec::new(),
+        };
         loop {
-            while let Some(launch) = workers.next_launch() {
-                let at = counters + u64::from(launch.announce.at);
-                self.write_word(at, launch.announce.value);
-                let tag = self.submit([launch.blocks, 1, 1], control);
-                numbers.push((tag, launch.number));
-            }
-            if workers.has_ended() {
+            let Ok(()) = instance.step(&mut on);
+            if instance.has_ended() {
                 return;
             }
-            if !self.flying.is_empty() {
-                self.wait();
+            // Workers that none is missing of may only be late to be seen.
+            if !on.setup.flying.is_empty() {
+                on.setup.wait();
             }
-            let flying = &self.flying;
-            numbers.retain(|(tag, number)| {
-                let flies = flying.contains(tag);
-                if !flies {
-                    workers.launch_ended(*number);
-                }
-                flies
-            });
-            let mut seen = vec![0; bytes.len()];
-            self.gpu
-                .memory()
-                .read(self.domain, counters, &mut seen)
-                .expect("inside");
-            let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-            let words: Vec<u32> = seen.chunks_exact(4).map(word).collect();
-            let at = |offset: u32| words[offset as usize / 4];
-            let places = (0..).take(caps.len()).map(control::place_offset);
-            let members: Vec<u32> = places.map(|place| at(place + 4)).collect();
-            workers.observe(&worker::Observation {
-                next: at(control::NEXT_AT),
-                placed: at(control::PLACED_AT),
-                members: &members,
-            });
+            for number in on.ended() {
+                let Ok(()) = instance.launch_ended(&mut on, number);
+            }
         }
     }
 
@@ -358,7 +307,8 @@ impl Setup {
             Manner::Waves(n) => self.slices(n * wave),
             Manner::PerSm(n) => self.slices(n * sms),
             Manner::Gate => {
-                self.gate(WINDOW_WAVES * wave, WINDOWS);
+                let host = self.gate(WINDOW_WAVES * wave, WINDOWS);
+                self.instance(host);
             }
             Manner::Worker => {
                 let cap = self.even_cap(wave / sms, sms);
@@ -367,7 +317,8 @@ impl Setup {
                 let chunk = self.chunk(wave, block_cycles);
                 let late = u64::from(chunk) * block_cycles >= self.cycles(LATE_MICROSECONDS);
                 let singles = chunk * wave / SINGLES;
-                self.workers((chunk, singles, late), &caps);
+                let host = self.workers((chunk, singles, late), &caps);
+                self.instance(host);
             }
         }
         self.ended - began
@@ -392,6 +343,52 @@ impl Setup {
         let by_grid = self.case.blocks() / u64::from(TICKETS * wave);
         let chunk = by_time.min(by_grid).max(1);
         u32::try_from(chunk).unwrap_or(1).min(self.form.most_chunk)
+    }
+}
+
+/// An instance's launches on the GPU.
+struct On<'a> {
+    setup: &'a mut Setup,
+    counters: u64,
+    /// Tags and numbers of its launches in flight.
+    numbers: Vec<(u64, u32)>,
+}
+
+impl On<'_> {
+    /// Takes out the launches that have ended.
+    fn ended(&mut self) -> Vec<u32> {
+        let flying = &self.setup.flying;
+        let ended = self
+            .numbers
+            .extract_if(.., |(tag, _)| !flying.contains(tag));
+        ended.map(|(_, number)| number).collect()
+    }
+}
+
+impl Device for On<'_> {
+    type Error = Infallible;
+
+    fn write(&mut self, write: Write) -> Result<(), Infallible> {
+        let at = self.counters + u64::from(write.at);
+        let memory = self.setup.gpu.memory_mut();
+        memory
+            .write(self.setup.domain, at, &write.value.to_le_bytes())
+            .expect("inside");
+        Ok(())
+    }
+
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), Infallible> {
+        let memory = self.setup.gpu.memory();
+        memory
+            .read(self.setup.domain, self.counters + at, into)
+            .expect("inside");
+        Ok(())
+    }
+
+    fn launch(&mut self, launch: &InstanceLaunch) -> Result<(), Infallible> {
+        let tag = self.setup.submit(launch.grid, launch.control);
+        self.numbers.push((tag, launch.number));
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 //! One JSON line per GPU and figure: the measured value, the configured one as the floor, and their ratio. Latencies
 //! are cycles of a chain of dependent instructions or pointers, rates are what all SMs reach together. The bank
 //! conflict and coalescing staircases are drawn as SVG under `target/microbench/`.
+//! A rate's peak is the card's: lanes or bus width times clock, whatever the description says of what stands before them.
 //! Rule: the measured latency must be within 5 % of the configured one, a rate between 90 and 100 % of its peak;
 //! anything else ends the run with an error, after everything was printed.
 
@@ -74,17 +75,9 @@ fn figures(gpu: &str) -> Vec<Figure> {
     let alu = |op: &str| Runner::new(&config).chain(op);
     let sms = f64::from(config.sm.count);
     let units = f64::from(p.units.fp32) / f64::from(p.fp32.interval);
-    let collectors = if config.sm.collectors == 0 {
-        f64::INFINITY
-    } else {
-        // A multiply-add reads three registers, one a cycle.
-        f64::from(config.sm.collectors) / f64::from(config.sm.collector_cycles + 3)
-    };
-    // An SM issues no more than its schedulers and collectors let it, whatever its units could take.
+    // An SM issues no more than its schedulers let it, whatever its units could take.
     let issue = f64::from(config.sm.schedulers) * f64::from(config.sm.issue_width);
-    let fma_peak = units.min(issue).min(collectors) * 32.0 * sms;
-    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
-    let sector_share = 32.0 / config.dram.burst_bytes as f64;
+    let fma_peak = units.min(issue) * 32.0 * sms;
     let shared_peak = 32.0 * f64::from(config.shared.bank_bytes.min(4)) * sms;
     let mut runner = Runner::new(&config);
     vec![
@@ -136,7 +129,7 @@ fn figures(gpu: &str) -> Vec<Figure> {
             "dram_bandwidth",
             "GB/s",
             runner.dram_rate(),
-            config.dram.gigabytes_per_second * sector_share,
+            config.dram.gigabytes_per_second,
         ),
     ]
 }

@@ -2,7 +2,10 @@
 //!
 //! `model_speed/*`: million thread instructions per CPU-second, timed, one thread; the floor is the functional speed
 //! of the same run, because no timing model can be faster than the execution it times. `model_functional/*`: that
-//! functional speed. `model_threads/*`: how many times faster two threads are than one, by the wall clock.
+//! functional speed. `model_threads/*`: how many times faster two threads are than one, by the wall clock; the floor is
+//! how many processors two threads that only count were given just before, because the host may have other work.
+//! `model_threads_cpu/*`: CPU time that two threads take together, in CPU times of one; what is above 1 they spent on
+//! handing work over and on waiting for each other, however busy the host is. stderr has the seconds behind both.
 //! `model_memory/*`: most memory of the process so far, so it is printed last. The GPU is `v100` unless
 //! `GRIDMUX_BENCH_GPU` names another. Arguments that name a benchmark's part select it.
 
@@ -131,18 +134,99 @@ fn cpu_seconds() -> f64 {
     seconds
 }
 
-/// Seconds of the wall clock that one timed run takes with so many threads: the best of several, because the host
-/// has other work.
-fn wall_seconds(setup: &mut Setup, threads: usize) -> f64 {
-    setup.gpu.set_threads(threads);
-    setup.run(true);
-    let mut best = f64::INFINITY;
-    for _ in 0..4 {
-        let began = std::time::Instant::now();
-        setup.run(true);
-        best = best.min(began.elapsed().as_secs_f64());
+/// Seconds of something by the wall clock, and of CPU time over all threads.
+#[derive(Clone, Copy)]
+struct Cost {
+    wall: f64,
+    cpu: f64,
+}
+
+impl Cost {
+    fn of(work: impl FnOnce()) -> Self {
+        let (wall, cpu) = (std::time::Instant::now(), cpu_seconds());
+        work();
+        Self {
+            wall: wall.elapsed().as_secs_f64(),
+            cpu: cpu_seconds() - cpu,
+        }
     }
-    best
+
+    fn least(self, other: Self) -> Self {
+        Self {
+            wall: self.wall.min(other.wall),
+            cpu: self.cpu.min(other.cpu),
+        }
+    }
+}
+
+/// What timed runs take with one thread and with two, in turn: the least of several, because the host has other work.
+fn costs(setup: &mut Setup) -> [Cost; 2] {
+    let mut least = [Cost {
+        wall: f64::INFINITY,
+        cpu: f64::INFINITY,
+    }; 2];
+    for _ in 0..5 {
+        for (threads, least) in (1..).zip(&mut least) {
+            setup.gpu.set_threads(threads);
+            setup.run(true);
+            *least = least.least(Cost::of(|| {
+                setup.run(true);
+            }));
+        }
+    }
+    least
+}
+
+/// Processors that two threads get which share nothing, over a tenth of a second.
+fn processors() -> f64 {
+    let count = || {
+        let began = std::time::Instant::now();
+        while began.elapsed().as_millis() < 100 {
+            std::hint::spin_loop();
+        }
+    };
+    let cost = Cost::of(|| {
+        std::thread::scope(|scope| {
+            scope.spawn(count);
+            count();
+        });
+    });
+    cost.cpu / cost.wall
+}
+
+/// Prints what two threads are worth on a workload, as `wall` and `cpu` name it.
+fn print_threads(setup: &mut Setup, name: &str, (wall, cpu): (bool, bool)) {
+    let given = processors();
+    let [one, two] = costs(setup);
+    eprintln!(
+        "{name}: one thread: wall {:.4} s, CPU {:.4} s; two: wall {:.4} s, CPU {:.4} s; the host gave two threads \
+         {given:.2} processors",
+        one.wall, one.cpu, two.wall, two.cpu
+    );
+    if wall {
+        let faster = one.wall / two.wall;
+        let name = format!("model_threads/{name}");
+        print(
+            &name,
+            faster,
+            "times one thread",
+            "higher",
+            Some(given),
+            None,
+        );
+    }
+    if cpu {
+        let more = two.cpu / one.cpu;
+        let name = format!("model_threads_cpu/{name}");
+        print(
+            &name,
+            more,
+            "CPU times of one thread",
+            "lower",
+            Some(1.0),
+            None,
+        );
+    }
 }
 
 /// Most memory that this process has held, in megabytes.
@@ -174,8 +258,9 @@ fn main() {
     let gpu = std::env::var("GRIDMUX_BENCH_GPU").unwrap_or_else(|_| "v100".to_owned());
     let unit = "M thread instructions/CPU-s";
     for workload in workloads() {
-        let [speed, functional, threads] = ["speed", "functional", "threads"]
-            .map(|what| format!("model_{what}/{}", workload.name));
+        let [speed, functional, threads, threads_cpu] =
+            ["speed", "functional", "threads", "threads_cpu"]
+                .map(|what| format!("model_{what}/{}", workload.name));
         if chosen(&speed) || chosen(&functional) {
             let mut setup = Setup::new(&gpu, workload, Size::Small);
             let floor = setup.speed(false);
@@ -194,22 +279,15 @@ fn main() {
                 );
             }
         }
-        if chosen(&threads) {
+        let asked = (chosen(&threads), chosen(&threads_cpu));
+        if asked.0 || asked.1 {
             // The irregular ones take long enough when small.
             let size = match workload.name {
                 "spmv" | "pointer_chase" => Size::Small,
                 _ => Size::Large,
             };
             let mut setup = Setup::new(&gpu, workload, size);
-            let (one, two) = (wall_seconds(&mut setup, 1), wall_seconds(&mut setup, 2));
-            print(
-                &threads,
-                one / two,
-                "times one thread",
-                "higher",
-                None,
-                None,
-            );
+            print_threads(&mut setup, workload.name, asked);
         }
     }
     if chosen("model_memory/h200") {

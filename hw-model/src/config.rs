@@ -2,7 +2,9 @@
 //!
 //! Rules: an unknown key is refused, a value that makes no sense is refused with the key's name, and every
 //! latency is what one warp sees from issue to use on an idle machine, so that a microbenchmark recovers it.
+//! Length: a description is one tree of tables, and every key in it has its own documentation.
 
+use crate::timing::dram::Channel;
 use serde::Deserialize;
 
 /// Bytes of a cache line.
@@ -152,6 +154,9 @@ pub struct Sm {
     pub collector_cycles: u32,
     /// Moves that ptxas makes no instruction of take no issue slot; false to execute PTX as it stands.
     pub folds_moves: bool,
+    /// A kernel's parameters are read through the constant cache, which lacks them at first; else they are always there.
+    #[serde(default)]
+    pub parameters_cached: bool,
     /// Resident threads.
     pub max_threads: u32,
     /// Resident blocks.
@@ -278,6 +283,10 @@ pub struct L1 {
     pub line_interval: u32,
     /// A miss fetches the sectors it needs, not the whole line.
     pub sectored: bool,
+    /// A load whose set has no line that does not wait for a fill holds the load/store unit until one is there; else
+    /// what it asks for comes without a place in the cache.
+    #[serde(default)]
+    pub reserves: bool,
     /// Loads of global memory are cached; on some Kepler chips only local memory is.
     pub caches_global: bool,
     /// What a store to global memory does to a line that is there.
@@ -352,16 +361,40 @@ pub struct Dram {
     pub latency: u32,
     /// Banks of a channel.
     pub banks: u32,
-    /// Bytes that the bus moves for a sector: more than it has where a burst is longer.
+    /// Bytes that one column command moves. Sectors of one request that lie in one burst share it.
     pub burst_bytes: u64,
     /// Bytes of a row.
     pub row_bytes: u64,
-    /// Requests that the controller chooses among: an open row first, then the oldest.
+    /// Banks that take turns along neighbouring addresses; absent where those of a row all lie in one bank.
+    #[serde(default)]
+    pub stripe: Option<Stripe>,
+    /// Groups of banks; neighbouring banks lie in different ones.
+    #[serde(default = "one")]
+    pub bank_groups: u32,
+    /// Requests, of a line at most, that the controller chooses among: an open row first, then the oldest.
     pub queue: u32,
+    /// Sectors on their way through the controller at once, from its entrance until the data have left it again; 0
+    /// where they never limit.
+    #[serde(default)]
+    pub buffers: u32,
     /// Clock of the timing figures in MHz.
     pub command_mhz: u32,
     /// Timing in command clocks.
     pub timing: DramTiming,
+}
+
+/// How neighbouring addresses of a channel are spread over banks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stripe {
+    /// Banks that take turns.
+    pub banks: u32,
+    /// Bytes of a turn.
+    pub bytes: u64,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// Timing of a DRAM chip in command clocks, by JEDEC's names.
@@ -388,6 +421,18 @@ pub struct DramTiming {
     pub cdlr: u32,
     /// End of written data to precharge.
     pub wr: u32,
+    /// Column command to column command of one bank group; 0 where groups make no difference.
+    #[serde(default)]
+    pub ccdl: u32,
+    /// End of read data to written data; 0 where the bus needs no rest.
+    #[serde(default)]
+    pub turn: u32,
+    /// Refresh of all banks to the next one; 0 where none are made.
+    #[serde(default)]
+    pub refi: u32,
+    /// Refresh to row opening.
+    #[serde(default)]
+    pub rfc: u32,
 }
 
 /// Costs of starting kernels and blocks.
@@ -537,6 +582,13 @@ impl GpuConfig {
     pub(crate) fn dram_time(&self, clocks: u32, fraction: u32) -> u64 {
         let scaled = (u64::from(clocks) * u64::from(self.clock.core_mhz)) << fraction;
         scaled.div_ceil(u64::from(self.dram.command_mhz))
+    }
+
+    /// Core cycles that a lone read spends in the controller besides what its row, column and data take.
+    #[must_use]
+    pub(crate) fn dram_controller_cycles(&self) -> u64 {
+        let row = Channel::lone_read_cycles(self);
+        u64::from(self.dram.latency).saturating_sub(u64::from(self.l2.latency) + row)
     }
 
     /// Core cycles that `bytes` take at `gigabytes_per_second`.

@@ -270,6 +270,7 @@ impl GpuConfig {
                 "it must lie between 1 and 4096 command clocks",
             )?;
         }
+        self.validate_dram_banks()?;
         positive("dram.gigabytes_per_second", dram.gigabytes_per_second)?;
         require(
             "dram.burst_bytes",
@@ -314,6 +315,51 @@ impl GpuConfig {
 }
 
 impl GpuConfig {
+    fn validate_dram_banks(&self) -> Result<(), ConfigError> {
+        let dram = &self.dram;
+        require(
+            "dram.bank_groups",
+            dram.bank_groups,
+            dram.bank_groups.is_power_of_two() && dram.bank_groups <= dram.banks,
+            "it must be a power of two, at most as many as banks",
+        )?;
+        if let Some(stripe) = dram.stripe {
+            require(
+                "dram.stripe.banks",
+                stripe.banks,
+                stripe.banks != 0 && dram.banks.is_multiple_of(stripe.banks),
+                "it must divide the number of banks",
+            )?;
+            require(
+                "dram.stripe.bytes",
+                stripe.bytes,
+                stripe.bytes.is_power_of_two()
+                    && (LINE_BYTES..=dram.row_bytes).contains(&stripe.bytes),
+                "it must be a power of two from 128 to a row",
+            )?;
+        }
+        let t = &dram.timing;
+        let timing = [
+            ("dram.timing.ccdl", t.ccdl, t.ccdl <= 4096),
+            ("dram.timing.turn", t.turn, t.turn <= 4096),
+            ("dram.timing.rfc", t.rfc, t.rfc <= 4096),
+        ];
+        for (key, clocks, holds) in timing {
+            require(
+                key,
+                clocks,
+                holds,
+                "it must lie between 0 and 4096 command clocks",
+            )?;
+        }
+        require(
+            "dram.timing.refi",
+            t.refi,
+            t.refi == 0 || t.refi > 2 * (t.rp + t.rfc + t.rc),
+            "refreshes must leave at least half of the time (0: none are made)",
+        )
+    }
+
     fn validate_energy(&self) -> Result<(), ConfigError> {
         let e = &self.energy;
         let all = [
@@ -419,6 +465,17 @@ mod tests {
                 "dram.gigabytes_per_second",
             ),
             ("schedulers = 4", "schedulers = 3", "sm.schedulers"),
+            (
+                "row_bytes = 1024",
+                "row_bytes = 1024\nbank_groups = 3",
+                "dram.bank_groups",
+            ),
+            (
+                "row_bytes = 1024",
+                "row_bytes = 1024\nstripe = { banks = 2, bytes = 2048 }",
+                "dram.stripe.bytes",
+            ),
+            ("ccd = 1", "refi = 10, ccd = 1", "dram.timing.refi"),
         ];
         for (from, to, key) in cases {
             let text = include_str!("../configs/h200.toml").replacen(from, to, 1);

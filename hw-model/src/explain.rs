@@ -56,6 +56,7 @@ pub(crate) fn dress(
         owner: nearest.and_then(|n| owner(kernel, n)),
         nearest,
         lies_in: None,
+        partition: None,
         note: warp.said().map(Into::into),
         kind: raw.kind,
     })
@@ -71,19 +72,27 @@ fn source_file(kernel: &Kernel, number: u32) -> Option<Arc<str>> {
     Some(known.1.clone())
 }
 
-/// Says in whose domain a bad global address lies, when it is another one than the launch's own.
+/// Says whose a bad global address is: in whose domain it lies, when it is another one than the launch's own, and in
+/// which partition.
 #[cold]
 pub(crate) fn attribute(fault: &mut Fault, memory: &Memory, own: DomainId) {
+    use FaultSpace::{Constant, Global};
     let global = matches!(
         fault.kind,
         FaultKind::OutOfBounds {
-            space: FaultSpace::Global | FaultSpace::Constant,
+            space: Global | Constant,
+            ..
+        } | FaultKind::Misaligned {
+            space: Global | Constant,
             ..
         }
     );
-    let address = fault.address.filter(|_| global);
-    let domain = address.and_then(|address| memory.domain_at(address));
+    let Some(address) = fault.address.filter(|_| global) else {
+        return;
+    };
+    let domain = memory.domain_at(address);
     fault.lies_in = domain.filter(|domain| *domain != own);
+    fault.partition = domain.and_then(|domain| memory.partition_at(domain, address));
 }
 
 /// Whose the nearest allocation is, when it is the module's.

@@ -2,7 +2,7 @@
 //!
 //! Rule: a fault ends its own launch and nothing else.
 
-use crate::memory::{DomainId, Nearest};
+use crate::memory::{DomainId, Nearest, Partition};
 use std::fmt;
 use std::sync::Arc;
 
@@ -123,6 +123,8 @@ pub struct Fault {
     pub nearest: Option<Nearest>,
     /// The other domain in whose window the address lies. What is allocated there is nobody's business here.
     pub lies_in: Option<DomainId>,
+    /// The tenant's partition that the address lies in, its guard zones included, whichever domain has it.
+    pub partition: Option<Partition>,
     /// Name of the module's variable that the nearest allocation is; `None` for one that the host made.
     pub owner: Option<Box<str>>,
     /// What else there is to say: who waits where in a deadlock, the text of an assertion.
@@ -158,6 +160,10 @@ impl fmt::Display for Fault {
         }
         if let Some(domain) = self.lies_in {
             write!(f, "; the address lies in domain {}", domain.0)?;
+        }
+        if let Some(partition) = self.partition {
+            let base = partition.base;
+            write!(f, "; the address lies in the partition at {base:#x}")?;
         }
         match (self.source_line, &self.source_file) {
             (Some((_, line)), Some(name)) => write!(f, " (source file {name}, line {line})"),

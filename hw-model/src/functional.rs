@@ -221,7 +221,7 @@ fn plain(kind: FaultKind) -> RawFault {
 #[inline(always)]
 pub(crate) fn count_access(op: &Op, access: &Access, counters: &mut Counters) {
     use crate::exec::Kind;
-    if !matches!(op.kind, Kind::Memory | Kind::Copy) || access.mask == 0 {
+    if !matches!(op.kind, Kind::Memory | Kind::Copy | Kind::CopyArrival) || access.mask == 0 {
         return;
     }
     match (access.space, access.direction) {

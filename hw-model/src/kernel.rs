@@ -97,6 +97,8 @@ pub struct Kernel {
     /// `.reqntid`.
     pub required_threads: Option<[u32; 3]>,
     pub(crate) domain: DomainId,
+    /// First 128-byte line of its code, which no other loaded kernel has.
+    pub(crate) code_line: u64,
     pub(crate) ops: Box<[Op]>,
     pub(crate) origins: Box<[Origin]>,
     /// Broadcast constants; operands name them with their top bit set.

@@ -129,6 +129,40 @@ fn an_address_in_another_domain_names_the_domain_and_nothing_in_it() {
 }
 
 #[test]
+fn an_address_in_a_partition_names_the_partition() {
+    let text = module(
+        "",
+        "ld.global.u64 %rd3, [%rd2];\nld.global.u32 %r5, [%rd3];\n",
+    );
+    let mut bench = Bench::named("h200");
+    let memory = bench.gpu.memory_mut();
+    let shared = memory.create_domain(40 << 30).expect("room");
+    let [own, other] = [(); 2].map(|()| memory.reserve(shared, 1 << 20).expect("room"));
+    let out = memory.alloc_in(own, 8).expect("fits");
+    let outside = bench.buffer(&[0; 8]);
+    let bad = other.base + 4098;
+    // From the partition beside it, where every address is mapped, a misaligned one; from another domain any.
+    for (domain, at, lies_in) in [(shared, out, None), (bench.domain, outside, Some(shared))] {
+        let memory = bench.gpu.memory_mut();
+        memory
+            .write(domain, at, &bad.to_le_bytes())
+            .expect("inside");
+        bench.domain = domain;
+        let kernel = bench.kernel(&text, "k");
+        let params = at.to_le_bytes();
+        let launch = bench.simple(&kernel, 1, 1, &params);
+        let timed = bench.time(launch.clone()).err().expect("it faults");
+        assert_eq!((timed.lies_in, timed.partition), (lies_in, Some(other)));
+        let said = format!("; the address lies in the partition at {:#x}", other.base);
+        assert!(timed.to_string().ends_with(&said), "{timed}");
+        match run_functional(&mut bench.gpu, &launch) {
+            Err(RunError::Fault(fault)) => assert_eq!(fault.partition, Some(other)),
+            done => panic!("{done:?}"),
+        }
+    }
+}
+
+#[test]
 fn source_files_are_named() {
     let body = ".loc 1 42 7\nst.global.u32 [%rd2], %r1;\n";
     let line = |text: &str| {

@@ -12,7 +12,6 @@ mod support;
 mod generate;
 
 use gridmux_hw_model::{GpuConfig, Launch, QueueId};
-use gridmux_workloads::Arg;
 use support::{Bench, functional};
 
 const SEEDS: u64 = 1000;
@@ -27,19 +26,7 @@ fn run(seed: u64, timed: bool) -> Vec<Vec<u8>> {
     let loaded = bench
         .try_kernel(&kernel.ptx, kernel.entry)
         .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-    let (mut params, mut buffers) = (Vec::<u8>::new(), Vec::new());
-    for arg in &kernel.args {
-        let bytes = match arg {
-            Arg::Buffer { bytes, .. } => {
-                let address = bench.buffer(bytes);
-                buffers.push((address, bytes.len()));
-                address.to_le_bytes().to_vec()
-            }
-            scalar => scalar.scalar_bytes().expect("no buffer"),
-        };
-        params.resize(params.len().next_multiple_of(bytes.len()), 0);
-        params.extend(bytes);
-    }
+    let prepared = bench.place(&kernel.args);
     let launch = Launch {
         queue: QueueId(0),
         tag: 1,
@@ -48,7 +35,7 @@ fn run(seed: u64, timed: bool) -> Vec<Vec<u8>> {
         grid: kernel.grid,
         block: kernel.block,
         dynamic_shared_bytes: kernel.dynamic_shared_bytes,
-        params: &params,
+        params: &prepared.params,
         budget: None,
     };
     if timed {
@@ -57,15 +44,7 @@ fn run(seed: u64, timed: bool) -> Vec<Vec<u8>> {
     } else {
         functional(&mut bench, &launch);
     }
-    let read = |(address, length): &(u64, usize)| {
-        let mut bytes = vec![0; *length];
-        let memory = bench.gpu.memory();
-        memory
-            .read(bench.domain, *address, &mut bytes)
-            .expect("inside");
-        bytes
-    };
-    buffers.iter().map(read).collect()
+    bench.buffers(&prepared)
 }
 
 #[test]

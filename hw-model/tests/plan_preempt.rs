@@ -20,9 +20,9 @@ use gridmux_policy::plan::GiveUp;
 use gridmux_workloads::corpus::kernels;
 use gridmux_workloads::{Arg, Case, Prng, Role, Size, workloads};
 use std::sync::Arc;
-use support::Bench;
 use support::plan::{Disturbance, Disturbed, context_bytes, disturbed, plan, row};
 use support::states::{TAIL_WORDS, states};
+use support::{Bench, Prepared};
 
 /// Generated kernels, and runs of each state's kernel: 1,000 together. `GRIDMUX_SWITCH_SEEDS` asks for more seeds.
 const SEEDS: u64 = 670;
@@ -47,8 +47,7 @@ struct Subject {
 struct Loaded {
     bench: Bench,
     kernel: Arc<Kernel>,
-    params: Vec<u8>,
-    buffers: Vec<(u64, usize)>,
+    prepared: Prepared,
 }
 
 impl Subject {
@@ -69,24 +68,11 @@ impl Subject {
         let kernel = bench
             .try_kernel(&self.ptx, &self.entry)
             .unwrap_or_else(|error| panic!("{}: {error}", self.name));
-        let (mut params, mut buffers) = (Vec::<u8>::new(), Vec::new());
-        for arg in &self.args {
-            let bytes = match arg {
-                Arg::Buffer { bytes, .. } => {
-                    let address = bench.buffer(bytes);
-                    buffers.push((address, bytes.len()));
-                    address.to_le_bytes().to_vec()
-                }
-                scalar => scalar.scalar_bytes().expect("no buffer"),
-            };
-            params.resize(params.len().next_multiple_of(bytes.len()), 0);
-            params.extend(bytes);
-        }
+        let prepared = bench.place(&self.args);
         Loaded {
             bench,
             kernel,
-            params,
-            buffers,
+            prepared,
         }
     }
 
@@ -108,22 +94,14 @@ impl Subject {
 impl Loaded {
     /// The bytes of every buffer.
     fn memory(&self) -> Vec<Vec<u8>> {
-        let read = |(address, length): &(u64, usize)| {
-            let mut bytes = vec![0; *length];
-            let memory = self.bench.gpu.memory();
-            memory
-                .read(self.bench.domain, *address, &mut bytes)
-                .expect("inside");
-            bytes
-        };
-        self.buffers.iter().map(read).collect()
+        self.bench.buffers(&self.prepared)
     }
 }
 
 /// The memory that a launch leaves when nothing disturbs it.
 fn undisturbed(subject: &Subject, config: &GpuConfig) -> Vec<Vec<u8>> {
     let mut loaded = subject.load(config);
-    let params = loaded.params.clone();
+    let params = loaded.prepared.params.clone();
     let launch = subject.launch(&loaded, &params);
     let done = loaded.bench.time(launch);
     done.unwrap_or_else(|fault| panic!("{}: {fault}", subject.name));
@@ -144,7 +122,7 @@ fn with_switches(
     let all = plan(config, GiveUp::Switch, &[row(KernelId(1), most, 1)]);
     assert_eq!(loaded.bench.gpu.set_plan(&all), []);
     loaded.bench.gpu.record_block_events(true);
-    let params = loaded.params.clone();
+    let params = loaded.prepared.params.clone();
     let launch = subject.launch(&loaded, &params);
     let bytes = context_bytes(config, &loaded.kernel, &launch);
     let mut dice = Prng::new(seed);

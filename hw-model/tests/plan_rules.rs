@@ -183,15 +183,7 @@ fn kernels_stay_on_the_sms_of_their_groups() {
         builder.standby_row(row(B, 5, 1));
         builder.build().expect("a plan")
     });
-    for (tag, kernel) in [(1, A), (2, B)] {
-        let blocks = 20;
-        stage.launch(Busy {
-            tag,
-            kernel,
-            blocks,
-            ..Busy::default()
-        });
-    }
+    stage.launch_each(20, [A, B]);
     stage.pass(6000);
     let held = |kernel| stage.placed().iter().filter(|e| e.kernel == kernel).count();
     assert_eq!(
@@ -212,15 +204,7 @@ fn room_is_filled_in_order_of_rows_or_of_arrival() {
         let way = (GiveUp::Drain, false);
         let mut stage = Stage::new(2, |config| group(config, fill, way, &rows));
         // B comes first; A has the first row.
-        for (tag, kernel) in [(1, B), (2, A)] {
-            let blocks = 16;
-            stage.launch(Busy {
-                tag,
-                kernel,
-                blocks,
-                ..Busy::default()
-            });
-        }
+        stage.launch_each(16, [B, A]);
         stage.finish();
         let order: Vec<KernelId> = stage.placed().iter().map(|e| e.kernel).collect();
         let second = if first == A { B } else { A };
@@ -235,15 +219,7 @@ fn the_head_of_the_line_holds_others_up_where_the_plan_says_so() {
         let way = (GiveUp::Drain, head_of_line);
         let mut stage = Stage::new(2, |config| group(config, Fill::RowOrder, way, &rows));
         // Two of A's blocks wait for the first two, and there is room for B all the time.
-        for (tag, kernel) in [(1, A), (2, B)] {
-            let blocks = 4;
-            stage.launch(Busy {
-                tag,
-                kernel,
-                blocks,
-                ..Busy::default()
-            });
-        }
+        stage.launch_each(4, [A, B]);
         stage.finish();
         let at = |kernel| {
             let placed = stage.placed().into_iter();
@@ -524,7 +500,9 @@ fn a_block_leaves_when_what_it_has_in_flight_has_ended() {
     // SMK, section 5.1, step 2: the engine waits for pending memory requests. Switches are free, so that waiting is
     // all that takes time.
     let longest = |text: &str| {
-        let config = GpuConfig::builtin("gtx480").expect("built in");
+        let mut config = GpuConfig::builtin("gtx480").expect("built in");
+        // Parameters that are at hand, so that arithmetic has nothing in flight.
+        config.sm.parameters_cached = false;
         let mut bench = Bench::new(config.scaled_to_sms(1));
         let kernel = bench.kernel(text, "k");
         let out = bench.buffer(&vec![0; (32 + TAIL_WORDS as usize) * 4]);

@@ -159,14 +159,7 @@ fn an_fma_loop_reaches_the_peak() {
         let launch = u64::from(config.launch.kernel_cycles);
         let fmas = u64::from(blocks) * 8 * 64 * 128;
         let units = f64::from(config.sm.schedulers) / f64::from(config.pipelines.fp32.interval);
-        // A multiply-add reads three registers, one a cycle, where collectors are modelled.
-        let collected = f64::from(config.sm.collectors) / f64::from(config.sm.collector_cycles + 3);
-        let limit = if config.sm.collectors == 0 {
-            units
-        } else {
-            units.min(collected)
-        };
-        let per_cycle = f64::from(config.sm.count) * limit;
+        let per_cycle = f64::from(config.sm.count) * units;
         #[allow(clippy::cast_precision_loss, reason = "small numbers")]
         let share = fmas as f64 / ((timed.cycles - launch) as f64 * per_cycle);
         println!("{gpu}: {:.1} % of the peak", share * 100.0);
@@ -351,4 +344,46 @@ fn a_wait_for_copies_takes_until_memory_has_answered() {
         config.l2.latency,
         0.15,
     );
+}
+
+/// Cycles from a copy to the statement behind its arrival at an mbarrier object, and to the end of a wait for the
+/// object's phase. `arrive` is the arrival, `expected` the object's count.
+fn arrival_of_a_copy(arrive: &str, expected: u32) -> [u32; 2] {
+    let shared = ".shared .align 16 .b8 box[64];\n.shared .align 8 .b64 gate;\n";
+    let body = format!(
+        "add.u64 %rd3, %rd1, 524288;\nmov.u32 %r11, box;\nmov.u32 %r12, gate;\nsetp.ne.u32 %p1, %r2, 0;\n\
+         @!%p1 mbarrier.init.shared.b64 [%r12], {expected};\nbar.sync 0;\nmov.u64 %rd4, %clock64;\nmov.u64 %rd5, %rd4;\n\
+         @%p1 bra WAIT;\ncp.async.cg.shared.global [%r11], [%rd3], 16;\n{arrive};\nmov.u64 %rd5, %clock64;\n\
+         WAIT:\nbar.warp.sync -1;\nTRY:\nmbarrier.try_wait.parity.shared.b64 %p2, [%r12], 0;\n@!%p2 bra TRY;\nmov.u64 %rd6, %clock64;\n\
+         sub.u64 %rd5, %rd5, %rd4;\nsub.u64 %rd6, %rd6, %rd4;\ncvt.u32.u64 %r5, %rd5;\ncvt.u32.u64 %r6, %rd6;\n\
+         @!%p1 st.global.u32 [%rd2], %r5;\n@%p1 st.global.u32 [%rd2], %r6;"
+    );
+    let words = words_of(
+        &mut Bench::named("h200"),
+        &module(shared, &body),
+        64,
+        1 << 20,
+    );
+    // Thread 32 only waits, in a warp of its own.
+    [words[0], words[32]]
+}
+
+#[test]
+fn an_arrival_for_copies_comes_when_they_are_there_and_holds_nobody_up() {
+    let dram = GpuConfig::builtin("h200").expect("built in").dram.latency;
+    let counted =
+        "cp.async.mbarrier.arrive.shared.b64 [%r12];\nmbarrier.arrive.shared.b64 %rd7, [%r12]";
+    for (arrive, what) in [
+        ("cp.async.mbarrier.arrive.noinc.shared.b64 [%r12]", "noinc"),
+        // The object expects the arrival that the thread makes itself, before the copy's.
+        (counted, "counted"),
+    ] {
+        let [on, there] = arrival_of_a_copy(arrive, 1);
+        println!("{what}: goes on after {on} cycles, the phase is over after {there}, DRAM {dram}");
+        assert!(on < dram / 2, "{what}: {on}");
+        assert!(
+            (dram * 9 / 10..dram * 2).contains(&there),
+            "{what}: {there}"
+        );
+    }
 }

@@ -135,11 +135,7 @@ pub fn check(module: &Module) -> Result<Vec<KernelReport>, ParseError> {
 /// As [`check`], for a module that is decoded and judged already.
 #[must_use]
 pub fn check_judged(program: &Program, judgement: &Judgement) -> Vec<KernelReport> {
-    let uses: Vec<Use> = program
-        .functions
-        .iter()
-        .map(|f| Use::new(program, f))
-        .collect();
+    let mut uses = Uses::new(program);
     let kernels = (0_u32..).map(FuncId).zip(&program.functions);
     kernels
         .filter(|(_, f)| f.is_entry && f.is_defined)
@@ -157,7 +153,7 @@ pub fn check_judged(program: &Program, judgement: &Judgement) -> Vec<KernelRepor
             KernelReport {
                 name: f.name.clone(),
                 forms: forms.collect(),
-                resources: resources(program, &uses, id, f),
+                resources: resources(&uses.total(program, id), f),
                 mix: mixed(program, f, judgement.uniformity(id)),
                 idempotent: effects.idempotent,
                 order_dependent: effects.order_dependent,
@@ -183,41 +179,19 @@ fn mixed(program: &Program, f: &Function, known: Option<&Uniformity>) -> Mix {
     }
 }
 
-fn resources(program: &Program, uses: &[Use], id: FuncId, f: &Function) -> Resources {
-    let total = Use::total(uses, id);
+fn resources(total: &Total, f: &Function) -> Resources {
     let threads = f.bounds.required_threads.or(f.bounds.max_threads);
-    let (mut static_shared_bytes, mut dynamic_shared, mut local_bytes) = (0_u64, false, 0_u64);
-    // The largest alignment first, which leaves the fewest holes.
-    let mut variables: Vec<_> = total
-        .variables
-        .iter()
-        .map(|v| &program.variables[v.0 as usize])
-        .collect();
-    variables.sort_by_key(|v| std::cmp::Reverse(v.align));
-    for v in variables {
-        let bytes = match v.space {
-            StateSpace::Shared if v.is_extern || v.size_bytes == 0 => {
-                dynamic_shared = true;
-                continue;
-            }
-            StateSpace::Shared => &mut static_shared_bytes,
-            _ => &mut local_bytes,
-        };
-        *bytes = bytes
-            .next_multiple_of(u64::from(v.align.max(1)))
-            .saturating_add(v.size_bytes);
-    }
     let spaces = (0_u8..).zip(SPACES);
     Resources {
-        static_shared_bytes,
-        dynamic_shared,
+        static_shared_bytes: total.static_shared_bytes,
+        dynamic_shared: total.dynamic_shared,
         params_bytes: f.params_bytes,
         registers_estimate: registers_estimate(f),
         max_threads: threads.map_or(1024, |t| t.iter().fold(1, |n: u32, &d| n.saturating_mul(d))),
         required_threads: f.bounds.required_threads,
         min_blocks_per_sm: f.bounds.min_blocks_per_sm,
         max_registers: f.bounds.max_registers,
-        local_bytes,
+        local_bytes: total.local_bytes,
         barriers: (0..16).filter(|n| total.barriers >> n & 1 != 0).collect(),
         computed_barriers: total.computed_barriers,
         address_spaces: spaces
@@ -239,7 +213,7 @@ const SPACES: [(StateSpace, &str); 7] = [
     (StateSpace::Param, "param"),
 ];
 
-/// What one function uses itself; [`Use::total`] adds what it calls.
+/// What one function uses itself; [`Uses::total`] adds what it calls.
 #[derive(Debug, Clone, Default)]
 struct Use {
     /// Shared and local variables.
@@ -313,28 +287,124 @@ impl Use {
         }
     }
 
+    /// Adds all but callees and variables.
+    fn add(&mut self, part: &Self) {
+        self.barriers |= part.barriers;
+        self.spaces |= part.spaces;
+        self.computed_barriers |= part.computed_barriers;
+        self.indirect |= part.indirect;
+    }
+}
+
+/// What a function and all that it may call use together.
+#[derive(Debug, Clone, Default)]
+struct Total {
+    static_shared_bytes: u64,
+    dynamic_shared: bool,
+    local_bytes: u64,
+    barriers: u16,
+    spaces: u8,
+    computed_barriers: bool,
+    indirect: bool,
+}
+
+impl Total {
+    /// `found` holds the variables of all functions that are added.
+    fn new(program: &Program, found: &Use) -> Self {
+        let (mut static_shared_bytes, mut dynamic_shared, mut local_bytes) = (0_u64, false, 0_u64);
+        let mut variables = found.variables.clone();
+        variables.sort_unstable();
+        variables.dedup();
+        // The largest alignment first, which leaves the fewest holes.
+        let mut variables: Vec<_> = variables
+            .iter()
+            .map(|v| &program.variables[v.0 as usize])
+            .collect();
+        variables.sort_by_key(|v| std::cmp::Reverse(v.align));
+        for v in variables {
+            let bytes = match v.space {
+                StateSpace::Shared if v.is_extern || v.size_bytes == 0 => {
+                    dynamic_shared = true;
+                    continue;
+                }
+                StateSpace::Shared => &mut static_shared_bytes,
+                _ => &mut local_bytes,
+            };
+            *bytes = bytes
+                .next_multiple_of(u64::from(v.align.max(1)))
+                .saturating_add(v.size_bytes);
+        }
+        Self {
+            static_shared_bytes,
+            dynamic_shared,
+            local_bytes,
+            barriers: found.barriers,
+            spaces: found.spaces,
+            computed_barriers: found.computed_barriers,
+            indirect: found.indirect,
+        }
+    }
+}
+
+/// Functions and variables that are met, for each function of a module, on the walks from all of its kernels together.
+/// Kernels of a module that shares more than that among them are said to use all that its functions use.
+const STEPS_PER_FUNCTION: usize = 64;
+/// What every module may take besides.
+const FREE_STEPS: usize = 1 << 20;
+
+/// What the functions of a module use.
+struct Uses {
+    each: Vec<Use>,
+    /// Steps that are left.
+    steps: usize,
+    /// What all functions use together, once that was asked.
+    all: Option<Total>,
+}
+
+impl Uses {
+    fn new(program: &Program) -> Self {
+        let each: Vec<Use> = (program.functions.iter().map(|f| Use::new(program, f))).collect();
+        Self {
+            steps: STEPS_PER_FUNCTION * each.len() + FREE_STEPS,
+            each,
+            all: None,
+        }
+    }
+
     /// The function and all that it names, however far; what it calls through registers it has named, or another
     /// function has, which is not followed.
-    fn total(uses: &[Self], id: FuncId) -> Self {
-        let mut total = uses[id.0 as usize].clone();
-        if total.callees.is_empty() {
-            return total;
+    fn total(&mut self, program: &Program, id: FuncId) -> Total {
+        match self.walk(id) {
+            Some(total) => Total::new(program, &total),
+            None => {
+                let each = &self.each;
+                let sum = || {
+                    let mut sum = Use::default();
+                    for part in each {
+                        sum.add(part);
+                        sum.variables.extend(&part.variables);
+                    }
+                    Total::new(program, &sum)
+                };
+                self.all.get_or_insert_with(sum).clone()
+            }
         }
+    }
+
+    fn walk(&mut self, id: FuncId) -> Option<Use> {
+        let mut total = self.each[id.0 as usize].clone();
         let mut seen = std::collections::BTreeSet::from([id]);
         let mut stack = std::mem::take(&mut total.callees);
         while let Some(f) = stack.pop() {
-            let Some(part) = uses.get(f.0 as usize).filter(|_| seen.insert(f)) else {
+            let Some(part) = self.each.get(f.0 as usize).filter(|_| seen.insert(f)) else {
                 continue;
             };
+            let steps = 1 + part.variables.len() + part.callees.len();
+            self.steps = self.steps.checked_sub(steps)?;
+            total.add(part);
             total.variables.extend(&part.variables);
-            total.barriers |= part.barriers;
-            total.spaces |= part.spaces;
-            total.computed_barriers |= part.computed_barriers;
-            total.indirect |= part.indirect;
             stack.extend(&part.callees);
         }
-        total.variables.sort_unstable();
-        total.variables.dedup();
-        total
+        Some(total)
     }
 }

@@ -11,16 +11,17 @@
 //! ```text
 //! worker:  counters → – next – placed launched fault(3) … to 64 bytes, then a place word for each SM
 //! gate:    counters → open … fault(3) … to 64 bytes, then a table for each launch in flight
-//!          table    → refused[words] todo[words], one bit for each block of the launch; gate_bytes() has room for all
+//!          table    → refused[blocks], one byte for each block of the launch; gate_bytes() has room for all
 //! ```
 //!
 //! `worker`: a ticket is taken by adding 1 to `next`, and whoever takes one runs its blocks. A place word holds the SM's cap
 //! in its low half, which the host writes, and the number of its workers in the high half. [`crate::protocol`] says why
 //! every block then runs exactly once.
 //!
-//! `gate`: blocks that find `open` zero mark themselves in `refused` and leave; all others run. Any other value lets them
-//! in, so the host lowers and raises it whenever it likes. When a launch has ended, the blocks marked in `refused` have not
-//! run and all others have. The host launches the same box again with these as `todo`, and `refused` cleared.
+//! `gate`: a block that finds `open` zero marks itself in `refused`, by a byte that is not zero, and leaves; all others run.
+//! Any other value lets blocks in, so the host lowers and raises it whenever it likes. When a launch has ended, the blocks
+//! marked in `refused` have not run and all others have. The host launches the same box again, with the table as it is:
+//! only marked blocks run then, and take their mark away.
 //!
 //! All values are little-endian, as the GPU's are.
 
@@ -134,16 +135,10 @@ pub const fn instance_bytes(nsmid: u32) -> u32 {
     place_offset(nsmid)
 }
 
-/// Words of a bitmap with a bit for each block of a gate's launch.
-#[must_use]
-pub const fn bitmap_words(blocks: u32) -> u32 {
-    blocks.div_ceil(32)
-}
-
 /// Offset, from the counters, of the table of the gate's launch of that number, when none has more than `window` blocks.
 #[must_use]
 pub const fn gate_table_offset(number: u32, window: u32) -> u64 {
-    COUNTERS_BYTES as u64 + number as u64 * 8 * bitmap_words(window) as u64
+    COUNTERS_BYTES as u64 + number as u64 * (window as u64).next_multiple_of(8)
 }
 
 /// Bytes of a gate's instance with room for so many launches in flight.
@@ -167,7 +162,7 @@ pub struct Control {
     pub chunk: u32,
     /// Device address of the instance's counters, aligned to 8; the places stand behind them (`worker`).
     pub counters: u64,
-    /// Device address of the launch's bitmaps (`gate`). `worker`: the two words at [`ROW_AT`] and [`SINGLES_AT`].
+    /// Device address of the launch's refused blocks (`gate`). `worker`: the two words at [`ROW_AT`] and [`SINGLES_AT`].
     pub table: u64,
     /// First address of the tenant's partition (`fence`).
     pub fence_base: u64,
@@ -238,7 +233,7 @@ impl Control {
     }
 
     /// The control block of a gate's launch of one box: `counters` is the instance's address, `table` that of the
-    /// launch's bitmaps. `resumed` says that only blocks in `todo` run.
+    /// launch's refused blocks. `resumed` says that only blocks which are marked there run.
     #[must_use]
     pub fn gate(grid: [u32; 3], part: SubBox, resumed: bool, counters: u64, table: u64) -> Self {
         let word = counters + u64::from(if resumed { SHUT_AT } else { OPEN_AT });

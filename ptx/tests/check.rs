@@ -170,3 +170,35 @@ fn an_error_has_line_and_column() {
         (&json!(3), &json!(19))
     );
 }
+
+/// A kernel that calls by an alias, or calls a function that has one, takes no form that would give the function further
+/// parameters; others are not concerned.
+#[test]
+fn aliases_keep_their_functions_as_they_are() {
+    let report = report(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.func f () { ret; }\n.func g ();\n.alias g, f;\n\
+         .entry by_name () { call f; }\n.entry by_alias () { call g; }\n.entry neither () { ret; }\n",
+    );
+    assert_eq!(report["error"], Value::Null);
+    let kernels = report["kernels"].as_array().expect("kernels");
+    for form in [
+        "fence",
+        "slice",
+        "gate",
+        "worker",
+        "fence+slice",
+        "fence+gate",
+        "fence+worker",
+    ] {
+        let said = |n: usize| kernels[n]["forms"][form]["reason"].as_str();
+        assert!(
+            said(0).is_some_and(|r| r.contains("`g` stands for `f`")),
+            "{form}"
+        );
+        assert!(
+            said(1).is_some_and(|r| r.contains("`g`, which is defined elsewhere")),
+            "{form}"
+        );
+        assert_eq!(said(2), None, "{form}");
+    }
+}

@@ -1,8 +1,9 @@
 //! Instructions that `ptxas` (13.5, `sm_90a`) accepts decode, those that it refuses do not, and no known one is
 //! `Other`.
 //!
-//! `conform/accepted.txt` and `conform/refused.txt` hold one statement a line; the verdicts were taken from `ptxas` once,
-//! because the compiler is not at hand everywhere. With `GRIDMUX_PTXAS` naming it they are asked again.
+//! `conform/accepted.txt` and `conform/refused.txt` hold one statement a line, the files with `modules` in their names
+//! one module. The verdicts were taken from `ptxas` once, because the compiler is not at hand everywhere. With
+//! `GRIDMUX_PTXAS` naming it they are asked again.
 
 use gridmux_ptx::Module;
 use gridmux_ptx::decode::Opcode;
@@ -10,6 +11,9 @@ use std::process::Command;
 
 const ACCEPTED: &str = include_str!("conform/accepted.txt");
 const REFUSED: &str = include_str!("conform/refused.txt");
+/// A whole module a line.
+const ACCEPTED_MODULES: &str = include_str!("conform/accepted_modules.txt");
+const REFUSED_MODULES: &str = include_str!("conform/refused_modules.txt");
 
 fn module(statement: &str) -> String {
     format!(
@@ -49,6 +53,22 @@ fn what_ptxas_refuses_is_refused() {
     }
 }
 
+#[test]
+fn modules_that_ptxas_accepts_decode() {
+    for text in statements(ACCEPTED_MODULES) {
+        let decoded = Module::parse(text).and_then(|m| m.decode());
+        assert!(decoded.is_ok(), "{text}: {:?}", decoded.err());
+    }
+}
+
+#[test]
+fn modules_that_ptxas_refuses_are_refused() {
+    for text in statements(REFUSED_MODULES) {
+        let decoded = Module::parse(text).and_then(|m| m.decode());
+        assert!(decoded.is_err(), "{text} decodes");
+    }
+}
+
 /// The recorded verdicts are still those of the compiler.
 #[test]
 fn the_verdicts_are_current() {
@@ -59,18 +79,24 @@ fn the_verdicts_are_current() {
     let dir = std::env::temp_dir().join(format!("gridmux-conform-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a temporary directory can be made");
     let (input, output) = (dir.join("in.ptx"), dir.join("out.cubin"));
-    let accepts = |statement: &str| {
-        std::fs::write(&input, module(statement)).expect("it can be written");
+    let assembles = |text: &str| {
+        std::fs::write(&input, text).expect("it can be written");
         let mut command = Command::new(&ptxas);
         command.args(["-arch", "sm_90a", "-c", "-O0"]);
         let run = command.arg(&input).arg("-o").arg(&output).output();
         run.expect("ptxas runs").status.success()
     };
     for statement in statements(ACCEPTED) {
-        assert!(accepts(statement), "{statement}");
+        assert!(assembles(&module(statement)), "{statement}");
     }
     for statement in statements(REFUSED) {
-        assert!(!accepts(statement), "{statement}");
+        assert!(!assembles(&module(statement)), "{statement}");
+    }
+    for text in statements(ACCEPTED_MODULES) {
+        assert!(assembles(text), "{text}");
+    }
+    for text in statements(REFUSED_MODULES) {
+        assert!(!assembles(text), "{text}");
     }
     std::fs::remove_dir_all(&dir).expect("it is ours");
 }

@@ -372,3 +372,22 @@ fn vector_registers_are_registers_side_by_side() {
     assert_eq!(f.body[1].operands[1], Operand::Vector(pair.into()));
     assert_eq!(&f.register_names[y as usize], "v1.y");
 }
+
+/// A name means its innermost declaration, whether that is the name's own or a range's.
+#[test]
+fn a_range_hides_a_name_of_an_outer_scope() {
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.func a3() { ret; }\n.global .b32 a1;\n\
+        .entry k() { .reg .b32 a<4>; { .reg .b64 a2; mov.b64 a2, 7; } mov.u32 a3, 1; add.u32 a1, a3, a2; }\n\
+        .entry a0() { .reg .b32 a<1>; mov.u32 a0, 1; }\n";
+    let program = Module::parse(text)
+        .and_then(|m| m.decode())
+        .expect("it decodes");
+    let k = &program.functions[1];
+    let sum: Vec<Operand> = k.body[2].operands.clone();
+    assert!(sum.iter().all(|o| matches!(o, Operand::Reg(_))), "{sum:?}");
+    assert_eq!(k.body[1].operands[0], sum[1]);
+    assert!(matches!(
+        program.functions[2].body[0].operands[0],
+        Operand::Reg(_)
+    ));
+}

@@ -171,7 +171,7 @@ const HARMLESS_KEYS: [&str; 4] = [
     "setp.eq.and.u32 %gridmux_pred_0, %r, 0, %gridmux_pred_0 (1)",
 ];
 
-/// Grids with more blocks than a word of a bitmap has bits, and rows of which most are not the first.
+/// Grids with more blocks than a word of marks has bytes, and rows of which most are not the first.
 const LARGE_GRIDS: [[u32; 3]; 4] = [[7, 9, 1], [5, 3, 5], [47, 2, 1], [3, 8, 3]];
 
 /// Kernels that statements are left out of, the most in which one statement is, and the fewest that must have it.

@@ -545,6 +545,30 @@ fn jump_tables_and_barriers_keep_to_what_exists() {
     survives("a barrier of any number", &kernel("", barrier));
 }
 
+/// Shared memory of a module that has no variable there: a block has none, not even one byte.
+#[test]
+fn shared_memory_that_nobody_declares_cannot_be_left() {
+    let callee = ".func f(.param .b32 a)\n{\n.reg .b32 %r<2>;\nld.param.u32 %r1, [a];\nst.shared.u32 [%r1], %r1;\nret;\n}";
+    let call = "{ .param .b32 x; st.param.b32 [x], %r; call f, (x); }";
+    let generic = "mov.u64 %a, 0x100000;\ncvta.shared.u64 %b, %a;\nst.u32 [%b], %r;";
+    let attacks = [
+        ("in the kernel", "", "st.shared.u32 [%r], %r;"),
+        ("in a callee", callee, call),
+        ("through a generic address", "", generic),
+    ];
+    for (name, before, body) in attacks {
+        let ptx = kernel(before, body);
+        does_harm(name, &ptx);
+        for form in FORMS {
+            let mut scene = Scene::new();
+            let params = [scene.buffer, scene.neighbour[1]];
+            let run = (form, FenceMode::Window);
+            let outcome = scene.run(&ptx, run, &params, ([2, 1, 1], 32, 0));
+            assert_eq!(outcome, Outcome::Ended(0, 0), "{name}, {form}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_bounded_is_refused_with_its_line() {
     let print = ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);";
@@ -597,6 +621,22 @@ fn what_cannot_be_bounded_is_refused_with_its_line() {
         ("mystery.global.u32 [%target], %r;", "", "bound"),
         ("ld.param.u32 %s, [own+4096];", "", "outside"),
         ("bar.sync 0, 33;", "", "barrier"),
+        // Registers would stand in shared memory, where the kernel can overwrite what the fence computes.
+        (
+            ".pragma \"enable_smem_spilling\";",
+            "",
+            "enable_smem_spilling",
+        ),
+        (
+            ".pragma \"nounroll\";",
+            ".pragma \"enable_smem_spilling\";",
+            "enable_smem_spilling",
+        ),
+        (
+            "call f;",
+            ".func g();\n.func f() { ret; }\n.alias g, f;",
+            "stands for",
+        ),
     ];
     for (body, before, word) in cases {
         let ptx = kernel(before, body).replace("sm_80", "sm_90");

@@ -7,12 +7,14 @@ use gridmux_hw_model::{Gpu, GpuConfig, Kernel, Launch, Partition, QueueId, Repor
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::boxes::Grid;
-use gridmux_ptx::control::{
-    self, Control, FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, bitmap_words,
-};
+use gridmux_ptx::control::Control;
 use gridmux_ptx::forms::fence::FaultKind;
 use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
-use gridmux_ptx::protocol::{Gate, Workers, Write, worker};
+use gridmux_ptx::protocol::instance::recorded_fault;
+use gridmux_ptx::protocol::{
+    Device, Gate, Host, Instance, InstanceLaunch, RecordedFault, Workers, Write,
+};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 /// Streaming multiprocessors, few so that most blocks are still to run when one faults.
@@ -49,123 +51,45 @@ impl Mode {
             Mode::Worker { .. } => Form::FENCE_WORKER,
         }
     }
-}
 
-/// The host's half of an instance.
-#[derive(Debug)]
-enum Host {
-    Gate(Gate),
-    /// And what all its launches' control blocks hold.
-    Workers(Workers, Control),
-}
-
-impl Host {
-    /// The host, and what its instance's memory holds at the start.
-    fn new(mode: Mode, form: &KernelForm) -> (Self, Vec<u8>) {
+    /// The host's half of a tenant's launch.
+    fn host(self, form: &KernelForm) -> Host {
         let grid = [BLOCKS, 1, 1];
-        match mode {
+        match self {
             Mode::Gate { window, depth } => {
                 let LaunchGrid::Planes(axis) = form.grid else {
                     panic!("a gate is cut across an axis")
                 };
-                let gate = Gate::new(Grid(grid), axis, window, depth).expect("a sound launch");
-                let mut memory = vec![0; usize::try_from(gate.bytes()).expect("small")];
-                let opening = Gate::opening();
-                memory[opening.at as usize..][..4].copy_from_slice(&opening.value.to_le_bytes());
-                (Self::Gate(gate), memory)
+                Host::Gate(Gate::new(Grid(grid), axis, window, depth).expect("a sound launch"))
             }
             Mode::Worker { chunk } => {
                 assert!(chunk <= form.most_chunk, "{} at most", form.most_chunk);
                 let control = Control::workers(grid, chunk, 0, 0).expect("few");
                 let caps = [CAP; SMS as usize];
                 let workers = Workers::new(control.total, &caps).expect("there are tickets");
-                let memory = workers.memory();
-                (Self::Workers(workers, control), memory)
-            }
-        }
-    }
-
-    fn has_ended(&self) -> bool {
-        match self {
-            Self::Gate(gate) => gate.has_ended(),
-            Self::Workers(workers, _) => workers.has_ended(),
-        }
-    }
-
-    fn is_faulted(&self) -> bool {
-        match self {
-            Self::Gate(gate) => gate.is_faulted(),
-            Self::Workers(workers, _) => workers.is_faulted(),
-        }
-    }
-
-    /// The launch to be made now: its number, its blocks, what is written before it, its control block.
-    fn next_launch(&mut self, counters: u64) -> Option<(u32, u32, Vec<Write>, Control)> {
-        match self {
-            Self::Gate(gate) => {
-                let launch = gate.next_launch()?;
-                assert_eq!(launch.table, None, "the host does not close the gate");
-                let control = gate.control(&launch, counters);
-                Some((launch.number, launch.part.dims[0], Vec::new(), control))
-            }
-            Self::Workers(workers, control) => {
-                let launch = workers.next_launch()?;
-                let control = Control {
-                    counters,
-                    ..*control
-                };
-                Some((launch.number, launch.blocks, vec![launch.announce], control))
+                Host::Workers(workers, control)
             }
         }
     }
 }
 
-/// One tenant's launch.
-struct Tenant {
+/// Where one tenant's launches run.
+struct Place {
     own: Partition,
     kernel: Arc<Kernel>,
     form: KernelForm,
-    host: Host,
     counters: u64,
     out: u64,
     bad: u32,
+    /// Its queues begin at this one.
+    queue: u8,
     /// Launches made so far.
     launches: u64,
     /// Tag and number of those in flight.
     flying: Vec<(u64, u32)>,
 }
 
-impl Tenant {
-    fn new(gpu: &mut Gpu, own: Partition, mode: Mode, bad: u32) -> Self {
-        let module = Module::parse(TEXT).expect("it parses");
-        let program = module.decode().expect("it decodes");
-        let made = rewrite(&module, &program, &Options::default(), |_| mode.form());
-        let form = made.kernels[0].clone();
-        assert_eq!((form.form, &form.reason), (mode.form(), &None));
-        let fence = form.fence.expect("it is fenced");
-        assert!(fence.accepts(own.base, own.mask()), "{fence:?}");
-        let module = Module::parse(made.bytes.clone()).expect("it parses");
-        let program = module.decode().expect("it decodes");
-        let loaded = gpu.load_in(own, &program, &made.bytes).expect("it loads");
-        let (host, image) = Host::new(mode, &form);
-        let memory = gpu.memory_mut();
-        let out = memory.alloc_in(own, u64::from(4 * BLOCKS)).expect("room");
-        let domain = own.domain;
-        let counters = memory.alloc(domain, image.len() as u64).expect("room");
-        memory.write(domain, counters, &image).expect("inside");
-        Self {
-            own,
-            kernel: loaded.kernel("k").expect("it is called k"),
-            form,
-            host,
-            counters,
-            out,
-            bad,
-            launches: 0,
-            flying: Vec::new(),
-        }
-    }
-
+impl Place {
     fn words(&self, gpu: &Gpu, at: u64, count: u32) -> Vec<u32> {
         let mut bytes = vec![0; 4 * count as usize];
         gpu.memory()
@@ -173,11 +97,6 @@ impl Tenant {
             .expect("inside");
         let word = |b: &[u8]| u32::from_le_bytes(b.try_into().expect("four bytes"));
         bytes.chunks_exact(4).map(word).collect()
-    }
-
-    /// A word of the counters.
-    fn counter(&self, gpu: &Gpu, at: u32) -> u32 {
-        self.words(gpu, self.counters + u64::from(at), 1)[0]
     }
 
     /// The parameters of a launch that has this control block.
@@ -195,76 +114,6 @@ impl Tenant {
         params
     }
 
-    /// Does what the protocol asks for now.
-    fn steps(&mut self, gpu: &mut Gpu, queue: u8) {
-        self.observe(gpu);
-        while let Some((number, blocks, writes, control)) = self.host.next_launch(self.counters) {
-            for write in writes {
-                let at = self.counters + u64::from(write.at);
-                gpu.memory_mut()
-                    .write(self.own.domain, at, &write.value.to_le_bytes())
-                    .expect("inside");
-            }
-            let tag = (u64::from(self.bad) << 32) + self.launches;
-            self.launches += 1;
-            self.flying.push((tag, number));
-            gpu.launch(Launch {
-                queue: QueueId(queue + u8::try_from(number % 8).expect("small")),
-                tag,
-                domain: self.own.domain,
-                kernel: self.kernel.clone(),
-                grid: [blocks, 1, 1],
-                block: [64, 1, 1],
-                dynamic_shared_bytes: self.form.extra_shared_bytes,
-                params: &self.params(control),
-                budget: None,
-            })
-            .expect("it launches");
-        }
-    }
-
-    /// What the host of workers wants to know. That of a gate asks when a launch ends.
-    fn observe(&mut self, gpu: &Gpu) {
-        if !matches!(&self.host, Host::Workers(workers, _) if workers.wants_observation()) {
-            return;
-        }
-        let words = self.words(
-            gpu,
-            self.counters,
-            control::instance_bytes(u32::from(SMS)) / 4,
-        );
-        let at = |offset: u32| words[offset as usize / 4];
-        let members: Vec<u32> = (0..u32::from(SMS))
-            .map(|sm| at(control::place_offset(sm) + 4))
-            .collect();
-        let Host::Workers(workers, _) = &mut self.host else {
-            return;
-        };
-        if at(FAULT_KIND_AT) != 0 {
-            workers.fault_recorded();
-        }
-        workers.observe(&worker::Observation {
-            next: at(control::NEXT_AT),
-            placed: at(control::PLACED_AT),
-            members: &members,
-        });
-    }
-
-    fn ended(&mut self, gpu: &Gpu, tag: u64) {
-        let Some(at) = self.flying.iter().position(|(other, _)| *other == tag) else {
-            return;
-        };
-        let (_, number) = self.flying.swap_remove(at);
-        let fault = self.counter(gpu, FAULT_KIND_AT) != 0;
-        match &mut self.host {
-            Host::Gate(gate) => assert!(
-                !gate.launch_ended(number, fault),
-                "the host does not close the gate"
-            ),
-            Host::Workers(workers, _) => workers.launch_ended(number),
-        }
-    }
-
     /// The blocks that have run.
     fn ran(&self, gpu: &Gpu) -> Vec<u32> {
         let marks = self.words(gpu, self.out, BLOCKS);
@@ -273,14 +122,119 @@ impl Tenant {
     }
 }
 
+/// A tenant's launches on the GPU.
+struct On<'a>(&'a mut Place, &'a mut Gpu);
+
+impl Device for On<'_> {
+    type Error = Infallible;
+
+    fn write(&mut self, write: Write) -> Result<(), Infallible> {
+        let Self(place, gpu) = self;
+        let at = place.counters + u64::from(write.at);
+        let bytes = write.value.to_le_bytes();
+        let memory = gpu.memory_mut();
+        memory.write(place.own.domain, at, &bytes).expect("inside");
+        Ok(())
+    }
+
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), Infallible> {
+        let Self(place, gpu) = self;
+        let memory = gpu.memory();
+        memory
+            .read(place.own.domain, place.counters + at, into)
+            .expect("inside");
+        Ok(())
+    }
+
+    fn launch(&mut self, launch: &InstanceLaunch) -> Result<(), Infallible> {
+        let Self(place, gpu) = self;
+        let tag = (u64::from(place.bad) << 32) + place.launches;
+        place.launches += 1;
+        place.flying.push((tag, launch.number));
+        gpu.launch(Launch {
+            queue: QueueId(place.queue + u8::try_from(launch.number % 8).expect("small")),
+            tag,
+            domain: place.own.domain,
+            kernel: place.kernel.clone(),
+            grid: launch.grid,
+            block: [64, 1, 1],
+            dynamic_shared_bytes: place.form.extra_shared_bytes,
+            params: &place.params(launch.control),
+            budget: None,
+        })
+        .expect("it launches");
+        Ok(())
+    }
+}
+
+/// One tenant's launch.
+struct Tenant {
+    place: Place,
+    instance: Instance,
+}
+
+impl Tenant {
+    fn new(gpu: &mut Gpu, (own, queue): (Partition, u8), mode: Mode, bad: u32) -> Self {
+        let module = Module::parse(TEXT).expect("it parses");
+        let program = module.decode().expect("it decodes");
+        let made = rewrite(&module, &program, &Options::default(), |_| mode.form());
+        let form = made.kernels[0].clone();
+        assert_eq!((form.form, &form.reason), (mode.form(), &None));
+        let fence = form.fence.expect("it is fenced");
+        assert!(fence.accepts(own.base, own.mask()), "{fence:?}");
+        let module = Module::parse(made.bytes.clone()).expect("it parses");
+        let program = module.decode().expect("it decodes");
+        let loaded = gpu.load_in(own, &program, &made.bytes).expect("it loads");
+        let host = mode.host(&form);
+        let image = host.memory();
+        let memory = gpu.memory_mut();
+        let out = memory.alloc_in(own, u64::from(4 * BLOCKS)).expect("room");
+        let domain = own.domain;
+        let counters = memory.alloc(domain, image.len() as u64).expect("room");
+        memory.write(domain, counters, &image).expect("inside");
+        Self {
+            place: Place {
+                own,
+                kernel: loaded.kernel("k").expect("it is called k"),
+                form,
+                counters,
+                out,
+                bad,
+                queue,
+                launches: 0,
+                flying: Vec::new(),
+            },
+            instance: Instance::new(host, counters),
+        }
+    }
+
+    /// Does what the protocol asks for now.
+    fn step(&mut self, gpu: &mut Gpu) {
+        let Ok(()) = self.instance.step(&mut On(&mut self.place, gpu));
+    }
+
+    fn ended(&mut self, gpu: &mut Gpu, tag: u64) {
+        let flying = &mut self.place.flying;
+        let Some(at) = flying.iter().position(|(other, _)| *other == tag) else {
+            return;
+        };
+        let (_, number) = flying.swap_remove(at);
+        let device = &mut On(&mut self.place, gpu);
+        let Ok(()) = self.instance.launch_ended(device, number);
+    }
+
+    fn fault(&mut self, gpu: &mut Gpu) -> Option<RecordedFault> {
+        let Ok(fault) = recorded_fault(&mut On(&mut self.place, gpu));
+        fault
+    }
+}
+
 /// Runs both until both have ended, or long enough.
 fn run(gpu: &mut Gpu, tenants: &mut [Tenant; 2]) {
     let mut reports = Vec::new();
     for _ in 0..5000 {
-        for (queue, tenant) in [0, 8].into_iter().zip(tenants.iter_mut()) {
-            tenant.steps(gpu, queue);
-        }
-        if tenants.iter().all(|t| t.host.has_ended()) {
+        tenants.iter_mut().for_each(|t| t.step(gpu));
+        if tenants.iter().all(|t| t.instance.has_ended()) {
             return;
         }
         gpu.advance(Cycles(gpu.now().0 + 2000), &mut reports);
@@ -294,7 +248,7 @@ fn run(gpu: &mut Gpu, tenants: &mut [Tenant; 2]) {
     }
     panic!(
         "they do not end: {:?} {:?}",
-        tenants[0].host, tenants[1].host
+        tenants[0].instance, tenants[1].instance
     );
 }
 
@@ -307,36 +261,38 @@ fn check(mode: Mode) {
         .memory_mut()
         .create_domain(40 << 30)
         .expect("address space");
-    let mut tenants = [BAD, u32::MAX].map(|bad| {
+    let mut tenants = [(BAD, 0), (u32::MAX, 8)].map(|(bad, queue)| {
         let own = gpu.memory_mut().reserve(domain, 1 << 20).expect("room");
-        Tenant::new(&mut gpu, own, mode, bad)
+        Tenant::new(&mut gpu, (own, queue), mode, bad)
     });
     run(&mut gpu, &mut tenants);
-    let [faulty, other] = &tenants;
+    let [faulty, other] = &mut tenants;
 
-    assert!(faulty.host.is_faulted(), "{mode:?}");
+    assert!(faulty.instance.is_faulted(), "{mode:?}");
     let line = TEXT.lines().position(|l| l.contains("trap"));
-    let line = u32::try_from(line.expect("it traps") + 1).expect("few");
-    let recorded =
-        [FAULT_KIND_AT, FAULT_LINE_AT, FAULT_BLOCK_AT].map(|at| faulty.counter(&gpu, at));
-    assert_eq!(recorded, [FaultKind::Trap as u32, line, BAD], "{mode:?}");
+    let recorded = RecordedFault {
+        kind: FaultKind::Trap as u32,
+        line: u32::try_from(line.expect("it traps") + 1).expect("few"),
+        block: BAD,
+    };
+    assert_eq!(faulty.fault(&mut gpu), Some(recorded), "{mode:?}");
     // Those that were resident go on to their end; the rest never start.
-    let ran = faulty.ran(&gpu);
+    let ran = faulty.place.ran(&gpu);
     assert!(
         ran.len() < BLOCKS as usize / 2,
         "{mode:?}: {} blocks ran",
         ran.len()
     );
-    assert!(!other.host.is_faulted(), "{mode:?}");
-    assert_eq!(other.ran(&gpu).len(), BLOCKS as usize, "{mode:?}");
-    assert_eq!(other.counter(&gpu, FAULT_KIND_AT), 0, "{mode:?}");
+    assert!(!other.instance.is_faulted(), "{mode:?}");
+    assert_eq!(other.place.ran(&gpu).len(), BLOCKS as usize, "{mode:?}");
+    assert_eq!(other.fault(&mut gpu), None, "{mode:?}");
 
-    if let (Host::Gate(gate), Mode::Gate { window: BLOCKS, .. }) = (&faulty.host, mode) {
-        // One launch, so that its bitmap speaks of all: blocks that the device let in, and blocks that it turned away.
-        assert_eq!(faulty.launches, 1);
-        let table = faulty.counters + gate.table_at(0);
-        let refused = faulty.words(&gpu, table, bitmap_words(BLOCKS));
-        let is_refused = |n: &u32| refused[*n as usize / 32] >> (n % 32) & 1 == 1;
+    if let (Host::Gate(gate), Mode::Gate { window: BLOCKS, .. }) = (faulty.instance.host(), mode) {
+        // One launch, so that its table speaks of all: blocks that the device let in, and blocks that it turned away.
+        assert_eq!(faulty.place.launches, 1);
+        let table = faulty.place.counters + gate.table_at(0);
+        let marks = faulty.place.words(&gpu, table, BLOCKS / 4);
+        let is_refused = |n: &u32| marks[*n as usize / 4] >> (8 * (n % 4)) & 0xff != 0;
         let let_in: Vec<u32> = (0..BLOCKS).filter(|n| !is_refused(n)).collect();
         assert!(let_in.contains(&BAD), "{mode:?}");
         let others =

@@ -1,7 +1,8 @@
 //! The kernels, and what one measurement of each gives.
 //!
-//! Rule: a figure comes from the difference of two runs of different lengths, so that launch, first touch and last
-//! block cancel.
+//! Rules: a latency and DRAM's rate come from the difference of two runs of different lengths, so that launch, first touch
+//! and last block cancel; the rate of an SM's units comes from a whole run with its beginning and end, so that it cannot
+//! come out above what they do.
 
 use crate::support::Bench;
 use gridmux_hw_model::{GpuConfig, Launch, QueueId};
@@ -122,6 +123,16 @@ impl Runner {
         cycles / f64::from(long - short)
     }
 
+    /// Cycles that one turn takes on average in a whole run, launch latency apart, once code is in its caches.
+    fn whole_turn(&mut self, text: &str, turns: u32, (blocks, threads): (u32, u32)) -> f64 {
+        self.run(text, 0, 1, blocks, threads);
+        let cycles = self.run(text, 0, turns, blocks, threads);
+        let launch = u64::from(self.config.launch.kernel_cycles);
+        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+        let cycles = (cycles - launch) as f64;
+        cycles / f64::from(turns)
+    }
+
     /// Cycles of one instruction of a chain; the loop's own instructions hide behind it.
     pub(crate) fn chain(&mut self, instruction: &str) -> f64 {
         let body = format!("{instruction}\n").repeat(LINKS as usize);
@@ -183,7 +194,7 @@ impl Runner {
         let (blocks, threads) = self.filled();
         // Several rounds of blocks, so that the last warps, which cannot fill an SM alone, weigh little.
         let blocks = 4 * blocks;
-        let turn = self.per_turn(&looped(&setup, &body), 0, (2, 6), (blocks, threads));
+        let turn = self.whole_turn(&looped(&setup, &body), 40, (blocks, threads));
         f64::from(FMAS) * f64::from(blocks) * f64::from(threads) / turn
     }
 
@@ -199,7 +210,7 @@ impl Runner {
         };
         let body: String = (0..128).map(line).collect();
         let (blocks, threads) = self.filled();
-        let turn = self.per_turn(&looped(setup, &body), 0, (2, 6), (blocks, threads));
+        let turn = self.whole_turn(&looped(setup, &body), 24, (blocks, threads));
         128.0 * 4.0 * f64::from(blocks) * f64::from(threads) / turn
     }
 

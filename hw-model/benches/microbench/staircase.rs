@@ -43,10 +43,8 @@ pub(crate) fn draw(gpu: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, axis, steps) in stairs {
         write(gpu, name, &picture(gpu, axis, &steps));
-        // A short access is bound by issue, and the loop takes a little of its own.
-        let fits = |(_, measured, expected): &Step| {
-            *measured >= 0.95 * expected && *measured <= 1.15 * expected.max(2.0) + 0.5
-        };
+        // The loop takes a little of its own.
+        let fits = |(_, measured, expected): &Step| (0.95..=1.1).contains(&(measured / expected));
         if !steps.iter().all(fits) {
             eprintln!("{gpu} {name}: {steps:?}");
             wrong.push(format!("microbench/{gpu}/{name}"));

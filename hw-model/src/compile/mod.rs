@@ -127,14 +127,19 @@ pub(crate) fn load(
         .iter()
         .zip(0..)
         .filter(|(f, _)| f.is_entry && f.is_defined)
-        .map(|(_, id)| compile(config, domain, &module, FuncId(id)).map(Arc::new))
+        .map(|(_, id)| compile(config, domain, &module, FuncId(id)))
         .collect();
     match kernels {
-        Ok(kernels) => Ok(LoadedModule {
-            domain,
-            kernels,
-            variables: placed.into_variables(),
-        }),
+        Ok(mut kernels) => {
+            for kernel in &mut kernels {
+                kernel.code_line = memory.place_code(kernel.ops.len());
+            }
+            Ok(LoadedModule {
+                domain,
+                kernels: kernels.into_iter().map(Arc::new).collect(),
+                variables: placed.into_variables(),
+            })
+        }
         Err(error) => {
             placed.free(memory, domain);
             Err(error)
@@ -207,6 +212,7 @@ fn compile(
         max_threads: function.bounds.max_threads,
         required_threads: function.bounds.required_threads,
         domain,
+        code_line: 0,
         slots: image.functions.iter().map(|f| f.slots).max().unwrap_or(0),
         predicates: image
             .functions

@@ -1,23 +1,24 @@
 //! Asynchronous copies and the barriers they arrive at: cp.async (PTX ISA section 9.7.9.25.3), mbarrier (9.7.13.15).
 //!
 //! A copy is made when it is issued, which is one of the times at which it may happen; with timing its bytes travel
-//! like a load's, and a wait for its group lasts until they are there. An arrival for copies at an mbarrier object
-//! happens when it is issued and waits for none.
+//! like a load's, and a wait for its group lasts until they are there. So does an arrival for copies at an mbarrier
+//! object: with timing only its preparation happens when it is issued, and the SM makes it when the copies are there.
 //! An mbarrier object is one 64-bit word of shared memory: pending arrivals, expected arrivals, the transaction
 //! count and the phase's parity.
 //!
 //! Rules: lanes take their turns in ascending order; a phase completes when no arrival and no transaction is
 //! pending; an object that was not initialised is a fault.
 
-use super::cx::{Cx, Direction, Space};
+use super::access::{
+    ADDRESS, AUX_GENERIC, AUX_GLOBAL, AUX_PAST_L1, AUX_SHARED, active, addressed, for_each_space,
+    place, visit,
+};
+use super::cx::{BlockEnv, Cx, Direction, Space};
 use super::isa::{handler, lane_fn};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
-use super::memory::{
-    ADDRESS, AUX_GENERIC, AUX_GLOBAL, AUX_PAST_L1, AUX_SHARED, active, addressed, for_each_space,
-    place, read_bytes, visit, write_bytes,
-};
 use super::op::{GROUP_COMMIT, GROUP_WAIT_ALL, Kind, NONE, Op};
+use super::own_writes::{read_bytes, write_bytes};
 use crate::fault::FaultKind;
 use gridmux_ptx::decode::{
     AddressBase, CacheOp, Instruction, Opcode, Operand, ScalarType as T, StateSpace,
@@ -44,6 +45,26 @@ const ARRIVE_DROP_EXPECT_TX: u32 = 7;
 const TEST_STATE: u32 = 8;
 const TEST_PARITY: u32 = 9;
 
+/// An arrival for copies whose expectation the phase holds already.
+const ARRIVE_COPIES: u32 = 10;
+/// One that adds its own expectation to the pending count first.
+const ARRIVE_COPIES_COUNTED: u32 = 11;
+/// The pending count is one more.
+const EXPECT_ONE: u32 = 12;
+/// The object stays as it is.
+const LOOK: u32 = 13;
+
+/// What an arrival for copies does when it is issued: all of it where copies take no time, else what comes before the
+/// arrival. Adding one to the count and arriving at once comes to nothing.
+fn at_issue(code: u32, timed: bool) -> u32 {
+    match (code, timed) {
+        (ARRIVE_COPIES, false) => ARRIVE,
+        (ARRIVE_COPIES_COUNTED, true) => EXPECT_ONE,
+        (ARRIVE_COPIES, true) | (ARRIVE_COPIES_COUNTED, false) => LOOK,
+        _ => code,
+    }
+}
+
 /// The object after `code` with operand `n`.
 fn change(word: u64, code: u32, n: u64) -> u64 {
     let n = n & COUNT_MASK;
@@ -56,6 +77,7 @@ fn change(word: u64, code: u32, n: u64) -> u64 {
         COMPLETE_TX => settle(transact(word, n.wrapping_neg())),
         ARRIVE_EXPECT_TX => settle(take(transact(word, n), 1)),
         ARRIVE_DROP_EXPECT_TX => settle(take(drop_expected(transact(word, n), 1), 1)),
+        EXPECT_ONE => word & !COUNT_MASK | (word + 1) & COUNT_MASK,
         _ => word,
     }
 }
@@ -89,7 +111,7 @@ lane_fn!(
 );
 
 fn change_objects(cx: &mut Cx<'_>, op: &Op) {
-    let code = op.aux >> CODE_SHIFT;
+    let code = at_issue(op.aux >> CODE_SHIFT, cx.log.is_some());
     // Making an object needs nothing of what was there; an arrival reads and writes.
     let direction = if code == INIT {
         Direction::Store
@@ -122,6 +144,28 @@ fn change_objects(cx: &mut Cx<'_>, op: &Op) {
             commit(cx, op.r[0], &states);
         }
     });
+}
+
+/// Lanes arrive at the objects at these offsets of a block's shared memory; gives the first lane whose object is none.
+/// An operation of the block must have accessed all of them.
+pub(super) fn arrive_after_copies(
+    block: &BlockEnv,
+    mask: u32,
+    offsets: &[u64; 32],
+) -> Result<(), u32> {
+    for lane in active(mask) {
+        let offset = usize::try_from(offsets[lane]).unwrap_or(usize::MAX);
+        let at = block.shared.wrapping_add(offset).cast::<u64>();
+        // SAFETY: the operation checked that eight bytes at each active lane's offset lie in the block's shared memory,
+        // whose size stays; nobody else uses it now, because the caller has the block by an exclusive reference.
+        let word = unsafe { at.read_unaligned() };
+        if word & LIVE == 0 {
+            return Err(lane_number(lane));
+        }
+        // SAFETY: as above.
+        unsafe { at.write_unaligned(change(word, ARRIVE, 1)) };
+    }
+    Ok(())
 }
 
 lane_fn!(
@@ -285,18 +329,15 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
             let newest = u32::try_from(*newest).ok()?;
             return Some(group(newest.min(GROUP_WAIT_ALL - 1)));
         }
-        // An arrival for copies, which are complete when they are issued, first adds one to the pending count, unless
-        // `.noinc` says that the count includes it.
-        Opcode::CpAsyncMbarrierArrive if !says(i, "noinc") => {
-            return Some(super::control::nothing(&[]).kind(Kind::Nothing));
-        }
+        Opcode::CpAsyncMbarrierArrive if says(i, "noinc") => ARRIVE_COPIES,
+        Opcode::CpAsyncMbarrierArrive => ARRIVE_COPIES_COUNTED,
         Opcode::MbarrierPendingCount => {
             let operands = [l.dst(i, T::U32)?, l.src(i, 1, T::B64)?];
             return Some(Draft::alu(handler::<Pending>(), Class::Int, &operands));
         }
         Opcode::MbarrierInit => INIT,
         Opcode::MbarrierInval => INVAL,
-        Opcode::MbarrierArrive | Opcode::CpAsyncMbarrierArrive => ARRIVE,
+        Opcode::MbarrierArrive => ARRIVE,
         Opcode::MbarrierArriveDrop => ARRIVE_DROP,
         Opcode::MbarrierExpectTx => EXPECT_TX,
         Opcode::MbarrierCompleteTx => COMPLETE_TX,
@@ -331,6 +372,9 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let draft = Draft::alu(exec, Class::Memory, &r);
     let mut draft = addressed(l, &i.operands[at], space(i)?, draft)?;
     draft.aux |= code << CODE_SHIFT;
+    if matches!(code, ARRIVE_COPIES | ARRIVE_COPIES_COUNTED) {
+        draft = draft.kind(Kind::CopyArrival);
+    }
     Some(draft)
 }
 

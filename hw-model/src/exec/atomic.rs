@@ -2,13 +2,13 @@
 //!
 //! Rule: the lanes of a warp take their turns in ascending order, so that a run is deterministic.
 
+use super::access::{Checked, active, addressed, for_each_space, host, place};
 use super::atomic_element;
 use super::cx::{Cx, Direction, Space};
 use super::isa::{handler, lane_fn};
 use super::lanes::{Lane, commit, read};
 use super::log::Target;
 use super::lower::{Class, Draft, Lower};
-use super::memory::{Checked, active, addressed, for_each_space, host, place};
 use super::op::{NONE, Op};
 use super::stored::Word;
 use gridmux_ptx::decode::{AtomOp, Instruction, Opcode, ScalarType as T, StateSpace};

@@ -5,6 +5,7 @@
 //! Rule: sums round to nearest even and keep subnormal numbers (`.noftz`); minimum and maximum prefer numbers to
 //! NaN.
 
+use super::access::{Checked, active, addressed, for_each_space, host};
 use super::atomic_wide;
 use super::cx::{Cx, Direction, Space};
 use super::float::{maximum, minimum};
@@ -13,7 +14,6 @@ use super::isa::{lane_fn, once};
 use super::lanes::{commit, read};
 use super::log::Target;
 use super::lower::{Class, Draft, Lower};
-use super::memory::{Checked, active, addressed, for_each_space, host};
 use super::op::{NONE, Op};
 use super::round::{self, Brain, Half, NEAREST};
 use gridmux_ptx::decode::{AtomOp, Instruction, Opcode, Operand, ScalarType as T, StateSpace};

@@ -3,12 +3,12 @@
 //! Both halves count for the comparison and change together, so that this is one operation and no pair of those on
 //! halves, as an exchange can be.
 
+use super::access::{Checked, active, addressed, for_each_space, host, place};
 use super::atomic_element::listed;
 use super::cx::{Cx, Direction, Space};
 use super::isa::{lane_fn, once};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
-use super::memory::{Checked, active, addressed, for_each_space, host, place};
 use super::op::{NONE, Op};
 use gridmux_ptx::decode::{Instruction, Opcode, Operand, StateSpace};
 

@@ -5,6 +5,7 @@
 //! threads hold nobody up (PTX ISA section 9.7.13.1, as from sm_70 on); a block whose living warps are all stalled,
 //! at barriers that do not complete, is deadlocked.
 
+use super::asynchronous::arrive_after_copies;
 use super::cx::BlockEnv;
 use super::op::Slot;
 use super::rendezvous::{Arrival, Released, Tally};
@@ -188,6 +189,16 @@ impl Block {
     /// What completed with the last [`Meeting::Release`].
     pub(crate) fn released(&self) -> &Released {
         &self.released
+    }
+
+    /// Lanes of a warp, whose copies are there, arrive at the mbarrier objects at these offsets; gives the first lane
+    /// whose object is none.
+    pub(crate) fn arrive_after_copies(
+        &mut self,
+        mask: u32,
+        offsets: &[u64; 32],
+    ) -> Result<(), u32> {
+        arrive_after_copies(&self.env, mask, offsets)
     }
 
     /// Lanes of a warp arrive at a barrier.

@@ -3,11 +3,11 @@
 //!
 //! Rule: these operations have no lane function but for nanosleep's; the engines act on their [`Kind`].
 
+use super::access::active;
 use super::cx::Cx;
 use super::isa::{handler, lane_fn};
 use super::lanes::read;
 use super::lower::{Class, Draft, Lower};
-use super::memory::active;
 use super::op::{AUX_FENCE, Kind, NONE, Op};
 use super::warp::Warp;
 use gridmux_ptx::decode::{AtomOp, Instruction, Opcode, Operand, ScalarType as T};

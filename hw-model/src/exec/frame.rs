@@ -10,12 +10,13 @@
 //! it needs no check; passing arguments is register traffic on a chip, so these operations are moves for the
 //! timing model.
 
+use super::access::{ADDRESS, active, addressed, addresses};
 use super::calls::FRAME_POINTER;
 use super::cx::Cx;
 use super::isa::{handler, lane_fn};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
-use super::memory::{ADDRESS, active, addressed, addresses, data};
+use super::memory::data;
 use super::op::{ExecFn, Kind, NONE, Op};
 use super::stored::{Stored, Word};
 use crate::fault::{FaultKind, FaultSpace};
@@ -297,7 +298,7 @@ fn local(l: &mut Lower<'_>, i: &Instruction, at: usize) -> Option<Option<Draft>>
     let mut draft = super::memory::lower(l, &plain);
     if let Some(draft) = &mut draft {
         draft.r[ADDRESS] = pointer;
-        draft.aux |= super::memory::AUX_NARROW;
+        draft.aux |= super::access::AUX_NARROW;
     }
     Some(draft)
 }

@@ -135,6 +135,7 @@ pub(crate) struct Lower<'a> {
     pub(crate) carry: Option<u16>,
     pub(crate) pipelines: &'a Pipelines,
     folds_moves: bool,
+    parameters_cached: bool,
     register_banks: u8,
     constants: Constants,
 }
@@ -174,6 +175,7 @@ impl<'a> Lower<'a> {
             carry: None,
             pipelines: &config.pipelines,
             folds_moves: config.sm.folds_moves,
+            parameters_cached: config.sm.parameters_cached,
             register_banks: config.sm.register_banks,
             constants,
         }
@@ -400,6 +402,8 @@ impl<'a> Lower<'a> {
                 place
             }
         };
+        // A kernel's parameter; those of functions stand in local memory.
+        let cached = self.parameters_cached && draft.kind == Kind::Alu && is_load_of_parameter(i);
         let mut op = Op {
             exec: draft.exec,
             imm: draft.imm,
@@ -409,8 +413,8 @@ impl<'a> Lower<'a> {
             aux: draft.aux,
             guard: i.guard.map_or(NONE, |g| self.slot(g.reg)),
             guard_negated: i.guard.is_some_and(|g| g.negated),
-            kind: draft.kind,
-            pipe,
+            kind: if cached { Kind::Parameter } else { draft.kind },
+            pipe: if cached { Pipe::Memory } else { pipe },
             vector: draft.vector,
             sources: self.sources(reads),
             latency: u16::try_from(timing.latency).unwrap_or(u16::MAX),
@@ -444,6 +448,10 @@ fn spread(room: &mut [u16], entries: &[u16]) {
     }
 }
 
+fn is_load_of_parameter(i: &Instruction) -> bool {
+    i.opcode == gridmux_ptx::decode::Opcode::Ld && i.mods.spaces.first() == Some(&StateSpace::Param)
+}
+
 /// `ptxas` makes no instruction of it: a copy between registers, a constant, or a parameter, which is an operand of
 /// the instruction that uses it; halves of 64-bit words are registers of their own.
 fn is_folded(i: &Instruction) -> bool {
@@ -451,7 +459,7 @@ fn is_folded(i: &Instruction) -> bool {
     let bits = i.mods.types.first().map_or(0, |ty| ty.size_bytes() * 8);
     match i.opcode {
         Opcode::Cvta => true,
-        Opcode::Ld => i.mods.spaces.first() == Some(&StateSpace::Param),
+        Opcode::Ld => is_load_of_parameter(i),
         Opcode::Mov => i.operands.iter().all(|operand| match operand {
             // Launch dimensions stand in the constant bank, too.
             Operand::Special(special) => {

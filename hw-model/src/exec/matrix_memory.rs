@@ -6,15 +6,14 @@
 //! Rule: every piece is an access of its own, checked for all lanes before any of them moves; the timing model
 //! sees the last one.
 
+use super::access::{ADDRESS, Checked, active, addressed, addresses, visit};
 use super::cx::{Cx, Direction};
 use super::fragment::{Family, Fragment, KINDS, Kind, Role};
 use super::isa::{lane_fn, once};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
-use super::memory::{
-    ADDRESS, Checked, active, addressed, addresses, read_bytes, visit, write_bytes,
-};
 use super::op::{NONE, Op};
+use super::own_writes::{read_bytes, write_bytes};
 use gridmux_ptx::decode::{Instruction, Opcode, Operand, ScalarType as T, StateSpace};
 
 /// Largest piece in bytes.

@@ -3,11 +3,12 @@
 //! An operation has room for four data slots, so that the eight stand in a list; the access is checked and counted as
 //! one, and its data move as two of four elements.
 
+use super::access::{Checked, addressed, for_each_space};
 use super::atomic_element::listed;
 use super::cx::{Cx, Direction};
 use super::isa::{lane_fn, once};
 use super::lower::{Class, Draft, Lower};
-use super::memory::{Checked, addressed, for_each_space, load_checked, past_l1, store_checked};
+use super::memory::{load_checked, past_l1, store_checked};
 use super::op::{NONE, Op};
 use gridmux_ptx::decode::{Instruction, Opcode, Operand, StateSpace};
 

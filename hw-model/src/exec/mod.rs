@@ -7,6 +7,7 @@
 //! Rules: a lane outside the mask keeps its registers; a function never panics on any register contents; an
 //! access is checked before memory is touched; nothing allocates.
 
+mod access;
 mod asynchronous;
 mod atomic;
 mod atomic_element;
@@ -52,6 +53,7 @@ mod texture;
 mod video;
 mod warp;
 
+pub(crate) use access::AUX_PAST_L1;
 pub(crate) use block::{Block, BlockShape, Meeting};
 pub(crate) use calls::function_address;
 pub(crate) use carry::uses_flag as uses_carry;
@@ -59,7 +61,6 @@ pub(crate) use cx::{Access, Direction, Pattern, RangeCache, RawFault, Space};
 pub(crate) use frame::{FrameLayout, begin_stack, call, copy, move_word, pass};
 pub(crate) use log::{Order, Owner, WriteLog, apply_all};
 pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
-pub(crate) use memory::AUX_PAST_L1;
 pub(crate) use op::{
     AUX_FENCE, GROUP_COMMIT, GROUP_WAIT_ALL, Kind, NONE, Op, PIPES, Pipe, Slot, WRITES,
 };

@@ -31,8 +31,12 @@ pub(crate) enum Kind {
     Alu,
     /// `exec` fills the access record: global, constant, shared or local memory.
     Memory,
-    /// The same of an asynchronous copy, whose data is there when a later wait says so.
+    /// A kernel's parameter, `imm` bytes from the first, which the constant cache may lack.
+    Parameter,
+    /// The same as [`Kind::Memory`] of an asynchronous copy, whose data is there when a later wait says so.
     Copy,
+    /// The same of an arrival at mbarrier objects, which with timing the engine makes when the warp's copies are there.
+    CopyArrival,
     /// Conditional or unconditional branch; `imm` is the target, `aux` the reconvergence point.
     Branch,
     /// `brx.idx`: `imm` names the table, `r[0]` the index, `aux` the reconvergence point.
@@ -64,6 +68,17 @@ pub(crate) enum Kind {
     Trap,
     /// `brkpt`.
     Breakpoint,
+}
+
+impl Kind {
+    /// `exec` does everything, and the warp goes on behind it.
+    #[inline(always)]
+    pub(crate) const fn is_simple(self) -> bool {
+        matches!(
+            self,
+            Self::Alu | Self::Memory | Self::Parameter | Self::Copy | Self::CopyArrival
+        )
+    }
 }
 
 /// The operation goes on only when what its SM wrote before is in memory.

@@ -3,10 +3,10 @@
 //! Rule: in the timed model nothing writes global memory but through the log; whoever reads it asks whether the
 //! epoch's own writes lie there, [`super::log`] says why.
 
+use super::access::{Checked, active, host, place};
 use super::cx::{Cx, Pattern, Space};
 use super::lanes::read;
 use super::log::Target;
-use super::memory::{Checked, active, host, place};
 use super::op::{NONE, Op};
 use super::stored::{Stored, Word};
 

@@ -9,8 +9,8 @@
 //! Rules: lanes with different member masks are different groups of one instruction; a path that waits at a block
 //! barrier already stands behind it.
 
+use super::access::active;
 use super::control::{BarrierMode, barrier_operands};
-use super::memory::active;
 use super::op::{CONSTANT, NONE, Op, Slot};
 use super::paths::{Frame, Path, ROOT, Vote, Wait};
 use super::warp::{Step, Surroundings, Warp};

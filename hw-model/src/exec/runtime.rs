@@ -9,13 +9,13 @@
 //!
 //! Rules: bad pointers given to `free` are ignored; text that a kernel prints is bounded by who collects it.
 
+use super::access::{AUX_GLOBAL, active, for_each_space, host, place};
 use super::cx::{Cx, Direction, Space};
 use super::data::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use super::isa::{handler, lane_fn};
 use super::lanes::{commit, read};
 use super::log::Target;
 use super::lower::{Class, Draft, Lower};
-use super::memory::{AUX_GLOBAL, active, for_each_space, host, place};
 use super::op::{Kind, NONE, Op};
 use super::warp::{Step, Surroundings, Warp};
 use crate::fault::FaultKind;

@@ -4,12 +4,13 @@
 //! channels; outside the image `.trap` faults, `.clamp` takes the nearest place, `.zero` reads zero and stores
 //! nothing.
 
+use super::access::{AUX_GLOBAL, active, host, visit};
 use super::cx::{Cx, Direction};
 use super::isa::{lane_fn, once};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
-use super::memory::{AUX_GLOBAL, active, host, read_bytes, visit, write_bytes};
 use super::op::{Kind, NONE, Op};
+use super::own_writes::{read_bytes, write_bytes};
 use super::texture::{
     by_object, coordinate, dimensions, geometry, listed, object_place, operand_list,
 };

@@ -4,12 +4,13 @@
 //! Rules: lanes with the same handle are served together; a fetch reads every texel of the filter's footprint by
 //! an access that is checked like a load; a handle that stands for nothing is a fault at its address.
 
+use super::access::{AUX_GLOBAL, active, visit};
 use super::cx::{Cx, Direction, Space};
 use super::isa::{lane_fn, once};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
-use super::memory::{AUX_GLOBAL, active, read_bytes, visit};
 use super::op::{Kind, NONE, Op};
+use super::own_writes::read_bytes;
 use super::round::{self, Half};
 use super::sample::{Axis, Texel, as_float, as_integer, texel};
 use crate::fault::{FaultKind, FaultSpace};

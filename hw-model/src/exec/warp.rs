@@ -234,7 +234,7 @@ impl Warp {
     pub(crate) fn step(&mut self, op: &Op, around: Surroundings<'_>, rare: &mut Step) -> Stepped {
         let mut lanes = self.active & self.guard(op);
         let mut diverged = false;
-        let plain = if matches!(op.kind, Kind::Alu | Kind::Memory | Kind::Copy) {
+        let plain = if op.kind.is_simple() {
             match self.execute_quickly(op, lanes, around) {
                 None => true,
                 Some(fault) => {
@@ -352,7 +352,12 @@ impl Warp {
             Kind::Assert => return self.assert(op, running, around),
             Kind::Trap => return self.fault(FaultKind::Trap, running),
             Kind::Breakpoint => return self.fault(FaultKind::Breakpoint, running),
-            Kind::Alu | Kind::Memory | Kind::Copy | Kind::Branch => {}
+            Kind::Alu
+            | Kind::Memory
+            | Kind::Copy
+            | Kind::CopyArrival
+            | Kind::Parameter
+            | Kind::Branch => {}
         }
         self.settled(Step::Done)
     }

@@ -177,9 +177,16 @@ impl Domain {
     }
 }
 
+/// First line of code, beyond every window and local memory.
+const CODE_LINES: u64 = 1 << 51;
+/// Kernels begin at multiples of so many lines.
+const KERNEL_LINES: u64 = 1 << 12;
+
 /// All domains of a GPU.
 #[derive(Debug, Default)]
 pub struct Memory {
+    /// Lines that code has taken so far.
+    code_lines: u64,
     domains: Vec<Option<Domain>>,
     /// Where a module that is being loaded places its variables, when not in the domain at large.
     placing: Option<Partition>,
@@ -261,6 +268,14 @@ impl Memory {
         let address = domain.allocator.alloc(bytes)?;
         domain.stamp = stamp;
         Ok(address)
+    }
+
+    /// First line of a place for the code of a kernel of so many operations, of which a line holds one at least.
+    /// No place is given twice, so that what caches hold of a kernel is never taken for another one.
+    pub(crate) fn place_code(&mut self, operations: usize) -> u64 {
+        let first = CODE_LINES + self.code_lines;
+        self.code_lines += (operations as u64).next_multiple_of(KERNEL_LINES);
+        first
     }
 
     /// The domain's heap of `bytes` bytes, allocated at the first call.
@@ -363,6 +378,12 @@ impl Memory {
         let found = |d: &Option<Domain>| d.as_ref().is_some_and(holds);
         let index = self.domains.iter().position(found)?;
         u32::try_from(index).ok().map(DomainId)
+    }
+
+    /// The partition of a domain that holds `address` or has it in a guard zone.
+    pub(crate) fn partition_at(&self, domain: DomainId, address: u64) -> Option<Partition> {
+        let found = self.domain(domain).ok()?.partition_at(address)?;
+        Some(found.as_partition(domain))
     }
 
     /// The live allocation that holds `address`; a partition counts as one.

@@ -51,6 +51,15 @@ impl Reserved {
         self.allocator.find(address)
     }
 
+    /// How others name it.
+    pub(super) fn as_partition(&self, domain: DomainId) -> Partition {
+        Partition {
+            domain,
+            base: self.base,
+            bytes: self.bytes,
+        }
+    }
+
     fn first(&self) -> u64 {
         self.base - GUARD_BYTES
     }

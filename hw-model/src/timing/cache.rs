@@ -125,6 +125,11 @@ impl Cache {
         Some((&mut self.lines[at], evicted))
     }
 
+    /// The set that `key` chooses has a place for a new line.
+    pub(crate) fn has_room(&self, key: u64) -> bool {
+        self.victim(self.set(key)).is_some()
+    }
+
     /// The place for a new line in the set that begins at `first`.
     #[inline]
     fn victim(&self, first: usize) -> Option<usize> {

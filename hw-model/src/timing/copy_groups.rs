@@ -3,6 +3,7 @@
 //! Copies since the last commit make the open group; a commit closes it and opens the next. Each group knows how many
 //! of its copies wait for an answer, and when the last answer came. Groups stand in a ring from the oldest to the
 //! open one, so that "all but the newest n" is a stretch of the ring.
+//! Copies that wait have numbers, for what waits for those made before it ([`super::copy_arrivals`]).
 //! Rules: groups are the warp's, so that lanes which commit on paths of their own make groups of their own; at most
 //! [`GROUPS`] - 1 closed groups are in flight, and a commit waits for the oldest where there would be one more; time
 //! is looked up where a warp comes to a wait or an answer to a warp, never from cycle to cycle.
@@ -15,6 +16,16 @@ const GROUPS: u8 = 16;
 /// The same as a length.
 const RING: usize = GROUPS as usize;
 
+/// A copy's number among those of its warp that waited for an answer.
+pub(super) type CopyNumber = u64;
+
+/// A copy that waits for an answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Copied {
+    pub(super) group: u8,
+    pub(super) number: CopyNumber,
+}
+
 /// A warp's groups.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CopyGroups {
@@ -23,29 +34,49 @@ pub(super) struct CopyGroups {
     /// When the last copy of each group was there, as far as they have been answered.
     there_at: [u64; RING],
     open: u8,
+    next: CopyNumber,
 }
 
 impl CopyGroups {
-    /// The group that a copy belongs to which is made now.
-    pub(super) fn open(&self) -> u8 {
-        self.open
+    /// Group and number of a copy that is made now.
+    pub(super) fn made(&self) -> Copied {
+        Copied {
+            group: self.open,
+            number: self.next,
+        }
     }
 
-    /// One more copy of the open group waits for an answer.
+    /// The copy that is made now waits for an answer.
     pub(super) fn asked(&mut self) {
         self.unanswered[usize::from(self.open)] += 1;
+        self.next += 1;
     }
 
-    /// A copy of a group was answered.
-    pub(super) fn answered(&mut self, group: u8, at: u64) {
-        self.unanswered[usize::from(group)] -= 1;
-        self.known(group, at);
+    /// A copy was answered.
+    pub(super) fn answered(&mut self, copy: Copied, at: u64) {
+        self.unanswered[usize::from(copy.group)] -= 1;
+        self.known(copy, at);
     }
 
-    /// A copy of a group is there at `at`, without having waited.
-    pub(super) fn known(&mut self, group: u8, at: u64) {
-        let there = &mut self.there_at[usize::from(group)];
+    /// A copy is there at `at`.
+    pub(super) fn known(&mut self, copy: Copied, at: u64) {
+        let there = &mut self.there_at[usize::from(copy.group)];
         *there = (*there).max(at);
+    }
+
+    /// Copies that have not been answered.
+    pub(super) fn unanswered(&self) -> u32 {
+        self.unanswered.iter().sum()
+    }
+
+    /// Number of the next copy that will wait.
+    pub(super) fn next(&self) -> CopyNumber {
+        self.next
+    }
+
+    /// When the last copy is there, as far as they have been answered.
+    pub(super) fn known_at(&self) -> u64 {
+        self.there_at.iter().copied().max().unwrap_or(0)
     }
 
     /// The open group is closed.
@@ -79,38 +110,48 @@ impl CopyGroups {
 
 #[cfg(test)]
 mod tests {
-    use super::{CopyGroups, GROUPS, UNKNOWN};
+    use super::{Copied, CopyGroups, GROUPS, UNKNOWN};
     use crate::exec::{GROUP_COMMIT, GROUP_WAIT_ALL};
+
+    /// A copy that waits for an answer.
+    fn ask(groups: &mut CopyGroups) -> Copied {
+        let copy = groups.made();
+        groups.asked();
+        copy
+    }
 
     #[test]
     fn a_wait_is_for_all_but_the_newest_groups() {
         let mut groups = CopyGroups::default();
-        groups.asked();
+        let oldest = ask(&mut groups);
         groups.commit();
-        groups.known(groups.open(), 70);
+        groups.known(groups.made(), 70);
         groups.commit();
-        groups.asked();
+        let open = ask(&mut groups);
         assert_eq!(groups.over_at(2), 0, "two of two may be in flight");
         assert_eq!(groups.over_at(1), UNKNOWN);
-        groups.answered(0, 100);
+        groups.answered(oldest, 100);
         assert_eq!((groups.over_at(1), groups.over_at(0)), (100, 100));
         assert_eq!(groups.over_at(GROUP_WAIT_ALL), UNKNOWN, "the open group");
-        groups.answered(2, 90);
+        assert_eq!((groups.unanswered(), groups.known_at()), (1, 100));
+        assert!(oldest.number < open.number && open.number < groups.next());
+        groups.answered(open, 90);
         assert_eq!(groups.over_at(GROUP_WAIT_ALL), 100);
     }
 
     #[test]
     fn a_commit_waits_for_a_place_in_the_ring() {
         let mut groups = CopyGroups::default();
+        let oldest = groups.made();
         for _ in 1..GROUPS {
             assert_eq!(groups.over_at(GROUP_COMMIT), 0);
-            groups.asked();
+            ask(&mut groups);
             groups.commit();
         }
         assert_eq!(groups.over_at(GROUP_COMMIT), UNKNOWN);
         assert_eq!(groups.over_at(14), UNKNOWN);
         assert_eq!(groups.over_at(15), 0);
-        groups.answered(0, 5);
+        groups.answered(oldest, 5);
         assert_eq!(groups.over_at(GROUP_COMMIT), 5);
     }
 }

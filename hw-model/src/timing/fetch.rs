@@ -3,7 +3,8 @@
 //! Each warp has a buffer of as many instructions as a fetch brings. An empty one is filled by the next fetch, which
 //! begins where the warp stands; a branch empties it, because what follows in it is not what comes next. With fewer
 //! instructions between branches than a fetch brings, or many warps at once, this limits issue before the schedulers
-//! do. Code lies in device memory, 128 bytes a line, so that the first warp that comes to a line waits for it.
+//! do. Code lies in device memory, 128 bytes a line and every loaded kernel at lines of its own, so that the first warp
+//! that comes to a line waits for it, and a later launch of the same kernel may find it.
 //! Rules: fetches are granted in the order in which buffers run empty, one a cycle and SM, those of kernels that have
 //! spent their issue quota behind all others; a warp that waits for a
 //! line has `fetched_at` unknown, and one that is ready to issue has its instruction in its buffer; two warps that
@@ -16,10 +17,6 @@ use super::memory_system::RequestKind;
 use super::sm::{Epoch, Sm, UNKNOWN};
 use crate::config::{Fetch, LINE_BYTES};
 
-/// First line of code, beyond local memory.
-const CODE_LINES: u64 = 1 << 51;
-/// Lines between the beginnings of two kernels.
-const KERNEL_LINES: u64 = 1 << 12;
 /// All sectors of a line.
 const WHOLE: u8 = 0xf;
 
@@ -86,14 +83,6 @@ impl Buffer {
     }
 }
 
-/// Line where a kernel's code begins: by its name, so that every launch of it finds its code where it was.
-fn code_line(name: &str) -> u64 {
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
-    CODE_LINES + u64::from(hash) * KERNEL_LINES
-}
-
 impl Sm {
     /// The warp's next operation comes into its buffer, unless it is there; gives when it can issue, or [`UNKNOWN`].
     pub(super) fn supply(&mut self, slot: u32, epoch: &Epoch<'_>) -> u64 {
@@ -109,7 +98,7 @@ impl Sm {
         let Some(kernel) = &resident.kernel else {
             return 0;
         };
-        let line = code_line(&kernel.name) + u64::from(next) / front.per_line;
+        let line = kernel.code_line + u64::from(next) / front.per_line;
         entry.buffer = Buffer {
             from: next,
             to: next + front.width,

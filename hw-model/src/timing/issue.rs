@@ -1,15 +1,16 @@
 //! Issue: which warp each scheduler takes in a cycle, and what its instruction does to time.
 //!
 //! Policies: loose round robin; greedy then oldest; two levels (Narasiman et al., MICRO 2011), round robin within a
-//! small active set that a warp leaves when it waits for memory or at a barrier.
+//! small active set that a warp leaves when it waits for memory or at a barrier. Before each of them comes a warp that
+//! was passed over for long ([`super::aging`]).
 //! An operation that the real chip would not execute (a move between registers, an address conversion) is folded
 //! into the time before the next one: its results are there when its sources are, and it takes no slot.
 //! Rules: a scheduler issues from its own warps, at most `sm.issue_width` instructions of one warp a cycle; a unit
 //! takes an instruction each initiation interval; nobody here knows why warps wait beyond the masks.
 
-use super::sm::{Epoch, Sm, State, UNKNOWN};
+use super::aging::Aging;
+use super::sm::{Epoch, Sm};
 use super::stalls::{Cause, Stalled};
-use super::wheel::HORIZON;
 use crate::config::{GpuConfig, SchedulerPolicy};
 use crate::counters::Counters;
 use crate::exec::{
@@ -73,6 +74,7 @@ pub(crate) struct Arbiter {
     /// Active set of the two-level policy.
     active: [u64; MAX_SCHEDULERS],
     active_limit: u32,
+    aging: [Aging; MAX_SCHEDULERS],
     pub(super) stalled: [Stalled; MAX_SCHEDULERS],
 }
 
@@ -121,6 +123,7 @@ impl Arbiter {
             turn: 0,
             active: [0; MAX_SCHEDULERS],
             active_limit: config.sm.two_level_active_warps,
+            aging: [Aging::new(); MAX_SCHEDULERS],
             stalled: [Stalled::default(); MAX_SCHEDULERS],
         }
     }
@@ -140,13 +143,13 @@ impl Arbiter {
     }
 
     #[inline(always)]
-    fn now_ready(&mut self, slot: u32, pipe: Pipe) {
+    pub(super) fn now_ready(&mut self, slot: u32, pipe: Pipe) {
         self.forget(slot);
         self.ready[pipe as usize] |= 1 << slot;
     }
 
     #[inline(always)]
-    fn waits(&mut self, slot: u32, cause: Cause) {
+    pub(super) fn waits(&mut self, slot: u32, cause: Cause) {
         self.forget(slot);
         self.waiting[cause as usize] |= 1 << slot;
         if cause == Cause::Memory {
@@ -163,6 +166,7 @@ impl Arbiter {
     pub(super) fn left(&mut self, slot: u32) {
         self.forget(slot);
         self.deactivate(slot);
+        self.aging[slot as usize & (self.schedulers - 1)].left(slot);
         for ready in &mut self.ready {
             *ready &= !(1 << slot);
         }
@@ -226,9 +230,29 @@ impl Arbiter {
         }
     }
 
-    /// The scheduler's choice among the candidates.
+    /// The scheduler's choice among the candidates, which issues.
     #[inline(always)]
     fn choose(
+        &mut self,
+        scheduler: usize,
+        candidates: u64,
+        ages: impl Fn(u32) -> u64,
+    ) -> Option<u32> {
+        // The policy goes on where it was when a favoured warp has had its share.
+        let chosen = match self.aging[scheduler].first(candidates) {
+            Some(first) => first,
+            None => self.by_policy(scheduler, candidates, ages)?,
+        };
+        if self.aging[scheduler].issued(chosen) {
+            let ready = self.ready() & self.slots[scheduler];
+            self.aging[scheduler].renew(ready);
+        }
+        Some(chosen)
+    }
+
+    /// The policy's choice among the candidates.
+    #[inline(always)]
+    fn by_policy(
         &mut self,
         scheduler: usize,
         candidates: u64,
@@ -370,10 +394,17 @@ impl Sm {
             self.arbiter.occupy(scheduler, &op, now);
         }
         match op.kind {
-            Kind::Memory | Kind::Copy => {
+            Kind::Memory | Kind::Copy | Kind::CopyArrival => {
                 count_access(&op, &self.access, &mut resident.counters);
                 let launch = resident.launch;
                 self.time_access(slot, &op, launch, epoch);
+                if op.kind == Kind::CopyArrival && stepped.lanes != 0 {
+                    self.arrive_after_copies(slot);
+                }
+            }
+            Kind::Parameter => {
+                let launch = resident.launch;
+                self.time_parameter(slot, &op, launch, epoch);
             }
             Kind::Branch => entry.not_before = now + u64::from(op.latency),
             Kind::Nothing if op.aux & AUX_FENCE != 0 => {
@@ -414,7 +445,12 @@ impl Sm {
 
     /// Executes the warp's next operation.
     #[inline(always)]
-    fn step(&mut self, slot: u32, epoch: &Epoch<'_>, rare: &mut Step) -> Option<(Op, Stepped)> {
+    pub(super) fn step(
+        &mut self,
+        slot: u32,
+        epoch: &Epoch<'_>,
+        rare: &mut Step,
+    ) -> Option<(Op, Stepped)> {
         let now = self.now;
         if self.clock_ns.0 != now {
             // Once a cycle: it is a division.
@@ -449,129 +485,6 @@ impl Sm {
             rare,
         );
         Some((*op, stepped))
-    }
-
-    /// The wheel named a warp; its bit may be stale.
-    #[inline(always)]
-    pub(super) fn wake(&mut self, slot: u32) {
-        let entry = &self.warps[slot as usize];
-        if entry.state != State::Asleep {
-            return;
-        }
-        if entry.wake_at > self.now {
-            self.wheel
-                .insert(entry.wake_at.min(self.now + HORIZON), slot);
-            return;
-        }
-        self.make_ready(slot);
-    }
-
-    #[inline(always)]
-    fn make_ready(&mut self, slot: u32) {
-        let entry = &mut self.warps[slot as usize];
-        let Some(kernel) = &self.residents[usize::from(entry.block)].kernel else {
-            return;
-        };
-        entry.state = State::Ready;
-        let pipe = kernel.ops[entry.warp.pc as usize].pipe;
-        self.arbiter.now_ready(slot, pipe);
-    }
-
-    /// Finds out when the warp's next operation can issue; operations that cost nothing are done on the way.
-    #[inline(always)]
-    pub(super) fn schedule(&mut self, slot: u32, epoch: &Epoch<'_>) {
-        if self.held >> slot & 1 != 0 {
-            self.hold(slot);
-            return;
-        }
-        loop {
-            let entry = &mut self.warps[slot as usize];
-            let Some(kernel) = &self.residents[usize::from(entry.block)].kernel else {
-                return;
-            };
-            let op = &kernel.ops[entry.warp.pc as usize];
-            let mut there = 0;
-            for register in op.waits.iter().take_while(|r| **r != NONE) {
-                there = there.max(entry.ready_at[usize::from(*register)]);
-            }
-            match op.kind {
-                // The result would come to a frame that the next call may use.
-                Kind::Return if entry.ready_at.contains(&UNKNOWN) => there = UNKNOWN,
-                Kind::CopyGroup => there = there.max(entry.copies.over_at(op.aux)),
-                _ => {}
-            }
-            let free = op.free;
-            let supplied = self.supply(slot, epoch);
-            if there == UNKNOWN || supplied == UNKNOWN {
-                self.warps[slot as usize].state = State::Blocked;
-                let for_code = there != UNKNOWN;
-                self.arbiter.waits(
-                    slot,
-                    if for_code {
-                        Cause::Control
-                    } else {
-                        Cause::Memory
-                    },
-                );
-                return;
-            }
-            if !free {
-                self.sleep(slot, there, supplied);
-                return;
-            }
-            if !self.fold(slot, there, epoch) {
-                return;
-            }
-        }
-    }
-
-    /// The warp's block is leaving, so it does not go on here.
-    #[cold]
-    fn hold(&mut self, slot: u32) {
-        self.warps[slot as usize].state = State::Held;
-        self.arbiter.left(slot);
-    }
-
-    /// The warp goes on when its registers and its next instruction are there.
-    #[inline(always)]
-    fn sleep(&mut self, slot: u32, there: u64, supplied: u64) {
-        let entry = &mut self.warps[slot as usize];
-        let at = there.max(entry.not_before).max(supplied).max(self.now);
-        if at == self.now {
-            self.make_ready(slot);
-            return;
-        }
-        entry.state = State::Asleep;
-        entry.wake_at = at;
-        let cause = if there >= at {
-            Cause::ShortRaw
-        } else {
-            Cause::Control
-        };
-        self.arbiter.waits(slot, cause);
-        self.wheel.insert(at.min(self.now + HORIZON), slot);
-    }
-
-    /// Executes an operation that costs nothing; its results are there when its sources are.
-    /// False when the warp cannot simply go on.
-    fn fold(&mut self, slot: u32, there: u64, epoch: &Epoch<'_>) -> bool {
-        let mut rare = Step::Done;
-        let Some((op, stepped)) = self.step(slot, epoch, &mut rare) else {
-            return false;
-        };
-        let entry = &mut self.warps[slot as usize];
-        for register in op.writes.iter().take_while(|r| **r != NONE) {
-            entry.ready_at[usize::from(*register)] = there;
-        }
-        let counters = &mut self.residents[usize::from(entry.block)].counters;
-        counters.warp_instructions += 1;
-        counters.folded_instructions += 1;
-        counters.thread_instructions += u64::from(stepped.lanes.count_ones());
-        if stepped.plain {
-            return true;
-        }
-        self.stop(slot, rare, epoch);
-        false
     }
 }
 

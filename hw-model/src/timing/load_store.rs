@@ -3,12 +3,15 @@
 //! Rules: the unit takes one instruction at a time and holds it one cycle per cache line (or per conflict-free
 //! round of shared memory); a load's registers are unknown until its last sector's time is known; a sector that is
 //! on its way already is waited for, not asked for again; a copy is a load without registers, whose group of copies
-//! is told instead; stores go through and wait for nothing.
+//! is told instead; stores go through and wait for nothing; where a miss takes its line at once (`l1.reserves`), a full
+//! set holds the unit until it has room.
 
-use super::cache::{Cache, Evicted, Line};
+use super::cache::{Evicted, Line};
 use super::coalesce::{LineAccess, shared_cycles};
+use super::copy_groups::Copied;
 use super::memory_system::{NO_REPLY, Request, RequestKind};
-use super::sm::{Epoch, Sm, State, UNKNOWN};
+use super::resident::State;
+use super::sm::{Epoch, Sm, UNKNOWN};
 use crate::config::{GpuConfig, SECTOR_BYTES, WritePolicy};
 use crate::exec::{AUX_PAST_L1, Direction, Kind, NONE, Op, Space, WRITES};
 
@@ -24,8 +27,8 @@ pub(crate) struct PendingLoad {
     at: u64,
     /// It is a line of code, which goes to the warp's instruction buffer.
     code: bool,
-    /// It is a copy of that group of the warp's.
-    group: Option<u8>,
+    /// It is a copy of the warp's.
+    copy: Option<Copied>,
 }
 
 impl PendingLoad {
@@ -38,7 +41,7 @@ impl PendingLoad {
             missing: 0,
             at: 0,
             code: true,
-            group: None,
+            copy: None,
         }
     }
 }
@@ -52,6 +55,8 @@ pub(crate) enum Target {
     L1,
     /// To the instruction cache, and to the warps that wait for the line.
     Code,
+    /// To the constant cache.
+    Constants,
     /// To the context of the block of this serial number, which comes back.
     Context(u32),
 }
@@ -136,19 +141,6 @@ impl Sm {
         }
     }
 
-    fn distinct_addresses(&self) -> u64 {
-        let mut addresses = [0; 32];
-        let mut count = 0;
-        for lane in 0..32 {
-            let address = self.access.addresses[lane];
-            if self.access.mask >> lane & 1 != 0 && !addresses[..count].contains(&address) {
-                addresses[count] = address;
-                count += 1;
-            }
-        }
-        count.max(1) as u64
-    }
-
     /// The registers of a load or atomic are there at `at`.
     fn finish(&mut self, slot: u32, op: &Op, at: u64) {
         let entry = &mut self.warps[slot as usize];
@@ -183,46 +175,7 @@ impl Sm {
         }
     }
 
-    /// Through the constant cache, one address a cycle, or through the texture cache, one line a cycle.
-    fn time_read_only(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
-        let (config, now) = (epoch.config, self.now);
-        let texture = self.access.space == Space::Texture;
-        self.lines.split(&self.access);
-        let count = self.lines.as_slice().len();
-        let (rounds, latency) = if texture {
-            (count as u64, config.texture.latency)
-        } else {
-            (self.distinct_addresses(), config.constant.latency)
-        };
-        self.unit_free_at = now + rounds;
-        let mut load = self.transfer(slot, launch, op, RequestKind::Read);
-        load.past_l1 = true;
-        load.known = now + rounds - 1 + u64::from(latency);
-        let mut missed = 0;
-        for number in 0..count {
-            let line = self.lines.as_slice()[number];
-            let cache = if texture {
-                &mut self.textures
-            } else {
-                &mut self.constants
-            };
-            if !present(cache, &line) {
-                missed += 1;
-                self.load_line(&line, &mut load, epoch);
-            }
-        }
-        let counters = self.counters_of(slot);
-        if texture {
-            counters.texture_accesses += 1;
-            counters.texture_misses += missed;
-        } else {
-            counters.constant_accesses += 1;
-            counters.constant_misses += missed;
-        }
-        self.conclude(slot, op, &load);
-    }
-
-    fn transfer(&self, slot: u32, launch: u32, op: &Op, kind: RequestKind) -> Transfer {
+    pub(super) fn transfer(&self, slot: u32, launch: u32, op: &Op, kind: RequestKind) -> Transfer {
         Transfer {
             slot,
             launch,
@@ -232,16 +185,16 @@ impl Sm {
             at: self.now,
             known: self.now,
             pending: NOBODY,
-            group: (op.kind == Kind::Copy).then(|| self.warps[slot as usize].copies.open()),
+            copy: (op.kind == Kind::Copy).then(|| self.warps[slot as usize].copies.made()),
         }
     }
 
     /// Registers, or a copy, are there when the last sector is.
-    fn conclude(&mut self, slot: u32, op: &Op, load: &Transfer) {
-        if let Some(group) = load.group {
+    pub(super) fn conclude(&mut self, slot: u32, op: &Op, load: &Transfer) {
+        if let Some(copy) = load.copy {
             let copies = &mut self.warps[slot as usize].copies;
             if load.pending == NOBODY {
-                copies.known(group, load.known);
+                copies.known(copy, load.known);
             } else {
                 copies.asked();
             }
@@ -273,7 +226,7 @@ impl Sm {
             || self.access.late
             || op.aux & AUX_PAST_L1 != 0
             || !(local || config.l1.caches_global);
-        let answered = op.writes[0] != NONE || load.group.is_some();
+        let answered = op.writes[0] != NONE || load.copy.is_some();
         let count = self.lines.as_slice().len();
         let mut sectors = 0;
         for number in 0..count {
@@ -332,7 +285,7 @@ impl Sm {
     }
 
     /// Looks one line up and asks for what is missing.
-    fn load_line(&mut self, line: &LineAccess, load: &mut Transfer, epoch: &Epoch<'_>) {
+    pub(super) fn load_line(&mut self, line: &LineAccess, load: &mut Transfer, epoch: &Epoch<'_>) {
         if load.past_l1 {
             self.ask(line, line.sectors, false, load, epoch);
             return;
@@ -344,6 +297,10 @@ impl Sm {
             // Every line of the set waits for a fill, so these sectors come without a place in the cache.
             self.counters_of(load.slot).l1_miss_sectors += u64::from(line.sectors.count_ones());
             self.ask(line, line.sectors, false, load, epoch);
+            if config.l1.reserves {
+                self.crowded = Some(line.line);
+                self.unit_free_at = UNKNOWN;
+            }
             return;
         };
         let hit = entry.valid & line.sectors;
@@ -399,17 +356,22 @@ impl Sm {
         self.send(&LineAccess { sectors, ..*line }, miss, load, epoch);
     }
 
+    /// A load that waits for nothing yet.
+    pub(super) fn wait_alone(&mut self, load: &Transfer) -> u32 {
+        self.pending.take(PendingLoad {
+            warp: load.slot,
+            generation: self.warps[load.slot as usize].generation,
+            writes: load.writes,
+            missing: 0,
+            at: 0,
+            code: false,
+            copy: load.copy,
+        })
+    }
+
     fn join(&mut self, miss: u32, load: &mut Transfer, config: &GpuConfig) {
         if load.pending == NOBODY {
-            load.pending = self.pending.take(PendingLoad {
-                warp: load.slot,
-                generation: self.warps[load.slot as usize].generation,
-                writes: load.writes,
-                missing: 0,
-                at: 0,
-                code: false,
-                group: load.group,
-            });
+            load.pending = self.wait_alone(load);
         }
         self.wait_for(miss, load.pending);
         let entry = self.misses.get(miss);
@@ -428,7 +390,13 @@ impl Sm {
         self.misses.get(miss).first_waiter = waiter;
     }
 
-    fn send(&mut self, line: &LineAccess, miss: u32, load: &Transfer, epoch: &Epoch<'_>) {
+    pub(super) fn send(
+        &mut self,
+        line: &LineAccess,
+        miss: u32,
+        load: &Transfer,
+        epoch: &Epoch<'_>,
+    ) {
         self.send_line(line, miss, (load.launch, load.kind, load.at), epoch);
     }
 
@@ -490,6 +458,7 @@ impl Sm {
             }
             Target::Loads => None,
             Target::L1 => self.l1.find(miss.line, miss.line),
+            Target::Constants => self.constants.find(miss.line, miss.line),
             Target::Code => self
                 .front
                 .as_mut()
@@ -498,9 +467,12 @@ impl Sm {
         if let Some(entry) = home {
             settle(entry, &miss, number, at);
         }
-        if miss.target != Target::Code {
+        if matches!(miss.target, Target::Loads | Target::L1) {
             self.misses_in_flight -= 1;
-            if self.unit_free_at == UNKNOWN && self.misses_in_flight < epoch.config.l1.mshrs {
+            let registers = self.misses_in_flight < epoch.config.l1.mshrs;
+            let room = self.crowded.is_none_or(|line| self.l1.has_room(line));
+            if self.unit_free_at == UNKNOWN && registers && room {
+                self.crowded = None;
                 self.unit_free_at = at;
             }
         }
@@ -529,8 +501,9 @@ impl Sm {
         for register in load.writes.iter().take_while(|r| **r != NONE) {
             entry.ready_at[usize::from(*register)] = load.at;
         }
-        if let Some(group) = load.group {
-            entry.copies.answered(group, load.at);
+        if let Some(copy) = load.copy {
+            entry.copies.answered(copy, load.at);
+            self.arrivals.answered(load.warp, copy.number, load.at);
         }
         let blocked = entry.state == State::Blocked;
         if load.code {
@@ -542,31 +515,20 @@ impl Sm {
     }
 }
 
-/// The sectors are in a read-only cache; if they are not, they are from now on, because whoever asked for them
-/// first waits for them, and others are let through (constants are read again and again).
-fn present(cache: &mut Cache, line: &LineAccess) -> bool {
-    let Some((entry, _)) = cache.find_or_insert(line.line, line.line) else {
-        return false;
-    };
-    let there = entry.valid & line.sectors == line.sectors;
-    entry.valid |= line.sectors;
-    there
-}
-
 /// What a warp's access to global memory has come to so far.
-struct Transfer {
+pub(super) struct Transfer {
     slot: u32,
     launch: u32,
     kind: RequestKind,
-    past_l1: bool,
+    pub(super) past_l1: bool,
     writes: [u16; WRITES],
     /// When the line at hand is worked on.
     at: u64,
     /// Latest time of the sectors that were there.
-    known: u64,
-    pending: u32,
-    /// The group of an asynchronous copy.
-    group: Option<u8>,
+    pub(super) known: u64,
+    pub(super) pending: u32,
+    /// Which of the warp's asynchronous copies it is.
+    copy: Option<Copied>,
 }
 
 /// Marks the sectors of an answered miss as present, unless the line was given to others meanwhile.

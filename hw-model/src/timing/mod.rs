@@ -10,9 +10,11 @@
 //! waits for its turn; only DRAM reorders. Rules: everything is in core cycles; an SM never looks at another one;
 //! nothing allocates in the loop once its buffers have grown.
 
+mod aging;
 pub(crate) mod cache;
 pub(crate) mod coalesce;
 pub(crate) mod context_switch;
+mod copy_arrivals;
 mod copy_groups;
 pub(crate) mod dispatch;
 pub(crate) mod dram;
@@ -22,13 +24,19 @@ pub(crate) mod issue;
 pub(crate) mod launches;
 pub(crate) mod load_store;
 pub(crate) mod machine;
+mod meeting;
 pub(crate) mod memory_system;
+mod parameters;
 pub(crate) mod partition;
 pub(crate) mod pool;
 pub(crate) mod quota;
+mod read_only;
+mod resident;
 mod room;
 pub(crate) mod sm;
 pub(crate) mod sm_faults;
 pub(crate) mod spans;
 mod stalls;
+pub(crate) mod totals;
+mod wake;
 pub(crate) mod wheel;

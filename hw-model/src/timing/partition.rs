@@ -94,8 +94,7 @@ impl Partition {
             costs: Costs {
                 one_way,
                 slice: l2 - 2 * one_way,
-                dram: u64::from(config.dram.latency)
-                    .saturating_sub(l2 + Channel::lone_read_cycles(config)),
+                dram: config.dram_controller_cycles(),
                 bytes_per_cycle: u64::from(config.l2.bytes_per_cycle),
                 atomic_interval: u64::from(config.l2.atomic_interval),
                 sectored: config.l2.sectored,

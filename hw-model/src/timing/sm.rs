@@ -1,39 +1,36 @@
-//! One streaming multiprocessor: resident blocks, their room, and the loop over cycles.
+//! One streaming multiprocessor: what it consists of, and its loop over cycles.
 //!
 //! A warp is ready, asleep until a known cycle, blocked on memory, or waiting at a barrier. Ready warps stand in
 //! bit masks per scheduler and pipeline, so that choosing one is a few mask operations; sleeping warps stand in
-//! the wheel; nobody is ever scanned. Which warp issues, and what that does, is `issue`; what an access costs is
-//! `load_store`; why nobody issued is `stalls`.
-//! Rules: warp slot `w` belongs to scheduler `w % schedulers`; room is taken when the block scheduler reserves it,
-//! the block itself starts in the SM's own part of the epoch; results of an instruction exist functionally at issue
+//! the wheel; nobody is ever scanned. The life of a block is `resident`; which warp issues, and what that does, is
+//! `issue`; what stops a warp is `meeting`; what an access costs is `load_store`; why nobody issued is `stalls`; what
+//! was done is `totals`.
+//! Rules: warp slot `w` belongs to scheduler `w % schedulers`; results of an instruction exist functionally at issue
 //! (those of global atomic operations at the epoch's end) and for the scoreboard when its latency is over.
-//! Length: the life of a block on its SM, from its start to its end, is one state machine.
 
 use super::cache::Cache;
 use super::coalesce::Lines;
 use super::context_switch::{Moving, SavedBlock};
-use super::copy_groups::CopyGroups;
+use super::copy_arrivals::CopyArrivals;
 use super::exchange::Exchange;
-use super::fetch::{Buffer, FrontEnd};
+use super::fetch::FrontEnd;
 use super::issue::Arbiter;
-use super::launches::{LaunchState, Launches};
+use super::launches::Launches;
 use super::load_store::{Miss, PendingLoad, Waiter};
 use super::memory_system::{Reply, Request, Topology};
 use super::pool::Pool;
-use super::quota::{QuotaWeights, Quotas};
-use super::room::{Place, Room};
+use super::quota::Quotas;
+use super::resident::{Resident, Start, WarpSlot};
+use super::room::Room;
 use super::wheel::Wheel;
-use crate::config::{GpuConfig, WARP_LANES};
+use crate::config::GpuConfig;
 use crate::counters::Counters;
-use crate::exec::{Access, Block, BlockShape, Meeting, RangeCache, RawFault, Step, Warp, WriteLog};
-use crate::fault::{Fault, FaultKind};
-use crate::kernel::Kernel;
+use crate::exec::{Access, RangeCache, WriteLog};
+use crate::fault::Fault;
 use crate::memory::Memory;
-use crate::occupancy::BlockNeeds;
 use gridmux_policy::ids::KernelId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
 /// Scoreboard time of a register whose load is on its way.
 pub(super) const UNKNOWN: u64 = u64::MAX;
@@ -68,73 +65,6 @@ pub(crate) enum SmEvent {
         at: u64,
         fault: Box<Fault>,
     },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    Free,
-    Ready,
-    Asleep,
-    /// A register it needs is on its way from memory.
-    Blocked,
-    AtBarrier,
-    /// Its block is leaving; it could go on otherwise.
-    Held,
-    /// Ended or faulted; the slot is free when its block is.
-    Stopped,
-}
-
-#[derive(Debug)]
-pub(super) struct WarpSlot {
-    pub(super) warp: Warp,
-    pub(super) state: State,
-    pub(super) block: u8,
-    /// Tells a slot's present warp from earlier ones.
-    pub(super) generation: u32,
-    pub(super) wake_at: u64,
-    /// Its instruction buffer, where the front end is modelled.
-    pub(super) buffer: Buffer,
-    /// Earliest issue of the next operation, apart from registers.
-    pub(super) not_before: u64,
-    /// End of its last `nanosleep`.
-    pub(super) slept_until: u64,
-    /// When what it wrote to global memory is there.
-    pub(super) written_at: u64,
-    pub(super) copies: CopyGroups,
-    /// When each register and predicate is there.
-    pub(super) ready_at: Vec<u64>,
-    /// Order of arrival, for the oldest-first policy.
-    pub(super) age: u64,
-}
-
-#[derive(Debug)]
-pub(super) struct Resident {
-    pub(super) block: Block,
-    pub(super) kernel: Option<Arc<Kernel>>,
-    pub(super) launch: u32,
-    /// Number in its grid.
-    pub(super) linear: u64,
-    /// The plan's row that it runs under.
-    pub(super) row: KernelId,
-    pub(super) needs: BlockNeeds,
-    /// Where its registers and shared memory lie.
-    pub(super) place: Place,
-    pub(super) started: u64,
-    /// Cycles that it was resident before it came back.
-    pub(super) ran_cycles: u64,
-    /// Warp slot of each warp of the block.
-    pub(super) slots: [u8; 32],
-    pub(super) counters: Counters,
-}
-
-/// A block that has its room and starts in the SM's next epoch.
-#[derive(Debug, Clone, Copy)]
-struct Start {
-    resident: usize,
-    launch: u32,
-    shape: BlockShape,
-    linear: u64,
-    at: u64,
 }
 
 /// What an SM reads while it runs through an epoch, and where its requests go.
@@ -181,11 +111,11 @@ pub(crate) struct Sm {
     pub(super) warps: Vec<WarpSlot>,
     pub(super) residents: Vec<Resident>,
     pub(super) free_blocks: u64,
-    free_warps: u64,
+    pub(super) free_warps: u64,
     pub(super) room: Room,
-    starts: Vec<Start>,
-    next_age: u64,
-    newest_launch: u64,
+    pub(super) starts: Vec<Start>,
+    pub(super) next_age: u64,
+    pub(super) newest_launch: u64,
     pub(super) arbiter: Arbiter,
     pub(super) wheel: Wheel,
     /// None where the supply of instructions never limits.
@@ -199,6 +129,8 @@ pub(crate) struct Sm {
     pub(super) textures: Cache,
     /// When the load/store unit takes its next instruction; [`UNKNOWN`] while it waits for a reply.
     pub(super) unit_free_at: u64,
+    /// A line in whose set of L1 every line waits for a fill, which the load/store unit waits for.
+    pub(super) crowded: Option<u64>,
     /// When the port to the interconnect is free.
     pub(super) port_free_at: u64,
     /// When the port from the interconnect is free.
@@ -210,12 +142,13 @@ pub(crate) struct Sm {
     pub(super) waiters: Pool<Waiter>,
     pub(super) misses_in_flight: u32,
     pub(super) next_request: u32,
+    pub(super) arrivals: CopyArrivals,
     pub(super) status: Status,
     pub(super) events: Vec<SmEvent>,
     /// What blocks that ended here did, over all launches.
-    totals: Counters,
+    pub(super) totals: Counters,
     /// The same by row, sorted.
-    by_row: Vec<(KernelId, Counters)>,
+    pub(super) by_row: Vec<(KernelId, Counters)>,
     /// Warp slots that issue no more, because their block is leaving.
     pub(super) held: u64,
     /// Blocks that are leaving.
@@ -257,6 +190,7 @@ impl Sm {
             constants: small(&config.constant),
             textures: small(&config.texture),
             unit_free_at: 0,
+            crowded: None,
             port_free_at: 0,
             reply_port_free_at: 0,
             inbox: BinaryHeap::with_capacity(512),
@@ -265,6 +199,7 @@ impl Sm {
             waiters: Pool::new(),
             misses_in_flight: 0,
             next_request: 0,
+            arrivals: CopyArrivals::new(),
             status: Status {
                 next_at: u64::MAX,
                 ..Status::default()
@@ -295,182 +230,6 @@ impl Sm {
         &mut self.events
     }
 
-    /// What blocks that ended here did, over all launches.
-    pub(crate) fn totals(&self) -> &Counters {
-        &self.totals
-    }
-
-    /// Blocks that are resident.
-    pub(crate) fn resident_blocks(&self) -> u32 {
-        u32::try_from(self.residents.len()).unwrap_or(0) - self.room.blocks()
-    }
-
-    /// A block of these needs fits, its registers and its shared memory each in one piece.
-    pub(crate) fn fits(&self, needs: &BlockNeeds) -> bool {
-        self.room.fits(needs)
-    }
-
-    /// Reserves room for a block that fits, which starts at `at`, not before the SM's time.
-    pub(crate) fn place(
-        &mut self,
-        launch: &LaunchState,
-        index: u32,
-        shape: &BlockShape,
-        linear: u64,
-        at: u64,
-    ) {
-        let number = self.take_room(&launch.needs, index, launch.row, linear);
-        self.starts.push(Start {
-            resident: number,
-            launch: index,
-            shape: *shape,
-            linear,
-            at,
-        });
-        self.status.starts = true;
-    }
-
-    /// Takes the room of a block that fits; gives its number.
-    pub(super) fn take_room(
-        &mut self,
-        needs: &BlockNeeds,
-        launch: u32,
-        row: KernelId,
-        linear: u64,
-    ) -> usize {
-        let number = self.free_blocks.trailing_zeros() as usize;
-        self.free_blocks &= !(1 << number);
-        let resident = &mut self.residents[number];
-        resident.place = self.room.take(needs);
-        resident.launch = launch;
-        resident.row = row;
-        resident.linear = linear;
-        resident.needs = *needs;
-        number
-    }
-
-    /// Block numbers that are taken.
-    pub(super) fn taken_blocks(&self) -> u64 {
-        !self.free_blocks & (u64::MAX >> (64 - self.residents.len()))
-    }
-
-    fn start(&mut self, start: &Start, launch: &LaunchState, epoch: &Epoch<'_>) {
-        if launch.serial > self.newest_launch {
-            self.newest_launch = launch.serial;
-            if epoch.config.l1.flush_at_launch {
-                self.l1.invalidate();
-            }
-            // Constants and textures may have been written by a copy since.
-            self.constants.invalidate();
-            self.textures.invalidate();
-        }
-        let number = start.resident;
-        let needs = launch.needs;
-        let resident = &mut self.residents[number];
-        resident.block.start(
-            &launch.kernel,
-            &start.shape,
-            start.linear,
-            u32::from(self.id),
-        );
-        resident.kernel = Some(launch.kernel.clone());
-        resident.started = start.at;
-        resident.ran_cycles = 0;
-        resident.counters = Counters::default();
-        for warp in 0..needs.warps {
-            let slot = self.take_slot(number, warp, launch, start.at);
-            let entry = &mut self.warps[slot as usize];
-            entry.warp.start(&launch.kernel, warp, launch.threads);
-            self.schedule(slot, epoch);
-        }
-    }
-
-    /// Takes a slot for a warp of a block, which goes on at `at`.
-    pub(super) fn take_slot(
-        &mut self,
-        number: usize,
-        warp: u32,
-        launch: &LaunchState,
-        at: u64,
-    ) -> u32 {
-        let slot = self.free_warps.trailing_zeros();
-        self.free_warps &= !(1 << slot);
-        self.residents[number].slots[warp as usize] = u8::try_from(slot).unwrap_or(0);
-        let entry = &mut self.warps[slot as usize];
-        entry.block = u8::try_from(number).unwrap_or(0);
-        entry.generation = entry.generation.wrapping_add(1);
-        entry.not_before = at;
-        entry.slept_until = 0;
-        entry.written_at = 0;
-        entry.copies = CopyGroups::default();
-        entry.buffer = Buffer::default();
-        entry.age = self.next_age;
-        self.next_age += 1;
-        let registers = usize::from(launch.kernel.slots) + usize::from(launch.kernel.predicates);
-        entry.ready_at.clear();
-        entry.ready_at.resize(registers, 0);
-        self.arbiter.arrived(slot);
-        self.quotas.arrived(slot, launch.row, self.now);
-        slot
-    }
-
-    /// New issue quotas.
-    pub(crate) fn set_quotas(&mut self, weights: &QuotaWeights<'_>, now: u64) {
-        let (residents, warps) = (&self.residents, &self.warps);
-        let taken = (0..).zip(warps).filter(|(_, w)| w.state != State::Free);
-        let present = taken.map(|(slot, w)| (slot, residents[usize::from(w.block)].row));
-        self.quotas.set(weights, now, present);
-    }
-
-    /// What the blocks of each row did here so far, running ones included; `now` is the device's time.
-    pub(crate) fn sample(&self, now: u64) -> Vec<(KernelId, Counters)> {
-        let mut rows = self.by_row.clone();
-        let mut taken = self.taken_blocks();
-        while taken != 0 {
-            let number = taken.trailing_zeros() as usize;
-            taken &= taken - 1;
-            let done = self.done_here(number, now);
-            add_row(&mut rows, self.residents[number].row, &done);
-        }
-        rows
-    }
-
-    /// What was done here under a row is counted for the SM and for the row.
-    pub(super) fn count_towards_totals(&mut self, row: KernelId, counters: &Counters) {
-        self.totals += *counters;
-        add_row(&mut self.by_row, row, counters);
-    }
-
-    /// What a block that is here has done here until `now`.
-    pub(super) fn done_here(&self, number: usize, now: u64) -> Counters {
-        let resident = &self.residents[number];
-        let mut counters = resident.counters;
-        counters.block_cycles = now.saturating_sub(resident.started);
-        counters.warp_cycles = counters.block_cycles * u64::from(resident.needs.warps);
-        counters
-    }
-
-    /// Removes every block of a launch at `now`; nothing is reported, but what they did here stays counted.
-    pub(crate) fn drop_launch(&mut self, launch: u32, now: u64) {
-        if !self.moves.is_empty() {
-            self.drop_moves(launch, now);
-        }
-        let of_launch = |s: &Start| s.launch == launch;
-        while let Some(at) = self.starts.iter().position(of_launch) {
-            let start = self.starts.remove(at);
-            self.give_room_back(start.resident);
-        }
-        let taken = !self.free_blocks;
-        for number in 0..self.residents.len() {
-            let resident = &self.residents[number];
-            if taken >> number & 1 != 0 && resident.kernel.is_some() && resident.launch == launch {
-                let (row, done) = (resident.row, self.done_here(number, now));
-                self.count_towards_totals(row, &done);
-                self.free(number);
-            }
-        }
-    }
-
     /// Runs through the epoch.
     pub(crate) fn run(&mut self, epoch: &Epoch<'_>) {
         self.now = self.now.max(epoch.start);
@@ -484,13 +243,17 @@ impl Sm {
                 woken &= woken - 1;
                 self.wake(slot);
             }
+            if self.arrivals.next_at() <= now {
+                self.arrive(epoch);
+            }
             let (issued, next) = self.cycle(epoch);
             if issued {
                 self.status.busy_cycles += 1;
                 self.now = now + 1;
             } else {
                 let sleeper = self.wheel.next(now + 1).unwrap_or(u64::MAX);
-                self.now = next.min(sleeper).min(epoch.end).max(now + 1);
+                let other = sleeper.min(self.arrivals.next_at()).min(epoch.end);
+                self.now = next.min(other).max(now + 1);
                 self.stalled_more(self.now - now - 1);
             }
         }
@@ -501,7 +264,8 @@ impl Sm {
             self.now
         } else {
             let reply = self.inbox.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
-            self.wheel.next(self.now).unwrap_or(u64::MAX).min(reply)
+            let sleeper = self.wheel.next(self.now).unwrap_or(u64::MAX);
+            sleeper.min(reply).min(self.arrivals.next_at())
         };
         if !self.moves.is_empty() {
             let next = self.next_move_at();
@@ -556,6 +320,8 @@ impl Sm {
             self.starts = starts;
         }
         if !self.moves.is_empty() {
+            // A block leaves when its copies are there, and with them its arrivals.
+            self.arrive(epoch);
             self.move_contexts(epoch);
         }
         self.quotas_begin(epoch.start);
@@ -571,201 +337,6 @@ impl Sm {
         }
         for scheduler in 0..self.arbiter.schedulers {
             self.quotas.mark(scheduler, self.arbiter.slots[scheduler]);
-        }
-    }
-
-    /// A step after which the warp does not simply go on.
-    pub(super) fn stop(&mut self, slot: u32, step: Step, epoch: &Epoch<'_>) {
-        let entry = &mut self.warps[slot as usize];
-        let number = usize::from(entry.block);
-        let resident = &mut self.residents[number];
-        let index = entry.warp.index;
-        let meeting = match step {
-            Step::Done => return,
-            Step::Barrier(arrival) => {
-                entry.state = State::AtBarrier;
-                self.arbiter.at_barrier(slot);
-                resident.counters.barriers += 1;
-                let meeting = resident.block.arrive(index, &arrival);
-                if !arrival.stalled {
-                    self.schedule(slot, epoch);
-                }
-                meeting
-            }
-            Step::Stalled { alive } => {
-                entry.state = State::AtBarrier;
-                self.arbiter.at_barrier(slot);
-                resident.block.stall(index, alive)
-            }
-            Step::Printed => {
-                if let Some(text) = entry.warp.take_said() {
-                    let launch = resident.launch;
-                    self.events.push(SmEvent::Printed { launch, text });
-                }
-                self.schedule(slot, epoch);
-                return;
-            }
-            Step::Ended => {
-                entry.state = State::Stopped;
-                self.arbiter.left(slot);
-                let meeting = resident.block.end(index);
-                if resident.block.alive() == 0 {
-                    self.retire(number);
-                    return;
-                }
-                meeting
-            }
-            Step::Fault(raw) => {
-                entry.state = State::Stopped;
-                self.arbiter.left(slot);
-                self.report_fault(number, slot, raw, epoch);
-                return;
-            }
-        };
-        match meeting {
-            Meeting::Wait => {}
-            Meeting::Release(warps) => {
-                self.resume(
-                    number,
-                    warps,
-                    |warp, block| warp.resume(block.released()),
-                    epoch,
-                );
-            }
-            Meeting::Deadlock => {
-                let resident = &self.residents[number];
-                let waiting = resident.block.alive().trailing_zeros() as usize & 31;
-                let slot = u32::from(resident.slots[waiting]);
-                let stalled = resident.block.stalled();
-                if !self.resume(number, stalled, |warp, _| warp.loosen(), epoch) {
-                    let raw = RawFault {
-                        kind: FaultKind::BarrierDeadlock,
-                        lane: 0,
-                        address: None,
-                    };
-                    self.report_fault(number, slot, raw, epoch);
-                }
-            }
-        }
-    }
-
-    /// Schedules those of a block's `warps` that can go on again, as `go_on` finds; false when none can.
-    fn resume(
-        &mut self,
-        number: usize,
-        mut warps: u32,
-        go_on: impl Fn(&mut Warp, &Block) -> bool,
-        epoch: &Epoch<'_>,
-    ) -> bool {
-        let mut any = false;
-        while warps != 0 {
-            let index = warps.trailing_zeros();
-            warps &= warps - 1;
-            let resident = &mut self.residents[number];
-            let slot = u32::from(resident.slots[index as usize]);
-            if go_on(&mut self.warps[slot as usize].warp, &resident.block) {
-                resident.block.unstall(index);
-                self.schedule(slot, epoch);
-                any = true;
-            }
-        }
-        any
-    }
-
-    fn retire(&mut self, number: usize) {
-        let at = self.now + 1;
-        let mut counters = self.done_here(number, at);
-        counters.blocks = 1;
-        let resident = &self.residents[number];
-        let row = resident.row;
-        self.events.push(SmEvent::Retired {
-            launch: resident.launch,
-            linear: resident.linear,
-            at,
-            counters,
-            ran_cycles: resident.ran_cycles + counters.block_cycles,
-        });
-        self.count_towards_totals(row, &counters);
-        self.free(number);
-    }
-
-    pub(super) fn free(&mut self, number: usize) {
-        let resident = &mut self.residents[number];
-        resident.kernel = None;
-        for slot in &resident.slots[..resident.needs.warps as usize] {
-            let slot = u32::from(*slot);
-            self.free_warps |= 1 << slot;
-            self.arbiter.left(slot);
-            self.held &= !(1 << slot);
-            if self.quotas.on {
-                self.quotas.left(slot);
-            }
-            let entry = &mut self.warps[slot as usize];
-            entry.state = State::Free;
-            entry.generation = entry.generation.wrapping_add(1);
-        }
-        self.give_room_back(number);
-    }
-
-    pub(super) fn give_room_back(&mut self, number: usize) {
-        self.free_blocks |= 1 << number;
-        self.leaving &= !(1 << number);
-        let resident = &self.residents[number];
-        self.room.give_back(&resident.needs, resident.place);
-    }
-
-    /// Counters of the launch that a warp belongs to.
-    pub(super) fn counters_of(&mut self, slot: u32) -> &mut Counters {
-        let block = usize::from(self.warps[slot as usize].block);
-        &mut self.residents[block].counters
-    }
-}
-
-/// Adds to a row's counters; rows are sorted.
-pub(crate) fn add_row(rows: &mut Vec<(KernelId, Counters)>, row: KernelId, counters: &Counters) {
-    match rows.binary_search_by_key(&row, |(kernel, _)| *kernel) {
-        Ok(at) => rows[at].1 += *counters,
-        Err(at) => rows.insert(at, (row, *counters)),
-    }
-}
-
-impl WarpSlot {
-    fn new() -> Self {
-        Self {
-            warp: Warp::default(),
-            state: State::Free,
-            block: 0,
-            generation: 0,
-            wake_at: 0,
-            buffer: Buffer::default(),
-            not_before: 0,
-            slept_until: 0,
-            written_at: 0,
-            copies: CopyGroups::default(),
-            ready_at: Vec::new(),
-            age: 0,
-        }
-    }
-}
-
-impl Resident {
-    fn new() -> Self {
-        Self {
-            block: Block::new(),
-            kernel: None,
-            launch: u32::MAX,
-            linear: 0,
-            row: KernelId(0),
-            ran_cycles: 0,
-            needs: BlockNeeds {
-                warps: 0,
-                registers: 0,
-                shared_bytes: 0,
-            },
-            place: Place::default(),
-            started: 0,
-            slots: [0; WARP_LANES as usize],
-            counters: Counters::default(),
         }
     }
 }

@@ -103,6 +103,7 @@ pub(crate) fn overran_waiting(launch: &LaunchState) -> Box<Fault> {
         address: None,
         nearest: None,
         lies_in: None,
+        partition: None,
         owner: None,
         note: Some("the block waits for room on an SM, and no other one is under way".into()),
         kind: FaultKind::BudgetExceeded {

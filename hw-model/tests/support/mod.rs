@@ -32,7 +32,7 @@ pub struct Bench {
 pub struct Prepared {
     pub params: Vec<u8>,
     outputs: Vec<(u64, usize)>,
-    buffers: Vec<u64>,
+    buffers: Vec<(u64, usize)>,
 }
 
 pub struct Timed {
@@ -90,26 +90,27 @@ impl Bench {
     }
 
     pub fn prepare(&mut self, case: &Case) -> Prepared {
+        self.place(&case.args)
+    }
+
+    /// Buffers in device memory, and a block of parameters.
+    pub fn place(&mut self, args: &[Arg]) -> Prepared {
         let mut prepared = Prepared {
             params: Vec::new(),
             outputs: Vec::new(),
             buffers: Vec::new(),
         };
-        for arg in &case.args {
+        for arg in args {
             let bytes = match arg {
-                Arg::U32(v) => v.to_le_bytes().to_vec(),
-                Arg::S32(v) => v.to_le_bytes().to_vec(),
-                Arg::U64(v) => v.to_le_bytes().to_vec(),
-                Arg::F32(v) => v.to_le_bytes().to_vec(),
-                Arg::F64(v) => v.to_le_bytes().to_vec(),
                 Arg::Buffer { bytes, role } => {
-                    let address = self.buffer(bytes);
-                    prepared.buffers.push(address);
+                    let place = (self.buffer(bytes), bytes.len());
+                    prepared.buffers.push(place);
                     if !matches!(role, Role::In) {
-                        prepared.outputs.push((address, bytes.len()));
+                        prepared.outputs.push(place);
                     }
-                    address.to_le_bytes().to_vec()
+                    place.0.to_le_bytes().to_vec()
                 }
+                scalar => scalar.scalar_bytes().expect("no buffer"),
             };
             let aligned = prepared.params.len().next_multiple_of(bytes.len());
             prepared.params.resize(aligned, 0);
@@ -119,6 +120,15 @@ impl Bench {
     }
 
     pub fn outputs(&self, prepared: &Prepared) -> Vec<Vec<u8>> {
+        self.read(&prepared.outputs)
+    }
+
+    /// The bytes of every buffer.
+    pub fn buffers(&self, prepared: &Prepared) -> Vec<Vec<u8>> {
+        self.read(&prepared.buffers)
+    }
+
+    fn read(&self, places: &[(u64, usize)]) -> Vec<Vec<u8>> {
         let read = |(address, length): &(u64, usize)| {
             let mut bytes = vec![0; *length];
             self.gpu
@@ -127,11 +137,11 @@ impl Bench {
                 .expect("inside");
             bytes
         };
-        prepared.outputs.iter().map(read).collect()
+        places.iter().map(read).collect()
     }
 
     pub fn release(&mut self, prepared: &Prepared) {
-        for buffer in &prepared.buffers {
+        for (buffer, _) in &prepared.buffers {
             self.gpu
                 .memory_mut()
                 .free(self.domain, *buffer)

@@ -40,8 +40,11 @@ impl Table<'_> {
     pub fn run(&self) -> Vec<u64> {
         let count = self.columns[0].len();
         let names = ["a", "b", "c", "e"];
-        let mut ptx = String::from(
-            ".version 8.7\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .u64 pd",
+        // Only chips before sm_70 shuffle without a member mask (PTX ISA section 9.7.9, from version 6.4 on).
+        let without_mask = self.body.contains("shfl.") && !self.body.contains(".sync");
+        let target = if without_mask { "sm_60" } else { "sm_100a" };
+        let mut ptx = format!(
+            ".version 8.7\n.target {target}\n.address_size 64\n.visible .entry k(.param .u64 pd"
         );
         for name in names.iter().take(self.inputs.len()) {
             ptx += &format!(", .param .u64 p{name}");

@@ -289,6 +289,18 @@ impl Stage {
         accepted.expect("accepted");
     }
 
+    /// Launches kernels of so many blocks in this order, with tags from 1.
+    pub fn launch_each(&mut self, blocks: u32, kernels: [KernelId; 2]) {
+        for (tag, kernel) in (1..).zip(kernels) {
+            self.launch(Busy {
+                tag,
+                kernel,
+                blocks,
+                ..Busy::default()
+            });
+        }
+    }
+
     /// Lets time pass until a cycle, or until nothing is left to do.
     pub fn until(&mut self, cycle: u64) {
         loop {

@@ -241,6 +241,8 @@ pub struct PostDominators {
 struct Reversed<'a> {
     flow: &'a Flow,
     doomed: &'a [bool],
+    /// A way on from each block that is not doomed, or none.
+    stand_in: &'a [u32],
     exits: &'a [u32],
     leaves: &'a [bool],
 }
@@ -266,11 +268,7 @@ impl Graph for Reversed<'_> {
         // A doomed successor is no way on; another one stands in for it, which changes nothing.
         match successors.get(n) {
             Some(&s) if !self.doomed[s as usize] => Some(s),
-            Some(_) => successors
-                .iter()
-                .copied()
-                .find(|&s| !self.doomed[s as usize])
-                .or(self.leaves[node as usize].then_some(index(self.flow.blocks.len()))),
+            Some(_) => Some(self.stand_in[node as usize]).filter(|&s| s != NONE),
             None => None,
         }
     }
@@ -309,9 +307,16 @@ impl PostDominators {
             }
         }
         let exits: Vec<u32> = (0..nodes).filter(|&b| leaves[b]).map(index).collect();
+        let way_on = |b: usize| {
+            let mut to = flow.successors(index(b)).iter().copied();
+            let living = to.find(|&s| !doomed[s as usize]);
+            living.unwrap_or(if leaves[b] { index(nodes) } else { NONE })
+        };
+        let stand_in: Vec<u32> = (0..nodes).map(way_on).collect();
         let graph = Reversed {
             flow,
             doomed: &doomed,
+            stand_in: &stand_in,
             exits: &exits,
             leaves: &leaves,
         };

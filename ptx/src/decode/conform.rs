@@ -56,14 +56,25 @@ pub(crate) fn operands(
     for (n, (operand, letter)) in given.iter().zip(row.operands).enumerate() {
         check.operand(n, *letter, operand).map_err(|m| (n, m))?;
     }
+    for (n, operand) in given.iter().enumerate() {
+        check.elements_alike(operand).map_err(|m| (n, m))?;
+    }
     check.together(given)
 }
 
+/// What is known of a function where it is called.
+pub(crate) struct Callee {
+    /// A kernel.
+    pub(crate) is_entry: bool,
+    /// How many values it returns and takes.
+    pub(crate) arity: Option<(usize, usize)>,
+}
+
 /// The same for a call, whose operands are returned arguments, callee, passed arguments and maybe a prototype.
-/// `callee` gives how many values a function returns and takes, when that is known.
+/// `callee` tells what is known of a function.
 pub(crate) fn call(
     given: &[Operand],
-    callee: impl Fn(FuncId) -> Option<(usize, usize)>,
+    callee: impl Fn(FuncId) -> Callee,
 ) -> Result<(), (usize, String)> {
     let (Some(Operand::Arguments(returned)), Some(target), Some(Operand::Arguments(passed))) =
         (given.first(), given.get(1), given.get(2))
@@ -75,8 +86,12 @@ pub(crate) fn call(
             symbol: Symbol::Function(f),
             ..
         } => {
-            let wanted = callee(*f);
-            if wanted.is_some_and(|w| w != (returned.len(), passed.len())) {
+            let callee = callee(*f);
+            if callee.is_entry {
+                return Err((1, "a kernel cannot be called, only a function".to_owned()));
+            }
+            let given = (returned.len(), passed.len());
+            if callee.arity.is_some_and(|arity| arity != given) {
                 return Err((0, "the call has the wrong number of arguments".to_owned()));
             }
             Ok(())
@@ -218,6 +233,10 @@ impl Check<'_> {
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => literal(operand, ty),
             Operand::Target(_) => Err("a label cannot stand here".to_owned()),
             Operand::Special(_) => Err("a special register can only be read by `mov`".to_owned()),
+            Operand::Symbol {
+                symbol: Symbol::Function(_),
+                offset: 0,
+            } => Ok(()),
             _ => Err("a register or a constant is expected".to_owned()),
         }
     }
@@ -257,8 +276,28 @@ impl Check<'_> {
             Operand::Reg(r) | Operand::RegOffset(r, _) => self.holds(*r, ty),
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => literal(o, ty),
             Operand::Vector(_) | Operand::Sink => Ok(()),
+            Operand::Symbol {
+                symbol: Symbol::Function(_),
+                offset: 0,
+            } => Ok(()),
             _ => Err("a register or a constant is expected".to_owned()),
         })
+    }
+
+    /// The registers of a vector are of one size.
+    fn elements_alike(&self, operand: &Operand) -> Result<(), String> {
+        let Operand::Vector(elements) = operand else {
+            return Ok(());
+        };
+        let mut sizes = elements.iter().filter_map(|o| match o {
+            Operand::Reg(r) => Some((self.scope.register)(*r).size_bytes()),
+            _ => None,
+        });
+        let first = sizes.next();
+        if sizes.all(|size| Some(size) == first) {
+            return Ok(());
+        }
+        Err("the registers of a vector are of one size".to_owned())
     }
 
     /// Each element of a vector operand, of which there must be as many as `.v2` and the like say.

@@ -299,6 +299,19 @@ fn instruction(
         }
         opcode = Opcode::Other;
     }
+    let first = c.tokens[words.first];
+    if row.is_none()
+        && body
+            .resolve(&mut decoder.names, c.interner, first.sym())
+            .is_some()
+    {
+        let message = format!("`{}` is declared here and no opcode", c.name(first.sym()));
+        return Err(Fault::new(first.start, message));
+    }
+    if matches!(opcode, Opcode::Shfl | Opcode::Vote) && !mods.sync && needs_sync(&decoder.program) {
+        let message = format!("`{mnemonic}` needs `.sync` for this target");
+        return Err(Fault::new(c.tokens[words.first].start, message));
+    }
     let mut context = Context {
         names: &mut decoder.names,
         ty: mods.types.first().copied().unwrap_or_default(),
@@ -334,7 +347,7 @@ fn instruction(
         c.accept(b',');
     }
     if opcode == Opcode::Call {
-        normalise_call(&mut operands, &mut context);
+        normalise_call(&mut operands, &mut context, &mut places);
     }
     let verdict = match row {
         Some(row) if opcode != Opcode::Other => {
@@ -360,6 +373,15 @@ fn instruction(
         span: module.token_span(statement.first, statement.end),
     });
     Ok(())
+}
+
+/// Threads of a warp meet by name only, from PTX 6.4 and sm_70 on (sections 9.7.9.6 and 9.7.13.3).
+fn needs_sync(program: &Program) -> bool {
+    let number = program.target.strip_prefix("sm_").unwrap_or("");
+    let digits = number
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(number.len());
+    program.version >= (6, 4) && number[..digits].parse::<u32>().is_ok_and(|n| n >= 70)
 }
 
 /// Whether this is a `mad` of floats for a first-generation device, which had one rounding only (PTX ISA section 9.7.3.6:
@@ -392,7 +414,15 @@ fn verify(
         return conform::call(operands, |f| {
             let callee = &program.functions[f.0 as usize];
             // A function that calls itself is not entered in the program yet.
-            (!callee.name.is_empty()).then_some((callee.returns.len(), callee.params.len()))
+            let is_known = !callee.name.is_empty();
+            conform::Callee {
+                is_entry: if is_known {
+                    callee.is_entry
+                } else {
+                    body.function.is_entry
+                },
+                arity: is_known.then_some((callee.returns.len(), callee.params.len())),
+            }
         });
     }
     let scope = conform::Scope {
@@ -468,10 +498,17 @@ fn guard(
 }
 
 /// Puts an empty list of returned arguments in front of a call that returns nothing, and one of passed arguments
-/// behind the callee when there is none.
-fn normalise_call(operands: &mut SmallVec<[Operand; 4]>, context: &mut Context<'_, '_>) {
+/// behind the callee when there is none. `places` says where each operand begins.
+fn normalise_call(
+    operands: &mut SmallVec<[Operand; 4]>,
+    context: &mut Context<'_, '_>,
+    places: &mut SmallVec<[u32; 6]>,
+) {
     if !matches!(operands.first(), Some(Operand::Arguments(_))) {
         operands.insert(0, Operand::Arguments(Box::default()));
+        if let Some(first) = places.first().copied() {
+            places.insert(0, first);
+        }
         context.body.shift_sites(context.instruction);
     }
     if !matches!(operands.get(2), Some(Operand::Arguments(_))) && operands.len() >= 2 {

@@ -3,9 +3,9 @@
 //! The verdicts follow `ptxas`, as those of [`super::conform`] do.
 
 use super::conform::{is_integer, name};
-use super::isa::{Row, is_known};
+use super::isa::{ROWS, Row, is_known};
 use super::{AtomOp, CacheOp, MemoryOrder, Mode, Modifiers, Opcode, Rounding, ScalarType as T};
-use crate::syntax::vocabulary::{Modifier, modifier_of};
+use crate::syntax::vocabulary::{Modifier, is_directive, modifier_of};
 use smallvec::SmallVec;
 
 /// The word of a mnemonic that does not belong (0 is the opcode itself), and why.
@@ -28,6 +28,10 @@ pub(crate) fn check(
         }
     }
     exclusive(row, words)?;
+    // The direction of a conversion stands in front of everything (section 9.7.9.20).
+    if let Some(n) = (2..words.len()).find(|&n| opcode == Opcode::Cvta && words[n] == "to") {
+        return Err((n, "`.to` stands right behind `cvta`".to_owned()));
+    }
     let (least, most) = row.types;
     if mods.types.len() < least {
         let message = format!("`{}` needs {}", row.name(), types(least));
@@ -51,9 +55,20 @@ fn exclusive(row: &Row, words: &[&str]) -> Result<(), (usize, String)> {
                 continue;
             }
             Some(Modifier::Space(_)) if matches!(row.opcode, Opcode::CpAsync) => continue,
+            Some(Modifier::Cache(CacheOp::Nc)) if words[..n].contains(word) => {
+                return Err((n, "`.nc` stands here twice".to_owned()));
+            }
             Some(Modifier::Cache(_) | Modifier::Mode(_)) => continue,
             Some(Modifier::Part(_)) if matches!(row.opcode, Opcode::Setp | Opcode::Set) => {
                 discriminant(&Modifier::Comparison(super::Comparison::Lo))
+            }
+            Some(m @ Modifier::Space(_))
+                if matches!(
+                    row.opcode,
+                    Opcode::LdMatrix | Opcode::StMatrix | Opcode::WmmaLoad | Opcode::WmmaStore
+                ) =>
+            {
+                discriminant(&m)
             }
             Some(m @ Modifier::Rounding(_)) => discriminant(&m),
             Some(_) if row.modifiers.is_none() => continue,
@@ -65,6 +80,23 @@ fn exclusive(row: &Row, words: &[&str]) -> Result<(), (usize, String)> {
         seen.push(kind);
     }
     Ok(())
+}
+
+/// Whether a word cannot be an opcode, not even one that the tables lack: it means something else, or it begins with an
+/// opcode and ends with a modifier or another one, the dots between them lost.
+pub(crate) fn is_no_opcode(word: &str) -> bool {
+    if ROWS.contains_key(word) {
+        return false;
+    }
+    let means_else = modifier_of(word).is_some() || is_directive(word);
+    let ends_otherwise = |tail: &str| {
+        let ends = |n: &usize| modifier_of(&tail[*n..]).is_some() || ROWS.contains_key(&tail[*n..]);
+        tail.bytes().all(|b| b.is_ascii_digit()) || (0..tail.len() - 1).any(|n| ends(&n))
+    };
+    let is_joined = |n: usize| ROWS.contains_key(&word[..n]) && ends_otherwise(&word[n..]);
+    // No opcode with its modifiers is longer.
+    let is_short = word.is_ascii() && word.len() <= 64;
+    word.contains('$') || means_else || (is_short && (1..word.len()).any(is_joined))
 }
 
 fn types(n: usize) -> String {

@@ -3,7 +3,9 @@
 use super::function::{Body, decode_body, index};
 use super::initialiser::{Initialisers, initialise};
 use super::opcode::Mnemonics;
-use super::{FuncId, Function, Param, Program, ScalarType, StateSpace, VarId, Variable};
+use super::{
+    FuncId, Function, Opcode, Operand, Param, Program, ScalarType, StateSpace, VarId, Variable,
+};
 use crate::error::Fault;
 use crate::syntax::constant::integer;
 use crate::syntax::cursor::Cursor;
@@ -16,6 +18,10 @@ use crate::syntax::module::{
 use crate::syntax::names::{Meaning, Names};
 use crate::syntax::vocabulary::{Directive, VOCABULARY};
 
+/// Targets of jumps through tables for each byte of a function's text: an entry of a table takes two bytes, so that
+/// eight jumps may share each.
+const EDGES_PER_BYTE: usize = 4;
+
 /// A variable is at most this large: 2^40 bytes, more than any device has.
 const MAX_VARIABLE_BYTES: u64 = 1 << 40;
 
@@ -25,7 +31,7 @@ pub(crate) struct Decoder<'a> {
     pub(crate) names: Names,
     pub(crate) program: Program,
     /// Bytes of an element of each variable.
-    pub(crate) element_bytes: Vec<u32>,
+    pub(crate) element_bytes: Vec<Option<u32>>,
     /// Mnemonics that were met.
     pub(crate) mnemonics: Mnemonics,
     initialisers: Initialisers,
@@ -54,6 +60,47 @@ fn check_size(module: &Module) -> Result<(), Fault> {
     Ok(())
 }
 
+/// `.target sm_90a, debug`: an architecture first, then what the ISA knows besides (section 11.1.3).
+fn target(c: &Cursor<'_>, end: usize) -> Result<(), Fault> {
+    let names = c.tokens[c.at..end]
+        .iter()
+        .filter(|t| t.kind() == kind::NAME);
+    for (n, token) in names.enumerate() {
+        let name = c.name(token.sym());
+        let number = name.strip_prefix("sm_").or(name.strip_prefix("compute_"));
+        let digits = number.map(|n| n.strip_suffix(|c| matches!(c, 'a' | 'f')).unwrap_or(n));
+        let is_architecture =
+            digits.is_some_and(|d| d.len() >= 2 && d.bytes().all(|b| b.is_ascii_digit()));
+        let is_option = matches!(
+            name,
+            "texmode_unified" | "texmode_independent" | "debug" | "map_f64_to_f32"
+        );
+        if !(is_architecture || (is_option && n > 0)) {
+            let message = format!("`{name}` is no architecture such as `sm_80`");
+            return Err(Fault::new(token.start, message));
+        }
+    }
+    Ok(())
+}
+
+/// A jump through a table has an edge to each of its entries, and many jumps may share a table: all edges together are
+/// at most [`EDGES_PER_BYTE`] times as many as the function's text has bytes.
+fn bounded_jumps(function: &Function) -> Result<(), Fault> {
+    let bytes = (function.span.end - function.span.start) as usize;
+    let mut room = EDGES_PER_BYTE * bytes + FREE_BYTES;
+    for i in function.body.iter().filter(|i| i.opcode == Opcode::BrxIdx) {
+        let Some(Operand::BranchTable(t)) = i.operands.get(1) else {
+            continue;
+        };
+        let entries = function.branch_tables[*t as usize].len();
+        room = room.checked_sub(entries).ok_or_else(|| {
+            let message = "the jumps of this function have more targets than its length allows";
+            Fault::new(i.span.start, message)
+        })?;
+    }
+    Ok(())
+}
+
 /// Decodes a module.
 pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
     let mut d = Decoder {
@@ -74,17 +121,27 @@ pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
         let mut c = module.cursor(statement.first);
         i += 1;
         match statement.kind {
-            K::Version => d.version(&c),
+            K::Version if i == 1 => d.version(&c),
+            K::Version => return Err(c.fault("a module has one `.version`")),
             K::Target => {
+                target(&c, statement.end)?;
                 let span = module.token_span(statement.first + 1, statement.end);
                 let text = &module.source()[span.start as usize..span.end as usize];
                 d.program.target = String::from_utf8_lossy(text).into_owned();
+            }
+            // `.version` is the first statement (section 11.1.2).
+            _ if d.program.target.is_empty() => {
+                return Err(c.expected("`.target` behind `.version`"));
+            }
+            K::AddressSize if module.statement(i - 2).is_none_or(|s| s.kind != K::Target) => {
+                return Err(c.fault("`.address_size` stands behind `.target`"));
             }
             K::AddressSize => {
                 c.at += 1;
                 d.program.address_size = if c.text(c.token()) == b"32" { 32 } else { 64 };
             }
             K::Declaration => d.variables(&mut c, None)?,
+            K::Alias => d.alias(&mut c)?,
             K::Function => {
                 if let Some(syntax) = functions.next() {
                     d.function(syntax)?;
@@ -98,6 +155,24 @@ pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
 }
 
 impl Decoder<'_> {
+    /// `.alias name, function;` (section 5.4.7).
+    fn alias(&mut self, c: &mut Cursor<'_>) -> Result<(), Fault> {
+        let mut function = |c: &mut Cursor<'_>| {
+            c.at += 1;
+            let sym = c.token().sym();
+            let found = self.names.resolve(c.interner, sym, |_, _| 0);
+            match found {
+                Some(d) if d.meaning == Meaning::Function => Ok(FuncId(d.value)),
+                _ => Err(c.fault(format!("`{}` is not a function", c.name(sym)))),
+            }
+        };
+        let alias = function(c)?;
+        c.at += 1;
+        let target = function(c)?;
+        self.program.aliases.push((alias, target));
+        Ok(())
+    }
+
     fn version(&mut self, c: &Cursor<'_>) {
         let token = c.tokens[c.at + 1];
         let text = String::from_utf8_lossy(c.text(token)).into_owned();
@@ -123,6 +198,10 @@ impl Decoder<'_> {
             found.push((head, d));
             Ok(())
         })?;
+        let span = super::Span {
+            start: start.token().start,
+            end: c.tokens[c.at - 1].start + 1,
+        };
         for (head, d) in found {
             match &mut body {
                 Some((_, body)) if head.space == StateSpace::Reg => {
@@ -130,7 +209,8 @@ impl Decoder<'_> {
                 }
                 _ => {
                     let owner = body.as_ref().map(|(id, _)| *id);
-                    let id = self.variable(&module.cursor(start.at), head, &d, is_extern, owner)?;
+                    let c = module.cursor(start.at);
+                    let id = self.variable((&c, span), (head, &d), is_extern, owner)?;
                     if let (Some((_, body)), StateSpace::Param) = (&mut body, head.space) {
                         body.add_call_param(id);
                     }
@@ -164,12 +244,12 @@ impl Decoder<'_> {
 
     fn variable(
         &mut self,
-        c: &Cursor<'_>,
-        head: Head,
-        d: &Declarator,
+        (c, span): (&Cursor<'_>, super::Span),
+        (head, d): (Head, &Declarator),
         is_extern: bool,
         owner: Option<FuncId>,
     ) -> Result<VarId, Fault> {
+        has_a_size(c, head, d, is_extern)?;
         let element = u64::from(head.ty.size_bytes()) * u64::from(head.vector.max(1));
         let init = d
             .init
@@ -184,11 +264,6 @@ impl Decoder<'_> {
             ),
             None => (declared_size, None, Vec::new()),
         };
-        let first = c.token().start;
-        let last = self.module.cursor(0).tokens[c.at..]
-            .iter()
-            .find(|t| t.kind() == b';')
-            .map_or(first, |t| t.start + 1);
         let variable = Variable {
             name: c.name(d.name).to_owned(),
             space: head.space,
@@ -199,10 +274,7 @@ impl Decoder<'_> {
             relocations,
             is_extern,
             owner,
-            span: super::Span {
-                start: first,
-                end: last,
-            },
+            span,
         };
         let id = index(self.program.variables.len());
         let meaning = if is_extern {
@@ -212,7 +284,8 @@ impl Decoder<'_> {
         };
         match self.names.declare(c.interner, d.name, meaning, id) {
             Ok(()) => {
-                self.element_bytes.push(natural_align(head));
+                let element = (!d.dims.is_empty()).then(|| natural_align(head));
+                self.element_bytes.push(element);
                 self.program.variables.push(variable);
                 Ok(VarId(id))
             }
@@ -263,6 +336,7 @@ impl Decoder<'_> {
             // Its last `}` closes the function's scope; the parser has reported what stays unresolved.
             decode_body(self, syntax, id, &mut body)?;
             let _ = self.names.take_unresolved();
+            bounded_jumps(&function)?;
         } else {
             self.names.close(|_, _| {});
         }
@@ -321,6 +395,19 @@ impl Decoder<'_> {
             _ => &mut body.function.params,
         };
         let position = index(list.len());
+        let fault = |message: &str| Err(Fault::new(d.offset, message));
+        let is_entry = body.function.is_entry;
+        match head.space {
+            StateSpace::Param if is_entry && is_open(d) => {
+                return fault("a kernel's parameter has a size");
+            }
+            StateSpace::Param if head.vector > 1 => {
+                return fault("a parameter in memory is no vector");
+            }
+            StateSpace::Param => {}
+            StateSpace::Reg if !is_entry => {}
+            _ => return fault("a parameter is in `.param`, or a function's in `.reg`"),
+        }
         push_param(c, list, head, d)?;
         if d.name == VOCABULARY.sink {
             return Ok(());
@@ -344,6 +431,31 @@ impl Decoder<'_> {
             )
         })
     }
+}
+
+/// Whether some dimension is open or zero.
+fn is_open(d: &Declarator) -> bool {
+    d.dims.iter().any(|n| n.unwrap_or(0) == 0)
+}
+
+/// Only what stands elsewhere may leave its size open, or the first dimension to its initialiser, which only global and
+/// constant variables have (sections 5.4.4 and 5.4.5).
+fn has_a_size(c: &Cursor<'_>, head: Head, d: &Declarator, is_extern: bool) -> Result<(), Fault> {
+    let fault = |message: String| Err(Fault::new(d.offset, message));
+    let name = c.name(d.name);
+    if d.init.is_some() && !matches!(head.space, StateSpace::Global | StateSpace::Const) {
+        return fault(format!(
+            "`{name}` cannot have an initial value in this state space"
+        ));
+    }
+    let inner = d.dims.get(1..).unwrap_or_default();
+    if inner.iter().any(Option::is_none) {
+        return fault(format!("only the first dimension of `{name}` may be open"));
+    }
+    if is_open(d) && d.init.is_none() && !is_extern {
+        return fault(format!("`{name}` has no size"));
+    }
+    Ok(())
 }
 
 fn natural_align(head: Head) -> u32 {

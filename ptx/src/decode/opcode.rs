@@ -75,6 +75,12 @@ fn take_apart(text: Arc<str>, words: &[(Sym, &str)]) -> Mnemonic {
         None if texts.first().is_some_and(|first| ROWS.contains_key(first)) => {
             Some((0, format!("`{text}` is no instruction of PTX")))
         }
+        None if texts
+            .first()
+            .is_some_and(|first| mnemonic::is_no_opcode(first)) =>
+        {
+            Some((0, format!("`{}` is no opcode", texts[0])))
+        }
         None => None,
     };
     Mnemonic {

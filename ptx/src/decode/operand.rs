@@ -25,8 +25,8 @@ pub(crate) struct Context<'a, 'b> {
     pub(crate) is_call: bool,
     /// `mov`, `cvta` and the like: `name[index]` is an address to hand on rather than one to go to.
     pub(crate) moves: bool,
-    /// Bytes of an element of each variable.
-    pub(crate) element_bytes: &'a [u32],
+    /// Bytes of an element of each variable that is an array.
+    pub(crate) element_bytes: &'a [Option<u32>],
     /// Where the operand will stand, for labels that are defined further down.
     pub(crate) instruction: u32,
     pub(crate) operand: u32,
@@ -170,7 +170,7 @@ impl Context<'_, '_> {
         let Symbol::Variable(v) = symbol else {
             return None;
         };
-        let element = self.element_bytes.get(v.0 as usize).copied().unwrap_or(1);
+        let element = self.element_bytes.get(v.0 as usize).copied().flatten()?;
         let offset = index.checked_mul(i64::from(element))?;
         c.accept(b']').then_some({
             if self.moves {
@@ -217,7 +217,7 @@ impl Context<'_, '_> {
             let all = (0..width).map(|k| Operand::Reg(RegId(reg.0 + k)));
             return Some(Operand::Vector(all.collect()));
         }
-        if matches!(c.kind(), b'+' | b'-') && !self.in_brackets {
+        if c.kind() == b'+' && !self.in_brackets {
             return Some(Operand::RegOffset(reg, offset(c)?));
         }
         self.pair_or(c, Some(reg), Operand::Reg(reg))
@@ -290,10 +290,10 @@ impl Context<'_, '_> {
     }
 }
 
-/// `+ constant` or `- constant` after a base, repeated; 0 when there is none.
+/// `+ constant` after a base, which may be negative; 0 when there is none. There is no `- constant`.
 fn offset(c: &mut Cursor<'_>) -> Option<i64> {
     match c.kind() {
-        b'+' | b'-' => constant::expression(c).ok(),
+        b'+' => constant::expression(c).ok(),
         _ => Some(0),
     }
 }

@@ -10,7 +10,9 @@
 //!   block-wide barrier there waits for exactly those that have not left;
 //! - no thread comes to it twice: no loop leads there.
 //!
-//! A way round it may only leave, quietly: the usual `if (i >= n) return`. The search walks from the entry along the
+//! A way round it may only leave, quietly: the usual `if (i >= n) return`. No such way depends on what a load of global
+//! memory brings: a block comes here again when its box is launched again, and if it has run the first time, what it then
+//! wrote must not send other threads past the place. The search walks from the entry along the
 //! blocks that everybody else must pass, and stops in front of the first instruction that uses what a load of global
 //! memory brings, because there the block would wait anyway, or after [`HIDES`] instructions, or where it must.
 
@@ -120,9 +122,7 @@ impl<'a> Walk<'a> {
         let space = i.mods.spaces.first().copied().unwrap_or_default();
         let is_far = matches!(space, StateSpace::Generic | StateSpace::Global);
         if matches!(i.opcode, Opcode::Ld | Opcode::Ldu) && is_far {
-            for_each_register(i, |r, access| {
-                self.loaded[r.0 as usize] |= access != Access::Read;
-            });
+            self.fill(i);
         }
     }
 
@@ -156,7 +156,11 @@ impl<'a> Walk<'a> {
     fn passes_to(&mut self, from: &[u32], join: u32) -> bool {
         let mut between: Vec<u32> = Vec::new();
         let mut queue: Vec<u32> = from.to_vec();
+        let mut parts = false;
         while let Some(b) = queue.pop() {
+            if self.leaves[b as usize] {
+                parts = true;
+            }
             if b == join || self.leaves[b as usize] || between.contains(&b) {
                 continue;
             }
@@ -169,18 +173,31 @@ impl<'a> Walk<'a> {
             if !fits || self.flow.successors(b).is_empty() {
                 return false;
             }
+            parts |= block.leaves;
             between.push(b);
             queue.extend(self.flow.successors(b));
         }
         // What one block loads another one may use, which would only wait a little.
-        for b in between {
-            let block = &self.flow.blocks[b as usize];
-            for n in block.first..block.end {
-                self.passed += 1;
-                self.note(&self.function.body[n as usize]);
-            }
+        let function = self.function;
+        let blocks = between.iter().map(|&b| &self.flow.blocks[b as usize]);
+        let bodies = blocks.map(|b| &function.body[b.first as usize..b.end as usize]);
+        let all: Vec<&Instruction> = bodies.flatten().collect();
+        all.iter().for_each(|i| self.note(i));
+        let length = u32::try_from(all.len()).unwrap_or(u32::MAX);
+        self.passed = self.passed.saturating_add(length);
+        let uses = all.iter().any(|i| self.uses_loaded(i));
+        if uses {
+            // By way of branches anything in between may depend on it.
+            all.iter().for_each(|i| self.fill(i));
         }
-        true
+        !(uses && parts)
+    }
+
+    /// What the instruction writes counts as loaded.
+    fn fill(&mut self, i: &Instruction) {
+        for_each_register(i, |r, access| {
+            self.loaded[r.0 as usize] |= access != Access::Read;
+        });
     }
 }
 

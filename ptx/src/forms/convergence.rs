@@ -17,7 +17,7 @@ use super::Reason;
 use super::facts::Found;
 use super::reach::Calls;
 use crate::analysis::{
-    Access, Flow, PostDominators, Uniformity, WarpRows, dominators, for_each_register,
+    Access, Flow, PostDominators, Tree, Uniformity, WarpRows, dominators, for_each_register,
 };
 use crate::decode::{
     AddressBase, Function, Instruction, Mode, Opcode, Operand, Program, RegId, StateSpace, Symbol,
@@ -148,6 +148,7 @@ fn judge_function(program: &Program, function: &Function, waits_of: &[Waits]) ->
     let post = PostDominators::new(&flow);
     let uniform = Uniformity::new(program, function, &flow, &post);
     let mut warps = None;
+    let mut masks = Masks::default();
     for (n, waits) in wanted {
         let i = &function.body[n as usize];
         if let Some(reason) = barrier_shape(i) {
@@ -158,7 +159,7 @@ fn judge_function(program: &Program, function: &Function, waits_of: &[Waits]) ->
             continue;
         }
         if waits == Waits::Warp {
-            if names_who_is_here(function, &flow, &post, n) {
+            if masks.names_who_is_here(function, (&flow, &post), n) {
                 continue;
             }
             let warps = warps.get_or_insert_with(|| {
@@ -177,62 +178,90 @@ fn judge_function(program: &Program, function: &Function, waits_of: &[Waits]) ->
     judged
 }
 
-/// Whether a warp-synchronising instruction names only threads that come to it together: its mask was taken, by
-/// `activemask` or `match`, from the threads that were at one place, and whoever was there comes here once.
-fn names_who_is_here(function: &Function, flow: &Flow, post: &PostDominators, n: u32) -> bool {
-    let i = &function.body[n as usize];
-    let mask = match i.opcode {
-        Opcode::BarWarpSync => i.operands.first(),
-        Opcode::Shfl | Opcode::Vote | Opcode::Match | Opcode::Redux => i.operands.last(),
-        _ => None,
-    };
-    let Some(Operand::Reg(mask)) = mask else {
-        return false;
-    };
-    if i.guard.is_some() {
-        return false;
-    }
-    let Some(taken) = mask_source(function, *mask) else {
-        return false;
-    };
-    let (from, to) = (flow.block_of(taken), flow.block_of(n));
-    if from == to {
-        return taken < n;
-    }
-    dominators(flow).dominates(from, to) && post.dominates(to, from) && !comes_again(flow, to, from)
+/// Walks around loops that a function is looked at for; what would take more is taken for not known.
+const MAX_WALKS: u32 = 256;
+
+/// What is asked of one function's masks, found out once.
+#[derive(Default)]
+struct Masks {
+    tree: Option<Tree>,
+    /// The one instruction that writes each register, wholly.
+    writers: Option<Vec<Option<u32>>>,
+    walks: u32,
 }
 
-/// The instruction that made a mask of the threads that were there.
-fn mask_source(function: &Function, mask: RegId) -> Option<u32> {
-    let writer = |register: RegId| {
-        let mut found = None;
-        for (n, i) in (0_u32..).zip(&function.body) {
-            for_each_register(i, |r, access| {
-                if r == register && access != Access::Read {
-                    found = match (found, access) {
-                        (None, Access::Write) => Some((n, true)),
-                        _ => Some((n, false)),
-                    };
-                }
-            });
+impl Masks {
+    /// Whether a warp-synchronising instruction names only threads that come to it together: its mask was taken, by
+    /// `activemask` or `match`, from the threads that were at one place, and whoever was there comes here once.
+    fn names_who_is_here(
+        &mut self,
+        function: &Function,
+        (flow, post): (&Flow, &PostDominators),
+        n: u32,
+    ) -> bool {
+        let i = &function.body[n as usize];
+        let mask = match i.opcode {
+            Opcode::BarWarpSync => i.operands.first(),
+            Opcode::Shfl | Opcode::Vote | Opcode::Match | Opcode::Redux => i.operands.last(),
+            _ => None,
+        };
+        let Some(Operand::Reg(mask)) = mask else {
+            return false;
+        };
+        if i.guard.is_some() {
+            return false;
         }
-        found.filter(|f| f.1).map(|f| f.0)
-    };
-    let mut at = writer(mask)?;
-    // A chain of copies is short.
-    for _ in 0..8 {
-        let i = &function.body[at as usize];
-        match i.opcode {
-            Opcode::Activemask => return Some(at),
-            Opcode::Match if i.mods.mode == Some(Mode::Any) => return Some(at),
-            Opcode::Mov | Opcode::And => match i.operands.get(1) {
-                Some(Operand::Reg(from)) => at = writer(*from)?,
-                _ => return None,
-            },
-            _ => return None,
+        let Some(taken) = self.source(function, *mask) else {
+            return false;
+        };
+        let (from, to) = (flow.block_of(taken), flow.block_of(n));
+        if from == to {
+            return taken < n;
         }
+        let tree = self.tree.get_or_insert_with(|| dominators(flow));
+        if !tree.dominates(from, to) || !post.dominates(to, from) || self.walks == MAX_WALKS {
+            return false;
+        }
+        self.walks += 1;
+        !comes_again(flow, to, from)
     }
-    None
+
+    /// The instruction that made a mask of the threads that were there.
+    fn source(&mut self, function: &Function, mask: RegId) -> Option<u32> {
+        let writers = self.writers.get_or_insert_with(|| writers(function));
+        let writer = |register: RegId| writers[register.0 as usize];
+        let mut at = writer(mask)?;
+        // A chain of copies is short.
+        for _ in 0..8 {
+            let i = &function.body[at as usize];
+            match i.opcode {
+                Opcode::Activemask => return Some(at),
+                Opcode::Match if i.mods.mode == Some(Mode::Any) => return Some(at),
+                Opcode::Mov | Opcode::And => match i.operands.get(1) {
+                    Some(Operand::Reg(from)) => at = writer(*from)?,
+                    _ => return None,
+                },
+                _ => return None,
+            }
+        }
+        None
+    }
+}
+
+/// The one instruction that writes each register, if it is one and writes all of it.
+fn writers(function: &Function) -> Vec<Option<u32>> {
+    let mut times = vec![0_u8; function.registers.len()];
+    let mut found = vec![None; function.registers.len()];
+    for (n, i) in (0_u32..).zip(&function.body) {
+        for_each_register(i, |r, access| {
+            let r = r.0 as usize;
+            if access != Access::Read {
+                times[r] = times[r].saturating_add(1);
+                found[r] = Some(n).filter(|_| times[r] == 1 && access == Access::Write);
+            }
+        });
+    }
+    found
 }
 
 /// Whether control comes from a block back to it without passing another one.

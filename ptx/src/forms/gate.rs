@@ -11,25 +11,30 @@
 //! open = the launch's word                                      a load on its way, nobody waits for it
 //! body up to the commit point
 //! if any thread of the block saw open = 0:
-//!     number = this block's in its launch
+//!     mark = the byte of this block's number in the launch's table
 //!     if the launch's word is not the instance's:               a box's later launch, whose word is always zero
-//!         exit, if its bit in `todo` is clear; go on, if all see that the instance's word is not zero
-//!     refused |= bit of number;   exit
+//!         exit, if mark is zero
+//!         open = the instance's word
+//!     mark = any thread of the block saw open = 0
+//!     exit, if so
 //! the rest of the body
 //! ```
 //!
 //! Rules:
-//! - A block that goes on runs to its end, and one that does not has left no trace; the launch's bitmap of refused
-//!   blocks says which is which, exactly, when the launch has ended.
+//! - A block that goes on runs to its end, and one that does not has left no trace; the launch's table says which is which,
+//!   exactly, when the launch has ended.
+//! - Every thread reads the mark before the barrier behind which it changes.
 //! - A block may go on while a lower one is refused, so kernels that wait for earlier blocks do not take this form.
-//! - Nothing is taken from shared memory, and no register is held beyond the commit point.
+//! - Nothing is taken from shared memory, and no register is held beyond the commit point. What runs there for a block that
+//!   is refused needs few registers, one after another, and all of its branches are `.uni`: behind a branch that may part
+//!   threads `ptxas` keeps nothing in uniform registers, in the rest of the body neither.
 
 use super::commit::commit_point;
 use super::facts::{Facts, Found, GridRegister};
 use super::frame::Frame;
 use super::reach::Calls;
-use super::ticket;
 use super::waits::Waits;
+use super::{Reason, ticket};
 use crate::analysis::{Flow, for_each_register};
 use crate::control::{COUNTERS_AT, OPEN_AT, TABLE_AT, WORD_AT};
 use crate::decode::{Opcode, Operand, Program, RegId, SpecialReg};
@@ -37,9 +42,9 @@ use crate::syntax::module::StatementKind;
 
 /// Why the function stands in the way of refusing blocks, for reasons of its own.
 pub(super) fn judge(program: &Program, waits: &Waits, start: u32) -> Option<Found> {
-    let old = ticket::judge_module(program).map(|reason| (reason, start));
-    old.or_else(|| waits.for_earlier.clone())
-        .or_else(|| waits.unseen.clone())
+    let narrow = (program.address_size != 64).then_some((Reason::Addresses32, start));
+    let early = narrow.or_else(|| waits.for_earlier.clone());
+    early.or_else(|| waits.unseen.clone())
 }
 
 /// The axis that launches are cut across: the last one on which each function, or one that it may call, reads its block's
@@ -70,7 +75,8 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
     let Some(point) = commit_point(frame.function) else {
         return;
     };
-    let (address, open) = (frame.scratch("b64", 0), frame.fresh("b32"));
+    let (address, instance) = (frame.scratch("b64", 0), frame.scratch("b64", 2));
+    let open = frame.fresh("b32");
     let (word_at, counters) = (frame.control(WORD_AT), frame.control(COUNTERS_AT));
     let order = ticket::load_order(frame, "sys");
     let speaks = frame.fresh("pred");
@@ -83,30 +89,29 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
         true => "barrier.red.or.pred",
         false => "bar.red.or.pred",
     };
+    // The register is not set in the threads that did not load, and what it holds there does not matter.
+    let (any, q) = (frame.scratch("pred", 0), frame.scratch("pred", 1));
+    let look = format!("setp.eq.and.u32 {q}, {open}, 0, {speaks}; {vote} {any}, 0, {q};");
+    let (go, first, leave) = (
+        frame.label("go"),
+        frame.label("first"),
+        frame.label("leave"),
+    );
+    let (mark, number) = (frame.scratch("b64", 1), frame.scratch("b32", 1));
+    let place = mark_place(frame, &mark, &number);
     let wait = if point.copies {
         "cp.async.wait_all; "
     } else {
         ""
     };
-    let (go, refused) = (frame.label("go"), frame.label("refused"));
-    let (p, q) = (frame.scratch("pred", 0), frame.scratch("pred", 1));
-    // The register is not set in the threads that did not load, and what it holds there does not matter.
-    let closed = format!("setp.eq.and.u32 {q}, {open}, 0, {speaks}; {vote} {p}, 0, {q};");
-    let bit = bit(frame);
-    let (word, mask) = (frame.scratch("b64", 1), frame.scratch("b32", 3));
-    let (todo, words, t) = (
-        frame.scratch("b64", 2),
-        frame.scratch("b32", 4),
-        frame.scratch("b32", 2),
-    );
+    let is = number;
     let text = format!(
-        "{closed} @!{p} bra.uni {go}; \
-         {bit} ld.param.u64 {address}, {word_at}; ld.param.u64 {todo}, {counters}; setp.eq.u64 {q}, {address}, {todo}; @{q} bra.uni {refused}; \
-         @{speaks} ld{order}.u32 {open}, [{todo}+{OPEN_AT}]; {closed} \
-         mov.u32 {words}, %nctaid.x; mov.u32 {t}, %nctaid.y; mul.lo.u32 {words}, {words}, {t}; mov.u32 {t}, %nctaid.z; mul.lo.u32 {words}, {words}, {t}; \
-         add.u32 {words}, {words}, 31; shr.u32 {words}, {words}, 5; mul.wide.u32 {todo}, {words}, 4; add.u64 {todo}, {word}, {todo}; \
-         ld.global.u32 {words}, [{todo}]; and.b32 {words}, {words}, {mask}; setp.eq.u32 {q}, {words}, 0; {wait}@{q} exit; @!{p} bra.uni {go}; \
-         {refused}: red.global.or.b32 [{word}], {mask}; {wait}exit; {go}:"
+        "{look} @!{any} bra.uni {go}; \
+         {place} ld.param.u64 {address}, {word_at}; ld.param.u64 {instance}, {counters}; setp.eq.u64 {q}, {address}, {instance}; @{q} bra.uni {first}; \
+         ld{order}.u8 {is}, [{mark}]; setp.eq.u32 {q}, {is}, 0; @{q} bra.uni {leave}; \
+         @{speaks} ld{order}.u32 {open}, [{instance}+{OPEN_AT}]; {look} \
+         {first}: selp.u32 {is}, 1, 0, {any}; @{speaks} st{order}.u8 [{mark}], {is}; @!{any} bra.uni {go}; \
+         {leave}: {wait}exit; {go}:"
     );
     match point.before {
         Some(n) => frame.before(n, &text),
@@ -177,19 +182,17 @@ fn outer_instructions(frame: &Frame<'_>) -> usize {
         .count()
 }
 
-/// Text that finds the word and the bit of the block in the launch's bitmap, from the number that it has in the launch.
-fn bit(frame: &mut Frame<'_>) -> String {
-    let (word, at) = (frame.scratch("b64", 1), frame.scratch("b64", 2));
-    let (number, mask, t) = (
+/// Text that finds the address of the block's mark, from the number that it has in the launch.
+fn mark_place(frame: &mut Frame<'_>, mark: &str, number: &str) -> String {
+    let (wide, t, place) = (
+        frame.scratch("b64", 2),
         frame.scratch("b32", 2),
         frame.scratch("b32", 3),
-        frame.scratch("b32", 4),
     );
     let table = frame.control(TABLE_AT);
     format!(
-        "mov.u32 {number}, %ctaid.z; mov.u32 {t}, %nctaid.y; mov.u32 {mask}, %ctaid.y; mad.lo.u32 {number}, {number}, {t}, {mask}; \
-         mov.u32 {t}, %nctaid.x; mov.u32 {mask}, %ctaid.x; mad.lo.u32 {number}, {number}, {t}, {mask}; \
-         ld.param.u64 {word}, {table}; cvta.to.global.u64 {word}, {word}; shr.u32 {t}, {number}, 5; mul.wide.u32 {at}, {t}, 4; add.u64 {word}, {word}, {at}; \
-         and.b32 {number}, {number}, 31; mov.u32 {mask}, 1; shl.b32 {mask}, {mask}, {number};"
+        "mov.u32 {number}, %ctaid.z; mov.u32 {t}, %nctaid.y; mov.u32 {place}, %ctaid.y; mad.lo.u32 {number}, {number}, {t}, {place}; \
+         mov.u32 {t}, %nctaid.x; mov.u32 {place}, %ctaid.x; mad.lo.u32 {number}, {number}, {t}, {place}; \
+         ld.param.u64 {mark}, {table}; cvt.u64.u32 {wide}, {number}; add.u64 {mark}, {mark}, {wide};"
     )
 }

@@ -66,11 +66,14 @@ impl Judgement {
         };
         let start = |n: usize| program.functions[n].span.start;
         let id = |n: usize| FuncId(u32::try_from(n).unwrap_or(u32::MAX));
-        let added = judge.refusals(vec![None; facts.len()], true);
+        let aliased = aliased(program);
+        let added = judge.refusals(aliased.clone(), true);
         let waits: Vec<Waits> = waits::judge_all(program, &calls);
         let own = |n: usize, f: &Facts| {
             let found = slice::judge(f).or_else(|| waits[n].refusal.clone());
-            found.or_else(|| judge.carry(n, f))
+            found
+                .or_else(|| judge.carry(n, f))
+                .or_else(|| aliased[n].clone())
         };
         let slice = judge.refusals(each(&own), true);
         let earlier = waits.iter().map(|w| w.for_earlier.as_ref().map(|_| ()));
@@ -93,7 +96,7 @@ impl Judgement {
         let worker = inherit(&slice, worker);
         let surroundings = fence::Surroundings::new(module, program, &calls);
         let fence = judge.refusals(
-            each(&|n, _| fence::judge((module, program), id(n), &calls, &surroundings)),
+            each(&|n, _| fence::judge((module, program), id(n), &surroundings)),
             false,
         );
         let fence = inherit(&added, fence);
@@ -166,6 +169,18 @@ impl Judgement {
                 fenced,
             })
     }
+}
+
+/// Functions that have another name, which are not given further parameters.
+fn aliased(program: &Program) -> Vec<Option<Found>> {
+    let mut found = vec![None; program.functions.len()];
+    for (alias, target) in &program.aliases {
+        let name = |f: &FuncId| program.functions[f.0 as usize].name.clone();
+        let (function, alias) = (name(target), name(alias));
+        let start = program.functions[target.0 as usize].span.start;
+        found[target.0 as usize] = Some((Reason::Aliased { function, alias }, start));
+    }
+    found
 }
 
 /// Index in the program of each function's name.

@@ -351,12 +351,7 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
     slice::edit(frame, facts);
     carry::edit(frame, &plan.carried);
     if frame.is_fenced() {
-        fence::edit(
-            frame,
-            &judgement.calls,
-            &judgement.surroundings,
-            options.fence,
-        );
+        fence::edit(frame, &judgement.surroundings, options.fence);
     }
 }
 

@@ -43,12 +43,23 @@ pub enum Reason {
         /// The function.
         function: String,
     },
+    /// A function may be given further parameters, and its alias (PTX ISA section 5.4.7) may not.
+    #[error("`{alias}` stands for `{function}`, whose parameters could not change then")]
+    Aliased {
+        /// The function.
+        function: String,
+        /// Its other name.
+        alias: String,
+    },
     /// It asks for a size of shared memory that the form changes.
     #[error("it reads `{what}`, which the words behind its shared memory change")]
     SharedSize {
         /// The special register.
         what: String,
     },
+    /// Addresses too short for the memory that the form shares with the host.
+    #[error("the module has 32-bit addresses, and those in the control block have 64 bits")]
+    Addresses32,
     /// The module is older than what the form is made of.
     #[error(
         "the module is PTX {}.{} or has 32-bit addresses; the form needs PTX 4.1 and 64-bit addresses",

@@ -1,42 +1,46 @@
 //! One instance of a `gate` kernel as the host sees it: boxes of the grid in launches that can be refused.
 //!
-//! The host cuts the grid into boxes of at most `window` blocks, across one axis in ascending order, and keeps up to `depth` of them in
-//! launches of their own. A launch has a *table*, two bitmaps in the instance's memory: `refused`, in which blocks that
-//! found the gate closed mark themselves, and `todo`, which says who is meant when the box is launched again.
+//! The host cuts the grid into boxes of at most `window` blocks, across one axis in ascending order, and keeps up to
+//! `depth` of them in launches of their own. A launch has a *table* in the instance's memory, one byte for each block:
+//! blocks that found the gate closed mark themselves there. When the box is launched again, only marked blocks run, and
+//! take their marks away.
 //!
 //! ```text
 //! loop {
-//!     while let Some(launch) = gate.next_launch() { write its table if it has one; launch }
+//!     while let Some(launch) = gate.next_launch() { launch }
 //!     if gate.has_ended() { break }
 //!     wait for the end of a launch; fault = a fault is recorded
-//!     if gate.launch_ended(number, fault) { read its refused bitmap → gate.observe(number, …) }
+//!     if gate.launch_ended(number, fault) { read its table → gate.observe(number, …) }
 //! }
+//! to stop:       write what gate.stop() says
+//! to resume:     fault = a fault is recorded; write what gate.resume(fault) says, and when it has arrived:
+//!                fault = a fault is recorded; write what gate.resumed(fault) says
 //! ```
 //!
 //! Rules, all of them proved by the search in `tests/protocol`:
 //! - Writes take effect in the order in which they are made, and before the launches that follow them.
 //! - The word is lowered and raised at any time. A block decides by what all of its threads saw, and marks itself before it
-//!   leaves, so the bitmap of a launch that has *ended* is exact; before that it says nothing.
-//! - A launch that was on the device while the word was zero is asked for its bitmap; no other can have refused a block. A
-//!   recorded fault makes the word zero as well, so the host looks for one whenever a launch ends, and before it raises the
-//!   word.
-//! - A table serves another launch only when its box has run, and a box is launched again only with its table cleared of
-//!   marks.
+//!   leaves, so the table of a launch that has *ended* is exact; before that it says nothing.
+//! - A launch that was on the device while the word was zero is asked for its table; no other can have refused a block. A
+//!   recorded fault makes the word zero as well, so the host looks for one whenever a launch ends, and before and after it
+//!   raises the word: what it raised over a fault it lowers again. Blocks start in spite of a fault only between these two
+//!   writes.
+//! - A table serves another box only when its own has run; there are no marks then.
 
-use super::{SpecError, Write};
+use super::{InstanceLaunch, SpecError, Write};
 use crate::boxes::{Grid, SubBox, next_planes};
 use crate::control::{self, Control};
 use smallvec::SmallVec;
 
 /// A launch to be made.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GateLaunch {
     /// The number of its table, below the depth; to be given back to [`Gate::launch_ended`].
     pub number: u32,
     /// Its blocks, and the dimensions of its grid.
     pub part: SubBox,
-    /// What its table must hold before it starts, `refused` and `todo`, when it is not the box's first launch.
-    pub table: Option<Vec<u32>>,
+    /// Its box was launched before: only the blocks that are marked in the table run.
+    pub resumed: bool,
 }
 
 /// A box that has a table.
@@ -47,14 +51,14 @@ struct Part {
     state: State,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum State {
     /// On the device; `closed` when the word was zero meanwhile.
     Flying { closed: bool },
-    /// Ended, its bitmap is to be read.
+    /// Ended, its table is to be read.
     Unread,
-    /// These blocks were refused.
-    Refused(Vec<u32>),
+    /// Some blocks were refused.
+    Refused,
 }
 
 /// The host's state of one instance.
@@ -74,6 +78,12 @@ pub struct Gate {
 }
 
 impl Gate {
+    /// The write that lets nobody in.
+    const CLOSING: Write = Write {
+        at: control::OPEN_AT,
+        value: 0,
+    };
+
     /// An instance that has launched nothing: launches of at most `window` blocks, or of one plane across the axis that
     /// [`LaunchGrid::Planes`](crate::forms::LaunchGrid::Planes) names, `depth` of them at a time.
     ///
@@ -103,10 +113,15 @@ impl Gate {
         })
     }
 
-    /// Bytes of the instance's memory; all of it is zero before the first launch but [`Gate::opening`].
+    /// The bytes of the instance's memory before its first launch: no marks, and blocks are let in.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
-        control::gate_bytes(self.depth, self.window)
+    pub fn memory(&self) -> Vec<u8> {
+        let bytes = control::gate_bytes(self.depth, self.window);
+        // What does not fit into memory here cannot be made on a device either.
+        let mut memory = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        let opening = Self::opening();
+        memory[opening.at as usize..][..4].copy_from_slice(&opening.value.to_le_bytes());
+        memory
     }
 
     /// The write that lets blocks in.
@@ -124,17 +139,16 @@ impl Gate {
         control::gate_table_offset(number, self.window)
     }
 
-    /// The control block of a launch of an instance at that address.
+    /// The launch as a device makes it, of an instance at that address.
     #[must_use]
-    pub fn control(&self, launch: &GateLaunch, counters: u64) -> Control {
+    pub fn launch(&self, launch: &GateLaunch, counters: u64) -> InstanceLaunch {
         let table = counters + self.table_at(launch.number);
-        Control::gate(
-            self.grid.0,
-            launch.part,
-            launch.table.is_some(),
-            counters,
-            table,
-        )
+        let (part, resumed) = (launch.part, launch.resumed);
+        InstanceLaunch {
+            number: launch.number,
+            grid: part.dims,
+            control: Control::gate(self.grid.0, part, resumed, counters, table),
+        }
     }
 
     /// Stops: blocks that have not come to their commit point leave, the others run to their end. The write to make, unless
@@ -149,20 +163,25 @@ impl Gate {
                 *closed = true;
             }
         }
-        Some(Write {
-            at: control::OPEN_AT,
-            value: 0,
-        })
+        Some(Self::CLOSING)
     }
 
     /// Goes on after [`Gate::stop`], at once: the write to make. `fault_recorded` is as for [`Gate::launch_ended`], read now:
-    /// the word is zero for both reasons, so that it alone does not say whether it may be raised. A fault between that
-    /// reading and the write lets blocks start until the next launch ends.
+    /// the word is zero for both reasons, so that it alone does not say whether it may be raised. When the write has arrived,
+    /// [`Gate::resumed`] is to follow.
     #[must_use]
     pub fn resume(&mut self, fault_recorded: bool) -> Option<Write> {
         self.faulted |= fault_recorded;
         let was_stopped = std::mem::replace(&mut self.stopped, false);
         (was_stopped && !self.faulted).then(Self::opening)
+    }
+
+    /// What [`Gate::resume`] asked to write has arrived; `fault_recorded` was read after that. A fault between the two
+    /// readings has made the word zero, or will, in vain or not: the write that makes sure.
+    #[must_use]
+    pub fn resumed(&mut self, fault_recorded: bool) -> Option<Write> {
+        self.faulted |= fault_recorded;
+        fault_recorded.then_some(Self::CLOSING)
     }
 
     /// The launch to be made now, if any. Call again until it returns `None`.
@@ -175,20 +194,13 @@ impl Gate {
 
     /// The lowest box with blocks that were refused.
     fn refused_launch(&mut self) -> Option<GateLaunch> {
-        let part = self
-            .parts
-            .iter_mut()
-            .find(|p| matches!(p.state, State::Refused(_)))?;
-        let flying = State::Flying { closed: false };
-        let State::Refused(todo) = std::mem::replace(&mut part.state, flying) else {
-            return None;
-        };
-        let mut table = vec![0; todo.len()];
-        table.extend(todo);
+        let mut parts = self.parts.iter_mut();
+        let part = parts.find(|p| p.state == State::Refused)?;
+        part.state = State::Flying { closed: false };
         Some(GateLaunch {
             number: part.number,
             part: part.part,
-            table: Some(table),
+            resumed: true,
         })
     }
 
@@ -209,12 +221,12 @@ impl Gate {
         Some(GateLaunch {
             number,
             part,
-            table: None,
+            resumed: false,
         })
     }
 
     /// All blocks of a launch have left the device; `fault_recorded` says whether the counters hold a fault
-    /// ([`control::FAULT_KIND_AT`]), after which nothing more starts. True when its bitmap is to be read.
+    /// ([`control::FAULT_KIND_AT`]), after which nothing more starts. True when its table is to be read.
     pub fn launch_ended(&mut self, number: u32, fault_recorded: bool) -> bool {
         self.faulted |= fault_recorded;
         let Some(at) = self.parts.iter().position(|p| p.number == number) else {
@@ -228,21 +240,20 @@ impl Gate {
         is_asked
     }
 
-    /// Words of the `refused` bitmap of the box that has this table.
+    /// Bytes of the table of that number: one for each block of its box.
     #[must_use]
-    pub fn words(&self, number: u32) -> u32 {
+    pub fn table_bytes(&self, number: u32) -> u64 {
         let part = self.parts.iter().find(|p| p.number == number);
-        let blocks = part.map_or(0, |p| p.part.blocks());
-        control::bitmap_words(u32::try_from(blocks).unwrap_or(u32::MAX))
+        part.map_or(0, |p| p.part.blocks())
     }
 
-    /// Takes note of the `refused` bitmap of a launch that has ended.
-    pub fn observe(&mut self, number: u32, refused: &[u32]) {
+    /// Takes note of the table of a launch that has ended.
+    pub fn observe(&mut self, number: u32, table: &[u8]) {
         let Some(at) = self.parts.iter().position(|p| p.number == number) else {
             return;
         };
-        match refused.iter().any(|word| *word != 0) {
-            true => self.parts[at].state = State::Refused(refused.to_vec()),
+        match table.iter().any(|mark| *mark != 0) {
+            true => self.parts[at].state = State::Refused,
             false => drop(self.parts.remove(at)),
         }
     }
@@ -293,12 +304,14 @@ mod tests {
             gate.launch_ended(1, false),
             "it was there when the word was zero"
         );
-        gate.observe(1, &[0b0101]);
+        assert_eq!(gate.table_bytes(1), 4);
+        gate.observe(1, &[1, 0, 1, 0]);
         assert_eq!(gate.next_launch(), None, "it is stopped");
-        assert!(gate.resume(false).is_some());
+        assert_eq!(gate.resume(false), Some(Gate::opening()));
+        assert_eq!(gate.resumed(false), None);
         let again = gate.next_launch().expect("two blocks were refused");
         assert_eq!((again.number, again.part), (1, launches[1].part));
-        assert_eq!(again.table.as_deref(), Some(&[0, 0b0101][..]));
+        assert!(again.resumed);
         assert!(
             !gate.launch_ended(1, false),
             "the word was not zero meanwhile"

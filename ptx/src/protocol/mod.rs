@@ -2,7 +2,7 @@
 //!
 //! A kernel in one of these forms shares memory with the host (the *instance* in [`crate::control`]). This module is that
 //! host as two state machines with no input or output of their own: whoever drives a device does what they say, in order,
-//! tells which launches ended, and gives them what it reads. [`Gate`] launches boxes of the grid and launches again what was
+//! tells which launches ended, and gives them what it reads. An [`Instance`] does that, on any [`Device`]. [`Gate`] launches boxes of the grid and launches again what was
 //! refused. [`Workers`] is for workers, which take tickets for blocks from `next`; the host moves the caps of the SMs and
 //! launches what is missing:
 //!
@@ -26,9 +26,11 @@
 //! - An instance has ended when all its launches have and there is no ticket left; only then is its memory reused.
 
 mod gate;
+pub mod instance;
 pub mod worker;
 
 pub use gate::{Gate, GateLaunch};
+pub use instance::{Device, Host, Instance, InstanceLaunch, RecordedFault};
 pub use worker::Workers;
 
 /// A 32-bit word to be written to the instance's memory.

@@ -55,6 +55,10 @@ pub(crate) fn head(c: &mut Cursor<'_>) -> Result<Head, Fault> {
     while c.kind() == kind::DOT {
         let sym = c.token().sym();
         match VOCABULARY.directive(sym) {
+            // Behind the type it stands for parameters only.
+            Some(Directive::Align) if typed && space != StateSpace::Param => {
+                return Err(c.expected("a name"));
+            }
             Some(Directive::Align) => {
                 c.at += 1;
                 let here = *c;
@@ -88,6 +92,9 @@ pub(crate) fn head(c: &mut Cursor<'_>) -> Result<Head, Fault> {
     }
     if !typed {
         return Err(c.expected("a type such as `.b32`"));
+    }
+    if head.ty == ScalarType::Pred && head.space != StateSpace::Reg {
+        return Err(c.fault("predicates are in registers"));
     }
     Ok(head)
 }

@@ -6,6 +6,7 @@
 
 pub(crate) mod constant;
 pub(crate) mod cursor;
+mod debug;
 pub(crate) mod declaration;
 pub(crate) mod intern;
 pub(crate) mod lex;

@@ -7,6 +7,7 @@ use super::parse::{Parsed, parse};
 use super::vocabulary::VOCABULARY;
 use crate::decode::{Program, Span};
 use crate::error::{Fault, ParseError};
+use std::collections::HashSet;
 
 /// A module is at most 64 MiB long.
 pub const MAX_BYTES: usize = 64 << 20;
@@ -268,16 +269,21 @@ impl Module {
 
     /// `base`, or `base` with a number, such that no name of the module begins with it, a leading `%`, `$` or `_` aside.
     pub(crate) fn unused_prefix(&self, base: &str) -> String {
-        let taken: Vec<&str> = self
-            .interner
-            .names()
-            .map(|name| name.trim_start_matches(['%', '$', '_']))
-            .filter(|name| name.starts_with(base))
-            .collect();
-        std::iter::once(base.to_owned())
-            .chain((1..u32::MAX).map(|n| format!("{base}{n}x")))
-            .find(|prefix| taken.iter().all(|name| !name.starts_with(prefix)))
-            .unwrap_or_default()
+        let names = self.interner.names();
+        let tails =
+            names.filter_map(|name| name.trim_start_matches(['%', '$', '_']).strip_prefix(base));
+        let mut any = false;
+        let mut numbers: HashSet<&str> = HashSet::new();
+        for tail in tails {
+            any = true;
+            numbers.extend(tail.split_once('x').map(|(number, _)| number));
+        }
+        if !any {
+            return base.to_owned();
+        }
+        let mut free = (1..u32::MAX).map(|n| n.to_string());
+        let number = free.find(|n| !numbers.contains(n.as_str()));
+        number.map_or_else(String::new, |n| format!("{base}{n}x"))
     }
 
     pub(crate) fn name_of(&self, function: &FunctionSyntax) -> &str {

@@ -176,7 +176,15 @@ impl Names {
         if let Some(d) = self.bound(sym)
             && (d.generation == DECLARED || d.generation == self.generation)
         {
-            return Some(d);
+            // A range of an inner scope hides a name of an outer one.
+            let hidden = || {
+                let range = self.range_of(interner, sym);
+                range.is_some_and(|(range, _)| range.depth > d.depth)
+            };
+            let is_outer = d.generation == DECLARED && (d.depth as usize) < self.depth();
+            if !(is_outer && hidden()) {
+                return Some(d);
+            }
         }
         let (range, number) = self.range_of(interner, sym)?;
         let value = member(range, number);

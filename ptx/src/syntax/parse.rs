@@ -7,6 +7,7 @@
 //! Length: one grammar, whose methods share the cursor, the names and the open scopes.
 
 use super::cursor::Cursor;
+use super::debug;
 use super::declaration::{Declarator, Head, declaration, parameters};
 use super::intern::Sym;
 use super::lex::kind;
@@ -90,9 +91,8 @@ impl Parser<'_> {
             _ if linked => return Err(here.expected("`.func`, `.entry` or a variable")),
             Some(Directive::Version) => {
                 self.c.at += 1;
-                if !self.c.accept(kind::FLOAT) {
-                    self.c.expect(kind::INT, "a version number such as `8.0`")?;
-                }
+                self.c
+                    .expect(kind::FLOAT, "a version number such as `8.0`")?;
                 K::Version
             }
             Some(Directive::Target) => {
@@ -157,19 +157,12 @@ impl Parser<'_> {
                     self.c.expect(kind::INT, "file, line and column")?;
                 }
                 if self.c.kind() == b',' {
-                    self.inlined_location()?;
+                    debug::inlined_location(&mut self.c)?;
                 }
                 K::Loc
             }
             Directive::Section => {
-                if self.c.kind() != kind::DOT && self.c.kind() != kind::NAME {
-                    return Err(self.c.expected("a section name"));
-                }
-                self.c.at += 1;
-                if self.c.kind() != b'{' {
-                    return Err(self.c.expected("`{`"));
-                }
-                self.debug_data()?;
+                debug::section(&mut self.c)?;
                 K::Section
             }
             Directive::Pragma => {
@@ -182,78 +175,6 @@ impl Parser<'_> {
             }
             _ => return Err(here.fault("this directive is not allowed here")),
         })
-    }
-
-    /// `, function_name label {+ n}, inlined_at file line column`.
-    fn inlined_location(&mut self) -> Result<(), Fault> {
-        self.c.at += 1;
-        let word = self.c.expect(kind::NAME, "`function_name`")?;
-        if word.sym() != VOCABULARY.function_name {
-            self.c.at -= 1;
-            return Err(self.c.expected("`function_name`"));
-        }
-        self.c.expect(kind::NAME, "a label")?;
-        if self.c.accept(b'+') {
-            self.c.expect(kind::INT, "a number")?;
-        }
-        self.c.expect(b',', "`,`")?;
-        let word = self.c.expect(kind::NAME, "`inlined_at`")?;
-        if word.sym() != VOCABULARY.inlined_at {
-            self.c.at -= 1;
-            return Err(self.c.expected("`inlined_at`"));
-        }
-        for _ in 0..3 {
-            self.c.expect(kind::INT, "file, line and column")?;
-        }
-        Ok(())
-    }
-
-    /// `{ .b8 1, 2 .b32 label+4 label: … }` (section 11.5.4): what DWARF sections are made of.
-    fn debug_data(&mut self) -> Result<(), Fault> {
-        let start = self.c;
-        self.c.at += 1;
-        loop {
-            match self.c.kind() {
-                b'}' => {
-                    self.c.at += 1;
-                    return Ok(());
-                }
-                kind::END => return Err(start.fault("this `{` is not closed")),
-                kind::NAME if self.c.kind_after() == b':' => self.c.at += 2,
-                kind::DOT => {
-                    let word = self.c.name(self.c.token().sym());
-                    if !matches!(word, "b8" | "b16" | "b32" | "b64") {
-                        return Err(self.c.expected("`.b8`, `.b16`, `.b32` or `.b64`"));
-                    }
-                    self.c.at += 1;
-                    self.debug_value()?;
-                    while self.c.accept(b',') {
-                        self.debug_value()?;
-                    }
-                    self.c.accept(b';');
-                }
-                _ => return Err(self.c.expected("a label, data or `}`")),
-            }
-        }
-    }
-
-    /// A number, or a label or section with an offset or less another label.
-    fn debug_value(&mut self) -> Result<(), Fault> {
-        if self.c.accept(b'-') || self.c.kind() == kind::INT {
-            self.c.expect(kind::INT, "a number")?;
-            return Ok(());
-        }
-        if !matches!(self.c.kind(), kind::NAME | kind::DOT) {
-            return Err(self.c.expected("a number or a label"));
-        }
-        self.c.at += 1;
-        while self.c.accept(b'+') || self.c.accept(b'-') {
-            if !matches!(self.c.kind(), kind::INT | kind::NAME | kind::DOT) {
-                return Err(self.c.expected("a number or a label"));
-            }
-            self.c.at += 1;
-        }
-        Ok(())
     }
 
     fn declared_name(&mut self, what: &str) -> Result<(), Fault> {
@@ -292,7 +213,7 @@ impl Parser<'_> {
         let params = self.c.at;
         self.formal_parameters(Meaning::Param)?;
         let params = (params, self.c.at);
-        self.performance_directives()?;
+        self.performance_directives(is_entry)?;
         let has_body = self.c.kind() == b'{';
         let defined = &mut self.defined[index];
         if has_body && *defined {
@@ -360,10 +281,18 @@ impl Parser<'_> {
     }
 
     /// `.maxntid`, `.noreturn`, `.pragma` and the rest between a header and its body.
-    fn performance_directives(&mut self) -> Result<(), Fault> {
+    fn performance_directives(&mut self, is_entry: bool) -> Result<(), Fault> {
         while let Some(d) = self.c.directive() {
             match d {
-                Directive::Performance(count) => {
+                Directive::LaunchBound(_) if !is_entry => {
+                    return Err(self.c.fault("this directive is for kernels"));
+                }
+                Directive::FunctionBound(_) if is_entry => {
+                    return Err(self.c.fault("this directive is for functions"));
+                }
+                Directive::LaunchBound(count)
+                | Directive::FunctionBound(count)
+                | Directive::Performance(count) => {
                     self.c.at += 1;
                     for n in 0..count {
                         if n > 0 && !self.c.accept(b',') {
@@ -459,11 +388,6 @@ impl Parser<'_> {
                 self.variable(Meaning::Variable)?;
                 K::Declaration
             }
-            Some(Directive::Linkage) => {
-                self.linkage()?;
-                self.variable(Meaning::ExternVariable)?;
-                K::Declaration
-            }
             Some(d @ (Directive::BranchTargets | Directive::CallTargets)) => {
                 self.c.at += 1;
                 let (names, interner) = (&mut self.names, self.c.interner);
@@ -486,7 +410,7 @@ impl Parser<'_> {
                 parameters(&mut self.c, |_, _, _| Ok(()))?;
                 self.c.expect(kind::NAME, "`_`")?;
                 parameters(&mut self.c, |_, _, _| Ok(()))?;
-                self.performance_directives()?;
+                self.performance_directives(false)?;
                 self.c.expect(b';', "`;`")?;
                 K::CallPrototype
             }

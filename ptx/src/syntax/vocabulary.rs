@@ -27,7 +27,11 @@ pub(crate) enum Directive {
     Linkage,
     /// `.global`, `.shared`, … at the head of a declaration.
     Space(S),
-    /// `.maxntid`, `.reqntid`, … and how many numbers each takes at most.
+    /// `.maxntid`, `.reqntid`, … of kernels, and how many numbers each takes at most.
+    LaunchBound(u8),
+    /// `.noreturn` and the like, of functions.
+    FunctionBound(u8),
+    /// What kernels and functions may have.
     Performance(u8),
     Attribute,
     Align,
@@ -87,6 +91,12 @@ pub(crate) struct Vocabulary {
 /// What a word means as a modifier.
 pub(crate) fn modifier_of(word: &str) -> Option<Modifier> {
     VOCABULARY.modifier(VOCABULARY.interner.find(word.as_bytes())?)
+}
+
+/// Whether the word is a directive's.
+pub(crate) fn is_directive(word: &str) -> bool {
+    let sym = VOCABULARY.interner.find(word.as_bytes());
+    sym.is_some_and(|sym| VOCABULARY.directive(sym).is_some())
 }
 
 /// Built once a process.
@@ -352,18 +362,18 @@ static DIRECTIVES: &[(&str, Directive)] = &[
     ("param", Directive::Space(S::Param)),
     ("reg", Directive::Space(S::Reg)),
     ("tex", Directive::Space(S::Tex)),
-    ("maxntid", Directive::Performance(3)),
-    ("reqntid", Directive::Performance(3)),
-    ("minnctapersm", Directive::Performance(1)),
-    ("maxnctapersm", Directive::Performance(1)),
-    ("maxnreg", Directive::Performance(1)),
-    ("noreturn", Directive::Performance(0)),
-    ("explicitcluster", Directive::Performance(0)),
-    ("reqnctapercluster", Directive::Performance(3)),
-    ("maxclusterrank", Directive::Performance(1)),
-    ("blocksareclusters", Directive::Performance(0)),
-    ("abi_preserve", Directive::Performance(1)),
-    ("abi_preserve_control", Directive::Performance(1)),
+    ("maxntid", Directive::LaunchBound(3)),
+    ("reqntid", Directive::LaunchBound(3)),
+    ("minnctapersm", Directive::LaunchBound(1)),
+    ("maxnctapersm", Directive::LaunchBound(1)),
+    ("maxnreg", Directive::LaunchBound(1)),
+    ("noreturn", Directive::FunctionBound(0)),
+    ("explicitcluster", Directive::LaunchBound(0)),
+    ("reqnctapercluster", Directive::LaunchBound(3)),
+    ("maxclusterrank", Directive::LaunchBound(1)),
+    ("blocksareclusters", Directive::LaunchBound(0)),
+    ("abi_preserve", Directive::FunctionBound(1)),
+    ("abi_preserve_control", Directive::FunctionBound(1)),
     ("unified", Directive::Performance(0)),
     ("attribute", Directive::Attribute),
     ("align", Directive::Align),

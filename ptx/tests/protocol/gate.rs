@@ -1,8 +1,9 @@
 //! A gate's blocks, each of two threads, beside the host ([`Gate`], the real one) that stops it and lets it go on.
 //!
-//! Rules: one step of one party at a time. Each thread of a block reads the word for itself; the decision, its mark and
-//! its effects are steps of the block. The host's writes take effect later than they are made, in order, and before the
-//! launches that follow. Resuming is always possible, because a tenant that is stopped for good never ends.
+//! Rules: one step of one party at a time. Each thread of a block reads the word and its mark for itself; the decision, the
+//! mark and the effects are steps of the block. A fault is recorded in one step and closes the gate in another. The host's
+//! writes take effect later than they are made, in order, and before the launches that follow. Resuming is always possible,
+//! because a tenant that is stopped for good never ends.
 
 use super::search::{Outcome, State, search};
 use gridmux_ptx::boxes::Grid;
@@ -13,20 +14,24 @@ use gridmux_ptx::protocol::{Gate, GateLaunch, Write};
 enum Fault {
     /// Nothing.
     Sound,
-    /// Marks of the last launch stay when the box is launched again.
-    NotCleared,
+    /// A block that goes on leaves its mark.
+    MarkStays,
+    /// A thread takes the mark away before the others have read it.
+    MarkGoesEarly,
     /// A block marks itself when it has run already.
     MarkAfterEffect,
-    /// Bitmaps are read while blocks are on the device.
+    /// Tables are read while blocks are on the device.
     ReadEarly,
     /// Each thread goes by what it saw itself.
     EachForItself,
-    /// A launch that goes on does not look who is meant.
-    TodoIgnored,
-    /// A bitmap is not asked for.
+    /// A box that is launched again does not look who is meant.
+    MarkIgnored,
+    /// A table is not asked for.
     NotAsked,
     /// The host opens without looking for a fault.
     RecordUnread,
+    /// It looks only before.
+    NotLookedAfter,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,15 +60,26 @@ const GATE: Config = Config {
     fault: Fault::Sound,
 };
 
+/// What a thread saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Saw {
+    Open,
+    Closed,
+    /// The block is not marked, in a launch for those that are.
+    NotMeant,
+}
+
 /// Where a block stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum At {
-    /// What its threads have seen so far: whether the word was zero.
-    Looks([Option<bool>; 2]),
+    /// What its threads have seen so far.
+    Looks([Option<Saw>; 2]),
     /// It runs; the threads that do.
     Runs([bool; 2]),
     /// It marks itself.
     Marks,
+    /// It has recorded a fault, and closes the gate.
+    Closes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,6 +111,7 @@ enum Step {
     Launches(GateLaunch),
     Stops,
     Resumes,
+    LooksAfter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -102,10 +119,10 @@ struct World {
     host: Gate,
     open: bool,
     recorded: bool,
-    /// The host let blocks in though a fault was there to be read.
-    reopened: bool,
-    /// By launch number: refused, todo.
-    tables: Vec<(u32, u32)>,
+    /// The host has opened and has not looked for a fault since.
+    unsure: bool,
+    /// The blocks that are marked, by launch number.
+    tables: Vec<u32>,
     writes: Vec<Write>,
     launched: Vec<Launched>,
     resident: Vec<Block>,
@@ -126,8 +143,8 @@ impl State for World {
                 .expect("a valid instance"),
             open: Gate::opening().value != 0,
             recorded: false,
-            reopened: false,
-            tables: vec![(0, 0); config.depth as usize],
+            unsure: false,
+            tables: vec![0; config.depth as usize],
             writes: Vec::new(),
             launched: Vec::new(),
             resident: Vec::new(),
@@ -155,8 +172,10 @@ impl State for World {
                 return Err(format!("block {block} ran twice"));
             }
         }
-        if self.reopened {
-            return Err("the gate was opened after a fault".to_owned());
+        let still = self.writes.is_empty() && !self.unsure;
+        let closes = self.resident.iter().any(|b| b.at == At::Closes);
+        if self.recorded && self.open && still && !closes {
+            return Err("the gate is open after a fault".to_owned());
         }
         let on_device = !self.launched.is_empty();
         if on_device == self.host.is_idle() {
@@ -176,7 +195,7 @@ impl State for World {
     }
 
     fn has_ended(&self) -> bool {
-        self.host.has_ended() && self.writes.is_empty()
+        self.host.has_ended() && self.writes.is_empty() && !self.unsure
     }
 }
 
@@ -199,45 +218,48 @@ impl World {
             all.push((Step::Moves(block), to));
         };
         match block.at {
-            At::Looks([Some(a), Some(b)]) => {
-                let (_, todo) = self.tables[block.launch as usize];
-                let meant =
-                    !resumed || todo >> block.index & 1 != 0 || config.fault == Fault::TodoIgnored;
-                let each = config.fault == Fault::EachForItself && a != b;
-                go(
-                    match a || b {
-                        _ if !meant => None,
-                        _ if each => Some(At::Runs([!a, !b])),
-                        true if config.fault != Fault::MarkAfterEffect => Some(At::Marks),
-                        _ => Some(At::Runs([true; 2])),
-                    },
-                    &|_| {},
-                );
-            }
+            At::Looks([Some(a), Some(b)]) => go(decision(config, [a, b]), &|_| {}),
             At::Looks(seen) => {
                 for thread in (0..2).filter(|&t| seen[t].is_none()) {
+                    let marked = self.tables[block.launch as usize] >> block.index & 1 != 0;
                     let mut seen = seen;
-                    seen[thread] = Some(!self.open);
-                    go(Some(At::Looks(seen)), &|_| {});
+                    seen[thread] = Some(match self.open {
+                        _ if resumed && !marked && config.fault != Fault::MarkIgnored => {
+                            Saw::NotMeant
+                        }
+                        true => Saw::Open,
+                        false => Saw::Closed,
+                    });
+                    let early = config.fault == Fault::MarkGoesEarly && self.open;
+                    go(Some(At::Looks(seen)), &|to| {
+                        if early {
+                            to.tables[block.launch as usize] &= !(1 << block.index);
+                        }
+                    });
                 }
             }
             At::Runs(threads) => {
                 let linear = block.linear as usize;
                 let late = config.fault == Fault::MarkAfterEffect && !self.open;
-                let some = late || threads != [true; 2];
-                go(some.then_some(At::Marks), &|to| {
+                let each = config.fault == Fault::EachForItself && threads != [true; 2];
+                let next = match config.faults == Some(linear) {
+                    true => Some(At::Closes),
+                    false => (late || each).then_some(At::Marks),
+                };
+                go(next, &|to| {
                     for (count, runs) in to.ran[linear].iter_mut().zip(threads) {
                         *count += u8::from(runs);
                     }
-                    if config.faults == Some(linear) {
-                        to.recorded = true;
-                        to.open = false;
+                    to.recorded |= config.faults == Some(linear);
+                    if config.fault != Fault::MarkStays {
+                        to.tables[block.launch as usize] &= !(1 << block.index);
                     }
                 });
             }
             At::Marks => go(None, &|to| {
-                to.tables[block.launch as usize].0 |= 1 << block.index;
+                to.tables[block.launch as usize] |= 1 << block.index;
             }),
+            At::Closes => go(None, &|to| to.open = false),
         }
     }
 
@@ -257,13 +279,13 @@ impl World {
 
     fn tell(&mut self, config: &Config, number: u32) {
         if self.host.launch_ended(number, self.recorded) {
-            let (refused, _) = self.tables[number as usize];
-            let refused = if config.fault == Fault::NotAsked {
-                0
-            } else {
-                refused
+            let marks = match config.fault {
+                Fault::NotAsked => 0,
+                _ => self.tables[number as usize],
             };
-            self.host.observe(number, &[refused]);
+            let blocks = u32::try_from(self.host.table_bytes(number)).expect("few blocks");
+            let table: Vec<u8> = (0..blocks).map(|n| u8::from(marks >> n & 1 != 0)).collect();
+            self.host.observe(number, &table);
         }
     }
 
@@ -301,11 +323,18 @@ impl World {
                 all.push((Step::Launches(launch), to));
             }
         }
+        if self.unsure && self.writes.is_empty() {
+            let mut to = self.clone();
+            let blind = [Fault::RecordUnread, Fault::NotLookedAfter].contains(&config.fault);
+            to.writes.extend(to.host.resumed(self.recorded && !blind));
+            to.unsure = false;
+            all.push((Step::LooksAfter, to));
+        }
         let mut to = self.clone();
         if self.host.is_stopped() {
             let reads = self.recorded && config.fault != Fault::RecordUnread;
             let opening = to.host.resume(reads);
-            to.reopened |= opening.is_some() && self.recorded;
+            to.unsure |= opening.is_some();
             to.writes.extend(opening);
             if config.fault == Fault::ReadEarly {
                 for number in 0..config.depth {
@@ -322,13 +351,6 @@ impl World {
 
     fn launch(&mut self, config: &Config, launch: &GateLaunch) {
         let number = launch.number;
-        if let Some(words) = &launch.table {
-            let table = &mut self.tables[number as usize];
-            table.1 = words[1];
-            if config.fault != Fault::NotCleared {
-                table.0 = words[0];
-            }
-        }
         let [x, y, z] = launch.part.offset;
         let [width, height, _] = config.grid;
         self.launched.push(Launched {
@@ -336,8 +358,23 @@ impl World {
             first: x + width * (y + height * z),
             blocks: u32::try_from(launch.part.blocks()).expect("few blocks"),
             placed: 0,
-            resumed: launch.table.is_some(),
+            resumed: launch.resumed,
         });
+    }
+}
+
+/// What a block does whose threads have all looked; `None` is that it leaves.
+fn decision(config: &Config, saw: [Saw; 2]) -> Option<At> {
+    if saw == [Saw::NotMeant; 2] {
+        return None;
+    }
+    // Threads that leave as not meant vote no more.
+    let closed = saw.contains(&Saw::Closed);
+    let each = config.fault == Fault::EachForItself && saw[0] != saw[1];
+    let runs = saw.map(|saw| saw == Saw::Open || !each && saw == Saw::Closed);
+    match closed && !each && config.fault != Fault::MarkAfterEffect {
+        true => Some(At::Marks),
+        false => Some(At::Runs(runs)),
     }
 }
 
@@ -399,16 +436,20 @@ fn a_fault_ends_it() {
 
 #[test]
 fn broken_gates_are_found() {
-    finds(Fault::NotCleared, "ran twice");
+    finds(Fault::MarkStays, "ran twice");
+    finds(Fault::MarkGoesEarly, "never ran whole");
     finds(Fault::MarkAfterEffect, "ran twice");
     finds(Fault::ReadEarly, "wrong about what is on the device");
     finds(Fault::EachForItself, "ran twice");
-    finds(Fault::TodoIgnored, "ran twice");
+    finds(Fault::MarkIgnored, "ran twice");
     finds(Fault::NotAsked, "never ran whole");
-    let unread = Config {
-        fault: Fault::RecordUnread,
-        faults: Some(0),
-        ..GATE
-    };
-    finds_in(&unread, "opened after a fault");
+    for fault in [Fault::RecordUnread, Fault::NotLookedAfter] {
+        let faults = Some(0);
+        let config = Config {
+            fault,
+            faults,
+            ..GATE
+        };
+        finds_in(&config, "open after a fault");
+    }
 }

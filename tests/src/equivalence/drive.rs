@@ -7,7 +7,10 @@ use gridmux_policy::units::Cycles;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::{self, Control};
 use gridmux_ptx::forms::{KernelForm, LaunchGrid, Shape};
-use gridmux_ptx::protocol::{Gate, GateLaunch, Workers, Write, worker};
+use gridmux_ptx::protocol::instance::{recorded_fault, words};
+use gridmux_ptx::protocol::{
+    Device, Gate, GateLaunch, Host, Instance, InstanceLaunch, Workers, Write,
+};
 use gridmux_workloads::Prng;
 
 /// Rounds of the driver's loop after which an instance counts as stuck.
@@ -106,18 +109,164 @@ fn slices(
     stage.drain()
 }
 
-/// The state of a gate's run.
-struct GateRun<'r, 'a, 's> {
+/// A subject's launches in a form, on its stage.
+struct Place<'r, 'a, 's> {
     stage: &'r mut Stage<'a, 's>,
     form: &'r KernelForm,
-    gate: Gate,
+    /// Device address of the counters.
     counters: u64,
     next_tag: u64,
     /// Tags and numbers of the launches in flight.
     flying: Vec<(u64, u32)>,
-    /// Stops and resumptions still to come, and the cycle of the next.
+}
+
+impl<'r, 'a, 's> Place<'r, 'a, 's> {
+    /// Memory for an instance of the host, as it is at the beginning.
+    fn new(
+        stage: &'r mut Stage<'a, 's>,
+        form: &'r KernelForm,
+        host: &Host,
+    ) -> Result<Self, String> {
+        let counters = stage.alloc(&host.memory())?;
+        Ok(Self {
+            stage,
+            form,
+            counters,
+            next_tag: 1,
+            flying: Vec::new(),
+        })
+    }
+
+    fn check_faults(&mut self) -> Result<(), String> {
+        match recorded_fault(self)? {
+            Some(fault) => Err(format!("it recorded a fault: {fault:?}")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Device for Place<'_, '_, '_> {
+    type Error = String;
+
+    fn write(&mut self, write: Write) -> Result<(), String> {
+        let at = self.counters + u64::from(write.at);
+        self.stage.write_word(at, write.value)
+    }
+
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), String> {
+        into.copy_from_slice(&self.stage.read(self.counters + at, into.len())?);
+        Ok(())
+    }
+
+    fn launch(&mut self, launch: &InstanceLaunch) -> Result<(), String> {
+        let control = fence(self.stage, self.form, launch.control)?;
+        let control = self.form.control_offset.map(|at| (at, control.to_bytes()));
+        let params = self.stage.params(control);
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.flying.push((tag, launch.number));
+        let queue = u8::try_from(launch.number % 32).unwrap_or(0);
+        let extra = self.form.extra_shared_bytes;
+        let launch = self.stage.launch((tag, queue), launch.grid, extra, &params);
+        self.stage.queue(launch)
+    }
+}
+
+/// What may happen to an instance while it runs, and what must hold then.
+trait Events {
+    /// Something changes. After the last turn the instance can end.
+    fn turn(
+        &mut self,
+        instance: &mut Instance,
+        place: &mut Place<'_, '_, '_>,
+        dice: &mut Prng,
+    ) -> Result<(), String>;
+    /// Stops, resumptions and the like still to come.
+    fn turns(&self) -> u32;
+    /// The cycle of the next.
+    fn next_turn(&self) -> u64;
+    /// What must hold at any time.
+    fn check(&self, place: &mut Place<'_, '_, '_>) -> Result<(), String>;
+}
+
+/// Runs an instance to its end.
+fn until_it_ends(
+    mut instance: Instance,
+    place: &mut Place<'_, '_, '_>,
+    events: &mut impl Events,
+    dice: &mut Prng,
+) -> Result<Instance, String> {
+    let mut reports = Vec::new();
+    for _ in 0..LONGEST_ROUNDS {
+        events.check(place)?;
+        instance.step(place)?;
+        if instance.has_ended() {
+            place.check_faults()?;
+            return Ok(instance);
+        }
+        let now = place.stage.gpu.now().0;
+        if events.turns() > 0 && now >= events.next_turn() {
+            events.turn(&mut instance, place, dice)?;
+            continue;
+        }
+        let until = match events.turns() {
+            0 => now + 5000,
+            _ => events.next_turn().min(now + 5000),
+        };
+        let advance = place.stage.gpu.advance(Cycles(until), &mut reports);
+        for report in reports.drain(..) {
+            match report {
+                Report::Ended { tag, .. } => {
+                    let number = place.flying.iter().position(|(other, _)| *other == tag);
+                    let (_, number) = place
+                        .flying
+                        .swap_remove(number.ok_or("a launch that nobody made has ended")?);
+                    instance.launch_ended(place, number)?;
+                }
+                Report::Faulted { fault, .. } => return Err(fault.to_string()),
+                _ => {}
+            }
+        }
+        if advance == Advance::Idle && events.turns() == 0 && !place.flying.is_empty() {
+            return Err("a launch vanished".to_owned());
+        }
+    }
+    Err(format!("it is stuck: {instance:?}"))
+}
+
+/// Stops and resumptions of a gate.
+struct Closings {
     turns: u32,
     next_turn: u64,
+}
+
+impl Events for Closings {
+    fn turn(
+        &mut self,
+        instance: &mut Instance,
+        place: &mut Place<'_, '_, '_>,
+        dice: &mut Prng,
+    ) -> Result<(), String> {
+        self.turns -= 1;
+        let gap = [600, 3000, 12_000][dice.below(3) as usize];
+        self.next_turn = place.stage.gpu.now().0 + 1 + u64::from(dice.below(gap));
+        match self.turns == 0 || instance.is_stopped() {
+            true => instance.resume(place),
+            false => instance.stop(place),
+        }
+    }
+
+    fn turns(&self) -> u32 {
+        self.turns
+    }
+
+    fn next_turn(&self) -> u64 {
+        self.next_turn
+    }
+
+    fn check(&self, _: &mut Place<'_, '_, '_>) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Boxes of random sizes, stopped at random cycles.
@@ -136,199 +285,80 @@ fn gate(
     };
     let depth = 1 + dice.below(3);
     let gate = Gate::new(Grid(subject.grid), axis, window, depth).map_err(|e| e.to_string())?;
-    let bytes = usize::try_from(gate.bytes()).map_err(|e| e.to_string())?;
-    let counters = stage.alloc(&vec![0; bytes])?;
+    let host = Host::Gate(gate.clone());
+    let mut place = Place::new(stage, form, &host)?;
     let turns = dice.below(8);
+    if dice.below(2) == 0 {
+        return in_two_parts(gate, &mut place, dice);
+    }
     // A launch takes some thousands of cycles before its blocks start.
-    let next_turn = stage.gpu.now().0 + u64::from(dice.below(10_000));
-    let mut run = GateRun {
-        stage,
-        form,
-        gate,
-        counters,
-        next_tag: 1,
-        flying: Vec::new(),
-        turns,
-        next_turn,
-    };
-    run.write(Some(Gate::opening()))?;
-    match dice.below(2) {
-        0 => run.in_two_parts(dice),
-        _ => run.until_it_ends(dice),
+    let next_turn = place.stage.gpu.now().0 + u64::from(dice.below(10_000));
+    let mut events = Closings { turns, next_turn };
+    let instance = Instance::new(host, place.counters);
+    until_it_ends(instance, &mut place, &mut events, dice).map(|_| ())
+}
+
+/// Every launch three times: refused as a whole, then the blocks that marked themselves, in two random parts. Stops by time
+/// seldom part so few blocks.
+fn in_two_parts(
+    mut gate: Gate,
+    place: &mut Place<'_, '_, '_>,
+    dice: &mut Prng,
+) -> Result<(), String> {
+    let opening = Gate::opening();
+    while let Some(mut launch) = gate.next_launch() {
+        let number = launch.number;
+        place.write(Write {
+            value: 0,
+            ..opening
+        })?;
+        let refused = marks_behind(&gate, place, &launch)?;
+        place.write(opening)?;
+        let some: Vec<bool> = refused.iter().map(|_| dice.below(2) == 0).collect();
+        launch.resumed = true;
+        for part in [true, false] {
+            let marks = refused.iter().zip(&some);
+            let marks: Vec<u8> = marks
+                .map(|(r, s)| if *s == part { *r } else { 0 })
+                .collect();
+            let at = u32::try_from(gate.table_at(number)).map_err(|e| e.to_string())?;
+            for (at, word) in (at..).step_by(4).zip(marks.chunks(4)) {
+                let mut bytes = [0; 4];
+                bytes[..word.len()].copy_from_slice(word);
+                let value = u32::from_le_bytes(bytes);
+                place.write(Write { at, value })?;
+            }
+            if marks_behind(&gate, place, &launch)?.iter().any(|m| *m != 0) {
+                return Err("a block is marked though nobody closed the gate".to_owned());
+            }
+        }
+        let fault = recorded_fault(place)?.is_some();
+        gate.launch_ended(number, fault);
+    }
+    place.check_faults()
+}
+
+/// Makes a launch and waits for its end; its table then.
+fn marks_behind(
+    gate: &Gate,
+    place: &mut Place<'_, '_, '_>,
+    launch: &GateLaunch,
+) -> Result<Vec<u8>, String> {
+    place.launch(&gate.launch(launch, place.counters))?;
+    place.stage.drain()?;
+    place.flying.clear();
+    let blocks = usize::try_from(gate.table_bytes(launch.number)).map_err(|e| e.to_string())?;
+    let mut table = vec![0; blocks.next_multiple_of(8)];
+    place.read(gate.table_at(launch.number), &mut table)?;
+    match table.split_off(blocks).iter().any(|mark| *mark != 0) {
+        true => Err("a block is marked that there is not".to_owned()),
+        false => Ok(table),
     }
 }
 
-impl GateRun<'_, '_, '_> {
-    /// Every launch three times: refused as a whole, then the blocks that marked themselves, in two random parts. Stops by
-    /// time seldom part so few blocks.
-    fn in_two_parts(mut self, dice: &mut Prng) -> Result<(), String> {
-        let opening = Gate::opening();
-        while let Some(mut launch) = self.gate.next_launch() {
-            let number = launch.number;
-            self.write(Some(Write {
-                value: 0,
-                ..opening
-            }))?;
-            let tag = self.submit(&launch)?;
-            let refused = self.refused(tag, number)?;
-            let last = launch.part.blocks().div_ceil(32) * 32 - launch.part.blocks();
-            if last > 0 && refused.last().is_some_and(|word| word >> (32 - last) != 0) {
-                return Err("a block is marked that there is not".to_owned());
-            }
-            self.write(Some(opening))?;
-            let some: Vec<u32> = refused.iter().map(|_| dice.below(u32::MAX)).collect();
-            for flip in [0, u32::MAX] {
-                let part = refused.iter().zip(&some).map(|(r, s)| r & (s ^ flip));
-                let table = refused.iter().map(|_| 0).chain(part).collect();
-                launch.table = Some(table);
-                let tag = self.submit(&launch)?;
-                if self.refused(tag, number)?.iter().any(|word| *word != 0) {
-                    return Err("a block is refused though nobody closed the gate".to_owned());
-                }
-            }
-            let fault = self.fault()?;
-            self.gate.launch_ended(number, fault);
-        }
-        self.check_end()
-    }
-
-    /// What a launch refused, when it has ended.
-    fn refused(&mut self, tag: u64, number: u32) -> Result<Vec<u32>, String> {
-        self.stage.drain()?;
-        self.flying.retain(|(other, _)| *other != tag);
-        self.words(self.gate.table_at(number), self.gate.words(number))
-    }
-
-    fn until_it_ends(mut self, dice: &mut Prng) -> Result<(), String> {
-        let mut reports = Vec::new();
-        for _ in 0..LONGEST_ROUNDS {
-            self.launch()?;
-            if self.gate.has_ended() {
-                return self.check_end();
-            }
-            let now = self.stage.gpu.now().0;
-            if self.turns > 0 && now >= self.next_turn {
-                self.turn(dice)?;
-                continue;
-            }
-            let until = match self.turns {
-                0 => now + 5000,
-                _ => self.next_turn.min(now + 5000),
-            };
-            let advance = self.stage.gpu.advance(Cycles(until), &mut reports);
-            for report in reports.drain(..) {
-                match report {
-                    Report::Ended { tag, .. } => self.ended(tag)?,
-                    Report::Faulted { fault, .. } => return Err(fault.to_string()),
-                    _ => {}
-                }
-            }
-            if advance == Advance::Idle && self.turns == 0 && !self.flying.is_empty() {
-                return Err("a launch vanished".to_owned());
-            }
-        }
-        Err(format!("it is stuck: {:?}", self.gate))
-    }
-
-    fn launch(&mut self) -> Result<(), String> {
-        while let Some(launch) = self.gate.next_launch() {
-            self.submit(&launch)?;
-        }
-        Ok(())
-    }
-
-    /// Writes a launch's table and launches; its tag.
-    fn submit(&mut self, launch: &GateLaunch) -> Result<u64, String> {
-        let table_at = self.counters + self.gate.table_at(launch.number);
-        for (at, word) in (table_at..).step_by(4).zip(launch.table.iter().flatten()) {
-            self.stage.write_word(at, *word)?;
-        }
-        let control = fence(
-            self.stage,
-            self.form,
-            self.gate.control(launch, self.counters),
-        )?;
-        let control = self.form.control_offset.map(|at| (at, control.to_bytes()));
-        let params = self.stage.params(control);
-        let tag = self.next_tag;
-        self.next_tag += 1;
-        self.flying.push((tag, launch.number));
-        let queue = u8::try_from(launch.number % 32).unwrap_or(0);
-        let extra = self.form.extra_shared_bytes;
-        let launch = self
-            .stage
-            .launch((tag, queue), launch.part.dims, extra, &params);
-        self.stage.queue(launch)?;
-        Ok(tag)
-    }
-
-    fn write(&mut self, write: Option<Write>) -> Result<(), String> {
-        write.map_or(Ok(()), |write| {
-            let at = self.counters + u64::from(write.at);
-            self.stage.write_word(at, write.value)
-        })
-    }
-
-    /// A launch has ended: the fault is looked for, and the bitmap if it may say something.
-    fn ended(&mut self, tag: u64) -> Result<(), String> {
-        let Some(at) = self.flying.iter().position(|(other, _)| *other == tag) else {
-            return Ok(());
-        };
-        let (_, number) = self.flying.swap_remove(at);
-        let fault = self.fault()?;
-        if self.gate.launch_ended(number, fault) {
-            let refused = self.words(self.gate.table_at(number), self.gate.words(number))?;
-            self.gate.observe(number, &refused);
-        }
-        Ok(())
-    }
-
-    fn words(&self, at: u64, count: u32) -> Result<Vec<u32>, String> {
-        let bytes = self.stage.read(self.counters + at, 4 * count as usize)?;
-        let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-        Ok(bytes.chunks_exact(4).map(word).collect())
-    }
-
-    /// Whether the counters hold a fault.
-    fn fault(&self) -> Result<bool, String> {
-        Ok(self.words(u64::from(control::FAULT_KIND_AT), 1)?[0] != 0)
-    }
-
-    /// Stop or resume. The last turn leaves the instance able to end.
-    fn turn(&mut self, dice: &mut Prng) -> Result<(), String> {
-        self.turns -= 1;
-        let gap = [600, 3000, 12_000][dice.below(3) as usize];
-        self.next_turn = self.stage.gpu.now().0 + 1 + u64::from(dice.below(gap));
-        let write = match self.turns == 0 || self.gate.is_stopped() {
-            true => self.gate.resume(self.fault()?),
-            false => self.gate.stop(),
-        };
-        self.write(write)
-    }
-
-    fn check_end(&self) -> Result<(), String> {
-        if !self.gate.is_faulted() {
-            return Ok(());
-        }
-        let kind = self.words(u64::from(control::FAULT_KIND_AT), 1)?[0];
-        let line = self.words(u64::from(control::FAULT_LINE_AT), 1)?[0];
-        Err(format!("it recorded a fault of kind {kind} at line {line}"))
-    }
-}
-
-/// The state of a worker's run.
-struct Run<'r, 'a, 's> {
-    stage: &'r mut Stage<'a, 's>,
-    form: &'r KernelForm,
-    workers: Workers,
-    /// Device address of the counters.
-    counters: u64,
-    params: Vec<u8>,
+/// What happens to workers.
+struct Caps {
     sms: u32,
-    next_tag: u64,
-    /// Tags and numbers of the launches in flight.
-    flying: Vec<(u64, u32)>,
-    /// Control operations still to come, and the cycle of the next.
     turns: u32,
     next_turn: u64,
     /// While all caps are zero: tickets taken before that, and workers that were there.
@@ -350,29 +380,17 @@ fn workers(
     let control =
         Control::workers(subject.grid, chunk, singles, 0).ok_or("the grid cannot be counted")?;
     let workers = Workers::new(control.total, &caps).ok_or("a grid of no blocks")?;
-    let counters = stage.alloc(&workers.memory())?;
-    let control = Control {
-        counters,
-        ..control
-    };
     let is_late = dice.below(4) == 0;
     let control = match is_late {
         true => control.taking_late(),
         false => control,
     };
-    let control = fence(stage, form, control)?;
-    let params = stage.params(form.control_offset.map(|at| (at, control.to_bytes())));
+    let host = Host::Workers(workers, control);
+    let mut place = Place::new(stage, form, &host)?;
     let turns = dice.below(7);
-    let next_turn = stage.gpu.now().0 + 2000 + u64::from(dice.below(12_000));
-    let run = Run {
-        stage,
-        form,
-        workers,
-        counters,
-        params,
+    let next_turn = place.stage.gpu.now().0 + 2000 + u64::from(dice.below(12_000));
+    let mut events = Caps {
         sms,
-        next_tag: 1,
-        flying: Vec::new(),
         turns: turns + u32::from(caps.contains(&0) && turns == 0),
         next_turn,
         closed: None,
@@ -382,7 +400,9 @@ fn workers(
             false => 2,
         },
     };
-    run.until_it_ends(dice)
+    let instance = Instance::new(host, place.counters);
+    let instance = until_it_ends(instance, &mut place, &mut events, dice)?;
+    events.check_end(&instance, &mut place)
 }
 
 /// Caps of which not all are zero.
@@ -395,77 +415,65 @@ fn random_caps(sms: u32, dice: &mut Prng) -> Vec<u32> {
     }
 }
 
-impl Run<'_, '_, '_> {
-    fn until_it_ends(mut self, dice: &mut Prng) -> Result<(), String> {
-        let mut reports = Vec::new();
-        for _ in 0..LONGEST_ROUNDS {
-            self.check_closed()?;
-            self.launch_missing()?;
-            if self.workers.wants_observation() {
-                self.observe()?;
-                self.launch_missing()?;
-            }
-            if self.workers.has_ended() {
-                return self.check_end();
-            }
-            let now = self.stage.gpu.now().0;
-            if self.turns > 0 && now >= self.next_turn {
-                self.turn(dice)?;
-                continue;
-            }
-            let until = if self.turns > 0 {
-                self.next_turn
-            } else {
-                now + 5000
-            };
-            let until = until.min(now + 5000);
-            let advance = self.stage.gpu.advance(Cycles(until), &mut reports);
-            for report in reports.drain(..) {
-                match report {
-                    Report::Ended { tag, .. } => self.ended(tag),
-                    Report::Faulted { fault, .. } => return Err(fault.to_string()),
-                    _ => {}
-                }
-            }
-            if advance == Advance::Idle && self.turns == 0 && !self.flying.is_empty() {
-                return Err("a launch vanished".to_owned());
-            }
+impl Events for Caps {
+    /// Caps, stop, resume.
+    fn turn(
+        &mut self,
+        instance: &mut Instance,
+        place: &mut Place<'_, '_, '_>,
+        dice: &mut Prng,
+    ) -> Result<(), String> {
+        self.turns -= 1;
+        let short = dice.below(2) == 0;
+        let gap = if short { 400 } else { 9000 };
+        self.next_turn = place.stage.gpu.now().0 + 1 + u64::from(dice.below(gap));
+        let last = self.turns == 0;
+        if last {
+            instance.resume(place)?;
         }
-        Err(format!("it is stuck: {:?}", self.workers))
-    }
-
-    fn launch_missing(&mut self) -> Result<(), String> {
-        while let Some(launch) = self.workers.next_launch() {
-            self.write(launch.announce)?;
-            let tag = self.next_tag;
-            self.next_tag += 1;
-            self.flying.push((tag, launch.number));
-            let queue = u8::try_from(launch.number % 32).unwrap_or(0);
-            let grid = [launch.blocks, 1, 1];
-            let extra = self.form.extra_shared_bytes;
-            let launch = self.stage.launch((tag, queue), grid, extra, &self.params);
-            self.stage.queue(launch)?;
+        match dice.below(5) {
+            _ if last => instance.set_caps(place, &random_caps(self.sms, dice))?,
+            0 | 1 => {
+                let cap = |_| dice.below(HIGHEST_CAP + 1);
+                let caps: Vec<u32> = (0..self.sms).map(cap).collect();
+                instance.set_caps(place, &caps)?;
+            }
+            2 => instance.set_caps(place, &vec![0; self.sms as usize])?,
+            _ if instance.is_stopped() => instance.resume(place)?,
+            _ => instance.stop(place)?,
         }
-        Ok(())
+        self.note_caps(place)
     }
 
-    fn write(&mut self, write: Write) -> Result<(), String> {
-        self.stage
-            .write_word(self.counters + u64::from(write.at), write.value)
+    fn turns(&self) -> u32 {
+        self.turns
     }
 
-    fn ended(&mut self, tag: u64) {
-        if let Some(at) = self.flying.iter().position(|(other, _)| *other == tag) {
-            let (_, number) = self.flying.swap_remove(at);
-            self.workers.launch_ended(number);
+    fn next_turn(&self) -> u64 {
+        self.next_turn
+    }
+
+    /// While all caps are zero nobody takes more tickets than he may hold.
+    fn check(&self, place: &mut Place<'_, '_, '_>) -> Result<(), String> {
+        let Some((taken, members)) = self.closed else {
+            return Ok(());
+        };
+        let next = self.words(place)?[control::NEXT_AT as usize / 4];
+        match next > taken.saturating_add(members.saturating_mul(self.held))
+            && next < control::NEXT_CLOSED
+        {
+            true => Err(format!(
+                "{} tickets were taken by {members} workers that are to leave",
+                next - taken
+            )),
+            false => Ok(()),
         }
     }
+}
 
-    fn words(&self) -> Result<Vec<u32>, String> {
-        let bytes = control::instance_bytes(self.sms) as usize;
-        let bytes = self.stage.read(self.counters, bytes)?;
-        let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-        Ok(bytes.chunks_exact(4).map(word).collect())
+impl Caps {
+    fn words(&self, place: &mut Place<'_, '_, '_>) -> Result<Vec<u32>, String> {
+        words(place, 0, control::instance_bytes(self.sms) / 4)
     }
 
     fn members(&self, words: &[u32]) -> Vec<u32> {
@@ -473,59 +481,9 @@ impl Run<'_, '_, '_> {
         (0..self.sms).map(at).collect()
     }
 
-    fn observe(&mut self) -> Result<(), String> {
-        let words = self.words()?;
-        let at = |offset: u32| words[offset as usize / 4];
-        let fault = at(control::FAULT_KIND_AT);
-        if fault != 0 {
-            self.workers.fault_recorded();
-        }
-        let members = self.members(&words);
-        self.workers.observe(&worker::Observation {
-            next: at(control::NEXT_AT),
-            placed: at(control::PLACED_AT),
-            members: &members,
-        });
-        Ok(())
-    }
-
-    /// Something changes: caps, stop, resume. The last turn leaves the instance able to end.
-    fn turn(&mut self, dice: &mut Prng) -> Result<(), String> {
-        self.turns -= 1;
-        let short = dice.below(2) == 0;
-        let gap = if short { 400 } else { 9000 };
-        self.next_turn = self.stage.gpu.now().0 + 1 + u64::from(dice.below(gap));
-        if self.turns == 0 {
-            let writes = self.workers.resume();
-            self.write_all(writes)?;
-            return self.set_caps(&random_caps(self.sms, dice));
-        }
-        match dice.below(5) {
-            0 | 1 => {
-                let cap = |_| dice.below(HIGHEST_CAP + 1);
-                let caps: Vec<u32> = (0..self.sms).map(cap).collect();
-                self.set_caps(&caps)
-            }
-            2 => self.set_caps(&vec![0; self.sms as usize]),
-            _ => {
-                let writes = match self.workers.is_stopped() {
-                    true => self.workers.resume(),
-                    false => self.workers.stop(),
-                };
-                self.write_all(writes)
-            }
-        }
-    }
-
-    fn set_caps(&mut self, caps: &[u32]) -> Result<(), String> {
-        let writes = self.workers.set_caps(caps);
-        self.write_all(writes)
-    }
-
-    fn write_all(&mut self, writes: Vec<Write>) -> Result<(), String> {
-        self.check_closed()?;
-        writes.into_iter().try_for_each(|write| self.write(write))?;
-        let words = self.words()?;
+    /// Remembers who was there when all caps became zero.
+    fn note_caps(&mut self, place: &mut Place<'_, '_, '_>) -> Result<(), String> {
+        let words = self.words(place)?;
         let cap = |sm| words[control::place_offset(sm) as usize / 4];
         let now = || {
             let members = self.members(&words).iter().sum();
@@ -538,40 +496,18 @@ impl Run<'_, '_, '_> {
         Ok(())
     }
 
-    /// While all caps are zero nobody takes more tickets than he may hold.
-    fn check_closed(&self) -> Result<(), String> {
-        let Some((taken, members)) = self.closed else {
-            return Ok(());
-        };
-        let next = self.words()?[control::NEXT_AT as usize / 4];
-        match next > taken.saturating_add(members.saturating_mul(self.held))
-            && next < control::NEXT_CLOSED
-        {
-            true => Err(format!(
-                "{} tickets were taken by {members} workers that are to leave",
-                next - taken
-            )),
-            false => Ok(()),
-        }
-    }
-
     /// At the end the counters say what the protocol promises.
-    fn check_end(&self) -> Result<(), String> {
-        let words = self.words()?;
-        if self.workers.is_faulted() {
-            let at = |offset: u32| words[offset as usize / 4];
-            let (kind, line) = (at(control::FAULT_KIND_AT), at(control::FAULT_LINE_AT));
-            return Err(format!("it recorded a fault of kind {kind} at line {line}"));
-        }
-        let (next, tickets) = (words[control::NEXT_AT as usize / 4], self.workers.tickets());
-        if next < tickets || self.workers.progress() != tickets {
+    fn check_end(&self, instance: &Instance, place: &mut Place<'_, '_, '_>) -> Result<(), String> {
+        let words = self.words(place)?;
+        let Host::Workers(workers, _) = instance.host() else {
+            return Err("workers have become something else".to_owned());
+        };
+        let (next, tickets) = (words[control::NEXT_AT as usize / 4], workers.tickets());
+        if next < tickets || workers.progress() != tickets {
             return Err(format!("{next} tickets of {tickets} were taken at the end"));
         }
-        match self
-            .members(&words)
-            .iter()
-            .position(|&members| members != 0)
-        {
+        let members = self.members(&words);
+        match members.iter().position(|&members| members != 0) {
             Some(sm) => Err(format!("a place of SM {sm} is still taken at the end")),
             None => Ok(()),
         }

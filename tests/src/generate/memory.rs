@@ -207,6 +207,11 @@ impl Maker {
     /// Address of a word in a zone of the accumulators.
     fn accumulator(&mut self, zone: u32) -> String {
         let i = self.body.int();
+        self.accumulator_at(zone, &i)
+    }
+
+    /// The same for a number that is given.
+    fn accumulator_at(&mut self, zone: u32, i: &str) -> String {
         let base = self.body.accumulators.clone().unwrap_or_default();
         let t = &mut self.body.text;
         let index = t.set(Kind::B32, "and.b32", &format!("{i}, {}", ZONE_WORDS - 1));
@@ -252,10 +257,15 @@ impl Maker {
         emit!(t, "atom{scope}{space}.{op} {unused}, [{at}], {value}");
     }
 
-    /// An addition by compare-and-swap, as programs write where there is no such atomic operation.
+    /// An addition by compare-and-swap, as programs write where there is no such atomic operation. Of all threads that
+    /// ask for one word together one succeeds, so that a word takes the square of their number; the thread's own number
+    /// spreads them over the words, whatever the value is.
     fn cas_loop(&mut self) {
         self.features.insert("cas loop");
-        let at = self.accumulator(CAS_ZONE);
+        let i = self.body.int();
+        let thread = self.body.thread.clone().unwrap_or_default();
+        let i = (self.body.text).set(Kind::B32, "add.s32", &format!("{i}, {thread}"));
+        let at = self.accumulator_at(CAS_ZONE, &i);
         let value = self.body.int();
         let space = self.space();
         let t = &mut self.body.text;

@@ -235,14 +235,14 @@ impl Scene {
         }
         let mut control = match form.shape {
             Shape::Worker => workers,
-            // A gate of a few blocks has its bitmaps where a worker has its places.
+            // A gate of a few blocks has its table where a worker has its places.
             Shape::Gate => {
                 let part = SubBox {
                     offset: [0; 3],
                     dims: grid,
                 };
-                let bitmaps = self.instance + u64::from(place_offset(0));
-                Control::gate(grid, part, false, self.instance, bitmaps)
+                let table = self.instance + u64::from(place_offset(0));
+                Control::gate(grid, part, false, self.instance, table)
             }
             Shape::Whole | Shape::Slice => Control {
                 grid,

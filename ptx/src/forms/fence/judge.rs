@@ -3,17 +3,15 @@
 use super::access::{Treatment, treatment};
 use super::edit::is_full;
 use super::place::{Place, Placing, Surroundings, needs_values};
+use super::pragma;
 use super::scope::Scope;
+use super::targets::Targets;
 use super::values::Values;
 use super::{FaultKind, FenceMode, FenceOptions, FenceReason};
 use crate::analysis::Flow;
-use crate::decode::{
-    CallPrototype, FuncId, Function, Instruction, Opcode, Operand, Param, Program, StateSpace,
-    Symbol,
-};
+use crate::decode::{FuncId, Instruction, Opcode, Operand, Program, StateSpace, Symbol};
 use crate::forms::Reason;
 use crate::forms::carry::{self, Value};
-use crate::forms::reach::Calls;
 use crate::forms::ticket;
 use crate::syntax::module::Module;
 
@@ -24,7 +22,6 @@ pub(super) const MAX_CANDIDATES: usize = 64;
 pub(crate) fn judge(
     (module, program): (&Module, &Program),
     id: FuncId,
-    calls: &Calls,
     surroundings: &Surroundings,
 ) -> Option<(Reason, u32)> {
     let index = id.0 as usize;
@@ -33,22 +30,29 @@ pub(crate) fn judge(
     if program.version < (4, 3) || ticket::sm(program) < 50 || program.address_size != 64 {
         return Some((FenceReason::TooOld.into(), start));
     }
+    let text = &module.functions[surroundings.texts[index]?];
+    if let Some(what) = &surroundings.pragma {
+        let what = what.clone();
+        return Some((FenceReason::Pragma { what }.into(), start));
+    }
+    if let Some((what, at)) = pragma::of_function(module, text) {
+        return Some((FenceReason::Pragma { what }.into(), at));
+    }
     if surroundings.recursive[index] {
         return Some((FenceReason::Recursion.into(), start));
     }
-    if let Some(bytes) = is_full(program, id).filter(|_| function.is_entry) {
+    if let Some(bytes) = is_full(program, id, surroundings).filter(|_| function.is_entry) {
         return Some((FenceReason::SharedFull { bytes }.into(), start));
     }
-    let syntax = &module.functions[surroundings.texts[index]?];
     let owned = &surroundings.owned[index];
-    let scope = Scope::new((module, syntax), (program, function), owned, 0);
+    let scope = Scope::new((module, text), (program, function), owned, 0);
     // What registers hold is dear to work out, and most kernels can be judged without it.
     let (mut known, unknown) = (None, Values::default());
     for i in &function.body {
         let reason = match treatment(i) {
             Treatment::Plain | Treatment::Trap(_) | Treatment::Jump => None,
             Treatment::Refused(reason) => Some(reason),
-            Treatment::Call => call(program, function, calls, i),
+            Treatment::Call => call(program, id, &surroundings.targets, i),
             Treatment::Barrier => barrier(i),
             Treatment::Memory(accesses) => accesses.iter().find_map(|access| {
                 if access.space == StateSpace::Global {
@@ -157,12 +161,7 @@ pub(super) fn assertion(program: &Program, i: &Instruction) -> Option<FaultKind>
     is.then_some(FaultKind::Assertion)
 }
 
-fn call(
-    program: &Program,
-    function: &Function,
-    calls: &Calls,
-    i: &Instruction,
-) -> Option<FenceReason> {
+fn call(program: &Program, id: FuncId, targets: &Targets, i: &Instruction) -> Option<FenceReason> {
     match i.operands.get(1) {
         Some(Operand::Symbol {
             symbol: Symbol::Function(f),
@@ -175,17 +174,10 @@ fn call(
             })
         }
         Some(Operand::Reg(_)) => {
-            let found = candidates(program, function, calls, i);
+            let found = targets.of(id, i);
             // The comparison would name a function before it is declared. Functions stand in the order of their first
             // declaration.
-            let here = program
-                .functions
-                .iter()
-                .position(|f| f.name == function.name);
-            if let Some(later) = found
-                .iter()
-                .find(|f| here.is_some_and(|h| f.0 as usize > h))
-            {
+            if let Some(later) = found.get(found.partition_point(|&f| f <= id)) {
                 return Some(FenceReason::DeclaredLater {
                     function: program.functions[later.0 as usize].name.clone(),
                 });
@@ -201,50 +193,6 @@ fn call(
             what: i.mnemonic.to_string(),
         }),
     }
-}
-
-/// The functions that a call through a pointer may mean: those whose address is taken and whose parameters are the
-/// prototype's, or those that the call lists.
-pub(super) fn candidates(
-    program: &Program,
-    function: &Function,
-    calls: &Calls,
-    i: &Instruction,
-) -> Vec<FuncId> {
-    let prototype = match i.operands.get(3) {
-        Some(Operand::Prototype(p)) => function.call_prototypes.get(*p as usize),
-        _ => None,
-    };
-    let Some(prototype) = prototype else {
-        return Vec::new();
-    };
-    let fits = |f: &Function| {
-        f.is_defined
-            && !f.is_entry
-            && same(&f.params, &prototype.params)
-            && same(&f.returns, &prototype.returns)
-    };
-    let listed = |id: FuncId| prototype.targets.contains(&id);
-    let is_list = *prototype
-        == CallPrototype {
-            targets: prototype.targets.clone(),
-            ..CallPrototype::default()
-        }
-        && !prototype.targets.is_empty();
-    (0_u32..)
-        .map(FuncId)
-        .zip(&program.functions)
-        .filter(|(id, f)| match is_list {
-            true => listed(*id) && f.is_defined && !f.is_entry,
-            false => calls.address_taken[id.0 as usize] && fits(f),
-        })
-        .map(|(id, _)| id)
-        .collect()
-}
-
-fn same(a: &[Param], b: &[Param]) -> bool {
-    let shape = |p: &Param| (p.size_bytes, p.align);
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| shape(a) == shape(b))
 }
 
 /// Barrier numbers are 0 to 15, thread counts multiples of 32 (PTX ISA section 9.7.13.1).

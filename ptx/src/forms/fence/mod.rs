@@ -22,6 +22,13 @@
 //! `malloc`, recursion) is refused with its line. Not hidden: registers and shared memory may hold what an earlier kernel left (see
 //! [`FenceOptions::zero_shared`]), and timing can be observed.
 //!
+//! Known limits. Barrier objects (`mbarrier`) are refused even where a kernel names them by a variable: an object that a
+//! store has broken faults, and any store through a register may reach it. A kernel that uses shared memory has
+//! [`LEAST_SHARED`](edit) bytes of it at least, so that a launch that takes all that the device has as dynamic shared memory
+//! does not fit under the fence. Shared memory in front of the block's variables, which the driver reserves for the block,
+//! is the block's own and not guarded. Pragmas other than those in [`pragma`] are refused, because the assembler may keep
+//! registers in shared memory.
+//!
 //! Cost: `cargo xtask bench ptx-cost`. In [`FenceMode::Window`] an instruction for each fenced base, and one for its
 //! alignment where that cannot be proved. The files: [`access`] says what an instruction touches, [`values`] what its
 //! registers may hold, [`roots`] where alignment is made, [`place`] what bounds apply, [`depth`] how deep in loops that
@@ -32,8 +39,10 @@ mod depth;
 mod edit;
 mod judge;
 mod place;
+mod pragma;
 mod roots;
 mod scope;
+mod targets;
 mod text;
 mod values;
 
@@ -203,6 +212,12 @@ pub enum FenceReason {
     SharedFull {
         /// Bytes that are added.
         bytes: u32,
+    },
+    /// The assembler may keep registers in shared memory, or do what nobody knows.
+    #[error("`.pragma \"{what}\"` may keep registers where the kernel can overwrite them")]
+    Pragma {
+        /// The pragma.
+        what: String,
     },
     /// Older than what the fence is made of.
     #[error("the fence needs PTX 4.3, sm_50 and 64-bit addresses")]

@@ -5,7 +5,9 @@
 
 use super::FenceReason;
 use super::access::Access;
+use super::pragma;
 use super::scope::Scope;
+use super::targets::Targets;
 use super::values::{Object, Values};
 use crate::decode::{
     AddressBase, Function, Instruction, Operand, Program, RegId, StateSpace, Symbol, VarId,
@@ -14,6 +16,9 @@ use crate::decode::{
 use crate::forms::judge;
 use crate::forms::reach::Calls;
 use crate::syntax::module::{Lines, Module};
+
+/// Bytes of the widest vector in shared memory.
+pub(super) const VECTOR_BYTES: u64 = 16;
 
 /// The base of an address that is not proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,16 +67,30 @@ pub(crate) struct Surroundings {
     pub(in crate::forms) lines: Lines,
     /// The module has shared memory.
     pub(super) shared: bool,
+    /// Some function has an address of shared memory, from a variable or from nowhere.
+    pub(super) names_shared: bool,
     /// Of a size that the launch gives.
     pub(super) dynamic: bool,
+    /// Registers of the whole module may be kept where the kernel can write.
+    pub(super) pragma: Option<String>,
     /// Variables that each function declares.
     pub(super) owned: Vec<Vec<VarId>>,
-    /// Constants of the module.
-    pub(super) constants: Vec<VarId>,
     /// Index of each function's text, among those that have a body.
     pub(super) texts: Vec<Option<usize>>,
     /// Functions that make generic addresses of local variables.
-    pub(super) escaping: Vec<bool>,
+    escaping: Vec<bool>,
+    /// How many they are.
+    escaping_count: usize,
+    /// For each function, its variables in local memory, and the constants that it may mean.
+    locals: Vec<Choice>,
+    constants: Vec<Choice>,
+    /// The module's own shared variables that each function names, in ascending order.
+    pub(super) named_shared: Vec<Vec<VarId>>,
+    /// Bytes of all shared variables together, and the same with each rounded up to a vector.
+    pub(super) shared_bytes: u64,
+    pub(super) shared_vectors: u64,
+    /// What calls through pointers may mean.
+    pub(super) targets: Targets,
     /// An initialiser holds the generic address of a constant.
     pub(super) constant: Option<String>,
 }
@@ -96,14 +115,34 @@ impl Surroundings {
                 && !i.mods.to
         };
         let mut owned = vec![Vec::new(); program.functions.len()];
-        let mut constants = Vec::new();
+        let mut locals = vec![Choice::None; program.functions.len()];
+        let mut own_constants = locals.clone();
+        let mut module_constants = Choice::None;
         for (n, v) in (0_u32..).zip(&program.variables) {
-            match v.owner {
-                Some(f) => owned[f.0 as usize].push(VarId(n)),
-                None if is_constant(v) => constants.push(VarId(n)),
-                None => {}
+            let Some(f) = v.owner else {
+                if is_constant(v) {
+                    module_constants.add(VarId(n));
+                }
+                continue;
+            };
+            owned[f.0 as usize].push(VarId(n));
+            match v.space {
+                StateSpace::Local => locals[f.0 as usize].add(VarId(n)),
+                StateSpace::Const => own_constants[f.0 as usize].add(VarId(n)),
+                _ => {}
             }
         }
+        let escaping: Vec<bool> = program
+            .functions
+            .iter()
+            .map(|f| f.body.iter().any(makes_local))
+            .collect();
+        let shared = || {
+            program
+                .variables
+                .iter()
+                .filter(|v| v.space == StateSpace::Shared)
+        };
         let indices = judge::indices(program);
         let mut texts = vec![None; program.functions.len()];
         for (at, syntax) in module
@@ -120,23 +159,82 @@ impl Surroundings {
             |v: &Variable| v.space == StateSpace::Shared && (v.is_extern || v.size_bytes == 0);
         Self {
             dynamic: program.variables.iter().any(is_dynamic),
+            names_shared: (program.functions.iter().flat_map(|f| &f.body)).any(|i| {
+                let space =
+                    |s: &StateSpace| matches!(s, StateSpace::Shared | StateSpace::SharedCluster);
+                i.mods.spaces.iter().any(space)
+            }),
+            pragma: pragma::of_module(module),
             owned,
-            constants,
+            locals,
+            constants: own_constants
+                .into_iter()
+                .map(|own| own.and(module_constants))
+                .collect(),
+            named_shared: program
+                .functions
+                .iter()
+                .map(|f| named_shared(program, f))
+                .collect(),
+            shared_bytes: shared().map(|v| v.size_bytes).sum(),
+            shared_vectors: shared()
+                .map(|v| v.size_bytes.next_multiple_of(VECTOR_BYTES))
+                .sum(),
+            targets: Targets::new(program, calls),
             texts,
             recursive: calls.recursive(),
             lines: module.lines(),
-            shared: program
-                .variables
-                .iter()
-                .any(|v| v.space == StateSpace::Shared),
-            escaping: program
-                .functions
-                .iter()
-                .map(|f| f.body.iter().any(makes_local))
-                .collect(),
+            shared: shared().next().is_some(),
+            escaping_count: escaping.iter().filter(|&&e| e).count(),
+            escaping,
             constant,
         }
     }
+}
+
+/// Which variable is meant where any of some is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    None,
+    One(VarId),
+    Many,
+}
+
+impl Choice {
+    fn add(&mut self, v: VarId) {
+        *self = self.and(Self::One(v));
+    }
+
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::None, one) | (one, Self::None) => one,
+            _ => Self::Many,
+        }
+    }
+}
+
+/// Variables of the module's shared memory that the body names.
+fn named_shared(program: &Program, function: &Function) -> Vec<VarId> {
+    let operands = function.body.iter().flat_map(|i| &i.operands);
+    let named = operands.filter_map(|o| match o {
+        Operand::Symbol {
+            symbol: Symbol::Variable(v),
+            ..
+        }
+        | Operand::Address {
+            base: AddressBase::Symbol(Symbol::Variable(v)),
+            ..
+        } => Some(*v),
+        _ => None,
+    });
+    let is_module_shared = |v: &VarId| {
+        let v = &program.variables[v.0 as usize];
+        v.space == StateSpace::Shared && v.owner.is_none()
+    };
+    let mut named: Vec<VarId> = named.filter(is_module_shared).collect();
+    named.sort_unstable();
+    named.dedup();
+    named
 }
 
 /// What is known when an access is placed.
@@ -274,8 +372,9 @@ impl Placing<'_, '_> {
     fn variable(&self, i: &Instruction, access: &Access, base: Base, object: Object) -> Place {
         let space = access.space;
         let known = self.sized(i, object, space).or_else(|| {
-            let mut all = self.candidates(space);
-            let only = all.next().filter(|_| all.next().is_none())?;
+            let Choice::One(only) = self.choice(space) else {
+                return None;
+            };
             self.sized(i, Object::Variable(only), space)
         });
         let named = if space == StateSpace::Local {
@@ -299,13 +398,11 @@ impl Placing<'_, '_> {
     }
 
     /// Variables of that space that the function may mean.
-    fn candidates(&self, space: StateSpace) -> impl Iterator<Item = VarId> {
-        let owned = self.surroundings.owned[self.index].iter();
-        let is = move |v: &VarId| self.program.variables[v.0 as usize].space == space;
-        owned
-            .chain(&self.surroundings.constants)
-            .copied()
-            .filter(is)
+    fn choice(&self, space: StateSpace) -> Choice {
+        match space {
+            StateSpace::Local => self.surroundings.locals[self.index],
+            _ => self.surroundings.constants[self.index],
+        }
     }
 
     fn generic(&self, i: &Instruction, access: &Access, base: Base, object: Object) -> Place {
@@ -325,15 +422,14 @@ impl Placing<'_, '_> {
         if object == Object::Shared {
             return Place::GenericShared(base);
         }
-        let escaping = |n: usize| self.surroundings.escaping.get(n).copied().unwrap_or(false);
-        let others = (0..self.surroundings.escaping.len())
-            .any(|n| n != self.index && escaping(n) && !self.function.is_entry);
-        if others {
+        let escapes = self.surroundings.escaping[self.index];
+        let others = self.surroundings.escaping_count - usize::from(escapes);
+        if others > 0 && !self.function.is_entry {
             let what = i.mnemonic.to_string();
             return Place::Refused(FenceReason::CallersLocals { what });
         }
         let mut local = None;
-        if escaping(self.index) {
+        if escapes {
             let as_local = Access {
                 space: StateSpace::Local,
                 ..*access
@@ -341,8 +437,8 @@ impl Placing<'_, '_> {
             local = match self.variable(i, &as_local, base, Object::Any) {
                 Place::Variable(_, v) => Some(v),
                 // The only one there is, if it cannot hold the access, is not what the access means.
-                refused => match self.candidates(StateSpace::Local).count() {
-                    1 => None,
+                refused => match self.choice(StateSpace::Local) {
+                    Choice::One(_) => None,
                     _ => return refused,
                 },
             };

@@ -8,7 +8,7 @@ use crate::control::{FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, NEXT_AT, NEXT
 use crate::decode::{Instruction, Opcode, Operand, RegId};
 use crate::forms::Shape;
 use crate::forms::carry::Value;
-use crate::forms::fence::judge::{assertion, candidates};
+use crate::forms::fence::judge::assertion;
 use crate::forms::fence::{FaultKind, UNKNOWN_BLOCK};
 use crate::forms::frame::{Frame, Role};
 use std::fmt::Write as _;
@@ -91,7 +91,7 @@ impl Pass<'_, '_> {
     /// A call through a pointer goes to one of the functions that it may mean; any other is recorded first.
     fn indirect_call(&mut self, n: u32, i: &Instruction, pointer: RegId) {
         let frame = &*self.frame;
-        let found = candidates(frame.program, frame.function, self.calls, i);
+        let found = self.surroundings.targets.of(frame.id, i);
         let names: Vec<String> = found
             .iter()
             .map(|id| frame.program.functions[id.0 as usize].name.clone())

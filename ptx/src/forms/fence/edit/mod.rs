@@ -27,7 +27,6 @@ use super::{FenceMode, FenceOptions, GUARD_BYTES};
 use crate::analysis::{Access as Touch, Flow, for_each_register};
 use crate::decode::{Guard, Instruction, Opcode, Operand, RegId, ScalarType, StateSpace, VarId};
 use crate::forms::frame::{Frame, Role};
-use crate::forms::reach::Calls;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -66,7 +65,6 @@ const LEAST_SHARED: u32 = 256;
 
 struct Pass<'p, 'a> {
     frame: &'p mut Frame<'a>,
-    calls: &'p Calls,
     surroundings: &'p Surroundings,
     options: FenceOptions,
     values: Values,
@@ -102,9 +100,7 @@ pub(crate) fn prepare(frame: &mut Frame<'_>, surroundings: &Surroundings) {
         _ => false,
     };
     let is_kernel = matches!(frame.role, Role::Kernel(_));
-    let names_shared =
-        |i: &Instruction| i.mods.spaces.contains(&StateSpace::Shared) && i.opcode != Opcode::Cvta;
-    let any = surroundings.shared || frame.function.body.iter().any(names_shared);
+    let any = surroundings.shared || surroundings.names_shared;
     if !(is_kernel && any && frame.function.body.iter().any(asks)) {
         return;
     }
@@ -115,7 +111,7 @@ pub(crate) fn prepare(frame: &mut Frame<'_>, surroundings: &Surroundings) {
         owned,
         frame.entry_offset(),
     );
-    let mut large = shared::large(frame.program, frame.id);
+    let mut large = shared::large(frame.program, frame.id, surroundings);
     match large.find(|&v| scope.at_entry(frame.program, v)) {
         Some(v) => {
             let name = frame.program.variables[v.0 as usize].name.clone();
@@ -127,12 +123,7 @@ pub(crate) fn prepare(frame: &mut Frame<'_>, surroundings: &Surroundings) {
 
 /// Puts the fence into a function: a kernel with the control block or a callee that is handed what it
 /// [`needs`](super::needs).
-pub(crate) fn edit(
-    frame: &mut Frame<'_>,
-    calls: &Calls,
-    surroundings: &Surroundings,
-    options: FenceOptions,
-) {
+pub(crate) fn edit(frame: &mut Frame<'_>, surroundings: &Surroundings, options: FenceOptions) {
     let flow = Flow::new(frame.function);
     let depths = Depths::new(&flow);
     let asks = |i: &Instruction| match treatment(i) {
@@ -142,7 +133,7 @@ pub(crate) fn edit(
         _ => false,
     };
     let raised = match surroundings.shared {
-        true => shared::raise(frame, &surroundings.owned[frame.id.0 as usize]),
+        true => shared::raise(frame, surroundings),
         false => Vec::new(),
     };
     let mut values = Values::none(frame.function);
@@ -171,7 +162,6 @@ pub(crate) fn edit(
         definitions,
         early: HashMap::new(),
         frame,
-        calls,
         surroundings,
         options,
         values,

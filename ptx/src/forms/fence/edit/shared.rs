@@ -3,80 +3,74 @@
 //! Rule: a bound is a minimum, so that an address that a well-behaved kernel uses stays what it is.
 
 use super::{Group, LEAST_SHARED, Member, Pass};
-use crate::decode::{
-    AddressBase, FuncId, Function, Operand, Program, Span, StateSpace, Symbol, VarId, Variable,
-};
+use crate::decode::{FuncId, Program, Span, StateSpace, VarId, Variable};
 use crate::forms::Shape;
 use crate::forms::carry::Value;
 use crate::forms::fence::access::Access;
+use crate::forms::fence::place::{Surroundings, VECTOR_BYTES};
 use crate::forms::frame::{Frame, Role};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 /// Bytes of the widest access.
-const VECTOR: u32 = 16;
+#[allow(clippy::cast_possible_truncation, reason = "a small number")]
+const VECTOR: u32 = VECTOR_BYTES as u32;
 
 /// Static shared memory that every launch may have, on all architectures.
 const STATIC_SHARED: u64 = 48 << 10;
 
 /// Shared variables of at least [`LEAST_SHARED`] bytes that the kernel has in any case, its own or named by it: naming
 /// one more time keeps `ptxas` from dropping it and adds nothing.
-pub(super) fn large(program: &Program, kernel: FuncId) -> impl Iterator<Item = VarId> {
-    let is = move |(n, v): &(u32, &Variable)| {
-        let here = v.owner == Some(kernel)
-            || (v.owner.is_none() && is_named(&program.functions[kernel.0 as usize], VarId(*n)));
+pub(super) fn large<'a>(
+    program: &'a Program,
+    kernel: FuncId,
+    surroundings: &'a Surroundings,
+) -> impl Iterator<Item = VarId> + 'a {
+    let is = |v: &VarId| {
+        let v = &program.variables[v.0 as usize];
         let sized = !v.is_extern && v.size_bytes >= u64::from(LEAST_SHARED);
-        v.space == StateSpace::Shared && sized && here
+        v.space == StateSpace::Shared && sized
     };
-    let all = (0_u32..).zip(&program.variables);
-    all.filter(is).map(|(n, _)| VarId(n))
+    here(kernel, surroundings).filter(is)
+}
+
+/// The variables of the module's shared memory that the kernel names, and all of its own.
+fn here(kernel: FuncId, surroundings: &Surroundings) -> impl Iterator<Item = VarId> + '_ {
+    let n = kernel.0 as usize;
+    let named = surroundings.named_shared[n].iter();
+    named.chain(&surroundings.owned[n]).copied()
 }
 
 /// Whether the kernel's shared variables leave no room for what the fence adds when none of them is [`large`].
-pub(in crate::forms::fence) fn is_full(program: &Program, kernel: FuncId) -> Option<u32> {
-    let is_shared = |v: &&Variable| v.space == StateSpace::Shared;
-    let taken: u64 = program
-        .variables
-        .iter()
-        .filter(is_shared)
-        .map(|v| v.size_bytes)
-        .sum();
-    let full = taken + u64::from(LEAST_SHARED) > STATIC_SHARED;
-    (full && large(program, kernel).next().is_none()).then_some(LEAST_SHARED)
-}
-
-/// Whether the body names a variable of the module.
-fn is_named(function: &Function, v: VarId) -> bool {
-    let symbol = Symbol::Variable(v);
-    let names = |o: &Operand| match o {
-        Operand::Symbol { symbol: s, .. }
-        | Operand::Address {
-            base: AddressBase::Symbol(s),
-            ..
-        } => *s == symbol,
-        _ => false,
-    };
-    (function.body.iter()).any(|i| i.operands.iter().any(names))
+pub(in crate::forms::fence) fn is_full(
+    program: &Program,
+    kernel: FuncId,
+    surroundings: &Surroundings,
+) -> Option<u32> {
+    let full = surroundings.shared_bytes + u64::from(LEAST_SHARED) > STATIC_SHARED;
+    let none_is_large = || large(program, kernel, surroundings).next().is_none();
+    (full && none_is_large()).then_some(LEAST_SHARED)
 }
 
 /// Declares the function's larger shared variables at multiples of 16 bytes, as `ptxas` places them anyway, so that
 /// addresses in them can be told to be such multiples. Gives those that were not.
-pub(super) fn raise(frame: &mut Frame<'_>, owned: &[VarId]) -> Vec<VarId> {
+pub(super) fn raise(frame: &mut Frame<'_>, surroundings: &Surroundings) -> Vec<VarId> {
     let variables = &frame.program.variables;
-    let is_shared = |v: &&Variable| v.space == StateSpace::Shared;
-    let taken: u64 = (variables.iter().filter(is_shared))
-        .map(|v| v.size_bytes.next_multiple_of(u64::from(VECTOR)))
-        .sum();
-    if taken > STATIC_SHARED {
+    let owned = &surroundings.owned[frame.id.0 as usize];
+    if surroundings.shared_vectors > STATIC_SHARED {
         return Vec::new();
+    }
+    // How many variables each declaration makes.
+    let mut made: HashMap<u32, u32> = HashMap::new();
+    for id in owned {
+        *made.entry(variables[id.0 as usize].span.start).or_default() += 1;
     }
     let mut raised = Vec::new();
     for &id in owned {
         let v = &variables[id.0 as usize];
         let whole =
             v.size_bytes >= 4 * u64::from(VECTOR) && v.size_bytes.is_multiple_of(u64::from(VECTOR));
-        let alone = owned
-            .iter()
-            .all(|o| *o == id || variables[o.0 as usize].span != v.span);
+        let alone = made[&v.span.start] == 1;
         if v.space != StateSpace::Shared || v.is_extern || v.align >= VECTOR || !(whole && alone) {
             continue;
         }
@@ -278,19 +272,12 @@ impl Pass<'_, '_> {
     pub(super) fn zero_shared(&mut self) {
         let function = self.frame.id;
         let program = self.frame.program;
-        let is_mine = |(n, v): &(u32, &Variable)| {
-            v.space == StateSpace::Shared
-                && !v.is_extern
-                && v.size_bytes != 0
-                && (v.owner == Some(function)
-                    || (v.owner.is_none() && is_named(self.frame.function, VarId(*n))))
-                && self.scope.at_entry(program, VarId(*n))
+        let name = |id: VarId| {
+            let v = &program.variables[id.0 as usize];
+            let sized = v.space == StateSpace::Shared && !v.is_extern && v.size_bytes != 0;
+            (sized && self.scope.at_entry(program, id)).then(|| v.name.clone())
         };
-        let names: Vec<String> = (0_u32..)
-            .zip(&program.variables)
-            .filter(is_mine)
-            .map(|(_, v)| v.name.clone())
-            .collect();
+        let names: Vec<String> = here(function, self.surroundings).filter_map(name).collect();
         let kernel = matches!(self.frame.role, Role::Kernel(_));
         if !kernel || (names.is_empty() && !self.surroundings.dynamic) {
             return;

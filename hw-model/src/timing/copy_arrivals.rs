@@ -1,0 +1,120 @@
+//! Arrivals at mbarrier objects that wait for copies (`cp.async.mbarrier.arrive`, PTX ISA section 9.7.13.15).
+//!
+//! The warp goes on at once; the arrival happens when the last of the copies is there that the warp had made before.
+//! Each arrival counts how many of those wait for an answer. Copies have numbers, so that an answer is told from that
+//! of a copy made later. Whoever waits at the object asks for it again and again, and finds it in the cycle after.
+//! Rules: arrivals of one cycle happen in the order in which they were issued; a block that leaves its SM takes no
+//! arrival along, because its copies are there before; one that ends forgets those that have not happened.
+
+use super::copy_groups::CopyNumber;
+use super::resident::State;
+use super::sm::{Epoch, Sm};
+use crate::exec::RawFault;
+use crate::fault::FaultKind;
+
+/// Lanes of one warp that arrive.
+#[derive(Debug, Clone, Copy)]
+struct CopyArrival {
+    slot: u32,
+    mask: u32,
+    /// Offsets of the objects in the block's shared memory.
+    offsets: [u64; 32],
+    /// Copies made before it that have not been answered.
+    unanswered: u32,
+    /// The first copy that was made after it.
+    next: CopyNumber,
+    /// When the copies are there that have been answered.
+    at: u64,
+}
+
+/// All arrivals of an SM that have not happened.
+#[derive(Debug)]
+pub(super) struct CopyArrivals {
+    waiting: Vec<CopyArrival>,
+    /// When the next one happens, as far as it is known; [`u64::MAX`] when none is.
+    next_at: u64,
+}
+
+impl CopyArrivals {
+    pub(super) const fn new() -> Self {
+        Self {
+            waiting: Vec::new(),
+            next_at: u64::MAX,
+        }
+    }
+
+    /// When the next one happens, as far as it is known; [`u64::MAX`] when none is.
+    #[inline(always)]
+    pub(super) fn next_at(&self) -> u64 {
+        self.next_at
+    }
+
+    fn look(&mut self) {
+        let known = self.waiting.iter().filter(|a| a.unanswered == 0);
+        self.next_at = known.map(|a| a.at).min().unwrap_or(u64::MAX);
+    }
+
+    /// A copy of a slot's warp is there at `at`.
+    pub(super) fn answered(&mut self, slot: u32, number: CopyNumber, at: u64) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let before = |a: &&mut CopyArrival| a.slot == slot && number < a.next;
+        for arrival in self.waiting.iter_mut().filter(before) {
+            arrival.unanswered -= 1;
+            arrival.at = arrival.at.max(at);
+        }
+        self.look();
+    }
+
+    /// The slot's warp is gone.
+    pub(super) fn left(&mut self, slot: u32) {
+        if !self.waiting.is_empty() {
+            self.waiting.retain(|a| a.slot != slot);
+            self.look();
+        }
+    }
+
+    fn take_due(&mut self, now: u64) -> Option<CopyArrival> {
+        let due = |a: &CopyArrival| a.unanswered == 0 && a.at <= now;
+        let at = self.waiting.iter().position(due)?;
+        Some(self.waiting.remove(at))
+    }
+}
+
+impl Sm {
+    /// The lanes of the access that the slot's warp just made arrive when its copies are there.
+    pub(super) fn arrive_after_copies(&mut self, slot: u32) {
+        let copies = &self.warps[slot as usize].copies;
+        self.arrivals.waiting.push(CopyArrival {
+            slot,
+            mask: self.access.mask,
+            offsets: self.access.addresses,
+            unanswered: copies.unanswered(),
+            next: copies.next(),
+            at: copies.known_at().max(self.now + 1),
+        });
+        self.arrivals.look();
+    }
+
+    /// The arrivals whose time has come.
+    #[cold]
+    pub(super) fn arrive(&mut self, epoch: &Epoch<'_>) {
+        while let Some(arrival) = self.arrivals.take_due(self.now) {
+            let entry = &mut self.warps[arrival.slot as usize];
+            let number = usize::from(entry.block);
+            let block = &mut self.residents[number].block;
+            if let Err(lane) = block.arrive_after_copies(arrival.mask, &arrival.offsets) {
+                entry.state = State::Stopped;
+                self.arbiter.left(arrival.slot);
+                let raw = RawFault {
+                    kind: FaultKind::BadMbarrier,
+                    lane,
+                    address: None,
+                };
+                self.report_fault(number, arrival.slot, raw, epoch);
+            }
+        }
+        self.arrivals.look();
+    }
+}

@@ -1,0 +1,108 @@
+//! A step after which a warp does not simply go on: it waits for others, prints, ends or faults.
+//!
+//! Rule: whoever is let go by another warp's step is scheduled at once, in ascending order of warps.
+
+use super::resident::State;
+use super::sm::{Epoch, Sm, SmEvent};
+use crate::exec::{Block, Meeting, RawFault, Step, Warp};
+use crate::fault::FaultKind;
+
+impl Sm {
+    /// A step after which the warp does not simply go on.
+    pub(super) fn stop(&mut self, slot: u32, step: Step, epoch: &Epoch<'_>) {
+        let entry = &mut self.warps[slot as usize];
+        let number = usize::from(entry.block);
+        let resident = &mut self.residents[number];
+        let index = entry.warp.index;
+        let meeting = match step {
+            Step::Done => return,
+            Step::Barrier(arrival) => {
+                entry.state = State::AtBarrier;
+                self.arbiter.at_barrier(slot);
+                resident.counters.barriers += 1;
+                let meeting = resident.block.arrive(index, &arrival);
+                if !arrival.stalled {
+                    self.schedule(slot, epoch);
+                }
+                meeting
+            }
+            Step::Stalled { alive } => {
+                entry.state = State::AtBarrier;
+                self.arbiter.at_barrier(slot);
+                resident.block.stall(index, alive)
+            }
+            Step::Printed => {
+                if let Some(text) = entry.warp.take_said() {
+                    let launch = resident.launch;
+                    self.events.push(SmEvent::Printed { launch, text });
+                }
+                self.schedule(slot, epoch);
+                return;
+            }
+            Step::Ended => {
+                entry.state = State::Stopped;
+                self.arbiter.left(slot);
+                let meeting = resident.block.end(index);
+                if resident.block.alive() == 0 {
+                    self.retire(number);
+                    return;
+                }
+                meeting
+            }
+            Step::Fault(raw) => {
+                entry.state = State::Stopped;
+                self.arbiter.left(slot);
+                self.report_fault(number, slot, raw, epoch);
+                return;
+            }
+        };
+        match meeting {
+            Meeting::Wait => {}
+            Meeting::Release(warps) => {
+                self.resume(
+                    number,
+                    warps,
+                    |warp, block| warp.resume(block.released()),
+                    epoch,
+                );
+            }
+            Meeting::Deadlock => {
+                let resident = &self.residents[number];
+                let waiting = resident.block.alive().trailing_zeros() as usize & 31;
+                let slot = u32::from(resident.slots[waiting]);
+                let stalled = resident.block.stalled();
+                if !self.resume(number, stalled, |warp, _| warp.loosen(), epoch) {
+                    let raw = RawFault {
+                        kind: FaultKind::BarrierDeadlock,
+                        lane: 0,
+                        address: None,
+                    };
+                    self.report_fault(number, slot, raw, epoch);
+                }
+            }
+        }
+    }
+
+    /// Schedules those of a block's `warps` that can go on again, as `go_on` finds; false when none can.
+    fn resume(
+        &mut self,
+        number: usize,
+        mut warps: u32,
+        go_on: impl Fn(&mut Warp, &Block) -> bool,
+        epoch: &Epoch<'_>,
+    ) -> bool {
+        let mut any = false;
+        while warps != 0 {
+            let index = warps.trailing_zeros();
+            warps &= warps - 1;
+            let resident = &mut self.residents[number];
+            let slot = u32::from(resident.slots[index as usize]);
+            if go_on(&mut self.warps[slot as usize].warp, &resident.block) {
+                resident.block.unstall(index);
+                self.schedule(slot, epoch);
+                any = true;
+            }
+        }
+        any
+    }
+}

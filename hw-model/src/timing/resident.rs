@@ -1,0 +1,313 @@
+//! Blocks that are on an SM: their room, their warps' slots, their start and their end.
+//!
+//! Room is taken when the block scheduler reserves it; the block itself starts in the SM's own part of the epoch, and its
+//! room is free when its last warp has ended, when it was moved, or when its launch is dropped.
+//! Rules: a slot's generation changes whenever its warp does, so that answers for an earlier one are told apart; a
+//! resident without a kernel has room and has not started, or is coming back.
+
+use super::copy_groups::CopyGroups;
+use super::fetch::Buffer;
+use super::launches::LaunchState;
+use super::room::Place;
+use super::sm::{Epoch, Sm, SmEvent};
+use crate::config::WARP_LANES;
+use crate::counters::Counters;
+use crate::exec::{Block, BlockShape, Warp};
+use crate::kernel::Kernel;
+use crate::occupancy::BlockNeeds;
+use gridmux_policy::ids::KernelId;
+use std::sync::Arc;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    Ready,
+    Asleep,
+    /// A register it needs is on its way from memory.
+    Blocked,
+    AtBarrier,
+    /// Its block is leaving; it could go on otherwise.
+    Held,
+    /// Ended or faulted; the slot is free when its block is.
+    Stopped,
+}
+
+#[derive(Debug)]
+pub(super) struct WarpSlot {
+    pub(super) warp: Warp,
+    pub(super) state: State,
+    pub(super) block: u8,
+    /// Tells a slot's present warp from earlier ones.
+    pub(super) generation: u32,
+    pub(super) wake_at: u64,
+    /// Its instruction buffer, where the front end is modelled.
+    pub(super) buffer: Buffer,
+    /// Earliest issue of the next operation, apart from registers.
+    pub(super) not_before: u64,
+    /// End of its last `nanosleep`.
+    pub(super) slept_until: u64,
+    /// When what it wrote to global memory is there.
+    pub(super) written_at: u64,
+    pub(super) copies: CopyGroups,
+    /// When each register and predicate is there.
+    pub(super) ready_at: Vec<u64>,
+    /// Order of arrival, for the oldest-first policy.
+    pub(super) age: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Resident {
+    pub(super) block: Block,
+    pub(super) kernel: Option<Arc<Kernel>>,
+    pub(super) launch: u32,
+    /// Number in its grid.
+    pub(super) linear: u64,
+    /// The plan's row that it runs under.
+    pub(super) row: KernelId,
+    pub(super) needs: BlockNeeds,
+    /// Where its registers and shared memory lie.
+    pub(super) place: Place,
+    pub(super) started: u64,
+    /// Cycles that it was resident before it came back.
+    pub(super) ran_cycles: u64,
+    /// Warp slot of each warp of the block.
+    pub(super) slots: [u8; 32],
+    pub(super) counters: Counters,
+}
+
+/// A block that has its room and starts in the SM's next epoch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Start {
+    pub(super) resident: usize,
+    pub(super) launch: u32,
+    pub(super) shape: BlockShape,
+    pub(super) linear: u64,
+    pub(super) at: u64,
+}
+
+impl Sm {
+    /// Blocks that are resident.
+    pub(crate) fn resident_blocks(&self) -> u32 {
+        u32::try_from(self.residents.len()).unwrap_or(0) - self.room.blocks()
+    }
+
+    /// A block of these needs fits, its registers and its shared memory each in one piece.
+    pub(crate) fn fits(&self, needs: &BlockNeeds) -> bool {
+        self.room.fits(needs)
+    }
+
+    /// Reserves room for a block that fits, which starts at `at`, not before the SM's time.
+    pub(crate) fn place(
+        &mut self,
+        launch: &LaunchState,
+        index: u32,
+        shape: &BlockShape,
+        linear: u64,
+        at: u64,
+    ) {
+        let number = self.take_room(&launch.needs, index, launch.row, linear);
+        self.starts.push(Start {
+            resident: number,
+            launch: index,
+            shape: *shape,
+            linear,
+            at,
+        });
+        self.status.starts = true;
+    }
+
+    /// Takes the room of a block that fits; gives its number.
+    pub(super) fn take_room(
+        &mut self,
+        needs: &BlockNeeds,
+        launch: u32,
+        row: KernelId,
+        linear: u64,
+    ) -> usize {
+        let number = self.free_blocks.trailing_zeros() as usize;
+        self.free_blocks &= !(1 << number);
+        let resident = &mut self.residents[number];
+        resident.place = self.room.take(needs);
+        resident.launch = launch;
+        resident.row = row;
+        resident.linear = linear;
+        resident.needs = *needs;
+        number
+    }
+
+    /// Block numbers that are taken.
+    pub(super) fn taken_blocks(&self) -> u64 {
+        !self.free_blocks & (u64::MAX >> (64 - self.residents.len()))
+    }
+
+    pub(super) fn start(&mut self, start: &Start, launch: &LaunchState, epoch: &Epoch<'_>) {
+        if launch.serial > self.newest_launch {
+            self.newest_launch = launch.serial;
+            if epoch.config.l1.flush_at_launch {
+                self.l1.invalidate();
+            }
+            // Constants and textures may have been written by a copy since.
+            self.constants.invalidate();
+            self.textures.invalidate();
+        }
+        let number = start.resident;
+        let needs = launch.needs;
+        let resident = &mut self.residents[number];
+        resident.block.start(
+            &launch.kernel,
+            &start.shape,
+            start.linear,
+            u32::from(self.id),
+        );
+        resident.kernel = Some(launch.kernel.clone());
+        resident.started = start.at;
+        resident.ran_cycles = 0;
+        resident.counters = Counters::default();
+        for warp in 0..needs.warps {
+            let slot = self.take_slot(number, warp, launch, start.at);
+            let entry = &mut self.warps[slot as usize];
+            entry.warp.start(&launch.kernel, warp, launch.threads);
+            self.schedule(slot, epoch);
+        }
+    }
+
+    /// Takes a slot for a warp of a block, which goes on at `at`.
+    pub(super) fn take_slot(
+        &mut self,
+        number: usize,
+        warp: u32,
+        launch: &LaunchState,
+        at: u64,
+    ) -> u32 {
+        let slot = self.free_warps.trailing_zeros();
+        self.free_warps &= !(1 << slot);
+        self.residents[number].slots[warp as usize] = u8::try_from(slot).unwrap_or(0);
+        let entry = &mut self.warps[slot as usize];
+        entry.block = u8::try_from(number).unwrap_or(0);
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.not_before = at;
+        entry.slept_until = 0;
+        entry.written_at = 0;
+        entry.copies = CopyGroups::default();
+        entry.buffer = Buffer::default();
+        entry.age = self.next_age;
+        self.next_age += 1;
+        let registers = usize::from(launch.kernel.slots) + usize::from(launch.kernel.predicates);
+        entry.ready_at.clear();
+        entry.ready_at.resize(registers, 0);
+        self.arbiter.arrived(slot);
+        self.quotas.arrived(slot, launch.row, self.now);
+        slot
+    }
+
+    /// Removes every block of a launch at `now`; nothing is reported, but what they did here stays counted.
+    pub(crate) fn drop_launch(&mut self, launch: u32, now: u64) {
+        if !self.moves.is_empty() {
+            self.drop_moves(launch, now);
+        }
+        let of_launch = |s: &Start| s.launch == launch;
+        while let Some(at) = self.starts.iter().position(of_launch) {
+            let start = self.starts.remove(at);
+            self.give_room_back(start.resident);
+        }
+        let taken = !self.free_blocks;
+        for number in 0..self.residents.len() {
+            let resident = &self.residents[number];
+            if taken >> number & 1 != 0 && resident.kernel.is_some() && resident.launch == launch {
+                let (row, done) = (resident.row, self.done_here(number, now));
+                self.count_towards_totals(row, &done);
+                self.free(number);
+            }
+        }
+    }
+
+    pub(super) fn retire(&mut self, number: usize) {
+        let at = self.now + 1;
+        let mut counters = self.done_here(number, at);
+        counters.blocks = 1;
+        let resident = &self.residents[number];
+        let row = resident.row;
+        self.events.push(SmEvent::Retired {
+            launch: resident.launch,
+            linear: resident.linear,
+            at,
+            counters,
+            ran_cycles: resident.ran_cycles + counters.block_cycles,
+        });
+        self.count_towards_totals(row, &counters);
+        self.free(number);
+    }
+
+    pub(super) fn free(&mut self, number: usize) {
+        let resident = &mut self.residents[number];
+        resident.kernel = None;
+        for slot in &resident.slots[..resident.needs.warps as usize] {
+            let slot = u32::from(*slot);
+            self.free_warps |= 1 << slot;
+            self.arbiter.left(slot);
+            self.arrivals.left(slot);
+            self.held &= !(1 << slot);
+            if self.quotas.on {
+                self.quotas.left(slot);
+            }
+            let entry = &mut self.warps[slot as usize];
+            entry.state = State::Free;
+            entry.generation = entry.generation.wrapping_add(1);
+        }
+        self.give_room_back(number);
+    }
+
+    pub(super) fn give_room_back(&mut self, number: usize) {
+        self.free_blocks |= 1 << number;
+        self.leaving &= !(1 << number);
+        let resident = &self.residents[number];
+        self.room.give_back(&resident.needs, resident.place);
+    }
+
+    /// Counters of the launch that a warp belongs to.
+    pub(super) fn counters_of(&mut self, slot: u32) -> &mut Counters {
+        let block = usize::from(self.warps[slot as usize].block);
+        &mut self.residents[block].counters
+    }
+}
+
+impl WarpSlot {
+    pub(super) fn new() -> Self {
+        Self {
+            warp: Warp::default(),
+            state: State::Free,
+            block: 0,
+            generation: 0,
+            wake_at: 0,
+            buffer: Buffer::default(),
+            not_before: 0,
+            slept_until: 0,
+            written_at: 0,
+            copies: CopyGroups::default(),
+            ready_at: Vec::new(),
+            age: 0,
+        }
+    }
+}
+
+impl Resident {
+    pub(super) fn new() -> Self {
+        Self {
+            block: Block::new(),
+            kernel: None,
+            launch: u32::MAX,
+            linear: 0,
+            row: KernelId(0),
+            ran_cycles: 0,
+            needs: BlockNeeds {
+                warps: 0,
+                registers: 0,
+                shared_bytes: 0,
+            },
+            place: Place::default(),
+            started: 0,
+            slots: [0; WARP_LANES as usize],
+            counters: Counters::default(),
+        }
+    }
+}

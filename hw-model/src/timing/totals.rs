@@ -1,0 +1,60 @@
+//! What blocks did on an SM, by row of the plan, and the issue quotas of the rows.
+//!
+//! Rule: what a block does here counts towards its row when it leaves, however it does, and before that in samples.
+
+use super::quota::QuotaWeights;
+use super::resident::State;
+use super::sm::Sm;
+use crate::counters::Counters;
+use gridmux_policy::ids::KernelId;
+
+impl Sm {
+    /// What blocks that ended here did, over all launches.
+    pub(crate) fn totals(&self) -> &Counters {
+        &self.totals
+    }
+
+    /// New issue quotas.
+    pub(crate) fn set_quotas(&mut self, weights: &QuotaWeights<'_>, now: u64) {
+        let (residents, warps) = (&self.residents, &self.warps);
+        let taken = (0..).zip(warps).filter(|(_, w)| w.state != State::Free);
+        let present = taken.map(|(slot, w)| (slot, residents[usize::from(w.block)].row));
+        self.quotas.set(weights, now, present);
+    }
+
+    /// What the blocks of each row did here so far, running ones included; `now` is the device's time.
+    pub(crate) fn sample(&self, now: u64) -> Vec<(KernelId, Counters)> {
+        let mut rows = self.by_row.clone();
+        let mut taken = self.taken_blocks();
+        while taken != 0 {
+            let number = taken.trailing_zeros() as usize;
+            taken &= taken - 1;
+            let done = self.done_here(number, now);
+            add_row(&mut rows, self.residents[number].row, &done);
+        }
+        rows
+    }
+
+    /// What was done here under a row is counted for the SM and for the row.
+    pub(super) fn count_towards_totals(&mut self, row: KernelId, counters: &Counters) {
+        self.totals += *counters;
+        add_row(&mut self.by_row, row, counters);
+    }
+
+    /// What a block that is here has done here until `now`.
+    pub(super) fn done_here(&self, number: usize, now: u64) -> Counters {
+        let resident = &self.residents[number];
+        let mut counters = resident.counters;
+        counters.block_cycles = now.saturating_sub(resident.started);
+        counters.warp_cycles = counters.block_cycles * u64::from(resident.needs.warps);
+        counters
+    }
+}
+
+/// Adds to a row's counters; rows are sorted.
+pub(crate) fn add_row(rows: &mut Vec<(KernelId, Counters)>, row: KernelId, counters: &Counters) {
+    match rows.binary_search_by_key(&row, |(kernel, _)| *kernel) {
+        Ok(at) => rows[at].1 += *counters,
+        Err(at) => rows.insert(at, (row, *counters)),
+    }
+}
