@@ -6,31 +6,6 @@
 use super::{Launch, Write};
 use crate::control;
 
-/// What tickets cost on a device, in the unit of time in which blocks are measured there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
-    /// What a worker loses between two tickets.
-    pub ticket: u64,
-    /// A ticket's blocks last at most about so long, because a worker that is told to leave runs its ticket to the end.
-    pub most: u64,
-}
-
-impl Pace {
-    /// How many blocks a ticket should be for, at least 1 (accelOS, section 6.4, chooses by block time alone).
-    ///
-    /// Each of `workers` workers runs `n = blocks / workers` blocks of `block` each, so that tickets of `c` blocks cost it
-    /// `n / c` times [`Pace::ticket`]. At the end workers run dry up to a ticket apart, and on average half a ticket is
-    /// lost, `c · block / 2`. The sum is least at `c = sqrt(2 · n · ticket / block)`.
-    #[must_use]
-    pub fn chunk(self, blocks: u64, workers: u32, block: u64) -> u32 {
-        let block = block.max(1);
-        let each = blocks.div_ceil(u64::from(workers.max(1)));
-        let least = (2 * each).saturating_mul(self.ticket) / block;
-        let chunk = least.isqrt().min(self.most / block).min(each).max(1);
-        u32::try_from(chunk).unwrap_or(u32::MAX)
-    }
-}
-
 /// What was read from the instance's memory after the last call.
 #[derive(Debug, Clone, Copy)]
 pub struct Observation<'a> {
@@ -274,40 +249,8 @@ impl Workers {
 
 #[cfg(test)]
 mod tests {
-    use super::{Observation, Pace, Workers};
+    use super::{Observation, Workers};
     use crate::control::{NEXT_CLOSED, place_offset};
-
-    const PACE: Pace = Pace {
-        ticket: 400,
-        most: 20_000,
-    };
-
-    /// What tickets of so many blocks cost a worker, by the formula's own terms.
-    fn cost(chunk: u64, each: u64, block: u64) -> u64 {
-        each * PACE.ticket / chunk + chunk * block / 2
-    }
-
-    #[test]
-    fn a_chunk_costs_less_than_its_neighbours() {
-        for (each, block) in [(36, 1700), (76, 300), (10, 5000), (400, 50), (1000, 900)] {
-            let chunk = u64::from(PACE.chunk(each * 128, 128, block));
-            assert!(chunk >= 1 && chunk * block <= PACE.most.max(block));
-            let is_bound = (chunk + 1) * block > PACE.most || chunk == each;
-            let here = cost(chunk, each, block);
-            // The root is rounded down, so that the next one may be as good.
-            assert!(is_bound || here <= cost(chunk + 2, each, block));
-            assert!(chunk <= 2 || here <= cost(chunk - 2, each, block));
-        }
-    }
-
-    #[test]
-    fn long_blocks_go_one_by_one_and_no_chunk_is_larger_than_a_workers_share() {
-        assert_eq!(PACE.chunk(10_000, 16, 30_000), 1);
-        assert_eq!(PACE.chunk(10_000, 16, 15_000), 1);
-        assert_eq!(PACE.chunk(64, 16, 1), 4);
-        assert_eq!(PACE.chunk(5, 16, 1), 1);
-        assert_eq!(PACE.chunk(0, 0, 0), 1);
-    }
 
     #[test]
     fn a_recorded_fault_ends_an_instance_whose_places_stay_taken() {
