@@ -5,23 +5,18 @@
 //! stands behind the kernel's own parameters, so that their offsets stay. Passed by value it lies in the constant
 //! bank, where reading it costs no register.
 //!
-//! The *instance* is device memory, one set for each launch of a tenant that runs as `gate` or `worker`, zeroed before
+//! The *instance* is device memory, one set for each launch of a tenant that runs as `gate` or `worker`, written before
 //! its first use. Both begin with the same counters, so that a fault is recorded at one place:
 //!
 //! ```text
-//! worker:  counters → limit next done placed launched fault(3) … to 64 bytes, then mask[nsmid], one word for each SM
-//!          table    → cap[nsmid], one byte for each SM; instance_bytes() leaves room for it behind the masks
+//! worker:  counters → – next – placed launched fault(3) … to 64 bytes, then a place word for each SM
 //! gate:    counters → open … fault(3) … to 64 bytes, then a table for each launch in flight
 //!          table    → refused[blocks], one byte for each block of the launch; gate_bytes() has room for all
 //! ```
 //!
-//! `worker`: `limit` and `next` are one 64-bit word. A block number is taken by adding `chunk << 32` to it; the old value
-//! holds the number taken **and** the limit of that very moment, so that each number is taken once, numbers start in
-//! ascending order, and lowering `limit` (a plain 32-bit store) splits the takes exactly: whoever took a number at or
-//! past the limit runs nothing. A compare-and-swap loop would do the same at one success for each round trip to the L2
-//! cache. What was taken in vain is given back by the host: when all grids of the instance have ended, the blocks
-//! `0..done` have run and no others, so it sets `next = done` before it raises `limit` and launches again. `limit` is
-//! raised at no other time.
+//! `worker`: a ticket is taken by adding 1 to `next`, and whoever takes one runs its blocks. A place word holds the SM's cap
+//! in its low half, which the host writes, and the number of its workers in the high half. [`crate::protocol`] says why
+//! every block then runs exactly once.
 //!
 //! `gate`: a block that finds `open` zero marks itself in `refused`, by a byte that is not zero, and leaves; all others run.
 //! Any other value lets blocks in, so the host lowers and raises it whenever it likes. When a launch has ended, the blocks
@@ -100,24 +95,30 @@ pub const MAX_TICKETS: u64 = (1 << 31) - 1;
 /// How long workers that were turned away hold their place, so that the block scheduler gives the rest to other SMs.
 pub const HOLD_NS: u32 = 20_000;
 
-/// Bytes that `worker` needs behind the launch's dynamic shared memory; a launcher adds them to the size that
-/// the tenant asked for. The last [`WORDS_BYTES`] of it, rounded down to 16, are the words below.
+/// Bytes that a fenced `worker`, or one whose static shared memory is full, needs behind the launch's dynamic shared
+/// memory; a launcher adds them to the size that the tenant asked for. The last [`WORDS_BYTES`] of it, rounded down to 16,
+/// are the words below.
 pub const EXTRA_SHARED_BYTES: u32 = 80;
-/// Bytes of the words in shared memory that thread 0 tells the block through.
-pub const WORDS_BYTES: u32 = 2 * WORD_SET_BYTES;
-/// Bytes of a set of words: `worker` uses two in turn. Aligned to 16, so that a thread reads the first four at once.
-pub const WORD_SET_BYTES: u32 = 32;
-/// Offset in a set: the coordinates of the ticket's first block, three 32-bit words, then the end of its blocks on the x
-/// axis; 0 says that the worker is to leave.
+/// Bytes of the words in shared memory through which the threads of a worker's block speak.
+pub const WORDS_BYTES: u32 = 64;
+/// Bytes of a set of words that says which blocks a ticket is for: `worker` uses two in turn. Aligned to 16, so that a
+/// thread reads a set at once.
+pub const WORD_SET_BYTES: u32 = 16;
+/// Offset of the first set: the ticket's first and last block on the x axis, then their place on the other axes, where the
+/// kernel asks for it.
 pub const WORD_BLOCKS_AT: u32 = 0;
-/// Offset in a set: that end.
-pub const WORD_END_AT: u32 = 12;
-/// Offset in a set: the SM's cap when the ticket was taken.
-pub const WORD_CAP_AT: u32 = 16;
-/// Offset in a set: the worker's hint, the same in both sets.
-pub const WORD_HINT_AT: u32 = 20;
-/// Offset in a set: not zero once a thread of the block has left for a fault (`fence`), the same in both sets.
-pub const WORD_FAULT_AT: u32 = 24;
+/// Stands in a set for the last block: the worker is to leave. As the first block it says that the worker has no place.
+pub const WORD_NONE: u32 = u32::MAX;
+/// Offset of the SM's cap when the ticket was taken. It and the next three are read at once.
+pub const WORD_CAP_AT: u32 = 2 * WORD_SET_BYTES;
+/// Offset of the worker's hint; [`u32::MAX`] where tickets are not taken ahead.
+pub const WORD_HINT_AT: u32 = WORD_CAP_AT + 4;
+/// Offset of the offset, from the counters, of the SM's place word where the worker has its place.
+pub const WORD_PLACE_AT: u32 = WORD_CAP_AT + 8;
+/// Offset of a word that holds [`NEXT_AT`].
+pub const WORD_NEXT_AT: u32 = WORD_CAP_AT + 12;
+/// Offset of a word that is not zero once a thread of the block has left for a fault (`fence`).
+pub const WORD_FAULT_AT: u32 = 48;
 /// Stands for «not taken ahead»; no ticket reaches it.
 pub const TICKET_LATER: u32 = u32::MAX - 1;
 
@@ -159,9 +160,9 @@ pub struct Control {
     pub total: u32,
     /// `worker`: blocks taken at a time, at least 1. `gate`: the high half of the address at [`WORD_AT`].
     pub chunk: u32,
-    /// Device address of the instance's counters, aligned to 8; the slot masks stand behind them.
+    /// Device address of the instance's counters, aligned to 8; the places stand behind them (`worker`).
     pub counters: u64,
-    /// Device address of the form's table: the caps, a byte for each SM (`worker`); the launch's refused blocks (`gate`).
+    /// Device address of the launch's refused blocks (`gate`). `worker`: the two words at [`ROW_AT`] and [`SINGLES_AT`].
     pub table: u64,
     /// First address of the tenant's partition (`fence`).
     pub fence_base: u64,

@@ -8,7 +8,7 @@ use super::carry::{Value, Values};
 use super::names::Names;
 use super::{Form, Shape, ticket, worker};
 use crate::control::{
-    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT, WORD_SET_BYTES,
+    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT, WORDS_BYTES,
 };
 use crate::decode::{FuncId, Function, Operand, Program, Span};
 use crate::rewrite::Edits;
@@ -47,6 +47,8 @@ pub(crate) struct Frame<'a> {
     declarations: String,
     /// A variable in shared memory that the block has for sure, and its size.
     pad: Option<(String, u32)>,
+    /// The variable that holds the words of a worker's block, where they are one.
+    pub(crate) words: Option<String>,
     /// The axis that a gate's launches are cut across.
     pub(crate) cut_axis: u8,
     /// Axes on which the kernel, or a function that it calls, asks for the block's place.
@@ -84,6 +86,7 @@ impl<'a> Frame<'a> {
             scratch: Vec::new(),
             declarations: String::new(),
             pad: None,
+            words: None,
             cut_axis: 0,
             axes: [false; 3],
             takes_chunks: false,
@@ -313,6 +316,14 @@ impl<'a> Frame<'a> {
         text
     }
 
+    /// Declares the words of a `worker` as a variable of its own.
+    pub(crate) fn declare_words(&mut self) {
+        let words = format!("{}_words_{}", self.names.prefix, self.id.0);
+        let declaration = format!(" .shared .align 16 .b8 {words}[{WORDS_BYTES}];");
+        self.declarations.push_str(&declaration);
+        self.words = Some(words);
+    }
+
     /// Declares shared memory that only makes sure that the block has so much.
     pub(crate) fn pad_shared(&mut self, bytes: u32) {
         let pad = format!("{}_pad_{}", self.names.prefix, self.id.0);
@@ -334,10 +345,7 @@ impl<'a> Frame<'a> {
         }
         let (words, one) = (self.fresh("b32"), self.fresh("b32"));
         let address = ticket::words_address(self, &words);
-        let other = WORD_FAULT_AT + WORD_SET_BYTES;
-        format!(
-            "{address} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; st.shared.u32 [{words}+{other}], {one}; exit;"
-        )
+        format!("{address} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; exit;")
     }
 
     /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.

@@ -149,7 +149,7 @@ fn without_room(made: KernelForm, module: &Module, program: &Program) -> KernelF
     };
     let line = module.line(function.span.start);
     let refusal = Some(Refusal { reason, line });
-    kernel_form(function, Form::WHOLE, refusal, &Options::default())
+    kernel_form(program, function, Form::WHOLE, refusal, &Options::default())
 }
 
 /// The form that each function gets: the chosen one for a kernel that can take it.
@@ -207,7 +207,10 @@ impl<'a> Making<'a> {
     /// What the module declares for all of its functions.
     pub(super) fn head(&self) -> Edits {
         let mut edits = Edits::new();
-        let asks = |f: &Form| f.fenced || f.shape == Shape::Worker;
+        let asks = |f: &Form| {
+            let words = f.shape == Shape::Worker && !ticket::words_are_static(self.program, *f);
+            f.fenced || words
+        };
         if self.plan.forms.iter().any(asks) {
             edits.insert(behind_header(self.module), ticket::declaration(&self.names));
         }
@@ -268,7 +271,7 @@ fn kernels(
             let form = plan.forms[n as usize];
             let chosen = choose(FuncId(n));
             let reason = judgement.refusal(FuncId(n), chosen).cloned();
-            let mut made = kernel_form(f, form, reason, options);
+            let mut made = kernel_form(program, f, form, reason, options);
             if form.shape == Shape::Worker && judgement.warp_rows[n as usize] {
                 made.block_rule = BlockRule::WarpRows;
             }
@@ -353,13 +356,14 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
 }
 
 fn kernel_form(
+    program: &Program,
     function: &Function,
     form: Form,
     reason: Option<Refusal>,
     options: &Options,
 ) -> KernelForm {
     let control_offset = (form != Form::WHOLE).then(|| param_offset(function));
-    let takes_shared = form.shape == Shape::Worker;
+    let takes_shared = form.shape == Shape::Worker && !ticket::words_are_static(program, form);
     KernelForm {
         name: function.name.clone(),
         form,

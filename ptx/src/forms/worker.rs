@@ -2,20 +2,25 @@
 //!
 //! A launch has as many workers as may reside. Thread 0 of each takes a place on its SM, then *tickets*, each for a chunk
 //! of blocks of one row of the grid, until there are none or its SM has more workers than its cap. Thread 1 reads the cap.
-//! Both do so at the head of a chunk and wait for the answer at its end, so that no round trip to memory stands between
-//! two chunks:
+//! Both do so at the head of a chunk's last block and wait for the answer at its end, so that no round trip to memory
+//! stands between two chunks, and a ticket is taken no earlier than that needs:
 //!
 //! ```text
 //! enter   hint = count[sm]++, cap of that moment: one atomic operation;  placed += 1;  hint >= cap: over
-//! take    ticket = next++                                                one atomic operation
-//! told    bar.sync 0;  ticket >= tickets: leave;  (x, y, z), end = blocks of the ticket
+//!         ticket = next++                                                one atomic operation
+//! settle  thread 0 tells the ticket's blocks;  ticket >= tickets: tells that there are none
+//! told    bar.sync 0;  none: leave;  (x, y, z), last = blocks of the ticket;  x < last: go to body
 //! look    thread 0: hint < cap as told: ahead = next++ else LATER        issued, not waited for
 //!         thread 1: ahead = cap[sm]                                      the same instruction
 //! body    whose every exit goes to:
-//! rejoin  wait for asynchronous copies;  x += 1 < end: go to body, behind bar.sync 0 where threads of the block meet
-//!         tell ahead;  thread 0, LATER: over;  go to told
-//! over    loop: count[sm] > cap[sm]: count[sm] -= 1 by compare-and-swap, leave;  else hint = count[sm] - 1, take
+//! rejoin  wait for asynchronous copies;  x += 1 < last: go to body, x = last: go to look, both behind bar.sync 0 where
+//!         threads of the block meet
+//!         thread 1 tells ahead;  thread 0, LATER: over, else settle with ahead
+//! over    loop: count[sm] > cap[sm]: count[sm] -= 1 by compare-and-swap, leave;  else hint = count[sm] - 1,
+//!         ticket = next++, settle
 //! ```
+//!
+//! Thread 1 is the second of the first row. In a block one thread wide nobody is, and tickets are not taken ahead.
 //!
 //! **Places.** `count` and `cap` of an SM are one word. Whoever has counted himself is a *member* until his own
 //! subtraction, so that `count` is the number of members. For every `c` at most `c` members have `hint < c`: a newcomer's
@@ -31,11 +36,14 @@
 //! accepted and not finished is therefore being run, not held: a block that waits for earlier ones alone is waited for
 //! by nobody that it waits for.
 //!
-//! **Words.** What the threads tell each other stands in two sets of words used in turn, so that one barrier is enough:
-//! who writes a set has passed the barrier behind which all had read it the time before.
+//! **Words.** What the threads tell each other stands in shared memory ([`ticket`]). The blocks of a ticket stand in two
+//! sets of words used in turn, so that one barrier is enough: who writes a set has passed the barrier behind which all
+//! had read it the time before. The cap is one word: whenever thread 0 reads it, it holds one that was true since the
+//! last ticket was looked for.
 //!
-//! **Registers.** Across a body lives `ahead`; with chunks also the block's place on the axes that the body asks for and
-//! `end`. A kernel that needs many registers ([`HEAVY`]) takes one block at a time and has its place from the ticket. The
+//! **Registers.** Across a body live `ahead` and two predicates; with chunks also the block's place on the axes that the
+//! body asks for and `last`. What thread 0 must remember, its hint and where its place is, stands in the words. A kernel
+//! that needs many registers ([`HEAVY`]) takes one block at a time and has its place from the ticket. The
 //! loop's head stands behind the instructions at the kernel's start that give the same in every block ([`start`]). A register
 //! that the body may read before it writes it is given a value there, because undefined values of one block would
 //! otherwise be carried to the next and kept alive.
@@ -48,7 +56,7 @@ mod text;
 
 use super::convergence::{self, Judged};
 use super::facts::Facts;
-use super::frame::Frame;
+use super::frame::{Frame, Role};
 use super::reach::Calls;
 use super::{Reason, ticket};
 use crate::analysis::registers_estimate;
@@ -120,15 +128,16 @@ pub(super) struct Loop {
 
 /// Puts the loop round a kernel's body.
 pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, looped: Loop) {
-    ticket::rectify_sizes(frame, facts);
+    if let Role::Kernel(form) = frame.role
+        && ticket::words_are_static(frame.program, form)
+    {
+        frame.declare_words();
+    } else {
+        ticket::rectify_sizes(frame, facts);
+    }
     frame.takes_chunks = looped.chunks;
     frame.entry_instruction = start::same_in_every_block(frame);
-    let head = [
-        text::enter(frame),
-        text::take(frame),
-        text::told(frame),
-        text::look(frame),
-    ];
+    let head = [text::enter(frame), text::told(frame), text::look(frame)];
     for text in head {
         frame.at_entry(&text);
     }
