@@ -238,13 +238,11 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         ),
         false => format!(" {found}: mov.u32 {last}, 0;"),
     });
-    // Axes that nobody asks for are not told.
-    text.push_str(&match deep {
-        true => format!(
-            " {tell}: st.shared.v4.u32 [{set_at}+{WORD_BLOCKS_AT}], {{{x}, {last}, {y}, {z}}};"
-        ),
-        false => format!(" {tell}: st.shared.v2.u32 [{set_at}+{WORD_BLOCKS_AT}], {{{x}, {last}}};"),
-    });
+    // Axes that nobody asks for are told as some value.
+    let (told_y, told_z) = if deep { (y, z) } else { (x, x) };
+    text.push_str(&format!(
+        " {tell}: st.shared.v4.u32 [{set_at}+{WORD_BLOCKS_AT}], {{{x}, {last}, {told_y}, {told_z}}};"
+    ));
     text
 }
 
@@ -323,7 +321,7 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
          setp.ne.u64 {p}, {other}, {word}; mov.u64 {word}, {other}; @{p} bra {weigh}; @!{q} bra {none}; {find_next} mov.u64 {other}, %globaltimer; \
          {hold}: ld{sys}.global.u32 {t}, [{place}+{placed}]; ld{sys}.global.u32 {cap}, [{place}+{launched}]; setp.eq.u32 {p}, {t}, {cap}; @{p} bra {none}; \
          {nap}mov.u64 {word}, %globaltimer; sub.u64 {word}, {word}, {other}; setp.lt.u64 {p}, {word}, {HOLD_NS}; @{p} bra {hold}; \
-         {none}: mov.u32 {t}, {WORD_NONE}; {set} st.shared.v2.u32 [{set_at}+{WORD_BLOCKS_AT}], {{{t}, {t}}}; bra {told}; \
+         {none}: mov.u32 {t}, {WORD_NONE}; {set} st.shared.v4.u32 [{set_at}+{WORD_BLOCKS_AT}], {{{t}, {t}, {t}, {t}}}; bra {told}; \
          {stay}: sub.u32 {hint}, {hint}, 1; {late} @{p} mov.u32 {hint}, -1; st.volatile.shared.u32 {hint_word}, {hint}; \
          {take}: {find_next} atom.global.add.u32 {number}, [{place}], 1; bra {settle};"
     )
