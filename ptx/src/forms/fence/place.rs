@@ -10,8 +10,8 @@ use super::scope::Scope;
 use super::targets::Targets;
 use super::values::{Object, Values};
 use crate::decode::{
-    AddressBase, Function, Instruction, Operand, Program, RegId, StateSpace, Symbol, VarId,
-    Variable,
+    AddressBase, Function, Instruction, Operand, Program, RegId, RelocationTarget, StateSpace,
+    Symbol, VarId, Variable,
 };
 use crate::forms::judge;
 use crate::forms::reach::Calls;
@@ -98,17 +98,6 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     pub(crate) fn new(module: &Module, program: &Program, calls: &Calls) -> Self {
         let is_constant = |v: &Variable| v.space == StateSpace::Const;
-        let constant = program
-            .variables
-            .iter()
-            .flat_map(|v| &v.relocations)
-            .find_map(|r| {
-                let crate::decode::RelocationTarget::Variable(v) = r.target else {
-                    return None;
-                };
-                let v = &program.variables[v.0 as usize];
-                (r.generic && is_constant(v)).then(|| v.name.clone())
-            });
         let makes_local = |i: &Instruction| {
             i.opcode == crate::decode::Opcode::Cvta
                 && i.mods.spaces.first() == Some(&StateSpace::Local)
@@ -143,27 +132,11 @@ impl Surroundings {
                 .iter()
                 .filter(|v| v.space == StateSpace::Shared)
         };
-        let indices = judge::indices(program);
-        let mut texts = vec![None; program.functions.len()];
-        for (at, syntax) in module
-            .functions
-            .iter()
-            .enumerate()
-            .filter(|(_, s)| s.has_body)
-        {
-            if let Some(&n) = indices.get(module.name_of(syntax)) {
-                texts[n] = Some(at);
-            }
-        }
         let is_dynamic =
             |v: &Variable| v.space == StateSpace::Shared && (v.is_extern || v.size_bytes == 0);
         Self {
             dynamic: program.variables.iter().any(is_dynamic),
-            names_shared: (program.functions.iter().flat_map(|f| &f.body)).any(|i| {
-                let space =
-                    |s: &StateSpace| matches!(s, StateSpace::Shared | StateSpace::SharedCluster);
-                i.mods.spaces.iter().any(space)
-            }),
+            names_shared: names_shared(program),
             pragma: pragma::of_module(module),
             owned,
             locals,
@@ -181,15 +154,48 @@ impl Surroundings {
                 .map(|v| v.size_bytes.next_multiple_of(VECTOR_BYTES))
                 .sum(),
             targets: Targets::new(program, calls),
-            texts,
+            texts: texts(module, program),
             recursive: calls.recursive(),
             lines: module.lines(),
             shared: shared().next().is_some(),
             escaping_count: escaping.iter().filter(|&&e| e).count(),
             escaping,
-            constant,
+            constant: constant_pointer(program),
         }
     }
+}
+
+/// The first constant whose generic address an initialiser holds.
+fn constant_pointer(program: &Program) -> Option<String> {
+    let relocations = program.variables.iter().flat_map(|v| &v.relocations);
+    relocations
+        .filter(|r| r.generic)
+        .find_map(|r| match r.target {
+            RelocationTarget::Variable(v) => {
+                let v = &program.variables[v.0 as usize];
+                (v.space == StateSpace::Const).then(|| v.name.clone())
+            }
+            RelocationTarget::Function(_) => None,
+        })
+}
+
+/// Where the text of each function with a body stands among the module's.
+fn texts(module: &Module, program: &Program) -> Vec<Option<usize>> {
+    let indices = judge::indices(program);
+    let mut texts = vec![None; program.functions.len()];
+    for (at, syntax) in module.functions.iter().enumerate() {
+        if let (true, Some(&n)) = (syntax.has_body, indices.get(module.name_of(syntax))) {
+            texts[n] = Some(at);
+        }
+    }
+    texts
+}
+
+/// Whether any instruction is about shared memory by name.
+fn names_shared(program: &Program) -> bool {
+    let is_shared = |s: &StateSpace| matches!(s, StateSpace::Shared | StateSpace::SharedCluster);
+    let mut body = program.functions.iter().flat_map(|f| &f.body);
+    body.any(|i| i.mods.spaces.iter().any(is_shared))
 }
 
 /// Which variable is meant where any of some is.
