@@ -435,13 +435,22 @@ fn cache_geometry(
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{ConfigError, GpuConfig, builtin_names};
+    use crate::config::{ConfigError, GpuConfig, SchedulerPolicy, builtin_names};
 
     #[test]
     fn every_builtin_is_valid_and_named_after_itself() {
         for name in builtin_names() {
             assert_eq!(GpuConfig::builtin(name).expect("valid").name, name);
         }
+    }
+
+    #[test]
+    fn the_gtx_480_of_srtf_differs_by_its_scheduler_alone() {
+        let mut one = GpuConfig::builtin("gtx480").expect("valid");
+        let other = GpuConfig::builtin("gtx480-lrr").expect("valid");
+        one.name.clone_from(&other.name);
+        one.sm.scheduler = SchedulerPolicy::Lrr;
+        assert_eq!(format!("{one:?}"), format!("{other:?}"));
     }
 
     #[test]
