@@ -53,7 +53,8 @@ pub(crate) fn operands(
         mods,
         scope,
     };
-    for (n, (operand, letter)) in given.iter().zip(row.operands).enumerate() {
+    let letters = row.operands.iter().filter(|letter| **letter != b'?');
+    for (n, (operand, letter)) in given.iter().zip(letters).enumerate() {
         check.operand(n, *letter, operand).map_err(|m| (n, m))?;
     }
     for (n, operand) in given.iter().enumerate() {

@@ -29,7 +29,7 @@ use std::sync::LazyLock;
 pub(crate) struct Row {
     pub(crate) words: Vec<&'static str>,
     pub(crate) opcode: Opcode,
-    /// Letters of the operands, `?` and `*` taken out.
+    /// Letters of the operands, `*` taken out.
     pub(crate) operands: &'static [u8],
     /// Fewest and most operands; `*` allows any number more.
     pub(crate) count: (usize, usize),
