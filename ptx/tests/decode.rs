@@ -323,7 +323,7 @@ fn calls_have_results_callee_arguments_prototype() {
 fn initialisers_become_bytes_and_relocations() {
     let program = decode(
         ".version 8.0\n.target sm_80\n.func f () { ret; }\n.global .align 8 .b8 data[6] = {1, 0xff, -1, (2 + 3) * 4};\n\
-         .const .f32 rows[2][3] = {{1.0}, {0f40000000, 3}};\n.global .u64 pointers[3] = {generic(data)+2, f, data+4};\n\
+         .const .f32 rows[2][3] = {{1.0}, {0f40000000, 3.0}};\n.global .u64 pointers[3] = {generic(data)+2, f, data+4};\n\
          .global .b8 bytes[2] = {0xFF(data), 0xFF00(data)};\n.global .u16 open[] = {7, 8};\n.global .v2 .u32 pair = {1, 2};\n",
     );
     let init = |n: usize| {
@@ -390,4 +390,50 @@ fn a_range_hides_a_name_of_an_outer_scope() {
         program.functions[2].body[0].operands[0],
         Operand::Reg(_)
     ));
+}
+
+/// The values are those that `ptxas` (13.5) puts into the initial data of a variable.
+#[test]
+fn constant_expressions_have_the_values_of_ptxas() {
+    const INTEGERS: &[(&str, i64)] = &[
+        ("-5 % 3", 2),
+        ("-5 / 3", -1),
+        ("(.u64)-1 >> 1", i64::MAX),
+        ("-1 >> 1", -1),
+        ("0xFFFFFFFFFFFFFFFF >> 1", i64::MAX),
+        ("-1 < 1U", 0),
+        ("~0 >> 1", i64::MAX),
+        ("(.s64)0xFFFFFFFFFFFFFFFF / 2", 0),
+        ("0xFFFFFFFFFFFFFFFF / 2", i64::MAX),
+        ("-(5U) / 2", 9_223_372_036_854_775_805),
+        ("1 << 65", 2),
+        ("(-1 | 0) >> 1", -1),
+        ("(1 ? -4 : 1U) / 2", -2),
+        ("0x1FFFFFFFFFFFFFFFF", -1),
+        ("18446744073709551616", 0),
+        ("1 - 2U < 0", 0),
+        ("-7 % -4", -7),
+        ("7 >> -1", 0),
+        ("-9 >> 70", -1),
+        ("2 && 0 || 3", 1),
+    ];
+    const FLOATS: &[(&str, f64)] = &[
+        ("1.5+2.0", 3.5),
+        ("(1.5)/-2.0-1.0", -1.75),
+        ("+.5e-3", 0.5e-3),
+        ("1.e3*2.0", 2000.0),
+    ];
+    let value = |ty: &str, text: &str| {
+        let source = format!(".version 8.5\n.target sm_90\n.global .{ty} g = {text};\n");
+        let program = Module::parse(source).and_then(|m| m.decode());
+        let program = program.unwrap_or_else(|e| panic!("{text}\n{e}"));
+        let bytes = program.variables[0].init.clone().expect("it has a value");
+        u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+    };
+    for (text, expected) in INTEGERS {
+        assert_eq!(value("s64", text).cast_signed(), *expected, "{text}");
+    }
+    for (text, expected) in FLOATS {
+        assert_eq!(f64::from_bits(value("f64", text)), *expected, "{text}");
+    }
 }

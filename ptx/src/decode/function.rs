@@ -409,6 +409,7 @@ fn verify(
     let types = &body.function.registers;
     let program = &decoder.program;
     if opcode == Opcode::Call {
+        conform::passes(program, types, operands)?;
         return conform::call(operands, |f| {
             let callee = &program.functions[f.0 as usize];
             // A function that calls itself is not entered in the program yet.

@@ -90,6 +90,9 @@ pub(crate) fn initialise(
     };
     if !is_opaque(head.ty) {
         filling.value(&mut c, &strides, 0)?;
+        if d.init.is_some_and(|(_, end)| c.at != end) {
+            return Err(c.expected("`,` or `;` behind the initialiser"));
+        }
     }
     let Filling {
         mut out,
@@ -110,8 +113,11 @@ pub(crate) fn initialise(
 
 impl Filling<'_, '_> {
     fn value(&mut self, c: &mut Cursor<'_>, strides: &[u64], depth: u32) -> Result<(), Fault> {
-        if c.kind() != b'{' {
-            return self.scalar(c);
+        match (c.kind(), strides.is_empty()) {
+            (b'{', false) => {}
+            (b'{', true) => return Err(c.expected("one value")),
+            (_, true) => return self.scalar(c),
+            (_, false) => return Err(c.expected("a list in braces")),
         }
         if depth > constant::MAX_NESTING {
             return Err(c.fault("more than 256 levels of nesting"));
@@ -132,7 +138,8 @@ impl Filling<'_, '_> {
             }
             self.value(c, inner, depth + 1)?;
             entry += 1;
-            if !c.accept(b',') && c.kind() != b'}' {
+            let more = c.accept(b',');
+            if more == (c.kind() == b'}') {
                 return Err(c.expected("`,` or `}` in the initialiser"));
             }
         }
@@ -157,8 +164,10 @@ impl Filling<'_, '_> {
         }
         let bits = if constant::is_floating(c) {
             float_bits(self.ty, constant::floating(c)?)
+        } else if matches!(self.ty, ScalarType::F32 | ScalarType::F64) {
+            return Err(here.fault("an integer constant where a floating one is expected"));
         } else {
-            integer_bits(self.ty, constant::expression(c)?)
+            constant::expression(c)?.cast_unsigned()
         };
         self.out
             .extend_from_slice(&bits.to_le_bytes()[..self.width]);
@@ -211,7 +220,7 @@ fn shift_of(mask: u64) -> u8 {
 
 fn offset(c: &mut Cursor<'_>) -> Result<i64, Fault> {
     match c.kind() {
-        b'+' | b'-' => constant::expression(c),
+        b'+' => constant::expression(c),
         _ => Ok(0),
     }
 }
@@ -224,15 +233,5 @@ fn float_bits(ty: ScalarType, value: Float) -> u64 {
         #[allow(clippy::cast_possible_truncation)]
         (Float::Double(b), ScalarType::F32) => u64::from((f64::from_bits(b) as f32).to_bits()),
         (Float::Double(b), _) => b,
-    }
-}
-
-/// An integer initialises an integer by its low bits and a float by its value.
-fn integer_bits(ty: ScalarType, value: i64) -> u64 {
-    #[allow(clippy::cast_precision_loss)]
-    match ty {
-        ScalarType::F32 => u64::from((value as f32).to_bits()),
-        ScalarType::F64 => (value as f64).to_bits(),
-        _ => value.cast_unsigned(),
     }
 }

@@ -47,13 +47,27 @@ pub(crate) fn check(
     required(opcode, mods).map_err(|message| (words.len() - 1, message))
 }
 
-/// No word stands twice but types and layouts, of which each operand has its own, the priorities of a cache policy, and `.sat`
-/// and `.uni`, which ptxas lets pass.
+/// Words that ptxas lets stand twice.
+pub(super) const DOUBLED: &[&str] = &[
+    "sat",
+    "uni",
+    "sync",
+    "cc",
+    "approx",
+    "NaN",
+    "relu",
+    "satfinite",
+    "shiftamt",
+];
+
+/// No word stands twice but types and layouts, of which each operand has its own, the priorities of a cache policy, and
+/// [`DOUBLED`].
 fn repeated(row: &Row, words: &[&str]) -> Result<(), (usize, String)> {
     let used = row.words.len();
     for n in used..words.len() {
         let may_repeat = matches!(modifier_of(words[n]), Some(Modifier::Type(_)))
-            || matches!(words[n], "row" | "col" | "sat" | "uni")
+            || matches!(words[n], "row" | "col")
+            || DOUBLED.contains(&words[n])
             || row.opcode == Opcode::Createpolicy;
         if !may_repeat && words[..n].contains(&words[n]) {
             return Err((n, format!("`.{}` stands here twice", words[n])));
@@ -92,6 +106,9 @@ fn exclusive(row: &Row, words: &[&str]) -> Result<(), (usize, String)> {
             Some(_) if row.modifiers.is_none() => continue,
             Some(m) => discriminant(&m),
         };
+        if DOUBLED.contains(word) && words[..n].contains(word) {
+            continue;
+        }
         if seen.contains(&kind) {
             return Err((n, format!("`.{word}` contradicts another modifier")));
         }
@@ -189,10 +206,17 @@ fn required(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
         O::FenceProxy if !m.rest.iter().any(|w| w == "async") => scoped(m)?,
         O::Atom | O::Red => combined(m, ty)?,
         O::Cvt => return conversion(m),
-        O::CpAsyncBulk | O::CpAsyncBulkTensor => copied(m)?,
-        O::CpReduceAsyncBulk | O::CpReduceAsyncBulkTensor => copied(m)?,
-        O::CpAsync | O::TensormapCpFenceproxy => copied(m)?,
+        O::CpAsyncBulk | O::CpAsyncBulkTensor => copied(opcode, m)?,
+        O::CpReduceAsyncBulk | O::CpReduceAsyncBulkTensor => copied(opcode, m)?,
+        O::CpAsync | O::TensormapCpFenceproxy => copied(opcode, m)?,
         O::Mma | O::MmaSp | O::MmaBlockScale | O::WmmaMma => multiplied(opcode, m)?,
+        O::WmmaLoad | O::WmmaStore => shaped(m)?,
+        O::Tcgen05Mma if !m.rest.iter().any(|w| w.starts_with("kind::")) => {
+            return fail("a kind such as `.kind::f16` is missing");
+        }
+        O::LdMatrix | O::StMatrix if !matches!(m.types.first(), None | Some(T::B16 | T::B8)) => {
+            return fail("matrices of `.b16` or `.b8` are loaded and stored");
+        }
         _ => {}
     }
     if matches!(opcode, O::Setp | O::Set) {
@@ -301,9 +325,13 @@ fn scoped(m: &Modifiers) -> Result<(), String> {
 }
 
 /// Where an asynchronous copy goes, and where it comes from.
-fn copied(m: &Modifiers) -> Result<(), String> {
+fn copied(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
     use super::StateSpace as S;
     match m.spaces.as_slice() {
+        [S::Shared, S::Global] if opcode == Opcode::CpAsync => Ok(()),
+        _ if opcode == Opcode::CpAsync => {
+            Err("this copy goes from `.global` to `.shared`".to_owned())
+        }
         [S::Shared | S::SharedCluster, S::Global]
         | [S::Global, S::Shared]
         | [S::SharedCluster, S::Shared] => Ok(()),
@@ -311,14 +339,22 @@ fn copied(m: &Modifiers) -> Result<(), String> {
     }
 }
 
+/// A matrix has one shape such as `.m16n8k16`.
+fn shaped(m: &Modifiers) -> Result<(), String> {
+    let is_shape = |w: &&String| {
+        let mut bytes = w.bytes();
+        bytes.next() == Some(b'm') && bytes.next().is_some_and(|b| b.is_ascii_digit())
+    };
+    match m.rest.iter().filter(is_shape).count() {
+        1 => Ok(()),
+        _ => Err("a matrix has one shape such as `.m16n8k16`".to_owned()),
+    }
+}
+
 /// Shape, layouts and types of a matrix product (sections 9.7.14.3 and 9.7.14.5).
 fn multiplied(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
     let fail = |what: &str| Err(what.to_owned());
-    let is_shape =
-        |w: &String| w.starts_with('m') && w.contains('k') && w[1..2].parse::<u8>().is_ok();
-    if m.rest.iter().filter(|w| is_shape(w)).count() != 1 {
-        return fail("a matrix product has one shape such as `.m16n8k16`");
-    }
+    shaped(m)?;
     let layouts = m
         .rest
         .iter()

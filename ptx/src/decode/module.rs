@@ -343,6 +343,16 @@ impl Decoder<'_> {
         } else {
             self.names.close(|_, _| {});
         }
+        let known = &self.program.functions[id.0 as usize];
+        let kinds = |list: &[Param]| -> Vec<(ScalarType, u32)> {
+            list.iter().map(|p| (p.ty, p.size_bytes)).collect()
+        };
+        let alike = kinds(&known.params) == kinds(&function.params)
+            && kinds(&known.returns) == kinds(&function.returns);
+        if !known.name.is_empty() && !alike {
+            let name = &function.name;
+            return Err(c.fault(format!("`{name}` is declared with other parameters above")));
+        }
         // A later bare declaration does not undo a definition.
         if syntax.has_body || !self.program.functions[id.0 as usize].is_defined {
             self.program.functions[id.0 as usize] = function;

@@ -6,6 +6,7 @@
 
 use super::Opcode;
 use super::Opcode as O;
+use super::mnemonic::DOUBLED;
 
 #[rustfmt::skip]
 static NEEDS: &[(&[Opcode], &str)] = &[
@@ -104,7 +105,7 @@ pub(super) fn check(opcode: Opcode, words: &[&str]) -> Result<(), (usize, String
             (Some(n), _) if leads && n > 0 => {
                 return Err((n, format!("`.{}` stands right behind the opcode", words[n])));
             }
-            (Some(_), Some(n)) => {
+            (Some(_), Some(n)) if !DOUBLED.contains(&words[n]) => {
                 return Err((n, format!("`.{}` contradicts another modifier", words[n])));
             }
             _ => {}

@@ -42,14 +42,17 @@ fn is_literal(text: &str) -> bool {
     matches!(text.as_bytes(), [b'0', b'f' | b'F' | b'd' | b'D' | b'x' | b'X', rest @ ..] if !rest.is_empty())
 }
 
-/// Names behind what no opcode stands behind.
+/// Names behind what no opcode stands behind: `.b32 name`, `.align 8 name`, `bra name` and not `@%p opcode`.
 fn collect(c: &Cursor<'_>) -> HashSet<u32> {
-    let names = c.tokens.windows(2).filter(|pair| {
-        pair[1].kind() == kind::NAME
-            && matches!(
-                pair[0].kind(),
-                kind::DOT | b',' | b'[' | b'(' | b'@' | b'!' | b'|'
-            )
-    });
-    names.map(|pair| pair[1].sym().0).collect()
+    let is_use = |before: u8, last: u8| match last {
+        kind::DOT | b',' | b'[' | b'(' | b'@' | b'!' | b'|' => true,
+        kind::NAME => !matches!(before, b'@' | b'!'),
+        kind::INT => before == kind::DOT,
+        _ => false,
+    };
+    let names = c
+        .tokens
+        .windows(3)
+        .filter(|t| t[2].kind() == kind::NAME && is_use(t[0].kind(), t[1].kind()));
+    names.map(|t| t[2].sym().0).collect()
 }

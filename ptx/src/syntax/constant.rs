@@ -14,10 +14,7 @@ pub(crate) const MAX_NESTING: u32 = 256;
 
 /// Value of an integer literal, its low 64 bits when it has more; `None` when it is malformed octal.
 pub(crate) fn integer(text: &[u8]) -> Option<u64> {
-    let text = text
-        .strip_suffix(b"U")
-        .or(text.strip_suffix(b"u"))
-        .unwrap_or(text);
+    let text = text.strip_suffix(b"U").unwrap_or(text);
     let (digits, radix) = match text {
         [b'0', b'x' | b'X', rest @ ..] => (rest, 16),
         [b'0', b'b' | b'B', rest @ ..] => (rest, 2),
@@ -214,7 +211,7 @@ fn unary(c: &mut Cursor<'_>, depth: u32) -> Result<Value, Fault> {
             let here = *c;
             let text = c.bump_text();
             let value = integer(text).ok_or_else(|| here.fault("malformed octal number"))?;
-            let suffix = matches!(text, [.., b'U' | b'u']);
+            let suffix = matches!(text, [.., b'U']);
             Ok(Value {
                 bits: value.cast_signed(),
                 is_unsigned: suffix || i64::try_from(value).is_err(),

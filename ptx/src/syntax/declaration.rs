@@ -93,10 +93,23 @@ pub(crate) fn head(c: &mut Cursor<'_>) -> Result<Head, Fault> {
     if !typed {
         return Err(c.expected("a type such as `.b32`"));
     }
+    if !is_fundamental(head.ty) {
+        return Err(c.fault("this type is for instructions, not for declarations"));
+    }
     if head.ty == ScalarType::Pred && head.space != StateSpace::Reg {
         return Err(c.fault("predicates are in registers"));
     }
     Ok(head)
+}
+
+/// Types of registers and variables; the others are those of instructions (sections 5.2.1 to 5.2.5).
+fn is_fundamental(ty: ScalarType) -> bool {
+    use ScalarType as T;
+    let bits = matches!(ty, T::Pred | T::B8 | T::B16 | T::B32 | T::B64 | T::B128);
+    let unsigned = matches!(ty, T::U8 | T::U16 | T::U32 | T::U64);
+    let signed = matches!(ty, T::S8 | T::S16 | T::S32 | T::S64);
+    let float = matches!(ty, T::F16 | T::F16x2 | T::F32 | T::F64);
+    bits || unsigned || signed || float || matches!(ty, T::TexRef | T::SamplerRef | T::SurfRef)
 }
 
 /// Reads one name with its range, dimensions and initialiser.

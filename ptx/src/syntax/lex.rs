@@ -229,7 +229,7 @@ impl Lexer<'_> {
         } else {
             kind = self.decimal();
         }
-        if kind == kind::INT && matches!(self.peek(0), b'U' | b'u') {
+        if kind == kind::INT && self.peek(0) == b'U' {
             self.at += 1;
         }
         if continues(self.peek(0)) {

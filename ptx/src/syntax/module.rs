@@ -103,6 +103,10 @@ impl PackedStatement {
         Self((kind as u32) << FIRST_BITS | first as u32)
     }
 
+    pub(crate) fn is_label(self) -> bool {
+        KINDS[(self.0 >> FIRST_BITS) as usize] == StatementKind::Label
+    }
+
     fn first(self) -> usize {
         (self.0 & ((1 << FIRST_BITS) - 1)) as usize
     }

@@ -388,6 +388,11 @@ impl Parser<'_> {
                 self.variable(Meaning::Variable)?;
                 K::Declaration
             }
+            Some(Directive::BranchTargets | Directive::CallTargets | Directive::CallPrototype)
+                if !self.out.statements.last().is_some_and(|s| s.is_label()) =>
+            {
+                return Err(here.fault("this directive stands behind a label"));
+            }
             Some(d @ (Directive::BranchTargets | Directive::CallTargets)) => {
                 self.c.at += 1;
                 let (names, interner) = (&mut self.names, self.c.interner);

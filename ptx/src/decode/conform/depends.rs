@@ -1,6 +1,6 @@
 //! Operands that depend on modifiers or on each other.
 
-use super::super::{AtomOp, Opcode, Operand, Rounding, ScalarType as T};
+use super::super::{AtomOp, CacheOp, Opcode, Operand, Rounding, ScalarType as T};
 use super::{Check, is_integer, literal};
 
 impl Check<'_> {
@@ -30,6 +30,11 @@ impl Check<'_> {
                 let ty = if by_parity { T::U32 } else { T::B64 };
                 self.read(&given[2], ty).map_err(|m| (2, m))
             }
+            O::CpAsync => match given[2] {
+                Operand::Int(4 | 8) if self.mods.cache == Some(CacheOp::Ca) => Ok(()),
+                Operand::Int(16) => Ok(()),
+                _ => Err((2, "4, 8 or 16 bytes are copied, by `.cg` 16".to_owned())),
+            },
             O::Elect => match &given[0] {
                 Operand::RegPair(_, Some(p)) => self.predicate(*p).map_err(|m| (0, m)),
                 _ => Err((0, "the predicate to write is missing".to_owned())),
@@ -129,7 +134,7 @@ impl Check<'_> {
         match &given[1] {
             Operand::Reg(r) => self.holds(*r, from),
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => literal(&given[1], from),
-            Operand::Target(_) | Operand::Symbol { .. } => {
+            Operand::Target(_) | Operand::Symbol { .. } | Operand::Vector(_) => {
                 Err("a register or a constant is expected".to_owned())
             }
             _ => Ok(()),

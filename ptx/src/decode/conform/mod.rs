@@ -3,12 +3,13 @@
 //! The verdicts follow `ptxas`, with one rule above all: what it accepts is never refused here. What it refuses and
 //! this module lets pass is decoded as written.
 
+mod call;
 mod depends;
 
+pub(super) use call::{Callee, call, passes};
+
 use super::isa::Row;
-use super::{
-    AddressBase, FuncId, Modifiers, Opcode, Operand, RegId, ScalarType as T, SpecialReg, Symbol,
-};
+use super::{AddressBase, Modifiers, Opcode, Operand, RegId, ScalarType as T, SpecialReg, Symbol};
 
 pub(super) fn is_integer(t: T) -> bool {
     matches!(
@@ -64,48 +65,6 @@ pub(crate) fn operands(
     check.together(given)
 }
 
-/// What is known of a function where it is called.
-pub(crate) struct Callee {
-    /// A kernel.
-    pub(crate) is_entry: bool,
-    /// How many values it returns and takes.
-    pub(crate) arity: Option<(usize, usize)>,
-}
-
-/// The same for a call, whose operands are returned arguments, callee, passed arguments and maybe a prototype.
-/// `callee` tells what is known of a function.
-pub(crate) fn call(
-    given: &[Operand],
-    callee: impl Fn(FuncId) -> Callee,
-) -> Result<(), (usize, String)> {
-    let (Some(Operand::Arguments(returned)), Some(target), Some(Operand::Arguments(passed))) =
-        (given.first(), given.get(1), given.get(2))
-    else {
-        return Err((0, "a call names a function".to_owned()));
-    };
-    match target {
-        Operand::Symbol {
-            symbol: Symbol::Function(f),
-            ..
-        } => {
-            let callee = callee(*f);
-            if callee.is_entry {
-                return Err((1, "a kernel cannot be called, only a function".to_owned()));
-            }
-            let given = (returned.len(), passed.len());
-            if callee.arity.is_some_and(|arity| arity != given) {
-                return Err((0, "the call has the wrong number of arguments".to_owned()));
-            }
-            Ok(())
-        }
-        Operand::Reg(_) | Operand::Address { .. } => Ok(()),
-        _ => Err((
-            1,
-            "a function or a register that holds one is expected".to_owned(),
-        )),
-    }
-}
-
 struct Check<'a> {
     opcode: Opcode,
     mods: &'a Modifiers,
@@ -156,14 +115,20 @@ impl Check<'_> {
                 Operand::TexAddress { .. } => Ok(()),
                 _ => Err("an address in brackets is expected".to_owned()),
             },
+            b'l' if self.opcode == Opcode::BrxIdx => match operand {
+                Operand::BranchTable(_) => Ok(()),
+                _ => Err("a table of `.branchtargets` above is expected".to_owned()),
+            },
             b'l' => match operand {
-                Operand::Target(_) | Operand::BranchTable(_) => Ok(()),
+                Operand::Target(_) => Ok(()),
                 _ => Err("a label is expected".to_owned()),
             },
             b'D' => self.free_destination(operand),
             _ => match operand {
                 Operand::Target(_) => Err("a label cannot stand here".to_owned()),
                 _ if self.opcode == Opcode::Mov => self.moved(operand),
+                Operand::Int(_) => Ok(()),
+                _ if waits_for(self.opcode) => Err("a constant is expected".to_owned()),
                 Operand::Reg(r) if self.opcode == Opcode::Cvta => self.fits(*r, self.ty(0)),
                 Operand::Symbol { .. } if self.opcode == Opcode::Cvta && self.mods.to => {
                     Err("a register is expected".to_owned())
@@ -187,6 +152,15 @@ impl Check<'_> {
     /// Whether the address is in the state space that the instruction names (section 6.4.1).
     fn address(&self, base: AddressBase) -> Result<(), String> {
         use super::StateSpace as S;
+        match (self.opcode, base) {
+            (Opcode::St, AddressBase::Symbol(Symbol::Param(_))) => {
+                return Err("a parameter is not written to".to_owned());
+            }
+            (Opcode::Ld, AddressBase::Symbol(Symbol::ReturnParam(_))) => {
+                return Err("a returned parameter is not read".to_owned());
+            }
+            _ => {}
+        }
         let symbol = match base {
             AddressBase::Reg(r) => {
                 let ty = (self.scope.register)(r);
@@ -292,17 +266,17 @@ impl Check<'_> {
         })
     }
 
-    /// Whether the registers of a vector hold this type: the first of them counts, the others are as wide, and typed as
-    /// it is where it has a type. Integers then hold floating numbers of their own width.
+    /// Whether the registers of a vector hold this type. They are as wide as each other; where one of them has no type
+    /// that is all, otherwise they are typed alike, and integers also hold floating numbers of their own width.
     fn all_hold(&self, elements: &[Operand], ty: T) -> Result<(), String> {
-        let mut types = elements.iter().filter_map(|o| match o {
+        let types = elements.iter().filter_map(|o| match o {
             Operand::Reg(r) | Operand::RegOffset(r, _) => Some((self.scope.register)(*r)),
             _ => None,
         });
-        let Some(first) = types.next() else {
+        let Some(first) = types.clone().find(|&t| is_bits(t)).or(types.clone().next()) else {
             return Ok(());
         };
-        if let Some(other) = types.find(|&t| !is_bits(first) && !alike(t, first)) {
+        if let Some(other) = types.clone().find(|&t| !alike(t, first)) {
             return Err(mismatch(other, first));
         }
         let as_wide = is_integer(first) && first.size_bytes() == ty.size_bytes();
@@ -403,6 +377,9 @@ impl Check<'_> {
             }
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => literal(operand, ty),
             Operand::Special(s) => special(*s, ty),
+            Operand::Symbol { .. } if ty.is_float() || ty == T::Pred => {
+                Err(format!("an address is no `.{}`", name(ty)))
+            }
             _ => Ok(()),
         }
     }
@@ -456,6 +433,19 @@ fn double(ty: T) -> T {
         T::S32 => T::S64,
         other => other,
     }
+}
+
+/// Whether the operand says how many groups may still be under way, which is a constant.
+fn waits_for(opcode: Opcode) -> bool {
+    use Opcode as O;
+    matches!(
+        opcode,
+        O::CpAsyncWaitGroup
+            | O::CpAsyncBulkWaitGroup
+            | O::WgmmaWaitGroup
+            | O::Setmaxnreg
+            | O::Pmevent
+    )
 }
 
 fn is_bits(t: T) -> bool {
