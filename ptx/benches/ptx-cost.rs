@@ -10,6 +10,8 @@
 //! or double. Hence two counts of kernels above 1.1 times: all of them, and those that also grew by more than one such
 //! unit (`code_above_unit`).
 //!
+//! Beside each form, and for the originals, it says how far [`registers_estimate`] is from `ptxas`.
+//!
 //! The first run takes minutes; results are kept (see `assemble`). An argument picks the benchmarks that start with it.
 
 #[path = "../tests/assemble/mod.rs"]

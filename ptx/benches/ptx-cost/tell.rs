@@ -168,13 +168,6 @@ fn print_registers(name: &str, figures: &Figures, bar: Option<(u32, u32)>) {
 
 /// Prints how far the analysis' estimate of registers is from what the assembler took.
 pub(crate) fn tell_estimates(form: &str, rows: &[Row]) {
-    if let Ok(d) = std::env::var("DUMP") {
-        use std::io::Write;
-        let mut f = std::fs::OpenOptions::new().append(true).create(true).open(d).unwrap();
-        for r in rows {
-            writeln!(f, "{form} {} {} {} {} {} {}", r.kernel.replace(' ', "|"), r.target, r.before.registers, r.after.registers, r.after.spill_bytes, r.estimate).unwrap();
-        }
-    }
     let mut errors: Vec<i64> = rows.iter().map(Row::estimate_error).collect();
     if errors.is_empty() {
         return;
