@@ -10,6 +10,8 @@
 //! or double. Hence two counts of kernels above 1.1 times: all of them, and those that also grew by more than one such
 //! unit (`code_above_unit`).
 //!
+//! Beside each form, and for the originals, it says how far [`registers_estimate`] is from `ptxas`.
+//!
 //! The first run takes minutes; results are kept (see `assemble`). An argument picks the benchmarks that start with it.
 
 #[path = "../tests/assemble/mod.rs"]
@@ -19,13 +21,14 @@ mod tell;
 
 use assemble::{Assembler, Cost};
 use gridmux_ptx::Module;
+use gridmux_ptx::analysis::registers_estimate;
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
 use gridmux_ptx::forms::{Form, Options, rewrite};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use tell::{Row, number, print, tell};
+use tell::{Row, number, print, tell, tell_estimates};
 
 /// A form as it is made here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +82,8 @@ struct Job {
     variant: Variant,
     target: String,
     text: Vec<u8>,
-    /// The kernels that took the form.
-    kernels: Vec<String>,
+    /// The kernels that took the form, and the registers that [`registers_estimate`] gives them.
+    kernels: Vec<(String, u32)>,
 }
 
 /// What one run said.
@@ -119,13 +122,16 @@ fn main() {
             eprintln!("FAILED {name} as {form} for {}: {e}", job.target);
         }
     }
-    for variant in variants {
+    for variant in std::iter::once(WHOLE).chain(variants) {
         let rows: Vec<Row> = outcomes
             .iter()
             .filter(|(job, _)| job.variant == variant)
             .flat_map(|(job, costs)| rows(&files, &before, job, costs))
             .collect();
-        tell(variant.name, variant.bar, &rows);
+        if variant != WHOLE {
+            tell(variant.name, variant.bar, &rows);
+        }
+        tell_estimates(variant.name, &rows);
     }
     let runs = number(outcomes.len());
     print(
@@ -186,7 +192,8 @@ fn jobs(files: &[(PathBuf, Vec<u8>)], variants: &[Variant]) -> Vec<Job> {
             };
             let done = rewrite(&module, &program, &options, |_| variant.form);
             let took = done.kernels.into_iter().filter(|k| k.form == variant.form);
-            let kernels: Vec<String> = took.map(|k| k.name).collect();
+            let names: BTreeSet<String> = took.map(|k| k.name).collect();
+            let kernels = estimates(&done.bytes, &names);
             if kernels.is_empty() {
                 continue;
             }
@@ -200,6 +207,17 @@ fn jobs(files: &[(PathBuf, Vec<u8>)], variants: &[Variant]) -> Vec<Job> {
         }
     }
     jobs
+}
+
+/// The kernels of those names in a rewritten text, each with its estimate.
+fn estimates(text: &[u8], names: &BTreeSet<String>) -> Vec<(String, u32)> {
+    let module = Module::parse(text).expect("what a form makes");
+    let program = module.decode().expect("what a form makes");
+    let kernels = program.functions.iter();
+    let kernels = kernels.filter(|f| f.is_entry && f.is_defined && names.contains(&f.name));
+    kernels
+        .map(|f| (f.name.clone(), registers_estimate(f)))
+        .collect()
 }
 
 /// Assembles on every core, and tells now and then how far it is.
@@ -246,10 +264,11 @@ fn rows(
     let (Some(before), Ok(after)) = (before.get(&(job.file, job.target.as_str())), after) else {
         return Vec::new();
     };
-    let row = |kernel: &String| {
+    let row = |(kernel, estimate): &(String, u32)| {
         Some(Row {
             kernel: format!("{} {kernel}", shown(&files[job.file].0)),
             target: job.target.clone(),
+            estimate: *estimate,
             before: *before.get(kernel)?,
             after: *after.get(kernel)?,
         })

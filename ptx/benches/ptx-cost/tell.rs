@@ -18,6 +18,8 @@ const UNIT: u32 = 8;
 pub(crate) struct Row {
     pub(crate) kernel: String,
     pub(crate) target: String,
+    /// The registers that the analysis gives it in this form.
+    pub(crate) estimate: u32,
     pub(crate) before: Cost,
     pub(crate) after: Cost,
 }
@@ -25,6 +27,10 @@ pub(crate) struct Row {
 impl Row {
     fn registers(&self) -> i64 {
         i64::from(self.after.registers) - i64::from(self.before.registers)
+    }
+
+    fn estimate_error(&self) -> i64 {
+        i64::from(self.estimate) - i64::from(self.after.registers)
     }
 
     fn spills(&self) -> bool {
@@ -158,6 +164,23 @@ fn print_registers(name: &str, figures: &Figures, bar: Option<(u32, u32)>) {
             bar.map(f64::from),
         );
     }
+}
+
+/// Prints how far the analysis' estimate of registers is from what the assembler took.
+pub(crate) fn tell_estimates(form: &str, rows: &[Row]) {
+    let mut errors: Vec<i64> = rows.iter().map(Row::estimate_error).collect();
+    if errors.is_empty() {
+        return;
+    }
+    errors.sort_unstable();
+    let [p5, median, p95] = [0.05, 0.5, 0.95].map(|q| quantile(&errors, q));
+    #[allow(clippy::cast_precision_loss, reason = "thousands of values below 256")]
+    let mean = errors.iter().map(|e| e.abs()).sum::<i64>() as f64 / errors.len() as f64;
+    eprintln!(
+        "{form}: estimate − ptxas {p5:+} {median:+} {p95:+} (5th percentile, median, 95th), {mean:.2} off on average"
+    );
+    let name = format!("ptx-cost/{form}_estimate_off");
+    print(&name, mean, ("registers", "lower"), None, None);
 }
 
 /// Names the kernels with most extra registers, those whose code grew most, and some that spill.

@@ -1,24 +1,40 @@
 //! How many 32-bit registers a thread will need, estimated from liveness.
 //!
-//! PTX has unlimited virtual registers; `ptxas` allocates the real ones after copy elimination and constant
-//! propagation. The estimate takes the largest sum, over all points of the body, of what is live there, where
+//! PTX has unlimited virtual registers; `ptxas` allocates the real ones after copy elimination, constant propagation
+//! and scheduling. The estimate takes the largest sum, over all points of the body, of what is live there, where
 //!
 //! - a 64-bit value counts two, a predicate none (predicates have a file of their own);
 //! - a copy that is the only definition of its register (`mov`, `cvta`) counts as the value it copies;
-//! - a kernel parameter or constant that is the only definition of its register counts nothing, because the
-//!   machine reads it from the constant bank, and nor do some bits of it, which a uniform register holds;
+//! - what is the same in the whole launch counts nothing: parameters, constants and the launch's dimensions come from the
+//!   constant bank, and integer arithmetic on them goes to uniform registers.
 //!
-//! and adds headroom, because `ptxas` spends registers on latency while they are cheap: it moves loads up and keeps
-//! address parts. On the eight workload kernels (`ptxas` 13.5, `sm_80`) it uses about twice the live sum; the
-//! headroom is therefore the sum itself, up to [`HEADROOM`]. `tests/registers.rs` holds the figures.
+//! To that it adds, for each basic block, what `ptxas` spends there on latency: it moves loads of memory up, so that their
+//! results are live together, and unrolls a loop of one block, up to [`MOST_LOADED`]; and [`ALWAYS`], which it takes
+//! everywhere. Text that loads nothing, such as what a form puts in front of a body, then costs what is live in it.
+//!
+//! A function that calls leaves the registers of the calling convention to the callee. The launch bounds limit all.
+//! `cargo xtask bench ptx-cost` says how far the estimate is from `ptxas`, for originals and for each form, and
+//! `tests/registers.rs` holds figures of workload kernels. The three constants are the small integers that leave least of
+//! that difference over the corpus' originals, on `sm_75` to `sm_100`.
 
 use super::flow::Flow;
 use super::liveness::{Liveness, Set};
 use super::operands::{Access, for_each_register};
-use crate::decode::{Function, Instruction, Opcode, Operand, RegId, ScalarType, StateSpace};
+use crate::decode::{
+    Function, Instruction, LaunchBounds, Opcode, Operand, RegId, ScalarType, SpecialReg, StateSpace,
+};
 
-/// Most registers added to the largest live sum.
-const HEADROOM: u32 = 16;
+/// Registers besides what is live: the stack pointer, pairs that must be even, parts of addresses.
+const ALWAYS: u32 = 5;
+/// Most registers of loads that wait together.
+const MOST_LOADED: u32 = 8;
+/// Rounds of a loop of one block that are unrolled into each other.
+const UNROLLED: u32 = 2;
+/// Registers that a function with calls has at least, for its callees.
+const CALLING: u32 = 24;
+/// Registers of an SM, of which launch bounds give each thread its part, in steps of [`UNIT`].
+const OF_AN_SM: u32 = 65536;
+const UNIT: u32 = 8;
 /// The fewest registers a kernel is given in practice.
 const FEWEST: u32 = 8;
 /// The most registers a thread can have; also the answer for functions too large to analyse.
@@ -38,15 +54,58 @@ pub fn registers_estimate(function: &Function) -> u32 {
     for (b, block) in (0_u32..).zip(&flow.blocks) {
         let mut live = liveness.live_out(b);
         let mut sum: u32 = live.iter().map(weight).sum();
-        largest = largest.max(sum);
+        let (mut crowded, mut loaded) = (sum, 0);
         for i in function.body[block.first as usize..block.end as usize]
             .iter()
             .rev()
         {
-            largest = largest.max(step(i, &mut live, &mut sum, &class, &weight));
+            crowded = crowded.max(step(i, &mut live, &mut sum, &class, &weight));
+            if loads_memory(i) {
+                loaded += results(i, &class, &weight);
+            }
         }
+        let rounds = match flow.successors(b).contains(&b) {
+            true => UNROLLED,
+            false => 1,
+        };
+        largest = largest.max(crowded + MOST_LOADED.min(rounds * loaded));
     }
-    (largest + largest.min(HEADROOM)).clamp(FEWEST, MOST)
+    let calls = function.body.iter().any(|i| i.opcode == Opcode::Call);
+    let least = if calls { CALLING } else { FEWEST };
+    let most = most(&function.bounds);
+    (largest + ALWAYS).max(least).min(most)
+}
+
+/// The most that launch bounds leave.
+fn most(bounds: &LaunchBounds) -> u32 {
+    let threads = bounds.required_threads.or(bounds.max_threads);
+    let threads = threads.map_or(1, |t| t.into_iter().fold(1, u32::saturating_mul));
+    let together = threads.saturating_mul(bounds.min_blocks_per_sm.unwrap_or(1));
+    let part = (OF_AN_SM / together.max(1)) / UNIT * UNIT;
+    let named = bounds.max_registers.unwrap_or(MOST);
+    MOST.min(part).min(named).max(FEWEST)
+}
+
+/// Whether an instruction's result comes from memory, and late.
+fn loads_memory(i: &Instruction) -> bool {
+    let space = i.mods.spaces.first().copied().unwrap_or_default();
+    let is_far = !matches!(space, StateSpace::Param | StateSpace::Local);
+    i.opcode == Opcode::Tex || (matches!(i.opcode, Opcode::Ld | Opcode::Ldu) && is_far)
+}
+
+/// Registers that an instruction writes.
+fn results(
+    i: &Instruction,
+    class: &dyn Fn(RegId) -> Option<u32>,
+    weight: &dyn Fn(u32) -> u32,
+) -> u32 {
+    let mut sum = 0;
+    for_each_register(i, |r, access| {
+        if let (Some(c), Access::Write | Access::MayWrite) = (class(r), access) {
+            sum += weight(c);
+        }
+    });
+    sum
 }
 
 /// Moves backwards over one instruction; gives the sum at its most crowded moment, when results and sources that
@@ -109,37 +168,60 @@ impl Classes {
             if definitions[to.0 as usize] != 1 {
                 continue;
             }
+            let known = |r: &RegId| of[r.0 as usize].is_none();
             match (i.opcode, i.operands.get(1)) {
+                _ if is_of_the_launch(function, i, known) => of[to.0 as usize] = None,
                 (Opcode::Mov | Opcode::Cvta, Some(Operand::Reg(from)))
                     if definitions[from.0 as usize] == 1 =>
                 {
                     of[to.0 as usize] = of[from.0 as usize];
                 }
-                (
-                    Opcode::Mov,
-                    Some(
-                        Operand::Int(_)
-                        | Operand::F32(_)
-                        | Operand::F64(_)
-                        | Operand::Symbol { .. },
-                    ),
-                ) => {
-                    of[to.0 as usize] = None;
-                }
-                (Opcode::And, Some(Operand::Reg(from)))
-                    if of[from.0 as usize].is_none()
-                        && matches!(i.operands.get(2), Some(Operand::Int(_))) =>
-                {
-                    of[to.0 as usize] = None;
-                }
-                (Opcode::Ld, _)
-                    if function.is_entry && i.mods.spaces.first() == Some(&StateSpace::Param) =>
-                {
-                    of[to.0 as usize] = None;
-                }
                 _ => {}
             }
         }
         Self { of }
+    }
+}
+
+/// Whether an instruction gives the same in the whole launch, without a register of each thread; `known` are registers
+/// that hold such values.
+fn is_of_the_launch(function: &Function, i: &Instruction, known: impl Fn(&RegId) -> bool) -> bool {
+    use Opcode as O;
+    let sources = || i.operands.iter().skip(1);
+    let is_integer = i.opcode == O::Mov || !i.mods.types.iter().any(|t| t.is_float());
+    match i.opcode {
+        O::Ld => function.is_entry && i.mods.spaces.first() == Some(&StateSpace::Param),
+        O::Mov
+        | O::Cvt
+        | O::Cvta
+        | O::Add
+        | O::Sub
+        | O::Mul
+        | O::Mad
+        | O::Min
+        | O::Max
+        | O::Neg
+        | O::Shl
+        | O::Shr
+        | O::And
+        | O::Or
+        | O::Xor
+        | O::Not
+        | O::Lop3
+        | O::Bfe
+        | O::Setp
+        | O::Selp
+            if is_integer =>
+        {
+            sources().all(|o| match o {
+                Operand::Reg(r) => known(r),
+                Operand::Int(_) | Operand::F32(_) | Operand::F64(_) | Operand::Symbol { .. } => {
+                    true
+                }
+                Operand::Special(s) => matches!(s, SpecialReg::Ntid(_) | SpecialReg::Nctaid(_)),
+                _ => false,
+            })
+        }
+        _ => false,
     }
 }
