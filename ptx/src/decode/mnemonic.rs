@@ -199,13 +199,27 @@ fn required(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
             return fail("`.mmio` needs `.relaxed`, `.acquire` or `.release`");
         }
         O::Ld | O::St => ordered(m)?,
+        O::Atom | O::Red => combined(m, ty)?,
+        O::Cvt => return conversion(m),
+        _ => {}
+    }
+    structured(opcode, m)?;
+    if matches!(opcode, O::Setp | O::Set) {
+        compared(m)?;
+    }
+    suited(opcode, m, ty)
+}
+
+/// The same for instructions on barriers, copies, several devices and matrices (sections 9.7.9, 9.7.13 to 9.7.16).
+fn structured(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
+    use Opcode as O;
+    let fail = |what: &str| Err(what.to_owned());
+    match opcode {
         O::MultimemLdReduce | O::MultimemSt | O::MultimemRed => scoped(m)?,
         O::MbarrierArrive | O::MbarrierArriveDrop | O::MbarrierTestWait => scoped(m)?,
         O::MbarrierArriveExpectTx | O::MbarrierArriveDropExpectTx => scoped(m)?,
         O::MbarrierTryWait | O::MbarrierExpectTx | O::MbarrierCompleteTx => scoped(m)?,
         O::FenceProxy if !m.rest.iter().any(|w| w == "async") => scoped(m)?,
-        O::Atom | O::Red => combined(m, ty)?,
-        O::Cvt => return conversion(m),
         O::CpAsyncBulk | O::CpAsyncBulkTensor => copied(opcode, m)?,
         O::CpReduceAsyncBulk | O::CpReduceAsyncBulkTensor => copied(opcode, m)?,
         O::CpAsync | O::TensormapCpFenceproxy => copied(opcode, m)?,
@@ -219,10 +233,7 @@ fn required(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
         }
         _ => {}
     }
-    if matches!(opcode, O::Setp | O::Set) {
-        compared(m)?;
-    }
-    suited(opcode, m, ty)
+    Ok(())
 }
 
 /// Modifiers that only some types have.
