@@ -16,17 +16,18 @@
 //! blocks that everybody else must pass, and stops in front of the first instruction that uses what a load of global
 //! memory brings, because there the block would wait anyway, or after [`HIDES`] instructions, or where it must.
 
+use super::first_round::FirstRound;
 use crate::analysis::{Access, Flow, Tree, dominators, for_each_register};
 use crate::decode::{Function, Instruction, MemoryOrder, Opcode, RegId, StateSpace};
 
 /// So many instructions take as long as the load of the word.
-const HIDES: u32 = 96;
+pub(super) const HIDES: u32 = 96;
 /// Joins that are tried where ways part, and blocks between a parting and its join.
 const MOST_JOINS: usize = 8;
 const MOST_BETWEEN: usize = 64;
 
 /// The place, and what is known of the threads there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommitPoint {
     /// In front of this instruction; at the entry when there is none.
     pub(super) before: Option<u32>,
@@ -34,6 +35,8 @@ pub(super) struct CommitPoint {
     pub(super) together: bool,
     /// Copies into shared memory may be on their way.
     pub(super) copies: bool,
+    /// A loop comes next, whose first round may be copied in front of the place.
+    pub(super) first_round: Option<FirstRound>,
 }
 
 /// Finds the commit point of a kernel's body; `None` for an empty one, which does nothing.
@@ -73,6 +76,7 @@ impl<'a> Walk<'a> {
                 before: None,
                 together: true,
                 copies: false,
+                first_round: None,
             },
         }
     }
@@ -86,12 +90,26 @@ impl<'a> Walk<'a> {
             }
             // Where the way on is not fit, the last place of this block is.
             self.point.before = Some(self.flow.blocks[at as usize].end - 1);
-            let Some(next) = self.next(at) else { break };
+            let Some(next) = self.next(at) else {
+                self.look_into_loop(at);
+                break;
+            };
             let block = &self.flow.blocks[at as usize];
             self.point.together &= self.flow.successors(at).len() == 1 && !block.leaves;
             at = next;
         }
         self.point
+    }
+
+    /// Where a loop is in the way, its first round may come before the place.
+    fn look_into_loop(&mut self, at: u32) {
+        let found = FirstRound::behind(self.function, self.flow, at);
+        if let Some(round) = &found {
+            let function = self.function;
+            let body = &function.body[round.body.start as usize..round.body.end as usize];
+            body.iter().for_each(|i| self.note(i));
+        }
+        self.point.first_round = found;
     }
 
     /// Goes through a block, to the first instruction that must come after the place.
@@ -166,9 +184,8 @@ impl<'a> Walk<'a> {
             }
             let block = &self.flow.blocks[b as usize];
             let body = &self.function.body[block.first as usize..block.end as usize];
-            let fits = self.early[b as usize]
-                && between.len() < MOST_BETWEEN
-                && body.iter().all(|i| is_quiet(i) && !self.uses_loaded(i));
+            let fits =
+                self.early[b as usize] && between.len() < MOST_BETWEEN && body.iter().all(is_quiet);
             // A block that leads nowhere else must leave, which `leaves` would have said.
             if !fits || self.flow.successors(b).is_empty() {
                 return false;
@@ -258,7 +275,7 @@ fn leaves(function: &Function, flow: &Flow) -> Vec<bool> {
 }
 
 /// Whether an instruction leaves no trace that outlives its block, waits for nobody and is waited for by nobody.
-fn is_quiet(i: &Instruction) -> bool {
+pub(super) fn is_quiet(i: &Instruction) -> bool {
     use Opcode as O;
     let space = i.mods.spaces.first().copied().unwrap_or_default();
     match i.opcode {
