@@ -355,7 +355,7 @@ fn leaves(function: &Function, flow: &Flow) -> Vec<bool> {
 }
 
 /// Whether an instruction loads what others may have written.
-fn looks_at_memory(i: &Instruction) -> bool {
+pub(super) fn looks_at_memory(i: &Instruction) -> bool {
     let space = i.mods.spaces.first().copied().unwrap_or_default();
     let loads = matches!(i.opcode, Opcode::Ld | Opcode::Ldu);
     loads && !matches!(space, StateSpace::Param | StateSpace::Const)

@@ -1,8 +1,9 @@
 //! A loop whose first round can be copied in front of it, so that a `gate` decides behind that round.
 //!
 //! The word that stops a block takes a round trip to the L2 cache, and where the body begins with a loop there is little in
-//! front of it to hide that behind; its first round is often enough. What comes before the decision is still bounded: one
-//! round, and not the loop.
+//! front of it to hide that behind. Where the loop loads, its first round has such a trip of its own, and both are made
+//! together; a round that only computes hides less than its copy costs. What comes before the decision is still bounded:
+//! one round, and not the loop.
 //!
 //! ```text
 //!     @skip bra EXIT              @skip bra DECIDE
@@ -21,7 +22,7 @@
 //! - The predicate that leads round the loop keeps its value up to the decision.
 //! - The body reads nothing that a form rewrites.
 
-use super::commit::{HIDES, is_quiet};
+use super::commit::{HIDES, is_quiet, looks_at_memory};
 use crate::analysis::{Access, Flow, for_each_register};
 use crate::decode::{Function, Instruction, Opcode, Operand, SpecialReg};
 use std::ops::Range;
@@ -64,7 +65,8 @@ impl FirstRound {
         let body = block.first..block.end - 1;
         let is_fit = again.opcode == Opcode::Bra && again.guard.is_some();
         let inside = &function.body[body.start as usize..body.end as usize];
-        if !is_fit || body.len() > HIDES as usize || !inside.iter().all(may_be_copied) {
+        let is_fit = is_fit && body.len() <= HIDES as usize;
+        if !is_fit || !inside.iter().all(may_be_copied) || !inside.iter().any(looks_at_memory) {
             return None;
         }
         let last = flow.blocks[at as usize].end - 1;
