@@ -24,7 +24,8 @@ use std::sync::Arc;
 
 /// SMs of the cut `h200`.
 const FEW_SMS: u16 = 16;
-/// Slices in flight.
+/// Slices in flight: enough for one to be ready whenever another ends, though a launch takes longer than three blocks per
+/// SM last (Little's law, as the dispatcher's).
 const SLICES_IN_FLIGHT: usize = 16;
 /// Waves of a gate's launch, and launches in flight: a stop refuses what has not started, however much that is.
 const WINDOW_WAVES: u32 = 8;

@@ -291,7 +291,8 @@ pub struct L1 {
     pub caches_global: bool,
     /// What a store to global memory does to a line that is there.
     pub write: WritePolicy,
-    /// A kernel that starts finds it empty, because L1 is not coherent.
+    /// It is emptied between dependent launches and when a launch comes to an SM that has run dry, because L1 is not
+    /// coherent.
     pub flush_at_launch: bool,
 }
 

@@ -103,6 +103,62 @@ fn the_left_over_scheduler_gives_the_second_kernel_what_is_left() {
     }
 }
 
+/// A kernel of one load, which every launch makes at the same address, and so many turns of a loop behind it.
+fn reading(rounds: u32) -> String {
+    module(
+        "",
+        &format!(
+            "ld.global.u32 %r6, [%rd1];\nadd.u32 %r5, %r6, {rounds};\nLOOP:\nsub.u32 %r5, %r5, 1;\n\
+         setp.ne.u32 %p1, %r5, 0;\n@%p1 bra LOOP;\nst.global.u32 [%rd1+4096], %r5;"
+        ),
+    )
+}
+
+#[test]
+fn an_sm_forgets_its_caches_for_dependent_launches_and_when_it_runs_dry() {
+    let mut config = GpuConfig::builtin("gtx480").expect("built in");
+    config.sm.count = 1;
+    let mut bench = Bench::new(config);
+    let long = bench.kernel(&reading(10_000), "k");
+    let short = bench.kernel(&reading(1), "k");
+    let out = bench.buffer(&[0; 8192]);
+    let params = out.to_le_bytes();
+    let mut reports = Vec::new();
+    let mut submit = |tag: u64, kernel, queue: u8, then: u64| {
+        let mut launch = bench.simple(kernel, 1, 32, &params);
+        (launch.tag, launch.queue) = (tag, QueueId(queue));
+        bench.gpu.launch(launch).expect("accepted");
+        let until = bench.gpu.now().0 + then;
+        while bench.gpu.now().0 < until
+            && bench.gpu.advance(Cycles(until), &mut reports) != Advance::Idle
+        {}
+    };
+    // Beside a launch that stays: one of another stream, the next of that stream behind it, and one of a third.
+    submit(1, &long, 0, 10_000);
+    submit(2, &short, 1, 0);
+    submit(3, &short, 1, 20_000);
+    submit(4, &short, 2, 10_000_000);
+    // The SM has run dry.
+    submit(5, &short, 3, 10_000_000);
+    let counters = |wanted: u64| {
+        let ended = reports.iter().find_map(|r| match r {
+            Report::Ended { tag, counters, .. } if *tag == wanted => Some(*counters),
+            _ => None,
+        });
+        ended.expect("ended")
+    };
+    let ends = spans(&reports);
+    assert!(
+        ends[1..4].iter().all(|(.., end)| *end < ends[0].2),
+        "{ends:?}"
+    );
+    let hits = [1, 2, 3, 4, 5].map(|tag| counters(tag).l1_hit_sectors);
+    assert_eq!(hits, [0, 1, 0, 1, 0]);
+    // Parameters are nobody else's, whatever the caches hold.
+    let parameters = [1, 2, 3, 4, 5].map(|tag| counters(tag).constant_misses);
+    assert_eq!(parameters, [1; 5]);
+}
+
 #[test]
 fn reports_come_in_order_of_time() {
     let mut bench = Bench::new(GpuConfig::builtin("gtx480").expect("built in"));

@@ -162,7 +162,7 @@ impl Cache {
         }
     }
 
-    /// Forgets everything, as L1 does at the start of a kernel; nothing may be dirty.
+    /// Forgets everything, as L1 does between dependent launches; nothing may be dirty.
     pub(crate) fn invalidate(&mut self) {
         self.clock += 1;
         self.emptied_at = self.clock;

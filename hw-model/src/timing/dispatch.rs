@@ -63,10 +63,11 @@ impl Dispatcher {
 
     /// Queues a launch at `now`.
     pub(crate) fn submit(&mut self, index: u32, launches: &mut Launches, now: u64) {
-        let Some(launch) = launches.get(index) else {
+        let Some(launch) = launches.get_mut(index) else {
             return;
         };
         let queue = launch.queue;
+        launch.is_dependent = !self.queues[queue].is_empty();
         let hardware = queue % self.hardware.len();
         self.hardware[hardware].push_back(index);
         self.queues[queue].push_back(index);

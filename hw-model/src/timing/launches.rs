@@ -36,6 +36,8 @@ pub(crate) struct LaunchState {
     pub(crate) last_end: u64,
     /// When its first block may start; set when it becomes the head of its queue.
     pub(crate) eligible_at: Option<u64>,
+    /// It came behind a launch of its stream that had not ended, and may read what that one wrote.
+    pub(crate) is_dependent: bool,
 }
 
 impl LaunchState {
@@ -114,6 +116,7 @@ impl Launches {
             first_start: None,
             last_end: 0,
             eligible_at: None,
+            is_dependent: false,
         });
         self.next_serial += 1;
         self.live += 1;

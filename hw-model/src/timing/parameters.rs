@@ -2,6 +2,8 @@
 //!
 //! They lie in device memory, so that the first warp of an SM that reads one waits for its line, as a first
 //! instruction does for its code. A line of the constant cache is half of one of the others.
+//! Each launch has its own, which no SM holds before a warp of that launch asks for them; their place in memory, and in
+//! L2, is used again when the launch has ended.
 //! Rules: two warps that need one line ask for it once; a parameter that is there takes as long as a move.
 
 use super::coalesce::LineAccess;
@@ -16,11 +18,11 @@ const PARAMETER_LINES: u64 = 1 << 53;
 /// Lines of one launch.
 const LAUNCH_LINES: u64 = 1 << 6;
 
-/// Line and sectors of a launch's parameter so many bytes from the first.
-fn place(launch: u32, offset: i64) -> (u64, u8) {
+/// Line and sectors of a parameter so many bytes from the first, of the launch that has this number.
+fn place(number: u64, offset: i64) -> (u64, u8) {
     let sector = u64::try_from(offset).unwrap_or(0) / SECTOR_BYTES;
     let line = sector / (LINE_BYTES / SECTOR_BYTES) % LAUNCH_LINES;
-    let line = PARAMETER_LINES + u64::from(launch) * LAUNCH_LINES + line;
+    let line = PARAMETER_LINES + number * LAUNCH_LINES + line;
     (line, 0b11 << (sector & 2))
 }
 
@@ -28,11 +30,12 @@ impl Sm {
     /// Accounts for the parameter that the warp's operation just read.
     pub(super) fn time_parameter(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
         self.unit_free_at = self.now + u64::from(op.interval);
-        let (line, sectors) = place(launch, op.imm);
+        let serial = epoch.launches.get(launch).map_or(0, |l| l.serial);
+        let (tag, sectors) = place(serial, op.imm);
         self.counters_of(slot).constant_accesses += 1;
         let mut load = self.transfer(slot, launch, op, RequestKind::Read);
         load.known = self.now + u64::from(op.latency);
-        let found = self.constants.find_or_insert(line, line);
+        let found = self.constants.find_or_insert(tag, tag);
         let coming = match &found {
             Some((entry, _)) if entry.valid & sectors != 0 => {
                 load.known = load.known.max(entry.ready_at);
@@ -45,9 +48,7 @@ impl Sm {
             _ => None,
         };
         let miss = coming.unwrap_or_else(|| {
-            let miss = self
-                .misses
-                .take(Miss::new(line, sectors, Target::Constants));
+            let miss = self.misses.take(Miss::new(tag, sectors, Target::Constants));
             if let Some((entry, _)) = found {
                 entry.pending |= sectors;
                 for sector in (0..4).filter(|sector| sectors >> sector & 1 != 0) {
@@ -57,6 +58,7 @@ impl Sm {
             miss
         });
         if coming.is_none() {
+            let (line, _) = place(u64::from(launch), op.imm);
             let access = LineAccess {
                 line,
                 sectors,

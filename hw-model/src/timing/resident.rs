@@ -2,6 +2,12 @@
 //!
 //! Room is taken when the block scheduler reserves it; the block itself starts in the SM's own part of the epoch, and its
 //! room is free when its last warp has ended, when it was moved, or when its launch is dropped.
+//!
+//! L1 and the caches of constants and textures are not coherent: what a launch reads there must not be older than the
+//! launches and copies before it. They are emptied between dependent grids (PTX ISA, cache operators: «the driver must
+//! invalidate global L1 cache lines between dependent grids of parallel threads»), and when a launch comes to an SM that
+//! has run dry (GPGPU-Sim's `gpgpu_flush_l1_cache`). Launches of different streams that share an SM, as slices of one
+//! kernel do, share its caches too.
 //! Rules: a slot's generation changes whenever its warp does, so that answers for an earlier one are told apart; a
 //! resident without a kernel has room and has not started, or is coming back.
 
@@ -143,12 +149,9 @@ impl Sm {
     pub(super) fn start(&mut self, start: &Start, launch: &LaunchState, epoch: &Epoch<'_>) {
         if launch.serial > self.newest_launch {
             self.newest_launch = launch.serial;
-            if epoch.config.l1.flush_at_launch {
-                self.l1.invalidate();
+            if launch.is_dependent || self.is_dry() {
+                self.empty_caches(epoch);
             }
-            // Constants and textures may have been written by a copy since.
-            self.constants.invalidate();
-            self.textures.invalidate();
         }
         let number = start.resident;
         let needs = launch.needs;
@@ -169,6 +172,20 @@ impl Sm {
             entry.warp.start(&launch.kernel, warp, launch.threads);
             self.schedule(slot, epoch);
         }
+    }
+
+    /// No block has started here and not ended.
+    fn is_dry(&self) -> bool {
+        self.residents.iter().all(|r| r.kernel.is_none())
+    }
+
+    /// Forgets what another launch or a copy may have written since it was read.
+    fn empty_caches(&mut self, epoch: &Epoch<'_>) {
+        if epoch.config.l1.flush_at_launch {
+            self.l1.invalidate();
+        }
+        self.constants.invalidate();
+        self.textures.invalidate();
     }
 
     /// Takes a slot for a warp of a block, which goes on at `at`.

@@ -299,14 +299,12 @@ fn instruction(
         }
         opcode = Opcode::Other;
     }
-    let first = c.tokens[words.first];
-    if row.is_none()
-        && body
-            .resolve(&mut decoder.names, c.interner, first.sym())
-            .is_some()
-    {
-        let message = format!("`{}` is declared here and no opcode", c.name(first.sym()));
-        return Err(Fault::new(first.start, message));
+    if row.is_none() {
+        let opcode = module.cursor(words.first);
+        if decoder.used_names.explain(&opcode) {
+            let name = c.name(opcode.token().sym());
+            return Err(opcode.fault(format!("`{name}` is no opcode")));
+        }
     }
     if matches!(opcode, Opcode::Shfl | Opcode::Vote) && !mods.sync && needs_sync(&decoder.program) {
         let message = format!("`{mnemonic}` needs `.sync` for this target");

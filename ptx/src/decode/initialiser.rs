@@ -155,15 +155,10 @@ impl Filling<'_, '_> {
         if c.kind() == kind::NAME && c.token().sym() != VOCABULARY.warp_sz {
             return self.address(c, 0);
         }
-        let negative = c.kind() == b'-' && c.kind_after() == kind::FLOAT;
-        c.at += usize::from(negative);
-        let bits = if c.kind() == kind::FLOAT {
-            let value =
-                constant::float(c.bump_text()).ok_or_else(|| here.fault("malformed number"))?;
-            float_bits(self.ty, value, negative)
+        let bits = if constant::is_floating(c) {
+            float_bits(self.ty, constant::floating(c)?)
         } else {
-            let value = constant::expression(c)?;
-            integer_bits(self.ty, value)
+            integer_bits(self.ty, constant::expression(c)?)
         };
         self.out
             .extend_from_slice(&bits.to_le_bytes()[..self.width]);
@@ -221,19 +216,14 @@ fn offset(c: &mut Cursor<'_>) -> Result<i64, Fault> {
     }
 }
 
-fn float_bits(ty: ScalarType, value: Float, negative: bool) -> u64 {
+fn float_bits(ty: ScalarType, value: Float) -> u64 {
     match (value, ty) {
-        (Float::Single(b), ScalarType::F64) => {
-            (f64::from(f32::from_bits(b)).to_bits()) ^ (u64::from(negative) << 63)
-        }
-        (Float::Single(b), _) => u64::from(b ^ (u32::from(negative) << 31)),
-        (Float::Double(b), ScalarType::F32) => {
-            // A double literal used as f32 is rounded to nearest (section 4.5.2).
-            #[allow(clippy::cast_possible_truncation)]
-            let single = f64::from_bits(b) as f32;
-            u64::from(single.to_bits() ^ (u32::from(negative) << 31))
-        }
-        (Float::Double(b), _) => b ^ (u64::from(negative) << 63),
+        (Float::Single(b), ScalarType::F64) => f64::from(f32::from_bits(b)).to_bits(),
+        (Float::Single(b), _) => u64::from(b),
+        // A double literal used as f32 is rounded to nearest (section 4.5.2).
+        #[allow(clippy::cast_possible_truncation)]
+        (Float::Double(b), ScalarType::F32) => u64::from((f64::from_bits(b) as f32).to_bits()),
+        (Float::Double(b), _) => b,
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::conform::{is_integer, name};
 use super::isa::{ROWS, Row, is_known};
+use super::needs;
 use super::{AtomOp, CacheOp, MemoryOrder, Mode, Modifiers, Opcode, Rounding, ScalarType as T};
 use crate::syntax::vocabulary::{Modifier, is_directive, modifier_of};
 use smallvec::SmallVec;
@@ -27,7 +28,9 @@ pub(crate) fn check(
             _ => {}
         }
     }
+    repeated(row, words)?;
     exclusive(row, words)?;
+    needs::check(opcode, &words[used..]).map_err(|(n, m)| ((used + n).min(words.len() - 1), m))?;
     // The direction of a conversion stands in front of everything (section 9.7.9.20).
     if let Some(n) = (2..words.len()).find(|&n| opcode == Opcode::Cvta && words[n] == "to") {
         return Err((n, "`.to` stands right behind `cvta`".to_owned()));
@@ -37,11 +40,26 @@ pub(crate) fn check(
         let message = format!("`{}` needs {}", row.name(), types(least));
         return Err((words.len() - 1, message));
     }
-    if row.modifiers.is_some() && mods.types.len() > most {
+    if mods.types.len() > most {
         let message = format!("`{}` takes no more than {}", row.name(), types(most));
         return Err((words.len() - 1, message));
     }
     required(opcode, mods).map_err(|message| (words.len() - 1, message))
+}
+
+/// No word stands twice but types and layouts, of which each operand has its own, the priorities of a cache policy, and `.sat`
+/// and `.uni`, which ptxas lets pass.
+fn repeated(row: &Row, words: &[&str]) -> Result<(), (usize, String)> {
+    let used = row.words.len();
+    for n in used..words.len() {
+        let may_repeat = matches!(modifier_of(words[n]), Some(Modifier::Type(_)))
+            || matches!(words[n], "row" | "col" | "sat" | "uni")
+            || row.opcode == Opcode::Createpolicy;
+        if !may_repeat && words[..n].contains(&words[n]) {
+            return Err((n, format!("`.{}` stands here twice", words[n])));
+        }
+    }
+    Ok(())
 }
 
 /// At most one modifier of a kind: two roundings, comparisons or state spaces contradict each other.
@@ -157,9 +175,24 @@ fn required(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
         O::Vote if (m.mode == Some(Mode::Ballot)) == (ty == T::Pred) => {
             return fail("`.ballot` gives `.b32`, the others `.pred`");
         }
+        O::LdMatrix if m.types.is_empty() && !m.rest.iter().any(|w| w == "b8x16") => {
+            return fail("a type such as `.b16` is missing");
+        }
+        O::Ld | O::St if m.order == Some(MemoryOrder::Mmio) => {
+            return fail("`.mmio` needs `.relaxed`, `.acquire` or `.release`");
+        }
         O::Ld | O::St => ordered(m)?,
+        O::MultimemLdReduce | O::MultimemSt | O::MultimemRed => scoped(m)?,
+        O::MbarrierArrive | O::MbarrierArriveDrop | O::MbarrierTestWait => scoped(m)?,
+        O::MbarrierArriveExpectTx | O::MbarrierArriveDropExpectTx => scoped(m)?,
+        O::MbarrierTryWait | O::MbarrierExpectTx | O::MbarrierCompleteTx => scoped(m)?,
+        O::FenceProxy if !m.rest.iter().any(|w| w == "async") => scoped(m)?,
         O::Atom | O::Red => combined(m, ty)?,
         O::Cvt => return conversion(m),
+        O::CpAsyncBulk | O::CpAsyncBulkTensor => copied(m)?,
+        O::CpReduceAsyncBulk | O::CpReduceAsyncBulkTensor => copied(m)?,
+        O::CpAsync | O::TensormapCpFenceproxy => copied(m)?,
+        O::Mma | O::MmaSp | O::MmaBlockScale | O::WmmaMma => multiplied(opcode, m)?,
         _ => {}
     }
     if matches!(opcode, O::Setp | O::Set) {
@@ -206,6 +239,31 @@ fn suited(opcode: Opcode, m: &Modifiers, ty: T) -> Result<(), String> {
             return fail("two types are for `.f32` with `.f16` or `.bf16`");
         }
     }
+    if opcode == O::Ex2 && matches!(ty, T::Bf16 | T::Bf16x2) && !m.ftz {
+        return fail("`ex2` of `.bf16` needs `.ftz`");
+    }
+    if matches!(opcode, O::AddCc | O::SubCc) && m.types.len() != 1 {
+        return fail("`.cc` is for one type");
+    }
+    if opcode == O::Slct && !matches!(m.types.get(1), Some(T::S32 | T::F32)) {
+        return fail("`slct` selects by `.s32` or `.f32`");
+    }
+    if matches!(opcode, O::Vshl | O::Vshr) && m.types.get(2) != Some(&T::U32) {
+        return fail("a shift is by `.u32`");
+    }
+    if opcode == O::Tex && (m.vector == 2) != (ty == T::F16x2) {
+        return fail("a texture gives `.v4`, or `.v2.f16x2`");
+    }
+    if opcode == O::CvtPack {
+        let fits = match m.types.as_slice() {
+            [_, T::S32] => matches!(ty, T::U16 | T::S16),
+            [_, T::S32, T::B32] => !matches!(ty, T::S32 | T::B32),
+            _ => false,
+        };
+        if !fits || !m.sat {
+            return fail("`cvt.pack` has `.sat` and types such as `.u16.s32` or `.u8.s32.b32`");
+        }
+    }
     let half = matches!(ty, T::F16 | T::F16x2 | T::Bf16 | T::Bf16x2);
     if half && m.rounding.is_some_and(|r| r != Rounding::Rn) && m.types.len() == 1 {
         return fail("half precision is rounded by `.rn` only");
@@ -222,10 +280,15 @@ fn suited(opcode: Opcode, m: &Modifiers, ty: T) -> Result<(), String> {
 
 /// Orders of loads and stores: strong ones need a scope, weak ones take none (section 9.7.9.8).
 fn ordered(m: &Modifiers) -> Result<(), String> {
-    use super::MemoryOrder as M;
     if m.cache == Some(CacheOp::Nc) && m.spaces.first() != Some(&super::StateSpace::Global) {
         return Err("`.nc` is for `.global`".to_owned());
     }
+    scoped(m)
+}
+
+/// A strong order and a scope go together.
+fn scoped(m: &Modifiers) -> Result<(), String> {
+    use MemoryOrder as M;
     match (m.order, m.scope) {
         (Some(M::Relaxed | M::Acquire | M::Release), None) => {
             Err("this memory order needs a scope such as `.gpu`".to_owned())
@@ -235,6 +298,54 @@ fn ordered(m: &Modifiers) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// Where an asynchronous copy goes, and where it comes from.
+fn copied(m: &Modifiers) -> Result<(), String> {
+    use super::StateSpace as S;
+    match m.spaces.as_slice() {
+        [S::Shared | S::SharedCluster, S::Global]
+        | [S::Global, S::Shared]
+        | [S::SharedCluster, S::Shared] => Ok(()),
+        _ => Err("a copy goes from `.global` to `.shared` or back".to_owned()),
+    }
+}
+
+/// Shape, layouts and types of a matrix product (sections 9.7.14.3 and 9.7.14.5).
+fn multiplied(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
+    let fail = |what: &str| Err(what.to_owned());
+    let is_shape =
+        |w: &String| w.starts_with('m') && w.contains('k') && w[1..2].parse::<u8>().is_ok();
+    if m.rest.iter().filter(|w| is_shape(w)).count() != 1 {
+        return fail("a matrix product has one shape such as `.m16n8k16`");
+    }
+    let layouts = m
+        .rest
+        .iter()
+        .filter(|w| matches!(w.as_str(), "row" | "col"));
+    if layouts.count() != 2 {
+        return fail("a matrix product has two layouts");
+    }
+    let accumulates = |t: T| matches!(t, T::F16 | T::F32 | T::F64 | T::S32);
+    let multiplies = |t: T| !matches!(t, T::F32 | T::S32);
+    let fits = match (opcode, m.types.as_slice()) {
+        (Opcode::WmmaMma, [d, c]) => accumulates(*d) && accumulates(*c),
+        (Opcode::MmaBlockScale, [d, a, b, c, _]) | (_, [d, a, b, c]) => {
+            accumulates(*d) && accumulates(*c) && multiplies(*a) && multiplies(*b)
+        }
+        _ => false,
+    };
+    if !fits {
+        return fail("these are no types of a matrix product");
+    }
+    let (has, is_bit) = (
+        |w: &str| m.rest.iter().any(|r| r == w),
+        m.types.get(1) == Some(&T::B1),
+    );
+    if is_bit && !(has("popc") && (has("and") || has("xor"))) {
+        return fail("a product of bits needs `.and` or `.xor`, and `.popc`");
+    }
+    Ok(())
 }
 
 /// Types that an atomic operation works on (sections 9.7.13.5 and 9.7.13.6).
@@ -252,6 +363,9 @@ fn combined(m: &Modifiers, ty: T) -> Result<(), String> {
         Some(A::Min | A::Max) => word || half || ty == T::S64 || m.vector > 0,
         _ => true,
     };
+    if half && !m.rest.iter().any(|w| w == "noftz") {
+        return Err("half precision needs `.noftz`".to_owned());
+    }
     if fits {
         Ok(())
     } else {
@@ -298,10 +412,7 @@ fn conversion(m: &Modifiers) -> Result<(), String> {
         return Err("a conversion names integer or floating types, not bits".to_owned());
     }
     if !plain(to) || !plain(from) {
-        return Ok(());
-    }
-    if m.types.len() > 2 {
-        return Err("a conversion has two types".to_owned());
+        return packed_conversion(m, to, from);
     }
     let to_integer = matches!(
         m.rounding,
@@ -323,6 +434,33 @@ fn conversion(m: &Modifiers) -> Result<(), String> {
     }
     if missing {
         return Err("this conversion needs a rounding: `.rzi` and the like to integers, `.rn` and the like to floating point".to_owned());
+    }
+    Ok(())
+}
+
+/// Conversions to and from packed types and `.tf32`: each names its rounding, narrow types do not convert to each other
+/// or to a scalar, and all but scale factors saturate.
+fn packed_conversion(m: &Modifiers, to: T, from: T) -> Result<(), String> {
+    let narrow = |t: T| {
+        let two = matches!(t, T::E4m3x2 | T::E5m2x2 | T::E2m1x2 | T::E2m3x2 | T::E3m2x2);
+        two || matches!(t, T::E4m3x4 | T::E5m2x4 | T::E2m1x4 | T::E2m3x4 | T::E3m2x4)
+    };
+    let half = |t: T| matches!(t, T::F16x2 | T::Bf16x2);
+    let scalar =
+        |t: T| t == T::Tf32 || is_integer(t) || matches!(t, T::F16 | T::Bf16 | T::F32 | T::F64);
+    if (scalar(to) && from != T::F32) || (narrow(to) && narrow(from)) || (half(to) && half(from)) {
+        return Err(format!(
+            "`.{}` does not convert to `.{}`",
+            name(from),
+            name(to)
+        ));
+    }
+    let has = |word: &str| m.rest.iter().any(|w| w == word);
+    if m.rounding.is_none() && !has("rs") {
+        return Err("this conversion needs a rounding such as `.rn`".to_owned());
+    }
+    if narrow(to) && !m.satfinite {
+        return Err("this conversion needs `.satfinite`".to_owned());
     }
     Ok(())
 }

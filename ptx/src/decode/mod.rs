@@ -12,10 +12,12 @@ mod isa;
 mod mnemonic;
 mod modifiers;
 mod module;
+mod needs;
 mod opcode;
 mod operand;
 pub mod program;
 mod register_names;
+mod unknown;
 
 pub use inst::*;
 pub use program::*;

@@ -3,6 +3,7 @@
 use super::function::{Body, decode_body, index};
 use super::initialiser::{Initialisers, initialise};
 use super::opcode::Mnemonics;
+use super::unknown::UsedNames;
 use super::{
     FuncId, Function, Opcode, Operand, Param, Program, ScalarType, StateSpace, VarId, Variable,
 };
@@ -34,6 +35,7 @@ pub(crate) struct Decoder<'a> {
     pub(crate) element_bytes: Vec<Option<u32>>,
     /// Mnemonics that were met.
     pub(crate) mnemonics: Mnemonics,
+    pub(crate) used_names: UsedNames,
     initialisers: Initialisers,
 }
 
@@ -112,6 +114,7 @@ pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
         },
         element_bytes: Vec::new(),
         mnemonics: Mnemonics::new(),
+        used_names: UsedNames::default(),
         initialisers: Initialisers::default(),
     };
     check_size(module)?;

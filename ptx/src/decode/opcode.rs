@@ -6,7 +6,7 @@
 
 use super::isa::{ROWS, Row};
 use super::mnemonic;
-use super::{AtomOp, BoolOp, CacheOp, Comparison, Mode, Modifiers, Opcode, Part};
+use super::{AtomOp, BoolOp, CacheOp, Comparison, MemoryOrder, Mode, Modifiers, Opcode, Part};
 use crate::syntax::intern::{Interner, Sym};
 use crate::syntax::vocabulary::{Modifier, VOCABULARY};
 use std::sync::Arc;
@@ -139,6 +139,8 @@ fn apply(opcode: Opcode, word: Sym, text: &str, m: &mut Modifiers) {
             AtomOp::Xor => m.bool_op = Some(BoolOp::Xor),
             _ => m.rest.push(text.to_owned()),
         },
+        // `.mmio` stands beside an order.
+        Some(Modifier::Order(MemoryOrder::Mmio)) if m.order.is_some() => {}
         Some(Modifier::Order(o)) => m.order = Some(o),
         Some(Modifier::Scope(s)) => m.scope = Some(s),
         // `.nc` names the path, whatever eviction hint stands beside it.

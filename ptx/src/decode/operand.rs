@@ -103,28 +103,18 @@ impl Context<'_, '_> {
     }
 
     fn constant(&self, c: &mut Cursor<'_>) -> Option<Operand> {
-        let negative = c.kind() == b'-' && c.kind_after() == kind::FLOAT;
-        if negative {
-            c.at += 1;
+        if !constant::is_floating(c) {
+            return constant::expression(c).ok().map(Operand::Int);
         }
-        if c.kind() == kind::FLOAT {
-            let token = c.bump();
-            return Some(match constant::float(c.text(token))? {
-                Float::Single(bits) => Operand::F32(bits ^ (u32::from(negative) << 31)),
-                Float::Double(bits) => {
-                    let bits = bits ^ (u64::from(negative) << 63);
-                    if self.ty == ScalarType::F32 {
-                        // A decimal or double literal used as f32 is rounded to nearest (section 4.5.2).
-                        #[allow(clippy::cast_possible_truncation)]
-                        let single = f64::from_bits(bits) as f32;
-                        Operand::F32(single.to_bits())
-                    } else {
-                        Operand::F64(bits)
-                    }
-                }
-            });
-        }
-        constant::expression(c).ok().map(Operand::Int)
+        Some(match constant::floating(c).ok()? {
+            Float::Single(bits) => Operand::F32(bits),
+            // A decimal or double literal used as f32 is rounded to nearest (section 4.5.2).
+            #[allow(clippy::cast_possible_truncation)]
+            Float::Double(bits) if self.ty == ScalarType::F32 => {
+                Operand::F32((f64::from_bits(bits) as f32).to_bits())
+            }
+            Float::Double(bits) => Operand::F64(bits),
+        })
     }
 
     fn named(&mut self, c: &mut Cursor<'_>) -> Option<Operand> {

@@ -1,6 +1,8 @@
 //! Literals and constant expressions (PTX ISA sections 4.5 and 4.6).
 //!
-//! Integers are 64 bits wide and wrap. The one use of floating constants in an expression is a leading sign.
+//! Integers are 64 bits wide and wrap, literals included. They are signed unless a suffix, a cast or their size says
+//! otherwise, and what a shift, a quotient or a comparison gives depends on it (table 4 of section 4.6.6; where `ptxas`
+//! differs from it, `ptxas` counts). Floating constants add, subtract, multiply and divide, with each other only.
 
 use super::cursor::Cursor;
 use super::lex::kind;
@@ -10,7 +12,7 @@ use crate::error::Fault;
 /// Expressions nest no deeper than this.
 pub(crate) const MAX_NESTING: u32 = 256;
 
-/// Value of an integer literal, `None` when it does not fit 64 bits or is malformed octal.
+/// Value of an integer literal, its low 64 bits when it has more; `None` when it is malformed octal.
 pub(crate) fn integer(text: &[u8]) -> Option<u64> {
     let text = text
         .strip_suffix(b"U")
@@ -22,7 +24,11 @@ pub(crate) fn integer(text: &[u8]) -> Option<u64> {
         [b'0', rest @ ..] if !rest.is_empty() => (rest, 8),
         _ => (text, 10),
     };
-    u64::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()
+    let digit = |value: u64, d: &u8| {
+        let d = char::from(*d).to_digit(radix)?;
+        Some(value.wrapping_mul(radix.into()).wrapping_add(d.into()))
+    };
+    digits.iter().try_fold(0, digit)
 }
 
 /// A floating literal: the bits, and whether it was `0f` (32 bits).
@@ -44,12 +50,26 @@ pub(crate) fn float(text: &[u8]) -> Option<Float> {
     }
 }
 
-/// Evaluates the integer constant expression at the cursor.
-pub(crate) fn expression(cursor: &mut Cursor<'_>) -> Result<i64, Fault> {
-    ternary(cursor, 0)
+/// An integer of a constant expression.
+#[derive(Clone, Copy)]
+struct Value {
+    bits: i64,
+    is_unsigned: bool,
 }
 
-fn ternary(c: &mut Cursor<'_>, depth: u32) -> Result<i64, Fault> {
+impl Value {
+    fn signed(bits: i64) -> Self {
+        let is_unsigned = false;
+        Self { bits, is_unsigned }
+    }
+}
+
+/// Evaluates the integer constant expression at the cursor.
+pub(crate) fn expression(cursor: &mut Cursor<'_>) -> Result<i64, Fault> {
+    Ok(ternary(cursor, 0)?.bits)
+}
+
+fn ternary(c: &mut Cursor<'_>, depth: u32) -> Result<Value, Fault> {
     let condition = binary(c, 0, depth)?;
     if !c.accept(b'?') {
         return Ok(condition);
@@ -57,7 +77,7 @@ fn ternary(c: &mut Cursor<'_>, depth: u32) -> Result<i64, Fault> {
     let yes = ternary(c, nested(c, depth)?)?;
     c.expect(b':', "`:`")?;
     let no = ternary(c, nested(c, depth)?)?;
-    Ok(if condition != 0 { yes } else { no })
+    Ok(if condition.bits != 0 { yes } else { no })
 }
 
 fn nested(c: &Cursor<'_>, depth: u32) -> Result<u32, Fault> {
@@ -97,7 +117,7 @@ fn operator(c: &Cursor<'_>) -> Option<([u8; 2], u8)> {
     Some(([first, 0], single))
 }
 
-fn binary(c: &mut Cursor<'_>, least: u8, depth: u32) -> Result<i64, Fault> {
+fn binary(c: &mut Cursor<'_>, least: u8, depth: u32) -> Result<Value, Fault> {
     let mut left = unary(c, depth)?;
     while let Some((op, precedence)) = operator(c) {
         if precedence <= least {
@@ -111,37 +131,59 @@ fn binary(c: &mut Cursor<'_>, least: u8, depth: u32) -> Result<i64, Fault> {
     Ok(left)
 }
 
-fn apply(op: [u8; 2], a: i64, b: i64) -> Option<i64> {
+fn apply(op: [u8; 2], left: Value, right: Value) -> Option<Value> {
+    let (a, b) = (left.bits, right.bits);
+    let (x, y) = (a.cast_unsigned(), b.cast_unsigned());
+    let is_unsigned = left.is_unsigned || right.is_unsigned;
     let shift = u32::try_from(b.rem_euclid(64)).unwrap_or(0);
-    Some(match &op {
-        b"||" => i64::from(a != 0 || b != 0),
-        b"&&" => i64::from(a != 0 && b != 0),
-        b"==" => i64::from(a == b),
-        b"!=" => i64::from(a != b),
-        b"<=" => i64::from(a <= b),
-        b">=" => i64::from(a >= b),
+    let less = |a: i64, b: i64| match is_unsigned {
+        true => a.cast_unsigned() < b.cast_unsigned(),
+        false => a < b,
+    };
+    let truth = match &op {
+        b"||" => Some(a != 0 || b != 0),
+        b"&&" => Some(a != 0 && b != 0),
+        b"==" => Some(a == b),
+        b"!=" => Some(a != b),
+        b"<=" => Some(!less(b, a)),
+        b">=" => Some(!less(a, b)),
+        b"<\0" => Some(less(a, b)),
+        b">\0" => Some(less(b, a)),
+        _ => None,
+    };
+    if let Some(truth) = truth {
+        return Some(Value::signed(truth.into()));
+    }
+    let bits = match &op {
         b"<<" => a.wrapping_shl(shift),
+        b">>" if left.is_unsigned => x.wrapping_shr(shift).cast_signed(),
         b">>" => a.wrapping_shr(shift),
         b"|\0" => a | b,
         b"^\0" => a ^ b,
         b"&\0" => a & b,
-        b"<\0" => i64::from(a < b),
-        b">\0" => i64::from(a > b),
         b"+\0" => a.wrapping_add(b),
         b"-\0" => a.wrapping_sub(b),
         b"*\0" => a.wrapping_mul(b),
+        // A remainder is that of unsigned numbers, whatever its operands are.
+        b"%\0" => x.checked_rem(y)?.cast_signed(),
+        b"/\0" if is_unsigned => x.checked_div(y)?.cast_signed(),
         b"/\0" if b != 0 => a.wrapping_div(b),
-        b"%\0" if b != 0 => a.wrapping_rem(b),
         _ => return None,
-    })
+    };
+    let is_unsigned = match &op {
+        b"<<" | b">>" => left.is_unsigned,
+        _ => is_unsigned || op[0] == b'%',
+    };
+    Some(Value { bits, is_unsigned })
 }
 
-fn unary(c: &mut Cursor<'_>, depth: u32) -> Result<i64, Fault> {
+fn unary(c: &mut Cursor<'_>, depth: u32) -> Result<Value, Fault> {
     let depth = nested(c, depth)?;
+    let of = |bits: i64, v: Value| Value { bits, ..v };
     match c.kind() {
         b'-' => {
             c.at += 1;
-            Ok(unary(c, depth)?.wrapping_neg())
+            unary(c, depth).map(|v| of(v.bits.wrapping_neg(), v))
         }
         b'+' => {
             c.at += 1;
@@ -149,19 +191,20 @@ fn unary(c: &mut Cursor<'_>, depth: u32) -> Result<i64, Fault> {
         }
         b'~' => {
             c.at += 1;
-            Ok(!unary(c, depth)?)
+            let bits = !unary(c, depth)?.bits;
+            let is_unsigned = true;
+            Ok(Value { bits, is_unsigned })
         }
         b'!' => {
             c.at += 1;
-            Ok(i64::from(unary(c, depth)? == 0))
+            let is_zero = unary(c, depth)?.bits == 0;
+            Ok(Value::signed(is_zero.into()))
         }
         b'(' => {
             c.at += 1;
-            if c.kind() == kind::DOT {
-                // A cast, `(.s64)` or `(.u64)`: integers are 64 bits wide either way.
-                c.at += 1;
-                c.expect(b')', "`)`")?;
-                return unary(c, depth);
+            if let Some(is_unsigned) = cast(c) {
+                c.at += 2;
+                return unary(c, depth).map(|v| Value { is_unsigned, ..v });
             }
             let value = ternary(c, depth)?;
             c.expect(b')', "`)`")?;
@@ -169,15 +212,115 @@ fn unary(c: &mut Cursor<'_>, depth: u32) -> Result<i64, Fault> {
         }
         kind::INT => {
             let here = *c;
-            let token = c.bump();
-            integer(c.text(token))
-                .map(u64::cast_signed)
-                .ok_or_else(|| here.fault("this integer does not fit 64 bits"))
+            let text = c.bump_text();
+            let value = integer(text).ok_or_else(|| here.fault("malformed octal number"))?;
+            let suffix = matches!(text, [.., b'U' | b'u']);
+            Ok(Value {
+                bits: value.cast_signed(),
+                is_unsigned: suffix || i64::try_from(value).is_err(),
+            })
         }
         kind::NAME if c.token().sym() == VOCABULARY.warp_sz => {
             c.at += 1;
-            Ok(32)
+            Ok(Value::signed(32))
         }
         _ => Err(c.expected("a constant")),
+    }
+}
+
+/// Whether `.s64)` or `.u64)` stands at the cursor, the rest of a cast, and which of them.
+pub(crate) fn cast(c: &Cursor<'_>) -> Option<bool> {
+    if c.kind() != kind::DOT || c.kind_after() != b')' {
+        return None;
+    }
+    match c.name(c.token().sym()) {
+        "s64" => Some(false),
+        "u64" => Some(true),
+        _ => None,
+    }
+}
+
+/// Whether the constant at the cursor is a floating one: behind signs and parentheses stands a floating literal.
+pub(crate) fn is_floating(c: &Cursor<'_>) -> bool {
+    let mut kinds = c.tokens[c.at..].iter().map(|t| t.kind());
+    kinds.find(|k| !matches!(k, b'-' | b'+' | b'(')) == Some(kind::FLOAT)
+}
+
+/// Evaluates the floating constant expression at the cursor; a `0f` literal stands alone.
+pub(crate) fn floating(c: &mut Cursor<'_>) -> Result<Float, Fault> {
+    let here = *c;
+    let malformed = || here.fault("malformed number");
+    if c.kind() == kind::FLOAT
+        && let Some(single @ Float::Single(_)) = float(c.text(c.token()))
+    {
+        c.at += 1;
+        return Ok(single);
+    }
+    if c.kind() == kind::FLOAT && !matches!(c.kind_after(), b'+' | b'-' | b'*' | b'/') {
+        return float(c.bump_text()).ok_or_else(malformed);
+    }
+    Ok(Float::Double(sum(c, 0)?.to_bits()))
+}
+
+fn sum(c: &mut Cursor<'_>, depth: u32) -> Result<f64, Fault> {
+    let mut value = product(c, depth)?;
+    loop {
+        match c.kind() {
+            b'+' => {
+                c.at += 1;
+                value += product(c, depth)?;
+            }
+            b'-' => {
+                c.at += 1;
+                value -= product(c, depth)?;
+            }
+            _ => return Ok(value),
+        }
+    }
+}
+
+fn product(c: &mut Cursor<'_>, depth: u32) -> Result<f64, Fault> {
+    let mut value = factor(c, depth)?;
+    loop {
+        match c.kind() {
+            b'*' => {
+                c.at += 1;
+                value *= factor(c, depth)?;
+            }
+            b'/' => {
+                c.at += 1;
+                value /= factor(c, depth)?;
+            }
+            _ => return Ok(value),
+        }
+    }
+}
+
+fn factor(c: &mut Cursor<'_>, depth: u32) -> Result<f64, Fault> {
+    let depth = nested(c, depth)?;
+    match c.kind() {
+        b'-' => {
+            c.at += 1;
+            factor(c, depth).map(|v| -v)
+        }
+        b'+' => {
+            c.at += 1;
+            factor(c, depth)
+        }
+        b'(' => {
+            c.at += 1;
+            let value = sum(c, depth)?;
+            c.expect(b')', "`)`")?;
+            Ok(value)
+        }
+        kind::FLOAT => match float(c.text(c.token())) {
+            Some(Float::Double(bits)) => {
+                c.at += 1;
+                Ok(f64::from_bits(bits))
+            }
+            Some(Float::Single(_)) => Err(c.fault("a `0f` literal takes no sign or operator")),
+            None => Err(c.fault("malformed number")),
+        },
+        _ => Err(c.expected("a floating constant")),
     }
 }

@@ -134,6 +134,7 @@ impl Lexer<'_> {
                 LETTER => self.word()?,
                 DIGIT => self.number()?,
                 _ => match b {
+                    b'.' if self.is_fraction() => self.number()?,
                     b'.' => self.dot_word()?,
                     b'/' => self.comment_or_slash()?,
                     b'"' => self.string()?,
@@ -237,6 +238,20 @@ impl Lexer<'_> {
         self.push_sized(start, kind)
     }
 
+    /// Whether `.5`, `.5e3` or `.5e-3` stands here and not a word such as `.2d`.
+    fn is_fraction(&self) -> bool {
+        let word = &self.source[self.at + 1..];
+        let digits = |text: &[u8]| text.iter().take_while(|b| b.is_ascii_digit()).count();
+        let whole = digits(word);
+        let rest = &word[whole..];
+        let exponent = match rest {
+            [b'e' | b'E', b'+' | b'-', tail @ ..] => 2 + digits(tail),
+            [b'e' | b'E', tail @ ..] => 1 + digits(tail),
+            _ => 0,
+        };
+        whole > 0 && !rest.get(exponent).is_some_and(|&b| continues(b))
+    }
+
     fn decimal(&mut self) -> u8 {
         let mut kind = kind::INT;
         let digits = |l: &mut Self| {
@@ -245,18 +260,20 @@ impl Lexer<'_> {
             }
         };
         digits(self);
-        if self.peek(0) == b'.' && (class(self.peek(1)) == DIGIT || !continues(self.peek(1))) {
+        let exponent = |l: &Self, at: usize| {
+            let sign = usize::from(matches!(l.peek(at + 1), b'+' | b'-'));
+            l.peek(at) | 0x20 == b'e' && class(l.peek(at + 1 + sign)) == DIGIT
+        };
+        let fraction = class(self.peek(1)) == DIGIT || !continues(self.peek(1));
+        if self.peek(0) == b'.' && (fraction || exponent(self, 1)) {
             kind = kind::FLOAT;
             self.at += 1;
             digits(self);
         }
-        if self.peek(0) | 0x20 == b'e' {
-            let sign = usize::from(matches!(self.peek(1), b'+' | b'-'));
-            if class(self.peek(1 + sign)) == DIGIT {
-                kind = kind::FLOAT;
-                self.at += 1 + sign;
-                digits(self);
-            }
+        if exponent(self, 0) {
+            kind = kind::FLOAT;
+            self.at += 1 + usize::from(matches!(self.peek(1), b'+' | b'-'));
+            digits(self);
         }
         kind
     }

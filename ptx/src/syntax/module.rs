@@ -52,7 +52,7 @@ pub enum StatementKind {
     CallTargets,
     CallPrototype,
     Instruction,
-    /// A lone `;`.
+    /// `.u32;`, which declares nothing.
     Empty,
 }
 

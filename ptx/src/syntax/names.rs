@@ -137,8 +137,7 @@ impl Names {
         {
             return Err(d);
         }
-        if meaning == Meaning::Register
-            && let Some(range) = self.range_of(interner, sym)
+        if let Some(range) = self.range_of(interner, sym)
             && range.0.depth as usize == self.depth()
         {
             return Err(range.0);

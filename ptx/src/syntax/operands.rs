@@ -4,7 +4,7 @@
 //! One loop with a bracket stack does all of `%r1`, `!%p`, `%p|%q`, `{a, b}`, `[%rd1+8]`, `[t, {x, y}]`,
 //! `(ret), f, (a)`, constant expressions and whatever an unknown opcode takes; it cannot recurse.
 
-use super::constant::MAX_NESTING;
+use super::constant::{self, MAX_NESTING};
 use super::cursor::Cursor;
 use super::intern::Sym;
 use super::lex::kind;
@@ -44,6 +44,12 @@ pub(crate) fn operands(
                 }
                 b'!' | b'-' | b'+' | b'~' => wanted = true,
                 b')' if opened && brackets.pop() == Some(b')') => {}
+                // `(.s64)`.
+                kind::DOT if opened && constant::cast(c).is_some() => {
+                    brackets.pop();
+                    c.at += 1;
+                    wanted = true;
+                }
                 _ if c.tokens[c.at - 1].kind() == b',' => return Err(c.expected("an operand")),
                 _ => return Err(c.expected("an operand or `;`")),
             }
@@ -64,8 +70,10 @@ pub(crate) fn operands(
                     brackets.push(b']');
                     wanted = true;
                 }
-                b'|' | b'+' | b'-' | b'*' | b'/' | b'%' | b'&' | b'^' | b'?' | b':' => {
+                b'+' | b'-' | b'*' | b'/' | b'%' | b'^' | b'?' | b':' => wanted = true,
+                b'|' | b'&' => {
                     wanted = true;
+                    c.at += usize::from(c.kind_after() == k);
                 }
                 b'<' | b'>' | b'=' | b'!' => {
                     wanted = true;

@@ -17,7 +17,7 @@ use super::module::{
 };
 use super::names::{Declaration, Meaning, Names};
 use super::operands::operands;
-use super::vocabulary::{Directive, VOCABULARY};
+use super::vocabulary::{Directive, Modifier, VOCABULARY};
 use crate::decode::StateSpace;
 use crate::error::Fault;
 
@@ -421,8 +421,18 @@ impl Parser<'_> {
                     f
                 }
             })?,
-            None => return Err(self.unknown()),
+            None => self.lone_type()?,
         })
+    }
+
+    /// `.u32;`: a type that declares nothing, which ptxas takes.
+    fn lone_type(&mut self) -> Result<K, Fault> {
+        let modifier = VOCABULARY.modifier(self.c.token().sym());
+        if self.c.kind_after() != b';' || !matches!(modifier, Some(Modifier::Type(_))) {
+            return Err(self.unknown());
+        }
+        self.c.at += 2;
+        Ok(K::Empty)
     }
 
     fn instruction(&mut self) -> Result<K, Fault> {

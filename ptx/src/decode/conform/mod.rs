@@ -3,10 +3,11 @@
 //! The verdicts follow `ptxas`, with one rule above all: what it accepts is never refused here. What it refuses and
 //! this module lets pass is decoded as written.
 
+mod depends;
+
 use super::isa::Row;
 use super::{
-    AddressBase, AtomOp, FuncId, Modifiers, Opcode, Operand, RegId, Rounding, ScalarType as T,
-    SpecialReg, Symbol,
+    AddressBase, FuncId, Modifiers, Opcode, Operand, RegId, ScalarType as T, SpecialReg, Symbol,
 };
 
 pub(super) fn is_integer(t: T) -> bool {
@@ -163,6 +164,13 @@ impl Check<'_> {
             _ => match operand {
                 Operand::Target(_) => Err("a label cannot stand here".to_owned()),
                 _ if self.opcode == Opcode::Mov => self.moved(operand),
+                Operand::Reg(r) if self.opcode == Opcode::Cvta => self.fits(*r, self.ty(0)),
+                Operand::Symbol { .. } if self.opcode == Opcode::Cvta && self.mods.to => {
+                    Err("a register is expected".to_owned())
+                }
+                Operand::Address { .. } if self.opcode == Opcode::Cvta => {
+                    Err("a register or a name is expected".to_owned())
+                }
                 _ => Ok(()),
             },
         }
@@ -254,7 +262,7 @@ impl Check<'_> {
     /// The same for loads, stores and conversions, whose registers may be wider (section 9.4.2).
     fn holds(&self, r: RegId, ty: T) -> Result<(), String> {
         let register = (self.scope.register)(r);
-        if alike(register, ty) && register.size_bytes() >= ty.size_bytes() {
+        if can_hold(register, ty) {
             return Ok(());
         }
         Err(mismatch(register, ty))
@@ -263,8 +271,7 @@ impl Check<'_> {
     fn loaded(&self, operand: &Operand) -> Result<(), String> {
         let ty = self.ty(0);
         self.elements(operand, |o| match o {
-            Operand::Reg(r) => self.holds(*r, ty),
-            Operand::Sink => Ok(()),
+            Operand::Reg(_) | Operand::Sink => Ok(()),
             // A 128-bit value may come in two halves.
             Operand::Vector(_) if ty == T::B128 => Ok(()),
             _ => Err(DESTINATION.to_owned()),
@@ -274,15 +281,35 @@ impl Check<'_> {
     fn stored(&self, operand: &Operand) -> Result<(), String> {
         let ty = self.ty(0);
         self.elements(operand, |o| match o {
-            Operand::Reg(r) | Operand::RegOffset(r, _) => self.holds(*r, ty),
+            Operand::Reg(_) | Operand::RegOffset(..) => Ok(()),
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => literal(o, ty),
-            Operand::Vector(_) | Operand::Sink => Ok(()),
+            Operand::Vector(_) if ty == T::B128 => Ok(()),
             Operand::Symbol {
                 symbol: Symbol::Function(_),
                 offset: 0,
             } => Ok(()),
             _ => Err("a register or a constant is expected".to_owned()),
         })
+    }
+
+    /// Whether the registers of a vector hold this type: the first of them counts, the others are as wide, and typed as
+    /// it is where it has a type. Integers then hold floating numbers of their own width.
+    fn all_hold(&self, elements: &[Operand], ty: T) -> Result<(), String> {
+        let mut types = elements.iter().filter_map(|o| match o {
+            Operand::Reg(r) | Operand::RegOffset(r, _) => Some((self.scope.register)(*r)),
+            _ => None,
+        });
+        let Some(first) = types.next() else {
+            return Ok(());
+        };
+        if let Some(other) = types.find(|&t| !is_bits(first) && !alike(t, first)) {
+            return Err(mismatch(other, first));
+        }
+        let as_wide = is_integer(first) && first.size_bytes() == ty.size_bytes();
+        if (as_wide && matches!(ty, T::F32 | T::F64)) || can_hold(first, ty) {
+            return Ok(());
+        }
+        Err(mismatch(first, ty))
     }
 
     /// The registers of a vector are of one size.
@@ -308,15 +335,27 @@ impl Check<'_> {
         each: impl Fn(&Operand) -> Result<(), String>,
     ) -> Result<(), String> {
         let wanted = usize::from(self.mods.vector.max(1));
+        let ty = self.ty(0);
         match operand {
-            Operand::Vector(v) if v.len() == wanted => v.iter().try_for_each(&each),
+            Operand::Vector(v) if v.len() == wanted => {
+                v.iter().try_for_each(&each)?;
+                self.all_hold(v, ty)
+            }
             Operand::Vector(v) if wanted == 1 && self.ty(0) == T::B128 && v.len() == 2 => Ok(()),
             Operand::Vector(v) => Err(format!(
                 "a vector of {wanted} is expected, here are {}",
                 v.len()
             )),
             _ if wanted > 1 => Err(format!("a vector of {wanted} is expected")),
-            one => each(one),
+            one => {
+                each(one)?;
+                let is_exact = matches!(self.opcode, Opcode::Atom | Opcode::Red);
+                match one {
+                    Operand::Reg(r) if is_exact => self.fits(*r, ty),
+                    Operand::Reg(r) | Operand::RegOffset(r, _) => self.holds(*r, ty),
+                    _ => Ok(()),
+                }
+            }
         }
     }
 
@@ -357,7 +396,10 @@ impl Check<'_> {
                 if wanted == 0 && !matches!(v.len(), 2 | 4) {
                     return Err(format!("a vector of {} is neither 2 nor 4 long", v.len()));
                 }
-                Ok(())
+                match wanted {
+                    0 => self.packed(v, ty),
+                    _ => Ok(()),
+                }
             }
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => literal(operand, ty),
             Operand::Special(s) => special(*s, ty),
@@ -365,95 +407,26 @@ impl Check<'_> {
         }
     }
 
-    /// Operands that depend on modifiers.
-    fn together(&self, given: &[Operand]) -> Result<(), (usize, String)> {
-        use Opcode as O;
-        let last = given.len().saturating_sub(1);
-        match self.opcode {
-            O::Setp | O::Set if given.len() == 4 && self.mods.bool_op.is_none() => Err((
-                last,
-                "a predicate is combined by `.and`, `.or` or `.xor`, none of which is given"
-                    .to_owned(),
-            )),
-            O::Setp | O::Set if given.len() == 3 && self.mods.bool_op.is_some() => {
-                Err((last, "the predicate to combine with is missing".to_owned()))
-            }
-            O::Atom if self.mods.atom == Some(AtomOp::Cas) && given.len() < 4 => Err((
-                last,
-                "`.cas` compares with one value and stores another".to_owned(),
-            )),
-            O::Cvt => self.conversion(given),
-            O::Shfl => self.shuffle(given),
-            O::Lop3 if !matches!(given[4], Operand::Int(_)) => {
-                Err((4, "the table of truth values is a constant".to_owned()))
-            }
-            O::Vmad => Ok(()),
-            _ if given.iter().any(negated) => {
-                Err((last, "only `vmad` takes a negated register".to_owned()))
-            }
-            O::Isspacep => self
-                .read(&given[1], T::U64)
-                .or_else(|_| self.read(&given[1], T::U32))
-                .map_err(|m| (1, m)),
-            O::Bar | O::BarArrive => barrier_number(&given[0]).map_err(|m| (0, m)),
-            // The barrier, and how many threads come to it, in front of the predicate.
-            O::BarRed => (1..last)
-                .try_for_each(|n| self.read(&given[n], T::U32).map_err(|m| (n, m)))
-                .and_then(|()| barrier_number(&given[1]).map_err(|m| (1, m))),
-            _ => Ok(()),
+    /// Whether registers side by side are what `mov` takes apart or puts together (section 9.7.9.5).
+    fn packed(&self, elements: &[Operand], ty: T) -> Result<(), String> {
+        if !is_bits(ty) {
+            return Err(format!(
+                "registers are packed into bits, not into `.{}`",
+                name(ty)
+            ));
         }
-    }
-
-    fn shuffle(&self, given: &[Operand]) -> Result<(), (usize, String)> {
-        match &given[0] {
-            Operand::RegPair(Some(r), p) => {
-                self.fits(*r, T::B32).map_err(|m| (0, m))?;
-                p.iter()
-                    .try_for_each(|p| self.predicate(*p).map_err(|m| (0, m)))?;
+        let fits = |o: &Operand| match o {
+            Operand::Reg(r) => {
+                let register = (self.scope.register)(*r);
+                let bytes = register.size_bytes() as usize * elements.len();
+                register != T::Pred && bytes == ty.size_bytes() as usize
             }
-            Operand::Reg(r) => self.fits(*r, T::B32).map_err(|m| (0, m))?,
-            _ => {}
-        }
-        self.read(&given[1], T::B32).map_err(|m| (1, m))
-    }
-
-    fn conversion(&self, given: &[Operand]) -> Result<(), (usize, String)> {
-        let (to, from) = (self.ty(0), self.ty(1));
-        let scalar = |t: T| is_integer(t) || matches!(t, T::F16 | T::Bf16 | T::F32 | T::F64);
-        if !scalar(to) || !scalar(from) {
+            _ => true,
+        };
+        if elements.iter().all(fits) {
             return Ok(());
         }
-        if given.len() > 2
-            && self.mods.rounding != Some(Rounding::Rn)
-            && self.mods.rounding.is_some()
-        {
-            return Err((2, "this conversion has one source".to_owned()));
-        }
-        match &given[1] {
-            Operand::Reg(r) => self.holds(*r, from),
-            Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => literal(&given[1], from),
-            Operand::Target(_) => Err("a label cannot stand here".to_owned()),
-            _ => Ok(()),
-        }
-        .map_err(|m| (1, m))
-    }
-}
-
-fn negated(operand: &Operand) -> bool {
-    match operand {
-        Operand::NegReg(_) => true,
-        Operand::Selected(_, text) => text.starts_with('-'),
-        _ => false,
-    }
-}
-
-/// A block has 16 barriers (section 9.7.13.1).
-fn barrier_number(operand: &Operand) -> Result<(), String> {
-    match operand {
-        Operand::Int(n) if !(0..16).contains(n) => {
-            Err("barriers are numbered from 0 to 15".to_owned())
-        }
-        _ => Ok(()),
+        Err(format!("these registers do not make `.{}`", name(ty)))
     }
 }
 
@@ -485,16 +458,26 @@ fn double(ty: T) -> T {
     }
 }
 
+fn is_bits(t: T) -> bool {
+    matches!(t, T::B8 | T::B16 | T::B32 | T::B64 | T::B128)
+}
+
+/// Whether the kinds agree and the register is wide enough.
+fn can_hold(register: T, ty: T) -> bool {
+    alike(register, ty) && register.size_bytes() >= ty.size_bytes()
+}
+
 /// Whether the kinds agree, sizes aside: bits agree with all, integers with each other, floats with their own.
 fn alike(register: T, ty: T) -> bool {
-    let bits = |t: T| matches!(t, T::B8 | T::B16 | T::B32 | T::B64 | T::B128);
     if (register == T::Pred) != (ty == T::Pred) {
         return false;
     }
-    if register == ty || bits(register) || bits(ty) {
+    if register == ty || is_bits(register) || is_bits(ty) {
         return true;
     }
-    is_integer(register) && is_integer(ty)
+    // `.f16x2` registers hold integers.
+    let integer = |t: T| is_integer(t) || matches!(t, T::U16x2 | T::S16x2);
+    (integer(register) || register == T::F16x2) && integer(ty)
 }
 
 fn mismatch(register: T, ty: T) -> String {
