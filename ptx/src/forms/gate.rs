@@ -3,9 +3,10 @@
 //! A launch is a few waves: a sub-box of the grid as for `slice`, but cut across one axis only, so that only reads of that
 //! one need an offset ([`cut_axes`]). It may be more waves than a slice is, because the host stops a tenant by one
 //! write and not by waiting for what it has launched.
-//! Thread 0 loads the word at the head and looks at it at the block's commit point ([`super::commit`]), where a barrier
-//! with a reduction tells the block's other threads. If it has left by then, the block runs, which it always may. Every
-//! warp that loaded the word would be one more access to one bank of the L2 cache, where whole waves of blocks meet:
+//! Thread 0, or in a block of rows the first row, loads the word at the head and looks at it at the block's commit point
+//! ([`super::commit`]), where a barrier with a reduction tells the block's other threads. If all of these have left by then,
+//! the block runs, which it always may. Every warp that loaded the word would be one more access to one bank of the L2
+//! cache, where whole waves of blocks meet:
 //!
 //! ```text
 //! open = the launch's word                                      a load on its way, nobody waits for it
