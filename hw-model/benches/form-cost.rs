@@ -271,12 +271,34 @@ impl Setup {
         Host::Workers(Workers::new(control.total, caps).expect("blocks"), control)
     }
 
-    /// Runs an instance that nobody stops to its end.
-    fn instance(&mut self, host: Host) {
+    /// The memory of an instance.
+    fn counters(&mut self, host: &Host) -> u64 {
         let image = host.memory();
         let memory = self.gpu.memory_mut();
         let counters = memory.alloc(self.domain, image.len() as u64).expect("fits");
         memory.write(self.domain, counters, &image).expect("inside");
+        counters
+    }
+
+    /// Stops an instance as soon as its first blocks start, and gives the cycles until the device is empty.
+    fn stop(&mut self, host: Host) -> u64 {
+        let counters = self.counters(&host);
+        let mut instance = Instance::new(host, counters);
+        let mut on = On {
+            setup: self,
+            counters,
+            numbers: Vec::new(),
+        };
+        let Ok(()) = instance.step(&mut on);
+        let Ok(()) = instance.stop(&mut on);
+        let began = self.gpu.now().0 + u64::from(self.gpu.config().launch.kernel_cycles);
+        self.drain();
+        self.ended - began
+    }
+
+    /// Runs an instance that nobody stops to its end.
+    fn instance(&mut self, host: Host) {
+        let counters = self.counters(&host);
         let mut instance = Instance::new(host, counters);
         let mut on = On {
             setup: self,
@@ -345,6 +367,18 @@ impl Setup {
         let chunk = by_time.min(by_grid).max(1);
         u32::try_from(chunk).unwrap_or(1).min(self.form.most_chunk)
     }
+}
+
+/// Tells how long a gate that is full takes to refuse what is in flight.
+fn explain_stop(name: &str, mut setup: Setup) {
+    let window = WINDOW_WAVES * setup.wave();
+    let host = setup.gate(window, WINDOWS);
+    let cycles = setup.stop(host);
+    let mhz = u64::from(setup.gpu.config().clock.core_mhz);
+    eprintln!(
+        "{name}: refuses what is in flight within {} ns",
+        1000 * cycles / mhz
+    );
 }
 
 /// An instance's launches on the GPU.
@@ -453,6 +487,10 @@ fn main() {
                 let cycles = setup.run(manner, block_cycles);
                 if explains {
                     explain(&name(manner), &setup);
+                }
+                if explains && manner == Manner::Gate {
+                    let setup = Setup::new(gpu, workload, Form::GATE).expect("it took the form");
+                    explain_stop(&name(manner), setup);
                 }
                 #[allow(clippy::cast_precision_loss, reason = "a ratio for display")]
                 let ratio = cycles as f64 / original as f64;

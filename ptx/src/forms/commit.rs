@@ -10,23 +10,34 @@
 //!   block-wide barrier there waits for exactly those that have not left;
 //! - no thread comes to it twice: no loop leads there.
 //!
-//! A way round it may only leave, quietly: the usual `if (i >= n) return`. No such way depends on what a load of global
-//! memory brings: a block comes here again when its box is launched again, and if it has run the first time, what it then
-//! wrote must not send other threads past the place. The search walks from the entry along the
+//! A way round it may only leave, quietly: the usual `if (i >= n) return`. A block comes here again when its box is launched
+//! again, and if it has run the first time, what it then wrote must neither send other threads past the place nor lead
+//! them to memory that is not theirs: no such way, and no address in front of the place, rests on what a load brings.
+//!
+//! The search walks from the entry along the
 //! blocks that everybody else must pass, and stops in front of the first instruction that uses what a load of global
-//! memory brings, because there the block would wait anyway, or after [`HIDES`] instructions, or where it must.
+//! memory brings, because there the block would wait anyway, or after [`HIDES`] instructions, or where it must. Ways that
+//! part and meet it passes even so, because behind the place their loads would wait for the word first. Where a loop stops
+//! it, the loop's first round may still come before the place: see [`super::first_round`].
 
+use super::first_round::FirstRound;
 use crate::analysis::{Access, Flow, Tree, dominators, for_each_register};
-use crate::decode::{Function, Instruction, MemoryOrder, Opcode, RegId, StateSpace};
+use crate::decode::{
+    AddressBase, Function, Instruction, MemoryOrder, Opcode, Operand, RegId, StateSpace,
+};
 
 /// So many instructions take as long as the load of the word.
-const HIDES: u32 = 96;
+pub(super) const HIDES: u32 = 96;
 /// Joins that are tried where ways part, and blocks between a parting and its join.
 const MOST_JOINS: usize = 8;
 const MOST_BETWEEN: usize = 64;
+/// Instructions of such blocks.
+const MOST_INSTRUCTIONS: usize = 1024;
+/// Times that such blocks are gone through to find what rests on loads there.
+const MOST_ROUNDS: usize = 8;
 
 /// The place, and what is known of the threads there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommitPoint {
     /// In front of this instruction; at the entry when there is none.
     pub(super) before: Option<u32>,
@@ -34,6 +45,8 @@ pub(super) struct CommitPoint {
     pub(super) together: bool,
     /// Copies into shared memory may be on their way.
     pub(super) copies: bool,
+    /// A loop comes next, whose first round may be copied in front of the place.
+    pub(super) first_round: Option<FirstRound>,
 }
 
 /// Finds the commit point of a kernel's body; `None` for an empty one, which does nothing.
@@ -55,6 +68,8 @@ struct Walk<'a> {
     leaves: Vec<bool>,
     /// Registers that a load of global memory fills.
     loaded: Vec<bool>,
+    /// Registers whose value may rest on what any load brings.
+    doubtful: Vec<bool>,
     passed: u32,
     point: CommitPoint,
 }
@@ -68,11 +83,13 @@ impl<'a> Walk<'a> {
             early: early(flow),
             leaves: leaves(function, flow),
             loaded: vec![false; function.registers.len()],
+            doubtful: vec![false; function.registers.len()],
             passed: 0,
             point: CommitPoint {
                 before: None,
                 together: true,
                 copies: false,
+                first_round: None,
             },
         }
     }
@@ -86,7 +103,10 @@ impl<'a> Walk<'a> {
             }
             // Where the way on is not fit, the last place of this block is.
             self.point.before = Some(self.flow.blocks[at as usize].end - 1);
-            let Some(next) = self.next(at) else { break };
+            let Some(next) = self.next(at) else {
+                self.look_into_loop(at);
+                break;
+            };
             let block = &self.flow.blocks[at as usize];
             self.point.together &= self.flow.successors(at).len() == 1 && !block.leaves;
             at = next;
@@ -94,15 +114,89 @@ impl<'a> Walk<'a> {
         self.point
     }
 
+    /// Where a loop is in the way, its first round may come before the place.
+    fn look_into_loop(&mut self, at: u32) {
+        let function = self.function;
+        let Some(round) = FirstRound::behind(function, self.flow, at) else {
+            return;
+        };
+        let first = self.flow.blocks[at as usize].end;
+        let before = &function.body[first as usize..round.body.end as usize];
+        let is_firm = before.iter().all(|i| {
+            let is_firm = self.has_firm_address(i);
+            self.doubt(i);
+            self.note(i);
+            is_firm
+        });
+        self.point.first_round = is_firm.then_some(round);
+    }
+
+    /// Whether what an instruction asks of memory lies at an address that rests on no load, and where it leads to as well.
+    fn has_firm_address(&self, i: &Instruction) -> bool {
+        i.operands.iter().all(|o| match o {
+            Operand::Reg(r) if i.opcode == Opcode::BrxIdx => !self.doubtful[r.0 as usize],
+            Operand::Address {
+                base: AddressBase::Reg(r),
+                ..
+            } => !self.doubtful[r.0 as usize],
+            _ => true,
+        })
+    }
+
+    /// Remembers what rests on a load; true when that is news.
+    fn doubt(&mut self, i: &Instruction) -> bool {
+        let mut rests = looks_at_memory(i);
+        for_each_register(i, |r, access| {
+            rests |= access != Access::Write && self.doubtful[r.0 as usize];
+        });
+        rests && self.doubt_writes(i)
+    }
+
+    fn doubt_writes(&mut self, i: &Instruction) -> bool {
+        let mut is_news = false;
+        for_each_register(i, |r, access| {
+            if access != Access::Read {
+                is_news |= !std::mem::replace(&mut self.doubtful[r.0 as usize], true);
+            }
+        });
+        is_news
+    }
+
+    /// Finds what rests on loads in blocks that are not in the order in which they run; whether all addresses there rest on
+    /// none.
+    fn have_firm_addresses(&mut self, all: &[&Instruction]) -> bool {
+        for _ in 0..MOST_ROUNDS {
+            let mut is_news = false;
+            for i in all {
+                is_news |= self.doubt(i);
+            }
+            let parts = |i: &&Instruction| matches!(i.opcode, Opcode::Bra | Opcode::BrxIdx);
+            let mut branches = all.iter().copied().filter(parts);
+            let mut by_load = false;
+            for i in branches.by_ref() {
+                for_each_register(i, |r, _| by_load |= self.doubtful[r.0 as usize]);
+            }
+            if by_load {
+                all.iter().for_each(|i| is_news |= self.doubt_writes(i));
+            }
+            if !is_news {
+                return all.iter().all(|i| self.has_firm_address(i));
+            }
+        }
+        false
+    }
+
     /// Goes through a block, to the first instruction that must come after the place.
     fn scan(&mut self, block: u32) -> Option<u32> {
         let block = &self.flow.blocks[block as usize];
         for n in block.first..block.end {
             let i = &self.function.body[n as usize];
-            if !is_quiet(i) || self.uses_loaded(i) || self.passed >= HIDES {
+            let fits = is_quiet(i) && !self.uses_loaded(i) && self.has_firm_address(i);
+            if !fits || self.passed >= HIDES {
                 return Some(n);
             }
             self.passed += 1;
+            self.doubt(i);
             self.note(i);
         }
         None
@@ -166,9 +260,8 @@ impl<'a> Walk<'a> {
             }
             let block = &self.flow.blocks[b as usize];
             let body = &self.function.body[block.first as usize..block.end as usize];
-            let fits = self.early[b as usize]
-                && between.len() < MOST_BETWEEN
-                && body.iter().all(|i| is_quiet(i) && !self.uses_loaded(i));
+            let fits =
+                self.early[b as usize] && between.len() < MOST_BETWEEN && body.iter().all(is_quiet);
             // A block that leads nowhere else must leave, which `leaves` would have said.
             if !fits || self.flow.successors(b).is_empty() {
                 return false;
@@ -185,12 +278,15 @@ impl<'a> Walk<'a> {
         all.iter().for_each(|i| self.note(i));
         let length = u32::try_from(all.len()).unwrap_or(u32::MAX);
         self.passed = self.passed.saturating_add(length);
+        if all.len() > MOST_INSTRUCTIONS || !self.have_firm_addresses(&all) {
+            return false;
+        }
         let uses = all.iter().any(|i| self.uses_loaded(i));
         if uses {
             // By way of branches anything in between may depend on it.
             all.iter().for_each(|i| self.fill(i));
         }
-        !(uses && parts)
+        !(uses && (parts || self.passed > HIDES))
     }
 
     /// What the instruction writes counts as loaded.
@@ -229,13 +325,14 @@ fn early(flow: &Flow) -> Vec<bool> {
     early
 }
 
-/// Blocks from which every way leaves, quietly and without a loop.
+/// Blocks from which every way leaves, quietly, without a loop and without a load, which would be for nothing.
 fn leaves(function: &Function, flow: &Flow) -> Vec<bool> {
     let quiet: Vec<bool> = (flow.blocks.iter())
         .map(|b| {
+            let fits = |i: &Instruction| is_quiet(i) && !looks_at_memory(i);
             function.body[b.first as usize..b.end as usize]
                 .iter()
-                .all(is_quiet)
+                .all(fits)
         })
         .collect();
     let blocks = (0_u32..).take(flow.blocks.len());
@@ -257,8 +354,15 @@ fn leaves(function: &Function, flow: &Flow) -> Vec<bool> {
     leaves
 }
 
+/// Whether an instruction loads what others may have written.
+pub(super) fn looks_at_memory(i: &Instruction) -> bool {
+    let space = i.mods.spaces.first().copied().unwrap_or_default();
+    let loads = matches!(i.opcode, Opcode::Ld | Opcode::Ldu);
+    loads && !matches!(space, StateSpace::Param | StateSpace::Const)
+}
+
 /// Whether an instruction leaves no trace that outlives its block, waits for nobody and is waited for by nobody.
-fn is_quiet(i: &Instruction) -> bool {
+pub(super) fn is_quiet(i: &Instruction) -> bool {
     use Opcode as O;
     let space = i.mods.spaces.first().copied().unwrap_or_default();
     match i.opcode {

@@ -3,9 +3,10 @@
 //! A launch is a few waves: a sub-box of the grid as for `slice`, but cut across one axis only, so that only reads of that
 //! one need an offset ([`cut_axes`]). It may be more waves than a slice is, because the host stops a tenant by one
 //! write and not by waiting for what it has launched.
-//! Thread 0 loads the word at the head and looks at it at the block's commit point ([`super::commit`]), where a barrier
-//! with a reduction tells the block's other threads. If it has left by then, the block runs, which it always may. Every
-//! warp that loaded the word would be one more access to one bank of the L2 cache, where whole waves of blocks meet:
+//! Thread 0, or in a block of rows the first row, loads the word at the head and looks at it at the block's commit point
+//! ([`super::commit`]), where a barrier with a reduction tells the block's other threads. If all of these have left by then,
+//! the block runs, which it always may. Every warp that loaded the word would be one more access to one bank of the L2
+//! cache, where whole waves of blocks meet:
 //!
 //! ```text
 //! open = the launch's word                                      a load on its way, nobody waits for it
@@ -29,8 +30,9 @@
 //!   is refused needs few registers, one after another, and all of its branches are `.uni`: behind a branch that may part
 //!   threads `ptxas` keeps nothing in uniform registers, in the rest of the body neither.
 
-use super::commit::commit_point;
+use super::commit::{CommitPoint, commit_point};
 use super::facts::{Facts, Found, GridRegister};
+use super::first_round::FirstRound;
 use super::frame::Frame;
 use super::reach::Calls;
 use super::waits::Waits;
@@ -39,6 +41,9 @@ use crate::analysis::{Flow, for_each_register};
 use crate::control::{COUNTERS_AT, OPEN_AT, TABLE_AT, WORD_AT};
 use crate::decode::{Opcode, Operand, Program, RegId, SpecialReg};
 use crate::syntax::module::StatementKind;
+
+/// Most bytes of a loop's round that is copied.
+const MOST_COPIED: usize = 8 << 10;
 
 /// Why the function stands in the way of refusing blocks, for reasons of its own.
 pub(super) fn judge(program: &Program, waits: &Waits, start: u32) -> Option<Found> {
@@ -85,7 +90,9 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
         "{who} ld.param.u64 {address}, {word_at}; @{speaks} ld{order}.u32 {open}, [{address}];"
     ));
     // Threads of a warp that have parted come to a barrier one by one, which needs the form without `.aligned`.
-    let vote = match !point.together && ticket::has_scopes(frame.program) {
+    let copy = copied_round(frame, &point);
+    let together = point.together && copy.as_ref().is_none_or(|copy| copy.together);
+    let vote = match !together && ticket::has_scopes(frame.program) {
         true => "barrier.red.or.pred",
         false => "bar.red.or.pred",
     };
@@ -113,25 +120,89 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
          {first}: selp.u32 {is}, 1, 0, {any}; @{speaks} st{order}.u8 [{mark}], {is}; @!{any} bra.uni {go}; \
          {leave}: {wait}exit; {go}:"
     );
-    match point.before {
-        Some(n) => frame.before(n, &text),
-        None => frame.at_entry(&text),
+    match (point.before, copy) {
+        (_, Some(copy)) => copy.put(frame, &text),
+        (Some(n), None) => frame.before(n, &text),
+        (None, None) => frame.at_entry(&text),
     }
 }
 
-/// Text that sets the predicate in the threads that load: those that are zero in x, and in y if the body reads that.
-/// In the usual block this is thread 0, or one thread for each z; more would do no harm but cost time.
+/// The first round of a loop, in front of it and of the decision: see [`super::first_round`].
+struct Copied {
+    round: FirstRound,
+    text: String,
+    /// No thread goes round the loop.
+    together: bool,
+}
+
+/// The copy, where the text is such that it can be made; in a fenced kernel it would have to be fenced as well.
+fn copied_round(frame: &Frame<'_>, point: &CommitPoint) -> Option<Copied> {
+    let round = point.first_round.clone()?;
+    let is_outside = (round.exit() as usize) < outer_instructions(frame);
+    if frame.is_fenced() || !is_outside {
+        return None;
+    }
+    let mut text = String::new();
+    for n in round.body.clone() {
+        let span = frame.span(n);
+        let bytes = &frame.module.source()[span.start as usize..span.end as usize];
+        let line = std::str::from_utf8(bytes).ok()?;
+        // The copy stands on one line.
+        if line.contains(['\n', '\r']) || line.contains("//") || line.contains("/*") {
+            return None;
+        }
+        text.push_str(line);
+        text.push(' ');
+        if text.len() > MOST_COPIED {
+            return None;
+        }
+    }
+    let together = round.skip.is_none();
+    Some(Copied {
+        round,
+        text,
+        together,
+    })
+}
+
+impl Copied {
+    /// Puts the copy, the decision and the way into the rest of the loop in front of the loop.
+    fn put(self, frame: &mut Frame<'_>, decision: &str) {
+        let (decide, behind) = (frame.label("decide"), frame.label("behind"));
+        let mut text = self.text;
+        if let Some(skip) = self.round.skip {
+            let mnemonic = frame.function.body[skip as usize].mnemonic.clone();
+            frame.replace_operation(skip, &format!("{mnemonic} {decide};"));
+            let guard = guard_text(frame, skip, false);
+            text.push_str(&format!("{decide}: {decision} {guard} bra {behind};"));
+        } else {
+            text.push_str(decision);
+        }
+        let done = guard_text(frame, self.round.again(), true);
+        text.push_str(&format!(" {done} bra {behind};"));
+        frame.after(self.round.body.start - 1, &text);
+        frame.after(self.round.again(), &format!("{behind}:"));
+    }
+}
+
+/// An instruction's guard, or its opposite.
+fn guard_text(frame: &Frame<'_>, instruction: u32, opposite: bool) -> String {
+    let i = &frame.function.body[instruction as usize];
+    i.guard.map_or_else(String::new, |guard| {
+        let name: &str = &frame.function.register_names[guard.reg.0 as usize];
+        let not = if guard.negated == opposite { "" } else { "!" };
+        format!("@{not}{name}")
+    })
+}
+
+/// Text that sets the predicate in the threads that load: those that are zero in x or, if the body reads y, in y. The lanes
+/// of a warp load the word in one access, so that this is one in the usual block: a row of a block of rows is a warp or less.
 fn speakers(frame: &mut Frame<'_>, into: &str) -> String {
     let reads_y = |o: &Operand| *o == Operand::Special(SpecialReg::Tid(1));
     let mut operands = frame.function.body.iter().flat_map(|i| &i.operands);
-    let reads_y = operands.any(reads_y);
-    let (mut text, x) = thread_place(frame, 0);
-    if !reads_y {
-        return format!("{text} setp.eq.u32 {into}, {x}, 0;");
-    }
-    let (read_y, y) = thread_place(frame, 1);
-    text.push_str(&read_y);
-    format!("{text} setp.eq.u32 {into}, {x}, 0; setp.eq.and.u32 {into}, {y}, 0, {into};")
+    let axis = u8::from(operands.any(reads_y));
+    let (text, place) = thread_place(frame, axis);
+    format!("{text} setp.eq.u32 {into}, {place}, 0;")
 }
 
 /// Text that reads the thread's place on an axis, and the register that then holds it: where the body's first block reads

@@ -17,6 +17,7 @@ mod commit;
 mod convergence;
 mod facts;
 pub mod fence;
+mod first_round;
 mod frame;
 mod gate;
 mod growth;
