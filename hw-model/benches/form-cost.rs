@@ -17,7 +17,7 @@ use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::Control;
 use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
 use gridmux_ptx::protocol::{Device, Gate, Host, Instance, InstanceLaunch, Workers, Write};
-use gridmux_workloads::{Arg, Case, Size, Workload, workloads};
+use gridmux_workloads::{Arg, Case, Role, Size, Workload, workloads};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -91,6 +91,8 @@ struct Setup {
     form: KernelForm,
     case: Case,
     params: Vec<u8>,
+    /// Addresses and sizes of what the kernel writes.
+    outputs: Vec<(u64, usize)>,
     next_tag: u64,
     reports: Vec<Report>,
     /// Launches in flight; and when the last one ended.
@@ -126,12 +128,16 @@ impl Setup {
         let kernel = loaded.kernel(workload.entry).expect("exists");
         let case = workload.case(Size::Large, 1);
         let mut addresses = Vec::new();
+        let mut outputs = Vec::new();
         for arg in &case.args {
-            if let Arg::Buffer { bytes, .. } = arg {
+            if let Arg::Buffer { bytes, role } = arg {
                 let memory = gpu.memory_mut();
                 let address = memory.alloc(domain, bytes.len() as u64).expect("fits");
                 memory.write(domain, address, bytes).expect("inside");
                 addresses.push(address);
+                if *role != Role::In {
+                    outputs.push((address, bytes.len()));
+                }
             }
         }
         let params = case.pack_params(&addresses);
@@ -142,6 +148,7 @@ impl Setup {
             form,
             case,
             params,
+            outputs,
             next_tag: 1,
             reports: Vec::new(),
             flying: Vec::new(),
@@ -152,6 +159,22 @@ impl Setup {
 
     fn threads(&self) -> u32 {
         self.case.block.iter().product()
+    }
+
+    /// A form that leaves blocks out costs little.
+    fn verify(&self, name: &str) {
+        let memory = self.gpu.memory();
+        let read = |(address, bytes): &(u64, usize)| {
+            let mut output = vec![0; *bytes];
+            memory
+                .read(self.domain, *address, &mut output)
+                .expect("inside");
+            output
+        };
+        let outputs: Vec<Vec<u8>> = self.outputs.iter().map(read).collect();
+        if let Err(mismatch) = self.case.verify(&outputs) {
+            panic!("{name}: {mismatch}");
+        }
     }
 
     fn occupancy(&self) -> Occupancy {
@@ -485,6 +508,7 @@ fn main() {
                     }
                 };
                 let cycles = setup.run(manner, block_cycles);
+                setup.verify(&name(manner));
                 if explains {
                     explain(&name(manner), &setup);
                 }
