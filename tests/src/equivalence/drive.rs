@@ -365,6 +365,8 @@ struct Caps {
     closed: Option<(u32, u32)>,
     /// Tickets that a worker may take behind that: the one that these caps still decided, and one that it takes ahead.
     held: u32,
+    /// Says which tickets are for no block; a worker takes another one at once.
+    control: Control,
 }
 
 fn workers(
@@ -399,6 +401,7 @@ fn workers(
             true => 1,
             false => 2,
         },
+        control,
     };
     let instance = Instance::new(host, place.counters);
     let instance = until_it_ends(instance, &mut place, &mut events, dice)?;
@@ -459,11 +462,15 @@ impl Events for Caps {
             return Ok(());
         };
         let next = self.words(place)?[control::NEXT_AT as usize / 4];
-        match next > taken.saturating_add(members.saturating_mul(self.held))
-            && next < control::NEXT_CLOSED
-        {
+        if next >= control::NEXT_CLOSED {
+            return Ok(());
+        }
+        let last = next.min(self.control.total);
+        let in_vain = (taken..last).filter(|&ticket| self.is_for_none(ticket));
+        let in_vain = u32::try_from(in_vain.count()).unwrap_or(u32::MAX);
+        match next > taken + in_vain + members * self.held {
             true => Err(format!(
-                "{} tickets were taken by {members} workers that are to leave",
+                "{} tickets were taken by {members} workers that are to leave, {in_vain} of them for no block",
                 next - taken
             )),
             false => Ok(()),
@@ -472,6 +479,14 @@ impl Events for Caps {
 }
 
 impl Caps {
+    /// A ticket of a row that was rounded up to chunks may begin behind the row's end ([`Control::workers`]).
+    fn is_for_none(&self, ticket: u32) -> bool {
+        let half = |at: u32| u32::try_from(self.control.table >> at & u64::from(u32::MAX));
+        let (row, singles) = (half(0).unwrap_or(1), half(32).unwrap_or(0));
+        let block = ticket + ticket.min(singles) * (self.control.chunk - 1);
+        block % row >= self.control.grid[0]
+    }
+
     fn words(&self, place: &mut Place<'_, '_, '_>) -> Result<Vec<u32>, String> {
         words(place, 0, control::instance_bytes(self.sms) / 4)
     }
