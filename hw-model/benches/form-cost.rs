@@ -294,24 +294,24 @@ impl Setup {
         Host::Workers(Workers::new(control.total, caps).expect("blocks"), control)
     }
 
-    /// The memory of an instance.
-    fn counters(&mut self, host: &Host) -> u64 {
+    /// An instance whose memory is written, and the GPU for its launches.
+    fn begin(&mut self, host: Host) -> (Instance, On<'_>) {
         let image = host.memory();
         let memory = self.gpu.memory_mut();
         let counters = memory.alloc(self.domain, image.len() as u64).expect("fits");
         memory.write(self.domain, counters, &image).expect("inside");
-        counters
-    }
-
-    /// Stops an instance as soon as its first blocks start, and gives the cycles until the device is empty.
-    fn stop(&mut self, host: Host) -> u64 {
-        let counters = self.counters(&host);
-        let mut instance = Instance::new(host, counters);
-        let mut on = On {
+        let on = On {
             setup: self,
             counters,
             numbers: Vec::new(),
         };
+        (Instance::new(host, counters), on)
+    }
+
+    /// Stops an instance while its first launches are on their way, and gives the cycles from where their first block may
+    /// start until the device is empty.
+    fn stop(&mut self, host: Host) -> u64 {
+        let (mut instance, mut on) = self.begin(host);
         let Ok(()) = instance.step(&mut on);
         let Ok(()) = instance.stop(&mut on);
         let began = self.gpu.now().0 + u64::from(self.gpu.config().launch.kernel_cycles);
@@ -321,13 +321,7 @@ impl Setup {
 
     /// Runs an instance that nobody stops to its end.
     fn instance(&mut self, host: Host) {
-        let counters = self.counters(&host);
-        let mut instance = Instance::new(host, counters);
-        let mut on = On {
-            setup: self,
-            counters,
-            numbers: Vec::new(),
-        };
+        let (mut instance, mut on) = self.begin(host);
         loop {
             let Ok(()) = instance.step(&mut on);
             if instance.has_ended() {

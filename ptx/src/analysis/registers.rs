@@ -13,9 +13,9 @@
 //! everywhere. Text that loads nothing, such as what a form puts in front of a body, then costs what is live in it.
 //!
 //! A function that calls leaves the registers of the calling convention to the callee. The launch bounds limit all.
-//! `cargo xtask bench ptx-cost` says how far the estimate is from `ptxas`, for originals and for each form, and
-//! `tests/registers.rs` holds figures of workload kernels. The three constants are the small integers that leave least of
-//! that difference over the corpus' originals, on `sm_75` to `sm_100`.
+//! `cargo xtask bench ptx-cost` says how far the estimate is from `ptxas`, for originals and for each form, on `sm_75` to
+//! `sm_100`; the three constants were chosen by what it says of the originals. `tests/registers.rs` holds figures of
+//! workload kernels.
 
 use super::flow::Flow;
 use super::liveness::{Liveness, Set};
