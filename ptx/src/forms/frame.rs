@@ -10,7 +10,7 @@ use super::{Form, Shape, ticket, worker};
 use crate::control::{
     COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT, WORDS_BYTES,
 };
-use crate::decode::{FuncId, Function, Operand, Program, Span};
+use crate::decode::{FuncId, Function, Instruction, Opcode, Operand, Program, Span};
 use crate::rewrite::Edits;
 use crate::syntax::lex::kind;
 use crate::syntax::module::{FunctionSyntax, Module, Statement, StatementKind};
@@ -59,6 +59,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) entry_instruction: u32,
     head: String,
     tail: String,
+    /// The body does not run into the text at the end.
+    tail_open: bool,
 }
 
 /// Stand in the text of `worker` for what depends on the axes that are asked for in the end.
@@ -93,6 +95,7 @@ impl<'a> Frame<'a> {
             entry_instruction: 0,
             head: String::new(),
             tail: String::new(),
+            tail_open: false,
         }
     }
 
@@ -166,6 +169,20 @@ impl<'a> Frame<'a> {
         }
         self.tail.push(' ');
         self.tail.push_str(text);
+    }
+
+    /// Makes sure that text at the end is reached by jumps only.
+    pub(crate) fn open_tail(&mut self) {
+        if std::mem::replace(&mut self.tail_open, true) {
+            return;
+        }
+        let ends = |i: &Instruction| {
+            i.guard.is_none() && matches!(i.opcode, Opcode::Ret | Opcode::Exit | Opcode::Bra)
+        };
+        let last = self.function.body.last();
+        if !last.is_some_and(ends) && self.shape() != Shape::Worker {
+            self.at_end("ret;");
+        }
     }
 
     /// Whether its text is only counted, and nobody wants to know how much more there is.

@@ -39,7 +39,7 @@ use super::waits::Waits;
 use super::{Reason, ticket};
 use crate::analysis::{Flow, for_each_register};
 use crate::control::{COUNTERS_AT, OPEN_AT, TABLE_AT, WORD_AT};
-use crate::decode::{Opcode, Operand, Program, RegId, SpecialReg};
+use crate::decode::{Instruction, Opcode, Operand, Program, RegId, SpecialReg, StateSpace};
 use crate::syntax::module::StatementKind;
 
 /// Most bytes of a loop's round that is copied.
@@ -86,9 +86,12 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
     let order = ticket::load_order(frame, "sys");
     let speaks = frame.fresh("pred");
     let who = speakers(frame, &speaks);
-    frame.at_entry(&format!(
-        "{who} ld.param.u64 {address}, {word_at}; @{speaks} ld{order}.u32 {open}, [{address}];"
-    ));
+    frame.at_entry(&format!("ld.param.u64 {address}, {word_at};"));
+    let ask = format!("{who} @{speaks} ld{order}.u32 {open}, [{address}];");
+    match parameters_first(frame, &point) {
+        0 => frame.at_entry(&ask),
+        n => frame.before(n, &ask),
+    }
     // Threads of a warp that have parted come to a barrier one by one, which needs the form without `.aligned`.
     let copy = copied_round(frame, &point);
     let together = point.together && copy.as_ref().is_none_or(|copy| copy.together);
@@ -99,11 +102,7 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
     // The register is not set in the threads that did not load, and what it holds there does not matter.
     let (any, q) = (frame.scratch("pred", 0), frame.scratch("pred", 1));
     let look = format!("setp.eq.and.u32 {q}, {open}, 0, {speaks}; {vote} {any}, 0, {q};");
-    let (go, first, leave) = (
-        frame.label("go"),
-        frame.label("first"),
-        frame.label("leave"),
-    );
+    let [go, first, leave, refuse] = ["go", "first", "leave", "refuse"].map(|l| frame.label(l));
     let (mark, number) = (frame.scratch("b64", 1), frame.scratch("b32", 1));
     let place = mark_place(frame, &mark, &number);
     let wait = if point.copies {
@@ -112,19 +111,47 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
         ""
     };
     let is = number;
-    let text = format!(
-        "{look} @!{any} bra.uni {go}; \
-         {place} ld.param.u64 {address}, {word_at}; ld.param.u64 {instance}, {counters}; setp.eq.u64 {q}, {address}, {instance}; @{q} bra.uni {first}; \
+    let refused = format!(
+        "{place} ld.param.u64 {address}, {word_at}; ld.param.u64 {instance}, {counters}; setp.eq.u64 {q}, {address}, {instance}; @{q} bra.uni {first}; \
          ld{order}.u8 {is}, [{mark}]; setp.eq.u32 {q}, {is}, 0; @{q} bra.uni {leave}; \
          @{speaks} ld{order}.u32 {open}, [{instance}+{OPEN_AT}]; {look} \
          {first}: selp.u32 {is}, 1, 0, {any}; @{speaks} st{order}.u8 [{mark}], {is}; @!{any} bra.uni {go}; \
-         {leave}: {wait}exit; {go}:"
+         {leave}: {wait}exit;"
     );
+    let is_outer = |n: u32| (n as usize) < outer_instructions(frame);
+    let text = if point.before.is_none_or(is_outer) {
+        frame.open_tail();
+        frame.at_end(&format!("{refuse}: {refused}"));
+        format!("{look} @{any} bra.uni {refuse}; {go}:")
+    } else {
+        // Labels of an inner scope are not seen from behind the body.
+        format!("{look} @!{any} bra.uni {go}; {refused} {go}:")
+    };
     match (point.before, copy) {
         (_, Some(copy)) => copy.put(frame, &text),
         (Some(n), None) => frame.before(n, &text),
         (None, None) => frame.at_entry(&text),
     }
+}
+
+/// The body's first instructions that only read parameters. The load of the word comes behind them, so that what they wait
+/// for is on its way together with its own address.
+fn parameters_first(frame: &Frame<'_>, point: &CommitPoint) -> u32 {
+    let flow = Flow::new(frame.function);
+    let Some(block) = flow.blocks.first() else {
+        return 0;
+    };
+    if !flow.predecessors(0).is_empty() {
+        return 0;
+    }
+    let outer = u32::try_from(outer_instructions(frame)).unwrap_or(u32::MAX);
+    let end = block.end.min(outer).min(point.before.unwrap_or(0));
+    let is_read = |i: &&Instruction| {
+        let is_parameter = i.mods.spaces.first() == Some(&StateSpace::Param);
+        i.opcode == Opcode::Ld && i.guard.is_none() && is_parameter
+    };
+    let all = frame.function.body[..end as usize].iter();
+    u32::try_from(all.take_while(is_read).count()).unwrap_or(0)
 }
 
 /// The first round of a loop, in front of it and of the decision: see [`super::first_round`].

@@ -5,8 +5,7 @@
 
 use super::Pass;
 use crate::control::{FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, NEXT_AT, NEXT_CLOSED, OPEN_AT};
-use crate::decode::{Instruction, Opcode, Operand, RegId};
-use crate::forms::Shape;
+use crate::decode::{Instruction, Operand, RegId};
 use crate::forms::carry::Value;
 use crate::forms::fence::judge::assertion;
 use crate::forms::fence::{FaultKind, UNKNOWN_BLOCK};
@@ -24,7 +23,7 @@ impl Pass<'_, '_> {
             .replace(span, format!("{guard}bra {label};"));
         let record = self.record(fault, line);
         let leave = self.frame.leave_for_fault();
-        self.open_tail();
+        self.frame.open_tail();
         self.frame.at_end(&format!("{label}: {record} {leave}"));
     }
 
@@ -43,20 +42,6 @@ impl Pass<'_, '_> {
     fn fault_label(&mut self) -> String {
         self.faults += 1;
         self.frame.label(&format!("fault{}", self.faults))
-    }
-
-    /// What stands behind the body is reached by jumps only.
-    fn open_tail(&mut self) {
-        if std::mem::replace(&mut self.tail_open, true) {
-            return;
-        }
-        let ends = |i: &Instruction| {
-            i.guard.is_none() && matches!(i.opcode, Opcode::Ret | Opcode::Exit | Opcode::Bra)
-        };
-        let last = self.frame.function.body.last();
-        if !last.is_some_and(ends) && self.frame.shape() != Shape::Worker {
-            self.frame.at_end("ret;");
-        }
     }
 
     /// Records the first fault of the launch, and lets no further block start.

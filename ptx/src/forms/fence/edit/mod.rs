@@ -85,8 +85,6 @@ struct Pass<'p, 'a> {
     /// Fenced bases that stand behind the base's definition.
     early: HashMap<EarlyKey, String>,
     faults: u32,
-    /// The end of the body is closed to threads that run past it.
-    tail_open: bool,
 }
 
 /// What has to be known of a function before any form writes into it: a kernel whose shared accesses are held below an
@@ -172,7 +170,6 @@ pub(crate) fn edit(frame: &mut Frame<'_>, surroundings: &Surroundings, options: 
         last: HashMap::new(),
         constants: HashMap::new(),
         faults: 0,
-        tail_open: false,
     };
     rounded.iter().for_each(|root| pass.round(root));
     if options.zero_shared {
