@@ -117,17 +117,22 @@ impl<'a> Walk<'a> {
     /// Where a loop is in the way, its first round may come before the place.
     fn look_into_loop(&mut self, at: u32) {
         let function = self.function;
-        let Some(round) = FirstRound::behind(function, self.flow, at) else {
+        let Some(round) = FirstRound::behind(function, self.flow, at, &self.leaves) else {
             return;
         };
         let first = self.flow.blocks[at as usize].end;
         let before = &function.body[first as usize..round.body.end as usize];
-        let is_firm = before.iter().all(|i| {
-            let is_firm = self.has_firm_address(i);
-            self.doubt(i);
-            self.note(i);
-            is_firm
-        });
+        let before: Vec<&Instruction> = before.iter().collect();
+        before.iter().for_each(|i| self.note(i));
+        let is_firm = if before.iter().any(|i| i.opcode == Opcode::Bra) {
+            self.have_firm_addresses(&before)
+        } else {
+            before.iter().all(|i| {
+                let is_firm = self.has_firm_address(i);
+                self.doubt(i);
+                is_firm
+            })
+        };
         self.point.first_round = is_firm.then_some(round);
     }
 

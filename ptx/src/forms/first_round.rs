@@ -1,25 +1,32 @@
-//! A loop whose first round can be copied in front of it, so that a `gate` decides behind that round.
+//! A loop whose first round, or its first part, can be copied in front of it, so that a `gate` decides behind that.
 //!
 //! The word that stops a block takes a round trip to the L2 cache, and where the body begins with a loop there is little in
 //! front of it to hide that behind. Where the loop loads, its first round has such a trip of its own, and both are made
 //! together; a round that only computes hides less than its copy costs. What comes before the decision is still bounded:
 //! one round, and not the loop.
 //!
+//! Of a quiet loop of one basic block the whole round is copied. Of another one it is the part up to the first instruction
+//! that is not quiet, say the barrier behind which a tile is read, and the decision then leads into the middle of the loop:
+//! `ptxas` makes a loop of one entry of that again, as if it peeled a round.
+//!
 //! ```text
-//!     @skip bra EXIT              @skip bra DECIDE
-//!     before                      before
-//!                                 body
-//!                         DECIDE: the decision; @skip bra EXIT; @!again bra EXIT
-//! HEAD:                   HEAD:
-//!     body                        body
-//!     @again bra HEAD             @again bra HEAD
-//! EXIT:                   EXIT:
+//!     @skip bra EXIT              @skip bra DECIDE                                @skip bra DECIDE
+//!     before                      before                                          before
+//!                                 body                                            part
+//!                         DECIDE: the decision; @skip bra EXIT            DECIDE: the decision; @skip bra EXIT
+//!                                 @!again bra EXIT                                bra REST
+//! HEAD:                   HEAD:                                           HEAD:
+//!     body                        body                                            part
+//!                                                                         REST:   rest
+//!     @again bra HEAD             @again bra HEAD                                 @again bra HEAD
+//! EXIT:                   EXIT:                                           EXIT:
 //! ```
 //!
 //! Rules:
-//! - The loop is one basic block, it is quiet as [`super::commit`] says, and it is entered from in front of it alone.
-//! - Every thread that comes to the loop or goes round it comes to the decision, once.
-//! - The predicate that leads round the loop keeps its value up to the decision.
+//! - What is copied is quiet as [`super::commit`] says, its branches lead forward and not out of it, and what comes from in
+//!   front of the loop comes to the copy.
+//! - Every thread that comes to the loop or goes round it comes to the decision, once, or it leaves.
+//! - The predicate that leads round the loop keeps its value up to the decision, as does `again`.
 //! - The body reads nothing that a form rewrites.
 
 use super::commit::{HIDES, is_quiet, looks_at_memory};
@@ -30,77 +37,163 @@ use std::ops::Range;
 /// Instructions of such a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FirstRound {
-    /// The body without the branch at its end.
+    /// What is copied: a round without the branch at its end, or its first part.
     pub(super) body: Range<u32>,
+    /// Whether it is the round.
+    pub(super) is_whole: bool,
     /// The guarded branch that leads round the loop.
     pub(super) skip: Option<u32>,
+    /// No thread has branched since the place in front of the loop.
+    pub(super) together: bool,
 }
 
 impl FirstRound {
-    /// The loop's last instruction, which leads back.
-    pub(super) const fn again(&self) -> u32 {
+    /// The instruction behind what is copied: that which leads back, where it is the round.
+    pub(super) const fn next(&self) -> u32 {
         self.body.end
     }
 
-    /// The instruction behind the loop.
-    pub(super) const fn exit(&self) -> u32 {
-        self.body.end + 1
+    /// The loop that basic block `at` leads to, if its first round can be copied, or a part of it; `leaves` says from which
+    /// blocks every way leaves.
+    pub(super) fn behind(
+        function: &Function,
+        flow: &Flow,
+        at: u32,
+        leaves: &[bool],
+    ) -> Option<Self> {
+        Self::whole(function, flow, at).or_else(|| Self::part(function, flow, at, leaves))
     }
 
-    /// The loop that basic block `at` leads to, if its first round can be copied.
-    pub(super) fn behind(function: &Function, flow: &Flow, at: u32) -> Option<Self> {
+    fn whole(function: &Function, flow: &Flow, at: u32) -> Option<Self> {
         let ways = flow.successors(at);
-        let head = ways.iter().find_map(|&way| entered(flow, at, way))?;
+        let is_loop = |from: u32, head: u32| {
+            let own = flow.predecessors(head);
+            own.len() == 2 && own.contains(&head) && own.contains(&from)
+        };
+        let head = entered(flow, at, is_loop)?;
         let exit = head + 1;
         let (block, behind) = (flow.blocks[head as usize], flow.blocks.get(exit as usize)?);
-        if behind.first != block.end
-            || flow
-                .successors(head)
-                .iter()
-                .any(|&s| s != head && s != exit)
-        {
+        let stays = |&s: &u32| s == head || s == exit;
+        if behind.first != block.end || !flow.successors(head).iter().all(stays) {
             return None;
         }
         let again = function.body.get(block.end as usize - 1)?;
-        let body = block.first..block.end - 1;
-        let is_fit = again.opcode == Opcode::Bra && again.guard.is_some();
-        let inside = &function.body[body.start as usize..body.end as usize];
-        let is_fit = is_fit && body.len() <= HIDES as usize;
-        if !is_fit || !inside.iter().all(may_be_copied) || !inside.iter().any(looks_at_memory) {
+        if again.opcode != Opcode::Bra || again.guard.is_none() {
             return None;
         }
-        let last = flow.blocks[at as usize].end - 1;
+        let body = block.first..block.end - 1;
         let skip = match ways {
             [_] => None,
-            _ if ways.contains(&exit) => Some(last),
+            _ if ways.contains(&exit) => Some(flow.blocks[at as usize].end - 1),
             _ => return None,
         };
-        // What stands between the branch and the body's end.
-        let before = &function.body[last as usize + 1..body.end as usize];
-        let ends = &function.body[last as usize];
-        let keeps = match skip {
-            Some(_) => keeps_guard(ends, before),
-            None => !leads_elsewhere(ends) || matches!(ends.opcode, Opcode::Ret | Opcode::Exit),
+        let round = Self {
+            body,
+            is_whole: true,
+            skip,
+            together: stay_together(flow, at),
         };
-        let is_straight = before.iter().all(|i| is_quiet(i) && !leads_elsewhere(i));
-        (keeps && is_straight).then_some(Self { body, skip })
+        round.is_fit(function, flow, at).then_some(round)
+    }
+
+    fn part(function: &Function, flow: &Flow, at: u32, leaves: &[bool]) -> Option<Self> {
+        let is_loop = |from: u32, head: u32| {
+            let own = flow.predecessors(head);
+            own.len() > 1 && own.contains(&from)
+        };
+        let head = entered(flow, at, is_loop)?;
+        let (last, end) = first_loud(function, flow, head)?;
+        let is_closed = (head..last).all(|b| {
+            let leads_on = |&s: &u32| b < s && s <= last;
+            !flow.blocks[b as usize].leaves && flow.successors(b).iter().all(leads_on)
+        });
+        let body = flow.blocks[head as usize].first..end;
+        let inside = &function.body[body.start as usize..end as usize];
+        let mut branches = inside.iter().filter(|i| leads_elsewhere(i));
+        let are_plain = branches.all(|i| {
+            matches!(
+                (i.opcode, &*i.operands),
+                (Opcode::Bra, [Operand::Target(_)])
+            )
+        });
+        let ways = flow.successors(at);
+        let ends = flow.blocks[at as usize].end - 1;
+        let skip = match ways {
+            [_] => None,
+            [_, _] if function.body[ends as usize].opcode == Opcode::Bra => {
+                let round = *ways.iter().find(|way| **way != at + 1)?;
+                (!leaves[round as usize]).then_some(ends)
+            }
+            _ => return None,
+        };
+        let round = Self {
+            body,
+            is_whole: false,
+            skip,
+            together: last == head && stay_together(flow, at),
+        };
+        (is_closed && are_plain && round.is_fit(function, flow, at)).then_some(round)
+    }
+
+    /// Whether what is copied may be, is worth it, and is come to.
+    fn is_fit(&self, function: &Function, flow: &Flow, at: u32) -> bool {
+        let (start, end) = (self.body.start as usize, self.body.end as usize);
+        let inside = &function.body[start..end];
+        if inside.len() > HIDES as usize
+            || !inside.iter().all(may_be_copied)
+            || !inside.iter().any(looks_at_memory)
+        {
+            return false;
+        }
+        let last = flow.blocks[at as usize].end as usize - 1;
+        let ends = &function.body[last];
+        let keeps = match self.skip {
+            Some(_) => keeps_guard(ends, &function.body[last + 1..end]),
+            None if flow.successors(at).len() == 1 => {
+                !leads_elsewhere(ends) || matches!(ends.opcode, Opcode::Ret | Opcode::Exit)
+            }
+            // The other way leaves.
+            None => true,
+        };
+        let before = &function.body[last + 1..start];
+        keeps && before.iter().all(|i| is_quiet(i) && !leads_elsewhere(i))
     }
 }
 
-/// The head of a loop of one block that lies on this way from `at`, at most behind one block, and right behind it in the
-/// text.
-fn entered(flow: &Flow, at: u32, way: u32) -> Option<u32> {
-    let leads_to = |from: u32, head: u32| {
-        let own = flow.predecessors(head);
-        head == from + 1 && own.len() == 2 && own.contains(&head) && own.contains(&from)
-    };
-    if leads_to(at, way) {
-        return Some(way);
+/// Whether threads that come to the end of a block go on together.
+fn stay_together(flow: &Flow, block: u32) -> bool {
+    flow.successors(block).len() == 1 && !flow.blocks[block as usize].leaves
+}
+
+/// The first instruction that is not quiet, from a block on in the order of the text, and its block.
+fn first_loud(function: &Function, flow: &Flow, head: u32) -> Option<(u32, u32)> {
+    let most = flow.blocks[head as usize].first + HIDES;
+    for (b, block) in (head..).zip(&flow.blocks[head as usize..]) {
+        for n in block.first..block.end.min(most + 1) {
+            if !is_quiet(&function.body[n as usize]) {
+                return Some((b, n));
+            }
+        }
+        if block.end > most {
+            return None;
+        }
     }
-    let between = flow.predecessors(way) == [at] && way == at + 1;
-    let next = *flow.successors(way).first()?;
-    let is_head = flow.successors(way).len() == 1 && leads_to(way, next);
-    (between && is_head && !flow.blocks[way as usize].leaves).then_some(next)
+    None
+}
+
+/// The head of a loop that `at` leads to, at most by way of one block, and that is right behind it in the text.
+fn entered(flow: &Flow, at: u32, is_loop: impl Fn(u32, u32) -> bool) -> Option<u32> {
+    let ways = flow.successors(at);
+    let next = at + 1;
+    if !ways.contains(&next) {
+        return None;
+    }
+    if is_loop(at, next) {
+        return Some(next);
+    }
+    let between = flow.predecessors(next) == [at] && flow.successors(next) == [next + 1];
+    let leaves = flow.blocks[next as usize].leaves;
+    (between && !leaves && is_loop(next, next + 1)).then_some(next + 1)
 }
 
 /// Whether an instruction does the same in a copy, and leaves no trace.

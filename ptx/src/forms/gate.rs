@@ -94,7 +94,7 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
     }
     // Threads of a warp that have parted come to a barrier one by one, which needs the form without `.aligned`.
     let copy = copied_round(frame, &point);
-    let together = point.together && copy.as_ref().is_none_or(|copy| copy.together);
+    let together = point.together && copy.as_ref().is_none_or(|copy| copy.round.together);
     let vote = match !together && ticket::has_scopes(frame.program) {
         true => "barrier.red.or.pred",
         false => "bar.red.or.pred",
@@ -154,61 +154,104 @@ fn parameters_first(frame: &Frame<'_>, point: &CommitPoint) -> u32 {
     u32::try_from(all.take_while(is_read).count()).unwrap_or(0)
 }
 
-/// The first round of a loop, in front of it and of the decision: see [`super::first_round`].
+/// The first round of a loop, or a part of it, in front of it and of the decision: see [`super::first_round`].
 struct Copied {
     round: FirstRound,
     text: String,
-    /// No thread goes round the loop.
-    together: bool,
 }
 
 /// The copy, where the text is such that it can be made; in a fenced kernel it would have to be fenced as well.
 fn copied_round(frame: &Frame<'_>, point: &CommitPoint) -> Option<Copied> {
     let round = point.first_round.clone()?;
-    let is_outside = (round.exit() as usize) < outer_instructions(frame);
+    let is_outside = (round.next() as usize) + 1 < outer_instructions(frame);
     if frame.is_fenced() || !is_outside {
         return None;
     }
+    let targets: Vec<u32> = round
+        .body
+        .clone()
+        .filter_map(|n| target(frame, n))
+        .collect();
     let mut text = String::new();
     for n in round.body.clone() {
-        let span = frame.span(n);
-        let bytes = &frame.module.source()[span.start as usize..span.end as usize];
-        let line = std::str::from_utf8(bytes).ok()?;
-        // The copy stands on one line.
-        if line.contains(['\n', '\r']) || line.contains("//") || line.contains("/*") {
-            return None;
+        if targets.contains(&n) {
+            text.push_str(&format!("{}: ", round_label(frame, &round, n)));
         }
-        text.push_str(line);
+        match target(frame, n) {
+            Some(to) => {
+                let (guard, to) = (guard_text(frame, n, false), round_label(frame, &round, to));
+                let mnemonic = &frame.function.body[n as usize].mnemonic;
+                text.push_str(&format!("{guard} {mnemonic} {to};"));
+            }
+            None => text.push_str(on_one_line(frame, n)?),
+        }
         text.push(' ');
         if text.len() > MOST_COPIED {
             return None;
         }
     }
-    let together = round.skip.is_none();
-    Some(Copied {
-        round,
-        text,
-        together,
-    })
+    if targets.contains(&round.next()) || round.skip.is_some() {
+        text.push_str(&format!("{}: ", round_label(frame, &round, round.next())));
+    }
+    // What leads round the loop stands in the copy as well.
+    round
+        .skip
+        .map_or(Some(""), |skip| on_one_line(frame, skip))?;
+    Some(Copied { round, text })
+}
+
+/// Where a branch leads to.
+fn target(frame: &Frame<'_>, n: u32) -> Option<u32> {
+    let i = &frame.function.body[n as usize];
+    match i.operands.as_slice() {
+        [Operand::Target(to)] if i.opcode == Opcode::Bra => Some(*to),
+        _ => None,
+    }
+}
+
+/// The label that stands in the copy for an instruction's; that of the decision for what comes next.
+fn round_label(frame: &Frame<'_>, round: &FirstRound, n: u32) -> String {
+    if n == round.next() {
+        return frame.label("decide");
+    }
+    frame.label(&format!("round{}", n - round.body.start))
+}
+
+/// An instruction's text, if it stands on one line, as the copy does.
+fn on_one_line<'a>(frame: &Frame<'a>, n: u32) -> Option<&'a str> {
+    let span = frame.span(n);
+    let bytes = &frame.module.source()[span.start as usize..span.end as usize];
+    let line = std::str::from_utf8(bytes).ok()?;
+    let is_fit = !line.contains(['\n', '\r']) && !line.contains("//") && !line.contains("/*");
+    is_fit.then_some(line)
 }
 
 impl Copied {
     /// Puts the copy, the decision and the way into the rest of the loop in front of the loop.
     fn put(self, frame: &mut Frame<'_>, decision: &str) {
         let (decide, behind) = (frame.label("decide"), frame.label("behind"));
-        let mut text = self.text;
-        if let Some(skip) = self.round.skip {
+        let round = self.round;
+        let mut text = format!("{}{decision}", self.text);
+        if let Some(skip) = round.skip {
+            // Behind a whole round a label stands where the branch leads; else the copy of the branch leads there itself.
+            let guard = guard_text(frame, skip, false);
+            match on_one_line(frame, skip) {
+                Some(line) if !round.is_whole => text.push_str(&format!(" {line}")),
+                _ => text.push_str(&format!(" {guard} bra {behind};")),
+            }
             let mnemonic = frame.function.body[skip as usize].mnemonic.clone();
             frame.replace_operation(skip, &format!("{mnemonic} {decide};"));
-            let guard = guard_text(frame, skip, false);
-            text.push_str(&format!("{decide}: {decision} {guard} bra {behind};"));
-        } else {
-            text.push_str(decision);
         }
-        let done = guard_text(frame, self.round.again(), true);
-        text.push_str(&format!(" {done} bra {behind};"));
-        frame.after(self.round.body.start - 1, &text);
-        frame.after(self.round.again(), &format!("{behind}:"));
+        if round.is_whole {
+            let done = guard_text(frame, round.next(), true);
+            text.push_str(&format!(" {done} bra {behind};"));
+            frame.after(round.next(), &format!("{behind}:"));
+        } else {
+            let rest = frame.label("rest");
+            text.push_str(&format!(" bra {rest};"));
+            frame.before(round.next(), &format!("{rest}:"));
+        }
+        frame.after(round.body.start - 1, &text);
     }
 }
 
