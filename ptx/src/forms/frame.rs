@@ -51,6 +51,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) words: Option<String>,
     /// The axis that a gate's launches are cut across.
     pub(crate) cut_axis: u8,
+    /// The register that holds the offset of a gate's launch on that axis from the entry on, where there is one.
+    pub(crate) offset: Option<String>,
     /// Axes on which the kernel, or a function that it calls, asks for the block's place.
     axes: [bool; 3],
     /// Workers may take more than one block at a time.
@@ -90,6 +92,7 @@ impl<'a> Frame<'a> {
             pad: None,
             words: None,
             cut_axis: 0,
+            offset: None,
             axes: [false; 3],
             takes_chunks: false,
             entry_instruction: 0,
@@ -274,12 +277,16 @@ impl<'a> Frame<'a> {
                 if form.shape == Shape::Slice
                     || form.shape == Shape::Gate && self.cut_axis == a.min(2) =>
             {
-                let t = self.scratch("b32", 0);
-                let offset = self.control(OFFSET_AT + 4 * u32::from(a));
+                let (read, t) = match self.offset.clone() {
+                    Some(t) => (String::new(), t),
+                    None => {
+                        let t = self.scratch("b32", 0);
+                        let offset = self.control(OFFSET_AT + 4 * u32::from(a));
+                        (format!(" ld.param.u32 {t}, {offset};"), t)
+                    }
+                };
                 let a = axis(a);
-                format!(
-                    "mov.u32 {into}, %ctaid.{a}; ld.param.u32 {t}, {offset}; add.u32 {into}, {into}, {t};"
-                )
+                format!("mov.u32 {into}, %ctaid.{a};{read} add.u32 {into}, {into}, {t};")
             }
             (Value::Ctaid(a), Role::Kernel(form)) if form.shape == Shape::Worker => {
                 self.axes[usize::from(a.min(2))] = true;

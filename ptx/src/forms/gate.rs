@@ -38,7 +38,7 @@ use super::reach::Calls;
 use super::waits::Waits;
 use super::{Reason, ticket};
 use crate::analysis::{Flow, for_each_register};
-use crate::control::{COUNTERS_AT, OPEN_AT, TABLE_AT, WORD_AT};
+use crate::control::{COUNTERS_AT, OFFSET_AT, OPEN_AT, TABLE_AT, WORD_AT};
 use crate::decode::{Instruction, Opcode, Operand, Program, RegId, SpecialReg, StateSpace};
 use crate::syntax::module::StatementKind;
 
@@ -87,6 +87,7 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
     let speaks = frame.fresh("pred");
     let who = speakers(frame, &speaks);
     frame.at_entry(&format!("ld.param.u64 {address}, {word_at};"));
+    read_offset_early(frame);
     let ask = format!("{who} @{speaks} ld{order}.u32 {open}, [{address}];");
     match parameters_first(frame, &point) {
         0 => frame.at_entry(&ask),
@@ -152,6 +153,33 @@ fn parameters_first(frame: &Frame<'_>, point: &CommitPoint) -> u32 {
     };
     let all = frame.function.body[..end as usize].iter();
     u32::try_from(all.take_while(is_read).count()).unwrap_or(0)
+}
+
+/// Reads the launch's offset at the head, too, where all that asks for it is one instruction of the first basic block.
+fn read_offset_early(frame: &mut Frame<'_>) {
+    let (function, axis) = (frame.function, frame.cut_axis.min(2));
+    let reads_place = |i: &Instruction| {
+        let is_place =
+            |o: &Operand| matches!(o, Operand::Special(SpecialReg::Ctaid(a)) if *a == axis);
+        i.operands.iter().any(is_place)
+    };
+    let mut reads = (0_usize..)
+        .zip(&function.body)
+        .filter(|(_, i)| reads_place(i));
+    let (Some((first, _)), None) = (reads.next(), reads.next()) else {
+        return;
+    };
+    let flow = Flow::new(function);
+    let is_early = flow.blocks.first().is_some_and(|b| first < b.end as usize);
+    let calls = function.body.iter().any(|i| i.opcode == Opcode::Call);
+    if is_early && !calls && !frame.is_fenced() {
+        let (offset, at) = (
+            frame.fresh("b32"),
+            frame.control(OFFSET_AT + 4 * u32::from(axis)),
+        );
+        frame.at_entry(&format!("ld.param.u32 {offset}, {at};"));
+        frame.offset = Some(offset);
+    }
 }
 
 /// The first round of a loop, or a part of it, in front of it and of the decision: see [`super::first_round`].
