@@ -10,23 +10,24 @@
 //! `ptxas` makes a loop of one entry of that again, as if it peeled a round.
 //!
 //! ```text
-//!     @skip bra EXIT              @skip bra DECIDE                                @skip bra DECIDE
+//!     @skip bra EXIT              @skip bra SKIP                                  @skip bra DECIDE
 //!     before                      before                                          before
 //!                                 body                                            part
-//!                         DECIDE: the decision; @skip bra EXIT            DECIDE: the decision; @skip bra EXIT
+//!                         DECIDE: the decision                            DECIDE: the decision; @skip bra EXIT
 //!                                 @!again bra EXIT                                bra REST
 //! HEAD:                   HEAD:                                           HEAD:
 //!     body                        body                                            part
 //!                                                                         REST:   rest
 //!     @again bra HEAD             @again bra HEAD                                 @again bra HEAD
 //! EXIT:                   EXIT:                                           EXIT:
+//!                         SKIP:   again = 0; bra DECIDE
 //! ```
 //!
 //! Rules:
 //! - What is copied is quiet as [`super::commit`] says, its branches lead forward and not out of it, and what comes from in
 //!   front of the loop comes to the copy.
 //! - Every thread that comes to the loop or goes round it comes to the decision, once, or it leaves.
-//! - The predicate that leads round the loop keeps its value up to the decision, as does `again`.
+//! - Nothing outside the loop knows `again`; where `skip` is asked for again, it keeps its value up to the decision.
 //! - The body reads nothing that a form rewrites.
 
 use super::commit::{HIDES, is_quiet, looks_at_memory};
@@ -148,6 +149,7 @@ impl FirstRound {
         let last = flow.blocks[at as usize].end as usize - 1;
         let ends = &function.body[last];
         let keeps = match self.skip {
+            Some(_) if self.is_whole => has_own_guard(function, &self.body),
             Some(_) => keeps_guard(ends, &function.body[last + 1..end]),
             None if flow.successors(at).len() == 1 => {
                 !leads_elsewhere(ends) || matches!(ends.opcode, Opcode::Ret | Opcode::Exit)
@@ -208,6 +210,21 @@ fn may_be_copied(i: &Instruction) -> bool {
 const fn leads_elsewhere(i: &Instruction) -> bool {
     use Opcode as O;
     matches!(i.opcode, O::Bra | O::BrxIdx | O::Ret | O::Exit)
+}
+
+/// Whether only the loop knows the predicate of the branch behind its body.
+fn has_own_guard(function: &Function, body: &Range<u32>) -> bool {
+    let Some(guard) = function.body[body.end as usize].guard else {
+        return false;
+    };
+    let others = (0_u32..)
+        .zip(&function.body)
+        .filter(|(n, _)| !(body.start..=body.end).contains(n));
+    others.into_iter().all(|(_, i)| {
+        let mut knows = i.guard.is_some_and(|g| g.reg == guard.reg);
+        for_each_register(i, |r, _| knows |= r == guard.reg);
+        !knows
+    })
 }
 
 /// Whether a branch is a guarded one whose predicate these instructions leave alone.

@@ -261,14 +261,15 @@ impl Copied {
         let round = self.round;
         let mut text = format!("{}{decision}", self.text);
         if let Some(skip) = round.skip {
-            // Behind a whole round a label stands where the branch leads; else the copy of the branch leads there itself.
-            let guard = guard_text(frame, skip, false);
-            match on_one_line(frame, skip) {
-                Some(line) if !round.is_whole => text.push_str(&format!(" {line}")),
-                _ => text.push_str(&format!(" {guard} bra {behind};")),
-            }
+            let to = match on_one_line(frame, skip) {
+                Some(line) if !round.is_whole => {
+                    text.push_str(&format!(" {line}"));
+                    decide
+                }
+                _ => goes_round(frame, round.next(), &decide),
+            };
             let mnemonic = frame.function.body[skip as usize].mnemonic.clone();
-            frame.replace_operation(skip, &format!("{mnemonic} {decide};"));
+            frame.replace_operation(skip, &format!("{mnemonic} {to};"));
         }
         if round.is_whole {
             let done = guard_text(frame, round.next(), true);
@@ -281,6 +282,20 @@ impl Copied {
         }
         frame.after(round.body.start - 1, &text);
     }
+}
+
+/// Text behind the body by which threads that go round the loop come to the decision, and out of the loop then; its label.
+fn goes_round(frame: &mut Frame<'_>, again: u32, decide: &str) -> String {
+    let label = frame.label("skip");
+    if let Some(guard) = frame.function.body[again as usize].guard {
+        let name: &str = &frame.function.register_names[guard.reg.0 as usize];
+        let never = if guard.negated { "eq" } else { "ne" };
+        frame.open_tail();
+        frame.at_end(&format!(
+            "{label}: setp.{never}.u32 {name}, 0, 0; bra {decide};"
+        ));
+    }
+    label
 }
 
 /// An instruction's guard, or its opposite.
