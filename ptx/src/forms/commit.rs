@@ -18,7 +18,7 @@
 //! blocks that everybody else must pass, and stops in front of the first instruction that uses what a load of global
 //! memory brings, because there the block would wait anyway, or after [`HIDES`] instructions, or where it must. Ways that
 //! part and meet it passes even so, because behind the place their loads would wait for the word first. Where a loop stops
-//! it, the loop's first round may still come before the place: see [`super::first_round`].
+//! it, the loop's first round, or a part of it, may still come before the place: see [`super::first_round`].
 
 use super::first_round::FirstRound;
 use crate::analysis::{Access, Flow, Tree, dominators, for_each_register};
@@ -45,7 +45,7 @@ pub(super) struct CommitPoint {
     pub(super) together: bool,
     /// Copies into shared memory may be on their way.
     pub(super) copies: bool,
-    /// A loop comes next, whose first round may be copied in front of the place.
+    /// A loop comes next, whose first round, or a part of it, may be copied in front of the place.
     pub(super) first_round: Option<FirstRound>,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Walk<'a> {
         self.point
     }
 
-    /// Where a loop is in the way, its first round may come before the place.
+    /// Where a loop is in the way, its first round, or a part of it, may come before the place.
     fn look_into_loop(&mut self, at: u32) {
         let function = self.function;
         let Some(round) = FirstRound::behind(function, self.flow, at, &self.leaves) else {

@@ -28,7 +28,10 @@
 //! - A block may go on while a lower one is refused, so kernels that wait for earlier blocks do not take this form.
 //! - Nothing is taken from shared memory, and no register is held beyond the commit point. What runs there for a block that
 //!   is refused needs few registers, one after another, and all of its branches are `.uni`: behind a branch that may part
-//!   threads `ptxas` keeps nothing in uniform registers, in the rest of the body neither.
+//!   threads `ptxas` keeps nothing in uniform registers, in the rest of the body neither. It stands behind the body, so that
+//!   a block that goes on runs straight on and fetches none of it.
+//! - A warp waits where a value is first used. What the head needs of the control block is therefore asked for together with
+//!   the body's own first parameters, and used behind these.
 
 use super::commit::{CommitPoint, commit_point};
 use super::facts::{Facts, Found, GridRegister};
