@@ -16,7 +16,9 @@ use gridmux_ptx::Module;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::Control;
 use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
-use gridmux_ptx::protocol::{Device, Gate, Host, Instance, InstanceLaunch, Workers, Write};
+use gridmux_ptx::protocol::{
+    ChunkTuner, Device, Gate, Host, Instance, InstanceLaunch, Workers, Write,
+};
 use gridmux_workloads::{Arg, Case, Role, Size, Workload, workloads};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -35,7 +37,7 @@ const CHUNK_MICROSECONDS: u64 = 14;
 const LATE_MICROSECONDS: u64 = 20;
 /// Tickets of a worker, at least; and the last of its blocks, by this part of a ticket, go one by one, so that workers run
 /// dry together (accelOS, section 6.4).
-const TICKETS: u32 = 5;
+const TICKETS: u32 = 2;
 const SINGLES: u32 = 4;
 
 /// How a form is run.
@@ -46,7 +48,8 @@ enum Manner {
     Waves(u32),
     PerSm(u32),
     Gate,
-    Worker,
+    /// Workers that take so many blocks at a time.
+    Worker(u32),
     Fence,
 }
 
@@ -57,7 +60,7 @@ impl Manner {
             Self::Waves(n) => format!("slice-{n}-waves"),
             Self::PerSm(n) => format!("slice-{n}-per-sm"),
             Self::Gate => "gate".to_owned(),
-            Self::Worker => "worker".to_owned(),
+            Self::Worker(_) => "worker".to_owned(),
             Self::Fence => "fence".to_owned(),
         }
     }
@@ -67,7 +70,7 @@ impl Manner {
             Self::Original => Form::WHOLE,
             Self::Waves(_) | Self::PerSm(_) => Form::SLICE,
             Self::Gate => Form::GATE,
-            Self::Worker => Form::WORKER,
+            Self::Worker(_) => Form::WORKER,
             Self::Fence => Form::FENCE,
         }
     }
@@ -100,6 +103,8 @@ struct Setup {
     ended: u64,
     /// Sums over all launches.
     counters: Counters,
+    /// Blocks that workers take at a time.
+    chunk: Option<u32>,
 }
 
 impl Setup {
@@ -154,6 +159,7 @@ impl Setup {
             flying: Vec::new(),
             ended: 0,
             counters: Counters::default(),
+            chunk: None,
         })
     }
 
@@ -287,11 +293,23 @@ impl Setup {
         Host::Gate(Gate::new(grid, axis, window, depth).expect("a valid instance"))
     }
 
-    /// The host's half of workers.
-    fn workers(&self, (chunk, singles, late): (u32, u32, bool), caps: &[u32]) -> Host {
-        let plain = Control::workers(self.case.grid, chunk, singles, 0).expect("few blocks");
+    /// The host's half of workers that take so many blocks at a time, as many as fit on the GPU.
+    fn workers(&self, chunk: u32, block_cycles: u64) -> Host {
+        let most = self.occupancy().blocks_per_sm;
+        let caps = vec![most; usize::from(self.gpu.config().sm.count)];
+        let apart = self.wave().next_power_of_two();
+        let singles = chunk * self.wave() / SINGLES;
+        let (grid, block) = (self.case.grid, self.case.block);
+        let plain = Control::workers(grid, block, (chunk, apart), singles).expect("few blocks");
+        let late = u64::from(chunk) * block_cycles >= self.cycles(LATE_MICROSECONDS);
         let control = if late { plain.taking_late() } else { plain };
-        Host::Workers(Workers::new(control.total, caps).expect("blocks"), control)
+        let workers = Workers::new(control.total, &caps).expect("blocks");
+        let workers = match self.form.may_deal {
+            // The GPU is empty, so that all workers find room.
+            true => workers.deal(most),
+            false => workers,
+        };
+        Host::Workers(workers, control)
     }
 
     /// An instance whose memory is written, and the GPU for its launches.
@@ -350,14 +368,9 @@ impl Setup {
                 let host = self.gate(WINDOW_WAVES * wave, WINDOWS);
                 self.instance(host);
             }
-            Manner::Worker => {
-                let cap = self.even_cap(wave / sms, sms);
-                let caps = vec![cap; sms as usize];
-                let wave = cap * sms;
-                let chunk = self.chunk(wave, block_cycles);
-                let late = u64::from(chunk) * block_cycles >= self.cycles(LATE_MICROSECONDS);
-                let singles = chunk * wave / SINGLES;
-                let host = self.workers((chunk, singles, late), &caps);
+            Manner::Worker(chunk) => {
+                self.chunk = Some(chunk);
+                let host = self.workers(chunk, block_cycles);
                 self.instance(host);
             }
         }
@@ -368,19 +381,11 @@ impl Setup {
         microseconds * u64::from(self.gpu.config().clock.core_mhz)
     }
 
-    /// The fewest workers on an SM that need no more rounds than `most` of them: those of a last round that is nearly
-    /// empty would have the GPU to themselves.
-    fn even_cap(&self, most: u32, sms: u32) -> u32 {
-        let blocks = u32::try_from(self.case.blocks()).expect("few blocks");
-        let rounds = blocks.div_ceil(most * sms);
-        blocks.div_ceil(rounds * sms)
-    }
-
-    /// Short blocks go several at a time, but never so many that workers run dry at different times (accelOS,
-    /// section 6.4).
-    fn chunk(&self, wave: u32, block_cycles: u64) -> u32 {
+    /// Most blocks of a ticket: it lasts no longer than a stop may take, and workers do not run dry at different times
+    /// (accelOS, section 6.4).
+    fn most_chunk(&self, block_cycles: u64) -> u32 {
         let by_time = self.cycles(CHUNK_MICROSECONDS) / block_cycles.max(1);
-        let by_grid = self.case.blocks() / u64::from(TICKETS * wave);
+        let by_grid = self.case.blocks() / u64::from(TICKETS * self.wave());
         let chunk = by_time.min(by_grid).max(1);
         u32::try_from(chunk).unwrap_or(1).min(self.form.most_chunk)
     }
@@ -451,11 +456,45 @@ fn explain(name: &str, setup: &Setup) {
     let threads = setup.threads();
     let limit = setup.occupancy().limit;
     eprint!("{name}: {blocks} blocks of {threads}, {per_sm} per SM ({limit:?})");
+    if let Some(chunk) = setup.chunk {
+        eprint!(", {chunk} a ticket");
+    }
     let wanted = |name: &str| name == "warp_instructions" || name.starts_with("stall");
     for (name, count) in setup.counters.named().into_iter().filter(|c| wanted(c.0)) {
         eprint!(", {name} {count}");
     }
     eprintln!();
+}
+
+/// A run on a fresh GPU, and its cycles.
+fn once(
+    gpu: &str,
+    workload: &Workload,
+    (manner, block_cycles): (Manner, u64),
+    name: &str,
+) -> Result<(Setup, u64), String> {
+    let mut setup = Setup::new(gpu, workload, manner.form())?;
+    let cycles = setup.run(manner, block_cycles);
+    setup.verify(name);
+    Ok((setup, cycles))
+}
+
+/// Workers of a kernel that was launched before: as many times as it takes to know its chunk.
+fn tuned(
+    gpu: &str,
+    workload: &Workload,
+    block_cycles: u64,
+    name: &str,
+) -> Result<(Setup, u64), String> {
+    let setup = Setup::new(gpu, workload, Form::WORKER)?;
+    let mut tuner = ChunkTuner::new(setup.most_chunk(block_cycles));
+    while !tuner.is_settled() {
+        let manner = Manner::Worker(tuner.chunk());
+        let (setup, cycles) = once(gpu, workload, (manner, block_cycles), name)?;
+        tuner.took(tuner.chunk(), setup.case.blocks(), cycles);
+    }
+    let manner = Manner::Worker(tuner.chunk());
+    once(gpu, workload, (manner, block_cycles), name)
 }
 
 fn main() {
@@ -470,7 +509,7 @@ fn main() {
         let mut manners = vec![
             Manner::Waves(2),
             Manner::Gate,
-            Manner::Worker,
+            Manner::Worker(1),
             Manner::Fence,
         ];
         if gpu == "gtx480" {
@@ -494,15 +533,17 @@ fn main() {
                 .copied()
                 .filter(|manner| wanted(&name(*manner)))
             {
-                let mut setup = match Setup::new(gpu, workload, manner.form()) {
-                    Ok(setup) => setup,
+                let run = match manner {
+                    Manner::Worker(_) => tuned(gpu, workload, block_cycles, &name(manner)),
+                    _ => once(gpu, workload, (manner, block_cycles), &name(manner)),
+                };
+                let (setup, cycles) = match run {
+                    Ok(run) => run,
                     Err(refusal) => {
                         eprintln!("{}: {refusal}", name(manner));
                         continue;
                     }
                 };
-                let cycles = setup.run(manner, block_cycles);
-                setup.verify(&name(manner));
                 if explains {
                     explain(&name(manner), &setup);
                 }

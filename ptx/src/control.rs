@@ -36,6 +36,11 @@ pub const CONTROL_ALIGN: u32 = 8;
 pub const OFFSET_AT: u32 = 0;
 /// Offset of the reciprocals of the grid's width and height, two 32-bit words (`worker`): see [`Control::tickets`].
 pub const RECIPROCAL_AT: u32 = 0;
+/// Stands for the reciprocal of the width of a grid of one row, whose launch has dealt tickets that every thread can find
+/// without a division (`worker`); the reciprocal of such a grid's width is zero otherwise.
+pub const DEALT_STRAIGHT: u32 = 1;
+/// Offset of the distance of the last block of such a ticket from its first, in place of the height's reciprocal.
+pub const DEALT_SPAN_AT: u32 = RECIPROCAL_AT + 4;
 /// Offset of the shifts that go with them, width's in the low byte, height's above (`worker`).
 pub const SHIFT_AT: u32 = 8;
 /// Offset of [`Control::grid`], three 32-bit words.
@@ -54,6 +59,14 @@ pub const TABLE_AT: u32 = 40;
 pub const ROW_AT: u32 = TABLE_AT;
 /// Offset of the ticket from which on tickets are for one block (`worker`), the high word of [`Control::table`].
 pub const SINGLES_AT: u32 = TABLE_AT + 4;
+/// In the word at [`SHIFT_AT`], blocks of a ticket less one: its lowest bit, and how many bits it has (`worker`).
+pub const SPAN_BIT: u32 = 21;
+/// See [`SPAN_BIT`].
+pub const SPAN_BITS: u32 = 9;
+/// Most blocks of a ticket.
+pub const MOST_CHUNK: u32 = 1 << SPAN_BITS;
+/// In the word at [`SHIFT_AT`]: the first ticket of a worker has its block's number in the launch (`worker`).
+pub const DEALT: u32 = 1 << 30;
 /// In the word at [`SHIFT_AT`]: tickets are not taken ahead (`worker`).
 pub const LATE: u32 = 1 << 31;
 /// Offset of [`Control::fence_base`].
@@ -107,18 +120,28 @@ pub const WORD_SET_BYTES: u32 = 16;
 /// Offset of the first set: the ticket's first and last block on the x axis, then their place on the other axes, where the
 /// kernel asks for it.
 pub const WORD_BLOCKS_AT: u32 = 0;
-/// Stands in a set for the last block: the worker is to leave. As the first block it says that the worker has no place.
+/// Stands in a set for the first block, and zero for the last: there are no tickets, the worker is to leave.
+pub const WORD_SPENT: u32 = 1;
+/// The same for a worker that has no place to give back.
 pub const WORD_NONE: u32 = u32::MAX;
 /// Offset of the SM's cap when the ticket was taken. It and the next three are read at once.
 pub const WORD_CAP_AT: u32 = 2 * WORD_SET_BYTES;
-/// Offset of the worker's hint; [`u32::MAX`] where tickets are not taken ahead.
+/// Offset of the worker's hint, with [`HINT_LATE`] where tickets are not taken ahead.
 pub const WORD_HINT_AT: u32 = WORD_CAP_AT + 4;
 /// Offset of the offset, from the counters, of the SM's place word where the worker has its place.
 pub const WORD_PLACE_AT: u32 = WORD_CAP_AT + 8;
 /// Offset of a word that holds [`NEXT_AT`].
 pub const WORD_NEXT_AT: u32 = WORD_CAP_AT + 12;
+/// Offset of two words, one for each of a warp's first two lanes: whoever changes it first in a turn speaks for the worker.
+pub const WORD_ELECT_AT: u32 = 48;
 /// Offset of a word that is not zero once a thread of the block has left for a fault (`fence`).
-pub const WORD_FAULT_AT: u32 = 48;
+pub const WORD_FAULT_AT: u32 = 56;
+/// Added to a hint: tickets are not taken ahead. No cap is above it.
+pub const HINT_LATE: u32 = 1 << 31;
+/// A cap that binds nobody: workers need not be counted.
+pub const CAP_UNBOUND: u32 = HINT_LATE - 1;
+/// The hint of a worker that is not counted yet: below [`CAP_UNBOUND`] and no other cap.
+pub const HINT_UNCOUNTED: u32 = CAP_UNBOUND - 1;
 /// Stands for «not taken ahead»; no ticket reaches it.
 pub const TICKET_LATER: u32 = u32::MAX - 1;
 
@@ -158,7 +181,8 @@ pub struct Control {
     /// `gate`: the low half of the address at [`WORD_AT`]. `worker`: blocks of the original grid, for whoever looks at a
     /// launch.
     pub total: u32,
-    /// `worker`: blocks taken at a time, at least 1. `gate`: the high half of the address at [`WORD_AT`].
+    /// `worker`: how far a ticket's blocks are from each other, a power of two. `gate`: the high half of the address at
+    /// [`WORD_AT`].
     pub chunk: u32,
     /// Device address of the instance's counters, aligned to 8; the places stand behind them (`worker`).
     pub counters: u64,
@@ -195,30 +219,67 @@ impl Control {
         })
     }
 
-    /// The control block of a launch of workers: a ticket is for at most `chunk` neighbouring blocks of one row of the grid.
-    /// The last `singles` blocks, about, go one by one, so that workers end together.
+    /// The control block of a launch of workers: a ticket is for at most `chunk` blocks of one row of the grid. The last
+    /// `singles` blocks, about, go one by one, so that workers end together.
     ///
-    /// With rows of `w` blocks, `w` rounded up to chunks, ticket `t` begins at block `b = t + min(t, s) · (chunk - 1)` of
-    /// these rows, `s` being the first ticket for one block; what divides `b` by `w`, and a row's number by the grid's
-    /// height, is that of [`Control::tickets`]. A ticket for none of the grid's blocks is taken in vain.
-    /// `None` when the grid has a dimension of zero or more than [`MAX_TICKETS`] blocks.
+    /// In a grid of one row the blocks of a ticket are `apart` from each other, rounded down to a power of two, so that
+    /// workers that take tickets together run neighbouring blocks together, as they would without tickets; in others they
+    /// are neighbours.
+    ///
+    /// With rows of `w` blocks, `w` rounded up to chunks, `d` for the distance and `s` for the first ticket for one block,
+    /// a multiple of `d`, ticket `t` begins at block `b = t + (min(t, s) / d) · d · (chunk - 1)` of these rows; what divides
+    /// `b` by `w`, and a row's number by the grid's height, is that of [`Control::tickets`]. A ticket for none of the grid's
+    /// blocks is taken in vain. `None` when the grid has a dimension of zero or more than [`MAX_TICKETS`] blocks.
     #[must_use]
-    pub fn workers(grid: [u32; 3], chunk: u32, singles: u32, counters: u64) -> Option<Self> {
+    pub fn workers(
+        grid: [u32; 3],
+        block: [u32; 3],
+        (chunk, apart): (u32, u32),
+        singles: u32,
+    ) -> Option<Self> {
+        let chunk = chunk.clamp(1, MOST_CHUNK);
+        let one_row = grid[1] == 1 && grid[2] == 1;
         // As many tickets a row, as alike as can be.
-        let per_row = grid[0].div_ceil(chunk.max(1));
-        let chunk = grid[0].div_ceil(per_row.max(1));
-        let row = per_row.checked_mul(chunk)?;
-        let control = Self::tickets([row, grid[1], grid[2]], chunk, counters, 0)?;
+        let per_row = grid[0].div_ceil(chunk);
+        let chunk = match one_row {
+            true => chunk,
+            false => grid[0].div_ceil(per_row.max(1)),
+        };
+        let row = match one_row {
+            true => grid[0],
+            false => per_row.checked_mul(chunk)?,
+        };
+        let log = match one_row && chunk > 1 {
+            true => apart.max(1).ilog2(),
+            false => 0,
+        };
+        let control = Self::tickets([row, grid[1], grid[2]], 1 << log, 0, 0)?;
         let first = match chunk {
             1 => 0,
-            _ => control.total.saturating_sub(singles) / chunk,
+            _ => (control.total.saturating_sub(singles) / chunk) >> log << log,
         };
+        let [width, height, shifts] = control.offset;
+        let width = if one_row { 0 } else { width };
+        // Threads fill warps of 32 in order. Where one has a single lane, nobody reads the cap beside it.
+        let threads = block.iter().fold(1_u32, |n, d| n.wrapping_mul(*d));
+        let late = if threads % 32 == 1 { LATE } else { 0 };
         Some(Self {
+            offset: [width, height, shifts | (chunk - 1) << SPAN_BIT | late],
             grid,
             total: control.total - first * (chunk - 1),
             table: u64::from(row) | u64::from(first) << 32,
             ..control
         })
+    }
+
+    /// Where a ticket of [`Control::workers`] begins in its row; behind the grid's edge it is for no block.
+    #[must_use]
+    pub fn ticket_begins(&self, ticket: u32) -> u32 {
+        let half = |at: u32| u32::try_from(self.table >> at & u64::from(u32::MAX)).unwrap_or(0);
+        let (row, singles) = (half(0), half(32));
+        let more = self.offset[2] >> SPAN_BIT & (MOST_CHUNK - 1);
+        let chunks = ticket.min(singles) & self.chunk.wrapping_neg();
+        (ticket + chunks * more) % row.max(1)
     }
 
     /// For launches whose chunks last so long that a round trip to memory between two does not matter, but a chunk more
@@ -228,6 +289,24 @@ impl Control {
         let [width, height, shifts] = self.offset;
         Self {
             offset: [width, height, shifts | LATE],
+            ..self
+        }
+    }
+
+    /// For the launch of so many workers that [`Workers::deal`](crate::protocol::Workers::deal) has dealt tickets to.
+    #[must_use]
+    pub fn dealt(self, workers: u32) -> Self {
+        let [width, height, shifts] = self.offset;
+        let singles = u32::try_from(self.table >> 32).unwrap_or(0);
+        let more = shifts >> SPAN_BIT & (MOST_CHUNK - 1);
+        // Ticket and first block have the same number.
+        let straight = width == 0 && (more == 0 || workers <= self.chunk.min(singles));
+        let [width, height] = match straight {
+            true => [DEALT_STRAIGHT, more * self.chunk],
+            false => [width, height],
+        };
+        Self {
+            offset: [width, height, shifts | DEALT],
             ..self
         }
     }
@@ -287,8 +366,8 @@ pub fn param_offset(original: &Function) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{
-        CHUNK_AT, COUNTERS_AT, Control, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, TABLE_AT,
-        TOTAL_AT, reciprocal,
+        CHUNK_AT, COUNTERS_AT, Control, DEALT, DEALT_STRAIGHT, FENCE_BASE_AT, FENCE_MASK_AT,
+        GRID_AT, LATE, OFFSET_AT, TABLE_AT, TOTAL_AT, reciprocal,
     };
 
     #[test]
@@ -342,5 +421,69 @@ mod tests {
         assert!(Control::tickets([1 << 16, 1 << 15, 1], 1, 0, 0).is_none());
         let control = Control::tickets([3, 5, 7], 0, 0, 0).expect("105 blocks");
         assert_eq!((control.total, control.chunk), (105, 1));
+    }
+
+    /// The blocks of a ticket in a grid of one row, by the rule that the kernel's text follows.
+    fn blocks_of(control: &Control, chunk: u32, ticket: u32) -> Vec<u32> {
+        let first = control.ticket_begins(ticket);
+        let singles = u32::try_from(control.table >> 32).expect("a half");
+        let count = if ticket < singles { chunk } else { 1 };
+        (0..count).map(|n| first + n * control.chunk).collect()
+    }
+
+    #[test]
+    fn tickets_of_a_row_are_for_each_block_once() {
+        for (width, chunk, apart, singles) in [
+            (1000, 4, 16, 100),
+            (1000, 7, 1, 0),
+            (64, 4, 64, 0),
+            (9, 2, 8, 3),
+            (5, 512, 1, 0),
+        ] {
+            let grid = [width, 1, 1];
+            let control = Control::workers(grid, [64, 1, 1], (chunk, apart), singles).expect("few");
+            let mut blocks: Vec<u32> = (0..control.total)
+                .flat_map(|ticket| blocks_of(&control, chunk, ticket))
+                .collect();
+            blocks.sort_unstable();
+            let all: Vec<u32> = (0..width).collect();
+            assert_eq!(
+                blocks, all,
+                "{width} blocks, {chunk} a ticket, {apart} apart"
+            );
+        }
+    }
+
+    #[test]
+    fn dealt_tickets_are_straight_where_a_ticket_begins_at_the_block_of_its_number() {
+        let row = |apart| Control::workers([1024, 1, 1], [64, 1, 1], (4, apart), 0).expect("few");
+        for (apart, workers, straight) in [(128, 128, true), (128, 129, false), (1, 2, false)] {
+            let control = row(apart);
+            let dealt = control.dealt(workers);
+            assert_ne!(dealt.offset[2] & DEALT, 0);
+            assert_eq!(
+                dealt.offset[0] == DEALT_STRAIGHT,
+                straight,
+                "{apart} {workers}"
+            );
+            if straight {
+                assert_eq!(dealt.offset[1], 3 * apart);
+                assert!((0..workers).all(|ticket| control.ticket_begins(ticket) == ticket));
+            }
+        }
+        let deep = Control::workers([8, 8, 1], [64, 1, 1], (1, 8), 0).expect("few");
+        assert_ne!(deep.dealt(8).offset[0], DEALT_STRAIGHT);
+    }
+
+    #[test]
+    fn a_warp_of_one_lane_takes_its_tickets_late() {
+        let late = |block| {
+            let control = Control::workers([4, 1, 1], block, (1, 1), 0).expect("few");
+            control.offset[2] & LATE != 0
+        };
+        assert_eq!(
+            [[1, 1, 1], [3, 11, 1], [2, 1, 1], [32, 2, 1]].map(late),
+            [true, true, false, false]
+        );
     }
 }

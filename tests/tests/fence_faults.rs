@@ -64,7 +64,7 @@ impl Mode {
             }
             Mode::Worker { chunk } => {
                 assert!(chunk <= form.most_chunk, "{} at most", form.most_chunk);
-                let control = Control::workers(grid, chunk, 0, 0).expect("few");
+                let control = Control::workers(grid, [64, 1, 1], (chunk, 2), 0).expect("few");
                 let caps = [CAP; SMS as usize];
                 let workers = Workers::new(control.total, &caps).expect("there are tickets");
                 Host::Workers(workers, control)

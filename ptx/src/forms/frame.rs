@@ -67,6 +67,10 @@ pub(crate) struct Frame<'a> {
 
 /// Stand in the text of `worker` for what depends on the axes that are asked for in the end.
 pub(crate) const PLACE_MARK: &str = "\u{1}place\u{1}";
+/// See [`PLACE_MARK`].
+pub(crate) const START_MARK: &str = "\u{1}start\u{1}";
+/// See [`PLACE_MARK`].
+pub(crate) const STEP_MARK: &str = "\u{1}step\u{1}";
 
 impl<'a> Frame<'a> {
     pub(crate) fn new(
@@ -172,6 +176,12 @@ impl<'a> Frame<'a> {
         }
         self.tail.push(' ');
         self.tail.push_str(text);
+    }
+
+    /// Whether nothing stands between an instruction and the text that is added next at the end.
+    pub(crate) fn is_last_statement(&mut self, instruction: u32) -> bool {
+        let end = self.syntax.end - 1;
+        self.tail.is_empty() && self.statement(instruction).end == end
     }
 
     /// Makes sure that text at the end is reached by jumps only.
@@ -381,7 +391,11 @@ impl<'a> Frame<'a> {
         if self.shape() == Shape::Worker {
             let axes = self.axes;
             let place = worker::place_text(&mut self, axes);
+            let start = worker::start_text(&mut self, axes);
+            let step = worker::step_text(&mut self, axes);
             self.head = self.head.replace(PLACE_MARK, &place);
+            self.head = self.head.replace(START_MARK, &start);
+            self.tail = self.tail.replace(STEP_MARK, &step);
         }
         let mut declared = std::mem::take(&mut self.declarations);
         for (ty, n) in &self.registers {

@@ -73,6 +73,9 @@ pub struct KernelForm {
     /// Most blocks that a worker may take at a time: 1 for kernels whose blocks wait for earlier ones, or need many
     /// registers.
     pub most_chunk: u32,
+    /// Workers may be dealt their first tickets ([`Workers::deal`](crate::protocol::Workers::deal)): not where blocks wait
+    /// for earlier ones, whose workers may not have started.
+    pub may_deal: bool,
 }
 
 /// A rewritten module.
@@ -281,6 +284,7 @@ fn kernels(
             if !plan.chunks[n as usize] {
                 made.most_chunk = 1;
             }
+            made.may_deal = form.shape == Shape::Worker && !judgement.for_earlier[n as usize];
             made
         })
         .collect()
@@ -380,6 +384,7 @@ fn kernel_form(
         block_rule: BlockRule::Any,
         fence: form.fenced.then_some(options.fence.mode),
         most_chunk: u32::MAX,
+        may_deal: false,
     }
 }
 

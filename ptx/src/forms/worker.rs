@@ -1,26 +1,32 @@
 //! The `worker` form: the body as a loop over block numbers (accelOS's virtual groups, DESIGN section 4).
 //!
-//! A launch has as many workers as may reside. Thread 0 of each takes a place on its SM, then *tickets*, each for a chunk
-//! of blocks of one row of the grid, until there are none or its SM has more workers than its cap. Thread 1 reads the cap.
-//! Both do so at the head of a chunk's last block and wait for the answer at its end, so that no round trip to memory
-//! stands between two chunks, and a ticket is taken no earlier than that needs:
+//! A launch has as many workers as may reside. Each takes *tickets*, each for some blocks of one row of the grid, until there
+//! are none or its SM has more workers than its cap. The next ticket is asked for at the head of a ticket's last block, and
+//! the answer used at its end, so that no round trip to memory stands between two:
 //!
 //! ```text
-//! enter   hint = count[sm]++, cap of that moment: one atomic operation;  placed += 1;  hint >= cap: over
-//!         ticket = next++                                                one atomic operation
-//! settle  thread 0 tells the ticket's blocks;  ticket >= tickets: tells that there are none
+//! enter   dealt: hint = uncounted, ticket = number of the block in the launch; in a grid of one row every thread finds
+//!         that ticket's blocks itself, all others are told them
+//! join    not dealt: hint = count[sm]++, cap of that moment: one atomic operation;  placed += 1
+//!         hint >= cap: over, else ticket = next++
+//! settle  one thread tells the ticket's blocks;  ticket >= tickets: tells that there are none
 //! told    bar.sync 0;  none: leave;  (x, y, z), last = blocks of the ticket;  x < last: go to body
-//! look    thread 0: hint < cap as told: ahead = next++ else LATER        issued, not waited for
-//!         thread 1: ahead = cap[sm]                                      the same instruction
+//! look    the first warp that comes here, lane 0: hint < cap as told: ahead = next++ else LATER   issued, not waited for
+//!                                         lane 1: ahead = cap[sm]                              the same instruction
 //! body    whose every exit goes to:
-//! rejoin  wait for asynchronous copies;  x += 1 < last: go to body, x = last: go to look, both behind bar.sync 0 where
-//!         threads of the block meet
-//!         thread 1 tells ahead;  thread 0, LATER: over, else settle with ahead
-//! over    loop: count[sm] > cap[sm]: count[sm] -= 1 by compare-and-swap, leave;  else hint = count[sm] - 1,
+//! rejoin  wait for asynchronous copies;  x < last: x += apart, go to body or look, behind bar.sync 0 where threads of
+//!         the block meet
+//!         lane 1 tells ahead;  lane 0, LATER: over, else settle with ahead
+//! over    uncounted: hint = count[sm]++
+//!         loop: count[sm] > cap[sm]: count[sm] -= 1 by compare-and-swap, leave;  else hint = count[sm] - 1,
 //!         ticket = next++, settle
 //! ```
 //!
-//! Thread 1 is the second of the first row. In a block one thread wide nobody is, and tickets are not taken ahead.
+//! **Who speaks.** The warps of a block come to the head of the last block at different times, and in about the same order to
+//! its end. So the first one there looks ahead, and while the others still run it has time to find the next ticket's
+//! blocks: on an SM with many warps each instruction of one warp takes as long as one of all of them. Lanes 0 and 1 are
+//! elected each for itself, by an exchange in shared memory. Where some warp has one lane only, tickets are not taken
+//! ahead.
 //!
 //! **Places.** `count` and `cap` of an SM are one word. Whoever has counted himself is a *member* until his own
 //! subtraction, so that `count` is the number of members. For every `c` at most `c` members have `hint < c`: a newcomer's
@@ -30,26 +36,32 @@
 //! only while `count > cap`, so that leaving never brings the members below the cap: one worker stays while the cap is
 //! above zero and tickets remain.
 //!
+//! A worker that was dealt its first ticket is no member while its SM's cap is [`control::CAP_UNBOUND`](crate::control):
+//! its hint is below that cap and no other, so that it comes to `over` when it sees a cap that binds, and counts itself
+//! like a newcomer.
+//!
 //! **Tickets.** An accepted ticket is always run, also by a worker that is over its cap; it leaves one ticket later. So
 //! when all grids have ended, exactly the tickets below `next` have run, and a stop needs no word of its own: all caps
 //! zero. Tickets are accepted in ascending order, and each worker runs its own in that order. The lowest ticket that is
 //! accepted and not finished is therefore being run, not held: a block that waits for earlier ones alone is waited for
-//! by nobody that it waits for.
+//! by nobody that it waits for. Dealt tickets may be held by workers that have not started; kernels whose blocks wait
+//! are dealt none.
 //!
 //! **Words.** What the threads tell each other stands in shared memory ([`ticket`]). The blocks of a ticket stand in two
 //! sets of words used in turn, so that one barrier is enough: who writes a set has passed the barrier behind which all
-//! had read it the time before. The cap is one word: whenever thread 0 reads it, it holds one that was true since the
-//! last ticket was looked for.
+//! had read it the time before. The cap is one word: whenever who speaks reads it, it holds one that was true since the
+//! last ticket was looked for, or since the worker began.
 //!
-//! **Registers.** Across a body live `ahead` and two predicates; with chunks also the block's place on the axes that the
-//! body asks for and `last`. What thread 0 must remember, its hint and where its place is, stands in the words. A kernel
-//! that needs many registers ([`HEAVY`]) takes one block at a time and has its place from the ticket. The
+//! **Registers.** Across a body live `ahead` and some predicates; with chunks also the block's place on the axes that the
+//! body asks for, and `last` in the register that is `ahead`'s in the last block. What must be remembered otherwise, the
+//! hint and where the place is, stands in the words. A kernel that needs many registers ([`HEAVY`]) takes one block at a
+//! time and has its place from the ticket. The
 //! loop's head stands behind the instructions at the kernel's start that give the same in every block ([`start`]). A register
 //! that the body may read before it writes it is given a value there, because undefined values of one block would
 //! otherwise be carried to the next and kept alive.
 //!
 //! Where threads of a block cannot meet ([`convergence::threads_meet`]) its warps run on by themselves to the end of the
-//! chunk. Soundness rests on [`super::convergence`]: every thread of the block passes the same barriers before it rejoins.
+//! ticket. Soundness rests on [`super::convergence`]: every thread of the block passes the same barriers before it rejoins.
 
 mod start;
 mod text;
@@ -62,7 +74,7 @@ use super::{Reason, ticket};
 use crate::analysis::registers_estimate;
 use crate::decode::{FuncId, Function, Opcode, Program};
 
-pub(super) use text::place_text;
+pub(super) use text::{place_text, start_text, step_text};
 
 /// A kernel that is estimated to need so many registers takes one block at a time: its occupancy may hang on two more,
 /// and its blocks last so long that a barrier for each is nothing.
@@ -147,12 +159,20 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, looped: Loop) {
     let rejoin = frame.label("rejoin");
     for (n, i) in (0..).zip(&frame.function.body) {
         if matches!(i.opcode, Opcode::Ret | Opcode::Exit) {
-            frame.replace_operation(n, &format!("bra {rejoin};"));
+            // Behind the last one stands the rejoin.
+            let there = frame.is_last_statement(n) && i.guard.is_none();
+            let text = if there {
+                String::new()
+            } else {
+                format!("bra {rejoin};")
+            };
+            frame.replace_operation(n, &text);
         }
     }
     let tail = [
         text::rejoin(frame, looped),
         text::over(frame),
+        text::join(frame),
         text::gone(frame),
     ];
     for text in tail {

@@ -129,12 +129,17 @@ impl Instance {
                 Host::Workers(workers, control) => match workers.next_launch() {
                     Some(launch) => {
                         device.write(launch.announce)?;
+                        let control = Control {
+                            counters,
+                            ..*control
+                        };
                         InstanceLaunch {
                             number: launch.number,
                             grid: [launch.blocks, 1, 1],
-                            control: Control {
-                                counters,
-                                ..*control
+                            control: if launch.dealt {
+                                control.dealt(launch.blocks)
+                            } else {
+                                control
                             },
                         }
                     }

@@ -25,10 +25,12 @@
 //!   placed: otherwise the host would take a worker that waits for room for one that is missing.
 //! - An instance has ended when all its launches have and there is no ticket left; only then is its memory reused.
 
+mod chunk;
 mod gate;
 pub mod instance;
 pub mod worker;
 
+pub use chunk::ChunkTuner;
 pub use gate::{Gate, GateLaunch};
 pub use instance::{Device, Host, Instance, InstanceLaunch, RecordedFault};
 pub use worker::Workers;
@@ -51,6 +53,8 @@ pub struct Launch {
     pub number: u32,
     /// Blocks of its one-dimensional grid.
     pub blocks: u32,
+    /// Its blocks have their first tickets already ([`Workers::deal`]).
+    pub dealt: bool,
 }
 
 /// Why there can be no such instance.

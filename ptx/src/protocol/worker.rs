@@ -22,6 +22,13 @@ pub struct Observation<'a> {
 pub struct Workers {
     tickets: u32,
     caps: Box<[u32]>,
+    /// A cap of so many binds nobody ([`Workers::deal`]).
+    unbound: u32,
+    /// Workers of the first launch, whose first tickets are dealt; zero without. And whether it is still to be made.
+    dealt: u32,
+    deals: bool,
+    /// SMs where workers of that launch may be that are not counted, while it is in flight.
+    uncounted: Box<[bool]>,
     /// The caller wants it stopped: the caps on the device are zero.
     stopped: bool,
     /// A fault was recorded: nothing more starts.
@@ -45,6 +52,10 @@ impl Workers {
         (tickets > 0).then(|| Self {
             tickets,
             caps: caps.into(),
+            unbound: u32::MAX,
+            dealt: 0,
+            deals: false,
+            uncounted: vec![false; caps.len()].into(),
             stopped: false,
             faulted: false,
             launched: 0,
@@ -56,16 +67,47 @@ impl Workers {
         })
     }
 
+    /// Deals the first tickets out with the first launch, one to each worker, so that these begin without a round trip to
+    /// memory. `most` is the number of these workers that an SM can hold: caps that are no lower bind nobody, and where
+    /// none has been lowered workers are not counted. Nothing is dealt unless that is so of all caps.
+    ///
+    /// A dealt ticket is accepted: its worker runs it whatever has become of the caps when it starts. So deal only
+    /// where the device has room for the launch at once, and to a kernel that allows it
+    /// ([`KernelForm::may_deal`](crate::forms::KernelForm::may_deal)).
+    #[must_use]
+    pub fn deal(mut self, most: u32) -> Self {
+        self.unbound = most;
+        for cap in &mut self.caps {
+            *cap = (*cap).min(most);
+        }
+        if self.caps.iter().all(|cap| *cap == most) {
+            self.dealt = self.missing();
+            self.deals = self.dealt > 0;
+            self.next = self.dealt;
+            self.uncounted.fill(self.dealt > 0);
+        }
+        self
+    }
+
     /// The bytes of the instance's memory before its first launch: counters and places.
     #[must_use]
     pub fn memory(&self) -> Vec<u8> {
         let sms = u32::try_from(self.caps.len()).unwrap_or(u32::MAX);
         let mut bytes = vec![0; control::instance_bytes(sms) as usize];
+        bytes[control::NEXT_AT as usize..][..4].copy_from_slice(&self.dealt.to_le_bytes());
         let places = bytes[control::place_offset(0) as usize..].chunks_exact_mut(8);
         for (place, cap) in places.zip(&self.caps) {
-            place[..4].copy_from_slice(&cap.to_le_bytes());
+            place[..4].copy_from_slice(&self.cap_word(*cap).to_le_bytes());
         }
         bytes
+    }
+
+    /// How a cap is told to the device.
+    fn cap_word(&self, cap: u32) -> u32 {
+        match cap >= self.unbound {
+            true => control::CAP_UNBOUND,
+            false => cap.min(control::CAP_UNBOUND - 2),
+        }
     }
 
     /// Changes the caps; the writes to make. Where a cap falls, workers leave at a block boundary until as many are left;
@@ -75,10 +117,11 @@ impl Workers {
     /// If the number of SMs differs from the one at the beginning.
     pub fn set_caps(&mut self, caps: &[u32]) -> Vec<Write> {
         assert_eq!(caps.len(), self.caps.len(), "one cap for each SM");
-        let old = std::mem::replace(&mut self.caps, caps.into());
+        let caps: Box<[u32]> = caps.iter().map(|cap| (*cap).min(self.unbound)).collect();
+        let old = std::mem::replace(&mut self.caps, caps.clone());
         match self.stopped {
             true => Vec::new(),
-            false => self.write_caps(&old, caps),
+            false => self.write_caps(&old, &caps),
         }
     }
 
@@ -104,13 +147,17 @@ impl Workers {
     fn write_caps(&mut self, old: &[u32], new: &[u32]) -> Vec<Write> {
         // Who is missing is known only behind these writes.
         self.fresh = false;
+        for (uncounted, cap) in self.uncounted.iter_mut().zip(new) {
+            // Whoever sees a lower cap counts itself.
+            *uncounted &= *cap >= self.unbound;
+        }
         let changes = (0..)
             .zip(old.iter().zip(new))
             .filter(|(_, (old, new))| old != new);
         changes
-            .map(|(sm, (_, &value))| Write {
+            .map(|(sm, (_, &cap))| Write {
                 at: control::place_offset(sm),
-                value,
+                value: self.cap_word(cap),
             })
             .collect()
     }
@@ -134,11 +181,14 @@ impl Workers {
         if self.stopped || self.faulted || !self.fresh {
             return None;
         }
+        if std::mem::replace(&mut self.deals, false) {
+            return Some(self.launch(self.dealt, true));
+        }
         let blocks = self.missing();
-        (blocks != 0).then(|| self.launch(blocks))
+        (blocks != 0).then(|| self.launch(blocks, false))
     }
 
-    fn launch(&mut self, blocks: u32) -> Launch {
+    fn launch(&mut self, blocks: u32, dealt: bool) -> Launch {
         let number = (0..).find(|n| !self.flying.contains(n)).unwrap_or(u32::MAX);
         self.launched = self.launched.wrapping_add(blocks);
         self.flying.push(number);
@@ -152,12 +202,17 @@ impl Workers {
             announce,
             number,
             blocks,
+            dealt,
         }
     }
 
     /// All workers of a launch have left the device.
     pub fn launch_ended(&mut self, number: u32) {
         self.flying.retain(|other| *other != number);
+        if number == 0 {
+            // The first launch is gone; later ones of this number count themselves anyway.
+            self.uncounted.fill(false);
+        }
         self.fresh = false;
     }
 
@@ -188,13 +243,18 @@ impl Workers {
     /// next instance's [`Workers::memory`] was written to it.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.flying.is_empty() && (self.next >= self.tickets || self.faulted)
+        let taken = self.next >= self.tickets && !self.deals;
+        self.flying.is_empty() && (taken || self.faulted)
     }
 
     /// Tickets that were taken, as last observed; when nothing is on the device their blocks have run, and no others.
     #[must_use]
     pub fn progress(&self) -> u32 {
-        self.next.min(self.tickets)
+        match self.deals {
+            // Dealt, but to nobody yet.
+            true => 0,
+            false => self.next.min(self.tickets),
+        }
     }
 
     /// Whether it is stopped.
@@ -207,6 +267,12 @@ impl Workers {
     #[must_use]
     pub fn tickets(&self) -> u32 {
         self.tickets
+    }
+
+    /// Workers of the first launch, when their first tickets are dealt.
+    #[must_use]
+    pub fn dealt(&self) -> u32 {
+        self.dealt
     }
 
     /// The caps as last set.
@@ -236,12 +302,10 @@ impl Workers {
         if self.placed != self.launched {
             return 0;
         }
-        let free = |(cap, members): (&u32, &u32)| cap.saturating_sub(*members);
-        let free = self
-            .caps
-            .iter()
-            .zip(&self.members)
-            .map(free)
+        let sms = self.caps.iter().zip(&self.members).zip(&self.uncounted);
+        let free = sms
+            .filter(|(_, uncounted)| !**uncounted)
+            .map(|((cap, members), _)| cap.saturating_sub(*members))
             .fold(0, u32::saturating_add);
         free.min(self.tickets.saturating_sub(self.next))
     }
@@ -250,7 +314,66 @@ impl Workers {
 #[cfg(test)]
 mod tests {
     use super::{Observation, Workers};
-    use crate::control::{NEXT_CLOSED, place_offset};
+    use crate::control::{CAP_UNBOUND, NEXT_AT, NEXT_CLOSED, place_offset};
+
+    fn word(bytes: &[u8], at: u32) -> u32 {
+        let word = bytes[at as usize..][..4].try_into().expect("a word");
+        u32::from_le_bytes(word)
+    }
+
+    #[test]
+    fn dealt_tickets_are_taken_before_the_first_launch_and_not_missed_by_it() {
+        let mut workers = Workers::new(9, &[2, 7]).expect("fine").deal(2);
+        let bytes = workers.memory();
+        let caps = [0, 1].map(|sm| word(&bytes, place_offset(sm)));
+        assert_eq!((word(&bytes, NEXT_AT), caps), (4, [CAP_UNBOUND; 2]));
+        let launch = workers.next_launch().expect("there are places");
+        assert_eq!((launch.blocks, launch.dealt), (4, true));
+        // Nobody is counted, and nobody is missed.
+        let seen = |next, members| Observation {
+            next,
+            placed: 4,
+            members,
+        };
+        workers.observe(&seen(4, &[0, 0]));
+        assert_eq!(workers.next_launch(), None);
+        // Where a cap binds, workers count themselves; who is missing then is known.
+        assert_eq!(workers.set_caps(&[1, 2])[0].value, 1);
+        assert_eq!(workers.set_caps(&[2, 2])[0].value, CAP_UNBOUND);
+        workers.observe(&seen(6, &[1, 0]));
+        let launch = workers
+            .next_launch()
+            .expect("one is missing on the first SM");
+        assert_eq!((launch.blocks, launch.dealt), (1, false));
+    }
+
+    #[test]
+    fn an_instance_whose_tickets_are_all_dealt_has_not_ended_before_its_launch() {
+        let mut workers = Workers::new(2, &[2]).expect("fine").deal(2);
+        assert_eq!((workers.has_ended(), workers.progress()), (false, 0));
+        let _ = workers.stop();
+        assert_eq!((workers.next_launch(), workers.has_ended()), (None, false));
+        let _ = workers.resume();
+        let seen = |placed| Observation {
+            next: 2,
+            placed,
+            members: &[0],
+        };
+        workers.observe(&seen(0));
+        let launch = workers.next_launch().expect("it has not begun");
+        assert!(launch.dealt);
+        workers.launch_ended(launch.number);
+        workers.observe(&seen(2));
+        assert_eq!((workers.has_ended(), workers.progress()), (true, 2));
+    }
+
+    #[test]
+    fn nothing_is_dealt_where_a_cap_binds() {
+        let mut workers = Workers::new(9, &[2, 1]).expect("fine").deal(2);
+        assert_eq!(word(&workers.memory(), NEXT_AT), 0);
+        let launch = workers.next_launch().expect("there are places");
+        assert_eq!((launch.blocks, launch.dealt), (3, false));
+    }
 
     #[test]
     fn a_recorded_fault_ends_an_instance_whose_places_stay_taken() {

@@ -1,7 +1,11 @@
 //! A worker, one load or atomic operation a step, as the rewriter writes it.
 //!
+//! A worker that was dealt its first ticket begins with it, and counts itself when it sees a cap that binds.
+//!
 //! Rules: a step reads or writes one word of the set; what a worker knows besides is in its own state. What is fetched
 //! ahead may be answered at any time until the worker rejoins. A ticket is one block.
+
+use gridmux_ptx::control::{CAP_UNBOUND, HINT_UNCOUNTED};
 
 /// Words of the set that the device touches; an SM's place is one word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -34,6 +38,10 @@ pub(crate) enum Fault {
     HintOfZero,
     /// Who is over the cap runs his tickets in the order in which he hears of them, the last one first.
     LastFirst,
+    /// Who was never counted gives a place back.
+    ReleasesUncounted,
+    /// Whoever was dealt a ticket takes one from the counter all the same.
+    TakesDealt,
 }
 
 /// Where a resident worker stands, with its registers.
@@ -43,7 +51,7 @@ pub(crate) enum At {
     Enter,
     /// Tell that it was placed.
     TellPlaced { hint: u32, cap: u32 },
-    /// Its hint is not below the cap: read the word.
+    /// Its hint is not below the cap: read the word, and count itself in if it was not.
     Over { told: Option<u32>, hint: u32 },
     /// Stay, or leave by compare-and-swap. `told` is none for a newcomer.
     Weigh {
@@ -67,8 +75,8 @@ pub(crate) enum At {
     RunHeld { hint: u32, ticket: u32, held: u32 },
     /// No ticket was taken ahead: read the word.
     Retake { hint: u32, told: u32 },
-    /// There are no tickets: subtract itself.
-    Release,
+    /// There are no tickets: subtract itself if it was counted.
+    Release { hint: u32 },
     /// Leave the SM.
     Exit,
 }
@@ -142,11 +150,17 @@ impl Code {
                     false => At::Over { told: None, hint },
                 })
             }
-            At::Over { told, hint } => quiet(At::Weigh {
-                seen: *place,
-                told,
-                hint,
-            }),
+            At::Over { told, hint } => {
+                place.count += u32::from(hint == HINT_UNCOUNTED);
+                quiet(At::Weigh {
+                    seen: *place,
+                    told,
+                    hint: match hint {
+                        HINT_UNCOUNTED => place.count - 1,
+                        hint => hint,
+                    },
+                })
+            }
             At::Weigh { seen, told, .. } if seen.count <= seen.cap => {
                 let hint = match self.fault {
                     Fault::HintOfZero => 0,
@@ -188,11 +202,12 @@ impl Code {
                 (at, Effect::Ran(ticket))
             }
             At::Retake { hint, told } => {
-                let (seen, told) = (*place, Some(told));
-                quiet(At::Weigh { seen, told, hint })
+                let told = Some(told);
+                self.step(At::Over { told, hint }, 0, sm, set)
             }
-            At::Release => {
-                place.count -= 1;
+            At::Release { hint } => {
+                let counted = hint != HINT_UNCOUNTED || self.fault == Fault::ReleasesUncounted;
+                place.count = place.count.wrapping_sub(u32::from(counted));
                 quiet(At::Exit)
             }
             At::Exit => (At::Exit, Effect::Gone),
@@ -202,7 +217,7 @@ impl Code {
     /// It hears of a ticket, and looks ahead if the cap that it was told allows.
     fn begin(&self, hint: u32, ticket: u32, told: u32) -> (At, Effect) {
         if ticket >= self.tickets {
-            return (At::Release, Effect::Nothing);
+            return (At::Release { hint }, Effect::Nothing);
         }
         let ahead = match hint < told && !self.late {
             true => Ahead::Asked,
@@ -285,14 +300,28 @@ impl At {
             | Self::Write { hint, .. }
             | Self::Run { hint, .. }
             | Self::RunHeld { hint, .. }
-            | Self::Retake { hint, .. } => Some(hint),
-            Self::Enter | Self::Release | Self::Exit => None,
+            | Self::Retake { hint, .. } => (hint != HINT_UNCOUNTED).then_some(hint),
+            Self::Enter | Self::Release { .. } | Self::Exit => None,
         }
     }
 
     /// Whether it is counted.
     pub(crate) fn is_member(self) -> bool {
-        !matches!(self, Self::Enter | Self::Exit)
+        match self {
+            Self::Enter | Self::Exit => false,
+            Self::Release { hint } => hint != HINT_UNCOUNTED,
+            _ => self.hint().is_some(),
+        }
+    }
+
+    /// A worker's first step; `dealt` is the ticket that it was dealt.
+    pub(crate) fn first(code: &Code, dealt: Option<u32>) -> Self {
+        match dealt {
+            Some(ticket) if code.fault != Fault::TakesDealt => {
+                code.begin(HINT_UNCOUNTED, ticket, CAP_UNBOUND).0
+            }
+            _ => Self::Enter,
+        }
     }
 
     /// The ticket that nothing but its own steps stands in front of, if its block has not run.

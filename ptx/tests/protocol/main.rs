@@ -24,6 +24,7 @@ const WORKER: Config = Config {
     budget: 1,
     torn: false,
     late: false,
+    deals: false,
     waits: false,
     fault: Fault::Sound,
 };
@@ -63,6 +64,53 @@ fn workers_on_one_sm_under_shrink_grow_stop_and_resume() {
         ..often
     };
     passes("tickets taken late", &late);
+}
+
+#[test]
+fn dealt_tickets_run_once_under_shrink_grow_stop_and_resume() {
+    let dealt = Config {
+        deals: true,
+        budget: 2,
+        ..WORKER
+    };
+    passes("dealt", &dealt);
+    let late = Config {
+        late: true,
+        ..dealt
+    };
+    passes("dealt, tickets taken late", &late);
+    let two = Config {
+        caps: &[1, 1],
+        most: &[1, 1],
+        room: 1,
+        ..dealt
+    };
+    passes("dealt on two SMs", &two);
+    let all = Config {
+        tickets: 2,
+        ..dealt
+    };
+    passes("all tickets dealt", &all);
+}
+
+#[test]
+fn who_was_never_counted_has_no_place_to_give_back() {
+    let released = Config {
+        deals: true,
+        fault: Fault::ReleasesUncounted,
+        ..WORKER
+    };
+    finds("an uncounted place", &released, "count as");
+}
+
+#[test]
+fn a_dealt_ticket_is_not_in_the_counter() {
+    let taken = Config {
+        deals: true,
+        fault: Fault::TakesDealt,
+        ..WORKER
+    };
+    finds("a dealt ticket left", &taken, "never ran");
 }
 
 #[test]

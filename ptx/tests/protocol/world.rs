@@ -26,6 +26,8 @@ pub(crate) struct Config {
     pub(crate) torn: bool,
     /// Tickets are not taken ahead.
     pub(crate) late: bool,
+    /// The first tickets are dealt, for SMs that hold `room` workers.
+    pub(crate) deals: bool,
     /// A block waits for all earlier ones.
     pub(crate) waits: bool,
     pub(crate) fault: Fault,
@@ -87,6 +89,8 @@ pub(crate) struct World {
     writes: Vec<Write>,
     /// Launches with workers still to be placed, oldest first.
     waiting: Vec<(u32, u32)>,
+    /// Dealt tickets whose workers are still to be placed begin here.
+    next_dealt: Option<u32>,
     resident: Vec<Worker>,
     observing: Option<Seen>,
     ran: Vec<u8>,
@@ -100,6 +104,10 @@ impl State for World {
 
     fn first(config: &Config) -> Self {
         let host = Workers::new(config.tickets, config.caps).expect("tickets");
+        let host = match config.deals {
+            true => host.deal(u32::try_from(config.room).expect("few")),
+            false => host,
+        };
         let bytes = host.memory();
         let word =
             |at: u32| u32::from_le_bytes(bytes[at as usize..][..4].try_into().expect("a word"));
@@ -118,6 +126,7 @@ impl State for World {
             host,
             writes: Vec::new(),
             waiting: Vec::new(),
+            next_dealt: None,
             resident: Vec::new(),
             observing: None,
             ran: vec![0; config.tickets as usize],
@@ -273,7 +282,11 @@ impl World {
         let place = to.set.places[sm];
         if place.count == 0 && self.set.places[sm].count > 0 && place.cap > 0 {
             let remain = self.set.next < code.tickets;
-            if remain {
+            let others = to
+                .resident
+                .iter()
+                .any(|w| usize::from(w.sm) == sm && !w.at.is_member() && w.at.runs().is_some());
+            if remain && !others {
                 to.broken = Some(format!(
                     "no worker is left on SM {sm} though its cap is {} and blocks remain",
                     place.cap
@@ -304,14 +317,26 @@ impl World {
             }
             let mut to = self.clone();
             to.waiting[0].1 -= 1;
+            let dealt = self.next_dealt;
             if to.waiting[0].1 == 0 {
                 to.waiting.remove(0);
+                to.next_dealt = None;
+            } else {
+                to.next_dealt = dealt.map(|ticket| ticket + 1);
             }
+            let at = At::first(&config.code(), dealt);
+            if dealt.is_some() && at != At::Enter {
+                to.set.placed += 1;
+            }
+            // The ticket that it was dealt, and one that it takes before it hears of a cap.
+            let late = u8::from(config.late);
             to.resident.push(Worker {
                 sm: u8::try_from(sm).expect("few SMs"),
-                at: At::Enter,
+                at,
                 launch,
-                grace: None,
+                grace: dealt
+                    .filter(|_| self.set.places[sm].cap != control::CAP_UNBOUND)
+                    .map(|_| 2 - late),
             });
             all.push((Step::Placed { launch, sm }, to));
         }
@@ -328,6 +353,9 @@ impl World {
         if let Some(launch) = to.host.next_launch() {
             to.set.launched = launch.announce.value;
             to.waiting.push((launch.number, launch.blocks));
+            if launch.dealt {
+                to.next_dealt = Some(0);
+            }
             to.observing = None;
             all.push((Step::Launches(launch), to));
             return;
@@ -407,7 +435,7 @@ impl World {
         let shrinks = write.value < self.set.places[sm].cap;
         self.set.places[sm].cap = write.value;
         let here = self.resident.iter_mut().filter(|w| usize::from(w.sm) == sm);
-        for worker in here.filter(|w| shrinks && w.at.is_member()) {
+        for worker in here.filter(|w| shrinks && !matches!(w.at, At::Enter | At::Exit)) {
             // The ticket taken ahead by the cap before, and the one whose taking that cap still decides. A worker that
             // takes late has at most decided to take one.
             worker.grace = Some(match (config.late, worker.at) {

@@ -361,6 +361,8 @@ struct Caps {
     sms: u32,
     turns: u32,
     next_turn: u64,
+    /// Workers whose first tickets are dealt, and who may not be counted.
+    dealt: u32,
     /// While all caps are zero: tickets taken before that, and workers that were there.
     closed: Option<(u32, u32)>,
     /// Tickets that a worker may take behind that: the one that these caps still decided, and one that it takes ahead.
@@ -376,12 +378,23 @@ fn workers(
     dice: &mut Prng,
 ) -> Result<(), String> {
     let sms = u32::from(stage.gpu.config().sm.count);
-    let caps = random_caps(sms, dice);
+    let deals = form.may_deal && dice.below(2) == 0;
+    let caps = match deals {
+        true => vec![1 + dice.below(HIGHEST_CAP); sms as usize],
+        false => random_caps(sms, dice),
+    };
     let chunk = (1 + dice.below(4)).min(form.most_chunk);
+    let apart = 1 << dice.below(4);
     let singles = dice.below(subject.blocks() + 2);
-    let control =
-        Control::workers(subject.grid, chunk, singles, 0).ok_or("the grid cannot be counted")?;
+    let control = Control::workers(subject.grid, subject.block, (chunk, apart), singles)
+        .ok_or("the grid cannot be counted")?;
     let workers = Workers::new(control.total, &caps).ok_or("a grid of no blocks")?;
+    let workers = match deals {
+        // More may reside, so that caps bind who is not counted, too.
+        true => workers.deal(caps[0]),
+        false => workers,
+    };
+    let dealt = workers.dealt();
     let is_late = dice.below(4) == 0;
     let control = match is_late {
         true => control.taking_late(),
@@ -395,9 +408,10 @@ fn workers(
         sms,
         turns: turns + u32::from(caps.contains(&0) && turns == 0),
         next_turn,
+        dealt,
         closed: None,
-        // A thread that is alone in its block looks at the cap before each ticket.
-        held: match is_late || subject.block == [1, 1, 1] {
+        // A lane that is alone in its warp looks at the cap before each ticket.
+        held: match is_late || subject.block.iter().product::<u32>() % 32 == 1 {
             true => 1,
             false => 2,
         },
@@ -481,10 +495,7 @@ impl Events for Caps {
 impl Caps {
     /// A ticket of a row that was rounded up to chunks may begin behind the row's end ([`Control::workers`]).
     fn is_for_none(&self, ticket: u32) -> bool {
-        let half = |at: u32| u32::try_from(self.control.table >> at & u64::from(u32::MAX));
-        let (row, singles) = (half(0).unwrap_or(1), half(32).unwrap_or(0));
-        let block = ticket + ticket.min(singles) * (self.control.chunk - 1);
-        block % row >= self.control.grid[0]
+        self.control.ticket_begins(ticket) >= self.control.grid[0]
     }
 
     fn words(&self, place: &mut Place<'_, '_, '_>) -> Result<Vec<u32>, String> {
@@ -501,8 +512,8 @@ impl Caps {
         let words = self.words(place)?;
         let cap = |sm| words[control::place_offset(sm) as usize / 4];
         let now = || {
-            let members = self.members(&words).iter().sum();
-            (words[control::NEXT_AT as usize / 4], members)
+            let members: u32 = self.members(&words).iter().sum();
+            (words[control::NEXT_AT as usize / 4], members + self.dealt)
         };
         self.closed = match (0..self.sms).all(|sm| cap(sm) == 0) {
             true => Some(self.closed.unwrap_or_else(now)),

@@ -178,7 +178,7 @@ impl Scene {
             Err(error) => panic!("{error}\n{text}"),
         };
         let kernel = loaded.kernel("k").expect("the kernel exists");
-        let control = self.control(form, grid);
+        let control = self.control(form, grid, block);
         if form.fenced {
             assert!(mode.accepts(control.fence_base, control.fence_mask));
         }
@@ -220,9 +220,13 @@ impl Scene {
         u32::from_le_bytes(word)
     }
 
-    fn control(&mut self, form: Form, grid: [u32; 3]) -> Control {
+    fn control(&mut self, form: Form, grid: [u32; 3], block: u32) -> Control {
         let memory = self.gpu.memory_mut();
-        let workers = Control::workers(grid, 1, 0, self.instance).expect("the grid is small");
+        let workers = Control::workers(grid, [block, 1, 1], (1, 1), 0).expect("the grid is small");
+        let workers = Control {
+            counters: self.instance,
+            ..workers
+        };
         let places = Workers::new(workers.total, &[16; SMS as usize]).expect("blocks");
         memory
             .write(self.domain, self.instance, &places.memory())

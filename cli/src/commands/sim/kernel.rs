@@ -145,7 +145,7 @@ impl Kernel {
         let params = lay_out(&kernel, values, control_offset)?;
         let launches = made.as_ref().map_or(LaunchGrid::Original, |form| form.grid);
         let instance = match launches {
-            LaunchGrid::Workers => instance(gpu, domain, self.grid)?,
+            LaunchGrid::Workers => instance(gpu, domain, self.grid, self.block)?,
             LaunchGrid::Planes(_) => opened(gpu, domain)?,
             LaunchGrid::Original | LaunchGrid::SubBox => Control::default(),
         };
@@ -165,8 +165,13 @@ impl Kernel {
 }
 
 /// Counters of workers that nobody stops: every SM may hold as many as fit.
-fn instance(gpu: &mut Gpu, domain: DomainId, grid: [u32; 3]) -> Result<Control, Failure> {
-    let control = Control::workers(grid, 1, 0, 0);
+fn instance(
+    gpu: &mut Gpu,
+    domain: DomainId,
+    grid: [u32; 3],
+    block: [u32; 3],
+) -> Result<Control, Failure> {
+    let control = Control::workers(grid, block, (1, 1), 0);
     let caps = vec![u32::MAX; usize::from(gpu.config().sm.count)];
     let workers = control.and_then(|control| Workers::new(control.total, &caps));
     let (Some(control), Some(workers)) = (control, workers) else {

@@ -5,13 +5,15 @@
 //! load is `volatile`, so that a compiler does not move it in front of the loop and keep the address. Memory that only one
 //! thread of the block touches needs no order; the sets of words are ordered by `bar.sync`, and of the cap any value does.
 
-use super::super::frame::{Frame, PLACE_MARK};
+use super::super::frame::{Frame, PLACE_MARK, START_MARK, STEP_MARK};
 use super::super::ticket;
 use super::Loop;
 use crate::control::{
-    COUNTERS_AT, GRID_AT, HOLD_NS, LATE, LAUNCHED_AT, NEXT_AT, PLACED_AT, RECIPROCAL_AT, ROW_AT,
-    SHIFT_AT, TICKET_LATER, TOTAL_AT, WORD_BLOCKS_AT, WORD_CAP_AT, WORD_FAULT_AT, WORD_HINT_AT,
-    WORD_NEXT_AT, WORD_NONE, WORD_PLACE_AT, WORD_SET_BYTES, place_offset,
+    CAP_UNBOUND, CHUNK_AT, COUNTERS_AT, DEALT, DEALT_SPAN_AT, DEALT_STRAIGHT, GRID_AT, HINT_LATE,
+    HINT_UNCOUNTED, HOLD_NS, LATE, LAUNCHED_AT, NEXT_AT, PLACED_AT, RECIPROCAL_AT, ROW_AT,
+    SHIFT_AT, SPAN_BIT, SPAN_BITS, TICKET_LATER, TOTAL_AT, WORD_BLOCKS_AT, WORD_CAP_AT,
+    WORD_ELECT_AT, WORD_FAULT_AT, WORD_HINT_AT, WORD_NEXT_AT, WORD_NONE, WORD_PLACE_AT,
+    WORD_SET_BYTES, WORD_SPENT, place_offset,
 };
 
 /// What a member adds to its SM's place word.
@@ -24,7 +26,8 @@ struct Registers {
     /// Address of this turn's set of them.
     set: String,
     number: String,
-    /// Lives across the body: thread 0's next ticket, thread 1's cap.
+    /// Lives across the last block of a ticket: lane 0's next ticket, lane 1's cap. With chunks it is the register that holds
+    /// the last block's place until then.
     ahead: String,
     cap: String,
     hint: String,
@@ -39,20 +42,25 @@ struct Registers {
     other: String,
     p: String,
     q: String,
-    /// Live across the body, as does the next: threads 0 and 1; which set is this turn's.
-    aside: String,
+    /// Live across the body, as do the next two: the first lane of a warp; who speaks for the worker in this turn; which
+    /// set is this turn's.
+    first: String,
+    duty: String,
     turn: String,
+    /// With chunks: this is not the ticket's last block; false, without being a constant.
+    more: String,
+    never: String,
 }
 
 impl Registers {
     fn new(frame: &mut Frame<'_>) -> Self {
         let mut b32 = |n| frame.scratch("b32", n);
         let [words, set, number, ahead, cap, hint, t, u] = [1, 6, 0, 19, 4, 3, 2, 5].map(&mut b32);
-        let last = b32(20);
+        let last = ahead.clone();
         let mut b64 = |n| frame.scratch("b64", n);
         let [place, word, other] = [3, 1, 2].map(&mut b64);
         let mut pred = |n| frame.scratch("pred", n);
-        let [p, q, aside, turn] = [0, 1, 2, 3].map(&mut pred);
+        let [p, q, turn, more, first, duty, never] = [0, 1, 2, 3, 4, 5, 6].map(&mut pred);
         let [x, y, z] = [0, 1, 2].map(|axis| frame.place(axis));
         Self {
             words,
@@ -69,8 +77,11 @@ impl Registers {
             other,
             p,
             q,
-            aside,
+            first,
+            duty,
             turn,
+            more,
+            never,
         }
     }
 }
@@ -98,17 +109,17 @@ fn set_of_turn(frame: &mut Frame<'_>, r: &Registers) -> String {
     format!("{first} @{turn} add.u32 {set}, {set}, {WORD_SET_BYTES};")
 }
 
-/// Text for thread 0 that puts the address of a word among the counters into `place`: the word whose offset stands in the
+/// Text for lane 0 that puts the address of a word among the counters into `place`: the word whose offset stands in the
 /// words at `at`.
 ///
-/// Its `%tid.x`, which is zero, is added. Otherwise `ptxas` sees an address that is the same in all threads, and has the
+/// Its `%laneid`, which is zero, is added. Otherwise `ptxas` sees an address that is the same in all threads, and has the
 /// warp's threads vote who adds for all of them, which takes eleven registers and thirty instructions.
 fn find(frame: &mut Frame<'_>, r: &Registers, at: u32) -> String {
     let (base, offset_at) = common(frame, r, at);
     let counters = counters(frame, &r.other);
     let (t, u, place, other) = (&r.t, &r.u, &r.place, &r.other);
     format!(
-        "{base}ld.volatile.shared.u32 {t}, {offset_at}; mov.u32 {u}, %tid.x; add.u32 {t}, {t}, {u}; {counters} mad.wide.u32 {place}, {t}, 1, {other};"
+        "{base}ld.volatile.shared.u32 {t}, {offset_at}; mov.u32 {u}, %laneid; add.u32 {t}, {t}, {u}; {counters} mad.wide.u32 {place}, {t}, 1, {other};"
     )
 }
 
@@ -118,42 +129,79 @@ fn counters(frame: &mut Frame<'_>, into: &str) -> String {
     format!("ld.param.u64 {generic}, {at}; cvta.to.global.u64 {into}, {generic};")
 }
 
-/// Text that sets the predicate where tickets are not taken ahead: the host said so, or the block has no thread 1, who
-/// would read the cap.
-fn takes_late(frame: &Frame<'_>, r: &Registers, into: &str) -> String {
-    let (t, shifts) = (&r.t, frame.control(SHIFT_AT));
+/// Who am I, and thread 0's first ticket: the one that the host has dealt, or it joins.
+pub(super) fn enter(frame: &mut Frame<'_>) -> String {
+    let r = Registers::new(frame);
+    let [told, join, begin] = ["told", "join", "begin"].map(|word| frame.label(word));
+    let (t, u, p, cap, hint) = (&r.t, &r.u, &r.p, &r.cap, &r.hint);
+    let (first, duty, turn) = (&r.first, &r.duty, &r.turn);
+    let (base, judged_words) = common(frame, &r, WORD_CAP_AT);
+    let [offset_words, elect_words] =
+        [WORD_PLACE_AT, WORD_ELECT_AT].map(|at| common(frame, &r, at).1);
+    let clear = match frame.is_fenced() {
+        true => {
+            let fault = common(frame, &r, WORD_FAULT_AT).1;
+            format!("mov.u32 {t}, 0; st.shared.u32 {fault}, {t}; ")
+        }
+        false => String::new(),
+    };
+    let read_counters = counters(frame, &r.other);
+    let (first_place, offset, number) = (place_offset(0), &r.set, &r.number);
+    let never = match frame.takes_chunks {
+        true => {
+            let apart = frame.control(CHUNK_AT);
+            format!(
+                "ld.param.u32 {t}, {apart}; setp.eq.u32 {}, {t}, 0; ",
+                r.never
+            )
+        }
+        false => String::new(),
+    };
+    let (counters, shifts, word) = (&r.other, frame.control(SHIFT_AT), &frame.scratch("b32", 8));
     format!(
-        "ld.param.u32 {t}, {shifts}; setp.ge.u32 {into}, {t}, {LATE}; mov.u32 {t}, %ntid.x; setp.eq.or.u32 {into}, {t}, 1, {into};"
+        "{never}mov.u32 {t}, %tid.y; mov.u32 {u}, %tid.z; or.b32 {t}, {t}, {u}; mov.u32 {u}, %tid.x; mad.lo.u32 {t}, {t}, 2, {u}; mov.u32 {u}, %laneid; \
+         setp.eq.u32 {first}, {u}, 0; setp.eq.u32 {turn}, {t}, {t}; setp.lt.u32 {duty}, {t}, 2; setp.ne.u32 {p}, {t}, 0; @{p} bra {begin}; \
+         {base}mov.u32 {offset}, %smid; mad.lo.u32 {offset}, {offset}, 8, {first_place}; ld.param.u32 {word}, {shifts}; \
+         and.b32 {hint}, {word}, {LATE}; or.b32 {hint}, {hint}, {HINT_UNCOUNTED}; mov.u32 {cap}, {CAP_UNBOUND}; st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; mov.u32 {t}, {NEXT_AT}; st.volatile.shared.v2.u32 {offset_words}, {{{offset}, {t}}}; \
+         {clear}mov.u32 {t}, 2; st.volatile.shared.v2.u32 {elect_words}, {{{t}, {t}}}; {read_counters} mad.wide.u32 {counters}, {u}, 1, {counters}; \
+         and.b32 {t}, {word}, {DEALT}; setp.eq.u32 {p}, {t}, 0; @{p} bra {join}; red.global.add.u32 [{counters}+{PLACED_AT}], 1; \
+         {begin}: {START_MARK} mov.u32 {number}, %ctaid.x; not.pred {turn}, {turn}; @{p} bra {told}; {PLACE_MARK}",
     )
 }
 
-/// Who am I, a place for thread 0, and its first ticket.
-pub(super) fn enter(frame: &mut Frame<'_>) -> String {
+/// Text by which every thread finds the dealt ticket's blocks by itself, where that needs no division.
+pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
+    if axes[1] || axes[2] {
+        return String::new();
+    }
     let r = Registers::new(frame);
-    let [told, over] = ["told", "over"].map(|word| frame.label(word));
-    let (t, u, p, q) = (&r.t, &r.u, &r.p, &r.q);
-    let (aside, turn) = (&r.aside, &r.turn);
-    let (base, cap_word) = common(frame, &r, WORD_CAP_AT);
-    let (_, fault_word) = common(frame, &r, WORD_FAULT_AT);
-    let [place_word, next_word, hint_word] =
-        [WORD_PLACE_AT, WORD_NEXT_AT, WORD_HINT_AT].map(|at| common(frame, &r, at).1);
-    let read_counters = counters(frame, &r.other);
-    let clear = match frame.is_fenced() {
-        true => format!("mov.u32 {t}, 0; st.shared.u32 {fault_word}, {t}; "),
-        false => String::new(),
+    let [general, elected, body] = ["general", "elected", "body"].map(|word| frame.label(word));
+    let ([x, .., last], t, q, duty) = (&r.blocks, &r.t, &r.q, &r.duty);
+    let [reciprocal, span] = [RECIPROCAL_AT, DEALT_SPAN_AT].map(|at| frame.control(at));
+    let last = match frame.takes_chunks {
+        true => format!(
+            "ld.param.u32 {t}, {span}; add.u32 {last}, {x}, {t}; setp.lt.u32 {more}, {x}, {last}; bar.sync 0; @{more} bra {body};",
+            more = r.more
+        ),
+        false => "bar.sync 0;".to_owned(),
     };
-    let (hint, cap, word, place, counters) = (&r.hint, &r.cap, &r.word, &r.place, &r.other);
-    let (first_place, offset, number) = (place_offset(0), &r.set, &r.number);
-    let late = takes_late(frame, &r, p);
-    // Threads of the first row and plane have their place in it, others two or more. A block one thread wide has no
-    // thread 1. What needs no answer stands between the question and the first use of the answer.
     format!(
-        "mov.u32 {t}, %tid.y; mov.u32 {u}, %tid.z; or.b32 {t}, {t}, {u}; shl.b32 {t}, {t}, 1; mov.u32 {u}, %tid.x; or.b32 {t}, {t}, {u}; \
-         setp.lt.u32 {aside}, {t}, 2; setp.ne.u32 {turn}, {t}, {t}; setp.ne.u32 {p}, {t}, 0; @{p} bra {told}; \
-         mov.u32 {offset}, %smid; mad.lo.u32 {offset}, {offset}, 8, {first_place}; {read_counters} mad.wide.u32 {counters}, {u}, 1, {counters}; mad.wide.u32 {place}, {offset}, 1, {counters}; \
-         atom.global.add.u64 {word}, [{place}], {MEMBER}; red.global.add.u32 [{counters}+{PLACED_AT}], 1; {base}{clear}{late} mov.u32 {u}, {NEXT_AT}; st.volatile.shared.u32 {place_word}, {offset}; st.volatile.shared.u32 {next_word}, {u}; \
-         mov.b64 {{{cap}, {hint}}}, {word}; setp.ge.u32 {q}, {hint}, {cap}; @!{q} atom.global.add.u32 {number}, [{counters}+{NEXT_AT}], 1; \
-         @{p} mov.u32 {hint}, -1; st.volatile.shared.u32 {cap_word}, {cap}; st.volatile.shared.u32 {hint_word}, {hint}; @{q} bra {over}; {PLACE_MARK}",
+        "ld.param.u32 {t}, {reciprocal}; setp.ne.u32 {q}, {t}, {DEALT_STRAIGHT}; @{q} bra {general}; mov.u32 {x}, %ctaid.x; {last} @!{duty} bra {body}; bra {elected}; {general}:"
+    )
+}
+
+/// Thread 0 without a dealt ticket: a place, and with it a ticket.
+pub(super) fn join(frame: &mut Frame<'_>) -> String {
+    let r = Registers::new(frame);
+    let [join, over, take] = ["join", "over", "take"].map(|word| frame.label(word));
+    let (base, judged_words) = common(frame, &r, WORD_CAP_AT);
+    let (cap, hint, word, place, counters) = (&r.cap, &r.hint, &r.word, &r.place, &r.other);
+    let (t, q, turn, offset) = (&r.t, &r.q, &r.turn, &r.set);
+    let shifts = frame.control(SHIFT_AT);
+    format!(
+        "{join}: not.pred {turn}, {turn}; mad.wide.u32 {place}, {offset}, 1, {counters}; atom.global.add.u64 {word}, [{place}], {MEMBER}; \
+         {base}mov.b64 {{{cap}, {hint}}}, {word}; setp.ge.u32 {q}, {hint}, {cap}; ld.param.u32 {t}, {shifts}; and.b32 {t}, {t}, {LATE}; or.b32 {hint}, {hint}, {t}; \
+         st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; red.global.add.u32 [{counters}+{PLACED_AT}], 1; @{q} bra {over}; bra {take};"
     )
 }
 
@@ -173,32 +221,34 @@ pub(super) fn told(frame: &mut Frame<'_>) -> String {
         }
         false => String::new(),
     };
-    let ([x, y, z, last], set_at) = (&r.blocks, &r.set);
-    let more = match frame.takes_chunks {
-        true => format!(" setp.ne.u32 {p}, {x}, {last}; @{p} bra {body};"),
-        false => String::new(),
+    let ([x, y, z, last], set_at, more) = (&r.blocks, &r.set, &r.more);
+    let judge = match frame.takes_chunks {
+        true => format!(
+            "setp.lt.u32 {more}, {x}, {last}; @{more} bra {body}; setp.gt.u32 {p}, {x}, {last}; @{p} bra {gone};"
+        ),
+        false => format!("setp.gt.u32 {p}, {x}, {last}; @{p} bra {gone};"),
     };
     format!(
-        "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; not.pred {turn}, {turn};{fault} \
-         setp.eq.u32 {p}, {last}, {WORD_NONE}; @{p} bra {gone};{more}"
+        "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; not.pred {turn}, {turn};{fault} {judge}"
     )
 }
 
-/// Text by which thread 0 finds the blocks of ticket `number`, on the axes that are asked for, and tells them. Tickets of
-/// the first row need no division.
+/// Text that finds the blocks of ticket `number`, on the axes that are asked for, and tells them. In a grid of one row,
+/// whose reciprocal is zero, that needs no division.
 pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let r = Registers::new(frame);
     let [x, y, z, last] = &r.blocks;
     let (number, p, q) = (&r.number, &r.p, &r.q);
-    let [settle, found, tell, take] =
-        ["settle", "found", "tell", "take"].map(|word| frame.label(word));
-    let [chunk, row_blocks, row, t, s, end] = [2, 3, 4, 5, 7, 8].map(|n| frame.scratch("b32", n));
-    let (total_at, row_at, shift_at) = (
-        frame.control(TOTAL_AT),
-        frame.control(ROW_AT),
-        frame.control(SHIFT_AT),
-    );
-    let (reciprocals_at, width_at) = (frame.control(RECIPROCAL_AT), frame.control(GRID_AT));
+    let [settle, tell, take] = ["settle", "tell", "take"].map(|word| frame.label(word));
+    let [span, row_blocks, row, t, s] = [2, 3, 4, 5, 7].map(|n| frame.scratch("b32", n));
+    let [
+        total_at,
+        row_at,
+        shift_at,
+        reciprocals_at,
+        width_at,
+        apart_at,
+    ] = [TOTAL_AT, ROW_AT, SHIFT_AT, RECIPROCAL_AT, GRID_AT, CHUNK_AT].map(|at| frame.control(at));
     let (set, set_at) = (set_of_turn(frame, &r), &r.set);
     let deep = axes[1] || axes[2];
     let flat = match deep {
@@ -206,37 +256,36 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         false => String::new(),
     };
     // Chunks first, then single blocks; the first block, of rows that are rounded up to chunks, into x.
-    let (ready, first) = match frame.takes_chunks {
-        true => (
-            format!(
-                " sub.u32 {chunk}, {chunk}, 1; ld.param.u32 {end}, {width_at}; sub.u32 {end}, {end}, 1;"
-            ),
-            format!(
-                "min.u32 {s}, {number}, {t}; setp.lt.u32 {q}, {number}, {t}; mad.lo.u32 {x}, {s}, {chunk}, {number};"
-            ),
+    let first = match frame.takes_chunks {
+        true if deep => format!(
+            "ld.param.u32 {span}, {shift_at}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
+             mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; add.u32 {last}, {x}, {span};"
         ),
-        false => (String::new(), format!("mov.u32 {x}, {number};")),
+        true => format!(
+            "ld.param.u32 {t}, {apart_at}; ld.param.u32 {span}, {shift_at}; sub.u32 {row_blocks}, 0, {t}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
+             and.b32 {x}, {x}, {row_blocks}; mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; mad.lo.u32 {last}, {span}, {t}, {x};"
+        ),
+        false => format!("mov.u32 {x}, {number}; mov.u32 {last}, {x};"),
     };
     let mut text = format!(
-        "{settle}: ld.param.v2.u32 {{{s}, {chunk}}}, {total_at}; ld.param.v2.u32 {{{row_blocks}, {t}}}, {row_at}; {set}{ready} mov.u32 {x}, 0;{flat} mov.u32 {last}, {WORD_NONE}; \
-         setp.ge.u32 {p}, {number}, {s}; @{p} bra {tell}; {first} setp.lt.u32 {p}, {x}, {row_blocks}; @{p} bra {found}; \
-         ld.param.v2.u32 {{{s}, {t}}}, {reciprocals_at}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {s}; ld.param.u32 {s}, {shift_at}; and.b32 {last}, {s}, 31; shr.u32 {row}, {row}, {last}; \
+        "{settle}: ld.param.u32 {t}, {total_at}; {set} mov.u32 {x}, {WORD_SPENT}; mov.u32 {last}, 0; setp.ge.u32 {p}, {number}, {t};{flat} ld.param.v2.u32 {{{row_blocks}, {s}}}, {row_at}; @{p} bra {tell}; \
+         {first} ld.param.v2.u32 {{{s}, {t}}}, {reciprocals_at}; setp.le.u32 {p}, {s}, {DEALT_STRAIGHT}; @{p} bra {tell}; \
+         ld.param.u32 {row_blocks}, {row_at}; sub.u32 {last}, {last}, {x}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {s}; ld.param.u32 {s}, {shift_at}; and.b32 {span}, {s}, 31; shr.u32 {row}, {row}, {span}; \
          mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks};"
     );
     if deep {
         // z = row / height, y = row - z · height.
         let (height, height_at) = (&row_blocks, frame.control(GRID_AT + 4));
         text.push_str(&format!(
-            " mov.u32 {y}, {row}; ld.param.u32 {height}, {height_at}; setp.lt.u32 {p}, {row}, {height}; @{p} bra {found}; \
-             add.u32 {row}, {row}, {row}; mul.hi.u32 {row}, {row}, {t}; bfe.u32 {s}, {s}, 8, 5; shr.u32 {z}, {row}, {s}; \
-             mul.lo.u32 {height}, {height}, {z}; sub.u32 {y}, {y}, {height};"
+            " ld.param.u32 {height}, {height_at}; add.u32 {y}, {row}, {row}; mul.hi.u32 {y}, {y}, {t}; bfe.u32 {s}, {s}, 8, 5; shr.u32 {z}, {y}, {s}; \
+             mul.lo.u32 {height}, {height}, {z}; sub.u32 {y}, {row}, {height};"
         ));
     }
     text.push_str(&match frame.takes_chunks {
         true => format!(
-            " {found}: @!{q} mov.u32 {chunk}, 0; add.u32 {last}, {x}, {chunk}; min.u32 {last}, {last}, {end}; setp.lt.u32 {p}, {last}, {x}; @{p} bra {take};"
+            " ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {last}; min.u32 {last}, {last}, {s}; setp.lt.u32 {p}, {last}, {x}; @{p} bra {take};"
         ),
-        false => format!(" {found}: mov.u32 {last}, 0;"),
+        false => format!(" mov.u32 {last}, {x};"),
     });
     // Axes that nobody asks for are told as some value.
     let (told_y, told_z) = if deep { (y, z) } else { (x, x) };
@@ -246,19 +295,40 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     text
 }
 
-/// Threads 0 and 1 look ahead: the next ticket, and the cap by which the one after it is judged.
+/// Text that goes to the next block of a ticket.
+///
+/// It is a loop that never goes round, which `ptxas` cannot know. Out of an innermost loop `ptxas` moves whatever is the
+/// same each time, and would keep all pointers of a small kernel in registers across its body.
+pub(in super::super) fn step_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
+    let r = Registers::new(frame);
+    let (x, t, never, apart) = (&r.blocks[0], &r.t, &r.never, frame.control(CHUNK_AT));
+    let step = frame.label("step");
+    let add = match axes[1] || axes[2] {
+        true => format!("add.u32 {x}, {x}, 1;"),
+        false => format!("ld.param.u32 {t}, {apart}; add.u32 {x}, {x}, {t};"),
+    };
+    format!("{step}: {add} @{never} bra {step};")
+}
+
+/// The first warp that comes here looks ahead: its first lane for the next ticket, its second for the cap by which the one
+/// after it is judged. Each lane is elected for itself.
 pub(super) fn look(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [look, body] = ["look", "body"].map(|word| frame.label(word));
-    let (base, cap_word) = common(frame, &r, WORD_CAP_AT);
+    let [look, elected, body] = ["look", "elected", "body"].map(|word| frame.label(word));
+    let (base, judged_words) = common(frame, &r, WORD_CAP_AT);
     let counters = counters(frame, &r.other);
     let (cap, hint, t, u, p, q) = (&r.cap, &r.hint, &r.t, &r.u, &r.p, &r.q);
-    let (ahead, number, aside, place) = (&r.ahead, &r.number, &r.aside, &r.place);
-    let other = &r.other;
+    let (ahead, number, place) = (&r.ahead, &r.number, &r.place);
+    let (first, duty, turn, other) = (&r.first, &r.duty, &r.turn, &r.other);
+    let words = match frame.words.clone() {
+        Some(words) => format!("mov.u32 {t}, {words};"),
+        None => format!("{base}mov.u32 {t}, {};", r.words),
+    };
     // One instruction for both, because the second of two could not be issued before the answer to the first has come.
     format!(
-        "{look}: @!{aside} bra {body}; {base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {cap_word}; mov.u32 {number}, %tid.x; \
-         setp.ne.u32 {q}, {number}, 0; setp.lt.or.u32 {p}, {hint}, {cap}, {q}; @!{q} mov.u32 {t}, {u}; xor.b32 {number}, {number}, 1; {counters} \
+        "{look}: mov.u32 {t}, %lanemask_lt; setp.gt.u32 {p}, {t}, 1; @{p} bra {body}; {words} @!{first} add.u32 {t}, {t}, 4; selp.u32 {number}, 1, 0, {turn}; atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {body}; \
+         {elected}: ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; selp.u32 {number}, 1, 0, {first}; \
+         setp.lt.or.u32 {p}, {hint}, {cap}, !{first}; setp.ge.u32 {q}, {hint}, {HINT_LATE}; @{q} mov.u32 {number}, 0; or.pred {p}, {p}, {q}; selp.u32 {t}, {u}, {t}, {first}; {counters} \
          mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
     )
 }
@@ -268,32 +338,38 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let r = Registers::new(frame);
     let [rejoin, look, body, spent, told, settle] =
         ["rejoin", "look", "body", "spent", "told", "settle"].map(|word| frame.label(word));
-    let (p, t, ahead, number, aside) = (&r.p, &r.t, &r.ahead, &r.number, &r.aside);
+    let (p, t, ahead, number) = (&r.p, &r.t, &r.ahead, &r.number);
+    let (first, duty) = (&r.first, &r.duty);
     let wait = if looped.copies {
         "cp.async.wait_all; "
     } else {
         ""
     };
-    let (x, last) = (&r.blocks[0], &r.blocks[3]);
+    let ([x, .., last], more) = (&r.blocks, &r.more);
+    let next = STEP_MARK;
     let step = match (looped.chunks, looped.meets) {
         (true, true) => format!(
-            "add.u32 {x}, {x}, 1; setp.gt.u32 {p}, {x}, {last}; @{p} bra {spent}; bar.sync 0; setp.ne.u32 {p}, {x}, {last}; @{p} bra {body}; bra {look}; {spent}: "
+            "@!{more} bra {spent}; {next} setp.ne.u32 {more}, {x}, {last}; bar.sync 0; @{more} bra {body}; bra {look}; {spent}: "
         ),
         (true, false) => format!(
-            "add.u32 {x}, {x}, 1; setp.lt.u32 {p}, {x}, {last}; @{p} bra {body}; setp.eq.u32 {p}, {x}, {last}; @{p} bra {look}; "
+            "{next} setp.lt.and.u32 {p}, {x}, {last}, {more}; @{p} bra {body}; @!{more} bra {spent}; setp.ne.u32 {more}, {x}, {x}; bra {look}; {spent}: "
         ),
         (false, _) => String::new(),
     };
     let (base, cap_word) = common(frame, &r, WORD_CAP_AT);
     format!(
-        "{rejoin}: {wait}{step}@!{aside} bra {told}; {base}mov.u32 {t}, %tid.x; setp.ne.u32 {p}, {t}, 0; @{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; \
-         mov.u32 {number}, {ahead}; setp.ne.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {settle}; setp.ne.u32 {q}, {t}, {t};",
-        q = r.q
+        "{rejoin}: {wait}{step}@!{duty} bra {told}; {base}@!{first} st.volatile.shared.u32 {cap_word}, {ahead}; @!{first} bra {told}; \
+         mov.u32 {number}, {ahead}; ld.param.u32 {u}, {shifts}; ld.param.u32 {t}, {total}; setp.ge.u32 {p}, {u}, {LATE}; setp.lt.and.u32 {p}, {number}, {t}, {p}; setp.eq.or.u32 {p}, {number}, {TICKET_LATER}, {p}; @!{p} bra {settle}; setp.ne.u32 {q}, {number}, {number};",
+        q = r.q,
+        u = r.u,
+        shifts = frame.control(SHIFT_AT),
+        total = frame.control(TOTAL_AT),
     )
 }
 
-/// Thread 0 took no ticket ahead, or has no hint below the cap: it stays if there are no more workers than the cap, and
-/// waits for a ticket. Who is new holds its place for a while before it leaves.
+/// Who speaks took no ticket ahead, or has no hint below the cap: the worker stays if there are no more than the cap, and
+/// waits for a ticket. One that is not counted yet counts itself first, and one that is new holds its place for a while
+/// before it leaves.
 pub(super) fn over(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
     let [over, weigh, stay, none, hold, take, told, settle] = [
@@ -305,37 +381,41 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
         find(frame, &r, WORD_PLACE_AT),
         find(frame, &r, WORD_NEXT_AT),
     );
-    let (set, late) = (set_of_turn(frame, &r), takes_late(frame, &r, &r.p));
-    let (_, hint_word) = common(frame, &r, WORD_HINT_AT);
+    let set = set_of_turn(frame, &r);
+    let (base, hint_word) = common(frame, &r, WORD_HINT_AT);
     let (cap, hint, p, q, word, other) = (&r.cap, &r.hint, &r.p, &r.q, &r.word, &r.other);
-    let (place, t, number, set_at) = (&r.place, &r.t, &r.number, &r.set);
+    let (place, t, u, number, set_at) = (&r.place, &r.t, &r.u, &r.number, &r.set);
     let (placed, launched) = (PLACED_AT - NEXT_AT, LAUNCHED_AT - NEXT_AT);
     let nap = match ticket::has_scopes(frame.program) {
         true => "nanosleep.u32 200; ",
         false => "",
     };
+    let bits = !HINT_LATE;
     format!(
-        "{over}: {find_place} ld{sys}.global.u64 {word}, [{place}]; \
+        "{over}: {base}ld.volatile.shared.u32 {hint}, {hint_word}; and.b32 {hint}, {hint}, {bits}; {find_place} setp.ne.u32 {p}, {hint}, {HINT_UNCOUNTED}; selp.u64 {other}, 0, {MEMBER}, {p}; atom.global.add.u64 {word}, [{place}], {other}; add.u64 {word}, {word}, {other}; \
          {weigh}: mov.b64 {{{cap}, {hint}}}, {word}; setp.le.u32 {p}, {hint}, {cap}; @{p} bra {stay}; \
          sub.u64 {other}, {word}, {MEMBER}; atom.global.cas.b64 {other}, [{place}], {word}, {other}; \
          setp.ne.u64 {p}, {other}, {word}; mov.u64 {word}, {other}; @{p} bra {weigh}; @!{q} bra {none}; {find_next} mov.u64 {other}, %globaltimer; \
          {hold}: ld{sys}.global.u32 {t}, [{place}+{placed}]; ld{sys}.global.u32 {cap}, [{place}+{launched}]; setp.eq.u32 {p}, {t}, {cap}; @{p} bra {none}; \
          {nap}mov.u64 {word}, %globaltimer; sub.u64 {word}, {word}, {other}; setp.lt.u64 {p}, {word}, {HOLD_NS}; @{p} bra {hold}; \
-         {none}: mov.u32 {t}, {WORD_NONE}; {set} st.shared.v4.u32 [{set_at}+{WORD_BLOCKS_AT}], {{{t}, {t}, {t}, {t}}}; bra {told}; \
-         {stay}: sub.u32 {hint}, {hint}, 1; {late} @{p} mov.u32 {hint}, -1; st.volatile.shared.u32 {hint_word}, {hint}; \
+         {none}: mov.u32 {t}, {WORD_NONE}; mov.u32 {u}, 0; {set} st.shared.v4.u32 [{set_at}+{WORD_BLOCKS_AT}], {{{t}, {u}, {u}, {u}}}; bra {told}; \
+         {stay}: ld.volatile.shared.u32 {u}, {hint_word}; and.b32 {u}, {u}, {HINT_LATE}; sub.u32 {hint}, {hint}, 1; or.b32 {hint}, {hint}, {u}; st.volatile.shared.u32 {hint_word}, {hint}; \
          {take}: {find_next} atom.global.add.u32 {number}, [{place}], 1; bra {settle};"
     )
 }
 
-/// No ticket: thread 0 gives the place back, unless it has done so because of the cap.
+/// No ticket: who speaks gives the place back, unless there is none: that was done because of the cap, or the worker was
+/// never counted.
 pub(super) fn gone(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
     let [gone, out] = ["gone", "out"].map(|word| frame.label(word));
     let find_place = find(frame, &r, WORD_PLACE_AT);
-    let (p, t, x, aside, place) = (&r.p, &r.t, &r.blocks[0], &r.aside, &r.place);
-    let leave = -MEMBER;
+    let (base, hint_word) = common(frame, &r, WORD_HINT_AT);
+    let (p, t, x, duty, first, place) = (&r.p, &r.t, &r.blocks[0], &r.duty, &r.first, &r.place);
+    let (leave, bits) = (-MEMBER, !HINT_LATE);
     format!(
-        "{gone}: @!{aside} bra {out}; mov.u32 {t}, %tid.x; setp.ne.u32 {p}, {t}, 0; setp.eq.or.u32 {p}, {x}, {WORD_NONE}, {p}; @{p} bra {out}; \
+        "{gone}: @!{duty} bra {out}; setp.eq.or.u32 {p}, {x}, {WORD_NONE}, !{first}; @{p} bra {out}; \
+         {base}ld.volatile.shared.u32 {t}, {hint_word}; and.b32 {t}, {t}, {bits}; setp.eq.u32 {p}, {t}, {HINT_UNCOUNTED}; @{p} bra {out}; \
          {find_place} red.global.add.u64 [{place}], {leave}; {out}: ret;"
     )
 }
