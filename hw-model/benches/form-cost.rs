@@ -3,8 +3,8 @@
 //! Every workload at its `large` size on the timed model, alone: `gtx480` as it is, and an `h200` cut to a few SMs
 //! with its share of the DRAM bandwidth, so that a grid is many waves. `slice` goes in slices of two waves, on
 //! `gtx480` also of three blocks per SM, a few in flight on queues of their own as the dispatcher keeps them; `gate`
-//! in windows; `worker` with caps at the full residency; `fence` in one launch. One JSON line per benchmark on
-//! stdout; the geometric means come last. Arguments that name a benchmark's part select it; with `--counters` stderr
+//! in windows; `worker` with caps at the full residency, in the launch behind those from which its chunk was learned;
+//! `fence` in one launch. One JSON line per benchmark on stdout; the geometric means come last. Arguments that name a benchmark's part select it; with `--counters` stderr
 //! tells what the schedulers waited for, original and form beside each other.
 
 use gridmux_hw_model::{
@@ -35,8 +35,8 @@ const WINDOWS: u32 = 2;
 /// A ticket's blocks last about this long; the design's bound is 20 µs, and tickets that last longer are not taken ahead.
 const CHUNK_MICROSECONDS: u64 = 14;
 const LATE_MICROSECONDS: u64 = 20;
-/// Tickets of a worker, at least; and the last of its blocks, by this part of a ticket, go one by one, so that workers run
-/// dry together (accelOS, section 6.4).
+/// Tickets of a worker, at least, on average; and the last of its blocks, by this part of a ticket, go one by one, so that
+/// workers run dry together (accelOS, section 6.4).
 const TICKETS: u32 = 2;
 const SINGLES: u32 = 4;
 
