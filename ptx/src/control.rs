@@ -14,8 +14,9 @@
 //!          table    → refused[blocks], one byte for each block of the launch; gate_bytes() has room for all
 //! ```
 //!
-//! `worker`: a ticket is taken by adding 1 to `next`, and whoever takes one runs its blocks. A place word holds the SM's cap
-//! in its low half, which the host writes, and the number of its workers in the high half. [`crate::protocol`] says why
+//! `worker`: a ticket is taken by adding 1 to `next`, and whoever takes one runs its blocks; `next` begins behind those that
+//! are dealt with the first launch. A place word holds the SM's cap in its low half, which the host writes, and the number
+//! of its workers in the high half. [`crate::protocol`] says why
 //! every block then runs exactly once.
 //!
 //! `gate`: a block that finds `open` zero marks itself in `refused`, by a byte that is not zero, and leaves; all others run.
@@ -178,8 +179,7 @@ pub struct Control {
     pub offset: [u32; 3],
     /// The original grid; what `%nctaid` reads.
     pub grid: [u32; 3],
-    /// `gate`: the low half of the address at [`WORD_AT`]. `worker`: blocks of the original grid, for whoever looks at a
-    /// launch.
+    /// `gate`: the low half of the address at [`WORD_AT`]. `worker`: tickets.
     pub total: u32,
     /// `worker`: how far a ticket's blocks are from each other, a power of two. `gate`: the high half of the address at
     /// [`WORD_AT`].
