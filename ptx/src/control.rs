@@ -224,7 +224,7 @@ impl Control {
     ///
     /// In a grid of one row the blocks of a ticket are `apart` from each other, rounded down to a power of two, so that
     /// workers that take tickets together run neighbouring blocks together, as they would without tickets; in others they
-    /// are neighbours.
+    /// are neighbours, and so they are for a kernel that asks for its block's place on other axes.
     ///
     /// With rows of `w` blocks, `w` rounded up to chunks, `d` for the distance and `s` for the first ticket for one block,
     /// a multiple of `d`, ticket `t` begins at block `b = t + (min(t, s) / d) · d · (chunk - 1)` of these rows; what divides
@@ -253,7 +253,11 @@ impl Control {
             true => apart.max(1).ilog2(),
             false => 0,
         };
-        let control = Self::tickets([row, grid[1], grid[2]], 1 << log, 0, 0)?;
+        let Some(control) = Self::tickets([row, grid[1], grid[2]], 1 << log, 0, 0) else {
+            // Rows that are rounded up may be too many blocks where the grid's own are not.
+            let single = || Self::workers(grid, block, (1, 1), singles);
+            return (chunk > 1).then(single).flatten();
+        };
         let first = match chunk {
             1 => 0,
             _ => (control.total.saturating_sub(singles) / chunk) >> log << log,
@@ -473,6 +477,14 @@ mod tests {
         }
         let deep = Control::workers([8, 8, 1], [64, 1, 1], (1, 8), 0).expect("few");
         assert_ne!(deep.dealt(8).offset[0], DEALT_STRAIGHT);
+    }
+
+    #[test]
+    fn rows_that_cannot_be_rounded_up_have_tickets_for_one_block() {
+        let grid = [5, 65_535, 6000];
+        let control = Control::workers(grid, [64, 1, 1], (4, 1), 0).expect("it can be counted");
+        assert_eq!(control.total, 5 * 65_535 * 6000);
+        assert!(Control::workers([65_535, 65_535, 1], [64, 1, 1], (4, 1), 0).is_none());
     }
 
     #[test]

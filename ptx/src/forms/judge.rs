@@ -29,7 +29,7 @@ pub struct Judgement {
     pub(super) copies: bool,
     /// Functions in which threads of a block may meet.
     pub(super) threads_meet: Vec<bool>,
-    /// Functions that wait for earlier blocks.
+    /// Functions that wait for earlier blocks, or may hide such a wait.
     pub(super) for_earlier: Vec<bool>,
     /// The axis across which a gate's launches of each function are cut.
     pub(super) cut_axes: Vec<u8>,
@@ -76,7 +76,10 @@ impl Judgement {
                 .or_else(|| aliased[n].clone())
         };
         let slice = judge.refusals(each(&own), true);
-        let earlier = waits.iter().map(|w| w.for_earlier.as_ref().map(|_| ()));
+        let earlier = waits.iter().map(|w| {
+            let wait = w.for_earlier.as_ref().or(w.unseen.as_ref());
+            wait.map(|_| ())
+        });
         let for_earlier = calls.spread(earlier.collect());
         let gate = judge.refusals(
             each(&|n, _| gate::judge(program, &waits[n], start(n))),

@@ -5,8 +5,8 @@
 //! the answer used at its end, so that no round trip to memory stands between two:
 //!
 //! ```text
-//! enter   dealt: hint = uncounted, ticket = number of the block in the launch; in a grid of one row every thread finds
-//!         that ticket's blocks itself, all others are told them
+//! enter   dealt: hint = uncounted, ticket = number of the block in the launch; where that is its first block's number, too,
+//!         every thread finds the ticket's blocks itself, all others are told them
 //! join    not dealt: hint = count[sm]++, cap of that moment: one atomic operation;  placed += 1
 //!         hint >= cap: over, else ticket = next++
 //! settle  one thread tells the ticket's blocks;  ticket >= tickets: tells that there are none
@@ -38,19 +38,22 @@
 //!
 //! A worker that was dealt its first ticket is no member while its SM's cap is [`control::CAP_UNBOUND`](crate::control):
 //! its hint is below that cap and no other, so that it comes to `over` when it sees a cap that binds, and counts itself
-//! like a newcomer.
+//! like a newcomer. One that takes its tickets late comes there behind its first. It looks ahead all the same, at `next`
+//! without taking: once there are no tickets there never are.
 //!
 //! **Tickets.** An accepted ticket is always run, also by a worker that is over its cap; it leaves one ticket later. So
 //! when all grids have ended, exactly the tickets below `next` have run, and a stop needs no word of its own: all caps
 //! zero. Tickets are accepted in ascending order, and each worker runs its own in that order. The lowest ticket that is
 //! accepted and not finished is therefore being run, not held: a block that waits for earlier ones alone is waited for
-//! by nobody that it waits for. Dealt tickets may be held by workers that have not started; kernels whose blocks wait
-//! are dealt none.
+//! by nobody that it waits for. Dealt tickets may be held by workers that have not started, and blocks that stand apart
+//! follow later ones; kernels whose blocks wait for earlier ones, or may hide such a wait, are dealt none and take one
+//! block at a time.
 //!
 //! **Words.** What the threads tell each other stands in shared memory ([`ticket`]). The blocks of a ticket stand in two
 //! sets of words used in turn, so that one barrier is enough: who writes a set has passed the barrier behind which all
 //! had read it the time before. The cap is one word: whenever who speaks reads it, it holds one that was true since the
-//! last ticket was looked for, or since the worker began.
+//! last ticket was looked for. A dealt worker begins with one that binds nobody, and where the block's first row has one
+//! thread, keeps it for one ticket more.
 //!
 //! **Registers.** Across a body live `ahead` and some predicates; with chunks also the block's place on the axes that the
 //! body asks for, and `last` in the register that is `ahead`'s in the last block. What must be remembered otherwise, the

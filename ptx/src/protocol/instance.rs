@@ -187,7 +187,13 @@ impl Instance {
                     gate.observe(number, &table);
                 }
             }
-            Host::Workers(workers, _) => workers.launch_ended(number),
+            Host::Workers(workers, _) => {
+                // Behind the last ticket nobody looks again.
+                if recorded_fault(device)?.is_some() {
+                    workers.fault_recorded();
+                }
+                workers.launch_ended(number);
+            }
         }
         Ok(())
     }

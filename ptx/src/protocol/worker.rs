@@ -27,8 +27,8 @@ pub struct Workers {
     /// Workers of the first launch, whose first tickets are dealt; zero without. And whether it is still to be made.
     dealt: u32,
     deals: bool,
-    /// SMs where workers of that launch may be that are not counted, while it is in flight.
-    uncounted: Box<[bool]>,
+    /// That launch is in flight: it may have workers that are not counted, on any SM.
+    uncounted: bool,
     /// The caller wants it stopped: the caps on the device are zero.
     stopped: bool,
     /// A fault was recorded: nothing more starts.
@@ -55,7 +55,7 @@ impl Workers {
             unbound: u32::MAX,
             dealt: 0,
             deals: false,
-            uncounted: vec![false; caps.len()].into(),
+            uncounted: false,
             stopped: false,
             faulted: false,
             launched: 0,
@@ -68,8 +68,11 @@ impl Workers {
     }
 
     /// Deals the first tickets out with the first launch, one to each worker, so that these begin without a round trip to
-    /// memory. `most` is the number of these workers that an SM can hold: caps that are no lower bind nobody, and where
-    /// none has been lowered workers are not counted. Nothing is dealt unless that is so of all caps.
+    /// memory. `most` is the number of these workers that an SM can hold: caps that are no lower bind nobody, and workers
+    /// need not be counted before they see one that does. Nothing is dealt unless that is so of all caps.
+    ///
+    /// While workers of that launch run nobody knows how many are missing; where a cap has fallen and rises again, others
+    /// come when all of them have left.
     ///
     /// A dealt ticket is accepted: its worker runs it whatever has become of the caps when it starts. So deal only
     /// where the device has room for the launch at once, and to a kernel that allows it
@@ -84,7 +87,6 @@ impl Workers {
             self.dealt = self.missing();
             self.deals = self.dealt > 0;
             self.next = self.dealt;
-            self.uncounted.fill(self.dealt > 0);
         }
         self
     }
@@ -147,10 +149,6 @@ impl Workers {
     fn write_caps(&mut self, old: &[u32], new: &[u32]) -> Vec<Write> {
         // Who is missing is known only behind these writes.
         self.fresh = false;
-        for (uncounted, cap) in self.uncounted.iter_mut().zip(new) {
-            // Whoever sees a lower cap counts itself.
-            *uncounted &= *cap >= self.unbound;
-        }
         let changes = (0..)
             .zip(old.iter().zip(new))
             .filter(|(_, (old, new))| old != new);
@@ -182,6 +180,7 @@ impl Workers {
             return None;
         }
         if std::mem::replace(&mut self.deals, false) {
+            self.uncounted = true;
             return Some(self.launch(self.dealt, true));
         }
         let blocks = self.missing();
@@ -211,7 +210,7 @@ impl Workers {
         self.flying.retain(|other| *other != number);
         if number == 0 {
             // The first launch is gone; later ones of this number count themselves anyway.
-            self.uncounted.fill(false);
+            self.uncounted = false;
         }
         self.fresh = false;
     }
@@ -299,13 +298,15 @@ impl Workers {
 
     /// Free places, and no more workers than there are tickets left.
     fn missing(&self) -> u32 {
-        if self.placed != self.launched {
+        if self.placed != self.launched || self.uncounted {
             return 0;
         }
-        let sms = self.caps.iter().zip(&self.members).zip(&self.uncounted);
-        let free = sms
-            .filter(|(_, uncounted)| !**uncounted)
-            .map(|((cap, members), _)| cap.saturating_sub(*members))
+        let free = |(cap, members): (&u32, &u32)| cap.saturating_sub(*members);
+        let free = self
+            .caps
+            .iter()
+            .zip(&self.members)
+            .map(free)
             .fold(0, u32::saturating_add);
         free.min(self.tickets.saturating_sub(self.next))
     }
@@ -337,14 +338,19 @@ mod tests {
         };
         workers.observe(&seen(4, &[0, 0]));
         assert_eq!(workers.next_launch(), None);
-        // Where a cap binds, workers count themselves; who is missing then is known.
+        // A cap that fell and rose: some may have counted themselves, others not have seen it.
         assert_eq!(workers.set_caps(&[1, 2])[0].value, 1);
         assert_eq!(workers.set_caps(&[2, 2])[0].value, CAP_UNBOUND);
         workers.observe(&seen(6, &[1, 0]));
-        let launch = workers
-            .next_launch()
-            .expect("one is missing on the first SM");
-        assert_eq!((launch.blocks, launch.dealt), (1, false));
+        assert_eq!(workers.next_launch(), None);
+        let _ = (workers.stop(), workers.resume());
+        workers.observe(&seen(6, &[1, 0]));
+        assert_eq!(workers.next_launch(), None);
+        // When they have left, who is missing is known.
+        workers.launch_ended(launch.number);
+        workers.observe(&seen(7, &[0, 0]));
+        let launch = workers.next_launch().expect("tickets are left");
+        assert_eq!((launch.blocks, launch.dealt), (2, false));
     }
 
     #[test]

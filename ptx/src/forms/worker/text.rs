@@ -327,7 +327,7 @@ pub(super) fn look(frame: &mut Frame<'_>) -> String {
     // One instruction for both, because the second of two could not be issued before the answer to the first has come.
     format!(
         "{look}: mov.u32 {t}, %lanemask_lt; setp.gt.u32 {p}, {t}, 1; @{p} bra {body}; {words} @!{first} add.u32 {t}, {t}, 4; selp.u32 {number}, 1, 0, {turn}; atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {body}; \
-         {elected}: ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; selp.u32 {number}, 1, 0, {first}; \
+         {elected}: {base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; selp.u32 {number}, 1, 0, {first}; \
          setp.lt.or.u32 {p}, {hint}, {cap}, !{first}; setp.ge.u32 {q}, {hint}, {HINT_LATE}; @{q} mov.u32 {number}, 0; or.pred {p}, {p}, {q}; selp.u32 {t}, {u}, {t}, {first}; {counters} \
          mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
     )
@@ -386,7 +386,8 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
     let (cap, hint, p, q, word, other) = (&r.cap, &r.hint, &r.p, &r.q, &r.word, &r.other);
     let (place, t, u, number, set_at) = (&r.place, &r.t, &r.u, &r.number, &r.set);
     let (placed, launched) = (PLACED_AT - NEXT_AT, LAUNCHED_AT - NEXT_AT);
-    let nap = match ticket::has_scopes(frame.program) {
+    // PTX ISA section 9.7.13.4: PTX 6.3, sm_70.
+    let nap = match ticket::has_scopes(frame.program) && frame.program.version >= (6, 3) {
         true => "nanosleep.u32 200; ",
         false => "",
     };
