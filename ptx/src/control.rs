@@ -202,7 +202,7 @@ impl Control {
     /// (Granlund and Montgomery, «Division by invariant integers using multiplication», PLDI 1994, theorem 4.2).
     /// `None` when the grid has a dimension of zero or more than [`MAX_TICKETS`] blocks.
     #[must_use]
-    pub fn tickets(grid: [u32; 3], chunk: u32, counters: u64, table: u64) -> Option<Self> {
+    pub fn tickets(grid: [u32; 3], chunk: u32) -> Option<Self> {
         let blocks = crate::boxes::Grid(grid).blocks();
         if blocks == 0 || blocks > MAX_TICKETS {
             return None;
@@ -213,8 +213,6 @@ impl Control {
             grid,
             total: u32::try_from(blocks).unwrap_or(u32::MAX),
             chunk: chunk.max(1),
-            counters,
-            table,
             ..Self::default()
         })
     }
@@ -253,7 +251,7 @@ impl Control {
             true => apart.max(1).ilog2(),
             false => 0,
         };
-        let Some(control) = Self::tickets([row, grid[1], grid[2]], 1 << log, 0, 0) else {
+        let Some(control) = Self::tickets([row, grid[1], grid[2]], 1 << log) else {
             // Rows that are rounded up may be too many blocks where the grid's own are not.
             let single = || Self::workers(grid, block, (1, 1), singles);
             return (chunk > 1).then(single).flatten();
@@ -421,9 +419,9 @@ mod tests {
 
     #[test]
     fn a_grid_that_cannot_be_counted_has_no_tickets() {
-        assert!(Control::tickets([0, 1, 1], 1, 0, 0).is_none());
-        assert!(Control::tickets([1 << 16, 1 << 15, 1], 1, 0, 0).is_none());
-        let control = Control::tickets([3, 5, 7], 0, 0, 0).expect("105 blocks");
+        assert!(Control::tickets([0, 1, 1], 1).is_none());
+        assert!(Control::tickets([1 << 16, 1 << 15, 1], 1).is_none());
+        let control = Control::tickets([3, 5, 7], 0).expect("105 blocks");
         assert_eq!((control.total, control.chunk), (105, 1));
     }
 

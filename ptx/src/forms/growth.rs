@@ -169,41 +169,29 @@ const NEW_BASE_BYTES: usize = 192;
 #[cfg(test)]
 mod tests {
     use super::{Edits, Form, LONGEST, Making, forms_of, most_added};
-    use crate::Module;
-    use crate::forms::Judgement;
+    use crate::forms::{Judgement, golden_modules};
 
     /// What is ruled out without a measurement is ruled out rightly.
     #[test]
     fn no_form_adds_more_than_the_most() {
-        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
         let mut seen = 0;
-        for folder in std::fs::read_dir(golden).expect("the folder is there") {
-            let folder = folder.expect("it can be listed").path();
-            for file in std::fs::read_dir(folder).expect("it is a folder") {
-                let bytes = std::fs::read(file.expect("it can be listed").path());
-                let Ok(module) = Module::parse(bytes.expect("it can be read")) else {
-                    continue;
-                };
-                let Ok(program) = module.decode() else {
-                    continue;
-                };
-                let judgement = Judgement::new(&module, &program);
-                let name = program.variables.iter().map(|v| v.name.len()).max();
-                for form in Form::ALL {
-                    let forms = forms_of(&program, &judgement, |_| form);
-                    let making = Making::new((&module, &program), &judgement, &LONGEST, forms);
-                    for (n, syntax) in making.functions().filter(|(_, s)| s.has_body) {
-                        let f = &program.functions[n];
-                        let edits = making.function(n, syntax, Edits::counting(usize::MAX));
-                        let most = most_added(f, name.unwrap_or(0));
-                        assert!(
-                            edits.text_bytes() <= most,
-                            "{} as {form}: {} > {most}",
-                            f.name,
-                            edits.text_bytes()
-                        );
-                        seen += 1;
-                    }
+        for (module, program) in golden_modules() {
+            let judgement = Judgement::new(&module, &program);
+            let name = program.variables.iter().map(|v| v.name.len()).max();
+            for form in Form::ALL {
+                let forms = forms_of(&program, &judgement, |_| form);
+                let making = Making::new((&module, &program), &judgement, &LONGEST, forms);
+                for (n, syntax) in making.functions().filter(|(_, s)| s.has_body) {
+                    let f = &program.functions[n];
+                    let edits = making.function(n, syntax, Edits::counting(usize::MAX));
+                    let most = most_added(f, name.unwrap_or(0));
+                    assert!(
+                        edits.text_bytes() <= most,
+                        "{} as {form}: {} > {most}",
+                        f.name,
+                        edits.text_bytes()
+                    );
+                    seen += 1;
                 }
             }
         }

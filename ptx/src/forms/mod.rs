@@ -165,6 +165,23 @@ pub struct Options {
     pub fence: fence::FenceOptions,
 }
 
+/// Every module of the golden files that can be rewritten.
+#[cfg(test)]
+fn golden_modules() -> impl Iterator<Item = (crate::Module, crate::decode::Program)> {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+    let folders = std::fs::read_dir(golden).expect("the folder is there");
+    let files = folders.flat_map(|folder| {
+        let folder = folder.expect("it can be listed").path();
+        std::fs::read_dir(folder).expect("it is a folder")
+    });
+    files.filter_map(|file| {
+        let bytes = std::fs::read(file.expect("it can be listed").path());
+        let module = crate::Module::parse(bytes.expect("it can be read")).ok()?;
+        let program = module.decode().ok()?;
+        Some((module, program))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::Form;

@@ -130,7 +130,7 @@ mod tests {
     use super::unset_registers;
     use crate::Module;
     use crate::analysis::Flow;
-    use crate::forms::{Form, Options, rewrite};
+    use crate::forms::{Form, Options, golden_modules, rewrite};
 
     fn unset(body: &str) -> Vec<String> {
         let text = format!(
@@ -182,21 +182,8 @@ mod tests {
     /// with chunks its register has a value before.
     #[test]
     fn no_worker_reads_a_register_of_its_own_that_it_has_not_written() {
-        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
-        let folders = std::fs::read_dir(golden).expect("the folder is there");
-        let paths = folders.flat_map(|folder| {
-            let folder = folder.expect("it can be listed").path();
-            std::fs::read_dir(folder).expect("it is a folder")
-        });
         let mut seen = 0;
-        for path in paths {
-            let bytes = std::fs::read(path.expect("it can be listed").path());
-            let Ok(module) = Module::parse(bytes.expect("it can be read")) else {
-                continue;
-            };
-            let Ok(program) = module.decode() else {
-                continue;
-            };
+        for (module, program) in golden_modules() {
             let prefix = format!("%{}_", module.unused_prefix("gridmux"));
             for form in [Form::WORKER, Form::FENCE_WORKER] {
                 let made = rewrite(&module, &program, &Options::default(), |_| form);

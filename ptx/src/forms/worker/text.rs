@@ -386,7 +386,7 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
     let (cap, hint, p, q, word, other) = (&r.cap, &r.hint, &r.p, &r.q, &r.word, &r.other);
     let (place, t, u, number, set_at) = (&r.place, &r.t, &r.u, &r.number, &r.set);
     let (placed, launched) = (PLACED_AT - NEXT_AT, LAUNCHED_AT - NEXT_AT);
-    // PTX ISA section 9.7.13.4: PTX 6.3, sm_70.
+    // PTX ISA, `nanosleep`: PTX 6.3, sm_70.
     let nap = match ticket::has_scopes(frame.program) && frame.program.version >= (6, 3) {
         true => "nanosleep.u32 200; ",
         false => "",
