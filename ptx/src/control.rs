@@ -37,10 +37,8 @@ pub const CONTROL_ALIGN: u32 = 8;
 pub const OFFSET_AT: u32 = 0;
 /// Offset of the reciprocals of the grid's width and height, two 32-bit words (`worker`): see [`Control::tickets`].
 pub const RECIPROCAL_AT: u32 = 0;
-/// Stands for the reciprocal of the width of a grid of one row, whose launch has dealt tickets that every thread can find
-/// without a division (`worker`); the reciprocal of such a grid's width is zero otherwise.
-pub const DEALT_STRAIGHT: u32 = 1;
-/// Offset of the distance of the last block of such a ticket from its first, in place of the height's reciprocal.
+/// Offset of the distance of a ticket's last block from its first, where the first is at [`STRAIGHT_ROW`]: such a grid has no
+/// height to divide by.
 pub const DEALT_SPAN_AT: u32 = RECIPROCAL_AT + 4;
 /// Offset of the shifts that go with them, width's in the low byte, height's above (`worker`).
 pub const SHIFT_AT: u32 = 8;
@@ -66,9 +64,16 @@ pub const SPAN_BIT: u32 = 21;
 pub const SPAN_BITS: u32 = 9;
 /// Most blocks of a ticket.
 pub const MOST_CHUNK: u32 = 1 << SPAN_BITS;
+/// In the word at [`SHIFT_AT`]: a dealt ticket begins at the block of its number, in a grid of one row (`worker`).
+pub const STRAIGHT_ROW: u32 = 1 << 16;
+/// In the word at [`SHIFT_AT`]: a dealt ticket is for whole chunks of the first plane, which begin at the ticket's number
+/// times a chunk, so that one division finds its row (`worker`).
+pub const STRAIGHT_PLANE: u32 = 1 << 17;
+/// In the word at [`SHIFT_AT`], with [`LATE`]: the cap is asked for before a ticket is taken (`worker`).
+pub const WARY: u32 = 1 << 18;
 /// In the word at [`SHIFT_AT`]: the first ticket of a worker has its block's number in the launch (`worker`).
 pub const DEALT: u32 = 1 << 30;
-/// In the word at [`SHIFT_AT`]: tickets are not taken ahead (`worker`).
+/// In the word at [`SHIFT_AT`], its sign: a ticket is taken at the end of the one before, not ahead (`worker`).
 pub const LATE: u32 = 1 << 31;
 /// Offset of [`Control::fence_base`].
 pub const FENCE_BASE_AT: u32 = 48;
@@ -127,7 +132,7 @@ pub const WORD_SPENT: u32 = 1;
 pub const WORD_NONE: u32 = u32::MAX;
 /// Offset of the SM's cap when the ticket was taken. It and the next three are read at once.
 pub const WORD_CAP_AT: u32 = 2 * WORD_SET_BYTES;
-/// Offset of the worker's hint, with [`HINT_LATE`] where tickets are not taken ahead.
+/// Offset of the worker's hint, with [`HINT_WARY`] where the cap is asked for before each ticket.
 pub const WORD_HINT_AT: u32 = WORD_CAP_AT + 4;
 /// Offset of the offset, from the counters, of the SM's place word where the worker has its place.
 pub const WORD_PLACE_AT: u32 = WORD_CAP_AT + 8;
@@ -137,10 +142,10 @@ pub const WORD_NEXT_AT: u32 = WORD_CAP_AT + 12;
 pub const WORD_ELECT_AT: u32 = 48;
 /// Offset of a word that is not zero once a thread of the block has left for a fault (`fence`).
 pub const WORD_FAULT_AT: u32 = 56;
-/// Added to a hint: tickets are not taken ahead. No cap is above it.
-pub const HINT_LATE: u32 = 1 << 31;
+/// Added to a hint: the cap is asked for before each ticket. No cap is above it.
+pub const HINT_WARY: u32 = 1 << 31;
 /// A cap that binds nobody: workers need not be counted.
-pub const CAP_UNBOUND: u32 = HINT_LATE - 1;
+pub const CAP_UNBOUND: u32 = HINT_WARY - 1;
 /// The hint of a worker that is not counted yet: below [`CAP_UNBOUND`] and no other cap.
 pub const HINT_UNCOUNTED: u32 = CAP_UNBOUND - 1;
 /// Stands for «not taken ahead»; no ticket reaches it.
@@ -262,9 +267,13 @@ impl Control {
         };
         let [width, height, shifts] = control.offset;
         let width = if one_row { 0 } else { width };
-        // Threads fill warps of 32 in order. Where one has a single lane, nobody reads the cap beside it.
+        // Threads fill warps of 32 in order. Where one has a single lane, nobody reads the cap beside it; and of the first
+        // warp the threads that speak are those of x 0 and 1.
         let threads = block.iter().fold(1_u32, |n, d| n.wrapping_mul(*d));
-        let late = if threads % 32 == 1 { LATE } else { 0 };
+        let late = match block[0] == 1 || threads % 32 == 1 {
+            true => LATE | WARY,
+            false => 0,
+        };
         Some(Self {
             offset: [width, height, shifts | (chunk - 1) << SPAN_BIT | late],
             grid,
@@ -284,13 +293,24 @@ impl Control {
         (ticket + chunks * more) % row.max(1)
     }
 
-    /// For launches whose chunks last so long that a round trip to memory between two does not matter, but a chunk more
-    /// before a worker leaves would: tickets are not taken ahead.
+    /// Tickets are taken at the end of the ones before instead of ahead: each transition lasts a round trip to memory longer,
+    /// workers hold no ticket that another could begin with sooner, and a worker leaves one ticket earlier.
     #[must_use]
     pub fn taking_late(self) -> Self {
+        self.with(LATE)
+    }
+
+    /// For tickets that last so long that two round trips to memory between them do not matter: the cap is asked for before
+    /// each, so that a worker leaves at the end of the one that it runs.
+    #[must_use]
+    pub fn taking_warily(self) -> Self {
+        self.with(LATE | WARY)
+    }
+
+    fn with(self, flags: u32) -> Self {
         let [width, height, shifts] = self.offset;
         Self {
-            offset: [width, height, shifts | LATE],
+            offset: [width, height, shifts | flags],
             ..self
         }
     }
@@ -299,18 +319,23 @@ impl Control {
     #[must_use]
     pub fn dealt(self, workers: u32) -> Self {
         let [width, height, shifts] = self.offset;
-        let singles = u32::try_from(self.table >> 32).unwrap_or(0);
+        let half = |at: u32| u32::try_from(self.table >> at & u64::from(u32::MAX)).unwrap_or(0);
+        let (row, singles) = (half(0), half(32));
         let more = shifts >> SPAN_BIT & (MOST_CHUNK - 1);
+        let chunks_only = more == 0 || workers <= singles;
         // Ticket and first block have the same number.
-        let straight = width == 0 && (more == 0 || workers <= self.chunk.min(singles));
-        let [width, height] = match straight {
-            true => [DEALT_STRAIGHT, more * self.chunk],
-            false => [width, height],
-        };
+        let in_row = width == 0 && chunks_only && (more == 0 || workers <= self.chunk);
+        let blocks = u64::from(workers) * u64::from(more + 1);
+        let in_plane = chunks_only && blocks <= u64::from(row) * u64::from(self.grid[1]);
+        let mut flags = DEALT;
+        flags |= if in_row { STRAIGHT_ROW } else { 0 };
+        flags |= if in_plane { STRAIGHT_PLANE } else { 0 };
+        let height = if in_row { more * self.chunk } else { height };
         Self {
-            offset: [width, height, shifts | DEALT],
+            offset: [width, height, shifts],
             ..self
         }
+        .with(flags)
     }
 
     /// The control block of a gate's launch of one box: `counters` is the instance's address, `table` that of the
@@ -368,8 +393,8 @@ pub fn param_offset(original: &Function) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{
-        CHUNK_AT, COUNTERS_AT, Control, DEALT, DEALT_STRAIGHT, FENCE_BASE_AT, FENCE_MASK_AT,
-        GRID_AT, LATE, OFFSET_AT, TABLE_AT, TOTAL_AT, reciprocal,
+        CHUNK_AT, COUNTERS_AT, Control, DEALT, FENCE_BASE_AT, FENCE_MASK_AT,
+        GRID_AT, LATE, OFFSET_AT, STRAIGHT_PLANE, STRAIGHT_ROW, TABLE_AT, TOTAL_AT, reciprocal,
     };
 
     #[test]

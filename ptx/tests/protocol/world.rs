@@ -325,9 +325,6 @@ impl World {
                 to.next_dealt = dealt.map(|ticket| ticket + 1);
             }
             let at = At::first(&config.code(), dealt);
-            if dealt.is_some() && at != At::Enter {
-                to.set.placed += 1;
-            }
             // The ticket that it was dealt, and one that it takes before it hears of a cap.
             let late = u8::from(config.late);
             to.resident.push(Worker {

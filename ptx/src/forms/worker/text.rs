@@ -9,9 +9,9 @@ use super::super::frame::{Frame, PLACE_MARK, START_MARK, STEP_MARK};
 use super::super::ticket;
 use super::Loop;
 use crate::control::{
-    CAP_UNBOUND, CHUNK_AT, COUNTERS_AT, DEALT, DEALT_SPAN_AT, DEALT_STRAIGHT, GRID_AT, HINT_LATE,
-    HINT_UNCOUNTED, HOLD_NS, LATE, LAUNCHED_AT, NEXT_AT, PLACED_AT, RECIPROCAL_AT, ROW_AT,
-    SHIFT_AT, SPAN_BIT, SPAN_BITS, TICKET_LATER, TOTAL_AT, WORD_BLOCKS_AT, WORD_CAP_AT,
+    CAP_UNBOUND, CHUNK_AT, COUNTERS_AT, DEALT, DEALT_SPAN_AT, GRID_AT, HINT_UNCOUNTED, HINT_WARY,
+    HOLD_NS, LAUNCHED_AT, NEXT_AT, PLACED_AT, RECIPROCAL_AT, ROW_AT, SHIFT_AT, SPAN_BIT, SPAN_BITS,
+    STRAIGHT_PLANE, STRAIGHT_ROW, TICKET_LATER, TOTAL_AT, WARY, WORD_BLOCKS_AT, WORD_CAP_AT,
     WORD_ELECT_AT, WORD_FAULT_AT, WORD_HINT_AT, WORD_NEXT_AT, WORD_NONE, WORD_PLACE_AT,
     WORD_SET_BYTES, WORD_SPENT, place_offset,
 };
@@ -42,11 +42,11 @@ struct Registers {
     other: String,
     p: String,
     q: String,
-    /// Live across the body, as do the next two: the first lane of a warp; who speaks for the worker in this turn; which
-    /// set is this turn's.
-    first: String,
+    /// Live across the body, as do the next two: who speaks for the worker in this turn; which set is this turn's; the next
+    /// ticket is taken at the end of this one, or its taker is known without an election.
     duty: String,
     turn: String,
+    plain: String,
     /// With chunks: this is not the ticket's last block; false, without being a constant.
     more: String,
     never: String,
@@ -60,7 +60,7 @@ impl Registers {
         let mut b64 = |n| frame.scratch("b64", n);
         let [place, word, other] = [3, 1, 2].map(&mut b64);
         let mut pred = |n| frame.scratch("pred", n);
-        let [p, q, turn, more, first, duty, never] = [0, 1, 2, 3, 4, 5, 6].map(&mut pred);
+        let [p, q, turn, more, plain, duty, never] = [0, 1, 2, 3, 4, 5, 6].map(&mut pred);
         let [x, y, z] = [0, 1, 2].map(|axis| frame.place(axis));
         Self {
             words,
@@ -77,9 +77,9 @@ impl Registers {
             other,
             p,
             q,
-            first,
             duty,
             turn,
+            plain,
             more,
             never,
         }
@@ -129,12 +129,12 @@ fn counters(frame: &mut Frame<'_>, into: &str) -> String {
     format!("ld.param.u64 {generic}, {at}; cvta.to.global.u64 {into}, {generic};")
 }
 
-/// Who am I, and thread 0's first ticket: the one that the host has dealt, or it joins.
+/// Who am I, and the first ticket: one that the host has dealt, or thread 0 joins. The first two threads prepare the words.
 pub(super) fn enter(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
     let [told, join, begin] = ["told", "join", "begin"].map(|word| frame.label(word));
-    let (t, u, p, cap, hint) = (&r.t, &r.u, &r.p, &r.cap, &r.hint);
-    let (first, duty, turn) = (&r.first, &r.duty, &r.turn);
+    let (t, u, p, q, cap, hint) = (&r.t, &r.u, &r.p, &r.q, &r.cap, &r.hint);
+    let (duty, turn, plain) = (&r.duty, &r.turn, &r.plain);
     let (base, judged_words) = common(frame, &r, WORD_CAP_AT);
     let [offset_words, elect_words] =
         [WORD_PLACE_AT, WORD_ELECT_AT].map(|at| common(frame, &r, at).1);
@@ -145,7 +145,6 @@ pub(super) fn enter(frame: &mut Frame<'_>) -> String {
         }
         false => String::new(),
     };
-    let read_counters = counters(frame, &r.other);
     let (first_place, offset, number) = (place_offset(0), &r.set, &r.number);
     let never = match frame.takes_chunks {
         true => {
@@ -157,36 +156,60 @@ pub(super) fn enter(frame: &mut Frame<'_>) -> String {
         }
         false => String::new(),
     };
-    let (counters, shifts, word) = (&r.other, frame.control(SHIFT_AT), &frame.scratch("b32", 8));
+    let (shifts, word) = (frame.control(SHIFT_AT), &frame.scratch("b32", 8));
+    let wary = HINT_WARY / WARY;
     format!(
-        "{never}mov.u32 {t}, %tid.y; mov.u32 {u}, %tid.z; or.b32 {t}, {t}, {u}; mov.u32 {u}, %tid.x; mad.lo.u32 {t}, {t}, 2, {u}; mov.u32 {u}, %laneid; \
-         setp.eq.u32 {first}, {u}, 0; setp.eq.u32 {turn}, {t}, {t}; setp.lt.u32 {duty}, {t}, 2; setp.ne.u32 {p}, {t}, 0; @{p} bra {begin}; \
-         {base}mov.u32 {offset}, %smid; mad.lo.u32 {offset}, {offset}, 8, {first_place}; ld.param.u32 {word}, {shifts}; \
-         and.b32 {hint}, {word}, {LATE}; or.b32 {hint}, {hint}, {HINT_UNCOUNTED}; mov.u32 {cap}, {CAP_UNBOUND}; st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; mov.u32 {t}, {NEXT_AT}; st.volatile.shared.v2.u32 {offset_words}, {{{offset}, {t}}}; \
-         {clear}mov.u32 {t}, 2; st.volatile.shared.v2.u32 {elect_words}, {{{t}, {t}}}; {read_counters} mad.wide.u32 {counters}, {u}, 1, {counters}; \
-         and.b32 {t}, {word}, {DEALT}; setp.eq.u32 {p}, {t}, 0; @{p} bra {join}; red.global.add.u32 [{counters}+{PLACED_AT}], 1; \
-         {begin}: {START_MARK} mov.u32 {number}, %ctaid.x; not.pred {turn}, {turn}; @{p} bra {told}; {PLACE_MARK}",
+        "{never}mov.u32 {t}, %tid.y; mov.u32 {u}, %tid.z; or.b32 {t}, {t}, {u}; mov.u32 {u}, %tid.x; mad.lo.u32 {t}, {t}, 2, {u}; ld.param.u32 {word}, {shifts}; \
+         setp.ne.u32 {p}, {t}, 0; setp.ne.u32 {turn}, {t}, {t}; setp.lt.s32 {plain}, {word}, 0; setp.lt.u32 {duty}, {t}, 2; @!{duty} bra {begin}; \
+         {base}mov.u32 {offset}, %smid; mad.lo.u32 {offset}, {offset}, 8, {first_place}; and.b32 {hint}, {word}, {WARY}; mad.lo.u32 {hint}, {hint}, {wary}, {HINT_UNCOUNTED}; \
+         mov.u32 {cap}, {CAP_UNBOUND}; st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; mov.u32 {t}, {NEXT_AT}; st.volatile.shared.v2.u32 {offset_words}, {{{offset}, {t}}}; \
+         {clear}mov.u32 {t}, 2; st.volatile.shared.v2.u32 {elect_words}, {{{t}, {t}}}; \
+         {begin}: {START_MARK} mov.u32 {number}, %ctaid.x; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.eq.u32 {q}, {t}, 0; @{q} bra {join}; {PLACE_MARK}",
     )
 }
 
-/// Text by which every thread finds the dealt ticket's blocks by itself, where that needs no division.
+/// Text by which every thread finds the dealt ticket's blocks by itself, and goes to them. In a fenced kernel a thread that
+/// leaves for a fault would come before the words are prepared.
 pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
-    if axes[1] || axes[2] {
+    if frame.is_fenced() {
         return String::new();
     }
     let r = Registers::new(frame);
     let [general, elected, body] = ["general", "elected", "body"].map(|word| frame.label(word));
-    let ([x, .., last], t, q, duty) = (&r.blocks, &r.t, &r.q, &r.duty);
-    let [reciprocal, span] = [RECIPROCAL_AT, DEALT_SPAN_AT].map(|at| frame.control(at));
-    let last = match frame.takes_chunks {
+    let ([x, y, z, last], t, u, q) = (&r.blocks, &r.t, &r.u, &r.q);
+    let (word, span) = (frame.scratch("b32", 8), frame.scratch("b32", 2));
+    let [reciprocal, row, width, last_at] =
+        [RECIPROCAL_AT, ROW_AT, GRID_AT, DEALT_SPAN_AT].map(|at| frame.control(at));
+    let deep = axes[1] || axes[2];
+    let straight = if deep { STRAIGHT_PLANE } else { STRAIGHT_ROW };
+    let chunks = frame.takes_chunks;
+    let scale = match chunks && deep {
         true => format!(
-            "ld.param.u32 {t}, {span}; add.u32 {last}, {x}, {t}; setp.lt.u32 {more}, {x}, {last}; bar.sync 0; @{more} bra {body};",
-            more = r.more
+            " bfe.u32 {span}, {word}, {SPAN_BIT}, {SPAN_BITS}; mad.lo.u32 {x}, {x}, {span}, {x};"
         ),
-        false => "bar.sync 0;".to_owned(),
+        false => String::new(),
+    };
+    let divide = match deep {
+        true => format!(
+            " add.u32 {t}, {x}, {x}; ld.param.u32 {u}, {reciprocal}; mul.hi.u32 {y}, {t}, {u}; and.b32 {t}, {word}, 31; shr.u32 {y}, {y}, {t}; \
+             ld.param.u32 {t}, {row}; mul.lo.u32 {t}, {t}, {y}; sub.u32 {x}, {x}, {t}; mov.u32 {z}, 0;"
+        ),
+        false => String::new(),
+    };
+    let far = match (chunks, deep) {
+        (true, true) => format!(
+            " ld.param.u32 {t}, {width}; sub.u32 {t}, {t}, 1; add.u32 {last}, {x}, {span}; min.u32 {last}, {last}, {t};"
+        ),
+        (true, false) => format!(" ld.param.u32 {t}, {last_at}; add.u32 {last}, {x}, {t};"),
+        (false, _) => String::new(),
+    };
+    let (more, plain, duty) = (&r.more, &r.plain, &r.duty);
+    let wait = match chunks {
+        true => format!(" setp.lt.u32 {more}, {x}, {last}; or.pred {plain}, {plain}, {more};"),
+        false => String::new(),
     };
     format!(
-        "ld.param.u32 {t}, {reciprocal}; setp.ne.u32 {q}, {t}, {DEALT_STRAIGHT}; @{q} bra {general}; mov.u32 {x}, %ctaid.x; {last} @!{duty} bra {body}; bra {elected}; {general}:"
+        "and.b32 {t}, {word}, {straight}; setp.eq.u32 {q}, {t}, 0; @{q} bra {general}; mov.u32 {x}, %ctaid.x;{scale}{divide}{far}{wait} @{plain} bra {body}; @!{duty} bra {body}; bra {elected}; {general}:"
     )
 }
 
@@ -195,13 +218,15 @@ pub(super) fn join(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
     let [join, over, take] = ["join", "over", "take"].map(|word| frame.label(word));
     let (base, judged_words) = common(frame, &r, WORD_CAP_AT);
+    let find_place = find(frame, &r, WORD_PLACE_AT);
     let (cap, hint, word, place, counters) = (&r.cap, &r.hint, &r.word, &r.place, &r.other);
-    let (t, q, turn, offset) = (&r.t, &r.q, &r.turn, &r.set);
+    let (t, q) = (&r.t, &r.q);
     let shifts = frame.control(SHIFT_AT);
+    let (wary, placed) = (HINT_WARY / WARY, PLACED_AT);
     format!(
-        "{join}: not.pred {turn}, {turn}; mad.wide.u32 {place}, {offset}, 1, {counters}; atom.global.add.u64 {word}, [{place}], {MEMBER}; \
-         {base}mov.b64 {{{cap}, {hint}}}, {word}; setp.ge.u32 {q}, {hint}, {cap}; ld.param.u32 {t}, {shifts}; and.b32 {t}, {t}, {LATE}; or.b32 {hint}, {hint}, {t}; \
-         st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; red.global.add.u32 [{counters}+{PLACED_AT}], 1; @{q} bra {over}; bra {take};"
+        "{join}: {find_place} atom.global.add.u64 {word}, [{place}], {MEMBER}; mov.u32 {t}, %laneid; mad.wide.u32 {counters}, {t}, 1, {counters}; \
+         {base}mov.b64 {{{cap}, {hint}}}, {word}; setp.ge.u32 {q}, {hint}, {cap}; ld.param.u32 {t}, {shifts}; and.b32 {t}, {t}, {WARY}; mad.lo.u32 {hint}, {t}, {wary}, {hint}; \
+         st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; red.global.add.u32 [{counters}+{placed}], 1; @{q} bra {over}; bra {take};"
     )
 }
 
@@ -269,7 +294,7 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     };
     let mut text = format!(
         "{settle}: ld.param.u32 {t}, {total_at}; {set} mov.u32 {x}, {WORD_SPENT}; mov.u32 {last}, 0; setp.ge.u32 {p}, {number}, {t};{flat} ld.param.v2.u32 {{{row_blocks}, {s}}}, {row_at}; @{p} bra {tell}; \
-         {first} ld.param.v2.u32 {{{s}, {t}}}, {reciprocals_at}; setp.le.u32 {p}, {s}, {DEALT_STRAIGHT}; @{p} bra {tell}; \
+         {first} ld.param.v2.u32 {{{s}, {t}}}, {reciprocals_at}; setp.eq.u32 {p}, {s}, 0; @{p} bra {tell}; \
          ld.param.u32 {row_blocks}, {row_at}; sub.u32 {last}, {last}, {x}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {s}; ld.param.u32 {s}, {shift_at}; and.b32 {span}, {s}, 31; shr.u32 {row}, {row}, {span}; \
          mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks};"
     );
@@ -310,26 +335,43 @@ pub(in super::super) fn step_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> Str
     format!("{step}: {add} @{never} bra {step};")
 }
 
-/// The first warp that comes here looks ahead: its first lane for the next ticket, its second for the cap by which the one
-/// after it is judged. Each lane is elected for itself.
-pub(super) fn look(frame: &mut Frame<'_>) -> String {
-    let r = Registers::new(frame);
-    let [look, elected, body] = ["look", "elected", "body"].map(|word| frame.label(word));
-    let (base, judged_words) = common(frame, &r, WORD_CAP_AT);
+/// Text by which who speaks asks for a ticket and for the cap by which the one after it is judged: lane 0 and lane 1, in one
+/// instruction, because the second of two could not be issued before the answer to the first has come.
+fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
+    let (base, judged_words) = common(frame, r, WORD_CAP_AT);
     let counters = counters(frame, &r.other);
     let (cap, hint, t, u, p, q) = (&r.cap, &r.hint, &r.t, &r.u, &r.p, &r.q);
-    let (ahead, number, place) = (&r.ahead, &r.number, &r.place);
-    let (first, duty, turn, other) = (&r.first, &r.duty, &r.turn, &r.other);
+    let (ahead, number, place, other) = (&r.ahead, &r.number, &r.place, &r.other);
+    format!(
+        "{base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; mov.u32 {number}, %laneid; setp.eq.u32 {q}, {number}, 0; selp.u32 {number}, 1, 0, {q}; \
+         setp.lt.or.u32 {p}, {hint}, {cap}, !{q}; selp.u32 {t}, {u}, {t}, {q}; {counters} \
+         mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
+    )
+}
+
+/// The first warp that comes here looks ahead. Each of its lanes is elected for itself. In a worker's first turn, whose words
+/// may not be there yet, the first warp is. Where tickets are taken late, nobody.
+pub(super) fn look(frame: &mut Frame<'_>) -> String {
+    let r = Registers::new(frame);
+    let [look, vote, elected, body] =
+        ["look", "vote", "elected", "body"].map(|word| frame.label(word));
+    let ask = ask(frame, &r);
+    let (t, u, p, number) = (&r.t, &r.u, &r.p, &r.number);
+    let (duty, turn, plain) = (&r.duty, &r.turn, &r.plain);
     let words = match frame.words.clone() {
         Some(words) => format!("mov.u32 {t}, {words};"),
-        None => format!("{base}mov.u32 {t}, {};", r.words),
+        None => format!("{} mov.u32 {t}, {};", ticket::words_address(frame, &r.words), r.words),
     };
-    // One instruction for both, because the second of two could not be issued before the answer to the first has come.
+    let shifts = frame.control(SHIFT_AT);
+    let early = match frame.takes_chunks {
+        true => format!(
+            "@!{plain} bra {vote}; ld.param.u32 {t}, {shifts}; setp.lt.s32 {plain}, {t}, 0; @{plain} bra {body}; @!{duty} bra {body}; bra {elected}; {vote}:"
+        ),
+        false => format!("@{plain} bra {body};"),
+    };
     format!(
-        "{look}: mov.u32 {t}, %lanemask_lt; setp.gt.u32 {p}, {t}, 1; @{p} bra {body}; {words} @!{first} add.u32 {t}, {t}, 4; selp.u32 {number}, 1, 0, {turn}; atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {body}; \
-         {elected}: {base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; selp.u32 {number}, 1, 0, {first}; \
-         setp.lt.or.u32 {p}, {hint}, {cap}, !{first}; setp.ge.u32 {q}, {hint}, {HINT_LATE}; @{q} mov.u32 {number}, 0; or.pred {p}, {p}, {q}; selp.u32 {t}, {u}, {t}, {first}; {counters} \
-         mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
+        "{look}: {early} mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {body}; {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
+         atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {body}; {elected}: {ask}"
     )
 }
 
@@ -338,8 +380,9 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let r = Registers::new(frame);
     let [rejoin, look, body, spent, told, settle] =
         ["rejoin", "look", "body", "spent", "told", "settle"].map(|word| frame.label(word));
-    let (p, t, ahead, number) = (&r.p, &r.t, &r.ahead, &r.number);
-    let (first, duty) = (&r.first, &r.duty);
+    let (ask, known) = (ask(frame, &r), frame.label("known"));
+    let (p, q, t, ahead, number) = (&r.p, &r.q, &r.t, &r.ahead, &r.number);
+    let (plain, duty) = (&r.plain, &r.duty);
     let wait = if looped.copies {
         "cp.async.wait_all; "
     } else {
@@ -358,12 +401,9 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     };
     let (base, cap_word) = common(frame, &r, WORD_CAP_AT);
     format!(
-        "{rejoin}: {wait}{step}@!{duty} bra {told}; {base}@!{first} st.volatile.shared.u32 {cap_word}, {ahead}; @!{first} bra {told}; \
-         mov.u32 {number}, {ahead}; ld.param.u32 {u}, {shifts}; ld.param.u32 {t}, {total}; setp.ge.u32 {p}, {u}, {LATE}; setp.lt.and.u32 {p}, {number}, {t}, {p}; setp.eq.or.u32 {p}, {number}, {TICKET_LATER}, {p}; @!{p} bra {settle}; setp.ne.u32 {q}, {number}, {number};",
-        q = r.q,
-        u = r.u,
-        shifts = frame.control(SHIFT_AT),
-        total = frame.control(TOTAL_AT),
+        "{rejoin}: {wait}{step}@!{duty} bra {told}; @!{plain} bra {known}; {ask} \
+         {known}: mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; \
+         mov.u32 {number}, {ahead}; setp.ne.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {settle}; setp.ne.u32 {q}, {number}, {number};",
     )
 }
 
@@ -391,7 +431,7 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
         true => "nanosleep.u32 200; ",
         false => "",
     };
-    let bits = !HINT_LATE;
+    let bits = !HINT_WARY;
     format!(
         "{over}: {base}ld.volatile.shared.u32 {hint}, {hint_word}; and.b32 {hint}, {hint}, {bits}; {find_place} setp.ne.u32 {p}, {hint}, {HINT_UNCOUNTED}; selp.u64 {other}, 0, {MEMBER}, {p}; atom.global.add.u64 {word}, [{place}], {other}; add.u64 {word}, {word}, {other}; \
          {weigh}: mov.b64 {{{cap}, {hint}}}, {word}; setp.le.u32 {p}, {hint}, {cap}; @{p} bra {stay}; \
@@ -400,7 +440,7 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
          {hold}: ld{sys}.global.u32 {t}, [{place}+{placed}]; ld{sys}.global.u32 {cap}, [{place}+{launched}]; setp.eq.u32 {p}, {t}, {cap}; @{p} bra {none}; \
          {nap}mov.u64 {word}, %globaltimer; sub.u64 {word}, {word}, {other}; setp.lt.u64 {p}, {word}, {HOLD_NS}; @{p} bra {hold}; \
          {none}: mov.u32 {t}, {WORD_NONE}; mov.u32 {u}, 0; {set} st.shared.v4.u32 [{set_at}+{WORD_BLOCKS_AT}], {{{t}, {u}, {u}, {u}}}; bra {told}; \
-         {stay}: ld.volatile.shared.u32 {u}, {hint_word}; and.b32 {u}, {u}, {HINT_LATE}; sub.u32 {hint}, {hint}, 1; or.b32 {hint}, {hint}, {u}; st.volatile.shared.u32 {hint_word}, {hint}; \
+         {stay}: ld.volatile.shared.u32 {u}, {hint_word}; and.b32 {u}, {u}, {HINT_WARY}; sub.u32 {hint}, {hint}, 1; or.b32 {hint}, {hint}, {u}; st.volatile.shared.u32 {hint_word}, {hint}; \
          {take}: {find_next} atom.global.add.u32 {number}, [{place}], 1; bra {settle};"
     )
 }
@@ -412,10 +452,10 @@ pub(super) fn gone(frame: &mut Frame<'_>) -> String {
     let [gone, out] = ["gone", "out"].map(|word| frame.label(word));
     let find_place = find(frame, &r, WORD_PLACE_AT);
     let (base, hint_word) = common(frame, &r, WORD_HINT_AT);
-    let (p, t, x, duty, first, place) = (&r.p, &r.t, &r.blocks[0], &r.duty, &r.first, &r.place);
-    let (leave, bits) = (-MEMBER, !HINT_LATE);
+    let (p, q, t, x, duty, place) = (&r.p, &r.q, &r.t, &r.blocks[0], &r.duty, &r.place);
+    let (leave, bits) = (-MEMBER, !HINT_WARY);
     format!(
-        "{gone}: @!{duty} bra {out}; setp.eq.or.u32 {p}, {x}, {WORD_NONE}, !{first}; @{p} bra {out}; \
+        "{gone}: @!{duty} bra {out}; mov.u32 {t}, %laneid; setp.ne.u32 {q}, {t}, 0; setp.eq.or.u32 {p}, {x}, {WORD_NONE}, {q}; @{p} bra {out}; \
          {base}ld.volatile.shared.u32 {t}, {hint_word}; and.b32 {t}, {t}, {bits}; setp.eq.u32 {p}, {t}, {HINT_UNCOUNTED}; @{p} bra {out}; \
          {find_place} red.global.add.u64 [{place}], {leave}; {out}: ret;"
     )
