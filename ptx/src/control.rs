@@ -66,9 +66,11 @@ pub const SPAN_BITS: u32 = 9;
 pub const MOST_CHUNK: u32 = 1 << SPAN_BITS;
 /// In the word at [`SHIFT_AT`]: a dealt ticket begins at the block of its number, in a grid of one row (`worker`).
 pub const STRAIGHT_ROW: u32 = 1 << 16;
-/// In the word at [`SHIFT_AT`]: a dealt ticket is for whole chunks of the first plane, which begin at the ticket's number
-/// times a chunk, so that one division finds its row (`worker`).
+/// In the word at [`SHIFT_AT`]: a dealt ticket begins at the ticket's number times a chunk, in the first plane of the grid, so
+/// that one division finds its place (`worker`).
 pub const STRAIGHT_PLANE: u32 = 1 << 17;
+/// In the word at [`SHIFT_AT`]: the same in any plane (`worker`).
+pub const STRAIGHT_CHUNK: u32 = 1 << 19;
 /// In the word at [`SHIFT_AT`], with [`LATE`]: the cap is asked for before a ticket is taken (`worker`).
 pub const WARY: u32 = 1 << 18;
 /// In the word at [`SHIFT_AT`]: the first ticket of a worker has its block's number in the launch (`worker`).
@@ -330,6 +332,7 @@ impl Control {
         let mut flags = DEALT;
         flags |= if in_row { STRAIGHT_ROW } else { 0 };
         flags |= if in_plane { STRAIGHT_PLANE } else { 0 };
+        flags |= if chunks_only { STRAIGHT_CHUNK } else { 0 };
         let height = if in_row { more * self.chunk } else { height };
         Self {
             offset: [width, height, shifts],
@@ -394,7 +397,7 @@ pub fn param_offset(original: &Function) -> u32 {
 mod tests {
     use super::{
         CHUNK_AT, COUNTERS_AT, Control, DEALT, FENCE_BASE_AT, FENCE_MASK_AT,
-        GRID_AT, LATE, OFFSET_AT, STRAIGHT_PLANE, STRAIGHT_ROW, TABLE_AT, TOTAL_AT, reciprocal,
+        GRID_AT, LATE, OFFSET_AT, STRAIGHT_CHUNK, STRAIGHT_PLANE, STRAIGHT_ROW, TABLE_AT, TOTAL_AT, reciprocal,
     };
 
     #[test]

@@ -393,7 +393,7 @@ impl<'a> Frame<'a> {
             let place = worker::place_text(&mut self, axes);
             let start = worker::start_text(&mut self, axes);
             let step = worker::step_text(&mut self, axes);
-            self.head = self.head.replace(PLACE_MARK, &place);
+            self.tail = self.tail.replace(PLACE_MARK, &place);
             self.head = self.head.replace(START_MARK, &start);
             self.tail = self.tail.replace(STEP_MARK, &step);
         }

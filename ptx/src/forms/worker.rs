@@ -152,10 +152,8 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, looped: Loop) {
     }
     frame.takes_chunks = looped.chunks;
     frame.entry_instruction = start::same_in_every_block(frame);
-    let head = [text::enter(frame), text::told(frame), text::look(frame)];
-    for text in head {
-        frame.at_entry(&text);
-    }
+    let head = text::enter(frame);
+    frame.at_entry(&head);
     let kills = start::kills(frame);
     let body = frame.label("body");
     frame.at_entry(&format!("{body}: {kills}"));
@@ -174,9 +172,12 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, looped: Loop) {
     }
     let tail = [
         text::rejoin(frame, looped),
-        text::over(frame),
+        text::told(frame),
+        text::look(frame),
+        text::prepare(frame),
+        text::general(frame),
         text::join(frame),
-        text::gone(frame),
+        text::over(frame),
     ];
     for text in tail {
         frame.at_end(&text);

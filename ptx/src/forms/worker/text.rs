@@ -11,7 +11,7 @@ use super::Loop;
 use crate::control::{
     CAP_UNBOUND, CHUNK_AT, COUNTERS_AT, DEALT, DEALT_SPAN_AT, GRID_AT, HINT_UNCOUNTED, HINT_WARY,
     HOLD_NS, LAUNCHED_AT, NEXT_AT, PLACED_AT, RECIPROCAL_AT, ROW_AT, SHIFT_AT, SPAN_BIT, SPAN_BITS,
-    STRAIGHT_PLANE, STRAIGHT_ROW, TICKET_LATER, TOTAL_AT, WARY, WORD_BLOCKS_AT, WORD_CAP_AT,
+    STRAIGHT_CHUNK, STRAIGHT_PLANE, STRAIGHT_ROW, TICKET_LATER, TOTAL_AT, WARY, WORD_BLOCKS_AT, WORD_CAP_AT,
     WORD_ELECT_AT, WORD_FAULT_AT, WORD_HINT_AT, WORD_NEXT_AT, WORD_NONE, WORD_PLACE_AT,
     WORD_SET_BYTES, WORD_SPENT, place_offset,
 };
@@ -129,23 +129,12 @@ fn counters(frame: &mut Frame<'_>, into: &str) -> String {
     format!("ld.param.u64 {generic}, {at}; cvta.to.global.u64 {into}, {generic};")
 }
 
-/// Who am I, and the first ticket: one that the host has dealt, or thread 0 joins. The first two threads prepare the words.
+/// Who am I, and the first ticket. The first two threads prepare the words.
 pub(super) fn enter(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [told, join, begin] = ["told", "join", "begin"].map(|word| frame.label(word));
-    let (t, u, p, q, cap, hint) = (&r.t, &r.u, &r.p, &r.q, &r.cap, &r.hint);
+    let [begin, prepare] = ["begin", "prepare"].map(|word| frame.label(word));
+    let (t, u, p) = (&r.t, &r.u, &r.p);
     let (duty, turn, plain) = (&r.duty, &r.turn, &r.plain);
-    let (base, judged_words) = common(frame, &r, WORD_CAP_AT);
-    let [offset_words, elect_words] =
-        [WORD_PLACE_AT, WORD_ELECT_AT].map(|at| common(frame, &r, at).1);
-    let clear = match frame.is_fenced() {
-        true => {
-            let fault = common(frame, &r, WORD_FAULT_AT).1;
-            format!("mov.u32 {t}, 0; st.shared.u32 {fault}, {t}; ")
-        }
-        false => String::new(),
-    };
-    let (first_place, offset, number) = (place_offset(0), &r.set, &r.number);
     let never = match frame.takes_chunks {
         true => {
             let apart = frame.control(CHUNK_AT);
@@ -157,31 +146,65 @@ pub(super) fn enter(frame: &mut Frame<'_>) -> String {
         false => String::new(),
     };
     let (shifts, word) = (frame.control(SHIFT_AT), &frame.scratch("b32", 8));
-    let wary = HINT_WARY / WARY;
     format!(
         "{never}mov.u32 {t}, %tid.y; mov.u32 {u}, %tid.z; or.b32 {t}, {t}, {u}; mov.u32 {u}, %tid.x; mad.lo.u32 {t}, {t}, 2, {u}; ld.param.u32 {word}, {shifts}; \
-         setp.ne.u32 {p}, {t}, 0; setp.ne.u32 {turn}, {t}, {t}; setp.lt.s32 {plain}, {word}, 0; setp.lt.u32 {duty}, {t}, 2; @!{duty} bra {begin}; \
-         {base}mov.u32 {offset}, %smid; mad.lo.u32 {offset}, {offset}, 8, {first_place}; and.b32 {hint}, {word}, {WARY}; mad.lo.u32 {hint}, {hint}, {wary}, {HINT_UNCOUNTED}; \
+         setp.ne.u32 {p}, {t}, 0; setp.ne.u32 {turn}, {t}, {t}; setp.lt.s32 {plain}, {word}, 0; setp.lt.u32 {duty}, {t}, 2; @{duty} bra {prepare}; {begin}: {START_MARK}",
+    )
+}
+
+/// The first words: the place where the worker would be counted, a cap that binds nobody, no election so far.
+pub(super) fn prepare(frame: &mut Frame<'_>) -> String {
+    let r = Registers::new(frame);
+    let [begin, prepare] = ["begin", "prepare"].map(|word| frame.label(word));
+    let (t, cap, hint, offset) = (&r.t, &r.cap, &r.hint, &r.set);
+    let (base, judged_words) = common(frame, &r, WORD_CAP_AT);
+    let [offset_words, elect_words] =
+        [WORD_PLACE_AT, WORD_ELECT_AT].map(|at| common(frame, &r, at).1);
+    let clear = match frame.is_fenced() {
+        true => {
+            let fault = common(frame, &r, WORD_FAULT_AT).1;
+            format!("mov.u32 {t}, 0; st.shared.u32 {fault}, {t}; ")
+        }
+        false => String::new(),
+    };
+    let (first_place, wary, word) = (place_offset(0), HINT_WARY / WARY, frame.scratch("b32", 8));
+    format!(
+        "{prepare}: {base}mov.u32 {offset}, %smid; mad.lo.u32 {offset}, {offset}, 8, {first_place}; and.b32 {hint}, {word}, {WARY}; mad.lo.u32 {hint}, {hint}, {wary}, {HINT_UNCOUNTED}; \
          mov.u32 {cap}, {CAP_UNBOUND}; st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; mov.u32 {t}, {NEXT_AT}; st.volatile.shared.v2.u32 {offset_words}, {{{offset}, {t}}}; \
-         {clear}mov.u32 {t}, 2; st.volatile.shared.v2.u32 {elect_words}, {{{t}, {t}}}; \
-         {begin}: {START_MARK} mov.u32 {number}, %ctaid.x; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.eq.u32 {q}, {t}, 0; @{q} bra {join}; {PLACE_MARK}",
+         {clear}mov.u32 {t}, 2; st.volatile.shared.v2.u32 {elect_words}, {{{t}, {t}}}; bra {begin};"
+    )
+}
+
+/// The first ticket is found by thread 0: the one that the host has dealt, or it joins.
+pub(super) fn general(frame: &mut Frame<'_>) -> String {
+    let r = Registers::new(frame);
+    let [general, told, join, settle] =
+        ["general", "told", "join", "settle"].map(|word| frame.label(word));
+    let (t, p, q, number, word) = (&r.t, &r.p, &r.q, &r.number, frame.scratch("b32", 8));
+    format!(
+        "{general}: mov.u32 {number}, %ctaid.x; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {settle}; bra {join};"
     )
 }
 
 /// Text by which every thread finds the dealt ticket's blocks by itself, and goes to them. In a fenced kernel a thread that
 /// leaves for a fault would come before the words are prepared.
 pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
+    let [general, elected, body] = ["general", "elected", "body"].map(|word| frame.label(word));
     if frame.is_fenced() {
-        return String::new();
+        return format!("bra {general};");
     }
     let r = Registers::new(frame);
-    let [general, elected, body] = ["general", "elected", "body"].map(|word| frame.label(word));
     let ([x, y, z, last], t, u, q) = (&r.blocks, &r.t, &r.u, &r.q);
     let (word, span) = (frame.scratch("b32", 8), frame.scratch("b32", 2));
     let [reciprocal, row, width, last_at] =
         [RECIPROCAL_AT, ROW_AT, GRID_AT, DEALT_SPAN_AT].map(|at| frame.control(at));
+    let [planes, height] = [RECIPROCAL_AT + 4, GRID_AT + 4].map(|at| frame.control(at));
     let deep = axes[1] || axes[2];
-    let straight = if deep { STRAIGHT_PLANE } else { STRAIGHT_ROW };
+    let straight = match axes {
+        [_, false, false] => STRAIGHT_ROW,
+        [_, true, false] => STRAIGHT_PLANE,
+        [_, _, true] => STRAIGHT_CHUNK,
+    };
     let chunks = frame.takes_chunks;
     let scale = match chunks && deep {
         true => format!(
@@ -189,13 +212,21 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         ),
         false => String::new(),
     };
-    let divide = match deep {
+    let mut divide = match deep {
         true => format!(
             " add.u32 {t}, {x}, {x}; ld.param.u32 {u}, {reciprocal}; mul.hi.u32 {y}, {t}, {u}; and.b32 {t}, {word}, 31; shr.u32 {y}, {y}, {t}; \
-             ld.param.u32 {t}, {row}; mul.lo.u32 {t}, {t}, {y}; sub.u32 {x}, {x}, {t}; mov.u32 {z}, 0;"
+             ld.param.u32 {t}, {row}; mul.lo.u32 {t}, {t}, {y}; sub.u32 {x}, {x}, {t};"
         ),
         false => String::new(),
     };
+    divide.push_str(&match axes {
+        [_, _, true] => format!(
+            " add.u32 {t}, {y}, {y}; ld.param.u32 {u}, {planes}; mul.hi.u32 {z}, {t}, {u}; bfe.u32 {t}, {word}, 8, 5; shr.u32 {z}, {z}, {t}; \
+             ld.param.u32 {t}, {height}; mul.lo.u32 {t}, {t}, {z}; sub.u32 {y}, {y}, {t};"
+        ),
+        [_, true, false] => format!(" mov.u32 {z}, 0;"),
+        _ => String::new(),
+    });
     let far = match (chunks, deep) {
         (true, true) => format!(
             " ld.param.u32 {t}, {width}; sub.u32 {t}, {t}, 1; add.u32 {last}, {x}, {span}; min.u32 {last}, {last}, {t};"
@@ -209,7 +240,7 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         false => String::new(),
     };
     format!(
-        "and.b32 {t}, {word}, {straight}; setp.eq.u32 {q}, {t}, 0; @{q} bra {general}; mov.u32 {x}, %ctaid.x;{scale}{divide}{far}{wait} @{plain} bra {body}; @!{duty} bra {body}; bra {elected}; {general}:"
+        "and.b32 {t}, {word}, {straight}; setp.eq.u32 {q}, {t}, 0; @{q} bra {general}; mov.u32 {x}, %ctaid.x;{scale}{divide}{far}{wait} @{plain} bra {body}; @{duty} bra {elected};"
     )
 }
 
@@ -233,7 +264,8 @@ pub(super) fn join(frame: &mut Frame<'_>) -> String {
 /// Everybody hears of the blocks, or leaves.
 pub(super) fn told(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [told, gone, out, body] = ["told", "gone", "out", "body"].map(|word| frame.label(word));
+    let [told, look, out, body] = ["told", "look", "out", "body"].map(|word| frame.label(word));
+    let gone = gone(frame);
     let (t, p, turn) = (&r.t, &r.p, &r.turn);
     let set = set_of_turn(frame, &r);
     // A thread that left for a fault may have been one that speaks, and then nobody writes the words any more.
@@ -249,9 +281,9 @@ pub(super) fn told(frame: &mut Frame<'_>) -> String {
     let ([x, y, z, last], set_at, more) = (&r.blocks, &r.set, &r.more);
     let judge = match frame.takes_chunks {
         true => format!(
-            "setp.lt.u32 {more}, {x}, {last}; @{more} bra {body}; setp.gt.u32 {p}, {x}, {last}; @{p} bra {gone};"
+            "setp.lt.u32 {more}, {x}, {last}; @{more} bra {body}; setp.le.u32 {p}, {x}, {last}; @{p} bra {look}; {gone}"
         ),
-        false => format!("setp.gt.u32 {p}, {x}, {last}; @{p} bra {gone};"),
+        false => format!("setp.le.u32 {p}, {x}, {last}; @{p} bra {look}; {gone}"),
     };
     format!(
         "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; not.pred {turn}, {turn};{fault} {judge}"
@@ -371,15 +403,15 @@ pub(super) fn look(frame: &mut Frame<'_>) -> String {
     };
     format!(
         "{look}: {early} mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {body}; {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
-         atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {body}; {elected}: {ask}"
+         atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {body}; {elected}: {ask} bra {body};"
     )
 }
 
 /// What stands behind the body.
 pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let r = Registers::new(frame);
-    let [rejoin, look, body, spent, told, settle] =
-        ["rejoin", "look", "body", "spent", "told", "settle"].map(|word| frame.label(word));
+    let [rejoin, look, body, spent, told, over] =
+        ["rejoin", "look", "body", "spent", "told", "over"].map(|word| frame.label(word));
     let (ask, known) = (ask(frame, &r), frame.label("known"));
     let (p, q, t, ahead, number) = (&r.p, &r.q, &r.t, &r.ahead, &r.number);
     let (plain, duty) = (&r.plain, &r.duty);
@@ -403,7 +435,7 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     format!(
         "{rejoin}: {wait}{step}@!{duty} bra {told}; @!{plain} bra {known}; {ask} \
          {known}: mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; \
-         mov.u32 {number}, {ahead}; setp.ne.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {settle}; setp.ne.u32 {q}, {number}, {number};",
+         mov.u32 {number}, {ahead}; setp.ne.u32 {q}, {number}, {number}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {over}; {PLACE_MARK}",
     )
 }
 
@@ -447,15 +479,15 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
 
 /// No ticket: who speaks gives the place back, unless there is none: that was done because of the cap, or the worker was
 /// never counted.
-pub(super) fn gone(frame: &mut Frame<'_>) -> String {
+fn gone(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [gone, out] = ["gone", "out"].map(|word| frame.label(word));
+    let out = frame.label("out");
     let find_place = find(frame, &r, WORD_PLACE_AT);
     let (base, hint_word) = common(frame, &r, WORD_HINT_AT);
     let (p, q, t, x, duty, place) = (&r.p, &r.q, &r.t, &r.blocks[0], &r.duty, &r.place);
     let (leave, bits) = (-MEMBER, !HINT_WARY);
     format!(
-        "{gone}: @!{duty} bra {out}; mov.u32 {t}, %laneid; setp.ne.u32 {q}, {t}, 0; setp.eq.or.u32 {p}, {x}, {WORD_NONE}, {q}; @{p} bra {out}; \
+        "@!{duty} bra {out}; mov.u32 {t}, %laneid; setp.ne.u32 {q}, {t}, 0; setp.eq.or.u32 {p}, {x}, {WORD_NONE}, {q}; @{p} bra {out}; \
          {base}ld.volatile.shared.u32 {t}, {hint_word}; and.b32 {t}, {t}, {bits}; setp.eq.u32 {p}, {t}, {HINT_UNCOUNTED}; @{p} bra {out}; \
          {find_place} red.global.add.u64 [{place}], {leave}; {out}: ret;"
     )
