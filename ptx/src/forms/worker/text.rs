@@ -109,6 +109,23 @@ fn set_of_turn(frame: &mut Frame<'_>, r: &Registers) -> String {
     format!("{first} @{turn} add.u32 {set}, {set}, {WORD_SET_BYTES};")
 }
 
+/// Text that does something with this turn's set, given its address: by predicate where that is a constant.
+fn with_set(frame: &mut Frame<'_>, r: &Registers, access: impl Fn(&str) -> String) -> String {
+    let turn = &r.turn;
+    match frame.words.clone() {
+        Some(words) => {
+            let [even, odd] = [0, WORD_SET_BYTES]
+                .map(|set| access(&format!("[{words}+{}]", WORD_BLOCKS_AT + set)));
+            format!("@!{turn} {even}; @{turn} {odd};")
+        }
+        None => {
+            let set = set_of_turn(frame, r);
+            let there = access(&format!("[{}+{WORD_BLOCKS_AT}]", r.set));
+            format!("{set} {there};")
+        }
+    }
+}
+
 /// Text for lane 0 that puts the address of a word among the counters into `place`: the word whose offset stands in the
 /// words at `at`.
 ///
@@ -133,22 +150,12 @@ fn counters(frame: &mut Frame<'_>, into: &str) -> String {
 pub(super) fn enter(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
     let [begin, prepare] = ["begin", "prepare"].map(|word| frame.label(word));
-    let (t, u, p) = (&r.t, &r.u, &r.p);
+    let (t, u) = (&frame.scratch("b32", 10), &r.u);
     let (duty, turn, plain) = (&r.duty, &r.turn, &r.plain);
-    let never = match frame.takes_chunks {
-        true => {
-            let apart = frame.control(CHUNK_AT);
-            format!(
-                "ld.param.u32 {t}, {apart}; setp.eq.u32 {}, {t}, 0; ",
-                r.never
-            )
-        }
-        false => String::new(),
-    };
     let (shifts, word) = (frame.control(SHIFT_AT), &frame.scratch("b32", 8));
     format!(
-        "{never}mov.u32 {t}, %tid.y; mov.u32 {u}, %tid.z; or.b32 {t}, {t}, {u}; mov.u32 {u}, %tid.x; mad.lo.u32 {t}, {t}, 2, {u}; ld.param.u32 {word}, {shifts}; \
-         setp.ne.u32 {p}, {t}, 0; setp.ne.u32 {turn}, {t}, {t}; setp.lt.s32 {plain}, {word}, 0; setp.lt.u32 {duty}, {t}, 2; @{duty} bra {prepare}; {begin}: {START_MARK}",
+        "mov.u32 {t}, %tid.y; mov.u32 {u}, %tid.z; or.b32 {t}, {t}, {u}; mov.u32 {u}, %tid.x; mad.lo.u32 {t}, {t}, 2, {u}; ld.param.u32 {word}, {shifts}; \
+         setp.lt.s32 {plain}|{turn}, {word}, 0; setp.lt.u32 {duty}, {t}, 2; @{duty} bra {prepare}; {begin}: {START_MARK}",
     )
 }
 
@@ -181,8 +188,14 @@ pub(super) fn general(frame: &mut Frame<'_>) -> String {
     let [general, told, join, settle] =
         ["general", "told", "join", "settle"].map(|word| frame.label(word));
     let (t, p, q, number, word) = (&r.t, &r.p, &r.q, &r.number, frame.scratch("b32", 8));
+    let (never, apart) = (&r.never, frame.control(CHUNK_AT));
+    let never = match frame.takes_chunks {
+        true => format!("ld.param.u32 {t}, {apart}; setp.eq.u32 {never}, {t}, 0; "),
+        false => String::new(),
+    };
+    let who = frame.scratch("b32", 10);
     format!(
-        "{general}: mov.u32 {number}, %ctaid.x; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {settle}; bra {join};"
+        "{general}: {never}mov.u32 {number}, %ctaid.x; setp.ne.u32 {p}, {who}, 0; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {settle}; bra {join};"
     )
 }
 
@@ -194,7 +207,9 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         return format!("bra {general};");
     }
     let r = Registers::new(frame);
-    let ([x, y, z, last], t, u, q) = (&r.blocks, &r.t, &r.u, &r.q);
+    let ([x, y, z, last], t, u) = (&r.blocks, &r.t, &r.u);
+    // False behind the branch, which a compiler does not look for.
+    let q = if frame.takes_chunks { &r.never } else { &r.q };
     let (word, span) = (frame.scratch("b32", 8), frame.scratch("b32", 2));
     let [reciprocal, row, width, last_at] =
         [RECIPROCAL_AT, ROW_AT, GRID_AT, DEALT_SPAN_AT].map(|at| frame.control(at));
@@ -264,10 +279,11 @@ pub(super) fn join(frame: &mut Frame<'_>) -> String {
 /// Everybody hears of the blocks, or leaves.
 pub(super) fn told(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [told, look, out, body] = ["told", "look", "out", "body"].map(|word| frame.label(word));
+    let [told, turned, out, body] = ["told", "turned", "out", "body"].map(|word| frame.label(word));
     let gone = gone(frame);
     let (t, p, turn) = (&r.t, &r.p, &r.turn);
-    let set = set_of_turn(frame, &r);
+    let [x, y, z, last] = r.blocks.clone();
+    let read = with_set(frame, &r, |set| format!("ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, {set}"));
     // A thread that left for a fault may have been one that speaks, and then nobody writes the words any more.
     let fault = match frame.is_fenced() {
         true => {
@@ -278,15 +294,15 @@ pub(super) fn told(frame: &mut Frame<'_>) -> String {
         }
         false => String::new(),
     };
-    let ([x, y, z, last], set_at, more) = (&r.blocks, &r.set, &r.more);
+    let more = &r.more;
     let judge = match frame.takes_chunks {
         true => format!(
-            "setp.lt.u32 {more}, {x}, {last}; @{more} bra {body}; setp.le.u32 {p}, {x}, {last}; @{p} bra {look}; {gone}"
+            "setp.lt.u32 {more}, {x}, {last}; @{more} bra {body}; setp.le.u32 {p}, {x}, {last}; @{p} bra {turned}; {gone}"
         ),
-        false => format!("setp.le.u32 {p}, {x}, {last}; @{p} bra {look}; {gone}"),
+        false => format!("setp.le.u32 {p}, {x}, {last}; @{p} bra {turned}; {gone}"),
     };
     format!(
-        "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; not.pred {turn}, {turn};{fault} {judge}"
+        "{told}: bar.sync 0; {read} not.pred {turn}, {turn};{fault} {judge}"
     )
 }
 
@@ -306,7 +322,6 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         width_at,
         apart_at,
     ] = [TOTAL_AT, ROW_AT, SHIFT_AT, RECIPROCAL_AT, GRID_AT, CHUNK_AT].map(|at| frame.control(at));
-    let (set, set_at) = (set_of_turn(frame, &r), &r.set);
     let deep = axes[1] || axes[2];
     let flat = match deep {
         true => format!(" mov.u32 {y}, 0; mov.u32 {z}, 0;"),
@@ -325,7 +340,7 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         false => format!("mov.u32 {x}, {number}; mov.u32 {last}, {x};"),
     };
     let mut text = format!(
-        "{settle}: ld.param.u32 {t}, {total_at}; {set} mov.u32 {x}, {WORD_SPENT}; mov.u32 {last}, 0; setp.ge.u32 {p}, {number}, {t};{flat} ld.param.v2.u32 {{{row_blocks}, {s}}}, {row_at}; @{p} bra {tell}; \
+        "{settle}: ld.param.u32 {t}, {total_at}; mov.u32 {x}, {WORD_SPENT}; mov.u32 {last}, 0; setp.ge.u32 {p}, {number}, {t};{flat} ld.param.v2.u32 {{{row_blocks}, {s}}}, {row_at}; @{p} bra {tell}; \
          {first} ld.param.v2.u32 {{{s}, {t}}}, {reciprocals_at}; setp.eq.u32 {p}, {s}, 0; @{p} bra {tell}; \
          ld.param.u32 {row_blocks}, {row_at}; sub.u32 {last}, {last}, {x}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {s}; ld.param.u32 {s}, {shift_at}; and.b32 {span}, {s}, 31; shr.u32 {row}, {row}, {span}; \
          mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks};"
@@ -346,9 +361,10 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     });
     // Axes that nobody asks for are told as some value.
     let (told_y, told_z) = if deep { (y, z) } else { (x, x) };
-    text.push_str(&format!(
-        " {tell}: st.shared.v4.u32 [{set_at}+{WORD_BLOCKS_AT}], {{{x}, {last}, {told_y}, {told_z}}};"
-    ));
+    let write = with_set(frame, &r, |set| {
+        format!("st.shared.v4.u32 {set}, {{{x}, {last}, {told_y}, {told_z}}}")
+    });
+    text.push_str(&format!(" {tell}: {write}"));
     text
 }
 
@@ -385,8 +401,8 @@ fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
 /// may not be there yet, the first warp is. Where tickets are taken late, nobody.
 pub(super) fn look(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [look, vote, elected, body] =
-        ["look", "vote", "elected", "body"].map(|word| frame.label(word));
+    let [look, turned, vote, elected, body] =
+        ["look", "turned", "vote", "elected", "body"].map(|word| frame.label(word));
     let ask = ask(frame, &r);
     let (t, u, p, number) = (&r.t, &r.u, &r.p, &r.number);
     let (duty, turn, plain) = (&r.duty, &r.turn, &r.plain);
@@ -395,14 +411,15 @@ pub(super) fn look(frame: &mut Frame<'_>) -> String {
         None => format!("{} mov.u32 {t}, {};", ticket::words_address(frame, &r.words), r.words),
     };
     let shifts = frame.control(SHIFT_AT);
+    // In the first turn it is not known yet whether tickets are taken late.
     let early = match frame.takes_chunks {
         true => format!(
-            "@!{plain} bra {vote}; ld.param.u32 {t}, {shifts}; setp.lt.s32 {plain}, {t}, 0; @{plain} bra {body}; @!{duty} bra {body}; bra {elected}; {vote}:"
+            "{look}: @!{plain} bra {vote}; ld.param.u32 {t}, {shifts}; setp.lt.s32 {plain}, {t}, 0; @{plain} bra {body}; @{duty} bra {elected}; bra {body};"
         ),
-        false => format!("@{plain} bra {body};"),
+        false => String::new(),
     };
     format!(
-        "{look}: {early} mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {body}; {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
+        "{early} {turned}: @{plain} bra {body}; {vote}: mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {body}; {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
          atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {body}; {elected}: {ask} bra {body};"
     )
 }
@@ -410,10 +427,10 @@ pub(super) fn look(frame: &mut Frame<'_>) -> String {
 /// What stands behind the body.
 pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let r = Registers::new(frame);
-    let [rejoin, look, body, spent, told, over] =
-        ["rejoin", "look", "body", "spent", "told", "over"].map(|word| frame.label(word));
+    let [rejoin, look, body, spent, told, later] =
+        ["rejoin", "look", "body", "spent", "told", "later"].map(|word| frame.label(word));
     let (ask, known) = (ask(frame, &r), frame.label("known"));
-    let (p, q, t, ahead, number) = (&r.p, &r.q, &r.t, &r.ahead, &r.number);
+    let (p, t, ahead, number) = (&r.p, &r.t, &r.ahead, &r.number);
     let (plain, duty) = (&r.plain, &r.duty);
     let wait = if looped.copies {
         "cp.async.wait_all; "
@@ -427,7 +444,7 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
             "@!{more} bra {spent}; {next} setp.ne.u32 {more}, {x}, {last}; bar.sync 0; @{more} bra {body}; bra {look}; {spent}: "
         ),
         (true, false) => format!(
-            "{next} setp.lt.and.u32 {p}, {x}, {last}, {more}; @{p} bra {body}; @!{more} bra {spent}; setp.ne.u32 {more}, {x}, {x}; bra {look}; {spent}: "
+            "@!{more} bra {spent}; {next} setp.ne.u32 {more}, {x}, {last}; @{more} bra {body}; bra {look}; {spent}: "
         ),
         (false, _) => String::new(),
     };
@@ -435,7 +452,7 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     format!(
         "{rejoin}: {wait}{step}@!{duty} bra {told}; @!{plain} bra {known}; {ask} \
          {known}: mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; \
-         mov.u32 {number}, {ahead}; setp.ne.u32 {q}, {number}, {number}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {over}; {PLACE_MARK}",
+         mov.u32 {number}, {ahead}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {later}; {PLACE_MARK}",
     )
 }
 
@@ -444,8 +461,8 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
 /// before it leaves.
 pub(super) fn over(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [over, weigh, stay, none, hold, take, told, settle] = [
-        "over", "weigh", "stay", "none", "hold", "take", "told", "settle",
+    let [later, over, weigh, stay, none, hold, take, told, settle] = [
+        "later", "over", "weigh", "stay", "none", "hold", "take", "told", "settle",
     ]
     .map(|word| frame.label(word));
     let sys = ticket::load_order(frame, "sys");
@@ -453,10 +470,11 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
         find(frame, &r, WORD_PLACE_AT),
         find(frame, &r, WORD_NEXT_AT),
     );
-    let set = set_of_turn(frame, &r);
+    let (t, u) = (r.t.clone(), r.u.clone());
+    let write = with_set(frame, &r, |set| format!("st.shared.v4.u32 {set}, {{{t}, {u}, {u}, {u}}}"));
     let (base, hint_word) = common(frame, &r, WORD_HINT_AT);
     let (cap, hint, p, q, word, other) = (&r.cap, &r.hint, &r.p, &r.q, &r.word, &r.other);
-    let (place, t, u, number, set_at) = (&r.place, &r.t, &r.u, &r.number, &r.set);
+    let (place, number) = (&r.place, &r.number);
     let (placed, launched) = (PLACED_AT - NEXT_AT, LAUNCHED_AT - NEXT_AT);
     // PTX ISA, `nanosleep`: PTX 6.3, sm_70.
     let nap = match ticket::has_scopes(frame.program) && frame.program.version >= (6, 3) {
@@ -465,13 +483,13 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
     };
     let bits = !HINT_WARY;
     format!(
-        "{over}: {base}ld.volatile.shared.u32 {hint}, {hint_word}; and.b32 {hint}, {hint}, {bits}; {find_place} setp.ne.u32 {p}, {hint}, {HINT_UNCOUNTED}; selp.u64 {other}, 0, {MEMBER}, {p}; atom.global.add.u64 {word}, [{place}], {other}; add.u64 {word}, {word}, {other}; \
+        "{later}: setp.ne.u32 {q}, {number}, {number}; {over}: {base}ld.volatile.shared.u32 {hint}, {hint_word}; and.b32 {hint}, {hint}, {bits}; {find_place} setp.ne.u32 {p}, {hint}, {HINT_UNCOUNTED}; selp.u64 {other}, 0, {MEMBER}, {p}; atom.global.add.u64 {word}, [{place}], {other}; add.u64 {word}, {word}, {other}; \
          {weigh}: mov.b64 {{{cap}, {hint}}}, {word}; setp.le.u32 {p}, {hint}, {cap}; @{p} bra {stay}; \
          sub.u64 {other}, {word}, {MEMBER}; atom.global.cas.b64 {other}, [{place}], {word}, {other}; \
          setp.ne.u64 {p}, {other}, {word}; mov.u64 {word}, {other}; @{p} bra {weigh}; @!{q} bra {none}; {find_next} mov.u64 {other}, %globaltimer; \
          {hold}: ld{sys}.global.u32 {t}, [{place}+{placed}]; ld{sys}.global.u32 {cap}, [{place}+{launched}]; setp.eq.u32 {p}, {t}, {cap}; @{p} bra {none}; \
          {nap}mov.u64 {word}, %globaltimer; sub.u64 {word}, {word}, {other}; setp.lt.u64 {p}, {word}, {HOLD_NS}; @{p} bra {hold}; \
-         {none}: mov.u32 {t}, {WORD_NONE}; mov.u32 {u}, 0; {set} st.shared.v4.u32 [{set_at}+{WORD_BLOCKS_AT}], {{{t}, {u}, {u}, {u}}}; bra {told}; \
+         {none}: mov.u32 {t}, {WORD_NONE}; mov.u32 {u}, 0; {write} bra {told}; \
          {stay}: ld.volatile.shared.u32 {u}, {hint_word}; and.b32 {u}, {u}, {HINT_WARY}; sub.u32 {hint}, {hint}, 1; or.b32 {hint}, {hint}, {u}; st.volatile.shared.u32 {hint_word}, {hint}; \
          {take}: {find_next} atom.global.add.u32 {number}, [{place}], 1; bra {settle};"
     )
