@@ -68,6 +68,8 @@ pub(crate) struct Frame<'a> {
 /// Stand in the text of `worker` for what depends on the axes that are asked for in the end.
 pub(crate) const PLACE_MARK: &str = "\u{1}place\u{1}";
 /// See [`PLACE_MARK`].
+pub(crate) const ASIDE_MARK: &str = "\u{1}aside\u{1}";
+/// See [`PLACE_MARK`].
 pub(crate) const START_MARK: &str = "\u{1}start\u{1}";
 /// See [`PLACE_MARK`].
 pub(crate) const STEP_MARK: &str = "\u{1}step\u{1}";
@@ -391,9 +393,11 @@ impl<'a> Frame<'a> {
         if self.shape() == Shape::Worker {
             let axes = self.axes;
             let place = worker::place_text(&mut self, axes);
+            let aside = worker::aside_text(&mut self, axes);
             let start = worker::start_text(&mut self, axes);
             let step = worker::step_text(&mut self, axes);
             self.tail = self.tail.replace(PLACE_MARK, &place);
+            self.tail = self.tail.replace(ASIDE_MARK, &aside);
             self.head = self.head.replace(START_MARK, &start);
             self.tail = self.tail.replace(STEP_MARK, &step);
         }

@@ -77,7 +77,7 @@ use super::{Reason, ticket};
 use crate::analysis::registers_estimate;
 use crate::decode::{FuncId, Function, Opcode, Program};
 
-pub(super) use text::{place_text, start_text, step_text};
+pub(super) use text::{aside_text, place_text, start_text, step_text};
 
 /// A kernel that is estimated to need so many registers takes one block at a time: its occupancy may hang on two more,
 /// and its blocks last so long that a barrier for each is nothing.

@@ -5,7 +5,7 @@
 //! load is `volatile`, so that a compiler does not move it in front of the loop and keep the address. Memory that only one
 //! thread of the block touches needs no order; the sets of words are ordered by `bar.sync`, and of the cap any value does.
 
-use super::super::frame::{Frame, PLACE_MARK, START_MARK, STEP_MARK};
+use super::super::frame::{ASIDE_MARK, Frame, PLACE_MARK, START_MARK, STEP_MARK};
 use super::super::ticket;
 use super::Loop;
 use crate::control::{
@@ -195,7 +195,7 @@ pub(super) fn general(frame: &mut Frame<'_>) -> String {
     };
     let who = frame.scratch("b32", 10);
     format!(
-        "{general}: {never}mov.u32 {number}, %ctaid.x; setp.ne.u32 {p}, {who}, 0; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {settle}; bra {join};"
+        "{general}: {never}mov.u32 {number}, %ctaid.x; setp.ne.u32 {p}, {who}, 0; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {settle}; bra {join}; {ASIDE_MARK}"
     )
 }
 
@@ -306,66 +306,107 @@ pub(super) fn told(frame: &mut Frame<'_>) -> String {
     )
 }
 
+/// Text that loads what a ticket's place is found with: the number of tickets, a row's blocks and the first single one.
+fn settling(frame: &mut Frame<'_>) -> String {
+    let [row_blocks, t, s] = [3, 5, 7].map(|n| frame.scratch("b32", n));
+    let [total_at, row_at] = [TOTAL_AT, ROW_AT].map(|at| frame.control(at));
+    format!("ld.param.u32 {t}, {total_at}; ld.param.v2.u32 {{{row_blocks}, {s}}}, {row_at};")
+}
+
 /// Text that finds the blocks of ticket `number`, on the axes that are asked for, and tells them. In a grid of one row,
 /// whose reciprocal is zero, that needs no division.
 pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let r = Registers::new(frame);
     let [x, y, z, last] = &r.blocks;
     let (number, p, q) = (&r.number, &r.p, &r.q);
-    let [settle, tell, take] = ["settle", "tell", "take"].map(|word| frame.label(word));
-    let [span, row_blocks, row, t, s] = [2, 3, 4, 5, 7].map(|n| frame.scratch("b32", n));
-    let [
-        total_at,
-        row_at,
-        shift_at,
-        reciprocals_at,
-        width_at,
-        apart_at,
-    ] = [TOTAL_AT, ROW_AT, SHIFT_AT, RECIPROCAL_AT, GRID_AT, CHUNK_AT].map(|at| frame.control(at));
+    let [settled, tell, none, rows] =
+        ["settled", "tell", "spent_all", "rows"].map(|word| frame.label(word));
+    let [span, row_blocks, t, s] = [2, 3, 5, 7].map(|n| frame.scratch("b32", n));
+    let [shift_at, reciprocals_at, apart_at] =
+        [SHIFT_AT, RECIPROCAL_AT, CHUNK_AT].map(|at| frame.control(at));
     let deep = axes[1] || axes[2];
-    let flat = match deep {
-        true => format!(" mov.u32 {y}, 0; mov.u32 {z}, 0;"),
-        false => String::new(),
-    };
     // Chunks first, then single blocks; the first block, of rows that are rounded up to chunks, into x.
     let first = match frame.takes_chunks {
         true if deep => format!(
             "ld.param.u32 {span}, {shift_at}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
-             mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; add.u32 {last}, {x}, {span};"
+             mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0;"
         ),
         true => format!(
             "ld.param.u32 {t}, {apart_at}; ld.param.u32 {span}, {shift_at}; sub.u32 {row_blocks}, 0, {t}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
              and.b32 {x}, {x}, {row_blocks}; mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; mad.lo.u32 {last}, {span}, {t}, {x};"
         ),
+        false if deep => format!("mov.u32 {x}, {number};"),
         false => format!("mov.u32 {x}, {number}; mov.u32 {last}, {x};"),
     };
-    let mut text = format!(
-        "{settle}: ld.param.u32 {t}, {total_at}; mov.u32 {x}, {WORD_SPENT}; mov.u32 {last}, 0; setp.ge.u32 {p}, {number}, {t};{flat} ld.param.v2.u32 {{{row_blocks}, {s}}}, {row_at}; @{p} bra {tell}; \
-         {first} ld.param.v2.u32 {{{s}, {t}}}, {reciprocals_at}; setp.eq.u32 {p}, {s}, 0; @{p} bra {tell}; \
-         ld.param.u32 {row_blocks}, {row_at}; sub.u32 {last}, {last}, {x}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {s}; ld.param.u32 {s}, {shift_at}; and.b32 {span}, {s}, 31; shr.u32 {row}, {row}, {span}; \
-         mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks};"
-    );
-    if deep {
-        // z = row / height, y = row - z · height.
-        let (height, height_at) = (&row_blocks, frame.control(GRID_AT + 4));
-        text.push_str(&format!(
-            " ld.param.u32 {height}, {height_at}; add.u32 {y}, {row}, {row}; mul.hi.u32 {y}, {y}, {t}; bfe.u32 {s}, {s}, 8, 5; shr.u32 {z}, {y}, {s}; \
-             mul.lo.u32 {height}, {height}, {z}; sub.u32 {y}, {row}, {height};"
-        ));
-    }
-    text.push_str(&match frame.takes_chunks {
-        true => format!(
-            " ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {last}; min.u32 {last}, {last}, {s}; setp.lt.u32 {p}, {last}, {x}; @{p} bra {take};"
+    let place = match deep {
+        true => row_text(frame, &r),
+        false => format!(
+            "ld.param.u32 {s}, {reciprocals_at}; setp.ne.u32 {p}, {s}, 0; @{p} bra {rows};"
         ),
-        false => format!(" mov.u32 {last}, {x};"),
-    });
+    };
     // Axes that nobody asks for are told as some value.
     let (told_y, told_z) = if deep { (y, z) } else { (x, x) };
     let write = with_set(frame, &r, |set| {
         format!("st.shared.v4.u32 {set}, {{{x}, {last}, {told_y}, {told_z}}}")
     });
-    text.push_str(&format!(" {tell}: {write}"));
-    text
+    format!(
+        "{settled}: setp.ge.u32 {p}, {number}, {t}; @{p} bra {none}; {first} {place} {tell}: {write}"
+    )
+}
+
+/// Text that divides the block's number `x` by the row, and the row's by the grid's height where that is asked for; the
+/// ticket's last block.
+fn row_text(frame: &mut Frame<'_>, r: &Registers) -> String {
+    let [x, y, z, last] = &r.blocks;
+    let (p, take) = (&r.p, frame.label("take"));
+    let [span, row_blocks, row, t, s] = [2, 3, 4, 5, 7].map(|n| frame.scratch("b32", n));
+    let [shift_at, reciprocals_at, width_at, height_at] =
+        [SHIFT_AT, RECIPROCAL_AT, GRID_AT, GRID_AT + 4].map(|at| frame.control(at));
+    let far = match frame.takes_chunks {
+        true => format!(
+            "ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {span}; min.u32 {last}, {last}, {s}; setp.lt.u32 {p}, {last}, {x}; @{p} bra {take};"
+        ),
+        false => format!("mov.u32 {last}, {x};"),
+    };
+    // z = row / height, y = row - z · height.
+    format!(
+        "ld.param.v2.u32 {{{s}, {t}}}, {reciprocals_at}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {s}; ld.param.u32 {s}, {shift_at}; and.b32 {last}, {s}, 31; shr.u32 {row}, {row}, {last}; \
+         mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks}; \
+         ld.param.u32 {row_blocks}, {height_at}; add.u32 {y}, {row}, {row}; mul.hi.u32 {y}, {y}, {t}; bfe.u32 {s}, {s}, 8, 5; shr.u32 {z}, {y}, {s}; \
+         mul.lo.u32 {row_blocks}, {row_blocks}, {z}; sub.u32 {y}, {row}, {row_blocks}; {far}"
+    )
+}
+
+/// What is seldom come to on the way to a ticket's place: from where no ticket was ahead, there are no tickets, or a
+/// kernel that asks for x alone has a grid of many rows.
+pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
+    let r = Registers::new(frame);
+    let [x, .., last] = &r.blocks;
+    let [settle, settled, told, tell, none, rows, take] = [
+        "settle", "settled", "told", "tell", "spent_all", "rows", "take",
+    ]
+    .map(|word| frame.label(word));
+    let load = settling(frame);
+    let write = with_set(frame, &r, |set| {
+        format!("st.shared.v4.u32 {set}, {{{x}, {last}, {x}, {x}}}")
+    });
+    let p = &r.p;
+    let rows = match axes {
+        [_, false, false] => {
+            let [row_blocks, row, s, t] = [3, 4, 7, 5].map(|n| frame.scratch("b32", n));
+            let [row_at, shift_at, width_at] =
+                [ROW_AT, SHIFT_AT, GRID_AT].map(|at| frame.control(at));
+            format!(
+                " {rows}: ld.param.u32 {row_blocks}, {row_at}; sub.u32 {last}, {last}, {x}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {s}; ld.param.u32 {s}, {shift_at}; and.b32 {t}, {s}, 31; shr.u32 {row}, {row}, {t}; \
+                 mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks}; ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {last}; min.u32 {last}, {last}, {s}; \
+                 setp.lt.u32 {p}, {last}, {x}; @{p} bra {take}; bra {tell};"
+            )
+        }
+        _ => String::new(),
+    };
+    format!(
+        "{settle}: {load} bra {settled}; {none}: mov.u32 {x}, {WORD_SPENT}; mov.u32 {last}, 0; {write} bra {told};{rows}"
+    )
 }
 
 /// Text that goes to the next block of a ticket.
@@ -430,6 +471,7 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let [rejoin, look, body, spent, told, later] =
         ["rejoin", "look", "body", "spent", "told", "later"].map(|word| frame.label(word));
     let (ask, known) = (ask(frame, &r), frame.label("known"));
+    let load = settling(frame);
     let (p, t, ahead, number) = (&r.p, &r.t, &r.ahead, &r.number);
     let (plain, duty) = (&r.plain, &r.duty);
     let wait = if looped.copies {
@@ -451,7 +493,7 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let (base, cap_word) = common(frame, &r, WORD_CAP_AT);
     format!(
         "{rejoin}: {wait}{step}@!{duty} bra {told}; @!{plain} bra {known}; {ask} \
-         {known}: mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; \
+         {known}: {load} mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; \
          mov.u32 {number}, {ahead}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {later}; {PLACE_MARK}",
     )
 }
