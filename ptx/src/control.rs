@@ -396,8 +396,9 @@ pub fn param_offset(original: &Function) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{
-        CHUNK_AT, COUNTERS_AT, Control, DEALT, FENCE_BASE_AT, FENCE_MASK_AT,
-        GRID_AT, LATE, OFFSET_AT, STRAIGHT_CHUNK, STRAIGHT_PLANE, STRAIGHT_ROW, TABLE_AT, TOTAL_AT, reciprocal,
+        CHUNK_AT, COUNTERS_AT, Control, DEALT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, LATE,
+        OFFSET_AT, STRAIGHT_CHUNK, STRAIGHT_PLANE, STRAIGHT_ROW, TABLE_AT, TOTAL_AT, WARY,
+        reciprocal,
     };
 
     #[test]
@@ -484,25 +485,45 @@ mod tests {
         }
     }
 
+    /// The flags of a launch of so many dealt workers.
+    fn straight(control: &Control, workers: u32) -> [bool; 3] {
+        let flags = control.dealt(workers).offset[2];
+        assert_ne!(flags & DEALT, 0);
+        [STRAIGHT_ROW, STRAIGHT_PLANE, STRAIGHT_CHUNK].map(|flag| flags & flag != 0)
+    }
+
     #[test]
-    fn dealt_tickets_are_straight_where_a_ticket_begins_at_the_block_of_its_number() {
+    fn dealt_tickets_of_a_row_are_straight_where_they_begin_at_the_block_of_their_number() {
         let row = |apart| Control::workers([1024, 1, 1], [64, 1, 1], (4, apart), 0).expect("few");
-        for (apart, workers, straight) in [(128, 128, true), (128, 129, false), (1, 2, false)] {
+        for (apart, workers, expected) in [(128, 128, true), (128, 129, false), (1, 2, false)] {
             let control = row(apart);
-            let dealt = control.dealt(workers);
-            assert_ne!(dealt.offset[2] & DEALT, 0);
-            assert_eq!(
-                dealt.offset[0] == DEALT_STRAIGHT,
-                straight,
-                "{apart} {workers}"
-            );
-            if straight {
-                assert_eq!(dealt.offset[1], 3 * apart);
+            let in_row = straight(&control, workers)[0];
+            assert_eq!(in_row, expected, "{apart} {workers}");
+            if in_row {
+                assert_eq!(control.dealt(workers).offset[1], 3 * apart);
                 assert!((0..workers).all(|ticket| control.ticket_begins(ticket) == ticket));
             }
         }
-        let deep = Control::workers([8, 8, 1], [64, 1, 1], (1, 8), 0).expect("few");
-        assert_ne!(deep.dealt(8).offset[0], DEALT_STRAIGHT);
+        let single = Control::workers([9, 1, 1], [64, 1, 1], (1, 8), 0).expect("few");
+        assert_eq!(straight(&single, 9), [true; 3]);
+    }
+
+    #[test]
+    fn dealt_tickets_are_straight_where_they_begin_at_whole_chunks() {
+        // Rows of three chunks of three, four rows a plane; about the last seven blocks go one by one.
+        let grid = [7, 4, 2];
+        let control = Control::workers(grid, [64, 1, 1], (3, 1), 7).expect("few");
+        assert_eq!((control.total, control.table), (21 + 9, 9 | 21 << 32));
+        for (workers, expected) in [
+            (12, [true, true]),
+            (13, [false, true]),
+            (16, [false, false]),
+        ] {
+            let [in_row, in_plane, in_chunks] = straight(&control, workers);
+            assert!(!in_row, "the grid has many rows");
+            assert_eq!([in_plane, in_chunks], expected, "{workers} workers");
+        }
+        assert!((0..21).all(|ticket| control.ticket_begins(ticket) == ticket * 3 % 9));
     }
 
     #[test]
@@ -514,14 +535,14 @@ mod tests {
     }
 
     #[test]
-    fn a_warp_of_one_lane_takes_its_tickets_late() {
+    fn where_nobody_reads_the_cap_beside_it_tickets_are_taken_warily() {
         let late = |block| {
             let control = Control::workers([4, 1, 1], block, (1, 1), 0).expect("few");
-            control.offset[2] & LATE != 0
+            control.offset[2] & (LATE | WARY) == LATE | WARY
         };
         assert_eq!(
-            [[1, 1, 1], [3, 11, 1], [2, 1, 1], [32, 2, 1]].map(late),
-            [true, true, false, false]
+            [[1, 1, 1], [3, 11, 1], [1, 64, 1], [2, 1, 1], [32, 2, 1]].map(late),
+            [true, true, true, false, false]
         );
     }
 }

@@ -44,6 +44,17 @@ pub(crate) enum Fault {
     TakesDealt,
 }
 
+/// When a worker takes its next ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// While the one before runs.
+    Ahead,
+    /// At its end, by the cap that it was told.
+    Late,
+    /// At its end, by the cap of that moment.
+    Wary,
+}
+
 /// Where a resident worker stands, with its registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum At {
@@ -81,7 +92,7 @@ pub(crate) enum At {
     Exit,
 }
 
-/// The ticket that thread 0 takes ahead.
+/// The next ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Ahead {
     /// It takes none.
@@ -108,7 +119,7 @@ pub(crate) enum Effect {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Code {
     pub(crate) tickets: u32,
-    pub(crate) late: bool,
+    pub(crate) manner: Manner,
     pub(crate) fault: Fault,
 }
 
@@ -121,10 +132,11 @@ impl Code {
         else {
             return vec![0];
         };
+        let asks = ran || self.manner == Manner::Ahead;
         let open = [
             !ran && may_run,
-            ahead == Ahead::Asked,
-            cap.is_none(),
+            asks && ahead == Ahead::Asked,
+            asks && cap.is_none(),
             ran && ahead != Ahead::Asked && cap.is_some(),
         ];
         (0..)
@@ -214,12 +226,12 @@ impl Code {
         }
     }
 
-    /// It hears of a ticket, and looks ahead if the cap that it was told allows.
+    /// It hears of a ticket, and is to ask for the next if the cap that it was told allows.
     fn begin(&self, hint: u32, ticket: u32, told: u32) -> (At, Effect) {
         if ticket >= self.tickets {
             return (At::Release { hint }, Effect::Nothing);
         }
-        let ahead = match hint < told && !self.late {
+        let ahead = match hint < told && self.manner != Manner::Wary {
             true => Ahead::Asked,
             false => Ahead::Later,
         };

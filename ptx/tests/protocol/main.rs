@@ -11,7 +11,7 @@ mod gate;
 mod search;
 mod world;
 
-use device::Fault;
+use device::{Fault, Manner};
 use search::{Outcome, search};
 use world::{Config, Control, World};
 
@@ -23,7 +23,7 @@ const WORKER: Config = Config {
     control: &[Control::Cap, Control::Stop],
     budget: 1,
     torn: false,
-    late: false,
+    manner: Manner::Ahead,
     deals: false,
     waits: false,
     fault: Fault::Sound,
@@ -59,11 +59,10 @@ fn workers_on_one_sm_under_shrink_grow_stop_and_resume() {
         ..WORKER
     };
     passes("one SM, three operations", &often);
-    let late = Config {
-        late: true,
-        ..often
-    };
-    passes("tickets taken late", &late);
+    for manner in [Manner::Late, Manner::Wary] {
+        let config = Config { manner, ..often };
+        passes(&format!("{manner:?}"), &config);
+    }
 }
 
 #[test]
@@ -74,11 +73,10 @@ fn dealt_tickets_run_once_under_shrink_grow_stop_and_resume() {
         ..WORKER
     };
     passes("dealt", &dealt);
-    let late = Config {
-        late: true,
-        ..dealt
-    };
-    passes("dealt, tickets taken late", &late);
+    for manner in [Manner::Late, Manner::Wary] {
+        let config = Config { manner, ..dealt };
+        passes(&format!("dealt, {manner:?}"), &config);
+    }
     let two = Config {
         caps: &[1, 1],
         most: &[1, 1],

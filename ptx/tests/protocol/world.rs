@@ -4,7 +4,7 @@
 //! may observe and launch at any time it wants to, and turns to control while its budget lasts; resuming, and a cap
 //! above zero, are always still possible, because a tenant that is stopped for good never ends.
 
-use super::device::{At, Code, Effect, Fault, Place, Set};
+use super::device::{At, Code, Effect, Fault, Manner, Place, Set};
 use super::search::State;
 use gridmux_ptx::control;
 use gridmux_ptx::protocol::{Launch, Workers, Write, worker::Observation};
@@ -24,8 +24,8 @@ pub(crate) struct Config {
     pub(crate) budget: u8,
     /// An observation is one load after the other instead of one step.
     pub(crate) torn: bool,
-    /// Tickets are not taken ahead.
-    pub(crate) late: bool,
+    /// When tickets are taken.
+    pub(crate) manner: Manner,
     /// The first tickets are dealt, for SMs that hold `room` workers.
     pub(crate) deals: bool,
     /// A block waits for all earlier ones.
@@ -326,14 +326,14 @@ impl World {
             }
             let at = At::first(&config.code(), dealt);
             // The ticket that it was dealt, and one that it takes before it hears of a cap.
-            let late = u8::from(config.late);
+            let asks = u8::from(config.manner != Manner::Wary);
             to.resident.push(Worker {
                 sm: u8::try_from(sm).expect("few SMs"),
                 at,
                 launch,
                 grace: dealt
                     .filter(|_| self.set.places[sm].cap != control::CAP_UNBOUND)
-                    .map(|_| 2 - late),
+                    .map(|_| 1 + asks),
             });
             all.push((Step::Placed { launch, sm }, to));
         }
@@ -433,12 +433,13 @@ impl World {
         self.set.places[sm].cap = write.value;
         let here = self.resident.iter_mut().filter(|w| usize::from(w.sm) == sm);
         for worker in here.filter(|w| shrinks && !matches!(w.at, At::Enter | At::Exit)) {
-            // The ticket taken ahead by the cap before, and the one whose taking that cap still decides. A worker that
-            // takes late has at most decided to take one.
-            worker.grace = Some(match (config.late, worker.at) {
-                (false, _) => 2,
-                (true, At::Run { .. }) => 0,
-                (true, _) => 1,
+            // The ticket that is taken by the cap before, and the one whose taking that cap still decides. A worker that
+            // takes late and has not heard of a cap decides about one by the cap that it was told; a wary one about none.
+            worker.grace = Some(match (config.manner, worker.at) {
+                (Manner::Late, At::Run { cap: None, .. }) => 1,
+                (Manner::Ahead | Manner::Late, _) => 2,
+                (Manner::Wary, At::Run { .. }) => 0,
+                (Manner::Wary, _) => 1,
             });
         }
     }
@@ -448,7 +449,7 @@ impl Config {
     fn code(&self) -> Code {
         Code {
             tickets: self.tickets,
-            late: self.late,
+            manner: self.manner,
             fault: self.fault,
         }
     }

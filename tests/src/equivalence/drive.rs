@@ -395,10 +395,10 @@ fn workers(
         false => workers,
     };
     let dealt = workers.dealt();
-    let is_late = dice.below(4) == 0;
-    let control = match is_late {
-        true => control.taking_late(),
-        false => control,
+    let control = match dice.below(4) {
+        0 => control.taking_late(),
+        1 => control.taking_warily(),
+        _ => control,
     };
     let host = Host::Workers(workers, control);
     let mut place = Place::new(stage, form, &host)?;
@@ -410,10 +410,10 @@ fn workers(
         next_turn,
         dealt,
         closed: None,
-        // A lane that is alone in its warp looks at the cap before each ticket.
-        held: match is_late || subject.block.iter().product::<u32>() % 32 == 1 {
-            true => 1,
-            false => 2,
+        // A wary one looks at the cap before each ticket.
+        held: match control.offset[2] & control::WARY {
+            0 => 2,
+            _ => 1,
         },
         control,
     };

@@ -11,9 +11,9 @@ use super::Loop;
 use crate::control::{
     CAP_UNBOUND, CHUNK_AT, COUNTERS_AT, DEALT, DEALT_SPAN_AT, GRID_AT, HINT_UNCOUNTED, HINT_WARY,
     HOLD_NS, LAUNCHED_AT, NEXT_AT, PLACED_AT, RECIPROCAL_AT, ROW_AT, SHIFT_AT, SPAN_BIT, SPAN_BITS,
-    STRAIGHT_CHUNK, STRAIGHT_PLANE, STRAIGHT_ROW, TICKET_LATER, TOTAL_AT, WARY, WORD_BLOCKS_AT, WORD_CAP_AT,
-    WORD_ELECT_AT, WORD_FAULT_AT, WORD_HINT_AT, WORD_NEXT_AT, WORD_NONE, WORD_PLACE_AT,
-    WORD_SET_BYTES, WORD_SPENT, place_offset,
+    STRAIGHT_CHUNK, STRAIGHT_PLANE, STRAIGHT_ROW, TICKET_LATER, TOTAL_AT, WARY, WORD_BLOCKS_AT,
+    WORD_CAP_AT, WORD_ELECT_AT, WORD_FAULT_AT, WORD_HINT_AT, WORD_NEXT_AT, WORD_NONE,
+    WORD_PLACE_AT, WORD_SET_BYTES, WORD_SPENT, place_offset,
 };
 
 /// What a member adds to its SM's place word.
@@ -109,19 +109,21 @@ fn set_of_turn(frame: &mut Frame<'_>, r: &Registers) -> String {
     format!("{first} @{turn} add.u32 {set}, {set}, {WORD_SET_BYTES};")
 }
 
-/// Text that does something with this turn's set, given its address: by predicate where that is a constant.
-fn with_set(frame: &mut Frame<'_>, r: &Registers, access: impl Fn(&str) -> String) -> String {
+/// Text that stores to this turn's set, by predicate where its address is a constant.
+fn store_set(frame: &mut Frame<'_>, r: &Registers, values: [&str; 4]) -> String {
     let turn = &r.turn;
+    let values = values.join(", ");
+    let store =
+        |address: &str, at: u32| format!("st.shared.v4.u32 [{address}+{at}], {{{values}}};");
     match frame.words.clone() {
         Some(words) => {
-            let [even, odd] = [0, WORD_SET_BYTES]
-                .map(|set| access(&format!("[{words}+{}]", WORD_BLOCKS_AT + set)));
-            format!("@!{turn} {even}; @{turn} {odd};")
+            let [even, odd] =
+                [WORD_BLOCKS_AT, WORD_BLOCKS_AT + WORD_SET_BYTES].map(|at| store(&words, at));
+            format!("@!{turn} {even} @{turn} {odd}")
         }
         None => {
             let set = set_of_turn(frame, r);
-            let there = access(&format!("[{}+{WORD_BLOCKS_AT}]", r.set));
-            format!("{set} {there};")
+            format!("{set} {}", store(&r.set, WORD_BLOCKS_AT))
         }
     }
 }
@@ -282,8 +284,8 @@ pub(super) fn told(frame: &mut Frame<'_>) -> String {
     let [told, turned, out, body] = ["told", "turned", "out", "body"].map(|word| frame.label(word));
     let gone = gone(frame);
     let (t, p, turn) = (&r.t, &r.p, &r.turn);
-    let [x, y, z, last] = r.blocks.clone();
-    let read = with_set(frame, &r, |set| format!("ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, {set}"));
+    let set = set_of_turn(frame, &r);
+    let ([x, y, z, last], set_at) = (&r.blocks, &r.set);
     // A thread that left for a fault may have been one that speaks, and then nobody writes the words any more.
     let fault = match frame.is_fenced() {
         true => {
@@ -302,7 +304,7 @@ pub(super) fn told(frame: &mut Frame<'_>) -> String {
         false => format!("setp.le.u32 {p}, {x}, {last}; @{p} bra {turned}; {gone}"),
     };
     format!(
-        "{told}: bar.sync 0; {read} not.pred {turn}, {turn};{fault} {judge}"
+        "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; not.pred {turn}, {turn};{fault} {judge}"
     )
 }
 
@@ -340,15 +342,13 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     };
     let place = match deep {
         true => row_text(frame, &r),
-        false => format!(
-            "ld.param.u32 {s}, {reciprocals_at}; setp.ne.u32 {p}, {s}, 0; @{p} bra {rows};"
-        ),
+        false => {
+            format!("ld.param.u32 {s}, {reciprocals_at}; setp.ne.u32 {p}, {s}, 0; @{p} bra {rows};")
+        }
     };
     // Axes that nobody asks for are told as some value.
     let (told_y, told_z) = if deep { (y, z) } else { (x, x) };
-    let write = with_set(frame, &r, |set| {
-        format!("st.shared.v4.u32 {set}, {{{x}, {last}, {told_y}, {told_z}}}")
-    });
+    let write = store_set(frame, &r, [x, last, told_y, told_z]);
     format!(
         "{settled}: setp.ge.u32 {p}, {number}, {t}; @{p} bra {none}; {first} {place} {tell}: {write}"
     )
@@ -383,13 +383,17 @@ pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     let r = Registers::new(frame);
     let [x, .., last] = &r.blocks;
     let [settle, settled, told, tell, none, rows, take] = [
-        "settle", "settled", "told", "tell", "spent_all", "rows", "take",
+        "settle",
+        "settled",
+        "told",
+        "tell",
+        "spent_all",
+        "rows",
+        "take",
     ]
     .map(|word| frame.label(word));
     let load = settling(frame);
-    let write = with_set(frame, &r, |set| {
-        format!("st.shared.v4.u32 {set}, {{{x}, {last}, {x}, {x}}}")
-    });
+    let write = store_set(frame, &r, [x, last, x, x]);
     let p = &r.p;
     let rows = match axes {
         [_, false, false] => {
@@ -449,7 +453,11 @@ pub(super) fn look(frame: &mut Frame<'_>) -> String {
     let (duty, turn, plain) = (&r.duty, &r.turn, &r.plain);
     let words = match frame.words.clone() {
         Some(words) => format!("mov.u32 {t}, {words};"),
-        None => format!("{} mov.u32 {t}, {};", ticket::words_address(frame, &r.words), r.words),
+        None => format!(
+            "{} mov.u32 {t}, {};",
+            ticket::words_address(frame, &r.words),
+            r.words
+        ),
     };
     let shifts = frame.control(SHIFT_AT);
     // In the first turn it is not known yet whether tickets are taken late.
@@ -513,7 +521,7 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
         find(frame, &r, WORD_NEXT_AT),
     );
     let (t, u) = (r.t.clone(), r.u.clone());
-    let write = with_set(frame, &r, |set| format!("st.shared.v4.u32 {set}, {{{t}, {u}, {u}, {u}}}"));
+    let write = store_set(frame, &r, [&t, &u, &u, &u]);
     let (base, hint_word) = common(frame, &r, WORD_HINT_AT);
     let (cap, hint, p, q, word, other) = (&r.cap, &r.hint, &r.p, &r.q, &r.word, &r.other);
     let (place, number) = (&r.place, &r.number);
