@@ -119,7 +119,7 @@ fn may_exceed(program: &Program, limit: usize) -> bool {
 /// No less than any form adds to a function; `name` is the length of the longest name of a variable that the fence may
 /// hold an access to.
 fn most_added(f: &Function, name: usize) -> usize {
-    let frame = if f.is_entry { 16 << 10 } else { 512 };
+    let frame = if f.is_entry { 20 << 10 } else { 512 };
     let registers: usize = f.register_names.iter().map(|name| name.len() + 16).sum();
     let tables: usize = f.branch_tables.iter().map(Vec::len).sum();
     let mut sum = frame + registers + NEW_BASE_BYTES * tables;

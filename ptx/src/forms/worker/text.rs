@@ -212,7 +212,7 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     let ([x, y, z, last], t, u) = (&r.blocks, &r.t, &r.u);
     // False behind the branch, which a compiler does not look for.
     let q = if frame.takes_chunks { &r.never } else { &r.q };
-    let (word, span) = (frame.scratch("b32", 8), frame.scratch("b32", 2));
+    let (word, span) = (frame.scratch("b32", 8), &r.cap);
     let [reciprocal, row, width, last_at] =
         [RECIPROCAL_AT, ROW_AT, GRID_AT, DEALT_SPAN_AT].map(|at| frame.control(at));
     let [planes, height] = [RECIPROCAL_AT + 4, GRID_AT + 4].map(|at| frame.control(at));
