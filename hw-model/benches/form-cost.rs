@@ -3,9 +3,10 @@
 //! Every workload at its `large` size on the timed model, alone: `gtx480` as it is, and an `h200` cut to a few SMs
 //! with its share of the DRAM bandwidth, so that a grid is many waves. `slice` goes in slices of two waves, on
 //! `gtx480` also of three blocks per SM, a few in flight on queues of their own as the dispatcher keeps them; `gate`
-//! in windows; `worker` with caps at the full residency, in the launch behind those from which its chunk was learned;
-//! `fence` in one launch. One JSON line per benchmark on stdout; the geometric means come last. Arguments that name a benchmark's part select it; with `--counters` stderr
-//! tells what the schedulers waited for, original and form beside each other.
+//! in windows; `worker` with caps at the full residency, in the launch behind those from which it was learned how its
+//! tickets are best taken; `fence` in one launch. One JSON line per benchmark on stdout; the geometric means come last.
+//! Arguments that name a benchmark's part select it; with `--counters` stderr tells what the schedulers waited for,
+//! original and form beside each other.
 
 use gridmux_hw_model::{
     Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, Occupancy, QueueId, Report,
@@ -14,10 +15,11 @@ use gridmux_hw_model::{
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::boxes::{Grid, next_box};
-use gridmux_ptx::control::Control;
+use gridmux_ptx::control::{Control, Taking};
 use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
 use gridmux_ptx::protocol::{
-    ChunkTuner, Device, Gate, Host, Instance, InstanceLaunch, Workers, Write,
+    Device, Gate, Host, Instance, InstanceLaunch, Manner as TicketManner, TicketTuner, Workers,
+    Write,
 };
 use gridmux_workloads::{Arg, Case, Role, Size, Workload, workloads};
 use std::collections::BTreeMap;
@@ -32,13 +34,15 @@ const SLICES_IN_FLIGHT: usize = 16;
 /// Waves of a gate's launch, and launches in flight: a stop refuses what has not started, however much that is.
 const WINDOW_WAVES: u32 = 8;
 const WINDOWS: u32 = 2;
-/// A ticket's blocks last about this long; the design's bound is 20 µs, and tickets that last longer are not taken ahead.
-const CHUNK_MICROSECONDS: u64 = 14;
-const LATE_MICROSECONDS: u64 = 20;
-/// Tickets of a worker, at least, on average; and the last of its blocks, by this part of a ticket, go one by one, so that
-/// workers run dry together (accelOS, section 6.4).
-const TICKETS: u32 = 2;
+/// The last of a worker's blocks, by this part of a ticket, go one by one, so that workers run dry together (accelOS, section
+/// 6.4).
 const SINGLES: u32 = 4;
+
+/// Stands for workers that learn it.
+const UNTUNED: TicketManner = TicketManner {
+    chunk: 1,
+    taking: Taking::Ahead,
+};
 
 /// How a form is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +52,8 @@ enum Manner {
     Waves(u32),
     PerSm(u32),
     Gate,
-    /// Workers that take so many blocks at a time.
-    Worker(u32),
+    /// Workers that take their tickets so.
+    Worker(TicketManner),
     Fence,
 }
 
@@ -103,8 +107,8 @@ struct Setup {
     ended: u64,
     /// Sums over all launches.
     counters: Counters,
-    /// Blocks that workers take at a time.
-    chunk: Option<u32>,
+    /// How workers take their tickets.
+    tickets: Option<TicketManner>,
 }
 
 impl Setup {
@@ -159,7 +163,7 @@ impl Setup {
             flying: Vec::new(),
             ended: 0,
             counters: Counters::default(),
-            chunk: None,
+            tickets: None,
         })
     }
 
@@ -293,23 +297,21 @@ impl Setup {
         Host::Gate(Gate::new(grid, axis, window, depth).expect("a valid instance"))
     }
 
-    /// The host's half of workers that take so many blocks at a time, as many as fit on the GPU.
-    fn workers(&self, chunk: u32, block_cycles: u64) -> Host {
+    /// The host's half of workers, as many as fit on the GPU.
+    fn workers(&self, TicketManner { chunk, taking }: TicketManner) -> Host {
         let most = self.occupancy().blocks_per_sm;
         let caps = vec![most; usize::from(self.gpu.config().sm.count)];
         let apart = self.wave().next_power_of_two();
         let singles = chunk * self.wave() / SINGLES;
         let (grid, block) = (self.case.grid, self.case.block);
-        let plain = Control::workers(grid, block, (chunk, apart), singles).expect("few blocks");
-        let late = u64::from(chunk) * block_cycles >= self.cycles(LATE_MICROSECONDS);
-        let control = if late { plain.taking_late() } else { plain };
+        let control = Control::workers(grid, block, (chunk, apart), singles).expect("few blocks");
         let workers = Workers::new(control.total, &caps).expect("blocks");
         let workers = match self.form.may_deal {
             // The GPU is empty, so that all workers find room.
             true => workers.deal(most),
             false => workers,
         };
-        Host::Workers(workers, control)
+        Host::Workers(workers, control.taking(taking))
     }
 
     /// An instance whose memory is written, and the GPU for its launches.
@@ -355,8 +357,8 @@ impl Setup {
         }
     }
 
-    /// Cycles from the first submission to the last end; `block_cycles` is a block's mean residence, if known.
-    fn run(&mut self, manner: Manner, block_cycles: u64) -> u64 {
+    /// Cycles from the first submission to the last end.
+    fn run(&mut self, manner: Manner) -> u64 {
         let began = self.gpu.now().0;
         let sms = u32::from(self.gpu.config().sm.count);
         let wave = self.wave();
@@ -368,26 +370,13 @@ impl Setup {
                 let host = self.gate(WINDOW_WAVES * wave, WINDOWS);
                 self.instance(host);
             }
-            Manner::Worker(chunk) => {
-                self.chunk = Some(chunk);
-                let host = self.workers(chunk, block_cycles);
+            Manner::Worker(tickets) => {
+                self.tickets = Some(tickets);
+                let host = self.workers(tickets);
                 self.instance(host);
             }
         }
         self.ended - began
-    }
-
-    fn cycles(&self, microseconds: u64) -> u64 {
-        microseconds * u64::from(self.gpu.config().clock.core_mhz)
-    }
-
-    /// Most blocks of a ticket: it lasts no longer than a stop may take, and workers do not run dry at different times
-    /// (accelOS, section 6.4).
-    fn most_chunk(&self, block_cycles: u64) -> u32 {
-        let by_time = self.cycles(CHUNK_MICROSECONDS) / block_cycles.max(1);
-        let by_grid = self.case.blocks() / u64::from(TICKETS * self.wave());
-        let chunk = by_time.min(by_grid).max(1);
-        u32::try_from(chunk).unwrap_or(1).min(self.form.most_chunk)
     }
 }
 
@@ -456,8 +445,8 @@ fn explain(name: &str, setup: &Setup) {
     let threads = setup.threads();
     let limit = setup.occupancy().limit;
     eprint!("{name}: {blocks} blocks of {threads}, {per_sm} per SM ({limit:?})");
-    if let Some(chunk) = setup.chunk {
-        eprint!(", {chunk} a ticket");
+    if let Some(TicketManner { chunk, taking }) = setup.tickets {
+        eprint!(", {chunk} a ticket, {taking:?}");
     }
     let wanted = |name: &str| name == "warp_instructions" || name.starts_with("stall");
     for (name, count) in setup.counters.named().into_iter().filter(|c| wanted(c.0)) {
@@ -470,16 +459,17 @@ fn explain(name: &str, setup: &Setup) {
 fn once(
     gpu: &str,
     workload: &Workload,
-    (manner, block_cycles): (Manner, u64),
+    manner: Manner,
     name: &str,
 ) -> Result<(Setup, u64), String> {
     let mut setup = Setup::new(gpu, workload, manner.form())?;
-    let cycles = setup.run(manner, block_cycles);
+    let cycles = setup.run(manner);
     setup.verify(name);
     Ok((setup, cycles))
 }
 
-/// Workers of a kernel that was launched before: as many times as it takes to know its chunk.
+/// Workers of a kernel that was launched before: as many times as it takes to know how they had best take tickets.
+/// `block_cycles` is a block's mean residence.
 fn tuned(
     gpu: &str,
     workload: &Workload,
@@ -487,14 +477,14 @@ fn tuned(
     name: &str,
 ) -> Result<(Setup, u64), String> {
     let setup = Setup::new(gpu, workload, Form::WORKER)?;
-    let mut tuner = ChunkTuner::new(setup.most_chunk(block_cycles));
+    let block_ns = 1000 * block_cycles / u64::from(setup.gpu.config().clock.core_mhz);
+    let mut tuner = TicketTuner::new(setup.form.most_chunk, block_ns);
     while !tuner.is_settled() {
-        let manner = Manner::Worker(tuner.chunk());
-        let (setup, cycles) = once(gpu, workload, (manner, block_cycles), name)?;
-        tuner.took(tuner.chunk(), setup.case.blocks(), cycles);
+        let tickets = tuner.manner();
+        let (setup, cycles) = once(gpu, workload, Manner::Worker(tickets), name)?;
+        tuner.took(tickets, setup.case.blocks(), cycles);
     }
-    let manner = Manner::Worker(tuner.chunk());
-    once(gpu, workload, (manner, block_cycles), name)
+    once(gpu, workload, Manner::Worker(tuner.manner()), name)
 }
 
 fn main() {
@@ -509,7 +499,7 @@ fn main() {
         let mut manners = vec![
             Manner::Waves(2),
             Manner::Gate,
-            Manner::Worker(1),
+            Manner::Worker(UNTUNED),
             Manner::Fence,
         ];
         if gpu == "gtx480" {
@@ -523,7 +513,7 @@ fn main() {
                 continue;
             }
             let mut setup = Setup::new(gpu, workload, Form::WHOLE).expect("any kernel is whole");
-            let original = setup.run(Manner::Original, 0);
+            let original = setup.run(Manner::Original);
             if explains {
                 explain(&name(Manner::Original), &setup);
             }
@@ -535,7 +525,7 @@ fn main() {
             {
                 let run = match manner {
                     Manner::Worker(_) => tuned(gpu, workload, block_cycles, &name(manner)),
-                    _ => once(gpu, workload, (manner, block_cycles), &name(manner)),
+                    _ => once(gpu, workload, manner, &name(manner)),
                 };
                 let (setup, cycles) = match run {
                     Ok(run) => run,

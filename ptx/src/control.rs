@@ -178,6 +178,19 @@ pub const fn gate_bytes(depth: u32, window: u32) -> u64 {
     gate_table_offset(depth, window)
 }
 
+/// When a worker takes its next ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taking {
+    /// While it runs the last block of the one before, so that the round trip to memory is not waited for.
+    Ahead,
+    /// At the end of the one before: no worker holds a ticket that another could begin with sooner, and one that is told to
+    /// leave does so a ticket earlier.
+    Late,
+    /// At the end of the one before, after it has asked for the cap: two round trips, and a worker that is told to leave
+    /// does so at the end of the ticket that it runs.
+    Warily,
+}
+
 /// What a rewritten kernel reads. Fields that a form does not use are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Control {
@@ -295,18 +308,14 @@ impl Control {
         (ticket + chunks * more) % row.max(1)
     }
 
-    /// Tickets are taken at the end of the ones before instead of ahead: each transition lasts a round trip to memory longer,
-    /// workers hold no ticket that another could begin with sooner, and a worker leaves one ticket earlier.
+    /// The same with tickets taken at another time.
     #[must_use]
-    pub fn taking_late(self) -> Self {
-        self.with(LATE)
-    }
-
-    /// For tickets that last so long that two round trips to memory between them do not matter: the cap is asked for before
-    /// each, so that a worker leaves at the end of the one that it runs.
-    #[must_use]
-    pub fn taking_warily(self) -> Self {
-        self.with(LATE | WARY)
+    pub fn taking(self, taking: Taking) -> Self {
+        self.with(match taking {
+            Taking::Ahead => 0,
+            Taking::Late => LATE,
+            Taking::Warily => LATE | WARY,
+        })
     }
 
     fn with(self, flags: u32) -> Self {
@@ -516,8 +525,8 @@ mod tests {
         assert_eq!((control.total, control.table), (21 + 9, 9 | 21 << 32));
         for (workers, expected) in [
             (12, [true, true]),
-            (13, [false, true]),
-            (16, [false, false]),
+            (21, [false, true]),
+            (22, [false, false]),
         ] {
             let [in_row, in_plane, in_chunks] = straight(&control, workers);
             assert!(!in_row, "the grid has many rows");

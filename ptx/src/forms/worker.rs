@@ -2,31 +2,48 @@
 //!
 //! A launch has as many workers as may reside. Each takes *tickets*, each for some blocks of one row of the grid, until there
 //! are none or its SM has more workers than its cap. The next ticket is asked for at the head of a ticket's last block, and
-//! the answer used at its end, so that no round trip to memory stands between two:
+//! the answer used at its end, so that no round trip to memory stands between two; or *late*, at that end. The text in the
+//! order in which it stands, what is seldom come to last:
 //!
 //! ```text
-//! enter   dealt: hint = uncounted, ticket = number of the block in the launch; where that is its first block's number, too,
-//!         every thread finds the ticket's blocks itself, all others are told them
-//! join    not dealt: hint = count[sm]++, cap of that moment: one atomic operation;  placed += 1
-//!         hint >= cap: over, else ticket = next++
-//! settle  one thread tells the ticket's blocks;  ticket >= tickets: tells that there are none
-//! told    bar.sync 0;  none: leave;  (x, y, z), last = blocks of the ticket;  x < last: go to body
-//! look    the first warp that comes here, lane 0: hint < cap as told: ahead = next++ else LATER   issued, not waited for
-//!                                         lane 1: ahead = cap[sm]                              the same instruction
-//! body    whose every exit goes to:
-//! rejoin  wait for asynchronous copies;  x < last: x += apart, go to body or look, behind bar.sync 0 where threads of
-//!         the block meet
-//!         lane 1 tells ahead;  lane 0, LATER: over, else settle with ahead
-//! over    uncounted: hint = count[sm]++
-//!         loop: count[sm] > cap[sm]: count[sm] -= 1 by compare-and-swap, leave;  else hint = count[sm] - 1,
-//!         ticket = next++, settle
+//! enter    plain = late;  the first two threads: prepare
+//!          dealt straight: every thread finds the ticket's blocks, plain |= more than one, goes to body; of one block the
+//!          first warp by elected, unless late.  Others: general
+//! body     whose every exit goes to:
+//! rejoin   wait for asynchronous copies;  x < last: x += apart, go to body or look, behind bar.sync 0 where threads of
+//!          the block meet
+//! spent    who speaks, late: asks.  lane 1 tells the cap;  lane 0: none taken: over, else settle
+//! settle   one thread tells the ticket's blocks;  ticket >= tickets: tells that there are none
+//! told     bar.sync 0;  (x, y, z), last = blocks of the ticket;  none: leave;  x < last: go to body
+//! vote     late: go to body.  The first warp that comes here speaks from now on
+//! elected  it asks, and waits for no answer.  Go to body
+//! look     first turn: plain = late, the first warp goes to elected, unless late.  Others: vote
+//!
+//! ask      lane 0: hint < cap as told: ahead = next++ else LATER
+//!          lane 1: ahead = cap[sm]                         the same instruction
+//! prepare  the words: hint = uncounted, a cap that binds nobody
+//! general  dealt: ticket = number of the block in the launch, settle.  Else join
+//! join     hint = count[sm]++, cap of that moment: one atomic operation;  placed += 1
+//!          hint >= cap: over, else ticket = next++, settle
+//! over     uncounted: hint = count[sm]++
+//!          loop: count[sm] > cap[sm]: count[sm] -= 1 by compare-and-swap, leave;  else hint = count[sm] - 1,
+//!          ticket = next++, settle
 //! ```
 //!
 //! **Who speaks.** The warps of a block come to the head of the last block at different times, and in about the same order to
 //! its end. So the first one there looks ahead, and while the others still run it has time to find the next ticket's
 //! blocks: on an SM with many warps each instruction of one warp takes as long as one of all of them. Lanes 0 and 1 are
-//! elected each for itself, by an exchange in shared memory. Where some warp has one lane only, tickets are not taken
-//! ahead.
+//! elected each for itself, by an exchange in shared memory. In the first turn, and where tickets are taken late, the first
+//! warp speaks. Where some warp has one lane only, or the second thread is not beside the first, nobody could read the cap
+//! beside lane 0, and tickets are taken *warily*: lane 0 asks for the cap before each.
+//!
+//! **The first turn.** Dealt blocks are gone to without a barrier. Only the first two threads touch the words before all have
+//! met at the first `told`: each writes what it reads. A fenced kernel does not begin so, because a thread that leaves for a
+//! fault says so in the words.
+//!
+//! **One way into the body.** Each branch that parts the lanes of a warp leads them together again at the body's head or in
+//! front of `told`'s barrier. Where a piece could be left to two sides, it stands twice: lanes that wait for others at a
+//! place behind the body would run the body by themselves.
 //!
 //! **Places.** `count` and `cap` of an SM are one word. Whoever has counted himself is a *member* until his own
 //! subtraction, so that `count` is the number of members. For every `c` at most `c` members have `hint < c`: a newcomer's
@@ -38,8 +55,7 @@
 //!
 //! A worker that was dealt its first ticket is no member while its SM's cap is [`control::CAP_UNBOUND`](crate::control):
 //! its hint is below that cap and no other, so that it comes to `over` when it sees a cap that binds, and counts itself
-//! like a newcomer. One that takes its tickets late comes there behind its first. It looks ahead all the same, at `next`
-//! without taking: once there are no tickets there never are.
+//! like a newcomer.
 //!
 //! **Tickets.** An accepted ticket is always run, also by a worker that is over its cap; it leaves one ticket later. So
 //! when all grids have ended, exactly the tickets below `next` have run, and a stop needs no word of its own: all caps
@@ -52,8 +68,7 @@
 //! **Words.** What the threads tell each other stands in shared memory ([`ticket`]). The blocks of a ticket stand in two
 //! sets of words used in turn, so that one barrier is enough: who writes a set has passed the barrier behind which all
 //! had read it the time before. The cap is one word: whenever who speaks reads it, it holds one that was true since the
-//! last ticket was looked for. A dealt worker begins with one that binds nobody, and where the block's first row has one
-//! thread, keeps it for one ticket more.
+//! last ticket was looked for. A dealt worker begins with one that binds nobody.
 //!
 //! **Registers.** Across a body live `ahead` and some predicates; with chunks also the block's place on the axes that the
 //! body asks for, and `last` in the register that is `ahead`'s in the last block. What must be remembered otherwise, the

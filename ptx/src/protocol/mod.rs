@@ -25,14 +25,14 @@
 //!   placed: otherwise the host would take a worker that waits for room for one that is missing.
 //! - An instance has ended when all its launches have and there is no ticket left; only then is its memory reused.
 
-mod chunk;
 mod gate;
 pub mod instance;
+mod tuner;
 pub mod worker;
 
-pub use chunk::ChunkTuner;
 pub use gate::{Gate, GateLaunch};
 pub use instance::{Device, Host, Instance, InstanceLaunch, RecordedFault};
+pub use tuner::{Manner, TicketTuner};
 pub use worker::Workers;
 
 /// A 32-bit word to be written to the instance's memory.

@@ -5,7 +5,7 @@ use super::stage::Stage;
 use gridmux_hw_model::{Advance, Report};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::boxes::{Grid, next_box};
-use gridmux_ptx::control::{self, Control};
+use gridmux_ptx::control::{self, Control, Taking};
 use gridmux_ptx::forms::{KernelForm, LaunchGrid, Shape};
 use gridmux_ptx::protocol::instance::{recorded_fault, words};
 use gridmux_ptx::protocol::{
@@ -395,11 +395,11 @@ fn workers(
         false => workers,
     };
     let dealt = workers.dealt();
-    let control = match dice.below(4) {
-        0 => control.taking_late(),
-        1 => control.taking_warily(),
-        _ => control,
-    };
+    let control = control.taking(match dice.below(4) {
+        0 => Taking::Late,
+        1 => Taking::Warily,
+        _ => Taking::Ahead,
+    });
     let host = Host::Workers(workers, control);
     let mut place = Place::new(stage, form, &host)?;
     let turns = dice.below(7);
