@@ -186,7 +186,7 @@ pub enum Taking {
     /// At the end of the one before: no worker holds a ticket that another could begin with sooner, and one that is told to
     /// leave does so a ticket earlier.
     Late,
-    /// At the end of the one before, after it has asked for the cap: two round trips, and a worker that is told to leave
+    /// At the end of the one before, after it has asked for the cap: some round trips, and a worker that is told to leave
     /// does so at the end of the ticket that it runs.
     Warily,
 }

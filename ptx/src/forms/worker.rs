@@ -7,17 +7,17 @@
 //!
 //! ```text
 //! enter    plain = late;  the first two threads: prepare
-//!          dealt straight: every thread finds the ticket's blocks, plain |= more than one, goes to body; of one block the
-//!          first warp by elected, unless late.  Others: general
+//!          dealt straight: every thread finds the ticket's blocks, plain |= more than one, goes to body; of one block, unless
+//!          late, the first warp asks before.  Others: general
 //! body     whose every exit goes to:
 //! rejoin   wait for asynchronous copies;  x < last: x += apart, go to body or look, behind bar.sync 0 where threads of
 //!          the block meet
 //! spent    who speaks, late: asks.  lane 1 tells the cap;  lane 0: none taken: over, else settle
 //! settle   one thread tells the ticket's blocks;  ticket >= tickets: tells that there are none
 //! told     bar.sync 0;  (x, y, z), last = blocks of the ticket;  none: leave;  x < last: go to body
-//! vote     late: go to body.  The first warp that comes here speaks from now on
-//! elected  it asks, and waits for no answer.  Go to body
-//! look     first turn: plain = late, the first warp goes to elected, unless late.  Others: vote
+//! vote     late: go to body.  The first warp that comes here speaks from now on: it asks, and waits for no answer.
+//!          Go to body
+//! look     first turn: plain = late, the first warp asks, unless late, go to body.  Others: vote
 //!
 //! ask      lane 0: hint < cap as told: ahead = next++ else LATER
 //!          lane 1: ahead = cap[sm]                         the same instruction
@@ -41,9 +41,9 @@
 //! met at the first `told`: each writes what it reads. A fenced kernel does not begin so, because a thread that leaves for a
 //! fault says so in the words.
 //!
-//! **One way into the body.** Each branch that parts the lanes of a warp leads them together again at the body's head or in
-//! front of `told`'s barrier. Where a piece could be left to two sides, it stands twice: lanes that wait for others at a
-//! place behind the body would run the body by themselves.
+//! **Lanes that part.** Whatever parts the lanes of a warp leads them together again in front of the body, and they wait for
+//! each other there (`bar.warp.sync`): lanes that came to the body alone would run it alone. `told`'s barrier does the same.
+//! A piece that is come to from both sides of the body stands twice for that.
 //!
 //! **Places.** `count` and `cap` of an SM are one word. Whoever has counted himself is a *member* until his own
 //! subtraction, so that `count` is the number of members. For every `c` at most `c` members have `hint < c`: a newcomer's

@@ -12,7 +12,7 @@ use crate::control::Taking;
 
 /// A ticket lasts no longer than this, if its one block does not (DESIGN section 4); what lasts longer is not taken ahead.
 const TICKET_NS: u64 = 20_000;
-/// Beside blocks that last so long two round trips to memory do not count, but a block more before a stop does.
+/// Beside blocks that last so long some round trips to memory do not count, but a block more before a stop does.
 const WARY_NS: u64 = 100_000;
 /// So many chunks in a row that were no better than the best, and no larger one is tried.
 const IN_VAIN: usize = 2;

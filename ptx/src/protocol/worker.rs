@@ -72,13 +72,16 @@ impl Workers {
     /// need not be counted before they see one that does. Nothing is dealt unless that is so of all caps.
     ///
     /// While workers of that launch run nobody knows how many are missing; where a cap has fallen and rises again, others
-    /// come when all of them have left.
+    /// come when all of them have left. With `most` zero nothing is dealt.
     ///
     /// A dealt ticket is accepted: its worker runs it whatever has become of the caps when it starts. So deal only
     /// where the device has room for the launch at once, and to a kernel that allows it
     /// ([`KernelForm::may_deal`](crate::forms::KernelForm::may_deal)).
     #[must_use]
     pub fn deal(mut self, most: u32) -> Self {
+        if most == 0 {
+            return self;
+        }
         self.unbound = most;
         for cap in &mut self.caps {
             *cap = (*cap).min(most);

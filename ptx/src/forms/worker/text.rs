@@ -161,11 +161,13 @@ pub(super) fn enter(frame: &mut Frame<'_>) -> String {
     )
 }
 
-/// The first words: the place where the worker would be counted, a cap that binds nobody, no election so far.
+/// The first words: the place where the worker would be counted, a cap that binds nobody, no election so far. What lane 0 may
+/// change before the first barrier, it alone writes; the rest both lanes write that read it before then.
 pub(super) fn prepare(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
     let [begin, prepare] = ["begin", "prepare"].map(|word| frame.label(word));
-    let (t, cap, hint, offset) = (&r.t, &r.cap, &r.hint, &r.set);
+    let (t, p, cap, hint, offset) = (&r.t, &r.p, &r.cap, &r.hint, &r.set);
+    let who = frame.scratch("b32", 10);
     let (base, judged_words) = common(frame, &r, WORD_CAP_AT);
     let [offset_words, elect_words] =
         [WORD_PLACE_AT, WORD_ELECT_AT].map(|at| common(frame, &r, at).1);
@@ -179,7 +181,7 @@ pub(super) fn prepare(frame: &mut Frame<'_>) -> String {
     let (first_place, wary, word) = (place_offset(0), HINT_WARY / WARY, frame.scratch("b32", 8));
     format!(
         "{prepare}: {base}mov.u32 {offset}, %smid; mad.lo.u32 {offset}, {offset}, 8, {first_place}; and.b32 {hint}, {word}, {WARY}; mad.lo.u32 {hint}, {hint}, {wary}, {HINT_UNCOUNTED}; \
-         mov.u32 {cap}, {CAP_UNBOUND}; st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; mov.u32 {t}, {NEXT_AT}; st.volatile.shared.v2.u32 {offset_words}, {{{offset}, {t}}}; \
+         mov.u32 {cap}, {CAP_UNBOUND}; setp.eq.u32 {p}, {who}, 0; @{p} st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; mov.u32 {t}, {NEXT_AT}; st.volatile.shared.v2.u32 {offset_words}, {{{offset}, {t}}}; \
          {clear}mov.u32 {t}, 2; st.volatile.shared.v2.u32 {elect_words}, {{{t}, {t}}}; bra {begin};"
     )
 }
@@ -204,9 +206,11 @@ pub(super) fn general(frame: &mut Frame<'_>) -> String {
 /// Text by which every thread finds the dealt ticket's blocks by itself, and goes to them. In a fenced kernel a thread that
 /// leaves for a fault would come before the words are prepared.
 pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
-    let [general, elected, body] = ["general", "elected", "body"].map(|word| frame.label(word));
+    let [general, eager, begun, body] =
+        ["general", "eager", "begun", "body"].map(|word| frame.label(word));
+    let meet = meet(frame);
     if frame.is_fenced() {
-        return format!("bra {general};");
+        return format!("bra {general}; {begun}: {meet}");
     }
     let r = Registers::new(frame);
     let ([x, y, z, last], t, u) = (&r.blocks, &r.t, &r.u);
@@ -257,7 +261,7 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         false => String::new(),
     };
     format!(
-        "and.b32 {t}, {word}, {straight}; setp.eq.u32 {q}, {t}, 0; @{q} bra {general}; mov.u32 {x}, %ctaid.x;{scale}{divide}{far}{wait} @{plain} bra {body}; @{duty} bra {elected};"
+        "and.b32 {t}, {word}, {straight}; setp.eq.u32 {q}, {t}, 0; @{q} bra {general}; mov.u32 {x}, %ctaid.x;{scale}{divide}{far}{wait} @{plain} bra {body}; @{duty} bra {eager}; {begun}: {meet}"
     )
 }
 
@@ -306,6 +310,17 @@ pub(super) fn told(frame: &mut Frame<'_>) -> String {
     format!(
         "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; not.pred {turn}, {turn};{fault} {judge}"
     )
+}
+
+/// Text where the lanes of a warp meet that have parted. `ptxas` does not bring them together again at a place that several
+/// ways lead to, as all do to the body: some lanes would run it by themselves. Lanes that have left, or that the last warp
+/// lacks, are not waited for (CUDA C++ Programming Guide, `__syncwarp`). PTX ISA, `bar.warp.sync`: PTX 6.0; without
+/// independent lanes, before `sm_70`, it is nothing.
+fn meet(frame: &Frame<'_>) -> &'static str {
+    match ticket::has_scopes(frame.program) {
+        true => "bar.warp.sync -1; ",
+        false => "",
+    }
 }
 
 /// Text that loads what a ticket's place is found with: the number of tickets, a row's blocks and the first single one.
@@ -392,6 +407,8 @@ pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         "take",
     ]
     .map(|word| frame.label(word));
+    let [eager, begun] = ["eager", "begun"].map(|word| frame.label(word));
+    let ask = ask(frame, &r);
     let load = settling(frame);
     let write = store_set(frame, &r, [x, last, x, x]);
     let p = &r.p;
@@ -409,7 +426,7 @@ pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         _ => String::new(),
     };
     format!(
-        "{settle}: {load} bra {settled}; {none}: mov.u32 {x}, {WORD_SPENT}; mov.u32 {last}, 0; {write} bra {told};{rows}"
+        "{settle}: {load} bra {settled}; {none}: mov.u32 {x}, {WORD_SPENT}; mov.u32 {last}, 0; {write} bra {told}; {eager}: {ask} bra {begun};{rows}"
     )
 }
 
@@ -446,8 +463,10 @@ fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
 /// may not be there yet, the first warp is. Where tickets are taken late, nobody.
 pub(super) fn look(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [look, turned, vote, elected, body] =
-        ["look", "turned", "vote", "elected", "body"].map(|word| frame.label(word));
+    let [look, turned, vote, gather, body] =
+        ["look", "turned", "vote", "gather", "body"].map(|word| frame.label(word));
+    let [eager, begun] = ["eager", "begun"].map(|word| frame.label(word));
+    let meet = meet(frame);
     let ask = ask(frame, &r);
     let (t, u, p, number) = (&r.t, &r.u, &r.p, &r.number);
     let (duty, turn, plain) = (&r.duty, &r.turn, &r.plain);
@@ -463,13 +482,13 @@ pub(super) fn look(frame: &mut Frame<'_>) -> String {
     // In the first turn it is not known yet whether tickets are taken late.
     let early = match frame.takes_chunks {
         true => format!(
-            "{look}: @!{plain} bra {vote}; ld.param.u32 {t}, {shifts}; setp.lt.s32 {plain}, {t}, 0; @{plain} bra {body}; @{duty} bra {elected}; bra {body};"
+            "{look}: @!{plain} bra {vote}; ld.param.u32 {t}, {shifts}; setp.lt.s32 {plain}, {t}, 0; @{plain} bra {body}; @{duty} bra {eager}; bra {begun};"
         ),
         false => String::new(),
     };
     format!(
-        "{early} {turned}: @{plain} bra {body}; {vote}: mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {body}; {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
-         atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {body}; {elected}: {ask} bra {body};"
+        "{early} {turned}: @{plain} bra {body}; {vote}: mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {gather}; {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
+         atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {gather}; {ask} {gather}: {meet}bra {body};"
     )
 }
 
