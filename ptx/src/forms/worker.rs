@@ -188,7 +188,9 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, looped: Loop) {
     let tail = [
         text::rejoin(frame, looped),
         text::told(frame),
-        text::look(frame),
+        text::vote(frame),
+        text::gone(frame),
+        text::first_look(frame),
         text::prepare(frame),
         text::general(frame),
         text::join(frame),

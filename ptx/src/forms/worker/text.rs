@@ -285,11 +285,10 @@ pub(super) fn join(frame: &mut Frame<'_>) -> String {
 /// Everybody hears of the blocks, or leaves.
 pub(super) fn told(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [told, turned, out, body] = ["told", "turned", "out", "body"].map(|word| frame.label(word));
-    let gone = gone(frame);
+    let [told, gone, out, body] = ["told", "gone", "out", "body"].map(|word| frame.label(word));
     let (t, p, turn) = (&r.t, &r.p, &r.turn);
     let set = set_of_turn(frame, &r);
-    let ([x, y, z, last], set_at) = (&r.blocks, &r.set);
+    let ([x, y, z, last], set_at, plain) = (&r.blocks, &r.set, &r.plain);
     // A thread that left for a fault may have been one that speaks, and then nobody writes the words any more.
     let fault = match frame.is_fenced() {
         true => {
@@ -301,14 +300,12 @@ pub(super) fn told(frame: &mut Frame<'_>) -> String {
         false => String::new(),
     };
     let more = &r.more;
-    let judge = match frame.takes_chunks {
-        true => format!(
-            "setp.lt.u32 {more}, {x}, {last}; @{more} bra {body}; setp.le.u32 {p}, {x}, {last}; @{p} bra {turned}; {gone}"
-        ),
-        false => format!("setp.le.u32 {p}, {x}, {last}; @{p} bra {turned}; {gone}"),
+    let more = match frame.takes_chunks {
+        true => format!("setp.lt.u32 {more}, {x}, {last}; @{more} bra {body};"),
+        false => String::new(),
     };
     format!(
-        "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; not.pred {turn}, {turn};{fault} {judge}"
+        "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; not.pred {turn}, {turn};{fault} {more} setp.gt.u32 {p}, {x}, {last}; @{p} bra {gone}; @{plain} bra {body};"
     )
 }
 
@@ -407,8 +404,6 @@ pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         "take",
     ]
     .map(|word| frame.label(word));
-    let [eager, begun] = ["eager", "begun"].map(|word| frame.label(word));
-    let ask = ask(frame, &r);
     let load = settling(frame);
     let write = store_set(frame, &r, [x, last, x, x]);
     let p = &r.p;
@@ -426,7 +421,7 @@ pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         _ => String::new(),
     };
     format!(
-        "{settle}: {load} bra {settled}; {none}: mov.u32 {x}, {WORD_SPENT}; mov.u32 {last}, 0; {write} bra {told}; {eager}: {ask} bra {begun};{rows}"
+        "{settle}: {load} bra {settled}; {none}: mov.u32 {x}, {WORD_SPENT}; mov.u32 {last}, 0; {write} bra {told};{rows}"
     )
 }
 
@@ -461,15 +456,11 @@ fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
 
 /// The first warp that comes here looks ahead. Each of its lanes is elected for itself. In a worker's first turn, whose words
 /// may not be there yet, the first warp is. Where tickets are taken late, nobody.
-pub(super) fn look(frame: &mut Frame<'_>) -> String {
+pub(super) fn vote(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [look, turned, vote, gather, body] =
-        ["look", "turned", "vote", "gather", "body"].map(|word| frame.label(word));
-    let [eager, begun] = ["eager", "begun"].map(|word| frame.label(word));
-    let meet = meet(frame);
-    let ask = ask(frame, &r);
-    let (t, u, p, number) = (&r.t, &r.u, &r.p, &r.number);
-    let (duty, turn, plain) = (&r.duty, &r.turn, &r.plain);
+    let [vote, gather, body] = ["vote", "gather", "body"].map(|word| frame.label(word));
+    let (meet, ask) = (meet(frame), ask(frame, &r));
+    let (t, u, p, number, duty, turn) = (&r.t, &r.u, &r.p, &r.number, &r.duty, &r.turn);
     let words = match frame.words.clone() {
         Some(words) => format!("mov.u32 {t}, {words};"),
         None => format!(
@@ -478,18 +469,27 @@ pub(super) fn look(frame: &mut Frame<'_>) -> String {
             r.words
         ),
     };
-    let shifts = frame.control(SHIFT_AT);
-    // In the first turn it is not known yet whether tickets are taken late.
-    let early = match frame.takes_chunks {
+    format!(
+        "{vote}: mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {gather}; {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
+         atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {gather}; {ask} {gather}: {meet}bra {body};"
+    )
+}
+
+/// The head of the last block of a first ticket that is for more than one: only now it is asked whether tickets are taken late.
+/// And in any first turn, where they are not, the first warp asks.
+pub(super) fn first_look(frame: &mut Frame<'_>) -> String {
+    let r = Registers::new(frame);
+    let [look, eager, begun, body] =
+        ["look", "eager", "begun", "body"].map(|word| frame.label(word));
+    let (ask, shifts) = (ask(frame, &r), frame.control(SHIFT_AT));
+    let (t, plain, duty) = (&r.t, &r.plain, &r.duty);
+    let look = match frame.takes_chunks {
         true => format!(
-            "{look}: @!{plain} bra {vote}; ld.param.u32 {t}, {shifts}; setp.lt.s32 {plain}, {t}, 0; @{plain} bra {body}; @{duty} bra {eager}; bra {begun};"
+            "{look}: ld.param.u32 {t}, {shifts}; setp.lt.s32 {plain}, {t}, 0; @{plain} bra {body}; @!{duty} bra {begun};"
         ),
         false => String::new(),
     };
-    format!(
-        "{early} {turned}: @{plain} bra {body}; {vote}: mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {gather}; {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
-         atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {gather}; {ask} {gather}: {meet}bra {body};"
-    )
+    format!("{look} {eager}: {ask} bra {begun};")
 }
 
 /// What stands behind the body.
@@ -497,7 +497,7 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let r = Registers::new(frame);
     let [rejoin, look, body, spent, told, later] =
         ["rejoin", "look", "body", "spent", "told", "later"].map(|word| frame.label(word));
-    let (ask, known) = (ask(frame, &r), frame.label("known"));
+    let (ask, known, vote) = (ask(frame, &r), frame.label("known"), frame.label("vote"));
     let load = settling(frame);
     let (p, t, ahead, number) = (&r.p, &r.t, &r.ahead, &r.number);
     let (plain, duty) = (&r.plain, &r.duty);
@@ -510,10 +510,10 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let next = STEP_MARK;
     let step = match (looped.chunks, looped.meets) {
         (true, true) => format!(
-            "@!{more} bra {spent}; {next} setp.ne.u32 {more}, {x}, {last}; bar.sync 0; @{more} bra {body}; bra {look}; {spent}: "
+            "@!{more} bra {spent}; {next} setp.ne.u32 {more}, {x}, {last}; bar.sync 0; @{more} bra {body}; @!{plain} bra {vote}; bra {look}; {spent}: "
         ),
         (true, false) => format!(
-            "@!{more} bra {spent}; {next} setp.ne.u32 {more}, {x}, {last}; @{more} bra {body}; bra {look}; {spent}: "
+            "@!{more} bra {spent}; {next} setp.ne.u32 {more}, {x}, {last}; @{more} bra {body}; @!{plain} bra {vote}; bra {look}; {spent}: "
         ),
         (false, _) => String::new(),
     };
@@ -566,15 +566,15 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
 
 /// No ticket: who speaks gives the place back, unless there is none: that was done because of the cap, or the worker was
 /// never counted.
-fn gone(frame: &mut Frame<'_>) -> String {
+pub(super) fn gone(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let out = frame.label("out");
+    let [gone, out] = ["gone", "out"].map(|word| frame.label(word));
     let find_place = find(frame, &r, WORD_PLACE_AT);
     let (base, hint_word) = common(frame, &r, WORD_HINT_AT);
     let (p, q, t, x, duty, place) = (&r.p, &r.q, &r.t, &r.blocks[0], &r.duty, &r.place);
     let (leave, bits) = (-MEMBER, !HINT_WARY);
     format!(
-        "@!{duty} bra {out}; mov.u32 {t}, %laneid; setp.ne.u32 {q}, {t}, 0; setp.eq.or.u32 {p}, {x}, {WORD_NONE}, {q}; @{p} bra {out}; \
+        "{gone}: @!{duty} bra {out}; mov.u32 {t}, %laneid; setp.ne.u32 {q}, {t}, 0; setp.eq.or.u32 {p}, {x}, {WORD_NONE}, {q}; @{p} bra {out}; \
          {base}ld.volatile.shared.u32 {t}, {hint_word}; and.b32 {t}, {t}, {bits}; setp.eq.u32 {p}, {t}, {HINT_UNCOUNTED}; @{p} bra {out}; \
          {find_place} red.global.add.u64 [{place}], {leave}; {out}: ret;"
     )
