@@ -200,3 +200,70 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, looped: Loop) {
         frame.at_end(&text);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Module;
+    use crate::forms::{Form, Options, rewrite};
+    use std::collections::BTreeMap;
+
+    /// The statements of a worker, by label: of a kernel whose place is of that many axes and whose blocks may come in
+    /// chunks.
+    fn pieces(axes: usize) -> BTreeMap<String, Vec<String>> {
+        let reads: String = ["x", "y", "z"][..axes]
+            .iter()
+            .map(|axis| {
+                format!("mov.u32 %r1, %ctaid.{axis}; st.volatile.global.u32 [%rd1], %r1;\n")
+            })
+            .collect();
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.entry k (.param .u64 p) {{ .reg .b32 %r<3>; .reg .b64 %rd<3>;\n\
+             ld.param.u64 %rd1, [p];\n{reads}ret; }}\n"
+        );
+        let module = Module::parse(text).unwrap_or_else(|e| panic!("{e}"));
+        let program = module.decode().unwrap_or_else(|e| panic!("{e}"));
+        let made = rewrite(&module, &program, &Options::default(), |_| Form::WORKER);
+        assert_eq!(made.kernels[0].reason, None);
+        let text = String::from_utf8(made.bytes).expect("text");
+        let mut pieces: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut label = "start".to_owned();
+        for mut statement in text.split(';').map(str::trim) {
+            while let Some((name, rest)) = statement.split_once(": ") {
+                label = name.trim_start_matches("$gridmux_").to_owned();
+                statement = rest.trim();
+            }
+            pieces
+                .entry(label.clone())
+                .or_default()
+                .push(statement.to_owned());
+        }
+        pieces
+    }
+
+    #[test]
+    fn lanes_that_parted_meet_before_the_body() {
+        for axes in 1..=3 {
+            let pieces = pieces(axes);
+            let all = || pieces.values().flatten();
+            // Predicate 5 says who speaks, 0 is of the moment; the others are the same in all threads of a block.
+            let parts = |s: &&String| {
+                s.starts_with("@%gridmux_pred_5 ") || s.starts_with("@!%gridmux_pred_5 ")
+            };
+            assert!(all().filter(parts).count() >= 5, "{axes} axes: {pieces:?}");
+            let to_body = all().filter(parts).filter(|s| s.contains("gridmux_body"));
+            assert_eq!(
+                to_body.collect::<Vec<_>>(),
+                Vec::<&String>::new(),
+                "{axes} axes"
+            );
+            let of_the_moment = pieces["vote_0"].iter().filter(|s| s.contains("bra"));
+            let ways: Vec<&String> = of_the_moment
+                .filter(|s| s.contains("gridmux_body"))
+                .collect();
+            assert_eq!(ways, Vec::<&String>::new(), "{axes} axes");
+            for place in ["gather_0", "begun_0"] {
+                assert_eq!(pieces[place][0], "bar.warp.sync -1", "{axes} axes");
+            }
+        }
+    }
+}
