@@ -10,14 +10,13 @@
 //!          dealt straight: every thread finds the ticket's blocks, plain |= more than one, goes to body; of one block, unless
 //!          late, the first warp asks before.  Others: general
 //! body     whose every exit goes to:
-//! rejoin   wait for asynchronous copies;  x < last: x += apart, go to body or look, behind bar.sync 0 where threads of
-//!          the block meet
+//! rejoin   wait for asynchronous copies;  x < last: x += apart, go to body; at the last block to vote, in a first turn
+//!          to look;  behind bar.sync 0 where threads of the block meet
 //! spent    who speaks, late: asks.  lane 1 tells the cap;  lane 0: none taken: over, else settle
 //! settle   one thread tells the ticket's blocks;  ticket >= tickets: tells that there are none
-//! told     bar.sync 0;  (x, y, z), last = blocks of the ticket;  none: leave;  x < last: go to body
-//! vote     late: go to body.  The first warp that comes here speaks from now on: it asks, and waits for no answer.
-//!          Go to body
-//! look     first turn: plain = late, the first warp asks, unless late, go to body.  Others: vote
+//! told     bar.sync 0;  (x, y, z), last = blocks of the ticket;  x < last: go to body;  none: leave;  late: go to body
+//! vote     the first warp that comes here speaks from now on: it asks, and waits for no answer.  Go to body
+//! look     the last block of a first ticket for more than one: plain = late, the first warp asks, unless late.  Go to body
 //!
 //! ask      lane 0: hint < cap as told: ahead = next++ else LATER
 //!          lane 1: ahead = cap[sm]                         the same instruction
