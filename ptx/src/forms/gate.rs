@@ -195,7 +195,7 @@ struct Copied {
 fn copied_round(frame: &Frame<'_>, point: &CommitPoint) -> Option<Copied> {
     let round = point.first_round.clone()?;
     let is_outside = (round.next() as usize) + 1 < outer_instructions(frame);
-    if frame.is_fenced() || !is_outside {
+    if frame.is_fenced() || !is_outside || declares_within(frame, &round) {
         return None;
     }
     let targets: Vec<u32> = round
@@ -229,6 +229,17 @@ fn copied_round(frame: &Frame<'_>, point: &CommitPoint) -> Option<Copied> {
         .skip
         .map_or(Some(""), |skip| on_one_line(frame, skip))?;
     Some(Copied { round, text })
+}
+
+/// Whether something is declared inside what is to be copied, whose copy would stand in front of the declaration.
+fn declares_within(frame: &Frame<'_>, round: &FirstRound) -> bool {
+    let inside = frame.span(round.body.start).start..frame.span(round.next()).start;
+    let (from, to) = frame.syntax.statements;
+    let mut statements = frame.module.statements_in(from, to);
+    statements.any(|s| {
+        s.kind == StatementKind::Declaration
+            && inside.contains(&frame.module.token_span(s.first, s.end).start)
+    })
 }
 
 /// Where a branch leads to.
