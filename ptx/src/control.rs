@@ -37,8 +37,8 @@ pub const CONTROL_ALIGN: u32 = 8;
 pub const OFFSET_AT: u32 = 0;
 /// Offset of the reciprocals of the grid's width and height, two 32-bit words (`worker`): see [`Control::tickets`].
 pub const RECIPROCAL_AT: u32 = 0;
-/// Offset of the distance of a ticket's last block from its first, where the first is at [`STRAIGHT_ROW`]: such a grid has no
-/// height to divide by.
+/// Offset of the distance of a ticket's last block from its first, where tickets begin as [`STRAIGHT_ROW`] says: such a grid
+/// has no height to divide by.
 pub const DEALT_SPAN_AT: u32 = RECIPROCAL_AT + 4;
 /// Offset of the shifts that go with them, width's in the low byte, height's above (`worker`).
 pub const SHIFT_AT: u32 = 8;
@@ -97,9 +97,10 @@ pub const SHUT_AT: u32 = 32;
 pub const NEXT_AT: u32 = 4;
 /// What a fault raises `next` to: past every ticket, and so far from its end that takes in vain do not wrap.
 pub const NEXT_CLOSED: u32 = 1 << 31;
-/// Offset in the counters: workers that found their place or were turned away, of all launches together.
+/// Offset in the counters: workers that found their place or were turned away, of all launches together; those with dealt
+/// tickets do not count.
 pub const PLACED_AT: u32 = 12;
-/// Offset in the counters: workers of all launches together; the host writes it before it launches.
+/// Offset in the counters: the same of all that were launched; the host writes it before it launches.
 pub const LAUNCHED_AT: u32 = 16;
 /// Offset in the counters: kind of the first fault, 0 when there was none (`fence`).
 pub const FAULT_KIND_AT: u32 = 20;

@@ -72,9 +72,8 @@
 //! **Registers.** Across a body live `ahead` and some predicates; with chunks also the block's place on the axes that the
 //! body asks for, and `last` in the register that is `ahead`'s in the last block. What must be remembered otherwise, the
 //! hint and where the place is, stands in the words. A kernel that needs many registers ([`HEAVY`]) takes one block at a
-//! time and has its place from the ticket. The
-//! loop's head stands behind the instructions at the kernel's start that give the same in every block ([`start`]). A register
-//! that the body may read before it writes it is given a value there, because undefined values of one block would
+//! time and has its place from the ticket. The loop's head stands behind the instructions at the kernel's start that give
+//! the same in every block ([`start`]). A register that the body may read before it writes it is given a value there, because undefined values of one block would
 //! otherwise be carried to the next and kept alive.
 //!
 //! Where threads of a block cannot meet ([`convergence::threads_meet`]) its warps run on by themselves to the end of the
