@@ -53,6 +53,11 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "vprintf",
     ),
     ("mystery.global.u32 [%target], %r;", "", "bound"),
+    (
+        "{ .reg .b16 %h; mov.b16 %h, 8; ld.global.u32 %s, [%h]; }",
+        "",
+        "less than 32 bits",
+    ),
     ("ld.param.u32 %s, [own+4096];", "", "outside"),
     ("bar.sync 0, 33;", "", "barrier"),
     // Registers would stand in shared memory, where the kernel can overwrite what the fence computes.

@@ -164,13 +164,15 @@ impl Check<'_> {
         let symbol = match base {
             AddressBase::Reg(r) => {
                 let ty = (self.scope.register)(r);
-                return if ty == T::Pred || matches!(ty, T::F32 | T::F64) {
-                    Err(format!(
+                let holds = matches!(ty, T::B8 | T::B16 | T::B32 | T::B64)
+                    || matches!(ty, T::U8 | T::U16 | T::U32 | T::U64)
+                    || matches!(ty, T::S8 | T::S16 | T::S32 | T::S64);
+                return match holds {
+                    true => Ok(()),
+                    false => Err(format!(
                         "a register of type `.{}` holds no address",
                         name(ty)
-                    ))
-                } else {
-                    Ok(())
+                    )),
                 };
             }
             AddressBase::Symbol(symbol) => symbol,

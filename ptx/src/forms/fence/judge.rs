@@ -9,7 +9,9 @@ use super::targets::Targets;
 use super::values::Values;
 use super::{FaultKind, FenceMode, FenceOptions, FenceReason};
 use crate::analysis::Flow;
-use crate::decode::{FuncId, Instruction, Opcode, Operand, Program, StateSpace, Symbol};
+use crate::decode::{
+    AddressBase, FuncId, Function, Instruction, Opcode, Operand, Program, StateSpace, Symbol,
+};
 use crate::forms::Reason;
 use crate::forms::carry::{self, Value};
 use crate::forms::ticket;
@@ -55,6 +57,10 @@ pub(crate) fn judge(
             Treatment::Call => call(program, id, &surroundings.targets, i),
             Treatment::Barrier => barrier(i),
             Treatment::Memory(accesses) => accesses.iter().find_map(|access| {
+                if is_narrow(function, &i.operands[access.operand]) {
+                    let what = i.mnemonic.to_string();
+                    return Some(FenceReason::NarrowAddress { what });
+                }
                 if access.space == StateSpace::Global {
                     return None;
                 }
@@ -83,6 +89,14 @@ pub(crate) fn judge(
         }
     }
     None
+}
+
+/// An address in a register that is too small for any.
+fn is_narrow(function: &Function, operand: &Operand) -> bool {
+    let Operand::Address { base, .. } = operand else {
+        return false;
+    };
+    matches!(base, AddressBase::Reg(r) if function.registers[r.0 as usize].size_bytes() < 4)
 }
 
 impl From<FenceReason> for Reason {

@@ -142,6 +142,12 @@ pub enum FenceReason {
         /// The instruction.
         what: String,
     },
+    /// An address of 8 or 16 bits: `ptxas` takes it, and extends it by what the register was declared as.
+    #[error("the address of `{what}` is in a register of less than 32 bits")]
+    NarrowAddress {
+        /// The instruction.
+        what: String,
+    },
     /// A generic address of a constant or parameter looks like one of global memory.
     #[error(
         "`{what}` makes a generic address of a constant or parameter, which the fence cannot tell from global memory"
