@@ -14,6 +14,7 @@ use crate::decode::{FuncId, Function, Instruction, Opcode, Operand, Program, Spa
 use crate::rewrite::Edits;
 use crate::syntax::lex::kind;
 use crate::syntax::module::{FunctionSyntax, Module, Statement, StatementKind};
+use std::collections::HashSet;
 
 /// What a function is to the rewrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -467,38 +468,61 @@ impl<'a> Frame<'a> {
                 .any(|o| matches!(o, Operand::Target(0)))
     }
 
-    /// Whether the declarations in front of the entry declare a register of that name.
-    pub(crate) fn is_declared_before_entry(&self, name: &str) -> bool {
+    /// The registers that text at entry may name: declared in front of it, and by no inner scope as well, so that a name
+    /// alone tells which one is meant.
+    pub(crate) fn registers_at_entry(&self) -> EntryRegisters<'a> {
         let (from, to) = self.syntax.statements;
         let c = self.module.cursor(0);
-        let statements = self.module.statements_in(from + 2, to);
-        statements
-            .take_while(|s| {
-                matches!(
-                    s.kind,
-                    StatementKind::Declaration
-                        | StatementKind::Label
-                        | StatementKind::Loc
-                        | StatementKind::Pragma
-                        | StatementKind::Empty
-                )
-            })
-            .filter(|s| s.kind == StatementKind::Declaration)
-            .flat_map(|s| s.first..s.end)
-            .filter(|&at| c.tokens[at].kind() == kind::NAME)
-            .any(|at| {
-                let declared = c.name(c.tokens[at].sym());
+        let mut found = EntryRegisters::default();
+        let mut in_front = true;
+        for s in self.module.statements_in(from + 2, to) {
+            in_front &= matches!(
+                s.kind,
+                StatementKind::Declaration
+                    | StatementKind::Label
+                    | StatementKind::Loc
+                    | StatementKind::Pragma
+                    | StatementKind::Empty
+            );
+            if s.kind != StatementKind::Declaration {
+                continue;
+            }
+            for at in (s.first..s.end).filter(|&at| c.tokens[at].kind() == kind::NAME) {
                 let is_range = c.tokens.get(at + 1).is_some_and(|t| t.kind() == b'<');
-                match name.strip_prefix(declared) {
-                    Some("") => !is_range,
-                    Some(number) => is_range && number.bytes().all(|b| b.is_ascii_digit()),
-                    None => false,
-                }
-            })
+                let name = (c.name(c.tokens[at].sym()), is_range);
+                match in_front {
+                    true => found.seen.insert(name),
+                    false => found.hidden.insert(name),
+                };
+            }
+        }
+        found
     }
 
     /// Whether text at entry may name registers of the body.
     pub(crate) fn entry_sees_registers(&self) -> bool {
         self.entry_point().is_some()
+    }
+}
+
+/// Digits of the greatest number in a range.
+const RANGE_DIGITS: usize = 10;
+
+/// Names of registers, each with whether it stands for a range of numbered ones.
+#[derive(Debug, Default)]
+pub(crate) struct EntryRegisters<'a> {
+    seen: HashSet<(&'a str, bool)>,
+    hidden: HashSet<(&'a str, bool)>,
+}
+
+impl EntryRegisters<'_> {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let declares = |names: &HashSet<(&str, bool)>| {
+            let digits = name.bytes().rev().take(RANGE_DIGITS);
+            let digits = digits.take_while(u8::is_ascii_digit).count();
+            let mut ranges = name.len() - digits..name.len();
+            names.contains(&(name, false)) || ranges.any(|at| names.contains(&(&name[..at], true)))
+        };
+        declares(&self.seen) && !declares(&self.hidden)
     }
 }

@@ -362,7 +362,7 @@ fn early_read(frame: &Frame<'_>, axis: u8) -> Option<(u32, String)> {
             && matches!(&*i.mnemonic, "mov.u32" | "mov.s32" | "mov.b32")
         {
             let name: &str = &function.register_names[r.0 as usize];
-            let fits = !seen.contains(r) && frame.is_declared_before_entry(name);
+            let fits = !seen.contains(r) && frame.registers_at_entry().has(name);
             return fits.then(|| (n, name.to_string()));
         }
         for_each_register(i, |r, _| seen.push(r));

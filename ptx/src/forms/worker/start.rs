@@ -92,10 +92,10 @@ pub(super) fn kills(frame: &mut Frame<'_>) -> String {
         return text;
     }
     let function = frame.function;
-    let flow = Flow::new(function);
+    let (flow, named) = (Flow::new(function), frame.registers_at_entry());
     for r in unset_registers(function, &flow) {
         let name = &function.register_names[r.0 as usize];
-        if !frame.is_declared_before_entry(name) {
+        if !named.has(name) {
             continue;
         }
         let (ty, zero) = match function.registers[r.0 as usize] {
@@ -110,4 +110,36 @@ pub(super) fn kills(frame: &mut Frame<'_>) -> String {
         text.push_str(&format!("mov.{ty} {name}, {zero}; "));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Module;
+    use crate::forms::{Form, Options, rewrite};
+
+    /// The worker of a kernel in whose inner scope a register of that name is read and never written.
+    fn worker(inner: &str) -> String {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.entry k (.param .u64 p) {{ .reg .b32 %r<3>; .reg .b64 %rd<2>;\n\
+             ld.param.u64 %rd1, [p];\nmov.u32 %r1, %nctaid.x;\n\
+             {{ {inner} st.volatile.global.u32 [%rd1], %r1; st.volatile.global.u32 [%rd1], %r2; }}\n\
+             st.volatile.global.u32 [%rd1+4], %r1;\nret; }}\n"
+        );
+        let module = Module::parse(text).unwrap_or_else(|e| panic!("{e}"));
+        let program = module.decode().unwrap_or_else(|e| panic!("{e}"));
+        let made = rewrite(&module, &program, &Options::default(), |_| Form::WORKER);
+        assert_eq!(made.kernels[0].reason, None);
+        String::from_utf8(made.bytes).expect("text")
+    }
+
+    #[test]
+    fn unset_registers_of_an_inner_scope_do_not_clear_their_namesakes() {
+        let clears = |text: &str, name: &str| text.contains(&format!("mov.b32 {name}, 0;"));
+        let text = worker("");
+        assert!(!clears(&text, "%r1") && clears(&text, "%r2"), "{text}");
+        for inner in [".reg .b32 %r<3>;", ".reg .b32 %r1, %r2;"] {
+            let text = worker(inner);
+            assert!(!clears(&text, "%r1") && !clears(&text, "%r2"), "{text}");
+        }
+    }
 }
