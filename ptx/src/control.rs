@@ -35,7 +35,8 @@ pub const CONTROL_BYTES: u32 = 64;
 pub const CONTROL_ALIGN: u32 = 8;
 /// Offset of [`Control::offset`], three 32-bit words (`slice`, `gate`).
 pub const OFFSET_AT: u32 = 0;
-/// Offset of the reciprocals of the grid's width and height, two 32-bit words (`worker`): see [`Control::tickets`].
+/// Offset of the reciprocals of the grid's width and height, two 32-bit words (`worker`): see [`Control::tickets`]. Zero
+/// where there is one row, or one plane.
 pub const RECIPROCAL_AT: u32 = 0;
 /// Offset of the distance of a ticket's last block from its first, where tickets begin as [`STRAIGHT_ROW`] says: such a grid
 /// has no height to divide by.
@@ -129,9 +130,7 @@ pub const WORD_SET_BYTES: u32 = 16;
 /// Offset of the first set: the ticket's first and last block on the x axis, then their place on the other axes, where the
 /// kernel asks for it.
 pub const WORD_BLOCKS_AT: u32 = 0;
-/// Stands in a set for the first block, and zero for the last: there are no tickets, the worker is to leave.
-pub const WORD_SPENT: u32 = 1;
-/// The same for a worker that has no place to give back.
+/// Stands in a set for the first block, and zero for the last: the worker is to leave.
 pub const WORD_NONE: u32 = u32::MAX;
 /// Offset of the SM's cap when the ticket was taken. It and the next three are read at once.
 pub const WORD_CAP_AT: u32 = 2 * WORD_SET_BYTES;
@@ -283,6 +282,8 @@ impl Control {
         };
         let [width, height, shifts] = control.offset;
         let width = if one_row { 0 } else { width };
+        // The numbers of rows need no division then.
+        let height = if grid[2] == 1 { 0 } else { height };
         // Threads fill warps of 32 in order. Where one has a single lane, nobody reads the cap beside it; and of the first
         // warp the threads that speak are those of x 0 and 1.
         let threads = block.iter().fold(1_u32, |n, d| n.wrapping_mul(*d));

@@ -74,6 +74,8 @@ pub(crate) const ASIDE_MARK: &str = "\u{1}aside\u{1}";
 pub(crate) const START_MARK: &str = "\u{1}start\u{1}";
 /// See [`PLACE_MARK`].
 pub(crate) const STEP_MARK: &str = "\u{1}step\u{1}";
+/// See [`PLACE_MARK`].
+pub(crate) const SETTLING_MARK: &str = "\u{1}settling\u{1}";
 
 impl<'a> Frame<'a> {
     pub(crate) fn new(
@@ -397,10 +399,12 @@ impl<'a> Frame<'a> {
             let aside = worker::aside_text(&mut self, axes);
             let start = worker::start_text(&mut self, axes);
             let step = worker::step_text(&mut self, axes);
+            let settling = worker::settling_text(&mut self, axes);
             self.tail = self.tail.replace(PLACE_MARK, &place);
             self.tail = self.tail.replace(ASIDE_MARK, &aside);
             self.head = self.head.replace(START_MARK, &start);
             self.tail = self.tail.replace(STEP_MARK, &step);
+            self.tail = self.tail.replace(SETTLING_MARK, &settling);
         }
         let mut declared = std::mem::take(&mut self.declarations);
         for (ty, n) in &self.registers {

@@ -7,16 +7,18 @@
 //!
 //! ```text
 //! enter    plain = late;  the first two threads: prepare
-//!          dealt straight: every thread finds the ticket's blocks, plain |= more than one, goes to body; of one block, unless
-//!          late, the first warp asks before.  Others: general
+//!          dealt straight: every thread finds the ticket's blocks, goes to body; unless late, of one block the first warp
+//!          asks before, and of more it is to look later.  Others: general
 //! body     whose every exit goes to:
-//! rejoin   wait for asynchronous copies;  x < last: x += apart, go to body; at the last block to vote, in a first turn
-//!          to look;  behind bar.sync 0 where threads of the block meet
-//! spent    who speaks, late: asks.  lane 1 tells the cap;  lane 0: none taken: over, else settle
+//! rejoin   wait for asynchronous copies;  x += apart;  x <= last, and the last block has not begun: go to body, behind
+//!          bar.sync 0 where threads of the block meet.  Unless late, in front of the last block: head
+//! known    who speaks, late: asks.  lane 1 tells the cap;  lane 0: none taken: over, else settle
 //! settle   one thread tells the ticket's blocks;  ticket >= tickets: tells that there are none
-//! told     bar.sync 0;  (x, y, z), last = blocks of the ticket;  x < last: go to body;  none: leave;  late: go to body
+//! told     bar.sync 0;  (x, y, z), last = blocks of the ticket;  none: leave;  late: go to body
+//!          more than one: last -= apart, go to body, and so to head in front of the last block
 //! vote     the first warp that comes here speaks from now on: it asks, and waits for no answer.  Go to body
-//! look     the last block of a first ticket for more than one: plain = late, the first warp asks, unless late.  Go to body
+//! head     the last block begins: vote, or in a first ticket look;  behind bar.sync 0 where threads meet
+//! look     the first warp asks.  Go to body
 //!
 //! ask      lane 0: hint < cap as told: ahead = next++ else LATER
 //!          lane 1: ahead = cap[sm]                         the same instruction
@@ -45,12 +47,12 @@
 //! A piece that is come to from both sides of the body stands twice for that.
 //!
 //! **Places.** `count` and `cap` of an SM are one word. Whoever has counted himself is a *member* until his own
-//! subtraction, so that `count` is the number of members. For every `c` at most `c` members have `hint < c`: a newcomer's
-//! hint is the number of members before it, and one that is renewed is the number of the others at that moment; in both
-//! cases either the hint is not below `c` or there are at most `c` members. So while `count > cap` at least
-//! `count - cap` members see that their hint is not below the cap, and come to `over`; and a compare-and-swap succeeds
-//! only while `count > cap`, so that leaving never brings the members below the cap: one worker stays while the cap is
-//! above zero and tickets remain.
+//! subtraction, so that `count` is the number of members as long as there are tickets; who finds none left leaves without
+//! it, since nobody is to come in his place. For every `c` at most `c` members have `hint < c`: a newcomer's hint is the
+//! number of members before it, and one that is renewed is the number of the others at that moment; in both cases either
+//! the hint is not below `c` or there are at most `c` members. So while `count > cap` at least `count - cap` members see
+//! that their hint is not below the cap, and come to `over`; and a compare-and-swap succeeds only while `count > cap`, so
+//! that leaving never brings the members below the cap: one worker stays while the cap is above zero and tickets remain.
 //!
 //! A worker that was dealt its first ticket is no member while its SM's cap is [`control::CAP_UNBOUND`](crate::control):
 //! its hint is below that cap and no other, so that it comes to `over` when it sees a cap that binds, and counts itself
@@ -70,7 +72,8 @@
 //! last ticket was looked for. A dealt worker begins with one that binds nobody.
 //!
 //! **Registers.** Across a body live `ahead` and some predicates; with chunks also the block's place on the axes that the
-//! body asks for, and `last` in the register that is `ahead`'s in the last block. What must be remembered otherwise, the
+//! body asks for, and `last` in the register that is `ahead`'s in the last block of a ticket that one is asked for ahead
+//! in; a predicate says so (`fin`), and what the register holds is not looked at then. What must be remembered otherwise, the
 //! hint and where the place is, stands in the words. A kernel that needs many registers ([`HEAVY`]) takes one block at a
 //! time and has its place from the ticket. The loop's head stands behind the instructions at the kernel's start that give
 //! the same in every block ([`start`]). A register that the body may read before it writes it is given a value there, because undefined values of one block would
@@ -90,7 +93,7 @@ use super::{Reason, ticket};
 use crate::analysis::registers_estimate;
 use crate::decode::{FuncId, Function, Opcode, Program};
 
-pub(super) use text::{aside_text, place_text, start_text, step_text};
+pub(super) use text::{aside_text, place_text, settling_text, start_text, step_text};
 
 /// A kernel that is estimated to need so many registers takes one block at a time: its occupancy may hang on two more,
 /// and its blocks last so long that a barrier for each is nothing.
@@ -186,8 +189,7 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, looped: Loop) {
     let tail = [
         text::rejoin(frame, looped),
         text::told(frame),
-        text::vote(frame),
-        text::gone(frame),
+        text::vote(frame, looped),
         text::first_look(frame),
         text::prepare(frame),
         text::general(frame),

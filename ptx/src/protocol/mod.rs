@@ -21,6 +21,7 @@
 //! - A stop is caps of zero, and may be taken back at any time: whoever has not left yet stays.
 //! - An SM's cap and the number of its workers are one word. A worker leaves by a compare-and-swap on both, so that
 //!   workers never leave below the cap; workers that look first and subtract then all leave at once.
+//! - A worker that finds no ticket leaves without giving its place back: there is nothing left to take it for.
 //! - Workers are announced (`launched`) before they are launched, and launched only once every earlier one was
 //!   placed: otherwise the host would take a worker that waits for room for one that is missing.
 //! - An instance has ended when all its launches have and there is no ticket left; only then is its memory reused.

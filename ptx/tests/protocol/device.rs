@@ -38,8 +38,6 @@ pub(crate) enum Fault {
     HintOfZero,
     /// Who is over the cap runs his tickets in the order in which he hears of them, the last one first.
     LastFirst,
-    /// Who was never counted gives a place back.
-    ReleasesUncounted,
     /// Whoever was dealt a ticket takes one from the counter all the same.
     TakesDealt,
 }
@@ -86,9 +84,7 @@ pub(crate) enum At {
     RunHeld { hint: u32, ticket: u32, held: u32 },
     /// No ticket was taken ahead: read the word.
     Retake { hint: u32, told: u32 },
-    /// There are no tickets: subtract itself if it was counted.
-    Release { hint: u32 },
-    /// Leave the SM.
+    /// Leave the SM. Who does for want of tickets leaves its place taken.
     Exit,
 }
 
@@ -217,11 +213,6 @@ impl Code {
                 let told = Some(told);
                 self.step(At::Over { told, hint }, 0, sm, set)
             }
-            At::Release { hint } => {
-                let counted = hint != HINT_UNCOUNTED || self.fault == Fault::ReleasesUncounted;
-                place.count = place.count.wrapping_sub(u32::from(counted));
-                quiet(At::Exit)
-            }
             At::Exit => (At::Exit, Effect::Gone),
         }
     }
@@ -229,7 +220,7 @@ impl Code {
     /// It hears of a ticket, and is to ask for the next if the cap that it was told allows.
     fn begin(&self, hint: u32, ticket: u32, told: u32) -> (At, Effect) {
         if ticket >= self.tickets {
-            return (At::Release { hint }, Effect::Nothing);
+            return (At::Exit, Effect::Nothing);
         }
         let ahead = match hint < told && self.manner != Manner::Wary {
             true => Ahead::Asked,
@@ -313,7 +304,7 @@ impl At {
             | Self::Run { hint, .. }
             | Self::RunHeld { hint, .. }
             | Self::Retake { hint, .. } => (hint != HINT_UNCOUNTED).then_some(hint),
-            Self::Enter | Self::Release { .. } | Self::Exit => None,
+            Self::Enter | Self::Exit => None,
         }
     }
 
@@ -321,7 +312,6 @@ impl At {
     pub(crate) fn is_member(self) -> bool {
         match self {
             Self::Enter | Self::Exit => false,
-            Self::Release { hint } => hint != HINT_UNCOUNTED,
             _ => self.hint().is_some(),
         }
     }

@@ -92,16 +92,6 @@ fn dealt_tickets_run_once_under_shrink_grow_stop_and_resume() {
 }
 
 #[test]
-fn who_was_never_counted_has_no_place_to_give_back() {
-    let released = Config {
-        deals: true,
-        fault: Fault::ReleasesUncounted,
-        ..WORKER
-    };
-    finds("an uncounted place", &released, "count as");
-}
-
-#[test]
 fn a_dealt_ticket_is_not_in_the_counter() {
     let taken = Config {
         deals: true,

@@ -159,7 +159,7 @@ impl State for World {
             return Err(format!("block {block} ran twice"));
         }
         for (sm, place) in self.set.places.iter().enumerate() {
-            self.check_sm(sm, *place)?;
+            self.check_sm(config, sm, *place)?;
         }
         if config.waits {
             self.check_lowest()?;
@@ -179,10 +179,13 @@ impl State for World {
 }
 
 impl World {
-    fn check_sm(&self, sm: usize, place: Place) -> Result<(), String> {
+    fn check_sm(&self, config: &Config, sm: usize, place: Place) -> Result<(), String> {
         let here = || self.resident.iter().filter(|w| usize::from(w.sm) == sm);
         let members = here().filter(|w| w.at.is_member()).count();
-        if members != place.count as usize {
+        // Who found no ticket has left without subtracting itself.
+        let none_left = self.set.next >= config.tickets;
+        let count = place.count as usize;
+        if members > count || (members < count && !none_left) {
             return Err(format!(
                 "{members} workers on SM {sm} count as {}",
                 place.count

@@ -440,6 +440,7 @@ impl Events for Caps {
         place: &mut Place<'_, '_, '_>,
         dice: &mut Prng,
     ) -> Result<(), String> {
+        self.check_idle(instance, place)?;
         self.turns -= 1;
         let short = dice.below(2) == 0;
         let gap = if short { 400 } else { 9000 };
@@ -532,9 +533,24 @@ impl Caps {
         if next < tickets || workers.progress() != tickets {
             return Err(format!("{next} tickets of {tickets} were taken at the end"));
         }
+        Ok(())
+    }
+
+    /// Who leaves while there are tickets gives his place back.
+    fn check_idle(&self, instance: &Instance, place: &mut Place<'_, '_, '_>) -> Result<(), String> {
+        let words = self.words(place)?;
+        let Host::Workers(workers, _) = instance.host() else {
+            return Err("workers have become something else".to_owned());
+        };
+        let tickets_left = words[control::NEXT_AT as usize / 4] < workers.tickets();
+        if !workers.is_idle() || !tickets_left {
+            return Ok(());
+        }
         let members = self.members(&words);
         match members.iter().position(|&members| members != 0) {
-            Some(sm) => Err(format!("a place of SM {sm} is still taken at the end")),
+            Some(sm) => Err(format!(
+                "a place of SM {sm} is taken while nobody is on the device"
+            )),
             None => Ok(()),
         }
     }

@@ -5,7 +5,7 @@
 //! load is `volatile`, so that a compiler does not move it in front of the loop and keep the address. Memory that only one
 //! thread of the block touches needs no order; the sets of words are ordered by `bar.sync`, and of the cap any value does.
 
-use super::super::frame::{ASIDE_MARK, Frame, PLACE_MARK, START_MARK, STEP_MARK};
+use super::super::frame::{ASIDE_MARK, Frame, PLACE_MARK, SETTLING_MARK, START_MARK, STEP_MARK};
 use super::super::ticket;
 use super::Loop;
 use crate::control::{
@@ -13,7 +13,7 @@ use crate::control::{
     HOLD_NS, LAUNCHED_AT, NEXT_AT, PLACED_AT, RECIPROCAL_AT, ROW_AT, SHIFT_AT, SPAN_BIT, SPAN_BITS,
     STRAIGHT_CHUNK, STRAIGHT_PLANE, STRAIGHT_ROW, TICKET_LATER, TOTAL_AT, WARY, WORD_BLOCKS_AT,
     WORD_CAP_AT, WORD_ELECT_AT, WORD_FAULT_AT, WORD_HINT_AT, WORD_NEXT_AT, WORD_NONE,
-    WORD_PLACE_AT, WORD_SET_BYTES, WORD_SPENT, place_offset,
+    WORD_PLACE_AT, WORD_SET_BYTES, place_offset,
 };
 
 /// What a member adds to its SM's place word.
@@ -47,9 +47,10 @@ struct Registers {
     duty: String,
     turn: String,
     plain: String,
-    /// With chunks: this is not the ticket's last block; false, without being a constant.
-    more: String,
-    never: String,
+    /// With chunks, where the next ticket is asked for ahead: this is a ticket's last block, and the register of `last` is
+    /// no longer its; this is the first ticket, for more than one block.
+    fin: String,
+    first: String,
 }
 
 impl Registers {
@@ -60,7 +61,7 @@ impl Registers {
         let mut b64 = |n| frame.scratch("b64", n);
         let [place, word, other] = [3, 1, 2].map(&mut b64);
         let mut pred = |n| frame.scratch("pred", n);
-        let [p, q, turn, more, plain, duty, never] = [0, 1, 2, 3, 4, 5, 6].map(&mut pred);
+        let [p, q, turn, fin, plain, duty, first] = [0, 1, 2, 3, 4, 5, 6].map(&mut pred);
         let [x, y, z] = [0, 1, 2].map(|axis| frame.place(axis));
         Self {
             words,
@@ -80,8 +81,8 @@ impl Registers {
             duty,
             turn,
             plain,
-            more,
-            never,
+            fin,
+            first,
         }
     }
 }
@@ -191,31 +192,29 @@ pub(super) fn general(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
     let [general, told, join, settle] =
         ["general", "told", "join", "settle"].map(|word| frame.label(word));
-    let (t, p, q, number, word) = (&r.t, &r.p, &r.q, &r.number, frame.scratch("b32", 8));
-    let (never, apart) = (&r.never, frame.control(CHUNK_AT));
-    let never = match frame.takes_chunks {
-        true => format!("ld.param.u32 {t}, {apart}; setp.eq.u32 {never}, {t}, 0; "),
+    let (t, p, q, number, word) = (&r.t, &r.p, &r.q, &r.ahead, frame.scratch("b32", 8));
+    let (fin, first) = (&r.fin, &r.first);
+    let chunks = match frame.takes_chunks {
+        true => format!("setp.ne.u32 {fin}, {word}, {word}; setp.ne.u32 {first}, {word}, {word}; "),
         false => String::new(),
     };
     let who = frame.scratch("b32", 10);
     format!(
-        "{general}: {never}mov.u32 {number}, %ctaid.x; setp.ne.u32 {p}, {who}, 0; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {settle}; bra {join}; {ASIDE_MARK}"
+        "{general}: {chunks}mov.u32 {number}, %ctaid.x; setp.ne.u32 {p}, {who}, 0; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {settle}; bra {join}; {ASIDE_MARK}"
     )
 }
 
 /// Text by which every thread finds the dealt ticket's blocks by itself, and goes to them. In a fenced kernel a thread that
 /// leaves for a fault would come before the words are prepared.
 pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
-    let [general, eager, begun, body] =
-        ["general", "eager", "begun", "body"].map(|word| frame.label(word));
+    let [general, eager, begun, several, body] =
+        ["general", "eager", "begun", "several", "body"].map(|word| frame.label(word));
     let meet = meet(frame);
     if frame.is_fenced() {
         return format!("bra {general}; {begun}: {meet}");
     }
     let r = Registers::new(frame);
-    let ([x, y, z, last], t, u) = (&r.blocks, &r.t, &r.u);
-    // False behind the branch, which a compiler does not look for.
-    let q = if frame.takes_chunks { &r.never } else { &r.q };
+    let ([x, y, z, last], t, u, p) = (&r.blocks, &r.t, &r.u, &r.p);
     let (word, span) = (frame.scratch("b32", 8), &r.cap);
     let [reciprocal, row, width, last_at] =
         [RECIPROCAL_AT, ROW_AT, GRID_AT, DEALT_SPAN_AT].map(|at| frame.control(at));
@@ -227,6 +226,11 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         [_, _, true] => STRAIGHT_CHUNK,
     };
     let chunks = frame.takes_chunks;
+    let blocks = frame.scratch("b32", 3);
+    let early = match deep {
+        true => format!("ld.param.u32 {blocks}, {row}; "),
+        false => String::new(),
+    };
     let scale = match chunks && deep {
         true => format!(
             " bfe.u32 {span}, {word}, {SPAN_BIT}, {SPAN_BITS}; mad.lo.u32 {x}, {x}, {span}, {x};"
@@ -236,7 +240,7 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     let mut divide = match deep {
         true => format!(
             " add.u32 {t}, {x}, {x}; ld.param.u32 {u}, {reciprocal}; mul.hi.u32 {y}, {t}, {u}; and.b32 {t}, {word}, 31; shr.u32 {y}, {y}, {t}; \
-             ld.param.u32 {t}, {row}; mul.lo.u32 {t}, {t}, {y}; sub.u32 {x}, {x}, {t};"
+             mul.lo.u32 {t}, {blocks}, {y}; sub.u32 {x}, {x}, {t};"
         ),
         false => String::new(),
     };
@@ -255,13 +259,15 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         (true, false) => format!(" ld.param.u32 {t}, {last_at}; add.u32 {last}, {x}, {t};"),
         (false, _) => String::new(),
     };
-    let (more, plain, duty) = (&r.more, &r.plain, &r.duty);
+    let (fin, first, plain, duty) = (&r.fin, &r.first, &r.plain, &r.duty);
     let wait = match chunks {
-        true => format!(" setp.lt.u32 {more}, {x}, {last}; or.pred {plain}, {plain}, {more};"),
+        true => format!(
+            " setp.lt.and.u32 {first}|{fin}, {x}, {last}, !{plain}; @{first} bra {several};"
+        ),
         false => String::new(),
     };
     format!(
-        "and.b32 {t}, {word}, {straight}; setp.eq.u32 {q}, {t}, 0; @{q} bra {general}; mov.u32 {x}, %ctaid.x;{scale}{divide}{far}{wait} @{plain} bra {body}; @{duty} bra {eager}; {begun}: {meet}"
+        "{early}and.b32 {t}, {word}, {straight}; setp.eq.u32 {p}, {t}, 0; @{p} bra {general}; mov.u32 {x}, %ctaid.x;{scale}{divide}{far}{wait} @{plain} bra {body}; @{duty} bra {eager}; {begun}: {meet}"
     )
 }
 
@@ -285,7 +291,7 @@ pub(super) fn join(frame: &mut Frame<'_>) -> String {
 /// Everybody hears of the blocks, or leaves.
 pub(super) fn told(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [told, gone, out, body] = ["told", "gone", "out", "body"].map(|word| frame.label(word));
+    let [told, several, body] = ["told", "several", "body"].map(|word| frame.label(word));
     let (t, p, turn) = (&r.t, &r.p, &r.turn);
     let set = set_of_turn(frame, &r);
     let ([x, y, z, last], set_at, plain) = (&r.blocks, &r.set, &r.plain);
@@ -294,18 +300,18 @@ pub(super) fn told(frame: &mut Frame<'_>) -> String {
         true => {
             let (base, fault) = common(frame, &r, WORD_FAULT_AT);
             format!(
-                " {base}ld.volatile.shared.u32 {t}, {fault}; setp.ne.u32 {p}, {t}, 0; @{p} bra {out};"
+                " {base}ld.volatile.shared.u32 {t}, {fault}; setp.ne.u32 {p}, {t}, 0; @{p} ret;"
             )
         }
         false => String::new(),
     };
-    let more = &r.more;
+    let fin = &r.fin;
     let more = match frame.takes_chunks {
-        true => format!("setp.lt.u32 {more}, {x}, {last}; @{more} bra {body};"),
+        true => format!(" setp.ge.u32 {fin}, {x}, {last}; @!{fin} bra {several};"),
         false => String::new(),
     };
     format!(
-        "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; not.pred {turn}, {turn};{fault} {more} setp.gt.u32 {p}, {x}, {last}; @{p} bra {gone}; @{plain} bra {body};"
+        "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; not.pred {turn}, {turn};{fault} setp.gt.u32 {p}, {x}, {last}; @{p} ret; @{plain} bra {body};{more}"
     )
 }
 
@@ -320,11 +326,70 @@ fn meet(frame: &Frame<'_>) -> &'static str {
     }
 }
 
-/// Text that loads what a ticket's place is found with: the number of tickets, a row's blocks and the first single one.
-fn settling(frame: &mut Frame<'_>) -> String {
-    let [row_blocks, t, s] = [3, 5, 7].map(|n| frame.scratch("b32", n));
-    let [total_at, row_at] = [TOTAL_AT, ROW_AT].map(|at| frame.control(at));
-    format!("ld.param.u32 {t}, {total_at}; ld.param.v2.u32 {{{row_blocks}, {s}}}, {row_at};")
+/// Registers that hold what a ticket's place is found with, and its text's temporaries.
+struct Settling {
+    total: String,
+    /// Blocks of a row, rounded up to chunks, and the first ticket for a single block.
+    row_blocks: String,
+    singles: String,
+    /// Reciprocals of row and height, and their shifts.
+    reciprocals: [String; 2],
+    shifts: [String; 2],
+    height: String,
+    span: String,
+    row: String,
+}
+
+impl Settling {
+    fn new(frame: &mut Frame<'_>) -> Self {
+        let [
+            total,
+            row_blocks,
+            singles,
+            row_inverse,
+            height_inverse,
+            row_shift,
+            height_shift,
+            height,
+            span,
+            row,
+        ] = [5, 3, 7, 8, 10, 11, 12, 13, 2, 4].map(|n| frame.scratch("b32", n));
+        Self {
+            total,
+            row_blocks,
+            singles,
+            reciprocals: [row_inverse, height_inverse],
+            shifts: [row_shift, height_shift],
+            height,
+            span,
+            row,
+        }
+    }
+}
+
+/// Text that loads what a ticket's place is found with: in front of where its number is waited for.
+pub(in super::super) fn settling_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
+    let Settling {
+        total,
+        row_blocks,
+        singles,
+        reciprocals: [row_inverse, height_inverse],
+        shifts: [row_shift, height_shift],
+        height,
+        ..
+    } = Settling::new(frame);
+    let [total_at, row_at, inverse_at, shift_at, height_at] =
+        [TOTAL_AT, ROW_AT, RECIPROCAL_AT, SHIFT_AT, GRID_AT + 4].map(|at| frame.control(at));
+    let text = format!(
+        "ld.param.u32 {total}, {total_at}; ld.param.v2.u32 {{{row_blocks}, {singles}}}, {row_at};"
+    );
+    match axes[1] || axes[2] {
+        true => format!(
+            "{text} ld.param.v2.u32 {{{row_inverse}, {height_inverse}}}, {inverse_at}; ld.param.u32 {height_shift}, {shift_at}; ld.param.u32 {height}, {height_at}; \
+             and.b32 {row_shift}, {height_shift}, 31; bfe.u32 {height_shift}, {height_shift}, 8, 5;"
+        ),
+        false => format!("{text} ld.param.u32 {row_inverse}, {inverse_at};"),
+    }
 }
 
 /// Text that finds the blocks of ticket `number`, on the axes that are asked for, and tells them. In a grid of one row,
@@ -332,12 +397,18 @@ fn settling(frame: &mut Frame<'_>) -> String {
 pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let r = Registers::new(frame);
     let [x, y, z, last] = &r.blocks;
-    let (number, p, q) = (&r.number, &r.p, &r.q);
-    let [settled, tell, none, rows] =
-        ["settled", "tell", "spent_all", "rows"].map(|word| frame.label(word));
-    let [span, row_blocks, t, s] = [2, 3, 5, 7].map(|n| frame.scratch("b32", n));
-    let [shift_at, reciprocals_at, apart_at] =
-        [SHIFT_AT, RECIPROCAL_AT, CHUNK_AT].map(|at| frame.control(at));
+    let (number, p, q) = (&r.ahead, &r.p, &r.q);
+    let [settled, within, none, tell, later, rows] =
+        ["settled", "within", "none", "tell", "later", "rows"].map(|word| frame.label(word));
+    let Settling {
+        total: t,
+        row_blocks,
+        singles: s,
+        reciprocals: [inverse, _],
+        span,
+        ..
+    } = Settling::new(frame);
+    let [shift_at, apart_at] = [SHIFT_AT, CHUNK_AT].map(|at| frame.control(at));
     let deep = axes[1] || axes[2];
     // Chunks first, then single blocks; the first block, of rows that are rounded up to chunks, into x.
     let first = match frame.takes_chunks {
@@ -349,43 +420,62 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
             "ld.param.u32 {t}, {apart_at}; ld.param.u32 {span}, {shift_at}; sub.u32 {row_blocks}, 0, {t}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
              and.b32 {x}, {x}, {row_blocks}; mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; mad.lo.u32 {last}, {span}, {t}, {x};"
         ),
-        false if deep => format!("mov.u32 {x}, {number};"),
+        false if deep => String::new(),
         false => format!("mov.u32 {x}, {number}; mov.u32 {last}, {x};"),
     };
     let place = match deep {
-        true => row_text(frame, &r),
-        false => {
-            format!("ld.param.u32 {s}, {reciprocals_at}; setp.ne.u32 {p}, {s}, 0; @{p} bra {rows};")
-        }
+        true => row_text(frame, &r, axes),
+        false => format!("setp.ne.u32 {p}, {inverse}, 0; @{p} bra {rows};"),
     };
     // Axes that nobody asks for are told as some value.
-    let (told_y, told_z) = if deep { (y, z) } else { (x, x) };
+    let (told_y, told_z) = match axes {
+        [_, false, false] => (x, x),
+        [_, _, false] => (y, y),
+        [_, _, true] => (y, z),
+    };
     let write = store_set(frame, &r, [x, last, told_y, told_z]);
+    let (nothing, told) = (store_set(frame, &r, [x, last, x, x]), frame.label("told"));
     format!(
-        "{settled}: setp.ge.u32 {p}, {number}, {t}; @{p} bra {none}; {first} {place} {tell}: {write}"
+        "{settled}: setp.lt.u32 {p}, {number}, {t}; @{p} bra {within}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {later}; \
+         {none}: mov.u32 {x}, {WORD_NONE}; mov.u32 {last}, 0; {nothing} bra {told}; {within}: {first} {place} {tell}: {write}"
     )
 }
 
-/// Text that divides the block's number `x` by the row, and the row's by the grid's height where that is asked for; the
-/// ticket's last block.
-fn row_text(frame: &mut Frame<'_>, r: &Registers) -> String {
+/// Text that divides the block's number by the row, and the row's by the grid's height where that is asked for; the
+/// ticket's last block. A grid of one plane has no reciprocal of its height.
+fn row_text(frame: &mut Frame<'_>, r: &Registers, axes: [bool; 3]) -> String {
     let [x, y, z, last] = &r.blocks;
-    let (p, take) = (&r.p, frame.label("take"));
-    let [span, row_blocks, row, t, s] = [2, 3, 4, 5, 7].map(|n| frame.scratch("b32", n));
-    let [shift_at, reciprocals_at, width_at, height_at] =
-        [SHIFT_AT, RECIPROCAL_AT, GRID_AT, GRID_AT + 4].map(|at| frame.control(at));
+    let (p, q, take) = (&r.p, &r.q, frame.label("take"));
+    let Settling {
+        row_blocks,
+        singles: s,
+        reciprocals: [row_inverse, height_inverse],
+        shifts: [row_shift, height_shift],
+        height,
+        span,
+        row,
+        ..
+    } = Settling::new(frame);
+    let (width_at, tell) = (frame.control(GRID_AT), frame.label("tell"));
+    let number = if frame.takes_chunks { x } else { &r.ahead };
     let far = match frame.takes_chunks {
         true => format!(
             "ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {span}; min.u32 {last}, {last}, {s}; setp.lt.u32 {p}, {last}, {x}; @{p} bra {take};"
         ),
         false => format!("mov.u32 {last}, {x};"),
     };
+    let flat = match axes[2] {
+        true => String::new(),
+        false => {
+            format!("setp.eq.u32 {q}, {height_inverse}, 0; mov.u32 {y}, {row}; @{q} bra {tell}; ")
+        }
+    };
     // z = row / height, y = row - z · height.
     format!(
-        "ld.param.v2.u32 {{{s}, {t}}}, {reciprocals_at}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {s}; ld.param.u32 {s}, {shift_at}; and.b32 {last}, {s}, 31; shr.u32 {row}, {row}, {last}; \
-         mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks}; \
-         ld.param.u32 {row_blocks}, {height_at}; add.u32 {y}, {row}, {row}; mul.hi.u32 {y}, {y}, {t}; bfe.u32 {s}, {s}, 8, 5; shr.u32 {z}, {y}, {s}; \
-         mul.lo.u32 {row_blocks}, {row_blocks}, {z}; sub.u32 {y}, {row}, {row_blocks}; {far}"
+        "add.u32 {row}, {number}, {number}; mul.hi.u32 {row}, {row}, {row_inverse}; shr.u32 {row}, {row}, {row_shift}; \
+         mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {number}, {row_blocks}; {far} {flat}\
+         add.u32 {y}, {row}, {row}; mul.hi.u32 {y}, {y}, {height_inverse}; shr.u32 {z}, {y}, {height_shift}; \
+         mul.lo.u32 {height}, {height}, {z}; sub.u32 {y}, {row}, {height};"
     )
 }
 
@@ -394,50 +484,55 @@ fn row_text(frame: &mut Frame<'_>, r: &Registers) -> String {
 pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let r = Registers::new(frame);
     let [x, .., last] = &r.blocks;
-    let [settle, settled, told, tell, none, rows, take] = [
-        "settle",
-        "settled",
-        "told",
-        "tell",
-        "spent_all",
-        "rows",
-        "take",
-    ]
-    .map(|word| frame.label(word));
-    let load = settling(frame);
-    let write = store_set(frame, &r, [x, last, x, x]);
-    let p = &r.p;
+    let [settle, settled, tell, rows, take] =
+        ["settle", "settled", "tell", "rows", "take"].map(|word| frame.label(word));
+    let load = settling_text(frame, axes);
+    let (p, t) = (&r.p, &r.t);
+    let several = match frame.takes_chunks {
+        true => {
+            let [several, body] = ["several", "body"].map(|word| frame.label(word));
+            let apart = frame.control(CHUNK_AT);
+            let less = match axes[1] || axes[2] {
+                true => format!("sub.u32 {last}, {last}, 1;"),
+                false => format!("ld.param.u32 {t}, {apart}; sub.u32 {last}, {last}, {t};"),
+            };
+            format!(" {several}: {less} bra {body};")
+        }
+        false => String::new(),
+    };
     let rows = match axes {
         [_, false, false] => {
-            let [row_blocks, row, s, t] = [3, 4, 7, 5].map(|n| frame.scratch("b32", n));
+            let Settling {
+                total: t,
+                row_blocks,
+                singles: s,
+                reciprocals: [inverse, _],
+                row,
+                ..
+            } = Settling::new(frame);
             let [row_at, shift_at, width_at] =
                 [ROW_AT, SHIFT_AT, GRID_AT].map(|at| frame.control(at));
             format!(
-                " {rows}: ld.param.u32 {row_blocks}, {row_at}; sub.u32 {last}, {last}, {x}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {s}; ld.param.u32 {s}, {shift_at}; and.b32 {t}, {s}, 31; shr.u32 {row}, {row}, {t}; \
+                " {rows}: ld.param.u32 {row_blocks}, {row_at}; sub.u32 {last}, {last}, {x}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {inverse}; ld.param.u32 {s}, {shift_at}; and.b32 {t}, {s}, 31; shr.u32 {row}, {row}, {t}; \
                  mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks}; ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {last}; min.u32 {last}, {last}, {s}; \
                  setp.lt.u32 {p}, {last}, {x}; @{p} bra {take}; bra {tell};"
             )
         }
         _ => String::new(),
     };
-    format!(
-        "{settle}: {load} bra {settled}; {none}: mov.u32 {x}, {WORD_SPENT}; mov.u32 {last}, 0; {write} bra {told};{rows}"
-    )
+    format!("{settle}: {load} bra {settled};{rows}{several}")
 }
 
-/// Text that goes to the next block of a ticket.
-///
-/// It is a loop that never goes round, which `ptxas` cannot know. Out of an innermost loop `ptxas` moves whatever is the
-/// same each time, and would keep all pointers of a small kernel in registers across its body.
+/// Text that finds the next block of a ticket, and whether it is the ticket's.
 pub(in super::super) fn step_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let r = Registers::new(frame);
-    let (x, t, never, apart) = (&r.blocks[0], &r.t, &r.never, frame.control(CHUNK_AT));
-    let step = frame.label("step");
+    let ([x, .., last], t, apart) = (&r.blocks, &r.t, frame.control(CHUNK_AT));
+    let (p, fin) = (&r.p, &r.fin);
     let add = match axes[1] || axes[2] {
         true => format!("add.u32 {x}, {x}, 1;"),
         false => format!("ld.param.u32 {t}, {apart}; add.u32 {x}, {x}, {t};"),
     };
-    format!("{step}: {add} @{never} bra {step};")
+    format!("{add} setp.le.and.u32 {p}, {x}, {last}, !{fin};")
 }
 
 /// Text by which who speaks asks for a ticket and for the cap by which the one after it is judged: lane 0 and lane 1, in one
@@ -448,17 +543,18 @@ fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
     let (cap, hint, t, u, p, q) = (&r.cap, &r.hint, &r.t, &r.u, &r.p, &r.q);
     let (ahead, number, place, other) = (&r.ahead, &r.number, &r.place, &r.other);
     format!(
-        "{base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; mov.u32 {number}, %laneid; setp.eq.u32 {q}, {number}, 0; selp.u32 {number}, 1, 0, {q}; \
-         setp.lt.or.u32 {p}, {hint}, {cap}, !{q}; selp.u32 {t}, {u}, {t}, {q}; {counters} \
-         mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
+        "{base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; mov.u32 {number}, %laneid; {counters} setp.eq.u32 {q}, {number}, 0; mov.u32 {ahead}, {TICKET_LATER}; selp.u32 {number}, 1, 0, {q}; \
+         setp.lt.or.u32 {p}, {hint}, {cap}, !{q}; selp.u32 {t}, {u}, {t}, {q}; mad.wide.u32 {place}, {t}, 1, {other}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
     )
 }
 
 /// The first warp that comes here looks ahead. Each of its lanes is elected for itself. In a worker's first turn, whose words
 /// may not be there yet, the first warp is. Where tickets are taken late, nobody.
-pub(super) fn vote(frame: &mut Frame<'_>) -> String {
+pub(super) fn vote(frame: &mut Frame<'_>, looped: Loop) -> String {
     let r = Registers::new(frame);
     let [vote, gather, body] = ["vote", "gather", "body"].map(|word| frame.label(word));
+    let [behind, head, look, told, known] =
+        ["behind", "head", "look", "told", "known"].map(|word| frame.label(word));
     let (meet, ask) = (meet(frame), ask(frame, &r));
     let (t, u, p, number, duty, turn) = (&r.t, &r.u, &r.p, &r.number, &r.duty, &r.turn);
     let words = match frame.words.clone() {
@@ -469,8 +565,18 @@ pub(super) fn vote(frame: &mut Frame<'_>) -> String {
             r.words
         ),
     };
+    let (fin, first, x) = (&r.fin, &r.first, &r.blocks[0]);
+    let head = match looped.chunks {
+        true => {
+            let wait = if looped.meets { "bar.sync 0; " } else { "" };
+            format!(
+                "bra {vote}; {behind}: @!{fin} bra {head}; @!{duty} bra {told}; bra {known}; {head}: {wait}setp.eq.u32 {fin}, {x}, {x}; @{first} bra {look}; "
+            )
+        }
+        false => String::new(),
+    };
     format!(
-        "{vote}: mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {gather}; {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
+        "{head}{vote}: mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {gather}; {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
          atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {gather}; {ask} {gather}: {meet}bra {body};"
     )
 }
@@ -479,14 +585,11 @@ pub(super) fn vote(frame: &mut Frame<'_>) -> String {
 /// And in any first turn, where they are not, the first warp asks.
 pub(super) fn first_look(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [look, eager, begun, body] =
-        ["look", "eager", "begun", "body"].map(|word| frame.label(word));
-    let (ask, shifts) = (ask(frame, &r), frame.control(SHIFT_AT));
-    let (t, plain, duty) = (&r.t, &r.plain, &r.duty);
+    let [look, eager, begun] = ["look", "eager", "begun"].map(|word| frame.label(word));
+    let ask = ask(frame, &r);
+    let (x, first, duty) = (&r.blocks[0], &r.first, &r.duty);
     let look = match frame.takes_chunks {
-        true => format!(
-            "{look}: ld.param.u32 {t}, {shifts}; setp.lt.s32 {plain}, {t}, 0; @{plain} bra {body}; @!{duty} bra {begun};"
-        ),
+        true => format!("{look}: setp.ne.u32 {first}, {x}, {x}; @!{duty} bra {begun};"),
         false => String::new(),
     };
     format!("{look} {eager}: {ask} bra {begun};")
@@ -495,33 +598,31 @@ pub(super) fn first_look(frame: &mut Frame<'_>) -> String {
 /// What stands behind the body.
 pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let r = Registers::new(frame);
-    let [rejoin, look, body, spent, told, later] =
-        ["rejoin", "look", "body", "spent", "told", "later"].map(|word| frame.label(word));
-    let (ask, known, vote) = (ask(frame, &r), frame.label("known"), frame.label("vote"));
-    let load = settling(frame);
-    let (p, t, ahead, number) = (&r.p, &r.t, &r.ahead, &r.number);
+    let [rejoin, behind, body, spent, told, known] =
+        ["rejoin", "behind", "body", "spent", "told", "known"].map(|word| frame.label(word));
+    let ask = ask(frame, &r);
+    let load = SETTLING_MARK;
+    let (p, t, ahead) = (&r.p, &r.t, &r.ahead);
     let (plain, duty) = (&r.plain, &r.duty);
     let wait = if looped.copies {
         "cp.async.wait_all; "
     } else {
         ""
     };
-    let ([x, .., last], more) = (&r.blocks, &r.more);
     let next = STEP_MARK;
     let step = match (looped.chunks, looped.meets) {
         (true, true) => format!(
-            "@!{more} bra {spent}; {next} setp.ne.u32 {more}, {x}, {last}; bar.sync 0; @{more} bra {body}; @!{plain} bra {vote}; bra {look}; {spent}: "
+            "{next} @!{p} bra {spent}; bar.sync 0; bra {body}; {spent}: @!{plain} bra {behind}; @!{duty} bra {told};"
         ),
-        (true, false) => format!(
-            "@!{more} bra {spent}; {next} setp.ne.u32 {more}, {x}, {last}; @{more} bra {body}; @!{plain} bra {vote}; bra {look}; {spent}: "
-        ),
-        (false, _) => String::new(),
+        (true, false) => {
+            format!("{next} @{p} bra {body}; @!{plain} bra {behind}; @!{duty} bra {told};")
+        }
+        (false, _) => format!("@!{duty} bra {told}; @!{plain} bra {known};"),
     };
     let (base, cap_word) = common(frame, &r, WORD_CAP_AT);
     format!(
-        "{rejoin}: {wait}{step}@!{duty} bra {told}; @!{plain} bra {known}; {ask} \
-         {known}: {load} mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; \
-         mov.u32 {number}, {ahead}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {later}; {PLACE_MARK}",
+        "{rejoin}: {wait}{step} {ask} \
+         {known}: {load} mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; {PLACE_MARK}",
     )
 }
 
@@ -530,8 +631,8 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
 /// before it leaves.
 pub(super) fn over(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [later, over, weigh, stay, none, hold, take, told, settle] = [
-        "later", "over", "weigh", "stay", "none", "hold", "take", "told", "settle",
+    let [later, over, weigh, stay, none, hold, take, settle] = [
+        "later", "over", "weigh", "stay", "none", "hold", "take", "settle",
     ]
     .map(|word| frame.label(word));
     let sys = ticket::load_order(frame, "sys");
@@ -539,11 +640,10 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
         find(frame, &r, WORD_PLACE_AT),
         find(frame, &r, WORD_NEXT_AT),
     );
-    let (t, u) = (r.t.clone(), r.u.clone());
-    let write = store_set(frame, &r, [&t, &u, &u, &u]);
+    let (t, u) = (&r.t, &r.u);
     let (base, hint_word) = common(frame, &r, WORD_HINT_AT);
     let (cap, hint, p, q, word, other) = (&r.cap, &r.hint, &r.p, &r.q, &r.word, &r.other);
-    let (place, number) = (&r.place, &r.number);
+    let (place, number) = (&r.place, &r.ahead);
     let (placed, launched) = (PLACED_AT - NEXT_AT, LAUNCHED_AT - NEXT_AT);
     // PTX ISA, `nanosleep`: PTX 6.3, sm_70.
     let nap = match ticket::has_scopes(frame.program) && frame.program.version >= (6, 3) {
@@ -557,25 +657,8 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
          sub.u64 {other}, {word}, {MEMBER}; atom.global.cas.b64 {other}, [{place}], {word}, {other}; \
          setp.ne.u64 {p}, {other}, {word}; mov.u64 {word}, {other}; @{p} bra {weigh}; @!{q} bra {none}; {find_next} mov.u64 {other}, %globaltimer; \
          {hold}: ld{sys}.global.u32 {t}, [{place}+{placed}]; ld{sys}.global.u32 {cap}, [{place}+{launched}]; setp.eq.u32 {p}, {t}, {cap}; @{p} bra {none}; \
-         {nap}mov.u64 {word}, %globaltimer; sub.u64 {word}, {word}, {other}; setp.lt.u64 {p}, {word}, {HOLD_NS}; @{p} bra {hold}; \
-         {none}: mov.u32 {t}, {WORD_NONE}; mov.u32 {u}, 0; {write} bra {told}; \
+         {nap}mov.u64 {word}, %globaltimer; sub.u64 {word}, {word}, {other}; setp.lt.u64 {p}, {word}, {HOLD_NS}; @{p} bra {hold}; bra {none}; \
          {stay}: ld.volatile.shared.u32 {u}, {hint_word}; and.b32 {u}, {u}, {HINT_WARY}; sub.u32 {hint}, {hint}, 1; or.b32 {hint}, {hint}, {u}; st.volatile.shared.u32 {hint_word}, {hint}; \
          {take}: {find_next} atom.global.add.u32 {number}, [{place}], 1; bra {settle};"
-    )
-}
-
-/// No ticket: who speaks gives the place back, unless there is none: that was done because of the cap, or the worker was
-/// never counted.
-pub(super) fn gone(frame: &mut Frame<'_>) -> String {
-    let r = Registers::new(frame);
-    let [gone, out] = ["gone", "out"].map(|word| frame.label(word));
-    let find_place = find(frame, &r, WORD_PLACE_AT);
-    let (base, hint_word) = common(frame, &r, WORD_HINT_AT);
-    let (p, q, t, x, duty, place) = (&r.p, &r.q, &r.t, &r.blocks[0], &r.duty, &r.place);
-    let (leave, bits) = (-MEMBER, !HINT_WARY);
-    format!(
-        "{gone}: @!{duty} bra {out}; mov.u32 {t}, %laneid; setp.ne.u32 {q}, {t}, 0; setp.eq.or.u32 {p}, {x}, {WORD_NONE}, {q}; @{p} bra {out}; \
-         {base}ld.volatile.shared.u32 {t}, {hint_word}; and.b32 {t}, {t}, {bits}; setp.eq.u32 {p}, {t}, {HINT_UNCOUNTED}; @{p} bra {out}; \
-         {find_place} red.global.add.u64 [{place}], {leave}; {out}: ret;"
     )
 }
