@@ -82,6 +82,7 @@
 //! Where threads of a block cannot meet ([`convergence::threads_meet`]) its warps run on by themselves to the end of the
 //! ticket. Soundness rests on [`super::convergence`]: every thread of the block passes the same barriers before it rejoins.
 
+mod place;
 mod start;
 mod text;
 
@@ -93,7 +94,8 @@ use super::{Reason, ticket};
 use crate::analysis::registers_estimate;
 use crate::decode::{FuncId, Function, Opcode, Program};
 
-pub(super) use text::{aside_text, place_text, settling_text, start_text, step_text};
+pub(super) use place::{aside_text, place_text, settling_text};
+pub(super) use text::{start_text, step_text};
 
 /// A kernel that is estimated to need so many registers takes one block at a time: its occupancy may hang on two more,
 /// and its blocks last so long that a barrier for each is nothing.

@@ -38,6 +38,8 @@ pub(crate) enum Fault {
     HintOfZero,
     /// Who is over the cap runs his tickets in the order in which he hears of them, the last one first.
     LastFirst,
+    /// Who leaves for the cap keeps its place.
+    KeepsPlace,
     /// Whoever was dealt a ticket takes one from the counter all the same.
     TakesDealt,
 }
@@ -180,7 +182,7 @@ impl Code {
             At::Weigh { seen, told, hint } => {
                 let seen_again = *place;
                 if seen == seen_again || self.fault == Fault::LookThenSubtract {
-                    place.count -= 1;
+                    place.count -= u32::from(self.fault != Fault::KeepsPlace);
                     return quiet(At::Exit);
                 }
                 let seen = seen_again;

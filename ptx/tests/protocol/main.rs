@@ -92,6 +92,15 @@ fn dealt_tickets_run_once_under_shrink_grow_stop_and_resume() {
 }
 
 #[test]
+fn who_leaves_for_the_cap_gives_its_place_back() {
+    let kept = Config {
+        fault: Fault::KeepsPlace,
+        ..WORKER
+    };
+    finds("a place kept", &kept, "count as");
+}
+
+#[test]
 fn a_dealt_ticket_is_not_in_the_counter() {
     let taken = Config {
         deals: true,

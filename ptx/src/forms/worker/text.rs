@@ -12,49 +12,49 @@ use crate::control::{
     CAP_UNBOUND, CHUNK_AT, COUNTERS_AT, DEALT, DEALT_SPAN_AT, GRID_AT, HINT_UNCOUNTED, HINT_WARY,
     HOLD_NS, LAUNCHED_AT, NEXT_AT, PLACED_AT, RECIPROCAL_AT, ROW_AT, SHIFT_AT, SPAN_BIT, SPAN_BITS,
     STRAIGHT_CHUNK, STRAIGHT_PLANE, STRAIGHT_ROW, TICKET_LATER, TOTAL_AT, WARY, WORD_BLOCKS_AT,
-    WORD_CAP_AT, WORD_ELECT_AT, WORD_FAULT_AT, WORD_HINT_AT, WORD_NEXT_AT, WORD_NONE,
-    WORD_PLACE_AT, WORD_SET_BYTES, place_offset,
+    WORD_CAP_AT, WORD_ELECT_AT, WORD_FAULT_AT, WORD_HINT_AT, WORD_NEXT_AT, WORD_PLACE_AT,
+    WORD_SET_BYTES, place_offset,
 };
 
 /// What a member adds to its SM's place word.
 const MEMBER: i64 = 1 << 32;
 
 /// Names of the loop's registers.
-struct Registers {
+pub(super) struct Registers {
     /// Address of the words, where they are no variable.
-    words: String,
+    pub(super) words: String,
     /// Address of this turn's set of them.
-    set: String,
-    number: String,
+    pub(super) set: String,
+    pub(super) number: String,
     /// Lives across the last block of a ticket: lane 0's next ticket, lane 1's cap. With chunks it is the register that holds
     /// the last block's place until then.
-    ahead: String,
-    cap: String,
-    hint: String,
-    t: String,
-    u: String,
+    pub(super) ahead: String,
+    pub(super) cap: String,
+    pub(super) hint: String,
+    pub(super) t: String,
+    pub(super) u: String,
     /// The first block of the ticket, and the last of its blocks on the x axis; the axes that the body asks for live across
     /// it, with chunks also x and the last.
-    blocks: [String; 4],
+    pub(super) blocks: [String; 4],
     /// Address of a word among the counters or places.
-    place: String,
-    word: String,
-    other: String,
-    p: String,
-    q: String,
+    pub(super) place: String,
+    pub(super) word: String,
+    pub(super) other: String,
+    pub(super) p: String,
+    pub(super) q: String,
     /// Live across the body, as do the next two: who speaks for the worker in this turn; which set is this turn's; the next
     /// ticket is taken at the end of this one, or its taker is known without an election.
-    duty: String,
-    turn: String,
-    plain: String,
+    pub(super) duty: String,
+    pub(super) turn: String,
+    pub(super) plain: String,
     /// With chunks, where the next ticket is asked for ahead: this is a ticket's last block, and the register of `last` is
     /// no longer its; this is the first ticket, for more than one block.
-    fin: String,
-    first: String,
+    pub(super) fin: String,
+    pub(super) first: String,
 }
 
 impl Registers {
-    fn new(frame: &mut Frame<'_>) -> Self {
+    pub(super) fn new(frame: &mut Frame<'_>) -> Self {
         let mut b32 = |n| frame.scratch("b32", n);
         let [words, set, number, ahead, cap, hint, t, u] = [1, 6, 0, 19, 4, 3, 2, 5].map(&mut b32);
         let last = ahead.clone();
@@ -111,7 +111,7 @@ fn set_of_turn(frame: &mut Frame<'_>, r: &Registers) -> String {
 }
 
 /// Text that stores to this turn's set, by predicate where its address is a constant.
-fn store_set(frame: &mut Frame<'_>, r: &Registers, values: [&str; 4]) -> String {
+pub(super) fn store_set(frame: &mut Frame<'_>, r: &Registers, values: [&str; 4]) -> String {
     let turn = &r.turn;
     let values = values.join(", ");
     let store =
@@ -326,203 +326,6 @@ fn meet(frame: &Frame<'_>) -> &'static str {
     }
 }
 
-/// Registers that hold what a ticket's place is found with, and its text's temporaries.
-struct Settling {
-    total: String,
-    /// Blocks of a row, rounded up to chunks, and the first ticket for a single block.
-    row_blocks: String,
-    singles: String,
-    /// Reciprocals of row and height, and their shifts.
-    reciprocals: [String; 2],
-    shifts: [String; 2],
-    height: String,
-    span: String,
-    row: String,
-}
-
-impl Settling {
-    fn new(frame: &mut Frame<'_>) -> Self {
-        let [
-            total,
-            row_blocks,
-            singles,
-            row_inverse,
-            height_inverse,
-            row_shift,
-            height_shift,
-            height,
-            span,
-            row,
-        ] = [5, 3, 7, 8, 10, 11, 12, 13, 2, 4].map(|n| frame.scratch("b32", n));
-        Self {
-            total,
-            row_blocks,
-            singles,
-            reciprocals: [row_inverse, height_inverse],
-            shifts: [row_shift, height_shift],
-            height,
-            span,
-            row,
-        }
-    }
-}
-
-/// Text that loads what a ticket's place is found with: in front of where its number is waited for.
-pub(in super::super) fn settling_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
-    let Settling {
-        total,
-        row_blocks,
-        singles,
-        reciprocals: [row_inverse, height_inverse],
-        shifts: [row_shift, height_shift],
-        height,
-        ..
-    } = Settling::new(frame);
-    let [total_at, row_at, inverse_at, shift_at, height_at] =
-        [TOTAL_AT, ROW_AT, RECIPROCAL_AT, SHIFT_AT, GRID_AT + 4].map(|at| frame.control(at));
-    let text = format!(
-        "ld.param.u32 {total}, {total_at}; ld.param.v2.u32 {{{row_blocks}, {singles}}}, {row_at};"
-    );
-    match axes[1] || axes[2] {
-        true => format!(
-            "{text} ld.param.v2.u32 {{{row_inverse}, {height_inverse}}}, {inverse_at}; ld.param.u32 {height_shift}, {shift_at}; ld.param.u32 {height}, {height_at}; \
-             and.b32 {row_shift}, {height_shift}, 31; bfe.u32 {height_shift}, {height_shift}, 8, 5;"
-        ),
-        false => format!("{text} ld.param.u32 {row_inverse}, {inverse_at};"),
-    }
-}
-
-/// Text that finds the blocks of ticket `number`, on the axes that are asked for, and tells them. In a grid of one row,
-/// whose reciprocal is zero, that needs no division.
-pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
-    let r = Registers::new(frame);
-    let [x, y, z, last] = &r.blocks;
-    let (number, p, q) = (&r.ahead, &r.p, &r.q);
-    let [settled, within, none, tell, later, rows] =
-        ["settled", "within", "none", "tell", "later", "rows"].map(|word| frame.label(word));
-    let Settling {
-        total: t,
-        row_blocks,
-        singles: s,
-        reciprocals: [inverse, _],
-        span,
-        ..
-    } = Settling::new(frame);
-    let [shift_at, apart_at] = [SHIFT_AT, CHUNK_AT].map(|at| frame.control(at));
-    let deep = axes[1] || axes[2];
-    // Chunks first, then single blocks; the first block, of rows that are rounded up to chunks, into x.
-    let first = match frame.takes_chunks {
-        true if deep => format!(
-            "ld.param.u32 {span}, {shift_at}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
-             mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0;"
-        ),
-        true => format!(
-            "ld.param.u32 {t}, {apart_at}; ld.param.u32 {span}, {shift_at}; sub.u32 {row_blocks}, 0, {t}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
-             and.b32 {x}, {x}, {row_blocks}; mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; mad.lo.u32 {last}, {span}, {t}, {x};"
-        ),
-        false if deep => String::new(),
-        false => format!("mov.u32 {x}, {number}; mov.u32 {last}, {x};"),
-    };
-    let place = match deep {
-        true => row_text(frame, &r, axes),
-        false => format!("setp.ne.u32 {p}, {inverse}, 0; @{p} bra {rows};"),
-    };
-    // Axes that nobody asks for are told as some value.
-    let (told_y, told_z) = match axes {
-        [_, false, false] => (x, x),
-        [_, _, false] => (y, y),
-        [_, _, true] => (y, z),
-    };
-    let write = store_set(frame, &r, [x, last, told_y, told_z]);
-    let (nothing, told) = (store_set(frame, &r, [x, last, x, x]), frame.label("told"));
-    format!(
-        "{settled}: setp.lt.u32 {p}, {number}, {t}; @{p} bra {within}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {later}; \
-         {none}: mov.u32 {x}, {WORD_NONE}; mov.u32 {last}, 0; {nothing} bra {told}; {within}: {first} {place} {tell}: {write}"
-    )
-}
-
-/// Text that divides the block's number by the row, and the row's by the grid's height where that is asked for; the
-/// ticket's last block. A grid of one plane has no reciprocal of its height.
-fn row_text(frame: &mut Frame<'_>, r: &Registers, axes: [bool; 3]) -> String {
-    let [x, y, z, last] = &r.blocks;
-    let (p, q, take) = (&r.p, &r.q, frame.label("take"));
-    let Settling {
-        row_blocks,
-        singles: s,
-        reciprocals: [row_inverse, height_inverse],
-        shifts: [row_shift, height_shift],
-        height,
-        span,
-        row,
-        ..
-    } = Settling::new(frame);
-    let (width_at, tell) = (frame.control(GRID_AT), frame.label("tell"));
-    let number = if frame.takes_chunks { x } else { &r.ahead };
-    let far = match frame.takes_chunks {
-        true => format!(
-            "ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {span}; min.u32 {last}, {last}, {s}; setp.lt.u32 {p}, {last}, {x}; @{p} bra {take};"
-        ),
-        false => format!("mov.u32 {last}, {x};"),
-    };
-    let flat = match axes[2] {
-        true => String::new(),
-        false => {
-            format!("setp.eq.u32 {q}, {height_inverse}, 0; mov.u32 {y}, {row}; @{q} bra {tell}; ")
-        }
-    };
-    // z = row / height, y = row - z · height.
-    format!(
-        "add.u32 {row}, {number}, {number}; mul.hi.u32 {row}, {row}, {row_inverse}; shr.u32 {row}, {row}, {row_shift}; \
-         mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {number}, {row_blocks}; {far} {flat}\
-         add.u32 {y}, {row}, {row}; mul.hi.u32 {y}, {y}, {height_inverse}; shr.u32 {z}, {y}, {height_shift}; \
-         mul.lo.u32 {height}, {height}, {z}; sub.u32 {y}, {row}, {height};"
-    )
-}
-
-/// What is seldom come to on the way to a ticket's place: from where no ticket was ahead, there are no tickets, or a
-/// kernel that asks for x alone has a grid of many rows.
-pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
-    let r = Registers::new(frame);
-    let [x, .., last] = &r.blocks;
-    let [settle, settled, tell, rows, take] =
-        ["settle", "settled", "tell", "rows", "take"].map(|word| frame.label(word));
-    let load = settling_text(frame, axes);
-    let (p, t) = (&r.p, &r.t);
-    let several = match frame.takes_chunks {
-        true => {
-            let [several, body] = ["several", "body"].map(|word| frame.label(word));
-            let apart = frame.control(CHUNK_AT);
-            let less = match axes[1] || axes[2] {
-                true => format!("sub.u32 {last}, {last}, 1;"),
-                false => format!("ld.param.u32 {t}, {apart}; sub.u32 {last}, {last}, {t};"),
-            };
-            format!(" {several}: {less} bra {body};")
-        }
-        false => String::new(),
-    };
-    let rows = match axes {
-        [_, false, false] => {
-            let Settling {
-                total: t,
-                row_blocks,
-                singles: s,
-                reciprocals: [inverse, _],
-                row,
-                ..
-            } = Settling::new(frame);
-            let [row_at, shift_at, width_at] =
-                [ROW_AT, SHIFT_AT, GRID_AT].map(|at| frame.control(at));
-            format!(
-                " {rows}: ld.param.u32 {row_blocks}, {row_at}; sub.u32 {last}, {last}, {x}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {inverse}; ld.param.u32 {s}, {shift_at}; and.b32 {t}, {s}, 31; shr.u32 {row}, {row}, {t}; \
-                 mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks}; ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {last}; min.u32 {last}, {last}, {s}; \
-                 setp.lt.u32 {p}, {last}, {x}; @{p} bra {take}; bra {tell};"
-            )
-        }
-        _ => String::new(),
-    };
-    format!("{settle}: {load} bra {settled};{rows}{several}")
-}
-
 /// Text that finds the next block of a ticket, and whether it is the ticket's.
 pub(in super::super) fn step_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let r = Registers::new(frame);
@@ -543,8 +346,8 @@ fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
     let (cap, hint, t, u, p, q) = (&r.cap, &r.hint, &r.t, &r.u, &r.p, &r.q);
     let (ahead, number, place, other) = (&r.ahead, &r.number, &r.place, &r.other);
     format!(
-        "{base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; mov.u32 {number}, %laneid; {counters} setp.eq.u32 {q}, {number}, 0; mov.u32 {ahead}, {TICKET_LATER}; selp.u32 {number}, 1, 0, {q}; \
-         setp.lt.or.u32 {p}, {hint}, {cap}, !{q}; selp.u32 {t}, {u}, {t}, {q}; mad.wide.u32 {place}, {t}, 1, {other}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
+        "{base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; mov.u32 {number}, %laneid; {counters} setp.eq.u32 {q}, {number}, 0; \
+         setp.lt.or.u32 {p}, {hint}, {cap}, !{q}; selp.u32 {t}, {u}, {t}, {q}; selp.u32 {number}, 1, 0, {q}; mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
     )
 }
 
@@ -601,7 +404,7 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let [rejoin, behind, body, spent, told, known] =
         ["rejoin", "behind", "body", "spent", "told", "known"].map(|word| frame.label(word));
     let ask = ask(frame, &r);
-    let load = SETTLING_MARK;
+    let (load, settling) = (SETTLING_MARK, frame.label("settling"));
     let (p, t, ahead) = (&r.p, &r.t, &r.ahead);
     let (plain, duty) = (&r.plain, &r.duty);
     let wait = if looped.copies {
@@ -622,13 +425,13 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let (base, cap_word) = common(frame, &r, WORD_CAP_AT);
     format!(
         "{rejoin}: {wait}{step} {ask} \
-         {known}: {load} mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; {PLACE_MARK}",
+         {known}: mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {settling}: {load} {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; {PLACE_MARK}",
     )
 }
 
 /// Who speaks took no ticket ahead, or has no hint below the cap: the worker stays if there are no more than the cap, and
 /// waits for a ticket. One that is not counted yet counts itself first, and one that is new holds its place for a while
-/// before it leaves.
+/// before it leaves, as long as there are tickets.
 pub(super) fn over(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
     let [later, over, weigh, stay, none, hold, take, settle] = [
@@ -645,6 +448,7 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
     let (cap, hint, p, q, word, other) = (&r.cap, &r.hint, &r.p, &r.q, &r.word, &r.other);
     let (place, number) = (&r.place, &r.ahead);
     let (placed, launched) = (PLACED_AT - NEXT_AT, LAUNCHED_AT - NEXT_AT);
+    let total = frame.control(TOTAL_AT);
     // PTX ISA, `nanosleep`: PTX 6.3, sm_70.
     let nap = match ticket::has_scopes(frame.program) && frame.program.version >= (6, 3) {
         true => "nanosleep.u32 200; ",
@@ -657,6 +461,7 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
          sub.u64 {other}, {word}, {MEMBER}; atom.global.cas.b64 {other}, [{place}], {word}, {other}; \
          setp.ne.u64 {p}, {other}, {word}; mov.u64 {word}, {other}; @{p} bra {weigh}; @!{q} bra {none}; {find_next} mov.u64 {other}, %globaltimer; \
          {hold}: ld{sys}.global.u32 {t}, [{place}+{placed}]; ld{sys}.global.u32 {cap}, [{place}+{launched}]; setp.eq.u32 {p}, {t}, {cap}; @{p} bra {none}; \
+         ld{sys}.global.u32 {t}, [{place}]; ld.param.u32 {cap}, {total}; setp.ge.u32 {p}, {t}, {cap}; @{p} bra {none}; \
          {nap}mov.u64 {word}, %globaltimer; sub.u64 {word}, {word}, {other}; setp.lt.u64 {p}, {word}, {HOLD_NS}; @{p} bra {hold}; bra {none}; \
          {stay}: ld.volatile.shared.u32 {u}, {hint_word}; and.b32 {u}, {u}, {HINT_WARY}; sub.u32 {hint}, {hint}, 1; or.b32 {hint}, {hint}, {u}; st.volatile.shared.u32 {hint_word}, {hint}; \
          {take}: {find_next} atom.global.add.u32 {number}, [{place}], 1; bra {settle};"

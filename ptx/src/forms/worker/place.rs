@@ -1,0 +1,213 @@
+//! From a ticket's number to its blocks: the text of `settle`, and what stands aside of it.
+//!
+//! `settle` comes in behind `known`, where it is not the thread that tells the cap. Rules: one thread runs it, with the number in the register of `ahead`, which with chunks is also the one of `last`: so
+//! `last` is written behind the number's last use. What is loaded is loaded in front of where the number is waited for.
+
+use super::super::frame::Frame;
+use super::text::{Registers, store_set};
+use crate::control::{
+    CHUNK_AT, GRID_AT, RECIPROCAL_AT, ROW_AT, SHIFT_AT, SINGLES_AT, SPAN_BIT, SPAN_BITS,
+    TICKET_LATER, TOTAL_AT, WORD_NONE,
+};
+
+/// Registers that hold what a ticket's place is found with, and its text's temporaries.
+struct Settling {
+    total: String,
+    /// Blocks of a row, rounded up to chunks, and the first ticket for a single block.
+    row_blocks: String,
+    singles: String,
+    /// Reciprocals of row and height, and their shifts.
+    reciprocals: [String; 2],
+    shifts: [String; 2],
+    height: String,
+    span: String,
+    row: String,
+}
+
+impl Settling {
+    fn new(frame: &mut Frame<'_>) -> Self {
+        let [
+            total,
+            row_blocks,
+            singles,
+            row_inverse,
+            height_inverse,
+            row_shift,
+            height_shift,
+            height,
+            span,
+            row,
+        ] = [5, 3, 7, 8, 10, 11, 12, 13, 2, 4].map(|n| frame.scratch("b32", n));
+        Self {
+            total,
+            row_blocks,
+            singles,
+            reciprocals: [row_inverse, height_inverse],
+            shifts: [row_shift, height_shift],
+            height,
+            span,
+            row,
+        }
+    }
+}
+
+/// Text that loads what a ticket's place is found with: in front of where its number is waited for.
+pub(in super::super) fn settling_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
+    let Settling {
+        total,
+        row_blocks,
+        singles,
+        reciprocals: [row_inverse, height_inverse],
+        shifts: [row_shift, height_shift],
+        height,
+        ..
+    } = Settling::new(frame);
+    let [total_at, row_at, inverse_at, shift_at, height_at] =
+        [TOTAL_AT, ROW_AT, RECIPROCAL_AT, SHIFT_AT, GRID_AT + 4].map(|at| frame.control(at));
+    let deep = axes[1] || axes[2];
+    let singles_at = frame.control(SINGLES_AT);
+    let rows = match (deep, frame.takes_chunks) {
+        (true, true) => format!("ld.param.v2.u32 {{{row_blocks}, {singles}}}, {row_at};"),
+        (true, false) => format!("ld.param.u32 {row_blocks}, {row_at};"),
+        (false, true) => format!("ld.param.u32 {singles}, {singles_at};"),
+        (false, false) => String::new(),
+    };
+    let text = format!("ld.param.u32 {total}, {total_at}; {rows}");
+    match deep {
+        true => format!(
+            "{text} ld.param.v2.u32 {{{row_inverse}, {height_inverse}}}, {inverse_at}; ld.param.u32 {height_shift}, {shift_at}; ld.param.u32 {height}, {height_at}; \
+             and.b32 {row_shift}, {height_shift}, 31; bfe.u32 {height_shift}, {height_shift}, 8, 5;"
+        ),
+        false => format!("{text} ld.param.u32 {row_inverse}, {inverse_at};"),
+    }
+}
+
+/// Text that finds the blocks of ticket `number`, on the axes that are asked for, and tells them. In a grid of one row,
+/// whose reciprocal is zero, that needs no division.
+pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
+    let r = Registers::new(frame);
+    let [x, y, z, last] = &r.blocks;
+    let (number, p, q) = (&r.ahead, &r.p, &r.q);
+    let [within, none, tell, later, rows] =
+        ["within", "none", "tell", "later", "rows"].map(|word| frame.label(word));
+    let Settling {
+        total: t,
+        row_blocks,
+        singles: s,
+        reciprocals: [inverse, _],
+        span,
+        ..
+    } = Settling::new(frame);
+    let [shift_at, apart_at] = [SHIFT_AT, CHUNK_AT].map(|at| frame.control(at));
+    let deep = axes[1] || axes[2];
+    // Chunks first, then single blocks; the first block, of rows that are rounded up to chunks, into x.
+    let first = match frame.takes_chunks {
+        true if deep => format!(
+            "ld.param.u32 {span}, {shift_at}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
+             mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0;"
+        ),
+        true => format!(
+            "ld.param.u32 {t}, {apart_at}; ld.param.u32 {span}, {shift_at}; sub.u32 {row_blocks}, 0, {t}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
+             and.b32 {x}, {x}, {row_blocks}; mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; mad.lo.u32 {last}, {span}, {t}, {x};"
+        ),
+        false if deep => String::new(),
+        false => format!("mov.u32 {x}, {number}; mov.u32 {last}, {x};"),
+    };
+    let place = match deep {
+        true => row_text(frame, &r, axes),
+        false => format!("setp.ne.u32 {p}, {inverse}, 0; @{p} bra {rows};"),
+    };
+    // Axes that nobody asks for are told as some value.
+    let (told_y, told_z) = match axes {
+        [_, false, false] => (x, x),
+        [_, _, false] => (y, y),
+        [_, _, true] => (y, z),
+    };
+    let write = store_set(frame, &r, [x, last, told_y, told_z]);
+    let (nothing, told) = (store_set(frame, &r, [x, last, x, x]), frame.label("told"));
+    format!(
+        "setp.lt.u32 {p}, {number}, {t}; @{p} bra {within}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {later}; \
+         {none}: mov.u32 {x}, {WORD_NONE}; mov.u32 {last}, 0; {nothing} bra {told}; {within}: {first} {place} {tell}: {write}"
+    )
+}
+
+/// Text that divides the block's number by the row, and the row's by the grid's height where that is asked for; the
+/// ticket's last block. A grid of one plane has no reciprocal of its height.
+fn row_text(frame: &mut Frame<'_>, r: &Registers, axes: [bool; 3]) -> String {
+    let [x, y, z, last] = &r.blocks;
+    let (p, q, take) = (&r.p, &r.q, frame.label("take"));
+    let Settling {
+        row_blocks,
+        singles: s,
+        reciprocals: [row_inverse, height_inverse],
+        shifts: [row_shift, height_shift],
+        height,
+        span,
+        row,
+        ..
+    } = Settling::new(frame);
+    let (width_at, tell) = (frame.control(GRID_AT), frame.label("tell"));
+    let number = if frame.takes_chunks { x } else { &r.ahead };
+    let far = match frame.takes_chunks {
+        true => format!(
+            "ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {span}; min.u32 {last}, {last}, {s}; setp.lt.u32 {p}, {last}, {x}; @{p} bra {take};"
+        ),
+        false => format!("mov.u32 {last}, {x};"),
+    };
+    let flat = match axes[2] {
+        true => String::new(),
+        false => {
+            format!("setp.eq.u32 {q}, {height_inverse}, 0; mov.u32 {y}, {row}; @{q} bra {tell}; ")
+        }
+    };
+    // z = row / height, y = row - z · height.
+    format!(
+        "add.u32 {row}, {number}, {number}; mul.hi.u32 {row}, {row}, {row_inverse}; shr.u32 {row}, {row}, {row_shift}; \
+         mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {number}, {row_blocks}; {far} {flat}\
+         add.u32 {y}, {row}, {row}; mul.hi.u32 {y}, {y}, {height_inverse}; shr.u32 {z}, {y}, {height_shift}; \
+         mul.lo.u32 {height}, {height}, {z}; sub.u32 {y}, {row}, {height};"
+    )
+}
+
+/// What is seldom come to on the way to a ticket's place: from where no ticket was ahead, there are no tickets, or a
+/// kernel that asks for x alone has a grid of many rows.
+pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
+    let r = Registers::new(frame);
+    let [x, .., last] = &r.blocks;
+    let [settle, settling, tell, rows, take] =
+        ["settle", "settling", "tell", "rows", "take"].map(|word| frame.label(word));
+    let (p, t, number) = (&r.p, &r.t, &r.ahead);
+    let several = match frame.takes_chunks {
+        true => {
+            let [several, body] = ["several", "body"].map(|word| frame.label(word));
+            let apart = frame.control(CHUNK_AT);
+            let less = match axes[1] || axes[2] {
+                true => format!("sub.u32 {last}, {last}, 1;"),
+                false => format!("ld.param.u32 {t}, {apart}; sub.u32 {last}, {last}, {t};"),
+            };
+            format!(" {several}: {less} bra {body};")
+        }
+        false => String::new(),
+    };
+    let rows = match axes {
+        [_, false, false] => {
+            let Settling {
+                total: t,
+                row_blocks,
+                singles: s,
+                reciprocals: [inverse, _],
+                row,
+                ..
+            } = Settling::new(frame);
+            let [row_at, shift_at, width_at] =
+                [ROW_AT, SHIFT_AT, GRID_AT].map(|at| frame.control(at));
+            format!(
+                " {rows}: ld.param.u32 {row_blocks}, {row_at}; sub.u32 {last}, {last}, {x}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {inverse}; ld.param.u32 {s}, {shift_at}; and.b32 {t}, {s}, 31; shr.u32 {row}, {row}, {t}; \
+                 mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks}; ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {last}; min.u32 {last}, {last}, {s}; \
+                 setp.lt.u32 {p}, {last}, {x}; @{p} bra {take}; bra {tell};"
+            )
+        }
+        _ => String::new(),
+    };
+    format!("{settle}: setp.ne.u32 {p}, {number}, {number}; bra {settling};{rows}{several}")
+}
