@@ -190,8 +190,8 @@ pub(super) fn prepare(frame: &mut Frame<'_>) -> String {
 /// The first ticket is found by thread 0: the one that the host has dealt, or it joins.
 pub(super) fn general(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [general, told, join, settle] =
-        ["general", "told", "join", "settle"].map(|word| frame.label(word));
+    let [general, told, join, known] =
+        ["general", "told", "join", "known"].map(|word| frame.label(word));
     let (t, p, q, number, word) = (&r.t, &r.p, &r.q, &r.ahead, frame.scratch("b32", 8));
     let (fin, first) = (&r.fin, &r.first);
     let chunks = match frame.takes_chunks {
@@ -200,7 +200,7 @@ pub(super) fn general(frame: &mut Frame<'_>) -> String {
     };
     let who = frame.scratch("b32", 10);
     format!(
-        "{general}: {chunks}mov.u32 {number}, %ctaid.x; setp.ne.u32 {p}, {who}, 0; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {settle}; bra {join}; {ASIDE_MARK}"
+        "{general}: {chunks}mov.u32 {number}, %ctaid.x; setp.ne.u32 {p}, {who}, 0; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {known}; bra {join}; {ASIDE_MARK}"
     )
 }
 
@@ -346,8 +346,8 @@ fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
     let (cap, hint, t, u, p, q) = (&r.cap, &r.hint, &r.t, &r.u, &r.p, &r.q);
     let (ahead, number, place, other) = (&r.ahead, &r.number, &r.place, &r.other);
     format!(
-        "{base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; mov.u32 {number}, %laneid; {counters} setp.eq.u32 {q}, {number}, 0; \
-         setp.lt.or.u32 {p}, {hint}, {cap}, !{q}; selp.u32 {t}, {u}, {t}, {q}; selp.u32 {number}, 1, 0, {q}; mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
+        "{base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; mov.u32 {number}, %laneid; {counters} setp.eq.u32 {q}, {number}, 0; selp.u32 {number}, 1, 0, {q}; \
+         setp.lt.or.u32 {p}, {hint}, {cap}, !{q}; selp.u32 {t}, {u}, {t}, {q}; mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
     )
 }
 
@@ -404,7 +404,7 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let [rejoin, behind, body, spent, told, known] =
         ["rejoin", "behind", "body", "spent", "told", "known"].map(|word| frame.label(word));
     let ask = ask(frame, &r);
-    let (load, settling) = (SETTLING_MARK, frame.label("settling"));
+    let load = SETTLING_MARK;
     let (p, t, ahead) = (&r.p, &r.t, &r.ahead);
     let (plain, duty) = (&r.plain, &r.duty);
     let wait = if looped.copies {
@@ -425,7 +425,7 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let (base, cap_word) = common(frame, &r, WORD_CAP_AT);
     format!(
         "{rejoin}: {wait}{step} {ask} \
-         {known}: mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {settling}: {load} {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; {PLACE_MARK}",
+         {known}: {load} mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; {PLACE_MARK}",
     )
 }
 
@@ -434,8 +434,8 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
 /// before it leaves, as long as there are tickets.
 pub(super) fn over(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [later, over, weigh, stay, none, hold, take, settle] = [
-        "later", "over", "weigh", "stay", "none", "hold", "take", "settle",
+    let [later, over, weigh, stay, none, hold, take, known] = [
+        "later", "over", "weigh", "stay", "none", "hold", "take", "known",
     ]
     .map(|word| frame.label(word));
     let sys = ticket::load_order(frame, "sys");
@@ -464,6 +464,6 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
          ld{sys}.global.u32 {t}, [{place}]; ld.param.u32 {cap}, {total}; setp.ge.u32 {p}, {t}, {cap}; @{p} bra {none}; \
          {nap}mov.u64 {word}, %globaltimer; sub.u64 {word}, {word}, {other}; setp.lt.u64 {p}, {word}, {HOLD_NS}; @{p} bra {hold}; bra {none}; \
          {stay}: ld.volatile.shared.u32 {u}, {hint_word}; and.b32 {u}, {u}, {HINT_WARY}; sub.u32 {hint}, {hint}, 1; or.b32 {hint}, {hint}, {u}; st.volatile.shared.u32 {hint_word}, {hint}; \
-         {take}: {find_next} atom.global.add.u32 {number}, [{place}], 1; bra {settle};"
+         {take}: {find_next} atom.global.add.u32 {number}, [{place}], 1; bra {known};"
     )
 }
