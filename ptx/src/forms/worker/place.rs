@@ -1,7 +1,8 @@
 //! From a ticket's number to its blocks: the text behind `known`, and what stands aside of it.
 //!
 //! Rules: one thread runs it, with the number in the register of `ahead`, which with chunks is also the one of `last`: so
-//! `last` is written behind the number's last use. What is loaded is loaded in front of where the number is waited for.
+//! `last` is written behind the number's last use. What is loaded is loaded in front of where the number is waited for;
+//! what is made of it comes behind, because registers are scarce there.
 
 use super::super::frame::Frame;
 use super::text::{Registers, store_set};
@@ -20,13 +21,8 @@ struct Settling {
     reciprocals: [String; 2],
     shifts: [String; 2],
     height: String,
-    /// Blocks of a ticket behind its first; what they are apart, and the mask that rounds down to it.
     span: String,
-    apart: String,
-    mask: String,
     row: String,
-    /// The grid has several rows.
-    rows: String,
 }
 
 impl Settling {
@@ -41,21 +37,17 @@ impl Settling {
             height_shift,
             height,
             span,
-            apart,
             row,
-        ] = [5, 3, 7, 8, 10, 11, 12, 13, 14, 15, 4].map(|n| frame.scratch("b32", n));
+        ] = [5, 3, 7, 8, 10, 11, 12, 13, 2, 4].map(|n| frame.scratch("b32", n));
         Self {
             total,
-            mask: row_blocks.clone(),
             row_blocks,
             singles,
             reciprocals: [row_inverse, height_inverse],
             shifts: [row_shift, height_shift],
             height,
             span,
-            apart,
             row,
-            rows: frame.scratch("pred", 7),
         }
     }
 }
@@ -69,25 +61,16 @@ pub(in super::super) fn settling_text(frame: &mut Frame<'_>, axes: [bool; 3]) ->
         reciprocals: [row_inverse, height_inverse],
         shifts: [row_shift, height_shift],
         height,
-        span,
-        apart,
-        mask,
-        rows: is_deep,
         ..
     } = Settling::new(frame);
-    let apart_at = frame.control(CHUNK_AT);
     let [total_at, row_at, inverse_at, shift_at, height_at] =
         [TOTAL_AT, ROW_AT, RECIPROCAL_AT, SHIFT_AT, GRID_AT + 4].map(|at| frame.control(at));
     let deep = axes[1] || axes[2];
     let singles_at = frame.control(SINGLES_AT);
     let rows = match (deep, frame.takes_chunks) {
-        (true, true) => format!(
-            "ld.param.v2.u32 {{{row_blocks}, {singles}}}, {row_at}; ld.param.u32 {span}, {shift_at}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS};"
-        ),
+        (true, true) => format!("ld.param.v2.u32 {{{row_blocks}, {singles}}}, {row_at};"),
         (true, false) => format!("ld.param.u32 {row_blocks}, {row_at};"),
-        (false, true) => format!(
-            "ld.param.u32 {singles}, {singles_at}; ld.param.u32 {apart}, {apart_at}; ld.param.u32 {span}, {shift_at}; sub.u32 {mask}, 0, {apart}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS};"
-        ),
+        (false, true) => format!("ld.param.u32 {singles}, {singles_at};"),
         (false, false) => String::new(),
     };
     let text = format!("ld.param.u32 {total}, {total_at}; {rows}");
@@ -96,9 +79,7 @@ pub(in super::super) fn settling_text(frame: &mut Frame<'_>, axes: [bool; 3]) ->
             "{text} ld.param.v2.u32 {{{row_inverse}, {height_inverse}}}, {inverse_at}; ld.param.u32 {height_shift}, {shift_at}; ld.param.u32 {height}, {height_at}; \
              and.b32 {row_shift}, {height_shift}, 31; bfe.u32 {height_shift}, {height_shift}, 8, 5;"
         ),
-        false => format!(
-            "{text} ld.param.u32 {row_inverse}, {inverse_at}; setp.ne.u32 {is_deep}, {row_inverse}, 0;"
-        ),
+        false => format!("{text} ld.param.u32 {row_inverse}, {inverse_at};"),
     }
 }
 
@@ -111,31 +92,31 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     let [within, none, tell, later, rows] =
         ["within", "none", "tell", "later", "rows"].map(|word| frame.label(word));
     let Settling {
-        total,
+        total: t,
+        row_blocks,
         singles: s,
+        reciprocals: [inverse, _],
         span,
-        apart,
-        mask,
-        rows: is_deep,
         ..
     } = Settling::new(frame);
+    let [shift_at, apart_at] = [SHIFT_AT, CHUNK_AT].map(|at| frame.control(at));
     let deep = axes[1] || axes[2];
     // Chunks first, then single blocks; the first block, of rows that are rounded up to chunks, into x.
     let first = match frame.takes_chunks {
         true if deep => format!(
-            "min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; \
+            "ld.param.u32 {span}, {shift_at}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
              mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0;"
         ),
         true => format!(
-            "min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; \
-             and.b32 {x}, {x}, {mask}; mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; mad.lo.u32 {last}, {span}, {apart}, {x};"
+            "ld.param.u32 {t}, {apart_at}; ld.param.u32 {span}, {shift_at}; sub.u32 {row_blocks}, 0, {t}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
+             and.b32 {x}, {x}, {row_blocks}; mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; mad.lo.u32 {last}, {span}, {t}, {x};"
         ),
         false if deep => String::new(),
         false => format!("mov.u32 {x}, {number}; mov.u32 {last}, {x};"),
     };
     let place = match deep {
         true => row_text(frame, &r, axes),
-        false => format!("@{is_deep} bra {rows};"),
+        false => format!("setp.ne.u32 {p}, {inverse}, 0; @{p} bra {rows};"),
     };
     // Axes that nobody asks for are told as some value.
     let (told_y, told_z) = match axes {
@@ -146,7 +127,7 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     let write = store_set(frame, &r, [x, last, told_y, told_z]);
     let (nothing, told) = (store_set(frame, &r, [x, last, x, x]), frame.label("told"));
     format!(
-        "setp.lt.u32 {p}, {number}, {total}; @{p} bra {within}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {later}; \
+        "setp.lt.u32 {p}, {number}, {t}; @{p} bra {within}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {later}; \
          {none}: mov.u32 {x}, {WORD_NONE}; mov.u32 {last}, 0; {nothing} bra {told}; {within}: {first} {place} {tell}: {write}"
     )
 }

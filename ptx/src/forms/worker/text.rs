@@ -346,8 +346,8 @@ fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
     let (cap, hint, t, u, p, q) = (&r.cap, &r.hint, &r.t, &r.u, &r.p, &r.q);
     let (ahead, number, place, other) = (&r.ahead, &r.number, &r.place, &r.other);
     format!(
-        "{base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; mov.u32 {number}, %laneid; {counters} setp.eq.u32 {q}, {number}, 0; selp.u32 {number}, 1, 0, {q}; \
-         setp.lt.or.u32 {p}, {hint}, {cap}, !{q}; selp.u32 {t}, {u}, {t}, {q}; mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
+        "{base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; mov.u32 {number}, %laneid; {counters} setp.eq.u32 {q}, {number}, 0; \
+         setp.lt.or.u32 {p}, {hint}, {cap}, !{q}; selp.u32 {t}, {u}, {t}, {q}; selp.u32 {number}, 1, 0, {q}; mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
     )
 }
 
