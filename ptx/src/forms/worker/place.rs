@@ -1,4 +1,4 @@
-//! From a ticket's number to its blocks: the text behind `known`, and what stands aside of it.
+//! From a ticket's number to its blocks: the text behind `known` and `settle`, and what stands aside of it.
 //!
 //! Rules: one thread runs it, with the number in the register of `ahead`, which with chunks is also the one of `last`: so
 //! `last` is written behind the number's last use. What is loaded is loaded in front of where the number is waited for;
@@ -89,8 +89,8 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     let r = Registers::new(frame);
     let [x, y, z, last] = &r.blocks;
     let (number, p, q) = (&r.ahead, &r.p, &r.q);
-    let [within, none, tell, later, rows] =
-        ["within", "none", "tell", "later", "rows"].map(|word| frame.label(word));
+    let [settled, within, none, tell, later, rows] =
+        ["settled", "within", "none", "tell", "later", "rows"].map(|word| frame.label(word));
     let Settling {
         total: t,
         row_blocks,
@@ -127,7 +127,7 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     let write = store_set(frame, &r, [x, last, told_y, told_z]);
     let (nothing, told) = (store_set(frame, &r, [x, last, x, x]), frame.label("told"));
     format!(
-        "setp.lt.u32 {p}, {number}, {t}; @{p} bra {within}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {later}; \
+        "{settled}: setp.lt.u32 {p}, {number}, {t}; @{p} bra {within}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {later}; \
          {none}: mov.u32 {x}, {WORD_NONE}; mov.u32 {last}, 0; {nothing} bra {told}; {within}: {first} {place} {tell}: {write}"
     )
 }
@@ -175,7 +175,9 @@ fn row_text(frame: &mut Frame<'_>, r: &Registers, axes: [bool; 3]) -> String {
 pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let r = Registers::new(frame);
     let [x, .., last] = &r.blocks;
-    let [tell, rows, take] = ["tell", "rows", "take"].map(|word| frame.label(word));
+    let [settle, settled, tell, rows, take] =
+        ["settle", "settled", "tell", "rows", "take"].map(|word| frame.label(word));
+    let load = settling_text(frame, axes);
     let (p, t) = (&r.p, &r.t);
     let several = match frame.takes_chunks {
         true => {
@@ -209,5 +211,5 @@ pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         }
         _ => String::new(),
     };
-    format!("{rows}{several}")
+    format!("{settle}: {load} bra {settled};{rows}{several}")
 }

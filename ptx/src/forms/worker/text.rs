@@ -190,8 +190,8 @@ pub(super) fn prepare(frame: &mut Frame<'_>) -> String {
 /// The first ticket is found by thread 0: the one that the host has dealt, or it joins.
 pub(super) fn general(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [general, told, join, known] =
-        ["general", "told", "join", "known"].map(|word| frame.label(word));
+    let [general, told, join, settle] =
+        ["general", "told", "join", "settle"].map(|word| frame.label(word));
     let (t, p, q, number, word) = (&r.t, &r.p, &r.q, &r.ahead, frame.scratch("b32", 8));
     let (fin, first) = (&r.fin, &r.first);
     let chunks = match frame.takes_chunks {
@@ -200,7 +200,7 @@ pub(super) fn general(frame: &mut Frame<'_>) -> String {
     };
     let who = frame.scratch("b32", 10);
     format!(
-        "{general}: {chunks}mov.u32 {number}, %ctaid.x; setp.ne.u32 {p}, {who}, 0; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {known}; bra {join}; {ASIDE_MARK}"
+        "{general}: {chunks}mov.u32 {number}, %ctaid.x; setp.ne.u32 {p}, {who}, 0; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {settle}; bra {join}; {ASIDE_MARK}"
     )
 }
 
@@ -434,8 +434,8 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
 /// before it leaves, as long as there are tickets.
 pub(super) fn over(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
-    let [later, over, weigh, stay, none, hold, take, known] = [
-        "later", "over", "weigh", "stay", "none", "hold", "take", "known",
+    let [later, over, weigh, stay, none, hold, take, settle] = [
+        "later", "over", "weigh", "stay", "none", "hold", "take", "settle",
     ]
     .map(|word| frame.label(word));
     let sys = ticket::load_order(frame, "sys");
@@ -464,6 +464,6 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
          ld{sys}.global.u32 {t}, [{place}]; ld.param.u32 {cap}, {total}; setp.ge.u32 {p}, {t}, {cap}; @{p} bra {none}; \
          {nap}mov.u64 {word}, %globaltimer; sub.u64 {word}, {word}, {other}; setp.lt.u64 {p}, {word}, {HOLD_NS}; @{p} bra {hold}; bra {none}; \
          {stay}: ld.volatile.shared.u32 {u}, {hint_word}; and.b32 {u}, {u}, {HINT_WARY}; sub.u32 {hint}, {hint}, 1; or.b32 {hint}, {hint}, {u}; st.volatile.shared.u32 {hint_word}, {hint}; \
-         {take}: {find_next} atom.global.add.u32 {number}, [{place}], 1; bra {known};"
+         {take}: {find_next} atom.global.add.u32 {number}, [{place}], 1; bra {settle};"
     )
 }
