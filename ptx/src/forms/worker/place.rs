@@ -21,7 +21,9 @@ struct Settling {
     reciprocals: [String; 2],
     shifts: [String; 2],
     height: String,
+    /// Blocks of a ticket behind its first, and what they are apart.
     span: String,
+    apart: String,
     row: String,
 }
 
@@ -37,8 +39,9 @@ impl Settling {
             height_shift,
             height,
             span,
+            apart,
             row,
-        ] = [5, 3, 7, 8, 10, 11, 12, 13, 2, 4].map(|n| frame.scratch("b32", n));
+        ] = [5, 3, 7, 8, 10, 11, 12, 13, 14, 15, 4].map(|n| frame.scratch("b32", n));
         Self {
             total,
             row_blocks,
@@ -47,6 +50,7 @@ impl Settling {
             shifts: [row_shift, height_shift],
             height,
             span,
+            apart,
             row,
         }
     }
@@ -61,16 +65,23 @@ pub(in super::super) fn settling_text(frame: &mut Frame<'_>, axes: [bool; 3]) ->
         reciprocals: [row_inverse, height_inverse],
         shifts: [row_shift, height_shift],
         height,
+        span,
+        apart,
         ..
     } = Settling::new(frame);
+    let apart_at = frame.control(CHUNK_AT);
     let [total_at, row_at, inverse_at, shift_at, height_at] =
         [TOTAL_AT, ROW_AT, RECIPROCAL_AT, SHIFT_AT, GRID_AT + 4].map(|at| frame.control(at));
     let deep = axes[1] || axes[2];
     let singles_at = frame.control(SINGLES_AT);
     let rows = match (deep, frame.takes_chunks) {
-        (true, true) => format!("ld.param.v2.u32 {{{row_blocks}, {singles}}}, {row_at};"),
+        (true, true) => format!(
+            "ld.param.v2.u32 {{{row_blocks}, {singles}}}, {row_at}; ld.param.u32 {span}, {shift_at};"
+        ),
         (true, false) => format!("ld.param.u32 {row_blocks}, {row_at};"),
-        (false, true) => format!("ld.param.u32 {singles}, {singles_at};"),
+        (false, true) => format!(
+            "ld.param.u32 {singles}, {singles_at}; ld.param.u32 {apart}, {apart_at}; ld.param.u32 {span}, {shift_at};"
+        ),
         (false, false) => String::new(),
     };
     let text = format!("ld.param.u32 {total}, {total_at}; {rows}");
@@ -97,19 +108,19 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         singles: s,
         reciprocals: [inverse, _],
         span,
+        apart,
         ..
     } = Settling::new(frame);
-    let [shift_at, apart_at] = [SHIFT_AT, CHUNK_AT].map(|at| frame.control(at));
     let deep = axes[1] || axes[2];
     // Chunks first, then single blocks; the first block, of rows that are rounded up to chunks, into x.
     let first = match frame.takes_chunks {
         true if deep => format!(
-            "ld.param.u32 {span}, {shift_at}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
+            "min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
              mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0;"
         ),
         true => format!(
-            "ld.param.u32 {t}, {apart_at}; ld.param.u32 {span}, {shift_at}; sub.u32 {row_blocks}, 0, {t}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
-             and.b32 {x}, {x}, {row_blocks}; mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; mad.lo.u32 {last}, {span}, {t}, {x};"
+            "sub.u32 {row_blocks}, 0, {apart}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
+             and.b32 {x}, {x}, {row_blocks}; mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; mad.lo.u32 {last}, {span}, {apart}, {x};"
         ),
         false if deep => String::new(),
         false => format!("mov.u32 {x}, {number}; mov.u32 {last}, {x};"),
