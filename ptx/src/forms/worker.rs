@@ -7,17 +7,17 @@
 //!
 //! ```text
 //! enter    plain = late;  the first two threads: prepare
-//!          dealt straight: every thread finds the ticket's blocks, goes to body; unless late, of one block the first warp
-//!          asks before, and of more it is to look later.  Others: general
+//!          dealt straight: every thread finds the ticket's blocks, goes to body; before that, unless late, of one block
+//!          the first warp asks, of more last -= apart.  Others: general
 //! body     whose every exit goes to:
-//! rejoin   wait for asynchronous copies;  x += apart;  x <= last, and the last block has not begun: go to body, behind
-//!          bar.sync 0 where threads of the block meet.  Unless late, in front of the last block: head
+//! rejoin   wait for asynchronous copies;  x += apart;  x <= last, unless this was a last block: go to body, behind
+//!          bar.sync 0 where threads of the block meet.  Unless late, in front of a last block: head
 //! known    who speaks, late: asks.  lane 1 tells the cap;  lane 0: none taken: over, else settle
 //! settle   one thread tells the ticket's blocks;  ticket >= tickets: tells that there are none
 //! told     bar.sync 0;  (x, y, z), last = blocks of the ticket;  none: leave;  late: go to body
-//!          more than one: last -= apart, go to body, and so to head in front of the last block
-//! vote     the first warp that comes here speaks from now on: it asks, and waits for no answer.  Go to body
+//!          more than one: last -= apart, go to body, and so to head in front of the last;  one: to vote
 //! head     the last block begins: vote, or in a first ticket look;  behind bar.sync 0 where threads meet
+//! vote     the first warp that comes here speaks from now on: it asks, and waits for no answer.  Go to body
 //! look     the first warp asks.  Go to body
 //!
 //! ask      lane 0: hint < cap as told: ahead = next++ else LATER
@@ -43,7 +43,8 @@
 //! fault says so in the words.
 //!
 //! **Lanes that part.** Whatever parts the lanes of a warp leads them together again in front of the body, and they wait for
-//! each other there (`bar.warp.sync`): lanes that came to the body alone would run it alone. `told`'s barrier does the same.
+//! each other there (`bar.warp.sync`): lanes that came to the body alone would run it alone. `told`'s barrier does the same. Only from
+//! `prepare` the first two lanes come back to where the others are by one way, as from any branch.
 //! A piece that is come to from both sides of the body stands twice for that.
 //!
 //! **Places.** `count` and `cap` of an SM are one word. Whoever has counted himself is a *member* until his own

@@ -13,7 +13,8 @@ pub struct Observation<'a> {
     pub next: u32,
     /// The word at [`control::PLACED_AT`].
     pub placed: u32,
-    /// The high halves of the place words ([`control::place_offset`]), one for each SM.
+    /// The high halves of the place words ([`control::place_offset`]), one for each SM: workers that are counted, and those
+    /// that found no ticket left.
     pub members: &'a [u32],
 }
 
@@ -165,8 +166,8 @@ impl Workers {
 
     /// The counters hold a recorded fault ([`control::FAULT_KIND_AT`]). The device has closed itself: what runs goes on
     /// to the end of its tickets, nothing starts, and the instance ends with its launches. A worker that left for the
-    /// fault leaves its place taken, so that the memory serves another instance only after that instance's
-    /// [`Workers::memory`] was written to it, which every instance's start asks for anyway.
+    /// fault leaves its place taken, as one does that found no ticket: the memory serves another instance only after that
+    /// instance's [`Workers::memory`] was written to it.
     pub fn fault_recorded(&mut self) {
         self.faulted = true;
     }

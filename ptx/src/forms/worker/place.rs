@@ -181,8 +181,8 @@ fn row_text(frame: &mut Frame<'_>, r: &Registers, axes: [bool; 3]) -> String {
     )
 }
 
-/// What is seldom come to on the way to a ticket's place: from where no ticket was ahead, there are no tickets, or a
-/// kernel that asks for x alone has a grid of many rows.
+/// What is seldom come to: on the way to a ticket's place from where no ticket was ahead, and where a kernel that asks for
+/// x alone has a grid of many rows; behind it, of tickets taken ahead, where they are for several blocks.
 pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let r = Registers::new(frame);
     let [x, .., last] = &r.blocks;

@@ -25,9 +25,10 @@ pub(super) struct Registers {
     pub(super) words: String,
     /// Address of this turn's set of them.
     pub(super) set: String,
+    /// A lane's number, and what it adds or exchanges.
     pub(super) number: String,
     /// Lives across the last block of a ticket: lane 0's next ticket, lane 1's cap. With chunks it is the register that holds
-    /// the last block's place until then.
+    /// the last block's place until then. Wherever else a ticket is taken, its number comes here as well.
     pub(super) ahead: String,
     pub(super) cap: String,
     pub(super) hint: String,
@@ -351,7 +352,8 @@ fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
     )
 }
 
-/// The first warp that comes here looks ahead. Each of its lanes is elected for itself. In a worker's first turn, whose words
+/// Behind a body where tickets are taken ahead: on to the next ticket, or the last block begins. At `vote` the first warp
+/// that comes there looks ahead. Each of its lanes is elected for itself. In a worker's first turn, whose words
 /// may not be there yet, the first warp is. Where tickets are taken late, nobody.
 pub(super) fn vote(frame: &mut Frame<'_>, looped: Loop) -> String {
     let r = Registers::new(frame);
@@ -384,8 +386,8 @@ pub(super) fn vote(frame: &mut Frame<'_>, looped: Loop) -> String {
     )
 }
 
-/// The head of the last block of a first ticket that is for more than one: only now it is asked whether tickets are taken late.
-/// And in any first turn, where they are not, the first warp asks.
+/// In a first turn the first warp looks ahead: where the last block of a ticket for more than one begins, and in front of
+/// the only one.
 pub(super) fn first_look(frame: &mut Frame<'_>) -> String {
     let r = Registers::new(frame);
     let [look, eager, begun] = ["look", "eager", "begun"].map(|word| frame.label(word));
