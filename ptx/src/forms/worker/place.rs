@@ -1,8 +1,7 @@
 //! From a ticket's number to its blocks: the text behind `known` and `settle`, and what stands aside of it.
 //!
 //! Rules: one thread runs it, with the number in the register of `ahead`, which with chunks is also the one of `last`: so
-//! `last` is written behind the number's last use. What is loaded is loaded in front of where the number is waited for;
-//! what is made of it comes behind, because registers are scarce there.
+//! `last` is written behind the number's last use. What is loaded is loaded in front of where the number is waited for.
 
 use super::super::frame::Frame;
 use super::text::{Registers, store_set};
@@ -29,29 +28,17 @@ struct Settling {
 
 impl Settling {
     fn new(frame: &mut Frame<'_>) -> Self {
-        let [
-            total,
-            row_blocks,
-            singles,
-            row_inverse,
-            height_inverse,
-            row_shift,
-            height_shift,
-            height,
-            span,
-            apart,
-            row,
-        ] = [5, 3, 7, 8, 10, 11, 12, 13, 14, 15, 4].map(|n| frame.scratch("b32", n));
+        let mut b32 = |n| frame.scratch("b32", n);
         Self {
-            total,
-            row_blocks,
-            singles,
-            reciprocals: [row_inverse, height_inverse],
-            shifts: [row_shift, height_shift],
-            height,
-            span,
-            apart,
-            row,
+            total: b32(5),
+            row_blocks: b32(3),
+            singles: b32(7),
+            reciprocals: [8, 10].map(&mut b32),
+            shifts: [11, 12].map(&mut b32),
+            height: b32(13),
+            span: b32(14),
+            apart: b32(15),
+            row: b32(4),
         }
     }
 }

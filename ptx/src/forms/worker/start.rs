@@ -92,8 +92,12 @@ pub(super) fn kills(frame: &mut Frame<'_>) -> String {
         return text;
     }
     let function = frame.function;
-    let (flow, named) = (Flow::new(function), frame.registers_at_entry());
-    for r in unset_registers(function, &flow) {
+    let unset = unset_registers(function, &Flow::new(function));
+    if unset.is_empty() {
+        return text;
+    }
+    let named = frame.registers_at_entry();
+    for r in unset {
         let name = &function.register_names[r.0 as usize];
         if !named.has(name) {
             continue;
