@@ -3,9 +3,7 @@
 //! The structures serialise to the rows of `gridmux ptx check -j`; fields are only ever added.
 
 use crate::ParseError;
-use crate::analysis::{
-    Flow, Mix, PostDominators, Uniformity, coalescing, effects, mix, registers_estimate,
-};
+use crate::analysis::{Flow, Mix, PostDominators, Uniformity, coalescing, effects, mix};
 use crate::decode::{
     AddressBase, FuncId, Function, Opcode, Operand, Program, StateSpace, Symbol, VarId,
 };
@@ -150,10 +148,11 @@ pub fn check_judged(program: &Program, judgement: &Judgement) -> Vec<KernelRepor
                 (form, report)
             });
             let effects = effects(program, f);
+            let registers = judgement.registers_estimate(id.0 as usize, f);
             KernelReport {
                 name: f.name.clone(),
                 forms: forms.collect(),
-                resources: resources(&uses.total(program, id), f),
+                resources: resources(&uses.total(program, id), f, registers),
                 mix: mixed(program, f, judgement.uniformity(id)),
                 idempotent: effects.idempotent,
                 order_dependent: effects.order_dependent,
@@ -179,14 +178,14 @@ fn mixed(program: &Program, f: &Function, known: Option<&Uniformity>) -> Mix {
     }
 }
 
-fn resources(total: &Total, f: &Function) -> Resources {
+fn resources(total: &Total, f: &Function, registers_estimate: u32) -> Resources {
     let threads = f.bounds.required_threads.or(f.bounds.max_threads);
     let spaces = (0_u8..).zip(SPACES);
     Resources {
         static_shared_bytes: total.static_shared_bytes,
         dynamic_shared: total.dynamic_shared,
         params_bytes: f.params_bytes,
-        registers_estimate: registers_estimate(f),
+        registers_estimate,
         max_threads: threads.map_or(1024, |t| t.iter().fold(1, |n: u32, &d| n.saturating_mul(d))),
         required_threads: f.bounds.required_threads,
         min_blocks_per_sm: f.bounds.min_blocks_per_sm,

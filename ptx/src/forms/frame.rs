@@ -15,6 +15,7 @@ use crate::rewrite::Edits;
 use crate::syntax::lex::kind;
 use crate::syntax::module::{FunctionSyntax, Module, Statement, StatementKind};
 use std::collections::HashSet;
+use std::rc::Rc;
 
 /// What a function is to the rewrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) offset: Option<String>,
     /// Axes on which the kernel, or a function that it calls, asks for the block's place.
     axes: [bool; 3],
+    /// Names of the registers of a worker's loop, once they are asked for.
+    pub(crate) loop_registers: Option<Rc<worker::Registers>>,
     /// Workers may take more than one block at a time.
     pub(crate) takes_chunks: bool,
     /// The instruction that text at entry stands in front of.
@@ -66,6 +69,8 @@ pub(crate) struct Frame<'a> {
     tail_open: bool,
 }
 
+/// What every mark begins with; one byte.
+const MARK: char = '\u{1}';
 /// Stand in the text of `worker` for what depends on the axes that are asked for in the end.
 pub(crate) const PLACE_MARK: &str = "\u{1}place\u{1}";
 /// See [`PLACE_MARK`].
@@ -103,6 +108,7 @@ impl<'a> Frame<'a> {
             cut_axis: 0,
             offset: None,
             axes: [false; 3],
+            loop_registers: None,
             takes_chunks: false,
             entry_instruction: 0,
             head: String::new(),
@@ -147,7 +153,7 @@ impl<'a> Frame<'a> {
         let known = self
             .scratch
             .iter()
-            .find(|(t, n, _)| (*t, *n) == (ty, number));
+            .find(|(t, n, _)| *n == number && *t == ty);
         if let Some((.., name)) = known {
             return name.clone();
         }
@@ -181,6 +187,11 @@ impl<'a> Frame<'a> {
         }
         self.tail.push(' ');
         self.tail.push_str(text);
+    }
+
+    /// Makes room for so many bytes of text at the end.
+    pub(crate) fn make_room_at_end(&mut self, bytes: usize) {
+        self.tail.reserve(bytes);
     }
 
     /// Whether nothing stands between an instruction and the text that is added next at the end.
@@ -395,16 +406,20 @@ impl<'a> Frame<'a> {
         }
         if self.shape() == Shape::Worker {
             let axes = self.axes;
+            // In an order that gives registers their numbers.
             let place = worker::place_text(&mut self, axes);
             let aside = worker::aside_text(&mut self, axes);
             let start = worker::start_text(&mut self, axes);
             let step = worker::step_text(&mut self, axes);
             let settling = worker::settling_text(&mut self, axes);
-            self.tail = self.tail.replace(PLACE_MARK, &place);
-            self.tail = self.tail.replace(ASIDE_MARK, &aside);
-            self.head = self.head.replace(START_MARK, &start);
-            self.tail = self.tail.replace(STEP_MARK, &step);
-            self.tail = self.tail.replace(SETTLING_MARK, &settling);
+            let pieces = [
+                (PLACE_MARK, place),
+                (ASIDE_MARK, aside),
+                (STEP_MARK, step),
+                (SETTLING_MARK, settling),
+            ];
+            self.head = fill(&self.head, &[(START_MARK, start)]);
+            self.tail = fill(&self.tail, &pieces);
         }
         let mut declared = std::mem::take(&mut self.declarations);
         for (ty, n) in &self.registers {
@@ -507,6 +522,23 @@ impl<'a> Frame<'a> {
     pub(crate) fn entry_sees_registers(&self) -> bool {
         self.entry_point().is_some()
     }
+}
+
+/// The text with each mark replaced by its piece, in one pass: a worker's text is long, and every kernel has one.
+fn fill(text: &str, pieces: &[(&str, String)]) -> String {
+    let more: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
+    let mut filled = String::with_capacity(text.len() + more + 1);
+    let mut rest = text;
+    while let Some(at) = rest.find(MARK) {
+        filled.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let found = pieces.iter().find(|(mark, _)| rest.starts_with(mark));
+        let (mark, piece) = found.map_or((&rest[..1], &rest[..1]), |(m, p)| (*m, p));
+        filled.push_str(piece);
+        rest = &rest[mark.len()..];
+    }
+    filled.push_str(rest);
+    filled
 }
 
 /// Digits of the greatest number in a range.

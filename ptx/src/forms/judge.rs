@@ -11,11 +11,12 @@ use super::growth::Growth;
 use super::reach::Calls;
 use super::waits::{self, Waits};
 use super::{Form, Reason, Refusal, Shape, fence, gate, slice, ticket, worker};
-use crate::analysis::Uniformity;
+use crate::analysis::{Uniformity, registers_estimate};
 use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAMS_BYTES, param_offset};
 use crate::decode::{FuncId, Function, Opcode, Program};
 use crate::syntax::module::{Lines, Module};
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// A module's functions, judged.
 pub struct Judgement {
@@ -40,6 +41,8 @@ pub struct Judgement {
     pub(super) surroundings: fence::Surroundings,
     /// What the threads of each function agree on, where judging it asked.
     uniformity: Vec<Option<Uniformity>>,
+    /// Estimates of the registers of each function, where somebody asked.
+    registers: Vec<OnceLock<u32>>,
     /// Against forms that would make the module too long.
     growth: Growth,
 }
@@ -121,10 +124,16 @@ impl Judgement {
             fenced_worker,
             surroundings,
             uniformity: converges.iter_mut().map(|j| j.uniformity.take()).collect(),
+            registers: vec![OnceLock::new(); program.functions.len()],
             growth: Growth::default(),
         };
         judgement.growth = Growth::new(module, program, &judgement);
         judgement
+    }
+
+    /// Registers per thread that the judged program's function `n` is estimated to need.
+    pub(crate) fn registers_estimate(&self, n: usize, function: &Function) -> u32 {
+        *self.registers[n].get_or_init(|| registers_estimate(function))
     }
 
     /// What the threads of a function agree on, when judging it had to ask.

@@ -321,7 +321,9 @@ impl Plan {
             .collect();
         let chunks = (program.functions.iter().zip(&forms).enumerate())
             .map(|(n, (f, form))| {
-                form.shape == Shape::Worker && !judgement.for_earlier[n] && worker::takes_chunks(f)
+                form.shape == Shape::Worker
+                    && !judgement.for_earlier[n]
+                    && worker::takes_chunks(judgement.registers_estimate(n, f))
             })
             .collect();
         let reached: Vec<bool> = cut.iter().zip(&fenced).map(|(c, f)| *c || *f).collect();

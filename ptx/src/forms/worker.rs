@@ -83,6 +83,16 @@
 //! Where threads of a block cannot meet ([`convergence::threads_meet`]) its warps run on by themselves to the end of the
 //! ticket. Soundness rests on [`super::convergence`]: every thread of the block passes the same barriers before it rejoins.
 
+/// As `format!`, with room for a piece of the loop's text from the start: names are longer than what stands for them.
+macro_rules! text {
+    ($($piece:tt)*) => {{
+        let mut text = String::with_capacity(1024);
+        // Writing to a string does not fail.
+        let _ = std::fmt::Write::write_fmt(&mut text, format_args!($($piece)*));
+        text
+    }};
+}
+
 mod place;
 mod start;
 mod text;
@@ -92,19 +102,18 @@ use super::facts::Facts;
 use super::frame::{Frame, Role};
 use super::reach::Calls;
 use super::{Reason, ticket};
-use crate::analysis::registers_estimate;
-use crate::decode::{FuncId, Function, Opcode, Program};
+use crate::decode::{FuncId, Opcode, Program};
 
 pub(super) use place::{aside_text, place_text, settling_text};
-pub(super) use text::{start_text, step_text};
+pub(super) use text::{Registers, start_text, step_text};
 
 /// A kernel that is estimated to need so many registers takes one block at a time: its occupancy may hang on two more,
 /// and its blocks last so long that a barrier for each is nothing.
 const HEAVY: u32 = 25;
 
-/// Whether a kernel's workers may take more than one block at a time.
-pub(super) fn takes_chunks(function: &Function) -> bool {
-    registers_estimate(function) < HEAVY
+/// Whether the workers of a kernel that is estimated to need so many registers may take more than one block at a time.
+pub(super) fn takes_chunks(registers_estimate: u32) -> bool {
+    registers_estimate < HEAVY
 }
 
 /// What stands against the loop in each function, for reasons of its own, and what it relies on.
@@ -199,6 +208,7 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, looped: Loop) {
         text::join(frame),
         text::over(frame),
     ];
+    frame.make_room_at_end(tail.iter().map(|text| text.len() + 1).sum());
     for text in tail {
         frame.at_end(&text);
     }

@@ -62,29 +62,29 @@ pub(in super::super) fn settling_text(frame: &mut Frame<'_>, axes: [bool; 3]) ->
     let deep = axes[1] || axes[2];
     let singles_at = frame.control(SINGLES_AT);
     let rows = match (deep, frame.takes_chunks) {
-        (true, true) => format!(
+        (true, true) => text!(
             "ld.param.v2.u32 {{{row_blocks}, {singles}}}, {row_at}; ld.param.u32 {span}, {shift_at};"
         ),
-        (true, false) => format!("ld.param.u32 {row_blocks}, {row_at};"),
-        (false, true) => format!(
+        (true, false) => text!("ld.param.u32 {row_blocks}, {row_at};"),
+        (false, true) => text!(
             "ld.param.u32 {singles}, {singles_at}; ld.param.u32 {apart}, {apart_at}; ld.param.u32 {span}, {shift_at};"
         ),
         (false, false) => String::new(),
     };
-    let text = format!("ld.param.u32 {total}, {total_at}; {rows}");
+    let text = text!("ld.param.u32 {total}, {total_at}; {rows}");
     match deep {
-        true => format!(
+        true => text!(
             "{text} ld.param.v2.u32 {{{row_inverse}, {height_inverse}}}, {inverse_at}; ld.param.u32 {height_shift}, {shift_at}; ld.param.u32 {height}, {height_at}; \
              and.b32 {row_shift}, {height_shift}, 31; bfe.u32 {height_shift}, {height_shift}, 8, 5;"
         ),
-        false => format!("{text} ld.param.u32 {row_inverse}, {inverse_at};"),
+        false => text!("{text} ld.param.u32 {row_inverse}, {inverse_at};"),
     }
 }
 
 /// Text that finds the blocks of ticket `number`, on the axes that are asked for, and tells them. In a grid of one row,
 /// whose reciprocal is zero, that needs no division.
 pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let [x, y, z, last] = &r.blocks;
     let (number, p, q) = (&r.ahead, &r.p, &r.q);
     let [settled, within, none, tell, later, rows] =
@@ -101,20 +101,20 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     let deep = axes[1] || axes[2];
     // Chunks first, then single blocks; the first block, of rows that are rounded up to chunks, into x.
     let first = match frame.takes_chunks {
-        true if deep => format!(
+        true if deep => text!(
             "min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
              mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0;"
         ),
-        true => format!(
+        true => text!(
             "sub.u32 {row_blocks}, 0, {apart}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
              and.b32 {x}, {x}, {row_blocks}; mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; mad.lo.u32 {last}, {span}, {apart}, {x};"
         ),
         false if deep => String::new(),
-        false => format!("mov.u32 {x}, {number}; mov.u32 {last}, {x};"),
+        false => text!("mov.u32 {x}, {number}; mov.u32 {last}, {x};"),
     };
     let place = match deep {
         true => row_text(frame, &r, axes),
-        false => format!("setp.ne.u32 {p}, {inverse}, 0; @{p} bra {rows};"),
+        false => text!("setp.ne.u32 {p}, {inverse}, 0; @{p} bra {rows};"),
     };
     // Axes that nobody asks for are told as some value.
     let (told_y, told_z) = match axes {
@@ -124,7 +124,7 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     };
     let write = store_set(frame, &r, [x, last, told_y, told_z]);
     let (nothing, told) = (store_set(frame, &r, [x, last, x, x]), frame.label("told"));
-    format!(
+    text!(
         "{settled}: setp.lt.u32 {p}, {number}, {t}; @{p} bra {within}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {later}; \
          {none}: mov.u32 {x}, {WORD_NONE}; mov.u32 {last}, 0; {nothing} bra {told}; {within}: {first} {place} {tell}: {write}"
     )
@@ -148,19 +148,19 @@ fn row_text(frame: &mut Frame<'_>, r: &Registers, axes: [bool; 3]) -> String {
     let (width_at, tell) = (frame.control(GRID_AT), frame.label("tell"));
     let number = if frame.takes_chunks { x } else { &r.ahead };
     let far = match frame.takes_chunks {
-        true => format!(
+        true => text!(
             "ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {span}; min.u32 {last}, {last}, {s}; setp.lt.u32 {p}, {last}, {x}; @{p} bra {take};"
         ),
-        false => format!("mov.u32 {last}, {x};"),
+        false => text!("mov.u32 {last}, {x};"),
     };
     let flat = match axes[2] {
         true => String::new(),
         false => {
-            format!("setp.eq.u32 {q}, {height_inverse}, 0; mov.u32 {y}, {row}; @{q} bra {tell}; ")
+            text!("setp.eq.u32 {q}, {height_inverse}, 0; mov.u32 {y}, {row}; @{q} bra {tell}; ")
         }
     };
     // z = row / height, y = row - z · height.
-    format!(
+    text!(
         "add.u32 {row}, {number}, {number}; mul.hi.u32 {row}, {row}, {row_inverse}; shr.u32 {row}, {row}, {row_shift}; \
          mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {number}, {row_blocks}; {far} {flat}\
          add.u32 {y}, {row}, {row}; mul.hi.u32 {y}, {y}, {height_inverse}; shr.u32 {z}, {y}, {height_shift}; \
@@ -171,7 +171,7 @@ fn row_text(frame: &mut Frame<'_>, r: &Registers, axes: [bool; 3]) -> String {
 /// What is seldom come to: on the way to a ticket's place from where no ticket was ahead, and where a kernel that asks for
 /// x alone has a grid of many rows; behind it, of tickets taken ahead, where they are for several blocks.
 pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let [x, .., last] = &r.blocks;
     let [settle, settled, tell, rows, take] =
         ["settle", "settled", "tell", "rows", "take"].map(|word| frame.label(word));
@@ -182,10 +182,10 @@ pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
             let [several, body] = ["several", "body"].map(|word| frame.label(word));
             let apart = frame.control(CHUNK_AT);
             let less = match axes[1] || axes[2] {
-                true => format!("sub.u32 {last}, {last}, 1;"),
-                false => format!("ld.param.u32 {t}, {apart}; sub.u32 {last}, {last}, {t};"),
+                true => text!("sub.u32 {last}, {last}, 1;"),
+                false => text!("ld.param.u32 {t}, {apart}; sub.u32 {last}, {last}, {t};"),
             };
-            format!(" {several}: {less} bra {body};")
+            text!(" {several}: {less} bra {body};")
         }
         false => String::new(),
     };
@@ -201,7 +201,7 @@ pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
             } = Settling::new(frame);
             let [row_at, shift_at, width_at] =
                 [ROW_AT, SHIFT_AT, GRID_AT].map(|at| frame.control(at));
-            format!(
+            text!(
                 " {rows}: ld.param.u32 {row_blocks}, {row_at}; sub.u32 {last}, {last}, {x}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {inverse}; ld.param.u32 {s}, {shift_at}; and.b32 {t}, {s}, 31; shr.u32 {row}, {row}, {t}; \
                  mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks}; ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {last}; min.u32 {last}, {last}, {s}; \
                  setp.lt.u32 {p}, {last}, {x}; @{p} bra {take}; bra {tell};"
@@ -209,5 +209,5 @@ pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         }
         _ => String::new(),
     };
-    format!("{settle}: {load} bra {settled};{rows}{several}")
+    text!("{settle}: {load} bra {settled};{rows}{several}")
 }

@@ -111,7 +111,9 @@ pub(super) fn kills(frame: &mut Frame<'_>) -> String {
                 _ => continue,
             },
         };
-        text.push_str(&format!("mov.{ty} {name}, {zero}; "));
+        for piece in ["mov.", ty, " ", name, ", ", zero, "; "] {
+            text.push_str(piece);
+        }
     }
     text
 }

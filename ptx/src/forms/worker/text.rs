@@ -15,12 +15,13 @@ use crate::control::{
     WORD_CAP_AT, WORD_ELECT_AT, WORD_FAULT_AT, WORD_HINT_AT, WORD_NEXT_AT, WORD_PLACE_AT,
     WORD_SET_BYTES, place_offset,
 };
+use std::rc::Rc;
 
 /// What a member adds to its SM's place word.
 const MEMBER: i64 = 1 << 32;
 
 /// Names of the loop's registers.
-pub(super) struct Registers {
+pub(in super::super) struct Registers {
     /// Address of the words, where they are no variable.
     pub(super) words: String,
     /// Address of this turn's set of them.
@@ -55,7 +56,17 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    pub(super) fn new(frame: &mut Frame<'_>) -> Self {
+    /// The loop's registers; every piece of its text asks for them.
+    pub(super) fn of(frame: &mut Frame<'_>) -> Rc<Self> {
+        if let Some(known) = &frame.loop_registers {
+            return Rc::clone(known);
+        }
+        let made = Rc::new(Self::new(frame));
+        frame.loop_registers = Some(Rc::clone(&made));
+        made
+    }
+
+    fn new(frame: &mut Frame<'_>) -> Self {
         let mut b32 = |n| frame.scratch("b32", n);
         let [words, set, number, ahead, cap, hint, t, u] = [1, 6, 0, 19, 4, 3, 2, 5].map(&mut b32);
         let last = ahead.clone();
@@ -92,11 +103,11 @@ impl Registers {
 /// address operand.
 fn common(frame: &mut Frame<'_>, r: &Registers, at: u32) -> (String, String) {
     match frame.words.clone() {
-        Some(words) => (String::new(), format!("[{words}+{at}]")),
+        Some(words) => (String::new(), text!("[{words}+{at}]")),
         None => {
             let mut text = ticket::words_address(frame, &r.words);
             text.push(' ');
-            (text, format!("[{}+{at}]", r.words))
+            (text, text!("[{}+{at}]", r.words))
         }
     }
 }
@@ -105,27 +116,26 @@ fn common(frame: &mut Frame<'_>, r: &Registers, at: u32) -> (String, String) {
 fn set_of_turn(frame: &mut Frame<'_>, r: &Registers) -> String {
     let (set, turn) = (&r.set, &r.turn);
     let first = match frame.words.clone() {
-        Some(words) => format!("mov.u32 {set}, {words};"),
+        Some(words) => text!("mov.u32 {set}, {words};"),
         None => ticket::words_address(frame, set),
     };
-    format!("{first} @{turn} add.u32 {set}, {set}, {WORD_SET_BYTES};")
+    text!("{first} @{turn} add.u32 {set}, {set}, {WORD_SET_BYTES};")
 }
 
 /// Text that stores to this turn's set, by predicate where its address is a constant.
 pub(super) fn store_set(frame: &mut Frame<'_>, r: &Registers, values: [&str; 4]) -> String {
     let turn = &r.turn;
     let values = values.join(", ");
-    let store =
-        |address: &str, at: u32| format!("st.shared.v4.u32 [{address}+{at}], {{{values}}};");
+    let store = |address: &str, at: u32| text!("st.shared.v4.u32 [{address}+{at}], {{{values}}};");
     match frame.words.clone() {
         Some(words) => {
             let [even, odd] =
                 [WORD_BLOCKS_AT, WORD_BLOCKS_AT + WORD_SET_BYTES].map(|at| store(&words, at));
-            format!("@!{turn} {even} @{turn} {odd}")
+            text!("@!{turn} {even} @{turn} {odd}")
         }
         None => {
             let set = set_of_turn(frame, r);
-            format!("{set} {}", store(&r.set, WORD_BLOCKS_AT))
+            text!("{set} {}", store(&r.set, WORD_BLOCKS_AT))
         }
     }
 }
@@ -139,7 +149,7 @@ fn find(frame: &mut Frame<'_>, r: &Registers, at: u32) -> String {
     let (base, offset_at) = common(frame, r, at);
     let counters = counters(frame, &r.other);
     let (t, u, place, other) = (&r.t, &r.u, &r.place, &r.other);
-    format!(
+    text!(
         "{base}ld.volatile.shared.u32 {t}, {offset_at}; mov.u32 {u}, %laneid; add.u32 {t}, {t}, {u}; {counters} mad.wide.u32 {place}, {t}, 1, {other};"
     )
 }
@@ -147,17 +157,17 @@ fn find(frame: &mut Frame<'_>, r: &Registers, at: u32) -> String {
 /// Text that reads the address of the counters.
 fn counters(frame: &mut Frame<'_>, into: &str) -> String {
     let (at, generic) = (frame.control(COUNTERS_AT), frame.scratch("b64", 4));
-    format!("ld.param.u64 {generic}, {at}; cvta.to.global.u64 {into}, {generic};")
+    text!("ld.param.u64 {generic}, {at}; cvta.to.global.u64 {into}, {generic};")
 }
 
 /// Who am I, and the first ticket. The first two threads prepare the words.
 pub(super) fn enter(frame: &mut Frame<'_>) -> String {
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let [begin, prepare] = ["begin", "prepare"].map(|word| frame.label(word));
     let (t, u) = (&frame.scratch("b32", 10), &r.u);
     let (duty, turn, plain) = (&r.duty, &r.turn, &r.plain);
     let (shifts, word) = (frame.control(SHIFT_AT), &frame.scratch("b32", 8));
-    format!(
+    text!(
         "mov.u32 {t}, %tid.y; mov.u32 {u}, %tid.z; or.b32 {t}, {t}, {u}; mov.u32 {u}, %tid.x; mad.lo.u32 {t}, {t}, 2, {u}; ld.param.u32 {word}, {shifts}; \
          setp.lt.s32 {plain}|{turn}, {word}, 0; setp.lt.u32 {duty}, {t}, 2; @{duty} bra {prepare}; {begin}: {START_MARK}",
     )
@@ -166,7 +176,7 @@ pub(super) fn enter(frame: &mut Frame<'_>) -> String {
 /// The first words: the place where the worker would be counted, a cap that binds nobody, no election so far. What lane 0 may
 /// change before the first barrier, it alone writes; the rest both lanes write that read it before then.
 pub(super) fn prepare(frame: &mut Frame<'_>) -> String {
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let [begin, prepare] = ["begin", "prepare"].map(|word| frame.label(word));
     let (t, p, cap, hint, offset) = (&r.t, &r.p, &r.cap, &r.hint, &r.set);
     let who = frame.scratch("b32", 10);
@@ -176,12 +186,12 @@ pub(super) fn prepare(frame: &mut Frame<'_>) -> String {
     let clear = match frame.is_fenced() {
         true => {
             let fault = common(frame, &r, WORD_FAULT_AT).1;
-            format!("mov.u32 {t}, 0; st.shared.u32 {fault}, {t}; ")
+            text!("mov.u32 {t}, 0; st.shared.u32 {fault}, {t}; ")
         }
         false => String::new(),
     };
     let (first_place, wary, word) = (place_offset(0), HINT_WARY / WARY, frame.scratch("b32", 8));
-    format!(
+    text!(
         "{prepare}: {base}mov.u32 {offset}, %smid; mad.lo.u32 {offset}, {offset}, 8, {first_place}; and.b32 {hint}, {word}, {WARY}; mad.lo.u32 {hint}, {hint}, {wary}, {HINT_UNCOUNTED}; \
          mov.u32 {cap}, {CAP_UNBOUND}; setp.eq.u32 {p}, {who}, 0; @{p} st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; mov.u32 {t}, {NEXT_AT}; st.volatile.shared.v2.u32 {offset_words}, {{{offset}, {t}}}; \
          {clear}mov.u32 {t}, 2; st.volatile.shared.v2.u32 {elect_words}, {{{t}, {t}}}; bra {begin};"
@@ -190,17 +200,17 @@ pub(super) fn prepare(frame: &mut Frame<'_>) -> String {
 
 /// The first ticket is found by thread 0: the one that the host has dealt, or it joins.
 pub(super) fn general(frame: &mut Frame<'_>) -> String {
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let [general, told, join, settle] =
         ["general", "told", "join", "settle"].map(|word| frame.label(word));
     let (t, p, q, number, word) = (&r.t, &r.p, &r.q, &r.ahead, frame.scratch("b32", 8));
     let (fin, first) = (&r.fin, &r.first);
     let chunks = match frame.takes_chunks {
-        true => format!("setp.ne.u32 {fin}, {word}, {word}; setp.ne.u32 {first}, {word}, {word}; "),
+        true => text!("setp.ne.u32 {fin}, {word}, {word}; setp.ne.u32 {first}, {word}, {word}; "),
         false => String::new(),
     };
     let who = frame.scratch("b32", 10);
-    format!(
+    text!(
         "{general}: {chunks}mov.u32 {number}, %ctaid.x; setp.ne.u32 {p}, {who}, 0; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {settle}; bra {join}; {ASIDE_MARK}"
     )
 }
@@ -212,9 +222,9 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         ["general", "eager", "begun", "several", "body"].map(|word| frame.label(word));
     let meet = meet(frame);
     if frame.is_fenced() {
-        return format!("bra {general}; {begun}: {meet}");
+        return text!("bra {general}; {begun}: {meet}");
     }
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let ([x, y, z, last], t, u, p) = (&r.blocks, &r.t, &r.u, &r.p);
     let (word, span) = (frame.scratch("b32", 8), &r.cap);
     let [reciprocal, row, width, last_at] =
@@ -229,52 +239,52 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     let chunks = frame.takes_chunks;
     let blocks = frame.scratch("b32", 3);
     let early = match deep {
-        true => format!("ld.param.u32 {blocks}, {row}; "),
+        true => text!("ld.param.u32 {blocks}, {row}; "),
         false => String::new(),
     };
     let scale = match chunks && deep {
-        true => format!(
+        true => text!(
             " bfe.u32 {span}, {word}, {SPAN_BIT}, {SPAN_BITS}; mad.lo.u32 {x}, {x}, {span}, {x};"
         ),
         false => String::new(),
     };
     let mut divide = match deep {
-        true => format!(
+        true => text!(
             " add.u32 {t}, {x}, {x}; ld.param.u32 {u}, {reciprocal}; mul.hi.u32 {y}, {t}, {u}; and.b32 {t}, {word}, 31; shr.u32 {y}, {y}, {t}; \
              mul.lo.u32 {t}, {blocks}, {y}; sub.u32 {x}, {x}, {t};"
         ),
         false => String::new(),
     };
     divide.push_str(&match axes {
-        [_, _, true] => format!(
+        [_, _, true] => text!(
             " add.u32 {t}, {y}, {y}; ld.param.u32 {u}, {planes}; mul.hi.u32 {z}, {t}, {u}; bfe.u32 {t}, {word}, 8, 5; shr.u32 {z}, {z}, {t}; \
              ld.param.u32 {t}, {height}; mul.lo.u32 {t}, {t}, {z}; sub.u32 {y}, {y}, {t};"
         ),
-        [_, true, false] => format!(" mov.u32 {z}, 0;"),
+        [_, true, false] => text!(" mov.u32 {z}, 0;"),
         _ => String::new(),
     });
     let far = match (chunks, deep) {
-        (true, true) => format!(
+        (true, true) => text!(
             " ld.param.u32 {t}, {width}; sub.u32 {t}, {t}, 1; add.u32 {last}, {x}, {span}; min.u32 {last}, {last}, {t};"
         ),
-        (true, false) => format!(" ld.param.u32 {t}, {last_at}; add.u32 {last}, {x}, {t};"),
+        (true, false) => text!(" ld.param.u32 {t}, {last_at}; add.u32 {last}, {x}, {t};"),
         (false, _) => String::new(),
     };
     let (fin, first, plain, duty) = (&r.fin, &r.first, &r.plain, &r.duty);
     let wait = match chunks {
-        true => format!(
-            " setp.lt.and.u32 {first}|{fin}, {x}, {last}, !{plain}; @{first} bra {several};"
-        ),
+        true => {
+            text!(" setp.lt.and.u32 {first}|{fin}, {x}, {last}, !{plain}; @{first} bra {several};")
+        }
         false => String::new(),
     };
-    format!(
+    text!(
         "{early}and.b32 {t}, {word}, {straight}; setp.eq.u32 {p}, {t}, 0; @{p} bra {general}; mov.u32 {x}, %ctaid.x;{scale}{divide}{far}{wait} @{plain} bra {body}; @{duty} bra {eager}; {begun}: {meet}"
     )
 }
 
 /// Thread 0 without a dealt ticket: a place, and with it a ticket.
 pub(super) fn join(frame: &mut Frame<'_>) -> String {
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let [join, over, take] = ["join", "over", "take"].map(|word| frame.label(word));
     let (base, judged_words) = common(frame, &r, WORD_CAP_AT);
     let find_place = find(frame, &r, WORD_PLACE_AT);
@@ -282,7 +292,7 @@ pub(super) fn join(frame: &mut Frame<'_>) -> String {
     let (t, q) = (&r.t, &r.q);
     let shifts = frame.control(SHIFT_AT);
     let (wary, placed) = (HINT_WARY / WARY, PLACED_AT);
-    format!(
+    text!(
         "{join}: {find_place} atom.global.add.u64 {word}, [{place}], {MEMBER}; mov.u32 {t}, %laneid; mad.wide.u32 {counters}, {t}, 1, {counters}; \
          {base}mov.b64 {{{cap}, {hint}}}, {word}; setp.ge.u32 {q}, {hint}, {cap}; ld.param.u32 {t}, {shifts}; and.b32 {t}, {t}, {WARY}; mad.lo.u32 {hint}, {t}, {wary}, {hint}; \
          st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; red.global.add.u32 [{counters}+{placed}], 1; @{q} bra {over}; bra {take};"
@@ -291,7 +301,7 @@ pub(super) fn join(frame: &mut Frame<'_>) -> String {
 
 /// Everybody hears of the blocks, or leaves.
 pub(super) fn told(frame: &mut Frame<'_>) -> String {
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let [told, several, body] = ["told", "several", "body"].map(|word| frame.label(word));
     let (t, p, turn) = (&r.t, &r.p, &r.turn);
     let set = set_of_turn(frame, &r);
@@ -300,18 +310,16 @@ pub(super) fn told(frame: &mut Frame<'_>) -> String {
     let fault = match frame.is_fenced() {
         true => {
             let (base, fault) = common(frame, &r, WORD_FAULT_AT);
-            format!(
-                " {base}ld.volatile.shared.u32 {t}, {fault}; setp.ne.u32 {p}, {t}, 0; @{p} ret;"
-            )
+            text!(" {base}ld.volatile.shared.u32 {t}, {fault}; setp.ne.u32 {p}, {t}, 0; @{p} ret;")
         }
         false => String::new(),
     };
     let fin = &r.fin;
     let more = match frame.takes_chunks {
-        true => format!(" setp.ge.u32 {fin}, {x}, {last}; @!{fin} bra {several};"),
+        true => text!(" setp.ge.u32 {fin}, {x}, {last}; @!{fin} bra {several};"),
         false => String::new(),
     };
-    format!(
+    text!(
         "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; not.pred {turn}, {turn};{fault} setp.gt.u32 {p}, {x}, {last}; @{p} ret; @{plain} bra {body};{more}"
     )
 }
@@ -329,14 +337,14 @@ fn meet(frame: &Frame<'_>) -> &'static str {
 
 /// Text that finds the next block of a ticket, and whether it is the ticket's.
 pub(in super::super) fn step_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let ([x, .., last], t, apart) = (&r.blocks, &r.t, frame.control(CHUNK_AT));
     let (p, fin) = (&r.p, &r.fin);
     let add = match axes[1] || axes[2] {
-        true => format!("add.u32 {x}, {x}, 1;"),
-        false => format!("ld.param.u32 {t}, {apart}; add.u32 {x}, {x}, {t};"),
+        true => text!("add.u32 {x}, {x}, 1;"),
+        false => text!("ld.param.u32 {t}, {apart}; add.u32 {x}, {x}, {t};"),
     };
-    format!("{add} setp.le.and.u32 {p}, {x}, {last}, !{fin};")
+    text!("{add} setp.le.and.u32 {p}, {x}, {last}, !{fin};")
 }
 
 /// Text by which who speaks asks for a ticket and for the cap by which the one after it is judged: lane 0 and lane 1, in one
@@ -346,7 +354,7 @@ fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
     let counters = counters(frame, &r.other);
     let (cap, hint, t, u, p, q) = (&r.cap, &r.hint, &r.t, &r.u, &r.p, &r.q);
     let (ahead, number, place, other) = (&r.ahead, &r.number, &r.place, &r.other);
-    format!(
+    text!(
         "{base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; mov.u32 {number}, %laneid; {counters} setp.eq.u32 {q}, {number}, 0; \
          setp.lt.or.u32 {p}, {hint}, {cap}, !{q}; selp.u32 {t}, {u}, {t}, {q}; selp.u32 {number}, 1, 0, {q}; mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
     )
@@ -356,15 +364,15 @@ fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
 /// that comes there looks ahead. Each of its lanes is elected for itself. In a worker's first turn, whose words
 /// may not be there yet, the first warp is. Where tickets are taken late, nobody.
 pub(super) fn vote(frame: &mut Frame<'_>, looped: Loop) -> String {
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let [vote, gather, body] = ["vote", "gather", "body"].map(|word| frame.label(word));
     let [behind, head, look, told, known] =
         ["behind", "head", "look", "told", "known"].map(|word| frame.label(word));
     let (meet, ask) = (meet(frame), ask(frame, &r));
     let (t, u, p, number, duty, turn) = (&r.t, &r.u, &r.p, &r.number, &r.duty, &r.turn);
     let words = match frame.words.clone() {
-        Some(words) => format!("mov.u32 {t}, {words};"),
-        None => format!(
+        Some(words) => text!("mov.u32 {t}, {words};"),
+        None => text!(
             "{} mov.u32 {t}, {};",
             ticket::words_address(frame, &r.words),
             r.words
@@ -374,13 +382,13 @@ pub(super) fn vote(frame: &mut Frame<'_>, looped: Loop) -> String {
     let head = match looped.chunks {
         true => {
             let wait = if looped.meets { "bar.sync 0; " } else { "" };
-            format!(
+            text!(
                 "bra {vote}; {behind}: @!{fin} bra {head}; @!{duty} bra {told}; bra {known}; {head}: {wait}setp.eq.u32 {fin}, {x}, {x}; @{first} bra {look}; "
             )
         }
         false => String::new(),
     };
-    format!(
+    text!(
         "{head}{vote}: mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {gather}; {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
          atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {gather}; {ask} {gather}: {meet}bra {body};"
     )
@@ -389,20 +397,20 @@ pub(super) fn vote(frame: &mut Frame<'_>, looped: Loop) -> String {
 /// In a first turn the first warp looks ahead: where the last block of a ticket for more than one begins, and in front of
 /// the only one.
 pub(super) fn first_look(frame: &mut Frame<'_>) -> String {
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let [look, eager, begun] = ["look", "eager", "begun"].map(|word| frame.label(word));
     let ask = ask(frame, &r);
     let (x, first, duty) = (&r.blocks[0], &r.first, &r.duty);
     let look = match frame.takes_chunks {
-        true => format!("{look}: setp.ne.u32 {first}, {x}, {x}; @!{duty} bra {begun};"),
+        true => text!("{look}: setp.ne.u32 {first}, {x}, {x}; @!{duty} bra {begun};"),
         false => String::new(),
     };
-    format!("{look} {eager}: {ask} bra {begun};")
+    text!("{look} {eager}: {ask} bra {begun};")
 }
 
 /// What stands behind the body.
 pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let [rejoin, behind, body, spent, told, known] =
         ["rejoin", "behind", "body", "spent", "told", "known"].map(|word| frame.label(word));
     let ask = ask(frame, &r);
@@ -416,16 +424,16 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     };
     let next = STEP_MARK;
     let step = match (looped.chunks, looped.meets) {
-        (true, true) => format!(
+        (true, true) => text!(
             "{next} @!{p} bra {spent}; bar.sync 0; bra {body}; {spent}: @!{plain} bra {behind}; @!{duty} bra {told};"
         ),
         (true, false) => {
-            format!("{next} @{p} bra {body}; @!{plain} bra {behind}; @!{duty} bra {told};")
+            text!("{next} @{p} bra {body}; @!{plain} bra {behind}; @!{duty} bra {told};")
         }
-        (false, _) => format!("@!{duty} bra {told}; @!{plain} bra {known};"),
+        (false, _) => text!("@!{duty} bra {told}; @!{plain} bra {known};"),
     };
     let (base, cap_word) = common(frame, &r, WORD_CAP_AT);
-    format!(
+    text!(
         "{rejoin}: {wait}{step} {ask} \
          {known}: {load} mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; {PLACE_MARK}",
     )
@@ -435,7 +443,7 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
 /// waits for a ticket. One that is not counted yet counts itself first, and one that is new holds its place for a while
 /// before it leaves, as long as there are tickets.
 pub(super) fn over(frame: &mut Frame<'_>) -> String {
-    let r = Registers::new(frame);
+    let r = Registers::of(frame);
     let [later, over, weigh, stay, none, hold, take, settle] = [
         "later", "over", "weigh", "stay", "none", "hold", "take", "settle",
     ]
@@ -457,7 +465,7 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
         false => "",
     };
     let bits = !HINT_WARY;
-    format!(
+    text!(
         "{later}: setp.ne.u32 {q}, {number}, {number}; {over}: {base}ld.volatile.shared.u32 {hint}, {hint_word}; and.b32 {hint}, {hint}, {bits}; {find_place} setp.ne.u32 {p}, {hint}, {HINT_UNCOUNTED}; selp.u64 {other}, 0, {MEMBER}, {p}; atom.global.add.u64 {word}, [{place}], {other}; add.u64 {word}, {word}, {other}; \
          {weigh}: mov.b64 {{{cap}, {hint}}}, {word}; setp.le.u32 {p}, {hint}, {cap}; @{p} bra {stay}; \
          sub.u64 {other}, {word}, {MEMBER}; atom.global.cas.b64 {other}, [{place}], {word}, {other}; \
