@@ -148,7 +148,7 @@ pub fn check_judged(program: &Program, judgement: &Judgement) -> Vec<KernelRepor
                 (form, report)
             });
             let effects = effects(program, f);
-            let registers = judgement.registers_estimate(id.0 as usize, f);
+            let registers = judgement.registers_estimate(program, id);
             KernelReport {
                 name: f.name.clone(),
                 forms: forms.collect(),

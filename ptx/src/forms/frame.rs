@@ -153,7 +153,7 @@ impl<'a> Frame<'a> {
         let known = self
             .scratch
             .iter()
-            .find(|(t, n, _)| *n == number && *t == ty);
+            .find(|(t, n, _)| (*t, *n) == (ty, number));
         if let Some((.., name)) = known {
             return name.clone();
         }
@@ -187,11 +187,6 @@ impl<'a> Frame<'a> {
         }
         self.tail.push(' ');
         self.tail.push_str(text);
-    }
-
-    /// Makes room for so many bytes of text at the end.
-    pub(crate) fn make_room_at_end(&mut self, bytes: usize) {
-        self.tail.reserve(bytes);
     }
 
     /// Whether nothing stands between an instruction and the text that is added next at the end.

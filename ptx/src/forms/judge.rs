@@ -131,9 +131,10 @@ impl Judgement {
         judgement
     }
 
-    /// Registers per thread that the judged program's function `n` is estimated to need.
-    pub(crate) fn registers_estimate(&self, n: usize, function: &Function) -> u32 {
-        *self.registers[n].get_or_init(|| registers_estimate(function))
+    /// Registers per thread that a function of the judged program is estimated to need.
+    pub(crate) fn registers_estimate(&self, program: &Program, function: FuncId) -> u32 {
+        let n = function.0 as usize;
+        *self.registers[n].get_or_init(|| registers_estimate(&program.functions[n]))
     }
 
     /// What the threads of a function agree on, when judging it had to ask.

@@ -319,11 +319,12 @@ impl Plan {
                 values
             })
             .collect();
-        let chunks = (program.functions.iter().zip(&forms).enumerate())
-            .map(|(n, (f, form))| {
+        let chunks = (0_u32..)
+            .zip(&forms)
+            .map(|(n, form)| {
                 form.shape == Shape::Worker
-                    && !judgement.for_earlier[n]
-                    && worker::takes_chunks(judgement.registers_estimate(n, f))
+                    && !judgement.for_earlier[n as usize]
+                    && worker::takes_chunks(judgement.registers_estimate(program, FuncId(n)))
             })
             .collect();
         let reached: Vec<bool> = cut.iter().zip(&fenced).map(|(c, f)| *c || *f).collect();

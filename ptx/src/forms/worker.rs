@@ -208,7 +208,6 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, looped: Loop) {
         text::join(frame),
         text::over(frame),
     ];
-    frame.make_room_at_end(tail.iter().map(|text| text.len() + 1).sum());
     for text in tail {
         frame.at_end(&text);
     }

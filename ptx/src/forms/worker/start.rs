@@ -111,9 +111,7 @@ pub(super) fn kills(frame: &mut Frame<'_>) -> String {
                 _ => continue,
             },
         };
-        for piece in ["mov.", ty, " ", name, ", ", zero, "; "] {
-            text.push_str(piece);
-        }
+        text.push_str(&format!("mov.{ty} {name}, {zero}; "));
     }
     text
 }
