@@ -21,8 +21,12 @@ pub const MAX_REQUEST_BYTES: usize = 64 << 10;
 /// The most bytes of an encoded reply.
 pub const MAX_REPLY_BYTES: usize = 4 << 20;
 /// The version of requests and replies; `Hello` carries it.
-pub const CONTROL_VERSION: u32 = 1;
-/// The most bytes of a tenant's name.
+///
+/// 2: `Hello` names a tenant, `Welcome` answers with it; modules have
+/// variables, kernels have attributes, and [`DeviceFacts`] answers everything
+/// that an occupancy calculation asks.
+pub const CONTROL_VERSION: u32 = 2;
+/// The most bytes of a client's or tenant's name.
 pub const MAX_NAME_BYTES: usize = 64;
 
 /// What a tenant asks for.
@@ -34,6 +38,9 @@ pub enum ControlRequest {
         name: String,
         /// The client's [`CONTROL_VERSION`].
         client_version: u32,
+        /// The tenant that the client asks to be, at most [`MAX_NAME_BYTES`]
+        /// bytes; without it, the first that it may be.
+        tenant: Option<String>,
     },
     /// Device memory of `bytes` bytes.
     Alloc {
@@ -102,35 +109,85 @@ pub enum ControlReply {
 pub struct Welcome {
     /// The tenant's number.
     pub tenant_id: u32,
-    /// The name under which operators see it.
+    /// The tenant's name, as the configuration says.
+    pub tenant: String,
+    /// The client's number, unique while the service runs.
+    pub client: u32,
+    /// The name under which operators see the client.
     pub name: String,
-    /// Its weight, as the configuration says.
+    /// The tenant's weight, as the configuration says.
     pub weight: u32,
-    /// The most device memory it may hold, in bytes.
+    /// The most device memory that all clients of the tenant may hold together, in bytes.
     pub memory_limit_bytes: u64,
     /// The device.
     pub device: DeviceFacts,
 }
 
-/// What a tenant may know about the device.
+/// What a tenant may know about the device. A figure that the device does not
+/// tell is 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
     /// Its name, as `h200`.
     pub name: String,
+    /// True if it is the SM model: its times are virtual.
+    pub is_model: bool,
+    /// Its compute capability, major and minor.
+    pub compute_capability: (u32, u32),
     /// How many streaming multiprocessors it has.
     pub sms: u32,
     /// Threads of a warp.
     pub warp_size: u32,
-    /// The most threads of a block.
-    pub max_threads_per_block: u32,
-    /// The most shared memory of a block in bytes.
-    pub shared_bytes_per_block: u32,
     /// Core clock in kilohertz.
     pub clock_khz: u64,
+    /// The most threads of a block.
+    pub max_threads_per_block: u32,
+    /// The most threads of a block in x, y and z.
+    pub max_block: [u32; 3],
+    /// The most blocks of a grid in x, y and z.
+    pub max_grid: [u32; 3],
+    /// The most shared memory of a block in bytes, for a kernel that asks for
+    /// it (`cudaDevAttrMaxSharedMemoryPerBlockOptin`).
+    pub shared_bytes_per_block: u32,
+    /// The most shared memory of a block in bytes without asking.
+    pub default_shared_bytes_per_block: u32,
+    /// Shared memory that the system takes for each block, in bytes.
+    pub reserved_shared_bytes_per_block: u32,
+    /// The most 32-bit registers of a block.
+    pub registers_per_block: u32,
+    /// What one SM holds, and in which units.
+    pub sm: SmFacts,
     /// Its memory in bytes.
     pub memory_bytes: u64,
-    /// True if it is the SM model: its times are virtual.
-    pub is_model: bool,
+    /// Clock of the memory in kilohertz.
+    pub memory_clock_khz: u64,
+    /// Width of the memory bus in bits.
+    pub memory_bus_bits: u32,
+    /// Level-2 cache in bytes.
+    pub l2_bytes: u64,
+    /// Constant memory of a module in bytes.
+    pub constant_bytes: u32,
+    /// Copies that run beside each other and beside kernels.
+    pub copy_engines: u32,
+    /// Kernels that run beside each other.
+    pub concurrent_kernels: u32,
+}
+
+/// What one SM holds, and the units in which it is given to blocks: the inputs
+/// of CUDA's occupancy calculation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SmFacts {
+    /// Resident threads.
+    pub threads: u32,
+    /// Resident blocks.
+    pub blocks: u32,
+    /// 32-bit registers.
+    pub registers: u32,
+    /// Registers are given to a warp in units of this many.
+    pub register_unit: u32,
+    /// Shared memory in bytes.
+    pub shared_bytes: u32,
+    /// Shared memory is given to a block in units of this many bytes.
+    pub shared_unit_bytes: u32,
 }
 
 /// A loaded module.
@@ -140,6 +197,20 @@ pub struct Module {
     pub handle: u32,
     /// Its kernels, in the order of the source.
     pub kernels: Vec<KernelInfo>,
+    /// Its `.global` and `.const` variables of module scope, in the order of
+    /// the source.
+    pub globals: Vec<GlobalInfo>,
+}
+
+/// A variable of a module in device memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GlobalInfo {
+    /// Its name in the source.
+    pub name: String,
+    /// Its first byte's device address.
+    pub address: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
 }
 
 /// A kernel of a module.
@@ -159,6 +230,15 @@ pub struct KernelInfo {
     pub static_shared_bytes: u32,
     /// Registers of a thread.
     pub registers: u32,
+    /// Local memory of a thread in bytes.
+    pub local_bytes: u32,
+    /// Constant memory that the module declares, in bytes.
+    pub const_bytes: u32,
+    /// The most dynamic shared memory that a launch may ask for, in bytes.
+    pub max_dynamic_shared_bytes: u32,
+    /// The architecture that the PTX is written for, major * 10 + minor: 80
+    /// for `.target sm_80` (`CU_FUNC_ATTRIBUTE_PTX_VERSION`).
+    pub ptx_version: u32,
 }
 
 /// A parameter of a kernel.
@@ -212,7 +292,7 @@ pub enum ControlCode {
     BadRequest,
     /// The versions do not fit.
     Version,
-    /// `Hello` was not said first.
+    /// `Hello` was not said first, or the client may be no tenant at all.
     NotWelcome,
     /// Over a limit of the tenant's or the device's.
     Limit,
@@ -226,6 +306,8 @@ pub enum ControlCode {
     BadModule,
     /// It is in use.
     Busy,
+    /// The client may not be the tenant that it asks to be.
+    Denied,
     /// The device failed; reconnect.
     DeviceLost,
     /// The mediator failed.

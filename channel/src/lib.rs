@@ -26,7 +26,6 @@ pub mod server;
 pub mod session;
 #[cfg(not(loom))]
 mod socket;
-mod sync;
 pub mod wire;
 
 pub use nix::errno::Errno;

@@ -4,8 +4,8 @@
 //! word that is compared when falling asleep).
 #![cfg(loom)]
 
-use gridmux_channel::ring::park;
 use gridmux_channel::ring::queue::{Consumer, Producer, Queue};
+use gridmux_sync::park;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;

@@ -81,7 +81,7 @@ impl Service {
             "--policy",
             "smk-p",
             "--tenant",
-            "first:2",
+            "first:2:latency",
             "--tenant",
             "second",
         ]);
@@ -94,9 +94,9 @@ impl Service {
         }
     }
 
-    fn socket(&self, tenant: &str) -> String {
+    fn socket(&self) -> String {
         self.run_dir
-            .join(format!("{tenant}.sock"))
+            .join("gridmux.sock")
             .to_str()
             .unwrap()
             .to_owned()
@@ -130,7 +130,32 @@ fn it_says_when_it_is_ready_answers_and_stops() {
         (&Value::from(4), &Value::from("smk-p"))
     );
     assert_eq!(device["memory_used_bytes"], 0);
-    assert_eq!(service.ask(&["tenant", "show"]), serde_json::json!([]));
+    assert_eq!(
+        (&device["tenants"], &device["clients"]),
+        (&Value::from(2), &Value::from(0))
+    );
+    for command in ["list", "show"] {
+        let tenants = service.ask(&["tenant", command]);
+        let shown: Vec<_> = tenants
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| {
+                (
+                    row["name"].as_str(),
+                    row["class"].as_str(),
+                    row["clients"].as_u64(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (Some("first"), Some("latency"), Some(0)),
+                (Some("second"), Some("normal"), Some(0))
+            ]
+        );
+    }
     let latency = service.ask(&["latency"]);
     assert_eq!(
         latency["source"],
@@ -201,17 +226,32 @@ fn a_second_service_in_the_same_folder_is_refused() {
         second.json_error()
     );
     assert_eq!(
-        service.ask(&["tenant", "show"]),
-        serde_json::json!([]),
+        service.ask(&["tenant", "show", "first"])[0]["clients"],
+        0,
         "the first one still answers"
     );
     assert_eq!(service.stop(), Some(0));
 }
 
+/// A launch starts before it ends, and the old name stands for the completion latency.
+fn check_latencies(result: &Value) {
+    let of = |key: &str, rank: &str| result[key][rank].as_u64();
+    assert!(
+        of("latency_ns", "p99") >= of("latency_ns", "p50"),
+        "{result}"
+    );
+    assert_eq!(result["latency_ns"], result["completion_latency_ns"]);
+    let (launch, completion) = (
+        of("launch_latency_ns", "p50"),
+        of("completion_latency_ns", "p50"),
+    );
+    assert!(launch.is_some() && launch < completion, "{result}");
+}
+
 #[test]
 fn a_workload_waits_for_the_go_runs_and_is_verified() {
     let service = Service::start("workload");
-    let socket = service.socket("first");
+    let socket = service.socket();
     let mut tenant = Running::start(&[
         "-j",
         "workload",
@@ -219,6 +259,8 @@ fn a_workload_waits_for_the_go_runs_and_is_verified() {
         "reduction",
         "--socket",
         &socket,
+        "--tenant",
+        "first",
         "--size",
         "tiny",
         "--streams",
@@ -235,6 +277,10 @@ fn a_workload_waits_for_the_go_runs_and_is_verified() {
         (&Value::from(2), &Value::from(0))
     );
     assert!(connected[0]["memory_used_bytes"].as_u64().unwrap() > 0);
+    let client = &connected[0]["connected"][0];
+    assert_eq!(connected[0]["clients"], 1);
+    assert_eq!(client["pid"], tenant.child.id());
+    assert_eq!(client["name"], "gridmux workload reduction");
     tenant.say("hold");
     assert_eq!(tenant.next(), serde_json::json!({ "held": true }));
     tenant.say("go");
@@ -261,10 +307,7 @@ fn a_workload_waits_for_the_go_runs_and_is_verified() {
         result["last_end_ns"].as_u64() > result["first_start_ns"].as_u64(),
         "{result}"
     );
-    assert!(
-        result["latency_ns"]["p99"].as_u64() >= result["latency_ns"]["p50"].as_u64(),
-        "{result}"
-    );
+    check_latencies(&result);
     let while_connected = service.ask(&["tenant", "show", "first"]);
     assert_eq!(
         (
@@ -273,6 +316,13 @@ fn a_workload_waits_for_the_go_runs_and_is_verified() {
         ),
         (&Value::from(20), &Value::from(0))
     );
+    assert_latency_is_of_20_launches(&service);
+    tenant.say("leave");
+    assert_eq!(tenant.exit_code(), Some(0));
+    assert_eq!(service.stop(), Some(0));
+}
+
+fn assert_latency_is_of_20_launches(service: &Service) {
     let latency = service.ask(&["latency", "first"]);
     let rows = latency["latencies"].as_array().unwrap();
     let start = rows
@@ -284,9 +334,6 @@ fn a_workload_waits_for_the_go_runs_and_is_verified() {
         (&Value::from(20), &Value::from("virtual")),
         "{latency}"
     );
-    tenant.say("leave");
-    assert_eq!(tenant.exit_code(), Some(0));
-    assert_eq!(service.stop(), Some(0));
 }
 
 #[test]
@@ -303,7 +350,7 @@ fn a_workload_whose_service_is_not_there_or_goes_away_fails_clearly() {
     assert!(ran.json_error().contains("/nonexistent/a.sock"));
 
     let service = Service::start("gone");
-    let socket = service.socket("second");
+    let socket = service.socket();
     let mut tenant = Running::start(&[
         "-j",
         "workload",
@@ -311,6 +358,8 @@ fn a_workload_whose_service_is_not_there_or_goes_away_fails_clearly() {
         "vecadd",
         "--socket",
         &socket,
+        "--tenant",
+        "second",
         "--size",
         "tiny",
         "--wait-go",
@@ -333,7 +382,7 @@ fn a_workload_whose_service_is_not_there_or_goes_away_fails_clearly() {
 #[test]
 fn a_device_host_that_dies_ends_the_run_clearly_and_is_replaced() {
     let service = Service::start("dies");
-    let socket = service.socket("first");
+    let socket = service.socket();
     let mut tenant = Running::start(&[
         "-j",
         "workload",
@@ -341,6 +390,8 @@ fn a_device_host_that_dies_ends_the_run_clearly_and_is_replaced() {
         "matmul",
         "--socket",
         &socket,
+        "--tenant",
+        "first",
         "--size",
         "tiny",
         "--launches",
@@ -365,11 +416,34 @@ fn a_device_host_that_dies_ends_the_run_clearly_and_is_replaced() {
     assert_eq!(tenant.exit_code(), Some(1));
 
     let again = gridmux([
-        "-j", "workload", "run", "vecadd", "--socket", &socket, "--size", "tiny",
+        "-j", "workload", "run", "vecadd", "--socket", &socket, "--tenant", "first", "--size",
+        "tiny",
     ]);
     assert_eq!(again.succeeded().json()["verified"], true);
     let device = service.ask(&["device", "show"]);
     assert_eq!(device["host_restarts"], 1);
     assert_ne!(device["host_pid"], host);
+    assert_eq!(service.stop(), Some(0));
+}
+
+#[test]
+fn a_client_that_may_not_be_a_tenant_is_told_which_it_may_be() {
+    let service = Service::start("foreign");
+    let socket = service.socket();
+    let run = |tenant: &str| {
+        let arguments = [
+            "-j", "workload", "run", "vecadd", "--size", "tiny", "--socket", &socket, "--tenant",
+            tenant,
+        ];
+        gridmux(arguments)
+    };
+    let refused = run("third");
+    assert_eq!(refused.code, Some(1));
+    let error = refused.json_error();
+    assert!(
+        error.contains("may not be tenant \"third\"; you may be: first, second"),
+        "{error}"
+    );
+    assert_eq!(run("second").succeeded().json()["name"], "second");
     assert_eq!(service.stop(), Some(0));
 }

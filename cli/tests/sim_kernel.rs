@@ -161,6 +161,137 @@ fn every_workload_is_right_whole_in_slices_and_without_timing() {
     }
 }
 
+/// Every form.
+const FORMS: [&str; 8] = [
+    "whole",
+    "slice",
+    "gate",
+    "worker",
+    "fence",
+    "fence+slice",
+    "fence+gate",
+    "fence+worker",
+];
+
+impl Files {
+    fn outputs(&self) -> Vec<Vec<u8>> {
+        let read = |file: &PathBuf| std::fs::read(file).unwrap();
+        self.outputs.iter().map(read).collect()
+    }
+}
+
+#[test]
+fn every_form_leaves_the_same_bytes_as_the_whole_kernel() {
+    let mut ran = [0; FORMS.len()];
+    for workload in gridmux_workloads::workloads() {
+        let (name, case) = (workload.name, workload.case(Size::Tiny, 5));
+        let files = lay_out(&case);
+        files.run(&[]).succeeded();
+        files.verify(&case, "whole");
+        let expected = files.outputs();
+        for (form, ran) in FORMS.into_iter().zip(&mut ran) {
+            for how in [&["--slice-blocks", "2"][..], &["--functional"]] {
+                let arguments = [&["--form", form], how].concat();
+                let done = files.run(&arguments);
+                if done.code != Some(0) {
+                    let error = done.json_error();
+                    assert!(
+                        error.contains(&format!("cannot take the form {form}: ")),
+                        "{name} as {form}: {error}"
+                    );
+                    continue;
+                }
+                assert_eq!(files.outputs(), expected, "{name} as {form}, {how:?}");
+                *ran += 1;
+            }
+        }
+    }
+    assert!(
+        ran.iter().all(|ran| *ran >= 12),
+        "{FORMS:?} ran {ran:?} times"
+    );
+}
+
+#[test]
+fn forms_differ_in_launches_and_not_in_blocks() {
+    let case = by_name("vecadd").unwrap().case(Size::Tiny, 5);
+    let files = lay_out(&case);
+    let blocks = case.blocks();
+    assert!(blocks > 2, "{blocks} blocks cannot be cut");
+    for form in ["fence+slice", "fence+gate"] {
+        let ran = files.run(&["--form", form, "--slice-blocks", "2"]);
+        let report = ran.succeeded().json();
+        assert_eq!(report["slices"], blocks.div_ceil(2), "{form}");
+        assert_eq!(report["counters"]["blocks"], blocks, "{form}");
+    }
+    let worker = files.run(&["--form", "fence+worker"]).succeeded().json();
+    assert!(worker["counters"]["blocks"].as_u64() <= Some(blocks));
+}
+
+/// A kernel whose block 3 traps, and one with a barrier object, which no fence takes.
+const FAULTY: &str = ".version 8.0\n.target sm_90\n.address_size 64\n\
+    .visible .entry traps(.param .u64 out)\n{\n.reg .b32 %i;\n.reg .pred %p;\nmov.u32 %i, %ctaid.x;\n\
+    setp.ne.u32 %p, %i, 3;\n@%p bra $fine;\ntrap;\n$fine:\nret;\n}\n\
+    .visible .entry waits(.param .u64 out)\n{\n.shared .b64 object;\n.reg .b32 %one;\nmov.u32 %one, 1;\n\
+    mbarrier.init.shared.b64 [object], %one;\nret;\n}\n";
+
+#[test]
+fn a_recorded_fault_and_a_refused_form_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("faulty.ptx");
+    std::fs::write(&file, FAULTY).unwrap();
+    let out = format!("out=64:{}", folder.path().join("out").display());
+    let run = |entry: &str, more: &[&str]| {
+        let file = file.to_str().unwrap();
+        let fixed = ["-j", "sim", "kernel", file, "--entry", entry, "--grid", "8"];
+        gridmux([&fixed[..], &["--block", "32", "--arg", &out], more].concat())
+    };
+    for form in ["fence", "fence+slice", "fence+gate", "fence+worker"] {
+        for timing in [&[][..], &["--functional"]] {
+            let ran = run("traps", &[&["--form", form], timing].concat());
+            assert_eq!(ran.code, Some(1), "{form}: {}", ran.stdout);
+            let error = ran.json_error();
+            assert!(
+                error.contains("recorded a fault: trap, PTX line 11, block 3"),
+                "{form}: {error}"
+            );
+        }
+        let refused = run("waits", &["--form", form]);
+        assert_eq!(refused.code, Some(1), "{form}: {}", refused.stdout);
+        let error = refused.json_error();
+        assert!(
+            error.contains(&format!(
+                "cannot take the form {form}: line 20: `mbarrier.init"
+            )),
+            "{form}: {error}"
+        );
+    }
+}
+
+#[test]
+fn launch_latency_is_counted_apart_from_the_kernel() {
+    let case = by_name("vecadd").unwrap().case(Size::Tiny, 7);
+    let files = lay_out(&case);
+    for form in ["whole", "slice", "fence+gate", "worker"] {
+        let report = files.run(&["--form", form]).succeeded().json();
+        let number = |key: &str| report[key].as_u64().unwrap();
+        let (latency, kernel) = (number("launch_latency_cycles"), number("kernel_cycles"));
+        assert!(latency > 0 && kernel > 0, "{report}");
+        assert_eq!(latency + kernel, number("cycles"), "{report}");
+        assert_eq!(report["ipc"].as_f64(), Some(ipc(&report, kernel)), "{form}");
+    }
+    let untimed = files.run(&["--functional"]).succeeded().json();
+    assert!(untimed["launch_latency_cycles"].is_null() && untimed["kernel_ns"].is_null());
+}
+
+/// Warp instructions that were issued, per cycle.
+#[allow(clippy::cast_precision_loss, reason = "a few thousand of each")]
+fn ipc(report: &serde_json::Value, cycles: u64) -> f64 {
+    let folded = report["counters"]["folded_instructions"].as_u64().unwrap();
+    let issued = report["warp_instructions"].as_u64().unwrap() - folded;
+    issued as f64 / cycles as f64
+}
+
 #[test]
 fn wrong_arguments_are_named() {
     let case = by_name("vecadd").unwrap().case(Size::Tiny, 7);

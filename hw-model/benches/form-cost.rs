@@ -8,29 +8,23 @@
 //! Arguments that name a benchmark's part select it; with `--counters` stderr tells what the schedulers waited for,
 //! original and form beside each other.
 
-use gridmux_hw_model::{
-    Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, Occupancy, QueueId, Report,
-    occupancy,
-};
+use gridmux_hw_model::drive::{DriveError, FormedKernel, Pace, Run};
+use gridmux_hw_model::{Gpu, GpuConfig, Occupancy, Partition};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
-use gridmux_ptx::boxes::{Grid, next_box};
-use gridmux_ptx::control::{Control, Taking};
-use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
-use gridmux_ptx::protocol::{
-    Device, Gate, Host, Instance, InstanceLaunch, Manner as TicketManner, TicketTuner, Workers,
-    Write,
-};
+use gridmux_ptx::control::Taking;
+use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_ptx::protocol::{Host, Manner as TicketManner, TicketTuner};
 use gridmux_workloads::{Arg, Case, Role, Size, Workload, workloads};
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::sync::Arc;
 
 /// SMs of the cut `h200`.
 const FEW_SMS: u16 = 16;
 /// Slices in flight: enough for one to be ready whenever another ends, though a launch takes longer than three blocks per
 /// SM last (Little's law, as the dispatcher's).
 const SLICES_IN_FLIGHT: usize = 16;
+/// Of the domain's window, what is a fenced kernel's partition: its beginning, where all buffers are.
+const PARTITION_BYTES: u64 = 4 << 30;
 /// Waves of a gate's launch, and launches in flight: a stop refuses what has not started, however much that is.
 const WINDOW_WAVES: u32 = 8;
 const WINDOWS: u32 = 2;
@@ -93,20 +87,10 @@ fn config(gpu: &str) -> GpuConfig {
 /// A workload in a form on a fresh GPU.
 struct Setup {
     gpu: Gpu,
-    domain: DomainId,
-    kernel: Arc<Kernel>,
-    form: KernelForm,
+    run: Run,
     case: Case,
-    params: Vec<u8>,
     /// Addresses and sizes of what the kernel writes.
     outputs: Vec<(u64, usize)>,
-    next_tag: u64,
-    reports: Vec<Report>,
-    /// Launches in flight; and when the last one ended.
-    flying: Vec<u64>,
-    ended: u64,
-    /// Sums over all launches.
-    counters: Counters,
     /// How workers take their tickets.
     tickets: Option<TicketManner>,
 }
@@ -134,7 +118,6 @@ impl Setup {
         let loaded = gpu
             .load(domain, &program, &rewritten.bytes)
             .expect("modelled");
-        let kernel = loaded.kernel(workload.entry).expect("exists");
         let case = workload.case(Size::Large, 1);
         let mut addresses = Vec::new();
         let mut outputs = Vec::new();
@@ -149,20 +132,25 @@ impl Setup {
                 }
             }
         }
-        let params = case.pack_params(&addresses);
+        let kernel = FormedKernel {
+            kernel: loaded.kernel(workload.entry).expect("exists"),
+            form,
+            partition: Partition {
+                domain,
+                base: gpu.memory().window(domain).expect("exists").0,
+                bytes: PARTITION_BYTES,
+            },
+            grid: case.grid,
+            block: case.block,
+            dynamic_shared_bytes: case.dynamic_shared_bytes,
+            params: case.pack_params(&addresses),
+            budget: None,
+        };
         Ok(Self {
             gpu,
-            domain,
-            kernel,
-            form,
+            run: Run::new(kernel, true),
             case,
-            params,
             outputs,
-            next_tag: 1,
-            reports: Vec::new(),
-            flying: Vec::new(),
-            ended: 0,
-            counters: Counters::default(),
             tickets: None,
         })
     }
@@ -173,12 +161,10 @@ impl Setup {
 
     /// A form that leaves blocks out costs little.
     fn verify(&self, name: &str) {
-        let memory = self.gpu.memory();
+        let (memory, domain) = (self.gpu.memory(), self.run.kernel().partition.domain);
         let read = |(address, bytes): &(u64, usize)| {
             let mut output = vec![0; *bytes];
-            memory
-                .read(self.domain, *address, &mut output)
-                .expect("inside");
+            memory.read(domain, *address, &mut output).expect("inside");
             output
         };
         let outputs: Vec<Vec<u8>> = self.outputs.iter().map(read).collect();
@@ -188,173 +174,52 @@ impl Setup {
     }
 
     fn occupancy(&self) -> Occupancy {
-        let shared = self.case.dynamic_shared_bytes + self.form.extra_shared_bytes;
-        occupancy(self.gpu.config(), &self.kernel, self.threads(), shared)
+        self.run.kernel().occupancy(self.gpu.config())
     }
 
     /// Blocks of a wave: what resides at once.
     fn wave(&self) -> u32 {
-        self.occupancy().blocks_per_sm * u32::from(self.gpu.config().sm.count)
+        self.run.kernel().wave(self.gpu.config())
     }
 
-    fn submit(&mut self, grid: [u32; 3], control: Control) -> u64 {
-        let mut params = self.params.clone();
-        if let Some(at) = self.form.control_offset {
-            let (fence_base, bytes) = self.gpu.memory().window(self.domain).expect("exists");
-            let control = Control {
-                fence_base,
-                fence_mask: bytes - 1,
-                ..control
-            };
-            params.resize(at as usize, 0);
-            params.extend(control.to_bytes());
-        }
-        let tag = self.next_tag;
-        self.next_tag += 1;
-        let launch = Launch {
-            queue: QueueId(u8::try_from(tag % 32).unwrap_or(0)),
-            tag,
-            domain: self.domain,
-            kernel: self.kernel.clone(),
-            grid,
-            block: self.case.block,
-            dynamic_shared_bytes: self.case.dynamic_shared_bytes + self.form.extra_shared_bytes,
-            params: &params,
-            budget: None,
-        };
-        self.gpu.launch(launch).expect("accepted");
-        self.flying.push(tag);
-        tag
-    }
-
-    /// Lets time pass until a launch ends; its tag.
-    fn wait(&mut self) -> u64 {
-        loop {
-            let advance = self.gpu.advance(Cycles(u64::MAX / 2), &mut self.reports);
-            let mut ended = None;
-            for report in self.reports.drain(..) {
-                match report {
-                    Report::Ended {
-                        tag, end, counters, ..
-                    } => {
-                        self.ended = self.ended.max(end.0);
-                        self.counters += counters;
-                        self.flying.retain(|other| *other != tag);
-                        // Of several in one epoch the caller hears of one, and sees the others gone.
-                        ended = Some(tag);
-                    }
-                    Report::Faulted { fault, .. } => panic!("{fault}"),
-                    _ => {}
-                }
-            }
-            if let Some(tag) = ended {
-                return tag;
-            }
-            assert_ne!(advance, Advance::Idle, "the launch vanished");
-        }
-    }
-
-    fn drain(&mut self) {
-        while !self.flying.is_empty() {
-            self.wait();
-        }
-    }
-
-    fn whole(&mut self) {
-        let control = Control {
-            grid: self.case.grid,
-            ..Control::default()
-        };
-        self.submit(self.case.grid, control);
-        self.drain();
-    }
-
-    fn slices(&mut self, blocks: u32) {
-        let grid = Grid(self.case.grid);
-        let mut next = 0;
-        while next < grid.blocks() {
-            let slice = next_box(grid, next, blocks);
-            next += slice.blocks();
-            let control = Control {
-                offset: slice.offset,
-                grid: self.case.grid,
-                ..Control::default()
-            };
-            while self.flying.len() >= SLICES_IN_FLIGHT {
-                self.wait();
-            }
-            self.submit(slice.dims, control);
-        }
-        self.drain();
+    /// In sub-boxes of at most so many blocks, or in one launch where the form is not cut.
+    fn boxes(&mut self, blocks: u32) -> Result<(), DriveError> {
+        let boxes = self.run.kernel().sub_boxes(blocks);
+        let pace = Pace::InFlight(SLICES_IN_FLIGHT);
+        self.run.boxes(&mut self.gpu, boxes, pace, |_| ())
     }
 
     /// The host's half of a gate.
     fn gate(&self, window: u32, depth: u32) -> Host {
-        let LaunchGrid::Planes(axis) = self.form.grid else {
-            panic!("a gate is cut across an axis");
-        };
-        let grid = Grid(self.case.grid);
-        Host::Gate(Gate::new(grid, axis, window, depth).expect("a valid instance"))
+        let gate = self.run.kernel().gate(window, depth);
+        gate.expect("a valid instance")
     }
 
     /// The host's half of workers, as many as fit on the GPU.
-    fn workers(&self, TicketManner { chunk, taking }: TicketManner) -> Host {
-        let most = self.occupancy().blocks_per_sm;
-        let caps = vec![most; usize::from(self.gpu.config().sm.count)];
-        let apart = self.wave().next_power_of_two();
-        let singles = chunk * self.wave() / SINGLES;
-        let (grid, block) = (self.case.grid, self.case.block);
-        let control = Control::workers(grid, block, (chunk, apart), singles).expect("few blocks");
-        let workers = Workers::new(control.total, &caps).expect("blocks");
-        let workers = match self.form.may_deal {
-            // The GPU is empty, so that all workers find room.
-            true => workers.deal(most),
-            false => workers,
-        };
-        Host::Workers(workers, control.taking(taking))
-    }
-
-    /// An instance whose memory is written, and the GPU for its launches.
-    fn begin(&mut self, host: Host) -> (Instance, On<'_>) {
-        let image = host.memory();
-        let memory = self.gpu.memory_mut();
-        let counters = memory.alloc(self.domain, image.len() as u64).expect("fits");
-        memory.write(self.domain, counters, &image).expect("inside");
-        let on = On {
-            setup: self,
-            counters,
-            numbers: Vec::new(),
-        };
-        (Instance::new(host, counters), on)
+    fn workers(&self, manner: TicketManner) -> Host {
+        // The GPU is empty, so that all workers find room.
+        let (config, singles) = (self.gpu.config(), manner.chunk * self.wave() / SINGLES);
+        let workers = self.run.kernel().workers(config, manner, singles, true);
+        workers.expect("few blocks")
     }
 
     /// Stops an instance while its first launches are on their way, and gives the cycles from where their first block may
     /// start until the device is empty.
     fn stop(&mut self, host: Host) -> u64 {
-        let (mut instance, mut on) = self.begin(host);
-        let Ok(()) = instance.step(&mut on);
-        let Ok(()) = instance.stop(&mut on);
-        let began = self.gpu.now().0 + u64::from(self.gpu.config().launch.kernel_cycles);
-        self.drain();
-        self.ended - began
+        let Self { gpu, run, .. } = self;
+        let stopped = run.begin(gpu, host).and_then(|mut instance| {
+            instance.step(&mut run.on(gpu))?;
+            instance.stop(&mut run.on(gpu))
+        });
+        stopped.expect("it launches");
+        let began = gpu.now().0 + u64::from(gpu.config().launch.kernel_cycles);
+        run.drain(gpu, Cycles(u64::MAX / 2)).expect("it ends");
+        self.ended() - began
     }
 
-    /// Runs an instance that nobody stops to its end.
-    fn instance(&mut self, host: Host) {
-        let (mut instance, mut on) = self.begin(host);
-        loop {
-            let Ok(()) = instance.step(&mut on);
-            if instance.has_ended() {
-                return;
-            }
-            // Workers that none is missing of may only be late to be seen.
-            if !on.setup.flying.is_empty() {
-                on.setup.wait();
-            }
-            for number in on.ended() {
-                let Ok(()) = instance.launch_ended(&mut on, number);
-            }
-        }
+    /// When the last launch ended.
+    fn ended(&self) -> u64 {
+        self.run.tally().end.map_or(0, |end| end.0)
     }
 
     /// Cycles from the first submission to the last end.
@@ -362,21 +227,23 @@ impl Setup {
         let began = self.gpu.now().0;
         let sms = u32::from(self.gpu.config().sm.count);
         let wave = self.wave();
-        match manner {
-            Manner::Original | Manner::Fence => self.whole(),
-            Manner::Waves(n) => self.slices(n * wave),
-            Manner::PerSm(n) => self.slices(n * sms),
-            Manner::Gate => {
-                let host = self.gate(WINDOW_WAVES * wave, WINDOWS);
-                self.instance(host);
-            }
+        let done = match manner {
+            Manner::Original | Manner::Fence => self.boxes(u32::MAX),
+            Manner::Waves(n) => self.boxes(n * wave),
+            Manner::PerSm(n) => self.boxes(n * sms),
+            Manner::Gate => self.instance(self.gate(WINDOW_WAVES * wave, WINDOWS)),
             Manner::Worker(tickets) => {
                 self.tickets = Some(tickets);
-                let host = self.workers(tickets);
-                self.instance(host);
+                self.instance(self.workers(tickets))
             }
-        }
-        self.ended - began
+        };
+        done.unwrap_or_else(|error| panic!("{error}"));
+        self.ended() - began
+    }
+
+    /// Runs an instance that nobody stops to its end.
+    fn instance(&mut self, host: Host) -> Result<(), DriveError> {
+        self.run.instance(&mut self.gpu, host, |_| ()).map(drop)
     }
 }
 
@@ -392,52 +259,6 @@ fn explain_stop(name: &str, mut setup: Setup) {
     );
 }
 
-/// An instance's launches on the GPU.
-struct On<'a> {
-    setup: &'a mut Setup,
-    counters: u64,
-    /// Tags and numbers of its launches in flight.
-    numbers: Vec<(u64, u32)>,
-}
-
-impl On<'_> {
-    /// Takes out the launches that have ended.
-    fn ended(&mut self) -> Vec<u32> {
-        let flying = &self.setup.flying;
-        let ended = self
-            .numbers
-            .extract_if(.., |(tag, _)| !flying.contains(tag));
-        ended.map(|(_, number)| number).collect()
-    }
-}
-
-impl Device for On<'_> {
-    type Error = Infallible;
-
-    fn write(&mut self, write: Write) -> Result<(), Infallible> {
-        let at = self.counters + u64::from(write.at);
-        let memory = self.setup.gpu.memory_mut();
-        memory
-            .write(self.setup.domain, at, &write.value.to_le_bytes())
-            .expect("inside");
-        Ok(())
-    }
-
-    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), Infallible> {
-        let memory = self.setup.gpu.memory();
-        memory
-            .read(self.setup.domain, self.counters + at, into)
-            .expect("inside");
-        Ok(())
-    }
-
-    fn launch(&mut self, launch: &InstanceLaunch) -> Result<(), Infallible> {
-        let tag = self.setup.submit(launch.grid, launch.control);
-        self.numbers.push((tag, launch.number));
-        Ok(())
-    }
-}
-
 /// What a run's schedulers did, as one line on stderr.
 fn explain(name: &str, setup: &Setup) {
     let per_sm = setup.wave() / u32::from(setup.gpu.config().sm.count);
@@ -449,7 +270,14 @@ fn explain(name: &str, setup: &Setup) {
         eprint!(", {chunk} a ticket, {taking:?}");
     }
     let wanted = |name: &str| name == "warp_instructions" || name.starts_with("stall");
-    for (name, count) in setup.counters.named().into_iter().filter(|c| wanted(c.0)) {
+    for (name, count) in setup
+        .run
+        .tally()
+        .counters
+        .named()
+        .into_iter()
+        .filter(|c| wanted(c.0))
+    {
         eprint!(", {name} {count}");
     }
     eprintln!();
@@ -478,7 +306,7 @@ fn tuned(
 ) -> Result<(Setup, u64), String> {
     let setup = Setup::new(gpu, workload, Form::WORKER)?;
     let block_ns = 1000 * block_cycles / u64::from(setup.gpu.config().clock.core_mhz);
-    let mut tuner = TicketTuner::new(setup.form.most_chunk, block_ns);
+    let mut tuner = TicketTuner::new(setup.run.kernel().form.most_chunk, block_ns);
     while !tuner.is_settled() {
         let tickets = tuner.manner();
         let (setup, cycles) = once(gpu, workload, Manner::Worker(tickets), name)?;
@@ -517,7 +345,7 @@ fn main() {
             if explains {
                 explain(&name(Manner::Original), &setup);
             }
-            let block_cycles = setup.counters.block_cycles / setup.case.blocks();
+            let block_cycles = setup.run.tally().counters.block_cycles / setup.case.blocks();
             for manner in manners
                 .iter()
                 .copied()

@@ -12,7 +12,7 @@
 //! Invariants, which `tests/loom_crew.rs` explores: **C1** every item of a job runs exactly once; **C2** no item runs
 //! after `run` returned; **C3** what an item wrote is seen by the caller and by the items of the next job.
 
-use crate::sync::{
+use gridmux_sync::shim::{
     Arc, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, JoinHandle, Ordering, fence, spin_loop,
     thread,
 };

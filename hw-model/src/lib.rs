@@ -15,6 +15,7 @@ mod copies;
 pub mod counters;
 #[doc(hidden)]
 pub mod crew;
+pub mod drive;
 mod exec;
 mod explain;
 pub mod fault;
@@ -26,7 +27,6 @@ pub mod memory;
 pub mod occupancy;
 pub mod plan;
 pub mod report;
-mod sync;
 mod text;
 pub mod texture;
 mod timing;
@@ -34,13 +34,15 @@ mod timing;
 pub use compile::LoadError;
 pub use config::{ConfigError, GpuConfig, builtin_names};
 pub use counters::Counters;
+pub use drive::{DriveError, FormedKernel, Run};
 pub use fault::{Fault, FaultKind, FaultSpace};
 pub use gpu::{Gpu, RunError, run_functional};
 pub use kernel::{Kernel, KernelParam, LoadedModule};
 pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
 pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition};
-pub use occupancy::{Occupancy, OccupancyLimit, occupancy};
+pub use occupancy::{Occupancy, OccupancyLimit, device_shape, occupancy};
 pub use plan::{
-    BlockChange, BlockEvent, Enforcement, PlanNote, PlanOptions, Sample, Spent, Standing, enforces,
+    BlockChange, BlockEvent, CapReached, DriverCounters, DriverOptions, Outcome, PlanNote,
+    PlanOptions, PolicyDriver, Sample, Standing, Submission, SubmitError, enforces,
 };
 pub use report::{Advance, Printed, Report};

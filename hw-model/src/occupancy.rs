@@ -5,6 +5,7 @@
 
 use crate::config::{GpuConfig, WARP_LANES};
 use crate::kernel::Kernel;
+use gridmux_policy::shape::{BlockShape, DeviceShape};
 
 /// The resource that runs out first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,30 @@ pub struct BlockNeeds {
     pub registers: u32,
     /// Bytes of shared memory, the system's share included.
     pub shared_bytes: u32,
+}
+
+impl BlockNeeds {
+    /// Returns the same as plans count it: threads in whole warps, the other two in allocation units.
+    #[must_use]
+    pub fn counted(&self) -> BlockShape {
+        BlockShape {
+            threads: self.warps * WARP_LANES,
+            registers: self.registers,
+            shared_bytes: self.shared_bytes,
+        }
+    }
+}
+
+/// Returns the GPU as policies see it.
+#[must_use]
+pub fn device_shape(config: &GpuConfig) -> DeviceShape {
+    DeviceShape {
+        sms: config.sm.count,
+        threads: config.sm.max_threads,
+        blocks: config.sm.max_blocks,
+        registers: config.sm.registers,
+        shared_bytes: config.sm.shared_bytes,
+    }
 }
 
 /// What one block of `threads` threads takes.

@@ -52,6 +52,8 @@ pub enum Report {
         fault: Box<Fault>,
         /// When.
         at: Cycles,
+        /// What it issued until it was removed: the last value of [`Gpu::launch_cost`](crate::Gpu::launch_cost).
+        warp_instructions: u64,
     },
     /// A copy is complete.
     Copied {

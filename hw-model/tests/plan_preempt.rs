@@ -15,8 +15,8 @@ mod support;
 mod generate;
 
 use gridmux_hw_model::{GpuConfig, Kernel, Launch, QueueId};
-use gridmux_policy::ids::KernelId;
-use gridmux_policy::plan::GiveUp;
+use gridmux_policy::ids::RowId;
+use gridmux_policy::plan::Preemption;
 use gridmux_workloads::corpus::kernels;
 use gridmux_workloads::{Arg, Case, Prng, Role, Size, workloads};
 use std::sync::Arc;
@@ -119,7 +119,7 @@ fn with_switches(
     let mut loaded = subject.load(config);
     loaded.bench.gpu.set_threads(threads);
     let most = u16::try_from(config.sm.max_blocks).expect("small");
-    let all = plan(config, GiveUp::Switch, &[row(KernelId(1), most, 1)]);
+    let all = plan(config, Preemption::Switch, &[row(RowId(1), most, 0)]);
     assert_eq!(loaded.bench.gpu.set_plan(&all), []);
     loaded.bench.gpu.record_block_events(true);
     let params = loaded.prepared.params.clone();

@@ -3,32 +3,32 @@
 
 mod support;
 
-use gridmux_hw_model::{Counters, GpuConfig, PlanOptions, Spent};
-use gridmux_policy::ids::{KernelId, SmId};
-use gridmux_policy::plan::GiveUp;
+use gridmux_hw_model::{Counters, GpuConfig};
+use gridmux_policy::ids::{RowId, SmId};
+use gridmux_policy::plan::{Preemption, QuotaRule, Spent};
 use gridmux_policy::units::Cycles;
 use gridmux_workloads::{Size, by_name};
-use support::plan::{Busy, Stage, plan, row, standing};
+use support::plan::{Busy, Row, Stage, all, plan, plan_of, row, standing};
 use support::{Bench, kernel_of};
 
-const A: KernelId = KernelId(1);
-const B: KernelId = KernelId(2);
+const A: RowId = RowId(1);
+const B: RowId = RowId(2);
 /// The epoch's length (SMK, section 6.1).
 const EPOCH: u64 = 10_000;
 
 /// The paper's two kernels: two blocks and four on each of four SMs, with these issue weights.
 fn pair(front_end: bool, weights: [u16; 2], rounds: [u32; 2]) -> Stage {
     let rows = [row(A, 2, weights[0]), row(B, 4, weights[1])];
-    let plan = |config: &GpuConfig| plan(config, GiveUp::Drain, &rows);
+    let plan = |config: &GpuConfig| plan(config, Preemption::Drain, &rows);
     let mut stage = if front_end {
         Stage::new(4, plan)
     } else {
         Stage::without_front_end(4, plan)
     };
-    for (at, kernel) in [A, B].into_iter().enumerate() {
+    for (at, row) in [A, B].into_iter().enumerate() {
         stage.launch(Busy {
             tag: 1 + at as u64,
-            kernel,
+            row,
             blocks: 4 * [2, 4][at],
             threads: 192,
             rounds: rounds[at],
@@ -39,11 +39,9 @@ fn pair(front_end: bool, weights: [u16; 2], rounds: [u32; 2]) -> Stage {
 }
 
 /// Instructions that a kernel has issued on an SM.
-fn issued(stage: &Stage, sm: u16, kernel: KernelId) -> u64 {
+fn issued(stage: &Stage, sm: u16, row: RowId) -> u64 {
     let samples = stage.bench.gpu.samples();
-    let mut of_both = samples
-        .iter()
-        .filter(|s| s.sm == SmId(sm) && s.kernel == kernel);
+    let mut of_both = samples.iter().filter(|s| s.sm == SmId(sm) && s.row == row);
     of_both.next().map_or(0, |s| {
         s.counters.warp_instructions - s.counters.folded_instructions
     })
@@ -114,19 +112,28 @@ fn check_example(parts: &[[u64; 2]]) {
 }
 
 #[test]
-fn equal_weights_above_one_are_equal_quotas_and_ones_are_none() {
+fn equal_weights_are_equal_quotas_and_no_weights_are_none() {
     // This chip's schedulers are greedy: without quotas the older kernel takes what it can use, which is what section
     // 5.4 begins with.
-    let parts = epochs(&mut pair(false, [1, 1], [8000, 8000]));
+    let parts = epochs(&mut pair(false, [0, 0], [8000, 8000]));
     assert!(parts.len() >= 20);
     for part in parts {
         assert!(share(part) > 0.6, "{part:?}");
     }
-    let parts = epochs(&mut pair(false, [7, 7], [8000, 8000]));
+    let parts = epochs(&mut pair(false, [1, 1], [8000, 8000]));
     assert!(parts.len() >= 40);
     for part in parts {
         assert!((share(part) / 0.5 - 1.0).abs() <= 0.02, "{part:?}");
     }
+}
+
+/// One group over all SMs, whose spent rows do this.
+fn with_rule(config: &GpuConfig, rows: &[Row], spent: Spent) -> gridmux_policy::Plan {
+    let rule = QuotaRule {
+        spent,
+        ..QuotaRule::default()
+    };
+    plan_of(config, &[all(config, Preemption::Drain)], rows, &[], rule)
 }
 
 #[test]
@@ -134,21 +141,17 @@ fn a_kernel_that_yields_takes_the_slots_that_nobody_can_use() {
     // B has one warp on the SM, which cannot use nine tenths of its scheduler.
     let run = |front_end, spent| {
         let rows = [row(A, 4, 1), row(B, 1, 9)];
-        let plan = |config: &GpuConfig| plan(config, GiveUp::Drain, &rows);
+        let plan = |config: &GpuConfig| with_rule(config, &rows, spent);
         let mut stage = if front_end {
             Stage::new(1, plan)
         } else {
             Stage::without_front_end(1, plan)
         };
-        stage.bench.gpu.set_plan_options(PlanOptions {
-            spent,
-            ..PlanOptions::default()
-        });
-        for (tag, kernel, blocks, threads) in [(1, A, 4, 192), (2, B, 1, 32)] {
+        for (tag, row, blocks, threads) in [(1, A, 4, 192), (2, B, 1, 32)] {
             let rounds = 20_000;
             stage.launch(Busy {
                 tag,
-                kernel,
+                row,
                 blocks,
                 threads,
                 rounds,
@@ -186,12 +189,12 @@ fn the_second_instruction_of_a_pair_needs_a_quota_too() {
     let schedulers = u64::from(config.sm.schedulers);
     let rows = [row(A, 2, 1), row(B, 2, 10_000)];
     let mut stage = Stage::on(config.scaled_to_sms(1), |config| {
-        plan(config, GiveUp::Drain, &rows)
+        plan(config, Preemption::Drain, &rows)
     });
-    for (tag, kernel) in [(1, A), (2, B)] {
+    for (tag, row) in [(1, A), (2, B)] {
         stage.launch(Busy {
             tag,
-            kernel,
+            row,
             blocks: 2,
             threads: 128,
             rounds: 20_000,
@@ -210,7 +213,7 @@ fn sums(bench: &Bench) -> ([Counters; 2], Vec<Counters>) {
     let mut by_kernel = [Counters::default(); 2];
     let mut by_sm = vec![Counters::default(); usize::from(bench.gpu.config().sm.count)];
     for sample in bench.gpu.samples() {
-        by_kernel[usize::from(sample.kernel == B)] += sample.counters;
+        by_kernel[usize::from(sample.row == B)] += sample.counters;
         by_sm[sample.sm.index()] += sample.counters;
     }
     (by_kernel, by_sm)
@@ -222,7 +225,9 @@ fn samples_sum_up_to_every_full_counter_by_kernel_and_by_sm() {
         let mut bench = Bench::named("gtx480");
         let config = bench.gpu.config().clone();
         let rows = [row(A, 3, 2), row(B, 3, 3)];
-        bench.gpu.set_plan(&plan(&config, GiveUp::Switch, &rows));
+        bench
+            .gpu
+            .set_plan(&plan(&config, Preemption::Switch, &rows));
         let mut reports = Vec::new();
         for (tag, kernel, name) in [(1, A, "vecadd"), (2, B, "matmul")] {
             let workload = by_name(name).unwrap_or_else(|| panic!("no {name}"));
@@ -273,7 +278,7 @@ fn a_killed_launch_stays_in_the_samples() {
     let config = bench.gpu.config().clone();
     bench
         .gpu
-        .set_plan(&plan(&config, GiveUp::Switch, &[row(A, 3, 1)]));
+        .set_plan(&plan(&config, Preemption::Switch, &[row(A, 3, 0)]));
     let workload = by_name("vecadd").expect("in the table");
     let kernel = kernel_of(&mut bench, workload);
     let case = workload.case(Size::Small, 5);

@@ -4,43 +4,44 @@
 mod support;
 
 use gridmux_hw_model::{BlockChange, FaultKind, GpuConfig, PlanNote, PlanOptions, Report};
-use gridmux_policy::ids::{KernelId, SmId};
-use gridmux_policy::plan::{Fill, GiveUp, Plan, Row};
-use gridmux_policy::publish::Publisher;
+use gridmux_policy::ids::{RowId, SmId};
+use gridmux_policy::plan::{Cell, DispatchOrder, Plan, Preemption, QuotaRule};
 use gridmux_policy::sm_set::SmSet;
 use gridmux_policy::units::Cycles;
+use gridmux_sync::publish::Publisher;
 use gridmux_workloads::{Prng, Size, by_name};
 use std::collections::BTreeMap;
 use support::flow::module;
 use support::plan::{
-    Busy, Disturbance, Stage, builder, check_events, context_bytes, disturbed, plan, row, standing,
+    Busy, Disturbance, GroupOf, Row, Stage, all, check_events, context_bytes, disturbed, plan,
+    plan_of, row, standing,
 };
 use support::states::{TAIL_WORDS, states};
 use support::{Bench, kernel_of};
 
-const A: KernelId = KernelId(1);
-const B: KernelId = KernelId(2);
+const A: RowId = RowId(1);
+const B: RowId = RowId(2);
 /// Longer than anything here has to wait for.
 const LONG: u64 = 40_000;
 
 /// One group over all SMs.
 fn group(
     config: &GpuConfig,
-    fill: Fill,
-    (give_up, head_of_line): (GiveUp, bool),
+    order: DispatchOrder,
+    (preemption, head_of_line): (Preemption, bool),
     rows: &[Row],
 ) -> Plan {
-    let mut builder = builder(config);
-    builder.group(SmSet::first(config.sm.count), fill, give_up, head_of_line);
-    for row in rows {
-        builder.standby_row(*row);
-    }
-    builder.build().expect("a plan")
+    let group = GroupOf {
+        order,
+        head_of_line,
+        ..all(config, preemption)
+    };
+    plan_of(config, &[group], rows, &[], QuotaRule::default())
 }
 
 /// Blocks of a launch of 64 that ran for long under a cap of 6 on 4 SMs, then under a cap of 2.
-fn lowered(give_up: GiveUp) -> Stage {
-    let capped = |cap| move |config: &GpuConfig| plan(config, give_up, &[row(A, cap, 1)]);
+fn lowered(preemption: Preemption) -> Stage {
+    let capped = |cap| move |config: &GpuConfig| plan(config, preemption, &[row(A, cap, 0)]);
     let mut stage = Stage::new(4, capped(6));
     stage.launch(Busy {
         blocks: 64,
@@ -59,7 +60,7 @@ fn lowered(give_up: GiveUp) -> Stage {
 
 #[test]
 fn a_lowered_cap_switches_out_the_highest_blocks_of_each_sm() {
-    let mut stage = lowered(GiveUp::Switch);
+    let mut stage = lowered(Preemption::Switch);
     assert_eq!(stage.bench.gpu.resident_blocks(), 8);
     assert_eq!(stage.bench.gpu.switched_blocks(), 16);
     let mut of_sm: BTreeMap<SmId, Vec<u64>> = BTreeMap::new();
@@ -76,7 +77,7 @@ fn a_lowered_cap_switches_out_the_highest_blocks_of_each_sm() {
         assert!(gone.map(|e| e.block).min() > stay.into_iter().max(), "{sm}");
     }
     // With more room, those that left come back before others start; `check_events` has the order.
-    stage.plan(|config| plan(config, GiveUp::Switch, &[row(A, 6, 1)]));
+    stage.plan(|config| plan(config, Preemption::Switch, &[row(A, 6, 0)]));
     stage.finish();
     let params = 20_000_u32.to_le_bytes();
     let launch = stage.bench.simple(&stage.kernel, 64, 64, &params);
@@ -86,11 +87,11 @@ fn a_lowered_cap_switches_out_the_highest_blocks_of_each_sm() {
 
 #[test]
 fn blocks_beyond_a_lowered_cap_stay_where_the_plan_does_not_switch() {
-    for give_up in [GiveUp::Drain, GiveUp::Never] {
-        let mut stage = lowered(give_up);
-        assert_eq!(stage.bench.gpu.resident_blocks(), 24, "{give_up:?}");
+    for preemption in [Preemption::Drain, Preemption::None] {
+        let mut stage = lowered(preemption);
+        assert_eq!(stage.bench.gpu.resident_blocks(), 24, "{preemption:?}");
         stage.finish();
-        assert_eq!(stage.switched_out(), [], "{give_up:?}");
+        assert_eq!(stage.switched_out(), [], "{preemption:?}");
         // From then on an SM starts a block only when it holds fewer than two.
         let mut held: BTreeMap<SmId, u32> = BTreeMap::new();
         for event in &stage.events {
@@ -108,7 +109,8 @@ fn blocks_beyond_a_lowered_cap_stay_where_the_plan_does_not_switch() {
 
 #[test]
 fn cheapest_switches_blocks_out_unless_they_are_near_their_end() {
-    let capped = |cap| move |config: &GpuConfig| plan(config, GiveUp::Cheapest, &[row(A, cap, 1)]);
+    let capped =
+        |cap| move |config: &GpuConfig| plan(config, Preemption::Cheapest, &[row(A, cap, 0)]);
     let long = Busy {
         blocks: 4,
         rounds: 2000,
@@ -152,40 +154,49 @@ fn cheapest_switches_blocks_out_unless_they_are_near_their_end() {
 }
 
 #[test]
-fn a_plan_that_asks_too_much_is_clamped_and_says_so() {
-    let mut bench = Bench::named("gtx480");
-    let config = bench.gpu.config().clone();
-    let mut wrong = plan(&config, GiveUp::Switch, &[row(A, 3000, 0)]);
-    wrong.groups[0].sms.insert(SmId(999));
+fn a_plan_for_another_gpu_is_obeyed_as_far_as_it_applies_and_says_so() {
+    let limit = 8;
+    let chip = |sms| {
+        let config = GpuConfig::builtin("gtx480").expect("built in");
+        config.scaled_to_sms(sms)
+    };
+    let two = plan(&chip(2), Preemption::Drain, &[row(A, 3000, 0)]);
+    let four = plan(&chip(4), Preemption::Drain, &[row(A, 3, 0)]);
+    let mut bench = Bench::new(chip(3));
     let expected = [
-        PlanNote::NoSuchSm {
-            sm: SmId(999),
-            count: config.sm.count,
-        },
+        PlanNote::Uncovered { sm: SmId(2) },
         PlanNote::CapBeyondSm {
-            kernel: A,
+            row: A,
             cap: 3000,
-            limit: u16::try_from(config.sm.max_blocks).expect("small"),
+            limit,
         },
-        PlanNote::NoWeight { kernel: A },
     ];
-    assert_eq!(bench.gpu.set_plan(&wrong), expected);
+    assert_eq!(bench.gpu.set_plan(&two), expected);
     assert_eq!(bench.gpu.plan_notes(), expected);
+    let expected = PlanNote::NoSuchSm {
+        sm: SmId(3),
+        count: 3,
+    };
+    assert_eq!(bench.gpu.set_plan(&four), [expected]);
 }
 
 #[test]
 fn kernels_stay_on_the_sms_of_their_groups() {
     let mut stage = Stage::new(4, |config| {
-        let mut builder = builder(config);
-        builder.group(SmSet::range(0, 3), Fill::RowOrder, GiveUp::Drain, false);
-        builder.standby_row(row(A, 2, 1));
-        builder.group(SmSet::range(3, 4), Fill::RowOrder, GiveUp::Drain, false);
-        builder.standby_row(row(B, 5, 1));
-        builder.build().expect("a plan")
+        let groups = [SmSet::range(0, 3), SmSet::range(3, 4)].map(|sms| GroupOf {
+            sms,
+            ..all(config, Preemption::Drain)
+        });
+        let caps = |id, caps: [u16; 2]| Row {
+            cells: caps.map(Cell::capped).to_vec(),
+            ..row(id, 0, 0)
+        };
+        let rows = [caps(A, [2, 0]), caps(B, [0, 5])];
+        plan_of(config, &groups, &rows, &[], QuotaRule::default())
     });
     stage.launch_each(20, [A, B]);
     stage.pass(6000);
-    let held = |kernel| stage.placed().iter().filter(|e| e.kernel == kernel).count();
+    let held = |row| stage.placed().iter().filter(|e| e.row == row).count();
     assert_eq!(
         [held(A), held(B)],
         [6, 5],
@@ -193,37 +204,37 @@ fn kernels_stay_on_the_sms_of_their_groups() {
     );
     stage.finish();
     for event in &stage.events {
-        assert_eq!(event.sm == SmId(3), event.kernel == B, "{event:?}");
+        assert_eq!(event.sm == SmId(3), event.row == B, "{event:?}");
     }
 }
 
 #[test]
 fn room_is_filled_in_order_of_rows_or_of_arrival() {
-    for (fill, first) in [(Fill::RowOrder, A), (Fill::Arrival, B)] {
-        let rows = [row(A, 8, 1), row(B, 8, 1)];
-        let way = (GiveUp::Drain, false);
-        let mut stage = Stage::new(2, |config| group(config, fill, way, &rows));
+    for (order, first) in [(DispatchOrder::Rank, A), (DispatchOrder::Arrival, B)] {
+        let rows = [row(A, 8, 0), row(B, 8, 0)];
+        let way = (Preemption::Drain, false);
+        let mut stage = Stage::new(2, |config| group(config, order, way, &rows));
         // B comes first; A has the first row.
         stage.launch_each(16, [B, A]);
         stage.finish();
-        let order: Vec<KernelId> = stage.placed().iter().map(|e| e.kernel).collect();
+        let placed: Vec<RowId> = stage.placed().iter().map(|e| e.row).collect();
         let second = if first == A { B } else { A };
-        assert_eq!(order, [[first; 16], [second; 16]].concat(), "{fill:?}");
+        assert_eq!(placed, [[first; 16], [second; 16]].concat(), "{order:?}");
     }
 }
 
 #[test]
 fn the_head_of_the_line_holds_others_up_where_the_plan_says_so() {
     for head_of_line in [true, false] {
-        let rows = [row(A, 1, 1), row(B, 4, 1)];
-        let way = (GiveUp::Drain, head_of_line);
-        let mut stage = Stage::new(2, |config| group(config, Fill::RowOrder, way, &rows));
+        let rows = [row(A, 1, 0), row(B, 4, 0)];
+        let way = (Preemption::Drain, head_of_line);
+        let mut stage = Stage::new(2, |config| group(config, DispatchOrder::Rank, way, &rows));
         // Two of A's blocks wait for the first two, and there is room for B all the time.
         stage.launch_each(4, [A, B]);
         stage.finish();
-        let at = |kernel| {
+        let at = |row| {
             let placed = stage.placed().into_iter();
-            placed.filter(move |e| e.kernel == kernel).map(|e| e.at)
+            placed.filter(move |e| e.row == row).map(|e| e.at)
         };
         let waited = at(B).min() > at(A).max();
         assert_eq!(waited, head_of_line);
@@ -234,9 +245,9 @@ fn the_head_of_the_line_holds_others_up_where_the_plan_says_so() {
 fn a_start_budget_counts_starts_and_nothing_else() {
     let with = |budget| {
         move |config: &GpuConfig| {
-            let mut row = row(A, 3, 1);
-            row.limits.budget = budget;
-            plan(config, GiveUp::Switch, &[row])
+            let mut row = row(A, 3, 0);
+            row.row.budget = budget;
+            plan(config, Preemption::Switch, &[row])
         }
     };
     let mut stage = Stage::new(1, with(Some(5)));
@@ -250,9 +261,14 @@ fn a_start_budget_counts_starts_and_nothing_else() {
     assert_eq!(stage.switched_in().len(), 1, "who has started comes back");
     assert_eq!(stage.placed().len(), 5);
     assert_eq!(stage.bench.gpu.resident_blocks(), 0);
-    stage.plan(with(Some(2)));
+    for again in [5, 2] {
+        stage.plan(with(Some(again)));
+        stage.pass(400_000);
+        assert_eq!(stage.placed().len(), 5, "the number is a position");
+    }
+    stage.plan(with(Some(7)));
     stage.pass(400_000);
-    assert_eq!(stage.placed().len(), 7, "a new plan, a new budget");
+    assert_eq!(stage.placed().len(), 7, "two more");
     stage.plan(with(None));
     stage.finish();
     assert_eq!(stage.placed().len(), 9);
@@ -271,7 +287,8 @@ fn fault(stage: &Stage) -> (FaultKind, [u32; 3], u64) {
 
 #[test]
 fn a_launch_budget_runs_out_while_all_blocks_are_switched_out() {
-    let capped = |cap| move |config: &GpuConfig| plan(config, GiveUp::Switch, &[row(A, cap, 1)]);
+    let capped =
+        |cap| move |config: &GpuConfig| plan(config, Preemption::Switch, &[row(A, cap, 0)]);
     let mut stage = Stage::new(2, capped(4));
     stage.launch(Busy {
         blocks: 8,
@@ -305,9 +322,8 @@ fn a_launch_budget_runs_out_while_all_blocks_are_switched_out() {
 #[test]
 fn a_launch_budget_runs_out_while_the_next_block_waits_for_room() {
     let mut stage = Stage::new(2, |config| {
-        let mut row = row(A, 4, 1);
-        row.limits.budget = Some(3);
-        plan(config, GiveUp::Drain, &[row])
+        let row = row(A, 4, 0).budget(3);
+        plan(config, Preemption::Drain, &[row])
     });
     stage.launch(Busy {
         blocks: 8,
@@ -333,7 +349,8 @@ fn a_launch_budget_runs_out_while_the_next_block_waits_for_room() {
 
 #[test]
 fn a_killed_launch_takes_its_blocks_along_wherever_they_are() {
-    let capped = |cap| move |config: &GpuConfig| plan(config, GiveUp::Switch, &[row(A, cap, 1)]);
+    let capped =
+        |cap| move |config: &GpuConfig| plan(config, Preemption::Switch, &[row(A, cap, 0)]);
     let mut dice = Prng::new(4);
     for _ in 0..40 {
         let mut stage = Stage::new(2, capped(4));
@@ -383,9 +400,9 @@ fn wide(registers: u32) -> String {
 /// Three blocks take a quarter each of one SM's registers or shared memory; the middle one ends, and another kernel's
 /// block needs two quarters, which are there in two pieces. Gives when it starts, when the first long block ends,
 /// and how many blocks were moved.
-fn fragmented(give_up: GiveUp, short: Short) -> (u64, u64, usize) {
-    let rows = [row(A, 8, 1), row(B, 8, 1)];
-    let mut stage = Stage::new(1, |config| plan(config, give_up, &rows));
+fn fragmented(preemption: Preemption, short: Short) -> (u64, u64, usize) {
+    let rows = [row(A, 8, 0), row(B, 8, 0)];
+    let mut stage = Stage::new(1, |config| plan(config, preemption, &rows));
     stage.kernel = stage.bench.kernel(&wide(56), "busy");
     let sm = &stage.bench.gpu.config().sm;
     let of_warp = (stage.kernel.registers_per_thread * 32).next_multiple_of(sm.register_unit);
@@ -404,7 +421,7 @@ fn fragmented(give_up: GiveUp, short: Short) -> (u64, u64, usize) {
     }
     stage.launch(Busy {
         tag: 4,
-        kernel: B,
+        row: B,
         threads: 2 * threads,
         rounds: 100,
         shared_bytes: 2 * shared_bytes,
@@ -421,10 +438,10 @@ fn fragmented(give_up: GiveUp, short: Short) -> (u64, u64, usize) {
 #[test]
 fn a_block_is_moved_when_room_is_there_in_pieces_only() {
     for short in [Short::Registers, Short::SharedMemory] {
-        let (placed, ended, moved) = fragmented(GiveUp::Switch, short);
+        let (placed, ended, moved) = fragmented(Preemption::Switch, short);
         assert!(placed < ended, "{short:?}: {placed} {ended}");
         assert_eq!(moved, 1, "{short:?}");
-        let (placed, ended, moved) = fragmented(GiveUp::Drain, short);
+        let (placed, ended, moved) = fragmented(Preemption::Drain, short);
         assert!(placed >= ended, "{short:?}: {placed} {ended}");
         assert_eq!(moved, 0, "{short:?}");
     }
@@ -442,11 +459,8 @@ fn free_switches_move_no_byte_and_take_no_time() {
         let config = bench.gpu.config().clone();
         bench
             .gpu
-            .set_plan(&plan(&config, GiveUp::Switch, &[row(A, 8, 1)]));
-        bench.gpu.set_plan_options(PlanOptions {
-            free_switches,
-            ..PlanOptions::default()
-        });
+            .set_plan(&plan(&config, Preemption::Switch, &[row(A, 8, 0)]));
+        bench.gpu.set_plan_options(PlanOptions { free_switches });
         bench.gpu.record_block_events(true);
         let launch = bench.launch(&kernel, &case, &prepared.params);
         let bytes = context_bytes(&config, &kernel, &launch);
@@ -467,9 +481,11 @@ fn free_switches_move_no_byte_and_take_no_time() {
 
 #[test]
 fn the_newest_published_plan_is_obeyed() {
-    let mut stage = Stage::new(2, |config| plan(config, GiveUp::Switch, &[row(A, 1, 1)]));
+    let mut stage = Stage::new(2, |config| {
+        plan(config, Preemption::Switch, &[row(A, 1, 0)])
+    });
     let config = stage.bench.gpu.config().clone();
-    let capped = |cap| plan(&config, GiveUp::Switch, &[row(A, cap, 1)]);
+    let capped = |cap| plan(&config, Preemption::Switch, &[row(A, cap, 0)]);
     let mut publisher = Publisher::new(capped(5));
     stage.bench.gpu.follow_plans(publisher.reader());
     stage.launch(Busy {
@@ -480,11 +496,11 @@ fn the_newest_published_plan_is_obeyed() {
     stage.until(10_000);
     assert_eq!(stage.bench.gpu.resident_blocks(), 10);
     for cap in [2, 4, 3] {
-        publisher.publish(capped(cap));
+        publisher.publish_value(capped(cap));
         stage.pass(15_000);
         assert_eq!(stage.bench.gpu.resident_blocks(), 2 * u32::from(cap));
     }
-    publisher.publish(capped(3000));
+    publisher.publish_value(capped(3000));
     stage.pass(5000);
     let limit = config.sm.max_blocks;
     assert!(matches!(
@@ -506,11 +522,10 @@ fn a_block_leaves_when_what_it_has_in_flight_has_ended() {
         let mut bench = Bench::new(config.scaled_to_sms(1));
         let kernel = bench.kernel(text, "k");
         let out = bench.buffer(&vec![0; (32 + TAIL_WORDS as usize) * 4]);
-        let all = plan(bench.gpu.config(), GiveUp::Switch, &[row(A, 8, 1)]);
-        bench.gpu.set_plan(&all);
+        let all_sms = plan(bench.gpu.config(), Preemption::Switch, &[row(A, 8, 0)]);
+        bench.gpu.set_plan(&all_sms);
         bench.gpu.set_plan_options(PlanOptions {
             free_switches: true,
-            ..PlanOptions::default()
         });
         bench.gpu.record_block_events(true);
         let params = out.to_le_bytes();
@@ -555,4 +570,25 @@ fn a_block_leaves_when_what_it_has_in_flight_has_ended() {
     let copies = longest(&module(shared, &repeated(copy)));
     let sleeps = longest(&module(shared, &repeated("nanosleep.u32 1000000;\n")));
     assert!(copies >= l2 && sleeps < l2, "{copies} {sleeps} {l2}");
+}
+
+#[test]
+fn a_row_that_is_gone_begins_again_at_start_0() {
+    let budget = |config: &GpuConfig| plan(config, Preemption::Drain, &[row(A, 3, 0).budget(4)]);
+    let mut stage = Stage::new(1, budget);
+    let four = Busy {
+        blocks: 4,
+        ..Busy::default()
+    };
+    stage.launch(four);
+    stage.finish();
+    stage.launch(Busy { tag: 2, ..four });
+    stage.pass(LONG);
+    assert_eq!(stage.placed().len(), 4);
+    assert!(stage.bench.gpu.kill(2));
+    stage.bench.gpu.forget_row(A);
+    assert_eq!(stage.bench.gpu.samples(), []);
+    stage.launch(Busy { tag: 3, ..four });
+    stage.finish();
+    assert_eq!(stage.placed().len(), 8);
 }

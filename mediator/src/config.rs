@@ -3,12 +3,21 @@
 //! Rules: an unknown key is an error that names it; every value has a default that is safe; nothing here touches
 //! the system, so a configuration can be validated anywhere.
 
+mod principal;
+
+pub use principal::Principal;
+
 use gridmux_hw_model::config::builtin_names;
+use gridmux_policy::Class;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Largest weight of a tenant.
 pub const MAX_WEIGHT: u32 = 1000;
+/// Most tenants of a service.
+pub const MAX_TENANTS: u16 = 1024;
+/// Most clients of a service, over all tenants together.
+pub const MAX_CLIENTS: u16 = 1024;
 
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,7 +43,7 @@ pub struct Config {
     /// User that device hosts run as when the service is root.
     #[serde(default = "default_user")]
     pub host_user: String,
-    /// Tenants, one socket each.
+    /// Tenants, in the order in which a client that names none is matched with them.
     #[serde(default, rename = "tenant")]
     pub tenants: Vec<TenantConfig>,
 }
@@ -49,6 +58,19 @@ pub struct DeviceConfig {
     pub sms: Option<u16>,
     /// For the model: memory that tenants may share.
     pub memory_bytes: u64,
+    /// For the model: how its virtual clock and the clients' wall time go together.
+    pub clock: Clock,
+}
+
+/// How the virtual clock of a modelled device goes on while clients compute.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Clock {
+    /// It waits for nobody: for use.
+    #[default]
+    Live,
+    /// It stands still while a client is between a completion and its next submission, so that runs are repeatable.
+    Lockstep,
 }
 
 impl Default for DeviceConfig {
@@ -57,6 +79,7 @@ impl Default for DeviceConfig {
             kind: "model:h200".into(),
             sms: None,
             memory_bytes: 4 << 30,
+            clock: Clock::Live,
         }
     }
 }
@@ -71,8 +94,12 @@ pub struct Limits {
     pub kernel_budget_cycles: u64,
     /// Longest wall time for which a tenant may hold the virtual clock, in milliseconds.
     pub clock_hold_ms: u64,
-    /// Tenants at once.
+    /// Processor time that one piece of a launch may cost on a modelled device, in seconds.
+    pub kernel_budget_cpu_seconds: f64,
+    /// Most tenants that may be configured.
     pub tenants: u16,
+    /// Most clients connected at once, over all tenants together.
+    pub clients: u16,
 }
 
 impl Default for Limits {
@@ -81,26 +108,90 @@ impl Default for Limits {
             module_bytes: 64 << 20,
             kernel_budget_cycles: 2_000_000_000,
             clock_hold_ms: 200,
-            tenants: 64,
+            kernel_budget_cpu_seconds: 20.0,
+            tenants: MAX_TENANTS,
+            clients: MAX_CLIENTS,
         }
     }
 }
 
-/// One tenant that may connect.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// One tenant: who is accounted for what its clients use.
+///
+/// Who its clients are is told by `user`, `group`, `cgroup` and `uid`: a process must meet every rule that is given.
+/// Without a rule they are processes of root and of the service's own user.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantConfig {
-    /// Name; its socket is `RUN_DIR/NAME.sock`.
+    /// Name, by which clients ask for it and operators see it.
     pub name: String,
     /// Weight of its share, relative to the others'.
     #[serde(default = "default_weight")]
     pub weight: u32,
-    /// Device memory it may hold.
+    /// What kind of service it asks for.
+    #[serde(default)]
+    pub class: Class,
+    /// Device memory that its clients may hold together; without it, all of the device's.
     #[serde(default)]
     pub memory_limit_bytes: Option<u64>,
-    /// Only processes of this user may connect; without it, root and the service's own user.
+    /// Most clients of it at once; without it, `limits.clients`.
+    #[serde(default)]
+    pub clients: Option<u16>,
+    /// Only processes of this user, by name or number.
+    #[serde(default)]
+    pub user: Option<Principal>,
+    /// Only processes in this group, first or supplementary, by name or number.
+    #[serde(default)]
+    pub group: Option<Principal>,
+    /// Only processes in this control group or one below it: an absolute path in the unified hierarchy.
+    #[serde(default)]
+    pub cgroup: Option<String>,
+    /// Only processes of this user number, or root's.
     #[serde(default)]
     pub uid: Option<u32>,
+}
+
+impl TenantConfig {
+    /// Makes a tenant without rules and limits of its own.
+    #[must_use]
+    pub fn new(name: impl Into<String>, weight: u32, class: Class) -> Self {
+        Self {
+            name: name.into(),
+            weight,
+            class,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the configuration says who its clients are.
+    #[must_use]
+    pub fn has_rule(&self) -> bool {
+        self.user.is_some() || self.group.is_some() || self.cgroup.is_some() || self.uid.is_some()
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let bad = |field: &str, message: String| {
+            Err(ConfigError::Value {
+                key: format!("tenant.{}.{field}", self.name),
+                message,
+            })
+        };
+        if self.weight == 0 || self.weight > MAX_WEIGHT {
+            return bad(
+                "weight",
+                format!("{} is outside 1..={MAX_WEIGHT}", self.weight),
+            );
+        }
+        if self.clients == Some(0) {
+            return bad("clients", "0 clients can do nothing".into());
+        }
+        if let Some(path) = self.cgroup.as_ref().filter(|path| !path.starts_with('/')) {
+            return bad(
+                "cgroup",
+                format!("{path:?} must be an absolute path, as in /proc/PID/cgroup after 0::"),
+            );
+        }
+        Ok(())
+    }
 }
 
 /// What is wrong with a configuration.
@@ -210,11 +301,11 @@ impl Config {
         let mut seen = std::collections::BTreeSet::new();
         for tenant in &self.tenants {
             let key = format!("tenant.{}", tenant.name);
-            if !is_plain_name(&tenant.name) || tenant.name == "control" {
+            if !is_plain_name(&tenant.name) {
                 return bad(
                     "tenant.name",
                     format!(
-                        "{:?} must be 1 to 32 letters, digits, '-' or '_', and not \"control\"",
+                        "{:?} must be 1 to 32 letters, digits, '-' or '_'",
                         tenant.name
                     ),
                 );
@@ -222,12 +313,7 @@ impl Config {
             if !seen.insert(&tenant.name) {
                 return bad(&key, "is configured twice".into());
             }
-            if tenant.weight == 0 || tenant.weight > MAX_WEIGHT {
-                return bad(
-                    &format!("{key}.weight"),
-                    format!("{} is outside 1..={MAX_WEIGHT}", tenant.weight),
-                );
-            }
+            tenant.check()?;
         }
         if self.tenants.len() > usize::from(self.limits.tenants) {
             return bad(
@@ -284,8 +370,17 @@ impl Limits {
         if self.kernel_budget_cycles == 0 {
             return bad("limits.kernel_budget_cycles", "0 cycles let nothing run");
         }
-        if self.tenants == 0 || self.tenants > 64 {
-            return bad("limits.tenants", "must be 1 to 64");
+        if !(self.kernel_budget_cpu_seconds.is_finite() && self.kernel_budget_cpu_seconds > 0.0) {
+            return bad(
+                "limits.kernel_budget_cpu_seconds",
+                "must be a number of seconds above 0",
+            );
+        }
+        if self.tenants == 0 || self.tenants > MAX_TENANTS {
+            return bad("limits.tenants", "must be 1 to 1024");
+        }
+        if self.clients == 0 || self.clients > MAX_CLIENTS {
+            return bad("limits.clients", "must be 1 to 1024");
         }
         Ok(())
     }
@@ -321,6 +416,7 @@ fn default_weight() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{Config, ConfigError};
+    use gridmux_policy::Class;
 
     #[test]
     fn a_minimal_file_has_safe_defaults() {
@@ -360,11 +456,70 @@ mod tests {
                 "schema_version = 1\n[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"a\"",
                 "tenant.a",
             ),
+            (
+                "schema_version = 1\n[limits]\ntenants = 1025",
+                "limits.tenants",
+            ),
+            (
+                "schema_version = 1\n[limits]\nclients = 0",
+                "limits.clients",
+            ),
+            (
+                "schema_version = 1\n[limits]\nkernel_budget_cpu_seconds = 0",
+                "limits.kernel_budget_cpu_seconds",
+            ),
+            (
+                "schema_version = 1\n[[tenant]]\nname = \"a\"\nweight = 1001",
+                "tenant.a.weight",
+            ),
+            (
+                "schema_version = 1\n[[tenant]]\nname = \"a\"\nclients = 0",
+                "tenant.a.clients",
+            ),
+            (
+                "schema_version = 1\n[[tenant]]\nname = \"a\"\ncgroup = \"user.slice\"",
+                "tenant.a.cgroup",
+            ),
         ] {
             match Config::parse(text) {
                 Err(ConfigError::Value { key: found, .. }) => assert_eq!(found, key, "{text}"),
                 other => panic!("{text}: {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn classes_rules_and_the_clock_are_read() {
+        let text = "schema_version = 1\n[device]\nclock = \"lockstep\"\n[limits]\nkernel_budget_cpu_seconds = 3\n\
+                    [[tenant]]\nname = \"a\"\nclass = \"latency\"\nuser = 1000\ngroup = \"video\"\nclients = 3\n\
+                    [[tenant]]\nname = \"b\"\n";
+        let config = Config::parse(text).unwrap();
+        assert_eq!(config.device.clock, super::Clock::Lockstep);
+        assert!((config.limits.kernel_budget_cpu_seconds - 3.0).abs() < f64::EPSILON);
+        let [a, b] = config.tenants.as_slice() else {
+            panic!("{config:?}");
+        };
+        assert_eq!(
+            (a.class, a.clients, a.has_rule()),
+            (Class::Latency, Some(3), true)
+        );
+        assert_eq!(a.user.as_ref().unwrap().to_string(), "1000");
+        assert_eq!(a.group.as_ref().unwrap().to_string(), "video");
+        assert_eq!((b.class, b.has_rule()), (Class::Normal, false));
+        // A host gets the configuration in another encoding.
+        let sent = postcard::to_allocvec(&config).unwrap();
+        assert_eq!(postcard::from_bytes::<Config>(&sent).unwrap(), config);
+    }
+
+    #[test]
+    fn an_unknown_class_or_clock_is_named() {
+        for (text, word) in [
+            ("[[tenant]]\nname = \"a\"\nclass = \"fast\"", "fast"),
+            ("[device]\nclock = \"slow\"", "slow"),
+            ("[[tenant]]\nname = \"a\"\nuser = -1", "-1"),
+        ] {
+            let error = Config::parse(&format!("schema_version = 1\n{text}\n")).unwrap_err();
+            assert!(error.to_string().contains(word), "{error}");
         }
     }
 }

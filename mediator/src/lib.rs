@@ -20,6 +20,7 @@ pub mod link;
 pub mod lock;
 #[cfg(not(loom))]
 pub mod supervisor;
-mod sync;
+#[cfg(not(loom))]
+mod texts;
 #[cfg(not(loom))]
 pub mod waker;

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::device::DeviceFacts;
 use crate::dispatch::accounting::TenantUsage;
 use crate::dispatch::samples::LatencyView;
+use gridmux_policy::Class;
 use nix::cmsg_space;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
@@ -23,7 +24,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Largest message; statistics of 64 tenants with their histograms stay well below.
+/// Largest message; statistics of 1,024 tenants and as many clients stay below half of it.
 const MESSAGE_BYTES: usize = 1 << 20;
 /// Descriptors in one message.
 const DESCRIPTORS: usize = 2;
@@ -36,29 +37,34 @@ pub enum ToHost {
         /// The configuration.
         config: Box<Config>,
     },
-    /// An accepted tenant; comes with its connection and a descriptor of its process.
-    Tenant(TenantIdentity),
+    /// An accepted client; comes with its connection and a descriptor of its process.
+    Client(ClientIdentity),
     /// Asks for [`ToSupervisor::Statistics`].
     Statistics,
     /// End in good order.
     Stop,
 }
 
-/// Who a tenant is, as the supervisor established it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TenantIdentity {
-    /// Number, unique while the service runs.
-    pub id: u32,
-    /// Name from the configuration.
-    pub name: String,
-    /// Weight from the configuration.
-    pub weight: u32,
-    /// Memory limit.
-    pub memory_limit_bytes: u64,
+/// Who a process is, as the kernel says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credentials {
     /// Process (`SO_PEERCRED`).
     pub pid: i32,
     /// User (`SO_PEERCRED`).
     pub uid: u32,
+    /// Group (`SO_PEERCRED`).
+    pub gid: u32,
+}
+
+/// A process that connected, as the supervisor established it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientIdentity {
+    /// Number, unique while the service runs.
+    pub id: u32,
+    /// Who it is.
+    pub credentials: Credentials,
+    /// Tenants that it may be: their places in the configuration, in that order.
+    pub allowed: Vec<u16>,
 }
 
 /// From a device host to the supervisor.
@@ -68,7 +74,7 @@ pub enum ToSupervisor {
     Ready(DeviceFacts),
     /// The device cannot be had; the host ends.
     Failed(String),
-    /// A tenant is gone and all it held is free.
+    /// A client is gone and all it held is free.
     Gone {
         /// Number.
         id: u32,
@@ -88,20 +94,53 @@ pub struct HostStatistics {
     pub device_now_ns: u64,
     /// Device memory that all tenants hold.
     pub memory_used_bytes: u64,
-    /// Tenants.
+    /// How often a client held the virtual clock for the longest wall time permitted; figures after it depend on the
+    /// host's speed.
+    pub holds_expired: u64,
+    /// Every configured tenant, in the order of the configuration.
     pub tenants: Vec<TenantStatistics>,
-    /// Tenants that have left since the host started, newest last, at most 64.
-    pub departed: Vec<TenantStatistics>,
 }
 
-/// A reading of one tenant.
+/// A tenant as the configuration says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantFacts {
+    /// Number: its place in the configuration.
+    pub number: u32,
+    /// Name.
+    pub name: String,
+    /// Weight of its share.
+    pub weight: u32,
+    /// What kind of service it asks for.
+    pub class: Class,
+    /// Device memory that its clients may hold together, in bytes.
+    pub memory_limit_bytes: u64,
+    /// Most clients of it at once.
+    pub clients_limit: u16,
+}
+
+/// A connected client of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientFacts {
+    /// Number, unique while the service runs.
+    pub id: u32,
+    /// The name that it gave itself.
+    pub name: String,
+    /// Who it is.
+    pub credentials: Credentials,
+    /// Device memory that it holds, in bytes.
+    pub memory_used_bytes: u64,
+}
+
+/// A reading of one tenant. What is counted is counted over all of its clients since the host started.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TenantStatistics {
     /// Who.
-    pub identity: TenantIdentity,
-    /// Device memory it holds.
+    pub tenant: TenantFacts,
+    /// Its clients: those connected, and those that left and still hold something.
+    pub clients: Vec<ClientFacts>,
+    /// Device memory that its clients hold.
     pub memory_used_bytes: u64,
-    /// Share asked: its weight over the sum of all connected tenants' weights.
+    /// Share asked: its weight over the sum of the weights of all tenants that have clients, its own included.
     pub share_asked: f64,
     /// Counters.
     pub usage: TenantUsage,

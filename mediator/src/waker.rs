@@ -1,23 +1,27 @@
 //! How the dispatcher thread sleeps, and how everybody else wakes it.
 //!
 //! Tenants ring their doorbells, eventfds that this epoll set watches; the control, policy and device threads call
-//! [`Waker::wake`], which costs a fence and a load while the dispatcher is awake. The sleeping flag is the channel's
-//! ([`gridmux_channel::ring::park`], with its loom test): the sleeper announces, looks once more at all of its queues,
+//! [`Waker::wake`], which costs a fence and a load while the dispatcher is awake. The sleeping flag's
+//! protocol is [`gridmux_sync::park`], with its loom test: the sleeper announces, looks once more at all of its queues,
 //! and only then sleeps.
 //!
 //! Rules: doorbells are watched edge-triggered and never read, because a hostile tenant could empty its doorbell, or
 //! clear its `O_NONBLOCK`, between the readiness and the read; our own eventfd is read.
 
-use gridmux_channel::ring::park;
+use crate::dispatch::{Doorbells, Slot};
+use gridmux_sync::park;
+use gridmux_sync::shim::AtomicU32;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::AtomicU32;
+
 use std::time::Duration;
 
-/// Marks our own eventfd among the events; doorbells need no names.
+/// Marks our own eventfd among the events; doorbells carry their clients' slots.
 const OWN: u64 = u64::MAX;
+/// Events taken at once; what is left is taken the next time.
+const EVENTS: usize = 64;
 
 /// The dispatcher's bed.
 #[derive(Debug)]
@@ -47,11 +51,10 @@ impl Waker {
     ///
     /// # Errors
     /// The system call's.
-    pub fn watch(&self, doorbell: impl AsFd) -> io::Result<()> {
-        self.epoll.add(
-            doorbell,
-            EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0),
-        )?;
+    pub fn watch(&self, doorbell: impl AsFd, slot: Slot) -> io::Result<()> {
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
+        self.epoll
+            .add(doorbell, EpollEvent::new(flags, slot.0.into()))?;
         Ok(())
     }
 
@@ -78,20 +81,32 @@ impl Waker {
         park::withdraw(&self.asleep);
     }
 
-    /// Sleeps until woken, or for that long.
-    pub fn sleep(&self, longest: Option<Duration>) {
+    /// Sleeps until woken, or for that long; adds the clients whose doorbells rang.
+    pub fn sleep(&self, longest: Option<Duration>, rung: &mut Vec<Slot>) {
         let timeout = longest.map_or(EpollTimeout::NONE, |time| {
             EpollTimeout::try_from(time.max(Duration::from_millis(1))).unwrap_or(EpollTimeout::MAX)
         });
-        let mut events = [EpollEvent::empty(); 16];
-        // An error is EINTR: as good a reason to look around as any.
-        if self
-            .epoll
-            .wait(&mut events, timeout)
-            .is_ok_and(|n| events[..n].iter().any(|e| e.data() == OWN))
-        {
-            let _ = self.event.read();
-        }
+        self.take_events(timeout, rung);
         self.withdraw();
+    }
+
+    fn take_events(&self, timeout: EpollTimeout, rung: &mut Vec<Slot>) {
+        let mut events = [EpollEvent::empty(); EVENTS];
+        // An error is EINTR: as good a reason to look around as any.
+        let ready = self.epoll.wait(&mut events, timeout).unwrap_or(0);
+        for event in &events[..ready] {
+            match u16::try_from(event.data()) {
+                Ok(slot) => rung.push(Slot(slot)),
+                Err(_) => {
+                    let _ = self.event.read();
+                }
+            }
+        }
+    }
+}
+
+impl Doorbells for Waker {
+    fn rung(&self, rung: &mut Vec<Slot>) {
+        self.take_events(EpollTimeout::ZERO, rung);
     }
 }

@@ -1,13 +1,19 @@
-//! What publishing, reading and event passing cost. One JSON object per benchmark on stdout.
+//! What plans and events cost: publishing and reading a plan, replanning, passing and taking note of
+//! events, measuring shares. One JSON object per benchmark on stdout.
 //!
-//! Wall time on this machine; each figure stands beside its floor, measured in the same run. Both
-//! are the least of several rounds, because other work on the machine only ever adds. Arguments
-//! choose benchmarks by part of their name.
+//! Wall time on this machine; each figure has its floor beside it, measured in the same run. Both
+//! are the least of several rounds, because other work on the machine only ever adds. Rows named
+//! `growth` are ratios of two figures: how much more a thousand tenants cost than sixty-four, against
+//! n log n for a replan and against 1 for the share meter. Arguments choose benchmarks by part of
+//! their name.
 
+use gridmux_policy::plan::TenantLimit;
 use gridmux_policy::{
-    BlockShape, DeviceId, DeviceShape, Event, Fill, GiveUp, KernelId, Nanos, Plan, PlanBuilder,
-    Publisher, Row, RowLimits, SmSet, TenantId, by_name, spsc,
+    BlockShape, Cell, Class, DeviceId, DeviceShape, DispatchOrder, Event, Group, GroupId, Nanos,
+    Plan, PlanBuilder, PlanRow, Policy, Preemption, ProfileKey, Publisher, RowId, ShareMeter,
+    SmSet, SmUnits, Stop, TenantId, by_name,
 };
+use gridmux_sync::spsc;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -22,26 +28,71 @@ const DEVICE: DeviceShape = DeviceShape {
     shared_bytes: 233_472,
 };
 const ROUNDS: usize = 15;
-
-type Benchmark = (&'static str, fn(&str));
+const TENANTS: [u32; 4] = [3, 8, 64, 1000];
 
 fn main() {
     let chosen: Vec<String> = std::env::args()
         .skip(1)
         .filter(|arg| !arg.starts_with('-'))
         .collect();
-    let benchmarks: [Benchmark; 5] = [
+    let wanted =
+        |name: &str| chosen.is_empty() || chosen.iter().any(|part| name.contains(part.as_str()));
+    let benchmarks: [Single; 6] = [
         ("plan_read", plan_read),
+        ("plan_lookup", plan_lookup),
         ("plan_publish", plan_publish),
-        ("event_queue", event_queue),
-        ("policy_replan", policy_replan),
-        ("policy_replan_1000", policy_replan_1000),
+        ("plan_event_queue", event_queue),
+        ("plan_observe_smk_p", |name| observe(name, "smk-p")),
+        ("plan_observe_fifo", |name| observe(name, "fifo")),
     ];
     for (name, run) in benchmarks {
-        if chosen.is_empty() || chosen.iter().any(|part| name.contains(part.as_str())) {
+        if wanted(name) {
             run(name);
         }
     }
+    let grown: [Grown; 4] = [
+        ("plan_replan_fifo", n_log_n(), |n| replan("fifo", n, false)),
+        ("plan_replan_smk_p", n_log_n(), |n| {
+            replan("smk-p", n, false)
+        }),
+        ("plan_rebalance_smk_p", n_log_n(), |n| {
+            replan("smk-p", n, true)
+        }),
+        ("plan_share_meter", 1.0, share_meter),
+    ];
+    for (name, growth, measure) in grown {
+        if wanted(name) || wanted(&format!("{name}_growth")) {
+            grow(name, growth, measure);
+        }
+    }
+}
+
+/// A benchmark of one figure: its name, and what runs and reports it.
+type Single = (&'static str, fn(&str));
+/// A benchmark for several numbers of tenants: its name, how much it may grow, and what measures it.
+type Grown = (&'static str, f64, fn(u32) -> Figure);
+/// A measured value and its floor, in nanoseconds.
+type Figure = (f64, f64);
+
+/// Measures with several numbers of tenants, and how the last grew against the one before it.
+fn grow(name: &str, bound: f64, measure: fn(u32) -> Figure) {
+    let figures = TENANTS.map(|tenants| {
+        let (value, floor) = measure(tenants);
+        report(&format!("{name}_{tenants}"), value, floor);
+        value
+    });
+    let [.., few, many] = figures;
+    let value = many / few;
+    println!(
+        "{{\"name\":\"{name}_growth\",\"value\":{value:.3},\"unit\":\"x\",\"better\":\"lower\",\
+         \"floor\":{bound:.3},\"ratio\":{:.3},\"peer\":null}}",
+        value / bound
+    );
+}
+
+/// How much n log n grows from 64 to 1,000.
+fn n_log_n() -> f64 {
+    1000.0 * 1000_f64.log2() / (64.0 * 64_f64.log2())
 }
 
 fn report(name: &str, value: f64, floor: f64) {
@@ -57,10 +108,6 @@ fn report_with_peer(name: &str, value: f64, floor: f64, peer: &str) {
 }
 
 /// Nanoseconds per operation: the least of several rounds of `count` operations.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "a benchmark's figures are far below 2^53"
-)]
 fn least_ns(count: u64, mut round: impl FnMut(u64)) -> f64 {
     let timed = (0..ROUNDS).map(|_| {
         let start = Instant::now();
@@ -70,48 +117,74 @@ fn least_ns(count: u64, mut round: impl FnMut(u64)) -> f64 {
     timed.fold(f64::INFINITY, f64::min)
 }
 
-/// A plan of 16 groups, as a dithered partition of an H200 is.
-fn plan(kernels: u32) -> Plan {
-    let mut plan = PlanBuilder::new(DeviceId(0), &DEVICE);
-    let block = BlockShape {
-        threads: 64,
-        registers: 2048,
-        shared_bytes: 0,
-    };
-    for group in 0..16_u16 {
-        let sms = SmSet::range(group * 132 / 16, (group + 1) * 132 / 16);
-        plan.group(sms, Fill::RowOrder, GiveUp::Drain, false);
-        for kernel in 0..kernels {
-            let limits = RowLimits::capped(2 + group % 2);
-            plan.row(
-                Row {
-                    kernel: KernelId(kernel),
-                    tenant: TenantId(kernel),
-                    limits,
-                },
-                &block,
-            );
+/// A block of the n-th row.
+fn block(n: u32) -> BlockShape {
+    let (threads, registers, shared_bytes) =
+        [(256, 32, 0), (128, 64, 49_152), (512, 24, 8192)][n as usize % 3];
+    BlockShape {
+        threads,
+        registers: threads * registers,
+        shared_bytes,
+    }
+}
+
+/// Fills a plan of a number of groups, as a dithered partition of an H200 is: for each tenant a limit
+/// and a row.
+fn fill(plan: &mut Plan, before: &Plan, tenants: u32, groups: u16) {
+    let mut plan = PlanBuilder::new(plan, DeviceId(0), &DEVICE);
+    for group in 0..groups {
+        plan.group(Group {
+            sms: SmSet::range(group * 132 / groups, (group + 1) * 132 / groups),
+            order: DispatchOrder::Rank,
+            preemption: Preemption::Drain,
+            head_of_line: false,
+        });
+    }
+    for tenant in 0..tenants {
+        let limit = plan.limit(TenantLimit {
+            tenant: TenantId(tenant),
+            device: SmUnits::MAX,
+        });
+        let row = PlanRow {
+            row: RowId(tenant),
+            tenant: TenantId(tenant),
+            rank: tenant,
+            stop: Stop::Checked,
+            budget: None,
+        };
+        let place = plan.row(row, Cell::capped(2));
+        for group in 0..groups {
+            let units = SmUnits(SmUnits::ONE.0 / 16 * u64::from(1 + group % 2));
+            plan.group_limit(GroupId(group), limit, units);
+            plan.cell(GroupId(group), place, Cell::capped(2 + group % 2));
         }
     }
-    plan.build().expect("the benchmark's plan is valid")
+    plan.finish(before, |row| block(row.0))
+        .expect("the benchmark's plan is valid");
+}
+
+fn filled(tenants: u32) -> Plan {
+    let mut plan = Plan::default();
+    fill(&mut plan, &Plan::default(), tenants, 16);
+    plan
 }
 
 /// A read and a look-up of one cap, against loading a pointer and a word behind it.
 fn plan_read(name: &str) {
     const COUNT: u64 = 1 << 22;
-    let mut publisher = Publisher::new(plan(8));
+    let mut publisher = Publisher::new(filled(8));
     let mut reader = publisher.reader();
     let value = least_ns(COUNT, |count| {
-        for kernel in 0..count {
-            let kernel = KernelId(u32::try_from(kernel % 8).unwrap_or(0));
-            black_box(reader.read().cap_total(black_box(kernel)));
+        for row in 0..count {
+            let row = RowId(u32::try_from(row % 8).unwrap_or(0));
+            black_box(reader.read().cap_total(black_box(row)));
         }
     });
     let mut word = 7_u64;
     let pointer = AtomicPtr::new(&raw mut word);
     let floor = least_ns(COUNT, |count| {
-        for kernel in 0..count {
-            black_box(kernel % 8);
+        for row in 0..count {
+            black_box(row % 8);
             // SAFETY: the pointer is that of `word`, which lives until the end of this function and
             // is not written meanwhile.
             black_box(unsafe { *black_box(&pointer).load(Ordering::Acquire) });
@@ -120,19 +193,43 @@ fn plan_read(name: &str) {
     report(name, value, floor);
 }
 
-/// A publication to two spinning readers, the making of the plan left out, against storing a word
+/// All that a dispatcher asks for one launch of one of 1,000 rows, against four loads from tables of
+/// that size.
+fn plan_lookup(name: &str) {
+    const COUNT: u64 = 1 << 20;
+    let plan = filled(1000);
+    let rows: Vec<u32> = (0..1024_u32).map(|n| n * 389 % 1000).collect();
+    let value = least_ns(COUNT, |count| {
+        for n in 0..count {
+            let id = rows[usize::try_from(n % 1024).unwrap_or(0)];
+            let (row, tenant) = (black_box(RowId(id)), black_box(TenantId(id)));
+            black_box((plan.cap_total(row), plan.rank(row), plan.stop(row)));
+            black_box(plan.device_limit(tenant));
+        }
+    });
+    let table: Vec<[u64; 4]> = (0..1000).map(|n| [n; 4]).collect();
+    let floor = least_ns(COUNT, |count| {
+        for n in 0..count {
+            let id = black_box(rows[usize::try_from(n % 1024).unwrap_or(0)]);
+            black_box(table[id as usize]);
+        }
+    });
+    report(name, value, floor);
+}
+
+/// A publication to two spinning readers, the filling of the plan left out, against storing a word
 /// that two threads spin on.
 fn plan_publish(name: &str) {
     const COUNT: u64 = 2_000;
     let stop = AtomicBool::new(false);
-    let mut publisher = Publisher::new(plan(8));
+    let mut publisher = Publisher::new(filled(8));
     let readers = [publisher.reader(), publisher.reader()];
     let value = thread::scope(|scope| {
         for mut reader in readers {
             let stop = &stop;
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    black_box(reader.read().cap_total(KernelId(3)));
+                    black_box(reader.read().cap_total(RowId(3)));
                 }
             });
         }
@@ -162,27 +259,25 @@ fn plan_publish(name: &str) {
     report(name, value, floor);
 }
 
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "a benchmark's figures are far below 2^53"
-)]
 fn publish_round(publisher: &mut Publisher, count: u64) -> f64 {
-    let plans: Vec<Plan> = (0..count).map(|_| plan(8)).collect();
     let start = Instant::now();
-    for plan in plans {
-        publisher.publish(plan);
+    for _ in 0..count {
+        // The buffer keeps an old plan, which will do.
+        black_box(publisher.edit().publish());
     }
-    start.elapsed().as_nanos() as f64 / count as f64
+    start.elapsed().as_secs_f64() * 1e9 / count as f64
 }
 
 /// One event through the ring between two threads, against copying an event within one.
 fn event_queue(name: &str) {
     const COUNT: u64 = 1 << 20;
-    let event = |n: u64| Event::Retired {
-        kernel: KernelId(1),
+    let event = |n: u64| Event::Blocks {
+        row: RowId(1),
+        group: GroupId::UNKNOWN,
         launch: n,
-        n: 16,
-        ran_sum_ns: n,
+        started: 16,
+        ended: 16,
+        ran_ns: n,
         at: Nanos(n),
     };
     let (mut producer, mut consumer) = spsc::ring::<Event>(4096);
@@ -239,52 +334,165 @@ fn event_queue(name: &str) {
     report_with_peer(name, value, floor, &peer);
 }
 
-/// A replan of SMK-P after a change, three tenants on 132 SMs, against building and checking a plan
-/// of that size.
-fn policy_replan(name: &str) {
-    replan(name, 3, 1000);
-}
-
-/// The same with a thousand tenants.
-fn policy_replan_1000(name: &str) {
-    replan(name, 1000, 10);
-}
-
-fn replan(name: &str, tenants: u32, rounds: u64) {
-    let mut policy = by_name("smk-p", DeviceId(0), &DEVICE).expect("smk-p is registered");
-    let shapes = [(256, 32, 0), (128, 64, 49_152), (512, 24, 8192)];
-    for (n, (threads, registers, shared_bytes)) in (0..tenants).zip(shapes.into_iter().cycle()) {
-        let block = BlockShape {
-            threads,
-            registers: threads * registers,
-            shared_bytes,
-        };
-        policy.observe(&Event::Arrive {
-            kernel: KernelId(n),
-            tenant: TenantId(n),
-            launch: n.into(),
-            blocks: 1 << 20,
-            block,
-            at: Nanos(0),
-        });
+/// A policy that heard of so many busy tenants with one row each.
+fn busy(policy: &str, tenants: u32) -> Box<dyn Policy> {
+    let mut policy = by_name(policy, DeviceId(0), &DEVICE).expect("the policy is registered");
+    for n in 0..tenants {
+        policy.observe(&weight_of(n, 1));
+        policy.observe(&row_new(n));
+        policy.observe(&arrive(n));
     }
-    let mut weight = 1;
+    policy
+}
+
+fn arrive(row: u32) -> Event {
+    Event::Arrive {
+        row: RowId(row),
+        launch: row.into(),
+        blocks: 1 << 20,
+        at: Nanos(0),
+    }
+}
+
+fn weight_of(tenant: u32, weight: u32) -> Event {
+    Event::Tenant {
+        tenant: TenantId(tenant),
+        weight,
+        class: Class::Normal,
+    }
+}
+
+fn row_new(row: u32) -> Event {
+    Event::RowNew {
+        row: RowId(row),
+        tenant: TenantId(row),
+        block: block(row),
+        profile: ProfileKey(0),
+        spill: false,
+    }
+}
+
+/// A replan after a change, against filling a plan of that size.
+///
+/// With `unbalanced`, shares are off and everyone's start level moves, so that the partition takes
+/// its longest way.
+fn replan(policy: &str, tenants: u32, unbalanced: bool) -> Figure {
+    let rounds = 20_000 / u64::from(tenants.max(20));
+    let mut made = busy(policy, tenants);
+    let (mut standing, mut next) = (Plan::default(), Plan::default());
+    made.replan(Nanos(0), &standing, &mut next);
+    std::mem::swap(&mut standing, &mut next);
+    let mut step = 0_u32;
     let value = least_ns(rounds, |count| {
         for _ in 0..count {
-            weight = 9 - weight;
-            policy.observe(&Event::TenantJoined {
-                tenant: TenantId(0),
-                weight,
-            });
-            black_box(
-                policy
-                    .replan(Nanos(1))
-                    .expect("another weight, another plan"),
-            );
+            step += 1;
+            // A row goes, and everyone's part grows; it comes back, and everyone's part shrinks.
+            match step.is_multiple_of(2) {
+                true => {
+                    made.observe(&row_new(0));
+                    made.observe(&arrive(0));
+                }
+                false => made.observe(&Event::RowGone { row: RowId(0) }),
+            }
+            for tenant in (0..tenants).filter(|_| unbalanced) {
+                let off = if (tenant + step).is_multiple_of(2) {
+                    2e9
+                } else {
+                    0.0
+                };
+                made.observe(&Event::Share {
+                    tenant: TenantId(tenant),
+                    held: off,
+                    entitled: 1e9,
+                    at: Nanos(0),
+                });
+            }
+            let changed = made.replan(Nanos(1), &standing, &mut next);
+            assert!(changed, "a row more or less is another plan");
+            std::mem::swap(&mut standing, &mut next);
         }
     });
+    let groups = u16::try_from(standing.groups().len()).unwrap_or(1);
+    let before = standing.clone();
     let floor = least_ns(rounds, |count| {
-        (0..count).for_each(|_| drop(black_box(plan(tenants))))
+        for _ in 0..count {
+            fill(&mut next, &before, tenants, groups);
+            black_box(&next);
+        }
+    });
+    (value, floor)
+}
+
+/// What a policy does with one event, of 64 tenants that launch, start, end and hold, against copying
+/// the event.
+fn observe(name: &str, policy: &str) {
+    const COUNT: u64 = 1 << 18;
+    let mut made = busy(policy, 64);
+    let event = |n: u64| {
+        let (row, at) = (RowId(u32::try_from(n / 4 % 64).unwrap_or(0)), Nanos(n));
+        match n % 4 {
+            0 => Event::Arrive {
+                row,
+                launch: n,
+                blocks: 16,
+                at,
+            },
+            1 => Event::Blocks {
+                row,
+                group: GroupId::UNKNOWN,
+                launch: n,
+                started: 16,
+                ended: 16,
+                ran_ns: n,
+                at,
+            },
+            2 => Event::Ended { row, launch: n, at },
+            _ => Event::Share {
+                tenant: TenantId(row.0),
+                held: 1.0,
+                entitled: 1.0,
+                at,
+            },
+        }
+    };
+    let value = least_ns(COUNT, |count| {
+        (0..count).for_each(|n| made.observe(black_box(&event(n))));
+    });
+    let floor = least_ns(COUNT, |count| {
+        (0..count).for_each(|n| {
+            black_box(event(n));
+        });
     });
     report(name, value, floor);
+}
+
+/// A block placed, a block retired and a reading of so many tenants' meter, per call; against an
+/// addition to a table of that many sums.
+fn share_meter(tenants: u32) -> Figure {
+    const COUNT: u64 = 1 << 16;
+    let mut meter = ShareMeter::new(&DEVICE);
+    for tenant in (0..tenants).map(TenantId) {
+        meter.set_weight(tenant, 1, Nanos(0));
+        meter.set_busy(tenant, true, Nanos(0));
+    }
+    let mut now = 0;
+    let value = least_ns(COUNT * 3, |count| {
+        for n in 0..count / 3 {
+            let number = u32::try_from(n * 389 % u64::from(tenants)).unwrap_or(0);
+            let (tenant, block) = (TenantId(number), block(number));
+            now += 7;
+            meter.placed(tenant, &block, 4, Nanos(now));
+            meter.retired(tenant, &block, 4, Nanos(now + 3));
+            black_box(meter.read(tenant));
+        }
+    });
+    let mut sums = vec![0.0_f64; tenants as usize];
+    let floor = least_ns(COUNT, |count| {
+        for n in 0..count {
+            let tenant = n * 389 % u64::from(tenants);
+            sums[usize::try_from(tenant).unwrap_or(0)] += n as f64;
+        }
+        black_box(&mut sums);
+    });
+    (value, floor)
 }

@@ -1,90 +1,161 @@
 //! What executors tell the policy.
 //!
-//! Events are aggregated: one per slice, chunk or tick and never one per block where several
-//! blocks shared a fate. They say what happened, stock hardware's surprises included, and never
-//! what to do about it. Each queue belongs to one device, so an event does not repeat it.
+//! Events say what happened, stock hardware's surprises included, and never what to do about it.
+//! Blocks are aggregated: one [`Event::Blocks`] per row, group and launch, with what happened since
+//! the last one, flushed at every arrival, end and plan. Each queue belongs to one device, so an
+//! event does not repeat it.
 //!
-//! Rules: times never run backwards within a queue by more than a policy can ignore (they are
-//! clamped to the newest seen); after [`Event::Lost`] the executor sends one [`Event::Counters`]
-//! for each live kernel, from which accounting resynchronises.
+//! Rules:
+//! - Times never run backwards within a queue by more than a policy can ignore (they are clamped to
+//!   the newest seen).
+//! - A row's [`Event::RowNew`] precedes every other event of the row, and nothing follows its
+//!   [`Event::RowGone`].
+//! - Shares are cumulative, so a lost [`Event::Share`] is made good by the next.
+//! - After [`Event::Lost`] the executor sends [`Event::Tenant`], [`Event::RowNew`] and
+//!   [`Event::Counters`] of everything that lives, from which accounting resynchronises. What is not
+//!   named again by then is gone.
 
-use crate::ids::{GroupId, KernelId, TenantId};
+use crate::class::Class;
+use crate::ids::{GroupId, ProfileKey, RowId, TenantId};
 use crate::shape::BlockShape;
 use crate::units::Nanos;
 
 /// One thing that happened on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
+    /// A tenant exists, or its weight or class changed.
+    Tenant {
+        /// The tenant.
+        tenant: TenantId,
+        /// Its weight relative to the others'; 0 counts as 1.
+        weight: u32,
+        /// Its class.
+        class: Class,
+    },
+    /// A tenant is gone, and its rows with it.
+    TenantGone {
+        /// The tenant.
+        tenant: TenantId,
+    },
+    /// A row exists.
+    RowNew {
+        /// The row.
+        row: RowId,
+        /// The tenant that it belongs to.
+        tenant: TenantId,
+        /// What each block takes; for a spill row, whose launches differ, what its first one takes.
+        block: BlockShape,
+        /// Under which name profiles of its kernel are kept.
+        profile: ProfileKey,
+        /// It takes launches for which its tenant has no row left: no cap binds it, the tenant's
+        /// limit does.
+        spill: bool,
+    },
+    /// A row is gone: no launch of it is open, and no plan is to list it any more.
+    RowGone {
+        /// The row.
+        row: RowId,
+    },
     /// A launch was admitted; its blocks wait.
     Arrive {
-        /// The standing row it runs under.
-        kernel: KernelId,
-        /// Whose it is.
-        tenant: TenantId,
+        /// The row that it runs under.
+        row: RowId,
         /// Sequence number of the launch, unique for the device.
         launch: u64,
         /// How many blocks its grid has.
         blocks: u64,
-        /// What each block takes.
-        block: BlockShape,
         /// When it was admitted.
         at: Nanos,
     },
-    /// `n` blocks were handed to the device, or started where the device says so.
-    Placed {
+    /// The first block of a launch started.
+    FirstStart {
         /// The row.
-        kernel: KernelId,
-        /// The launch they belong to.
-        launch: u64,
-        /// How many.
-        n: u32,
-        /// When.
-        at: Nanos,
-    },
-    /// `n` blocks ended (a slice on stock hardware, whose blocks are reported together).
-    Retired {
-        /// The row.
-        kernel: KernelId,
-        /// The launch they belong to.
-        launch: u64,
-        /// How many.
-        n: u32,
-        /// The sum of the times that each of them was resident, in nanoseconds.
-        ran_sum_ns: u64,
-        /// When the executor saw the end.
-        at: Nanos,
-    },
-    /// Every block of the launch has ended, or the launch was cancelled.
-    Ended {
-        /// The row.
-        kernel: KernelId,
+        row: RowId,
         /// The launch.
         launch: u64,
         /// When.
         at: Nanos,
     },
-    /// The row had blocks to start, but holds as many as its cap permits.
+    /// What blocks of one launch did on one group since the last such event of theirs.
+    Blocks {
+        /// The row.
+        row: RowId,
+        /// The group of the plan in force whose SMs hold them; [`GroupId::UNKNOWN`] where the
+        /// executor cannot tell.
+        group: GroupId,
+        /// The launch.
+        launch: u64,
+        /// Blocks that started. A block that comes back after a context switch does not start again.
+        started: u32,
+        /// Blocks that ended.
+        ended: u32,
+        /// Sum of the residences of the blocks that ended, in nanoseconds.
+        ran_ns: u64,
+        /// The end of the interval.
+        at: Nanos,
+    },
+    /// What a tenant's blocks have held, and what it was entitled to, since it exists, both in
+    /// SM · nanoseconds ([`crate::ShareMeter`]).
+    Share {
+        /// The tenant.
+        tenant: TenantId,
+        /// Time integral of the dominant share that its blocks held.
+        held: f64,
+        /// Time integral of its weight's part of what all busy tenants held, while it was busy.
+        entitled: f64,
+        /// The end of the integrals.
+        at: Nanos,
+    },
+    /// Every block of the launch has ended, or the launch was cancelled.
+    Ended {
+        /// The row.
+        row: RowId,
+        /// The launch.
+        launch: u64,
+        /// When.
+        at: Nanos,
+    },
+    /// The row had blocks to start and room for them, but holds as many as its cap permits.
     CapReached {
         /// The row.
-        kernel: KernelId,
+        row: RowId,
         /// When.
         at: Nanos,
     },
-    /// Blocks came to an SM whose row is full and left again without work (worker form).
-    Bounced {
-        /// The row.
-        kernel: KernelId,
-        /// The group of the SM that turned them away.
-        group: GroupId,
-        /// How many.
-        n: u32,
-        /// When.
-        at: Nanos,
-    },
-    /// The kernel could not take the form that the row assumes and runs in a coarser one.
+    /// The row's kernel cannot be cut into slices: each of its launches goes whole.
     Degraded {
         /// The row.
-        kernel: KernelId,
+        row: RowId,
+        /// When.
+        at: Nanos,
+    },
+    /// What the blocks of a row did on a group's SMs since it exists, where the executor can count it.
+    Sample {
+        /// The row.
+        row: RowId,
+        /// The group.
+        group: GroupId,
+        /// Sum of the residences of its blocks, in cycles.
+        block_cycles: u64,
+        /// Warp instructions issued.
+        issued: u64,
+        /// Issue slots in which a warp of the row waited for memory.
+        memory_stalls: u64,
+        /// Bytes read from and written to DRAM.
+        dram_bytes: u64,
+    },
+    /// Blocks of a row were switched out or came back.
+    Switched {
+        /// The row.
+        row: RowId,
+        /// The group.
+        group: GroupId,
+        /// Blocks whose context went to memory.
+        out: u32,
+        /// Blocks whose context came back.
+        back: u32,
+        /// Bytes moved.
+        bytes: u64,
         /// When.
         at: Nanos,
     },
@@ -93,36 +164,20 @@ pub enum Event {
         /// How many.
         n: u64,
     },
-    /// A kernel's totals since it was numbered: the truth after [`Event::Lost`].
+    /// A live row's present state: the truth after [`Event::Lost`].
     Counters {
         /// The row.
-        kernel: KernelId,
+        row: RowId,
         /// Launches that arrived and have not ended.
         open_launches: u32,
-        /// Blocks that arrived and were not placed.
+        /// Blocks that have started and not ended.
+        live: u32,
+        /// Blocks that arrived and have not started.
         waiting: u64,
-        /// Blocks that were placed and have not retired.
-        in_flight: u32,
-        /// The sum of the times that retired blocks were resident, in nanoseconds.
-        ran_total_ns: u64,
         /// When the counters were read.
         at: Nanos,
     },
-    /// A tenant was admitted, or its weight changed.
-    TenantJoined {
-        /// Who.
-        tenant: TenantId,
-        /// Its weight relative to the others'; 0 counts as 1.
-        weight: u32,
-    },
-    /// A tenant is gone, and its kernels with it.
-    TenantLeft {
-        /// Who.
-        tenant: TenantId,
-    },
-    /// The device failed; everything in flight is gone.
-    DeviceLost,
-    /// The plan's wake-up time has come.
+    /// The plan's wake-up time has come, or an instant of virtual time is complete.
     Timer {
         /// When.
         at: Nanos,
@@ -130,26 +185,29 @@ pub enum Event {
 }
 
 impl Event {
-    /// When it happened, where the event has a time.
+    /// Returns when it happened, where the event has a time.
     #[must_use]
     pub fn at(&self) -> Option<Nanos> {
         match *self {
             Self::Arrive { at, .. }
-            | Self::Placed { at, .. }
-            | Self::Retired { at, .. }
+            | Self::FirstStart { at, .. }
+            | Self::Blocks { at, .. }
+            | Self::Share { at, .. }
             | Self::Ended { at, .. }
             | Self::CapReached { at, .. }
-            | Self::Bounced { at, .. }
             | Self::Degraded { at, .. }
+            | Self::Switched { at, .. }
             | Self::Counters { at, .. }
             | Self::Timer { at } => Some(at),
-            Self::Lost { .. }
-            | Self::TenantJoined { .. }
-            | Self::TenantLeft { .. }
-            | Self::DeviceLost => None,
+            Self::Tenant { .. }
+            | Self::TenantGone { .. }
+            | Self::RowNew { .. }
+            | Self::RowGone { .. }
+            | Self::Sample { .. }
+            | Self::Lost { .. } => None,
         }
     }
 }
 
-// Two events share a pair of cache lines: the queue moves 64 bytes an event.
+// The queue moves 64 bytes an event: one cache line.
 const _: () = assert!(size_of::<Event>() <= 64);

@@ -1,7 +1,7 @@
 //! Names of things as small integers that cannot be mistaken for one another.
 //!
-//! Rules: an identifier is never reused while what it names lives, and a bare integer never stands
-//! for one of these in an interface.
+//! Rules: an identifier is never reused while what it names lives, and interfaces take these types,
+//! never bare integers.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -29,15 +29,16 @@ id!(
     "device"
 );
 id!(
-    /// A tenant of the service.
+    /// A tenant of the service, numbered densely from 0 by whoever configures the executor.
     TenantId(u32),
     "tenant"
 );
 id!(
-    /// A standing row: one tenant's kernel class. Numbered densely from 0 by the executor, and not
-    /// reused while the policy that heard of it lives.
-    KernelId(u32),
-    "kernel"
+    /// A row of plans: one tenant's kernel with one block shape. Numbered densely from 0 by the
+    /// executor; a freed number is handed out again only after a plan that no longer lists it, made
+    /// after [`crate::Event::RowGone`], was read.
+    RowId(u32),
+    "row"
 );
 id!(
     /// A streaming multiprocessor of one device.
@@ -55,8 +56,29 @@ id!(
     "block"
 );
 
-impl KernelId {
-    /// The place of this kernel in a dense table.
+id!(
+    /// Names what a kernel does across launches and services: a hash of its text and block shape,
+    /// under which profiles are kept.
+    ProfileKey(u64),
+    "profile"
+);
+
+impl GroupId {
+    /// Stands where an executor does not know on which group's SMs something happened.
+    pub const UNKNOWN: Self = Self(u16::MAX);
+}
+
+impl TenantId {
+    /// Returns the place of this tenant in a dense table.
+    #[must_use]
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl RowId {
+    /// Returns the place of this row in a dense table.
     #[must_use]
     #[inline]
     pub fn index(self) -> usize {

@@ -1,45 +1,108 @@
-//! What a policy has learnt from events: who has work, who holds what, and who had how much.
+//! What a policy has learnt from events: who has work, which rows, how long blocks stay, and who had
+//! more or less than its share.
 //!
-//! Service is the share held, integrated over the time in which every active tenant has work (the
-//! **contended** clock). It is charged twice: provisionally, block by block from its placement, and
-//! finally, when blocks retire, by the time they truly ran. Slices on stock hardware end as a whole
-//! and may queue inside the device, so the two differ, and the second is the truth.
+//! Shares are not integrated here: the executor's meter does that and sends its readings
+//! ([`Event::Share`]), so that a controller steers by the very figure that is reported.
 //!
 //! Rules: a tenant is **busy** while a launch of it is open, and **active** while it is busy or was
-//! so less than a grace ago. Events with a time before the newest seen count as of that time.
+//! so less than a grace ago; a row **works** likewise. Events with a time before the newest seen
+//! count as of that time. After a loss nothing has open launches until its counters come, and what
+//! is not named again within a grace is dropped: its end was among what was lost. Nothing is
+//! allocated but for tenants and rows that were never seen.
 
-use crate::books::{Batch, KernelBook, TenantBook};
+use crate::class::Class;
 use crate::event::Event;
-use crate::ids::{KernelId, TenantId};
-use crate::shape::{BlockShape, DeviceShape};
+use crate::ids::{RowId, TenantId};
+use crate::shape::{BlockShape, DeviceShape, dominant_share};
 use crate::units::Nanos;
+
+/// A row's demand counts as changed when it exceeds what was planned for by this factor.
+const DEMAND_GROWTH: u64 = 2;
+
+/// What is known of one row.
+#[derive(Clone, Debug)]
+pub struct RowBook {
+    /// The tenant that it belongs to.
+    pub tenant: TenantId,
+    /// What each block takes.
+    pub block: BlockShape,
+    /// It takes launches of several shapes, which no cap binds.
+    pub spill: bool,
+    /// Its block's dominant share of one SM.
+    pub share: f64,
+    /// Blocks that arrived and have not started.
+    pub waiting: u64,
+    /// Blocks that have started and not ended.
+    pub live: u32,
+    /// Launches that have not ended.
+    pub open_launches: u32,
+    /// When it last had an open launch.
+    pub last_open: Nanos,
+    /// Has a launch open, or had one less than a grace ago.
+    pub works: bool,
+    /// The most blocks that it lately had waiting and live together.
+    pub demand: u64,
+    /// What was planned for.
+    planned: u64,
+    /// Named since events were lost last.
+    named: bool,
+    /// A running mean of how long a block resides, in nanoseconds; 0 before the first ended.
+    pub stay_ns: f64,
+}
+
+/// What is known of one tenant.
+#[derive(Clone, Debug)]
+pub struct TenantBook {
+    /// The tenant.
+    pub id: TenantId,
+    /// Its weight, at least 1.
+    pub weight: u32,
+    /// Its class.
+    pub class: Class,
+    /// Launches that have not ended.
+    pub open_launches: u32,
+    /// When it last had an open launch.
+    pub last_open: Nanos,
+    /// Busy, or so less than a grace ago.
+    pub active: bool,
+    /// What it held beyond what it was entitled to, in SM · nanoseconds, since it is active.
+    pub excess: f64,
+    /// Its rows, in no particular order.
+    pub rows: Vec<RowId>,
+    /// The newest readings.
+    held: f64,
+    entitled: f64,
+    /// Named since events were lost last.
+    named: bool,
+}
 
 /// The books of one device.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     shape: DeviceShape,
-    /// Sorted by tenant.
-    tenants: Vec<TenantBook>,
-    /// By kernel.
-    kernels: Vec<Option<KernelBook>>,
+    /// By tenant.
+    tenants: Vec<Option<TenantBook>>,
+    /// By row.
+    rows: Vec<Option<RowBook>>,
+    /// Active tenants in order of their numbers.
+    active: Vec<TenantId>,
     now: Nanos,
-    contended_ns: f64,
-    /// Active tenants without work: while there is one, time is not contended.
-    active_idle: usize,
+    /// When events were lost, until what is not named again was dropped.
+    lost_at: Option<Nanos>,
     changed: bool,
 }
 
 impl Ledger {
-    /// Empty books.
+    /// Returns empty books.
     #[must_use]
     pub fn new(shape: &DeviceShape) -> Self {
         Self {
             shape: *shape,
             tenants: Vec::new(),
-            kernels: Vec::new(),
+            rows: Vec::new(),
+            active: Vec::new(),
             now: Nanos::ZERO,
-            contended_ns: 0.0,
-            active_idle: 0,
+            lost_at: None,
             changed: true,
         }
     }
@@ -50,440 +113,384 @@ impl Ledger {
             self.advance(at);
         }
         match *event {
-            Event::Arrive {
-                kernel,
+            Event::Tenant {
                 tenant,
-                blocks,
+                weight,
+                class,
+            } => self.tenant(tenant, weight, class),
+            Event::TenantGone { tenant } => self.tenant_gone(tenant),
+            Event::RowNew {
+                row,
+                tenant,
                 block,
+                spill,
                 ..
-            } => {
-                self.arrive(kernel, tenant, blocks, block);
-            }
-            Event::Placed { kernel, n, .. } => self.placed(kernel, n),
-            Event::Retired {
-                kernel,
-                n,
-                ran_sum_ns,
+            } => self.row_new(row, tenant, block, spill),
+            Event::RowGone { row } => self.row_gone(row),
+            Event::Arrive { row, blocks, .. } => self.arrive(row, blocks),
+            Event::Blocks {
+                row,
+                started,
+                ended,
+                ran_ns,
                 ..
-            } => self.retired(kernel, n, ran_sum_ns),
-            Event::Ended { kernel, .. } => self.ended(kernel),
+            } => self.blocks(row, started, ended, ran_ns),
+            Event::Share {
+                tenant,
+                held,
+                entitled,
+                ..
+            } => self.share(tenant, held, entitled),
+            Event::Ended { row, .. } => self.ended(row),
             Event::Counters {
-                kernel,
+                row,
                 open_launches,
+                live,
                 waiting,
-                in_flight,
-                ran_total_ns,
                 ..
-            } => {
-                self.resynchronise(kernel, open_launches, waiting, in_flight, ran_total_ns);
-            }
-            Event::TenantJoined { tenant, weight } => {
-                let book = self.join(tenant);
-                let old = std::mem::replace(&mut book.weight, weight.max(1));
-                self.changed |= old != weight.max(1);
-            }
-            Event::TenantLeft { tenant } => self.leave(tenant),
-            Event::DeviceLost => self.device_lost(),
-            Event::CapReached { .. }
-            | Event::Bounced { .. }
+            } => self.resynchronise(row, open_launches, live, waiting),
+            Event::Lost { .. } => self.lost(),
+            Event::FirstStart { .. }
+            | Event::CapReached { .. }
             | Event::Degraded { .. }
-            | Event::Lost { .. }
+            | Event::Sample { .. }
+            | Event::Switched { .. }
             | Event::Timer { .. } => {}
         }
     }
 
-    /// Integrates up to `at`.
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "a controller's clock; 2^53 ns is 104 days"
-    )]
+    /// Moves the present forward to `at`.
     pub fn advance(&mut self, at: Nanos) {
-        let elapsed = (at - self.now).0 as f64;
         self.now = self.now.max(at);
-        if self.active_idle == 0 {
-            self.contended_ns += elapsed;
-        }
     }
 
-    /// Makes tenants inactive that have had no work for `grace`.
-    pub fn expire(&mut self, grace: Nanos) {
-        for tenant in &mut self.tenants {
-            let idle = tenant.open_launches == 0 && self.now - tenant.last_open >= grace;
-            if tenant.active && idle {
-                tenant.active = false;
-                self.changed = true;
-            }
-        }
-        self.count_active_idle();
-    }
-
-    /// Whether who takes part, or how much anyone could use, changed since the last call.
-    pub fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.changed)
-    }
-
-    /// The tenants, in order of their numbers.
-    pub fn tenants(&self) -> impl Iterator<Item = &TenantBook> {
-        self.tenants.iter()
-    }
-
-    /// The tenants, for a controller that rebases their service.
-    pub fn tenants_mut(&mut self) -> impl Iterator<Item = &mut TenantBook> {
-        for tenant in &mut self.tenants {
-            tenant.charge(self.contended_ns);
-        }
-        self.tenants.iter_mut()
-    }
-
-    /// The kernels, in order of their numbers.
-    pub fn kernels(&self) -> impl Iterator<Item = (KernelId, &KernelBook)> {
-        self.kernels
-            .iter()
-            .zip(0..)
-            .filter_map(|(book, id)| Some((KernelId(id), book.as_ref()?)))
-    }
-
-    /// Lets what kernels could lately use fall towards what they can use now.
-    pub fn forget_demand(&mut self) {
-        for kernel in self.kernels.iter_mut().flatten() {
-            let now = kernel.waiting + u64::from(kernel.live);
-            if kernel.open_launches > 0 {
-                kernel.demand = now.max(kernel.demand - kernel.demand / 8);
-            }
-        }
-    }
-
-    /// The newest time seen.
+    /// Returns the newest time seen.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// For how long every active tenant has had work, in nanoseconds.
+    /// Makes tenants inactive, and rows idle, that have had no work for `grace`.
+    pub fn expire(&mut self, grace: Nanos) {
+        let now = self.now;
+        if self.lost_at.is_some_and(|at| now - at >= grace) {
+            self.lost_at = None;
+            self.drop_unnamed();
+        }
+        let (rows, tenants) = (&mut self.rows, &mut self.tenants);
+        let mut changed = false;
+        self.active.retain(|id| {
+            let Some(tenant) = tenants[id.index()].as_mut() else {
+                return false;
+            };
+            for row in &tenant.rows {
+                let Some(book) = rows[row.index()].as_mut() else {
+                    continue;
+                };
+                if book.works && book.open_launches == 0 && now - book.last_open >= grace {
+                    book.works = false;
+                    book.demand = 0;
+                    book.planned = 0;
+                    changed = true;
+                }
+            }
+            tenant.active = tenant.open_launches > 0 || now - tenant.last_open < grace;
+            if !tenant.active {
+                tenant.excess = 0.0;
+                changed = true;
+            }
+            tenant.active
+        });
+        self.changed |= changed;
+    }
+
+    /// Returns whether who takes part, or how much anyone could use, changed since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Returns the active tenants, in order of their numbers.
+    pub fn active(&self) -> impl Iterator<Item = &TenantBook> + Clone {
+        self.active.iter().filter_map(|id| self.tenant_book(*id))
+    }
+
+    /// Calls a function for each active tenant, to be changed.
+    pub fn for_active(&mut self, mut act: impl FnMut(&mut TenantBook)) {
+        for id in &self.active {
+            if let Some(Some(book)) = self.tenants.get_mut(id.index()) {
+                act(book);
+            }
+        }
+    }
+
+    /// Returns a tenant's book.
     #[must_use]
-    pub fn contended_ns(&self) -> f64 {
-        self.contended_ns
+    pub fn tenant_book(&self, tenant: TenantId) -> Option<&TenantBook> {
+        self.tenants.get(tenant.index())?.as_ref()
     }
 
-    fn count_active_idle(&mut self) {
-        let idle = |tenant: &&TenantBook| tenant.active && tenant.open_launches == 0;
-        self.active_idle = self.tenants.iter().filter(idle).count();
+    /// Returns a row's book.
+    #[must_use]
+    pub fn row(&self, row: RowId) -> Option<&RowBook> {
+        self.rows.get(row.index())?.as_ref()
     }
 
-    fn arrive(&mut self, kernel: KernelId, tenant: TenantId, blocks: u64, block: BlockShape) {
+    /// Returns the rows of a tenant.
+    pub fn rows_of<'a>(
+        &'a self,
+        tenant: &'a TenantBook,
+    ) -> impl Iterator<Item = (RowId, &'a RowBook)> {
+        let book = |row: &RowId| Some((*row, self.row(*row)?));
+        tenant.rows.iter().filter_map(book)
+    }
+
+    /// Takes note of what was planned for, and lets demands fall towards what they are now.
+    pub fn planned(&mut self) {
+        for id in &self.active {
+            let Some(Some(tenant)) = self.tenants.get(id.index()) else {
+                continue;
+            };
+            for row in &tenant.rows {
+                let Some(Some(book)) = self.rows.get_mut(row.index()) else {
+                    continue;
+                };
+                let now = book.outstanding();
+                book.demand = now.max(book.demand - book.demand / 8);
+                book.planned = book.demand;
+            }
+        }
+    }
+
+    fn tenant(&mut self, id: TenantId, weight: u32, class: Class) {
+        if self.tenants.len() <= id.index() {
+            self.tenants.resize_with(id.index() + 1, || None);
+        }
+        let weight = weight.max(1);
+        let slot = &mut self.tenants[id.index()];
+        let book = slot.get_or_insert_with(|| TenantBook {
+            id,
+            weight,
+            class,
+            open_launches: 0,
+            last_open: Nanos::ZERO,
+            active: false,
+            excess: 0.0,
+            rows: Vec::new(),
+            held: 0.0,
+            entitled: 0.0,
+            named: true,
+        });
+        book.named = true;
+        self.changed |= (book.weight, book.class) != (weight, class);
+        (book.weight, book.class) = (weight, class);
+    }
+
+    fn tenant_gone(&mut self, id: TenantId) {
+        let Some(slot) = self.tenants.get_mut(id.index()) else {
+            return;
+        };
+        if let Some(book) = slot.take() {
+            for row in book.rows {
+                self.rows[row.index()] = None;
+            }
+        }
+        self.active.retain(|other| *other != id);
+        self.changed = true;
+    }
+
+    fn row_new(&mut self, row: RowId, tenant: TenantId, block: BlockShape, spill: bool) {
+        let known = self.row(row).map(|book| (book.tenant, book.block));
+        if let Some(Some(book)) = self.rows.get_mut(row.index())
+            && known == Some((tenant, block))
+        {
+            // Said again after a loss.
+            (book.spill, book.named) = (spill, true);
+            return;
+        }
+        if known.is_some() {
+            self.row_gone(row);
+        }
+        let Some(Some(owner)) = self.tenants.get_mut(tenant.index()) else {
+            return;
+        };
+        owner.rows.push(row);
+        if self.rows.len() <= row.index() {
+            self.rows.resize_with(row.index() + 1, || None);
+        }
+        self.rows[row.index()] = Some(RowBook {
+            tenant,
+            block,
+            spill,
+            share: dominant_share(&self.shape, &block).as_f64(),
+            waiting: 0,
+            live: 0,
+            open_launches: 0,
+            last_open: Nanos::ZERO,
+            works: false,
+            demand: 0,
+            planned: 0,
+            named: true,
+            stay_ns: 0.0,
+        });
+    }
+
+    fn row_gone(&mut self, row: RowId) {
+        let Some(book) = self.rows.get_mut(row.index()).and_then(Option::take) else {
+            return;
+        };
+        if let Some(Some(owner)) = self.tenants.get_mut(book.tenant.index()) {
+            owner.rows.retain(|other| *other != row);
+            owner.open_launches = owner.open_launches.saturating_sub(book.open_launches);
+            if book.open_launches > 0 {
+                owner.last_open = self.now;
+            }
+        }
+        self.changed = true;
+    }
+
+    fn arrive(&mut self, row: RowId, blocks: u64) {
         let now = self.now;
-        let owner = self.join(tenant);
-        owner.open_launches += 1;
+        let Some(Some(book)) = self.rows.get_mut(row.index()) else {
+            return;
+        };
+        book.open_launches = book.open_launches.saturating_add(1);
+        book.last_open = now;
+        book.waiting = book.waiting.saturating_add(blocks);
+        book.demand = book.demand.max(book.outstanding());
+        let began = !std::mem::replace(&mut book.works, true);
+        let grew = book.demand > book.planned.saturating_mul(DEMAND_GROWTH);
+        let tenant = book.tenant;
+        self.changed |= began || grew;
+        self.open(tenant, 1);
+    }
+
+    /// Adds to a tenant's open launches and makes it active.
+    fn open(&mut self, id: TenantId, launches: u32) {
+        let now = self.now;
+        let Some(Some(owner)) = self.tenants.get_mut(id.index()) else {
+            return;
+        };
+        owner.open_launches = owner.open_launches.saturating_add(launches);
         owner.last_open = now;
-        let woke = !std::mem::replace(&mut owner.active, true);
-        if owner.open_launches == 1 {
-            self.count_active_idle();
-        }
-        if self.kernels.len() <= kernel.index() {
-            self.kernels.resize_with(kernel.index() + 1, || None);
-        }
-        let shape = &self.shape;
-        let slot = &mut self.kernels[kernel.index()];
-        let new = slot
-            .as_ref()
-            .is_none_or(|book| book.tenant != tenant || book.block != block);
-        if new {
-            *slot = Some(KernelBook::new(tenant, block, shape));
-        }
-        if let Some(book) = slot {
-            book.open_launches += 1;
-            book.last_open = now;
-            book.waiting += blocks;
-            let outstanding = book.waiting + u64::from(book.live);
-            let grew = outstanding > book.demand;
-            book.demand = book.demand.max(outstanding);
-            self.changed |= new || woke || grew || book.open_launches == 1;
+        if !std::mem::replace(&mut owner.active, true) {
+            let place = self.active.partition_point(|other| *other < id);
+            self.active.insert(place, id);
+            self.changed = true;
         }
     }
 
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "a controller's clock; 2^53 ns is 104 days"
-    )]
-    fn placed(&mut self, kernel: KernelId, n: u32) {
-        let batch = Batch {
-            n,
-            at_ns: self.now.0 as f64,
-            contended_ns: self.contended_ns,
-        };
-        let Some(book) = self.book_mut(kernel) else {
+    #[allow(clippy::cast_precision_loss, reason = "a running mean")]
+    fn blocks(&mut self, row: RowId, started: u32, ended: u32, ran_ns: u64) {
+        let Some(Some(book)) = self.rows.get_mut(row.index()) else {
             return;
         };
-        book.waiting = book.waiting.saturating_sub(n.into());
-        book.live += n;
-        book.remember(batch);
-        let (tenant, units) = (book.tenant, book.units * i64::from(n));
-        self.hold(tenant, units);
+        book.waiting = book.waiting.saturating_sub(started.into());
+        book.live = book.live.saturating_add(started).saturating_sub(ended);
+        if ended > 0 {
+            let stay = ran_ns as f64 / f64::from(ended);
+            book.stay_ns = match book.stay_ns > 0.0 {
+                true => book.stay_ns * 0.75 + stay * 0.25,
+                false => stay,
+            };
+        }
     }
 
-    /// Adds to what a tenant's live blocks hold.
-    fn hold(&mut self, tenant: TenantId, units: i64) {
-        let contended_ns = self.contended_ns;
-        let book = self.join(tenant);
-        book.charge(contended_ns);
-        book.held_units += units;
-    }
-
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "a controller's clock; 2^53 ns is 104 days"
-    )]
-    fn retired(&mut self, kernel: KernelId, n: u32, ran_sum_ns: u64) {
-        let (now_ns, contended_ns) = (self.now.0 as f64, self.contended_ns);
-        let Some(book) = self.book_mut(kernel) else {
+    fn share(&mut self, tenant: TenantId, held: f64, entitled: f64) {
+        let Some(Some(book)) = self.tenants.get_mut(tenant.index()) else {
             return;
         };
-        let gone = n.min(book.live);
-        book.live -= gone;
-        let (tenant, units) = (book.tenant, book.units * i64::from(gone));
-        book.ran_total_ns = book.ran_total_ns.saturating_add(ran_sum_ns);
-        let (counted, stayed, charged) = book.settle(n, now_ns, contended_ns);
-        let mut correction = 0.0;
-        if stayed > 0.0 {
-            correction = book.correct(n, ran_sum_ns, counted, stayed, charged);
+        let excess = (held - book.held) - (entitled - book.entitled);
+        (book.held, book.entitled) = (held, entitled);
+        if book.active {
+            book.excess += excess;
         }
-        self.hold(tenant, -units);
-        self.join(tenant).service += correction;
     }
 
-    fn ended(&mut self, kernel: KernelId) {
+    fn ended(&mut self, row: RowId) {
         let now = self.now;
-        let Some(book) = self.book_mut(kernel) else {
+        let Some(Some(book)) = self.rows.get_mut(row.index()) else {
             return;
         };
+        let open = book.open_launches > 0;
         book.open_launches = book.open_launches.saturating_sub(1);
         book.last_open = now;
         if book.open_launches == 0 {
-            // A cancelled launch never places the rest of its blocks.
+            // A cancelled launch never starts the rest of its blocks.
             book.waiting = 0;
+            book.live = 0;
         }
-        let (tenant, idle) = (book.tenant, book.open_launches == 0);
-        let owner = self.join(tenant);
-        owner.open_launches = owner.open_launches.saturating_sub(1);
-        owner.last_open = now;
-        if owner.open_launches == 0 {
-            self.count_active_idle();
+        if let Some(Some(owner)) = self.tenants.get_mut(book.tenant.index()) {
+            owner.open_launches = owner.open_launches.saturating_sub(u32::from(open));
+            owner.last_open = now;
         }
-        // Its tenant's other kernels may now have more; an idle tenant keeps its rows for a grace.
-        self.changed |= idle && self.join(tenant).open_launches > 0;
     }
 
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "a controller's clock; 2^53 ns is 104 days"
-    )]
-    fn resynchronise(&mut self, kernel: KernelId, open: u32, waiting: u64, live: u32, ran_ns: u64) {
-        let (now, contended_ns) = (self.now, self.contended_ns);
-        let Some(book) = self.book_mut(kernel) else {
+    fn resynchronise(&mut self, row: RowId, open_launches: u32, live: u32, waiting: u64) {
+        let now = self.now;
+        let Some(Some(book)) = self.rows.get_mut(row.index()) else {
             return;
         };
-        let unseen = ran_ns.saturating_sub(book.ran_total_ns) as f64 * book.share;
-        book.ran_total_ns = ran_ns;
-        book.waiting = waiting;
-        let units = book.units * (i64::from(live) - i64::from(book.live));
+        let before = std::mem::replace(&mut book.open_launches, open_launches);
         book.live = live;
-        // Live blocks will be charged in full when they retire, so what they were charged before is
-        // taken back.
-        let (_, _, charged) = book.settle(u32::MAX, now.0 as f64, contended_ns);
-        let unseen = unseen - charged * book.share;
-        book.remember(Batch {
-            n: live,
-            at_ns: now.0 as f64,
-            contended_ns,
-        });
-        let (tenant, before) = (
-            book.tenant,
-            std::mem::replace(&mut book.open_launches, open),
-        );
-        if open > 0 {
+        book.waiting = waiting;
+        book.named = true;
+        if open_launches > 0 {
             book.last_open = now;
-            book.demand = book.demand.max(waiting + u64::from(live));
+            book.works = true;
+            book.demand = book.demand.max(book.outstanding());
         }
-        let owner = self.join(tenant);
-        owner.open_launches = (owner.open_launches + open).saturating_sub(before);
-        owner.active |= open > 0;
-        owner.service += unseen;
-        self.hold(tenant, units);
-        self.count_active_idle();
+        let tenant = book.tenant;
+        if let Some(Some(owner)) = self.tenants.get_mut(tenant.index()) {
+            owner.open_launches = owner.open_launches.saturating_sub(before);
+        }
+        if open_launches > 0 {
+            self.open(tenant, open_launches);
+        }
         self.changed = true;
     }
-
-    fn join(&mut self, tenant: TenantId) -> &mut TenantBook {
-        let contended_ns = self.contended_ns;
-        let place = match self.tenants.binary_search_by_key(&tenant, |book| book.id) {
-            Ok(place) => place,
-            Err(place) => {
-                self.tenants
-                    .insert(place, TenantBook::new(tenant, contended_ns));
-                place
+    /// Forgets what is open until counters say it; what has work keeps its part for the grace.
+    fn lost(&mut self) {
+        let now = self.now;
+        for book in self.rows.iter_mut().flatten() {
+            if book.open_launches > 0 {
+                book.last_open = now;
             }
-        };
-        &mut self.tenants[place]
+            (book.open_launches, book.live, book.waiting) = (0, 0, 0);
+            book.named = false;
+        }
+        for book in self.tenants.iter_mut().flatten() {
+            if book.open_launches > 0 {
+                book.last_open = now;
+            }
+            book.open_launches = 0;
+            book.named = false;
+        }
+        self.lost_at = Some(now);
+        self.changed = true;
     }
 
-    fn leave(&mut self, tenant: TenantId) {
-        self.tenants.retain(|book| book.id != tenant);
-        for slot in &mut self.kernels {
-            if slot.as_ref().is_some_and(|book| book.tenant == tenant) {
-                *slot = None;
+    /// Drops every tenant and row that was not named since the last loss.
+    fn drop_unnamed(&mut self) {
+        for number in 0..self.rows.len() {
+            if self.rows[number].as_ref().is_some_and(|book| !book.named) {
+                self.row_gone(RowId(u32::try_from(number).unwrap_or(u32::MAX)));
             }
         }
-        self.count_active_idle();
-        self.changed = true;
-    }
-
-    fn device_lost(&mut self) {
-        self.kernels.clear();
-        for tenant in &mut self.tenants {
-            tenant.charge(self.contended_ns);
-            tenant.held_units = 0;
-            tenant.open_launches = 0;
-            tenant.active = false;
+        for number in 0..self.tenants.len() {
+            let book = self.tenants[number].as_ref();
+            if let Some(id) = book.filter(|book| !book.named).map(|book| book.id) {
+                self.tenant_gone(id);
+            }
         }
-        self.active_idle = 0;
-        self.changed = true;
     }
+}
 
-    fn book_mut(&mut self, kernel: KernelId) -> Option<&mut KernelBook> {
-        self.kernels.get_mut(kernel.index())?.as_mut()
+impl RowBook {
+    /// Returns how many blocks wait or are live.
+    fn outstanding(&self) -> u64 {
+        self.waiting.saturating_add(self.live.into())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Ledger;
-    use crate::event::Event;
-    use crate::ids::{KernelId, TenantId};
-    use crate::shape::{BlockShape, DeviceShape};
-    use crate::units::Nanos;
-
-    const DEVICE: DeviceShape = DeviceShape {
-        sms: 2,
-        threads: 1024,
-        blocks: 8,
-        registers: 65_536,
-        shared_bytes: 49_152,
-    };
-    /// A quarter of an SM.
-    const BLOCK: BlockShape = BlockShape {
-        threads: 256,
-        registers: 256,
-        shared_bytes: 0,
-    };
-
-    fn arrive(id: u32, at: u64) -> Event {
-        let (kernel, tenant) = (KernelId(id), TenantId(id));
-        Event::Arrive {
-            kernel,
-            tenant,
-            launch: at,
-            blocks: 8,
-            block: BLOCK,
-            at: Nanos(at),
-        }
-    }
-
-    fn service(ledger: &mut Ledger, tenant: u32) -> f64 {
-        let found = ledger
-            .tenants_mut()
-            .find(|book| book.id == TenantId(tenant));
-        found.expect("the tenant is known").service
-    }
-
-    #[test]
-    fn service_is_provisional_until_blocks_retire() {
-        let mut ledger = Ledger::new(&DEVICE);
-        let kernel = KernelId(0);
-        ledger.observe(&arrive(0, 0));
-        ledger.observe(&Event::Placed {
-            kernel,
-            launch: 0,
-            n: 4,
-            at: Nanos(100),
-        });
-        ledger.advance(Nanos(200));
-        assert!(
-            (service(&mut ledger, 0) - 100.0).abs() < 1e-6,
-            "one SM for 100 ns"
-        );
-        // They were reported late: each ran 50 ns of the 150.
-        let ran_sum_ns = 200;
-        ledger.observe(&Event::Retired {
-            kernel,
-            launch: 0,
-            n: 4,
-            ran_sum_ns,
-            at: Nanos(250),
-        });
-        assert!(
-            (service(&mut ledger, 0) - 50.0).abs() < 1e-6,
-            "a quarter for 200 ns"
-        );
-    }
-
-    #[test]
-    fn time_counts_only_while_every_active_tenant_has_work() {
-        let mut ledger = Ledger::new(&DEVICE);
-        ledger.observe(&arrive(0, 0));
-        ledger.observe(&arrive(1, 0));
-        ledger.observe(&Event::Placed {
-            kernel: KernelId(0),
-            launch: 0,
-            n: 4,
-            at: Nanos(0),
-        });
-        ledger.observe(&Event::Ended {
-            kernel: KernelId(1),
-            launch: 0,
-            at: Nanos(40),
-        });
-        ledger.advance(Nanos(90));
-        assert!((service(&mut ledger, 0) - 40.0).abs() < 1e-6);
-        ledger.expire(Nanos(50));
-        ledger.advance(Nanos(100));
-        assert!(
-            (service(&mut ledger, 0) - 50.0).abs() < 1e-6,
-            "the idle one is inactive now"
-        );
-    }
-
-    #[test]
-    fn counters_restore_what_lost_events_hid() {
-        let mut ledger = Ledger::new(&DEVICE);
-        let kernel = KernelId(0);
-        ledger.observe(&arrive(0, 0));
-        ledger.observe(&Event::Placed {
-            kernel,
-            launch: 0,
-            n: 4,
-            at: Nanos(0),
-        });
-        // Lost: all four retired after 60 ns each, and four more were placed at 60.
-        ledger.observe(&Event::Counters {
-            kernel,
-            open_launches: 1,
-            waiting: 0,
-            in_flight: 4,
-            ran_total_ns: 240,
-            at: Nanos(80),
-        });
-        assert!((service(&mut ledger, 0) - 60.0).abs() < 1e-6);
-        let retired = Event::Retired {
-            kernel,
-            launch: 0,
-            n: 4,
-            ran_sum_ns: 240,
-            at: Nanos(120),
-        };
-        ledger.observe(&retired);
-        assert!(
-            (service(&mut ledger, 0) - 120.0).abs() < 1e-6,
-            "each block counted once"
-        );
-    }
-}
+mod tests;

@@ -9,16 +9,27 @@
 //!   one SM is made up on the next; caps such as (5, 2, 2) here and (4, 3, 2) there average out.
 //! - **Start levels.** A tenant that is owed or owes time starts below or above the others.
 //!
-//! Levels are integers in units of 1 / (1024 · lcm of the SM's limits): comparisons are exact, and
-//! without start levels one SM comes out exactly as in the paper.
+//! A tenant's level is what all of its rows hold together: for each resource the sum over its blocks,
+//! and of these the largest. Levels are integers in units of 1 / (1024 · lcm of the SM's limits):
+//! comparisons are exact, and without start levels one SM comes out exactly as in the paper.
+//!
+//! Rule: a [`Partitioner`] keeps its tables, so that partitioning again allocates nothing. Its cost
+//! is parts · (claims + blocks of an SM) · log claims.
 
-use crate::shape::{BlockShape, DeviceShape, Room, dominant_share};
-use crate::share::{Share, gcd};
+use crate::shape::{BlockShape, DeviceShape, Room};
+use crate::share::gcd;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
+/// A device is partitioned in at most this many parts: enough for dither, few enough to read.
+pub const MOST_PARTS: u16 = 16;
 /// Holding some back changes what the lowest gets; the second pass settles it.
 const EVEN_PASSES: u32 = 2;
+/// More SMs than any device has, and few enough for 63 bits.
+const MOST_START: f64 = 4096.0;
+/// More blocks than any device holds.
+const MOST_DEMAND: u64 = 1 << 40;
 
 /// A tenant's side of the partition.
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +40,10 @@ pub struct Claim {
     pub start: f64,
 }
 
-/// A kernel that wants blocks on SMs.
+/// A row that wants blocks on SMs.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
-    /// Whose it is: a place in the list of claims.
+    /// The tenant's place in the list of claims; demands are sorted by it.
     pub claim: usize,
     /// What each block takes.
     pub block: BlockShape,
@@ -40,13 +51,22 @@ pub struct Demand {
     pub blocks: u64,
 }
 
-/// What a partition gives: caps by part and kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caps {
+/// Partitions SMs, and holds the result.
+#[derive(Clone, Debug, Default)]
+pub struct Partitioner {
     /// How many SMs each part has.
-    pub parts: Vec<u16>,
-    /// For each part, the cap of each kernel per SM, in the order of the demands.
-    pub caps: Vec<Vec<u16>>,
+    parts: Vec<u16>,
+    /// Part by part, the cap of each demand per SM.
+    caps: Vec<u16>,
+    claims: Vec<ClaimLevel>,
+    kernels: Vec<KernelLevel>,
+    turns: BinaryHeap<Reverse<Turn>>,
+    ceiling: Option<Ceiling>,
+    /// Of each resource the least that any demand's block takes: where this does not fit, none does.
+    least: BlockShape,
+    sms: i64,
+    /// SMs filled so far, the part at hand included.
+    reached: i64,
 }
 
 /// Partitions one empty SM among kernels of distinct tenants with equal weights: the paper's
@@ -54,88 +74,46 @@ pub struct Caps {
 #[must_use]
 pub fn partition_sm(device: &DeviceShape, blocks: &[BlockShape]) -> Vec<u16> {
     let one = DeviceShape { sms: 1, ..*device };
-    let claims = vec![
-        Claim {
-            weight: 1,
-            start: 0.0
-        };
-        blocks.len()
-    ];
+    let claim = Claim {
+        weight: 1,
+        start: 0.0,
+    };
+    let claims = vec![claim; blocks.len()];
     let demand = |(claim, block): (usize, &BlockShape)| Demand {
         claim,
         block: *block,
         blocks: u64::MAX,
     };
     let demands: Vec<Demand> = blocks.iter().enumerate().map(demand).collect();
-    partition(&one, &claims, &demands, 1, false)
-        .caps
-        .swap_remove(0)
-}
-
-/// Partitions a device, in at most `parts` groups of SMs.
-///
-/// With `even`, nobody is filled beyond the weighted level of the tenant that has least although it
-/// wants more: room stays empty where filling it would break the ratio of the weights.
-#[must_use]
-pub fn partition(
-    device: &DeviceShape,
-    claims: &[Claim],
-    demands: &[Demand],
-    parts: u16,
-    even: bool,
-) -> Caps {
-    let parts = split(device.sms, parts);
-    let mut fill = Filling::new(device, claims, demands, None);
-    let mut caps = fill.run(&parts);
-    for _ in 0..if even { EVEN_PASSES } else { 0 } {
-        let Some(ceiling) = fill.lowest_unsated() else {
-            break;
-        };
-        fill = Filling::new(device, claims, demands, Some(ceiling));
-        caps = fill.run(&parts);
-    }
-    Caps { parts, caps }
-}
-
-/// Sizes of at most `parts` groups, as even as they come.
-fn split(sms: u16, parts: u16) -> Vec<u16> {
-    let parts = parts.clamp(1, sms.max(1));
-    (0..parts)
-        .map(|part| sms / parts + u16::from(part < sms % parts))
-        .collect()
+    let mut partitioner = Partitioner::default();
+    partitioner.partition(&one, &claims, &demands, 1, false);
+    partitioner.caps(0).to_vec()
 }
 
 /// A weighted level, compared as level / weight.
 #[derive(Clone, Copy, Debug)]
 struct Ceiling {
-    level: i128,
-    weight: i128,
-}
-
-struct Filling<'a> {
-    device: &'a DeviceShape,
-    claims: Vec<ClaimLevel>,
-    kernels: Vec<KernelLevel>,
-    ceiling: Option<Ceiling>,
-    sms: i128,
-    /// SMs filled so far, the part at hand included.
-    reached: i128,
+    level: i64,
+    weight: i64,
 }
 
 /// A claim that can have a block; the lowest weighted level comes first, then the smaller block,
 /// then the earlier place.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
-    level: i128,
-    weight: i128,
-    share: i128,
-    claim: usize,
-    kernel: usize,
+    level: i64,
+    weight: i64,
+    share: i64,
+    claim: u32,
+    kernel: u32,
 }
 
 impl Ord for Turn {
     fn cmp(&self, other: &Self) -> Ordering {
-        let levels = (self.level * other.weight).cmp(&(other.level * self.weight));
+        let levels = match self.weight == other.weight {
+            true => self.level.cmp(&other.level),
+            false => weigh(self.level, other.weight).cmp(&weigh(other.level, self.weight)),
+        };
         levels.then((self.share, self.claim).cmp(&(other.share, other.claim)))
     }
 }
@@ -146,89 +124,163 @@ impl PartialOrd for Turn {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
 struct ClaimLevel {
-    weight: i128,
-    start: i128,
-    level: i128,
-    kernels: Vec<usize>,
+    weight: i64,
+    start: i64,
+    /// As much of the start level as falls on the SMs filled so far.
+    started: i64,
+    /// What it was given, of each resource.
+    sums: [i64; 4],
+    /// Both together.
+    level: i64,
+    /// Its demands: from, to.
+    kernels: (usize, usize),
 }
 
+#[derive(Clone, Copy, Debug)]
 struct KernelLevel {
     block: BlockShape,
-    share: i128,
-    level: i128,
-    demand: u128,
-    given: u128,
+    /// What a block takes of each resource of an SM.
+    parts: [i64; 4],
+    /// The largest of them.
+    share: i64,
+    level: i64,
+    demand: u64,
+    /// How much of the demand falls on the SMs filled so far.
+    due: u64,
+    given: u64,
 }
 
-impl<'a> Filling<'a> {
-    fn new(
-        device: &'a DeviceShape,
+impl Partitioner {
+    /// Partitions a device, in at most `parts` groups of SMs.
+    ///
+    /// With `even`, nobody is filled beyond the weighted level of the tenant that has least although
+    /// it wants more: room stays empty where filling it would break the ratio of the weights.
+    pub fn partition(
+        &mut self,
+        device: &DeviceShape,
         claims: &[Claim],
         demands: &[Demand],
-        ceiling: Option<Ceiling>,
-    ) -> Self {
-        let unit = unit(device);
-        let mut levels: Vec<ClaimLevel> = claims
-            .iter()
-            .map(|claim| ClaimLevel::new(claim, unit))
-            .collect();
-        for (kernel, demand) in demands.iter().enumerate() {
-            levels[demand.claim].kernels.push(kernel);
-        }
-        let kernels = demands.iter().map(|demand| KernelLevel {
-            block: demand.block,
-            share: in_units(dominant_share(device, &demand.block), unit),
-            level: 0,
-            demand: demand.blocks.into(),
-            given: 0,
-        });
-        Self {
-            device,
-            claims: levels,
-            kernels: kernels.collect(),
-            ceiling,
-            sms: device.sms.max(1).into(),
-            reached: 0,
+        parts: u16,
+        even: bool,
+    ) {
+        debug_assert!(demands.is_sorted_by_key(|demand| demand.claim));
+        self.split(device.sms, parts);
+        self.ceiling = None;
+        self.prepare(device, claims, demands);
+        self.fill(device);
+        for _ in 0..if even { EVEN_PASSES } else { 0 } {
+            self.ceiling = self.lowest_unsated();
+            if self.ceiling.is_none() {
+                break;
+            }
+            self.fill(device);
         }
     }
 
-    fn run(&mut self, parts: &[u16]) -> Vec<Vec<u16>> {
-        parts.iter().map(|&sms| self.fill_part(sms)).collect()
+    /// Returns how many SMs each part has.
+    #[must_use]
+    pub fn parts(&self) -> &[u16] {
+        &self.parts
     }
 
-    fn fill_part(&mut self, sms: u16) -> Vec<u16> {
-        let before = self.reached;
-        self.reached += i128::from(sms);
+    /// Returns the cap of each demand per SM of a part, in the order of the demands.
+    #[must_use]
+    pub fn caps(&self, part: usize) -> &[u16] {
+        let demands = self.kernels.len();
+        &self.caps[part * demands..(part + 1) * demands]
+    }
+
+    /// Sizes of at most `parts` groups, as even as they come.
+    fn split(&mut self, sms: u16, parts: u16) {
+        let parts = parts.clamp(1, sms.max(1));
+        self.parts.clear();
+        let size = |part| sms / parts + u16::from(part < sms % parts);
+        self.parts.extend((0..parts).map(size));
+    }
+
+    /// Lists what is to be partitioned.
+    fn prepare(&mut self, device: &DeviceShape, claims: &[Claim], demands: &[Demand]) {
+        let units = Units::new(device);
+        self.claims.clear();
+        let mut from = 0;
+        for (number, claim) in claims.iter().enumerate() {
+            let own = demands[from..].iter().take_while(|d| d.claim == number);
+            let to = from + own.count();
+            self.claims
+                .push(ClaimLevel::new(claim, units.one, (from, to)));
+            from = to;
+        }
+        self.kernels.clear();
+        self.kernels.extend(
+            demands
+                .iter()
+                .map(|demand| KernelLevel::new(demand, &units)),
+        );
+        self.least = least_of(demands);
+        self.sms = device.sms.max(1).into();
+    }
+
+    fn fill(&mut self, device: &DeviceShape) {
+        self.claims.iter_mut().for_each(ClaimLevel::reset);
+        for kernel in &mut self.kernels {
+            (kernel.level, kernel.given) = (0, 0);
+        }
+        self.reached = 0;
+        self.caps.clear();
+        self.caps.resize(self.parts.len() * self.kernels.len(), 0);
+        for part in 0..self.parts.len() {
+            self.fill_part(device, part);
+        }
+    }
+
+    fn fill_part(&mut self, device: &DeviceShape, part: usize) {
+        let sms = self.parts[part];
+        let first = part * self.kernels.len();
+        self.reached += i64::from(sms);
         for claim in &mut self.claims {
             // Start levels come in evenly, so that every SM is shared.
-            claim.level += claim.start * self.reached / self.sms - claim.start * before / self.sms;
+            claim.start_on(self.reached, self.sms);
         }
-        let mut room = Room::empty_sm(self.device);
-        let mut caps = vec![0_u16; self.kernels.len()];
-        let turns = (0..self.claims.len()).filter_map(|claim| self.turn(claim, &room));
-        let mut turns: BinaryHeap<Reverse<Turn>> = turns.map(Reverse).collect();
-        while let Some(Reverse(turn)) = turns.pop() {
+        let (reached, sms_all) = (self.reached.unsigned_abs(), self.sms.unsigned_abs());
+        for kernel in &mut self.kernels {
+            // Demand is spread over the SMs as the levels are.
+            kernel.due = (kernel.demand * reached).div_ceil(sms_all);
+        }
+        let mut room = Room::empty_sm(device);
+        let mut turns = std::mem::take(&mut self.turns);
+        turns.clear();
+        turns.extend(
+            (0..self.claims.len()).filter_map(|claim| self.turn(claim, &room).map(Reverse)),
+        );
+        while room.holds(&self.least)
+            && let Some(mut lowest) = turns.peek_mut()
+        {
+            let turn = lowest.0;
             // Room, demand and the ceiling only ever get tighter within a part, so a claim that has
             // no turn now has none later. One whose kernel no longer fits may have another's.
-            let Some(now) = self.turn(turn.claim, &room) else {
-                continue;
-            };
-            if now == turn {
+            let mut next = self.turn(turn.claim as usize, &room);
+            if next == Some(turn) {
                 self.place(turn, sms, &mut room);
-                caps[turn.kernel] = caps[turn.kernel].saturating_add(1);
+                let cap = &mut self.caps[first + turn.kernel as usize];
+                *cap = cap.saturating_add(1);
+                next = self.turn(turn.claim as usize, &room);
             }
-            turns.extend(self.turn(turn.claim, &room).map(Reverse));
+            match next {
+                Some(next) => lowest.0 = next,
+                None => drop(PeekMut::pop(lowest)),
+            }
         }
-        caps
+        self.turns = turns;
     }
 
     fn place(&mut self, turn: Turn, sms: u16, room: &mut Room) {
-        let kernel = &mut self.kernels[turn.kernel];
+        let kernel = &mut self.kernels[turn.kernel as usize];
         room.take(&kernel.block, 1);
-        kernel.level += kernel.share * i128::from(sms);
-        kernel.given += u128::from(sms);
-        self.claims[turn.claim].level += kernel.share * i128::from(sms);
+        kernel.level += kernel.share * i64::from(sms);
+        kernel.given += u64::from(sms);
+        self.claims[turn.claim as usize].give(&kernel.parts, sms.into());
     }
 
     /// What the claim would do next, if it can have a block at all.
@@ -243,21 +295,16 @@ impl<'a> Filling<'a> {
             level,
             weight,
             share: self.kernels[kernel].share,
-            claim: index,
-            kernel,
+            claim: u32::try_from(index).unwrap_or(u32::MAX),
+            kernel: u32::try_from(kernel).unwrap_or(u32::MAX),
         })
     }
 
     /// The claim's kernel with the lowest level among those that want a block here and fit.
     fn candidate(&self, claim: &ClaimLevel, room: &Room) -> Option<usize> {
-        let wants = |kernel: &KernelLevel| {
-            // Demand is spread over the SMs as the levels are.
-            let due =
-                (kernel.demand * self.reached.unsigned_abs()).div_ceil(self.sms.unsigned_abs());
-            kernel.given < due && room.fits(&kernel.block) > 0
-        };
-        let kernels = claim.kernels.iter().copied();
-        kernels
+        let wants = |kernel: &KernelLevel| kernel.given < kernel.due && room.holds(&kernel.block);
+        let (from, to) = claim.kernels;
+        (from..to)
             .filter(|&kernel| wants(&self.kernels[kernel]))
             .min_by_key(|&kernel| {
                 let kernel = &self.kernels[kernel];
@@ -267,23 +314,29 @@ impl<'a> Filling<'a> {
 
     fn above_ceiling(&self, claim: &ClaimLevel) -> bool {
         self.ceiling.is_some_and(|ceiling| {
-            claim.level * ceiling.weight * self.sms >= ceiling.level * self.reached * claim.weight
+            weigh(claim.level, ceiling.weight) * i128::from(self.sms)
+                >= weigh(ceiling.level, claim.weight) * i128::from(self.reached)
         })
     }
 
-    /// The lowest weighted level among the claims that have a kernel that wants more.
+    /// The lowest weighted level among the claims that have a kernel that wants more; none while one has nothing.
     fn lowest_unsated(&self) -> Option<Ceiling> {
         let unsated = |claim: &&ClaimLevel| {
-            claim.kernels.iter().any(|&kernel| {
-                let kernel = &self.kernels[kernel];
-                kernel.given < kernel.demand
-            })
+            let own = &self.kernels[claim.kernels.0..claim.kernels.1];
+            own.iter().any(|kernel| kernel.given < kernel.demand)
         };
-        let lowest = self
-            .claims
-            .iter()
-            .filter(unsated)
-            .min_by(|one, other| (one.level * other.weight).cmp(&(other.level * one.weight)))?;
+        let nothing = |claim: &ClaimLevel| {
+            let own = &self.kernels[claim.kernels.0..claim.kernels.1];
+            !own.is_empty() && own.iter().all(|kernel| kernel.given == 0)
+        };
+        // With a tenant that has no block at all the ratio is out of reach, and a ceiling at its level would keep
+        // everybody from having one.
+        if self.claims.iter().any(nothing) {
+            return None;
+        }
+        let lowest = self.claims.iter().filter(unsated).min_by(|one, other| {
+            weigh(one.level, other.weight).cmp(&weigh(other.level, one.weight))
+        })?;
         Some(Ceiling {
             level: lowest.level,
             weight: lowest.weight,
@@ -300,191 +353,114 @@ impl ClaimLevel {
         clippy::cast_precision_loss,
         reason = "a start level is a measured quantity"
     )]
-    fn new(claim: &Claim, unit: u64) -> Self {
-        let weight = i128::from(claim.weight.max(1));
-        let start = (claim.start * unit as f64).round() as i128;
+    fn new(claim: &Claim, unit: i64, kernels: (usize, usize)) -> Self {
+        let weight = i64::from(claim.weight.max(1));
+        let start = claim.start.clamp(-MOST_START, MOST_START);
+        let start = (start * unit as f64).round() as i64;
         Self {
             weight,
             start,
+            started: 0,
+            sums: [0; 4],
             level: 0,
-            kernels: Vec::new(),
+            kernels,
+        }
+    }
+
+    fn reset(&mut self) {
+        (self.started, self.sums, self.level) = (0, [0; 4], 0);
+    }
+
+    /// Brings the start level in for `reached` of all SMs.
+    fn start_on(&mut self, reached: i64, sms: i64) {
+        if self.start == 0 {
+            return;
+        }
+        self.started = self.start / sms * reached + self.start % sms * reached / sms;
+        self.level = self.started + self.largest();
+    }
+
+    /// Adds one block on each of `sms` SMs.
+    fn give(&mut self, parts: &[i64; 4], sms: i64) {
+        for (sum, part) in self.sums.iter_mut().zip(parts) {
+            *sum += part * sms;
+        }
+        self.level = self.started + self.largest();
+    }
+
+    fn largest(&self) -> i64 {
+        self.sums.into_iter().fold(0, i64::max)
+    }
+}
+
+impl KernelLevel {
+    fn new(demand: &Demand, units: &Units) -> Self {
+        let block = demand.block;
+        let takes = [1, block.threads, block.registers, block.shared_bytes];
+        let [mut parts, each] = [[0; 4], units.each];
+        for (part, (takes, each)) in parts.iter_mut().zip(takes.into_iter().zip(each)) {
+            *part = i64::from(takes).saturating_mul(each);
+        }
+        Self {
+            block,
+            parts,
+            share: parts.into_iter().fold(0, i64::max),
+            level: 0,
+            demand: demand.blocks.min(MOST_DEMAND),
+            due: 0,
+            given: 0,
         }
     }
 }
 
-/// How many units make one SM. Limits whose least common multiple is beyond 2^40 (no device's) are
-/// counted in rounded units, so that products of levels and weights stay within 128 bits.
-fn unit(device: &DeviceShape) -> u64 {
-    const MOST: u64 = 1 << 40;
-    let limits = [
-        device.threads,
-        device.blocks,
-        device.registers,
-        device.shared_bytes,
-    ];
-    let lcm = limits
-        .into_iter()
-        .map(|limit| u64::from(limit.max(1)))
-        .fold(1_u64, |lcm, limit| {
+/// How many units make one SM, and one of each of its block slots, threads, registers and bytes.
+///
+/// Limits whose least common multiple is beyond 2^40 (no device's) are counted in rounded units, so
+/// that the levels of 1,024 SMs stay within 63 bits.
+struct Units {
+    one: i64,
+    each: [i64; 4],
+}
+
+impl Units {
+    fn new(device: &DeviceShape) -> Self {
+        const MOST: u64 = 1 << 40;
+        let limits = [
+            device.blocks,
+            device.threads,
+            device.registers,
+            device.shared_bytes,
+        ]
+        .map(|limit| u64::from(limit.max(1)));
+        let lcm = limits.into_iter().fold(1_u64, |lcm, limit| {
             (lcm / gcd(lcm, limit))
                 .checked_mul(limit)
                 .filter(|&lcm| lcm <= MOST)
                 .unwrap_or(MOST)
         });
-    lcm * 1024
+        let signed = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
+        Self {
+            one: signed(lcm * 1024),
+            each: limits.map(|limit| signed(lcm * 1024 / limit)),
+        }
+    }
 }
 
-fn in_units(share: Share, unit: u64) -> i128 {
-    i128::from(share.numerator()) * i128::from(unit) / i128::from(share.denominator())
+fn least_of(demands: &[Demand]) -> BlockShape {
+    let least = |of: fn(&BlockShape) -> u32| {
+        let each = demands.iter().map(|demand| of(&demand.block));
+        each.min().unwrap_or(0)
+    };
+    BlockShape {
+        threads: least(|block| block.threads),
+        registers: least(|block| block.registers),
+        shared_bytes: least(|block| block.shared_bytes),
+    }
+}
+
+fn weigh(level: i64, weight: i64) -> i128 {
+    i128::from(level) * i128::from(weight)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Claim, Demand, partition, partition_sm};
-    use crate::shape::{BlockShape, DeviceShape, dominant_share};
-
-    /// SMK Figure 8 in whole numbers: 1/10 of the registers and 1/15 of the threads, against 3/100
-    /// of the registers, 6/100 of the shared memory and 1/20 of the threads.
-    const FIG8: DeviceShape = DeviceShape {
-        sms: 1,
-        threads: 60,
-        blocks: 1000,
-        registers: 100,
-        shared_bytes: 100,
-    };
-    const K1: BlockShape = BlockShape {
-        threads: 4,
-        registers: 10,
-        shared_bytes: 0,
-    };
-    const K2: BlockShape = BlockShape {
-        threads: 3,
-        registers: 3,
-        shared_bytes: 6,
-    };
-
-    const H200: DeviceShape = DeviceShape {
-        sms: 12,
-        threads: 2048,
-        blocks: 32,
-        registers: 65_536,
-        shared_bytes: 233_472,
-    };
-
-    #[test]
-    fn figure_8_comes_out_at_6_and_12() {
-        assert_eq!(partition_sm(&FIG8, &[K1, K2]), [6, 12]);
-        assert_eq!(partition_sm(&FIG8, &[K2, K1]), [12, 6]);
-    }
-
-    fn held(
-        device: &DeviceShape,
-        demands: &[Demand],
-        parts: u16,
-        claims: &[Claim],
-        even: bool,
-    ) -> Vec<f64> {
-        let caps = partition(device, claims, demands, parts, even);
-        let mut held = vec![0.0; claims.len()];
-        for (caps, sms) in caps.caps.iter().zip(&caps.parts) {
-            for (demand, cap) in demands.iter().zip(caps) {
-                let share = dominant_share(device, &demand.block).as_f64();
-                held[demand.claim] += share * f64::from(*cap) * f64::from(*sms);
-            }
-        }
-        held
-    }
-
-    fn demand(claim: usize, threads: u32) -> Demand {
-        let block = BlockShape {
-            threads,
-            registers: threads * 16,
-            shared_bytes: 0,
-        };
-        Demand {
-            claim,
-            block,
-            blocks: u64::MAX,
-        }
-    }
-
-    #[test]
-    fn coarse_blocks_average_out_over_sms() {
-        let claims = [2, 1, 1].map(|weight| Claim { weight, start: 0.0 });
-        let demands = [demand(0, 512), demand(1, 768), demand(2, 256)];
-        let held = held(&H200, &demands, 12, &claims, true);
-        let total: f64 = held.iter().sum();
-        for (held, weight) in held.iter().zip([0.5, 0.25, 0.25]) {
-            assert!(
-                (held / total / weight - 1.0).abs() < 0.06,
-                "{held} of {total}"
-            );
-        }
-        assert!(total > 10.5, "{total} of 12 SMs are in use");
-    }
-
-    #[test]
-    fn who_is_owed_starts_lower() {
-        let claims = [
-            Claim {
-                weight: 1,
-                start: -3.0,
-            },
-            Claim {
-                weight: 1,
-                start: 3.0,
-            },
-        ];
-        let held = held(&H200, &[demand(0, 256), demand(1, 256)], 12, &claims, false);
-        assert!(
-            (held[0] - 9.0).abs() < 0.3 && (held[1] - 3.0).abs() < 0.3,
-            "{held:?}"
-        );
-    }
-
-    #[test]
-    fn what_one_cannot_use_goes_to_others() {
-        let claims = [1, 1].map(|weight| Claim { weight, start: 0.0 });
-        let few = Demand {
-            blocks: 8,
-            ..demand(0, 256)
-        };
-        let held = held(&H200, &[few, demand(1, 256)], 12, &claims, true);
-        assert!(
-            (held[0] - 1.0).abs() < 1e-9 && (held[1] - 11.0).abs() < 1e-9,
-            "{held:?}"
-        );
-    }
-
-    #[test]
-    fn an_even_partition_holds_back_the_complementary_kernel() {
-        // One takes registers only, the other threads only: together they would hold 100 % each.
-        let a = BlockShape {
-            threads: 32,
-            registers: 8192,
-            shared_bytes: 0,
-        };
-        let b = BlockShape {
-            threads: 256,
-            registers: 256,
-            shared_bytes: 0,
-        };
-        let demands = [(0, a), (1, b)].map(|(claim, block)| Demand {
-            claim,
-            block,
-            blocks: u64::MAX,
-        });
-        let claims = [
-            Claim {
-                weight: 2,
-                start: 0.0,
-            },
-            Claim {
-                weight: 1,
-                start: 0.0,
-            },
-        ];
-        let held = held(&H200, &demands, 12, &claims, true);
-        assert!((held[0] / held[1] - 2.0).abs() < 0.1, "{held:?}");
-    }
-}
+mod tests;

@@ -1,30 +1,36 @@
-//! Building a plan: checks what executors rely on, and makes joint promises feasible.
+//! Filling a plan: checks what executors rely on, and makes joint promises feasible.
+//!
+//! A builder fills a buffer that the publisher hands out again and again: its tables keep their
+//! room, so that filling allocates nothing once they are large enough.
 //!
 //! Rules:
-//! - Groups do not overlap and cover every SM; no kernel stands twice in a group.
-//! - In a group that gives blocks up, rows cannot promise more than an SM holds, or no executor
-//!   would know whom to evict: [`fit`] reduces caps in fill order. Under [`GiveUp::Never`] caps are
-//!   upper limits and the fill order decides, so they stay as they are.
-//! - A standby row (its kernel has no work now) takes no part in the fit.
+//! - Groups come first, then rows and limits. Groups do not overlap and cover every SM; no row and
+//!   no tenant's limit is listed twice.
+//! - In a group that preempts, rows cannot promise more than an SM holds, or no executor would know
+//!   whose blocks to take: caps are reduced in order of rank ([`PlanBuilder::finish`]). Rows under a
+//!   group limit of their tenant are left alone: there the limits are the promise, and the policy
+//!   makes them feasible.
+//! - A standby row (its kernel has no work now) takes no part in that fit.
 
-use crate::ids::{DeviceId, GroupId, KernelId, SmId};
-use crate::plan::{Fill, GiveUp, GroupPlan, Plan, Row, RowLimits, Totals};
-use crate::shape::{BlockShape, DeviceShape, Room};
-use crate::sm_set::SmSet;
+use crate::ids::{DeviceId, GroupId, RowId, SmId, TenantId};
+use crate::plan::{
+    Cell, DefaultRow, Group, NO_CAP, Plan, PlanRow, Preemption, QuotaRule, TenantLimit, times_sms,
+};
+use crate::shape::{BlockShape, DeviceShape, Room, SmUnits};
 use crate::units::Nanos;
 use thiserror::Error;
 
-/// Why a plan cannot be built.
+/// Why a plan cannot be published.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
-    /// An SM stands in two groups.
-    #[error("{sm} stands in two groups; give each SM to one group")]
+    /// An SM is in two groups.
+    #[error("{sm} is in two groups; give each SM to one group")]
     Overlap {
         /// The SM.
         sm: SmId,
     },
-    /// An SM stands in no group although there are groups.
-    #[error("{sm} stands in no group; cover every SM of the device")]
+    /// An SM is in no group although there are groups.
+    #[error("{sm} is in no group; cover every SM of the device")]
     Uncovered {
         /// The SM.
         sm: SmId,
@@ -35,366 +41,351 @@ pub enum PlanError {
         /// The SM.
         sm: SmId,
     },
-    /// A kernel stands twice in one group.
-    #[error("{kernel} stands twice in one group; merge its rows")]
-    Twice {
-        /// The kernel.
-        kernel: KernelId,
+    /// A row is listed twice.
+    #[error("{row} is listed twice; list it once and give it a cell on each group")]
+    RowTwice {
+        /// The row.
+        row: RowId,
     },
-    /// A row was added before any group.
-    #[error("{kernel} got a row before the first group; begin a group first")]
-    NoGroup {
-        /// The kernel.
-        kernel: KernelId,
+    /// A tenant has two limits.
+    #[error("{tenant} has two limits; give it one and a number on each group")]
+    LimitTwice {
+        /// The tenant.
+        tenant: TenantId,
+    },
+    /// A group was added after a row or a limit.
+    #[error("group {} was added after rows; add every group first", group.0)]
+    GroupTooLate {
+        /// The group.
+        group: GroupId,
     },
 }
 
-/// Collects groups and rows, then builds the plan.
-#[derive(Clone, Debug)]
-pub struct PlanBuilder {
-    device: DeviceId,
+/// A row or limit that was added, by its place in the plan under construction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(usize);
+
+/// Fills one plan.
+#[derive(Debug)]
+pub struct PlanBuilder<'a> {
+    plan: &'a mut Plan,
     shape: DeviceShape,
-    default_row: RowLimits,
-    wake_at: Option<Nanos>,
-    groups: Vec<GroupDraft>,
-    stray: Option<KernelId>,
+    error: Option<PlanError>,
 }
 
-#[derive(Clone, Debug)]
-struct GroupDraft {
-    sms: SmSet,
-    fill: Fill,
-    give_up: GiveUp,
-    head_of_line: bool,
-    rows: Vec<(Row, Option<BlockShape>)>,
-}
-
-impl PlanBuilder {
-    /// A plan with no groups, under which every kernel may fill the device.
-    #[must_use]
-    pub fn new(device: DeviceId, shape: &DeviceShape) -> Self {
-        let cap = u16::try_from(shape.blocks).unwrap_or(u16::MAX);
+impl<'a> PlanBuilder<'a> {
+    /// Empties a buffer and begins a plan with no groups, under which every row may fill the
+    /// device.
+    pub fn new(plan: &'a mut Plan, device: DeviceId, shape: &DeviceShape) -> Self {
+        for row in &plan.rows {
+            plan.row_index[row.row.index()] = 0;
+        }
+        for limit in &plan.limits {
+            plan.limit_index[limit.tenant.index()] = 0;
+        }
+        plan.device = device;
+        plan.sms = shape.sms;
+        plan.quota = QuotaRule::default();
+        plan.wake_at = None;
+        plan.default_row = DefaultRow {
+            cap: u16::try_from(shape.blocks).unwrap_or(NO_CAP),
+            ..DefaultRow::default()
+        };
+        plan.groups.clear();
+        plan.group_sms.clear();
+        plan.rows.clear();
+        plan.cells.clear();
+        plan.works.clear();
+        plan.totals.clear();
+        plan.limits.clear();
+        plan.group_limits.clear();
+        plan.group_by_sm.clear();
         Self {
-            device,
+            plan,
             shape: *shape,
-            default_row: RowLimits::capped(cap),
-            wake_at: None,
-            groups: Vec::new(),
-            stray: None,
+            error: None,
         }
     }
 
-    /// What a kernel without a row gets on each SM.
-    pub fn default_row(&mut self, limits: RowLimits) -> &mut Self {
-        self.default_row = limits;
+    /// Sets what a row that is not listed gets on each SM.
+    pub fn default_row(&mut self, default: DefaultRow) -> &mut Self {
+        self.plan.default_row = default;
         self
     }
 
-    /// When the policy wants to be woken.
+    /// Sets how issue weights become quotas.
+    pub fn quota(&mut self, rule: QuotaRule) -> &mut Self {
+        self.plan.quota = rule;
+        self
+    }
+
+    /// Sets when the policy wants to be woken.
     pub fn wake_at(&mut self, at: Option<Nanos>) -> &mut Self {
-        self.wake_at = at;
+        self.plan.wake_at = at;
         self
     }
 
-    /// Begins a group; the rows that follow belong to it.
-    pub fn group(
-        &mut self,
-        sms: SmSet,
-        fill: Fill,
-        give_up: GiveUp,
-        head_of_line: bool,
-    ) -> &mut Self {
-        self.groups.push(GroupDraft {
-            sms,
-            fill,
-            give_up,
-            head_of_line,
-            rows: Vec::new(),
-        });
-        self
+    /// Adds a group, before any row or limit.
+    pub fn group(&mut self, group: Group) -> GroupId {
+        let id = GroupId(u16::try_from(self.plan.groups.len()).unwrap_or(u16::MAX));
+        if !self.plan.rows.is_empty() || !self.plan.limits.is_empty() {
+            self.fail(PlanError::GroupTooLate { group: id });
+            return id;
+        }
+        self.plan.group_sms.push(group.sms.len());
+        self.plan.groups.push(group);
+        id
     }
 
-    /// Adds a row, next in fill order, to the group begun last. The block's shape is what the fit
-    /// counts with.
-    pub fn row(&mut self, row: Row, block: &BlockShape) -> &mut Self {
-        self.push(row, Some(*block))
+    /// Adds a row with work, with the same cell on every group.
+    pub fn row(&mut self, row: PlanRow, cell: Cell) -> Place {
+        self.push(row, cell, true)
     }
 
-    /// Adds a row for a kernel that has no work now: it stands ready for the next launch and does
-    /// not count against the others until the replan that follows that launch.
-    pub fn standby_row(&mut self, row: Row) -> &mut Self {
-        self.push(row, None)
+    /// Adds a row without work: it takes nothing from others in the fit until the replan that
+    /// follows its next launch.
+    pub fn standby_row(&mut self, row: PlanRow, cell: Cell) -> Place {
+        self.push(row, cell, false)
     }
 
-    fn push(&mut self, row: Row, block: Option<BlockShape>) -> &mut Self {
-        match self.groups.last_mut() {
-            Some(group) => group.rows.push((row, block)),
-            None => self.stray = Some(row.kernel),
+    fn push(&mut self, row: PlanRow, cell: Cell, works: bool) -> Place {
+        let place = self.plan.rows.len();
+        let index = &mut self.plan.row_index;
+        if index.len() <= row.row.index() {
+            index.resize(row.row.index() + 1, 0);
+        }
+        if index[row.row.index()] != 0 {
+            self.fail(PlanError::RowTwice { row: row.row });
+            return Place(place.saturating_sub(1));
+        }
+        self.plan.row_index[row.row.index()] = u32::try_from(place + 1).unwrap_or(u32::MAX);
+        self.plan.rows.push(row);
+        self.plan.works.push(works);
+        let groups = self.plan.groups.len();
+        self.plan.cells.resize((place + 1) * groups, cell);
+        Place(place)
+    }
+
+    /// Sets what a row gets on one group.
+    pub fn cell(&mut self, group: GroupId, place: Place, cell: Cell) -> &mut Self {
+        let at = place.0 * self.plan.groups.len() + usize::from(group.0);
+        if let Some(slot) = self.plan.cells.get_mut(at) {
+            *slot = cell;
         }
         self
     }
 
-    /// Checks and builds the plan, with epoch 0 until it is published.
+    /// Gives a tenant a limit on the device, none on any group yet.
+    pub fn limit(&mut self, limit: TenantLimit) -> Place {
+        let place = self.plan.limits.len();
+        let index = &mut self.plan.limit_index;
+        if index.len() <= limit.tenant.index() {
+            index.resize(limit.tenant.index() + 1, 0);
+        }
+        if index[limit.tenant.index()] != 0 {
+            let tenant = limit.tenant;
+            self.fail(PlanError::LimitTwice { tenant });
+            return Place(place.saturating_sub(1));
+        }
+        self.plan.limit_index[limit.tenant.index()] = u32::try_from(place + 1).unwrap_or(u32::MAX);
+        self.plan.limits.push(limit);
+        let groups = self.plan.groups.len();
+        self.plan
+            .group_limits
+            .resize((place + 1) * groups, SmUnits::MAX);
+        Place(place)
+    }
+
+    /// Sets a tenant's limit per SM of one group.
+    pub fn group_limit(&mut self, group: GroupId, place: Place, units: SmUnits) -> &mut Self {
+        let at = place.0 * self.plan.groups.len() + usize::from(group.0);
+        if let Some(slot) = self.plan.group_limits.get_mut(at) {
+            *slot = units;
+        }
+        self
+    }
+
+    /// Checks the plan, makes its promises feasible and computes its tables. `block_of` says what a
+    /// block of a row takes; `before` is the plan that stands, for the dirty bits.
     ///
     /// # Errors
-    /// Any [`PlanError`]; each names the SM or kernel concerned.
-    pub fn build(&self) -> Result<Plan, PlanError> {
-        if let Some(kernel) = self.stray {
-            return Err(PlanError::NoGroup { kernel });
+    /// The first [`PlanError`]; each names the SM, row, tenant or group concerned.
+    pub fn finish(
+        mut self,
+        before: &Plan,
+        block_of: impl Fn(RowId) -> BlockShape,
+    ) -> Result<(), PlanError> {
+        self.place_sms();
+        if let Some(error) = self.error {
+            return Err(error);
         }
-        let group_by_sm = self.group_by_sm()?;
-        let mut groups = Vec::with_capacity(self.groups.len());
-        for draft in &self.groups {
-            groups.push(draft.fitted(&self.shape)?);
+        self.sort_for_fit();
+        for group in 0..self.plan.groups.len() {
+            self.fit(group, &block_of);
         }
-        let default_totals = Totals {
-            cap: u32::from(self.default_row.cap) * u32::from(self.shape.sms),
-            rank: u32::MAX,
-            budget: self.default_row.budget,
-        };
-        Ok(Plan {
-            device: self.device,
-            epoch: 0,
-            by_kernel: by_kernel(&groups),
-            groups: groups.into_boxed_slice(),
-            default_row: self.default_row,
-            wake_at: self.wake_at,
-            default_totals,
-            group_by_sm,
-        })
+        self.total();
+        mark_changes(self.plan, before);
+        Ok(())
     }
 
-    fn group_by_sm(&self) -> Result<Box<[GroupId]>, PlanError> {
-        if self.groups.is_empty() {
-            return Ok(Box::default());
+    fn fail(&mut self, error: PlanError) {
+        self.error.get_or_insert(error);
+    }
+
+    fn place_sms(&mut self) {
+        if self.plan.groups.is_empty() {
+            return;
         }
-        let mut by_sm: Vec<Option<GroupId>> = vec![None; usize::from(self.shape.sms)];
-        for (group, place) in self.groups.iter().zip(0_u16..) {
-            for sm in group.sms.iter() {
-                let slot = by_sm
-                    .get_mut(sm.index())
-                    .ok_or(PlanError::NoSuchSm { sm })?;
-                if slot.replace(GroupId(place)).is_some() {
-                    return Err(PlanError::Overlap { sm });
+        let sms = usize::from(self.shape.sms);
+        self.plan.group_by_sm.resize(sms, GroupId::UNKNOWN);
+        for group in 0..self.plan.groups.len() {
+            let id = GroupId(u16::try_from(group).unwrap_or(u16::MAX));
+            let members = self.plan.groups[group].sms;
+            for sm in members.iter() {
+                let wrong = match self.plan.group_by_sm.get_mut(sm.index()) {
+                    None => Some(PlanError::NoSuchSm { sm }),
+                    Some(slot) if *slot != GroupId::UNKNOWN => Some(PlanError::Overlap { sm }),
+                    Some(slot) => {
+                        *slot = id;
+                        None
+                    }
+                };
+                if let Some(error) = wrong {
+                    self.fail(error);
                 }
             }
         }
-        by_sm
-            .into_iter()
-            .zip(0_u16..)
-            .map(|(group, sm)| group.ok_or(PlanError::Uncovered { sm: SmId(sm) }))
-            .collect()
+        let of = &self.plan.group_by_sm;
+        if let Some(sm) = of.iter().position(|group| *group == GroupId::UNKNOWN) {
+            let sm = SmId(u16::try_from(sm).unwrap_or(u16::MAX));
+            self.fail(PlanError::Uncovered { sm });
+        }
+    }
+
+    /// Reduces the caps of one group that an SM cannot hold together: in order of rank, each row
+    /// with work keeps as much of its cap as still fits beside the rows before it.
+    fn fit(&mut self, group: usize, block_of: &impl Fn(RowId) -> BlockShape) {
+        if self.plan.groups[group].preemption == Preemption::None {
+            return;
+        }
+        let groups = self.plan.groups.len();
+        let mut room = Room::empty_sm(&self.shape);
+        for at in 0..self.plan.fit_order.len() {
+            let place = self.plan.fit_order[at] as usize;
+            let row = self.plan.rows[place];
+            let limited = self
+                .plan
+                .limit_place(row.tenant)
+                .is_some_and(|limit| self.plan.group_limit(group, limit) != SmUnits::MAX);
+            let cell = &mut self.plan.cells[place * groups + group];
+            if limited || cell.cap == NO_CAP {
+                continue;
+            }
+            let block = block_of(row.row);
+            let fits = u16::try_from(room.fits(&block)).unwrap_or(NO_CAP - 1);
+            cell.cap = cell.cap.min(fits);
+            room.take(&block, cell.cap.into());
+        }
+    }
+
+    /// Lists the rows with work in order of rank.
+    fn sort_for_fit(&mut self) {
+        let plan = &mut *self.plan;
+        plan.fit_order.clear();
+        let works = (0_u32..).zip(&plan.works).filter(|(_, works)| **works);
+        plan.fit_order.extend(works.map(|(place, _)| place));
+        let rows = &plan.rows;
+        plan.fit_order.sort_unstable_by_key(|place| {
+            let row = &rows[*place as usize];
+            (row.rank, row.row)
+        });
+    }
+
+    fn total(&mut self) {
+        let plan = &mut *self.plan;
+        let groups = plan.groups.len();
+        for place in 0..plan.rows.len() {
+            let cells = &plan.cells[place * groups..(place + 1) * groups];
+            let blocks = cells
+                .iter()
+                .zip(&plan.group_sms)
+                .map(|(cell, sms)| times_sms(cell.cap, *sms))
+                .fold(0, u32::saturating_add);
+            let blocks = match groups {
+                0 => times_sms(plan.default_row.cap, plan.sms.into()),
+                _ => blocks,
+            };
+            plan.totals.push(blocks);
+        }
+        for place in 0..plan.limits.len() {
+            let units = &plan.group_limits[place * groups..(place + 1) * groups];
+            let on_groups = units
+                .iter()
+                .zip(&plan.group_sms)
+                .map(|(units, sms)| units.times(*sms))
+                .fold(SmUnits(0), SmUnits::plus);
+            if groups > 0 {
+                let limit = &mut plan.limits[place];
+                limit.device = limit.device.min(on_groups);
+            }
+        }
     }
 }
 
-impl GroupDraft {
-    fn fitted(&self, shape: &DeviceShape) -> Result<GroupPlan, PlanError> {
-        let mut kernels: Vec<KernelId> = self.rows.iter().map(|(row, _)| row.kernel).collect();
-        kernels.sort_unstable();
-        if let Some(pair) = kernels.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(PlanError::Twice { kernel: pair[0] });
+/// Compares a plan with the one before it, row by row and group by group.
+fn mark_changes(plan: &mut Plan, before: &Plan) {
+    let groups = plan.groups.len();
+    let alike = groups == before.groups.len()
+        && plan.quota == before.quota
+        && plan.default_row == before.default_row;
+    plan.dirty_groups.clear();
+    for group in 0..groups {
+        let changed = !alike || plan.groups[group] != before.groups[group];
+        plan.dirty_groups.push(changed);
+    }
+    plan.dirty_rows.clear();
+    for place in 0..plan.rows.len() {
+        let row = plan.rows[place];
+        let here = &plan.cells[place * groups..(place + 1) * groups];
+        let Some(old) = before.place_of(row.row).filter(|_| alike) else {
+            plan.dirty_rows.push(true);
+            plan.dirty_groups.fill(true);
+            continue;
+        };
+        let there = &before.cells[old * groups..(old + 1) * groups];
+        let moved = here != there;
+        if moved {
+            let cells = here.iter().zip(there);
+            for (dirty, (here, there)) in plan.dirty_groups.iter_mut().zip(cells) {
+                *dirty |= here != there;
+            }
         }
-        let mut rows = self.rows.clone();
-        if self.give_up != GiveUp::Never {
-            let live = rows
-                .iter_mut()
-                .filter_map(|(row, block)| Some((&mut row.limits, (*block)?)));
-            fit(shape, live.map(|(limits, block)| (&mut limits.cap, block)));
-        }
-        Ok(GroupPlan {
-            sms: self.sms,
-            fill: self.fill,
-            give_up: self.give_up,
-            head_of_line: self.head_of_line,
-            rows: rows.into_iter().map(|(row, _)| row).collect(),
-        })
+        let limit = limit_of(plan, row.tenant) != limit_of(before, row.tenant);
+        plan.dirty_rows
+            .push(moved || limit || before.rows[old] != row);
+    }
+    // A row that is not listed any more changes every group that listed it.
+    let gone = before
+        .rows
+        .iter()
+        .any(|row| plan.place_of(row.row).is_none());
+    let limits = plan.limits != before.limits || plan.group_limits != before.group_limits;
+    if gone || limits {
+        plan.dirty_groups.fill(true);
     }
 }
 
-/// Reduces caps that one SM cannot hold together to caps that it can: in fill order, each row keeps
-/// as much of its cap as still fits beside the rows before it.
-pub fn fit<'a>(shape: &DeviceShape, rows: impl IntoIterator<Item = (&'a mut u16, BlockShape)>) {
-    let mut room = Room::empty_sm(shape);
-    for (cap, block) in rows {
-        let fits = u16::try_from(room.fits(&block)).unwrap_or(u16::MAX);
-        *cap = (*cap).min(fits);
-        room.take(&block, (*cap).into());
+/// Returns a tenant's limit on the device and on each group; nothing on any group for no limit.
+fn limit_of(plan: &Plan, tenant: TenantId) -> (SmUnits, &[SmUnits]) {
+    let groups = plan.groups.len();
+    match plan.limit_place(tenant) {
+        Some(place) => (
+            plan.limits[place].device,
+            &plan.group_limits[place * groups..(place + 1) * groups],
+        ),
+        None => (SmUnits::MAX, &[]),
     }
-}
-
-fn by_kernel(groups: &[GroupPlan]) -> Box<[Option<Totals>]> {
-    let rows = || groups.iter().flat_map(|group| group.rows.iter());
-    let len = rows().map(|row| row.kernel.index() + 1).max().unwrap_or(0);
-    let mut table: Vec<Option<Totals>> = vec![None; len];
-    for group in groups {
-        let sms = group.sms.len();
-        for (row, place) in group.rows.iter().zip(0_u32..) {
-            let cap = u32::from(row.limits.cap) * sms;
-            let slot = &mut table[row.kernel.index()];
-            *slot = Some(match *slot {
-                None => Totals {
-                    cap,
-                    rank: place,
-                    budget: row.limits.budget,
-                },
-                Some(sum) => Totals {
-                    cap: sum.cap + cap,
-                    rank: sum.rank.min(place),
-                    budget: sum
-                        .budget
-                        .zip(row.limits.budget)
-                        .map(|(a, b)| a.saturating_add(b)),
-                },
-            });
-        }
-    }
-    table.into_boxed_slice()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{PlanBuilder, PlanError, fit};
-    use crate::ids::{DeviceId, KernelId, SmId, TenantId};
-    use crate::plan::{Fill, GiveUp, Row, RowLimits};
-    use crate::shape::{BlockShape, DeviceShape};
-    use crate::sm_set::SmSet;
-
-    const DEVICE: DeviceShape = DeviceShape {
-        sms: 4,
-        threads: 1024,
-        blocks: 8,
-        registers: 65_536,
-        shared_bytes: 49_152,
-    };
-    const QUARTER: BlockShape = BlockShape {
-        threads: 256,
-        registers: 4096,
-        shared_bytes: 0,
-    };
-
-    fn row(kernel: u32, cap: u16) -> Row {
-        let limits = RowLimits {
-            cap,
-            budget: Some(10),
-            weight: 1,
-        };
-        Row {
-            kernel: KernelId(kernel),
-            tenant: TenantId(kernel),
-            limits,
-        }
-    }
-
-    fn builder() -> PlanBuilder {
-        PlanBuilder::new(DeviceId(0), &DEVICE)
-    }
-
-    #[test]
-    fn totals_are_sums_over_groups() {
-        let mut plan = builder();
-        plan.default_row(RowLimits::capped(1));
-        plan.group(SmSet::first(3), Fill::RowOrder, GiveUp::Drain, false);
-        plan.row(row(5, 2), &QUARTER).row(row(2, 1), &QUARTER);
-        plan.group(SmSet::range(3, 4), Fill::RowOrder, GiveUp::Drain, true);
-        plan.row(row(2, 4), &QUARTER);
-        let plan = plan.build().expect("the plan is valid");
-        assert_eq!(plan.cap_total(KernelId(5)), 6);
-        assert_eq!(plan.cap_total(KernelId(2)), 3 + 4);
-        assert_eq!(
-            (plan.fill_rank(KernelId(5)), plan.fill_rank(KernelId(2))),
-            (0, 0)
-        );
-        assert_eq!(plan.budget_total(KernelId(2)), Some(20));
-        // A listed kernel has nothing where it is not listed; an unlisted one has the default.
-        assert_eq!(plan.limits_on(SmId(3), KernelId(5)).cap, 0);
-        assert_eq!(plan.limits_on(SmId(3), KernelId(2)).cap, 4);
-        for unlisted in [0, 3, 99].map(KernelId) {
-            assert_eq!(plan.cap_total(unlisted), 4);
-            assert_eq!(plan.limits_on(SmId(0), unlisted).cap, 1);
-            assert!(plan.fill_rank(unlisted) > plan.fill_rank(KernelId(5)));
-        }
-        assert_eq!(plan.fill(), Fill::RowOrder);
-        assert!(!plan.head_of_line());
-    }
-
-    #[test]
-    fn promises_that_do_not_fit_are_cut_in_fill_order() {
-        let mut caps = [(3, QUARTER), (3, QUARTER), (3, QUARTER)];
-        fit(&DEVICE, caps.iter_mut().map(|(cap, block)| (cap, *block)));
-        assert_eq!(caps.map(|(cap, _)| cap), [3, 1, 0]);
-        let cap_of_second = |give_up| {
-            let mut plan = builder();
-            plan.group(SmSet::first(4), Fill::RowOrder, give_up, false);
-            plan.row(row(0, 3), &QUARTER).row(row(1, 3), &QUARTER);
-            plan.build().expect("the plan is valid").groups[0].rows[1]
-                .limits
-                .cap
-        };
-        assert_eq!(cap_of_second(GiveUp::Switch), 1);
-        assert_eq!(
-            cap_of_second(GiveUp::Never),
-            3,
-            "order decides, not the fit"
-        );
-    }
-
-    #[test]
-    fn standby_rows_take_nothing_from_others() {
-        let mut plan = builder();
-        plan.group(SmSet::first(4), Fill::RowOrder, GiveUp::Drain, false);
-        plan.standby_row(row(0, 4)).row(row(1, 4), &QUARTER);
-        let plan = plan.build().expect("the plan is valid");
-        assert_eq!(plan.cap_total(KernelId(0)), 16);
-        assert_eq!(plan.cap_total(KernelId(1)), 16);
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        let group = |plan: &mut PlanBuilder, from, to| {
-            plan.group(SmSet::range(from, to), Fill::Arrival, GiveUp::Never, true);
-        };
-        let mut overlap = builder();
-        group(&mut overlap, 0, 4);
-        group(&mut overlap, 2, 3);
-        assert_eq!(
-            overlap.build().err(),
-            Some(PlanError::Overlap { sm: SmId(2) })
-        );
-        let mut gap = builder();
-        group(&mut gap, 0, 2);
-        assert_eq!(
-            gap.build().err(),
-            Some(PlanError::Uncovered { sm: SmId(2) })
-        );
-        let mut beyond = builder();
-        group(&mut beyond, 0, 5);
-        assert_eq!(
-            beyond.build().err(),
-            Some(PlanError::NoSuchSm { sm: SmId(4) })
-        );
-        let mut twice = builder();
-        group(&mut twice, 0, 4);
-        twice.row(row(3, 1), &QUARTER).row(row(3, 1), &QUARTER);
-        assert_eq!(
-            twice.build().err(),
-            Some(PlanError::Twice {
-                kernel: KernelId(3)
-            })
-        );
-        let mut stray = builder();
-        stray.row(row(3, 1), &QUARTER);
-        assert_eq!(
-            stray.build().err(),
-            Some(PlanError::NoGroup {
-                kernel: KernelId(3)
-            })
-        );
-    }
-
-    #[test]
-    fn no_groups_means_the_default_for_all() {
-        let plan = builder().build().expect("an empty plan is valid");
-        assert_eq!(plan.cap_total(KernelId(7)), 32);
-        assert!(plan.group_of(SmId(0)).is_none());
-    }
-}
+mod tests;

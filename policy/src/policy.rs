@@ -4,6 +4,7 @@
 //! deterministic: the same events and times give the same plans. Each policy is one file in
 //! `policies/` and one entry in [`policies`].
 
+use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::DeviceId;
 use crate::plan::Plan;
@@ -15,21 +16,17 @@ use thiserror::Error;
 
 /// A scheduling policy of one device.
 pub trait Policy: Send {
-    /// Its name in the registry.
-    fn name(&self) -> &'static str;
-
-    /// Whether tenants' shares follow their weights.
-    fn promises_weights(&self) -> bool;
-
     /// Takes note of an event. Cheap: the executor's queue drains through this.
     fn observe(&mut self, event: &Event);
 
-    /// The plan for what has been observed until `now`, or `None` where the standing plan still
-    /// says it. The first call always returns a plan.
-    fn replan(&mut self, now: Nanos) -> Option<Plan>;
+    /// Fills `next` with the plan for what has been observed until `now`, and returns true; returns
+    /// false where the standing plan still holds, whatever `next` contains then. The first call
+    /// always returns true. Allocates nothing once its tables are large enough.
+    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool;
 
-    /// When the policy next wants `replan` called even if nothing happens. Stands in the plan as
-    /// well, but moves on when `replan` returns `None`.
+    /// Returns when the policy next wants `replan` called even if nothing happens. Is in the plan as
+    /// well, but moves on when `replan` returns false. How often it is called is the executor's: it
+    /// may come later.
     fn wake_at(&self) -> Option<Nanos>;
 }
 
@@ -44,6 +41,8 @@ pub struct PolicyInfo {
     pub source: &'static str,
     /// Whether tenants' shares follow their weights.
     pub promises_weights: bool,
+    /// The elements of a plan that it uses.
+    pub uses: &'static [Element],
     #[serde(skip)]
     make: fn(DeviceId, &DeviceShape) -> Box<dyn Policy>,
 }
@@ -67,6 +66,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             summary: "launches fill the device strictly in order of arrival",
             source: "stock hardware; the baseline of SRTF section 2",
             promises_weights: false,
+            uses: fifo::USES,
             make: |device, shape| Box::new(fifo::Fifo::new(device, shape)),
         },
         PolicyInfo {
@@ -74,6 +74,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             summary: "each SM is partitioned by weighted dominant-resource fairness",
             source: "SMK section 5.3.2, Figures 6 to 8; weights and share control are ours",
             promises_weights: true,
+            uses: smk_p::USES,
             make: |device, shape| Box::new(smk_p::SmkP::new(device, shape)),
         },
     ];

@@ -1,4 +1,4 @@
-//! What an SM offers and what a thread block takes.
+//! What an SM offers, what a thread block takes, and what a set of resident blocks holds.
 //!
 //! Four resources limit how many blocks reside: threads, block slots, registers and shared memory
 //! (SMK section 5.2). The dominant share of a block is the greatest of its four fractions.
@@ -32,6 +32,124 @@ pub struct BlockShape {
     pub shared_bytes: u32,
 }
 
+/// A quantity of SMs in units of 2^-16 of one SM.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct SmUnits(pub u64);
+
+impl SmUnits {
+    /// No limit.
+    pub const MAX: Self = Self(u64::MAX);
+    /// One whole SM.
+    pub const ONE: Self = Self(1 << 16);
+
+    /// Returns the sum; [`SmUnits::MAX`] stays.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Returns as much on each of `sms` SMs; [`SmUnits::MAX`] stays.
+    #[must_use]
+    pub fn times(self, sms: u32) -> Self {
+        Self(self.0.saturating_mul(sms.into()))
+    }
+
+    /// Returns this percentage of it; [`SmUnits::MAX`] stays.
+    #[must_use]
+    pub fn percent(self, percent: u64) -> Self {
+        match self {
+            Self::MAX => Self::MAX,
+            Self(units) => Self(units.saturating_mul(percent) / 100),
+        }
+    }
+
+    /// Returns the number of SMs.
+    #[must_use]
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "a ratio for controllers and reports"
+    )]
+    pub fn as_sms(self) -> f64 {
+        self.0 as f64 / Self::ONE.0 as f64
+    }
+}
+
+/// What a set of resident blocks takes together: the sum of each resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    threads: u64,
+    blocks: u64,
+    registers: u64,
+    shared_bytes: u64,
+}
+
+impl Held {
+    /// Adds `n` blocks of a shape.
+    pub fn add(&mut self, block: &BlockShape, n: u32) {
+        let n = u64::from(n);
+        self.threads += n * u64::from(block.threads);
+        self.blocks += n;
+        self.registers += n * u64::from(block.registers);
+        self.shared_bytes += n * u64::from(block.shared_bytes);
+    }
+
+    /// Takes `n` blocks of a shape away; what was never added counts as taken.
+    pub fn remove(&mut self, block: &BlockShape, n: u32) {
+        let n = u64::from(n);
+        let less = |has: u64, by: u32| has.saturating_sub(n * u64::from(by));
+        self.threads = less(self.threads, block.threads);
+        self.blocks = self.blocks.saturating_sub(n);
+        self.registers = less(self.registers, block.registers);
+        self.shared_bytes = less(self.shared_bytes, block.shared_bytes);
+    }
+
+    /// Returns how many blocks are held.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Returns the largest of the four sums, each as a number of SMs, rounded up: the dominant
+    /// share (SMK section 5.2) of all blocks together.
+    #[must_use]
+    pub fn dominant(&self, device: &DeviceShape) -> SmUnits {
+        let share = |sum: u64, of: u32| (sum << 16).div_ceil(u64::from(of.max(1)));
+        SmUnits(
+            share(self.threads, device.threads)
+                .max(share(self.blocks, device.blocks))
+                .max(share(self.registers, device.registers))
+                .max(share(self.shared_bytes, device.shared_bytes)),
+        )
+    }
+
+    /// Returns how many more blocks of a shape keep the dominant share within a limit.
+    #[must_use]
+    pub fn room_within(&self, device: &DeviceShape, limit: SmUnits, block: &BlockShape) -> u32 {
+        if limit == SmUnits::MAX {
+            return u32::MAX;
+        }
+        let by = |has: u64, of: u32, each: u32| {
+            // The greatest sum whose rounded-up share is within the limit.
+            let most = (u128::from(limit.0) * u128::from(of)) >> 16;
+            let most = u64::try_from(most).unwrap_or(u64::MAX);
+            let left = most.saturating_sub(has);
+            left.checked_div(u64::from(each)).unwrap_or(u64::MAX)
+        };
+        let blocks = by(self.blocks, device.blocks, 1)
+            .min(by(self.threads, device.threads, block.threads))
+            .min(by(self.registers, device.registers, block.registers))
+            .min(by(
+                self.shared_bytes,
+                device.shared_bytes,
+                block.shared_bytes,
+            ));
+        u32::try_from(blocks).unwrap_or(u32::MAX)
+    }
+}
+
 /// How much of one SM is taken, or left. Four counters, one per resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -63,6 +181,15 @@ impl Room {
             .min(by(self.registers, block.registers))
             .min(by(self.shared_bytes, block.shared_bytes));
         u32::try_from(blocks).unwrap_or(u32::MAX)
+    }
+
+    /// Returns whether the room takes one block of this shape.
+    #[must_use]
+    pub fn holds(&self, block: &BlockShape) -> bool {
+        self.blocks > 0
+            && self.threads >= block.threads.into()
+            && self.registers >= block.registers.into()
+            && self.shared_bytes >= block.shared_bytes.into()
     }
 
     /// Takes `count` blocks of this shape out of the room; what is not there counts as used up.
@@ -104,7 +231,7 @@ pub fn max_residency(device: &DeviceShape, block: &BlockShape) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockShape, DeviceShape, dominant_share, max_residency};
+    use super::{BlockShape, DeviceShape, Held, SmUnits, dominant_share, max_residency};
     use crate::share::Share;
 
     const GTX480: DeviceShape = DeviceShape {
@@ -114,6 +241,47 @@ mod tests {
         registers: 32_768,
         shared_bytes: 49_152,
     };
+
+    #[test]
+    fn held_sums_each_resource_and_takes_the_largest_share() {
+        let threads = BlockShape {
+            threads: 768,
+            registers: 0,
+            shared_bytes: 0,
+        };
+        let shared = BlockShape {
+            threads: 0,
+            registers: 0,
+            shared_bytes: 12_288,
+        };
+        let mut held = Held::default();
+        held.add(&threads, 1);
+        held.add(&shared, 1);
+        // Half of the threads, a quarter of the shared memory, two of eight slots.
+        assert_eq!(held.dominant(&GTX480), SmUnits(SmUnits::ONE.0 / 2));
+        assert_eq!(held.room_within(&GTX480, SmUnits::ONE, &threads), 1);
+        assert_eq!(held.room_within(&GTX480, SmUnits::ONE, &shared), 3);
+        held.remove(&threads, 1);
+        held.remove(&shared, 1);
+        assert_eq!(held, Held::default());
+    }
+
+    #[test]
+    fn a_limit_made_from_blocks_admits_exactly_these_blocks() {
+        for threads in [96, 160, 192, 256, 500] {
+            let block = BlockShape {
+                threads,
+                registers: threads * 21,
+                shared_bytes: 1000,
+            };
+            for n in 1..8 {
+                let mut held = Held::default();
+                held.add(&block, n);
+                let limit = held.dominant(&GTX480);
+                assert_eq!(Held::default().room_within(&GTX480, limit, &block), n);
+            }
+        }
+    }
 
     #[test]
     fn the_scarcest_resource_decides() {

@@ -1,158 +1,203 @@
-//! What share of the device each tenant held while all of them had work.
+//! What each tenant's blocks held, over what it was entitled to (design section 10).
 //!
-//! The share is the time integral of the dominant share that a tenant's blocks held, divided by the
-//! sum over all tenants, over the intervals in which every joined tenant is busy.
+//! Held is the time integral of a tenant's dominant share: for each resource the sum over its
+//! resident blocks, and of these the largest. Entitled is the time integral, while the tenant is
+//! busy, of its weight over the weights of all busy tenants times what all busy tenants held: an
+//! idle tenant changes nobody's figure. Their ratio is 1 for a tenant that got what it asked for.
 //!
-//! Rules: integers only, so that what is placed and retired cancels exactly; times that run
-//! backwards count as no time; nothing is allocated after a tenant has joined.
+//! The same meter serves reports and controllers: an executor feeds it and sends its readings to
+//! the policy ([`crate::Event::Share`]).
+//!
+//! Rules: every call is O(1), whatever the number of tenants; sums of resources are integers, so
+//! that what is placed and retired cancels exactly; times that run backwards count as no time;
+//! nothing is allocated after the last tenant was added.
 
 use crate::ids::TenantId;
-use crate::share::Share;
+use crate::shape::{BlockShape, DeviceShape, Held, SmUnits};
 use crate::units::Nanos;
 
-/// A block's share is counted in units of 2^-32 of one SM.
-const UNIT_BITS: u32 = 32;
-
 /// Integrates the shares of the tenants of one device.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ShareMeter {
-    /// Sorted by tenant.
+    device: DeviceShape,
+    /// By tenant.
     meters: Vec<Meter>,
-    idle: usize,
-    all_busy_ns: u64,
     now: Nanos,
+    /// What all tenants hold now.
+    held: u64,
+    /// Sum of the weights of busy tenants.
+    weight: u64,
+    /// Time integral of what is held, in SM · ns.
+    total: f64,
+    /// Time integral of what is held per weight of the busy tenants, in SM · ns.
+    per_weight: f64,
+}
+
+/// One tenant's integrals, in SM · nanoseconds since it was added.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ShareReading {
+    /// What its blocks held.
+    pub held: f64,
+    /// Its weight's part of what all busy tenants held, while it was busy.
+    pub entitled: f64,
+    /// What all tenants held while it was busy.
+    pub total: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Meter {
-    tenant: TenantId,
+    weight: u32,
     busy: bool,
-    held: i64,
-    integral: i128,
+    blocks: Held,
+    held: SmUnits,
+    /// Integrals up to the time at which the meter was last brought forward.
+    reading: ShareReading,
+    at: Nanos,
+    /// The device's integrals at that time.
+    total_at: f64,
+    per_weight_at: f64,
+}
+
+impl ShareReading {
+    /// Returns held over entitled: 1 for a tenant that got its share; `None` before it was
+    /// entitled to anything.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        (self.entitled > 0.0).then(|| self.held / self.entitled)
+    }
+
+    /// Returns the part of what all tenants held that it was entitled to while it was busy.
+    #[must_use]
+    pub fn asked(&self) -> Option<f64> {
+        (self.total > 0.0).then(|| self.entitled / self.total)
+    }
+
+    /// Returns the part of what all tenants held that it held while it was busy.
+    #[must_use]
+    pub fn got(&self) -> Option<f64> {
+        (self.total > 0.0).then(|| self.held / self.total)
+    }
 }
 
 impl ShareMeter {
-    /// A meter with nobody on it, at time 0.
+    /// Returns a meter without tenants, at time 0.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(device: &DeviceShape) -> Self {
+        Self {
+            device: *device,
+            meters: Vec::new(),
+            now: Nanos::ZERO,
+            held: 0,
+            weight: 0,
+            total: 0.0,
+            per_weight: 0.0,
+        }
     }
 
-    /// A tenant joins, idle. Joining twice changes nothing.
-    pub fn join(&mut self, tenant: TenantId, at: Nanos) {
+    /// Adds a tenant, idle, or changes its weight.
+    pub fn set_weight(&mut self, tenant: TenantId, weight: u32, at: Nanos) {
         self.advance(at);
-        if let Err(place) = self.find(tenant) {
-            let meter = Meter {
-                tenant,
+        let weight = weight.max(1);
+        while self.meters.len() <= tenant.index() {
+            self.meters.push(Meter {
+                weight: 1,
                 busy: false,
-                held: 0,
-                integral: 0,
-            };
-            self.meters.insert(place, meter);
-            self.idle += 1;
+                blocks: Held::default(),
+                held: SmUnits(0),
+                reading: ShareReading::default(),
+                at: self.now,
+                total_at: self.total,
+                per_weight_at: self.per_weight,
+            });
+        }
+        let Some(meter) = self.forward(tenant) else {
+            return;
+        };
+        let old = std::mem::replace(&mut meter.weight, weight);
+        if meter.busy {
+            self.weight = self.weight - u64::from(old) + u64::from(weight);
         }
     }
 
-    /// A tenant leaves; its share is forgotten and the others are integrated without it.
-    pub fn leave(&mut self, tenant: TenantId, at: Nanos) {
-        self.advance(at);
-        if let Ok(place) = self.find(tenant) {
-            let meter = self.meters.remove(place);
-            self.idle -= usize::from(!meter.busy);
-        }
-    }
-
-    /// The tenant has work, or has none any more.
+    /// Notes that a tenant has work, or has none any more.
     pub fn set_busy(&mut self, tenant: TenantId, busy: bool, at: Nanos) {
         self.advance(at);
-        if let Ok(place) = self.find(tenant) {
-            let meter = &mut self.meters[place];
-            if meter.busy != busy {
-                meter.busy = busy;
-                self.idle = if busy { self.idle - 1 } else { self.idle + 1 };
+        let Some(meter) = self.forward(tenant) else {
+            return;
+        };
+        let weight = u64::from(meter.weight);
+        if std::mem::replace(&mut meter.busy, busy) != busy {
+            match busy {
+                true => self.weight += weight,
+                false => self.weight -= weight,
             }
         }
     }
 
-    /// `n` blocks of the tenant became resident, each holding this share of an SM.
-    pub fn placed(&mut self, tenant: TenantId, share_per_block: Share, n: u32, at: Nanos) {
-        self.advance(at);
-        if let Ok(place) = self.find(tenant) {
-            self.meters[place].held += share_per_block.in_units(UNIT_BITS) * i64::from(n);
-        }
+    /// Notes that `n` blocks of a tenant became resident.
+    pub fn placed(&mut self, tenant: TenantId, block: &BlockShape, n: u32, at: Nanos) {
+        self.change(tenant, at, |held| held.add(block, n));
     }
 
-    /// `n` blocks of the tenant ended.
-    pub fn retired(&mut self, tenant: TenantId, share_per_block: Share, n: u32, at: Nanos) {
-        self.advance(at);
-        if let Ok(place) = self.find(tenant) {
-            self.meters[place].held -= share_per_block.in_units(UNIT_BITS) * i64::from(n);
-        }
+    /// Notes that `n` blocks of a tenant left their SMs.
+    pub fn retired(&mut self, tenant: TenantId, block: &BlockShape, n: u32, at: Nanos) {
+        self.change(tenant, at, |held| held.remove(block, n));
     }
 
-    /// Blocks of the tenant were resident for `ran_sum_ns` altogether and have ended by `at`: for
-    /// devices that report a slice only when it ends, in place of `placed` and `retired`. Counts if
-    /// all are busy at `at`.
-    pub fn ran(&mut self, tenant: TenantId, share_per_block: Share, ran_sum_ns: u64, at: Nanos) {
+    fn change(&mut self, tenant: TenantId, at: Nanos, act: impl FnOnce(&mut Held)) {
         self.advance(at);
-        if let (Ok(place), 0) = (self.find(tenant), self.idle) {
-            let held = share_per_block.in_units(UNIT_BITS);
-            self.meters[place].integral += i128::from(held) * i128::from(ran_sum_ns);
-        }
+        let device = self.device;
+        let Some(meter) = self.forward(tenant) else {
+            return;
+        };
+        act(&mut meter.blocks);
+        let held = meter.blocks.dominant(&device);
+        let before = std::mem::replace(&mut meter.held, held);
+        self.held = self.held - before.0 + held.0;
+    }
+
+    /// Returns what a tenant's blocks hold now.
+    #[must_use]
+    pub fn held_now(&self, tenant: TenantId) -> Held {
+        self.meters
+            .get(tenant.index())
+            .map_or_else(Held::default, |meter| meter.blocks)
     }
 
     /// Integrates up to `at`.
+    #[allow(clippy::cast_precision_loss, reason = "integrals for ratios")]
     pub fn advance(&mut self, at: Nanos) {
-        let elapsed = at - self.now;
+        let elapsed = (at - self.now).0;
         self.now = self.now.max(at);
-        if self.idle > 0 || self.meters.is_empty() || elapsed == Nanos::ZERO {
+        if elapsed == 0 || self.weight == 0 {
             return;
         }
-        self.all_busy_ns = self.all_busy_ns.saturating_add(elapsed.0);
-        for meter in &mut self.meters {
-            meter.integral += i128::from(meter.held) * i128::from(elapsed.0);
+        let held = SmUnits(self.held).as_sms() * elapsed as f64;
+        self.total += held;
+        self.per_weight += held / self.weight as f64;
+    }
+
+    /// Returns a tenant's integrals up to the newest time seen.
+    pub fn read(&mut self, tenant: TenantId) -> ShareReading {
+        self.forward(tenant)
+            .map_or_else(ShareReading::default, |meter| meter.reading)
+    }
+
+    /// Brings a tenant's integrals to the present.
+    #[allow(clippy::cast_precision_loss, reason = "integrals for ratios")]
+    fn forward(&mut self, tenant: TenantId) -> Option<&mut Meter> {
+        let meter = self.meters.get_mut(tenant.index())?;
+        let elapsed = (self.now - meter.at).0 as f64;
+        meter.reading.held += meter.held.as_sms() * elapsed;
+        if meter.busy {
+            let per_weight = self.per_weight - meter.per_weight_at;
+            meter.reading.entitled += per_weight * f64::from(meter.weight);
+            meter.reading.total += self.total - meter.total_at;
         }
-    }
-
-    /// Each tenant's share of what all held together, adding up to 1; all zero when nothing was
-    /// held while all were busy. Allocates: for reports.
-    #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "a ratio for a report")]
-    pub fn shares(&self) -> Vec<(TenantId, f64)> {
-        let total: i128 = self.meters.iter().map(|meter| meter.integral).sum();
-        let ratio = |part: i128| {
-            if total > 0 {
-                part as f64 / total as f64
-            } else {
-                0.0
-            }
-        };
-        self.meters
-            .iter()
-            .map(|meter| (meter.tenant, ratio(meter.integral)))
-            .collect()
-    }
-
-    /// One tenant's share, as in [`ShareMeter::shares`], without allocating; 0 for a tenant that has not joined.
-    #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "a ratio for a report")]
-    pub fn share_of(&self, tenant: TenantId) -> f64 {
-        let total: i128 = self.meters.iter().map(|meter| meter.integral).sum();
-        match self.find(tenant) {
-            Ok(place) if total > 0 => self.meters[place].integral as f64 / total as f64,
-            _ => 0.0,
-        }
-    }
-
-    /// For how long every joined tenant was busy, in nanoseconds.
-    #[must_use]
-    pub fn all_busy_ns(&self) -> u64 {
-        self.all_busy_ns
-    }
-
-    fn find(&self, tenant: TenantId) -> Result<usize, usize> {
-        self.meters
-            .binary_search_by_key(&tenant, |meter| meter.tenant)
+        meter.at = self.now;
+        meter.total_at = self.total;
+        meter.per_weight_at = self.per_weight;
+        Some(meter)
     }
 }
 
@@ -160,62 +205,95 @@ impl ShareMeter {
 mod tests {
     use super::ShareMeter;
     use crate::ids::TenantId;
-    use crate::share::Share;
+    use crate::shape::{BlockShape, DeviceShape};
     use crate::units::Nanos;
 
-    const A: TenantId = TenantId(7);
-    const B: TenantId = TenantId(3);
+    const A: TenantId = TenantId(0);
+    const B: TenantId = TenantId(1);
+    const C: TenantId = TenantId(2);
+    const DEVICE: DeviceShape = DeviceShape {
+        sms: 4,
+        threads: 1024,
+        blocks: 8,
+        registers: 65_536,
+        shared_bytes: 49_152,
+    };
+    /// A quarter of an SM by threads.
+    const QUARTER: BlockShape = BlockShape {
+        threads: 256,
+        registers: 256,
+        shared_bytes: 0,
+    };
+    /// Half an SM by shared memory.
+    const HALF: BlockShape = BlockShape {
+        threads: 32,
+        registers: 32,
+        shared_bytes: 24_576,
+    };
 
-    fn share_of(meter: &ShareMeter, tenant: TenantId) -> f64 {
+    fn meter() -> ShareMeter {
+        let mut meter = ShareMeter::new(&DEVICE);
+        for (tenant, weight) in [(A, 2), (B, 1), (C, 1)] {
+            meter.set_weight(tenant, weight, Nanos(0));
+        }
         meter
-            .shares()
-            .into_iter()
-            .find(|(who, _)| *who == tenant)
-            .expect("tenant joined")
-            .1
     }
 
     #[test]
-    fn only_time_in_which_all_are_busy_counts() {
-        let mut meter = ShareMeter::new();
-        let (quarter, third) = (Share::new(1, 4), Share::new(1, 3));
-        meter.join(A, Nanos(0));
-        meter.join(B, Nanos(0));
+    fn an_idle_tenant_changes_nobodys_figure() {
+        let mut meter = meter();
         meter.set_busy(A, true, Nanos(0));
-        meter.placed(A, quarter, 4, Nanos(0));
-        // A alone until 100: not counted.
+        meter.set_busy(B, true, Nanos(0));
+        meter.placed(A, &QUARTER, 8, Nanos(0));
+        meter.placed(B, &QUARTER, 4, Nanos(0));
+        meter.advance(Nanos(300));
+        // 3 SMs are held: A is entitled to 2 and holds 2, B to 1 and holds 1.
+        for (tenant, held) in [(A, 600.0), (B, 300.0)] {
+            let reading = meter.read(tenant);
+            assert_eq!((reading.held, reading.entitled), (held, held));
+        }
+        assert_eq!(meter.read(C).ratio(), None);
+    }
+
+    #[test]
+    fn entitlement_follows_who_is_busy_at_the_moment() {
+        let mut meter = meter();
+        meter.set_busy(A, true, Nanos(0));
+        meter.placed(A, &QUARTER, 4, Nanos(0));
+        // A alone until 100, then beside B, which holds nothing yet.
         meter.set_busy(B, true, Nanos(100));
-        meter.placed(B, third, 3, Nanos(150));
-        // A held 1 for 100 ns, B held 1 for 50 ns: 2/3 and 1/3.
-        meter.retired(A, quarter, 4, Nanos(200));
-        meter.set_busy(A, false, Nanos(200));
-        meter.retired(B, third, 3, Nanos(900));
-        assert_eq!(meter.all_busy_ns(), 100);
-        assert!((share_of(&meter, A) - 2.0 / 3.0).abs() < 1e-9);
-        assert!((share_of(&meter, B) - 1.0 / 3.0).abs() < 1e-9);
+        meter.advance(Nanos(400));
+        let (a, b) = (meter.read(A), meter.read(B));
+        assert_eq!((a.held, a.entitled), (400.0, 100.0 + 200.0));
+        assert_eq!((b.held, b.entitled), (0.0, 100.0));
+        assert_eq!(b.total, 300.0);
     }
 
     #[test]
-    fn leaving_lets_the_others_count() {
-        let mut meter = ShareMeter::new();
-        meter.join(A, Nanos(0));
-        meter.join(B, Nanos(0));
+    fn the_largest_resource_sum_counts() {
+        let mut meter = meter();
         meter.set_busy(A, true, Nanos(0));
-        meter.placed(A, Share::new(1, 2), 1, Nanos(0));
-        meter.leave(B, Nanos(50));
-        meter.advance(Nanos(80));
-        assert_eq!(meter.all_busy_ns(), 30);
-        assert!((share_of(&meter, A) - 1.0).abs() < 1e-12);
+        // Two quarters by threads and one half by shared memory: half an SM, plus 64 threads' worth.
+        meter.placed(A, &QUARTER, 2, Nanos(0));
+        meter.placed(A, &HALF, 1, Nanos(0));
+        meter.advance(Nanos(1024));
+        assert_eq!(meter.read(A).held, 544.0);
+        meter.retired(A, &QUARTER, 2, Nanos(1024));
+        meter.advance(Nanos(2048));
+        assert_eq!(meter.read(A).held, 544.0 + 512.0);
     }
 
     #[test]
-    fn time_never_runs_backwards() {
-        let mut meter = ShareMeter::new();
-        meter.join(A, Nanos(10));
+    fn weights_change_and_time_never_runs_backwards() {
+        let mut meter = meter();
         meter.set_busy(A, true, Nanos(10));
-        meter.advance(Nanos(30));
+        meter.set_busy(B, true, Nanos(10));
+        meter.placed(A, &QUARTER, 4, Nanos(10));
+        meter.set_weight(A, 3, Nanos(40));
         meter.advance(Nanos(20));
-        meter.advance(Nanos(35));
-        assert_eq!(meter.all_busy_ns(), 25);
+        meter.advance(Nanos(80));
+        let reading = meter.read(A);
+        assert_eq!(reading.held, 70.0);
+        assert!((reading.entitled - (20.0 + 30.0)).abs() < 1e-9);
     }
 }

@@ -61,7 +61,14 @@ impl SmSet {
 
     /// The SMs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = SmId> + '_ {
-        (0..MAX_SMS).map(SmId).filter(|&sm| self.contains(sm))
+        (0_u16..).step_by(64).zip(self.0).flat_map(|(first, word)| {
+            let mut left = word;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(SmId(first + u16::try_from(bit).unwrap_or(0)))
+            })
+        })
     }
 }
 

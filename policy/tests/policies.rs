@@ -2,9 +2,11 @@
 
 use gridmux_policy::policies::smk_p::{Settings, SmkP};
 use gridmux_policy::{
-    BlockShape, DeviceId, DeviceShape, Event, Fill, GiveUp, KernelId, Nanos, Plan, Policy, SmId,
-    TenantId, all_policies, by_name,
+    BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Event, GroupId, Nanos, Plan, Policy,
+    Preemption, ProfileKey, RowId, SmId, SmUnits, Stop, TenantId, all_policies, by_name,
 };
+use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 /// SMK Figure 8's limits in whole numbers, on two SMs.
 const FIG8: DeviceShape = DeviceShape {
@@ -24,113 +26,246 @@ const K2: BlockShape = BlockShape {
     registers: 3,
     shared_bytes: 6,
 };
+/// Twelve fill an SM of [`WIDE`].
+const TWELFTH: BlockShape = BlockShape {
+    threads: 100,
+    registers: 1,
+    shared_bytes: 0,
+};
+const WIDE: DeviceShape = DeviceShape {
+    threads: 1200,
+    ..FIG8
+};
 
-fn arrive(kernel: u32, tenant: u32, block: BlockShape, blocks: u64, at: u64) -> Event {
-    Event::Arrive {
-        kernel: KernelId(kernel),
+/// A policy and the plan that stands, as an executor holds them.
+struct Host {
+    policy: Box<dyn Policy>,
+    standing: Plan,
+    next: Plan,
+}
+
+impl Host {
+    fn new(policy: Box<dyn Policy>) -> Self {
+        Self {
+            policy,
+            standing: Plan::default(),
+            next: Plan::default(),
+        }
+    }
+
+    fn named(name: &str, device: &DeviceShape) -> Self {
+        Self::new(by_name(name, DeviceId(3), device).expect("a listed policy exists"))
+    }
+
+    fn paper(device: &DeviceShape) -> Self {
+        let settings = Settings {
+            hold_shares: false,
+            ..Settings::default()
+        };
+        Self::new(Box::new(SmkP::with_settings(DeviceId(0), device, settings)))
+    }
+
+    fn tell(&mut self, events: &[Event]) -> &mut Self {
+        events.iter().for_each(|event| self.policy.observe(event));
+        self
+    }
+
+    fn replan(&mut self, now: u64) -> bool {
+        let changed = self
+            .policy
+            .replan(Nanos(now), &self.standing, &mut self.next);
+        if changed {
+            std::mem::swap(&mut self.standing, &mut self.next);
+        }
+        changed
+    }
+
+    /// Replans, and returns the plan that stands.
+    fn at(&mut self, now: u64) -> &Plan {
+        self.replan(now);
+        &self.standing
+    }
+}
+
+fn tenant(tenant: u32, weight: u32) -> Event {
+    Event::Tenant {
         tenant: TenantId(tenant),
+        weight,
+        class: Class::Normal,
+    }
+}
+
+fn row_new(row: u32, tenant: u32, block: BlockShape) -> Event {
+    Event::RowNew {
+        row: RowId(row),
+        tenant: TenantId(tenant),
+        block,
+        profile: ProfileKey(row.into()),
+        spill: false,
+    }
+}
+
+fn arrive(row: u32, blocks: u64, at: u64) -> Event {
+    Event::Arrive {
+        row: RowId(row),
         launch: at,
         blocks,
-        block,
         at: Nanos(at),
     }
 }
 
-fn caps(plan: &Plan, kernel: u32) -> Vec<u16> {
-    (0..2)
-        .map(|sm| plan.limits_on(SmId(sm), KernelId(kernel)).cap)
-        .collect()
+fn ended(row: u32, at: u64) -> Event {
+    Event::Ended {
+        row: RowId(row),
+        launch: at,
+        at: Nanos(at),
+    }
 }
 
-/// Events out of order, for launches that nobody announced and tenants that nobody knows.
-fn stray_events() -> Vec<Event> {
-    let (kernel, tenant, at) = (KernelId(40), TenantId(4), Nanos(50));
-    vec![
-        Event::Placed {
-            kernel,
-            launch: 1,
-            n: 5,
-            at,
-        },
-        Event::Retired {
-            kernel,
-            launch: 1,
-            n: 9,
-            ran_sum_ns: 7,
-            at,
-        },
-        Event::Ended {
-            kernel,
-            launch: 1,
-            at,
-        },
-        Event::Counters {
-            kernel,
-            open_launches: 1,
-            waiting: 2,
-            in_flight: 3,
-            ran_total_ns: 4,
-            at,
-        },
-        Event::TenantLeft { tenant },
-        Event::TenantJoined { tenant, weight: 0 },
-        arrive(40, 4, K1, 10, 60),
-        Event::Placed {
-            kernel,
-            launch: 60,
-            n: 11,
-            at,
-        },
-        Event::Retired {
-            kernel,
-            launch: 60,
-            n: 12,
-            ran_sum_ns: 1,
-            at: Nanos(10),
-        },
-        Event::CapReached { kernel, at },
-        Event::Degraded { kernel, at },
-        Event::Lost { n: 3 },
-        Event::Counters {
-            kernel,
-            open_launches: 0,
-            waiting: 0,
-            in_flight: 0,
-            ran_total_ns: 4,
-            at,
-        },
-        Event::Timer { at },
-        Event::DeviceLost,
-        arrive(40, 4, K1, 10, 70),
-        Event::TenantLeft { tenant },
+/// A tenant with one row and a launch of a thousand blocks on it.
+fn busy(number: u32, weight: u32, block: BlockShape) -> [Event; 3] {
+    [
+        tenant(number, weight),
+        row_new(number, number, block),
+        arrive(number, 1000, 1),
     ]
 }
 
-#[test]
-fn every_policy_plans_at_once_and_survives_every_event() {
-    for info in all_policies() {
-        let mut policy = by_name(info.name, DeviceId(3), &FIG8).expect("a listed policy exists");
-        assert_eq!(policy.name(), info.name);
-        assert_eq!(policy.promises_weights(), info.promises_weights);
-        let first = policy
-            .replan(Nanos(0))
-            .expect("the first replan gives a plan");
-        assert_eq!(first.device, DeviceId(3));
-        assert!(
-            first.cap_total(KernelId(9)) > 0,
-            "{}: a launch would wait",
-            info.name
-        );
-        for (event, now) in stray_events().iter().zip(100..) {
-            policy.observe(event);
-            if let Some(plan) = policy.replan(Nanos(now * 1000)) {
-                assert!(
-                    plan.cap_total(KernelId(9)) > 0,
-                    "{}: a launch would wait",
-                    info.name
-                );
+fn caps(plan: &Plan, row: u32) -> [u16; 2] {
+    [0, 1].map(|sm| plan.on_sm(SmId(sm), RowId(row)).cap)
+}
+
+/// Events out of order, of rows, launches and tenants that nobody knows, with numbers that are wrong.
+fn any_event() -> impl Strategy<Value = Event> {
+    let ids = (0_u32..6, 0_u32..4, any::<u16>(), any::<bool>());
+    let numbers = (0_u64..200_000, prop_oneof![0_u64..300, Just(u64::MAX)]);
+    (0..17, ids, numbers).prop_map(|(kind, (row, tenant, some, flag), (at, many))| {
+        let (row, tenant, at) = (RowId(row), TenantId(tenant), Nanos(at));
+        let (group, launch, few) = (GroupId(some), u64::from(some), u32::from(some));
+        let n = u32::try_from(many).unwrap_or(u32::MAX);
+        let block = if flag { K1 } else { K2 };
+        match kind {
+            0 => Event::Tenant {
+                tenant,
+                weight: n,
+                class: if flag { Class::Latency } else { Class::Batch },
+            },
+            1 => Event::TenantGone { tenant },
+            2 => Event::RowNew {
+                row,
+                tenant,
+                block: BlockShape {
+                    threads: block.threads * (1 + few % 3),
+                    ..block
+                },
+                profile: ProfileKey(many),
+                spill: some % 5 == 0,
+            },
+            3 => Event::RowGone { row },
+            4 => Event::FirstStart { row, launch, at },
+            5 => Event::Blocks {
+                row,
+                group,
+                launch,
+                started: n,
+                ended: few,
+                ran_ns: many,
+                at,
+            },
+            6 => Event::Share {
+                tenant,
+                held: f64::from(n),
+                entitled: f64::from(few),
+                at,
+            },
+            7 => Event::Ended { row, launch, at },
+            8 => Event::CapReached { row, at },
+            9 => Event::Degraded { row, at },
+            10 => Event::Lost { n: many },
+            11 => Event::Counters {
+                row,
+                open_launches: few % 3,
+                live: n,
+                waiting: many,
+                at,
+            },
+            12 => Event::Timer { at },
+            13 => Event::Switched {
+                row,
+                group,
+                out: n,
+                back: few,
+                bytes: many,
+                at,
+            },
+            14 => Event::Sample {
+                row,
+                group,
+                block_cycles: many,
+                issued: launch,
+                memory_stalls: many,
+                dram_bytes: launch,
+            },
+            _ => Event::Arrive {
+                row,
+                launch,
+                blocks: many,
+                at,
+            },
+        }
+    })
+}
+
+/// Which rows there are, by the events' own rules.
+fn follow(rows: &mut BTreeSet<(RowId, TenantId)>, event: &Event) {
+    match *event {
+        Event::RowNew { row, tenant, .. } => {
+            rows.retain(|known| known.0 != row);
+            rows.insert((row, tenant));
+        }
+        Event::RowGone { row } => rows.retain(|known| known.0 != row),
+        Event::TenantGone { tenant } => rows.retain(|known| known.1 != tenant),
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_policy_survives_every_event_in_any_order(
+        events in prop::collection::vec((any_event(), any::<bool>()), 1..120)
+    ) {
+        for info in all_policies() {
+            let mut host = Host::named(info.name, &FIG8);
+            let mut rows = BTreeSet::new();
+            for ((event, replans), step) in events.iter().zip(1..) {
+                follow(&mut rows, event);
+                host.tell(std::slice::from_ref(event));
+                if !replans || !host.replan(step * 2_000) {
+                    continue;
+                }
+                let plan = &host.standing;
+                for listed in plan.rows() {
+                    prop_assert!(rows.contains(&(listed.row, listed.tenant)), "{}: {listed:?}", info.name);
+                }
+                prop_assert!(plan.cap_total(RowId(999)) > 0, "{}: a launch would wait", info.name);
+                prop_assert!(plan.groups().iter().map(|group| group.sms.len()).sum::<u32>() == 2);
             }
         }
+    }
+}
+
+#[test]
+fn every_policy_plans_at_once() {
+    for info in all_policies() {
+        let mut host = Host::named(info.name, &FIG8);
+        assert!(host.replan(0), "the first replan gives a plan");
+        assert_eq!(host.standing.device, DeviceId(3));
+        let blocks = host.standing.cap_total(RowId(9));
+        assert!(blocks > 0, "{}: a launch would wait", info.name);
+        assert!(!host.replan(1), "{}: nothing happened", info.name);
+        assert!(!info.uses.is_empty());
     }
 }
 
@@ -146,106 +281,202 @@ fn an_unknown_name_lists_the_known_ones() {
 }
 
 #[test]
+fn a_row_that_is_gone_is_not_in_the_next_plan() {
+    for info in all_policies() {
+        let mut host = Host::named(info.name, &FIG8);
+        host.tell(&[tenant(0, 1), tenant(1, 1)]);
+        host.tell(&[row_new(5, 0, K1), row_new(6, 0, K1), row_new(7, 1, K2)]);
+        host.tell(&[arrive(5, 100, 1), arrive(6, 100, 1), arrive(7, 100, 1)]);
+        assert!(host.at(2).row(RowId(5)).is_some(), "{}", info.name);
+        host.tell(&[ended(5, 3), Event::RowGone { row: RowId(5) }]);
+        assert!(host.replan(4), "{}: a row less is a change", info.name);
+        assert!(host.standing.row(RowId(5)).is_none());
+        assert!(host.standing.row(RowId(6)).is_some());
+        let tenant = TenantId(1);
+        host.tell(&[Event::TenantGone { tenant }]);
+        assert!(host.replan(5), "{}: a tenant less is a change", info.name);
+        assert!(host.standing.row(RowId(7)).is_none());
+    }
+}
+
+/// Books were wrong for ever after events were lost: the other tenant kept the whole device.
+#[test]
+fn what_lives_is_named_again_after_a_loss() {
+    for info in all_policies() {
+        let mut host = Host::named(info.name, &FIG8);
+        host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
+        let before = caps(host.at(2), 1);
+        // Lost: the end of tenant 1's launch and the arrival of its next one.
+        host.tell(&[Event::Lost { n: 2 }]);
+        for (number, block) in [(0, K1), (1, K2)] {
+            let counters = Event::Counters {
+                row: RowId(number),
+                open_launches: 1,
+                live: 0,
+                waiting: 1000,
+                at: Nanos(3),
+            };
+            host.tell(&[tenant(number, 1), row_new(number, number, block), counters]);
+        }
+        for now in [4, 1_000_000, 2_000_000] {
+            assert_eq!(caps(host.at(now), 1), before, "{} at {now}", info.name);
+        }
+    }
+}
+
+#[test]
 fn fifo_is_arrival_order_at_full_residency() {
-    let mut policy = by_name("fifo", DeviceId(0), &FIG8).expect("fifo is registered");
-    policy.observe(&arrive(0, 0, K1, 100, 1));
-    policy.observe(&arrive(1, 1, K2, 100, 2));
-    let plan = policy
-        .replan(Nanos(3))
-        .expect("two new kernels change the plan");
-    assert_eq!((plan.fill(), plan.head_of_line()), (Fill::Arrival, true));
-    assert_eq!(plan.groups[0].give_up, GiveUp::Never);
+    let mut host = Host::named("fifo", &FIG8);
+    host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
+    let plan = host.at(3);
     assert_eq!(
-        (caps(&plan, 0), caps(&plan, 1)),
-        (vec![10, 10], vec![16, 16])
+        (plan.order(), plan.head_of_line()),
+        (DispatchOrder::Arrival, true)
     );
-    policy.observe(&arrive(1, 1, K2, 100, 4));
-    assert!(policy.replan(Nanos(5)).is_none(), "nothing new");
+    assert_eq!(plan.groups()[0].preemption, Preemption::None);
+    assert_eq!((caps(plan, 0), caps(plan, 1)), ([10; 2], [16; 2]));
+    assert_eq!(plan.stop(RowId(0)), Stop::Ahead);
+    host.tell(&[arrive(1, 100, 4), row_new(0, 0, K1)]);
+    assert!(!host.replan(5), "nothing new");
 }
 
 #[test]
 fn smk_p_starts_from_figure_8() {
-    let settings = Settings {
-        hold_shares: false,
-        ..Settings::default()
-    };
-    let mut policy = SmkP::with_settings(DeviceId(0), &DeviceShape { sms: 1, ..FIG8 }, settings);
-    policy.observe(&arrive(0, 0, K1, 1000, 1));
-    policy.observe(&arrive(1, 1, K2, 1000, 2));
-    let plan = policy
-        .replan(Nanos(3))
-        .expect("the first replan gives a plan");
-    assert_eq!(
-        (plan.cap_total(KernelId(0)), plan.cap_total(KernelId(1))),
-        (6, 12)
-    );
+    let mut host = Host::paper(&DeviceShape { sms: 1, ..FIG8 });
+    host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
+    let plan = host.at(3);
+    let totals = [0, 1].map(|row| plan.cap_total(RowId(row)));
+    assert_eq!(totals, [6, 12]);
+    // As limits over all of a tenant's rows: 6/10 of the registers, 72/100 of the shared memory.
+    let units = |part: f64| part * 65_536.0;
+    for (number, part) in [(0, 0.6), (1, 0.72)] {
+        let limit = plan.device_limit(TenantId(number));
+        assert!((limit.as_sms() * 65_536.0 - units(part)).abs() <= 1.0);
+        let place = plan.limit_place(TenantId(number)).expect("it has a limit");
+        assert_eq!(plan.group_limit(0, place), limit, "one group of one SM");
+    }
+    assert_eq!(plan.groups()[0].preemption, Preemption::Switch);
 }
 
 #[test]
-fn a_closed_loop_keeps_its_rows_for_the_grace_and_not_longer() {
-    let mut policy = SmkP::new(DeviceId(0), &FIG8);
-    policy.observe(&arrive(0, 0, K1, 1000, 1));
-    policy.observe(&arrive(1, 1, K2, 1000, 2));
-    let before = policy
-        .replan(Nanos(3))
-        .expect("the first replan gives a plan");
-    policy.observe(&Event::Ended {
-        kernel: KernelId(1),
-        launch: 2,
-        at: Nanos(100),
-    });
-    let kept = policy
-        .replan(Nanos(5_000))
-        .unwrap_or_else(|| before.clone());
-    assert_eq!(kept.cap_total(KernelId(1)), before.cap_total(KernelId(1)));
-    let wake = policy.wake_at().expect("the grace ends");
+fn smk_p_follows_weights() {
+    let mut host = Host::paper(&WIDE);
+    host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 2, TWELFTH));
+    let plan = host.at(2);
+    assert_eq!((caps(plan, 0), caps(plan, 1)), ([4; 2], [8; 2]));
+    // Another weight is another plan.
+    host.tell(&[tenant(0, 2)]);
+    assert!(host.replan(3));
+    assert_eq!(caps(&host.standing, 0), [6; 2]);
+}
+
+#[test]
+fn smk_p_lets_one_alone_do_as_it_likes() {
+    let mut host = Host::named("smk-p", &WIDE);
+    host.tell(&busy(0, 1, TWELFTH));
+    host.tell(&[row_new(8, 0, TWELFTH), arrive(8, 1000, 1)]);
+    // Connected and idle: takes no part.
+    host.tell(&[tenant(1, 5), row_new(1, 1, TWELFTH)]);
+    let plan = host.at(2);
+    assert_eq!(plan.device_limit(TenantId(0)), SmUnits::MAX);
+    for row in [0, 8] {
+        assert_eq!(caps(plan, row), [12; 2], "each may fill the device");
+        assert_eq!(plan.stop(RowId(row)), Stop::Ahead);
+    }
+    assert_eq!(plan.groups()[0].preemption, Preemption::None);
+    host.tell(&[arrive(1, 1000, 5)]);
+    assert!(host.replan(6));
+    let plan = &host.standing;
+    for row in [0, 8, 1] {
+        assert_eq!(plan.stop(RowId(row)), Stop::Checked);
+    }
+    assert!(plan.device_limit(TenantId(0)) < SmUnits::ONE);
+    assert_eq!(plan.groups()[0].preemption, Preemption::Switch);
+}
+
+#[test]
+fn a_better_class_comes_first() {
+    let mut host = Host::named("smk-p", &WIDE);
+    for (number, class) in [(0, Class::Batch), (1, Class::Normal), (2, Class::Latency)] {
+        host.tell(&busy(number, 1, TWELFTH));
+        host.tell(&[Event::Tenant {
+            tenant: TenantId(number),
+            weight: 1,
+            class,
+        }]);
+    }
+    let plan = host.at(2);
+    let ranks = [2, 1, 0].map(|row| plan.rank(RowId(row)));
+    assert!(ranks.is_sorted_by(|one, other| one < other), "{ranks:?}");
+    assert!(plan.rank(RowId(70)) > ranks[2], "who is not listed is last");
+    let totals = [0, 1, 2].map(|row| plan.cap_total(RowId(row)));
+    assert_eq!(totals, [8; 3], "a class changes no share");
+}
+
+#[test]
+fn a_spill_row_is_bound_by_its_tenants_limit_alone() {
+    for info in all_policies() {
+        let mut host = Host::named(info.name, &WIDE);
+        host.tell(&busy(0, 1, TWELFTH)).tell(&[tenant(1, 1)]);
+        host.tell(&[Event::RowNew {
+            row: RowId(4),
+            tenant: TenantId(1),
+            block: TWELFTH,
+            profile: ProfileKey(0),
+            spill: true,
+        }]);
+        host.tell(&[arrive(4, 1000, 1)]);
+        let plan = host.at(2);
+        assert_eq!(plan.cap_total(RowId(4)), u32::MAX, "{}", info.name);
+        let limited = plan.device_limit(TenantId(1)) <= SmUnits::ONE;
+        assert_eq!(limited, info.promises_weights, "{}", info.name);
+    }
+}
+
+#[test]
+fn a_closed_loop_keeps_its_part_for_the_grace_and_not_longer() {
+    let mut host = Host::named("smk-p", &FIG8);
+    host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
+    let before = host.at(3).cap_total(RowId(1));
+    host.tell(&[ended(1, 100)]);
+    assert_eq!(host.at(5_000).cap_total(RowId(1)), before);
+    let wake = host.policy.wake_at().expect("the grace ends");
     assert!(wake <= Nanos(20_100), "{wake}");
-    let after = policy
-        .replan(Nanos(20_200))
-        .expect("a tenant fewer changes the plan");
-    assert!(!after.lists(KernelId(1)));
-    assert_eq!(caps(&after, 0), [10, 10], "the other has all");
-    policy.observe(&arrive(1, 1, K2, 1000, 30_000));
-    let back = policy
-        .replan(Nanos(30_001))
-        .expect("a tenant more changes the plan");
-    assert!(back.cap_total(KernelId(1)) > 0 && back.cap_total(KernelId(0)) < 20);
+    assert!(host.replan(20_200), "a tenant fewer changes the plan");
+    assert!(host.standing.row(RowId(1)).is_none());
+    assert_eq!(caps(&host.standing, 0), [10, 10], "the other has all");
+    host.tell(&[arrive(1, 1000, 30_000)]);
+    assert!(host.replan(30_001), "a tenant more changes the plan");
+    let totals = [0, 1].map(|row| host.standing.cap_total(RowId(row)));
+    assert!(totals[1] > 0 && totals[0] < 20, "{totals:?}");
 }
 
 #[test]
-fn a_tenant_splits_its_share_over_its_kernels() {
-    let device = DeviceShape {
-        sms: 2,
-        threads: 1200,
-        ..FIG8
-    };
-    let block = BlockShape {
-        threads: 100,
-        registers: 1,
-        shared_bytes: 0,
-    };
-    let mut policy = SmkP::new(DeviceId(0), &device);
-    policy.observe(&arrive(0, 0, block, 1000, 1));
-    policy.observe(&arrive(1, 0, block, 1000, 1));
-    policy.observe(&arrive(2, 1, block, 1000, 1));
-    let plan = policy
-        .replan(Nanos(2))
-        .expect("the first replan gives a plan");
-    assert_eq!(
-        [0, 1, 2].map(|kernel| plan.cap_total(KernelId(kernel))),
-        [6, 6, 12]
-    );
-    // One of the two ends: the other has the whole share, and a standby row stays behind.
-    policy.observe(&Event::Ended {
-        kernel: KernelId(1),
-        launch: 1,
-        at: Nanos(10),
-    });
-    let plan = policy
-        .replan(Nanos(11))
-        .expect("a kernel fewer changes the plan");
-    assert_eq!(
-        [0, 1, 2].map(|kernel| plan.cap_total(KernelId(kernel))),
-        [12, 12, 12]
-    );
+fn rows_of_a_tenant_share_its_limit() {
+    let mut host = Host::named("smk-p", &WIDE);
+    host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 1, TWELFTH));
+    host.tell(&[row_new(2, 0, TWELFTH), arrive(2, 1000, 1)]);
+    let half = SmUnits(SmUnits::ONE.0 / 2);
+    let plan = host.at(2);
+    let limits = [0, 1].map(|tenant| plan.device_limit(TenantId(tenant)));
+    assert_eq!(limits, [half.times(2); 2]);
+    // Either row may use all of it; together they hold no more than the limit.
+    let totals = [0, 2, 1].map(|row| plan.cap_total(RowId(row)));
+    assert_eq!(totals, [12; 3]);
+    // One of the two ends: it stays listed, and nothing of the shares changes.
+    host.tell(&[ended(2, 10)]);
+    let plan = host.at(30_000);
+    assert_eq!([0, 2, 1].map(|row| plan.cap_total(RowId(row))), [12; 3]);
+    assert_eq!(plan.device_limit(TenantId(0)), half.times(2));
+}
+
+#[test]
+fn a_tenant_whose_rows_are_gone_is_not_held_to_nothing() {
+    let mut host = Host::named("smk-p", &WIDE);
+    host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 1, TWELFTH));
+    host.at(2);
+    host.tell(&[ended(1, 10), Event::RowGone { row: RowId(1) }]);
+    let plan = host.at(11);
+    assert_eq!(plan.device_limit(TenantId(1)), SmUnits::MAX);
+    assert!(plan.cap_total(RowId(44)) > 0, "its next launch can start");
 }

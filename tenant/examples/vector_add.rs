@@ -3,7 +3,7 @@
 //! With a service running (`gridmux serve --run-dir /tmp/gridmux --tenant me`):
 //!
 //! ```text
-//! cargo run -p gridmux-tenant --example vector_add -- /tmp/gridmux/me.sock workloads/ptx/vecadd.ptx
+//! cargo run -p gridmux-tenant --example vector_add -- /tmp/gridmux/gridmux.sock workloads/ptx/vecadd.ptx
 //! ```
 
 use gridmux_tenant::{Args, ClientError, Gpu};
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Adds `0, 1, 2, …` to itself on the device and returns the largest sum.
 fn add(socket: &str, ptx: &[u8]) -> Result<f32, ClientError> {
     let gpu = Gpu::connect(socket)?;
-    println!("{} as tenant {:?}", gpu.facts().name, gpu.welcome().name);
+    println!("{} as tenant {:?}", gpu.facts().name, gpu.welcome().tenant);
     let kernel = gpu.module(ptx)?.kernel("vecadd")?;
     #[allow(clippy::cast_precision_loss, reason = "whole numbers far below 2^24")]
     let input: Vec<u8> = (0..ELEMENTS)

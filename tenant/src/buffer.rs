@@ -1,25 +1,59 @@
-//! Device memory, given back when dropped.
+//! Device memory: allocations that are given back when the last view of them
+//! is dropped, and the variables of modules.
 
 use crate::error::ClientError;
 use crate::link::LinkRef;
+use crate::module::Loaded;
 use gridmux_channel::control::ControlRequest;
-use std::rc::Rc;
+use std::sync::Arc;
 
-/// A range of device memory that belongs to this tenant.
+/// A range of device memory that belongs to this tenant: a whole allocation, a
+/// part of one ([`Buffer::slice`]), or a module's variable
+/// ([`crate::Module::global`]). A clone names the same memory.
 ///
-/// Dropping it waits until nothing is in flight any more, as `cudaFree` does,
-/// and gives the memory back.
-#[derive(Debug)]
+/// A buffer keeps what it lies in alive. Dropping the last buffer of an
+/// allocation waits until what was submitted before has ended, as `cudaFree`
+/// does, and gives the memory back.
+#[derive(Debug, Clone)]
 pub struct Buffer {
-    link: LinkRef,
+    owner: Owner,
     address: u64,
     bytes: u64,
 }
 
+#[derive(Debug, Clone)]
+enum Owner {
+    Allocation(Arc<Allocation>),
+    Module(Arc<Loaded>),
+}
+
+#[derive(Debug)]
+struct Allocation {
+    link: LinkRef,
+    address: u64,
+}
+
+impl Owner {
+    fn link(&self) -> &LinkRef {
+        match self {
+            Self::Allocation(allocation) => &allocation.link,
+            Self::Module(module) => module.link(),
+        }
+    }
+}
+
 impl Buffer {
-    pub(crate) fn new(link: LinkRef, address: u64, bytes: u64) -> Self {
+    pub(crate) fn allocation(link: LinkRef, address: u64, bytes: u64) -> Self {
         Self {
-            link,
+            owner: Owner::Allocation(Arc::new(Allocation { link, address })),
+            address,
+            bytes,
+        }
+    }
+
+    pub(crate) fn variable(module: Arc<Loaded>, address: u64, bytes: u64) -> Self {
+        Self {
+            owner: Owner::Module(module),
             address,
             bytes,
         }
@@ -37,12 +71,29 @@ impl Buffer {
         self.bytes
     }
 
+    /// Its `len` bytes from `offset` on, as a buffer of their own that keeps
+    /// the memory alive.
+    ///
+    /// # Errors
+    /// [`ClientError::OutOfBounds`]: they are not all inside.
+    pub fn slice(&self, offset: u64, len: u64) -> Result<Self, ClientError> {
+        Ok(Self {
+            owner: self.owner.clone(),
+            address: self.inside(offset, len)?,
+            bytes: len,
+        })
+    }
+
     /// The device address of `len` bytes at `offset`, for an operation over
     /// `link`.
     pub(crate) fn range(&self, link: &LinkRef, offset: u64, len: u64) -> Result<u64, ClientError> {
-        if !Rc::ptr_eq(link, &self.link) {
+        if !Arc::ptr_eq(link, self.owner.link()) {
             return Err(ClientError::Foreign("buffer"));
         }
+        self.inside(offset, len)
+    }
+
+    fn inside(&self, offset: u64, len: u64) -> Result<u64, ClientError> {
         match offset.checked_add(len) {
             Some(end) if end <= self.bytes => Ok(self.address + offset),
             _ => Err(ClientError::OutOfBounds {
@@ -54,12 +105,12 @@ impl Buffer {
     }
 }
 
-impl Drop for Buffer {
+impl Drop for Allocation {
     fn drop(&mut self) {
-        let mut link = self.link.borrow_mut();
-        // On a lost connection the mediator has taken the memory back already.
-        if link.drain().is_ok() {
-            let _ = link.control(&ControlRequest::Free {
+        // On a lost connection the mediator has taken the memory back already; a child of the process that connected
+        // has nothing to give back.
+        if self.link.drain().is_ok() {
+            let _ = self.link.control(&ControlRequest::Free {
                 address: self.address,
             });
         }

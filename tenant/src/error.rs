@@ -1,7 +1,7 @@
 //! What can go wrong for a tenant, in words that say what to do.
 
 use gridmux_channel::memory::MemoryError;
-use gridmux_channel::ring::{CompletionStatus, HostState, RingError};
+use gridmux_channel::ring::{BadEntry, CompletionStatus, HostState, RingError};
 use gridmux_channel::session::CallError;
 use thiserror::Error;
 
@@ -39,6 +39,37 @@ pub enum ClientError {
         /// The names that there are.
         available: String,
     },
+    /// The module has no such variable.
+    #[error("the module has no variable `{name}`; it has: {available}")]
+    NoGlobal {
+        /// The name that was asked for.
+        name: String,
+        /// The names that there are.
+        available: String,
+    },
+    /// An operation that makes no sense; nothing was submitted.
+    #[error(transparent)]
+    Refused(BadEntry),
+    /// Device memory that cannot hold values of a type.
+    #[error(
+        "memory at {address:#x} cannot hold values of {type_name}: it needs a size and an alignment to {align}"
+    )]
+    Unaligned {
+        /// The device address.
+        address: u64,
+        /// The type's alignment in bytes.
+        align: u64,
+        /// The type's name.
+        type_name: &'static str,
+    },
+    /// A tenant's name that no tenant can have.
+    #[error("a tenant's name has 1 to {most} bytes, `{name}` has {has}", has = name.len())]
+    TenantName {
+        /// The name.
+        name: String,
+        /// The most bytes of a name.
+        most: usize,
+    },
     /// The arguments do not fit the kernel's parameters.
     #[error("kernel `{kernel}`: {problem}")]
     Arguments {
@@ -72,6 +103,14 @@ pub enum ClientError {
     /// A buffer, stream or module of another connection.
     #[error("the {0} belongs to another connection; make it anew after reconnecting")]
     Foreign(&'static str),
+    /// The process is a child, made by `fork`, of the one that connected.
+    #[error(
+        "this connection belongs to process {process}; a child made by fork must connect for itself"
+    )]
+    Forked {
+        /// The process that connected.
+        process: u32,
+    },
     /// Memory for staging could not be had.
     #[error("staging memory: {0}")]
     Staging(#[from] MemoryError),

@@ -1,17 +1,27 @@
-//! The end of a launch.
+//! The end of something that was submitted.
 
 use crate::error::ClientError;
-use crate::link::LinkRef;
-use gridmux_channel::ring::CompletionStatus;
-use std::cell::Cell;
+use crate::link::{Link, LinkRef};
+use gridmux_channel::ring::{CompletionEntry, CompletionStatus};
+use std::sync::{Arc, OnceLock};
 
-/// A launch that was submitted. An event that is dropped leaves a failure to
+/// The end of a launch, or of everything before it on its stream
+/// ([`crate::Stream::record`]). Any number of threads may wait for it. An
+/// event that is dropped before anybody waited for it leaves a failure to
 /// [`crate::Stream::synchronize`].
 #[derive(Debug)]
 pub struct Event {
     link: LinkRef,
     cookie: u64,
-    timing: Cell<Option<Timing>>,
+    ended: OnceLock<Ended>,
+    /// The mediator's text if it failed, asked for once.
+    message: OnceLock<String>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Ended {
+    operation: &'static str,
+    entry: CompletionEntry,
 }
 
 /// When the device executed something.
@@ -30,38 +40,54 @@ impl Event {
         Self {
             link,
             cookie,
-            timing: Cell::new(None),
+            ended: OnceLock::new(),
+            message: OnceLock::new(),
         }
     }
 
     /// Waits for the end.
     ///
     /// # Errors
-    /// The launch failed ([`ClientError::Failed`], reported once), or the
-    /// device was lost.
+    /// The operation failed ([`ClientError::Failed`], the same at each call),
+    /// or the device was lost.
     pub fn wait(&self) -> Result<Timing, ClientError> {
-        if let Some(timing) = self.timing.get() {
-            return Ok(timing);
+        if let Some(ended) = self.ended.get() {
+            return self.judge(ended);
         }
-        let mut link = self.link.borrow_mut();
-        link.reap()?;
-        let (operation, entry) = loop {
-            if let Some(done) = link.pending.take(self.cookie) {
-                break done;
+        let mut core = self.link.enter()?;
+        let found = self.link.wait_for(&mut core, |core| {
+            // Under the lock, so that of two threads the second finds what the first took.
+            if self.ended.get().is_none() {
+                let (operation, entry) = core.pending.take(self.cookie)?;
+                let _ = self.ended.set(Ended { operation, entry });
             }
-            if !link.wait_one()? {
-                return Err(ClientError::DeviceLost("its event was reported before"));
+            Some(())
+        })?;
+        drop(core);
+        match (found, self.ended.get()) {
+            (Some(()), Some(ended)) => self.judge(ended),
+            _ => Err(ClientError::DeviceLost("its completion never came")),
+        }
+    }
+
+    fn judge(&self, ended: &Ended) -> Result<Timing, ClientError> {
+        let entry = &ended.entry;
+        let status = CompletionStatus::try_from(entry.status);
+        match status.map_err(ClientError::UnknownStatus)? {
+            CompletionStatus::Ok => Ok(Timing {
+                start_ns: entry.start_ns,
+                end_ns: entry.end_ns,
+                status: CompletionStatus::Ok,
+            }),
+            status => {
+                let explain = || self.link.explain(self.cookie, status);
+                Err(ClientError::Failed {
+                    operation: ended.operation,
+                    status,
+                    message: self.message.get_or_init(explain).clone(),
+                })
             }
-        };
-        link.judge(operation, &entry)?;
-        let (start_ns, end_ns) = (entry.start_ns, entry.end_ns);
-        let timing = Timing {
-            start_ns,
-            end_ns,
-            status: CompletionStatus::Ok,
-        };
-        self.timing.set(Some(timing));
-        Ok(timing)
+        }
     }
 
     /// Whether it has ended, without waiting.
@@ -69,17 +95,27 @@ impl Event {
     /// # Errors
     /// The rings are corrupt.
     pub fn is_done(&self) -> Result<bool, ClientError> {
-        if self.timing.get().is_some() {
+        if self.ended.get().is_some() {
             return Ok(true);
         }
-        let mut link = self.link.borrow_mut();
-        link.reap()?;
-        Ok(link.pending.is_done(self.cookie))
+        let mut core = self.link.look()?;
+        // Taken by another thread meanwhile, it has ended too.
+        Ok(core.pending.is_done(self.cookie) || self.ended.get().is_some())
+    }
+
+    /// The cookie of its submission, for an operation over `link`.
+    pub(crate) fn cookie(&self, link: &Arc<Link>) -> Result<u64, ClientError> {
+        if !Arc::ptr_eq(link, &self.link) {
+            return Err(ClientError::Foreign("event"));
+        }
+        Ok(self.cookie)
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
-        self.link.borrow_mut().pending.unwatch(self.cookie);
+        if let Ok(mut core) = self.link.enter() {
+            core.pending.unwatch(self.cookie);
+        }
     }
 }

@@ -4,25 +4,53 @@ use crate::buffer::Buffer;
 use crate::error::ClientError;
 use crate::link::{Link, LinkRef, unexpected};
 use crate::module::Module;
-use crate::pending::Pending;
+use crate::origin::Origin;
 use crate::staging::Staging;
 use crate::stream::Stream;
+use crate::typed::{Plain, TypedBuffer};
 use gridmux_channel::control::{
     CONTROL_VERSION, ControlReply, ControlRequest, DeviceFacts, MAX_NAME_BYTES, Usage, Welcome,
 };
 use gridmux_channel::regions::REGION_RINGS;
 use gridmux_channel::ring::client::ClientRings;
 use gridmux_channel::session::Session;
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
-/// A tenant's share of one GPU.
+/// The file name of the running program.
+fn program_name() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(Path::file_name);
+    name.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// A tenant's share of one GPU. It and everything made from it may be used by
+/// any number of threads at once.
 #[derive(Debug)]
 pub struct Gpu {
     link: LinkRef,
     welcome: Welcome,
     path: PathBuf,
+}
+
+/// Device memory as this tenant sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// The most it may hold, in bytes.
+    pub total_bytes: u64,
+    /// What it may still allocate, in bytes, as long as other tenants leave it
+    /// there.
+    pub free_bytes: u64,
+}
+
+/// How to connect.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// Name under which operators see this client, cut to 64 bytes; when empty, the program's.
+    pub name: String,
+    /// Tenant that the client is accounted to; without it, the first one of the service's configuration that this
+    /// process may be.
+    pub tenant: Option<String>,
 }
 
 impl Gpu {
@@ -33,25 +61,47 @@ impl Gpu {
     /// Nobody listens there, the versions do not fit, or the mediator refuses
     /// this tenant, with its reason.
     pub fn connect(path: impl AsRef<Path>) -> Result<Self, ClientError> {
-        let name = std::env::current_exe().ok();
-        let name = name
-            .as_deref()
-            .and_then(Path::file_name)
-            .unwrap_or_default();
-        Self::connect_as(path, &name.to_string_lossy())
+        Self::connect_to(path, ConnectOptions::default())
     }
 
-    /// [`Gpu::connect`] under a name of the tenant's choice (cut to 64 bytes).
+    /// [`Gpu::connect`] under a name of the client's choice (cut to 64 bytes).
     ///
     /// # Errors
     /// As [`Gpu::connect`].
     pub fn connect_as(path: impl AsRef<Path>, name: &str) -> Result<Self, ClientError> {
+        let options = ConnectOptions {
+            name: name.to_owned(),
+            tenant: None,
+        };
+        Self::connect_to(path, options)
+    }
+
+    /// [`Gpu::connect`] as a tenant and under a name of the client's choice.
+    ///
+    /// # Errors
+    /// As [`Gpu::connect`]; a tenant that this process may not be, with those that it may be.
+    pub fn connect_to(
+        path: impl AsRef<Path>,
+        options: ConnectOptions,
+    ) -> Result<Self, ClientError> {
         let path = path.as_ref().to_path_buf();
+        if let Some(name) = &options.tenant
+            && !(1..=MAX_NAME_BYTES).contains(&name.len())
+        {
+            return Err(ClientError::TenantName {
+                name: name.clone(),
+                most: MAX_NAME_BYTES,
+            });
+        }
+        let name = match options.name.as_str() {
+            "" => program_name(),
+            name => name.to_owned(),
+        };
         let mut session = Session::connect(&path)?;
-        let name = name[..name.floor_char_boundary(MAX_NAME_BYTES)].to_owned();
         let hello = ControlRequest::Hello {
-            name,
+            name: name[..name.floor_char_boundary(MAX_NAME_BYTES)].to_owned(),
             client_version: CONTROL_VERSION,
+            tenant: options.tenant,
         };
         let ControlReply::Welcome(welcome) = session.control(&hello)? else {
             return Err(unexpected("Hello"));
@@ -61,18 +111,10 @@ impl Gpu {
         let doorbell = session.doorbell()?;
         let rings = ClientRings::map(&memfd, doorbell)?;
         let staging = Staging::new(&mut session)?;
-        let pending = Pending::with_capacity(rings.layout().completion_entries() as usize);
-        let welcome = *welcome;
-        let link = Link {
-            session,
-            rings,
-            pending,
-            staging,
-            packed: Vec::with_capacity(4096),
-        };
+        let origin = Origin::here().map_err(gridmux_channel::memory::MemoryError::from)?;
         Ok(Self {
-            link: Rc::new(RefCell::new(link)),
-            welcome,
+            link: Arc::new(Link::new(session, rings, staging, origin)),
+            welcome: *welcome,
             path,
         })
     }
@@ -84,7 +126,11 @@ impl Gpu {
     /// As [`Gpu::connect`]; a device host that is being replaced may refuse
     /// for a moment, so try again.
     pub fn reconnect(&self) -> Result<Self, ClientError> {
-        Self::connect_as(&self.path, &self.welcome.name)
+        let options = ConnectOptions {
+            name: self.welcome.name.clone(),
+            tenant: Some(self.welcome.tenant.clone()),
+        };
+        Self::connect_to(&self.path, options)
     }
 
     /// What the device is.
@@ -104,16 +150,37 @@ impl Gpu {
     /// # Errors
     /// Over the tenant's limit, or out of memory.
     pub fn alloc(&self, bytes: u64) -> Result<Buffer, ClientError> {
-        let reply = self
-            .link
-            .borrow_mut()
-            .control(&ControlRequest::Alloc { bytes })?;
-        match reply {
+        match self.link.control(&ControlRequest::Alloc { bytes })? {
             ControlReply::Allocated { address } => {
-                Ok(Buffer::new(self.link.clone(), address, bytes))
+                Ok(Buffer::allocation(self.link.clone(), address, bytes))
             }
             _ => Err(unexpected("Alloc")),
         }
+    }
+
+    /// Device memory for `len` values of `T`; it is given back when dropped.
+    ///
+    /// # Errors
+    /// As [`Gpu::alloc`]; `T` has no size.
+    pub fn alloc_of<T: Plain>(&self, len: u64) -> Result<TypedBuffer<T>, ClientError> {
+        let bytes = len.saturating_mul(size_of::<T>() as u64);
+        TypedBuffer::of(self.alloc(bytes)?)
+    }
+
+    /// How much device memory there is for this tenant, and how much of it is
+    /// free.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn memory_info(&self) -> Result<MemoryInfo, ClientError> {
+        let usage = self.usage()?;
+        let total_bytes = usage
+            .memory_limit_bytes
+            .min(self.welcome.device.memory_bytes);
+        Ok(MemoryInfo {
+            total_bytes,
+            free_bytes: total_bytes.saturating_sub(usage.memory_bytes),
+        })
     }
 
     /// Loads a PTX module.
@@ -129,11 +196,7 @@ impl Gpu {
     /// # Errors
     /// Over the tenant's limit.
     pub fn stream(&self) -> Result<Stream, ClientError> {
-        let reply = self
-            .link
-            .borrow_mut()
-            .control(&ControlRequest::CreateStream)?;
-        match reply {
+        match self.link.control(&ControlRequest::CreateStream)? {
             ControlReply::Stream(id) => Ok(Stream::new(self.link.clone(), id)),
             _ => Err(unexpected("CreateStream")),
         }
@@ -144,31 +207,32 @@ impl Gpu {
     /// # Errors
     /// The connection broke.
     pub fn usage(&self) -> Result<Usage, ClientError> {
-        match self.link.borrow_mut().control(&ControlRequest::Usage)? {
+        match self.link.control(&ControlRequest::Usage)? {
             ControlReply::Usage(usage) => Ok(usage),
             _ => Err(unexpected("Usage")),
         }
     }
 
-    /// Waits until any submission ends ([`crate::Event::is_done`] tells which);
-    /// false if none is in flight.
+    /// Waits until any submission of any thread ends
+    /// ([`crate::Event::is_done`] tells which); false if none is in flight.
     ///
     /// # Errors
     /// The device was lost.
     pub fn wait_any(&self) -> Result<bool, ClientError> {
-        self.link.borrow_mut().wait_one()
+        self.link.wait_any()
     }
 
-    /// Says that the tenant spends time of its own from now until its next
+    /// Says that this thread spends time of its own from now until its next
     /// submission: the virtual clock of a modelled device need not wait for it.
+    /// Without other threads that is so for the whole tenant.
     pub fn think(&self) {
-        self.link.borrow_mut().think();
+        self.link.think();
     }
 
-    /// Says that the tenant is about to submit: a modelled device's virtual clock holds (for a bounded wall time)
-    /// until the tenant waits or thinks. Several tenants that resume before any of them submits start at the same
+    /// Says that this thread is about to submit: a modelled device's virtual clock holds (for a bounded wall time)
+    /// until it waits or thinks. Several tenants that resume before any of them submits start at the same
     /// instant.
     pub fn resume(&self) {
-        self.link.borrow_mut().resume();
+        self.link.resume();
     }
 }

@@ -17,13 +17,17 @@
 //! # }
 //! ```
 //!
-//! A [`Gpu`] and everything made from it belong to one thread. Operations on a
-//! [`Stream`] are executed in order; a launch and a copy to the device return
-//! at once, and their failure shows at [`Event::wait`] or
-//! [`Stream::synchronize`], with the mediator's own text.
+//! A [`Gpu`] and everything made from it may be shared by any number of
+//! threads; a thread that waits keeps no other from submitting. Operations on
+//! a [`Stream`] are executed in order; a launch and a copy to the device
+//! return at once, and their failure shows at [`Event::wait`] or
+//! [`Stream::synchronize`], with the mediator's own text. A child made by
+//! `fork` must connect for itself: what it inherited gives
+//! [`ClientError::Forked`].
 //!
 //! The room knows the channel and nothing of the mediator.
 
+mod activity;
 mod args;
 mod buffer;
 mod error;
@@ -31,18 +35,39 @@ mod event;
 mod gpu;
 mod link;
 mod module;
+mod origin;
 mod pending;
 mod shape;
 mod staging;
 mod stream;
+mod typed;
 
 pub use args::Args;
 pub use buffer::Buffer;
 pub use error::ClientError;
 pub use event::{Event, Timing};
-pub use gpu::Gpu;
-pub use gridmux_channel::control::{DeviceFacts, KernelInfo, ParamInfo, Usage, Welcome};
+pub use gpu::{ConnectOptions, Gpu, MemoryInfo};
+pub use gridmux_channel::control::{
+    DeviceFacts, GlobalInfo, KernelInfo, ParamInfo, SmFacts, Usage, Welcome,
+};
 pub use gridmux_channel::ring::CompletionStatus;
 pub use module::{Kernel, Module};
 pub use shape::{Block, Grid};
 pub use stream::Stream;
+pub use typed::{Plain, TypedBuffer};
+
+#[cfg(test)]
+mod tests {
+    fn assert_send_sync<T: Send + Sync>() {}
+
+    #[test]
+    fn threads_may_share_everything() {
+        assert_send_sync::<crate::Gpu>();
+        assert_send_sync::<crate::Buffer>();
+        assert_send_sync::<crate::Module>();
+        assert_send_sync::<crate::Kernel>();
+        assert_send_sync::<crate::Stream>();
+        assert_send_sync::<crate::Event>();
+        assert_send_sync::<crate::TypedBuffer<f32>>();
+    }
+}

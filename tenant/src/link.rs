@@ -1,186 +1,404 @@
 //! What a connection consists of, shared by everything made from it: the
 //! control session, the rings, the table of submissions, the staging memory.
+//!
+//! Rules for threads:
+//!
+//! - One lock ([`Link::enter`]) is around the rings and the table. It is held
+//!   for a submission or a look at the table and never while a thread sleeps,
+//!   copies data or speaks on the socket.
+//! - Of the threads that wait, one is the **reaper**: it sleeps on the rings
+//!   and takes the completions of all. The others sleep on a condition
+//!   variable that it notifies. While there is a reaper, nobody else takes
+//!   completions, so none goes past it. Who stops being the reaper notifies
+//!   another waiting thread, which takes the role over ([`Link::wake_up`]).
+//! - A waiting thread holds nothing that another one waits for, except staging
+//!   chunks, and who holds chunks never waits for more
+//!   ([`Link::take_chunk`]).
+//! - The socket has a lock of its own ([`Link::control`]), which is never taken
+//!   by a thread that holds the first.
+//! - [`Activity`] says what the state word must be; it is written before a
+//!   thread sleeps and after it woke.
 
+#![allow(
+    clippy::disallowed_types,
+    reason = "this room does not know the mediator, whose dispatcher never runs this code"
+)]
+
+use crate::activity::Activity;
 use crate::error::ClientError;
+use crate::origin::Origin;
 use crate::pending::{Pending, Ticket};
-use crate::staging::{Chunk, Staging};
+use crate::staging::{Chunk, Chunks, Staging};
 use gridmux_channel::control::{ControlReply, ControlRequest};
 use gridmux_channel::ring::client::ClientRings;
 use gridmux_channel::ring::{
     CompletionEntry, CompletionStatus, Operation, PushError, RingError, SubmissionEntry,
-    TenantState,
 };
 use gridmux_channel::session::{CallError, Session};
 use nix::time::{ClockId, clock_gettime};
-use std::cell::RefCell;
-use std::rc::Rc;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a sleep lasts before the tenant looks whether the mediator lives.
 const LIVENESS: Duration = Duration::from_millis(100);
-/// How long to sleep for room in the submission ring before trying again.
+/// How long to sleep for what nobody announces (room in the submission ring, a
+/// chunk given back) before trying again.
 const ROOM: Duration = Duration::from_millis(1);
 
-/// A connection, shared within one thread.
-pub(crate) type LinkRef = Rc<RefCell<Link>>;
+/// A connection, shared by all that was made from it.
+pub(crate) type LinkRef = Arc<Link>;
 
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) session: Session,
-    pub(crate) rings: ClientRings,
-    pub(crate) pending: Pending,
+    core: Mutex<Core>,
+    /// Completions were taken, or the reaper's role is free.
+    turned: Condvar,
+    session: Mutex<Session>,
     pub(crate) staging: Staging,
-    /// Where arguments are packed, kept so that launches do not allocate.
-    pub(crate) packed: Vec<u8>,
+    origin: Origin,
 }
 
+/// What the first lock guards.
+#[derive(Debug)]
+pub(crate) struct Core {
+    rings: ClientRings,
+    pub(crate) pending: Pending,
+    pub(crate) chunks: Chunks,
+    /// Where arguments are packed, kept so that launches do not allocate.
+    pub(crate) packed: Vec<u8>,
+    activity: Activity,
+    /// A thread sleeps on the rings.
+    has_reaper: bool,
+}
+
+/// The right to look at the rings and the table.
+pub(crate) type Held<'a> = MutexGuard<'a, Core>;
+
 impl Link {
+    pub(crate) fn new(
+        session: Session,
+        rings: ClientRings,
+        staging: Staging,
+        origin: Origin,
+    ) -> Self {
+        let pending = Pending::with_capacity(rings.layout().completion_entries() as usize);
+        let core = Core {
+            rings,
+            pending,
+            chunks: Chunks::default(),
+            packed: Vec::with_capacity(4096),
+            activity: Activity::default(),
+            has_reaper: false,
+        };
+        Self {
+            core: Mutex::new(core),
+            turned: Condvar::new(),
+            session: Mutex::new(session),
+            staging,
+            origin,
+        }
+    }
+
+    /// Takes the lock, in the process that connected.
+    ///
+    /// # Errors
+    /// [`ClientError::Forked`] in a child of that process.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<Held<'_>, ClientError> {
+        // First: a child's copy of the lock may be held by a thread that the child does not have.
+        self.origin.check()?;
+        Ok(self.core.lock())
+    }
+
     /// Executes one control request.
-    pub(crate) fn control(
-        &mut self,
-        request: &ControlRequest,
-    ) -> Result<ControlReply, ClientError> {
-        Ok(self.session.control(request)?)
+    pub(crate) fn control(&self, request: &ControlRequest) -> Result<ControlReply, ClientError> {
+        self.with_session(|session| Ok(session.control(request)?))
+    }
+
+    /// Does something on the socket that no other thread may come between.
+    pub(crate) fn with_session<T>(
+        &self,
+        act: impl FnOnce(&mut Session) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        self.origin.check()?;
+        act(&mut self.session.lock())
     }
 
     /// Submits an operation and returns its cookie.
     pub(crate) fn submit(
-        &mut self,
+        &self,
+        core: &mut Held<'_>,
         operation: Operation,
         ticket: Ticket,
     ) -> Result<u64, ClientError> {
-        let cookie = self.pending.open(ticket);
-        let entry = SubmissionEntry::new(operation, ticket.stream, cookie, now_ns());
+        self.submit_made(core, ticket, |_| Ok(operation))
+    }
+
+    /// Submits a launch whose parameters lie packed in `args`.
+    pub(crate) fn submit_with_args(
+        &self,
+        core: &mut Held<'_>,
+        ticket: Ticket,
+        args: &[u8],
+        make: impl Fn(u32) -> Operation,
+    ) -> Result<u64, ClientError> {
+        // Placed anew at each try: what another thread submits meanwhile may take the place.
+        self.submit_made(core, ticket, |rings| Ok(make(rings.place_args(args)?)))
+    }
+
+    fn submit_made(
+        &self,
+        core: &mut Held<'_>,
+        ticket: Ticket,
+        mut make: impl FnMut(&mut ClientRings) -> Result<Operation, PushError>,
+    ) -> Result<u64, ClientError> {
+        let cookie = core.pending.open(ticket);
+        let submit_ns = now_ns();
         loop {
-            let result = match self.rings.push(&entry) {
+            core.activity.run();
+            let pushed = make(&mut core.rings).and_then(|operation| {
+                let entry = SubmissionEntry::new(operation, ticket.stream, cookie, submit_ns);
+                core.rings.push(&entry)
+            });
+            let result = match pushed {
                 Ok(()) => return Ok(cookie),
-                Err(PushError::Full) => self.make_room(),
+                Err(PushError::Full) => self.make_room(core),
                 Err(error) => Err(push_error(error)),
             };
             if let Err(error) = result {
-                self.pending.abandon(cookie);
+                core.pending.abandon(cookie);
                 return Err(error);
             }
         }
     }
 
-    /// Copies packed arguments to where the mediator reads them.
-    pub(crate) fn place_args(&mut self) -> Result<u32, ClientError> {
-        let packed = std::mem::take(&mut self.packed);
-        let result = loop {
-            match self.rings.place_args(&packed) {
-                Ok(offset) => break Ok(offset),
-                Err(PushError::Full) => {
-                    if let Err(error) = self.make_room() {
-                        break Err(error);
-                    }
-                }
-                Err(error) => break Err(push_error(error)),
+    /// A free staging chunk for a copy of which `len` bytes remain. Without
+    /// `may_wait` there may be none: who holds chunks must give one back first.
+    pub(crate) fn take_chunk(
+        &self,
+        core: &mut Held<'_>,
+        len: usize,
+        may_wait: bool,
+    ) -> Result<Option<Chunk>, ClientError> {
+        loop {
+            if let Some(chunk) = core.chunks.take(len) {
+                return Ok(Some(chunk));
             }
-        };
-        self.packed = packed;
+            core.reap_unless_reaped(&self.turned)?;
+            if let Some(chunk) = core.chunks.take(len) {
+                return Ok(Some(chunk));
+            }
+            if !may_wait {
+                return Ok(None);
+            }
+            // Chunks come back with completions, and from threads that have copied out of them.
+            self.make_room(core)?;
+        }
+    }
+
+    /// Waits until `ready` finds what it looks for; `None` once nothing is in
+    /// flight and it still finds nothing. The lock is free meanwhile.
+    pub(crate) fn wait_for<T>(
+        &self,
+        core: &mut Held<'_>,
+        ready: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Result<Option<T>, ClientError> {
+        let mut slept = false;
+        let result = self.wait_loop(core, ready, &mut slept);
+        if slept {
+            self.wake_up(core);
+        }
         result
     }
 
-    /// A free staging chunk for `len` bytes, waiting for one if need be.
-    pub(crate) fn take_chunk(&mut self, len: usize) -> Result<Chunk, ClientError> {
+    fn wait_loop<T>(
+        &self,
+        core: &mut Held<'_>,
+        mut ready: impl FnMut(&mut Core) -> Option<T>,
+        slept: &mut bool,
+    ) -> Result<Option<T>, ClientError> {
         loop {
-            self.reap()?;
-            if let Some(chunk) = self.staging.take(len) {
-                return Ok(chunk);
+            core.reap_unless_reaped(&self.turned)?;
+            if let Some(found) = ready(core) {
+                return Ok(Some(found));
             }
-            self.wait_one()?;
+            if core.rings.in_flight() == 0 {
+                return Ok(None);
+            }
+            *slept = true;
+            self.pause(core, LIVENESS)?;
         }
+    }
+
+    /// Sleeps until completions were taken, at most for `timeout`, as the
+    /// reaper if there is none. The caller calls [`Link::wake_up`] before it
+    /// lets go of the lock, and may sleep again before that.
+    fn pause(&self, core: &mut Held<'_>, timeout: Duration) -> Result<(), ClientError> {
+        let since = core.activity.wait();
+        core.say();
+        if core.has_reaper {
+            self.turned.wait_for(core, timeout);
+            core.activity.awake(since);
+            return Ok(());
+        }
+        core.has_reaper = true;
+        let watch = core.rings.watch();
+        MutexGuard::unlocked(core, || watch.wait(timeout));
+        core.has_reaper = false;
+        core.activity.awake(since);
+        if core.reap(&self.turned)? > 0 {
+            return Ok(());
+        }
+        core.rings.check_open()?;
+        // A thread that speaks on the socket finds out by itself.
+        if self
+            .session
+            .try_lock()
+            .is_some_and(|session| session.is_closed())
+        {
+            return Err(ClientError::DeviceLost(
+                "the mediator closed the connection",
+            ));
+        }
+        if timeout >= LIVENESS {
+            core.activity.forget_runners();
+        }
+        Ok(())
+    }
+
+    /// Ends the calling thread's waiting: says that it runs, and wakes another
+    /// thread to be the reaper if there is none.
+    fn wake_up(&self, core: &mut Held<'_>) {
+        core.say();
+        if !core.has_reaper && core.activity.has_waiting() {
+            self.turned.notify_one();
+        }
+    }
+
+    /// Waits a moment for the mediator to take submissions, or for a chunk.
+    fn make_room(&self, core: &mut Held<'_>) -> Result<(), ClientError> {
+        let paused = self.pause(core, ROOM);
+        self.wake_up(core);
+        paused
+    }
+
+    /// Waits until everything submitted on `stream` before has ended.
+    pub(crate) fn drain_stream(&self, core: &mut Held<'_>, stream: u16) -> Result<(), ClientError> {
+        let opened = core.pending.stream(stream).opened;
+        self.wait_for(core, |core| {
+            (core.pending.stream(stream).ended >= opened).then_some(())
+        })?;
+        Ok(())
+    }
+
+    /// Waits until everything submitted before has ended.
+    pub(crate) fn drain(&self) -> Result<(), ClientError> {
+        let mut core = self.enter()?;
+        let opened: Vec<u64> = core.pending.streams().map(|stream| stream.opened).collect();
+        self.wait_for(&mut core, |core| {
+            let ended = core.pending.streams().map(|stream| stream.ended);
+            let over = opened
+                .iter()
+                .zip(ended)
+                .all(|(opened, ended)| ended >= *opened);
+            over.then_some(())
+        })?;
+        Ok(())
+    }
+
+    /// Waits until any submission ends; false if none is in flight.
+    pub(crate) fn wait_any(&self) -> Result<bool, ClientError> {
+        let mut core = self.enter()?;
+        let before = core.pending.ended();
+        let found = self.wait_for(&mut core, |core| {
+            (core.pending.ended() > before).then_some(())
+        })?;
+        Ok(found.is_some())
     }
 
     /// Takes every completion that is there.
-    pub(crate) fn reap(&mut self) -> Result<(), ClientError> {
-        while let Some(entry) = self.rings.pop_completion().map_err(RingError::from)? {
-            self.note(entry);
-        }
-        Ok(())
-    }
-
-    /// Waits until at least one submission ends; false if none is in flight.
-    pub(crate) fn wait_one(&mut self) -> Result<bool, ClientError> {
-        while self.rings.in_flight() > 0 {
-            if let Some(entry) = self.rings.wait(LIVENESS)? {
-                self.note(entry);
-                return Ok(true);
-            }
-            if self.session.is_closed() {
-                return Err(ClientError::DeviceLost(
-                    "the mediator closed the connection",
-                ));
-            }
-        }
-        Ok(false)
-    }
-
-    /// Waits until nothing is in flight on `stream`.
-    pub(crate) fn drain_stream(&mut self, stream: u16) -> Result<(), ClientError> {
-        while self.pending.stream(stream).in_flight > 0 && self.wait_one()? {}
-        Ok(())
-    }
-
-    /// Waits until nothing is in flight.
-    pub(crate) fn drain(&mut self) -> Result<(), ClientError> {
-        while self.wait_one()? {}
-        Ok(())
+    pub(crate) fn look(&self) -> Result<Held<'_>, ClientError> {
+        let mut core = self.enter()?;
+        core.reap_unless_reaped(&self.turned)?;
+        Ok(core)
     }
 
     /// Turns the end of a submission into success or an error with its text.
+    /// The caller does not hold the lock.
     pub(crate) fn judge(
-        &mut self,
+        &self,
         operation: &'static str,
         entry: &CompletionEntry,
     ) -> Result<(), ClientError> {
         let status = CompletionStatus::try_from(entry.status);
         match status.map_err(ClientError::UnknownStatus)? {
             CompletionStatus::Ok => Ok(()),
-            status => {
-                let message = self.explain(entry.cookie, status);
-                Err(ClientError::Failed {
-                    operation,
-                    status,
-                    message,
-                })
-            }
+            status => Err(ClientError::Failed {
+                operation,
+                status,
+                message: self.explain(entry.cookie, status),
+            }),
         }
     }
 
     /// The mediator's text, or the status's own where there is none.
-    fn explain(&mut self, cookie: u64, status: CompletionStatus) -> String {
-        match self.session.control(&ControlRequest::LastError { cookie }) {
+    pub(crate) fn explain(&self, cookie: u64, status: CompletionStatus) -> String {
+        match self.control(&ControlRequest::LastError { cookie }) {
             Ok(ControlReply::Text(text)) if !text.is_empty() => text,
             _ => status.to_string(),
         }
     }
 
-    fn note(&mut self, entry: CompletionEntry) {
-        if let Some(chunk) = self.pending.complete(entry) {
-            self.staging.give(chunk);
+    /// The calling thread is about to submit.
+    pub(crate) fn resume(&self) {
+        if let Ok(mut core) = self.enter() {
+            core.activity.run();
+            core.say();
         }
     }
 
-    /// Waits a moment for the mediator to take submissions.
-    fn make_room(&mut self) -> Result<(), ClientError> {
-        if let Some(entry) = self.rings.wait(ROOM)? {
-            self.note(entry);
-        } else if self.session.is_closed() {
-            return Err(ClientError::DeviceLost(
-                "the mediator closed the connection",
-            ));
+    /// The calling thread does something of its own.
+    pub(crate) fn think(&self) {
+        if let Ok(mut core) = self.enter() {
+            core.activity.think();
+            core.say();
+        }
+    }
+}
+
+impl Core {
+    /// Takes every completion that is there, unless a reaper does.
+    fn reap_unless_reaped(&mut self, turned: &Condvar) -> Result<(), ClientError> {
+        if !self.has_reaper {
+            self.reap(turned)?;
         }
         Ok(())
     }
 
-    pub(crate) fn resume(&mut self) {
-        self.rings.set_state(TenantState::Running);
+    /// Takes every completion that is there, says so to all who wait, and
+    /// returns how many there were.
+    fn reap(&mut self, turned: &Condvar) -> Result<u32, ClientError> {
+        let mut taken = 0;
+        while let Some(entry) = self.rings.pop_completion().map_err(RingError::from)? {
+            taken += 1;
+            if let Some(chunk) = self.pending.complete(entry) {
+                self.chunks.give(chunk);
+            }
+        }
+        if taken > 0 {
+            self.activity.completions_taken();
+            if self.activity.has_waiting() {
+                turned.notify_all();
+            }
+        }
+        Ok(taken)
     }
 
-    pub(crate) fn think(&mut self) {
-        self.rings.set_state(TenantState::Thinking);
+    /// Writes the state word.
+    fn say(&mut self) {
+        let state = self.activity.state();
+        self.rings.set_state(state);
     }
 }
 

@@ -1,45 +1,49 @@
-//! PTX modules and their kernels.
+//! PTX modules, their kernels and their variables.
 
+use crate::buffer::Buffer;
 use crate::error::ClientError;
-use crate::link::{Link, LinkRef, unexpected};
-use gridmux_channel::control::{self, ControlReply, ControlRequest, KernelInfo};
+use crate::link::{LinkRef, unexpected};
+use gridmux_channel::control::{self, ControlReply, ControlRequest, GlobalInfo, KernelInfo};
 use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::regions::PAGE_BYTES;
+use gridmux_channel::session::Session;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Where a module's text stands in the DMA space while it is loaded.
 const MODULE_IOVA: u64 = 1 << 40;
 
-/// A loaded module; it is unloaded when it and its kernels are dropped.
+/// A loaded module; it is unloaded when it, its kernels and its variables are
+/// dropped.
 #[derive(Debug)]
 pub struct Module {
-    loaded: Rc<Loaded>,
+    loaded: Arc<Loaded>,
 }
 
 /// A kernel of a module.
 #[derive(Debug, Clone)]
 pub struct Kernel {
-    loaded: Rc<Loaded>,
+    loaded: Arc<Loaded>,
     index: usize,
 }
 
+/// What a module and its kernels share.
 #[derive(Debug)]
-struct Loaded {
+pub(crate) struct Loaded {
     link: LinkRef,
     module: control::Module,
 }
 
 impl Module {
     pub(crate) fn load(link: &LinkRef, ptx: &[u8]) -> Result<Self, ClientError> {
-        let reply = request_load(&mut link.borrow_mut(), ptx)?;
+        let reply = link.with_session(|session| request_load(session, ptx))?;
         let ControlReply::Loaded(module) = reply else {
             return Err(unexpected("LoadModule"));
         };
         Ok(Self {
-            loaded: Rc::new(Loaded {
+            loaded: Arc::new(Loaded {
                 link: link.clone(),
                 module,
             }),
@@ -68,7 +72,36 @@ impl Module {
         }
     }
 
-    /// What the module holds.
+    /// The variable of module scope (`.global` or `.const`) called `name`, to
+    /// be copied to and from; it keeps the module loaded.
+    ///
+    /// # Errors
+    /// There is none; the error names those that there are.
+    pub fn global(&self, name: &str) -> Result<Buffer, ClientError> {
+        let globals = self.globals();
+        match globals.iter().find(|global| global.name == name) {
+            Some(global) => Ok(Buffer::variable(
+                self.loaded.clone(),
+                global.address,
+                global.bytes,
+            )),
+            None => {
+                let names: Vec<&str> = globals.iter().map(|global| &*global.name).collect();
+                Err(ClientError::NoGlobal {
+                    name: name.to_owned(),
+                    available: names.join(", "),
+                })
+            }
+        }
+    }
+
+    /// The module's variables of module scope.
+    #[must_use]
+    pub fn globals(&self) -> &[GlobalInfo] {
+        &self.loaded.module.globals
+    }
+
+    /// The module's kernels.
     #[must_use]
     pub fn kernels(&self) -> &[KernelInfo] {
         &self.loaded.module.kernels
@@ -83,13 +116,13 @@ impl Kernel {
     }
 
     pub(crate) fn belongs_to(&self, link: &LinkRef) -> bool {
-        Rc::ptr_eq(link, &self.loaded.link)
+        Arc::ptr_eq(link, &self.loaded.link)
     }
 }
 
 /// Puts the text into memory of its own, which is mapped only while the
 /// mediator reads it.
-fn request_load(link: &mut Link, ptx: &[u8]) -> Result<ControlReply, ClientError> {
+fn request_load(session: &mut Session, ptx: &[u8]) -> Result<ControlReply, ClientError> {
     let len = ptx.len() as u64;
     let size = len.max(1).next_multiple_of(PAGE_BYTES);
     let memfd = SealedMemfd::create("gridmux-module", size)?;
@@ -104,24 +137,28 @@ fn request_load(link: &mut Link, ptx: &[u8]) -> Result<ControlReply, ClientError
         read: true,
         write: false,
     };
-    link.session
-        .dma_map(MODULE_IOVA, size, 0, readable, memfd.as_fd())?;
-    let reply = link.control(&ControlRequest::LoadModule {
+    session.dma_map(MODULE_IOVA, size, 0, readable, memfd.as_fd())?;
+    let reply = session.control(&ControlRequest::LoadModule {
         iova: MODULE_IOVA,
         len,
     });
-    let unmapped = link.session.dma_unmap(MODULE_IOVA, size);
+    let unmapped = session.dma_unmap(MODULE_IOVA, size);
     let reply = reply?;
     unmapped?;
     Ok(reply)
 }
 
+impl Loaded {
+    pub(crate) fn link(&self) -> &LinkRef {
+        &self.link
+    }
+}
+
 impl Drop for Loaded {
     fn drop(&mut self) {
-        let mut link = self.link.borrow_mut();
         // On a lost connection the mediator has unloaded it already.
-        if link.drain().is_ok() {
-            let _ = link.control(&ControlRequest::UnloadModule {
+        if self.link.drain().is_ok() {
+            let _ = self.link.control(&ControlRequest::UnloadModule {
                 module: self.module.handle,
             });
         }

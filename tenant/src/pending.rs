@@ -38,12 +38,16 @@ pub(crate) struct Pending {
     slots: Vec<Slot>,
     free: Vec<u32>,
     streams: Vec<StreamState>,
+    ended: u64,
 }
 
-/// What is known of a stream.
+/// What is known of a stream. What is submitted on it ends in order.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StreamState {
-    pub(crate) in_flight: u32,
+    /// Submissions so far.
+    pub(crate) opened: u64,
+    /// How many of them have ended.
+    pub(crate) ended: u64,
     /// The first failure that no event reports.
     pub(crate) failure: Option<(&'static str, CompletionEntry)>,
 }
@@ -54,6 +58,7 @@ impl Pending {
             slots: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
             streams: Vec::new(),
+            ended: 0,
         };
         pending.grow(capacity);
         pending
@@ -81,7 +86,7 @@ impl Pending {
         slot.uses = slot.uses.wrapping_add(1);
         slot.state = State::Flying(ticket);
         let cookie = u64::from(slot.uses) << 32 | u64::from(index);
-        self.stream(ticket.stream).in_flight += 1;
+        self.stream(ticket.stream).opened += 1;
         cookie
     }
 
@@ -89,7 +94,7 @@ impl Pending {
     pub(crate) fn abandon(&mut self, cookie: u64) {
         if let Some(State::Flying(ticket)) = self.slot(cookie).map(|slot| slot.state) {
             self.release(cookie);
-            self.stream(ticket.stream).in_flight -= 1;
+            self.stream(ticket.stream).ended += 1;
         }
     }
 
@@ -98,8 +103,9 @@ impl Pending {
         let State::Flying(ticket) = self.slot(entry.cookie)?.state else {
             return None;
         };
+        self.ended += 1;
         let stream = self.stream(ticket.stream);
-        stream.in_flight -= 1;
+        stream.ended += 1;
         if ticket.watched {
             if let Some(slot) = self.slot(entry.cookie) {
                 slot.state = State::Done(ticket, entry);
@@ -156,6 +162,16 @@ impl Pending {
         &mut self.streams[index]
     }
 
+    /// All streams that anything was submitted on, by number.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &StreamState> {
+        self.streams.iter()
+    }
+
+    /// How many submissions have ended so far.
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended
+    }
+
     #[allow(
         clippy::cast_possible_truncation,
         reason = "the cookie's halves are 32 bits each"
@@ -198,15 +214,15 @@ mod tests {
         let entry = CompletionEntry::new(cookie, CompletionStatus::Ok, 1, 2);
         pending.complete(entry);
         pending.complete(entry);
-        assert_eq!(pending.stream(3).in_flight, 0);
+        assert_eq!((pending.stream(3).opened, pending.stream(3).ended), (1, 1));
         assert_eq!(pending.take(cookie).map(|(_, entry)| entry), Some(entry));
         assert!(pending.take(cookie).is_none());
         pending.complete(entry);
         assert_ne!(pending.open(ticket(true)), cookie);
         pending.complete(entry);
         assert_eq!(
-            pending.stream(3).in_flight,
-            1,
+            (pending.stream(3).opened, pending.ended()),
+            (2, 1),
             "a stale cookie completes nothing"
         );
     }

@@ -39,6 +39,11 @@ impl Chunk {
 #[derive(Debug)]
 pub(crate) struct Staging {
     map: MmapRaw,
+}
+
+/// The chunks that are free.
+#[derive(Debug)]
+pub(crate) struct Chunks {
     small: Vec<Chunk>,
     large: Vec<Chunk>,
 }
@@ -56,6 +61,35 @@ impl Staging {
             .len(TOTAL_BYTES)
             .map_raw(memfd.as_fd().as_raw_fd())
             .map_err(gridmux_channel::memory::MemoryError::from)?;
+        Ok(Self { map })
+    }
+
+    /// Copies `data`, which fits, into a chunk that the caller took.
+    pub(crate) fn write(&self, chunk: Chunk, data: &[u8]) {
+        assert!(data.len() <= chunk.capacity);
+        // SAFETY: the chunk lies within the mapping, which is sealed against
+        // shrinking; until the submission the device does not use it, and
+        // only its holder, who took it out of `Chunks`, refers to it.
+        unsafe {
+            let place = self.map.as_mut_ptr().add(chunk.offset);
+            std::ptr::copy_nonoverlapping(data.as_ptr(), place, data.len());
+        }
+    }
+
+    /// Copies from a chunk whose submission has ended.
+    pub(crate) fn read(&self, chunk: Chunk, out: &mut [u8]) {
+        assert!(out.len() <= chunk.capacity);
+        // SAFETY: as in `write`; the device is done with the chunk.
+        unsafe {
+            let place = self.map.as_ptr().add(chunk.offset);
+            std::ptr::copy_nonoverlapping(place, out.as_mut_ptr(), out.len());
+        }
+    }
+}
+
+impl Default for Chunks {
+    /// All of them.
+    fn default() -> Self {
         let chunks = |start: usize, capacity: usize, count: usize| {
             (0..count)
                 .rev()
@@ -65,13 +99,14 @@ impl Staging {
                 })
                 .collect()
         };
-        Ok(Self {
-            map,
+        Self {
             small: chunks(0, SMALL_BYTES, SMALL_COUNT),
             large: chunks(SMALL_BYTES * SMALL_COUNT, LARGE_BYTES, LARGE_COUNT),
-        })
+        }
     }
+}
 
+impl Chunks {
     /// A free chunk for a copy of which `len` bytes remain.
     pub(crate) fn take(&mut self, len: usize) -> Option<Chunk> {
         if len <= SMALL_BYTES {
@@ -89,27 +124,5 @@ impl Staging {
             &mut self.large
         };
         list.push(chunk);
-    }
-
-    /// Copies `data`, which fits, into a chunk.
-    pub(crate) fn write(&mut self, chunk: Chunk, data: &[u8]) {
-        assert!(data.len() <= chunk.capacity);
-        // SAFETY: the chunk lies within the mapping, which is sealed against
-        // shrinking; until the submission the device does not use it, and
-        // nothing else in this process refers to it.
-        unsafe {
-            let place = self.map.as_mut_ptr().add(chunk.offset);
-            std::ptr::copy_nonoverlapping(data.as_ptr(), place, data.len());
-        }
-    }
-
-    /// Copies from a chunk whose submission has ended.
-    pub(crate) fn read(&self, chunk: Chunk, out: &mut [u8]) {
-        assert!(out.len() <= chunk.capacity);
-        // SAFETY: as in `write`; the device is done with the chunk.
-        unsafe {
-            let place = self.map.as_ptr().add(chunk.offset);
-            std::ptr::copy_nonoverlapping(place, out.as_mut_ptr(), out.len());
-        }
     }
 }

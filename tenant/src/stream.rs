@@ -9,9 +9,11 @@ use crate::module::Kernel;
 use crate::pending::Ticket;
 use crate::shape::{Block, Grid};
 use crate::staging::Chunk;
+use crate::typed::{Plain, TypedBuffer};
 use gridmux_channel::control::ControlRequest;
-use gridmux_channel::ring::{Copy, Launch, Operation};
+use gridmux_channel::ring::{Copy, DeviceCopy, Launch, Memset, Operation, Width};
 use std::collections::VecDeque;
+use zerocopy::IntoBytes;
 
 /// A copy larger than one chunk keeps this many of them in flight.
 const CHUNKS_IN_FLIGHT: usize = 4;
@@ -43,20 +45,26 @@ impl Stream {
     /// The range is outside the buffer, or the device was lost.
     pub fn copy_to(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), ClientError> {
         let mut address = buffer.range(&self.link, offset, data.len() as u64)?;
-        let mut link = self.link.borrow_mut();
         let mut rest = data;
         while !rest.is_empty() {
-            let chunk = link.take_chunk(rest.len())?;
+            let chunk = self
+                .link
+                .take_chunk(&mut self.link.enter()?, rest.len(), true)?;
+            let Some(chunk) = chunk else { continue };
             let (part, next) = rest.split_at(rest.len().min(chunk.capacity()));
-            link.staging.write(chunk, part);
+            self.link.staging.write(chunk, part);
             let copy = Copy {
                 iova: chunk.iova(),
                 address,
                 len: part.len() as u64,
             };
             let ticket = self.ticket("copy to the device", Some(chunk));
-            if let Err(error) = link.submit(Operation::CopyToDevice(copy), ticket) {
-                link.staging.give(chunk);
+            let mut core = self.link.enter()?;
+            if let Err(error) = self
+                .link
+                .submit(&mut core, Operation::CopyToDevice(copy), ticket)
+            {
+                core.chunks.give(chunk);
                 return Err(error);
             }
             address += part.len() as u64;
@@ -78,37 +86,44 @@ impl Stream {
         out: &mut [u8],
     ) -> Result<(), ClientError> {
         let mut address = buffer.range(&self.link, offset, out.len() as u64)?;
-        let mut link = self.link.borrow_mut();
         let mut flying = VecDeque::with_capacity(CHUNKS_IN_FLIGHT);
         let mut rest = out;
         let mut result = Ok(());
         while result.is_ok() && !(rest.is_empty() && flying.is_empty()) {
-            if rest.is_empty() || flying.len() == CHUNKS_IN_FLIGHT {
-                result = finish_copy(&mut link, flying.pop_front());
-                continue;
-            }
-            let len = rest.len();
-            match self.start_copy(&mut link, address, len) {
-                Ok((cookie, chunk)) => {
-                    let (part, next) = rest.split_at_mut(len.min(chunk.capacity()));
+            let started = if rest.is_empty() || flying.len() == CHUNKS_IN_FLIGHT {
+                Ok(None)
+            } else {
+                // Who holds chunks does not wait for more: two copies could wait for each other.
+                self.start_copy(address, rest.len(), flying.is_empty())
+            };
+            match started {
+                Ok(Some((cookie, chunk))) => {
+                    let len = rest.len().min(chunk.capacity());
+                    let (part, next) = rest.split_at_mut(len);
                     address += part.len() as u64;
                     rest = next;
                     flying.push_back((cookie, chunk, part));
                 }
+                Ok(None) => result = finish_copy(&self.link, flying.pop_front()),
                 Err(error) => result = Err(error),
             }
         }
-        abandon_copies(&mut link, flying);
+        abandon_copies(&self.link, flying);
         result
     }
 
+    /// Submits the copy of at most one chunk; `None` if there is no chunk and
+    /// it may not wait for one.
     fn start_copy(
         &self,
-        link: &mut Link,
         address: u64,
         len: usize,
-    ) -> Result<(u64, Chunk), ClientError> {
-        let chunk = link.take_chunk(len)?;
+        may_wait: bool,
+    ) -> Result<Option<(u64, Chunk)>, ClientError> {
+        let mut core = self.link.enter()?;
+        let Some(chunk) = self.link.take_chunk(&mut core, len, may_wait)? else {
+            return Ok(None);
+        };
         let len = len.min(chunk.capacity()) as u64;
         let copy = Operation::CopyFromDevice(Copy {
             iova: chunk.iova(),
@@ -117,13 +132,36 @@ impl Stream {
         });
         let mut ticket = self.ticket("copy from the device", None);
         ticket.watched = true;
-        match link.submit(copy, ticket) {
-            Ok(cookie) => Ok((cookie, chunk)),
+        match self.link.submit(&mut core, copy, ticket) {
+            Ok(cookie) => Ok(Some((cookie, chunk))),
             Err(error) => {
-                link.staging.give(chunk);
+                core.chunks.give(chunk);
                 Err(error)
             }
         }
+    }
+
+    /// Copies `len` bytes from `from_offset` of `from` to `to_offset` of `to`,
+    /// without passing through the host; a failure shows at
+    /// [`Stream::synchronize`]. What it writes where the two ranges overlap is
+    /// undefined.
+    ///
+    /// # Errors
+    /// A range is outside its buffer, or the device was lost.
+    pub fn copy_on_device(
+        &self,
+        from: &Buffer,
+        from_offset: u64,
+        to: &Buffer,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<(), ClientError> {
+        let copy = DeviceCopy {
+            from: from.range(&self.link, from_offset, len)?,
+            to: to.range(&self.link, to_offset, len)?,
+            len,
+        };
+        self.submit(Operation::CopyOnDevice(copy), "copy on the device")
     }
 
     /// Sets `len` bytes at `offset` of `buffer` to `value`; a failure shows at
@@ -138,16 +176,102 @@ impl Stream {
         len: u64,
         value: u8,
     ) -> Result<(), ClientError> {
-        let address = buffer.range(&self.link, offset, len)?;
-        let operation = Operation::Memset {
-            address,
+        self.memset(buffer, offset, len, value.into(), Width::One)
+    }
+
+    /// [`Stream::fill`] with elements of 16 bits; `len` is in bytes.
+    ///
+    /// # Errors
+    /// As [`Stream::fill`]; address or length is no multiple of 2.
+    pub fn fill_u16(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        len: u64,
+        value: u16,
+    ) -> Result<(), ClientError> {
+        self.memset(buffer, offset, len, value.into(), Width::Two)
+    }
+
+    /// [`Stream::fill`] with elements of 32 bits; `len` is in bytes.
+    ///
+    /// # Errors
+    /// As [`Stream::fill`]; address or length is no multiple of 4.
+    pub fn fill_u32(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        len: u64,
+        value: u32,
+    ) -> Result<(), ClientError> {
+        self.memset(buffer, offset, len, value, Width::Four)
+    }
+
+    fn memset(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        len: u64,
+        value: u32,
+        width: Width,
+    ) -> Result<(), ClientError> {
+        let memset = Memset {
+            address: buffer.range(&self.link, offset, len)?,
             len,
             value,
+            width,
         };
-        self.link
-            .borrow_mut()
-            .submit(operation, self.ticket("fill", None))?;
-        Ok(())
+        memset.check().map_err(ClientError::Refused)?;
+        self.submit(Operation::Memset(memset), "fill")
+    }
+
+    /// Copies `data` to the beginning of `buffer`, as [`Stream::copy_to`] does.
+    ///
+    /// # Errors
+    /// The data is longer than the buffer, or the device was lost.
+    pub fn upload<T: Plain>(&self, buffer: &TypedBuffer<T>, data: &[T]) -> Result<(), ClientError> {
+        self.copy_to(buffer.untyped(), 0, data.as_bytes())
+    }
+
+    /// Copies the beginning of `buffer` to `out`, as [`Stream::copy_from`] does.
+    ///
+    /// # Errors
+    /// `out` is longer than the buffer, the copy failed, or the device was
+    /// lost.
+    pub fn download<T: Plain>(
+        &self,
+        buffer: &TypedBuffer<T>,
+        out: &mut [T],
+    ) -> Result<(), ClientError> {
+        self.copy_from(buffer.untyped(), 0, out.as_mut_bytes())
+    }
+
+    /// Returns an event that ends when everything submitted on the stream
+    /// before has ended.
+    ///
+    /// # Errors
+    /// The device was lost.
+    pub fn record(&self) -> Result<Event, ClientError> {
+        let mut core = self.link.enter()?;
+        let mut ticket = self.ticket("event", None);
+        ticket.watched = true;
+        let cookie = self.link.submit(&mut core, Operation::Barrier, ticket)?;
+        drop(core);
+        Ok(Event::new(self.link.clone(), cookie))
+    }
+
+    /// Lets what is submitted on this stream from now on begin only when the
+    /// event has ended, on whatever stream that is and whether it failed or
+    /// not. It does not wait itself.
+    ///
+    /// # Errors
+    /// The event belongs to another connection, or the device was lost.
+    pub fn wait_event(&self, event: &Event) -> Result<(), ClientError> {
+        let cookie = event.cookie(&self.link)?;
+        if event.is_done()? {
+            return Ok(());
+        }
+        self.submit(Operation::Wait { cookie }, "wait for an event")
     }
 
     /// Launches `kernel` with `shared_bytes` of dynamic shared memory.
@@ -169,37 +293,52 @@ impl Stream {
         }
         let info = kernel.info();
         let block = narrow(&info.name, block.into())?;
-        let mut link = self.link.borrow_mut();
-        args.pack(info, &mut link.packed)?;
-        let args_offset = link.place_args()?;
-        let launch = Launch {
-            kernel: info.handle,
-            grid: grid.into().0,
-            block,
-            shared_bytes,
-            args_offset,
-            args_len: info.params_bytes,
-        };
-        let mut ticket = self.ticket("launch", None);
-        ticket.watched = true;
-        let cookie = link.submit(Operation::Launch(launch), ticket)?;
-        drop(link);
-        Ok(Event::new(self.link.clone(), cookie))
+        let grid = grid.into().0;
+        let mut core = self.link.enter()?;
+        // Taken out for as long as it is used: if the ring is full, other threads launch meanwhile.
+        let mut packed = std::mem::take(&mut core.packed);
+        let submitted = args.pack(info, &mut packed).and_then(|()| {
+            let mut ticket = self.ticket("launch", None);
+            ticket.watched = true;
+            let launch = |args_offset| {
+                Operation::Launch(Launch {
+                    kernel: info.handle,
+                    grid,
+                    block,
+                    shared_bytes,
+                    args_offset,
+                    args_len: info.params_bytes,
+                })
+            };
+            self.link
+                .submit_with_args(&mut core, ticket, &packed, launch)
+        });
+        core.packed = packed;
+        drop(core);
+        Ok(Event::new(self.link.clone(), submitted?))
     }
 
-    /// Waits for everything submitted on the stream.
+    /// Waits for everything submitted on the stream before.
     ///
     /// # Errors
     /// The first failure since the last call that no event has reported, or
     /// the device was lost.
     pub fn synchronize(&self) -> Result<(), ClientError> {
-        let mut link = self.link.borrow_mut();
-        link.reap()?;
-        link.drain_stream(self.id)?;
-        match link.pending.stream(self.id).failure.take() {
-            Some((operation, entry)) => link.judge(operation, &entry),
+        let mut core = self.link.enter()?;
+        self.link.drain_stream(&mut core, self.id)?;
+        let failure = core.pending.stream(self.id).failure.take();
+        drop(core);
+        match failure {
+            Some((operation, entry)) => self.link.judge(operation, &entry),
             None => Ok(()),
         }
+    }
+
+    fn submit(&self, operation: Operation, name: &'static str) -> Result<(), ClientError> {
+        let mut core = self.link.enter()?;
+        self.link
+            .submit(&mut core, operation, self.ticket(name, None))?;
+        Ok(())
     }
 
     fn ticket(&self, operation: &'static str, chunk: Option<Chunk>) -> Ticket {
@@ -214,11 +353,16 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let mut link = self.link.borrow_mut();
+        let Ok(mut core) = self.link.enter() else {
+            return;
+        };
         // On a lost connection the mediator has ended the stream already.
-        if link.drain_stream(self.id).is_ok() {
-            link.pending.stream(self.id).failure = None;
-            let _ = link.control(&ControlRequest::DestroyStream { stream: self.id });
+        if self.link.drain_stream(&mut core, self.id).is_ok() {
+            core.pending.stream(self.id).failure = None;
+            drop(core);
+            let _ = self
+                .link
+                .control(&ControlRequest::DestroyStream { stream: self.id });
         }
     }
 }
@@ -226,29 +370,25 @@ impl Drop for Stream {
 /// A copy from the device on its way: cookie, chunk, destination.
 type Flying<'a> = (u64, Chunk, &'a mut [u8]);
 
-fn finish_copy(link: &mut Link, flying: Option<Flying<'_>>) -> Result<(), ClientError> {
+fn finish_copy(link: &Link, flying: Option<Flying<'_>>) -> Result<(), ClientError> {
     let Some((cookie, chunk, out)) = flying else {
         return Ok(());
     };
-    let (operation, entry) = loop {
-        if let Some(done) = link.pending.take(cookie) {
-            break done;
-        }
-        if !link.wait_one()? {
-            return Err(ClientError::DeviceLost("a copy was lost"));
-        }
-    };
+    let mut core = link.enter()?;
+    let done = link.wait_for(&mut core, |core| core.pending.take(cookie))?;
+    let (operation, entry) = done.ok_or(ClientError::DeviceLost("a copy was lost"))?;
+    drop(core);
     let result = link.judge(operation, &entry);
     if result.is_ok() {
         link.staging.read(chunk, out);
     }
-    link.staging.give(chunk);
+    link.enter()?.chunks.give(chunk);
     result
 }
 
 /// After a failure the copies behind it are waited for, so that the device no
 /// longer writes their chunks when others get them.
-fn abandon_copies(link: &mut Link, flying: VecDeque<Flying<'_>>) {
+fn abandon_copies(link: &Link, flying: VecDeque<Flying<'_>>) {
     for copy in flying {
         let _ = finish_copy(link, Some(copy));
     }

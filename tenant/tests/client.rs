@@ -3,7 +3,9 @@
 
 mod mock;
 
-use gridmux_tenant::{Args, Buffer, ClientError, CompletionStatus, Gpu, Stream};
+use gridmux_tenant::{
+    Args, Buffer, ClientError, CompletionStatus, ConnectOptions, Gpu, Stream, TypedBuffer,
+};
 use mock::Mock;
 use std::sync::atomic::Ordering;
 
@@ -200,4 +202,136 @@ fn dropped_buffers_are_given_back() {
 fn nobody_there_is_said_clearly() {
     let text = message(Gpu::connect("/nonexistent/gridmux.sock"));
     assert!(text.contains("/nonexistent/gridmux.sock") && text.contains("gridmux serve"));
+}
+
+#[test]
+fn typed_buffers_and_their_parts_hold_values() {
+    let mock = Mock::start();
+    let gpu = Gpu::connect_as(&mock.path, "test").unwrap();
+    let stream = gpu.stream().unwrap();
+    let whole = gpu.alloc_of::<f64>(100).unwrap();
+    assert_eq!(whole.len(), 100);
+    let values: Vec<f64> = (0..100_u8).map(f64::from).collect();
+    stream.upload(&whole, &values).unwrap();
+    let part = whole.slice(90..95).unwrap();
+    stream.upload(&part, &[-1.0, -2.0]).unwrap();
+    assert!(message(whole.slice(90..101)).contains("outside the buffer of 800 bytes"));
+    assert!(message(whole.slice(u64::MAX..u64::MAX)).contains("outside"));
+    assert!(message(stream.upload(&part, &[0.0; 6])).contains("outside the buffer of 40"));
+    drop(whole);
+    assert_eq!(
+        mock.held_bytes.load(Ordering::Relaxed),
+        800,
+        "a part keeps it"
+    );
+    let mut back = [0.0; 5];
+    stream.download(&part, &mut back).unwrap();
+    assert_eq!(back, [-1.0, -2.0, 92.0, 93.0, 94.0]);
+    let odd = part.untyped().slice(4, 20).unwrap();
+    assert!(message(TypedBuffer::<u64>::of(odd.clone())).contains("u64"));
+    assert_eq!(TypedBuffer::<u32>::of(odd.clone()).unwrap().len(), 5);
+    assert!(TypedBuffer::<()>::of(odd).is_err());
+    drop(part);
+    assert_eq!(mock.held_bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn memory_is_copied_and_filled_on_the_device() {
+    let mock = Mock::start();
+    let gpu = Gpu::connect_as(&mock.path, "test").unwrap();
+    let stream = gpu.stream().unwrap();
+    let (from, to) = (gpu.alloc(64).unwrap(), gpu.alloc(64).unwrap());
+    stream.copy_to(&from, 0, &pattern(64)).unwrap();
+    stream.fill(&to, 0, 64, 0).unwrap();
+    stream.copy_on_device(&from, 8, &to, 16, 24).unwrap();
+    stream.fill_u16(&to, 40, 6, 0x1234).unwrap();
+    stream.fill_u32(&to, 48, 8, 0x5678_9abc).unwrap();
+    let mut back = [0; 64];
+    stream.copy_from(&to, 0, &mut back).unwrap();
+    let mut expected = [0; 64];
+    expected[16..40].copy_from_slice(&pattern(64)[8..32]);
+    expected[40..46].copy_from_slice(&[0x34, 0x12, 0x34, 0x12, 0x34, 0x12]);
+    expected[48..56].copy_from_slice(&[0xbc, 0x9a, 0x78, 0x56, 0xbc, 0x9a, 0x78, 0x56]);
+    assert_eq!(back, expected);
+    let refused = message(stream.fill_u32(&to, 2, 4, 0));
+    assert!(
+        refused.contains("4 bytes at") && refused.contains("elements of 4"),
+        "{refused}"
+    );
+    assert!(message(stream.fill_u16(&to, 0, 3, 0)).contains("elements of 2"));
+    assert!(message(stream.copy_on_device(&from, 60, &to, 0, 5)).contains("outside"));
+    assert!(message(stream.copy_on_device(&from, 0, &to, 60, 5)).contains("outside"));
+}
+
+#[test]
+fn a_modules_variable_is_memory_that_keeps_it_loaded() {
+    let mock = Mock::start();
+    let gpu = Gpu::connect_as(&mock.path, "test").unwrap();
+    let stream = gpu.stream().unwrap();
+    let module = gpu.module(PTX).unwrap();
+    let table = module.global("table").unwrap();
+    assert_eq!(table.bytes(), 64);
+    let missing = message(module.global("tabel"));
+    assert!(
+        missing.contains("`tabel`") && missing.contains("table"),
+        "{missing}"
+    );
+    drop(module);
+    stream.copy_to(&table, 60, &[1, 2, 3, 4]).unwrap();
+    let mut back = [0; 4];
+    stream
+        .copy_from(&table.slice(60, 4).unwrap(), 0, &mut back)
+        .unwrap();
+    assert_eq!(back, [1, 2, 3, 4]);
+    assert!(message(stream.fill(&table, 64, 1, 0)).contains("outside"));
+}
+
+#[test]
+fn a_stream_may_wait_for_an_event_of_its_own_connection() {
+    let mock = Mock::start();
+    let gpu = Gpu::connect_as(&mock.path, "test").unwrap();
+    let (one, other) = (gpu.stream().unwrap(), gpu.stream().unwrap());
+    mock.knobs.hold.store(true, Ordering::Relaxed);
+    let event = one.record().unwrap();
+    other.wait_event(&event).unwrap();
+    let behind = other.record().unwrap();
+    assert!(!behind.is_done().unwrap());
+    mock.knobs.hold.store(false, Ordering::Relaxed);
+    behind.wait().unwrap();
+    event.wait().unwrap();
+    other.wait_event(&event).unwrap();
+    other.synchronize().unwrap();
+    let foreign = Mock::start();
+    let stranger = Gpu::connect_as(&foreign.path, "test").unwrap();
+    let stream = stranger.stream().unwrap();
+    assert!(matches!(
+        stream.wait_event(&event),
+        Err(ClientError::Foreign("event"))
+    ));
+}
+
+#[test]
+fn a_client_may_say_which_tenant_it_is() {
+    let mock = Mock::start();
+    let ask = |tenant: &str| {
+        let options = ConnectOptions {
+            name: "test".into(),
+            tenant: Some(tenant.into()),
+        };
+        Gpu::connect_to(&mock.path, options)
+    };
+    let gpu = ask("mine").unwrap();
+    assert_eq!(
+        (gpu.welcome().tenant.as_str(), gpu.welcome().client),
+        ("mine", 17)
+    );
+    let memory = gpu.memory_info().unwrap();
+    assert_eq!(
+        (memory.total_bytes, memory.free_bytes),
+        (32 << 20, 32 << 20)
+    );
+    drop(gpu);
+    assert!(message(ask("theirs")).contains("`theirs`"));
+    assert!(message(ask("")).contains("1 to 64 bytes"));
+    assert!(message(ask(&"x".repeat(65))).contains("has 65"));
 }

@@ -1,9 +1,8 @@
 //! A tenant that works and is not to notice anything: it launches and verifies without a pause, on a thread of its own.
 
 use crate::bench::Bench;
-use crate::service::Service;
+use crate::service::{Service, connect};
 use crate::wait::until;
-use gridmux_tenant::Gpu;
 use gridmux_workloads::Size;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,10 +29,10 @@ impl Bystander {
     #[must_use]
     pub fn start(service: &Service, tenant: &str, workload: &'static str) -> Self {
         let shared = Arc::new(Shared::default());
-        let socket = service.socket(tenant);
+        let (socket, tenant) = (service.socket(), tenant.to_owned());
         let theirs = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
-            let gpu = Gpu::connect_as(&socket, "bystander").expect("a bystander connects");
+            let gpu = connect(&socket, &tenant).expect("a bystander connects");
             let bench = Bench::set_up(&gpu, workload, Size::Tiny, 7).expect("a bystander sets up");
             // Relaxed: a flag and a counter, which publish nothing else.
             while !theirs.stop.load(Ordering::Relaxed) {

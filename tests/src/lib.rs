@@ -22,5 +22,5 @@ pub use binary::program;
 pub use bystander::Bystander;
 pub use process::{Speaker, run};
 pub use raw::RawTenant;
-pub use service::{Service, ServiceBuilder};
+pub use service::{Service, ServiceBuilder, connect};
 pub use wait::until;

@@ -31,16 +31,17 @@ pub struct RawTenant {
 }
 
 impl RawTenant {
-    /// Connects and says hello.
+    /// Connects and says hello as a tenant.
     ///
     /// # Panics
     /// If the mediator refuses.
     #[must_use]
-    pub fn connect(socket: &Path) -> Self {
+    pub fn connect(socket: &Path, tenant: &str) -> Self {
         let mut session = Session::connect(socket).expect("a raw tenant connects");
         let hello = ControlRequest::Hello {
             name: "raw".into(),
             client_version: CONTROL_VERSION,
+            tenant: Some(tenant.to_owned()),
         };
         session.control(&hello).expect("a raw tenant is welcome");
         let (_, memory) = session.region_info(REGION_RINGS).expect("there are rings");

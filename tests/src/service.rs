@@ -3,7 +3,10 @@
 use crate::process::Speaker;
 use crate::wait::until;
 use gridmux_mediator::link::TenantStatistics;
-use gridmux_mediator::supervisor::{AdminReply, AdminRequest, ServiceStatistics, ask};
+use gridmux_mediator::supervisor::{
+    AdminReply, AdminRequest, CLIENT_SOCKET, ServiceStatistics, ask,
+};
+use gridmux_tenant::{ClientError, ConnectOptions, Gpu};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fmt::Write as _;
@@ -22,6 +25,10 @@ pub struct ServiceBuilder {
     tenants: Vec<(String, u32)>,
     policy: &'static str,
     limits: String,
+    /// Further keys of tenants, by name.
+    keys: Vec<(String, String)>,
+    /// How the virtual clock passes.
+    clock: &'static str,
 }
 
 impl ServiceBuilder {
@@ -35,6 +42,8 @@ impl ServiceBuilder {
             tenants: tenants.collect(),
             policy: "smk-p",
             limits: String::new(),
+            keys: Vec::new(),
+            clock: "live",
         }
     }
 
@@ -52,6 +61,20 @@ impl ServiceBuilder {
         self
     }
 
+    /// Sets a key of a tenant, as TOML.
+    #[must_use]
+    pub fn tenant_key(mut self, tenant: &str, line: &str) -> Self {
+        self.keys.push((tenant.to_owned(), line.to_owned()));
+        self
+    }
+
+    /// Lets the virtual clock stand still while a client's host code runs, so that runs repeat.
+    #[must_use]
+    pub fn lockstep(mut self) -> Self {
+        self.clock = "lockstep";
+        self
+    }
+
     /// Starts it and waits until it is ready.
     ///
     /// # Panics
@@ -66,14 +89,19 @@ impl ServiceBuilder {
             tenants,
             policy,
             limits,
+            keys,
+            clock,
         } = self;
         let mut text = format!(
             "schema_version = 1\nrun_dir = {folder:?}\ninstance = {instance:?}\npolicy = {policy:?}\n\
-             [device]\nkind = \"model:h200\"\nsms = 4\nmemory_bytes = {}\n[limits]\n{limits}",
+             [device]\nkind = \"model:h200\"\nsms = 4\nclock = {clock:?}\nmemory_bytes = {}\n[limits]\n{limits}",
             256 << 20
         );
         for (name, weight) in tenants {
             let _ = writeln!(text, "[[tenant]]\nname = {name:?}\nweight = {weight}");
+            for (_, line) in keys.iter().filter(|(tenant, _)| tenant == name) {
+                let _ = writeln!(text, "{line}");
+            }
         }
         text
     }
@@ -127,10 +155,19 @@ impl Service {
         self.folder.path()
     }
 
-    /// A tenant's socket.
+    /// The socket for all clients.
     #[must_use]
-    pub fn socket(&self, tenant: &str) -> PathBuf {
-        self.folder().join(format!("{tenant}.sock"))
+    pub fn socket(&self) -> PathBuf {
+        self.folder().join(CLIENT_SOCKET)
+    }
+
+    /// Connects as a tenant, under the same name.
+    ///
+    /// # Panics
+    /// If the mediator refuses.
+    #[must_use]
+    pub fn gpu(&self, tenant: &str) -> Gpu {
+        connect(&self.socket(), tenant).unwrap_or_else(|error| panic!("{error:?}"))
     }
 
     /// The process of the supervisor.
@@ -157,27 +194,43 @@ impl Service {
         }
     }
 
-    /// A reading of one tenant, if it is connected.
+    /// A reading of one tenant.
+    ///
+    /// # Panics
+    /// If it is not configured.
     #[must_use]
-    pub fn tenant(&self, name: &str) -> Option<TenantStatistics> {
+    pub fn tenant(&self, name: &str) -> TenantStatistics {
         let tenants = self.statistics().host.tenants;
-        tenants
+        let found = tenants
             .into_iter()
-            .find(|tenant| tenant.identity.name == name)
+            .find(|tenant| tenant.tenant.name == name);
+        found.unwrap_or_else(|| panic!("there is no tenant {name}"))
     }
 
-    /// Waits until a tenant is not connected, and gives the first reading without it.
+    /// Waits until a tenant has no client, and gives the first reading without one.
     pub fn await_gone(&self, name: &str) -> ServiceStatistics {
-        until(&format!("the end of tenant {name}"), || {
+        until(&format!("the end of the clients of tenant {name}"), || {
             let statistics = self.statistics();
             let is_there = statistics
                 .host
                 .tenants
                 .iter()
-                .any(|tenant| tenant.identity.name == name);
+                .any(|tenant| tenant.tenant.name == name && !tenant.clients.is_empty());
             (!is_there).then_some(statistics)
         })
     }
+}
+
+/// Connects to a service as a tenant, under the same name.
+///
+/// # Errors
+/// The client's.
+pub fn connect(socket: &Path, tenant: &str) -> Result<Gpu, ClientError> {
+    let options = ConnectOptions {
+        name: tenant.to_owned(),
+        tenant: Some(tenant.to_owned()),
+    };
+    Gpu::connect_to(socket, options)
 }
 
 impl Drop for Service {

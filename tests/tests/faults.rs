@@ -24,7 +24,7 @@ fn start_victim(service: &Service, prng: &mut Prng) -> Speaker {
     ];
     let workload = workloads[prng.below(6) as usize];
     let streams = (1 + prng.below(8)).to_string();
-    let socket = service.socket("victim");
+    let socket = service.socket();
     let arguments = [
         "workload",
         "run",
@@ -33,6 +33,8 @@ fn start_victim(service: &Service, prng: &mut Prng) -> Speaker {
         "1000000",
         "--streams",
         &streams,
+        "--tenant",
+        "victim",
         "--socket",
     ];
     let arguments = arguments
@@ -57,19 +59,20 @@ fn fifty_tenants_are_killed_and_nothing_of_them_stays() {
     let first = Bystander::start(&service, "first", "matmul");
     let second = Bystander::start(&service, "second", "reduction");
     let before = service.statistics();
-    let held = |name: &str| service.tenant(name).map(|tenant| tenant.memory_used_bytes);
+    let held = |name: &str| service.tenant(name).memory_used_bytes;
     let (first_held, second_held) = (held("first"), held("second"));
-    assert!(before.host.memory_used_bytes > 0 && first_held > Some(0) && second_held > Some(0));
+    assert!(before.host.memory_used_bytes > 0 && first_held > 0 && second_held > 0);
     let descriptors_before = descriptors(before.host_pid);
     let mut prng = Prng::new(SEED);
     let mut killed_at_work = 0;
     for round in 0..KILLS {
+        let submitted_before = service.tenant("victim").usage.submitted;
         let mut victim = start_victim(&service, &mut prng);
         // Half of them die somewhere in their start, half at work.
         if round % 2 == 1 {
             until("a victim at work", || {
-                let tenant = service.tenant("victim")?;
-                (tenant.usage.submitted > 0).then_some(())
+                let usage = service.tenant("victim").usage;
+                (usage.submitted > submitted_before).then_some(())
             });
             killed_at_work += 1;
         }
@@ -80,6 +83,13 @@ fn fifty_tenants_are_killed_and_nothing_of_them_stays() {
         );
         victim.kill();
         let after = service.await_gone("victim");
+        let usage = service.tenant("victim").usage;
+        assert_eq!(usage.pending, 0, "round {round}: {usage:?}");
+        assert_eq!(
+            usage.submitted,
+            usage.completed + usage.abandoned,
+            "round {round}: {usage:?}"
+        );
         assert_eq!(
             after.host.memory_used_bytes, before.host.memory_used_bytes,
             "round {round}"
@@ -116,7 +126,7 @@ fn a_killed_device_host_is_reported_and_replaced() {
     let service = ServiceBuilder::new(&[("first", 1), ("second", 1)]).start();
     let before = service.statistics();
     let connect = |name: &str| {
-        let gpu = Gpu::connect_as(service.socket(name), name).unwrap();
+        let gpu = service.gpu(name);
         let bench = Bench::set_up(&gpu, "matmul", Size::Tiny, 5).unwrap();
         (gpu, bench)
     };

@@ -3,7 +3,8 @@
 //! Rule: the tenant whose kernel faults loses what was still to run, learns what happened and where, and nobody else
 //! notices: no fault of the device, and the neighbour's instance ends with every block run.
 
-use gridmux_hw_model::{Gpu, GpuConfig, Kernel, Launch, Partition, QueueId, Report};
+use gridmux_hw_model::drive::{FormedKernel, Run};
+use gridmux_hw_model::{Gpu, GpuConfig, Partition, Report};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::boxes::Grid;
@@ -11,11 +12,7 @@ use gridmux_ptx::control::Control;
 use gridmux_ptx::forms::fence::FaultKind;
 use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
 use gridmux_ptx::protocol::instance::recorded_fault;
-use gridmux_ptx::protocol::{
-    Device, Gate, Host, Instance, InstanceLaunch, RecordedFault, Workers, Write,
-};
-use std::convert::Infallible;
-use std::sync::Arc;
+use gridmux_ptx::protocol::{Gate, Host, Instance, RecordedFault, Workers};
 
 /// Streaming multiprocessors, few so that most blocks are still to run when one faults.
 const SMS: u16 = 2;
@@ -76,17 +73,8 @@ impl Mode {
 /// Where one tenant's launches run.
 struct Place {
     own: Partition,
-    kernel: Arc<Kernel>,
-    form: KernelForm,
-    counters: u64,
+    run: Run,
     out: u64,
-    bad: u32,
-    /// Its queues begin at this one.
-    queue: u8,
-    /// Launches made so far.
-    launches: u64,
-    /// Tag and number of those in flight.
-    flying: Vec<(u64, u32)>,
 }
 
 impl Place {
@@ -99,71 +87,11 @@ impl Place {
         bytes.chunks_exact(4).map(word).collect()
     }
 
-    /// The parameters of a launch that has this control block.
-    fn params(&self, control: Control) -> Vec<u8> {
-        let control = Control {
-            fence_base: self.own.base,
-            fence_mask: self.own.mask(),
-            ..control
-        };
-        let mut params = self.out.to_le_bytes().to_vec();
-        params.extend(self.bad.to_le_bytes());
-        let at = self.form.control_offset.expect("a control block");
-        params.resize(at as usize, 0);
-        params.extend(control.to_bytes());
-        params
-    }
-
     /// The blocks that have run.
     fn ran(&self, gpu: &Gpu) -> Vec<u32> {
         let marks = self.words(gpu, self.out, BLOCKS);
         assert!(marks.iter().all(|m| [0, RAN].contains(m)));
         (0..BLOCKS).filter(|n| marks[*n as usize] == RAN).collect()
-    }
-}
-
-/// A tenant's launches on the GPU.
-struct On<'a>(&'a mut Place, &'a mut Gpu);
-
-impl Device for On<'_> {
-    type Error = Infallible;
-
-    fn write(&mut self, write: Write) -> Result<(), Infallible> {
-        let Self(place, gpu) = self;
-        let at = place.counters + u64::from(write.at);
-        let bytes = write.value.to_le_bytes();
-        let memory = gpu.memory_mut();
-        memory.write(place.own.domain, at, &bytes).expect("inside");
-        Ok(())
-    }
-
-    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), Infallible> {
-        let Self(place, gpu) = self;
-        let memory = gpu.memory();
-        memory
-            .read(place.own.domain, place.counters + at, into)
-            .expect("inside");
-        Ok(())
-    }
-
-    fn launch(&mut self, launch: &InstanceLaunch) -> Result<(), Infallible> {
-        let Self(place, gpu) = self;
-        let tag = (u64::from(place.bad) << 32) + place.launches;
-        place.launches += 1;
-        place.flying.push((tag, launch.number));
-        gpu.launch(Launch {
-            queue: QueueId(place.queue + u8::try_from(launch.number % 8).expect("small")),
-            tag,
-            domain: place.own.domain,
-            kernel: place.kernel.clone(),
-            grid: launch.grid,
-            block: [64, 1, 1],
-            dynamic_shared_bytes: place.form.extra_shared_bytes,
-            params: &place.params(launch.control),
-            budget: None,
-        })
-        .expect("it launches");
-        Ok(())
     }
 }
 
@@ -186,46 +114,43 @@ impl Tenant {
         let program = module.decode().expect("it decodes");
         let loaded = gpu.load_in(own, &program, &made.bytes).expect("it loads");
         let host = mode.host(&form);
-        let image = host.memory();
         let memory = gpu.memory_mut();
         let out = memory.alloc_in(own, u64::from(4 * BLOCKS)).expect("room");
-        let domain = own.domain;
-        let counters = memory.alloc(domain, image.len() as u64).expect("room");
-        memory.write(domain, counters, &image).expect("inside");
+        let kernel = FormedKernel {
+            kernel: loaded.kernel("k").expect("it is called k"),
+            form,
+            partition: own,
+            grid: [BLOCKS, 1, 1],
+            block: [64, 1, 1],
+            dynamic_shared_bytes: 0,
+            params: [&out.to_le_bytes()[..], &bad.to_le_bytes()].concat(),
+            budget: None,
+        };
+        let mut run = Run::new(kernel, true).with_names(u64::from(bad) << 32, (queue, 8));
+        let instance = run.begin(gpu, host).expect("room");
         Self {
-            place: Place {
-                own,
-                kernel: loaded.kernel("k").expect("it is called k"),
-                form,
-                counters,
-                out,
-                bad,
-                queue,
-                launches: 0,
-                flying: Vec::new(),
-            },
-            instance: Instance::new(host, counters),
+            place: Place { own, run, out },
+            instance,
         }
     }
 
     /// Does what the protocol asks for now.
     fn step(&mut self, gpu: &mut Gpu) {
-        let Ok(()) = self.instance.step(&mut On(&mut self.place, gpu));
+        let mut on = self.place.run.on(gpu);
+        self.instance.step(&mut on).expect("it launches");
     }
 
-    fn ended(&mut self, gpu: &mut Gpu, tag: u64) {
-        let flying = &mut self.place.flying;
-        let Some(at) = flying.iter().position(|(other, _)| *other == tag) else {
-            return;
-        };
-        let (_, number) = flying.swap_remove(at);
-        let device = &mut On(&mut self.place, gpu);
-        let Ok(()) = self.instance.launch_ended(device, number);
+    fn hear(&mut self, gpu: &mut Gpu, report: Report) {
+        let run = &mut self.place.run;
+        run.hear(report).expect("the device does not fault");
+        while let Some(number) = run.take_ended() {
+            let ended = self.instance.launch_ended(&mut run.on(gpu), number);
+            ended.expect("its memory is there");
+        }
     }
 
     fn fault(&mut self, gpu: &mut Gpu) -> Option<RecordedFault> {
-        let Ok(fault) = recorded_fault(&mut On(&mut self.place, gpu));
-        fault
+        recorded_fault(&mut self.place.run.on(gpu)).expect("its memory is there")
     }
 }
 
@@ -239,11 +164,7 @@ fn run(gpu: &mut Gpu, tenants: &mut [Tenant; 2]) {
         }
         gpu.advance(Cycles(gpu.now().0 + 2000), &mut reports);
         for report in reports.drain(..) {
-            match report {
-                Report::Ended { tag, .. } => tenants.iter_mut().for_each(|t| t.ended(gpu, tag)),
-                Report::Faulted { fault, .. } => panic!("the device faulted: {fault}"),
-                _ => {}
-            }
+            tenants.iter_mut().for_each(|t| t.hear(gpu, report.clone()));
         }
     }
     panic!(
@@ -289,8 +210,8 @@ fn check(mode: Mode) {
 
     if let (Host::Gate(gate), Mode::Gate { window: BLOCKS, .. }) = (faulty.instance.host(), mode) {
         // One launch, so that its table speaks of all: blocks that the device let in, and blocks that it turned away.
-        assert_eq!(faulty.place.launches, 1);
-        let table = faulty.place.counters + gate.table_at(0);
+        assert_eq!(faulty.place.run.tally().launches, 1);
+        let table = faulty.place.run.counters() + gate.table_at(0);
         let marks = faulty.place.words(&gpu, table, BLOCKS / 4);
         let is_refused = |n: &u32| marks[*n as usize / 4] >> (8 * (n % 4)) & 0xff != 0;
         let let_in: Vec<u32> = (0..BLOCKS).filter(|n| !is_refused(n)).collect();

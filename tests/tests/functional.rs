@@ -3,7 +3,7 @@
 
 use gridmux_channel::control::ControlRequest;
 use gridmux_channel::memory::{Protection, SealedMemfd};
-use gridmux_channel::ring::{CompletionStatus, Copy, Launch, Operation};
+use gridmux_channel::ring::{CompletionStatus, Copy, DeviceCopy, Launch, Memset, Operation, Width};
 use gridmux_tenant::{Args, ClientError, Gpu};
 use gridmux_tests::{Bench, Bystander, RawTenant, Service, ServiceBuilder, run};
 use gridmux_workloads::{Size, by_name};
@@ -36,13 +36,13 @@ fn beside_a_bystander(builder: ServiceBuilder, misbehave: impl FnOnce(&Gpu, &Ser
     let service = builder.start();
     let host = service.statistics().host_pid;
     let bystander = Bystander::start(&service, "good", "reduction");
-    let gpu = Gpu::connect_as(service.socket("bad"), "bad").unwrap();
+    let gpu = service.gpu("bad");
     misbehave(&gpu, &service);
     Bench::set_up(&gpu, "vecadd", Size::Tiny, 1)
         .unwrap()
         .run(&gpu)
         .unwrap();
-    assert_eq!(service.tenant("good").unwrap().usage.failed, 0);
+    assert_eq!(service.tenant("good").usage.failed, 0);
     bystander.finish();
     assert_eq!(
         service.statistics().host_pid,
@@ -102,7 +102,7 @@ fn a_module_that_is_no_ptx_is_refused_with_line_and_column() {
 fn a_module_over_the_limit_is_refused_before_it_is_read() {
     let service = two_tenants().start();
     let bystander = Bystander::start(&service, "good", "reduction");
-    let mut bad = RawTenant::connect(&service.socket("bad"));
+    let mut bad = RawTenant::connect(&service.socket(), "bad");
     let limit = 64 << 20;
     let memfd = SealedMemfd::create("oversized", limit + 4096).unwrap();
     let iova = 1 << 40;
@@ -228,7 +228,7 @@ fn parameters_that_do_not_fit_are_refused_by_the_client() {
 fn submissions_that_make_no_sense_are_refused_by_the_mediator() {
     let service = two_tenants().start();
     let bystander = Bystander::start(&service, "good", "reduction");
-    let mut bad = RawTenant::connect(&service.socket("bad"));
+    let mut bad = RawTenant::connect(&service.socket(), "bad");
     let module = bad.load(vecadd_ptx().as_bytes()).unwrap();
     let kernel = module.kernels[0].clone();
     let launch = Launch {
@@ -307,12 +307,58 @@ fn submissions_that_make_no_sense_are_refused_by_the_mediator() {
     bystander.finish();
 }
 
+fn memset(address: u64, len: u64) -> Operation {
+    Operation::Memset(Memset {
+        address,
+        len,
+        value: 1,
+        width: Width::One,
+    })
+}
+
+fn on_device(from: u64, to: u64) -> Operation {
+    Operation::CopyOnDevice(DeviceCopy { from, to, len: 8 })
+}
+
+#[test]
+fn a_memset_of_broken_elements_is_refused_by_the_mediator() {
+    let service = two_tenants().start();
+    let mut bad = RawTenant::connect(&service.socket(), "bad");
+    let address = bad.alloc(4096);
+    let elements = |address, len, value, width| {
+        Operation::Memset(Memset {
+            address,
+            len,
+            value,
+            width,
+        })
+    };
+    for (operation, said) in [
+        (
+            elements(address + 2, 8, 0, Width::Four),
+            "elements of 4 bytes",
+        ),
+        (elements(address, 7, 0, Width::Two), "a memset of 7 bytes"),
+        (elements(address, 8, 1 << 16, Width::Two), "0x10000"),
+        (elements(address, 8, 256, Width::One), "0x100"),
+    ] {
+        let (status, text) = bad.submit(operation);
+        assert_eq!(status, CompletionStatus::BadEntry, "{operation:?}");
+        assert_names(&text, &[said]);
+    }
+    let good = elements(address, 4096, 7, Width::Four);
+    assert_eq!(bad.submit(good).0, CompletionStatus::Ok);
+    // A wait for what was never submitted is over at once.
+    let wait = Operation::Wait { cookie: u64::MAX };
+    assert_eq!(bad.submit(wait).0, CompletionStatus::Ok);
+}
+
 // Length: a table of cases, one for each way out of bounds.
 #[test]
 fn copies_out_of_bounds_are_refused_by_the_mediator() {
     let service = two_tenants().start();
     let bystander = Bystander::start(&service, "good", "reduction");
-    let mut bad = RawTenant::connect(&service.socket("bad"));
+    let mut bad = RawTenant::connect(&service.socket(), "bad");
     let address = bad.alloc(4096);
     let (iova, size) = bad.map(
         &[7; 4096],
@@ -344,23 +390,21 @@ fn copies_out_of_bounds_are_refused_by_the_mediator() {
             bad_address,
             "0x0".into(),
         ),
+        (memset(beyond, 8), bad_address, format!("{beyond:#x}")),
         (
-            Operation::Memset {
-                address: beyond,
-                len: 8,
-                value: 1,
-            },
+            memset(address, u64::MAX),
+            bad_address,
+            format!("{address:#x}"),
+        ),
+        (
+            on_device(beyond, address),
             bad_address,
             format!("{beyond:#x}"),
         ),
         (
-            Operation::Memset {
-                address,
-                len: u64::MAX,
-                value: 1,
-            },
+            on_device(address, beyond),
             bad_address,
-            format!("{address:#x}"),
+            format!("{beyond:#x}"),
         ),
         (
             Operation::CopyToDevice(Copy {
@@ -410,7 +454,7 @@ fn copies_out_of_bounds_are_refused_by_the_mediator() {
 #[test]
 fn copies_out_of_bounds_are_refused_by_the_client() {
     let service = two_tenants().start();
-    let gpu = Gpu::connect_as(service.socket("bad"), "bad").unwrap();
+    let gpu = service.gpu("bad");
     let stream = gpu.stream().unwrap();
     let buffer = gpu.alloc(100).unwrap();
     assert_names(

@@ -3,11 +3,13 @@
 
 use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::regions::{DOORBELL_OFFSET_BYTES, REGION_FACTS};
-use gridmux_channel::ring::{CompletionStatus, Copy, Operation, SubmissionEntry};
+use gridmux_channel::ring::{
+    CompletionStatus, Copy, DeviceCopy, Memset, Operation, SubmissionEntry, Width,
+};
 use gridmux_channel::session::{CallError, Session};
 use gridmux_channel::wire::transfer::DmaMap;
 use gridmux_channel::wire::{Command, HEADER_BYTES, Header};
-use gridmux_tenant::{Args, ClientError, Gpu};
+use gridmux_tenant::{Args, ClientError};
 use gridmux_tests::{Bench, Bystander, RawTenant, Service, ServiceBuilder, until};
 use gridmux_workloads::{Prng, Size};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
@@ -34,9 +36,9 @@ fn start() -> (Service, Bystander) {
 /// The bystander noticed nothing, the device host is the one from the start, and the hostile tenant may come back.
 fn assert_unharmed(service: &Service, bystander: Bystander) {
     service.await_gone("hostile");
-    assert_eq!(service.tenant("good").unwrap().usage.failed, 0);
+    assert_eq!(service.tenant("good").usage.failed, 0);
     assert_eq!(service.statistics().host_restarts, 0);
-    let gpu = Gpu::connect_as(service.socket("hostile"), "reformed").unwrap();
+    let gpu = service.gpu("hostile");
     Bench::set_up(&gpu, "vecadd", Size::Tiny, 8)
         .unwrap()
         .run(&gpu)
@@ -69,7 +71,7 @@ fn random_bytes_on_the_socket_harm_nobody() {
 }
 
 fn send_noise(service: &Service, bytes: &[u8]) {
-    let mut socket = UnixStream::connect(service.socket("hostile")).unwrap();
+    let mut socket = UnixStream::connect(service.socket()).unwrap();
     socket
         .set_read_timeout(Some(Duration::from_millis(20)))
         .unwrap();
@@ -80,7 +82,7 @@ fn send_noise(service: &Service, bytes: &[u8]) {
 
 /// Commands with random payloads over a connection that was properly made.
 fn call_nonsense(service: &Service, prng: &mut Prng) {
-    let mut session = match Session::connect(&service.socket("hostile")) {
+    let mut session = match Session::connect(&service.socket()) {
         Ok(session) => session,
         Err(error) => panic!("{error}"),
     };
@@ -142,7 +144,7 @@ fn an_impossible_turn_closes_the_channel() {
     let (service, bystander) = start();
     for turn in [2_u32, 77, u32::MAX] {
         service.await_gone("hostile");
-        let tenant = RawTenant::connect(&service.socket("hostile"));
+        let tenant = RawTenant::connect(&service.socket(), "hostile");
         tenant.scribble(SUBMISSIONS + TURN_IN_SUBMISSION, &turn.to_ne_bytes());
         await_closed(tenant);
     }
@@ -171,13 +173,13 @@ fn a_tenant_that_never_takes_completions_holds_nobody_up() {
 
 /// A tenant that has as many completions before it as the ring holds, and has taken none.
 fn with_full_completion_ring(service: &Service) -> RawTenant {
-    let mut tenant = RawTenant::connect(&service.socket("hostile"));
+    let mut tenant = RawTenant::connect(&service.socket(), "hostile");
     let entries = tenant.rings.layout().completion_entries();
     for _ in 0..entries {
         tenant.push(0, Operation::Barrier);
     }
     until("the mediator to complete everything", || {
-        let usage = service.tenant("hostile")?.usage;
+        let usage = service.tenant("hostile").usage;
         (usage.completed == u64::from(entries)).then_some(())
     });
     tenant
@@ -203,7 +205,7 @@ fn scribbling_over_the_rings_harms_nobody_else() {
     let mut prng = Prng::new(0xbad);
     for _ in 0..20 {
         service.await_gone("hostile");
-        let mut tenant = RawTenant::connect(&service.socket("hostile"));
+        let mut tenant = RawTenant::connect(&service.socket(), "hostile");
         let bytes = tenant.rings.layout().total_bytes() as u64;
         tenant.scribble(TENANT_STATE, &prng.next_u64().to_ne_bytes());
         for _ in 0..200 {
@@ -218,7 +220,7 @@ fn scribbling_over_the_rings_harms_nobody_else() {
 #[test]
 fn an_absurd_mapping_is_refused_and_the_channel_stays() {
     let (service, bystander) = start();
-    let mut tenant = RawTenant::connect(&service.socket("hostile"));
+    let mut tenant = RawTenant::connect(&service.socket(), "hostile");
     let both = Protection {
         read: true,
         write: true,
@@ -320,14 +322,14 @@ fn another_tenants_memory_is_neither_read_nor_written() {
         let bystander = Bystander::start(&service, "good", "matmul");
         (service, bystander)
     };
-    let owner = Gpu::connect_as(service.socket("owner"), "owner").unwrap();
+    let owner = service.gpu("owner");
     let secret = owner.alloc(4096).unwrap();
     let owners_stream = owner.stream().unwrap();
     owners_stream.copy_to(&secret, 0, &SECRET).unwrap();
     owners_stream.synchronize().unwrap();
     owner.think();
 
-    let mut raw = RawTenant::connect(&service.socket("hostile"));
+    let mut raw = RawTenant::connect(&service.socket(), "hostile");
     let address = secret.address();
     let (iova, len) = raw.map(
         &[0; 4096],
@@ -336,15 +338,27 @@ fn another_tenants_memory_is_neither_read_nor_written() {
             write: true,
         },
     );
+    let own = raw.alloc(len);
     let copy = Copy { iova, address, len };
     for operation in [
         Operation::CopyFromDevice(copy),
         Operation::CopyToDevice(copy),
-        Operation::Memset {
+        Operation::Memset(Memset {
             address,
             len,
             value: 0,
-        },
+            width: Width::Four,
+        }),
+        Operation::CopyOnDevice(DeviceCopy {
+            from: address,
+            to: own,
+            len,
+        }),
+        Operation::CopyOnDevice(DeviceCopy {
+            from: own,
+            to: address,
+            len,
+        }),
     ] {
         let (status, text) = raw.submit(operation);
         assert_eq!(
@@ -365,7 +379,7 @@ fn another_tenants_memory_is_neither_read_nor_written() {
 
 /// A kernel of the hostile tenant that stores to `address`, and one that loads from it, ends with a fault.
 fn kernels_cannot_reach(service: &Service, address: u64) {
-    let gpu = Gpu::connect_as(service.socket("hostile"), "hostile").unwrap();
+    let gpu = service.gpu("hostile");
     let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 9).unwrap();
     let own: Vec<u64> = bench.buffers().map(|buffer| buffer.address()).collect();
     for (a, sum, verb) in [(own[0], address, "wrote"), (address, own[2], "read")] {

@@ -6,18 +6,21 @@
 //! the mediator has taken the submission.
 //!
 //! Waiting is a bounded spin, then a futex on the `parked` word, with a second
-//! look in between ([`super::park`]).
+//! look in between ([`gridmux_sync::park`]). It needs nothing of the rings but the
+//! shared memory ([`Watch`]), so that a client of several threads can submit
+//! while one of them waits.
 
 use super::layout::{Line, RingLayout};
 use super::map::RingMap;
 use super::queue::{Consumer, Corrupt, Producer};
 use super::{
     CompletionEntry, HostState, PushError, RingError, SubmissionEntry, TenantState, barrier, futex,
-    park,
 };
 use crate::memory;
-use crate::sync::Ordering;
+use gridmux_sync::park;
+use gridmux_sync::shim::Ordering;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// After this many bytes of arguments the tenant looks whether it can start
@@ -27,7 +30,7 @@ const ARGS_HOT_BYTES: u64 = 64 << 10;
 /// The rings of one channel, as the tenant holds them.
 #[derive(Debug)]
 pub struct ClientRings {
-    map: RingMap,
+    map: Arc<RingMap>,
     doorbell: OwnedFd,
     submissions: Producer<8, 7>,
     completions: Consumer<4, 1>,
@@ -48,7 +51,7 @@ impl ClientRings {
     pub fn map(memfd: &OwnedFd, doorbell: OwnedFd) -> Result<Self, RingError> {
         let bytes = memory::sealed_len(memfd.as_fd())?;
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let map = RingMap::from_header(memfd.as_fd(), bytes)?;
+        let map = Arc::new(RingMap::from_header(memfd.as_fd(), bytes)?);
         let args = ArgsArea::new(map.layout());
         let light = map.host_runs_membarrier() && barrier::register();
         Ok(Self {
@@ -174,38 +177,41 @@ impl ClientRings {
             return Ok(Some(entry));
         }
         self.set_state(TenantState::Waiting);
-        for _ in 0..self.spin {
-            if let Some(entry) = self.pop_completion()? {
-                self.set_state(TenantState::Running);
-                return Ok(Some(entry));
-            }
-            std::hint::spin_loop();
-        }
-        let entry = self.park(timeout)?;
-        if entry.is_some() {
-            self.set_state(TenantState::Running);
-        }
-        Ok(entry)
-    }
-
-    fn park(&mut self, timeout: Duration) -> Result<Option<CompletionEntry>, RingError> {
-        park::announce(self.map.word(Line::Parked));
+        self.watch().wait(timeout);
         let mut entry = self.pop_completion()?;
-        if entry.is_none() && self.host_state() == HostState::Open {
-            futex::wait(self.map.word(Line::Parked), park::ASLEEP, timeout);
-            entry = self.pop_completion()?;
-        }
-        park::withdraw(self.map.word(Line::Parked));
         if entry.is_none() {
             self.check_open()?;
             // The state may have been written after the last look: completions
             // pushed before it are visible now, and nothing follows it.
             entry = self.pop_completion()?;
         }
+        if entry.is_some() {
+            self.set_state(TenantState::Running);
+        }
         Ok(entry)
     }
 
-    fn check_open(&self) -> Result<(), RingError> {
+    /// What a thread needs to wait for the next completion without holding the
+    /// rings. [`ClientRings::wait`] does all of this for a client of one
+    /// thread; a client of several says itself that it waits
+    /// ([`ClientRings::set_state`]), lets go of the rings, waits, and then
+    /// takes what is there, or finds with [`ClientRings::check_open`] that
+    /// nothing will come.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch {
+            map: Arc::clone(&self.map),
+            completions: self.completions.clone(),
+            spin: self.spin,
+        }
+    }
+
+    /// Succeeds while completions may come or are there to be taken.
+    ///
+    /// # Errors
+    /// [`RingError::Closed`]: the mediator closed the channel and every
+    /// completion was taken; [`RingError::Corrupt`]: reconnect.
+    pub fn check_open(&self) -> Result<(), RingError> {
         match self.host_state() {
             HostState::Open => Ok(()),
             state => {
@@ -221,8 +227,7 @@ impl ClientRings {
     /// What the mediator says about the channel.
     #[must_use]
     pub fn host_state(&self) -> HostState {
-        // Acquire: pairs with the Release store in `HostRings::set_host_state`.
-        HostState::from_raw(self.map.word(Line::HostState).load(Ordering::Acquire))
+        host_state(&self.map)
     }
 
     /// Says what the tenant is doing, for the virtual clock.
@@ -233,6 +238,49 @@ impl ClientRings {
         self.map
             .tenant_state()
             .store(state.pack(self.consumed), Ordering::Release);
+    }
+}
+
+fn host_state(map: &RingMap) -> HostState {
+    // Acquire: pairs with the Release store in `HostRings::set_host_state`.
+    HostState::from_raw(map.word(Line::HostState).load(Ordering::Acquire))
+}
+
+/// The place in the rings at which the next completion will stand, for a
+/// thread that waits without holding the rings. Only one thread of a client
+/// may wait at a time, because the rings have one word that says that the
+/// client sleeps, and nobody may take completions meanwhile.
+#[derive(Debug)]
+pub struct Watch {
+    map: Arc<RingMap>,
+    completions: Consumer<4, 1>,
+    spin: u32,
+}
+
+impl Watch {
+    /// Returns when a completion is there, when the mediator closed the
+    /// channel, or after `timeout`; it may return early for no reason.
+    pub fn wait(&self, timeout: Duration) {
+        for _ in 0..self.spin {
+            if self.is_over() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let parked = self.map.word(Line::Parked);
+        park::announce(parked);
+        if !self.is_over() {
+            futex::wait(parked, park::ASLEEP, timeout);
+        }
+        park::withdraw(parked);
+    }
+
+    /// Whether there is something to look at. What is corrupt counts: who
+    /// takes the completion finds it.
+    fn is_over(&self) -> bool {
+        let queue = self.map.completions();
+        !matches!(self.completions.has_entry(&queue), Ok(false))
+            || host_state(&self.map) != HostState::Open
     }
 }
 

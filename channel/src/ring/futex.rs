@@ -3,7 +3,7 @@
 //! The word lies in the ring memory, so the private flag must not be set. The
 //! mediator only ever wakes: it never sleeps on a word that a tenant can write.
 
-use crate::sync::AtomicU32;
+use gridmux_sync::shim::AtomicU32;
 use std::time::Duration;
 
 /// Sleeps while `word` holds `expected`, at most for `timeout`. May return

@@ -17,10 +17,10 @@ use super::map::RingMap;
 use super::queue::{Consumer, Corrupt, Producer};
 use super::{
     CompletionEntry, HostState, PushError, RingError, SubmissionEntry, TenantState, barrier, futex,
-    park,
 };
 use crate::memory::SealedMemfd;
-use crate::sync::Ordering;
+use gridmux_sync::park;
+use gridmux_sync::shim::Ordering;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::os::fd::{AsFd, BorrowedFd};
 

@@ -6,7 +6,7 @@
 use super::layout::{LINE_BYTES, Line, MAGIC, RingLayout, VERSION};
 use super::queue::Queue;
 use super::{RingError, layout::LayoutError};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use gridmux_sync::shim::{AtomicU32, AtomicU64, Ordering};
 use memmap2::{MmapOptions, MmapRaw};
 use std::os::fd::{AsRawFd, BorrowedFd};
 

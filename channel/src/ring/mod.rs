@@ -3,7 +3,8 @@
 //! The mediator makes the memory ([`host::HostRings`]), the tenant maps it
 //! ([`client::ClientRings`]). Each queue has one producer and one consumer
 //! ([`queue`]); who may write which word is listed in [`layout`]. Either end
-//! may fall asleep: [`park`] holds the protocol that never loses a wake-up.
+//! may fall asleep: [`gridmux_sync::park`] holds the protocol that never loses
+//! a wake-up.
 //!
 //! Who trusts whom: the mediator trusts nothing in this memory. It keeps its
 //! own copy of every index it writes, bounds every index it reads, copies an
@@ -22,11 +23,11 @@ pub mod host;
 pub mod layout;
 #[cfg(not(loom))]
 mod map;
-pub mod park;
 pub mod queue;
 
 pub use entry::{
-    BadEntry, CompletionEntry, CompletionStatus, Copy, Launch, Operation, SubmissionEntry,
+    BadEntry, CompletionEntry, CompletionStatus, Copy, DeviceCopy, Launch, Memset, Operation,
+    SubmissionEntry, Width,
 };
 pub use layout::RingLayout;
 

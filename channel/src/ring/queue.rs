@@ -17,7 +17,7 @@
 //! Invariant (`tests/loom_ring.rs`): what is pushed is popped once, in order,
 //! whole.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, prefetch_write};
+use gridmux_sync::shim::{AtomicU32, AtomicU64, Ordering, prefetch_write};
 use thiserror::Error;
 
 /// How many slots ahead of use the producer asks for a cache line, so that the
@@ -145,8 +145,9 @@ impl<const W: usize, const S: usize> Producer<W, S> {
     }
 }
 
-/// The consumer's private state.
-#[derive(Debug, Default)]
+/// The consumer's private state. A clone looks at the place at which the
+/// original stood; it must not pop.
+#[derive(Debug, Clone, Default)]
 pub struct Consumer<const W: usize, const S: usize> {
     head: u32,
 }
@@ -224,7 +225,7 @@ impl<const W: usize, const S: usize> Consumer<W, S> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{Consumer, Producer, Queue};
-    use crate::sync::{AtomicU32, AtomicU64};
+    use gridmux_sync::shim::{AtomicU32, AtomicU64};
 
     /// Positions and turns wrap around together; a new ring is put shortly
     /// before that by giving both ends the same late position.

@@ -36,7 +36,12 @@ struct Shown {
     policy: String,
     /// Device time: virtual on a modelled device.
     device_now_ns: u64,
+    /// How often a client held the virtual clock for the longest wall time permitted.
+    holds_expired: u64,
+    /// Tenants configured.
     tenants: usize,
+    /// Clients connected.
+    clients: usize,
     service_pid: u32,
     host_pid: u32,
     host_restarts: u32,
@@ -70,7 +75,14 @@ impl From<ServiceStatistics> for Shown {
             memory_used_bytes: service.host.memory_used_bytes,
             policy: service.host.policy,
             device_now_ns: service.host.device_now_ns,
+            holds_expired: service.host.holds_expired,
             tenants: service.host.tenants.len(),
+            clients: service
+                .host
+                .tenants
+                .iter()
+                .map(|tenant| tenant.clients.len())
+                .sum(),
             service_pid: service.pid,
             host_pid: service.host_pid,
             host_restarts: service.host_restarts,
@@ -106,7 +118,10 @@ impl Shown {
                 "time",
                 format!("{} ({clock} clock)", units::nanos(Some(self.device_now_ns))),
             ),
-            ("tenants", self.tenants.to_string()),
+            (
+                "tenants",
+                format!("{}, {} clients connected", self.tenants, self.clients),
+            ),
             (
                 "device host",
                 format!("pid {}, {} restarts", self.host_pid, self.host_restarts),

@@ -30,7 +30,7 @@ pub(crate) enum Command {
     /// The device of a running service
     #[command(subcommand)]
     Device(device::Device),
-    /// Launch latency per tenant, as histograms
+    /// Launch and completion latency per tenant, as histograms
     Latency(latency::Latency),
     /// Scheduling policies
     #[command(subcommand)]

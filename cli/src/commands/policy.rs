@@ -3,14 +3,43 @@
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::table;
-use clap::Subcommand;
-use gridmux_policy::{PolicyInfo, all_policies};
+use clap::{Args, Subcommand};
+use gridmux_policy::{Element, Enforcement, PolicyInfo, all_policies};
+use serde::Serialize;
 
 /// Commands on policies.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Policy {
     /// Every policy, with where it comes from and whether it promises weighted shares
     List,
+    /// One policy: which elements of a plan it uses, and how well each executor holds them
+    Show(Show),
+}
+
+/// Arguments of `policy show`.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// Name, as `policy list` prints it
+    name: String,
+}
+
+/// A policy as it is printed.
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    info: PolicyInfo,
+    /// How well each element that the policy uses is held.
+    enforced: Vec<Enforced>,
+}
+
+/// How well one element of a plan is held.
+#[derive(Debug, Serialize)]
+struct Enforced {
+    element: Element,
+    /// By the SM model's plan mode: the papers' hardware.
+    model: Enforcement,
+    /// By the service on a stock device.
+    device: Enforcement,
 }
 
 impl Policy {
@@ -22,7 +51,52 @@ impl Policy {
                     all_policies().iter().map(row),
                 )
             }),
+            Self::Show(show) => show.run(out),
         }
+    }
+}
+
+impl Show {
+    fn run(self, out: &Output) -> Result<(), Failure> {
+        let found = all_policies().iter().find(|info| info.name == self.name);
+        let Some(info) = found else {
+            let known: Vec<&str> = all_policies().iter().map(|info| info.name).collect();
+            let hint = format!("known policies: {}", known.join(", "));
+            return Err(
+                Failure::new(format!("there is no policy named {:?}", self.name)).hint(hint),
+            );
+        };
+        let enforced = |element: &Element| Enforced {
+            element: *element,
+            model: gridmux_hw_model::plan::enforces(*element),
+            device: gridmux_mediator::dispatch::enforces(*element),
+        };
+        let shown = Shown {
+            info: *info,
+            enforced: info.uses.iter().map(enforced).collect(),
+        };
+        out.show(&shown, || shown.text())
+    }
+}
+
+impl Shown {
+    fn text(&self) -> String {
+        let weights = match self.info.promises_weights {
+            true => "yes",
+            false => "no",
+        };
+        let mut text = format!(
+            "policy   {}\nsummary  {}\nsource   {}\nweights  {weights}\n\n",
+            self.info.name, self.info.summary, self.info.source
+        );
+        for row in &self.enforced {
+            let name = row.element.name();
+            text += &format!(
+                "{name}\n  model   {}\n  device  {}\n",
+                row.model, row.device
+            );
+        }
+        text
     }
 }
 

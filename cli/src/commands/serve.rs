@@ -8,6 +8,7 @@ use crate::output::Output;
 use clap::Args;
 use gridmux_mediator::config::{Config, TenantConfig};
 use gridmux_mediator::supervisor;
+use gridmux_policy::UnknownClass;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -35,8 +36,8 @@ pub(crate) struct Serve {
     /// Name under which eBPF maps are pinned
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
-    /// A tenant that may connect, with its weight; may be repeated
-    #[arg(long = "tenant", value_name = "NAME[:WEIGHT]", value_parser = tenant)]
+    /// A tenant, with its weight and its class (latency, normal or batch); may be repeated
+    #[arg(long = "tenant", value_name = "NAME[:WEIGHT[:CLASS]]", value_parser = tenant)]
     tenants: Vec<TenantConfig>,
 }
 
@@ -48,6 +49,7 @@ impl Serve {
             config.policy.clone(),
             config.instance.clone(),
         );
+        let socket = run_dir.join(supervisor::CLIENT_SOCKET);
         let tenants: Vec<String> = config
             .tenants
             .iter()
@@ -58,12 +60,12 @@ impl Serve {
                 &mut std::io::stderr(),
                 format_args!(
                     "gridmux: serving {device} at {} under {policy}\n",
-                    run_dir.display()
+                    socket.display()
                 ),
             );
             let ready = json!({ "ready": {
-                "device": device, "policy": policy, "run_dir": run_dir, "instance": instance, "tenants": tenants,
-                "pid": std::process::id(),
+                "device": device, "policy": policy, "run_dir": run_dir, "socket": socket, "instance": instance,
+                "tenants": tenants, "pid": std::process::id(),
             }});
             // A service goes on when the reader of its first line is gone.
             let _ = out.line(&ready);
@@ -92,15 +94,16 @@ impl Serve {
                 .iter_mut()
                 .find(|known| known.name == tenant.name)
             {
-                Some(known) => known.weight = tenant.weight,
+                Some(known) => (known.weight, known.class) = (tenant.weight, tenant.class),
                 None => config.tenants.push(tenant),
             }
         }
         config.check()?;
         if config.tenants.is_empty() {
             return Err(
-                Failure::new("no tenant is configured, so nobody could connect")
-                    .hint("give --tenant NAME[:WEIGHT], or a [[tenant]] in the configuration"),
+                Failure::new("no tenant is configured, so nobody could connect").hint(
+                    "give --tenant NAME[:WEIGHT[:CLASS]], or a [[tenant]] in the configuration",
+                ),
             );
         }
         Ok(config)
@@ -108,27 +111,30 @@ impl Serve {
 }
 
 fn tenant(text: &str) -> Result<TenantConfig, String> {
-    let (name, weight) = text.split_once(':').unwrap_or((text, "1"));
+    let (name, rest) = text.split_once(':').unwrap_or((text, "1"));
+    let (weight, class) = rest.split_once(':').unwrap_or((rest, "normal"));
     let weight = weight
         .parse()
         .map_err(|_| format!("{weight:?} is no weight: a whole number of at least 1"))?;
-    Ok(TenantConfig {
-        name: name.to_owned(),
-        weight,
-        memory_limit_bytes: None,
-        uid: None,
-    })
+    let class = class
+        .parse()
+        .map_err(|error: UnknownClass| error.to_string())?;
+    Ok(TenantConfig::new(name, weight, class))
 }
 
 #[cfg(test)]
 mod tests {
     use super::tenant;
+    use gridmux_policy::Class;
 
     #[test]
-    fn a_tenant_is_a_name_and_perhaps_a_weight() {
+    fn a_tenant_is_a_name_and_perhaps_a_weight_and_a_class() {
         let parsed = tenant("serving:2").unwrap();
         assert_eq!((parsed.name.as_str(), parsed.weight), ("serving", 2));
         assert_eq!(tenant("batch").unwrap().weight, 1);
+        assert_eq!(tenant("serving:2").unwrap().class, Class::Normal);
+        assert_eq!(tenant("serving:2:latency").unwrap().class, Class::Latency);
         assert!(tenant("batch:heavy").unwrap_err().contains("heavy"));
+        assert!(tenant("batch:1:fast").unwrap_err().contains("fast"));
     }
 }

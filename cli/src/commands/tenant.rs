@@ -5,14 +5,24 @@ use crate::output::Output;
 use crate::service::ServiceArgs;
 use crate::{table, units};
 use clap::{Args, Subcommand};
-use gridmux_mediator::link::TenantStatistics;
+use gridmux_mediator::link::{ClientFacts, TenantStatistics};
+use gridmux_policy::Class;
 use serde::Serialize;
 
 /// Commands on tenants.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tenant {
-    /// Connected tenants: shares, memory, launches, latency
+    /// Every configured tenant: class, clients, shares, memory, launches, latency
+    List(List),
+    /// The same of one tenant or of all, and who their clients are
     Show(Show),
+}
+
+/// Lists tenants.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    service: ServiceArgs,
 }
 
 /// Shows tenants.
@@ -20,52 +30,90 @@ pub(crate) enum Tenant {
 pub(crate) struct Show {
     /// Only this tenant
     name: Option<String>,
-    /// Tenants that have left as well
-    #[arg(short, long)]
-    all: bool,
     #[command(flatten)]
     service: ServiceArgs,
 }
 
-/// A tenant as it is printed. Times are of the device's clock, which is virtual on a modelled device.
+/// A tenant as it is printed: counters are those of all of its clients together. Times are of the device's clock, which
+/// is virtual on a modelled device.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
     id: u32,
-    connected: bool,
-    pid: i32,
-    uid: u32,
+    class: Class,
     weight: u32,
+    /// Clients connected.
+    clients: usize,
+    /// Most clients at once.
+    clients_limit: u16,
+    /// Its weight over the weights of all connected tenants.
     share_asked: f64,
+    /// Part of what all tenants held while it was busy that its weight entitled it to.
+    share_entitled: Option<f64>,
+    /// Part of what all tenants held while it was busy that it held.
     share_got: Option<f64>,
-    shared_busy_ns: u64,
+    /// SM · nanoseconds that its blocks held, by their dominant share.
+    held_sm_ns: f64,
+    /// Launches in a row that ended at their budget.
+    budget_ends: u64,
+    /// Its launches keep ending at their budget, so they run only while no other tenant has one open.
+    is_behind: bool,
     memory_used_bytes: u64,
     memory_limit_bytes: u64,
     launches: u64,
     operations: u64,
     pending: u64,
+    /// Operations whose client left before they ended.
+    abandoned: u64,
     failed: u64,
     slices: u64,
     blocks: u64,
     block_ns: u64,
     bytes_copied: u64,
-    launch_latency_ns: Latency,
+    launch_latency_ns: LaunchLatency,
+    completion_latency_ns: CompletionLatency,
+    connected: Vec<Client>,
 }
 
-/// From a launch's admission to its first block, and to its end.
+/// A client as it is printed.
 #[derive(Debug, Serialize)]
-struct Latency {
+struct Client {
+    id: u32,
+    name: String,
+    pid: i32,
+    uid: u32,
+    gid: u32,
+    memory_used_bytes: u64,
+}
+
+/// From a launch's submission (its admission) to the start of its first block.
+#[derive(Debug, Serialize)]
+struct LaunchLatency {
     clock: &'static str,
     source: &'static str,
     start_p50: Option<u64>,
     start_p99: Option<u64>,
+    /// The completion latency, by the name that it had before.
     complete_p50: Option<u64>,
     complete_p99: Option<u64>,
+}
+
+/// From a launch's submission (its admission) to the end of its last block.
+#[derive(Debug, Serialize)]
+struct CompletionLatency {
+    clock: &'static str,
+    source: &'static str,
+    p50: Option<u64>,
+    p99: Option<u64>,
 }
 
 impl Tenant {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         match self {
+            Self::List(list) => {
+                let rows = rows(&list.service)?;
+                out.show(&rows, || text(&rows))
+            }
             Self::Show(show) => show.run(out),
         }
     }
@@ -73,50 +121,38 @@ impl Tenant {
 
 impl Show {
     fn run(self, out: &Output) -> Result<(), Failure> {
-        let host = self.service.statistics()?.host;
-        let clock = if host.device.is_model {
-            "virtual"
-        } else {
-            "device"
-        };
-        let departed = host
-            .departed
-            .iter()
-            .filter(|_| self.all)
-            .map(|tenant| Row::new(tenant, false, clock));
-        let rows = departed.chain(
-            host.tenants
-                .iter()
-                .map(|tenant| Row::new(tenant, true, clock)),
-        );
-        let rows: Vec<Row> = rows
-            .filter(|row| self.name.as_ref().is_none_or(|name| *name == row.name))
-            .collect();
-        if let (Some(name), true) = (&self.name, rows.is_empty()) {
-            let connected: Vec<&str> = host
-                .tenants
-                .iter()
-                .map(|t| t.identity.name.as_str())
-                .collect();
-            let hint = match connected.is_empty() {
-                true => "nobody is connected; --all shows tenants that have left".to_owned(),
-                false => format!(
-                    "connected are: {}; --all shows those that have left",
-                    connected.join(", ")
-                ),
-            };
-            return Err(Failure::new(format!("tenant {name:?} is not connected")).hint(hint));
+        let mut rows = rows(&self.service)?;
+        if let Some(name) = &self.name {
+            let known: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
+            rows.retain(|row| row.name == *name);
+            if rows.is_empty() {
+                let hint = format!("configured are: {}", known.join(", "));
+                return Err(Failure::new(format!("there is no tenant {name:?}")).hint(hint));
+            }
         }
-        out.show(&rows, || text(&rows))
+        out.show(&rows, || {
+            let clients = clients_text(&rows);
+            format!("{}\n{clients}", text(&rows))
+        })
     }
 }
 
+fn rows(service: &ServiceArgs) -> Result<Vec<Row>, Failure> {
+    let host = service.statistics()?.host;
+    let clock = if host.device.is_model {
+        "virtual"
+    } else {
+        "device"
+    };
+    let tenants = host.tenants.into_iter();
+    Ok(tenants.map(|tenant| Row::new(tenant, clock)).collect())
+}
+
 fn text(rows: &[Row]) -> String {
-    const HEADINGS: [&str; 15] = [
+    const HEADINGS: [&str; 14] = [
         "tenant",
-        "id",
-        "pid",
-        "uid",
+        "class",
+        "clients",
         "weight",
         "asked",
         "got",
@@ -125,43 +161,97 @@ fn text(rows: &[Row]) -> String {
         "pending",
         "failed",
         "blocks",
-        "start p50",
-        "start p99",
-        "complete p99",
+        "launch p50",
+        "launch p99",
+        "completion p99",
     ];
     table::of(&HEADINGS, rows.iter().map(Row::cells))
 }
 
-impl Row {
-    fn new(tenant: &TenantStatistics, connected: bool, clock: &'static str) -> Self {
-        let (identity, usage, latency) = (&tenant.identity, &tenant.usage, &tenant.latency);
+fn clients_text(rows: &[Row]) -> String {
+    const HEADINGS: [&str; 6] = ["client", "tenant", "name", "pid", "uid", "memory"];
+    let of = |row: &Row| {
+        let tenant = row.name.clone();
+        let cells = move |client: &Client| {
+            vec![
+                client.id.to_string(),
+                tenant.clone(),
+                // The name is the client's own: nothing in it may reach the terminal as a control sequence.
+                client.name.escape_debug().to_string(),
+                client.pid.to_string(),
+                client.uid.to_string(),
+                units::bytes(client.memory_used_bytes),
+            ]
+        };
+        row.connected.iter().map(cells).collect::<Vec<_>>()
+    };
+    let clients: Vec<Vec<String>> = rows.iter().flat_map(of).collect();
+    if clients.is_empty() {
+        return "(no clients)\n".to_owned();
+    }
+    table::of(&HEADINGS, clients)
+}
+
+impl From<ClientFacts> for Client {
+    fn from(client: ClientFacts) -> Self {
         Self {
-            name: identity.name.clone(),
-            id: identity.id,
-            connected,
-            pid: identity.pid,
-            uid: identity.uid,
-            weight: identity.weight,
+            id: client.id,
+            name: client.name,
+            pid: client.credentials.pid,
+            uid: client.credentials.uid,
+            gid: client.credentials.gid,
+            memory_used_bytes: client.memory_used_bytes,
+        }
+    }
+}
+
+impl Row {
+    fn new(tenant: TenantStatistics, clock: &'static str) -> Self {
+        let TenantStatistics {
+            tenant: facts,
+            clients,
+            usage,
+            latency,
+            ..
+        } = tenant;
+        Self {
+            name: facts.name,
+            id: facts.number,
+            class: facts.class,
+            weight: facts.weight,
+            clients: clients.len(),
+            clients_limit: facts.clients_limit,
+            connected: clients.into_iter().map(Client::from).collect(),
             share_asked: tenant.share_asked,
             share_got: usage.share_got,
-            shared_busy_ns: usage.shared_busy_ns,
+            share_entitled: usage.share_entitled,
+            held_sm_ns: usage.held_sm_ns,
+            budget_ends: usage.budget_ends,
+            is_behind: usage.is_behind,
             memory_used_bytes: tenant.memory_used_bytes,
-            memory_limit_bytes: identity.memory_limit_bytes,
+            memory_limit_bytes: facts.memory_limit_bytes,
             launches: latency.count,
             operations: usage.submitted,
             pending: usage.pending,
+            abandoned: usage.abandoned,
             failed: usage.failed,
             slices: usage.slices,
             blocks: usage.blocks,
             block_ns: usage.block_ns,
             bytes_copied: usage.bytes_copied,
-            launch_latency_ns: Latency {
+            launch_latency_ns: LaunchLatency {
                 clock,
                 source: "mediator",
                 start_p50: latency.start_p50_ns,
                 start_p99: latency.start_p99_ns,
                 complete_p50: latency.complete_p50_ns,
                 complete_p99: latency.complete_p99_ns,
+            },
+            completion_latency_ns: CompletionLatency {
+                clock,
+                source: "mediator",
+                p50: latency.complete_p50_ns,
+                p99: latency.complete_p99_ns,
             },
         }
     }
@@ -171,14 +261,18 @@ impl Row {
         let got = self
             .share_got
             .map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0));
-        let left = if self.connected { "" } else { " (left)" };
+        let asked = self.share_entitled.unwrap_or(self.share_asked);
+        // A tenant whose launches keep ending at their budget runs while the others have nothing to do.
+        let class = match self.is_behind {
+            true => format!("{} (behind)", self.class),
+            false => self.class.to_string(),
+        };
         vec![
-            format!("{}{left}", self.name),
-            self.id.to_string(),
-            self.pid.to_string(),
-            self.uid.to_string(),
+            self.name.clone(),
+            class,
+            self.clients.to_string(),
             self.weight.to_string(),
-            format!("{:.1}%", self.share_asked * 100.0),
+            format!("{:.1}%", asked * 100.0),
             got,
             format!(
                 "{}/{}",
@@ -191,7 +285,7 @@ impl Row {
             self.blocks.to_string(),
             units::nanos(latency.start_p50),
             units::nanos(latency.start_p99),
-            units::nanos(latency.complete_p99),
+            units::nanos(self.completion_latency_ns.p99),
         ]
     }
 }

@@ -11,7 +11,6 @@ use crate::timing::dispatch::Placement;
 use crate::timing::machine::Around;
 use crate::timing::sm::SmEvent;
 use crate::timing::sm_faults::overran_waiting;
-use gridmux_policy::ids::SmId;
 use gridmux_policy::units::Cycles;
 
 impl Gpu {
@@ -31,9 +30,10 @@ impl Gpu {
 
     pub(super) fn run_epoch(&mut self, end: u64) {
         self.placed.clear();
+        self.resident.changed();
         if let Some(obey) = &mut self.obey {
             let on = (&mut self.machine.sms[..], &mut self.launches);
-            obey.follow(&self.config, on.0, self.now);
+            obey.follow(on.0, self.now);
             let times = (self.now, end);
             obey.place(
                 &self.config,
@@ -121,16 +121,10 @@ impl Gpu {
                         state.last_end = state.last_end.max(at);
                         report_retired(&mut self.drafts, state.tag, at, ran_cycles);
                         if let Some(obey) = &mut self.obey {
-                            obey.retired(usize::from(id), state.row, ran_cycles);
+                            obey.retired(id, state, ran_cycles);
                             let ran = Cycles(ran_cycles);
-                            obey.record(BlockEvent {
-                                at: Cycles(at),
-                                sm: SmId(id),
-                                kernel: state.row,
-                                tag: state.tag,
-                                block: linear,
-                                change: BlockChange::Retired { ran },
-                            });
+                            let change = BlockChange::Retired { ran };
+                            obey.record(BlockEvent::of(state, id, linear, at, change));
                         }
                         if state.ended_blocks == state.blocks {
                             ended.push(Placement { launch, at });
@@ -149,14 +143,8 @@ impl Gpu {
                             continue;
                         };
                         let bytes = counters.context_written_bytes;
-                        obey.record(BlockEvent {
-                            at: Cycles(at),
-                            sm: SmId(id),
-                            kernel: state.row,
-                            tag: state.tag,
-                            block: saved.linear,
-                            change: BlockChange::SwitchedOut { bytes },
-                        });
+                        let change = BlockChange::SwitchedOut { bytes };
+                        obey.record(BlockEvent::of(state, id, saved.linear, at, change));
                         *self.launches.counters(saved.launch) += counters;
                         obey.saved(saved);
                     }
@@ -222,9 +210,14 @@ impl Gpu {
             };
             let tag = launch.tag;
             attribute(&mut fault, &self.memory, launch.domain);
+            let warp_instructions = self.cost_of(index);
             self.drop_launch(index, end);
-            let at = Cycles(at);
-            self.drafts.push(Report::Faulted { tag, fault, at });
+            self.drafts.push(Report::Faulted {
+                tag,
+                fault,
+                at: Cycles(at),
+                warp_instructions,
+            });
         }
     }
 }

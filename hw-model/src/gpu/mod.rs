@@ -6,6 +6,7 @@
 //! launch that faults or is killed leaves its SMs at the end of the epoch.
 //! Length: the whole public interface of the device stands in one place; each method is short.
 
+mod cost;
 mod epoch;
 
 use crate::compile::{self, LoadError};
@@ -19,7 +20,7 @@ use crate::kernel::LoadedModule;
 use crate::launch::{self, Copy, Launch, LaunchError};
 use crate::memory::{DomainId, Memory, MemoryError, Partition};
 use crate::plan::obey::Obey;
-use crate::plan::{BlockEvent, PlanNote, PlanOptions, Sample, Standing};
+use crate::plan::{BlockEvent, CapReached, PlanNote, PlanOptions, Sample, Standing};
 use crate::report::{Advance, Printed, Report};
 use crate::texture::TextureError;
 use crate::timing::dispatch::{Dispatcher, Placement};
@@ -27,9 +28,10 @@ use crate::timing::launches::Launches;
 use crate::timing::machine::Machine;
 use crate::timing::sm::Sm;
 use crate::timing::totals::add_row;
-use gridmux_policy::ids::{KernelId, SmId};
+use gridmux_policy::PlanReader;
+use gridmux_policy::ids::{RowId, SmId, TenantId};
 use gridmux_policy::plan::Plan;
-use gridmux_policy::publish::PlanReader;
+use gridmux_policy::shape::Held;
 use gridmux_policy::units::{Cycles, Nanos};
 use gridmux_ptx::decode::Program;
 use std::collections::HashMap;
@@ -48,6 +50,7 @@ pub struct Gpu {
     machine: Machine,
     launches: Launches,
     tags: HashMap<u64, u32>,
+    resident: cost::Resident,
     dispatcher: Dispatcher,
     /// The block scheduler of `plan` mode; without one, the stock scheduler.
     obey: Option<Box<Obey>>,
@@ -74,6 +77,7 @@ impl Gpu {
             machine: Machine::new(&config),
             launches: Launches::new(),
             tags: HashMap::with_capacity(1024),
+            resident: cost::Resident::default(),
             dispatcher: Dispatcher::new(&config),
             obey: None,
             copies: CopyQueues::default(),
@@ -103,13 +107,17 @@ impl Gpu {
 
     /// Obeys a plan from now on, instead of the stock block scheduler or the plan before; gives what the plan asks
     /// for and this GPU does not have. Blocks that are resident stay until the plan's way of giving up takes them.
+    ///
+    /// A plan whose epoch follows that of the plan before comes from the same publisher: its dirty bits are believed.
+    /// Starts are counted from the first plan on, for launches that are open then from their beginning.
     pub fn set_plan(&mut self, plan: &Plan) -> &[PlanNote] {
-        let (config, sms, now) = (&self.config, &mut self.machine.sms, self.now);
+        let (config, launches, now) = (&self.config, &self.launches, self.now);
+        let sms = &mut self.machine.sms;
         let obey = self
             .obey
-            .get_or_insert_with(|| Box::new(Obey::new(config, plan)));
+            .get_or_insert_with(|| Box::new(Obey::new(config, sms, launches)));
         obey.reader = None;
-        obey.replace(config, plan, sms, now);
+        obey.replace(plan, sms, now);
         &obey.notes
     }
 
@@ -128,12 +136,37 @@ impl Gpu {
         self.obey.as_ref().map_or(&[], |obey| &obey.notes)
     }
 
-    /// How switches and quotas behave in `plan` mode; nothing while no plan is set.
+    /// How switches behave in `plan` mode; nothing while no plan is set.
     pub fn set_plan_options(&mut self, options: PlanOptions) {
         if let Some(obey) = &mut self.obey {
             obey.options = options;
-            obey.apply_weights(&mut self.machine.sms, self.now);
         }
+    }
+
+    /// Forgets what was counted for a row of which no launch is open, so that its id may name another row: its starts,
+    /// the times of its blocks and its samples.
+    pub fn forget_row(&mut self, row: RowId) {
+        if let Some(obey) = &mut self.obey {
+            obey.forget_row(row);
+        }
+        for sm in &mut self.machine.sms {
+            sm.forget_row(row);
+        }
+    }
+
+    /// Returns what a tenant's resident blocks hold, those that come included and those that leave not, as plans count
+    /// it; nothing while no plan is set.
+    #[must_use]
+    pub fn held(&self, tenant: TenantId) -> Held {
+        let obey = self.obey.as_ref();
+        obey.map_or_else(Held::default, |obey| obey.held(tenant))
+    }
+
+    /// Rows that had blocks to start and room for them, but not the cap, since the last call; recorded with
+    /// [`Gpu::record_block_events`], once until a row's caps change or all of its blocks have started.
+    pub fn take_caps_reached(&mut self) -> Vec<CapReached> {
+        let obey = self.obey.as_mut();
+        obey.map_or_else(Vec::new, |obey| std::mem::take(&mut obey.caps_reached))
     }
 
     /// From now on [`Gpu::take_block_events`] has every block's events; nothing while no plan is set.
@@ -163,7 +196,7 @@ impl Gpu {
         self.obey.as_ref().map_or(0, |obey| obey.saved_blocks())
     }
 
-    /// Per SM and kernel, what its blocks did there so far, running ones included.
+    /// Per SM and row, what its blocks did there so far, running ones included.
     #[must_use]
     pub fn samples(&self) -> Vec<Sample> {
         let numbered = (0..).zip(&self.machine.sms);
@@ -174,9 +207,9 @@ impl Gpu {
                     add_row(&mut rows, launch.row, counters);
                 }
             }
-            rows.into_iter().map(move |(kernel, counters)| Sample {
+            rows.into_iter().map(move |(row, counters)| Sample {
                 sm: SmId(id),
-                kernel,
+                row,
                 counters,
             })
         };
@@ -279,7 +312,7 @@ impl Gpu {
     /// # Errors
     /// [`LaunchError`]; a refused launch leaves no trace.
     pub fn launch(&mut self, request: Launch<'_>) -> Result<(), LaunchError> {
-        self.submit(request, KernelId(0))
+        self.submit(request, Standing::NONE)
     }
 
     /// Queues a launch that runs under a row of the plan; where no plan is set it only names the sample.
@@ -291,10 +324,10 @@ impl Gpu {
         standing: Standing,
         request: Launch<'_>,
     ) -> Result<(), LaunchError> {
-        self.submit(request, standing.kernel)
+        self.submit(request, standing)
     }
 
-    fn submit(&mut self, request: Launch<'_>, row: KernelId) -> Result<(), LaunchError> {
+    fn submit(&mut self, request: Launch<'_>, standing: Standing) -> Result<(), LaunchError> {
         launch::check(&self.config, &request)?;
         self.check_tag(request.tag)?;
         let tag = request.tag;
@@ -304,8 +337,9 @@ impl Gpu {
                 domain: request.domain,
             });
         }
-        let index = self.launches.insert(&self.config, request, row);
+        let index = self.launches.insert(&self.config, request, standing);
         self.tags.insert(tag, index);
+        self.resident.changed();
         self.machine.forget_tally(index);
         self.dispatcher.submit(index, &mut self.launches, self.now);
         if let Some(obey) = &mut self.obey {
@@ -409,14 +443,22 @@ impl Gpu {
             return;
         };
         self.tags.remove(&launch.tag);
-        let row = launch.row;
+        let (row, tenant, counted) = (launch.row, launch.tenant, launch.counted);
+        let blocks = self.machine.sms.iter().flat_map(Sm::present);
+        let held = blocks.filter(|block| block.launch == index).count();
+        self.resident.changed();
         for sm in &mut self.machine.sms {
             sm.drop_launch(index, now);
         }
         self.machine.take_tally(index, row);
         self.dispatcher.remove(index, &mut self.launches, self.now);
         if let Some(obey) = &mut self.obey {
-            obey.dropped(index);
+            obey.dropped(
+                index,
+                tenant,
+                &counted,
+                u32::try_from(held).unwrap_or(u32::MAX),
+            );
         }
         self.launches.remove(index);
     }

@@ -363,6 +363,13 @@ impl Memory {
         Ok(self.domain(domain)?.allocator.used_bytes())
     }
 
+    /// Bytes in use in all domains together, each allocation rounded up to 256.
+    #[must_use]
+    pub fn used_bytes_of_all(&self) -> u64 {
+        let used = |domain: &Domain| domain.allocator.used_bytes();
+        self.domains.iter().flatten().map(used).sum()
+    }
+
     /// First address and size of the domain's window.
     ///
     /// # Errors
@@ -457,15 +464,19 @@ impl Memory {
 
     /// Lowest window of that size, aligned to it, that no domain holds.
     fn free_window(&self, bytes: u64) -> u64 {
+        let mut windows: Vec<(u64, u64)> = self
+            .domains
+            .iter()
+            .flatten()
+            .map(|domain| (domain.window_start, domain.window_bytes))
+            .collect();
+        windows.sort_unstable();
         let mut start = FIRST_WINDOW.next_multiple_of(bytes);
-        let overlaps = |start: u64| {
-            self.domains
-                .iter()
-                .flatten()
-                .any(|d| start < d.window_start + d.window_bytes && d.window_start < start + bytes)
-        };
-        while overlaps(start) {
-            start += bytes;
+        for (taken, length) in windows {
+            if start + bytes <= taken {
+                break;
+            }
+            start = start.max((taken + length).next_multiple_of(bytes));
         }
         start
     }
@@ -559,5 +570,26 @@ mod tests {
         memory.destroy_domain(a).expect("exists");
         let again = memory.create_domain(1 << 20).expect("domain");
         assert_eq!(memory.window(again).expect("exists").0, old);
+    }
+
+    #[test]
+    fn a_thousand_domains_are_separate_and_counted_together() {
+        let mut memory = Memory::default();
+        let domains: Vec<_> = (0..1024)
+            .map(|_| memory.create_domain(1 << 20).expect("domain"))
+            .collect();
+        for domain in &domains {
+            memory.alloc(*domain, 1000).expect("fits");
+        }
+        assert_eq!(memory.used_bytes_of_all(), 1024 * 1024);
+        let starts: std::collections::BTreeSet<u64> = domains
+            .iter()
+            .map(|d| memory.window(*d).expect("exists").0)
+            .collect();
+        assert_eq!(starts.len(), 1024);
+        for domain in domains {
+            memory.destroy_domain(domain).expect("exists");
+        }
+        assert_eq!(memory.used_bytes_of_all(), 0);
     }
 }

@@ -1,24 +1,26 @@
 //! The block scheduler of `plan` mode.
 //!
 //! Between epochs it fills the SMs on which something changed, in turn, one block per `block_interval_cycles`: of the
-//! launches at the head of their queues, in the group's fill order, the first that may have a block more and fits
-//! gets the room. Where a new plan leaves an SM with more blocks than a cap, blocks leave by context switch if the
-//! group says so, the highest numbers first.
-//! Rules: blocks of a launch start in ascending order; a switched block comes back before its launch starts a new
-//! one; a block that was started runs to its end somewhere; an SM is looked at again only after something there
-//! changed; blocks on their way out hold room, but count towards no cap.
+//! launches at the head of their queues, in the group's dispatch order, the first that may have a block more and fits
+//! gets the room. Where a new plan leaves an SM or a tenant with more blocks than it permits, blocks leave (`leave`).
+//! Rules: launches of equal rank go in order of submission; blocks of a launch start in ascending order; a switched
+//! block comes back before its launch starts a new one; a block that was started runs to its end somewhere; an SM is
+//! looked at again only after something there changed; blocks on their way out hold room, but count towards no cap
+//! and no limit.
 
+use super::books::{Books, OnSm};
+use super::leave::Areas;
 use super::rules::Rules;
-use super::{BlockChange, BlockEvent, PlanNote, PlanOptions, Spent};
+use super::{BlockChange, BlockEvent, CapReached, PlanNote, PlanOptions};
 use crate::config::GpuConfig;
-use crate::timing::context_switch::{Running, SavedBlock, context_bytes};
+use crate::timing::context_switch::SavedBlock;
 use crate::timing::dispatch::{Dispatcher, Placement};
 use crate::timing::launches::{LaunchState, Launches};
-use crate::timing::quota::QuotaWeights;
 use crate::timing::sm::Sm;
-use gridmux_policy::ids::{KernelId, SmId};
-use gridmux_policy::plan::{Fill, GiveUp, Plan};
-use gridmux_policy::publish::PlanReader;
+use gridmux_policy::PlanReader;
+use gridmux_policy::ids::{RowId, TenantId};
+use gridmux_policy::plan::{DispatchOrder, Plan};
+use gridmux_policy::shape::{BlockShape, Held};
 use gridmux_policy::units::Cycles;
 use std::collections::BTreeMap;
 
@@ -28,7 +30,7 @@ struct Work {
     eligible_at: u64,
     serial: u64,
     launch: u32,
-    kernel: KernelId,
+    row: RowId,
 }
 
 /// What an SM gets next.
@@ -45,89 +47,94 @@ pub(crate) struct Obey {
     pub(crate) reader: Option<PlanReader>,
     pub(crate) records: bool,
     pub(crate) events: Vec<BlockEvent>,
-    rules: Rules,
+    pub(crate) caps_reached: Vec<CapReached>,
+    pub(super) rules: Rules,
+    pub(super) books: Books,
+    /// What counts on the SM that is being looked at.
+    pub(super) on_sm: OnSm,
     /// SMs that may take a block.
     open: Vec<bool>,
     /// SMs on which a block was moved for another one since something ended there.
-    relocated: Vec<bool>,
+    pub(super) relocated: Vec<bool>,
     /// Switched blocks, by launch and number.
     saved: BTreeMap<(u32, u64), Box<SavedBlock>>,
     /// When a launch becomes eligible that was passed over.
     wake_at: u64,
-    /// Caps may be exceeded somewhere.
-    over: bool,
-    /// Where the next context goes: areas that were given back, by length in lines, and the end of the last one.
-    areas: BTreeMap<u64, Vec<u64>>,
-    areas_end: u64,
-    /// Cycles and number of ended blocks, by row.
-    ran: BTreeMap<KernelId, (u64, u64)>,
+    /// SMs on which a cap or limit may be exceeded.
+    pub(super) over: Vec<bool>,
+    /// A tenant's limit on the device may be exceeded.
+    pub(super) over_device: bool,
+    pub(super) areas: Areas,
+    /// In order of submission.
     work: Vec<Work>,
-    /// Orders of `work`, by group.
-    orders: Vec<Vec<usize>>,
+    /// Places in `work` in order of rank, then of submission.
+    by_rank: Vec<(u32, usize)>,
+    /// SMs near which the newest plan differs from the one before.
+    changed: Vec<bool>,
 }
 
 impl Obey {
-    pub(crate) fn new(config: &GpuConfig, plan: &Plan) -> Self {
-        let mut notes = Vec::new();
-        let sms = usize::from(config.sm.count);
+    pub(crate) fn new(config: &GpuConfig, sms: &[Sm], launches: &Launches) -> Self {
+        let count = usize::from(config.sm.count);
+        let mut books = Books::default();
+        for block in sms.iter().flat_map(Sm::present) {
+            books.held_mut(block.tenant).add(&block.counted, 1);
+        }
+        for (_, launch) in launches.iter() {
+            books.row_mut(launch.row).started += launch.next_block;
+        }
         Self {
             options: PlanOptions::default(),
-            rules: Rules::new(config, plan, &mut notes),
-            notes,
+            rules: Rules::new(config),
+            books,
+            on_sm: OnSm::default(),
+            notes: Vec::new(),
             reader: None,
             records: false,
             events: Vec::new(),
-            open: vec![true; sms],
-            relocated: vec![false; sms],
+            caps_reached: Vec::new(),
+            open: vec![true; count],
+            relocated: vec![false; count],
             saved: BTreeMap::new(),
             wake_at: u64::MAX,
-            over: true,
-            areas: BTreeMap::new(),
-            areas_end: 0,
-            ran: BTreeMap::new(),
+            over: vec![true; count],
+            over_device: true,
+            areas: Areas::default(),
             work: Vec::new(),
-            orders: Vec::new(),
+            by_rank: Vec::new(),
+            changed: Vec::new(),
         }
     }
 
-    /// Obeys another plan from now on.
-    pub(crate) fn replace(&mut self, config: &GpuConfig, plan: &Plan, sms: &mut [Sm], now: u64) {
+    /// Obeys another plan from now on. SMs near which it says what the one before said stay as they are.
+    pub(crate) fn replace(&mut self, plan: &Plan, sms: &mut [Sm], now: u64) {
         self.notes.clear();
-        self.rules = Rules::new(config, plan, &mut self.notes);
-        self.apply_weights(sms, now);
-        self.opened_all();
-        self.relocated.fill(false);
-        self.over = true;
+        self.rules.replace(plan, &mut self.notes, &mut self.changed);
+        if !self.changed.contains(&true) {
+            return;
+        }
+        for (at, sm) in sms.iter_mut().enumerate() {
+            if self.changed[at] {
+                sm.set_quotas(self.rules.weights_on(at), now);
+                self.open[at] = true;
+                self.relocated[at] = false;
+                self.over[at] = true;
+            }
+        }
+        self.books.rows_mut().for_each(|row| row.capped = false);
+        self.over_device = true;
     }
 
     /// Reads the newest plan, where plans are followed.
-    pub(crate) fn follow(&mut self, config: &GpuConfig, sms: &mut [Sm], now: u64) {
+    pub(crate) fn follow(&mut self, sms: &mut [Sm], now: u64) {
         let Some(mut reader) = self.reader.take() else {
             return;
         };
         let plan = reader.read();
-        if plan.epoch != self.rules.epoch {
-            self.replace(config, plan, sms, now);
+        if plan.epoch != self.rules.epoch() {
+            self.replace(plan, sms, now);
         }
         self.reader = Some(reader);
-    }
-
-    /// Gives the SMs the quotas that follow from the plan's issue weights.
-    pub(crate) fn apply_weights(&self, sms: &mut [Sm], now: u64) {
-        for (group, _) in self.rules.groups.iter().enumerate() {
-            let (rows, on) = self.rules.weights(group);
-            let weights = QuotaWeights {
-                on,
-                yields: self.options.spent == Spent::Yields,
-                rows: &rows,
-                default_weight: self.rules.default_weight(),
-                epoch_cycles: self.options.quota_epoch.0,
-            };
-            let numbered = sms.iter_mut().zip(&self.rules.group_of);
-            for (sm, _) in numbered.filter(|(_, of)| **of == group) {
-                sm.set_quotas(&weights, now);
-            }
-        }
     }
 
     /// A launch came or went.
@@ -135,11 +142,32 @@ impl Obey {
         self.open.fill(true);
     }
 
-    /// A block ended.
-    pub(crate) fn retired(&mut self, sm: usize, kernel: KernelId, ran_cycles: u64) {
+    /// Room came free on an SM. Where it counts for a tenant whose limit on the device had been reached, any SM may
+    /// have room for its blocks.
+    fn freed(&mut self, sm: usize, tenant: TenantId, counted: &BlockShape) {
         self.open[sm] = true;
+        self.release(tenant, counted);
+    }
+
+    /// A block no longer counts towards its tenant's limit on the device.
+    pub(super) fn release(&mut self, tenant: TenantId, counted: &BlockShape) {
+        let limited = self.rules.plan().limit_place(tenant).is_some();
+        let held = self.books.held_mut(tenant);
+        let was_full = limited && {
+            let limit = self.rules.plan().device_limit(tenant);
+            held.room_within(&self.rules.shape, limit, counted) == 0
+        };
+        held.remove(counted, 1);
+        if was_full {
+            self.opened_all();
+        }
+    }
+
+    /// A block ended.
+    pub(crate) fn retired(&mut self, sm: usize, launch: &LaunchState, ran_cycles: u64) {
+        self.freed(sm, launch.tenant, &launch.counted);
         self.relocated[sm] = false;
-        let (sum, count) = self.ran.entry(kernel).or_default();
+        let (sum, count) = &mut self.books.row_mut(launch.row).ran;
         *sum += ran_cycles;
         *count += 1;
     }
@@ -150,16 +178,27 @@ impl Obey {
         self.opened_all();
     }
 
-    /// A launch is gone.
-    pub(crate) fn dropped(&mut self, launch: u32) {
+    /// A launch is gone, and with it so many blocks that counted.
+    pub(crate) fn dropped(&mut self, launch: u32, tenant: TenantId, held: &BlockShape, n: u32) {
+        self.books.held_mut(tenant).remove(held, n);
         let of_launch = |key: &(u32, u64)| key.0 == launch;
         let keys: Vec<_> = self.saved.keys().copied().filter(of_launch).collect();
         for key in keys {
             if let Some(saved) = self.saved.remove(&key) {
-                self.give_area_back(&saved);
+                self.areas.give_back(&saved);
             }
         }
         self.opened_all();
+    }
+
+    /// A row is gone: its starts are forgotten.
+    pub(crate) fn forget_row(&mut self, row: RowId) {
+        *self.books.row_mut(row) = Default::default();
+    }
+
+    /// What a tenant's blocks hold that count towards its limit on the device.
+    pub(crate) fn held(&self, tenant: TenantId) -> Held {
+        self.books.held(tenant)
     }
 
     /// A block of a launch that is on no SM.
@@ -180,7 +219,7 @@ impl Obey {
 
     /// When the next block could be placed, if nothing is freed before.
     pub(crate) fn next_event(&self, dispatcher: &Dispatcher) -> Option<u64> {
-        if self.open.contains(&true) || self.over {
+        if self.over_device || self.open.contains(&true) || self.over.contains(&true) {
             return Some(dispatcher.next_place_at());
         }
         (self.wake_at != u64::MAX).then_some(self.wake_at.max(dispatcher.next_place_at()))
@@ -195,7 +234,7 @@ impl Obey {
         (now, end): (u64, u64),
         placed: &mut Vec<Placement>,
     ) {
-        if std::mem::take(&mut self.over) {
+        if self.over_device || self.over.contains(&true) {
             self.give_up(config, sms, launches, now);
         }
         let mut time = dispatcher.next_place_at().max(now);
@@ -238,46 +277,33 @@ impl Obey {
         }
     }
 
-    /// Launches with blocks to place, in each group's fill order.
+    /// Lists the launches with blocks to place in both dispatch orders.
     fn find_work(&mut self, dispatcher: &Dispatcher, launches: &Launches) {
-        self.work.clear();
-        for (eligible_at, launch) in dispatcher.candidates() {
-            self.add_work(eligible_at, launch, launches);
-        }
-        let mut last = None;
-        let saved: Vec<u32> = self.saved.keys().map(|key| key.0).collect();
-        for launch in saved {
-            let known = self.work.iter().any(|w| w.launch == launch);
-            if last != Some(launch) && !known {
-                let at = launches.get(launch).and_then(|l| l.eligible_at);
-                self.add_work(at.unwrap_or(0), launch, launches);
-            }
-            last = Some(launch);
-        }
-        self.work
-            .sort_unstable_by_key(|w| (w.eligible_at, w.serial));
-        self.orders.clear();
-        for (number, group) in self.rules.groups.iter().enumerate() {
-            let mut order: Vec<usize> = (0..self.work.len()).collect();
-            if group.fill == Fill::RowOrder {
-                order.sort_by_key(|at| self.rules.right(number, self.work[*at].kernel).rank);
-            }
-            self.orders.push(order);
-        }
-    }
-
-    fn add_work(&mut self, eligible_at: u64, launch: u32, launches: &Launches) {
-        if let Some(state) = launches.get(launch) {
-            self.work.push(Work {
-                eligible_at,
+        let work = |launch: u32, eligible_at: Option<u64>| {
+            let state = launches.get(launch)?;
+            Some(Work {
+                eligible_at: eligible_at.or(state.eligible_at).unwrap_or(0),
                 serial: state.serial,
                 launch,
-                kernel: state.row,
-            });
-        }
+                row: state.row,
+            })
+        };
+        self.work.clear();
+        let heads = dispatcher.candidates();
+        self.work
+            .extend(heads.filter_map(|(at, launch)| work(launch, Some(at))));
+        self.work
+            .extend(self.saved.keys().filter_map(|key| work(key.0, None)));
+        self.work.sort_unstable_by_key(|w| w.serial);
+        self.work.dedup_by_key(|w| w.serial);
+        let plan = self.rules.plan();
+        self.by_rank.clear();
+        let ranked = self.work.iter().map(|w| plan.rank(w.row));
+        self.by_rank.extend(ranked.zip(0..));
+        self.by_rank.sort_unstable();
     }
 
-    fn first_saved(&self, launch: u32) -> Option<(u64, &SavedBlock)> {
+    pub(super) fn first_saved(&self, launch: u32) -> Option<(u64, &SavedBlock)> {
         let mut range = self.saved.range((launch, 0)..=(launch, u64::MAX));
         range.next().map(|(key, saved)| (key.1, &**saved))
     }
@@ -290,9 +316,15 @@ impl Obey {
         launches: &Launches,
         time: u64,
     ) -> Option<Choice> {
-        let number = self.rules.group_of[sm];
-        for at in 0..self.orders[number].len() {
-            let work = self.work[self.orders[number][at]];
+        if self.work.is_empty() {
+            return None;
+        }
+        let group = self.rules.group_of(sm);
+        let by_rank = self.rules.order(group) == DispatchOrder::Rank;
+        self.on_sm.read(&sms[sm]);
+        for at in 0..self.work.len() {
+            let at = if by_rank { self.by_rank[at].1 } else { at };
+            let work = self.work[at];
             let Some(launch) = launches.get(work.launch) else {
                 continue;
             };
@@ -306,55 +338,55 @@ impl Obey {
                 self.wake_at = self.wake_at.min(work.eligible_at);
                 continue;
             }
-            let right = self.rules.right(number, work.kernel);
-            let group = &self.rules.groups[number];
-            let below = sms[sm].count_of(work.kernel) < u32::from(right.limits.cap);
-            let budget = right.limits.budget;
-            let may_start = budget.is_none_or(|most| group.started[right.rank] < most);
+            let below = self.on_sm.blocks_of(launch.row) < self.rules.cap(group, launch.row);
+            let within = self.within_limits(group, launch);
+            let may_start = self.may_start(launch.row);
+            let fits = match back {
+                Some((_, fits)) => fits,
+                None => may_start && sms[sm].fits(&launch.needs),
+            };
             match back {
-                Some((linear, true)) if below => return Some(Choice::Restore(work.launch, linear)),
-                None if below && may_start && sms[sm].fits(&launch.needs) => {
-                    return Some(Choice::Start(work.launch));
+                Some((linear, true)) if below && within => {
+                    return Some(Choice::Restore(work.launch, linear));
                 }
-                _ if below && group.switches() && (back.is_some() || may_start) => {
+                None if below && within && fits => return Some(Choice::Start(work.launch)),
+                _ if below && within && !fits && (back.is_some() || may_start) => {
                     self.relocate(sm, sms, launches, launch);
                 }
+                _ if within && fits => self.cap_reached(launch.row, time),
                 _ => {}
             }
-            if self.rules.groups[number].head_of_line {
+            if self.rules.head_of_line(group) {
                 return None;
             }
         }
         None
     }
 
-    /// Where a launch stands in a group's fill order.
-    fn place_in_order(&self, group: usize, launch: &LaunchState) -> (usize, Option<u64>, u64) {
-        let rank = match self.rules.groups[group].fill {
-            Fill::RowOrder => self.rules.right(group, launch.row).rank,
-            Fill::Arrival => 0,
-        };
-        (rank, launch.eligible_at, launch.serial)
+    /// One more block of a launch keeps its tenant within its limits on an SM and on the device.
+    fn within_limits(&self, group: usize, launch: &LaunchState) -> bool {
+        let plan = self.rules.plan();
+        if plan.limit_place(launch.tenant).is_none() {
+            return true;
+        }
+        let room = |held: Held, limit| held.room_within(&self.rules.shape, limit, &launch.counted);
+        let on_group = self.rules.group_limit(group, launch.tenant);
+        let on_device = plan.device_limit(launch.tenant);
+        room(self.on_sm.held(launch.tenant), on_group) > 0
+            && room(self.books.held(launch.tenant), on_device) > 0
     }
 
-    /// Room is there in sum and not in one piece: a block that lies in the way is moved.
-    fn relocate(&mut self, sm: usize, sms: &mut [Sm], launches: &Launches, waiting: &LaunchState) {
-        let needs = &waiting.needs;
-        if self.relocated[sm] || sms[sm].is_leaving() || !sms[sm].holds_in_sum(needs) {
-            return;
-        }
-        let group = self.rules.group_of[sm];
-        let place = self.place_in_order(group, waiting);
-        let victims = sms[sm].running().filter(|r| {
-            let of = launches.get(r.launch);
-            let first = of.is_some_and(|l| self.place_in_order(group, l) < place);
-            sms[sm].would_fit(r.number, needs, first)
-        });
-        let smallest =
-            victims.min_by_key(|r| (context_bytes(&r.needs), std::cmp::Reverse(r.linear)));
-        if let Some(victim) = smallest {
-            self.relocated[sm] = true;
-            self.switch_out(sms, sm, &victim);
+    fn may_start(&self, row: RowId) -> bool {
+        let budget = self.rules.plan().budget(row);
+        budget.is_none_or(|most| self.books.row(row).started < most)
+    }
+
+    /// Only a row's cap keeps it from a block more: said once until its caps change or it has started all it had.
+    fn cap_reached(&mut self, row: RowId, time: u64) {
+        let known = std::mem::replace(&mut self.books.row_mut(row).capped, true);
+        if self.records && !known {
+            let at = Cycles(time);
+            self.caps_reached.push(CapReached { row, at });
         }
     }
 
@@ -376,14 +408,13 @@ impl Obey {
         launch.next_block += 1;
         let first = launch.first_start.is_none();
         launch.first_start.get_or_insert(time);
-        let number = self.rules.group_of[sm];
-        let right = self.rules.right(number, launch.row);
-        let started = &mut self.rules.groups[number].started[right.rank];
-        *started = started.saturating_add(1);
-        sms[sm].place(launch, index, &shape, block, time);
-        let event = event(launch.tag, launch.row, sm, block, time, BlockChange::Placed);
         let done = launch.all_placed();
-        self.record(event);
+        let book = self.books.row_mut(launch.row);
+        book.started += 1;
+        book.capped &= !done;
+        self.books.held_mut(launch.tenant).add(&launch.counted, 1);
+        sms[sm].place(launch, index, &shape, block, time);
+        self.record(BlockEvent::of(launch, sm, block, time, BlockChange::Placed));
         dispatcher.started(index, first, done);
     }
 
@@ -398,97 +429,11 @@ impl Obey {
         let (Some(saved), Some(launch)) = (self.saved.remove(&key), launches.get(key.0)) else {
             return;
         };
-        self.give_area_back(&saved);
+        self.areas.give_back(&saved);
         let bytes = saved.moved_bytes();
         let change = BlockChange::SwitchedIn { bytes };
-        self.record(event(launch.tag, launch.row, sm, key.1, time, change));
-        sms[sm].switch_in(saved, launch.row, time);
-    }
-
-    /// Finds blocks beyond their caps, and switches them out where the group says so.
-    fn give_up(&mut self, config: &GpuConfig, sms: &mut [Sm], launches: &Launches, now: u64) {
-        for sm in 0..sms.len() {
-            let number = self.rules.group_of[sm];
-            if !self.rules.groups[number].switches() {
-                continue;
-            }
-            let cheapest = self.rules.groups[number].give_up == GiveUp::Cheapest;
-            let mut running: Vec<Running> = sms[sm].running().collect();
-            let serial = |launch| launches.get(launch).map_or(0, |l| l.serial);
-            running.sort_by_key(|r| std::cmp::Reverse((serial(r.launch), r.linear)));
-            for block in running {
-                let cap = u32::from(self.rules.right(number, block.kernel).limits.cap);
-                if sms[sm].count_of(block.kernel) <= cap {
-                    continue;
-                }
-                if !cheapest || self.pays(config, &block, now) {
-                    self.switch_out(sms, sm, &block);
-                }
-            }
-            // A block that is coming back can leave when it has come.
-            self.over |= sms[sm].is_coming_back();
-        }
-    }
-
-    /// Switching a block out and in again costs less than what it probably still has to run (Chimera's estimate:
-    /// the mean of its kernel's ended blocks, less its own time). Without an ended block the switch pays.
-    fn pays(&self, config: &GpuConfig, block: &Running, now: u64) -> bool {
-        let Some((sum, count)) = self.ran.get(&block.kernel) else {
-            return true;
-        };
-        let left = (sum / count).saturating_sub(now.saturating_sub(block.started));
-        let rate = u64::from(config.interconnect.request_bytes_per_cycle).max(1);
-        let cost = if self.options.free_switches {
-            0
-        } else {
-            // Half of the port is the engine's.
-            4 * context_bytes(&block.needs) / rate
-        };
-        cost < left
-    }
-
-    fn switch_out(&mut self, sms: &mut [Sm], sm: usize, block: &Running) {
-        let lines = context_bytes(&block.needs).div_ceil(crate::config::LINE_BYTES);
-        let area = self.areas.get_mut(&lines).and_then(Vec::pop);
-        let area = area.unwrap_or_else(|| {
-            self.areas_end += lines;
-            self.areas_end - lines
-        });
-        sms[sm].switch_out(block.number, area, self.options.free_switches);
-    }
-
-    /// The research interface: the nth running block of an SM leaves.
-    pub(crate) fn switch_out_nth(&mut self, sms: &mut [Sm], sm: SmId, nth: usize) -> bool {
-        let Some(here) = sms.get(sm.index()) else {
-            return false;
-        };
-        let Some(block) = here.running().nth(nth) else {
-            return false;
-        };
-        self.switch_out(sms, sm.index(), &block);
-        true
-    }
-
-    fn give_area_back(&mut self, saved: &SavedBlock) {
-        let free = self.areas.entry(saved.area_lines()).or_default();
-        free.push(saved.area());
-    }
-}
-
-fn event(
-    tag: u64,
-    kernel: KernelId,
-    sm: usize,
-    block: u64,
-    at: u64,
-    change: BlockChange,
-) -> BlockEvent {
-    BlockEvent {
-        at: Cycles(at),
-        sm: SmId(u16::try_from(sm).unwrap_or(u16::MAX)),
-        kernel,
-        tag,
-        block,
-        change,
+        self.record(BlockEvent::of(launch, sm, key.1, time, change));
+        self.books.held_mut(launch.tenant).add(&launch.counted, 1);
+        sms[sm].switch_in(saved, launch, time);
     }
 }

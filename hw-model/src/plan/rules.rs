@@ -1,153 +1,243 @@
-//! A plan as the block scheduler reads it: clamped to the GPU, by SM.
+//! A plan as the block scheduler reads it, by SM.
 //!
-//! Rule: whatever a plan says, the rules made from it name only SMs that exist and caps that an SM can hold.
+//! Rules: whatever a plan says, only SMs that exist are looked up; rows and limits are found in dense tables; a plan
+//! that follows the one held changes only the SMs near which its dirty bits say so.
 
 use super::PlanNote;
 use crate::config::GpuConfig;
-use gridmux_policy::ids::{KernelId, SmId};
-use gridmux_policy::plan::{Fill, GiveUp, Plan, RowLimits};
+use crate::occupancy::device_shape;
+use crate::timing::quota::Weights;
+use gridmux_policy::ids::{RowId, SmId, TenantId};
+use gridmux_policy::plan::{DispatchOrder, NO_CAP, Plan, Preemption};
+use gridmux_policy::shape::{DeviceShape, SmUnits};
+use std::sync::Arc;
 
-/// One group.
-#[derive(Debug)]
-pub(super) struct Group {
-    pub(super) fill: Fill,
-    pub(super) give_up: GiveUp,
-    pub(super) head_of_line: bool,
-    /// In fill order.
-    pub(super) rows: Vec<(KernelId, RowLimits)>,
-    /// Blocks that started under each row since the plan was read, the default row's last.
-    pub(super) started: Vec<u32>,
-}
-
-impl Group {
-    /// Blocks leave the group's SMs by context switch.
-    pub(super) fn switches(&self) -> bool {
-        matches!(self.give_up, GiveUp::Switch | GiveUp::Cheapest)
-    }
-}
-
-/// All groups; the last one holds the SMs that no group of the plan has.
+/// The plan that is obeyed, and what follows from it.
 #[derive(Debug)]
 pub(super) struct Rules {
-    pub(super) epoch: u64,
-    pub(super) groups: Vec<Group>,
-    pub(super) group_of: Vec<usize>,
-    default_row: RowLimits,
-    listed: Vec<KernelId>,
-}
-
-/// What a kernel gets on an SM: its place in fill order and its limits.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Right {
-    pub(super) rank: usize,
-    pub(super) limits: RowLimits,
+    pub(super) shape: DeviceShape,
+    plan: Plan,
+    /// By SM; [`Rules::nowhere`] for an SM that is in no group.
+    group_of: Vec<usize>,
+    /// By group; none where quotas are off.
+    weights: Vec<Option<Arc<Weights>>>,
 }
 
 impl Rules {
-    pub(super) fn new(config: &GpuConfig, plan: &Plan, notes: &mut Vec<PlanNote>) -> Self {
-        let count = config.sm.count;
-        let most = u16::try_from(config.sm.max_blocks).unwrap_or(u16::MAX);
-        let nobody = plan.groups.len();
-        let mut group_of = vec![nobody; usize::from(count)];
-        let mut groups: Vec<Group> = Vec::with_capacity(nobody + 1);
-        let mut listed = Vec::new();
-        for (number, group) in plan.groups.iter().enumerate() {
-            for sm in group.sms.iter() {
-                match group_of.get_mut(sm.index()) {
-                    None => notes.push(PlanNote::NoSuchSm { sm, count }),
-                    Some(slot) if *slot != nobody => notes.push(PlanNote::Overlap { sm }),
-                    Some(slot) => *slot = number,
-                }
-            }
-            let mut rows: Vec<(KernelId, RowLimits)> = Vec::with_capacity(group.rows.len());
-            for row in &group.rows {
-                if rows.iter().any(|(kernel, _)| *kernel == row.kernel) {
-                    notes.push(PlanNote::Twice { kernel: row.kernel });
-                    continue;
-                }
-                rows.push((row.kernel, clamp(row.kernel, row.limits, most, notes)));
-                listed.push(row.kernel);
-            }
-            groups.push(Group {
-                fill: group.fill,
-                give_up: group.give_up,
-                head_of_line: group.head_of_line,
-                started: vec![0; rows.len() + 1],
-                rows,
-            });
-        }
-        if nobody != 0 {
-            let without = group_of.iter().enumerate().filter(|(_, g)| **g == nobody);
-            notes.extend(without.filter_map(|(sm, _)| {
-                let sm = SmId(u16::try_from(sm).ok()?);
-                Some(PlanNote::Uncovered { sm })
-            }));
-        }
-        groups.push(Group {
-            fill: Fill::Arrival,
-            give_up: GiveUp::Drain,
-            head_of_line: false,
-            rows: Vec::new(),
-            started: vec![0],
-        });
-        listed.sort_unstable();
-        listed.dedup();
-        let mut default_row = plan.default_row;
-        // The builder's default is as many as any SM holds, so this is no mistake to report.
-        default_row.cap = default_row.cap.min(most);
+    /// Returns the rules of an empty plan: no groups, no rows.
+    pub(super) fn new(config: &GpuConfig) -> Self {
+        let shape = device_shape(config);
         Self {
-            epoch: plan.epoch,
-            groups,
-            group_of,
-            default_row,
-            listed,
+            shape,
+            plan: Plan::default(),
+            group_of: vec![0; usize::from(shape.sms)],
+            weights: Vec::new(),
         }
     }
 
-    /// What a kernel gets in a group.
-    pub(super) fn right(&self, group: usize, kernel: KernelId) -> Right {
-        let rows = &self.groups[group].rows;
-        if let Some(rank) = rows.iter().position(|(other, _)| *other == kernel) {
-            let limits = rows[rank].1;
-            return Right { rank, limits };
+    /// Takes another plan. `changed` says by SM whether anything near it may be different.
+    pub(super) fn replace(
+        &mut self,
+        plan: &Plan,
+        notes: &mut Vec<PlanNote>,
+        changed: &mut Vec<bool>,
+    ) {
+        let follows = plan.epoch == self.plan.epoch.wrapping_add(1)
+            && plan.default_row() == self.plan.default_row();
+        self.plan.clone_from(plan);
+        let plan = &self.plan;
+        let nowhere = plan.groups().len();
+        for (sm, slot) in (0..).zip(&mut self.group_of) {
+            let group = plan.group_of(SmId(sm));
+            *slot = group.map_or(nowhere, |group| usize::from(group.0));
         }
-        let limits = if self.listed.binary_search(&kernel).is_ok() {
-            RowLimits::capped(0)
-        } else {
-            self.default_row
+        changed.clear();
+        changed.extend(self.group_of.iter().map(|group| {
+            let same = follows && *group != nowhere && !changed_near(plan, *group);
+            !same
+        }));
+        self.note(notes);
+        self.weigh();
+    }
+
+    fn note(&self, notes: &mut Vec<PlanNote>) {
+        let plan = &self.plan;
+        let count = self.shape.sms;
+        for group in plan.groups() {
+            let beyond = group.sms.iter().filter(|sm| sm.0 >= count);
+            notes.extend(beyond.map(|sm| PlanNote::NoSuchSm { sm, count }));
+        }
+        if !plan.groups().is_empty() {
+            let nowhere = (0..).map(SmId).zip(&self.group_of);
+            let nowhere = nowhere.filter(|(_, group)| **group == plan.groups().len());
+            notes.extend(nowhere.map(|(sm, _)| PlanNote::Uncovered { sm }));
+        }
+        let limit = u16::try_from(self.shape.blocks).unwrap_or(NO_CAP);
+        for (place, row) in plan.rows().iter().enumerate() {
+            let caps = (0..plan.groups().len()).map(|group| plan.cell(group, place).cap);
+            let most = caps.filter(|cap| *cap != NO_CAP).max();
+            if let Some(cap) = most.filter(|cap| *cap > limit) {
+                let row = row.row;
+                notes.push(PlanNote::CapBeyondSm { row, cap, limit });
+            }
+        }
+    }
+
+    /// Collects the weights of each group in which some row has one.
+    fn weigh(&mut self) {
+        let plan = &self.plan;
+        self.weights.clear();
+        for group in 0..plan.groups().len() {
+            let mut weights = Weights {
+                rule: plan.quota,
+                rows: Vec::new(),
+            };
+            for (place, row) in plan.rows().iter().enumerate() {
+                let weight = plan.cell(group, place).weight;
+                let at = row.row.index();
+                if weight.is_some() {
+                    if weights.rows.len() <= at {
+                        weights.rows.resize(at + 1, None);
+                    }
+                    weights.rows[at] = weight;
+                }
+            }
+            let on = !weights.rows.is_empty();
+            self.weights.push(on.then(|| Arc::new(weights)));
+        }
+    }
+
+    /// Returns the weights that hold on an SM; none where quotas are off.
+    pub(super) fn weights_on(&self, sm: usize) -> Option<&Arc<Weights>> {
+        self.weights.get(self.group_of[sm])?.as_ref()
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.plan.epoch
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Returns the group of an SM, for the calls below.
+    pub(super) fn group_of(&self, sm: usize) -> usize {
+        self.group_of[sm]
+    }
+
+    pub(super) fn order(&self, group: usize) -> DispatchOrder {
+        let group = self.plan.groups().get(group);
+        group.map_or(DispatchOrder::Arrival, |group| group.order)
+    }
+
+    pub(super) fn preemption(&self, group: usize) -> Preemption {
+        let group = self.plan.groups().get(group);
+        group.map_or(Preemption::None, |group| group.preemption)
+    }
+
+    pub(super) fn head_of_line(&self, group: usize) -> bool {
+        let group = self.plan.groups().get(group);
+        group.is_some_and(|group| group.head_of_line)
+    }
+
+    /// Returns how many blocks of a row may reside on an SM of a group.
+    pub(super) fn cap(&self, group: usize, row: RowId) -> u32 {
+        let cap = match self.plan.place_of(row) {
+            Some(place) if group < self.plan.groups().len() => self.plan.cell(group, place).cap,
+            _ => self.plan.default_row().cap,
         };
-        let rank = rows.len();
-        Right { rank, limits }
+        match cap {
+            NO_CAP => u32::MAX,
+            cap => u32::from(cap),
+        }
     }
 
-    /// Issue weights of a group, and whether they say anything. Quotas are a mechanism of their own beside caps (SMK,
-    /// section 6.1: SMK-P against SMK-(P+W)), so a plan can go without: rows that all weigh 1, as rows do that nobody
-    /// gave a weight, ask for none. Who wants equal quotas gives equal weights above 1.
-    pub(super) fn weights(&self, group: usize) -> (Vec<(KernelId, u16)>, bool) {
-        let rows = self.groups[group].rows.iter();
-        let weights: Vec<_> = rows
-            .map(|(kernel, limits)| (*kernel, limits.weight))
-            .collect();
-        let mut all = weights.iter().map(|(_, weight)| *weight);
-        let on = all.any(|weight| weight != 1) || self.default_row.weight != 1;
-        (weights, on)
-    }
-
-    pub(super) fn default_weight(&self) -> u16 {
-        self.default_row.weight
+    /// Returns what a tenant may hold on an SM of a group.
+    pub(super) fn group_limit(&self, group: usize, tenant: TenantId) -> SmUnits {
+        match self.plan.limit_place(tenant) {
+            Some(place) if group < self.plan.groups().len() => self.plan.group_limit(group, place),
+            _ => SmUnits::MAX,
+        }
     }
 }
 
-fn clamp(kernel: KernelId, limits: RowLimits, limit: u16, notes: &mut Vec<PlanNote>) -> RowLimits {
-    let mut limits = limits;
-    if limits.cap > limit {
-        let cap = limits.cap;
-        notes.push(PlanNote::CapBeyondSm { kernel, cap, limit });
-        limits.cap = limit;
+/// Whether anything that a group's SMs go by changed since the plan before: the group itself, a cell on it, a limit,
+/// or the rank or budget of a row that may have blocks there.
+fn changed_near(plan: &Plan, group: usize) -> bool {
+    let heads = plan.groups()[group].head_of_line;
+    let row_near = |place| plan.row_changed(place) && (heads || plan.cell(group, place).cap > 0);
+    plan.group_changed(group) || (0..plan.rows().len()).any(row_near)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rules;
+    use crate::config::GpuConfig;
+    use gridmux_policy::ids::{DeviceId, GroupId, RowId, TenantId};
+    use gridmux_policy::plan::{
+        Cell, DispatchOrder, Group, Plan, PlanRow, Preemption, Publisher, Stop,
+    };
+    use gridmux_policy::shape::BlockShape;
+    use gridmux_policy::{PlanBuilder, SmSet};
+
+    /// Two groups of one SM each; row 0 has this cap on the first and none on the second, row 1 the other way round.
+    fn fill(rules: &Rules, cap: u16, budget: Option<u64>, (before, next): (&Plan, &mut Plan)) {
+        let mut plan = PlanBuilder::new(next, DeviceId(0), &rules.shape);
+        for sm in 0..2 {
+            plan.group(Group {
+                sms: SmSet::range(sm, sm + 1),
+                order: DispatchOrder::Rank,
+                preemption: Preemption::Switch,
+                head_of_line: false,
+            });
+        }
+        for (id, caps) in [(0, [cap, 0]), (1, [0, 2])] {
+            let row = PlanRow {
+                row: RowId(id),
+                tenant: TenantId(0),
+                rank: 0,
+                stop: Stop::Checked,
+                budget: budget.filter(|_| id == 1),
+            };
+            let place = plan.standby_row(row, Cell::default());
+            for (group, cap) in (0..).zip(caps) {
+                plan.cell(GroupId(group), place, Cell::capped(cap));
+            }
+        }
+        let done = plan.finish(before, |_| BlockShape::default());
+        done.expect("a plan");
     }
-    if limits.weight == 0 {
-        notes.push(PlanNote::NoWeight { kernel });
-        limits.weight = 1;
+
+    #[test]
+    fn a_plan_that_follows_changes_only_what_its_dirty_bits_say() {
+        let config = GpuConfig::builtin("gtx480").expect("built in");
+        let mut rules = Rules::new(&config.scaled_to_sms(2));
+        let mut publisher = Publisher::new(Plan::default());
+        let mut changes = |cap, budget| {
+            let mut draft = publisher.edit();
+            fill(&rules, cap, budget, draft.both());
+            draft.publish();
+            let (mut notes, mut changed) = (Vec::new(), Vec::new());
+            rules.replace(publisher.newest(), &mut notes, &mut changed);
+            changed
+        };
+        assert_eq!(changes(1, None), [true, true], "the first");
+        assert_eq!(changes(1, None), [false, false], "the same");
+        assert_eq!(changes(2, None), [true, false], "a cap on one group");
+        assert_eq!(changes(2, Some(7)), [false, true], "a budget of the other");
+        assert_eq!(changes(1, Some(8)), [true, true], "both");
     }
-    limits
+
+    #[test]
+    fn a_plan_that_does_not_follow_changes_everything() {
+        let config = GpuConfig::builtin("gtx480").expect("built in");
+        let mut rules = Rules::new(&config.scaled_to_sms(2));
+        let mut plan = Plan::default();
+        fill(&rules, 1, None, (&Plan::default(), &mut plan));
+        for _ in 0..2 {
+            let (mut notes, mut changed) = (Vec::new(), Vec::new());
+            rules.replace(&plan, &mut notes, &mut changed);
+            assert_eq!(changed, [true, true]);
+        }
+    }
 }

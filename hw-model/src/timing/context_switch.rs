@@ -22,7 +22,8 @@ use crate::exec::{Block, Warp};
 use crate::fault::Fault;
 use crate::memory::Domain;
 use crate::occupancy::BlockNeeds;
-use gridmux_policy::ids::KernelId;
+use gridmux_policy::ids::{RowId, TenantId};
+use gridmux_policy::shape::BlockShape;
 
 /// First line of the contexts' memory, beyond global and local memory and code.
 const CONTEXT_LINES: u64 = 1 << 52;
@@ -80,16 +81,22 @@ pub(super) struct Moving {
 }
 
 impl Sm {
-    /// Blocks of a kernel that are here and not leaving.
-    pub(crate) fn count_of(&self, kernel: KernelId) -> u32 {
+    /// Blocks that are here, or coming, and not leaving.
+    pub(crate) fn present(&self) -> impl Iterator<Item = Present> {
         let mut taken = self.taken_blocks() & !self.leaving;
-        let mut count = 0;
-        while taken != 0 {
-            let number = taken.trailing_zeros() as usize;
+        std::iter::from_fn(move || {
+            if taken == 0 {
+                return None;
+            }
+            let resident = &self.residents[taken.trailing_zeros() as usize];
             taken &= taken - 1;
-            count += u32::from(self.residents[number].row == kernel);
-        }
-        count
+            Some(Present {
+                launch: resident.launch,
+                row: resident.row,
+                tenant: resident.tenant,
+                counted: resident.needs.counted(),
+            })
+        })
     }
 
     /// Blocks are leaving, so that room will be free.
@@ -117,7 +124,7 @@ impl Sm {
         self.room.holds_in_sum(needs)
     }
 
-    /// Blocks that run here and could be switched out: number, launch, block, kernel and cycle of their start.
+    /// Blocks that run here and could be switched out: number, launch, block, row, tenant and cycle of their start.
     pub(crate) fn running(&self) -> impl Iterator<Item = Running> {
         let taken = self.taken_blocks() & !self.leaving;
         let numbers = (0..self.residents.len()).filter(move |n| taken >> n & 1 != 0);
@@ -128,7 +135,8 @@ impl Sm {
                 number,
                 launch: resident.launch,
                 linear: resident.linear,
-                kernel: resident.row,
+                row: resident.row,
+                tenant: resident.tenant,
                 started: resident.started,
                 needs: resident.needs,
             }
@@ -170,8 +178,13 @@ impl Sm {
     }
 
     /// Takes room for a switched block that fits, and begins to fetch its context.
-    pub(crate) fn switch_in(&mut self, saved: Box<SavedBlock>, row: KernelId, at: u64) {
-        let number = self.take_room(&saved.needs, saved.launch, row, saved.linear);
+    pub(crate) fn switch_in(&mut self, saved: Box<SavedBlock>, launch: &LaunchState, at: u64) {
+        let number = self.take_room(
+            &saved.needs,
+            saved.launch,
+            (launch.row, launch.tenant),
+            saved.linear,
+        );
         let resident = &mut self.residents[number];
         resident.started = at;
         resident.ran_cycles = saved.ran_cycles;
@@ -431,9 +444,20 @@ pub(crate) struct Running {
     pub(crate) number: usize,
     pub(crate) launch: u32,
     pub(crate) linear: u64,
-    pub(crate) kernel: KernelId,
+    pub(crate) row: RowId,
+    pub(crate) tenant: TenantId,
     pub(crate) started: u64,
     pub(crate) needs: BlockNeeds,
+}
+
+/// A block that counts towards caps and limits of its SM.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Present {
+    pub(crate) launch: u32,
+    pub(crate) row: RowId,
+    pub(crate) tenant: TenantId,
+    /// What it takes, as plans count it.
+    pub(crate) counted: BlockShape,
 }
 
 impl SavedBlock {

@@ -9,7 +9,9 @@ use crate::kernel::Kernel;
 use crate::launch::{Launch, MAX_PARAM_BYTES};
 use crate::memory::DomainId;
 use crate::occupancy::{BlockNeeds, block_needs};
-use gridmux_policy::ids::KernelId;
+use crate::plan::Standing;
+use gridmux_policy::ids::{RowId, TenantId};
+use gridmux_policy::shape::BlockShape as PlanShape;
 use std::sync::Arc;
 
 /// One launch.
@@ -20,11 +22,15 @@ pub(crate) struct LaunchState {
     pub(crate) domain: DomainId,
     pub(crate) kernel: Arc<Kernel>,
     /// The plan's row that it runs under.
-    pub(crate) row: KernelId,
+    pub(crate) row: RowId,
+    /// The tenant that it belongs to.
+    pub(crate) tenant: TenantId,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) dynamic_shared_bytes: u32,
     pub(crate) needs: BlockNeeds,
+    /// What each block takes, as plans count it.
+    pub(crate) counted: PlanShape,
     pub(crate) threads: u32,
     pub(crate) budget: Option<u64>,
     /// Number among all launches ever, for order and for `%gridid`.
@@ -84,7 +90,7 @@ impl Launches {
         &mut self,
         config: &crate::config::GpuConfig,
         launch: Launch<'_>,
-        row: KernelId,
+        standing: Standing,
     ) -> u32 {
         let threads = launch.block.iter().product::<u32>();
         let needs = block_needs(config, &launch.kernel, threads, launch.dynamic_shared_bytes);
@@ -102,11 +108,13 @@ impl Launches {
             queue: usize::from(launch.queue.0),
             domain: launch.domain,
             kernel: launch.kernel,
-            row,
+            row: standing.row,
+            tenant: standing.tenant,
             grid: launch.grid,
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
             needs,
+            counted: needs.counted(),
             threads,
             budget: launch.budget.map(|b| b.0),
             serial: self.next_serial,
@@ -140,6 +148,11 @@ impl Launches {
 
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut LaunchState> {
         self.slots.get_mut(index as usize)?.as_mut()
+    }
+
+    /// Every index is below this.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
     }
 
     /// Index and state of every launch.

@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::crew::{Crew, Each};
 use crate::exec::{Order, WriteLog, apply_all};
 use crate::memory::Memory;
-use gridmux_policy::ids::KernelId;
+use gridmux_policy::ids::RowId;
 
 /// Fewest busy SM cycles of the last epoch, and requests, for which other threads are asked to help: handing work over
 /// costs about as much as this many instructions.
@@ -85,7 +85,7 @@ impl Machine {
     }
 
     /// Counters that the memory side moved for a launch of a row, taken away; each SM's part is its own from now on.
-    pub(crate) fn take_tally(&mut self, launch: u32, row: KernelId) -> Counters {
+    pub(crate) fn take_tally(&mut self, launch: u32, row: RowId) -> Counters {
         let mut sum = Counters::default();
         for group in &mut self.groups {
             for (sm, counters) in group.tally.take(launch) {

@@ -1,20 +1,32 @@
-//! Issue quotas of the kernels that share an SM (SMK, section 5.4).
+//! Issue quotas of the rows that share an SM (SMK, section 5.4).
 //!
-//! In each epoch a scheduler may issue `Quota_k × epoch length` instructions of kernel k, where `Quota_k` is the
-//! kernel's weight over the sum of all. A kernel that has spent its quota stops; when every kernel that has warps
-//! here has spent its own, or the epoch is over, all quotas are renewed.
-//! Rules: a kernel that leaves and comes back within an epoch finds what it had left; one that is new to the SM
-//! begins an epoch; a weight of zero counts as one; nothing here runs while quotas are off.
+//! In each epoch a scheduler may issue `Quota_k × epoch length` instructions of row k, where `Quota_k` is the row's
+//! weight over the sum of all. A row that has spent its quota stops; when every row that has warps here has spent its
+//! own, or the epoch is over, all quotas are renewed.
+//! Rules: a row that leaves and comes back within an epoch finds what it had left; one that is new to the SM begins
+//! an epoch; a row without a weight issues freely; nothing here runs while quotas are off; a plan that repeats the
+//! weights that hold does not begin an epoch.
 
 use super::issue::MAX_SCHEDULERS;
-use gridmux_policy::ids::KernelId;
+use gridmux_policy::ids::RowId;
+use gridmux_policy::plan::{QuotaRule, Spent};
+use std::num::NonZeroU16;
+use std::sync::Arc;
 
-/// Who has no class of its own; such a warp issues freely.
+/// Class of a row without a weight; its warps issue freely.
 const NO_CLASS: u8 = u8::MAX;
+
+/// What a plan says about the issue slots of a group's SMs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Weights {
+    pub(crate) rule: QuotaRule,
+    /// By row id.
+    pub(crate) rows: Vec<Option<NonZeroU16>>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Class {
-    kernel: KernelId,
+    row: RowId,
     weight: u64,
     /// Warp slots that it has.
     slots: u64,
@@ -30,11 +42,12 @@ struct Class {
 pub(super) struct Quotas {
     pub(super) on: bool,
     yields: bool,
-    /// Warp slots whose kernel has spent its quota with their scheduler.
+    weights: Option<Arc<Weights>>,
+    /// Warp slots whose row has spent its quota with their scheduler.
     spent: u64,
+    /// Rows that have had warps here since the weights hold.
     classes: Vec<Class>,
     class_of: [u8; 64],
-    default_weight: u16,
     epoch_cycles: u64,
     pub(super) renew_at: u64,
 }
@@ -44,67 +57,86 @@ impl Quotas {
         Self {
             on: false,
             yields: false,
+            weights: None,
             spent: 0,
             classes: Vec::new(),
             class_of: [NO_CLASS; 64],
-            default_weight: 1,
             epoch_cycles: u64::MAX,
             renew_at: u64::MAX,
         }
     }
 
-    /// New weights from now on; an epoch begins. `present` are the SM's warp slots with their kernels.
+    /// These are the weights that hold already.
+    pub(super) fn holds(&self, weights: Option<&Arc<Weights>>) -> bool {
+        match (&self.weights, weights) {
+            (None, None) => true,
+            (Some(held), Some(new)) => Arc::ptr_eq(held, new) || held == new,
+            _ => false,
+        }
+    }
+
+    /// New weights from now on, or no quotas; an epoch begins. `present` are the SM's warp slots with their rows.
     pub(super) fn set(
         &mut self,
-        weights: &QuotaWeights<'_>,
+        weights: Option<&Arc<Weights>>,
         now: u64,
-        present: impl Iterator<Item = (u32, KernelId)>,
+        present: impl Iterator<Item = (u32, RowId)>,
     ) {
         self.classes.clear();
         self.class_of = [NO_CLASS; 64];
         self.spent = 0;
-        self.on = weights.on;
-        self.yields = weights.yields;
-        self.default_weight = weights.default_weight;
-        self.epoch_cycles = weights.epoch_cycles.max(1);
-        if !self.on {
+        self.weights = weights.cloned();
+        self.on = weights.is_some();
+        let Some(weights) = weights else {
             self.renew_at = u64::MAX;
             return;
-        }
-        for (kernel, weight) in weights.rows {
-            self.add(*kernel, *weight);
-        }
+        };
+        self.yields = weights.rule.spent == Spent::Yields;
+        self.epoch_cycles = weights.rule.epoch.0.max(1);
         self.renew_at = now;
-        for (slot, kernel) in present {
-            self.arrived(slot, kernel, now);
+        for (slot, row) in present {
+            self.arrived(slot, row, now);
         }
     }
 
-    fn add(&mut self, kernel: KernelId, weight: u16) -> u8 {
-        let class = u8::try_from(self.classes.len()).unwrap_or(NO_CLASS);
-        if class != NO_CLASS {
-            self.classes.push(Class {
-                kernel,
-                weight: u64::from(weight.max(1)),
+    /// Finds a row's class, or makes it one in a place that nothing counts with; [`NO_CLASS`] for a row without a
+    /// weight.
+    fn class(&mut self, row: RowId) -> u8 {
+        let weights = self.weights.as_ref();
+        let weight = weights.and_then(|w| *w.rows.get(row.index())?);
+        let Some(weight) = weight else {
+            return NO_CLASS;
+        };
+        let mut place = self.classes.iter().position(|c| c.row == row);
+        if place.is_none() {
+            let class = Class {
+                row,
+                weight: u64::from(weight.get()),
                 slots: 0,
                 counted: false,
                 issued: false,
                 left: [0; MAX_SCHEDULERS],
-            });
+            };
+            if self.classes.len() < usize::from(NO_CLASS) {
+                self.classes.push(class);
+                place = Some(self.classes.len() - 1);
+            } else {
+                // An SM has 64 warps, so most of these classes have none.
+                place = self.classes.iter().position(|c| c.slots == 0);
+                if let Some(place) = place {
+                    self.classes[place] = class;
+                }
+            }
         }
-        class
+        place.map_or(NO_CLASS, |at| u8::try_from(at).unwrap_or(NO_CLASS))
     }
 
-    /// A warp of a kernel takes a slot.
-    pub(super) fn arrived(&mut self, slot: u32, kernel: KernelId, now: u64) {
+    /// A warp of a row takes a slot.
+    pub(super) fn arrived(&mut self, slot: u32, row: RowId, now: u64) {
         if !self.on {
             return;
         }
-        let found = self.classes.iter().position(|c| c.kernel == kernel);
-        let class = match found {
-            Some(at) => u8::try_from(at).unwrap_or(NO_CLASS),
-            None => self.add(kernel, self.default_weight),
-        };
+        let class = self.class(row);
         self.class_of[slot as usize & 63] = class;
         if let Some(class) = self.classes.get_mut(usize::from(class)) {
             class.slots |= 1 << slot;
@@ -142,7 +174,7 @@ impl Quotas {
         counted.map(|c| c.weight).sum::<u64>().max(1)
     }
 
-    /// The kernel of the warp in this slot has spent its quota.
+    /// The row of the warp in this slot has spent its quota.
     #[inline]
     pub(super) fn spent(&self, slot: u32) -> bool {
         self.spent >> slot & 1 != 0
@@ -200,43 +232,69 @@ fn quota(weight: u64, sum: u64, epoch_cycles: u64) -> u64 {
     (weight * epoch_cycles / sum).max(1)
 }
 
-/// What a plan says about an SM's issue slots.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QuotaWeights<'a> {
-    pub(crate) on: bool,
-    /// A kernel that has spent its quota issues where nobody else can, instead of stopping.
-    pub(crate) yields: bool,
-    pub(crate) rows: &'a [(KernelId, u16)],
-    pub(crate) default_weight: u16,
-    pub(crate) epoch_cycles: u64,
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{QuotaWeights, Quotas};
-    use gridmux_policy::ids::KernelId;
+    use super::{Quotas, Weights};
+    use gridmux_policy::ids::RowId;
+    use gridmux_policy::plan::{QuotaRule, Spent};
+    use gridmux_policy::units::Cycles;
+    use std::num::NonZeroU16;
+    use std::sync::Arc;
+
+    fn weights(of: &[u16]) -> Arc<Weights> {
+        Arc::new(Weights {
+            rule: QuotaRule {
+                epoch: Cycles(7),
+                spent: Spent::Stops,
+            },
+            rows: of.iter().map(|n| NonZeroU16::new(*n)).collect(),
+        })
+    }
 
     #[test]
-    fn a_spent_kernel_stops_until_all_have_spent() {
-        let (a, b) = (KernelId(1), KernelId(2));
+    fn a_spent_row_stops_until_all_have_spent() {
+        let (a, b) = (RowId(1), RowId(2));
         let mut quotas = Quotas::new();
-        let weights = QuotaWeights {
-            on: true,
-            yields: false,
-            rows: &[(a, 2), (b, 5)],
-            default_weight: 1,
-            epoch_cycles: 7,
-        };
-        quotas.set(&weights, 0, [(0, a), (1, b)].into_iter());
+        quotas.set(Some(&weights(&[0, 2, 5])), 0, [(0, a), (1, b)].into_iter());
         quotas.renew(0);
         for _ in 0..2 {
             assert_eq!(quotas.allow(3), 3);
             quotas.issued(0, 3, 0);
         }
         for _ in 0..5 {
-            assert_eq!(quotas.allow(3), 2, "the first kernel has spent its two");
+            assert_eq!(quotas.allow(3), 2, "the first row has spent its two");
             quotas.issued(0, 3, 1);
         }
         assert_eq!(quotas.allow(3), 3, "all had spent theirs");
+    }
+
+    #[test]
+    fn a_row_without_a_weight_issues_freely() {
+        let (a, free, unlisted) = (RowId(1), RowId(0), RowId(u32::MAX));
+        let mut quotas = Quotas::new();
+        let present = [(0, a), (1, free), (2, unlisted)];
+        quotas.set(Some(&weights(&[0, 2, 5])), 0, present.into_iter());
+        quotas.renew(0);
+        for _ in 0..100 {
+            quotas.issued(0, 7, 1);
+            quotas.issued(0, 7, 2);
+            assert_eq!(quotas.allow(7), 7);
+        }
+    }
+
+    #[test]
+    fn more_rows_than_classes_take_the_places_of_those_that_left() {
+        let mut quotas = Quotas::new();
+        let all = weights(&[1; 1000]);
+        quotas.set(Some(&all), 0, std::iter::empty());
+        for row in 0..1000 {
+            quotas.arrived(row % 8, RowId(row), 0);
+            quotas.renew(0);
+            quotas.issued(0, 0xff, row % 8);
+            assert!(quotas.spent(row % 8) || quotas.allow(0xff) != 0);
+            quotas.left(row % 8);
+        }
+        assert!(quotas.classes.len() < 256);
+        assert!(quotas.holds(Some(&weights(&[1; 1000]))));
     }
 }

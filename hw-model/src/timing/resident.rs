@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::exec::{Block, BlockShape, Warp};
 use crate::kernel::Kernel;
 use crate::occupancy::BlockNeeds;
-use gridmux_policy::ids::KernelId;
+use gridmux_policy::ids::{RowId, TenantId};
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,9 @@ pub(super) struct Resident {
     /// Number in its grid.
     pub(super) linear: u64,
     /// The plan's row that it runs under.
-    pub(super) row: KernelId,
+    pub(super) row: RowId,
+    /// The tenant that it belongs to.
+    pub(super) tenant: TenantId,
     pub(super) needs: BlockNeeds,
     /// Where its registers and shared memory lie.
     pub(super) place: Place,
@@ -111,7 +113,7 @@ impl Sm {
         linear: u64,
         at: u64,
     ) {
-        let number = self.take_room(&launch.needs, index, launch.row, linear);
+        let number = self.take_room(&launch.needs, index, (launch.row, launch.tenant), linear);
         self.starts.push(Start {
             resident: number,
             launch: index,
@@ -127,7 +129,7 @@ impl Sm {
         &mut self,
         needs: &BlockNeeds,
         launch: u32,
-        row: KernelId,
+        (row, tenant): (RowId, TenantId),
         linear: u64,
     ) -> usize {
         let number = self.free_blocks.trailing_zeros() as usize;
@@ -136,6 +138,7 @@ impl Sm {
         resident.place = self.room.take(needs);
         resident.launch = launch;
         resident.row = row;
+        resident.tenant = tenant;
         resident.linear = linear;
         resident.needs = *needs;
         number
@@ -314,7 +317,8 @@ impl Resident {
             kernel: None,
             launch: u32::MAX,
             linear: 0,
-            row: KernelId(0),
+            row: RowId(0),
+            tenant: TenantId(0),
             ran_cycles: 0,
             needs: BlockNeeds {
                 warps: 0,

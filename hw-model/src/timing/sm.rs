@@ -28,7 +28,7 @@ use crate::counters::Counters;
 use crate::exec::{Access, RangeCache, WriteLog};
 use crate::fault::Fault;
 use crate::memory::Memory;
-use gridmux_policy::ids::KernelId;
+use gridmux_policy::ids::RowId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -148,7 +148,7 @@ pub(crate) struct Sm {
     /// What blocks that ended here did, over all launches.
     pub(super) totals: Counters,
     /// The same by row, sorted.
-    pub(super) by_row: Vec<(KernelId, Counters)>,
+    pub(super) by_row: Vec<(RowId, Counters)>,
     /// Warp slots that issue no more, because their block is leaving.
     pub(super) held: u64,
     /// Blocks that are leaving.

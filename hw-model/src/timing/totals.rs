@@ -2,11 +2,12 @@
 //!
 //! Rule: what a block does here counts towards its row when it leaves, however it does, and before that in samples.
 
-use super::quota::QuotaWeights;
+use super::quota::Weights;
 use super::resident::State;
 use super::sm::Sm;
 use crate::counters::Counters;
-use gridmux_policy::ids::KernelId;
+use gridmux_policy::ids::RowId;
+use std::sync::Arc;
 
 impl Sm {
     /// What blocks that ended here did, over all launches.
@@ -14,8 +15,11 @@ impl Sm {
         &self.totals
     }
 
-    /// New issue quotas.
-    pub(crate) fn set_quotas(&mut self, weights: &QuotaWeights<'_>, now: u64) {
+    /// New issue quotas, or none; nothing changes where they are those that hold.
+    pub(crate) fn set_quotas(&mut self, weights: Option<&Arc<Weights>>, now: u64) {
+        if self.quotas.holds(weights) {
+            return;
+        }
         let (residents, warps) = (&self.residents, &self.warps);
         let taken = (0..).zip(warps).filter(|(_, w)| w.state != State::Free);
         let present = taken.map(|(slot, w)| (slot, residents[usize::from(w.block)].row));
@@ -23,7 +27,7 @@ impl Sm {
     }
 
     /// What the blocks of each row did here so far, running ones included; `now` is the device's time.
-    pub(crate) fn sample(&self, now: u64) -> Vec<(KernelId, Counters)> {
+    pub(crate) fn sample(&self, now: u64) -> Vec<(RowId, Counters)> {
         let mut rows = self.by_row.clone();
         let mut taken = self.taken_blocks();
         while taken != 0 {
@@ -35,8 +39,28 @@ impl Sm {
         rows
     }
 
+    /// A row is gone, and its counts with it.
+    pub(crate) fn forget_row(&mut self, row: RowId) {
+        self.by_row.retain(|(other, _)| *other != row);
+    }
+
+    /// Adds the warp instructions of the blocks that are here to those of their launches, by the launch's index.
+    pub(crate) fn add_instructions(&self, by_launch: &mut [u64]) {
+        let mut taken = self.taken_blocks();
+        while taken != 0 {
+            let resident = &self.residents[taken.trailing_zeros() as usize];
+            taken &= taken - 1;
+            // Without a kernel it has not started here, and its counters are those of the block before.
+            if resident.kernel.is_some()
+                && let Some(sum) = by_launch.get_mut(resident.launch as usize)
+            {
+                *sum += resident.counters.warp_instructions;
+            }
+        }
+    }
+
     /// What was done here under a row is counted for the SM and for the row.
-    pub(super) fn count_towards_totals(&mut self, row: KernelId, counters: &Counters) {
+    pub(super) fn count_towards_totals(&mut self, row: RowId, counters: &Counters) {
         self.totals += *counters;
         add_row(&mut self.by_row, row, counters);
     }
@@ -52,8 +76,8 @@ impl Sm {
 }
 
 /// Adds to a row's counters; rows are sorted.
-pub(crate) fn add_row(rows: &mut Vec<(KernelId, Counters)>, row: KernelId, counters: &Counters) {
-    match rows.binary_search_by_key(&row, |(kernel, _)| *kernel) {
+pub(crate) fn add_row(rows: &mut Vec<(RowId, Counters)>, row: RowId, counters: &Counters) {
+    match rows.binary_search_by_key(&row, |(other, _)| *other) {
         Ok(at) => rows[at].1 += *counters,
         Err(at) => rows.insert(at, (row, *counters)),
     }

@@ -3,60 +3,142 @@
 //! Rule: what a switch must move is computed here from the launch, another way than the model does it.
 
 use super::Bench;
+use gridmux_hw_model::device_shape;
 use gridmux_hw_model::{
     Advance, BlockChange, BlockEvent, Counters, GpuConfig, Kernel, Launch, Report, Standing,
 };
-use gridmux_policy::ids::{DeviceId, KernelId, SmId, TenantId};
-use gridmux_policy::plan::{Fill, GiveUp, Plan, Row, RowLimits};
+use gridmux_policy::ids::{DeviceId, RowId, SmId, TenantId};
+use gridmux_policy::plan::{
+    Cell, DispatchOrder, Group, Plan, PlanRow, Preemption, QuotaRule, TenantLimit,
+};
 use gridmux_policy::plan_builder::PlanBuilder;
-use gridmux_policy::shape::DeviceShape;
+use gridmux_policy::shape::{BlockShape, SmUnits};
 use gridmux_policy::sm_set::SmSet;
 use gridmux_policy::units::Cycles;
 use gridmux_workloads::Prng;
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 
-/// A row of the first tenant with no start budget.
-pub fn row(kernel: KernelId, cap: u16, weight: u16) -> Row {
+/// One group of a plan.
+#[derive(Debug, Clone)]
+pub struct GroupOf {
+    pub sms: SmSet,
+    pub order: DispatchOrder,
+    pub preemption: Preemption,
+    pub head_of_line: bool,
+}
+
+/// A row, and what it gets on each group: as many cells as groups, or one for all.
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub row: PlanRow,
+    pub cells: Vec<Cell>,
+}
+
+/// A tenant's limits: on the device, and on each group.
+#[derive(Debug, Clone)]
+pub struct Limit {
+    pub tenant: TenantId,
+    pub device: SmUnits,
+    pub groups: Vec<SmUnits>,
+}
+
+impl Row {
+    pub fn of_tenant(mut self, tenant: TenantId) -> Self {
+        self.row.tenant = tenant;
+        self
+    }
+
+    pub fn budget(mut self, budget: u64) -> Self {
+        self.row.budget = Some(budget);
+        self
+    }
+
+    pub fn rank(mut self, rank: u32) -> Self {
+        self.row.rank = rank;
+        self
+    }
+}
+
+/// A row of the first tenant with no start budget, ranked by its number; a weight of 0 is none.
+pub fn row(row: RowId, cap: u16, weight: u16) -> Row {
     Row {
-        kernel,
-        tenant: TenantId(0),
-        limits: RowLimits {
-            cap,
+        row: PlanRow {
+            row,
+            tenant: TenantId(0),
+            rank: row.0,
+            stop: gridmux_policy::Stop::Checked,
             budget: None,
-            weight,
         },
+        cells: vec![Cell {
+            cap,
+            weight: NonZeroU16::new(weight),
+        }],
     }
 }
 
-/// The launch's standing row.
-pub fn standing(kernel: KernelId) -> Standing {
+/// The launch's row, of the first tenant.
+pub fn standing(row: RowId) -> Standing {
     Standing {
-        kernel,
+        row,
         tenant: TenantId(0),
     }
 }
 
-/// A builder for plans of this GPU.
-pub fn builder(config: &GpuConfig) -> PlanBuilder {
-    let shape = DeviceShape {
-        sms: config.sm.count,
-        threads: config.sm.max_threads,
-        blocks: config.sm.max_blocks,
-        registers: config.sm.registers,
-        shared_bytes: config.sm.shared_bytes,
-    };
-    PlanBuilder::new(DeviceId(0), &shape)
+/// A group over all SMs, filled in order of rank.
+pub fn all(config: &GpuConfig, preemption: Preemption) -> GroupOf {
+    GroupOf {
+        sms: SmSet::first(config.sm.count),
+        order: DispatchOrder::Rank,
+        preemption,
+        head_of_line: false,
+    }
+}
+
+/// A plan of these groups, rows and limits.
+pub fn plan_of(
+    config: &GpuConfig,
+    groups: &[GroupOf],
+    rows: &[Row],
+    limits: &[Limit],
+    rule: QuotaRule,
+) -> Plan {
+    let mut plan = Plan::default();
+    let mut builder = PlanBuilder::new(&mut plan, DeviceId(0), &device_shape(config));
+    builder.quota(rule);
+    let groups = groups.iter().map(|group| {
+        builder.group(Group {
+            sms: group.sms,
+            order: group.order,
+            preemption: group.preemption,
+            head_of_line: group.head_of_line,
+        })
+    });
+    let groups: Vec<_> = groups.collect();
+    for row in rows {
+        let place = builder.standby_row(row.row, row.cells[0]);
+        for (group, cell) in groups.iter().zip(&row.cells) {
+            builder.cell(*group, place, *cell);
+        }
+    }
+    for limit in limits {
+        let place = builder.limit(TenantLimit {
+            tenant: limit.tenant,
+            device: limit.device,
+        });
+        for (group, units) in groups.iter().zip(&limit.groups) {
+            builder.group_limit(*group, place, *units);
+        }
+    }
+    let done = builder.finish(&Plan::default(), |_| BlockShape::default());
+    done.expect("a plan");
+    plan
 }
 
 /// A plan with one group that gives these rows to all SMs.
-pub fn plan(config: &GpuConfig, give_up: GiveUp, rows: &[Row]) -> Plan {
-    let mut builder = builder(config);
-    let sms = SmSet::first(config.sm.count);
-    builder.group(sms, Fill::RowOrder, give_up, false);
-    for row in rows {
-        builder.standby_row(*row);
-    }
-    builder.build().expect("a plan")
+pub fn plan(config: &GpuConfig, preemption: Preemption, rows: &[Row]) -> Plan {
+    let groups = [all(config, preemption)];
+    plan_of(config, &groups, rows, &[], QuotaRule::default())
 }
 
 /// Bytes of one block's context: "register contents" and "shared memory values" (SMK, section 5.1, step 3), as they
@@ -144,7 +226,7 @@ pub fn disturbed(
     dice: &mut Prng,
 ) -> Result<Disturbed, String> {
     let blocks = launch.grid.iter().map(|n| u64::from(*n)).product();
-    let accepted = bench.gpu.launch_under(standing(KernelId(1)), launch);
+    let accepted = bench.gpu.launch_under(standing(RowId(1)), launch);
     accepted.map_err(|error| error.to_string())?;
     let (mut reports, mut events, mut asked) = (Vec::new(), Vec::new(), 0);
     let sms = u32::from(bench.gpu.config().sm.count);
@@ -210,7 +292,8 @@ LOOP:
 #[derive(Debug, Clone, Copy)]
 pub struct Busy {
     pub tag: u64,
-    pub kernel: KernelId,
+    pub row: RowId,
+    pub tenant: TenantId,
     pub blocks: u32,
     pub threads: u32,
     pub rounds: u32,
@@ -222,7 +305,8 @@ impl Default for Busy {
     fn default() -> Self {
         Self {
             tag: 1,
-            kernel: KernelId(1),
+            row: RowId(1),
+            tenant: TenantId(0),
             blocks: 1,
             threads: 64,
             rounds: 1000,
@@ -285,16 +369,22 @@ impl Stage {
         launch.queue = gridmux_hw_model::QueueId(u8::try_from(busy.tag).expect("small"));
         launch.dynamic_shared_bytes = busy.shared_bytes;
         launch.budget = busy.budget;
-        let accepted = self.bench.gpu.launch_under(standing(busy.kernel), launch);
+        let accepted = self.bench.gpu.launch_under(
+            Standing {
+                row: busy.row,
+                tenant: busy.tenant,
+            },
+            launch,
+        );
         accepted.expect("accepted");
     }
 
     /// Launches kernels of so many blocks in this order, with tags from 1.
-    pub fn launch_each(&mut self, blocks: u32, kernels: [KernelId; 2]) {
-        for (tag, kernel) in (1..).zip(kernels) {
+    pub fn launch_each(&mut self, blocks: u32, rows: [RowId; 2]) {
+        for (tag, row) in (1..).zip(rows) {
             self.launch(Busy {
                 tag,
-                kernel,
+                row,
                 blocks,
                 ..Busy::default()
             });

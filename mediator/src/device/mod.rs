@@ -14,7 +14,8 @@ pub mod cuda;
 pub mod model;
 
 use gridmux_channel::memory::TenantBuffer;
-use gridmux_channel::ring::CompletionStatus;
+use gridmux_channel::ring::{CompletionStatus, Width};
+use gridmux_policy::ids::ProfileKey;
 use gridmux_policy::shape::{BlockShape, DeviceShape};
 use gridmux_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -73,35 +74,8 @@ pub struct DeviceKernelId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(pub u32);
 
-/// Kernel parameters by value.
-#[derive(Clone, Copy)]
-pub struct Params {
-    len: u16,
-    bytes: [u8; PARAM_BYTES],
-}
-
-impl Params {
-    /// No parameters.
-    pub const EMPTY: Self = Self {
-        len: 0,
-        bytes: [0; PARAM_BYTES],
-    };
-
-    /// The bytes in use.
-    #[must_use]
-    pub fn as_slice(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
-    }
-
-    /// Sets the length and gives the bytes to fill; `None` above [`PARAM_BYTES`].
-    pub fn resize(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.len = u16::try_from(len).ok().filter(|_| len <= PARAM_BYTES)?;
-        Some(&mut self.bytes[..len])
-    }
-}
-
 /// One launch of (a sub-box of) a grid.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct LaunchCommand {
     /// Names it in reports; its lane is the hardware queue.
     pub tag: Tag,
@@ -117,8 +91,8 @@ pub struct LaunchCommand {
     pub dynamic_shared_bytes: u32,
     /// Longest time it may run, in core cycles, where the backend can tell.
     pub budget_cycles: u64,
-    /// Parameters, control struct included.
-    pub params: Params,
+    /// Size of the parameters, control struct included, that come with the command.
+    pub params_bytes: u32,
 }
 
 /// Direction of a copy.
@@ -149,7 +123,22 @@ pub struct CopyCommand {
     pub bytes: u64,
 }
 
-/// A fill of device memory with one byte.
+/// One copy from device memory to device memory of one tenant.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceCopyCommand {
+    /// Names it in reports.
+    pub tag: Tag,
+    /// Whose memory.
+    pub domain: DomainId,
+    /// Device address of the first byte to read.
+    pub from: u64,
+    /// Device address of the first byte to write.
+    pub to: u64,
+    /// Length.
+    pub bytes: u64,
+}
+
+/// A fill of device memory with one value. The channel's codec has checked that it consists of whole, aligned elements.
 #[derive(Debug, Clone, Copy)]
 pub struct MemsetCommand {
     /// Names it in reports.
@@ -158,24 +147,24 @@ pub struct MemsetCommand {
     pub domain: DomainId,
     /// Device address.
     pub address: u64,
-    /// Length.
+    /// Length in bytes, a multiple of the width.
     pub bytes: u64,
-    /// The byte.
-    pub value: u8,
+    /// The value of each element.
+    pub value: u32,
+    /// The size of an element.
+    pub width: Width,
 }
 
 /// What the dispatcher asks of a device.
-#[derive(Clone, Copy)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "commands live in preallocated queues and are copied in place"
-)]
+#[derive(Debug, Clone, Copy)]
 pub enum Command {
     /// Launch a kernel.
     Launch(LaunchCommand),
-    /// Copy memory.
+    /// Copy memory between a tenant's buffer and the device.
     Copy(CopyCommand),
-    /// Fill memory with one byte.
+    /// Copy memory within the device.
+    DeviceCopy(DeviceCopyCommand),
+    /// Fill memory with one value.
     Memset(MemsetCommand),
     /// Drop an operation; it ends with [`Outcome::Killed`]. A backend that cannot kill lets it end.
     Kill(Tag),
@@ -185,6 +174,9 @@ pub enum Command {
         /// Latest time.
         until: Nanos,
     },
+    /// End a permit early: the clock stops at the next step, with [`Report::Paused`]. Without a permit in force it
+    /// does nothing.
+    Pause,
 }
 
 /// How an operation ended.
@@ -241,15 +233,19 @@ pub enum Report {
 
 /// The dispatcher's end of a device.
 pub trait Device {
-    /// Queues a command; gives it back when the queue is full.
+    /// Queues a command; `params` are a launch's parameters, control struct included, and empty for other commands.
     ///
     /// # Errors
-    /// The command itself, to be tried again later.
-    fn submit(&mut self, command: &Command) -> Result<(), Busy>;
+    /// The queue is full: to be tried again later.
+    fn submit(&mut self, command: &Command, params: &[u8]) -> Result<(), Busy>;
     /// The next report, if there is one.
     fn poll(&mut self) -> Option<Report>;
-    /// Whether the clock is virtual, so that it passes only under a [`Command::Permit`].
+    /// Returns whether the clock is virtual, so that it passes only under a [`Command::Permit`].
     fn is_timed(&self) -> bool;
+    /// Returns how many operations one lane takes at once; they run one after another, in order.
+    fn lane_depth(&self) -> usize {
+        1
+    }
     /// Device time now.
     fn now(&self) -> Nanos;
 }
@@ -277,6 +273,61 @@ pub struct DeviceFacts {
     pub max_shared_bytes_per_block: u32,
     /// Limits of one SM.
     pub shape: DeviceShape,
+    /// What tenants may know besides, and the mediator does not use.
+    pub hardware: HardwareFacts,
+}
+
+/// Facts about a device that only tenants ask for. A figure that the device does not tell is 0.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct HardwareFacts {
+    /// Compute capability, major and minor.
+    pub compute_capability: (u32, u32),
+    /// Most threads of a block in x, y and z.
+    pub max_block: [u32; 3],
+    /// Most blocks of a grid in x, y and z.
+    pub max_grid: [u32; 3],
+    /// Most shared memory of a block in bytes, without asking for more.
+    pub default_shared_bytes_per_block: u32,
+    /// Shared memory that the system takes for each block, in bytes.
+    pub reserved_shared_bytes_per_block: u32,
+    /// Most registers of a block.
+    pub registers_per_block: u32,
+    /// Unit in which registers are given to a warp.
+    pub register_unit: u32,
+    /// Unit in which shared memory is given to a block, in bytes.
+    pub shared_unit_bytes: u32,
+    /// Clock of the memory.
+    pub memory_clock_khz: u64,
+    /// Width of the memory bus.
+    pub memory_bus_bits: u32,
+    /// Level-2 cache.
+    pub l2_bytes: u64,
+    /// Constant memory of a module.
+    pub constant_bytes: u32,
+    /// Copies that run beside each other.
+    pub copy_engines: u32,
+    /// Kernels that run beside each other.
+    pub concurrent_kernels: u32,
+}
+
+/// A module that a backend loaded.
+#[derive(Debug, Clone)]
+pub struct LoadedModule {
+    /// Its kernels.
+    pub kernels: Vec<LoadedKernel>,
+    /// Its variables of module scope in device memory.
+    pub globals: Vec<LoadedGlobal>,
+}
+
+/// A variable of a loaded module.
+#[derive(Debug, Clone)]
+pub struct LoadedGlobal {
+    /// Name.
+    pub name: String,
+    /// Device address.
+    pub address: u64,
+    /// Size in bytes.
+    pub bytes: u64,
 }
 
 /// A kernel that a backend loaded.
@@ -286,6 +337,21 @@ pub struct LoadedKernel {
     pub name: String,
     /// What a launch of it must know.
     pub limits: KernelLimits,
+    /// What only its tenant asks for.
+    pub attributes: KernelAttributes,
+}
+
+/// What a tenant may know of a kernel besides its limits.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KernelAttributes {
+    /// Local memory of a thread in bytes.
+    pub local_bytes: u32,
+    /// Constant memory that its module declares, in bytes.
+    pub const_bytes: u32,
+    /// Most dynamic shared memory of a launch in bytes.
+    pub max_dynamic_shared_bytes: u32,
+    /// Architecture that the PTX is written for, major * 10 + minor.
+    pub ptx_version: u32,
 }
 
 /// What a launch of a kernel must know of it.
@@ -374,11 +440,37 @@ pub struct CompiledModule {
     pub program: gridmux_ptx::decode::Program,
     /// Kernels with the size of the tenant's own parameter block.
     pub kernels: Vec<CompiledKernel>,
+    /// The tenant's variables of module scope in device memory.
+    pub globals: Vec<CompiledGlobal>,
+    /// Architecture that the PTX is written for, major * 10 + minor; 0 if the target names none.
+    pub ptx_version: u32,
+}
+
+/// A variable of module scope in device memory.
+#[derive(Debug, Clone)]
+pub struct CompiledGlobal {
+    /// Name.
+    pub name: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Declared `.const`.
+    pub is_constant: bool,
+}
+
+impl CompiledModule {
+    /// Constant memory that the module declares, in bytes.
+    #[must_use]
+    pub fn constant_bytes(&self) -> u32 {
+        let constant = self.globals.iter().filter(|global| global.is_constant);
+        u32::try_from(constant.map(|global| global.bytes).sum::<u64>()).unwrap_or(u32::MAX)
+    }
 }
 
 /// A kernel after rewriting.
 #[derive(Debug, Clone)]
 pub struct CompiledKernel {
+    /// Names it by its text.
+    pub key: ProfileKey,
     /// Name.
     pub name: String,
     /// Bytes of the tenant's own parameters.
@@ -414,15 +506,15 @@ pub trait DeviceControl: Send + Sync {
     fn free(&self, domain: DomainId, address: u64) -> Result<(), DeviceError>;
     /// Bytes that a domain holds.
     fn used_bytes(&self, domain: DomainId) -> u64;
+    /// Bytes that several domains hold together, read at one moment where the backend can.
+    fn used_bytes_of(&self, domains: &[DomainId]) -> u64 {
+        domains.iter().map(|domain| self.used_bytes(*domain)).sum()
+    }
     /// Loads a module.
     ///
     /// # Errors
     /// Anything the backend cannot run, naming instruction and line.
-    fn load(
-        &self,
-        domain: DomainId,
-        module: &CompiledModule,
-    ) -> Result<Vec<LoadedKernel>, DeviceError>;
+    fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<LoadedModule, DeviceError>;
     /// Drops kernels that no launch uses any more.
     fn unload(&self, domain: DomainId, kernels: &[DeviceKernelId]);
     /// Makes a tenant buffer known to the copy engine.

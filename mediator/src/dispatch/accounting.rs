@@ -1,12 +1,13 @@
-//! What is counted of each tenant, in atomics that anybody may read while the dispatcher writes.
+//! What is counted of each tenant over all of its clients, in atomics that may be read while the dispatcher writes.
 //!
 //! Rules: only the dispatcher adds; readers take each counter by itself, so a snapshot of several may be torn by
 //! one operation. Every access is `Relaxed`: a counter publishes nothing but itself.
 
 use super::samples::LatencyHistogram;
+use gridmux_policy::ShareReading;
 use gridmux_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Counters of one tenant, written by the dispatcher.
 #[derive(Debug, Default)]
@@ -19,8 +20,12 @@ pub struct TenantCounters {
     block_ns: AtomicU64,
     bytes_copied: AtomicU64,
     pending: AtomicU64,
-    share_bits: AtomicU64,
-    shared_busy_ns: AtomicU64,
+    abandoned: AtomicU64,
+    held_bits: AtomicU64,
+    entitled_bits: AtomicU64,
+    total_bits: AtomicU64,
+    budget_ends: AtomicU64,
+    behind: AtomicBool,
     start_latency: LatencyHistogram,
     complete_latency: LatencyHistogram,
 }
@@ -44,10 +49,20 @@ pub struct TenantUsage {
     pub bytes_copied: u64,
     /// Operations admitted and not yet completed.
     pub pending: u64,
-    /// Share got while all tenants had work (design section 10); `None` before any such interval.
+    /// Operations admitted whose client left before they were completed.
+    pub abandoned: u64,
+    /// Part of what all tenants held, while this one was busy, that it held (design section 10); `None` before any.
     pub share_got: Option<f64>,
-    /// Device time over which all tenants had work.
-    pub shared_busy_ns: u64,
+    /// Part of what all tenants held, while this one was busy, that it was entitled to by its weight.
+    pub share_entitled: Option<f64>,
+    /// SM · nanoseconds of device time that its blocks held, by their dominant share.
+    pub held_sm_ns: f64,
+    /// SM · nanoseconds of device time that it was entitled to by its weight.
+    pub entitled_sm_ns: f64,
+    /// Launches that ended at their budget, the last of them in a row.
+    pub budget_ends: u64,
+    /// Its launches keep ending at their budget: they run while no other tenant has one open.
+    pub is_behind: bool,
 }
 
 impl TenantCounters {
@@ -77,9 +92,22 @@ impl TenantCounters {
         self.bytes_copied.fetch_add(bytes, Relaxed);
     }
 
-    pub(super) fn share(&self, share: f64, all_busy: Nanos) {
-        self.share_bits.store(share.to_bits(), Relaxed);
-        self.shared_busy_ns.store(all_busy.0, Relaxed);
+    pub(super) fn share(&self, reading: &ShareReading) {
+        self.held_bits.store(reading.held.to_bits(), Relaxed);
+        self.entitled_bits
+            .store(reading.entitled.to_bits(), Relaxed);
+        self.total_bits.store(reading.total.to_bits(), Relaxed);
+    }
+
+    pub(super) fn budget_ends(&self, in_a_row: u32, is_behind: bool) {
+        self.budget_ends.store(in_a_row.into(), Relaxed);
+        self.behind.store(is_behind, Relaxed);
+    }
+
+    /// Counts an operation of a client that left before it completed.
+    pub(super) fn abandoned(&self) {
+        self.abandoned.fetch_add(1, Relaxed);
+        self.pending.fetch_sub(1, Relaxed);
     }
 
     /// From admission to the first block's start, device time.
@@ -97,7 +125,12 @@ impl TenantCounters {
     /// Reads every counter.
     #[must_use]
     pub fn read(&self) -> TenantUsage {
-        let shared_busy_ns = self.shared_busy_ns.load(Relaxed);
+        let float = |bits: &AtomicU64| f64::from_bits(bits.load(Relaxed));
+        let reading = ShareReading {
+            held: float(&self.held_bits),
+            entitled: float(&self.entitled_bits),
+            total: float(&self.total_bits),
+        };
         TenantUsage {
             submitted: self.submitted.load(Relaxed),
             completed: self.completed.load(Relaxed),
@@ -107,8 +140,13 @@ impl TenantCounters {
             block_ns: self.block_ns.load(Relaxed),
             bytes_copied: self.bytes_copied.load(Relaxed),
             pending: self.pending.load(Relaxed),
-            share_got: (shared_busy_ns > 0).then(|| f64::from_bits(self.share_bits.load(Relaxed))),
-            shared_busy_ns,
+            abandoned: self.abandoned.load(Relaxed),
+            share_got: reading.got(),
+            share_entitled: reading.asked(),
+            held_sm_ns: reading.held,
+            entitled_sm_ns: reading.entitled,
+            budget_ends: self.budget_ends.load(Relaxed),
+            is_behind: self.behind.load(Relaxed),
         }
     }
 }

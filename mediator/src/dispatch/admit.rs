@@ -1,86 +1,130 @@
-//! Admission: from a tenant's submission entry to an operation in one of its streams.
+//! Admission: from a client's submission entry to an operation in one of its streams.
 //!
-//! Rules: the entry was copied out of shared memory once and only that copy is judged; every number in it is
-//! checked against the tenant's own tables and the device's limits before it is used. A refused submission still
-//! takes its place in its stream (or in stream 0, when it names none of its own), so that completions come in the
-//! order that the tenant expects.
+//! Rules: the entry was copied out of shared memory once and only that copy is judged; every number in it is checked
+//! against the client's own tables and the device's limits before it is used. A refused submission still takes its
+//! place in its stream (or in stream 0, when it names none of its own), so that completions come in the order that the
+//! client expects. On a virtual clock nothing is admitted while time passes: the clock is stopped first, so that every
+//! submission is dated with the time at which it can be acted upon.
 
+use super::client::ClientSlot;
 use super::dispatcher::Dispatcher;
 use super::message::{Notice, Refusal, Slot};
-use super::operation::{CopyWork, LaunchWork, MemsetWork, Operation, Work};
+use super::operation::{CopyWork, DeviceCopyWork, LaunchWork, MemsetWork, Operation, Untold, Work};
+use super::params::ParamSlot;
 use super::port::TenantPort;
-use crate::device::{Device, Direction, PARAM_BYTES, Params};
+use crate::device::{Command, Device, Direction};
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::entry::BadEntry;
 use gridmux_channel::ring::{self, CompletionStatus, SubmissionEntry};
-use gridmux_policy::TenantId;
-use gridmux_policy::event::Event;
-use gridmux_policy::shape::{BlockShape, dominant_share, max_residency};
+use gridmux_policy::shape::{BlockShape, max_residency};
 use gridmux_ptx::boxes::{Grid, check_block};
-use gridmux_ptx::control::CONTROL_BYTES;
+
+/// Submissions admitted of one client in one turn, so that no client can keep the dispatcher to itself.
+const ADMIT_PER_TURN: usize = 32;
+/// Rings looked at in one turn; the next turn goes on behind them.
+const RINGS_PER_TURN: usize = 64;
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
-    /// Admits at most `limit` submissions of a tenant; returns how many.
-    pub(super) fn admit_from(&mut self, slot: Slot, limit: usize) -> usize {
-        let mut admitted = 0;
-        while admitted < limit {
-            let Some(tenant) = self.tenants.get_mut(slot) else {
+    /// Looks at the rings of every hot client.
+    pub(super) fn admit_all(&mut self) -> bool {
+        let mut worked = false;
+        self.more_to_admit = false;
+        for _ in 0..self.clients.hot().min(RINGS_PER_TURN) {
+            // Admission looks at the messages, so a client may leave, and the list shrink, while we go along it.
+            let Some(slot) = self.clients.hot_at(self.next_ring).or_else(|| {
+                self.next_ring = 0;
+                self.clients.hot_at(0)
+            }) else {
                 break;
             };
-            if tenant.leaving || !tenant.operations.has_room() {
+            self.next_ring += 1;
+            let found = match self.permit_out {
+                true => self.stop_clock_for(slot),
+                false => self.admit_from(slot) > 0,
+            };
+            self.quiet_rings = if found { 0 } else { self.quiet_rings + 1 };
+            worked |= found;
+        }
+        worked
+    }
+
+    /// Asks for the end of a permit when a client has submitted something.
+    fn stop_clock_for(&mut self, slot: Slot) -> bool {
+        let now = self.now;
+        let waits = |client: &mut ClientSlot<P>| {
+            client.has_room() && client.ready_at <= now && client.port.has_work()
+        };
+        if self.pause_asked || !self.clients.get_mut(slot).is_some_and(waits) {
+            return false;
+        }
+        self.pause_asked = self.device.submit(&Command::Pause, &[]).is_ok();
+        self.pause_asked
+    }
+
+    /// Admits what a client has submitted, up to a bound; returns how many.
+    fn admit_from(&mut self, slot: Slot) -> usize {
+        let mut admitted = 0;
+        while admitted < ADMIT_PER_TURN {
+            let now = self.now;
+            let Some(client) = self.clients.get_mut(slot) else {
+                break;
+            };
+            if !client.has_room() || client.ready_at > now {
                 break;
             }
-            match tenant.port.pop() {
+            match client.port.pop() {
                 Ok(Some(entry)) => {
-                    // What the control thread promised the tenant before it submitted this (a stream, a mapping, a
+                    client.seen = self.turn;
+                    // What the control thread promised the client before it submitted this (a stream, a mapping, a
                     // kernel) may have arrived after this turn's look at the messages.
                     self.take_messages();
                     self.admit(slot, &entry);
                 }
-                Ok(None) => break,
+                Ok(None) => return admitted,
                 Err(error) => {
-                    tenant.leaving = true;
-                    tenant.port.close();
+                    client.leaving = true;
+                    client.port.close();
                     self.notify(Notice::Corrupt(slot, error));
                     break;
                 }
             }
             admitted += 1;
         }
+        self.more_to_admit |= admitted == ADMIT_PER_TURN;
         admitted
     }
 
     fn admit(&mut self, slot: Slot, entry: &SubmissionEntry) {
         let now = self.now;
         let work = self.decode(slot, entry);
-        let sequence = self.next_sequence;
         self.next_sequence += 1;
-        let Some(tenant) = self.tenants.get_mut(slot) else {
+        let sequence = self.next_sequence;
+        let wall_ns = self.wall_now_ns;
+        self.clock.acted(slot, wall_ns);
+        let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
-        let stream = match tenant.streams.get(usize::from(entry.stream())) {
-            Some(Some(_)) => entry.stream(),
+        let stream = match client.stream_mut(entry.stream()) {
+            Some(stream) if !stream.closing => entry.stream(),
             _ => 0,
         };
         let cookie = entry.cookie();
         let (work, status) = match work {
             Ok(work) => (work, CompletionStatus::Ok),
-            Err(refusal) => {
-                let tenant = tenant.tenant;
+            Err(reason) => {
                 self.notify(Notice::Refused {
-                    tenant,
+                    slot,
                     cookie,
-                    reason: refusal,
+                    reason,
                 });
-                (Work::Marker, refusal.status())
+                (Work::Marker, reason.status())
             }
         };
-        let wall_ns = self.wall_now_ns;
         let operation = Operation {
             stream,
             sequence,
             cookie,
-            // The stamp is the tenant's and may lie: it is never later than now.
+            // The stamp is the client's and may lie: it is never later than now.
             submitted_wall_ns: entry.submit_ns().min(wall_ns),
             issued_wall_ns: 0,
             admitted: now,
@@ -88,63 +132,32 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             last_end: now,
             in_flight: 0,
             status,
+            deferred: false,
             work,
         };
-        let Some(tenant) = self.tenants.get_mut(slot) else {
+        let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
-        let Some(id) = tenant.operations.insert(&operation) else {
+        // `has_room` was asked before the entry was taken.
+        let Some(id) = client.operations.insert(&operation) else {
             return;
         };
-        let is_first = match &mut tenant.streams[usize::from(stream)] {
-            Some(queue) => {
-                let empty = queue.front().is_none();
-                queue.push(id);
-                empty
-            }
-            None => return,
-        };
-        tenant.counters.admitted();
-        let tenant_id = tenant.tenant;
-        if matches!(operation.work, Work::Launch(_)) {
-            if !std::mem::replace(&mut tenant.metered, true) {
-                self.meter.join(tenant_id, now);
-            }
-            tenant.open_launches += 1;
-            self.meter.set_busy(tenant_id, true, now);
+        if let Some(queue) = client.stream_mut(stream) {
+            queue.push(id);
         }
-        self.trace_admission(tenant_id.0, &operation);
-        self.announce(slot, tenant_id, &operation);
-        if is_first {
-            self.activate(slot, id);
+        client.waits += u16::from(matches!(work, Work::Wait { .. }));
+        let tenant = client.tenant;
+        if let Some(account) = self.accounts.get(tenant) {
+            account.counters.admitted();
         }
-    }
-
-    /// Tells the policy that a launch arrived; a timed device's arrivals wait for the end of their instant.
-    fn announce(&mut self, slot: Slot, tenant: TenantId, operation: &Operation) {
-        let Work::Launch(launch) = &operation.work else {
-            return;
-        };
-        let event = Event::Arrive {
-            kernel: launch.class,
-            tenant,
-            launch: operation.sequence,
-            blocks: launch.blocks,
-            block: self.classes.shape(launch.class),
-            at: operation.admitted,
-        };
-        if self.device.is_timed() {
-            self.arrivals
-                .push((slot, operation.stream, operation.sequence, event));
-        } else {
-            self.tell_policy(event);
-        }
+        self.trace_admission(tenant.0, &operation);
+        self.activate_more(slot, stream);
     }
 
     fn trace_admission(&self, tenant: u32, operation: &Operation) {
         let kernel = match &operation.work {
             Work::Launch(launch) => launch.handle,
-            Work::Copy(_) | Work::Memset(_) | Work::Marker => u32::MAX,
+            _ => u32::MAX,
         };
         let args = |time_ns| ProbeArgs {
             tenant,
@@ -161,16 +174,18 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let request = entry.decode().map_err(|error| match error {
             BadEntry::Opcode(opcode) => Refusal::Opcode(opcode),
             BadEntry::Reserved => Refusal::Reserved,
+            other => Refusal::Form(other),
         })?;
         let stream = entry.stream();
-        let tenant = self.tenants.get_mut(slot).ok_or(Refusal::Stream(stream))?;
-        if !matches!(tenant.streams.get(usize::from(stream)), Some(Some(_))) {
+        let client = self.clients.get_mut(slot).ok_or(Refusal::Stream(stream))?;
+        let open = client.stream_mut(stream).is_some_and(|s| !s.closing);
+        if !open {
             return Err(Refusal::Stream(stream));
         }
         let copy = |direction, copy: &ring::Copy| {
             let (iova, bytes) = (copy.iova, copy.len);
             let needs_write = direction == Direction::FromDevice;
-            let found = tenant.find_mapping(iova, bytes, needs_write);
+            let found = client.find_mapping(iova, bytes, needs_write);
             let (buffer, buffer_offset) = found.ok_or(Refusal::Mapping { iova, bytes })?;
             Ok(Work::Copy(CopyWork {
                 direction,
@@ -185,16 +200,24 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             ring::Operation::Barrier => Ok(Work::Marker),
             ring::Operation::CopyToDevice(request) => copy(Direction::ToDevice, &request),
             ring::Operation::CopyFromDevice(request) => copy(Direction::FromDevice, &request),
-            ring::Operation::Memset {
-                address,
-                len,
-                value,
-            } => Ok(Work::Memset(MemsetWork {
-                address,
-                bytes: len,
-                value,
+            ring::Operation::CopyOnDevice(request) => Ok(Work::DeviceCopy(DeviceCopyWork {
+                from: request.from,
+                to: request.to,
+                bytes: request.len,
                 issued: false,
             })),
+            ring::Operation::Memset(request) => Ok(Work::Memset(MemsetWork {
+                address: request.address,
+                bytes: request.len,
+                value: request.value,
+                width: request.width,
+                issued: false,
+            })),
+            // What is not held any more, or never was, has completed.
+            ring::Operation::Wait { cookie } => Ok(match client.operations.by_cookie(cookie) {
+                Some(sequence) => Work::Wait { sequence },
+                None => Work::Marker,
+            }),
             ring::Operation::Launch(request) => self.decode_launch(slot, &request),
         }
     }
@@ -202,11 +225,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     fn decode_launch(&mut self, slot: Slot, request: &ring::Launch) -> Result<Work, Refusal> {
         let handle = request.kernel;
         let unknown = Refusal::Kernel(handle);
-        let tenant = self.tenants.get(slot).ok_or(unknown)?;
-        let kernel = tenant
+        let client = self.clients.get_mut(slot).ok_or(unknown)?;
+        let kernel = client
             .kernels
             .get(handle as usize)
             .and_then(Option::as_ref)
+            .copied()
             .ok_or(unknown)?;
         let block = request.block.map(u32::from);
         let grid = Grid(request.grid);
@@ -219,64 +243,62 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if threads > limit {
             return Err(Refusal::Threads { threads, limit });
         }
-        let mut params = Params::EMPTY;
-        read_params(
-            &tenant.port,
-            request,
-            kernel.limits.params_bytes,
-            &mut params,
-        )?;
         let shape = kernel.limits.block_shape(threads, request.shared_bytes);
-        self.check_resources(request, shape, kernel.limits.static_shared_bytes)?;
-        let (device_kernel, control_offset) = (kernel.limits.id, kernel.control_offset);
-        let class = self.classes.claim(slot, handle, shape);
+        let tenant = client.tenant;
+        let wave = self.check_resources(request, shape, kernel.limits.static_shared_bytes)?;
+        let client = self.clients.get_mut(slot).ok_or(unknown)?;
+        let params = read_params(client, request, kernel.limits.params_bytes)?;
+        let whole_only = kernel.control_offset.is_none();
+        let row = self.claim_row(tenant, kernel.key, &shape, whole_only);
         Ok(Work::Launch(LaunchWork {
-            class,
+            row,
             handle,
-            kernel: device_kernel,
+            kernel: kernel.limits.id,
             grid: request.grid,
             block,
             dynamic_shared_bytes: request.shared_bytes,
             blocks: grid.blocks(),
             issued: 0,
-            share: dominant_share(&self.shape, &shape),
-            control_offset,
+            shape,
+            control_offset: kernel.control_offset,
             params,
+            announced: false,
+            started: 0,
+            wave,
+            after: None,
+            lanes: 0,
+            untold: Untold::default(),
         }))
     }
 
+    /// Returns how many blocks of a shape the device holds at once.
     fn check_resources(
         &self,
         request: &ring::Launch,
         shape: BlockShape,
         static_bytes: u32,
-    ) -> Result<(), Refusal> {
+    ) -> Result<u32, Refusal> {
         let wants = u64::from(static_bytes) + u64::from(request.shared_bytes);
         let has = u64::from(self.max_shared_bytes_per_block);
         if wants > has {
             return Err(Refusal::SharedMemory { wants, has });
         }
-        if max_residency(&self.shape, &shape) == 0 {
-            return Err(Refusal::DoesNotFit {
+        match max_residency(&self.shape, &shape) {
+            0 => Err(Refusal::DoesNotFit {
                 threads: shape.threads,
                 registers: shape.registers,
-            });
+            }),
+            per_sm => Ok(u32::from(per_sm) * u32::from(self.shape.sms)),
         }
-        Ok(())
-    }
-
-    /// Hands an event to the policy; a full queue is made good by [`Event::Lost`] later.
-    pub(super) fn tell_policy(&mut self, event: Event) {
-        self.policy.tell(event);
     }
 }
 
+/// Copies a launch's parameters out of the argument area, once, into a slot of the client's pool.
 fn read_params<P: TenantPort>(
-    port: &P,
+    client: &mut ClientSlot<P>,
     request: &ring::Launch,
     wants: u32,
-    params: &mut Params,
-) -> Result<(), Refusal> {
+) -> Result<ParamSlot, Refusal> {
     let has = request.args_len;
     if wants != has {
         return Err(Refusal::Params { wants, has });
@@ -285,10 +307,11 @@ fn read_params<P: TenantPort>(
         offset: request.args_offset,
         len: wants,
     };
-    let total = wants as usize;
-    if total > PARAM_BYTES - CONTROL_BYTES as usize {
+    let slot = client.params.take(wants as usize).ok_or(area)?;
+    let bytes = client.params.bytes_mut(slot);
+    if client.port.read_args(request.args_offset, bytes).is_err() {
+        client.params.give_back(slot);
         return Err(area);
     }
-    let bytes = params.resize(total).ok_or(area)?;
-    port.read_args(request.args_offset, bytes).map_err(|_| area)
+    Ok(slot)
 }

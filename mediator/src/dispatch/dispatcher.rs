@@ -1,43 +1,56 @@
 //! The dispatcher: admits submissions, launches them under the standing plan, and completes them.
 //!
 //! One [`Dispatcher::turn`] does everything that can be done now and never waits. Its order is fixed: messages of
-//! the control thread, reports of the device, submissions of the tenants, slices under the plan, then (on a device
+//! the control thread, reports of the device, submissions of the clients, launches under the plan, then (on a device
 //! with a virtual clock) the permit to let time pass.
 //!
-//! Rules (design invariants INV 2 and INV 4): no launch waits for a plan: a kernel without a row has the plan's
-//! default row. In the steady state a turn allocates nothing, frees nothing, takes no lock and makes no system
-//! call but those that wake a sleeping tenant. Everything a tenant can make it do is bounded per turn.
+//! Its parts know nothing of one another: clients ([`super::clients`]), accounts, rows, lanes, the issue queue, the
+//! clock, and the policy's end. A turn looks at what has something to do, never at what is idle.
+//!
+//! Rules (design invariants INV 2 and INV 4): no launch waits for a plan: a row that the plan does not list has the
+//! plan's default. A turn works on one plan, read once. In the steady state it allocates nothing, frees nothing, takes
+//! no lock and makes no system call but those that wake a sleeping client and, now and then, one that asks which
+//! doorbells rang. Everything a client can make it do is bounded per turn.
 
-use super::class::ClassTable;
-use super::hold::ClockHold;
+use super::accounts::Accounts;
+use super::clients::ClientTable;
+use super::clock::{Clock, ClockMode};
 use super::lanes::Lanes;
 use super::message::{Message, Notice, Slot};
 use super::operation::OperationId;
 use super::policy_link::PolicyLink;
 use super::port::TenantPort;
+use super::queue::IssueQueue;
+use super::rows::{RowTable, TENANTS};
 use super::samples::SampleSink;
-use super::table::TenantTable;
-use crate::device::{Command, Device};
+use crate::device::Device;
 use crossbeam::queue::ArrayQueue;
 use gridmux_policy::ShareMeter;
 use gridmux_policy::event::Event;
-use gridmux_policy::ids::DeviceId;
+use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
 use nix::sys::eventfd::EventFd;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Submissions admitted of one tenant in one turn, so that no tenant can keep the dispatcher to itself.
-const ADMIT_PER_TURN: usize = 32;
-/// Tenants at once.
-pub const TENANTS: usize = if cfg!(loom) { 2 } else { 64 };
-
 /// Messages of the control thread that may wait.
-const MESSAGES: usize = 1024;
+const MESSAGES: usize = if cfg!(loom) { 16 } else { 4096 };
 /// Notices to the control thread that may wait; half of them are kept for departures and broken rings, of which a
-/// tenant has one each.
-const NOTICES: usize = 4096;
+/// client has one each.
+const NOTICES: usize = if cfg!(loom) { 16 } else { 8192 };
+/// Operations for which the queues have room from the start.
+const ROOM: usize = if cfg!(loom) { 16 } else { 4096 };
+/// Turns between two looks at which clients were quiet.
+const COOL_TURNS: u64 = 4096;
+/// Hot clients that are not worth cooling: a look at so many rings is cheaper than a doorbell.
+const HOT_ANYWAY: usize = 8;
+/// Wall time between two questions which doorbells rang.
+const BELLS_NS: u64 = 20_000;
+/// Wall time between two publications of shares.
+const SHARES_NS: u64 = 5_000_000;
 
 /// Settings of a dispatcher.
 #[derive(Debug, Clone)]
@@ -48,10 +61,16 @@ pub struct DispatcherConfig {
     pub shape: DeviceShape,
     /// Most shared memory of a block.
     pub max_shared_bytes_per_block: u32,
-    /// Longest time a slice may run, in core cycles.
+    /// Longest time a piece of a launch may run, in core cycles.
     pub kernel_budget_cycles: u64,
-    /// Longest wall time for which a tenant may hold the virtual clock.
-    pub clock_hold: Duration,
+    /// How virtual time passes.
+    pub clock: ClockMode,
+}
+
+/// Tells which doorbells rang.
+pub trait Doorbells: Send + Sync {
+    /// Adds the clients whose doorbells rang since the last call; does not wait.
+    fn rung(&self, rung: &mut Vec<Slot>);
 }
 
 /// Queues between the dispatcher and the control thread.
@@ -62,6 +81,8 @@ pub struct ControlLink<P> {
     pub notices: ArrayQueue<Notice<P>>,
     /// Rung after a notice, if the control thread listens.
     bell: Option<Arc<EventFd>>,
+    /// Holds of the virtual clock that ran out.
+    holds_expired: std::sync::atomic::AtomicU64,
 }
 
 impl<P> Default for ControlLink<P> {
@@ -70,18 +91,27 @@ impl<P> Default for ControlLink<P> {
             messages: ArrayQueue::new(MESSAGES),
             notices: ArrayQueue::new(NOTICES),
             bell: None,
+            holds_expired: std::sync::atomic::AtomicU64::new(0),
         }
     }
 }
 
 impl<P> ControlLink<P> {
-    /// A link that rings a bell for each notice.
+    /// Makes a link that rings a bell for each notice.
     #[must_use]
     pub fn with_bell(bell: Arc<EventFd>) -> Self {
         Self {
             bell: Some(bell),
             ..Self::default()
         }
+    }
+
+    /// Returns how often a client held the virtual clock for the longest wall time permitted.
+    #[must_use]
+    pub fn holds_expired(&self) -> u64 {
+        // Relaxed: a counter that publishes nothing but itself.
+        self.holds_expired
+            .load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 
@@ -99,15 +129,13 @@ pub enum Turn {
     Stopped,
 }
 
-/// An operation at the head of its stream that still has something to hand to the device.
+/// An arrival of this instant of virtual time that the policy has not been told of.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Active {
+pub(super) struct Arrival {
     pub(super) slot: Slot,
-    pub(super) id: OperationId,
-    /// Place in the fill order, refreshed for each issue pass: the plan's rank, then device time of admission, then
-    /// slot, stream and place in the stream. The wall-clock order in which submissions of one instant were found, or
-    /// in which a tenant saw completions of one instant and answered them on its streams, has no say.
-    pub(super) order: (u32, Nanos, Slot, u16, u64),
+    pub(super) stream: u16,
+    pub(super) sequence: u64,
+    pub(super) event: Event,
 }
 
 /// The dispatcher of one device.
@@ -118,32 +146,58 @@ pub struct Dispatcher<D, P> {
     pub(super) max_shared_bytes_per_block: u32,
     pub(super) budget_cycles: u64,
     pub(super) control: Arc<ControlLink<P>>,
+    bells: Option<Arc<dyn Doorbells>>,
     pub(super) policy: PolicyLink,
-    pub(super) tenants: TenantTable<P>,
-    pub(super) classes: ClassTable,
+    pub(super) clients: ClientTable<P>,
+    pub(super) accounts: Accounts,
+    pub(super) rows: RowTable,
     pub(super) lanes: Lanes,
-    pub(super) active: Vec<Active>,
-    /// Arrivals of this instant of virtual time that the policy has not been told of, with their tenant's slot, stream
-    /// and sequence.
-    pub(super) arrivals: Vec<(Slot, u16, u64, Event)>,
+    pub(super) queue: IssueQueue,
+    pub(super) clock: Clock,
     pub(super) meter: ShareMeter,
     pub(super) samples: SampleSink,
-    pub(super) hold: ClockHold,
+    pub(super) arrivals: Vec<Arrival>,
+    /// Launches with something to tell the policy.
+    pub(super) untold: Vec<(Slot, OperationId)>,
+    /// Operations that are over and wait for the time at which they may complete.
+    pub(super) deferred: BinaryHeap<Reverse<(Nanos, Slot, OperationId, u64)>>,
+    /// Row from which counters are to be sent to the policy.
+    pub(super) resync_from: Option<u32>,
+    /// Tenants that wait for the others.
+    pub(super) behind: u32,
+    /// Least time seen from handing a piece to an empty lane to its first block's start: the cost of a launch.
+    pub(super) launch_ns: Option<u64>,
+    /// Clients with a completion that did not fit into their ring.
+    pub(super) backlogs: u32,
     pub(super) now: Nanos,
     pub(super) wall_now_ns: u64,
+    /// Wall time of this turn's launches, once one was made.
+    pub(super) issue_wall_ns: Option<u64>,
     pub(super) next_sequence: u64,
+    pub(super) turn: u64,
     /// The wake-up time of the policy that was answered last, on a real clock.
     woken_for: Option<Nanos>,
     pub(super) permit_out: bool,
+    pub(super) pause_asked: bool,
+    /// A ring had more than a turn admits.
+    pub(super) more_to_admit: bool,
+    /// Hot client at which the next turn begins to look at rings.
+    pub(super) next_ring: usize,
+    /// Rings looked at in a row that had nothing.
+    pub(super) quiet_rings: usize,
     pub(super) stopping: bool,
-    /// The command in the making; it is large, so it is kept in one place.
-    pub(super) scratch: Box<Command>,
+    rang_wall_ns: u64,
+    shares_wall_ns: u64,
+    shares_due: bool,
+    rung: Vec<Slot>,
+    pub(super) busy_scratch: Vec<TenantId>,
+    pub(super) held_ids: Vec<OperationId>,
     /// Notices that found the queue full are counted, and their loss is harmless: texts of failures.
-    pub(super) lost_notices: u64,
+    lost_notices: u64,
 }
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
-    /// Makes a dispatcher; everything it will ever need is allocated here.
+    /// Makes a dispatcher; everything it will ever need in its steady state is allocated here.
     pub fn new(
         config: &DispatcherConfig,
         device: D,
@@ -153,56 +207,100 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     ) -> Self {
         Self {
             now: device.now(),
+            lanes: Lanes::new(device.lane_depth()),
             device,
             device_id: config.device_id,
             shape: config.shape,
             max_shared_bytes_per_block: config.max_shared_bytes_per_block,
             budget_cycles: config.kernel_budget_cycles,
             control,
+            bells: None,
             policy,
-            tenants: TenantTable::with_capacity(TENANTS),
-            classes: ClassTable::with_capacity(TENANTS),
-            lanes: Lanes::default(),
-            active: Vec::with_capacity(TENANTS * super::tenant::STREAMS_PER_TENANT),
-            arrivals: Vec::with_capacity(TENANTS * super::operation::OPERATIONS_PER_TENANT),
-            meter: ShareMeter::default(),
+            clients: ClientTable::default(),
+            accounts: Accounts::default(),
+            rows: RowTable::default(),
+            queue: IssueQueue::with_capacity(ROOM),
+            clock: Clock::new(config.clock),
+            meter: ShareMeter::new(&config.shape),
             samples,
-            hold: ClockHold::new(config.clock_hold),
+            arrivals: Vec::with_capacity(ROOM),
+            untold: Vec::with_capacity(ROOM),
+            deferred: BinaryHeap::with_capacity(ROOM),
+            resync_from: None,
+            behind: 0,
+            launch_ns: None,
+            backlogs: 0,
             wall_now_ns: wall_ns(),
+            issue_wall_ns: None,
             next_sequence: 0,
+            turn: 0,
             woken_for: None,
             permit_out: false,
+            pause_asked: false,
+            more_to_admit: false,
+            next_ring: 0,
+            quiet_rings: 0,
             stopping: false,
-            scratch: Box::new(Command::Permit { until: Nanos(0) }),
+            rang_wall_ns: 0,
+            shares_wall_ns: 0,
+            shares_due: false,
+            rung: Vec::with_capacity(super::clients::CLIENTS),
+            busy_scratch: Vec::with_capacity(TENANTS),
+            held_ids: Vec::with_capacity(super::operation::OPERATIONS_PER_CLIENT),
             lost_notices: 0,
         }
     }
 
+    /// Names who knows which doorbells rang. Without it every client's ring is looked at in every turn.
+    pub fn set_doorbells(&mut self, bells: Arc<dyn Doorbells>) {
+        self.bells = Some(bells);
+    }
+
     /// Does everything that can be done now.
     pub fn turn(&mut self) -> Turn {
+        self.turn += 1;
         self.wall_now_ns = wall_ns();
-        self.policy.refresh();
+        self.issue_wall_ns = None;
+        if self.policy.refresh() {
+            self.flush_blocks();
+            self.follow_plan();
+        }
+        self.free_rows();
         let mut worked = self.take_messages();
         worked |= self.take_reports();
+        worked |= self.finish_deferred();
         worked |= self.follow_real_clock();
         worked |= self.flush_backlogs();
+        self.hear_doorbells();
         worked |= self.admit_all();
-        // Time passes only in a turn that found everything settled: a tenant that says that it waits right after that
+        self.resynchronise();
+        // Time passes only in a turn that found everything settled: a client that says that it waits right after that
         // look may have submitted before, and what it submitted is not issued yet.
         if self.is_settled() {
             worked |= self.issue();
             worked |= self.give_permit();
         }
         self.policy.flush();
+        self.shares_due |= worked;
+        self.publish_shares(worked);
         if worked {
             Turn::Worked
         } else if self.stopping && !self.lanes.any_busy() {
             Turn::Stopped
-        } else if self.lanes.any_busy() || self.hold.is_holding() || !self.policy.is_caught_up() {
+        } else if self.is_waiting() {
             Turn::Waiting
         } else {
             Turn::Idle
         }
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.lanes.any_busy()
+            || self.clock.is_holding()
+            || self.permit_out
+            || !self.deferred.is_empty()
+            || !self.policy.is_caught_up()
+            || self.quiet_rings < self.clients.hot()
     }
 
     /// On a device with a real clock, time passes by itself: admissions are dated now, and the policy is woken when the
@@ -217,136 +315,94 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             return false;
         };
         self.woken_for = Some(wake);
-        self.tell_policy(Event::Timer { at: self.now });
+        self.wake_policy(self.now);
         true
     }
 
-    /// Whether virtual time stands still and nobody has anything to add at this instant: no tenant is between a
-    /// completion and its next submission (design section 10), and the policy has seen all events of the instant.
+    /// Whether nobody has anything to add at this instant of virtual time: no client is between a completion and its
+    /// next submission (design section 10), and the policy has seen all events of the instant.
     ///
-    /// The policy hears of arrivals in order of slot and stream and replans once per instant, so that its plans depend on virtual
-    /// time alone and not on the order in which the host's threads happened to run.
+    /// The policy hears of arrivals in order of client and stream and replans once per instant, so that its plans depend
+    /// on virtual time alone and not on the order in which the host's threads happened to run.
     fn is_settled(&mut self) -> bool {
         if !self.device.is_timed() {
             return true;
         }
-        if self.permit_out || self.hold.holds(&mut self.tenants, self.wall_now_ns) {
+        if self.permit_out || self.more_to_admit {
+            return false;
+        }
+        let (held, _) = self
+            .clock
+            .judge(&mut self.clients, self.now, self.wall_now_ns);
+        // Relaxed: a counter that publishes nothing but itself.
+        let expired = self.clock.expired();
+        self.control
+            .holds_expired
+            .store(expired, std::sync::atomic::Ordering::Relaxed);
+        if held {
             return false;
         }
         if self.policy.is_instant_open() || !self.arrivals.is_empty() {
-            self.arrivals
-                .sort_unstable_by_key(|(slot, stream, sequence, _)| (*slot, *stream, *sequence));
-            for (_, _, _, event) in self.arrivals.drain(..) {
-                self.policy.tell(event);
-            }
+            self.tell_arrivals();
+            self.flush_blocks();
             self.policy.close_instant(self.now);
         }
-        self.policy.is_caught_up()
-    }
-
-    fn admit_all(&mut self) -> bool {
-        let mut worked = false;
-        for index in 0..self.tenants.len() {
-            // Admission looks at the messages, so a tenant may leave, and the list shrink, while we go along it.
-            let Some(slot) = self.tenants.slot_at(index) else {
-                break;
-            };
-            worked |= self.admit_from(slot, ADMIT_PER_TURN) > 0;
-        }
-        worked
-    }
-
-    pub(super) fn take_messages(&mut self) -> bool {
-        if self.control.messages.is_empty() {
+        if !self.policy.is_caught_up() {
             return false;
         }
-        let mut worked = false;
-        let control = Arc::clone(&self.control);
-        while let Some(message) = control.messages.pop() {
-            worked = true;
-            self.obey(message);
+        // The plan that this instant led to is the one to issue under.
+        if self.policy.refresh() {
+            self.follow_plan();
         }
-        worked
+        true
     }
 
-    fn obey(&mut self, message: Message<P>) {
-        match message {
-            Message::Join(slot, tenant) => {
-                let (id, weight) = (tenant.tenant, tenant.weight);
-                self.tenants.insert(slot, tenant);
-                self.tell_policy(Event::TenantJoined { tenant: id, weight });
-            }
-            Message::Leave(slot) => self.begin_leave(slot),
-            Message::AddKernel(slot, handle, kernel) => {
-                if let Some(tenant) = self.tenants.get_mut(slot) {
-                    let index = handle as usize;
-                    while tenant.kernels.len() <= index
-                        && tenant.kernels.len() < tenant.kernels.capacity()
-                    {
-                        tenant.kernels.push(None);
-                    }
-                    if let Some(place) = tenant.kernels.get_mut(index) {
-                        *place = Some(kernel);
-                    }
-                }
-            }
-            Message::RemoveKernel(slot, handle) => {
-                if let Some(place) = self
-                    .tenants
-                    .get_mut(slot)
-                    .and_then(|t| t.kernels.get_mut(handle as usize))
-                {
-                    *place = None;
-                }
-            }
-            Message::AddStream(slot, number) => {
-                if let Some(place) = self
-                    .tenants
-                    .get_mut(slot)
-                    .and_then(|t| t.streams.get_mut(usize::from(number)))
-                {
-                    place.get_or_insert_default();
-                }
-            }
-            Message::RemoveStream(slot, number) => {
-                if let Some(place) = self
-                    .tenants
-                    .get_mut(slot)
-                    .and_then(|t| t.streams.get_mut(usize::from(number)))
-                    && place
-                        .as_ref()
-                        .is_some_and(|stream| stream.front().is_none())
-                {
-                    *place = None;
-                }
-            }
-            Message::AddMapping(slot, mapping) => {
-                if let Some(tenant) = self.tenants.get_mut(slot)
-                    && tenant.mappings.len() < tenant.mappings.capacity()
-                {
-                    tenant.mappings.push(mapping);
-                }
-            }
-            Message::RemoveMapping(slot, buffer) => {
-                if let Some(tenant) = self.tenants.get_mut(slot) {
-                    tenant.mappings.retain(|m| m.buffer != buffer);
-                }
-            }
-            Message::Stop => self.stopping = true,
+    /// Frees row ids whose quarantine is over.
+    fn free_rows(&mut self) {
+        if self.rows.has_quarantine() {
+            let plan = self.policy.plan();
+            let listed = |row| plan.place_of(row).is_some();
+            self.rows.release(self.policy.observed(), listed);
         }
     }
 
-    /// Puts an operation on the list of those that may be issued.
-    pub(super) fn activate(&mut self, slot: Slot, id: OperationId) {
-        self.active.push(Active {
-            slot,
-            id,
-            order: (0, Nanos(0), slot, 0, 0),
-        });
+    /// Makes clients hot whose doorbells rang, and quiet ones cold.
+    fn hear_doorbells(&mut self) {
+        let Some(bells) = &self.bells else {
+            return;
+        };
+        if self.turn.is_multiple_of(COOL_TURNS) && self.clients.hot() > HOT_ANYWAY {
+            let before = self.turn.saturating_sub(COOL_TURNS);
+            self.clients.cool(before, arm_barrier);
+        }
+        let all_hot = self.clients.hot() == self.clients.len();
+        if all_hot || self.wall_now_ns.saturating_sub(self.rang_wall_ns) < BELLS_NS {
+            return;
+        }
+        self.rang_wall_ns = self.wall_now_ns;
+        bells.rung(&mut self.rung);
+        self.warm_rung();
+    }
+
+    fn warm_rung(&mut self) {
+        while let Some(slot) = self.rung.pop() {
+            self.clients.warm(slot);
+            let turn = self.turn;
+            if let Some(client) = self.clients.get_mut(slot) {
+                client.seen = turn;
+                client.port.disarm();
+            }
+        }
+    }
+
+    /// Takes note of doorbells that rang while the thread slept.
+    pub fn heard(&mut self, rung: &mut Vec<Slot>) {
+        self.rung.append(rung);
+        self.warm_rung();
     }
 
     pub(super) fn notify(&mut self, notice: Notice<P>) {
-        // Texts of failures are the tenants' doing and may be lost; the rest of the queue is kept for what must arrive.
+        // Texts of failures are the clients' doing and may be lost; the rest of the queue is kept for what must arrive.
         let is_text = matches!(notice, Notice::Failed { .. } | Notice::Refused { .. });
         if is_text && self.control.notices.len() > NOTICES / 2 {
             self.lost_notices += 1;
@@ -361,56 +417,71 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    /// Whether a tenant holds the virtual clock.
+    /// Publishes what every busy tenant held and was entitled to: now and then, and when there is nothing else to do.
+    fn publish_shares(&mut self, worked: bool) {
+        let since = self.wall_now_ns.saturating_sub(self.shares_wall_ns);
+        if !self.shares_due || (worked && since < SHARES_NS) {
+            return;
+        }
+        self.shares_due = false;
+        self.shares_wall_ns = self.wall_now_ns;
+        let (accounts, meter) = (&self.accounts, &mut self.meter);
+        for account in accounts.iter() {
+            account.counters.share(&meter.read(account.id));
+        }
+    }
+
+    /// Returns whether a client holds the virtual clock.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.hold.is_holding()
+        self.clock.is_holding()
     }
 
-    /// How long the thread may sleep although nobody wakes it: not for ever while something is under way on a device
-    /// that must be polled.
+    /// Returns how long the thread may sleep although nobody wakes it: not for ever while something is under way on a
+    /// device that must be polled.
     #[must_use]
     pub fn longest_sleep(&self) -> Option<Duration> {
-        (self.lanes.any_busy() && !self.device.is_timed()).then_some(Duration::from_millis(1))
+        let waits = self.lanes.any_busy() || self.accounts.busy > 0;
+        (waits && !self.device.is_timed()).then_some(Duration::from_millis(1))
     }
 
-    /// Arms every tenant's doorbell before the thread parks; `true` if work arrived meanwhile.
+    /// Arms every hot client's doorbell before the thread parks; returns true if work arrived meanwhile.
     pub fn arm(&mut self) -> bool {
-        for index in 0..self.tenants.len() {
-            let Some(slot) = self.tenants.slot_at(index) else {
-                break;
-            };
-            if let Some(tenant) = self.tenants.get_mut(slot) {
-                tenant.port.arm();
+        for index in 0..self.clients.hot() {
+            let slot = self.clients.hot_at(index);
+            if let Some(client) = slot.and_then(|slot| self.clients.get_mut(slot)) {
+                client.port.arm();
             }
         }
         // A barrier that fails leaves submissions unseen: then the thread does not sleep.
-        #[cfg(not(loom))]
-        let mut arrived = !gridmux_channel::ring::host::arm_barrier();
-        #[cfg(loom)]
-        let mut arrived = false;
-        for index in 0..self.tenants.len() {
-            let Some(slot) = self.tenants.slot_at(index) else {
-                break;
-            };
-            if let Some(tenant) = self.tenants.get_mut(slot) {
-                arrived |= tenant.port.has_work();
+        let mut arrived = !arm_barrier();
+        for index in 0..self.clients.hot() {
+            let slot = self.clients.hot_at(index);
+            if let Some(client) = slot.and_then(|slot| self.clients.get_mut(slot)) {
+                // What cannot be admitted before something ends is no work.
+                arrived |= client.has_room() && client.port.has_work();
             }
         }
         arrived
     }
 
-    /// Disarms every tenant's doorbell after the thread woke.
+    /// Disarms every hot client's doorbell after the thread woke.
     pub fn disarm(&mut self) {
-        for index in 0..self.tenants.len() {
-            let Some(slot) = self.tenants.slot_at(index) else {
-                break;
-            };
-            if let Some(tenant) = self.tenants.get_mut(slot) {
-                tenant.port.disarm();
+        for index in 0..self.clients.hot() {
+            let slot = self.clients.hot_at(index);
+            if let Some(client) = slot.and_then(|slot| self.clients.get_mut(slot)) {
+                client.port.disarm();
             }
         }
     }
+}
+
+/// Orders the announcement of armed doorbells before the look at the rings; false if the kernel refuses.
+fn arm_barrier() -> bool {
+    #[cfg(not(loom))]
+    return gridmux_channel::ring::host::arm_barrier();
+    #[cfg(loom)]
+    return true;
 }
 
 /// Wall time on the clock that tenants stamp submissions with (`CLOCK_MONOTONIC`).

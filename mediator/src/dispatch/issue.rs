@@ -1,207 +1,401 @@
-//! The issue pass: which operations go to the device now, and in slices of how many blocks.
+//! The issue pass: which operations go to the device now, and in what pieces ([`super::window`]).
 //!
-//! The plan's cap of a row, times the SMs of its groups, is how many of its blocks may be in flight; a slice ends
-//! as a whole on stock hardware, so a row is kept full by several smaller slices in different hardware queues
-//! rather than by one large one, and by a few more while launches take long against the slices themselves.
-//!
-//! Rules: operations go in the plan's fill order, equal ranks in order of admission; under a strict head of line
-//! nothing overtakes; a kernel that cannot be sliced goes whole as soon as its row has any room; no tenant takes
-//! more hardware queues than its equal part while others have something to issue.
+//! Rules: operations go in the order of the queue; under a strict head of line nothing overtakes a launch; no tenant
+//! takes more lanes than its equal part while others want some; a tenant whose launches keep ending at their budget
+//! waits until no other has one open. Several launches of a stream may be on the device at once, in one lane, which
+//! keeps their order.
 
-use super::dispatcher::{Active, Dispatcher, wall_ns};
+use super::dispatcher::{Dispatcher, wall_ns};
 use super::lanes::Flight;
 use super::message::Slot;
 use super::operation::{LaunchWork, Operation, OperationId, Work};
-use super::policy_link::RowView;
 use super::port::TenantPort;
-use crate::device::{Command, CopyCommand, Device, LANES, LaunchCommand, MemsetCommand, Tag};
+use super::queue::Active;
+use super::window::{Behind, Piece, Situation, ahead_percent};
+use crate::device::{
+    Command, CopyCommand, Device, DeviceCopyCommand, LANES, Lane, LaunchCommand, MemsetCommand, Tag,
+};
 use gridmux_bpf::probes::{self, ProbeArgs};
+use gridmux_channel::ring::CompletionStatus;
+use gridmux_policy::event::Event;
+use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
-use gridmux_ptx::boxes::{Grid, SubBox, next_box};
+use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::Control;
-
-/// Slices that a full row is cut into.
-const SLICES_PER_ROW: u32 = 6;
 
 /// What came of trying to issue one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     /// Something was issued.
     Issued,
-    /// Its row is exhausted: under a strict head of line nothing overtakes it.
+    /// Cap, limit, budget or stream order hold it up: under a strict head of line nothing overtakes it.
     Blocked,
-    /// Its tenant holds its part of the hardware queues; others may go on.
-    OverQuota,
+    /// Its tenant holds its part of the lanes, or has to wait for others; these may go on.
+    NotItsTurn,
     /// The device takes nothing more at present.
     DeviceFull,
 }
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn issue(&mut self) -> bool {
-        if self.active.is_empty() {
-            return false;
-        }
-        self.sort_active();
-        let lanes_each = self.lanes_each();
         let mut worked = false;
-        let mut index = 0;
-        while index < self.active.len() {
-            let active = self.active[index];
-            let mut last = Attempt::Issued;
-            while last == Attempt::Issued && !self.is_issued(active) {
-                last = self.try_issue(active, lanes_each);
-                worked |= last == Attempt::Issued;
+        while let Some(active) = self.queue.first() {
+            match self.is_issued(active) {
+                None => {
+                    self.dequeue(active);
+                    continue;
+                }
+                Some(true) => {
+                    worked = true;
+                    self.dequeue(active);
+                    self.activate_more(active.slot, active.stream);
+                    self.finish_if_over(active.slot, active.id);
+                    continue;
+                }
+                Some(false) => {}
             }
-            if self.is_issued(active) {
-                worked = true;
-                self.active.remove(index);
-                self.finish_if_over(active);
-                continue;
-            }
-            match last {
+            match self.try_issue(active) {
+                Attempt::Issued => worked = true,
                 Attempt::DeviceFull => break,
-                Attempt::Blocked if self.policy.is_head_of_line() => break,
-                Attempt::Issued | Attempt::Blocked | Attempt::OverQuota => index += 1,
+                Attempt::Blocked if self.policy.is_head_of_line() && active.rank > 0 => break,
+                Attempt::Blocked | Attempt::NotItsTurn => self.park(active),
             }
         }
         worked
     }
 
-    /// Refreshes every operation's place in the plan's fill order.
-    fn sort_active(&mut self) {
-        self.policy.refresh();
-        for active in &mut self.active {
-            let Some(operation) = self
-                .tenants
-                .get(active.slot)
-                .and_then(|t| t.operations.get(active.id))
-            else {
-                continue;
+    /// Puts the next operations of a stream into the issue queue: its first, and behind a launch whose last piece is on
+    /// the device in a single lane the launch that follows it.
+    pub(super) fn activate_more(&mut self, slot: Slot, stream: u16) {
+        loop {
+            let depth = self.device.lane_depth();
+            let Some(client) = self.clients.get_mut(slot) else {
+                return;
             };
-            let rank = match &operation.work {
-                Work::Launch(launch) => self.policy.rank(launch.class).saturating_add(1),
-                // Copies and markers take no room on an SM; nothing is gained by keeping them back.
-                Work::Copy(_) | Work::Memset(_) | Work::Marker => 0,
+            let Some(queue) = client.stream_mut(stream) else {
+                return;
             };
-            active.order = (
-                rank,
-                operation.admitted,
-                active.slot,
-                operation.stream,
-                operation.sequence,
-            );
-        }
-        self.active.sort_unstable_by_key(|active| active.order);
-    }
-
-    /// The equal part of the hardware queues for each tenant with something to issue.
-    fn lanes_each(&self) -> usize {
-        let mut tenants = 0_u64;
-        for active in &self.active {
-            tenants |= 1 << active.slot.0;
-        }
-        for index in 0..self.tenants.len() {
-            let Some(slot) = self.tenants.slot_at(index) else {
-                break;
+            let Some((id, active)) = queue.next() else {
+                return;
             };
-            if self.lanes.held_by(slot) > 0 {
-                tenants |= 1 << slot.0;
+            let last = queue.last_active();
+            if active > 0 {
+                let before = last.and_then(|last| client.operations.get(last));
+                let next = client.operations.get(id);
+                let follows = before.is_some_and(leaves_one_lane)
+                    && next.is_some_and(|n| matches!(n.work, Work::Launch(_)));
+                if active >= depth || !follows {
+                    return;
+                }
             }
-        }
-        (LANES / (tenants.count_ones().max(1) as usize)).max(1)
-    }
-
-    fn is_issued(&self, active: Active) -> bool {
-        self.tenants
-            .get(active.slot)
-            .and_then(|tenant| tenant.operations.get(active.id))
-            .is_none_or(Operation::is_issued)
-    }
-
-    fn finish_if_over(&mut self, active: Active) {
-        let over = self
-            .tenants
-            .get(active.slot)
-            .and_then(|tenant| tenant.operations.get(active.id))
-            .is_some_and(Operation::is_over);
-        if over {
-            self.finish(active.slot, active.id);
+            let after = last.and_then(|last| Some((last, client.operations.get(last)?.sequence)));
+            let Some(queue) = client.stream_mut(stream) else {
+                return;
+            };
+            queue.activate_next();
+            self.activate(slot, id, after);
         }
     }
 
-    fn try_issue(&mut self, active: Active, lanes_each: usize) -> Attempt {
-        if self.lanes.free() == 0 {
-            return Attempt::DeviceFull;
+    fn activate(&mut self, slot: Slot, id: OperationId, after: Option<(OperationId, u64)>) {
+        if self.awaits_another(slot, id) {
+            return;
         }
-        if self.lanes.held_by(active.slot) >= lanes_each {
-            return Attempt::OverQuota;
-        }
-        let Some(tenant) = self.tenants.get(active.slot) else {
-            return Attempt::Blocked;
+        let Some((tenant, operation)) = self.operation_mut(slot, id) else {
+            return;
         };
-        let Some(operation) = tenant.operations.get(active.id) else {
-            return Attempt::Blocked;
-        };
-        match &operation.work {
-            Work::Launch(launch) => {
-                let mut row = self.policy.row(launch.class);
-                row.cap_total = self.classes.in_flight_for(launch.class, row.cap_total);
-                let in_flight = self.classes.in_flight(launch.class);
-                let Some(slice) = next_slice(launch, row, in_flight) else {
-                    return Attempt::Blocked;
-                };
-                let first_block = launch.issued;
-                self.issue_slice(active.slot, active.id, slice, first_block)
-            }
-            Work::Copy(_) | Work::Memset(_) => self.issue_transfer(active.slot, active.id),
-            Work::Marker => Attempt::Blocked,
+        let mut row = None;
+        if let Work::Launch(launch) = &mut operation.work {
+            launch.after = after;
+            row = Some(launch.row);
         }
-    }
-
-    fn issue_slice(
-        &mut self,
-        slot: Slot,
-        id: OperationId,
-        slice: SubBox,
-        first_block: u64,
-    ) -> Attempt {
-        // A slice holds fewer than 2^32 blocks: larger grids are refused at admission.
-        let blocks = u32::try_from(slice.blocks()).unwrap_or(u32::MAX);
-        let Some(tag) = self.lanes.take(Flight {
+        let active = Active {
+            rank: 0,
+            admitted: operation.admitted,
             slot,
-            operation: id,
-            first_block,
-            issued: self.now,
-            blocks,
-            resident: 0,
-        }) else {
-            return Attempt::DeviceFull;
+            stream: operation.stream,
+            sequence: operation.sequence,
+            id,
+            tenant,
         };
-        let budget_cycles = self.budget_cycles;
-        let Some(tenant) = self.tenants.get_mut(slot) else {
+        let behind = self.accounts.get(tenant).is_some_and(|a| a.is_behind());
+        if row.is_some() && !behind {
+            self.announce(slot, id);
+        }
+        let rank = row.map_or(0, |row| self.policy.rank(row).saturating_add(1));
+        self.accounts.change(tenant, 1, 0);
+        self.queue.push(Active { rank, ..active });
+    }
+
+    /// Returns whether an operation waits for another one that has not completed. Such a wait takes no place in the
+    /// issue queue: [`Self::release_waits`] ends it.
+    fn awaits_another(&mut self, slot: Slot, id: OperationId) -> bool {
+        let Some(client) = self.clients.get_mut(slot) else {
+            return false;
+        };
+        let Some(Work::Wait { sequence }) = client.operations.get(id).map(|o| o.work) else {
+            return false;
+        };
+        if client.operations.holds(sequence) {
+            return true;
+        }
+        // Its target completed before the wait became the first of its stream.
+        client.waits -= u16::from(sequence != 0);
+        if let Some(operation) = client.operations.get_mut(id) {
+            operation.work = Work::Wait { sequence: 0 };
+        }
+        false
+    }
+
+    /// Takes the first operation out of the queue for good.
+    fn dequeue(&mut self, active: Active) {
+        self.queue.pop();
+        self.accounts.change(active.tenant, -1, 0);
+    }
+
+    /// Takes the first operation out of the queue until something of its tenant ends or a plan comes.
+    fn park(&mut self, active: Active) {
+        self.queue.pop();
+        if let Some(account) = self.accounts.get_mut(active.tenant) {
+            account.parked.push(active);
+        }
+    }
+
+    /// Puts what is parked at an account back into the queue.
+    pub(super) fn unpark(&mut self, tenant: TenantId) {
+        while let Some(active) = self.accounts.get_mut(tenant).and_then(|a| a.parked.pop()) {
+            let rank = self.rank_of(&active);
+            self.queue.push(Active { rank, ..active });
+        }
+    }
+
+    /// Puts back what tenants have parked that wait until no other has a launch open.
+    pub(super) fn unpark_those_behind(&mut self) {
+        if self.behind == 0 {
+            return;
+        }
+        for tenant in (0..).map(TenantId).take(super::rows::TENANTS) {
+            if self.accounts.get(tenant).is_some_and(|a| a.is_behind()) {
+                self.unpark(tenant);
+            }
+        }
+    }
+
+    /// Orders the queue after the plan that the turn begins with, and puts back all that is parked.
+    pub(super) fn follow_plan(&mut self) {
+        for tenant in (0..).map(TenantId).take(super::rows::TENANTS) {
+            let parked = self
+                .accounts
+                .get(tenant)
+                .is_some_and(|a| !a.parked.is_empty());
+            if parked {
+                self.unpark(tenant);
+            }
+        }
+        let (clients, policy) = (&self.clients, &self.policy);
+        self.queue.rank_anew(|active| {
+            let operation = clients
+                .get(active.slot)
+                .and_then(|c| c.operations.get(active.id));
+            match operation.map(|operation| &operation.work) {
+                Some(Work::Launch(launch)) => policy.rank(launch.row).saturating_add(1),
+                _ => 0,
+            }
+        });
+    }
+
+    fn rank_of(&self, active: &Active) -> u32 {
+        let client = self.clients.get(active.slot);
+        match client
+            .and_then(|c| c.operations.get(active.id))
+            .map(|o| &o.work)
+        {
+            Some(Work::Launch(launch)) => self.policy.rank(launch.row).saturating_add(1),
+            _ => 0,
+        }
+    }
+
+    /// Whether nothing of an operation is left to issue; `None` when it is gone.
+    fn is_issued(&self, active: Active) -> Option<bool> {
+        let client = self.clients.get(active.slot).filter(|c| !c.leaving)?;
+        let operation = client.operations.get(active.id)?;
+        (operation.sequence == active.sequence).then(|| operation.is_issued())
+    }
+
+    pub(super) fn finish_if_over(&mut self, slot: Slot, id: OperationId) {
+        let client = self.clients.get(slot);
+        let operation = client.and_then(|client| client.operations.get(id));
+        if operation.is_some_and(Operation::is_over) {
+            self.finish(slot, id);
+        }
+    }
+
+    fn try_issue(&mut self, active: Active) -> Attempt {
+        let Some(account) = self.accounts.get(active.tenant) else {
+            return Attempt::NotItsTurn;
+        };
+        let Some(client) = self.clients.get(active.slot) else {
+            return Attempt::NotItsTurn;
+        };
+        let Some(operation) = client.operations.get(active.id) else {
+            return Attempt::NotItsTurn;
+        };
+        let lanes_each = LANES / usize::try_from(self.accounts.wanting.max(1)).unwrap_or(LANES);
+        let no_lane = self.lanes.free() == 0;
+        let over_quota = account.lanes as usize >= lanes_each.max(1);
+        let is_launch = match &operation.work {
+            Work::Launch(_) => true,
+            Work::Copy(_) | Work::DeviceCopy(_) | Work::Memset(_) => false,
+            Work::Marker | Work::Wait { .. } => return Attempt::NotItsTurn,
+        };
+        if is_launch {
+            let others = self.accounts.busy - u32::from(account.open > 0);
+            if account.is_behind() && others > 0 {
+                return Attempt::NotItsTurn;
+            }
+            self.announce(active.slot, active.id);
+            return self.issue_launch(active, no_lane, over_quota);
+        }
+        match (no_lane, over_quota) {
+            (true, _) => Attempt::DeviceFull,
+            (_, true) => Attempt::NotItsTurn,
+            _ => self.issue_transfer(active),
+        }
+    }
+
+    fn issue_launch(&mut self, active: Active, no_lane: bool, over_quota: bool) -> Attempt {
+        let Some((situation_row, piece)) = self.cut(active) else {
             return Attempt::Blocked;
         };
-        let domain = tenant.domain;
+        let Some(piece) = piece else {
+            self.note_cap_reached(situation_row);
+            return Attempt::Blocked;
+        };
+        match piece.behind {
+            None if no_lane => return Attempt::DeviceFull,
+            None if over_quota => return Attempt::NotItsTurn,
+            Some(lane) if !self.lanes.has_room(lane) => return Attempt::Blocked,
+            _ => {}
+        }
+        self.issue_piece(active, piece)
+    }
+
+    /// Cuts the next piece of a launch.
+    fn cut(&self, active: Active) -> Option<(gridmux_policy::RowId, Option<Piece>)> {
+        let client = self.clients.get(active.slot)?;
+        let operation = client.operations.get(active.id)?;
+        let Work::Launch(launch) = &operation.work else {
+            return None;
+        };
+        let row = self.rows.get(launch.row)?;
+        let account = self.accounts.get(active.tenant)?;
+        let view = self.policy.row(launch.row, active.tenant);
+        let after = launch
+            .after
+            .and_then(|(id, sequence)| Some((client.operations.get(id)?, sequence)))
+            .filter(|(before, sequence)| before.sequence == *sequence && before.in_flight > 0);
+        let after = match after {
+            None => None,
+            // It is behind several lanes, or behind something that is no launch: it waits.
+            Some((before, _)) => Some(self.behind(one_lane(before)?, launch)),
+        };
+        let ahead = ahead_percent(self.launch_ns, row.slice_ns);
+        let limit = view.limit.percent(100 + ahead);
+        let situation = Situation {
+            launch,
+            row,
+            view,
+            limit_room: account
+                .charged
+                .room_within(&self.shape, limit, &launch.shape),
+            ahead,
+            in_flight: operation.in_flight,
+            sms: self.shape.sms,
+            after,
+            own: self.own_lane(active.slot, active.id, launch),
+        };
+        Some((launch.row, situation.next_piece()))
+    }
+
+    fn behind(&self, lane: Lane, launch: &LaunchWork) -> Behind {
+        let last = self.lanes.last(lane);
+        let blocks = last.map_or(0, |last| match last.row == Some(launch.row) {
+            true => last.blocks,
+            false => 0,
+        });
+        Behind {
+            lane,
+            depth: self.lanes.len(lane),
+            blocks,
+        }
+    }
+
+    /// The lane with the fewest flights whose newest one is a slice of this launch.
+    fn own_lane(&self, slot: Slot, id: OperationId, launch: &LaunchWork) -> Option<Behind> {
+        let lanes = (0_u8..).take(LANES).filter(|n| launch.lanes >> n & 1 == 1);
+        lanes
+            .map(Lane)
+            .filter(|lane| self.lanes.has_room(*lane))
+            .filter(|lane| {
+                let last = self.lanes.last(*lane);
+                last.is_some_and(|last| (last.slot, last.operation) == (slot, id))
+            })
+            .map(|lane| self.behind(lane, launch))
+            .min_by_key(|behind| behind.depth)
+    }
+
+    fn issue_piece(&mut self, active: Active, piece: Piece) -> Attempt {
+        let Active {
+            slot, id, tenant, ..
+        } = active;
+        let (now, budget_cycles) = (self.now, self.budget_cycles);
+        let Some(client) = self.clients.get_mut(slot) else {
+            return Attempt::NotItsTurn;
+        };
+        let domain = client.domain;
         let Some(Operation {
             work: Work::Launch(launch),
             ..
-        }) = tenant.operations.get(id)
+        }) = client.operations.get(id)
         else {
-            return Attempt::Blocked;
+            return Attempt::NotItsTurn;
         };
-        let mut params = launch.params;
-        if let Some(offset) = launch.control_offset {
-            write_control(
-                &mut params,
-                offset,
-                &Control {
-                    offset: slice.offset,
-                    grid: launch.grid,
-                    ..Control::default()
-                },
-            );
+        let slice = next_box(Grid(launch.grid), launch.issued, piece.blocks);
+        // A box may hold fewer blocks than asked for.
+        let blocks = u32::try_from(slice.blocks()).unwrap_or(u32::MAX);
+        let charge = piece.charge.min(blocks);
+        let flight = Flight {
+            slot,
+            tenant,
+            operation: id,
+            row: Some(launch.row),
+            shape: launch.shape,
+            first_block: launch.issued,
+            issued: now,
+            blocks,
+            charge,
+            resident: 0,
+            is_fresh: piece.behind.is_none(),
+        };
+        let control = Control {
+            offset: slice.offset,
+            grid: launch.grid,
+            ..Control::default()
         }
-        *self.scratch = Command::Launch(LaunchCommand {
+        .to_bytes();
+        let control = launch.control_offset.map(|offset| (offset, &control[..]));
+        let launch = *launch;
+        let Some(params) = client.params.with_control(launch.params, control) else {
+            return self.refuse_params(slot, id);
+        };
+        let tag = match piece.behind {
+            Some(lane) => self.lanes.append(lane, flight),
+            None => self.lanes.take(flight),
+        };
+        let Some(tag) = tag else {
+            return Attempt::DeviceFull;
+        };
+        let command = Command::Launch(LaunchCommand {
             tag,
             domain,
             kernel: launch.kernel,
@@ -209,24 +403,37 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
             budget_cycles,
-            params,
+            params_bytes: u32::try_from(params.len()).unwrap_or(u32::MAX),
         });
-        if self.device.submit(&self.scratch).is_err() {
+        if self.device.submit(&command, params).is_err() {
             self.lanes.release(tag);
             return Attempt::DeviceFull;
         }
-        self.count_issued(slot, id, blocks);
+        self.count_issued(active, tag, &flight, piece.behind.is_none());
         Attempt::Issued
     }
 
-    fn count_issued(&mut self, slot: Slot, id: OperationId, blocks: u32) {
-        let (now, wall_ns) = (self.now, wall_ns());
-        let Some(tenant) = self.tenants.get_mut(slot) else {
-            return;
-        };
-        let tenant_id = tenant.tenant;
-        tenant.counters.slice();
-        let Some(operation) = tenant.operations.get_mut(id) else {
+    /// Ends a launch whose parameters do not fit its kernel's: the offset is the rewriter's, so this is an error of ours.
+    fn refuse_params(&mut self, slot: Slot, id: OperationId) -> Attempt {
+        if let Some((_, operation)) = self.operation_mut(slot, id) {
+            operation.status = CompletionStatus::Internal;
+        }
+        Attempt::Issued
+    }
+
+    fn count_issued(&mut self, active: Active, tag: Tag, flight: &Flight, fresh: bool) {
+        let (now, wall_ns, device) = (self.now, self.issue_wall_ns(), self.device_id.0);
+        let blocks = flight.blocks;
+        if let Some(account) = self.accounts.get_mut(active.tenant) {
+            account.counters.slice();
+            account.charged.add(&flight.shape, flight.charge);
+        }
+        self.accounts.change(active.tenant, 0, i32::from(fresh));
+        if let Some(row) = flight.row.and_then(|row| self.rows.get_mut(row)) {
+            row.charged += flight.charge;
+            row.starts += u64::from(blocks);
+        }
+        let Some((tenant, operation)) = self.operation_mut(active.slot, active.id) else {
             return;
         };
         operation.in_flight += 1;
@@ -235,45 +442,65 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         let sequence = operation.sequence;
         if let Work::Launch(launch) = &mut operation.work {
-            let first_block = launch.issued;
             launch.issued += u64::from(blocks);
-            let (class, handle) = (launch.class, launch.handle);
-            self.classes.issued(class, blocks);
+            launch.lanes |= 1 << tag.lane.0;
             let args = ProbeArgs {
-                tenant: tenant_id.0,
-                device: self.device_id.0,
-                kernel: handle,
+                tenant: tenant.0,
+                device,
+                kernel: launch.handle,
                 seq: sequence,
                 time_ns: now.0,
             };
-            probes::slice_start(args, first_block, u64::from(blocks));
+            probes::slice_start(args, flight.first_block, u64::from(blocks));
         }
     }
 
-    fn issue_transfer(&mut self, slot: Slot, id: OperationId) -> Attempt {
-        let Some(tag) = self.lanes.take(Flight {
-            slot,
-            operation: id,
+    /// Wall time of handing something over, read once per turn.
+    fn issue_wall_ns(&mut self) -> u64 {
+        *self.issue_wall_ns.get_or_insert_with(wall_ns)
+    }
+
+    /// Tells the policy once that a row has reached its cap.
+    fn note_cap_reached(&mut self, id: gridmux_policy::RowId) {
+        let at = self.now;
+        let Some(row) = self.rows.get_mut(id) else {
+            return;
+        };
+        let held_up = row.charged > 0 || row.open > 0;
+        if held_up && !std::mem::replace(&mut row.cap_reached, true) {
+            self.policy.tell(Event::CapReached { row: id, at });
+        }
+    }
+
+    fn issue_transfer(&mut self, active: Active) -> Attempt {
+        let now = self.now;
+        let wall_ns = self.issue_wall_ns();
+        let Some(client) = self.clients.get_mut(active.slot) else {
+            return Attempt::NotItsTurn;
+        };
+        let domain = client.domain;
+        let Some(operation) = client.operations.get_mut(active.id) else {
+            return Attempt::NotItsTurn;
+        };
+        let flight = Flight {
+            slot: active.slot,
+            tenant: active.tenant,
+            operation: active.id,
+            row: None,
+            shape: gridmux_policy::BlockShape::default(),
             first_block: 0,
-            issued: self.now,
+            issued: now,
             blocks: 0,
+            charge: 0,
             resident: 0,
-        }) else {
+            is_fresh: true,
+        };
+        let Some(tag) = self.lanes.take(flight) else {
             return Attempt::DeviceFull;
         };
-        let wall_ns = wall_ns();
-        let Some(tenant) = self.tenants.get_mut(slot) else {
-            return Attempt::Blocked;
-        };
-        let domain = tenant.domain;
-        let Some(operation) = tenant.operations.get_mut(id) else {
-            return Attempt::Blocked;
-        };
-        let Some(command) = transfer_command(&operation.work, tag, domain) else {
-            return Attempt::Blocked;
-        };
-        *self.scratch = command;
-        if self.device.submit(&self.scratch).is_err() {
+        let submitted = transfer_command(&operation.work, tag, domain)
+            .is_some_and(|command| self.device.submit(&command, &[]).is_ok());
+        if !submitted {
             self.lanes.release(tag);
             return Attempt::DeviceFull;
         }
@@ -281,61 +508,56 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         operation.issued_wall_ns = wall_ns;
         match &mut operation.work {
             Work::Copy(copy) => copy.issued = true,
+            Work::DeviceCopy(copy) => copy.issued = true,
             Work::Memset(memset) => memset.issued = true,
-            Work::Launch(_) | Work::Marker => {}
+            Work::Launch(_) | Work::Marker | Work::Wait { .. } => {}
         }
+        self.accounts.change(active.tenant, 0, 1);
         Attempt::Issued
     }
 
     /// Lets virtual time pass once nobody has anything to add at this instant.
     pub(super) fn give_permit(&mut self) -> bool {
-        if !self.device.is_timed() || self.permit_out || !self.lanes.any_busy() {
+        if !self.device.is_timed() || self.permit_out || self.more_to_admit {
             return false;
         }
+        let (held, ready) = self
+            .clock
+            .judge(&mut self.clients, self.now, self.wall_now_ns);
         // What was issued just now may have told the policy something: its answer belongs to this instant too.
-        if self.policy.is_instant_open()
-            || !self.policy.is_caught_up()
-            || self.hold.holds(&mut self.tenants, self.wall_now_ns)
-        {
+        if held || self.policy.is_instant_open() || !self.policy.is_caught_up() {
             return false;
         }
-        let until = self
-            .policy
-            .wake_at()
-            .filter(|wake| *wake > self.now)
-            .unwrap_or(Nanos(u64::MAX));
-        *self.scratch = Command::Permit { until };
-        self.permit_out = self.device.submit(&self.scratch).is_ok();
+        let due = self.deferred.peek().map(|entry| entry.0.0);
+        let awaited = [due, ready].into_iter().flatten().min();
+        let wake = self.policy.wake_at().filter(|wake| *wake > self.now);
+        // With nothing on the device, a launch that the plan gives no room waits for the policy.
+        let waits_for_plan = self.accounts.busy > 0 && wake.is_some();
+        if !self.lanes.any_busy() && awaited.is_none() && !waits_for_plan {
+            return false;
+        }
+        let until = [awaited, wake].into_iter().flatten().min();
+        let until = until.unwrap_or(Nanos(u64::MAX));
+        self.permit_out = self.device.submit(&Command::Permit { until }, &[]).is_ok();
+        self.pause_asked = false;
         self.permit_out
     }
 }
 
-/// The next slice of a launch: as much as its row allows, in the sizes that keep the row full.
-fn next_slice(launch: &LaunchWork, row: RowView, in_flight: u32) -> Option<SubBox> {
-    let left = launch.blocks - launch.issued;
-    let whole = u32::try_from(left).unwrap_or(u32::MAX);
-    let most = if launch.control_offset.is_none() || row.is_uncapped {
-        if row.cap_total == 0 || (in_flight >= row.cap_total && !row.is_uncapped) {
-            return None;
-        }
-        whole
-    } else {
-        let allowance = row
-            .cap_total
-            .saturating_sub(in_flight)
-            .min(row.budget.unwrap_or(u32::MAX));
-        // What fits under the cap as it is goes in one piece: a slice costs a launch.
-        let quantum = (row.cap_total / SLICES_PER_ROW).max(1);
-        if allowance == 0 || (allowance < quantum.min(whole) && in_flight > 0) {
-            return None;
-        }
-        if whole <= allowance {
-            whole
-        } else {
-            quantum.min(allowance)
-        }
+/// Whether all that is left of a launch is on the device in one lane.
+fn leaves_one_lane(operation: &Operation) -> bool {
+    operation.status == CompletionStatus::Ok
+        && operation.is_issued()
+        && one_lane(operation).is_some()
+}
+
+/// The lane of a launch that is in one lane only.
+fn one_lane(operation: &Operation) -> Option<Lane> {
+    let Work::Launch(launch) = &operation.work else {
+        return None;
     };
-    Some(next_box(Grid(launch.grid), launch.issued, most.max(1)))
+    let lane = u8::try_from(launch.lanes.trailing_zeros()).ok()?;
+    (launch.lanes.count_ones() == 1).then_some(Lane(lane))
 }
 
 fn transfer_command(work: &Work, tag: Tag, domain: crate::device::DomainId) -> Option<Command> {
@@ -349,23 +571,21 @@ fn transfer_command(work: &Work, tag: Tag, domain: crate::device::DomainId) -> O
             address: copy.address,
             bytes: copy.bytes,
         })),
+        Work::DeviceCopy(copy) => Some(Command::DeviceCopy(DeviceCopyCommand {
+            tag,
+            domain,
+            from: copy.from,
+            to: copy.to,
+            bytes: copy.bytes,
+        })),
         Work::Memset(memset) => Some(Command::Memset(MemsetCommand {
             tag,
             domain,
             address: memset.address,
             bytes: memset.bytes,
             value: memset.value,
+            width: memset.width,
         })),
-        Work::Launch(_) | Work::Marker => None,
-    }
-}
-
-/// Appends the control struct to the tenant's parameters, at the offset that the rewriter chose.
-fn write_control(params: &mut crate::device::Params, offset: u32, control: &Control) {
-    let bytes = control.to_bytes();
-    let start = offset as usize;
-    // The offset follows the tenant's own parameters, which are at most 4096 bytes, so there is always room.
-    if let Some(all) = params.resize(start + bytes.len()) {
-        all[start..].copy_from_slice(&bytes);
+        Work::Launch(_) | Work::Marker | Work::Wait { .. } => None,
     }
 }

@@ -3,49 +3,61 @@
 //! Rules: messages go through bounded lock-free queues; whatever a message carries was allocated by the control
 //! thread and comes back to it ([`Notice::Gone`]) to be freed, because the dispatcher frees nothing.
 
-use super::tenant::{Mapping, TenantKernel, TenantSlot};
+use super::accounts::Account;
+use super::client::{ClientKernel, ClientSlot, Mapping};
 use crate::device::{BufferId, Tag};
-use gridmux_channel::ring::CompletionStatus;
 use gridmux_channel::ring::queue::Corrupt;
-use gridmux_policy::ids::TenantId;
+use gridmux_channel::ring::{BadEntry, CompletionStatus};
 use gridmux_ptx::boxes::ShapeError;
 
-/// Place of a tenant in the dispatcher's table.
+/// Place of a client in the dispatcher's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot(pub u16);
 
 /// From the control thread to the dispatcher.
 pub enum Message<P> {
-    /// A tenant joins at a slot that the control thread knows to be free.
-    Join(Slot, Box<TenantSlot<P>>),
-    /// A tenant leaves: drop its queue, kill what runs, then say [`Notice::Gone`].
+    /// A tenant exists, or its weight or class changed.
+    Tenant(Box<Account>),
+    /// A client joins at a slot that the control thread knows to be free.
+    Join(Slot, Box<ClientSlot<P>>),
+    /// A client leaves: drop its queue, kill what runs, then say [`Notice::Gone`].
     Leave(Slot),
     /// A kernel becomes known under the next handle, or under a freed one.
-    AddKernel(Slot, u32, TenantKernel),
+    AddKernel(Slot, u32, ClientKernel),
     /// A kernel handle ends.
     RemoveKernel(Slot, u32),
     /// A stream is made.
     AddStream(Slot, u16),
-    /// A stream ends once it is empty; until then its number stays taken.
+    /// A stream ends once it is empty; until [`Notice::StreamGone`] its number stays taken.
     RemoveStream(Slot, u16),
     /// A buffer becomes known.
     AddMapping(Slot, Mapping),
     /// A buffer is forgotten.
     RemoveMapping(Slot, BufferId),
+    /// Asks for [`Notice::Fenced`] with this number once everything that was admitted of the client has ended.
+    Fence(Slot, u64),
+    /// A control operation was served: on a virtual clock it costs its client time.
+    Charge(Slot),
     /// Completion of everything admitted, then end of the dispatcher.
     Stop,
 }
 
 /// From the dispatcher to the control thread.
 pub enum Notice<P> {
-    /// A tenant is gone; its slot is free and nothing of it is in flight.
-    Gone(Slot, Box<TenantSlot<P>>),
-    /// A tenant broke the ring protocol and must lose its channel.
+    /// A client is gone; its slot is free and nothing of it is in flight.
+    Gone(Slot, Box<ClientSlot<P>>),
+    /// An account that replaced nothing, to be freed.
+    Known(Box<Account>),
+    /// A client broke the ring protocol and must lose its channel.
     Corrupt(Slot, Corrupt),
+    /// A stream is empty and gone; its number is free.
+    StreamGone(Slot, u16),
+    /// Everything that was admitted of the client before the fence has ended.
+    Fenced(Slot, u64),
     /// An operation failed on the device; the text is at the device under the tag.
     Failed {
-        /// Whose.
-        tenant: TenantId,
+        /// The client.
+        slot: Slot,
         /// Its name for the operation.
         cookie: u64,
         /// The device's name for it.
@@ -53,8 +65,8 @@ pub enum Notice<P> {
     },
     /// An operation was refused before it reached the device.
     Refused {
-        /// Whose.
-        tenant: TenantId,
+        /// The client.
+        slot: Slot,
         /// Its name for the operation.
         cookie: u64,
         /// Why.
@@ -71,6 +83,9 @@ pub enum Refusal {
     /// Unknown operation code.
     #[error("operation code {0} is unknown")]
     Opcode(u8),
+    /// A field of the submission that makes no sense.
+    #[error(transparent)]
+    Form(BadEntry),
     /// No such stream.
     #[error("stream {0} does not exist; make one first, or use stream 0")]
     Stream(u16),
@@ -138,7 +153,7 @@ impl Refusal {
     #[must_use]
     pub fn status(self) -> CompletionStatus {
         match self {
-            Self::Opcode(_) | Self::Reserved => CompletionStatus::BadEntry,
+            Self::Opcode(_) | Self::Reserved | Self::Form(_) => CompletionStatus::BadEntry,
             Self::Stream(_) => CompletionStatus::BadStream,
             Self::Kernel(_) => CompletionStatus::BadKernel,
             Self::Shape(_)

@@ -1,27 +1,38 @@
 //! The dispatcher: from a tenant's submission to blocks on the device, and back to a completion.
 //!
-//! One file per step: [`port`] reads the ring, `admit` checks and queues, `issue` launches under the standing plan,
-//! `report` follows what the device says, `hold` decides when virtual time may pass. [`dispatcher`] holds the state
-//! and the order of the steps; [`message`] is all that the control thread and the dispatcher say to each other.
+//! One file per step: [`port`] reads the ring, `admit` checks and queues, `issue` launches under the plan in pieces that
+//! [`window`] cuts, `report` follows what the device says, `finish` completes, `tell` keeps the policy informed, and
+//! [`clock`] decides when virtual time may pass. [`dispatcher`] holds the parts and the order of the steps;
+//! [`message`] is all that the control thread and the dispatcher say to each other.
 //!
 //! Rules: the dispatcher belongs to one thread; nothing in here blocks, and nothing allocates or takes a lock in the
 //! steady state (design invariant INV 4, proved by `tests/steady_state.rs`).
 
 pub mod accounting;
+pub mod accounts;
 mod admit;
-pub mod class;
+pub mod client;
+pub mod clients;
+pub mod clock;
 pub mod dispatcher;
-mod hold;
+mod enforce;
+mod finish;
 mod issue;
 pub mod lanes;
 pub mod message;
+mod obey;
 pub mod operation;
+pub mod params;
 pub mod policy_link;
 pub mod port;
+pub mod queue;
 mod report;
+pub mod rows;
 pub mod samples;
-pub mod table;
-pub mod tenant;
+mod tell;
+pub mod window;
 
-pub use dispatcher::{ControlLink, Dispatcher, DispatcherConfig, Turn};
+pub use clock::ClockMode;
+pub use dispatcher::{ControlLink, Dispatcher, DispatcherConfig, Doorbells, Turn};
+pub use enforce::enforces;
 pub use message::{Message, Notice, Refusal, Slot};

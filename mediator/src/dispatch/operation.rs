@@ -1,27 +1,29 @@
 //! One admitted submission: what is left of it, what of it is in flight, and what became of it.
 //!
-//! An operation lives in its tenant's [`OperationTable`], which is allocated once, when the tenant joins; so a
-//! tenant can hold at most its own table, and admitting allocates nothing.
+//! An operation lives in its client's [`OperationTable`], which is allocated once, when the client joins; so a client
+//! can hold at most its own table, and admitting allocates nothing. Parameters of launches are kept apart
+//! ([`super::params`]), so that an operation is small.
 
-use crate::device::{BufferId, DeviceKernelId, Direction, Params};
-use gridmux_channel::ring::CompletionStatus;
-use gridmux_policy::ids::KernelId;
-use gridmux_policy::share::Share;
+use super::params::ParamSlot;
+use crate::device::{BufferId, DeviceKernelId, Direction};
+use gridmux_channel::ring::{CompletionStatus, Width};
+use gridmux_policy::ids::RowId;
+use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
 
-/// Operations that one tenant may have admitted and unfinished; further submissions stay in its ring.
-pub const OPERATIONS_PER_TENANT: usize = if cfg!(loom) { 4 } else { 128 };
+/// Operations that one client may have admitted and unfinished; further submissions stay in its ring.
+pub const OPERATIONS_PER_CLIENT: usize = if cfg!(loom) { 4 } else { 128 };
 
 /// Index into an [`OperationTable`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationId(pub u16);
 
-/// A kernel launch as the tenant asked for it.
-#[derive(Clone, Copy)]
+/// A kernel launch as the client asked for it.
+#[derive(Debug, Clone, Copy)]
 pub struct LaunchWork {
-    /// The standing row it falls under.
-    pub class: KernelId,
-    /// Tenant's kernel handle, for traces.
+    /// The row that it runs under.
+    pub row: RowId,
+    /// The client's kernel handle, for traces.
     pub handle: u32,
     /// Device kernel.
     pub kernel: DeviceKernelId,
@@ -33,14 +35,39 @@ pub struct LaunchWork {
     pub dynamic_shared_bytes: u32,
     /// Blocks in the grid.
     pub blocks: u64,
-    /// Blocks launched so far.
+    /// Blocks handed to the device so far.
     pub issued: u64,
-    /// Dominant share of an SM that one block holds, judged once so that what is placed and retired cancels.
-    pub share: Share,
+    /// What one block takes of an SM, judged once so that what is placed and retired cancels.
+    pub shape: BlockShape,
     /// Where the control struct goes in the parameters; `None`: the kernel is launched whole.
     pub control_offset: Option<u32>,
-    /// The tenant's parameters, copied once.
-    pub params: Params,
+    /// The client's parameters, copied once.
+    pub params: ParamSlot,
+    /// The policy knows of the launch.
+    pub announced: bool,
+    /// Blocks that have started.
+    pub started: u64,
+    /// Blocks that the device holds at once when it holds nothing else.
+    pub wave: u32,
+    /// The operation before it in its stream, which was still on the device when this one became active.
+    pub after: Option<(OperationId, u64)>,
+    /// Lanes that hold slices of it, as bits.
+    pub lanes: u32,
+    /// What has happened to its blocks and was not told to the policy yet.
+    pub untold: Untold,
+}
+
+/// What has happened to a launch's blocks since the policy was last told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Untold {
+    /// Blocks that started.
+    pub started: u32,
+    /// Blocks that ended.
+    pub ended: u32,
+    /// Sum of the residences of those that ended, in nanoseconds.
+    pub ran_ns: u64,
+    /// The launch is on the list of those with something to tell.
+    pub listed: bool,
 }
 
 /// A copy between a tenant's buffer and device memory.
@@ -60,21 +87,36 @@ pub struct CopyWork {
     pub issued: bool,
 }
 
-/// A fill of device memory with one byte.
+/// A copy from device memory to device memory.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceCopyWork {
+    /// Device address of the first byte to read.
+    pub from: u64,
+    /// Device address of the first byte to write.
+    pub to: u64,
+    /// Length.
+    pub bytes: u64,
+    /// Whether it was handed to the device.
+    pub issued: bool,
+}
+
+/// A fill of device memory with one value.
 #[derive(Debug, Clone, Copy)]
 pub struct MemsetWork {
     /// Device address.
     pub address: u64,
     /// Length.
     pub bytes: u64,
-    /// The byte.
-    pub value: u8,
+    /// The value of each element.
+    pub value: u32,
+    /// The size of an element.
+    pub width: Width,
     /// Whether it was handed to the device.
     pub issued: bool,
 }
 
 /// What an operation does.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 #[allow(
     clippy::large_enum_variant,
     reason = "operations live in a preallocated table"
@@ -84,22 +126,29 @@ pub enum Work {
     Launch(LaunchWork),
     /// Copy.
     Copy(CopyWork),
+    /// Copy on the device.
+    DeviceCopy(DeviceCopyWork),
     /// Fill.
     Memset(MemsetWork),
-    /// Nothing: completes when all before it in its stream has.
+    /// Completes when all before it in its stream has.
     Marker,
+    /// Completes when another operation of the same client has, and all before it in its stream.
+    Wait {
+        /// The other operation, by its sequence number; 0 once it has completed.
+        sequence: u64,
+    },
 }
 
 /// One admitted submission.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Operation {
-    /// Tenant's stream.
+    /// The client's stream.
     pub stream: u16,
-    /// Order of admission over all tenants.
+    /// Order of admission over all clients, from 1.
     pub sequence: u64,
-    /// The tenant's own name for it.
+    /// The client's own name for it.
     pub cookie: u64,
-    /// Wall time at which the tenant says it submitted (`CLOCK_MONOTONIC`), clamped.
+    /// Wall time at which the client says it submitted (`CLOCK_MONOTONIC`), clamped.
     pub submitted_wall_ns: u64,
     /// Wall time at which its first slice was handed to the device; 0 before.
     pub issued_wall_ns: u64,
@@ -113,12 +162,14 @@ pub struct Operation {
     pub in_flight: u16,
     /// What became of it so far.
     pub status: CompletionStatus,
+    /// It is over, and waits for the virtual time at which it may complete.
+    pub deferred: bool,
     /// What it does.
     pub work: Work,
 }
 
 impl Operation {
-    /// Whether nothing of it is left to hand to the device.
+    /// Returns whether nothing of it is left to hand to the device.
     #[must_use]
     pub fn is_issued(&self) -> bool {
         if self.status != CompletionStatus::Ok {
@@ -127,19 +178,21 @@ impl Operation {
         match &self.work {
             Work::Launch(launch) => launch.issued >= launch.blocks,
             Work::Copy(copy) => copy.issued,
+            Work::DeviceCopy(copy) => copy.issued,
             Work::Memset(memset) => memset.issued,
             Work::Marker => true,
+            Work::Wait { sequence } => *sequence == 0,
         }
     }
 
-    /// Whether it can be completed.
+    /// Returns whether it can be completed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.in_flight == 0 && self.is_issued()
     }
 }
 
-/// A tenant's operations: fixed slots and a stack of free ones.
+/// A client's operations: fixed slots and a stack of free ones.
 pub struct OperationTable {
     slots: Box<[Option<Operation>]>,
     free: Vec<OperationId>,
@@ -147,11 +200,11 @@ pub struct OperationTable {
 
 impl Default for OperationTable {
     fn default() -> Self {
-        let ids = (0..OPERATIONS_PER_TENANT)
+        let ids = (0..OPERATIONS_PER_CLIENT)
             .rev()
             .map(|i| OperationId(u16::try_from(i).unwrap_or(u16::MAX)));
         Self {
-            slots: vec![None; OPERATIONS_PER_TENANT].into_boxed_slice(),
+            slots: vec![None; OPERATIONS_PER_CLIENT].into_boxed_slice(),
             free: ids.collect(),
         }
     }
@@ -200,6 +253,23 @@ impl OperationTable {
             // The stack was made with room for every slot, so this never allocates.
             self.free.push(id);
         }
+    }
+
+    /// Returns the sequence number of the operation that was admitted under a cookie, of the newest if the client uses
+    /// one twice.
+    #[must_use]
+    pub fn by_cookie(&self, cookie: u64) -> Option<u64> {
+        let held = self.slots.iter().flatten();
+        held.filter(|operation| operation.cookie == cookie)
+            .map(|operation| operation.sequence)
+            .max()
+    }
+
+    /// Returns whether the operation with that sequence number is still held.
+    #[must_use]
+    pub fn holds(&self, sequence: u64) -> bool {
+        let mut held = self.slots.iter().flatten();
+        held.any(|operation| operation.sequence == sequence)
     }
 
     /// Ids of all held operations.

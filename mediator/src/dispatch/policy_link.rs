@@ -1,60 +1,68 @@
 //! The dispatcher's end of the policy thread: events go out, the newest plan is read, nothing is waited for.
 //!
-//! Rules: events travel through a bounded ring; one that finds it full is counted, and the count is sent as
-//! [`Event::Lost`] before anything newer, so that the policy knows its books are wrong. The plan is read wait-free
-//! ([`gridmux_policy::publish`]).
+//! Rules:
+//! - Events travel through a bounded ring. One that finds it full is counted, and the count is sent as
+//!   [`Event::Lost`] before anything newer; then the dispatcher sends the counters of every live row. What says that
+//!   tenants and rows exist is never lost: it waits for room.
+//! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
+//!   the one that it began with.
+//! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it by.
 
-use crate::sync::{Arc, AtomicU64};
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_policy::event::Event;
-use gridmux_policy::ids::{DeviceId, KernelId};
-use gridmux_policy::plan::{Fill, Plan};
+use gridmux_policy::ids::{DeviceId, RowId, TenantId};
+use gridmux_policy::plan::{DispatchOrder, Plan, PlanReader, Publisher, Stop};
 use gridmux_policy::plan_builder::{PlanBuilder, PlanError};
 use gridmux_policy::policy::Policy;
-use gridmux_policy::publish::{PlanReader, Publisher};
-use gridmux_policy::shape::DeviceShape;
-use gridmux_policy::spsc::{self, Consumer, Producer};
+use gridmux_policy::shape::{BlockShape, DeviceShape, SmUnits};
 use gridmux_policy::units::Nanos;
+use gridmux_sync::shim::{Arc, AtomicU64};
+use gridmux_sync::spsc::{self, Consumer, Producer};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::thread::Thread;
 
 /// Events that may be under way; few under loom, which explores every one.
-const EVENTS: usize = if cfg!(loom) { 8 } else { 8192 };
+const EVENTS: usize = if cfg!(loom) { 16 } else { 8192 };
 
-/// A kernel's row as the issue pass needs it.
+/// A row of the plan as the issue pass needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowView {
-    /// Blocks that may be in flight on the whole device.
+    /// Blocks that may reside on the whole device.
     pub cap_total: u32,
-    /// Blocks that may still start, if the plan limits them.
-    pub budget: Option<u32>,
-    /// The plan leaves residency to the hardware, so the kernel goes whole.
-    pub is_uncapped: bool,
+    /// What the tenant may hold on the whole device.
+    pub limit: SmUnits,
+    /// Number up to which blocks of the row may start.
+    pub budget: Option<u64>,
+    /// How promptly it must be able to stop.
+    pub stop: Stop,
 }
 
 /// The dispatcher's end.
 pub struct PolicyLink {
     events: Producer<Event>,
     reader: PlanReader,
+    /// Epoch of the plan that the turn works on.
+    epoch: u64,
     sent: u64,
     lost: u64,
+    /// Events about the existence of tenants and rows that found no room.
+    waiting: VecDeque<Event>,
+    /// Counters are due.
+    resync: bool,
     shared: Arc<Shared>,
-    /// Whom to wake after events were sent.
+    /// The policy thread, to be woken after events were sent.
     thread: Option<Thread>,
     unflushed: bool,
     /// Events were sent since the last end of an instant.
     instant_open: bool,
-    /// Copied from the plan at each refresh.
-    by_arrival: bool,
-    head_of_line: bool,
-    never_gives_up: bool,
 }
 
 /// What the two ends share beside the queue and the plan.
 struct Shared {
     /// Events that the policy has seen, written after the plan that they led to was published.
     observed: AtomicU64,
-    /// When the policy wants to be woken, in device nanoseconds; [`NEVER`] for never. It moves without a new plan.
+    /// When the policy is to be woken, in device nanoseconds; [`NEVER`] for never. It moves without a new plan.
     wake_ns: AtomicU64,
 }
 
@@ -71,25 +79,33 @@ pub struct PolicyRunner {
     /// Replan at the end of each instant of virtual time, not whenever events were seen.
     by_instant: bool,
     due: bool,
+    /// Least device time between a plan and the next wake-up.
+    least_period: Nanos,
 }
 
-/// Joins a policy and a dispatcher. Before the policy has seen anything its own first plan stands, or, when it makes
-/// none, one that leaves everything to the hardware. On a device with a virtual clock it replans once per instant.
+/// Joins a policy and a dispatcher. Before the policy has seen anything its own first plan is in force, or, when it
+/// makes none, one that leaves everything to the hardware. On a device with a virtual clock it replans once per
+/// instant.
 ///
 /// # Errors
-/// [`PlanError`] for a device shape on which no plan can stand.
+/// [`PlanError`] for a device shape for which no plan can be made.
 pub fn link(
     mut policy: Box<dyn Policy>,
     device: DeviceId,
     shape: &DeviceShape,
     is_timed: bool,
+    least_period: Nanos,
 ) -> Result<(PolicyLink, PolicyRunner), PlanError> {
-    let first = match policy.replan(Nanos(0)) {
-        Some(plan) => plan,
-        None => PlanBuilder::new(device, shape).build()?,
-    };
-    let (producer, consumer) = spsc::ring(EVENTS);
+    let mut first = Plan::default();
+    let none = |_: RowId| BlockShape::default();
+    PlanBuilder::new(&mut first, device, shape).finish(&Plan::default(), none)?;
     let mut publisher = Publisher::new(first);
+    let mut draft = publisher.edit();
+    let (standing, next) = draft.both();
+    if policy.replan(Nanos(0), standing, next) {
+        draft.publish();
+    }
+    let (producer, consumer) = spsc::ring(EVENTS);
     let wake_ns = policy.wake_at().map_or(NEVER, |wake| wake.0);
     let shared = Arc::new(Shared {
         observed: AtomicU64::new(0),
@@ -98,15 +114,15 @@ pub fn link(
     let mut link = PolicyLink {
         events: producer,
         reader: publisher.reader(),
+        epoch: 0,
         sent: 0,
         lost: 0,
+        waiting: VecDeque::with_capacity(EVENTS),
+        resync: false,
         shared: Arc::clone(&shared),
         thread: None,
         unflushed: false,
         instant_open: false,
-        by_arrival: true,
-        head_of_line: false,
-        never_gives_up: true,
     };
     link.refresh();
     Ok((
@@ -120,6 +136,7 @@ pub fn link(
             now: Nanos(0),
             by_instant: is_timed,
             due: false,
+            least_period,
         },
     ))
 }
@@ -139,22 +156,59 @@ impl PolicyLink {
         }
     }
 
-    /// Sends an event, or counts it as lost.
-    pub fn tell(&mut self, event: Event) {
-        if self.lost > 0 && self.events.try_push(Event::Lost { n: self.lost }).is_ok() {
-            self.lost = 0;
-            self.sent += 1;
-        }
+    /// Sends an event, or counts it as lost; what says that a tenant or row exists waits for room instead. Returns the
+    /// number under which [`PolicyLink::observed`] will count it.
+    pub fn tell(&mut self, event: Event) -> u64 {
         self.unflushed = true;
         self.instant_open = true;
-        if self.events.try_push(event).is_ok() {
+        self.send_waiting();
+        let lasting = matches!(
+            event,
+            Event::Tenant { .. }
+                | Event::TenantGone { .. }
+                | Event::RowNew { .. }
+                | Event::RowGone { .. }
+        );
+        if self.waiting.is_empty() && self.events.try_push(event).is_ok() {
             self.sent += 1;
+        } else if lasting {
+            self.waiting.push_back(event);
         } else {
             self.lost += 1;
         }
+        self.sent + self.waiting.len() as u64
     }
 
-    /// Whether events were sent since the last [`PolicyLink::close_instant`].
+    /// Sends what waits for room, then how much was lost.
+    fn send_waiting(&mut self) {
+        while let Some(event) = self.waiting.front() {
+            if self.events.try_push(*event).is_err() {
+                return;
+            }
+            self.sent += 1;
+            self.waiting.pop_front();
+        }
+        if self.lost > 0 && self.events.try_push(Event::Lost { n: self.lost }).is_ok() {
+            self.lost = 0;
+            self.sent += 1;
+            self.resync = true;
+        }
+    }
+
+    /// Returns once whether events were lost since the last time, and the policy has been told so: counters are due.
+    pub fn take_resync(&mut self) -> bool {
+        if self.lost > 0 {
+            self.send_waiting();
+        }
+        std::mem::take(&mut self.resync)
+    }
+
+    /// Returns whether the queue has room for another event.
+    pub fn has_room(&mut self) -> bool {
+        self.events.has_room()
+    }
+
+    /// Returns whether events were sent since the last [`PolicyLink::close_instant`].
     #[must_use]
     pub fn is_instant_open(&self) -> bool {
         self.instant_open
@@ -166,48 +220,61 @@ impl PolicyLink {
         self.instant_open = false;
     }
 
-    /// Whether the policy has seen every event and published what it made of them.
+    /// Returns how many events the policy has seen; the plan that they led to was published before.
+    #[must_use]
+    pub fn observed(&self) -> u64 {
+        // Acquire: pairs with the Release in `PolicyRunner::run`, so that the plan published before is read after.
+        self.shared.observed.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the policy has seen every event and published what it made of them.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
-        // Acquire: pairs with the Release in `PolicyRunner::run`, so that the plan published before is read after.
-        self.shared.observed.load(Ordering::Acquire) == self.sent
+        self.waiting.is_empty() && self.observed() == self.sent
     }
 
-    /// Reads the newest plan's settings that hold for every kernel.
-    pub fn refresh(&mut self) {
-        let plan = self.reader.read();
-        self.by_arrival = plan.fill() == Fill::Arrival;
-        self.head_of_line = plan.head_of_line();
-        self.never_gives_up = plan.never_gives_up();
+    /// Reads the newest plan, for the turn that begins; returns whether it is another one than before.
+    pub fn refresh(&mut self) -> bool {
+        let epoch = self.reader.read().epoch;
+        std::mem::replace(&mut self.epoch, epoch) != epoch
     }
 
-    /// Place of a kernel in the fill order; equal for all under [`Fill::Arrival`].
-    pub fn rank(&mut self, kernel: KernelId) -> u32 {
-        if self.by_arrival {
-            0
-        } else {
-            self.reader.read().fill_rank(kernel)
+    /// Returns the plan of this turn.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        self.reader.held()
+    }
+
+    /// Returns the place of a row in the dispatch order; equal for all where arrival decides.
+    #[must_use]
+    pub fn rank(&self, row: RowId) -> u32 {
+        let plan = self.plan();
+        match plan.order() {
+            DispatchOrder::Arrival => 0,
+            DispatchOrder::Rank => plan.rank(row),
         }
     }
 
-    /// A kernel's standing row.
-    pub fn row(&mut self, kernel: KernelId) -> RowView {
-        let is_uncapped = self.never_gives_up;
-        let plan = self.reader.read();
+    /// Returns what the plan gives to a row and its tenant.
+    #[must_use]
+    pub fn row(&self, row: RowId, tenant: TenantId) -> RowView {
+        let plan = self.plan();
         RowView {
-            cap_total: plan.cap_total(kernel),
-            budget: plan.budget_total(kernel),
-            is_uncapped,
+            cap_total: plan.cap_total(row),
+            limit: plan.device_limit(tenant),
+            budget: plan.budget(row),
+            stop: plan.stop(row),
         }
     }
 
-    /// Strict head of line: nothing overtakes the first operation.
+    /// Returns whether nothing overtakes the first launch in order.
     #[must_use]
     pub fn is_head_of_line(&self) -> bool {
-        self.head_of_line
+        self.plan().head_of_line()
     }
 
-    /// When the policy asked to be woken.
+    /// Returns when the policy is to be woken.
+    #[must_use]
     pub fn wake_at(&self) -> Option<Nanos> {
         // Relaxed: ordered by `is_caught_up`, without which no time passes.
         let wake_ns = self.shared.wake_ns.load(Ordering::Relaxed);
@@ -233,28 +300,36 @@ impl PolicyRunner {
         if events == 0 {
             return 0;
         }
-        if std::mem::take(&mut self.due)
-            && let Some(plan) = self.policy.replan(self.now)
-        {
-            let rows: usize = plan.groups.iter().map(|group| group.rows.len()).sum();
-            let args = ProbeArgs {
-                device: plan.device.0,
-                time_ns: self.now.0,
-                ..ProbeArgs::default()
-            };
-            let epoch = self.publisher.publish(plan);
-            probes::plan(args, epoch, rows as u64);
+        if std::mem::take(&mut self.due) {
+            self.replan();
         }
-        let wake_ns = self.policy.wake_at().map_or(NEVER, |wake| wake.0);
-        // Relaxed: the Release below publishes it.
-        self.shared.wake_ns.store(wake_ns, Ordering::Relaxed);
         self.seen += events;
-        // Release: pairs with the Acquire in `PolicyLink::is_caught_up`.
+        // Release: pairs with the Acquire in `PolicyLink::observed`.
         self.shared.observed.store(self.seen, Ordering::Release);
         events
     }
 
-    /// The plan that stands.
+    fn replan(&mut self) {
+        let mut draft = self.publisher.edit();
+        let (standing, next) = draft.both();
+        if self.policy.replan(self.now, standing, next) {
+            let args = ProbeArgs {
+                device: draft.device.0,
+                time_ns: self.now.0,
+                ..ProbeArgs::default()
+            };
+            let rows = draft.rows().len() as u64;
+            let epoch = draft.publish();
+            probes::plan(args, epoch, rows);
+        }
+        let earliest = self.now + self.least_period;
+        let wake = self.policy.wake_at().map(|wake| wake.max(earliest));
+        // Relaxed: the Release in `run` publishes it.
+        let wake_ns = wake.map_or(NEVER, |wake| wake.0);
+        self.shared.wake_ns.store(wake_ns, Ordering::Relaxed);
+    }
+
+    /// Returns the plan that is in force.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         self.publisher.newest()

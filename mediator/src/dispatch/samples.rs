@@ -1,9 +1,9 @@
-//! Launch latency: every completed launch leaves one sample, for eBPF where it is loaded and for the dispatcher's own
-//! histogram always.
+//! Launch and completion latency: every completed launch leaves one sample, for eBPF where it is loaded and for the
+//! dispatcher's own histograms always.
 //!
-//! Latencies are device time (design section 10): from admission to the first block's start, and to the last block's
-//! end. The service's own latency, from the tenant's stamp to the hand-over to the device, is wall time and is kept
-//! apart.
+//! Latencies are device time (design section 10). *Launch latency* is from submission, which is the launch's admission,
+//! to the first block's start; *completion latency* is from submission to the last block's end. The service's own
+//! latency, from the tenant's stamp to the hand-over to the device, is wall time and is kept apart.
 //!
 //! Rules: recording takes no lock, makes no system call and allocates nothing; a full eBPF ring loses the sample for
 //! eBPF only, and counts it.
@@ -25,9 +25,9 @@ pub struct LaunchSample {
     pub tenant: TenantId,
     /// Where.
     pub device: DeviceId,
-    /// Admission to first block, device time.
+    /// Launch latency: admission to the first block's start, device time.
     pub submit_to_start: Nanos,
-    /// Admission to last block's end, device time.
+    /// Completion latency: admission to the last block's end, device time.
     pub submit_to_complete: Nanos,
     /// The tenant's stamp to the hand-over to the device, wall time.
     pub wall_submit_to_issue_ns: u64,
@@ -92,16 +92,16 @@ impl LatencyHistogram {
     }
 }
 
-/// Percentiles of launch latency.
+/// Percentiles of launch latency and completion latency.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyView {
     /// Launches.
     pub count: u64,
-    /// Median from admission to first block, device nanoseconds.
+    /// Median launch latency, device nanoseconds.
     pub start_p50_ns: Option<u64>,
     /// 99th percentile of the same.
     pub start_p99_ns: Option<u64>,
-    /// Median from admission to last block's end, device nanoseconds.
+    /// Median completion latency, device nanoseconds.
     pub complete_p50_ns: Option<u64>,
     /// 99th percentile of the same.
     pub complete_p99_ns: Option<u64>,

@@ -1,37 +1,44 @@
-//! The control thread of a device host: the supervisor's messages, the tenants' sockets, and the notices of the
+//! The control thread of a device host: the supervisor's messages, the clients' sockets, and the notices of the
 //! dispatcher and the compiler.
 //!
-//! Rules: it never waits for a tenant, and the dispatcher never waits for it. A tenant's slot and memory are given
-//! back only when the dispatcher says that nothing of it is in flight and the compiler holds nothing of it.
+//! Rules: it never waits for a client, and the dispatcher never waits for it. It finds the tenant that a client is
+//! accounted to, among those that the supervisor says it may be.
 
+use super::accounts::Accounts;
+use super::clients::{Clients, Making};
 use super::compile::compile;
-use super::session::{LoadFailure, LoadedModuleKernel};
-use super::tenants::Tenants;
+use super::session::{Hello, LoadFailure, LoadedModuleKernel, Member, ModuleForSession};
 use super::threads;
-use crate::config::Config;
+use super::watch::Watch;
+use crate::config::{Clock, Config};
 use crate::device::{Device, DeviceControl, DomainId};
+use crate::dispatch::accounts::Account;
+use crate::dispatch::client::ClientSlot;
 use crate::dispatch::message::{Message, Notice, Slot};
 use crate::dispatch::policy_link::{self, PolicyRunner};
 use crate::dispatch::samples::SampleSink;
-use crate::dispatch::{ControlLink, Dispatcher, DispatcherConfig};
-use crate::link::{HostStatistics, Link, ToHost, ToSupervisor};
+use crate::dispatch::{ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells};
+use crate::link::{ClientIdentity, HostStatistics, Link, ToHost, ToSupervisor};
 use crate::waker::Waker;
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use gridmux_bpf::Recorder;
+use gridmux_channel::control::{ControlCode, ControlError};
 use gridmux_channel::ring::host::HostRings;
 use gridmux_policy::ids::DeviceId;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use gridmux_policy::units::Nanos;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Modules that may wait for the compiler.
 const COMPILE_QUEUE: usize = 64;
+/// Least device time between a plan and the policy's next wake-up; arrivals and ends pass it by.
+const LEAST_PERIOD: Nanos = Nanos(20_000);
 
 /// A module for the compiler.
 pub(super) struct CompileJob {
@@ -43,7 +50,7 @@ pub(super) struct CompileJob {
 /// What the compiler made of one.
 struct CompileResult {
     slot: Slot,
-    loaded: Result<Vec<LoadedModuleKernel>, LoadFailure>,
+    loaded: Result<ModuleForSession, LoadFailure>,
 }
 
 /// Where a session's requests go.
@@ -87,7 +94,8 @@ pub(super) struct ControlThread {
     outbound: Outbound,
     compiled: Receiver<CompileResult>,
     bell: Arc<EventFd>,
-    tenants: Tenants,
+    accounts: Accounts,
+    clients: Clients,
     stop: Arc<AtomicBool>,
     dispatcher: JoinHandle<()>,
     policy: JoinHandle<()>,
@@ -109,9 +117,14 @@ impl ControlThread {
         let device_id = DeviceId(0);
         let policy = gridmux_policy::by_name(&config.policy, device_id, &facts.shape)
             .map_err(|e| e.to_string())?;
-        let (mut policy_end, runner) =
-            policy_link::link(policy, device_id, &facts.shape, facts.is_model)
-                .map_err(|e| e.to_string())?;
+        let (mut policy_end, runner) = policy_link::link(
+            policy,
+            device_id,
+            &facts.shape,
+            facts.is_model,
+            LEAST_PERIOD,
+        )
+        .map_err(|e| e.to_string())?;
         let stop = Arc::new(AtomicBool::new(false));
         let policy = spawn_policy(runner, &waker, &stop)?;
         policy_end.set_thread(policy.thread().clone());
@@ -121,10 +134,18 @@ impl ControlThread {
             shape: facts.shape,
             max_shared_bytes_per_block: facts.max_shared_bytes_per_block,
             kernel_budget_cycles: config.limits.kernel_budget_cycles,
-            clock_hold: Duration::from_millis(config.limits.clock_hold_ms),
+            clock: match config.device.clock {
+                Clock::Live => ClockMode::Live,
+                Clock::Lockstep => ClockMode::Lockstep {
+                    longest_hold: Duration::from_millis(config.limits.clock_hold_ms),
+                },
+            },
         };
         let samples = SampleSink::with_recorder(recorder);
-        let dispatcher = Dispatcher::new(&settings, device, policy_end, Arc::clone(&link), samples);
+        let mut dispatcher =
+            Dispatcher::new(&settings, device, policy_end, Arc::clone(&link), samples);
+        let bells: Arc<dyn Doorbells> = Arc::clone(&waker) as _;
+        dispatcher.set_doorbells(bells);
         let bed = Arc::clone(&waker);
         let dispatcher = spawn("dispatcher", move || threads::dispatch(dispatcher, &bed))?;
         let (jobs_in, jobs_out) = bounded(COMPILE_QUEUE);
@@ -146,7 +167,8 @@ impl ControlThread {
             },
             compiled,
             bell,
-            tenants: Tenants::default(),
+            accounts: Accounts::new(config),
+            clients: Clients::new(config.limits.clients),
             stop,
             dispatcher,
             policy,
@@ -155,21 +177,32 @@ impl ControlThread {
 
     /// Serves until the supervisor says stop or is gone.
     pub(super) fn run(mut self, mut link: Link) -> io::Result<()> {
+        for account in self.accounts.iter() {
+            let facts = &account.facts;
+            let counters = Arc::clone(&account.counters);
+            let account = Account::new(account.id(), facts.weight, facts.class, counters);
+            self.outbound.tell(Message::Tenant(Box::new(account)));
+        }
+        let watch = Watch::new(link.fd(), &*self.bell)?;
         link.send(&ToSupervisor::Ready(self.device.facts()), &[])?;
         loop {
-            let (supervisor, tenants) = self.wait(&link)?;
-            if supervisor && !self.obey_supervisor(&mut link)? {
+            let longest = self.clients.time_to_greeting(Instant::now());
+            let ready = watch.wait(longest)?;
+            if ready.link && !self.obey_supervisor(&mut link, &watch)? {
                 break;
             }
             let _ = self.bell.read();
-            for &slot in &tenants {
-                self.serve(slot);
+            for &slot in &ready.clients {
+                self.serve(slot, &watch, &link)?;
             }
-            self.take_compiled();
-            self.take_notices(&link)?;
-            for slot in tenants {
-                if let Some(tenant) = self.tenants.get_mut(slot) {
-                    tenant.session.answer_question();
+            for slot in self.clients.take_overdue(Instant::now()) {
+                self.leave(slot, "it did not become welcome in time", &watch, &link)?;
+            }
+            self.take_compiled(&link)?;
+            self.take_notices(&watch, &link)?;
+            for slot in ready.clients {
+                if let Some(client) = self.clients.get_mut(slot) {
+                    client.session.answer_question();
                 }
             }
         }
@@ -186,50 +219,18 @@ impl ControlThread {
         Ok(())
     }
 
-    /// Waits for something to do: whether the supervisor spoke, and the tenants that did.
-    fn wait(&self, link: &Link) -> io::Result<(bool, Vec<Slot>)> {
-        let mut fds = vec![
-            PollFd::new(link.fd().as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.bell.as_fd(), PollFlags::POLLIN),
-        ];
-        let mut slots = Vec::new();
-        for tenant in self.tenants.serving() {
-            let wants = if tenant.connection.wants_write() {
-                PollFlags::POLLOUT
-            } else {
-                PollFlags::empty()
-            };
-            fds.push(PollFd::new(
-                tenant.connection.as_fd(),
-                PollFlags::POLLIN | wants,
-            ));
-            fds.push(PollFd::new(tenant.process.as_fd(), PollFlags::POLLIN));
-            slots.push(tenant.slot);
-        }
-        match poll(&mut fds, PollTimeout::NONE) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let ready = |index: usize| fds[index].any() == Some(true);
-        let spoke = slots
-            .into_iter()
-            .enumerate()
-            .filter(|(i, _)| ready(2 + 2 * i) || ready(3 + 2 * i));
-        Ok((ready(0), spoke.map(|(_, slot)| slot).collect()))
-    }
-
     /// Obeys one message of the supervisor; `false` when the host is to end.
-    fn obey_supervisor(&mut self, link: &mut Link) -> io::Result<bool> {
+    fn obey_supervisor(&mut self, link: &mut Link, watch: &Watch) -> io::Result<bool> {
         match link.receive::<ToHost>()? {
             None | Some((ToHost::Stop, _)) => return Ok(false),
             Some((ToHost::Statistics, _)) => {
                 let statistics = Box::new(self.statistics());
                 link.send(&ToSupervisor::Statistics(statistics), &[])?;
             }
-            Some((ToHost::Tenant(identity), descriptors)) => {
+            Some((ToHost::Client(identity), descriptors)) => {
                 let id = identity.id;
-                if let Err(reason) = self.admit(identity, descriptors) {
-                    tracing::warn!(id, %reason, "tenant refused");
+                if let Err(reason) = self.connect(identity, descriptors, watch) {
+                    tracing::warn!(id, %reason, "client refused");
                     link.send(&ToSupervisor::Gone { id }, &[])?;
                 }
             }
@@ -238,109 +239,215 @@ impl ControlThread {
         Ok(true)
     }
 
-    fn admit(
+    fn connect(
         &mut self,
-        identity: crate::link::TenantIdentity,
+        identity: ClientIdentity,
         descriptors: Vec<OwnedFd>,
+        watch: &Watch,
     ) -> Result<(), String> {
         let [connection, process] =
             <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| "descriptors are missing")?;
-        let tenant = self.tenants.make(
-            identity,
-            UnixStream::from(connection),
-            process,
-            &self.device,
-            &self.outbound,
-            self.config.limits.module_bytes,
-        )?;
-        if let Err(error) = self.outbound.waker.watch(tenant.session.doorbell()) {
-            self.device.destroy_domain(tenant.session.domain());
+        let making = Making {
+            device: &self.device,
+            outbound: &self.outbound,
+            module_bytes: self.config.limits.module_bytes,
+        };
+        let connection = UnixStream::from(connection);
+        let slot = self
+            .clients
+            .connect(identity, connection, process, &making)?;
+        let Some(client) = self.clients.get_mut(slot) else {
+            return Err("its place is gone".into());
+        };
+        if let Err(error) = watch.add(slot, &client.connection, &client.process) {
+            client.drained = true;
+            self.clients.take_gone(slot, &self.device);
             return Err(error.to_string());
         }
-        let join = self.tenants.insert(tenant);
-        self.outbound.tell(join);
         Ok(())
     }
 
-    /// Serves one tenant's socket; a tenant that closed it, died, or broke the protocol leaves.
-    fn serve(&mut self, slot: Slot) {
-        let Some(tenant) = self.tenants.get_mut(slot) else {
-            return;
+    /// Serves one client's socket; a client that closed it, died, or broke the protocol leaves.
+    fn serve(&mut self, slot: Slot, watch: &Watch, link: &Link) -> io::Result<()> {
+        let Some(client) = self.clients.get_mut(slot).filter(|client| !client.leaving) else {
+            return Ok(());
         };
-        if let Err(reason) = tenant.serve() {
-            tracing::info!(tenant = %tenant.session.identity().name, %reason, "leaving");
-            self.leave(slot);
-        }
-    }
-
-    fn leave(&mut self, slot: Slot) {
-        if let Some(tenant) = self.tenants.get_mut(slot)
-            && !std::mem::replace(&mut tenant.leaving, true)
+        let served = client.serve();
+        if let Some(hello) = client.session.take_hello()
+            && let Err(error) = self.greet(slot, hello)
+            && let Some(client) = self.clients.get_mut(slot)
         {
-            self.outbound.waker.forget(tenant.session.doorbell());
-            self.outbound.tell(Message::Leave(slot));
+            tracing::info!(id = client.session.identity().id, reason = %error, "not welcome");
+            client.session.refuse(error);
+        }
+        let Some(client) = self.clients.get_mut(slot) else {
+            return Ok(());
+        };
+        let wants = client.connection.wants_write();
+        if std::mem::replace(&mut client.watched_for_room, wants) != wants {
+            watch.want_room(slot, &client.connection, wants);
+        }
+        match served {
+            Ok(()) => Ok(()),
+            Err(reason) => self.leave(slot, &reason, watch, link),
         }
     }
 
-    fn take_compiled(&mut self) {
-        while let Ok(CompileResult { slot, loaded }) = self.compiled.try_recv() {
-            if let Some(tenant) = self.tenants.get_mut(slot) {
-                tenant.session.finish_load(loaded);
+    /// Finds the tenant that a client is accounted to, and lets the client in.
+    fn greet(&mut self, slot: Slot, hello: Hello) -> Result<(), ControlError> {
+        let refused = |code, text: String| Err(ControlError::new(code, text));
+        let Some(client) = self.clients.get_mut(slot) else {
+            return Ok(());
+        };
+        let identity = client.session.identity();
+        let asked = hello.tenant.as_deref();
+        let chosen = self.accounts.choose(&identity.allowed, asked);
+        let account = match chosen {
+            Ok(account) => account,
+            Err(text) if asked.is_some() => return refused(ControlCode::Denied, text),
+            Err(text) => return refused(ControlCode::NotWelcome, text),
+        };
+        let facts = &account.facts;
+        if Clients::is_refused_place(slot) {
+            let most = self.config.limits.clients;
+            let text = format!("{most} clients are connected (limits.clients); try again later");
+            return refused(ControlCode::Limit, text);
+        }
+        if account.clients() >= usize::from(facts.clients_limit) {
+            let (name, most) = (&facts.name, facts.clients_limit);
+            let text = format!("{most} clients of tenant {name} are connected, which is its limit");
+            return refused(ControlCode::Limit, text);
+        }
+        let internal = |text: String| ControlError::new(ControlCode::Internal, text);
+        // Taken once: a client is greeted with success once.
+        let rings = client.rings.take();
+        let rings = rings.ok_or_else(|| internal("this client has no rings left".into()))?;
+        let domain = match self.device.create_domain(facts.memory_limit_bytes) {
+            Ok(domain) => domain,
+            Err(error) => {
+                client.rings = Some(rings);
+                return refused(ControlCode::OutOfMemory, error.to_string());
             }
+        };
+        if let Err(error) = self.outbound.waker.watch(client.session.doorbell(), slot) {
+            self.device.destroy_domain(domain);
+            client.rings = Some(rings);
+            return Err(internal(error.to_string()));
+        }
+        account.join(domain);
+        let joining = ClientSlot::new(account.id(), domain, rings);
+        let (id, name) = (identity.id, &facts.name);
+        tracing::info!(id, tenant = %name, client = ?hello.name, "welcome");
+        let account = std::rc::Rc::clone(account);
+        self.outbound.tell(Message::Join(slot, Box::new(joining)));
+        let member = Member {
+            account,
+            domain,
+            name: hello.name,
+        };
+        for mapping in client.session.welcome(member) {
+            self.outbound.tell(Message::AddMapping(slot, mapping));
+        }
+        Ok(())
+    }
+
+    /// Serves a client no more; what it holds goes when nothing of it is in flight.
+    fn leave(&mut self, slot: Slot, reason: &str, watch: &Watch, link: &Link) -> io::Result<()> {
+        let Some(client) = self.clients.get_mut(slot) else {
+            return Ok(());
+        };
+        if std::mem::replace(&mut client.leaving, true) {
+            return Ok(());
+        }
+        tracing::info!(id = client.session.identity().id, %reason, "leaving");
+        watch.forget(&client.connection, &client.process);
+        if client.session.is_welcome() {
+            self.outbound.waker.forget(client.session.doorbell());
+            self.outbound.tell(Message::Leave(slot));
+        } else {
+            client.drained = true;
+        }
+        self.part_with(slot, link)
+    }
+
+    /// Frees what a client held, if nothing of it is in flight any more.
+    fn part_with(&mut self, slot: Slot, link: &Link) -> io::Result<()> {
+        match self.clients.take_gone(slot, &self.device) {
+            Some(id) => link.send(&ToSupervisor::Gone { id }, &[]),
+            None => Ok(()),
         }
     }
 
-    fn take_notices(&mut self, link: &Link) -> io::Result<()> {
+    fn take_compiled(&mut self, link: &Link) -> io::Result<()> {
+        while let Ok(CompileResult { slot, loaded }) = self.compiled.try_recv() {
+            if let Some(client) = self.clients.get_mut(slot) {
+                client.session.finish_load(loaded);
+            }
+            self.part_with(slot, link)?;
+        }
+        Ok(())
+    }
+
+    fn take_notices(&mut self, watch: &Watch, link: &Link) -> io::Result<()> {
         while let Some(notice) = self.outbound.link.notices.pop() {
             match notice {
+                Notice::Known(account) => drop(account),
                 Notice::Gone(slot, remains) => {
                     drop(remains);
-                    if let Some(tenant) = self.tenants.get_mut(slot) {
-                        tenant.drained = true;
+                    if let Some(client) = self.clients.get_mut(slot) {
+                        client.drained = true;
                     }
+                    self.part_with(slot, link)?;
                 }
                 Notice::Corrupt(slot, why) => {
-                    tracing::warn!(slot = slot.0, %why, "the tenant corrupted its rings");
-                    self.leave(slot);
+                    tracing::warn!(slot = slot.0, %why, "the client corrupted its rings");
+                    self.leave(slot, "it corrupted its rings", watch, link)?;
                 }
-                Notice::Failed {
-                    tenant,
-                    cookie,
-                    tag,
-                } => {
+                Notice::Failed { slot, cookie, tag } => {
                     let text = self
                         .device
                         .take_fault(tag)
                         .unwrap_or_else(|| "the device gave no reason".into());
-                    if let Some(session) = self.tenants.session_of(tenant) {
-                        session.keep_error(cookie, text);
+                    if let Some(client) = self.clients.get_mut(slot) {
+                        client.session.keep_error(cookie, text);
                     }
                 }
                 Notice::Refused {
-                    tenant,
+                    slot,
                     cookie,
                     reason,
                 } => {
-                    if let Some(session) = self.tenants.session_of(tenant) {
-                        session.keep_error(cookie, reason.to_string());
+                    if let Some(client) = self.clients.get_mut(slot) {
+                        client.session.keep_error(cookie, reason.to_string());
+                    }
+                }
+                Notice::StreamGone(slot, stream) => {
+                    if let Some(client) = self.clients.get_mut(slot) {
+                        client.session.stream_gone(stream);
+                    }
+                }
+                Notice::Fenced(slot, number) => {
+                    if let Some(client) = self.clients.get_mut(slot) {
+                        client.session.fenced(number);
                     }
                 }
             }
-        }
-        for gone in self.tenants.take_gone(&self.device) {
-            link.send(&ToSupervisor::Gone { id: gone }, &[])?;
         }
         Ok(())
     }
 
     fn statistics(&self) -> HostStatistics {
+        let device = &*self.device;
+        let tenants = self
+            .accounts
+            .statistics(device, |account| self.clients.of(account, device));
         HostStatistics {
-            device: self.device.facts(),
+            device: device.facts(),
             policy: self.config.policy.clone(),
-            device_now_ns: self.device.now_ns(),
-            memory_used_bytes: self.tenants.memory_used(&self.device),
-            tenants: self.tenants.statistics(&self.device),
-            departed: self.tenants.departed(),
+            device_now_ns: device.now_ns(),
+            memory_used_bytes: tenants.iter().map(|tenant| tenant.memory_used_bytes).sum(),
+            holds_expired: self.outbound.link.holds_expired(),
+            tenants,
         }
     }
 }
@@ -364,23 +471,23 @@ impl Compiler {
         }
     }
 
-    fn load(
-        &self,
-        domain: DomainId,
-        text: Vec<u8>,
-    ) -> Result<Vec<LoadedModuleKernel>, LoadFailure> {
+    fn load(&self, domain: DomainId, text: Vec<u8>) -> Result<ModuleForSession, LoadFailure> {
         let module = compile(text)?;
         let loaded = self.device.load(domain, &module)?;
-        let with_params = loaded.into_iter().filter_map(|kernel| {
+        let with_params = loaded.kernels.into_iter().filter_map(|kernel| {
             let compiled = module.kernels.iter().find(|c| c.name == kernel.name)?;
             let control_offset = compiled.control.as_ref().ok().copied();
             Some(LoadedModuleKernel {
                 loaded: kernel,
                 params: compiled.params.clone(),
                 control_offset,
+                key: compiled.key,
             })
         });
-        Ok(with_params.collect())
+        Ok(ModuleForSession {
+            kernels: with_params.collect(),
+            globals: loaded.globals,
+        })
     }
 }
 

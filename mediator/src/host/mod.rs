@@ -1,18 +1,21 @@
 //! A device host: one process, one GPU context, unprivileged.
 //!
-//! Threads: *control* (this one: the supervisor's messages and the tenants' sockets), *dispatcher*, *policy*, and
+//! Threads: *control* (this one: the supervisor's messages and the clients' sockets), *dispatcher*, *policy*, and
 //! *device* (the SM model's clock). [`run`] is the whole life of the process.
 //!
 //! Rules: privileges go before the first byte of a tenant is read; a tenant's bytes reach the control thread's codec,
 //! the PTX front end and the dispatcher's checks, and nothing else; when the supervisor's end of the link closes, the
 //! process ends.
 
+mod accounts;
+mod clients;
 mod compile;
 mod control;
+mod facts;
 mod sandbox;
 mod session;
-mod tenants;
 mod threads;
+mod watch;
 
 pub use compile::{CompileError, compile};
 
@@ -25,6 +28,7 @@ use gridmux_bpf::Recorder;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Runs the device host on the link that the supervisor left as descriptor 3, until the supervisor ends it.
 ///
@@ -68,9 +72,11 @@ fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, 
     let (kind, name) = config.device.kind.split_once(':').unwrap_or(("", ""));
     match kind {
         "model" => {
-            let open =
-                device::model::open(name, config.device.sms, config.device.memory_bytes, &waker)
-                    .map_err(|error| error.to_string())?;
+            let (sms, memory_bytes) = (config.device.sms, config.device.memory_bytes);
+            let seconds = config.limits.kernel_budget_cpu_seconds;
+            let budget = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+            let open = device::model::open(name, sms, memory_bytes, budget, &waker)
+                .map_err(|error| error.to_string())?;
             confine(config, &open.control)?;
             ControlThread::start(config, open.device, open.control, waker, recorder)
         }

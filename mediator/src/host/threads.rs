@@ -5,6 +5,7 @@
 
 use crate::backoff::Backoff;
 use crate::device::Device;
+use crate::dispatch::clients::CLIENTS;
 use crate::dispatch::policy_link::PolicyRunner;
 use crate::dispatch::port::TenantPort;
 use crate::dispatch::{Dispatcher, Turn};
@@ -19,6 +20,7 @@ const HOLD_POLL: Duration = Duration::from_micros(100);
 /// Runs a dispatcher until it is told to stop.
 pub(super) fn dispatch<D: Device, P: TenantPort>(mut dispatcher: Dispatcher<D, P>, waker: &Waker) {
     let mut backoff = Backoff::default();
+    let mut rung = Vec::with_capacity(CLIENTS);
     loop {
         match dispatcher.turn() {
             Turn::Worked => backoff.reset(),
@@ -31,7 +33,8 @@ pub(super) fn dispatch<D: Device, P: TenantPort>(mut dispatcher: Dispatcher<D, P
                 if arrived || dispatcher.turn() == Turn::Worked || dispatcher.is_held() {
                     waker.withdraw();
                 } else {
-                    waker.sleep(dispatcher.longest_sleep());
+                    waker.sleep(dispatcher.longest_sleep(), &mut rung);
+                    dispatcher.heard(&mut rung);
                 }
                 dispatcher.disarm();
                 backoff.reset();

@@ -9,6 +9,7 @@
 mod admin;
 mod hosts;
 mod identity;
+mod rules;
 mod sockets;
 mod tracing_maps;
 
@@ -16,29 +17,29 @@ pub use admin::{AdminError, AdminReply, AdminRequest, ServiceStatistics, ask};
 pub(crate) use hosts::LINK_FD;
 
 use crate::config::{Config, ConfigError};
-use crate::link::{TenantIdentity, ToHost, ToSupervisor};
+use crate::link::{ClientIdentity, ToHost, ToSupervisor};
 use hosts::Host;
-use identity::PeerError;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rules::Rules;
+pub use sockets::CLIENT_SOCKET;
 use sockets::{Claim, SocketError};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 use tracing_maps::LatencyMaps;
 
-/// How long a second connection of a tenant waits for the first one to be cleaned up.
-const SECOND_CONNECTION_PATIENCE: Duration = Duration::from_secs(2);
 /// Least time between two starts of a device host.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
 /// How often a new device host is tried, with twice the pause each time.
 const RESTART_ATTEMPTS: u32 = 6;
-/// Tenants that have left and whose latencies are still kept.
-const DEPARTED: usize = 1024;
+/// Connections beyond `limits.clients` that are handed on, so that the device host may tell them why it refuses them.
+const REFUSED: usize = 64;
+/// Open files that the service wants to be allowed: about eight for each of 1,024 clients, and their buffers.
+const DESCRIPTORS: u64 = 1 << 16;
 
 /// Why the service does not start, or ends.
 #[derive(Debug, thiserror::Error)]
@@ -66,24 +67,15 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
     move |source| ServeError::System { what, source }
 }
 
-/// A connection that waits for an earlier one of the same tenant to be gone.
-struct Waiting {
-    identity: TenantIdentity,
-    connection: UnixStream,
-    process: OwnedFd,
-    deadline: Instant,
-}
-
 struct Supervisor {
     config: Config,
     claim: Claim,
     host: Host,
     signals: SignalFd,
     maps: LatencyMaps,
-    /// Tenants connected, by number.
-    connected: BTreeMap<u32, TenantIdentity>,
-    waiting: Vec<Waiting>,
-    departed: VecDeque<u32>,
+    rules: Rules,
+    /// Clients that the device host has, by number.
+    connected: BTreeSet<u32>,
     next_id: u32,
     restarts: u32,
     stopping: bool,
@@ -95,10 +87,14 @@ struct Supervisor {
 /// Anything that keeps it from starting; a device host that cannot be replaced.
 pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError> {
     config.check()?;
+    let rules = Rules::resolve(&config)?;
     raise_descriptor_limit();
     let signals = watch_signals().map_err(system("signalfd"))?;
     let claim = Claim::take(&config)?;
     let maps = LatencyMaps::load(&config.instance);
+    for number in 0..config.tenants.len() {
+        maps.register(u32::try_from(number).unwrap_or(u32::MAX));
+    }
     let host = Host::start(&config, maps.producer_fd())?;
     let mut supervisor = Supervisor {
         config,
@@ -106,9 +102,8 @@ pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError>
         host,
         signals,
         maps,
-        connected: BTreeMap::new(),
-        waiting: Vec::new(),
-        departed: VecDeque::new(),
+        rules,
+        connected: BTreeSet::new(),
         next_id: 1,
         restarts: 0,
         stopping: false,
@@ -121,12 +116,18 @@ pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError>
     Ok(())
 }
 
-/// Tenants bring descriptors (connections, buffers); the soft limit of a login shell is too low for 64 of them.
+/// Raises the limit of open files: clients bring descriptors (connections, processes, buffers). The soft limit of a
+/// login shell is too low for them, and so may be the hard one, which root can raise.
 fn raise_descriptor_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-    {
+    let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return;
+    };
+    let wanted = hard.max(DESCRIPTORS);
+    if setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted).is_ok() {
+        return;
+    }
+    if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
 }
@@ -148,7 +149,7 @@ enum Ready {
     Signal,
     Host,
     Admin,
-    Tenant(usize),
+    Client,
 }
 
 impl Supervisor {
@@ -158,41 +159,30 @@ impl Supervisor {
                 Ready::Signal => self.take_signals(),
                 Ready::Host => self.take_host_message()?,
                 Ready::Admin => self.answer_admin(),
-                Ready::Tenant(index) => self.accept(index)?,
+                Ready::Client => self.accept()?,
             }
         }
-        self.refuse_overdue()?;
         self.maps.drain();
         Ok(())
     }
 
     fn wait(&self) -> Result<Vec<Ready>, ServeError> {
-        let mut fds = vec![
+        let mut fds = [
             PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.host.link.fd().as_fd(), PollFlags::POLLIN),
             PollFd::new(self.claim.admin.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.claim.clients.as_fd(), PollFlags::POLLIN),
         ];
-        for listener in &self.claim.tenants {
-            fds.push(PollFd::new(listener.as_fd(), PollFlags::POLLIN));
-        }
         // The samples' ring is emptied now and then even when nothing else happens.
         let timeout = PollTimeout::from(100_u16);
         match poll(&mut fds, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(errno) => return Err(system("poll")(errno.into())),
         }
-        let mut ready = Vec::new();
-        for (index, fd) in fds.iter().enumerate() {
-            if fd.any() == Some(true) {
-                ready.push(match index {
-                    0 => Ready::Signal,
-                    1 => Ready::Host,
-                    2 => Ready::Admin,
-                    other => Ready::Tenant(other - 3),
-                });
-            }
-        }
-        Ok(ready)
+        let all = [Ready::Signal, Ready::Host, Ready::Admin, Ready::Client];
+        let ready = all.into_iter().zip(&fds);
+        let ready = ready.filter(|(_, fd)| fd.any() == Some(true));
+        Ok(ready.map(|(what, _)| what).collect())
     }
 
     fn take_signals(&mut self) {
@@ -206,8 +196,10 @@ impl Supervisor {
         }
     }
 
-    fn accept(&mut self, index: usize) -> Result<(), ServeError> {
-        let (connection, _) = match self.claim.tenants[index].accept() {
+    /// Accepts a connection, establishes who it is, and hands it to the device host with the tenants that it may be.
+    /// The host also answers those that may be none: this process reads nothing that a client wrote.
+    fn accept(&mut self) -> Result<(), ServeError> {
+        let (connection, _) = match self.claim.clients.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => {
@@ -216,94 +208,38 @@ impl Supervisor {
                 return Ok(());
             }
         };
-        let tenant = &self.config.tenants[index];
-        let peer = match identity::establish(&connection, tenant.uid) {
-            Ok(peer) => peer,
-            Err(error @ (PeerError::Uid { .. } | PeerError::System(_))) => {
-                tracing::warn!(tenant = %tenant.name, %error, "connection refused");
-                return Ok(());
-            }
-        };
-        let identity = TenantIdentity {
-            id: self.next_id,
-            name: tenant.name.clone(),
-            weight: tenant.weight,
-            memory_limit_bytes: tenant
-                .memory_limit_bytes
-                .unwrap_or(self.config.device.memory_bytes),
-            pid: peer.pid,
-            uid: peer.uid,
-        };
-        self.next_id += 1;
-        if self
-            .connected
-            .values()
-            .any(|other| other.name == identity.name)
-        {
-            // One newcomer may wait for the old connection's end; more would only fill our table of descriptors.
-            if self
-                .waiting
-                .iter()
-                .any(|other| other.identity.name == identity.name)
-            {
-                return Ok(());
-            }
-            let deadline = Instant::now() + SECOND_CONNECTION_PATIENCE;
-            self.waiting.push(Waiting {
-                identity,
-                connection,
-                process: peer.process,
-                deadline,
-            });
+        if self.connected.len() >= usize::from(self.config.limits.clients) + REFUSED {
+            tracing::warn!("too many connections at once; one was closed unheard");
             return Ok(());
         }
-        self.hand_over(identity, &connection, &peer.process)
-    }
-
-    fn hand_over(
-        &mut self,
-        identity: TenantIdentity,
-        connection: &UnixStream,
-        process: &OwnedFd,
-    ) -> Result<(), ServeError> {
-        let descriptors = [connection.as_raw_fd(), process.as_raw_fd()];
-        tracing::info!(tenant = %identity.name, id = identity.id, pid = identity.pid, "connected");
-        self.maps.register(identity.id);
-        match self
-            .host
-            .link
-            .send(&ToHost::Tenant(identity.clone()), &descriptors)
-        {
+        let peer = match identity::establish(&connection, self.rules.need_cgroup()) {
+            Ok(peer) => peer,
+            Err(error) => {
+                tracing::warn!(%error, "cannot tell who connected; connection refused");
+                return Ok(());
+            }
+        };
+        let id = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1);
+        let identity = ClientIdentity {
+            id,
+            credentials: peer.credentials,
+            allowed: self.rules.allowed(&peer),
+        };
+        let (pid, uid, tenants) = (
+            peer.credentials.pid,
+            peer.credentials.uid,
+            identity.allowed.len(),
+        );
+        tracing::info!(id, pid, uid, tenants, "connected");
+        let descriptors = [connection.as_raw_fd(), peer.process.as_raw_fd()];
+        match self.host.link.send(&ToHost::Client(identity), &descriptors) {
             Ok(()) => {
-                self.connected.insert(identity.id, identity);
+                self.connected.insert(id);
                 Ok(())
             }
             Err(_) => self.replace_host(),
         }
-    }
-
-    /// A tenant that is connected already stays; the newcomer is told so by the loss of its connection.
-    fn refuse_overdue(&mut self) -> Result<(), ServeError> {
-        let now = Instant::now();
-        let mut index = 0;
-        while index < self.waiting.len() {
-            let name = &self.waiting[index].identity.name;
-            if !self.connected.values().any(|other| &other.name == name) {
-                let Waiting {
-                    identity,
-                    connection,
-                    process,
-                    ..
-                } = self.waiting.remove(index);
-                self.hand_over(identity, &connection, &process)?;
-            } else if self.waiting[index].deadline <= now {
-                let Waiting { identity, .. } = self.waiting.remove(index);
-                tracing::warn!(tenant = %identity.name, pid = identity.pid, "already connected; second connection refused");
-            } else {
-                index += 1;
-            }
-        }
-        Ok(())
     }
 
     fn take_host_message(&mut self) -> Result<(), ServeError> {
@@ -319,15 +255,8 @@ impl Supervisor {
     fn obey(&mut self, message: ToSupervisor) {
         match message {
             ToSupervisor::Gone { id } => {
-                if let Some(identity) = self.connected.remove(&id) {
-                    tracing::info!(tenant = %identity.name, id, "gone");
-                    self.departed.push_back(id);
-                    if self.departed.len() > DEPARTED {
-                        self.departed
-                            .pop_front()
-                            .iter()
-                            .for_each(|id| self.maps.forget(*id));
-                    }
+                if self.connected.remove(&id) {
+                    tracing::info!(id, "gone");
                 }
             }
             ToSupervisor::Ready(_) | ToSupervisor::Statistics(_) => {}
@@ -335,12 +264,12 @@ impl Supervisor {
         }
     }
 
-    /// Starts a new device host. The tenants' connections ended with the old one, which is how they learn of it;
+    /// Starts a new device host. The clients' connections ended with the old one, which is how they learn of it;
     /// they may connect again at once.
     fn replace_host(&mut self) -> Result<(), ServeError> {
         let how = self.host.reap();
         self.restarts += 1;
-        tracing::error!(%how, tenants = self.connected.len(), "the device host ended; starting a new one");
+        tracing::error!(%how, clients = self.connected.len(), "the device host ended; starting a new one");
         self.connected.clear();
         let mut failure = None;
         for attempt in 0..RESTART_ATTEMPTS {

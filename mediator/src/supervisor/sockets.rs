@@ -1,16 +1,23 @@
-//! The sockets of a service: one per tenant, one for operators, and a lock that says whose they are.
+//! The sockets of a service: one for all clients, one for operators, and a lock that says whose they are.
+//!
+//! The clients' socket may be opened by everybody (mode 0666) as soon as the configuration has a rule for some tenant:
+//! who a client is decides what it gets, not whether it can open the socket. Without any rule only root and the
+//! service's own user are ever served, and the socket is theirs alone (mode 0600). The operators' socket has mode 0600
+//! in any case.
 //!
 //! Rules: the lock is taken before any socket is touched, so a second service on the same folder changes nothing of
 //! the first; a path that is no socket is never removed; sockets go when the service goes.
 
-use crate::config::Config;
+use crate::config::{Config, TenantConfig};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+/// Name of the socket for all clients.
+pub const CLIENT_SOCKET: &str = "gridmux.sock";
 /// Name of the operators' socket.
 pub(crate) const ADMIN_SOCKET: &str = "control.sock";
 
@@ -48,8 +55,8 @@ pub enum SocketError {
 pub(super) struct Claim {
     /// For operators.
     pub(super) admin: UnixListener,
-    /// One per configured tenant, in that order.
-    pub(super) tenants: Vec<UnixListener>,
+    /// For clients.
+    pub(super) clients: UnixListener,
     paths: Vec<PathBuf>,
     _lock: Flock<File>,
 }
@@ -61,20 +68,18 @@ impl Claim {
         std::fs::create_dir_all(folder).map_err(at(folder))?;
         let lock = lock(folder)?;
         let mut paths = Vec::new();
-        let mut bind = |name: &str, uid: Option<u32>| -> Result<UnixListener, SocketError> {
+        let mut bind = |name: &str, mode: u32| -> Result<UnixListener, SocketError> {
             let path = folder.join(name);
-            let listener = bind(&path, uid)?;
+            let listener = bind(&path, mode)?;
             paths.push(path);
             Ok(listener)
         };
-        let admin = bind(ADMIN_SOCKET, None)?;
-        let mut tenants = Vec::new();
-        for tenant in &config.tenants {
-            tenants.push(bind(&format!("{}.sock", tenant.name), tenant.uid)?);
-        }
+        let has_rules = config.tenants.iter().any(TenantConfig::has_rule);
+        let admin = bind(ADMIN_SOCKET, 0o600)?;
+        let clients = bind(CLIENT_SOCKET, if has_rules { 0o666 } else { 0o600 })?;
         Ok(Self {
             admin,
-            tenants,
+            clients,
             paths,
             _lock: lock,
         })
@@ -127,7 +132,7 @@ fn lock(folder: &Path) -> Result<Flock<File>, SocketError> {
     Ok(lock)
 }
 
-fn bind(path: &Path, uid: Option<u32>) -> Result<UnixListener, SocketError> {
+fn bind(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
     match std::fs::symlink_metadata(path) {
         // The lock is ours, so a socket that is still there belongs to a service that is gone.
         Ok(metadata) if metadata.file_type().is_socket() => {
@@ -142,17 +147,15 @@ fn bind(path: &Path, uid: Option<u32>) -> Result<UnixListener, SocketError> {
     }
     let listener = UnixListener::bind(path).map_err(at(path))?;
     listener.set_nonblocking(true).map_err(at(path))?;
-    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).map_err(at(path))?;
-    if let Some(uid) = uid.filter(|_| nix::unistd::geteuid().is_root()) {
-        chown(path, Some(uid), None).map_err(at(path))?;
-    }
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).map_err(at(path))?;
     Ok(listener)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Claim, SocketError};
+    use super::{ADMIN_SOCKET, CLIENT_SOCKET, Claim, SocketError};
     use crate::config::Config;
+    use std::os::unix::fs::PermissionsExt;
 
     fn config(folder: &std::path::Path) -> Config {
         let text = format!("schema_version = 1\nrun_dir = {folder:?}\n[[tenant]]\nname = \"a\"\n");
@@ -169,16 +172,32 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        assert!(folder.path().join("a.sock").exists());
+        assert!(folder.path().join(CLIENT_SOCKET).exists());
         drop(first);
-        assert!(!folder.path().join("a.sock").exists());
+        assert!(!folder.path().join(CLIENT_SOCKET).exists());
         Claim::take(&config(folder.path())).unwrap();
+    }
+
+    #[test]
+    fn everybody_may_open_the_clients_socket_only_if_somebody_else_may_be_a_tenant() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |name: &str| {
+            let metadata = std::fs::metadata(folder.path().join(name)).unwrap();
+            metadata.permissions().mode() & 0o777
+        };
+        let mut config = config(folder.path());
+        let claim = Claim::take(&config).unwrap();
+        assert_eq!((mode(CLIENT_SOCKET), mode(ADMIN_SOCKET)), (0o600, 0o600));
+        drop(claim);
+        config.tenants[0].group = Some("video".into());
+        let _claim = Claim::take(&config).unwrap();
+        assert_eq!((mode(CLIENT_SOCKET), mode(ADMIN_SOCKET)), (0o666, 0o600));
     }
 
     #[test]
     fn a_file_in_the_way_is_kept_and_named() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.sock");
+        let path = folder.path().join(CLIENT_SOCKET);
         std::fs::write(&path, "mine").unwrap();
         assert!(matches!(
             Claim::take(&config(folder.path())),

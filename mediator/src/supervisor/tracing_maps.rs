@@ -60,15 +60,6 @@ impl LatencyMaps {
         }
     }
 
-    /// Drops a tenant that has left, with its histograms.
-    pub(super) fn forget(&self, tenant: u32) {
-        if let Some(program) = &self.program
-            && let Err(error) = program.forget(tenant)
-        {
-            tracing::debug!(%error, tenant, "forgetting a tenant's latencies");
-        }
-    }
-
     /// Empties the samples' ring into the histograms.
     pub(super) fn drain(&self) {
         if let Some(program) = &self.program

@@ -13,15 +13,16 @@ use gridmux_mediator::device::{
     Outcome, Report, Tag,
 };
 use gridmux_mediator::dispatch::accounting::TenantCounters;
+use gridmux_mediator::dispatch::accounts::Account;
+use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot};
 use gridmux_mediator::dispatch::samples::SampleSink;
-use gridmux_mediator::dispatch::tenant::{TenantKernel, TenantSlot};
 use gridmux_mediator::dispatch::{
-    ControlLink, Dispatcher, DispatcherConfig, Message, Slot, policy_link,
+    ClockMode, ControlLink, Dispatcher, DispatcherConfig, Message, Slot, policy_link,
 };
-use gridmux_policy::Policy;
-use gridmux_policy::ids::{DeviceId, TenantId};
+use gridmux_policy::ids::{DeviceId, ProfileKey, TenantId};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
+use gridmux_policy::{Class, Policy};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -97,11 +98,17 @@ pub(crate) use gridmux_mediator::dispatch::port::TenantPort;
 #[derive(Default)]
 pub(crate) struct Bench {
     pub(crate) launched: Vec<LaunchCommand>,
+    /// Parameters of the launches, control struct included.
+    pub(crate) params: Vec<Vec<u8>>,
+    /// Keep the parameters.
+    pub(crate) keeps_params: bool,
     pub(crate) killed: Vec<Tag>,
     pub(crate) in_flight: VecDeque<(Tag, u32)>,
     pub(crate) reports: VecDeque<Report>,
     pub(crate) now: u64,
     pub(crate) permits: usize,
+    /// End of the newest permit.
+    pub(crate) until: u64,
     /// Time passes by itself: the test sets `now`, and permits are not asked for.
     pub(crate) has_real_clock: bool,
     /// Called at each permit, before time passes.
@@ -116,7 +123,7 @@ pub(crate) struct Bench {
 pub(crate) struct MockDevice(pub(crate) Rc<RefCell<Bench>>);
 
 impl Device for MockDevice {
-    fn submit(&mut self, command: &Command) -> Result<(), Busy> {
+    fn submit(&mut self, command: &Command, params: &[u8]) -> Result<(), Busy> {
         let mut bench = self.0.borrow_mut();
         let now = Nanos(bench.now);
         match command {
@@ -124,6 +131,9 @@ impl Device for MockDevice {
                 let blocks = launch.grid.iter().product();
                 if bench.launched.len() < bench.launched.capacity() {
                     bench.launched.push(*launch);
+                }
+                if bench.keeps_params {
+                    bench.params.push(params.to_vec());
                 }
                 bench.in_flight.push_back((launch.tag, blocks));
                 bench.reports.push_back(Report::Placed {
@@ -133,6 +143,7 @@ impl Device for MockDevice {
                 });
             }
             Command::Copy(copy) => bench.in_flight.push_back((copy.tag, 0)),
+            Command::DeviceCopy(copy) => bench.in_flight.push_back((copy.tag, 0)),
             Command::Memset(memset) => bench.in_flight.push_back((memset.tag, 0)),
             Command::Kill(tag) => {
                 bench.killed.push(*tag);
@@ -145,14 +156,16 @@ impl Device for MockDevice {
                     outcome,
                 });
             }
-            Command::Permit { .. } => {
+            Command::Permit { until } => {
                 bench.permits += 1;
+                bench.until = until.0;
                 let placed = bench.placed;
                 if let Some(at_permit) = &mut bench.at_permit {
                     at_permit(placed);
                 }
                 bench.pass_time();
             }
+            Command::Pause => {}
         }
         Ok(())
     }
@@ -177,6 +190,9 @@ impl Device for MockDevice {
 
 impl Bench {
     fn pass_time(&mut self) {
+        if self.in_flight.is_empty() && self.until != u64::MAX {
+            self.now = self.now.max(self.until);
+        }
         if let Some((tag, blocks)) = self.in_flight.pop_front() {
             let start = Nanos(self.now);
             self.now += BLOCK_NS;
@@ -220,7 +236,7 @@ impl Rig {
 
     pub(crate) fn with_policy(policy: Box<dyn Policy>) -> Self {
         let (end, runner) =
-            policy_link::link(policy, DeviceId(0), &SHAPE, true).expect("a plan stands");
+            policy_link::link(policy, DeviceId(0), &SHAPE, true, Nanos(0)).expect("a plan stands");
         let bench = Rc::new(RefCell::new(Bench {
             launched: Vec::with_capacity(4096),
             in_flight: VecDeque::with_capacity(256),
@@ -237,7 +253,9 @@ impl Rig {
             shape: SHAPE,
             max_shared_bytes_per_block: 232_448,
             kernel_budget_cycles: 1 << 40,
-            clock_hold: Duration::from_millis(100),
+            clock: ClockMode::Lockstep {
+                longest_hold: Duration::from_millis(100),
+            },
         };
         let device = MockDevice(Rc::clone(&bench));
         let dispatcher = Dispatcher::new(
@@ -257,19 +275,27 @@ impl Rig {
 
     /// A tenant with kernel 0: 256 threads, 32 registers a thread, sliceable, 16 bytes of parameters.
     pub(crate) fn join(&mut self, slot: u16, weight: u32) -> Rc<RefCell<Wire>> {
+        let counters = Arc::new(TenantCounters::default());
+        self.join_as(slot, TenantId(slot.into()), weight, counters)
+    }
+
+    /// A client of a tenant, with kernel 0 as in [`Rig::join`].
+    pub(crate) fn join_as(
+        &mut self,
+        slot: u16,
+        tenant: TenantId,
+        weight: u32,
+        counters: Arc<TenantCounters>,
+    ) -> Rc<RefCell<Wire>> {
         let wire = Rc::new(RefCell::new(Wire {
             submissions: VecDeque::with_capacity(4096),
             completions: Vec::with_capacity(4096),
             room: 4096,
             closed: false,
         }));
-        let tenant = TenantSlot::new(
-            TenantId(u32::from(slot) + 1),
-            weight,
-            DomainId(u32::from(slot)),
-            Port(Rc::clone(&wire)),
-            Arc::new(TenantCounters::default()),
-        );
+        let account = Account::new(tenant, weight, Class::Normal, counters);
+        self.tell(Message::Tenant(Box::new(account)));
+        let client = ClientSlot::new(tenant, DomainId(u32::from(slot)), Port(Rc::clone(&wire)));
         let limits = KernelLimits {
             id: DeviceKernelId(u32::from(slot)),
             params_bytes: 16,
@@ -282,11 +308,12 @@ impl Rig {
                 reserved_shared_bytes: 1024,
             },
         };
-        let kernel = TenantKernel {
+        let kernel = ClientKernel {
             limits,
             control_offset: Some(16),
+            key: ProfileKey(1),
         };
-        self.tell(Message::Join(Slot(slot), Box::new(tenant)));
+        self.tell(Message::Join(Slot(slot), Box::new(client)));
         self.tell(Message::AddKernel(Slot(slot), 0, kernel));
         wire
     }

@@ -1,36 +1,48 @@
 //! SMK-P: every SM is partitioned by dominant-resource fairness, with tenant weights.
 //!
 //! Source: SMK (Wang et al., HPCA 2016) section 5.3.2, Figures 6 to 8. The paper treats kernels
-//! alike; here tenants have weights, and a tenant's share is split over its kernels that have work.
+//! alike; here tenants have weights. A tenant's part is a limit over all of its rows, per SM of each
+//! group: whichever of its kernels run, together they hold no more, and each of them may use all of
+//! it. With one kernel a tenant this is the paper's cap.
 //!
 //! Phases of a replan:
 //! 1. [`share_control::rebase`]: who had too much, who too little;
-//! 2. [`partition()`]: fill part after part of the device, lowest weighted level first;
-//! 3. parts with equal caps become one group of the plan; the tenant that is owed most fills first.
+//! 2. [`Partitioner::partition`]: fill part after part of the device, lowest weighted level first;
+//! 3. parts that came out alike become one group of the plan. Free room goes to the better class
+//!    first, then to the tenant that is owed most, then by arrival.
 //!
 //! A tenant stays a participant for a grace after its last launch ended, because a closed-loop
-//! tenant submits again at once and its caps would oscillate otherwise.
+//! tenant submits again at once and its part would oscillate otherwise. A tenant that is the only
+//! participant has no limit, gives nothing up and may be handed to the device ahead of time.
 
-use crate::books::{KernelBook, TenantBook};
+use crate::class::Class;
+use crate::contract::Element;
 use crate::event::Event;
-use crate::ids::{DeviceId, KernelId, SmId};
-use crate::ledger::Ledger;
-use crate::partition::{Caps, Claim, Demand, partition};
-use crate::plan::{Fill, GiveUp, Plan, Row, RowLimits};
+use crate::ids::{DeviceId, GroupId, RowId, SmId, TenantId};
+use crate::ledger::{Ledger, RowBook, TenantBook};
+use crate::partition::{Claim, Demand, MOST_PARTS, Partitioner};
+use crate::plan::{
+    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, Stop, TenantLimit,
+};
 use crate::plan_builder::PlanBuilder;
 use crate::policy::Policy;
-use crate::shape::{DeviceShape, max_residency};
+use crate::shape::{BlockShape, DeviceShape, Held, SmUnits, max_residency};
 use crate::share_control::{self, Balance};
 use crate::sm_set::SmSet;
 use crate::units::Nanos;
+use std::ops::Range;
 
 /// The policy's name.
 pub const NAME: &str = "smk-p";
-
-/// The device is partitioned in at most this many parts: enough for dither, few enough to read.
-const PARTS: u16 = 16;
-/// A kernel that ended longer ago keeps no standby row.
-const STANDBY: Nanos = Nanos(10_000_000);
+/// The elements of a plan that it uses.
+pub const USES: &[Element] = &[
+    Element::Cap,
+    Element::DeviceLimit,
+    Element::GroupLimit,
+    Element::Order,
+    Element::Preemption,
+    Element::Stop,
+];
 
 /// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,34 +70,40 @@ pub struct SmkP {
     shape: DeviceShape,
     settings: Settings,
     ledger: Ledger,
-    standing: Option<Plan>,
+    planned: bool,
     wake_at: Option<Nanos>,
     /// The standing plan corrects an imbalance, so it is wrong once that is gone.
     correcting: bool,
     /// Nobody is filled beyond the least-served: set when start levels alone do not mend an
     /// imbalance, cleared when it has gone.
     even: bool,
+    scratch: Scratch,
 }
 
-/// Who takes part in a partition, in fill order.
-#[derive(Default)]
-struct Participants<'a> {
+/// Tables of a replan, kept so that replanning allocates nothing.
+#[derive(Debug, Default)]
+struct Scratch {
+    /// Active tenants in dispatch order: class, weighted excess and number.
+    order: Vec<(Class, f64, TenantId)>,
+    /// Participants in dispatch order.
+    tenants: Vec<TenantId>,
     claims: Vec<Claim>,
-    /// The kernels over which shares are split, and what each demands.
-    kernels: Vec<(KernelId, &'a KernelBook)>,
     demands: Vec<Demand>,
-    /// Kernels without work that may come again, with the places of their tenants' claims.
-    standby: Vec<(usize, KernelId, &'a KernelBook)>,
+    partitioner: Partitioner,
+    /// Groups: the first part that came out so, and the SMs of all parts alike.
+    groups: Vec<(usize, SmSet)>,
+    /// A tenant's limit on each group.
+    limits: Vec<SmUnits>,
 }
 
 impl SmkP {
-    /// The policy for one device with default settings.
+    /// Returns the policy for one device with default settings.
     #[must_use]
     pub fn new(device: DeviceId, shape: &DeviceShape) -> Self {
         Self::with_settings(device, shape, Settings::default())
     }
 
-    /// The policy for one device.
+    /// Returns the policy for one device.
     #[must_use]
     pub fn with_settings(device: DeviceId, shape: &DeviceShape, settings: Settings) -> Self {
         Self {
@@ -93,73 +111,212 @@ impl SmkP {
             shape: *shape,
             settings,
             ledger: Ledger::new(shape),
-            standing: None,
+            planned: false,
             wake_at: None,
             correcting: false,
             even: false,
+            scratch: Scratch::default(),
         }
     }
 
-    fn build(&self, balance: &Balance) -> Plan {
-        let participants = self.participants(balance);
-        let caps = partition(
-            &self.shape,
-            &participants.claims,
-            &participants.demands,
-            PARTS,
-            self.even,
-        );
-        let mut plan = PlanBuilder::new(self.device, &self.shape);
-        plan.default_row(RowLimits::capped(1)).wake_at(self.wake_at);
-        if participants.kernels.is_empty() {
-            return plan.build().expect("a plan without groups is valid");
-        }
-        for (caps, sms) in merge(&caps) {
-            plan.group(sms, Fill::RowOrder, GiveUp::Switch, false);
-            participants.add_rows(&mut plan, &self.shape, &caps);
-        }
-        plan.build()
-            .expect("parts cover the device once, and each kernel stands once in each")
-    }
-
-    fn participants(&self, balance: &Balance) -> Participants<'_> {
-        let mut tenants: Vec<&TenantBook> = self.ledger.tenants().filter(|t| t.active).collect();
-        let level = |tenant: &TenantBook| tenant.service / f64::from(tenant.weight);
-        tenants.sort_by(|one, other| level(one).total_cmp(&level(other)));
-        let weights: f64 = tenants.iter().map(|tenant| f64::from(tenant.weight)).sum();
-        let fits = |kernel: &KernelBook| max_residency(&self.shape, &kernel.block) > 0;
-        let mut kernels: Vec<(KernelId, &KernelBook)> = self
-            .ledger
-            .kernels()
-            .filter(|(_, kernel)| fits(kernel))
-            .collect();
-        kernels.sort_by_key(|&(id, kernel)| (kernel.tenant, id));
-        let mut participants = Participants::default();
-        for tenant in tenants {
-            let nominal = f64::from(tenant.weight) / weights * f64::from(self.shape.sms);
+    /// Lists the participants in dispatch order and what they demand.
+    fn participants(&mut self, balance: &Balance) {
+        let (ledger, scratch) = (&self.ledger, &mut self.scratch);
+        scratch.order.clear();
+        let weighted = |tenant: &TenantBook| tenant.excess / f64::from(tenant.weight);
+        let active = ledger.active().map(|t| (t.class, weighted(t), t.id));
+        scratch.order.extend(active);
+        scratch.order.sort_unstable_by(|one, other| {
+            let excess = one.1.total_cmp(&other.1);
+            one.0.cmp(&other.0).then(excess).then(one.2.cmp(&other.2))
+        });
+        scratch.tenants.clear();
+        scratch.claims.clear();
+        scratch.demands.clear();
+        for (_, _, id) in &scratch.order {
+            let Some(tenant) = ledger.tenant_book(*id) else {
+                continue;
+            };
+            let (claim, before) = (scratch.claims.len(), scratch.demands.len());
+            for (_, row) in ledger.rows_of(tenant).filter(|(_, row)| row.works) {
+                if max_residency(&self.shape, &row.block) > 0 {
+                    scratch.demands.push(Demand {
+                        claim,
+                        block: row.block,
+                        blocks: row.demand.max(1),
+                    });
+                }
+            }
+            if scratch.demands.len() == before {
+                // Nothing of it fits on this device, or its rows are gone.
+                continue;
+            }
             let start = match self.settings.hold_shares && self.correcting {
-                true => share_control::start_level(tenant, balance, nominal),
+                true => share_control::start_level(tenant, balance),
                 false => 0.0,
             };
-            let from = kernels.partition_point(|(_, kernel)| kernel.tenant < tenant.id);
-            let to = kernels.partition_point(|(_, kernel)| kernel.tenant <= tenant.id);
-            participants.claims.push(Claim {
+            scratch.claims.push(Claim {
                 weight: tenant.weight,
                 start,
             });
-            participants.add_kernels(tenant, &kernels[from..to], self.ledger.now());
+            scratch.tenants.push(*id);
         }
-        participants
+    }
+
+    /// Partitions the device and groups the parts that came out alike. SMs are numbered through the
+    /// parts in order.
+    fn partition(&mut self) {
+        let scratch = &mut self.scratch;
+        let (claims, demands) = (&scratch.claims, &scratch.demands);
+        let done = &mut scratch.partitioner;
+        done.partition(&self.shape, claims, demands, MOST_PARTS, self.even);
+        scratch.groups.clear();
+        let mut from = 0;
+        for (part, &sms) in done.parts().iter().enumerate() {
+            let alike = |(first, _): &(usize, SmSet)| done.caps(*first) == done.caps(part);
+            let place = scratch.groups.iter().position(alike).unwrap_or_else(|| {
+                scratch.groups.push((part, SmSet::empty()));
+                scratch.groups.len() - 1
+            });
+            for sm in from..from + sms {
+                scratch.groups[place].1.insert(SmId(sm));
+            }
+            from += sms;
+        }
+    }
+
+    fn build(&mut self, balance: &Balance, standing: &Plan, next: &mut Plan) {
+        self.participants(balance);
+        let alone = self.scratch.tenants.len() < 2;
+        match alone {
+            true => {
+                self.scratch.groups.clear();
+                let all = (0, SmSet::first(self.shape.sms));
+                self.scratch.groups.push(all);
+            }
+            false => self.partition(),
+        }
+        let mut plan = PlanBuilder::new(next, self.device, &self.shape);
+        plan.wake_at(self.wake_at).default_row(DefaultRow {
+            cap: 1,
+            stop: Stop::Checked,
+        });
+        for (_, sms) in &self.scratch.groups {
+            plan.group(Group {
+                sms: *sms,
+                order: DispatchOrder::Rank,
+                preemption: match alone {
+                    true => Preemption::None,
+                    false => Preemption::Switch,
+                },
+                head_of_line: false,
+            });
+        }
+        let mut from = 0;
+        for claim in 0..self.scratch.tenants.len() {
+            let demands = &self.scratch.demands[from..];
+            let own = demands.iter().take_while(|d| d.claim == claim).count();
+            self.find_limits(alone, from..from + own);
+            self.add_tenant(&mut plan, claim, alone);
+            from += own;
+        }
+        let block = |row: RowId| {
+            let book = self.ledger.row(row);
+            book.map_or_else(BlockShape::default, |book| book.block)
+        };
+        plan.finish(standing, block)
+            .expect("parts cover the device once, and each row and tenant is listed once");
+    }
+
+    /// Adds a tenant's limit and rows.
+    fn add_tenant(&self, plan: &mut PlanBuilder<'_>, claim: usize, alone: bool) {
+        let id = self.scratch.tenants[claim];
+        let Some(tenant) = self.ledger.tenant_book(id) else {
+            return;
+        };
+        let limits = || (0..).map(GroupId).zip(&self.scratch.limits);
+        if !alone {
+            let place = plan.limit(TenantLimit {
+                tenant: id,
+                device: SmUnits::MAX,
+            });
+            for (group, limit) in limits() {
+                plan.group_limit(group, place, *limit);
+            }
+        }
+        for (row, book) in self.ledger.rows_of(tenant) {
+            let listed = PlanRow {
+                row,
+                tenant: id,
+                rank: u32::try_from(claim).unwrap_or(u32::MAX),
+                stop: match alone {
+                    true => Stop::Ahead,
+                    false => Stop::Checked,
+                },
+                budget: None,
+            };
+            let place = match book.works {
+                true => plan.row(listed, Cell::default()),
+                false => plan.standby_row(listed, Cell::default()),
+            };
+            let most = max_residency(&self.shape, &book.block);
+            let mut known = (SmUnits(0), self.cap_within(book, most, SmUnits(0)));
+            for (group, limit) in limits() {
+                if known.0 != *limit {
+                    known = (*limit, self.cap_within(book, most, *limit));
+                }
+                plan.cell(group, place, Cell::capped(known.1));
+            }
+        }
+    }
+
+    /// Finds what a tenant's rows hold together on an SM of each group.
+    fn find_limits(&mut self, alone: bool, demands: Range<usize>) {
+        let scratch = &mut self.scratch;
+        scratch.limits.clear();
+        if alone {
+            scratch.limits.resize(scratch.groups.len(), SmUnits::MAX);
+            return;
+        }
+        let rows = &scratch.demands[demands.clone()];
+        let (mut known, mut limit): (&[u16], _) = (&[], SmUnits(0));
+        for (first, _) in &scratch.groups {
+            let caps = &scratch.partitioner.caps(*first)[demands.clone()];
+            if caps != known {
+                let mut held = Held::default();
+                for (demand, cap) in rows.iter().zip(caps) {
+                    held.add(&demand.block, (*cap).into());
+                }
+                (known, limit) = (caps, held.dominant(&self.shape));
+            }
+            scratch.limits.push(limit);
+        }
+    }
+
+    /// Returns as many blocks of a row as its tenant's limit permits on an SM, `most` at most.
+    fn cap_within(&self, row: &RowBook, most: u16, limit: SmUnits) -> u16 {
+        match (row.spill, limit) {
+            (true, _) => NO_CAP,
+            (false, SmUnits(0)) => 0,
+            (false, limit) => {
+                let within = Held::default().room_within(&self.shape, limit, &row.block);
+                u16::try_from(within).unwrap_or(most).min(most)
+            }
+        }
     }
 
     /// When the controller should look again, or a grace ends.
     fn next_wake(&self, balance: &Balance, now: Nanos) -> Option<Nanos> {
-        let active = || self.ledger.tenants().filter(|tenant| tenant.active);
-        let tick = self.settings.hold_shares && active().nth(1).is_some();
-        let idle = active().filter(|tenant| tenant.open_launches == 0);
-        let grace = idle
-            .map(|tenant| tenant.last_open + self.settings.grace)
-            .min();
+        let tick = self.settings.hold_shares && self.ledger.active().nth(1).is_some();
+        let tenants = self.ledger.active();
+        let idle_tenant = tenants.clone().filter(|tenant| tenant.open_launches == 0);
+        let rows = tenants.flat_map(|tenant| self.ledger.rows_of(tenant));
+        let idle_row = rows.filter(|(_, row)| row.works && row.open_launches == 0);
+        let grace = idle_tenant
+            .map(|tenant| tenant.last_open)
+            .chain(idle_row.map(|(_, row)| row.last_open))
+            .min()
+            .map(|last| last + self.settings.grace);
         let tick = tick.then(|| now + balance.tick());
         [tick, grace]
             .into_iter()
@@ -169,132 +326,33 @@ impl SmkP {
     }
 }
 
-impl<'a> Participants<'a> {
-    /// Adds the kernels of the tenant whose claim was added last. Its share is split over those
-    /// that have work, or while none has, goes to the one that ended last.
-    fn add_kernels(&mut self, owner: &TenantBook, own: &[(KernelId, &'a KernelBook)], now: Nanos) {
-        let claim = self.claims.len() - 1;
-        let last = own
-            .iter()
-            .max_by_key(|(_, kernel)| kernel.last_open)
-            .map(|&(id, _)| id);
-        for &(id, kernel) in own {
-            let working = kernel.open_launches > 0;
-            if working || (owner.open_launches == 0 && last == Some(id)) {
-                let blocks = kernel.demand.max(1);
-                self.kernels.push((id, kernel));
-                self.demands.push(Demand {
-                    claim,
-                    block: kernel.block,
-                    blocks,
-                });
-            } else if now - kernel.last_open < STANDBY {
-                self.standby.push((claim, id, kernel));
-            }
-        }
-    }
-
-    fn add_rows(&self, plan: &mut PlanBuilder, shape: &DeviceShape, caps: &[u16]) {
-        let mut parts = vec![0.0; self.claims.len()];
-        for ((&(id, kernel), demand), &cap) in self.kernels.iter().zip(&self.demands).zip(caps) {
-            parts[demand.claim] += kernel.share * f64::from(cap);
-            plan.row(self.row(demand.claim, id, kernel, cap), &kernel.block);
-        }
-        for &(claim, id, kernel) in &self.standby {
-            // They stand ready with all of their tenant's part.
-            let cap = whole_blocks(parts[claim] / kernel.share);
-            let cap = cap.min(max_residency(shape, &kernel.block));
-            plan.standby_row(self.row(claim, id, kernel, cap));
-        }
-    }
-
-    fn row(&self, claim: usize, id: KernelId, kernel: &KernelBook, cap: u16) -> Row {
-        let weight = u16::try_from(self.claims[claim].weight).unwrap_or(u16::MAX);
-        Row {
-            kernel: id,
-            tenant: kernel.tenant,
-            limits: RowLimits {
-                cap,
-                budget: None,
-                weight,
-            },
-        }
-    }
-}
-
-/// Rounds down, but for what floating point lost.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the cast saturates"
-)]
-fn whole_blocks(blocks: f64) -> u16 {
-    (blocks + 1e-9) as u16
-}
-
 impl Policy for SmkP {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn promises_weights(&self) -> bool {
-        self.settings.hold_shares
-    }
-
     fn observe(&mut self, event: &Event) {
         self.ledger.observe(event);
     }
 
-    fn replan(&mut self, now: Nanos) -> Option<Plan> {
+    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
         self.ledger.advance(now);
         self.ledger.expire(self.settings.grace);
         let changed = self.ledger.take_changed();
         let due = self.wake_at.is_some_and(|at| now >= at);
-        if self.standing.is_some() && !changed && !due {
-            return None;
+        if self.planned && !changed && !due {
+            return false;
         }
         let balance = share_control::rebase(&mut self.ledger, self.shape.sms);
         self.wake_at = self.next_wake(&balance, now);
         let off = balance.is_off();
-        if self.standing.is_some() && !changed && !off && !self.correcting {
-            return None;
+        if self.planned && !changed && !off && !self.correcting {
+            return false;
         }
-        self.ledger.forget_demand();
+        self.ledger.planned();
         self.correcting = off;
         self.even = self.settings.hold_shares && (balance.is_stuck() || (self.even && off));
-        let plan = self.build(&balance);
-        let same = self
-            .standing
-            .as_ref()
-            .is_some_and(|standing| standing.says_the_same(&plan));
-        if same {
-            return None;
-        }
-        self.standing = Some(plan.clone());
-        Some(plan)
+        self.build(&balance, standing, next);
+        !(std::mem::replace(&mut self.planned, true) && next.says_the_same(standing))
     }
 
     fn wake_at(&self) -> Option<Nanos> {
         self.wake_at
     }
-}
-
-/// Groups the parts that have equal caps. SMs are numbered through the parts in order.
-fn merge(caps: &Caps) -> Vec<(Vec<u16>, SmSet)> {
-    let mut groups: Vec<(Vec<u16>, SmSet)> = Vec::new();
-    let mut from = 0;
-    for (caps, &sms) in caps.caps.iter().zip(&caps.parts) {
-        let place = groups
-            .iter()
-            .position(|(other, _)| other == caps)
-            .unwrap_or_else(|| {
-                groups.push((caps.clone(), SmSet::empty()));
-                groups.len() - 1
-            });
-        for sm in from..from + sms {
-            groups[place].1.insert(SmId(sm));
-        }
-        from += sms;
-    }
-    groups
 }

@@ -78,6 +78,26 @@ pub struct KernelForm {
     pub may_deal: bool,
 }
 
+impl KernelForm {
+    /// Describes a kernel of a module that was not rewritten: [`Form::WHOLE`], with the parameter block of that size.
+    #[must_use]
+    pub fn original(name: &str, params_bytes: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            form: Form::WHOLE,
+            reason: None,
+            control_offset: None,
+            params_bytes,
+            extra_shared_bytes: 0,
+            grid: LaunchGrid::Original,
+            block_rule: BlockRule::Any,
+            fence: None,
+            most_chunk: 1,
+            may_deal: false,
+        }
+    }
+}
+
 /// A rewritten module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewritten {

@@ -18,6 +18,8 @@
 
 use super::{Gate, Workers, Write, worker};
 use crate::control::{self, Control};
+use crate::forms::fence::{FaultKind, UNKNOWN_BLOCK};
+use std::fmt;
 
 /// What runs an instance's launches and holds its memory. Offsets are in bytes from the instance's counters.
 pub trait Device {
@@ -77,12 +79,25 @@ impl Host {
 /// The first fault that an instance recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordedFault {
-    /// A [`FaultKind`](crate::forms::fence::FaultKind).
+    /// A [`FaultKind`].
     pub kind: u32,
     /// Line in the original PTX.
     pub line: u32,
     /// The block, counted x fastest.
     pub block: u32,
+}
+
+impl fmt::Display for RecordedFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match FaultKind::from_number(self.kind) {
+            Some(kind) => write!(f, "{}, PTX line {}", kind.name(), self.line)?,
+            None => write!(f, "kind {}, PTX line {}", self.kind, self.line)?,
+        }
+        match self.block {
+            UNKNOWN_BLOCK => f.write_str(", in a function"),
+            block => write!(f, ", block {block}"),
+        }
+    }
 }
 
 /// An instance: its host's half and where its memory is.

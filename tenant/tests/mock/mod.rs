@@ -4,21 +4,24 @@
 //! It stands on the channel's own server and rings, so that the client is
 //! tested over the real protocol.
 
+#![allow(dead_code, reason = "each test binary uses its part of it")]
+
 use gridmux_channel::Errno;
 use gridmux_channel::control::{
-    ControlCode, ControlError, ControlReply, ControlRequest, DeviceFacts, KernelInfo, Mailbox,
-    Module, ParamInfo, Usage, Welcome,
+    ControlCode, ControlError, ControlReply, ControlRequest, DeviceFacts, GlobalInfo, KernelInfo,
+    Mailbox, Module, ParamInfo, Usage, Welcome,
 };
 use gridmux_channel::memory::DmaTable;
 use gridmux_channel::regions::{self, REGION_CONTROL, REGION_FACTS, REGION_RINGS};
 use gridmux_channel::ring::host::HostRings;
 use gridmux_channel::ring::{
-    CompletionEntry, CompletionStatus, HostState, Launch, Operation, RingLayout, SubmissionEntry,
+    CompletionEntry, CompletionStatus, DeviceCopy, HostState, Launch, Memset, Operation,
+    RingLayout, SubmissionEntry, TenantState,
 };
 use gridmux_channel::server::{Connection, Handler, IoFd, Status};
 use gridmux_channel::wire::device::{DeviceInfo, RegionDescription};
 use gridmux_channel::wire::transfer::{DmaMap, DmaUnmap};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -36,9 +39,19 @@ pub(crate) struct Mock {
     pub(crate) path: PathBuf,
     /// Device memory that tenants hold, in bytes.
     pub(crate) held_bytes: Arc<AtomicU64>,
+    pub(crate) knobs: Arc<Knobs>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     _folder: tempfile::TempDir,
+}
+
+/// What tests turn and read while it serves.
+#[derive(Default)]
+pub(crate) struct Knobs {
+    /// Submissions are taken, but not executed before this is false again.
+    pub(crate) hold: AtomicBool,
+    /// What the tenant's state word says: 1 running, 2 waiting, 3 thinking.
+    pub(crate) state: AtomicU64,
 }
 
 impl Mock {
@@ -51,12 +64,14 @@ impl Mock {
         let stop = Arc::new(AtomicBool::new(false));
         let held_bytes = Arc::new(AtomicU64::new(0));
         let (theirs, held) = (stop.clone(), held_bytes.clone());
+        let knobs = Arc::new(Knobs::default());
+        let turned = knobs.clone();
         let thread = thread::spawn(move || {
             while !theirs.load(Ordering::Relaxed) {
                 match listener.accept() {
                     Ok((socket, _)) => {
                         let connection = Connection::new(socket).unwrap();
-                        serve(connection, Device::new(held.clone()), &theirs);
+                        serve(connection, Device::new(held.clone()), &turned, &theirs);
                     }
                     Err(_) => thread::sleep(Duration::from_millis(1)),
                 }
@@ -65,6 +80,7 @@ impl Mock {
         Self {
             path,
             held_bytes,
+            knobs,
             stop,
             thread: Some(thread),
             _folder: folder,
@@ -83,7 +99,8 @@ impl Drop for Mock {
     }
 }
 
-fn serve(mut connection: Connection, mut device: Device, stop: &AtomicBool) {
+fn serve(mut connection: Connection, mut device: Device, knobs: &Knobs, stop: &AtomicBool) {
+    let mut taken = VecDeque::new();
     while !stop.load(Ordering::Relaxed) {
         if connection
             .on_readable(&mut device)
@@ -95,8 +112,22 @@ fn serve(mut connection: Connection, mut device: Device, stop: &AtomicBool) {
             connection.on_writable().unwrap();
         }
         while let Some(entry) = device.rings.pop().unwrap() {
-            device.execute(&entry);
+            let args = device.args_of(&entry);
+            taken.push_back((entry, args));
         }
+        while !knobs.hold.load(Ordering::Relaxed)
+            && let Some((entry, args)) = taken.pop_front()
+        {
+            device.execute(&entry, &args);
+        }
+        knobs.state.store(
+            match device.rings.tenant_state().unwrap() {
+                TenantState::Running => 1,
+                TenantState::Waiting => 2,
+                TenantState::Thinking => 3,
+            },
+            Ordering::Relaxed,
+        );
         device.rings.wake_if_parked();
         if device.lost {
             device.rings.set_host_state(HostState::DeviceLost);
@@ -142,25 +173,31 @@ impl Device {
         }
     }
 
-    fn execute(&mut self, entry: &SubmissionEntry) {
+    /// The arguments of a launch, which are the tenant's again once the next entry is taken.
+    fn args_of(&self, entry: &SubmissionEntry) -> Vec<u8> {
+        let Ok(Operation::Launch(launch)) = entry.decode() else {
+            return Vec::new();
+        };
+        let mut args = vec![0; launch.args_len as usize];
+        self.rings.read_args(launch.args_offset, &mut args).unwrap();
+        args
+    }
+
+    fn execute(&mut self, entry: &SubmissionEntry, args: &[u8]) {
         let start = self.clock_ns;
         self.clock_ns += 1000;
         let result = match entry.decode().unwrap() {
-            Operation::Launch(launch) => self.launch(&launch),
+            Operation::Launch(launch) => self.launch(&launch, args),
             Operation::CopyToDevice(copy) => self.copy(copy.address, copy.len, |memory, dma| {
                 dma.read_at(copy.iova, memory)
             }),
             Operation::CopyFromDevice(copy) => self.copy(copy.address, copy.len, |memory, dma| {
                 dma.write_at(copy.iova, memory)
             }),
-            Operation::Memset {
-                address,
-                len,
-                value,
-            } => self.copy(address, len, |memory, _| {
-                memory.fill(value);
-                Ok(())
-            }),
+            Operation::CopyOnDevice(copy) => self.copy_on_device(&copy),
+            Operation::Memset(memset) => self.memset(&memset),
+            // Everything is executed in the order of submission, so that what is waited for is over.
+            Operation::Wait { .. } => Ok(()),
             Operation::Barrier => Ok(()),
         };
         let status = match result {
@@ -185,6 +222,24 @@ impl Device {
             .map_err(|error| (CompletionStatus::BadIova, error.to_string()))
     }
 
+    fn copy_on_device(&mut self, copy: &DeviceCopy) -> Result<(), (CompletionStatus, String)> {
+        let (from, to) = (
+            self.range(copy.from, copy.len)?,
+            self.range(copy.to, copy.len)?,
+        );
+        self.memory.copy_within(from, to.start);
+        Ok(())
+    }
+
+    fn memset(&mut self, memset: &Memset) -> Result<(), (CompletionStatus, String)> {
+        let range = self.range(memset.address, memset.len)?;
+        let width = memset.width.bytes() as usize;
+        for element in self.memory[range].chunks_exact_mut(width) {
+            element.copy_from_slice(&memset.value.to_le_bytes()[..width]);
+        }
+        Ok(())
+    }
+
     fn range(
         &self,
         address: u64,
@@ -202,7 +257,7 @@ impl Device {
     }
 
     /// `scale(pointer, count, factor)`, `fault()`, `lose_device()`.
-    fn launch(&mut self, launch: &Launch) -> Result<(), (CompletionStatus, String)> {
+    fn launch(&mut self, launch: &Launch, args: &[u8]) -> Result<(), (CompletionStatus, String)> {
         self.launches += 1;
         if launch.grid.contains(&0) {
             return Err((
@@ -210,8 +265,6 @@ impl Device {
                 "kernel `scale`: a grid of zero".into(),
             ));
         }
-        let mut args = vec![0; launch.args_len as usize];
-        self.rings.read_args(launch.args_offset, &mut args).unwrap();
         match launch.kernel {
             1 => {
                 let pointer = u64::from_le_bytes(args[..8].try_into().unwrap());
@@ -238,17 +291,29 @@ impl Device {
     fn control(&mut self, request: ControlRequest) -> ControlReply {
         let error = |code, text: &str| ControlReply::Error(ControlError::new(code, text));
         match request {
-            ControlRequest::Hello { name, .. } => ControlReply::Welcome(Box::new(Welcome {
-                tenant_id: 1,
-                name,
-                weight: 2,
-                memory_limit_bytes: MEMORY_BYTES as u64,
-                device: DeviceFacts {
-                    name: "mock".into(),
-                    sms: 4,
-                    ..DeviceFacts::default()
-                },
-            })),
+            ControlRequest::Hello {
+                tenant: Some(tenant),
+                ..
+            } if !["mock", "mine"].contains(&tenant.as_str()) => {
+                let text = format!("this client may not be tenant `{tenant}`");
+                error(ControlCode::Denied, &text)
+            }
+            ControlRequest::Hello { name, tenant, .. } => {
+                ControlReply::Welcome(Box::new(Welcome {
+                    tenant_id: 1,
+                    name,
+                    tenant: tenant.unwrap_or_else(|| "mock".into()),
+                    client: 17,
+                    weight: 2,
+                    memory_limit_bytes: MEMORY_BYTES as u64,
+                    device: DeviceFacts {
+                        name: "mock".into(),
+                        sms: 4,
+                        memory_bytes: MEMORY_BYTES as u64,
+                        ..DeviceFacts::default()
+                    },
+                }))
+            }
             ControlRequest::Alloc { bytes } if bytes == 0 || bytes > MEMORY_BYTES as u64 => {
                 error(ControlCode::OutOfMemory, "out of device memory")
             }
@@ -276,6 +341,7 @@ impl Device {
             }
             ControlRequest::Usage => ControlReply::Usage(Usage {
                 memory_bytes: self.allocated.values().sum(),
+                memory_limit_bytes: MEMORY_BYTES as u64 / 2,
                 launches: self.launches,
                 ..Usage::default()
             }),
@@ -315,7 +381,16 @@ impl Device {
             kernel("fault", 2, vec![]),
             kernel("lose_device", 3, vec![]),
         ];
-        ControlReply::Loaded(Module { handle: 1, kernels })
+        let globals = vec![GlobalInfo {
+            name: "table".into(),
+            address: MEMORY_BASE + MEMORY_BYTES as u64 - 64,
+            bytes: 64,
+        }];
+        ControlReply::Loaded(Module {
+            handle: 1,
+            kernels,
+            globals,
+        })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::Subject;
 use super::stage::Stage;
-use gridmux_hw_model::{Advance, Report};
+use gridmux_hw_model::Advance;
+use gridmux_hw_model::drive::Run;
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::boxes::{Grid, next_box};
 use gridmux_ptx::control::{self, Control, Taking};
@@ -33,25 +34,6 @@ pub(super) fn drive(
     }
 }
 
-/// The control block's common part.
-fn fence(stage: &Stage<'_, '_>, form: &KernelForm, control: Control) -> Result<Control, String> {
-    if !form.form.fenced {
-        return Ok(control);
-    }
-    let (base, mask) = (stage.partition.base, stage.partition.mask());
-    match form.fence {
-        Some(mode) if mode.accepts(base, mask) => Ok(Control {
-            fence_base: base,
-            fence_mask: mask,
-            ..control
-        }),
-        mode => Err(format!(
-            "a reservation of {} bytes does not go with a fence of mode {mode:?}",
-            stage.partition.bytes
-        )),
-    }
-}
-
 /// One launch, as a tenant makes it; timed or not.
 pub(super) fn whole(
     stage: &mut Stage<'_, '_>,
@@ -59,21 +41,14 @@ pub(super) fn whole(
     form: &KernelForm,
     timed: bool,
 ) -> Result<(), String> {
-    let control = fence(
-        stage,
-        form,
-        Control {
-            grid: subject.grid,
-            ..Control::default()
-        },
-    )?;
-    let params = stage.params(form.control_offset.map(|at| (at, control.to_bytes())));
-    let launch = stage.launch((1, 0), subject.grid, form.extra_shared_bytes, &params);
-    if !timed {
-        return stage.run(&launch);
-    }
-    stage.queue(launch)?;
-    stage.drain()
+    let control = Control {
+        grid: subject.grid,
+        ..Control::default()
+    };
+    let mut run = Run::new(stage.formed(form), timed);
+    run.submit(stage.gpu, 0, subject.grid, control)
+        .map_err(|e| e.to_string())?;
+    stage.drain(&mut run)
 }
 
 /// Boxes of random sizes in ascending order, one after another or some at a time.
@@ -86,62 +61,45 @@ fn slices(
     let timed = dice.below(3) == 0;
     let queues = 1 + dice.below(4);
     let largest = 1 + dice.below(subject.blocks());
-    let (mut next, mut tag) = (0_u64, 0_u64);
+    let queues = u8::try_from(queues).map_err(|e| e.to_string())?;
+    let mut run = Run::new(stage.formed(form), timed).with_names(1, (0, queues));
+    let (mut next, mut number) = (0_u64, 0);
     while next < u64::from(subject.blocks()) {
         let slice = next_box(Grid(subject.grid), next, 1 + dice.below(largest));
         next += slice.blocks();
-        tag += 1;
+        number += 1;
         let control = Control {
             offset: slice.offset,
             grid: subject.grid,
             ..Control::default()
         };
-        let control = fence(stage, form, control)?;
-        let params = stage.params(form.control_offset.map(|at| (at, control.to_bytes())));
-        let queue = u8::try_from(tag % u64::from(queues)).unwrap_or(0);
-        let launch = stage.launch((tag, queue), slice.dims, form.extra_shared_bytes, &params);
-        if timed {
-            stage.queue(launch)?;
-        } else {
-            stage.run(&launch)?;
-        }
+        run.submit(stage.gpu, number, slice.dims, control)
+            .map_err(|e| e.to_string())?;
     }
-    stage.drain()
+    stage.drain(&mut run)
 }
 
 /// A subject's launches in a form, on its stage.
 struct Place<'r, 'a, 's> {
     stage: &'r mut Stage<'a, 's>,
-    form: &'r KernelForm,
-    /// Device address of the counters.
-    counters: u64,
-    next_tag: u64,
-    /// Tags and numbers of the launches in flight.
-    flying: Vec<(u64, u32)>,
+    run: Run,
 }
 
 impl<'r, 'a, 's> Place<'r, 'a, 's> {
-    /// Memory for an instance of the host, as it is at the beginning.
-    fn new(
-        stage: &'r mut Stage<'a, 's>,
-        form: &'r KernelForm,
-        host: &Host,
-    ) -> Result<Self, String> {
-        let counters = stage.alloc(&host.memory())?;
-        Ok(Self {
-            stage,
-            form,
-            counters,
-            next_tag: 1,
-            flying: Vec::new(),
-        })
+    fn new(stage: &'r mut Stage<'a, 's>, form: &KernelForm) -> Self {
+        let run = Run::new(stage.formed(form), true);
+        Self { stage, run }
+    }
+
+    /// An instance whose memory is as it is at the beginning.
+    fn begin(&mut self, host: Host) -> Result<Instance, String> {
+        let begun = self.run.begin(self.stage.gpu, host);
+        begun.map_err(|e| e.to_string())
     }
 
     fn check_faults(&mut self) -> Result<(), String> {
-        match recorded_fault(self)? {
-            Some(fault) => Err(format!("it recorded a fault: {fault:?}")),
-            None => Ok(()),
-        }
+        let checked = self.run.check_recorded(self.stage.gpu);
+        checked.map_err(|e| e.to_string())
     }
 }
 
@@ -149,26 +107,18 @@ impl Device for Place<'_, '_, '_> {
     type Error = String;
 
     fn write(&mut self, write: Write) -> Result<(), String> {
-        let at = self.counters + u64::from(write.at);
-        self.stage.write_word(at, write.value)
+        let mut on = self.run.on(self.stage.gpu);
+        on.write(write).map_err(|e| e.to_string())
     }
 
     fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), String> {
-        into.copy_from_slice(&self.stage.read(self.counters + at, into.len())?);
-        Ok(())
+        let mut on = self.run.on(self.stage.gpu);
+        on.read(at, into).map_err(|e| e.to_string())
     }
 
     fn launch(&mut self, launch: &InstanceLaunch) -> Result<(), String> {
-        let control = fence(self.stage, self.form, launch.control)?;
-        let control = self.form.control_offset.map(|at| (at, control.to_bytes()));
-        let params = self.stage.params(control);
-        let tag = self.next_tag;
-        self.next_tag += 1;
-        self.flying.push((tag, launch.number));
-        let queue = u8::try_from(launch.number % 32).unwrap_or(0);
-        let extra = self.form.extra_shared_bytes;
-        let launch = self.stage.launch((tag, queue), launch.grid, extra, &params);
-        self.stage.queue(launch)
+        let mut on = self.run.on(self.stage.gpu);
+        on.launch(launch).map_err(|e| e.to_string())
     }
 }
 
@@ -196,7 +146,6 @@ fn until_it_ends(
     events: &mut impl Events,
     dice: &mut Prng,
 ) -> Result<Instance, String> {
-    let mut reports = Vec::new();
     for _ in 0..LONGEST_ROUNDS {
         events.check(place)?;
         instance.step(place)?;
@@ -213,21 +162,12 @@ fn until_it_ends(
             0 => now + 5000,
             _ => events.next_turn().min(now + 5000),
         };
-        let advance = place.stage.gpu.advance(Cycles(until), &mut reports);
-        for report in reports.drain(..) {
-            match report {
-                Report::Ended { tag, .. } => {
-                    let number = place.flying.iter().position(|(other, _)| *other == tag);
-                    let (_, number) = place
-                        .flying
-                        .swap_remove(number.ok_or("a launch that nobody made has ended")?);
-                    instance.launch_ended(place, number)?;
-                }
-                Report::Faulted { fault, .. } => return Err(fault.to_string()),
-                _ => {}
-            }
+        let advance = place.run.advance(place.stage.gpu, Cycles(until));
+        let advance = advance.map_err(|e| e.to_string())?;
+        while let Some(number) = place.run.take_ended() {
+            instance.launch_ended(place, number)?;
         }
-        if advance == Advance::Idle && events.turns() == 0 && !place.flying.is_empty() {
+        if advance == Advance::Idle && events.turns() == 0 && place.run.in_flight() > 0 {
             return Err("a launch vanished".to_owned());
         }
     }
@@ -286,7 +226,8 @@ fn gate(
     let depth = 1 + dice.below(3);
     let gate = Gate::new(Grid(subject.grid), axis, window, depth).map_err(|e| e.to_string())?;
     let host = Host::Gate(gate.clone());
-    let mut place = Place::new(stage, form, &host)?;
+    let mut place = Place::new(stage, form);
+    let instance = place.begin(host)?;
     let turns = dice.below(8);
     if dice.below(2) == 0 {
         return in_two_parts(gate, &mut place, dice);
@@ -294,7 +235,6 @@ fn gate(
     // A launch takes some thousands of cycles before its blocks start.
     let next_turn = place.stage.gpu.now().0 + u64::from(dice.below(10_000));
     let mut events = Closings { turns, next_turn };
-    let instance = Instance::new(host, place.counters);
     until_it_ends(instance, &mut place, &mut events, dice).map(|_| ())
 }
 
@@ -344,9 +284,10 @@ fn marks_behind(
     place: &mut Place<'_, '_, '_>,
     launch: &GateLaunch,
 ) -> Result<Vec<u8>, String> {
-    place.launch(&gate.launch(launch, place.counters))?;
-    place.stage.drain()?;
-    place.flying.clear();
+    let counters = place.run.counters();
+    place.launch(&gate.launch(launch, counters))?;
+    place.stage.drain(&mut place.run)?;
+    place.run.take_ended();
     let blocks = usize::try_from(gate.table_bytes(launch.number)).map_err(|e| e.to_string())?;
     let mut table = vec![0; blocks.next_multiple_of(8)];
     place.read(gate.table_at(launch.number), &mut table)?;
@@ -401,7 +342,8 @@ fn workers(
         _ => Taking::Ahead,
     });
     let host = Host::Workers(workers, control);
-    let mut place = Place::new(stage, form, &host)?;
+    let mut place = Place::new(stage, form);
+    let instance = place.begin(host)?;
     let turns = dice.below(7);
     let next_turn = place.stage.gpu.now().0 + 2000 + u64::from(dice.below(12_000));
     let mut events = Caps {
@@ -417,7 +359,6 @@ fn workers(
         },
         control,
     };
-    let instance = Instance::new(host, place.counters);
     let instance = until_it_ends(instance, &mut place, &mut events, dice)?;
     events.check_end(&instance, &mut place)
 }

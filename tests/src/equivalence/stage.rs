@@ -5,12 +5,11 @@
 //! instance's counters lie outside.
 
 use super::Subject;
-use gridmux_hw_model::{
-    Advance, DomainId, Gpu, Kernel, Launch, LoadedModule, Partition, QueueId, Report,
-    run_functional,
-};
+use gridmux_hw_model::drive::{FormedKernel, Run};
+use gridmux_hw_model::{Gpu, Kernel, LoadedModule, Partition};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
+use gridmux_ptx::forms::KernelForm;
 use gridmux_workloads::Arg;
 use std::sync::Arc;
 
@@ -28,8 +27,7 @@ pub(super) type Image = Vec<(String, Vec<u8>)>;
 pub(super) struct Stage<'a, 's> {
     pub(super) gpu: &'a mut Gpu,
     subject: &'a Subject<'s>,
-    pub(super) domain: DomainId,
-    pub(super) partition: Partition,
+    partition: Partition,
     module: Arc<LoadedModule>,
     kernel: Arc<Kernel>,
     buffers: Vec<(u64, usize)>,
@@ -85,7 +83,6 @@ impl<'a, 's> Stage<'a, 's> {
         Ok(Self {
             gpu,
             subject,
-            domain,
             partition,
             module,
             kernel,
@@ -94,94 +91,37 @@ impl<'a, 's> Stage<'a, 's> {
         })
     }
 
-    /// Memory for an instance, outside the partition.
-    pub(super) fn alloc(&mut self, bytes: &[u8]) -> Result<u64, String> {
-        let memory = self.gpu.memory_mut();
-        let address = memory
-            .alloc(self.domain, bytes.len() as u64)
-            .map_err(|e| e.to_string())?;
-        memory
-            .write(self.domain, address, bytes)
-            .map_err(|e| e.to_string())?;
-        Ok(address)
-    }
-
-    pub(super) fn write_word(&mut self, address: u64, value: u32) -> Result<(), String> {
-        let memory = self.gpu.memory_mut();
-        memory
-            .write(self.domain, address, &value.to_le_bytes())
-            .map_err(|e| e.to_string())
-    }
-
-    pub(super) fn read(&self, address: u64, bytes: usize) -> Result<Vec<u8>, String> {
-        let mut into = vec![0; bytes];
-        let memory = self.gpu.memory();
-        memory
-            .read(self.domain, address, &mut into)
-            .map_err(|e| e.to_string())?;
-        Ok(into)
-    }
-
-    /// The parameter block with a control block at `at`.
-    pub(super) fn params(&self, control: Option<(u32, [u8; 64])>) -> Vec<u8> {
-        let mut params = self.params.clone();
-        if let Some((at, bytes)) = control {
-            params.resize(at as usize, 0);
-            params.extend(bytes);
-        }
-        params
-    }
-
-    /// A launch of some blocks.
-    pub(super) fn launch<'p>(
-        &self,
-        (tag, queue): (u64, u8),
-        grid: [u32; 3],
-        extra_shared_bytes: u32,
-        params: &'p [u8],
-    ) -> Launch<'p> {
-        Launch {
-            queue: QueueId(queue),
-            tag,
-            domain: self.domain,
+    /// The subject's kernel in the form that its text was given.
+    pub(super) fn formed(&self, form: &KernelForm) -> FormedKernel {
+        FormedKernel {
             kernel: self.kernel.clone(),
-            grid,
+            form: form.clone(),
+            partition: self.partition,
+            grid: self.subject.grid,
             block: self.subject.block,
-            dynamic_shared_bytes: self.subject.dynamic_shared_bytes + extra_shared_bytes,
-            params,
+            dynamic_shared_bytes: self.subject.dynamic_shared_bytes,
+            params: self.params.clone(),
             budget: Some(Cycles(LONGEST_LAUNCH_CYCLES)),
         }
     }
 
-    /// Runs a launch to its end without timing.
-    pub(super) fn run(&mut self, launch: &Launch<'_>) -> Result<(), String> {
-        run_functional(self.gpu, launch)
-            .map(|_| ())
-            .map_err(|e| e.to_string())
-    }
-
-    /// Queues launches.
-    pub(super) fn queue(&mut self, launch: Launch<'_>) -> Result<(), String> {
-        self.gpu.launch(launch).map_err(|e| e.to_string())
-    }
-
-    /// Lets time pass until everything has ended.
-    pub(super) fn drain(&mut self) -> Result<(), String> {
+    /// Lets time pass until everything of the run has ended.
+    pub(super) fn drain(&mut self, run: &mut Run) -> Result<(), String> {
         let end = Cycles(self.gpu.now().0 + LONGEST_CYCLES);
-        let mut reports = Vec::new();
-        loop {
-            let advance = self.gpu.advance(end, &mut reports);
-            for report in reports.drain(..) {
-                if let Report::Faulted { fault, .. } = report {
-                    return Err(fault.to_string());
-                }
-            }
-            match advance {
-                Advance::Idle => return Ok(()),
-                Advance::Reported => {}
-                Advance::Reached => return Err("it does not end".to_owned()),
-            }
+        run.drain(self.gpu, end).map_err(|e| e.to_string())?;
+        match run.in_flight() {
+            0 => Ok(()),
+            _ => Err("it does not end".to_owned()),
         }
+    }
+
+    fn read(&self, address: u64, bytes: usize) -> Result<Vec<u8>, String> {
+        let mut into = vec![0; bytes];
+        let memory = self.gpu.memory();
+        memory
+            .read(self.partition.domain, address, &mut into)
+            .map_err(|e| e.to_string())?;
+        Ok(into)
     }
 
     /// What the run left behind; the domain goes.
@@ -195,7 +135,7 @@ impl<'a, 's> Stage<'a, 's> {
             image.push((variable.name.clone(), self.read(variable.address, bytes)?));
         }
         self.gpu
-            .destroy_domain(self.domain)
+            .destroy_domain(self.partition.domain)
             .map_err(|e| e.to_string())?;
         Ok(image)
     }

@@ -4,9 +4,8 @@
 //! is that the neighbour's bytes, the counters and everything else in the domain stay as they were, and that the launch
 //! ends without a fault of the device.
 
-use gridmux_hw_model::{
-    DomainId, Gpu, GpuConfig, Launch, LoadError, Partition, QueueId, RunError, run_functional,
-};
+use gridmux_hw_model::drive::{DriveError, FormedKernel, Run};
+use gridmux_hw_model::{DomainId, Gpu, GpuConfig, LoadError, Partition};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::boxes::SubBox;
@@ -179,35 +178,29 @@ impl Scene {
         };
         let kernel = loaded.kernel("k").expect("the kernel exists");
         let control = self.control(form, grid, block);
-        if form.fenced {
-            assert!(mode.accepts(control.fence_base, control.fence_mask));
-        }
-        let mut bytes: Vec<u8> = params.iter().flat_map(|p| p.to_le_bytes()).collect();
-        if let Some(at) = k.control_offset {
-            bytes.resize(at as usize, 0);
-            bytes.extend(control.to_bytes());
-        }
-        let blocks: u32 = grid.iter().product();
-        let launch = Launch {
-            queue: QueueId(0),
-            tag: 1,
-            domain: self.domain,
+        let kernel = FormedKernel {
             kernel,
-            grid: match form.shape {
-                Shape::Whole | Shape::Slice | Shape::Gate => grid,
-                Shape::Worker => [blocks.min(3), 1, 1],
-            },
+            form: k.clone(),
+            partition: self.own,
+            grid,
             block: [block, 1, 1],
-            dynamic_shared_bytes: shared + k.extra_shared_bytes,
-            params: &bytes,
+            dynamic_shared_bytes: shared,
+            params: params.iter().flat_map(|p| p.to_le_bytes()).collect(),
             budget: Some(Cycles(20_000_000)),
         };
-        let result = run_functional(&mut self.gpu, &launch);
+        let blocks: u32 = grid.iter().product();
+        let grid = match form.shape {
+            Shape::Whole | Shape::Slice | Shape::Gate => grid,
+            Shape::Worker => [blocks.min(3), 1, 1],
+        };
+        let mut run = Run::new(kernel, false);
+        let result = run.submit(&mut self.gpu, 0, grid, control);
         self.gpu.unload(&loaded);
         match result {
-            Ok(_) => Outcome::Ended(self.counter(FAULT_KIND_AT), self.counter(FAULT_LINE_AT)),
-            Err(RunError::Launch(error)) => Outcome::NotLaunched(error.to_string()),
-            Err(RunError::Fault(error)) => Outcome::Faulted(format!("{error}\n{text}")),
+            Ok(()) => Outcome::Ended(self.counter(FAULT_KIND_AT), self.counter(FAULT_LINE_AT)),
+            Err(DriveError::Fault(error)) => Outcome::Faulted(format!("{error}\n{text}")),
+            Err(DriveError::Launch(error)) => Outcome::NotLaunched(error.to_string()),
+            Err(error) => panic!("{error}"),
         }
     }
 
@@ -237,7 +230,7 @@ impl Scene {
                 .write(self.domain, self.instance + u64::from(at), &word)
                 .expect("inside");
         }
-        let mut control = match form.shape {
+        match form.shape {
             Shape::Worker => workers,
             // A gate of a few blocks has its table where a worker has its places.
             Shape::Gate => {
@@ -253,9 +246,6 @@ impl Scene {
                 counters: self.instance,
                 ..Control::default()
             },
-        };
-        control.fence_base = self.own.base;
-        control.fence_mask = self.own.mask();
-        control
+        }
     }
 }

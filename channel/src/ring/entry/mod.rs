@@ -8,4 +8,6 @@ mod completion;
 mod submission;
 
 pub use completion::{CompletionEntry, CompletionStatus};
-pub use submission::{BadEntry, Copy, Launch, Operation, SubmissionEntry};
+pub use submission::{
+    BadEntry, Copy, DeviceCopy, Launch, Memset, Operation, SubmissionEntry, Width,
+};

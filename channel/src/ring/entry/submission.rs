@@ -4,7 +4,17 @@
 //! of the mediator, the arguments are an offset and a length in the argument
 //! area, a 64-bit cookie comes back in the completion. On the wire everything
 //! is a raw integer; [`SubmissionEntry::decode`] makes a checked
-//! [`Operation`] of it, and nothing else may be acted upon.
+//! [`Operation`] of it, and nothing else may be acted upon. A field that an
+//! operation does not use is zero, and the mediator refuses any other value.
+//!
+//! | opcode | operation | `handle` | `body` | arguments |
+//! |---|---|---|---|---|
+//! | 1 | launch | kernel | grid x, y; grid z, shared bytes; block | offset, length |
+//! | 2, 3 | copy to, from the device | – | DMA address, device address, bytes | – |
+//! | 4 | memset | value | width in bytes, address, bytes | – |
+//! | 5 | barrier | – | – | – |
+//! | 6 | copy on the device | – | from, to, bytes | – |
+//! | 7 | wait | – | cookie | – |
 
 use thiserror::Error;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -38,17 +48,19 @@ pub enum Operation {
     CopyToDevice(Copy),
     /// Copy from device memory to a DMA mapping of the tenant.
     CopyFromDevice(Copy),
-    /// Fill device memory with one byte.
-    Memset {
-        /// The first byte to fill, an address in the tenant's device memory.
-        address: u64,
-        /// How many bytes to fill.
-        len: u64,
-        /// The value of each byte.
-        value: u8,
-    },
+    /// Copy within device memory.
+    CopyOnDevice(DeviceCopy),
+    /// Fill device memory with one value.
+    Memset(Memset),
     /// Completes when everything submitted before it on the stream has.
     Barrier,
+    /// Completes when everything submitted before it on the stream has, and so
+    /// has what the same client submitted earlier, on whatever stream, under
+    /// `cookie`. A cookie that is not pending counts as completed.
+    Wait {
+        /// The cookie of the earlier submission.
+        cookie: u64,
+    },
 }
 
 /// A kernel launch.
@@ -79,6 +91,98 @@ pub struct Copy {
     pub len: u64,
 }
 
+/// A copy from device memory to device memory. What it writes where the two
+/// ranges overlap is undefined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceCopy {
+    /// The device address of the first byte to read.
+    pub from: u64,
+    /// The device address of the first byte to write.
+    pub to: u64,
+    /// How many bytes.
+    pub len: u64,
+}
+
+/// A fill of device memory with one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memset {
+    /// The first byte to fill, an address in the tenant's device memory that
+    /// is a multiple of the width.
+    pub address: u64,
+    /// How many bytes to fill, a multiple of the width.
+    pub len: u64,
+    /// The value of each element; it fits the width.
+    pub value: u32,
+    /// The size of an element.
+    pub width: Width,
+}
+
+/// The size of an element of a memset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Width {
+    /// 8 bits.
+    One,
+    /// 16 bits.
+    Two,
+    /// 32 bits.
+    Four,
+}
+
+impl Width {
+    /// Its size in bytes.
+    #[must_use]
+    pub fn bytes(self) -> u32 {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+            Self::Four => 4,
+        }
+    }
+
+    fn from_bytes(bytes: u64) -> Option<Self> {
+        [Self::One, Self::Two, Self::Four]
+            .into_iter()
+            .find(|width| u64::from(width.bytes()) == bytes)
+    }
+
+    /// The greatest value of an element.
+    #[must_use]
+    pub fn max_value(self) -> u32 {
+        u32::MAX >> (32 - 8 * self.bytes())
+    }
+}
+
+impl Memset {
+    /// Checks the form: address and length are multiples of the width, the
+    /// value fits it.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn check(&self) -> Result<(), BadEntry> {
+        let Self {
+            address,
+            len,
+            value,
+            width,
+        } = *self;
+        if value > width.max_value() {
+            return Err(BadEntry::Value {
+                value,
+                width: width.bytes(),
+            });
+        }
+        let unit = u64::from(width.bytes());
+        if !address.is_multiple_of(unit) || !len.is_multiple_of(unit) {
+            return Err(BadEntry::Misaligned {
+                address,
+                len,
+                width: width.bytes(),
+            });
+        }
+        Ok(())
+    }
+}
+
 /// An entry that means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BadEntry {
@@ -88,6 +192,29 @@ pub enum BadEntry {
     /// A flag or reserved field is not zero.
     #[error("a reserved field of the submission is not zero")]
     Reserved,
+    /// A memset of elements of a size that there is not.
+    #[error("a memset of elements of {0} bytes; there are 1, 2 and 4")]
+    Width(u64),
+    /// A memset value that does not fit its elements.
+    #[error("the value {value:#x} does not fit the {width} bytes of a memset's elements")]
+    Value {
+        /// The value.
+        value: u32,
+        /// The size of an element in bytes.
+        width: u32,
+    },
+    /// A memset that does not consist of whole, aligned elements.
+    #[error(
+        "a memset of {len} bytes at {address:#x} does not consist of aligned elements of {width} bytes"
+    )]
+    Misaligned {
+        /// The first byte's device address.
+        address: u64,
+        /// How many bytes.
+        len: u64,
+        /// The size of an element in bytes.
+        width: u32,
+    },
 }
 
 const LAUNCH: u8 = 1;
@@ -95,6 +222,8 @@ const COPY_TO_DEVICE: u8 = 2;
 const COPY_FROM_DEVICE: u8 = 3;
 const MEMSET: u8 = 4;
 const BARRIER: u8 = 5;
+const COPY_ON_DEVICE: u8 = 6;
+const WAIT: u8 = 7;
 
 impl SubmissionEntry {
     /// An entry for `operation` on `stream`; `submit_ns` is `CLOCK_MONOTONIC`
@@ -118,16 +247,20 @@ impl SubmissionEntry {
             Operation::Launch(launch) => entry.set_launch(&launch),
             Operation::CopyToDevice(copy) => entry.set_copy(COPY_TO_DEVICE, copy),
             Operation::CopyFromDevice(copy) => entry.set_copy(COPY_FROM_DEVICE, copy),
-            Operation::Memset {
-                address,
-                len,
-                value,
-            } => {
+            Operation::CopyOnDevice(copy) => {
+                entry.opcode = COPY_ON_DEVICE;
+                entry.body = [copy.from, copy.to, copy.len];
+            }
+            Operation::Memset(memset) => {
                 entry.opcode = MEMSET;
-                entry.handle = u32::from(value);
-                entry.body = [0, address, len];
+                entry.handle = memset.value;
+                entry.body = [memset.width.bytes().into(), memset.address, memset.len];
             }
             Operation::Barrier => {}
+            Operation::Wait { cookie } => {
+                entry.opcode = WAIT;
+                entry.body = [cookie, 0, 0];
+            }
         }
         entry
     }
@@ -151,45 +284,60 @@ impl SubmissionEntry {
         self.body = [copy.iova, copy.address, copy.len];
     }
 
-    /// What the entry asks for. Sizes, handles and addresses are the
+    /// What the entry asks for. Handles, addresses and sizes are the
     /// mediator's to check; this checks the form alone.
     ///
     /// # Errors
-    /// An unknown opcode, or a reserved field that is not zero.
+    /// An unknown opcode, a field that is not zero though the operation does
+    /// not use it, or a memset that does not consist of whole elements.
     pub fn decode(&self) -> Result<Operation, BadEntry> {
-        if self.flags != 0 || self.reserved != 0 {
+        let has_args = self.args_offset != 0 || self.args_len != 0;
+        let [first, second, third] = self.body;
+        let unused = match self.opcode {
+            LAUNCH => third >> 48 != 0,
+            COPY_TO_DEVICE | COPY_FROM_DEVICE | COPY_ON_DEVICE => self.handle != 0 || has_args,
+            MEMSET => has_args,
+            BARRIER => self.handle != 0 || self.body != [0; 3] || has_args,
+            WAIT => self.handle != 0 || second != 0 || third != 0 || has_args,
+            other => return Err(BadEntry::Opcode(other)),
+        };
+        if unused || self.flags != 0 || self.reserved != 0 {
             return Err(BadEntry::Reserved);
         }
-        match self.opcode {
+        Ok(match self.opcode {
             LAUNCH => self.decode_launch(),
-            COPY_TO_DEVICE => Ok(Operation::CopyToDevice(self.copy())),
-            COPY_FROM_DEVICE => Ok(Operation::CopyFromDevice(self.copy())),
+            COPY_TO_DEVICE => Operation::CopyToDevice(self.copy()),
+            COPY_FROM_DEVICE => Operation::CopyFromDevice(self.copy()),
+            COPY_ON_DEVICE => Operation::CopyOnDevice(DeviceCopy {
+                from: first,
+                to: second,
+                len: third,
+            }),
             MEMSET => {
-                let value = u8::try_from(self.handle).map_err(|_| BadEntry::Reserved)?;
-                Ok(Operation::Memset {
-                    address: self.body[1],
-                    len: self.body[2],
-                    value,
-                })
+                let memset = Memset {
+                    address: second,
+                    len: third,
+                    value: self.handle,
+                    width: Width::from_bytes(first).ok_or(BadEntry::Width(first))?,
+                };
+                memset.check()?;
+                Operation::Memset(memset)
             }
-            BARRIER => Ok(Operation::Barrier),
-            other => Err(BadEntry::Opcode(other)),
-        }
+            WAIT => Operation::Wait { cookie: first },
+            _ => Operation::Barrier,
+        })
     }
 
-    fn decode_launch(&self) -> Result<Operation, BadEntry> {
+    fn decode_launch(&self) -> Operation {
         let [xy, z_shared, block] = self.body;
-        if block >> 48 != 0 {
-            return Err(BadEntry::Reserved);
-        }
-        Ok(Operation::Launch(Launch {
+        Operation::Launch(Launch {
             kernel: self.handle,
             grid: [low(xy), low(xy >> 32), low(z_shared)],
             block: [low16(block), low16(block >> 16), low16(block >> 32)],
             shared_bytes: low(z_shared >> 32),
             args_offset: self.args_offset,
             args_len: self.args_len,
-        }))
+        })
     }
 
     fn copy(&self) -> Copy {
@@ -246,7 +394,7 @@ fn low16(word: u64) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::{BadEntry, Copy, Launch, Operation, SubmissionEntry};
+    use super::{BadEntry, Copy, DeviceCopy, Launch, Memset, Operation, SubmissionEntry, Width};
 
     fn launch() -> Launch {
         Launch {
@@ -257,6 +405,21 @@ mod tests {
             args_offset: 64,
             args_len: 40,
         }
+    }
+
+    fn memset(address: u64, len: u64, value: u32, width: Width) -> Operation {
+        Operation::Memset(Memset {
+            address,
+            len,
+            value,
+            width,
+        })
+    }
+
+    fn refusal(operation: Operation) -> BadEntry {
+        SubmissionEntry::new(operation, 0, 0, 0)
+            .decode()
+            .unwrap_err()
     }
 
     #[test]
@@ -270,12 +433,16 @@ mod tests {
             Operation::Launch(launch()),
             Operation::CopyToDevice(copy),
             Operation::CopyFromDevice(copy),
-            Operation::Memset {
-                address: 5,
-                len: 6,
-                value: 255,
-            },
+            Operation::CopyOnDevice(DeviceCopy {
+                from: 1 << 33,
+                to: 1 << 34,
+                len: 5,
+            }),
+            memset(5, 6, 255, Width::One),
+            memset(6, 8, 0xffff, Width::Two),
+            memset(8, 12, u32::MAX, Width::Four),
             Operation::Barrier,
+            Operation::Wait { cookie: u64::MAX },
         ];
         for operation in operations {
             let entry = SubmissionEntry::new(operation, 9, 10, 11);
@@ -299,5 +466,78 @@ mod tests {
         entry = SubmissionEntry::new(Operation::Barrier, 0, 0, 0);
         entry.flags = 1;
         assert_eq!(entry.decode(), Err(BadEntry::Reserved));
+    }
+    #[test]
+    fn a_memset_consists_of_whole_elements() {
+        for width in [Width::Two, Width::Four] {
+            let unit = u64::from(width.bytes());
+            for (address, len) in [(1, unit), (unit, 1), (unit + 1, unit + 1)] {
+                assert!(matches!(
+                    refusal(memset(address, len, 0, width)),
+                    BadEntry::Misaligned { .. }
+                ));
+            }
+        }
+        assert!(matches!(
+            refusal(memset(0, 0, 256, Width::One)),
+            BadEntry::Value {
+                value: 256,
+                width: 1
+            }
+        ));
+        assert!(matches!(
+            refusal(memset(0, 0, 1 << 16, Width::Two)),
+            BadEntry::Value { .. }
+        ));
+        let mut entry = SubmissionEntry::new(memset(0, 0, 0, Width::One), 0, 0, 0);
+        for width in [0, 3, 8, u64::MAX] {
+            entry.body[0] = width;
+            assert_eq!(entry.decode(), Err(BadEntry::Width(width)));
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_not_used_is_zero() {
+        let copy = Copy {
+            iova: 1,
+            address: 2,
+            len: 3,
+        };
+        let on_device = DeviceCopy {
+            from: 1,
+            to: 2,
+            len: 3,
+        };
+        let operations = [
+            Operation::CopyToDevice(copy),
+            Operation::CopyFromDevice(copy),
+            Operation::CopyOnDevice(on_device),
+            memset(0, 0, 0, Width::One),
+            Operation::Barrier,
+            Operation::Wait { cookie: 1 },
+        ];
+        for operation in operations {
+            let good = SubmissionEntry::new(operation, 3, 4, 5);
+            let mut spoilt = vec![good; 3];
+            spoilt[0].args_offset = 8;
+            spoilt[1].args_len = 8;
+            spoilt[2].reserved = 1;
+            if !matches!(operation, Operation::Memset(_)) {
+                spoilt.push(SubmissionEntry { handle: 1, ..good });
+            }
+            let first = match operation {
+                Operation::Barrier => 0,
+                Operation::Wait { .. } => 1,
+                _ => 3,
+            };
+            for word in first..3 {
+                let mut entry = good;
+                entry.body[word] = 1;
+                spoilt.push(entry);
+            }
+            for entry in spoilt {
+                assert_eq!(entry.decode(), Err(BadEntry::Reserved), "{entry:?}");
+            }
+        }
     }
 }

@@ -56,7 +56,12 @@ impl Demo {
             together.push(outcome);
         }
         let last = together.last().or(alone.last());
-        let report = Report::new(last, policies);
+        let expired = alone
+            .iter()
+            .chain(&together)
+            .map(|phase| phase.holds_expired)
+            .sum();
+        let report = Report::new(last, expired, policies);
         out.show(&report, || report.text())?;
         if report.is_verified() {
             Ok(())

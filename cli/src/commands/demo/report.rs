@@ -20,6 +20,8 @@ pub(super) struct Report {
     ebpf: bool,
     /// Why not.
     ebpf_unavailable: Option<String>,
+    /// How often a tenant held the virtual clock for the longest wall time permitted, over all phases.
+    holds_expired: u64,
     policies: Vec<PolicyReport>,
 }
 
@@ -52,7 +54,7 @@ struct TenantReport {
     duration_alone_ns: u64,
 }
 
-/// Submission to first block.
+/// Launch latency: from a launch's submission (its admission) to the start of its first block, device time.
 #[derive(Debug, Serialize)]
 struct Latency {
     p50: Option<u64>,
@@ -96,7 +98,9 @@ impl TenantReport {
             launches: shared.launches,
             verified: shared.verified && own.verified,
             slowdown: shared.duration_ns as f64 / own.duration_ns.max(1) as f64,
-            share_asked: f64::from(shared.weight) / f64::from(weights.max(1)),
+            share_asked: shared
+                .share_asked
+                .unwrap_or(f64::from(shared.weight) / f64::from(weights.max(1))),
             share_got: shared.share_got.unwrap_or(0.0),
             launch_latency_ns: Latency {
                 p50: shared.launch_latency_ns.0,
@@ -110,7 +114,11 @@ impl TenantReport {
 
 impl Report {
     /// The report of all policies; the device is that of the given phase.
-    pub(super) fn new(phase: Option<&Outcome>, policies: Vec<PolicyReport>) -> Self {
+    pub(super) fn new(
+        phase: Option<&Outcome>,
+        holds_expired: u64,
+        policies: Vec<PolicyReport>,
+    ) -> Self {
         let unavailable = phase.and_then(|outcome| outcome.ebpf_unavailable.clone());
         Self {
             device: phase.map_or_else(String::new, |outcome| outcome.device.clone()),
@@ -121,6 +129,7 @@ impl Report {
             },
             ebpf: phase.is_some() && unavailable.is_none(),
             ebpf_unavailable: unavailable,
+            holds_expired,
             policies,
         }
     }
@@ -145,6 +154,13 @@ impl Report {
             "times: {} clock; launch latency (submission to first block) from {source}",
             self.clock
         );
+        if self.holds_expired > 0 {
+            let _ = writeln!(
+                text,
+                "{} times a tenant kept the clock waiting for too long: figures depend on the host's speed",
+                self.holds_expired
+            );
+        }
         for policy in &self.policies {
             let _ = writeln!(
                 text,

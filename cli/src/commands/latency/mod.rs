@@ -15,7 +15,7 @@ use reading::{Measured, Reading, Row};
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Shows launch latency.
+/// Shows launch latency (submission to first block) and completion latency (submission to last block's end).
 #[derive(Debug, Args)]
 #[command(override_usage = "gridmux latency [OPTIONS] [TENANT] [INTERVAL] [COUNT]")]
 pub(crate) struct Latency {

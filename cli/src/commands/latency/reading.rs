@@ -1,4 +1,4 @@
-//! One reading of everybody's launch latency, from eBPF's maps or from the mediator.
+//! One reading of everybody's launch and completion latencies, from eBPF's maps or from the mediator.
 
 use crate::failure::Failure;
 use crate::service::ServiceArgs;
@@ -39,7 +39,7 @@ pub(super) struct Row {
 pub(super) enum Measured {
     /// eBPF's histogram.
     Histogram(Histogram),
-    /// The mediator's percentiles, since the tenant connected.
+    /// The mediator's percentiles, since the device host started.
     Percentiles {
         count: u64,
         p50_ns: Option<u64>,
@@ -107,7 +107,9 @@ fn from_mediator(
     let clock = statistics.map_or("device", clock_of);
     let tenants = statistics
         .into_iter()
-        .flat_map(|statistics| &statistics.host.tenants);
+        .flat_map(|statistics| &statistics.host.tenants)
+        // A tenant that nobody ever was has nothing to show.
+        .filter(|tenant| !tenant.clients.is_empty() || tenant.latency.count > 0);
     let rows = tenants
         .flat_map(|tenant| mediators_rows(tenant, clock))
         .filter(|row| row.is_of(tenant))
@@ -128,8 +130,8 @@ fn mediators_rows(tenant: &TenantStatistics, clock: &'static str) -> [Row; 2] {
         complete_p99_ns,
     } = tenant.latency;
     let row = |kind, p50_ns, p99_ns| Row {
-        tenant: tenant.identity.name.clone(),
-        id: tenant.identity.id,
+        tenant: tenant.tenant.name.clone(),
+        id: tenant.tenant.number,
         device: 0,
         kind,
         clock,
@@ -154,12 +156,11 @@ fn clock_of(statistics: &ServiceStatistics) -> &'static str {
 }
 
 fn name_of(statistics: Option<&ServiceStatistics>, id: u32) -> String {
-    let host = statistics.map(|statistics| &statistics.host);
-    let mut tenants = host
+    let mut tenants = statistics
         .into_iter()
-        .flat_map(|host| host.tenants.iter().chain(&host.departed));
-    let found = tenants.find(|tenant| tenant.identity.id == id);
-    found.map_or_else(|| "?".to_owned(), |tenant| tenant.identity.name.clone())
+        .flat_map(|statistics| &statistics.host.tenants);
+    let found = tenants.find(|tenant| tenant.tenant.number == id);
+    found.map_or_else(|| "?".to_owned(), |tenant| tenant.tenant.name.clone())
 }
 
 fn is_device_time(kind: Kind) -> bool {
@@ -198,13 +199,14 @@ impl Reading {
     pub(super) fn banner(&self) -> String {
         match (&self.instance, &self.reason) {
             (Some(instance), _) => {
-                format!("Launch latency, measured by eBPF (instance {instance})")
+                format!("Latencies of launches, measured by eBPF (instance {instance})")
             }
             (None, Some(reason)) => format!(
-                "Launch latency, measured by the mediator since each tenant connected ({reason})"
+                "Latencies of launches, measured by the mediator since the device host started ({reason})"
             ),
             (None, None) => {
-                "Launch latency, measured by the mediator since each tenant connected".to_owned()
+                "Latencies of launches, measured by the mediator since the device host started"
+                    .to_owned()
             }
         }
     }
@@ -229,8 +231,8 @@ impl Row {
     /// The kind, for people.
     pub(super) fn kind_in_words(&self) -> &'static str {
         match self.kind {
-            Kind::SubmitToStart => "submit to start",
-            Kind::SubmitToComplete => "submit to complete",
+            Kind::SubmitToStart => "launch latency (submit to start)",
+            Kind::SubmitToComplete => "completion latency (submit to complete)",
             Kind::WallSubmitToStart => "submit to hand-over",
             Kind::WallSubmitToComplete => "submit to completion written",
         }

@@ -1,18 +1,19 @@
 //! `gridmux sim kernel`: one kernel of anybody's PTX on a modelled GPU, with nothing else around it.
 
 use super::argument::{Argument, Source};
-use super::launch::{self, Plan};
+use super::launch;
 use super::report::Report;
 use crate::commands::ptx::{at, parse};
 use crate::failure::Failure;
 use crate::output::Output;
 use anyhow::Context;
 use clap::Args;
-use gridmux_hw_model::{DomainId, Gpu, GpuConfig};
+use gridmux_hw_model::drive::FormedKernel;
+use gridmux_hw_model::{Gpu, GpuConfig, MemoryError, Partition};
+use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
-use gridmux_ptx::control::{COUNTERS_BYTES, Control, MAX_TICKETS};
-use gridmux_ptx::forms::{Form, LaunchGrid, Options, rewrite};
-use gridmux_ptx::protocol::{Gate, Workers};
+use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
+use gridmux_ptx::forms::{Form, KernelForm, Options, Shape, rewrite};
 use std::path::{Path, PathBuf};
 
 /// Memory for the module's own variables and for what allocation rounds up.
@@ -45,7 +46,7 @@ pub(crate) struct Kernel {
     /// Fault on reads of shared memory that no thread of the block has written
     #[arg(long)]
     check_shared: bool,
-    /// Form to run the kernel in
+    /// Form to run the kernel in; a fenced one has its buffers in a partition of its own
     #[arg(long, value_name = "FORM", default_value = "whole")]
     form: Form,
     /// With --form slice or gate: most blocks of a launch [default: two waves]
@@ -63,6 +64,26 @@ pub(crate) struct Kernel {
     args: Vec<Argument>,
 }
 
+/// A domain with a fenced partition is at least this large: the least partition, wherever it has to be aligned.
+const LEAST_AROUND_BYTES: u64 = 16 << 30;
+
+/// The memory that the kernel sees.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    /// A tenant's partition, or the window of the whole domain.
+    partition: Partition,
+    is_fenced: bool,
+}
+
+impl Room {
+    fn alloc(self, gpu: &mut Gpu, bytes: u64) -> Result<u64, MemoryError> {
+        match self.is_fenced {
+            true => gpu.memory_mut().alloc_in(self.partition, bytes),
+            false => gpu.memory_mut().alloc(self.partition.domain, bytes),
+        }
+    }
+}
+
 /// A buffer whose bytes go to a file afterwards.
 struct Wanted {
     address: u64,
@@ -76,20 +97,16 @@ impl Kernel {
         config.checks.uninitialised_shared |= self.check_shared;
         let mut gpu = Gpu::new(config);
         gpu.set_threads(usize::from(self.threads));
-        let domain = gpu.memory_mut().create_domain(self.memory_bytes())?;
+        let room = self.reserve(&mut gpu)?;
         let mut wanted = Vec::new();
         let mut values = Vec::with_capacity(self.args.len());
         for argument in &self.args {
-            values.push(place(&mut gpu, domain, argument, &mut wanted)?);
+            values.push(place(&mut gpu, room, argument, &mut wanted)?);
         }
-        let plan = self.plan(&mut gpu, domain, &values)?;
-        let outcome = if self.functional {
-            launch::functional(&mut gpu, &plan, self.budget)
-        } else {
-            launch::timed(&mut gpu, &plan, self.budget)
-        }?;
+        let kernel = self.load(&mut gpu, room, &values)?;
+        let outcome = launch::run(&mut gpu, kernel, self.slice_blocks, !self.functional)?;
         for result in &wanted {
-            fetch(&gpu, domain, result)?;
+            fetch(&gpu, room.partition, result)?;
         }
         let report = Report::new(&gpu, &outcome);
         out.show(&report, || report.text())
@@ -101,104 +118,103 @@ impl Kernel {
         buffers.fold(SPARE_BYTES, u64::saturating_add)
     }
 
-    /// Loads the module in the form that was asked for, and lays the parameters out.
-    fn plan(&self, gpu: &mut Gpu, domain: DomainId, values: &[Vec<u8>]) -> Result<Plan, Failure> {
-        let mut module = parse(&self.file)?;
-        let mut made = None;
-        if self.form != Form::WHOLE {
-            let program = module.decode().map_err(|error| at(&self.file, &error))?;
-            let rewritten = rewrite(&module, &program, &Options::default(), |_| self.form);
-            let kernels = rewritten.kernels.into_iter();
-            if let Some(form) = kernels.into_iter().find(|kernel| kernel.name == self.entry) {
-                if let Some(refusal) = &form.reason {
-                    let message = format!(
-                        "kernel {} cannot take the form {}: {refusal}",
-                        self.entry, self.form
-                    );
-                    return Err(Failure::new(message).hint("run it with --form whole"));
-                }
-                if !form.block_rule.allows(self.grid, self.block) {
-                    let message = format!(
-                        "kernel {} takes the form {} only with blocks whose width is a multiple of 32",
-                        self.entry, self.form
-                    );
-                    return Err(Failure::new(message).hint("run it with --form gate"));
-                }
-                made = Some(form);
-            }
-            module = Module::parse(rewritten.bytes).map_err(|error| at(&self.file, &error))?;
+    /// Makes the memory that the kernel sees: a partition where the form is fenced, with its domain around it for what
+    /// the host keeps; else the domain alone.
+    fn reserve(&self, gpu: &mut Gpu) -> Result<Room, Failure> {
+        let (bytes, memory) = (self.memory_bytes(), gpu.memory_mut());
+        if self.form.fenced {
+            let around = bytes.saturating_mul(4).max(LEAST_AROUND_BYTES);
+            let domain = memory.create_domain(around)?;
+            let partition = memory.reserve(domain, bytes)?;
+            return Ok(Room {
+                partition,
+                is_fenced: true,
+            });
         }
+        let domain = memory.create_domain(bytes)?;
+        let (base, bytes) = memory.window(domain)?;
+        let partition = Partition {
+            domain,
+            base,
+            bytes,
+        };
+        Ok(Room {
+            partition,
+            is_fenced: false,
+        })
+    }
+
+    /// Loads the module in the form that was asked for, and lays the parameters out.
+    fn load(&self, gpu: &mut Gpu, room: Room, values: &[Vec<u8>]) -> Result<FormedKernel, Failure> {
+        let (module, form) = self.form(room)?;
         let program = module.decode().map_err(|error| at(&self.file, &error))?;
-        let loaded = gpu
-            .load(domain, &program, module.source())
-            .with_context(|| self.file.display().to_string())?;
+        let loaded = match room.is_fenced {
+            true => gpu.load_in(room.partition, &program, module.source()),
+            false => gpu.load(room.partition.domain, &program, module.source()),
+        }
+        .with_context(|| self.file.display().to_string())?;
         let Some(kernel) = loaded.kernel(&self.entry) else {
-            let names: Vec<&str> = loaded
-                .kernels()
-                .iter()
-                .map(|kernel| &*kernel.name)
-                .collect();
+            let kernels = loaded.kernels().iter();
+            let names: Vec<&str> = kernels.map(|kernel| &*kernel.name).collect();
             let message = format!("{} has no kernel {:?}", self.file.display(), self.entry);
             return Err(Failure::new(message).hint(format!("it has: {}", names.join(", "))));
         };
-        let control_offset = made.as_ref().and_then(|form| form.control_offset);
-        let params = lay_out(&kernel, values, control_offset)?;
-        let launches = made.as_ref().map_or(LaunchGrid::Original, |form| form.grid);
-        let instance = match launches {
-            LaunchGrid::Workers => instance(gpu, domain, self.grid, self.block)?,
-            LaunchGrid::Planes(_) => opened(gpu, domain)?,
-            LaunchGrid::Original | LaunchGrid::SubBox => Control::default(),
-        };
-        Ok(Plan {
-            domain,
+        // A kernel that no form was made for is launched whole.
+        let form = form.unwrap_or_else(|| KernelForm::original(&self.entry, kernel.params_bytes));
+        Ok(FormedKernel {
+            params: lay_out(&kernel, values, form.control_offset)?,
             kernel,
+            form,
+            partition: room.partition,
             grid: self.grid,
             block: self.block,
-            shared_bytes: self.shared + made.map_or(0, |form| form.extra_shared_bytes),
-            params,
-            control_offset,
-            launches,
-            instance,
-            slice_blocks: self.slice_blocks,
+            dynamic_shared_bytes: self.shared,
+            budget: self.budget.map(Cycles),
         })
     }
-}
 
-/// Counters of workers that nobody stops: every SM may hold as many as fit.
-fn instance(
-    gpu: &mut Gpu,
-    domain: DomainId,
-    grid: [u32; 3],
-    block: [u32; 3],
-) -> Result<Control, Failure> {
-    let control = Control::workers(grid, block, (1, 1), 0);
-    let caps = vec![u32::MAX; usize::from(gpu.config().sm.count)];
-    let workers = control.and_then(|control| Workers::new(control.total, &caps));
-    let (Some(control), Some(workers)) = (control, workers) else {
-        let message = format!("a grid of more than {MAX_TICKETS} blocks takes no tickets");
-        return Err(Failure::new(message).hint("run it with --form slice"));
-    };
-    let (bytes, memory) = (workers.memory(), gpu.memory_mut());
-    let counters = memory.alloc(domain, bytes.len() as u64)?;
-    memory.write(domain, counters, &bytes)?;
-    Ok(Control {
-        counters,
-        ..control
-    })
-}
+    /// Rewrites the module into the form that was asked for; `None` for a module that is taken as it is, or that has no
+    /// such kernel.
+    fn form(&self, room: Room) -> Result<(Module, Option<KernelForm>), Failure> {
+        let module = parse(&self.file)?;
+        if self.form == Form::WHOLE {
+            return Ok((module, None));
+        }
+        let program = module.decode().map_err(|error| at(&self.file, &error))?;
+        let options = Options {
+            fence: FenceOptions {
+                mode: FenceMode::for_reservation(room.partition.bytes),
+                ..FenceOptions::default()
+            },
+        };
+        let rewritten = rewrite(&module, &program, &options, |_| self.form);
+        let mut kernels = rewritten.kernels.into_iter();
+        let form = kernels.find(|kernel| kernel.name == self.entry);
+        if let Some(form) = &form {
+            self.check_form(form)?;
+        }
+        let module = Module::parse(rewritten.bytes).map_err(|error| at(&self.file, &error))?;
+        Ok((module, form))
+    }
 
-/// Memory of a gate that nobody closes, so that its launches need no tables.
-fn opened(gpu: &mut Gpu, domain: DomainId) -> Result<Control, Failure> {
-    let memory = gpu.memory_mut();
-    let counters = memory.alloc(domain, u64::from(COUNTERS_BYTES))?;
-    memory.fill(domain, counters, u64::from(COUNTERS_BYTES), 0)?;
-    let opening = Gate::opening();
-    let word = opening.value.to_le_bytes();
-    memory.write(domain, counters + u64::from(opening.at), &word)?;
-    Ok(Control {
-        counters,
-        ..Control::default()
-    })
+    fn check_form(&self, form: &KernelForm) -> Result<(), Failure> {
+        let (name, asked) = (&self.entry, self.form);
+        if let Some(refusal) = &form.reason {
+            let message = format!("kernel {name} cannot take the form {asked}: {refusal}");
+            return Err(Failure::new(message).hint("run it with --form whole"));
+        }
+        if !form.block_rule.allows(self.grid, self.block) {
+            let message = format!(
+                "kernel {name} takes the form {asked} only with blocks whose width is a multiple of 32"
+            );
+            let gate = Form {
+                shape: Shape::Gate,
+                ..asked
+            };
+            return Err(Failure::new(message).hint(format!("run it with --form {gate}")));
+        }
+        Ok(())
+    }
 }
 
 fn gpu(name: &str) -> Result<GpuConfig, Failure> {
@@ -212,7 +228,7 @@ fn gpu(name: &str) -> Result<GpuConfig, Failure> {
 /// The bytes of the parameter that an argument stands for; a buffer is made and filled.
 fn place(
     gpu: &mut Gpu,
-    domain: DomainId,
+    room: Room,
     argument: &Argument,
     wanted: &mut Vec<Wanted>,
 ) -> Result<Vec<u8>, Failure> {
@@ -220,18 +236,18 @@ fn place(
         Argument::Value(bytes) => return Ok(bytes.clone()),
         Argument::Buffer { from, to } => (from, to),
     };
+    let domain = room.partition.domain;
     let (address, bytes) = match from {
         Source::Zeroes(bytes) => {
-            let address = gpu.memory_mut().alloc(domain, *bytes)?;
+            let address = room.alloc(gpu, *bytes)?;
             gpu.memory_mut().fill(domain, address, *bytes, 0)?;
             (address, *bytes)
         }
         Source::File(file) => {
             let contents = std::fs::read(file).with_context(|| file.display().to_string())?;
             let bytes = contents.len() as u64;
-            let address = gpu
-                .memory_mut()
-                .alloc(domain, bytes)
+            let address = room
+                .alloc(gpu, bytes)
                 .with_context(|| file.display().to_string())?;
             gpu.memory_mut().write(domain, address, &contents)?;
             (address, bytes)
@@ -247,15 +263,16 @@ fn place(
     Ok(address.to_le_bytes().to_vec())
 }
 
-fn fetch(gpu: &Gpu, domain: DomainId, result: &Wanted) -> Result<(), Failure> {
+fn fetch(gpu: &Gpu, partition: Partition, result: &Wanted) -> Result<(), Failure> {
     let mut contents = vec![0; usize::try_from(result.bytes)?];
-    gpu.memory().read(domain, result.address, &mut contents)?;
+    gpu.memory()
+        .read(partition.domain, result.address, &mut contents)?;
     let write =
         |file: &Path| std::fs::write(file, &contents).with_context(|| file.display().to_string());
     Ok(write(&result.file)?)
 }
 
-/// The parameter block, without the contents of a control block.
+/// The parameter block of the original, without the control block behind it.
 fn lay_out(
     kernel: &gridmux_hw_model::Kernel,
     values: &[Vec<u8>],
@@ -278,7 +295,7 @@ fn lay_out(
         ));
         return Err(failure.hint(format!("its parameters are: {}", takes.join(", "))));
     }
-    let mut block = vec![0; kernel.params_bytes as usize];
+    let mut block = vec![0; control_offset.unwrap_or(kernel.params_bytes) as usize];
     for (param, value) in own.iter().zip(values) {
         if param.bytes as usize != value.len() {
             return Err(Failure::new(format!(

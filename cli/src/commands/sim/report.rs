@@ -10,19 +10,29 @@ use std::fmt::Write;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     gpu: String,
-    /// Core cycles from submission to the end of the last block; `None` without timing.
+    /// Core cycles from submission to the end of the last block: launch latency and kernel together; `None` without
+    /// timing, as all times.
     cycles: Option<u64>,
     /// The same as time of the core clock.
     device_ns: Option<u64>,
+    /// Core cycles from submission to the start of the first block.
+    launch_latency_cycles: Option<u64>,
+    /// The same as time of the core clock.
+    launch_latency_ns: Option<u64>,
+    /// Core cycles from the start of the first block to the end of the last one.
+    kernel_cycles: Option<u64>,
+    /// The same as time of the core clock.
+    kernel_ns: Option<u64>,
+    /// Launches, of whatever form.
     slices: u64,
     warp_instructions: u64,
     thread_instructions: u64,
-    /// Warp instructions per cycle of the whole GPU.
+    /// Warp instructions per kernel cycle of the whole GPU.
     ipc: Option<f64>,
     /// Processor time of the simulation.
     cpu_seconds: f64,
     counters: BTreeMap<&'static str, u64>,
-    /// What follows from counters and time; `None` without timing.
+    /// What follows from counters and kernel cycles; `None` without timing.
     rates: Option<Rates>,
     /// Counters of each SM, memory behind L1 apart; empty without timing.
     sms: Vec<BTreeMap<&'static str, u64>>,
@@ -64,15 +74,22 @@ impl Report {
     pub(super) fn new(gpu: &Gpu, outcome: &Outcome) -> Self {
         let (config, counters) = (gpu.config(), &outcome.counters);
         let named = |counters: &Counters| counters.named().into_iter().collect();
-        let timed = outcome.cycles;
+        let latency = outcome.launch_latency_cycles;
+        let timed = outcome.cycles.zip(latency);
+        let timed = timed.map(|(cycles, latency)| cycles.saturating_sub(latency));
+        let ns = |cycles: Option<u64>| cycles.map(|cycles| config.cycles_to_ns(cycles));
         Self {
             gpu: config.name.clone(),
             cycles: outcome.cycles,
-            device_ns: outcome.cycles.map(|cycles| config.cycles_to_ns(cycles)),
-            slices: outcome.slices,
+            device_ns: ns(outcome.cycles),
+            launch_latency_cycles: latency,
+            launch_latency_ns: ns(latency),
+            kernel_cycles: timed,
+            kernel_ns: ns(timed),
+            slices: outcome.launches,
             warp_instructions: counters.warp_instructions,
             thread_instructions: counters.thread_instructions,
-            ipc: outcome.cycles.map(|cycles| counters.ipc(cycles)),
+            ipc: timed.map(|cycles| counters.ipc(cycles)),
             cpu_seconds: outcome.cpu_seconds,
             counters: named(counters),
             rates: timed.map(|cycles| counters.rates(config, cycles).into()),
@@ -85,14 +102,15 @@ impl Report {
         let rate = self.thread_instructions as f64 / self.cpu_seconds.max(1e-9) / 1e6;
         let mut text = String::new();
         // Writing to a string cannot fail.
-        let _ = match (self.cycles, self.device_ns, self.ipc) {
-            (Some(cycles), Some(ns), Some(ipc)) => {
-                writeln!(
-                    text,
-                    "{}: {cycles} cycles ({ns} ns), {ipc:.3} warp instructions per cycle",
-                    self.gpu
-                )
-            }
+        let kernel = self.kernel_cycles.zip(self.kernel_ns);
+        let latency = self.launch_latency_cycles.zip(self.launch_latency_ns);
+        let _ = match (kernel, latency, self.ipc) {
+            (Some((cycles, ns)), Some((latency, latency_ns)), Some(ipc)) => writeln!(
+                text,
+                "{}: {cycles} cycles ({ns} ns) from first block to last, {ipc:.3} warp instructions per cycle\n\
+                 launch latency before it: {latency} cycles ({latency_ns} ns) from submission to first block",
+                self.gpu
+            ),
             _ => writeln!(text, "{}: results only, not timed", self.gpu),
         };
         let _ = writeln!(

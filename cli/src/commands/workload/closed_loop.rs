@@ -16,9 +16,11 @@ pub(super) struct Timings {
     pub(super) last_end_ns: u64,
     /// From a launch's start to its end.
     pub(super) run_ns: Vec<u64>,
-    /// From the end of the launch before on the same stream, which is when it was submitted, to its end. The first
-    /// launch of a stream has none.
-    pub(super) turnaround_ns: Vec<u64>,
+    /// Launch latency: from a launch's submission to the start of its first block. It was submitted at the end of the
+    /// launch before on the same stream; the first launch of a stream has none.
+    pub(super) launch_latency_ns: Vec<u64>,
+    /// Completion latency: from the same submission to the end of its last block.
+    pub(super) completion_latency_ns: Vec<u64>,
 }
 
 /// Runs `launches` launches over the lanes; `progress` hears how many have ended.
@@ -31,7 +33,8 @@ pub(super) fn run(
     let expected = usize::try_from(launches).unwrap_or(usize::MAX).min(1 << 20);
     let mut timings = Timings::default();
     timings.run_ns.reserve(expected);
-    timings.turnaround_ns.reserve(expected);
+    timings.launch_latency_ns.reserve(expected);
+    timings.completion_latency_ns.reserve(expected);
     let mut unsubmitted = launches;
     let mut ended = 0;
     for lane in lanes.iter_mut() {
@@ -81,7 +84,10 @@ impl Timings {
         self.last_end_ns = self.last_end_ns.max(end_ns);
         self.run_ns.push(end_ns.saturating_sub(start_ns));
         if let Some(previous) = previous_end_ns {
-            self.turnaround_ns.push(end_ns.saturating_sub(previous));
+            let launch_latency_ns = start_ns.saturating_sub(previous);
+            let completion_latency_ns = end_ns.saturating_sub(previous);
+            self.launch_latency_ns.push(launch_latency_ns);
+            self.completion_latency_ns.push(completion_latency_ns);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::report::{Percentiles, Report};
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
-use gridmux_tenant::{ClientError, Gpu};
+use gridmux_tenant::{ClientError, ConnectOptions, Gpu};
 use gridmux_workloads::{Case, Size, Workload, by_name, workloads};
 use std::path::PathBuf;
 
@@ -17,9 +17,12 @@ pub(crate) struct Run {
     /// Workload (`gridmux workload list`)
     #[arg(value_name = "NAME")]
     name: String,
-    /// The tenant's socket, as /run/gridmux/NAME.sock
-    #[arg(long, value_name = "PATH")]
+    /// The service's socket for clients
+    #[arg(long, value_name = "PATH", default_value = "/run/gridmux/gridmux.sock")]
     socket: PathBuf,
+    /// Tenant to be accounted to, instead of the first one that this process may be
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
     /// Problem size: tiny, small or large
     #[arg(long, value_name = "SIZE", default_value = "small")]
     size: Size,
@@ -50,9 +53,13 @@ impl Run {
         let mut params = workload.params(self.size, self.seed);
         params.elements = self.elements.unwrap_or(params.elements);
         let case = workload.case_with(params)?;
-        let gpu = Gpu::connect_as(&self.socket, &format!("gridmux workload {}", workload.name))
+        let options = ConnectOptions {
+            name: format!("gridmux workload {}", workload.name),
+            tenant: self.tenant.clone(),
+        };
+        let gpu = Gpu::connect_to(&self.socket, options)
             .map_err(|error| explain(error, &self.socket.display().to_string()))?;
-        let tenant = gpu.welcome().name.clone();
+        let tenant = gpu.welcome().tenant.clone();
         let directions = Directions::new(out, self.wait_go, self.progress);
         let report = self.drive(&gpu, workload, &case, directions, out);
         report.map_err(|failure| in_context(failure, &tenant))
@@ -101,7 +108,7 @@ impl Run {
         let facts = gpu.facts();
         let none = Percentiles::of(Vec::new());
         let report = Report {
-            name: gpu.welcome().name.clone(),
+            name: gpu.welcome().tenant.clone(),
             workload: workload.name,
             size: self.size,
             elements: case.params.elements,
@@ -114,6 +121,8 @@ impl Run {
             clock: if facts.is_model { "virtual" } else { "device" },
             first_start_ns: 0,
             last_end_ns: 0,
+            launch_latency_ns: none,
+            completion_latency_ns: none,
             latency_ns: none,
             run_ns: none,
         };

@@ -10,12 +10,12 @@ use super::state::State;
 use super::tables::Tables;
 use crate::device::{
     AllocationUnits, BufferId, CompiledModule, DeviceControl, DeviceError, DeviceFacts,
-    DeviceKernelId, DomainId, KernelLimits, LoadedKernel, Tag,
+    DeviceKernelId, DomainId, KernelLimits, LoadedGlobal, LoadedModule, Tag,
 };
 use crate::lock::CountedMutex;
 use crate::waker::Waker;
 use gridmux_channel::memory::TenantBuffer;
-use gridmux_policy::publish::Reader;
+use gridmux_sync::publish::Reader;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -104,6 +104,17 @@ impl CudaControl {
     }
 }
 
+fn find_globals(
+    module: &Module,
+    compiled: &CompiledModule,
+) -> Result<Vec<LoadedGlobal>, DeviceError> {
+    let mut found = Vec::new();
+    for global in &compiled.globals {
+        found.extend(module.global(&global.name)?);
+    }
+    Ok(found)
+}
+
 impl DeviceControl for CudaControl {
     fn facts(&self) -> DeviceFacts {
         self.facts.clone()
@@ -141,16 +152,18 @@ impl DeviceControl for CudaControl {
         self.state.lock().used_bytes(domain)
     }
 
-    fn load(
-        &self,
-        domain: DomainId,
-        module: &CompiledModule,
-    ) -> Result<Vec<LoadedKernel>, DeviceError> {
+    fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<LoadedModule, DeviceError> {
         // The driver's compiler may take seconds, so it works outside the lock.
         self.shared.context.bind()?;
         let loaded = Module::load(&module.ptx)?;
-        match self.find_functions(&loaded, module) {
-            Ok(functions) => self.with(|state| state.adopt(domain, loaded, functions, module)),
+        let found = self
+            .find_functions(&loaded, module)
+            .and_then(|functions| Ok((functions, find_globals(&loaded, module)?)));
+        match found {
+            Ok((functions, globals)) => self.with(|state| {
+                let kernels = state.adopt(domain, loaded, functions, module)?;
+                Ok(LoadedModule { kernels, globals })
+            }),
             Err(error) => {
                 // Nobody knows of it yet; if it cannot be unloaded, the context is lost and that error is elsewhere.
                 let _ = loaded.unload();

@@ -1,7 +1,7 @@
 //! What a GPU says of itself.
 
 use super::driver::{attribute, wrapped};
-use crate::device::{AllocationUnits, DeviceError, DeviceFacts};
+use crate::device::{AllocationUnits, DeviceError, DeviceFacts, HardwareFacts};
 use cudarc::driver::result;
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as A};
 use gridmux_policy::shape::DeviceShape;
@@ -22,6 +22,9 @@ pub(super) fn read(device: CUdevice) -> Result<(DeviceFacts, AllocationUnits), D
         )));
     }
     let (free, _total) = wrapped("cuMemGetInfo", result::mem_get_info())?;
+    let major = ask(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    let reserved = ask(A::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+    let units = units(major, reserved);
     let facts = DeviceFacts {
         name,
         is_model: false,
@@ -38,15 +41,43 @@ pub(super) fn read(device: CUdevice) -> Result<(DeviceFacts, AllocationUnits), D
             registers: ask(A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
             shared_bytes: ask(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
         },
+        hardware: hardware(device, units),
     };
-    let reserved = ask(A::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
-    Ok((
-        facts,
-        units(
+    Ok((facts, units))
+}
+
+/// What only tenants ask for.
+fn hardware(device: CUdevice, units: AllocationUnits) -> HardwareFacts {
+    let ask = |which| attribute(device, which);
+    HardwareFacts {
+        compute_capability: (
             ask(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-            reserved,
+            ask(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
         ),
-    ))
+        max_block: [
+            ask(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X),
+            ask(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+            ask(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z),
+        ],
+        max_grid: [
+            ask(A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
+            ask(A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+            ask(A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z),
+        ],
+        default_shared_bytes_per_block: ask(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
+        reserved_shared_bytes_per_block: units.reserved_shared_bytes,
+        registers_per_block: ask(A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
+        register_unit: units.registers,
+        shared_unit_bytes: units.shared_bytes,
+        memory_clock_khz: ask(A::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).into(),
+        memory_bus_bits: ask(A::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
+        l2_bytes: ask(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE).into(),
+        constant_bytes: ask(A::CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
+        copy_engines: ask(A::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT),
+        // The attribute says only whether there are any; since 3.5 there are at least 32 (CUDA C++ Programming Guide,
+        // "Technical Specifications per Compute Capability").
+        concurrent_kernels: ask(A::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS) * 32,
+    }
 }
 
 /// Allocation units by compute capability (CUDA C++ Programming Guide, "Compute Capabilities"; the occupancy

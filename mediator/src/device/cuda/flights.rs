@@ -16,7 +16,7 @@ use super::driver::CudaError;
 use super::faults::Faults;
 use super::tables::{Function, Keep};
 use crate::device::{DomainId, LANES, Lane, Outcome, Report, Tag};
-use gridmux_channel::ring::CompletionStatus;
+use gridmux_channel::ring::{CompletionStatus, Width};
 use gridmux_policy::units::Nanos;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,8 +43,15 @@ pub(super) enum Work<'a> {
         host: *mut u8,
         bytes: u64,
     },
-    /// A fill with one byte.
-    Fill { address: u64, bytes: u64, value: u8 },
+    /// Device memory to device memory.
+    OnDevice { from: u64, to: u64, bytes: u64 },
+    /// A fill with one value.
+    Fill {
+        address: u64,
+        bytes: u64,
+        value: u32,
+        width: Width,
+    },
 }
 
 /// The lanes' hardware queues. No call blocks.

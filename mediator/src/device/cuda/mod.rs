@@ -30,8 +30,8 @@ mod state;
 mod tables;
 
 use super::{
-    Busy, Command, CopyCommand, Device, DeviceControl, DeviceError, Direction, LaunchCommand,
-    MemsetCommand, Report,
+    Busy, Command, CopyCommand, Device, DeviceControl, DeviceCopyCommand, DeviceError, Direction,
+    LaunchCommand, MemsetCommand, Report,
 };
 use crate::waker::Waker;
 use control::CudaControl;
@@ -39,9 +39,9 @@ use driver::Context;
 use faults::Faults;
 use flights::{Blocks, Flights, Work};
 use gridmux_channel::ring::CompletionStatus;
-use gridmux_policy::publish::Reader;
 use gridmux_policy::shape::{DeviceShape, Room};
 use gridmux_policy::units::Nanos;
+use gridmux_sync::publish::Reader;
 use partition::Mapper;
 use queues::StreamQueues;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ impl CudaDevice {
         self.flights.is_lost()
     }
 
-    fn launch(&mut self, launch: &LaunchCommand) {
+    fn launch(&mut self, launch: &LaunchCommand, params: &[u8]) {
         let Self {
             flights,
             tables,
@@ -139,7 +139,7 @@ impl CudaDevice {
             grid: launch.grid,
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
-            params: launch.params.as_slice(),
+            params,
         };
         let blocks = Some(blocks_of(launch, kernel, shape));
         let keep = Keep::Module(Arc::clone(&kernel.module));
@@ -156,6 +156,15 @@ impl CudaDevice {
         }
     }
 
+    fn device_copy(&mut self, copy: &DeviceCopyCommand) {
+        match find_device_copy(self.tables.read(), copy) {
+            Ok(work) => self
+                .flights
+                .begin(copy.tag, copy.domain, None, &work, Keep::Nothing),
+            Err((status, text)) => self.flights.refuse(copy.tag, status, text),
+        }
+    }
+
     fn fill(&mut self, memset: &MemsetCommand) {
         let MemsetCommand {
             tag,
@@ -163,6 +172,7 @@ impl CudaDevice {
             address,
             bytes,
             value,
+            width,
         } = *memset;
         if !self.tables.read().holds(domain, address, bytes) {
             let text = outside("a fill", address, bytes);
@@ -172,6 +182,7 @@ impl CudaDevice {
             address,
             bytes,
             value,
+            width,
         };
         self.flights.begin(tag, domain, None, &work, Keep::Nothing);
     }
@@ -185,22 +196,24 @@ impl CudaDevice {
 }
 
 impl Device for CudaDevice {
-    fn submit(&mut self, command: &Command) -> Result<(), Busy> {
+    fn submit(&mut self, command: &Command, params: &[u8]) -> Result<(), Busy> {
         let tag = match command {
             Command::Launch(launch) => launch.tag,
             Command::Copy(copy) => copy.tag,
+            Command::DeviceCopy(copy) => copy.tag,
             Command::Memset(memset) => memset.tag,
-            Command::Kill(_) | Command::Permit { .. } => return Ok(()),
+            Command::Kill(_) | Command::Permit { .. } | Command::Pause => return Ok(()),
         };
         // One operation per lane, as the dispatcher keeps it; a second would find the lane's events in use.
         if self.flights.is_taken(tag.lane) {
             return Err(Busy);
         }
         match command {
-            Command::Launch(launch) => self.launch(launch),
+            Command::Launch(launch) => self.launch(launch, params),
             Command::Copy(copy) => self.copy(copy),
+            Command::DeviceCopy(copy) => self.device_copy(copy),
             Command::Memset(memset) => self.fill(memset),
-            Command::Kill(_) | Command::Permit { .. } => {}
+            Command::Kill(_) | Command::Permit { .. } | Command::Pause => {}
         }
         self.publish_flying();
         Ok(())
@@ -289,6 +302,23 @@ fn find_copy(
         }
     };
     Ok((work, Keep::Buffer(Arc::clone(buffer))))
+}
+
+/// Checks both ends of a copy on the device.
+fn find_device_copy(
+    tables: &Tables,
+    copy: &DeviceCopyCommand,
+) -> Result<Work<'static>, (CompletionStatus, String)> {
+    let DeviceCopyCommand {
+        from, to, bytes, ..
+    } = *copy;
+    for address in [from, to] {
+        if !tables.holds(copy.domain, address, bytes) {
+            let text = outside("a copy", address, bytes);
+            return Err((CompletionStatus::BadAddress, text));
+        }
+    }
+    Ok(Work::OnDevice { from, to, bytes })
 }
 
 fn outside(what: &str, address: u64, bytes: u64) -> String {

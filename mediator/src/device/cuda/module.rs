@@ -6,8 +6,10 @@
 
 use super::driver::{CudaError, check};
 use super::tables::Function;
-use crate::device::DeviceError;
-use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule};
+use crate::device::{DeviceError, KernelAttributes, LoadedGlobal};
+use cudarc::driver::sys::{
+    self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, CUresult,
+};
 use std::ffi::{CString, c_void};
 use std::ptr;
 
@@ -32,6 +34,8 @@ pub(super) struct FunctionFacts {
     pub(super) static_shared_bytes: u32,
     /// Most threads of a block.
     pub(super) max_threads: u32,
+    /// What its tenant may know besides.
+    pub(super) attributes: KernelAttributes,
 }
 
 impl Module {
@@ -104,7 +108,36 @@ impl Module {
             registers: ask(A::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
             static_shared_bytes,
             max_threads: ask(A::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            attributes: KernelAttributes {
+                local_bytes: ask(A::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+                const_bytes: ask(A::CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES)?,
+                max_dynamic_shared_bytes: dynamic,
+                ptx_version: ask(A::CU_FUNC_ATTRIBUTE_PTX_VERSION)?,
+            },
         })
+    }
+
+    /// Finds a variable; `None` if the driver's compiler left it out because nothing uses it.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn global(&self, name: &str) -> Result<Option<LoadedGlobal>, DeviceError> {
+        let name_z = CString::new(name)
+            .map_err(|error| DeviceError::Load(format!("variable {name}: {error}")))?;
+        let (mut address, mut bytes) = (0, 0);
+        // SAFETY: as in `function`; both results live through the call.
+        let found = unsafe {
+            sys::cuModuleGetGlobal_v2(&raw mut address, &raw mut bytes, self.0, name_z.as_ptr())
+        };
+        if found == CUresult::CUDA_ERROR_NOT_FOUND {
+            return Ok(None);
+        }
+        check("cuModuleGetGlobal", found)?;
+        Ok(Some(LoadedGlobal {
+            name: name.to_owned(),
+            address,
+            bytes: bytes as u64,
+        }))
     }
 
     /// Unloads it. May stop the device.

@@ -9,6 +9,7 @@ use super::flights::{Queues, Work};
 use crate::device::{LANES, Lane};
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult, CUstream, CUstream_flags};
+use gridmux_channel::ring::Width;
 use gridmux_policy::units::Nanos;
 use std::ffi::c_void;
 use std::ptr;
@@ -196,16 +197,19 @@ impl StreamQueues {
                     sys::cuMemcpyDtoHAsync_v2(host.cast::<c_void>(), address, size(bytes), stream)
                 })
             }
+            Work::OnDevice { from, to, bytes } => {
+                // SAFETY: the caller checked both ranges, which are backed as long as their tenant has anything in
+                // flight.
+                check("cuMemcpyDtoDAsync", unsafe {
+                    sys::cuMemcpyDtoDAsync_v2(to, from, size(bytes), stream)
+                })
+            }
             Work::Fill {
                 address,
                 bytes,
                 value,
-            } => {
-                // SAFETY: the caller checked the range, which is backed as long as its tenant has anything in flight.
-                check("cuMemsetD8Async", unsafe {
-                    sys::cuMemsetD8Async(address, value, size(bytes), stream)
-                })
-            }
+                width,
+            } => fill(stream, address, bytes, value, width),
         }
     }
 }
@@ -231,6 +235,7 @@ impl Queues for StreamQueues {
             work,
             Work::ToDevice { bytes: 0, .. }
                 | Work::FromDevice { bytes: 0, .. }
+                | Work::OnDevice { bytes: 0, .. }
                 | Work::Fill { bytes: 0, .. }
         );
         if !is_empty {
@@ -257,6 +262,39 @@ impl Queues for StreamQueues {
         }
         self.elapsed_ms(start, end)
             .map(|elapsed| Some(milliseconds(elapsed)))
+    }
+}
+
+/// Enqueues a fill of device memory with elements of one, two or four bytes.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the channel's codec has checked that the value fits the width"
+)]
+fn fill(
+    stream: CUstream,
+    address: u64,
+    bytes: u64,
+    value: u32,
+    width: Width,
+) -> Result<(), CudaError> {
+    let count = size(bytes / u64::from(width.bytes()));
+    // SAFETY: the caller of `put` checked the range, which is backed as long as its tenant has anything in flight; the
+    // codec checked that it consists of aligned elements.
+    unsafe {
+        match width {
+            Width::One => check(
+                "cuMemsetD8Async",
+                sys::cuMemsetD8Async(address, value as u8, count, stream),
+            ),
+            Width::Two => check(
+                "cuMemsetD16Async",
+                sys::cuMemsetD16Async(address, value as u16, count, stream),
+            ),
+            Width::Four => check(
+                "cuMemsetD32Async",
+                sys::cuMemsetD32Async(address, value, count, stream),
+            ),
+        }
     }
 }
 

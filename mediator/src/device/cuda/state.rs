@@ -15,7 +15,7 @@ use crate::device::{
 };
 use cudarc::driver::sys::CUresult;
 use gridmux_channel::memory::TenantBuffer;
-use gridmux_policy::publish::{Publisher, Reader};
+use gridmux_sync::publish::{Publisher, Reader};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -117,6 +117,7 @@ impl State {
 
     /// Reserves a tenant's partition.
     pub(super) fn create_domain(&mut self, limit_bytes: u64) -> Result<DomainId, DeviceError> {
+        let next_domain = self.next_domain.checked_add(1).ok_or_else(exhausted)?;
         let room = room(limit_bytes);
         let reserved = Partition::reserve(room);
         let partition = reserved.map_err(|error| DeviceError::OutOfMemory {
@@ -124,7 +125,7 @@ impl State {
             detail: format!("no addresses are left for another tenant ({error})"),
         })?;
         let domain = DomainId(self.next_domain);
-        self.next_domain += 1;
+        self.next_domain = next_domain;
         let allocator = Allocator::new(room);
         let own = Domain {
             limit_bytes,
@@ -213,13 +214,23 @@ impl State {
             self.retired.push(Retired::Module(module));
             return Err(unknown(domain));
         }
+        let more = u32::try_from(functions.len()).unwrap_or(u32::MAX);
+        if self.next_kernel.checked_add(more).is_none() {
+            self.retired.push(Retired::Module(module));
+            return Err(exhausted());
+        }
         let mut kernels = Vec::new();
         let mut entries = Vec::new();
         for ((facts, mut limits), compiled) in functions.into_iter().zip(&compiled.kernels) {
             limits.id = DeviceKernelId(self.next_kernel);
+            // There is room for all of them, as was found above.
             self.next_kernel += 1;
             let name = compiled.name.clone();
-            kernels.push(LoadedKernel { name, limits });
+            kernels.push(LoadedKernel {
+                name,
+                limits,
+                attributes: facts.attributes,
+            });
             let entry = KernelEntry {
                 domain,
                 function: facts.function,
@@ -258,11 +269,12 @@ impl State {
         &mut self,
         buffer: &TenantBuffer,
     ) -> Result<BufferId, DeviceError> {
+        let next_buffer = self.next_buffer.checked_add(1).ok_or_else(exhausted)?;
         let pin = self.pinned_bytes.saturating_add(buffer.size()) <= self.pinned_budget_bytes;
         let mapped = HostBuffer::map(buffer, pin)?;
         self.pinned_bytes += mapped.pinned_bytes();
         let id = BufferId(self.next_buffer);
-        self.next_buffer += 1;
+        self.next_buffer = next_buffer;
         self.publish_buffers(|all| {
             all.insert(id.0, Arc::new(mapped));
         });
@@ -280,7 +292,7 @@ impl State {
     fn publish(&mut self, change: impl FnOnce(&mut Tables)) {
         let mut tables = self.publisher.newest().clone();
         change(&mut tables);
-        self.publisher.publish(tables);
+        self.publisher.publish_value(tables);
     }
 
     fn publish_kernels(&mut self, change: impl FnOnce(&mut HashMap<u32, KernelEntry>)) {
@@ -303,6 +315,11 @@ impl State {
             };
         });
     }
+}
+
+/// No number is given twice, so that a late command cannot reach another client's kernel or buffer.
+fn exhausted() -> DeviceError {
+    DeviceError::Backend("all numbers are used up; the device host must be restarted".into())
 }
 
 fn unknown(domain: DomainId) -> DeviceError {

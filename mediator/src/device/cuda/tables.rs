@@ -1,7 +1,7 @@
 //! What the dispatcher must find by number when it submits: kernels, buffers, and the tenants' allocations.
 //!
 //! The control thread publishes a new [`Tables`] at every change; the dispatcher reads the newest without a lock and
-//! without waiting ([`gridmux_policy::publish`], explored there by loom). The parts that did not change are shared.
+//! without waiting ([`gridmux_sync::publish`], explored there by loom). The parts that did not change are shared.
 //!
 //! Rules: numbers are never used twice, so a late command cannot reach another tenant's. Modules and buffers are freed
 //! by the control thread alone: it keeps a handle of each, moves it to a list when the tenant gives the thing up, and
@@ -13,7 +13,7 @@ use super::buffer::HostBuffer;
 use super::module::Module;
 use crate::device::{DomainId, KernelLimits};
 use cudarc::driver::sys::CUfunction;
-use gridmux_policy::publish::Stamped;
+use gridmux_sync::publish::Stamped;
 use std::collections::HashMap;
 use std::sync::Arc;
 

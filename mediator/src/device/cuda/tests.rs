@@ -2,17 +2,17 @@
 
 use super::module::Module;
 use super::tables::{Function, KernelEntry, Tables};
-use super::{OpenCuda, blocks_of, find_copy, open};
+use super::{OpenCuda, blocks_of, find_copy, find_device_copy, open};
 use crate::device::cuda::allocator::Range;
 use crate::device::cuda::buffer::HostBuffer;
 use crate::device::{
     AllocationUnits, BufferId, Command, CompiledModule, CopyCommand, Device, DeviceControl,
-    DeviceError, DeviceKernelId, Direction, DomainId, KernelLimits, Lane, LaunchCommand,
-    MemsetCommand, Outcome, Params, Report, Tag,
+    DeviceCopyCommand, DeviceError, DeviceKernelId, Direction, DomainId, KernelLimits, Lane,
+    LaunchCommand, MemsetCommand, Outcome, Report, Tag,
 };
 use crate::waker::Waker;
 use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
-use gridmux_channel::ring::CompletionStatus;
+use gridmux_channel::ring::{CompletionStatus, Width};
 use gridmux_policy::shape::DeviceShape;
 use std::os::fd::AsFd;
 use std::ptr;
@@ -57,7 +57,7 @@ fn launch(grid: [u32; 3], block: [u32; 3]) -> LaunchCommand {
         block,
         dynamic_shared_bytes: 0,
         budget_cycles: 0,
-        params: Params::EMPTY,
+        params_bytes: 0,
     }
 }
 
@@ -167,6 +167,49 @@ fn a_copy_must_stay_inside_an_allocation_and_its_buffer() {
     }
 }
 
+#[test]
+fn both_ends_of_a_copy_on_the_device_must_stay_inside_allocations() {
+    let range = |start| Range { start, bytes: 4096 };
+    let ranges: Arc<[Range]> = Arc::new([range(0x10_0000), range(0x20_0000)]);
+    let tables = Tables {
+        allocations: Arc::new([(0, ranges)].into_iter().collect()),
+        ..Tables::default()
+    };
+    let good = DeviceCopyCommand {
+        tag: tag(0),
+        domain: DomainId(0),
+        from: 0x10_0800,
+        to: 0x20_0000,
+        bytes: 0x800,
+    };
+    assert!(find_device_copy(&tables, &good).is_ok());
+    for bad in [
+        DeviceCopyCommand {
+            from: 0x10_0801,
+            ..good
+        },
+        DeviceCopyCommand {
+            to: 0x20_0801,
+            ..good
+        },
+        DeviceCopyCommand {
+            to: u64::MAX,
+            ..good
+        },
+        DeviceCopyCommand {
+            domain: DomainId(1),
+            ..good
+        },
+    ] {
+        let refused = find_device_copy(&tables, &bad).err();
+        assert_eq!(
+            refused.map(|(status, _)| status),
+            Some(CompletionStatus::BadAddress),
+            "{bad:?}"
+        );
+    }
+}
+
 /// A kernel that writes its thread's number plus a parameter.
 const PTX: &str = "
 .version 7.0
@@ -193,7 +236,12 @@ const PTX: &str = "
 
 /// Submits a command and collects its reports up to the end.
 fn run(device: &mut super::CudaDevice, command: &Command) -> Vec<Report> {
-    device.submit(command).unwrap();
+    run_with(device, command, &[])
+}
+
+/// As [`run`], with a launch's parameters.
+fn run_with(device: &mut super::CudaDevice, command: &Command, params: &[u8]) -> Vec<Report> {
+    device.submit(command, params).unwrap();
     let mut reports = Vec::new();
     loop {
         match device.poll() {
@@ -267,22 +315,24 @@ impl Gpu {
     }
 
     fn kernels_compute(&mut self, module: &CompiledModule) {
-        let kernels = self.control.load(self.domain, module).unwrap();
+        let kernels = self.control.load(self.domain, module).unwrap().kernels;
         assert_eq!(kernels[0].limits.max_threads_per_block, 1024);
         let fill = MemsetCommand {
             tag: tag(1),
             domain: self.domain,
             address: self.address,
             bytes: 4096,
-            value: 0xee,
+            value: 0xeeee_eeee,
+            width: Width::Four,
         };
         assert!(is_done(&run(&mut self.device, &Command::Memset(fill))));
         let mut launch = launch([7, 1, 1], [128, 1, 1]);
         (launch.tag, launch.domain, launch.kernel) = (tag(2), self.domain, kernels[0].limits.id);
-        let bytes = launch.params.resize(12).unwrap();
+        let mut bytes = [0; 12];
         bytes[..8].copy_from_slice(&self.address.to_le_bytes());
         bytes[8..].copy_from_slice(&1000_u32.to_le_bytes());
-        let reports = run(&mut self.device, &Command::Launch(launch));
+        launch.params_bytes = 12;
+        let reports = run_with(&mut self.device, &Command::Launch(launch), &bytes);
         assert!(is_done(&reports), "{reports:?}");
         assert!(
             matches!(reports[0], Report::Placed { blocks: 7, .. }),

@@ -1,9 +1,10 @@
 //! The control thread's end of the model: memory, modules and buffers.
 
-use super::{FAULTS, Shared, State};
+use super::{Shared, State};
 use crate::device::{
     AllocationUnits, BufferId, CompiledModule, DeviceControl, DeviceError, DeviceFacts,
-    DeviceKernelId, DomainId, KernelLimits, LoadedKernel, Tag,
+    DeviceKernelId, DomainId, KernelAttributes, KernelLimits, LoadedGlobal, LoadedKernel,
+    LoadedModule, Tag,
 };
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_hw_model::memory::{self, MemoryError};
@@ -44,20 +45,20 @@ fn memory_error(asked: u64, error: &MemoryError) -> DeviceError {
     }
 }
 
-impl State {
-    /// Keeps the text of a failure for whoever asks.
-    pub(super) fn keep_fault(&mut self, tag: u64, text: String) {
-        while self.faults.len() >= FAULTS {
-            self.faults.pop_first();
-        }
-        self.faults.insert(tag, text);
-    }
-
-    fn used_bytes_of_all(&self) -> u64 {
-        (0..64)
-            .filter_map(|i| self.gpu.memory().used_bytes(memory::DomainId(i)).ok())
-            .sum()
-    }
+/// The tenant's variables, at their places in device memory.
+fn globals_of(
+    module: &CompiledModule,
+    loaded: &gridmux_hw_model::LoadedModule,
+) -> Vec<LoadedGlobal> {
+    let place = |global: &crate::device::CompiledGlobal| {
+        let placed = loaded.variables().iter().find(|v| v.name == global.name)?;
+        Some(LoadedGlobal {
+            name: placed.name.clone(),
+            address: placed.address,
+            bytes: placed.bytes,
+        })
+    };
+    module.globals.iter().filter_map(place).collect()
 }
 
 impl DeviceControl for ModelControl {
@@ -92,7 +93,7 @@ impl DeviceControl for ModelControl {
 
     fn alloc(&self, domain: DomainId, bytes: u64) -> Result<u64, DeviceError> {
         self.with(|state| {
-            let used = state.used_bytes_of_all();
+            let used = state.gpu.memory().used_bytes_of_all();
             if used.saturating_add(bytes) > state.memory_bytes {
                 let detail = format!(
                     "{used} of {} bytes are in use by all tenants",
@@ -125,11 +126,15 @@ impl DeviceControl for ModelControl {
         })
     }
 
-    fn load(
-        &self,
-        domain: DomainId,
-        module: &CompiledModule,
-    ) -> Result<Vec<LoadedKernel>, DeviceError> {
+    fn used_bytes_of(&self, domains: &[DomainId]) -> u64 {
+        self.with(|state| {
+            let memory = state.gpu.memory();
+            let used = |domain: &DomainId| memory.used_bytes(model_domain(*domain)).unwrap_or(0);
+            domains.iter().map(used).sum()
+        })
+    }
+
+    fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<LoadedModule, DeviceError> {
         self.with(|state| {
             let loaded = state
                 .gpu
@@ -142,6 +147,7 @@ impl DeviceControl for ModelControl {
                 reserved_shared_bytes: sm.reserved_shared_bytes_per_block,
             };
             let limit = sm.max_threads_per_block;
+            let most_shared = sm.max_shared_bytes_per_block;
             let mut kernels = Vec::new();
             for compiled in &module.kernels {
                 let Some(kernel) = loaded.kernel(&compiled.name) else {
@@ -159,14 +165,23 @@ impl DeviceControl for ModelControl {
                         .map_or(limit, |own| own.min(limit)),
                     units,
                 };
+                let attributes = KernelAttributes {
+                    local_bytes: kernel.local_bytes,
+                    const_bytes: module.constant_bytes(),
+                    max_dynamic_shared_bytes: most_shared
+                        .saturating_sub(kernel.static_shared_bytes),
+                    ptx_version: module.ptx_version,
+                };
                 kernels.push(LoadedKernel {
                     name: compiled.name.clone(),
                     limits,
+                    attributes,
                 });
                 state.kernels.insert(id, (domain, kernel));
             }
+            let globals = globals_of(module, &loaded);
             state.modules.entry(domain.0).or_default().push(loaded);
-            Ok(kernels)
+            Ok(LoadedModule { kernels, globals })
         })
     }
 
@@ -211,6 +226,6 @@ impl DeviceControl for ModelControl {
     }
 
     fn take_fault(&self, tag: Tag) -> Option<String> {
-        self.with(|state| state.faults.remove(&tag.to_bits()))
+        self.with(|state| state.faults.take(tag.to_bits()))
     }
 }

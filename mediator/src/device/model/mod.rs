@@ -9,26 +9,35 @@
 //! numbers are never used twice, so a late command cannot reach another tenant's.
 
 mod control;
+mod cpu_budget;
+mod hardware;
 mod thread;
 
-use super::{Busy, Command, Device, DeviceError, DeviceFacts, DomainId, Report};
+use super::{Busy, Command, Device, DeviceError, DeviceFacts, DomainId, HardwareFacts, Report};
 use control::ModelControl;
 use gridmux_hw_model::config::GpuConfig;
 use gridmux_hw_model::{Gpu, Kernel};
 use gridmux_policy::shape::DeviceShape;
-use gridmux_policy::spsc::{self, Consumer, Producer};
 use gridmux_policy::units::Nanos;
-use std::collections::{BTreeMap, HashMap};
+use gridmux_sync::spsc::{self, Consumer, Producer};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use thread::DeviceThread;
 
 use crate::lock::CountedMutex;
+use crate::texts::Texts;
 use crate::waker::Waker;
 use gridmux_channel::memory::TenantBuffer;
 
-/// Commands that may wait: one per lane in each of the ways a lane can be spoken of, and the permit.
-const COMMANDS: usize = 128;
+/// Commands that may wait: what the lanes hold, kills of it, permit and pause.
+const COMMANDS: usize = 256;
+/// Operations in a lane: the one that runs and those that follow it without the latency of a launch.
+const LANE_DEPTH: usize = 4;
+/// A piece of a launch's parameters.
+type Chunk = [u64; 8];
+const CHUNK_BYTES: usize = size_of::<Chunk>();
 /// Reports that may wait; the device thread waits for room, it loses none.
 const REPORTS: usize = 4096;
 /// Texts of failures that are kept until somebody asks.
@@ -50,13 +59,15 @@ pub(crate) struct State {
     buffers: HashMap<u32, Arc<TenantBuffer>>,
     next_kernel: u32,
     next_buffer: u32,
-    /// By tag; the oldest goes when there are too many.
-    faults: BTreeMap<u64, String>,
+    /// By tag.
+    faults: Texts,
 }
 
 /// The dispatcher's end.
 pub struct ModelDevice {
     commands: Producer<Command>,
+    /// Parameters of the launches in `commands`, in their order, in whole chunks.
+    params: Producer<Chunk>,
     reports: Consumer<Report>,
     shared: Arc<Shared>,
     thread: std::thread::Thread,
@@ -72,7 +83,8 @@ pub struct OpenModel {
     pub thread: std::thread::JoinHandle<()>,
 }
 
-/// Opens the model of a GPU, by the name of its description, with all or some of its SMs.
+/// Opens the model of a GPU, by the name of its description, with all or some of its SMs. A launch command whose modelling
+/// costs more than `cpu_budget` of processor time is ended.
 ///
 /// # Errors
 /// An unknown name, or a thread that cannot be started.
@@ -80,16 +92,19 @@ pub fn open(
     name: &str,
     sms: Option<u16>,
     memory_bytes: u64,
+    cpu_budget: Duration,
     waker: &Arc<Waker>,
 ) -> Result<OpenModel, DeviceError> {
     let full =
         GpuConfig::builtin(name).map_err(|error| DeviceError::NoDevice(error.to_string()))?;
     let all = full.sm.count;
+    let memory_clock_khz = hardware::memory_clock_khz(&full);
     let config = match sms {
         Some(sms) => full.scaled_to_sms(sms),
         None => full,
     };
-    let facts = facts_of(&config, all, memory_bytes);
+    let hardware = hardware::facts_of(&config, memory_clock_khz);
+    let facts = facts_of(&config, all, memory_bytes, hardware);
     let shared = Arc::new(Shared {
         now_ns: AtomicU64::new(0),
         closed: AtomicBool::new(false),
@@ -102,16 +117,18 @@ pub fn open(
             buffers: HashMap::new(),
             next_kernel: 0,
             next_buffer: 0,
-            faults: BTreeMap::new(),
+            faults: Texts::new(FAULTS),
         }),
     });
     let (command_in, command_out) = spsc::ring(COMMANDS);
+    let (params_in, params_out) = spsc::ring(COMMANDS * super::PARAM_BYTES.div_ceil(CHUNK_BYTES));
     let (report_in, report_out) = spsc::ring(REPORTS);
     let device_thread = DeviceThread::new(
         Arc::clone(&shared),
-        command_out,
+        (command_out, params_out),
         report_in,
         Arc::clone(waker),
+        cpu_budget,
     );
     let thread = std::thread::Builder::new()
         .name("device".into())
@@ -125,6 +142,7 @@ pub fn open(
         .map_err(|error| DeviceError::Backend(format!("starting the device thread: {error}")))?;
     let device = ModelDevice {
         commands: command_in,
+        params: params_in,
         reports: report_out,
         shared: Arc::clone(&shared),
         thread: thread.thread().clone(),
@@ -136,7 +154,12 @@ pub fn open(
     })
 }
 
-fn facts_of(config: &GpuConfig, all_sms: u16, memory_bytes: u64) -> DeviceFacts {
+fn facts_of(
+    config: &GpuConfig,
+    all_sms: u16,
+    memory_bytes: u64,
+    hardware: HardwareFacts,
+) -> DeviceFacts {
     let sms = config.sm.count;
     let name = if sms == all_sms {
         format!("SM model {}", config.name)
@@ -161,11 +184,23 @@ fn facts_of(config: &GpuConfig, all_sms: u16, memory_bytes: u64) -> DeviceFacts 
             registers: config.sm.registers,
             shared_bytes: config.sm.shared_bytes,
         },
+        hardware,
     }
 }
 
 impl Device for ModelDevice {
-    fn submit(&mut self, command: &Command) -> Result<(), Busy> {
+    fn submit(&mut self, command: &Command, params: &[u8]) -> Result<(), Busy> {
+        if !self.commands.has_room() {
+            return Err(Busy);
+        }
+        // The ring of chunks holds the parameters of as many launches as there may be commands.
+        for piece in params.chunks(CHUNK_BYTES) {
+            let mut bytes = [0; CHUNK_BYTES];
+            bytes[..piece.len()].copy_from_slice(piece);
+            self.params
+                .try_push(zerocopy::transmute!(bytes))
+                .map_err(|_| Busy)?;
+        }
         self.commands.try_push(*command).map_err(|_| Busy)?;
         // Costs a system call only when the device thread is parked.
         self.thread.unpark();
@@ -178,6 +213,10 @@ impl Device for ModelDevice {
 
     fn is_timed(&self) -> bool {
         true
+    }
+
+    fn lane_depth(&self) -> usize {
+        LANE_DEPTH
     }
 
     fn now(&self) -> Nanos {

@@ -1,9 +1,11 @@
 //! The device thread: obeys commands and lets virtual time pass under permits.
 
-use super::{Shared, State};
+use super::cpu_budget::CpuBudget;
+use super::{CHUNK_BYTES, Chunk, Shared, State};
 use crate::backoff::Backoff;
 use crate::device::{
-    Command, CopyCommand, Direction, LaunchCommand, MemsetCommand, Outcome, Report, Tag,
+    Command, CopyCommand, DeviceCopyCommand, Direction, LaunchCommand, MemsetCommand, Outcome,
+    PARAM_BYTES, Report, Tag,
 };
 use crate::waker::Waker;
 use gridmux_channel::ring::CompletionStatus;
@@ -11,15 +13,16 @@ use gridmux_hw_model::fault::FaultKind;
 use gridmux_hw_model::launch::{Copy, CopyEngine, Launch, QueueId};
 use gridmux_hw_model::memory::DomainId;
 use gridmux_hw_model::report::{Advance, Report as ModelReport};
-use gridmux_policy::spsc::{Consumer, Producer};
 use gridmux_policy::units::{Cycles, Nanos};
+use gridmux_sync::spsc::{Consumer, Producer};
 use parking_lot::MutexGuard;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-/// Virtual time that passes before the lock is offered to the control thread.
-const STEP_CYCLES: u64 = 4096;
+/// Virtual time that passes before the lock is offered to the control thread and commands are looked at.
+const STEP_CYCLES: u64 = 1024;
 /// How much faster device memory is filled than the copy engine copies: terabytes against tens of gigabytes a second.
 const MEMSET_SPEEDUP: u64 = 64;
 /// Bytes of one piece of a copy.
@@ -28,6 +31,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// A copy whose time passes; its bytes move at the end.
 enum Transfer {
     Copy(CopyCommand),
+    DeviceCopy(DeviceCopyCommand),
     Memset(MemsetCommand),
 }
 
@@ -35,10 +39,16 @@ enum Transfer {
 pub(super) struct DeviceThread {
     shared: Arc<Shared>,
     commands: Consumer<Command>,
+    params: Consumer<Chunk>,
     reports: Producer<Report>,
     waker: Arc<Waker>,
     transfers: HashMap<u64, (Transfer, u64)>,
     permit: Option<Nanos>,
+    /// The permit is to end after the step at hand: every permit lets some time pass, however often it is interrupted.
+    pause: bool,
+    budget: CpuBudget,
+    /// Parameters of the launch at hand.
+    launch_params: Vec<u8>,
     model_reports: Vec<ModelReport>,
     piece: Box<[u8]>,
 }
@@ -46,13 +56,18 @@ pub(super) struct DeviceThread {
 impl DeviceThread {
     pub(super) fn new(
         shared: Arc<Shared>,
-        commands: Consumer<Command>,
+        (commands, params): (Consumer<Command>, Consumer<Chunk>),
         reports: Producer<Report>,
         waker: Arc<Waker>,
+        cpu_budget: Duration,
     ) -> Self {
         Self {
+            pause: false,
+            budget: CpuBudget::new(cpu_budget),
             shared,
             commands,
+            params,
+            launch_params: Vec::with_capacity(PARAM_BYTES + CHUNK_BYTES),
             reports,
             waker,
             transfers: HashMap::new(),
@@ -116,6 +131,7 @@ impl DeviceThread {
                 };
                 self.transfer(state, copy.tag, engine, copy.bytes, Transfer::Copy(*copy));
             }
+            Command::DeviceCopy(copy) => self.start_device_copy(state, copy),
             // The model has no memset engine: a memset goes through the copy engine as the part of its bytes that makes
             // it about as fast as device memory.
             Command::Memset(memset) => {
@@ -134,6 +150,7 @@ impl DeviceThread {
             }
             Command::Kill(tag) => {
                 let known = state.gpu.kill(tag.to_bits());
+                self.budget.remove(tag.to_bits());
                 self.transfers.remove(&tag.to_bits());
                 if known {
                     let now = state.gpu.now_ns();
@@ -146,10 +163,37 @@ impl DeviceThread {
                 }
             }
             Command::Permit { until } => self.permit = Some(*until),
+            Command::Pause => self.pause = self.permit.is_some(),
         }
     }
 
+    /// As a memset, but each byte goes through device memory twice.
+    fn start_device_copy(&mut self, state: &mut State, copy: &DeviceCopyCommand) {
+        if let Err(text) = check_device_copy(state, copy) {
+            self.fail(state, copy.tag, CompletionStatus::BadAddress, text);
+            return;
+        }
+        let bytes = copy.bytes.saturating_mul(2) / MEMSET_SPEEDUP;
+        let transfer = Transfer::DeviceCopy(*copy);
+        self.transfer(state, copy.tag, CopyEngine::H2D, bytes, transfer);
+    }
+
+    /// Takes the parameters of a launch, which were queued before it.
+    fn take_params(&mut self, bytes: u32) {
+        self.launch_params.clear();
+        let bytes = bytes as usize;
+        while self.launch_params.len() < bytes {
+            let Some(chunk) = self.params.try_pop() else {
+                break;
+            };
+            let chunk: [u8; CHUNK_BYTES] = zerocopy::transmute!(chunk);
+            self.launch_params.extend_from_slice(&chunk);
+        }
+        self.launch_params.truncate(bytes);
+    }
+
     fn launch(&mut self, state: &mut State, launch: &LaunchCommand) {
+        self.take_params(launch.params_bytes);
         let bits = launch.tag.to_bits();
         let refused = match state.kernels.get(&launch.kernel.0) {
             None => Some("the kernel's module was unloaded before the launch started".to_owned()),
@@ -163,14 +207,15 @@ impl DeviceThread {
                     grid: launch.grid,
                     block: launch.block,
                     dynamic_shared_bytes: launch.dynamic_shared_bytes,
-                    params: launch.params.as_slice(),
+                    params: &self.launch_params,
                     budget: Some(Cycles(launch.budget_cycles)),
                 })
                 .err()
                 .map(|error| error.to_string()),
         };
-        if let Some(text) = refused {
-            self.fail(state, launch.tag, CompletionStatus::BadShape, text);
+        match refused {
+            Some(text) => self.fail(state, launch.tag, CompletionStatus::BadShape, text),
+            None => self.budget.add(bits),
         }
     }
 
@@ -196,7 +241,7 @@ impl DeviceThread {
     }
 
     fn fail(&mut self, state: &mut State, tag: Tag, status: CompletionStatus, text: String) {
-        state.keep_fault(tag.to_bits(), text);
+        state.faults.keep(tag.to_bits(), text);
         let now = state.gpu.now_ns();
         self.report(Report::Ended {
             tag,
@@ -217,12 +262,29 @@ impl DeviceThread {
             over |= self.translate(state, report);
         }
         self.model_reports = reports;
+        over |= self.end_what_costs_too_much(state) || self.pause;
         self.publish_now(state);
         if over {
+            self.pause = false;
             self.permit = None;
             let at = state.gpu.now_ns();
             self.report(Report::Paused { at });
         }
+    }
+
+    /// Kills a launch whose modelling has cost more processor time than its budget; says whether there was one.
+    fn end_what_costs_too_much(&mut self, state: &mut State) -> bool {
+        let Some((bits, spent)) = self.budget.check(&mut state.gpu) else {
+            return false;
+        };
+        self.budget.remove(bits);
+        state.gpu.kill(bits);
+        let text = format!(
+            "the launch was ended: modelling it took {:.1} s of processor time (limits.kernel_budget_cpu_seconds)",
+            spent.as_secs_f64()
+        );
+        self.fail(state, Tag::from_bits(bits), CompletionStatus::Budget, text);
+        true
     }
 
     fn publish_now(&self, state: &State) {
@@ -266,6 +328,7 @@ impl DeviceThread {
                 end,
                 ..
             } => {
+                self.budget.remove(tag);
                 let (start, end) = (ns(first_start, state), ns(end, state));
                 self.report(Report::Ended {
                     tag: Tag::from_bits(tag),
@@ -275,7 +338,8 @@ impl DeviceThread {
                 });
                 true
             }
-            ModelReport::Faulted { tag, fault, at } => {
+            ModelReport::Faulted { tag, fault, at, .. } => {
+                self.budget.remove(tag);
                 let status = match fault.kind {
                     FaultKind::BudgetExceeded { .. } => CompletionStatus::Budget,
                     FaultKind::OutOfBounds { .. } | FaultKind::Misaligned { .. } => {
@@ -283,7 +347,7 @@ impl DeviceThread {
                     }
                     _ => CompletionStatus::Trap,
                 };
-                state.keep_fault(tag, fault.to_string());
+                state.faults.keep(tag, fault.to_string());
                 let at = ns(at, state);
                 let outcome = Outcome::Failed(status);
                 self.report(Report::Ended {
@@ -307,20 +371,13 @@ impl DeviceThread {
         };
         let moved = match &transfer {
             Transfer::Copy(copy) => self.move_bytes(state, copy),
-            Transfer::Memset(memset) => {
-                let domain = DomainId(memset.domain.0);
-                let filled =
-                    state
-                        .gpu
-                        .memory_mut()
-                        .fill(domain, memset.address, memset.bytes, memset.value);
-                filled.map_err(|error| error.to_string())
-            }
+            Transfer::DeviceCopy(copy) => self.move_on_device(state, copy),
+            Transfer::Memset(memset) => self.fill(state, memset),
         };
         let outcome = match moved {
             Ok(()) => Outcome::Done,
             Err(text) => {
-                state.keep_fault(bits, text);
+                state.faults.keep(bits, text);
                 Outcome::Failed(CompletionStatus::BadAddress)
             }
         };
@@ -370,6 +427,56 @@ impl DeviceThread {
         Ok(())
     }
 
+    fn move_on_device(
+        &mut self,
+        state: &mut State,
+        copy: &DeviceCopyCommand,
+    ) -> Result<(), String> {
+        // As in `move_bytes`.
+        check_device_copy(state, copy)?;
+        let domain = DomainId(copy.domain.0);
+        let mut done = 0;
+        while done < copy.bytes {
+            let piece = self.piece_of(copy.bytes - done);
+            let memory = state.gpu.memory_mut();
+            memory
+                .read(domain, copy.from + done, piece)
+                .and_then(|()| memory.write(domain, copy.to + done, piece))
+                .map_err(|error| error.to_string())?;
+            done += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, state: &mut State, memset: &MemsetCommand) -> Result<(), String> {
+        check_range(state, memset.domain, memset.address, memset.bytes)?;
+        let domain = DomainId(memset.domain.0);
+        let pattern = memset.value.to_le_bytes();
+        let width = memset.width.bytes() as usize;
+        let piece = self.piece_of(memset.bytes);
+        for element in piece.chunks_exact_mut(width) {
+            element.copy_from_slice(&pattern[..width]);
+        }
+        let mut done = 0;
+        while done < memset.bytes {
+            // A whole number of elements, because both lengths are.
+            let length = usize::try_from(memset.bytes - done).unwrap_or(PIECE_BYTES);
+            let part = &piece[..length.min(piece.len())];
+            let memory = state.gpu.memory_mut();
+            memory
+                .write(domain, memset.address + done, part)
+                .map_err(|error| error.to_string())?;
+            done += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Room for the next piece of so many bytes.
+    fn piece_of(&mut self, bytes: u64) -> &mut [u8] {
+        let length = usize::try_from(bytes).unwrap_or(PIECE_BYTES);
+        &mut self.piece[..length.min(PIECE_BYTES)]
+    }
+
     /// Hands a report over; waits while the dispatcher has no room, which it makes without waiting for us.
     fn report(&mut self, report: Report) {
         let mut report = report;
@@ -383,6 +490,12 @@ impl DeviceThread {
             backoff.wait(|| std::thread::sleep(std::time::Duration::from_micros(50)));
         }
     }
+}
+
+/// Whether both ends of a copy on the device lie inside allocations of the tenant.
+fn check_device_copy(state: &State, copy: &DeviceCopyCommand) -> Result<(), String> {
+    check_range(state, copy.domain, copy.from, copy.bytes)?;
+    check_range(state, copy.domain, copy.to, copy.bytes)
 }
 
 /// Whether the device's end of a copy or memset lies inside one allocation of the tenant.

@@ -118,6 +118,33 @@ pub enum FaultKind {
     IndirectCall = 4,
 }
 
+impl FaultKind {
+    /// Every kind.
+    const ALL: [Self; 4] = [
+        Self::Trap,
+        Self::Breakpoint,
+        Self::Assertion,
+        Self::IndirectCall,
+    ];
+
+    /// Returns the kind that the counters hold as this number; `None` for 0 and for what no kind has.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+
+    /// Returns what happened, for messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Trap => "trap",
+            Self::Breakpoint => "brkpt",
+            Self::Assertion => "a failed assertion",
+            Self::IndirectCall => "a call through a pointer that is none of the module's functions",
+        }
+    }
+}
+
 /// What the block of a recorded fault reads when the fault was in a function that the kernel called.
 pub const UNKNOWN_BLOCK: u32 = u32::MAX;
 

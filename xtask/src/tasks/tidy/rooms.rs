@@ -11,21 +11,27 @@ enum MayKnow {
 
 /// One row per crate: its name, its folder, and the rooms that its ordinary and build dependencies may name.
 /// Tests of a room (development dependencies) may also use the workloads.
-const ROOMS: [(&str, &str, MayKnow); 11] = [
+const ROOMS: [(&str, &str, MayKnow); 12] = [
     ("gridmux-ptx", "ptx", MayKnow::Only(&[])),
-    ("gridmux-policy", "policy", MayKnow::Only(&[])),
+    ("gridmux-sync", "sync", MayKnow::Only(&[])),
+    ("gridmux-policy", "policy", MayKnow::Only(&["gridmux-sync"])),
     (
         "gridmux-hw-model",
         "hw-model",
-        MayKnow::Only(&["gridmux-ptx", "gridmux-policy"]),
+        MayKnow::Only(&["gridmux-ptx", "gridmux-sync", "gridmux-policy"]),
     ),
-    ("gridmux-channel", "channel", MayKnow::Only(&[])),
+    (
+        "gridmux-channel",
+        "channel",
+        MayKnow::Only(&["gridmux-sync"]),
+    ),
     ("gridmux-bpf", "bpf", MayKnow::Only(&[])),
     (
         "gridmux-mediator",
         "mediator",
         MayKnow::Only(&[
             "gridmux-ptx",
+            "gridmux-sync",
             "gridmux-policy",
             "gridmux-hw-model",
             "gridmux-channel",
@@ -111,6 +117,8 @@ mod tests {
     #[test]
     fn edges_against_the_direction_are_found() {
         assert!(finding("gridmux-policy", "policy", "gridmux-ptx", None));
+        assert!(finding("gridmux-sync", "sync", "gridmux-policy", None));
+        assert!(finding("gridmux-bpf", "bpf", "gridmux-sync", None));
         assert!(finding(
             "gridmux-tenant",
             "tenant",
@@ -135,6 +143,7 @@ mod tests {
 
     #[test]
     fn edges_along_the_direction_pass() {
+        assert!(!finding("gridmux-policy", "policy", "gridmux-sync", None));
         assert!(!finding(
             "gridmux-hw-model",
             "hw-model",

@@ -4,7 +4,7 @@ use super::{Blocks, CudaError, Faults, Flights, Keep, Queues, Work};
 use crate::device::cuda::module::Module;
 use crate::device::{DomainId, Lane, Outcome, Report, Tag};
 use cudarc::driver::sys::CUresult;
-use gridmux_channel::ring::CompletionStatus;
+use gridmux_channel::ring::{CompletionStatus, Width};
 use gridmux_policy::units::Nanos;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -91,6 +91,7 @@ impl Bench {
             address: 0,
             bytes: 1,
             value: 0,
+            width: Width::One,
         };
         self.flights
             .begin(tag, DomainId(domain), blocks, &work, Keep::Nothing);
@@ -343,6 +344,7 @@ fn what_an_operation_uses_is_held_until_its_end_was_seen() {
         address: 0,
         bytes: 1,
         value: 0,
+        width: Width::One,
     };
     let keep = Keep::Module(Arc::clone(&module));
     bench

@@ -1,0 +1,294 @@
+//! From block events to what the policy hears: tallies of blocks, switches, first starts and shares.
+//!
+//! Rules: a tenant is busy from the arrival of a launch until its last open one ends; a block that leaves by context
+//! switch holds its room until it has left; tallies go by the group that an SM has in the plan in force.
+
+use super::rows::Rows;
+use crate::plan::{BlockChange, BlockEvent};
+use gridmux_policy::Event;
+use gridmux_policy::ids::{GroupId, RowId, TenantId};
+use gridmux_policy::plan::Plan;
+use gridmux_policy::shape::{BlockShape, DeviceShape};
+use gridmux_policy::share_meter::{ShareMeter, ShareReading};
+use gridmux_policy::units::{Cycles, Nanos};
+
+/// An open launch.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) row: RowId,
+    pub(super) tenant: TenantId,
+    pub(super) block: BlockShape,
+    pub(super) blocks: u64,
+    pub(super) started: u64,
+    pub(super) ended: u64,
+    /// Blocks that are on SMs.
+    resident: u32,
+    tallies: Vec<Tally>,
+}
+
+/// What happened on one group since the last flush.
+#[derive(Debug, Clone, Copy)]
+struct Tally {
+    group: GroupId,
+    started: u32,
+    ended: u32,
+    ran: u64,
+    out: u32,
+    back: u32,
+    bytes: u64,
+    at: Cycles,
+}
+
+/// What is known of a tenant.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tenant {
+    known: bool,
+    open: u32,
+    /// It became busy or idle since the last shares were sent.
+    flipped: bool,
+}
+
+/// The feed of one device.
+#[derive(Debug)]
+pub(super) struct Feed {
+    meter: ShareMeter,
+    tenants: Vec<Tenant>,
+    /// Open launches by number; sorted, because numbers rise.
+    open: std::collections::BTreeMap<u64, Open>,
+    touched: Vec<u64>,
+    flips: bool,
+}
+
+impl Open {
+    pub(super) fn new(row: RowId, tenant: TenantId, block: BlockShape, blocks: u64) -> Self {
+        Self {
+            row,
+            tenant,
+            block,
+            blocks,
+            started: 0,
+            ended: 0,
+            resident: 0,
+            tallies: Vec::new(),
+        }
+    }
+
+    fn tally(&mut self, group: GroupId) -> &mut Tally {
+        let found = self.tallies.iter().position(|tally| tally.group == group);
+        let at = found.unwrap_or_else(|| {
+            self.tallies.push(Tally {
+                group,
+                started: 0,
+                ended: 0,
+                ran: 0,
+                out: 0,
+                back: 0,
+                bytes: 0,
+                at: Cycles(0),
+            });
+            self.tallies.len() - 1
+        });
+        &mut self.tallies[at]
+    }
+}
+
+impl Feed {
+    pub(super) fn new(shape: &DeviceShape) -> Self {
+        Self {
+            meter: ShareMeter::new(shape),
+            tenants: Vec::new(),
+            open: std::collections::BTreeMap::new(),
+            touched: Vec::new(),
+            flips: false,
+        }
+    }
+
+    pub(super) fn tenant(&mut self, tenant: TenantId, weight: u32, at: Nanos) {
+        if self.tenants.len() <= tenant.index() {
+            self.tenants.resize(tenant.index() + 1, Tenant::default());
+        }
+        self.tenants[tenant.index()].known = true;
+        self.meter.set_weight(tenant, weight, at);
+    }
+
+    pub(super) fn knows(&self, tenant: TenantId) -> bool {
+        let found = self.tenants.get(tenant.index());
+        found.is_some_and(|tenant| tenant.known)
+    }
+
+    pub(super) fn tenant_gone(&mut self, tenant: TenantId) {
+        if let Some(tenant) = self.tenants.get_mut(tenant.index()) {
+            tenant.known = false;
+        }
+    }
+
+    pub(super) fn open_of(&self, tenant: TenantId) -> Vec<u64> {
+        let own = self.open.iter().filter(|(_, open)| open.tenant == tenant);
+        own.map(|(number, _)| *number).collect()
+    }
+
+    /// A launch was admitted.
+    pub(super) fn arrived(&mut self, number: u64, open: Open, at: Nanos) {
+        let tenant = &mut self.tenants[open.tenant.index()];
+        tenant.open += 1;
+        if tenant.open == 1 {
+            tenant.flipped = true;
+            self.flips = true;
+            self.meter.set_busy(open.tenant, true, at);
+        }
+        self.open.insert(number, open);
+    }
+
+    /// A launch has ended, or was dropped with the blocks that it had.
+    pub(super) fn closed(&mut self, number: u64) -> Option<Open> {
+        self.open.remove(&number)
+    }
+
+    fn idle_once(&mut self, tenant: TenantId, at: Nanos) {
+        let book = &mut self.tenants[tenant.index()];
+        book.open -= 1;
+        if book.open == 0 {
+            book.flipped = true;
+            self.flips = true;
+            self.meter.set_busy(tenant, false, at);
+        }
+    }
+
+    /// A launch is dropped before its end, and its blocks leave their SMs.
+    pub(super) fn dropped(&mut self, number: u64, at: Nanos) {
+        let Some(open) = self.open.get_mut(&number) else {
+            return;
+        };
+        let (tenant, block) = (open.tenant, open.block);
+        let resident = std::mem::take(&mut open.resident);
+        self.meter.retired(tenant, &block, resident, at);
+        self.idle_once(tenant, at);
+    }
+
+    /// Takes a block's event; returns the launch if it was its first start.
+    pub(super) fn block(&mut self, event: &BlockEvent, plan: &Plan, at: Nanos) -> Option<RowId> {
+        let open = self.open.get_mut(&event.tag)?;
+        if open.tallies.is_empty() {
+            self.touched.push(event.tag);
+        }
+        let tally = open.tally(plan.group_of(event.sm).unwrap_or(GroupId::UNKNOWN));
+        tally.at = tally.at.max(event.at);
+        let mut first = None;
+        let comes = match event.change {
+            BlockChange::Placed => {
+                tally.started += 1;
+                first = (open.started == 0).then_some(open.row);
+                open.started += 1;
+                true
+            }
+            BlockChange::Retired { ran } => {
+                tally.ended += 1;
+                tally.ran += ran.0;
+                open.ended += 1;
+                false
+            }
+            BlockChange::SwitchedOut { bytes } => {
+                tally.out += 1;
+                tally.bytes += bytes;
+                false
+            }
+            BlockChange::SwitchedIn { bytes } => {
+                tally.back += 1;
+                tally.bytes += bytes;
+                true
+            }
+        };
+        let (tenant, block) = (open.tenant, open.block);
+        let over = open.ended == open.blocks && !comes;
+        match comes {
+            true => {
+                open.resident += 1;
+                self.meter.placed(tenant, &block, 1, at);
+            }
+            false => {
+                open.resident = open.resident.saturating_sub(1);
+                self.meter.retired(tenant, &block, 1, at);
+            }
+        }
+        if over {
+            self.idle_once(tenant, at);
+        }
+        first
+    }
+
+    /// Sends what blocks did since the last flush, and what moved.
+    pub(super) fn flush(&mut self, time: impl Fn(Cycles) -> Nanos, mut send: impl FnMut(&Event)) {
+        self.touched.sort_unstable();
+        for launch in self.touched.drain(..) {
+            let Some(open) = self.open.get_mut(&launch) else {
+                continue;
+            };
+            let row = open.row;
+            for tally in open.tallies.drain(..) {
+                let (group, at) = (tally.group, time(tally.at));
+                if tally.started != 0 || tally.ended != 0 {
+                    send(&Event::Blocks {
+                        row,
+                        group,
+                        launch,
+                        started: tally.started,
+                        ended: tally.ended,
+                        ran_ns: time(Cycles(tally.ran)).0,
+                        at,
+                    });
+                }
+                if tally.out != 0 || tally.back != 0 {
+                    send(&Event::Switched {
+                        row,
+                        group,
+                        out: tally.out,
+                        back: tally.back,
+                        bytes: tally.bytes,
+                        at,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Sends the shares of busy tenants and of those that have just become idle, if `due` or somebody became busy or
+    /// idle.
+    pub(super) fn shares(&mut self, due: bool, now: Nanos, mut send: impl FnMut(&Event)) {
+        if !std::mem::take(&mut self.flips) && !due {
+            return;
+        }
+        self.meter.advance(now);
+        for (id, book) in (0..).zip(&mut self.tenants) {
+            let flipped = std::mem::take(&mut book.flipped);
+            if book.known && (book.open > 0 || flipped) {
+                let tenant = TenantId(id);
+                let reading = self.meter.read(tenant);
+                send(&Event::Share {
+                    tenant,
+                    held: reading.held,
+                    entitled: reading.entitled,
+                    at: now,
+                });
+            }
+        }
+    }
+
+    /// Returns a tenant's integrals until `now`.
+    pub(super) fn reading(&mut self, tenant: TenantId, now: Nanos) -> ShareReading {
+        self.meter.advance(now);
+        self.meter.read(tenant)
+    }
+
+    /// Returns the state of a live row, for [`Event::Counters`].
+    pub(super) fn counters(&self, row: RowId, rows: &Rows, at: Nanos) -> Event {
+        let own = || self.open.values().filter(|open| open.row == row);
+        let live = own().map(|open| open.started - open.ended).sum::<u64>();
+        Event::Counters {
+            row,
+            open_launches: rows.get(row).map_or(0, |row| row.open),
+            live: u32::try_from(live).unwrap_or(u32::MAX),
+            waiting: own().map(|open| open.blocks - open.started).sum(),
+            at,
+        }
+    }
+}

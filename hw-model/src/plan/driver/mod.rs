@@ -1,0 +1,335 @@
+//! A policy on `plan` mode: the papers' hardware with any [`Policy`] in charge.
+//!
+//! The driver owns a GPU and a policy. It names rows, launches at their times of arrival, tells the policy what
+//! happens, and obeys its plans. There is no least time between two plans: the policy is asked at every arrival, at
+//! every end and when it wanted to be woken.
+//! Rules: the policy hears of an instant's ends, then of its arrivals, and is asked once; every event that precedes a
+//! plan is sent before the plan is asked for; a run is deterministic to the cycle, whatever the number of threads.
+
+mod feed;
+mod rows;
+mod tell;
+mod types;
+
+pub use types::{DriverCounters, DriverOptions, Outcome, Submission, SubmitError};
+
+use super::BlockEvent;
+use crate::gpu::{Gpu, RunError};
+use crate::launch;
+use crate::occupancy::device_shape;
+use crate::report::Report;
+use feed::Feed;
+use gridmux_policy::ids::{DeviceId, TenantId};
+use gridmux_policy::plan::{Plan, Publisher};
+use gridmux_policy::share_meter::ShareReading;
+use gridmux_policy::units::{Cycles, Nanos};
+use gridmux_policy::{Class, Event, Policy};
+use rows::Rows;
+use std::collections::BTreeMap;
+
+/// A GPU, a policy and the launches of tenants.
+pub struct PolicyDriver {
+    gpu: Gpu,
+    policy: Box<dyn Policy>,
+    publisher: Publisher,
+    options: DriverOptions,
+    rows: Rows,
+    feed: Feed,
+    /// Submitted and not arrived, by arrival and number.
+    coming: BTreeMap<(u64, u64), Submission>,
+    outcomes: Vec<Outcome>,
+    /// Launches that have not ended.
+    unfinished: usize,
+    /// Ends that the policy has not heard of: launch and time.
+    ended: Vec<(u64, Cycles)>,
+    /// Something happened after which the policy is asked.
+    ask: bool,
+    wake_at: Option<Cycles>,
+    sampled_at: Cycles,
+    reports: Vec<Report>,
+    history: Vec<BlockEvent>,
+    counters: DriverCounters,
+}
+
+impl PolicyDriver {
+    /// Puts a policy in charge of a GPU that is idle; the policy is asked for its first plan when time passes.
+    #[must_use]
+    pub fn new(
+        mut gpu: Gpu,
+        policy: Box<dyn Policy>,
+        device: DeviceId,
+        options: DriverOptions,
+    ) -> Self {
+        let mut first = Plan::default();
+        first.device = device;
+        let publisher = Publisher::new(first);
+        gpu.set_plan(publisher.newest());
+        gpu.set_plan_options(options.plan);
+        gpu.record_block_events(true);
+        Self {
+            feed: Feed::new(&device_shape(gpu.config())),
+            gpu,
+            policy,
+            publisher,
+            options,
+            rows: Rows::new(options.rows_per_tenant, options.first_row),
+            coming: BTreeMap::new(),
+            outcomes: Vec::new(),
+            unfinished: 0,
+            ended: Vec::new(),
+            ask: true,
+            wake_at: None,
+            sampled_at: Cycles(0),
+            reports: Vec::new(),
+            history: Vec::new(),
+            counters: DriverCounters::default(),
+        }
+    }
+
+    /// Introduces a tenant, or changes its weight and class from now on.
+    pub fn tenant(&mut self, tenant: TenantId, weight: u32, class: Class) {
+        self.feed.tenant(tenant, weight, self.gpu.now_ns());
+        self.tell(&Event::Tenant {
+            tenant,
+            weight,
+            class,
+        });
+        self.ask = true;
+    }
+
+    /// Cancels what a tenant has open or coming, and takes it and its rows away.
+    pub fn end_tenant(&mut self, tenant: TenantId) {
+        let coming = self.coming.keys().map(|(_, number)| *number);
+        let own = coming.filter(|n| self.outcomes[place(*n)].tenant == tenant);
+        let mut doomed: Vec<u64> = own.collect();
+        doomed.extend(self.feed.open_of(tenant));
+        for number in doomed {
+            self.cancel(number);
+        }
+        self.report_ends();
+        for row in self.rows.of(tenant) {
+            self.row_gone(row);
+        }
+        self.feed.tenant_gone(tenant);
+        self.tell(&Event::TenantGone { tenant });
+        self.ask = true;
+    }
+
+    /// Submits a launch that arrives at a cycle, now at the earliest; returns its number. Launches that arrive at the
+    /// same cycle do so in the order of their submission.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; a refused launch leaves no trace.
+    pub fn submit(
+        &mut self,
+        tenant: TenantId,
+        submission: Submission,
+        arrival: Cycles,
+    ) -> Result<u64, SubmitError> {
+        if !self.feed.knows(tenant) {
+            return Err(SubmitError::NoTenant(tenant));
+        }
+        let number = self.outcomes.len() as u64;
+        launch::check(self.gpu.config(), &submission.request(number))?;
+        let arrival = arrival.max(self.gpu.now());
+        self.coming.insert((arrival.0, number), submission);
+        self.outcomes.push(Outcome {
+            tenant,
+            row: None,
+            arrival,
+            first_start: None,
+            end: None,
+            counters: None,
+            error: None,
+        });
+        self.unfinished += 1;
+        Ok(number)
+    }
+
+    /// Cancels a launch that has not ended; false if there is no such launch.
+    pub fn cancel(&mut self, number: u64) -> bool {
+        let Some(outcome) = self.outcomes.get_mut(place(number)) else {
+            return false;
+        };
+        if outcome.end.is_some() {
+            return false;
+        }
+        let now = self.gpu.now();
+        outcome.end = Some(now);
+        self.unfinished -= 1;
+        if self.coming.remove(&(outcome.arrival.0, number)).is_none() {
+            self.gpu.kill(number);
+            self.take_blocks();
+            self.feed.dropped(number, self.gpu.now_ns());
+            self.ended.push((number, now));
+        }
+        true
+    }
+
+    /// Lets time pass until a cycle.
+    pub fn run_until(&mut self, until: Cycles) {
+        self.pass(until, false);
+    }
+
+    /// Lets time pass until every launch has ended, or until a cycle; false if the cycle came first.
+    pub fn run(&mut self, until: Cycles) -> bool {
+        self.pass(until, true);
+        self.unfinished == 0
+    }
+
+    /// What became of a launch so far.
+    #[must_use]
+    pub fn outcome(&self, number: u64) -> Option<&Outcome> {
+        self.outcomes.get(place(number))
+    }
+
+    /// What a tenant's blocks have held and what it was entitled to, until now.
+    pub fn reading(&mut self, tenant: TenantId) -> ShareReading {
+        let now = self.gpu.now_ns();
+        self.feed.reading(tenant, now)
+    }
+
+    /// Counts since the driver was made.
+    #[must_use]
+    pub fn counters(&self) -> DriverCounters {
+        self.counters
+    }
+
+    /// The plan that is obeyed.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        self.publisher.newest()
+    }
+
+    /// The GPU.
+    #[must_use]
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// The GPU's memory and threads may be changed at any time; launches and plans are the driver's.
+    pub fn gpu_mut(&mut self) -> &mut Gpu {
+        &mut self.gpu
+    }
+
+    /// Every block's event since the last call, in order of time, if they are recorded; tags are launch numbers.
+    pub fn take_block_events(&mut self) -> Vec<BlockEvent> {
+        std::mem::take(&mut self.history)
+    }
+
+    fn pass(&mut self, until: Cycles, stops: bool) {
+        loop {
+            self.consult();
+            let now = self.gpu.now();
+            if now >= until || (stops && self.unfinished == 0) {
+                return;
+            }
+            let arrival = self.coming.keys().next().map(|(at, _)| Cycles(*at));
+            let next = arrival
+                .into_iter()
+                .chain(self.wake_at)
+                .fold(until, Ord::min);
+            self.gpu.advance(next, &mut self.reports);
+            self.take_blocks();
+            self.take_reports();
+        }
+    }
+
+    /// Block events of the time that has passed.
+    fn take_blocks(&mut self) {
+        let mut events = self.gpu.take_block_events();
+        events.sort_by_key(|event| event.at);
+        for event in &events {
+            let at = self.time(event.at);
+            let first = self.feed.block(event, self.publisher.newest(), at);
+            if let Some(row) = first {
+                self.outcomes[place(event.tag)].first_start = Some(event.at);
+                let launch = event.tag;
+                self.tell(&Event::FirstStart { row, launch, at });
+            }
+        }
+        if self.options.record {
+            self.history.append(&mut events);
+        }
+    }
+
+    fn take_reports(&mut self) {
+        let mut reports = std::mem::take(&mut self.reports);
+        for report in reports.drain(..) {
+            match report {
+                Report::Ended {
+                    tag, end, counters, ..
+                } => {
+                    self.outcomes[place(tag)].counters = Some(counters);
+                    self.close(tag, end);
+                }
+                Report::Faulted { tag, fault, at, .. } => {
+                    self.feed.dropped(tag, self.time(at));
+                    self.outcomes[place(tag)].error = Some(RunError::Fault(fault));
+                    self.close(tag, at);
+                }
+                Report::Placed { .. } | Report::Retired { .. } | Report::Copied { .. } => {}
+            }
+        }
+        self.reports = reports;
+    }
+
+    fn close(&mut self, number: u64, at: Cycles) {
+        self.outcomes[place(number)].end = Some(at);
+        self.unfinished -= 1;
+        self.ended.push((number, at));
+    }
+
+    /// Tells the policy what has happened and asks it, if there is a reason to.
+    fn consult(&mut self) {
+        let now = self.gpu.now();
+        let due = self.wake_at.is_some_and(|at| at <= now);
+        let arrives = self
+            .coming
+            .keys()
+            .next()
+            .is_some_and(|(at, _)| *at <= now.0);
+        if !(std::mem::take(&mut self.ask) || due || arrives || !self.ended.is_empty()) {
+            return;
+        }
+        self.report_ends();
+        while let Some(entry) = self.coming.first_entry() {
+            let (at, number) = *entry.key();
+            if at > now.0 {
+                break;
+            }
+            let submission = entry.remove();
+            self.arrive(number, &submission);
+        }
+        let at = self.gpu.now_ns();
+        let Self {
+            feed,
+            policy,
+            counters,
+            ..
+        } = self;
+        feed.shares(due, at, |event| {
+            counters.events += 1;
+            policy.observe(event);
+        });
+        if due {
+            self.sample();
+            self.tell(&Event::Timer { at });
+        }
+        self.replan(at);
+    }
+
+    fn tell(&mut self, event: &Event) {
+        self.counters.events += 1;
+        self.policy.observe(event);
+    }
+
+    fn time(&self, at: Cycles) -> Nanos {
+        Nanos(self.gpu.config().cycles_to_ns(at.0))
+    }
+}
+
+/// Place of a launch in the table of outcomes.
+fn place(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

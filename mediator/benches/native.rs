@@ -1,0 +1,135 @@
+//! `native`: a tenant alone through the dispatcher, against the same launches on the bare modelled device.
+//!
+//! Both run in device time, so the figures are the same on every machine. The value is the share of native throughput:
+//! bare time over mediated time, from the first submission to the last end.
+#![allow(clippy::print_stdout, reason = "benchmarks print their results")]
+
+#[path = "../tests/common/modelled.rs"]
+#[allow(dead_code, reason = "each user takes its part")]
+mod modelled;
+
+use gridmux_hw_model::config::GpuConfig;
+use gridmux_hw_model::launch::{Launch, QueueId};
+use gridmux_hw_model::{Gpu, Report};
+use gridmux_policy::ids::DeviceId;
+use gridmux_policy::units::Cycles;
+use modelled::{ModelRig, SPIN, Shape, StreamLoop};
+
+const GPU: &str = "h200";
+const SMS: u16 = 4;
+
+/// The kernels: name, shape, launches per stream.
+const KERNELS: [(&str, Shape, u64); 4] = [
+    ("700ns", shape(8, 5), 400),
+    ("20us", shape(32, 1_000), 60),
+    ("200us", shape(32, 10_000), 20),
+    ("2ms_waves", shape(320, 10_000), 4),
+];
+
+const fn shape(blocks: u32, rounds: u32) -> Shape {
+    Shape {
+        blocks,
+        threads: 256,
+        shared_bytes: 0,
+        rounds,
+    }
+}
+
+fn main() {
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    for info in gridmux_policy::all_policies() {
+        for (kernel, shape, count) in KERNELS {
+            for streams in [1, 4] {
+                let name = format!("native/{}/{kernel}/{streams}", info.name);
+                if filter
+                    .as_ref()
+                    .is_some_and(|f| !name.starts_with(f.as_str()))
+                {
+                    continue;
+                }
+                let bare = bare_ns(&shape, streams, count);
+                let mediated = mediated_ns(info.name, &shape, streams, count);
+                let json = serde_json::json!({
+                    "name": name, "value": bare / mediated, "unit": "share of native throughput",
+                    "better": "higher", "floor": null, "ratio": bare / mediated, "peer": null,
+                });
+                println!("{json}");
+            }
+        }
+    }
+}
+
+/// The time of the launches on the bare device, each stream a hardware queue.
+#[allow(clippy::cast_precision_loss, reason = "a ratio")]
+fn bare_ns(shape: &Shape, streams: u16, count: u64) -> f64 {
+    let config = GpuConfig::builtin(GPU)
+        .expect("built in")
+        .scaled_to_sms(SMS);
+    let mut gpu = Gpu::new(config);
+    let domain = gpu.memory_mut().create_domain(1 << 24).expect("a domain");
+    let out = gpu.memory_mut().alloc(domain, 4096).expect("memory");
+    let module = gridmux_ptx::Module::parse(SPIN.as_bytes().to_vec()).expect("PTX");
+    let program = module.decode().expect("PTX");
+    let loaded = gpu.load(domain, &program, SPIN.as_bytes()).expect("loads");
+    let kernel = loaded.kernel("spin").expect("the kernel");
+    let mut params = [0; 12];
+    params[..8].copy_from_slice(&out.to_le_bytes());
+    params[8..].copy_from_slice(&shape.rounds.to_le_bytes());
+    let mut tag = 0;
+    for _ in 0..count {
+        for stream in 0..streams {
+            tag += 1;
+            let launch = Launch {
+                queue: QueueId(u8::try_from(stream).expect("few streams")),
+                tag,
+                domain,
+                kernel: std::sync::Arc::clone(&kernel),
+                grid: [shape.blocks, 1, 1],
+                block: [shape.threads.into(), 1, 1],
+                dynamic_shared_bytes: shape.shared_bytes,
+                params: &params,
+                budget: None,
+            };
+            gpu.launch(launch).expect("accepted");
+        }
+    }
+    let (mut reports, mut last) = (Vec::new(), 0);
+    while !gpu.idle() {
+        gpu.advance(Cycles(gpu.now().0 + 1_000_000), &mut reports);
+        for report in reports.drain(..) {
+            if let Report::Ended { end, .. } = report {
+                last = last.max(gpu.config().cycles_to_ns(end.0));
+            }
+        }
+    }
+    last as f64
+}
+
+/// The time of the same launches through the dispatcher, submitted eight ahead.
+#[allow(clippy::cast_precision_loss, reason = "a ratio")]
+fn mediated_ns(policy: &str, shape: &Shape, streams: u16, count: u64) -> f64 {
+    let config = GpuConfig::builtin(GPU)
+        .expect("built in")
+        .scaled_to_sms(SMS);
+    let device = gridmux_hw_model::device_shape(&config);
+    let policy = gridmux_policy::by_name(policy, DeviceId(0), &device).expect("a policy");
+    let mut rig = ModelRig::new(policy, GPU, SMS);
+    let tenant = rig.tenant(1);
+    let own = StreamLoop {
+        shape: *shape,
+        ahead: 8,
+        count,
+    };
+    rig.client(tenant, &vec![own; usize::from(streams)]);
+    rig.run(u64::MAX);
+    let done = &rig.done;
+    assert_eq!(
+        done.len() as u64,
+        count * u64::from(streams),
+        "all completed"
+    );
+    assert!(done.iter().all(|done| done.status == 0), "all succeeded");
+    let first = done.iter().map(|done| done.submitted).min().unwrap_or(0);
+    let last = done.iter().map(|done| done.end).max().unwrap_or(0);
+    (last - first) as f64
+}

@@ -1,0 +1,203 @@
+//! One client as the dispatcher holds it: its rings, its streams, the kernels and buffers that it may name.
+//!
+//! Rules: the control thread makes the whole of it (that is where the allocations are), the dispatcher owns it while the
+//! client lives, and hands it back to be dropped. Whatever the client names by number is looked up here and nowhere
+//! else, so a client cannot reach another's kernel or buffer.
+
+use super::operation::{OPERATIONS_PER_CLIENT, OperationId, OperationTable};
+use super::params::ParamPool;
+use crate::device::{BufferId, DomainId, KernelLimits};
+use gridmux_policy::ids::{ProfileKey, TenantId};
+use gridmux_policy::units::Nanos;
+
+/// Streams per client.
+pub const STREAMS_PER_CLIENT: usize = if cfg!(loom) { 2 } else { 32 };
+/// Kernel handles per client.
+pub const KERNELS_PER_CLIENT: usize = if cfg!(loom) { 2 } else { 4096 };
+/// DMA mappings per client.
+pub const MAPPINGS_PER_CLIENT: usize = 256;
+
+/// A kernel that a client may launch by its handle.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientKernel {
+    /// What the device loaded.
+    pub limits: KernelLimits,
+    /// Where the control struct goes, if the kernel can be sliced.
+    pub control_offset: Option<u32>,
+    /// Names the kernel by its text, whichever client loaded it.
+    pub key: ProfileKey,
+}
+
+/// A client's buffer that copies may use, by the client's own I/O virtual address.
+#[derive(Debug, Clone, Copy)]
+pub struct Mapping {
+    /// First I/O virtual address.
+    pub iova: u64,
+    /// Length.
+    pub bytes: u64,
+    /// The registered buffer.
+    pub buffer: BufferId,
+    /// Copies may write to it.
+    pub writable: bool,
+}
+
+/// Operations of one stream in order of admission. The front ones are active: they may be handed to the device.
+#[derive(Debug)]
+pub struct Stream {
+    queue: [OperationId; OPERATIONS_PER_CLIENT],
+    head: usize,
+    len: usize,
+    active: usize,
+    /// The client has destroyed it; its number is free once it is empty.
+    pub closing: bool,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self {
+            queue: [OperationId(0); OPERATIONS_PER_CLIENT],
+            head: 0,
+            len: 0,
+            active: 0,
+            closing: false,
+        }
+    }
+}
+
+impl Stream {
+    /// Returns the operation at the front.
+    #[must_use]
+    pub fn front(&self) -> Option<OperationId> {
+        (self.len > 0).then(|| self.queue[self.head])
+    }
+
+    /// Returns the first operation that is not active, and how many are.
+    #[must_use]
+    pub fn next(&self) -> Option<(OperationId, usize)> {
+        (self.active < self.len).then(|| (self.at(self.active), self.active))
+    }
+
+    /// Returns the newest active operation.
+    #[must_use]
+    pub fn last_active(&self) -> Option<OperationId> {
+        self.active.checked_sub(1).map(|place| self.at(place))
+    }
+
+    /// Counts the first operation that was not active as active.
+    pub fn activate_next(&mut self) {
+        self.active = (self.active + 1).min(self.len);
+    }
+
+    /// Appends; the operation table is no larger than the queue, so there is always room.
+    pub fn push(&mut self, id: OperationId) {
+        debug_assert!(self.len < OPERATIONS_PER_CLIENT);
+        self.queue[(self.head + self.len) % OPERATIONS_PER_CLIENT] = id;
+        self.len += 1;
+    }
+
+    /// Removes the front.
+    pub fn pop(&mut self) {
+        if self.len > 0 {
+            self.head = (self.head + 1) % OPERATIONS_PER_CLIENT;
+            self.len -= 1;
+            self.active = self.active.saturating_sub(1);
+        }
+    }
+
+    /// Returns whether nothing is queued.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn at(&self, place: usize) -> OperationId {
+        self.queue[(self.head + place) % OPERATIONS_PER_CLIENT]
+    }
+}
+
+/// One client.
+pub struct ClientSlot<P> {
+    /// The tenant that it belongs to.
+    pub tenant: TenantId,
+    /// Its memory.
+    pub domain: DomainId,
+    /// Its rings.
+    pub port: P,
+    /// Kernels by handle.
+    pub kernels: Vec<Option<ClientKernel>>,
+    /// Buffers.
+    pub mappings: Vec<Mapping>,
+    /// Streams that exist, by number.
+    pub streams: Box<[Option<Stream>]>,
+    /// Admitted operations.
+    pub operations: OperationTable,
+    /// Parameters of admitted launches.
+    pub params: ParamPool,
+    /// Nothing of it is admitted or issued any more.
+    pub leaving: bool,
+    /// The control thread said [`super::Message::Leave`]; until then a client that was cut off stays in its slot.
+    pub told_to_leave: bool,
+    /// Completions that did not fit into the ring yet block their stream; this says that there are some.
+    pub backlog: bool,
+    /// Operations that wait for one of another stream.
+    pub waits: u16,
+    /// On a virtual clock: nothing of it is admitted before, because what it did last has cost it time.
+    pub ready_at: Nanos,
+    /// The turn of the dispatcher in which it was last found active.
+    pub seen: u64,
+    /// Fences that wait for the operations admitted before them: the number that the control thread gave, and the
+    /// sequence number below which everything must have ended.
+    pub fences: Vec<(u64, u64)>,
+}
+
+impl<P> ClientSlot<P> {
+    /// Makes a client with stream 0 and all of its tables allocated.
+    pub fn new(tenant: TenantId, domain: DomainId, port: P) -> Self {
+        let mut streams: Vec<Option<Stream>> = Vec::with_capacity(STREAMS_PER_CLIENT);
+        streams.resize_with(STREAMS_PER_CLIENT, || None);
+        streams[0] = Some(Stream::default());
+        Self {
+            tenant,
+            domain,
+            port,
+            kernels: Vec::with_capacity(KERNELS_PER_CLIENT),
+            mappings: Vec::with_capacity(MAPPINGS_PER_CLIENT),
+            streams: streams.into_boxed_slice(),
+            operations: OperationTable::default(),
+            params: ParamPool::default(),
+            leaving: false,
+            told_to_leave: false,
+            backlog: false,
+            waits: 0,
+            ready_at: Nanos(0),
+            seen: 0,
+            fences: Vec::with_capacity(16),
+        }
+    }
+
+    /// Returns the buffer that holds `[iova, iova + bytes)` with the right that is needed, and the offset in it.
+    #[must_use]
+    pub fn find_mapping(
+        &self,
+        iova: u64,
+        bytes: u64,
+        needs_write: bool,
+    ) -> Option<(BufferId, u64)> {
+        self.mappings.iter().find_map(|m| {
+            let offset = iova.checked_sub(m.iova)?;
+            let fits = offset.checked_add(bytes)? <= m.bytes && (m.writable || !needs_write);
+            fits.then_some((m.buffer, offset))
+        })
+    }
+
+    /// Returns a stream that exists.
+    pub fn stream_mut(&mut self, number: u16) -> Option<&mut Stream> {
+        self.streams.get_mut(usize::from(number))?.as_mut()
+    }
+
+    /// Returns whether another submission can be admitted.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        !self.leaving && self.operations.has_room() && self.params.has_room()
+    }
+}

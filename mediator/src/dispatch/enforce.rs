@@ -1,0 +1,34 @@
+//! How well the dispatcher holds each element of a plan on a stock device, which it can only give launches.
+
+use gridmux_policy::contract::{Element, Enforcement};
+
+/// Returns how well the dispatcher holds an element of a plan.
+#[must_use]
+pub fn enforces(element: Element) -> Enforcement {
+    match element {
+        Element::Cap => Enforcement::Approximate(
+            "caps are summed over groups: the hardware places blocks; up to three times as much again is handed over ahead \
+             while all recent slices are short against a launch's latency, and a kernel that cannot be cut goes whole",
+        ),
+        Element::DeviceLimit => Enforcement::Approximate(
+            "as for caps: up to three times as much again while recent slices are short; kernels that cannot be cut go whole",
+        ),
+        Element::GroupLimit => {
+            Enforcement::Approximate("group limits are summed to a limit on the device")
+        }
+        Element::Order => Enforcement::Approximate(
+            "launches are issued in the plan's order; the hardware runs what it was given in order of arrival",
+        ),
+        Element::HeadOfLine => Enforcement::Approximate(
+            "only where every group says so, and for launches, not for copies",
+        ),
+        Element::Preemption => Enforcement::Approximate(
+            "slices and windows end as a whole, whatever way of leaving the plan asks for",
+        ),
+        Element::Budget => Enforcement::Exact,
+        Element::Weight => Enforcement::No("a stock device does not share issue slots"),
+        Element::Stop => Enforcement::Approximate(
+            "ahead: windows of about 200 us, two on the device; checked: slices, two in a lane while they are short",
+        ),
+    }
+}

@@ -1,0 +1,118 @@
+//! What the control thread says: tenants, clients, and what each client may name.
+
+use super::dispatcher::Dispatcher;
+use super::message::{Message, Notice};
+use super::port::TenantPort;
+use crate::device::Device;
+use gridmux_policy::event::Event;
+use gridmux_policy::units::Nanos;
+use std::sync::Arc;
+
+impl<D: Device, P: TenantPort> Dispatcher<D, P> {
+    pub(super) fn take_messages(&mut self) -> bool {
+        if self.control.messages.is_empty() {
+            return false;
+        }
+        let mut worked = false;
+        let control = Arc::clone(&self.control);
+        while let Some(message) = control.messages.pop() {
+            worked = true;
+            self.obey(message);
+        }
+        worked
+    }
+
+    fn obey(&mut self, message: Message<P>) {
+        match message {
+            Message::Tenant(account) => {
+                let (tenant, weight, class) = (account.id, account.weight, account.class);
+                if let Some(known) = self.accounts.set(account) {
+                    self.notify(Notice::Known(known));
+                }
+                self.meter.set_weight(tenant, weight, self.now);
+                self.policy.tell(Event::Tenant {
+                    tenant,
+                    weight,
+                    class,
+                });
+            }
+            Message::Join(slot, client) => {
+                self.clock.acted(slot, self.wall_now_ns);
+                if let Err(client) = self.clients.insert(slot, client) {
+                    self.notify(Notice::Gone(slot, client));
+                }
+            }
+            Message::Leave(slot) => self.begin_leave(slot),
+            Message::Fence(slot, fence) => {
+                let next = self.next_sequence + 1;
+                match self.clients.get_mut(slot) {
+                    Some(client) if !client.operations.is_empty() => {
+                        client.fences.push((fence, next));
+                    }
+                    _ => self.notify(Notice::Fenced(slot, fence)),
+                }
+            }
+            Message::Stop => self.stopping = true,
+            other => self.obey_about_tables(other),
+        }
+    }
+
+    fn obey_about_tables(&mut self, message: Message<P>) {
+        let now = self.now;
+        let (Message::AddKernel(slot, ..)
+        | Message::RemoveKernel(slot, _)
+        | Message::AddStream(slot, _)
+        | Message::RemoveStream(slot, _)
+        | Message::AddMapping(slot, _)
+        | Message::RemoveMapping(slot, _)
+        | Message::Charge(slot)) = message
+        else {
+            return;
+        };
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
+        match message {
+            Message::AddKernel(_, handle, kernel) => {
+                let kernels = &mut client.kernels;
+                while kernels.len() <= handle as usize && kernels.len() < kernels.capacity() {
+                    kernels.push(None);
+                }
+                if let Some(place) = kernels.get_mut(handle as usize) {
+                    *place = Some(kernel);
+                }
+            }
+            Message::RemoveKernel(_, handle) => {
+                if let Some(place) = client.kernels.get_mut(handle as usize) {
+                    *place = None;
+                }
+            }
+            Message::AddStream(_, number) => {
+                if let Some(place) = client.streams.get_mut(usize::from(number)) {
+                    place.get_or_insert_default().closing = false;
+                }
+            }
+            Message::RemoveStream(_, number) => {
+                if let Some(stream) = client.stream_mut(number) {
+                    stream.closing = true;
+                }
+                self.settle_streams_and_fences(slot, number);
+            }
+            // The control thread keeps to the limit, so there is always room.
+            Message::AddMapping(_, mapping)
+                if client.mappings.len() < client.mappings.capacity() =>
+            {
+                client.mappings.push(mapping);
+            }
+            Message::AddMapping(..) => {}
+            Message::RemoveMapping(_, buffer) => client.mappings.retain(|m| m.buffer != buffer),
+            // Live, nobody holds the clock, so there is nothing to make up for.
+            Message::Charge(_) if self.clock.is_lockstep() => {
+                let cost = Nanos(super::clock::OPERATION_NS);
+                client.ready_at = client.ready_at.max(now) + cost;
+                self.clock.acted(slot, self.wall_now_ns);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The rows of the plan: one per (tenant, kernel, block shape), numbered densely.
+//!
+//! A row belongs to a tenant and survives the client that launched under it first, so that history survives programs.
+//! A tenant has at most [`ROWS_PER_TENANT`]; beyond that its least recently used idle row is given up, and when all of
+//! them have work a launch runs under the tenant's spill row, which only the tenant's limit binds.
+//!
+//! Rules: ids below [`TENANTS`] are spill rows, one per tenant. A freed id is in quarantine until the policy has seen
+//! that the row is gone and the plan that stands does not list it, so that no plan can mistake one row for another.
+//! Nothing is allocated after construction.
+
+use gridmux_policy::ids::{ProfileKey, RowId, TenantId};
+use gridmux_policy::shape::BlockShape;
+use std::collections::VecDeque;
+
+/// Tenants that a device serves at most.
+pub const TENANTS: usize = if cfg!(loom) { 2 } else { 1024 };
+/// Rows of one tenant, without its spill row.
+pub const ROWS_PER_TENANT: usize = if cfg!(loom) { 2 } else { 32 };
+/// Rows of all tenants together, without spill rows.
+const POOL: usize = if cfg!(loom) { 4 } else { 8192 };
+
+/// One row as the dispatcher needs it.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// The tenant that it belongs to.
+    pub tenant: TenantId,
+    /// The kernel.
+    pub key: ProfileKey,
+    /// What a block takes; of a spill row, what a block of its first launch takes.
+    pub block: BlockShape,
+    /// It takes launches of any kernel and shape of its tenant.
+    pub spill: bool,
+    /// Launches that the policy knows of and that have not ended.
+    pub open: u32,
+    /// Blocks that count against the cap: those handed to the device, less those that cannot start before others of
+    /// the row have ended.
+    pub charged: u32,
+    /// Blocks handed to the device since the row was made; what start budgets count.
+    pub starts: u64,
+    /// Blocks that started and have not ended.
+    pub live: u32,
+    /// Blocks of launches that the policy knows of, not yet started.
+    pub waiting: u64,
+    /// Running mean of a block's residence in nanoseconds; 0 before one has ended.
+    pub block_ns: u64,
+    /// Time on the device of the longest slice lately, in nanoseconds; 0 before one has ended.
+    pub slice_ns: u64,
+    /// The policy has heard that its cap holds it up, and nothing of it ended since.
+    pub cap_reached: bool,
+    /// Kernels of this row cannot be cut into slices.
+    pub whole_only: bool,
+    used: u64,
+}
+
+/// What claiming a row came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claimed {
+    /// The row of the launch.
+    pub row: RowId,
+    /// The policy does not know it yet.
+    pub is_new: bool,
+    /// A row that was given up for it.
+    pub gone: Option<RowId>,
+}
+
+/// All rows.
+#[derive(Debug)]
+pub struct RowTable {
+    rows: Box<[Option<Row>]>,
+    /// By tenant, without spill rows.
+    own: Box<[Vec<RowId>]>,
+    free: Vec<RowId>,
+    /// Freed ids with the number of the event that said so.
+    quarantine: VecDeque<(RowId, u64)>,
+    clock: u64,
+}
+
+impl Default for RowTable {
+    fn default() -> Self {
+        let all = TENANTS + POOL;
+        let id = |n: usize| RowId(u32::try_from(n).unwrap_or(u32::MAX));
+        Self {
+            rows: vec![None; all].into_boxed_slice(),
+            // Each with its own capacity, which `vec!` would not clone.
+            own: std::iter::repeat_with(|| Vec::with_capacity(ROWS_PER_TENANT))
+                .take(TENANTS)
+                .collect(),
+            free: (TENANTS..all).rev().map(id).collect(),
+            quarantine: VecDeque::with_capacity(POOL),
+            clock: 0,
+        }
+    }
+}
+
+impl RowTable {
+    /// Returns a row that lives.
+    #[must_use]
+    pub fn get(&self, row: RowId) -> Option<&Row> {
+        self.rows.get(row.index())?.as_ref()
+    }
+
+    /// Returns a row that lives, to be changed.
+    pub fn get_mut(&mut self, row: RowId) -> Option<&mut Row> {
+        self.rows.get_mut(row.index())?.as_mut()
+    }
+
+    /// Returns every row that lives.
+    pub fn iter(&self) -> impl Iterator<Item = (RowId, &Row)> {
+        let numbered = (0_u32..).zip(self.rows.iter());
+        numbered.filter_map(|(id, row)| Some((RowId(id), row.as_ref()?)))
+    }
+
+    /// Finds or makes the row of a launch.
+    pub fn claim(
+        &mut self,
+        tenant: TenantId,
+        key: ProfileKey,
+        block: &BlockShape,
+        whole_only: bool,
+    ) -> Claimed {
+        self.clock += 1;
+        let clock = self.clock;
+        for &row in &self.own[tenant.index()] {
+            if let Some(found) = &mut self.rows[row.index()]
+                && found.key == key
+                && found.block == *block
+            {
+                found.used = clock;
+                return Claimed {
+                    row,
+                    is_new: false,
+                    gone: None,
+                };
+            }
+        }
+        let mut gone = None;
+        if self.own[tenant.index()].len() >= ROWS_PER_TENANT {
+            gone = self.give_up_one(tenant);
+        }
+        let full = self.own[tenant.index()].len() >= ROWS_PER_TENANT;
+        let row = match full {
+            true => None,
+            false => self.free.pop(),
+        };
+        if let Some(row) = row {
+            self.own[tenant.index()].push(row);
+            self.rows[row.index()] = Some(self.make(tenant, key, block, whole_only, false));
+            return Claimed {
+                row,
+                is_new: true,
+                gone,
+            };
+        }
+        let row = RowId(tenant.0);
+        let is_new = self.rows[row.index()].is_none();
+        if is_new {
+            self.rows[row.index()] = Some(self.make(tenant, ProfileKey(0), block, false, true));
+        }
+        Claimed { row, is_new, gone }
+    }
+
+    fn make(
+        &self,
+        tenant: TenantId,
+        key: ProfileKey,
+        block: &BlockShape,
+        whole_only: bool,
+        spill: bool,
+    ) -> Row {
+        Row {
+            tenant,
+            key,
+            block: *block,
+            spill,
+            open: 0,
+            charged: 0,
+            starts: 0,
+            live: 0,
+            waiting: 0,
+            block_ns: 0,
+            slice_ns: 0,
+            cap_reached: false,
+            whole_only,
+            used: self.clock,
+        }
+    }
+
+    /// Gives up the least recently used row of a tenant that has no work; its id is free after quarantine.
+    fn give_up_one(&mut self, tenant: TenantId) -> Option<RowId> {
+        let idle = |row: &RowId| {
+            let row = self.rows[row.index()].as_ref()?;
+            (row.open == 0 && row.charged == 0).then_some(row.used)
+        };
+        let own = &self.own[tenant.index()];
+        let oldest = own
+            .iter()
+            .filter_map(|row| Some((idle(row)?, *row)))
+            .min()?
+            .1;
+        self.own[tenant.index()].retain(|row| *row != oldest);
+        self.rows[oldest.index()] = None;
+        Some(oldest)
+    }
+
+    /// Puts an id into quarantine; `sent` is the number of the event that told the policy.
+    pub fn quarantine(&mut self, row: RowId, sent: u64) {
+        self.quarantine.push_back((row, sent));
+    }
+
+    /// Frees ids whose quarantine is over: `observed` events were seen by the policy, and `listed` says whether the
+    /// plan that stands lists a row.
+    pub fn release(&mut self, observed: u64, listed: impl Fn(RowId) -> bool) {
+        while let Some(&(row, sent)) = self.quarantine.front() {
+            if sent > observed || listed(row) {
+                return;
+            }
+            self.quarantine.pop_front();
+            // The stack was made with room for every id of the pool.
+            self.free.push(row);
+        }
+    }
+
+    /// Returns whether an id is in quarantine.
+    #[must_use]
+    pub fn has_quarantine(&self) -> bool {
+        !self.quarantine.is_empty()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{ROWS_PER_TENANT, RowTable};
+    use gridmux_policy::ids::{ProfileKey, RowId, TenantId};
+    use gridmux_policy::shape::BlockShape;
+
+    fn block(threads: u32) -> BlockShape {
+        BlockShape {
+            threads,
+            registers: threads * 16,
+            shared_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_row_is_a_tenant_a_kernel_and_a_block_shape() {
+        let mut rows = RowTable::default();
+        let mut claim = |tenant, key, threads| {
+            let claimed = rows.claim(TenantId(tenant), ProfileKey(key), &block(threads), false);
+            (claimed.row, claimed.is_new)
+        };
+        let (first, new) = claim(3, 7, 256);
+        assert!(new);
+        assert_eq!(claim(3, 7, 256), (first, false));
+        let others = [claim(3, 7, 128).0, claim(3, 8, 256).0, claim(4, 7, 256).0];
+        assert!(others.iter().all(|row| *row != first));
+    }
+
+    #[test]
+    fn the_least_recently_used_idle_row_makes_room_and_its_id_rests() {
+        let mut rows = RowTable::default();
+        let tenant = TenantId(1);
+        let ids: Vec<RowId> = (0..ROWS_PER_TENANT as u64)
+            .map(|key| rows.claim(tenant, ProfileKey(key), &block(32), false).row)
+            .collect();
+        rows.get_mut(ids[0]).unwrap().open = 1;
+        let claimed = rows.claim(tenant, ProfileKey(1000), &block(32), false);
+        assert_eq!(
+            claimed.gone,
+            Some(ids[1]),
+            "the oldest has work, so the next one goes"
+        );
+        assert_ne!(claimed.row, ids[1]);
+        rows.quarantine(ids[1], 50);
+        rows.release(49, |_| false);
+        assert!(rows.has_quarantine(), "the policy has not seen it");
+        rows.release(50, |row| row == ids[1]);
+        assert!(rows.has_quarantine(), "the plan still lists it");
+        rows.release(50, |_| false);
+        assert!(!rows.has_quarantine());
+    }
+
+    #[test]
+    fn what_finds_no_row_spills() {
+        let mut rows = RowTable::default();
+        let tenant = TenantId(2);
+        for key in 0..ROWS_PER_TENANT as u64 {
+            let row = rows.claim(tenant, ProfileKey(key), &block(32), false).row;
+            rows.get_mut(row).unwrap().open = 1;
+        }
+        let claimed = rows.claim(tenant, ProfileKey(900), &block(64), false);
+        assert_eq!((claimed.row, claimed.is_new), (RowId(2), true));
+        assert!(rows.get(claimed.row).unwrap().spill);
+        let again = rows.claim(tenant, ProfileKey(901), &block(96), false);
+        assert_eq!((again.row, again.is_new), (RowId(2), false));
+    }
+}

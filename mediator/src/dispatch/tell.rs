@@ -1,0 +1,267 @@
+//! What the dispatcher tells the policy: rows, arrivals, blocks, shares, ends.
+//!
+//! Rules: what happened to blocks is kept at their launch and told at every arrival, end, plan and timer, one event per
+//! launch. A launch arrives when it is first in its stream, because its blocks wait only from then on. On a virtual
+//! clock the arrivals of an instant are told together, in order of client and stream, so that plans do not depend on
+//! the order in which the host's threads ran.
+
+use super::dispatcher::{Arrival, Dispatcher};
+use super::message::Slot;
+use super::operation::{Operation, OperationId, Untold, Work};
+use super::port::TenantPort;
+use super::rows::Row;
+use crate::device::Device;
+use gridmux_policy::event::Event;
+use gridmux_policy::ids::{GroupId, ProfileKey, RowId, TenantId};
+use gridmux_policy::shape::BlockShape;
+use gridmux_policy::units::Nanos;
+
+impl<D: Device, P: TenantPort> Dispatcher<D, P> {
+    /// Finds or makes the row of a launch, and tells the policy of a new one and of one that was given up for it.
+    pub(super) fn claim_row(
+        &mut self,
+        tenant: TenantId,
+        key: ProfileKey,
+        block: &BlockShape,
+        whole_only: bool,
+    ) -> RowId {
+        let claimed = self.rows.claim(tenant, key, block, whole_only);
+        if let Some(row) = claimed.gone {
+            let sent = self.policy.tell(Event::RowGone { row });
+            self.rows.quarantine(row, sent);
+        }
+        if claimed.is_new {
+            self.tell_row(claimed.row);
+        }
+        claimed.row
+    }
+
+    fn tell_row(&mut self, id: RowId) {
+        let Some(row) = self.rows.get(id) else {
+            return;
+        };
+        let whole_only = row.whole_only;
+        let event = new_row(id, row);
+        self.policy.tell(event);
+        if whole_only {
+            let at = self.now;
+            self.policy.tell(Event::Degraded { row: id, at });
+        }
+    }
+
+    /// Tells the policy that a launch waits for room, and counts its tenant as busy.
+    pub(super) fn announce(&mut self, slot: Slot, id: OperationId) {
+        let now = self.now;
+        let Some((tenant, operation)) = self.operation_mut(slot, id) else {
+            return;
+        };
+        let Work::Launch(launch) = &mut operation.work else {
+            return;
+        };
+        if std::mem::replace(&mut launch.announced, true) {
+            return;
+        }
+        let event = Event::Arrive {
+            row: launch.row,
+            launch: operation.sequence,
+            blocks: launch.blocks,
+            at: operation.admitted,
+        };
+        let arrival = Arrival {
+            slot,
+            stream: operation.stream,
+            sequence: operation.sequence,
+            event,
+        };
+        let (row, blocks) = (launch.row, launch.blocks);
+        if let Some(row) = self.rows.get_mut(row) {
+            row.open += 1;
+            row.waiting += blocks;
+        }
+        if self.accounts.open(tenant) {
+            self.meter.set_busy(tenant, true, now);
+        }
+        if self.device.is_timed() {
+            self.arrivals.push(arrival);
+        } else {
+            self.flush_blocks();
+            self.policy.tell(event);
+        }
+    }
+
+    /// Tells the policy that a launch has ended or was taken back, if it knows of it.
+    pub(super) fn conclude(&mut self, slot: Slot, id: OperationId, at: Nanos) {
+        self.flush_blocks();
+        let now = self.now;
+        let Some((tenant, operation)) = self.operation_mut(slot, id) else {
+            return;
+        };
+        let sequence = operation.sequence;
+        let Work::Launch(launch) = &mut operation.work else {
+            return;
+        };
+        if !std::mem::replace(&mut launch.announced, false) {
+            return;
+        }
+        let (row, unstarted) = (launch.row, launch.blocks - launch.started);
+        if let Some(row) = self.rows.get_mut(row) {
+            row.open -= 1;
+            row.waiting = row.waiting.saturating_sub(unstarted);
+        }
+        if self.accounts.close(tenant) {
+            self.meter.set_busy(tenant, false, now);
+            self.tell_share(tenant);
+            self.unpark_those_behind();
+        }
+        // On a virtual clock the launch may have arrived at this very instant.
+        let told = self.arrivals.len();
+        self.arrivals.retain(|arrival| arrival.sequence != sequence);
+        if told == self.arrivals.len() {
+            self.policy.tell(Event::Ended {
+                row,
+                launch: sequence,
+                at,
+            });
+        }
+    }
+
+    /// Tells the policy of the arrivals of this instant, in order of client and stream.
+    pub(super) fn tell_arrivals(&mut self) {
+        if self.arrivals.is_empty() {
+            return;
+        }
+        self.flush_blocks();
+        self.arrivals
+            .sort_unstable_by_key(|arrival| (arrival.slot, arrival.stream, arrival.sequence));
+        for arrival in self.arrivals.drain(..) {
+            self.policy.tell(arrival.event);
+        }
+    }
+
+    /// Keeps what happened to blocks of a launch until it is told.
+    pub(super) fn note_blocks(
+        &mut self,
+        slot: Slot,
+        id: OperationId,
+        note: impl FnOnce(&mut Untold),
+    ) {
+        let Some((_, operation)) = self.operation_mut(slot, id) else {
+            return;
+        };
+        let Work::Launch(launch) = &mut operation.work else {
+            return;
+        };
+        note(&mut launch.untold);
+        if !std::mem::replace(&mut launch.untold.listed, true) {
+            self.untold.push((slot, id));
+        }
+    }
+
+    /// Tells the policy what happened to blocks since it was last told.
+    pub(super) fn flush_blocks(&mut self) {
+        let at = self.now;
+        while let Some((slot, id)) = self.untold.pop() {
+            let Some((_, operation)) = self.operation_mut(slot, id) else {
+                continue;
+            };
+            let sequence = operation.sequence;
+            let Work::Launch(launch) = &mut operation.work else {
+                continue;
+            };
+            let untold = std::mem::take(&mut launch.untold);
+            let row = launch.row;
+            if untold.listed {
+                self.policy.tell(Event::Blocks {
+                    row,
+                    group: GroupId::UNKNOWN,
+                    launch: sequence,
+                    started: untold.started,
+                    ended: untold.ended,
+                    ran_ns: untold.ran_ns,
+                    at,
+                });
+            }
+        }
+    }
+
+    /// Tells the policy what a tenant held and was entitled to.
+    pub(super) fn tell_share(&mut self, tenant: TenantId) {
+        let reading = self.meter.read(tenant);
+        let at = self.now;
+        self.policy.tell(Event::Share {
+            tenant,
+            held: reading.held,
+            entitled: reading.entitled,
+            at,
+        });
+    }
+
+    /// Wakes the policy at the time it asked for: with the shares of every busy tenant.
+    pub(super) fn wake_policy(&mut self, at: Nanos) {
+        self.flush_blocks();
+        self.meter.advance(at);
+        self.busy_scratch.clear();
+        let busy = self.accounts.iter().filter(|account| account.open > 0);
+        self.busy_scratch.extend(busy.map(|account| account.id));
+        while let Some(tenant) = self.busy_scratch.pop() {
+            self.tell_share(tenant);
+        }
+        self.policy.tell(Event::Timer { at });
+    }
+
+    /// Names every tenant and row that lives to the policy after events were lost, with the rows' state, as far as
+    /// there is room; the rest follows in the next turns.
+    pub(super) fn resynchronise(&mut self) {
+        if self.policy.take_resync() {
+            self.resync_from = Some(0);
+            for account in self.accounts.iter() {
+                self.policy.tell(Event::Tenant {
+                    tenant: account.id,
+                    weight: account.weight,
+                    class: account.class,
+                });
+            }
+        }
+        let Some(from) = self.resync_from else {
+            return;
+        };
+        let at = self.now;
+        let mut next = None;
+        let (rows, policy) = (&self.rows, &mut self.policy);
+        for (id, row) in rows.iter().filter(|(id, _)| id.0 >= from) {
+            if !policy.has_room() {
+                next = Some(id.0);
+                break;
+            }
+            policy.tell(new_row(id, row));
+            policy.tell(Event::Counters {
+                row: id,
+                open_launches: row.open,
+                live: row.live,
+                waiting: row.waiting,
+                at,
+            });
+        }
+        self.resync_from = next;
+    }
+
+    /// Returns an operation and the tenant of its client.
+    pub(super) fn operation_mut(
+        &mut self,
+        slot: Slot,
+        id: OperationId,
+    ) -> Option<(TenantId, &mut Operation)> {
+        let client = self.clients.get_mut(slot)?;
+        Some((client.tenant, client.operations.get_mut(id)?))
+    }
+}
+
+fn new_row(id: RowId, row: &Row) -> Event {
+    Event::RowNew {
+        row: id,
+        tenant: row.tenant,
+        block: row.block,
+        profile: row.key,
+        spill: row.spill,
+    }
+}

@@ -1,0 +1,228 @@
+//! The clients of a device host as the control thread knows them: by slot, from connection to the last byte freed.
+//!
+//! A client that connects is a stranger until its Hello has found it a tenant. One that may be no tenant, or for which
+//! there is no room, gets a place of its own, without a slot of the dispatcher's, until it was told so.
+//!
+//! Rules: a client's slot and memory are given back only when the dispatcher says that nothing of it is in flight and
+//! the compiler holds nothing of it. Whoever says no Hello in time is disconnected.
+
+use super::accounts::Account;
+use super::control::Outbound;
+use super::session::{Session, SessionParts};
+use crate::device::DeviceControl;
+use crate::dispatch::clients::CLIENTS;
+use crate::dispatch::message::Slot;
+use crate::link::{ClientFacts, ClientIdentity};
+use gridmux_channel::ring::RingLayout;
+use gridmux_channel::ring::host::HostRings;
+use gridmux_channel::server::{Connection, Status};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Places for clients that are to be told why they are refused.
+const REFUSED: usize = 32;
+/// How long a client may take to become welcome.
+const GREETING: Duration = Duration::from_secs(10);
+/// Submissions, completions and argument bytes of a client's rings. There are more completions than operations that a
+/// client can have admitted, so a client that reads its completions never finds the ring full.
+const RINGS: (u32, u32, u32) = (1024, 1024, 1 << 20);
+
+/// One client.
+pub(super) struct Client {
+    pub(super) connection: Connection,
+    pub(super) process: OwnedFd,
+    pub(super) session: Session,
+    /// Its replies wait for room, and its socket is watched for it.
+    pub(super) watched_for_room: bool,
+    /// It is served no more, and the dispatcher, if it knew the client, was told to let go of it.
+    pub(super) leaving: bool,
+    /// The dispatcher has let go of it, or never knew it.
+    pub(super) drained: bool,
+    /// The host's end of its rings, until the dispatcher takes it.
+    pub(super) rings: Option<HostRings>,
+}
+
+impl Client {
+    /// Serves what its socket holds.
+    pub(super) fn serve(&mut self) -> Result<(), String> {
+        let status = self
+            .connection
+            .on_readable(&mut self.session)
+            .map_err(|error| error.to_string())?;
+        if status == Status::Closed {
+            return Err("it closed its connection".into());
+        }
+        self.connection
+            .on_writable()
+            .map_err(|error| error.to_string())?;
+        // The descriptor of a process becomes readable when the process ends; a child that inherited the connection
+        // does not keep the client alive.
+        let mut fds = [PollFd::new(self.process.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0) {
+            return Err("its process ended".into());
+        }
+        if self.session.is_dismissed() && !self.connection.wants_write() {
+            return Err("it was refused and knows why".into());
+        }
+        Ok(())
+    }
+}
+
+/// What every client is made with.
+pub(super) struct Making<'a> {
+    pub(super) device: &'a Arc<dyn DeviceControl>,
+    pub(super) outbound: &'a Outbound,
+    pub(super) module_bytes: u64,
+}
+
+/// All clients.
+pub(super) struct Clients {
+    places: Vec<Option<Client>>,
+    /// Most clients that have slots.
+    most: usize,
+    /// Clients in the order in which they connected, and until when each must be welcome.
+    strangers: VecDeque<(Instant, Slot, u32)>,
+}
+
+impl Clients {
+    /// Makes a table for at most `most` clients.
+    pub(super) fn new(most: u16) -> Self {
+        let mut places = Vec::new();
+        places.resize_with(CLIENTS + REFUSED, || None);
+        Self {
+            places,
+            most: usize::from(most).min(CLIENTS),
+            strangers: VecDeque::new(),
+        }
+    }
+
+    /// Takes a client in that has just connected; returns its place.
+    ///
+    /// # Errors
+    /// No place is left, not even to tell it why, or a system call failed.
+    pub(super) fn connect(
+        &mut self,
+        identity: ClientIdentity,
+        connection: UnixStream,
+        process: OwnedFd,
+        making: &Making<'_>,
+    ) -> Result<Slot, String> {
+        let index = self.free_place(!identity.allowed.is_empty())?;
+        let slot = Slot(u16::try_from(index).map_err(|error| error.to_string())?);
+        let layout =
+            RingLayout::new(RINGS.0, RINGS.1, RINGS.2).map_err(|error| error.to_string())?;
+        let rings = HostRings::create(layout).map_err(|error| error.to_string())?;
+        let duplicate = |fd: std::os::fd::BorrowedFd<'_>| {
+            fd.try_clone_to_owned().map_err(|error| error.to_string())
+        };
+        let id = identity.id;
+        let parts = SessionParts {
+            slot,
+            device: Arc::clone(making.device),
+            outbound: making.outbound.clone(),
+            rings_memfd: duplicate(rings.memfd())?,
+            doorbell: duplicate(rings.doorbell())?,
+            rings_bytes: layout.total_bytes() as u64,
+            module_bytes: making.module_bytes,
+            identity,
+        };
+        let connection = Connection::new(connection).map_err(|error| error.to_string())?;
+        self.places[index] = Some(Client {
+            connection,
+            process,
+            session: Session::new(parts),
+            watched_for_room: false,
+            leaving: false,
+            drained: false,
+            rings: Some(rings),
+        });
+        self.strangers
+            .push_back((Instant::now() + GREETING, slot, id));
+        Ok(slot)
+    }
+
+    /// The lowest free place: one with a slot for a client that may be somebody, as long as there is one.
+    fn free_place(&self, may_be_somebody: bool) -> Result<usize, String> {
+        let free = |from: usize, to: usize| (from..to).find(|index| self.places[*index].is_none());
+        let member = if may_be_somebody {
+            free(0, self.most)
+        } else {
+            None
+        };
+        member
+            .or_else(|| free(CLIENTS, CLIENTS + REFUSED))
+            .ok_or_else(|| "too many processes are being refused at once".to_owned())
+    }
+
+    /// Whether the client's place is one of those in which clients are only told why they are refused.
+    pub(super) fn is_refused_place(slot: Slot) -> bool {
+        usize::from(slot.0) >= CLIENTS
+    }
+
+    /// The client in a slot.
+    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Client> {
+        self.places.get_mut(usize::from(slot.0))?.as_mut()
+    }
+
+    /// Clients that did not become welcome in time.
+    pub(super) fn take_overdue(&mut self, now: Instant) -> Vec<Slot> {
+        let mut overdue = Vec::new();
+        while let Some((deadline, slot, id)) = self.strangers.front().copied() {
+            if deadline > now {
+                break;
+            }
+            self.strangers.pop_front();
+            let still = self.get_mut(slot).is_some_and(|client| {
+                client.session.identity().id == id && !client.session.is_welcome()
+            });
+            if still {
+                overdue.push(slot);
+            }
+        }
+        overdue
+    }
+
+    /// How long until somebody's time to become welcome is over.
+    pub(super) fn time_to_greeting(&mut self, now: Instant) -> Option<Duration> {
+        let (deadline, ..) = self.strangers.front()?;
+        Some(deadline.saturating_duration_since(now))
+    }
+
+    /// Frees everything of a client of which nothing is in flight any more; returns its number.
+    pub(super) fn take_gone(&mut self, slot: Slot, device: &Arc<dyn DeviceControl>) -> Option<u32> {
+        let place = self.places.get_mut(usize::from(slot.0))?;
+        place
+            .take_if(|client| client.drained && !client.session.compiling)
+            .map(|mut client| {
+                client.session.release();
+                if let Some(member) = client.session.membership() {
+                    device.destroy_domain(member.domain);
+                    member.account.leave(member.domain);
+                }
+                client.session.identity().id
+            })
+    }
+
+    /// The clients of a tenant: those connected, and those that left and still hold something.
+    pub(super) fn of(&self, account: &Account, device: &dyn DeviceControl) -> Vec<ClientFacts> {
+        let facts = |client: &Client| {
+            let member = client.session.membership()?;
+            let identity = client.session.identity();
+            (member.account.facts.number == account.facts.number).then(|| ClientFacts {
+                id: identity.id,
+                name: member.name.clone(),
+                credentials: identity.credentials,
+                memory_used_bytes: device.used_bytes(member.domain),
+            })
+        };
+        // Most tenants have none, and a look at every place for each tenant would be a million looks.
+        if account.clients() == 0 {
+            return Vec::new();
+        }
+        self.places.iter().flatten().filter_map(facts).collect()
+    }
+}

@@ -1,0 +1,90 @@
+//! What a client gave back and operations of it may still use: memory, kernels, buffers.
+//!
+//! Rules: a release waits until a fence says that every operation admitted before it has ended; a client has one fence
+//! under way at a time, and what is given back meanwhile waits for the next one. So a client costs the dispatcher one
+//! fence, however much it gives back.
+
+use crate::device::{BufferId, DeviceKernelId};
+
+/// One thing to be released.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Release {
+    /// Device memory, by its address.
+    Memory(u64),
+    /// Kernels of an unloaded module.
+    Kernels(Vec<DeviceKernelId>),
+    /// A buffer of the client's own memory.
+    Buffer(BufferId),
+}
+
+/// Releases in the order in which they were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Deferred {
+    /// Number of the newest fence.
+    number: u64,
+    /// Released when the fence under way is answered.
+    fenced: Vec<Release>,
+    /// Came after that fence was sent.
+    waiting: Vec<Release>,
+}
+
+impl Deferred {
+    /// Whether nothing is to be released.
+    pub(super) fn is_empty(&self) -> bool {
+        self.fenced.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Everything that is to be released.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Release> {
+        self.fenced.iter().chain(&self.waiting)
+    }
+
+    /// Adds a release; returns the number of the fence to send, unless one is under way.
+    pub(super) fn add(&mut self, release: Release) -> Option<u64> {
+        self.waiting.push(release);
+        self.next_fence()
+    }
+
+    /// Takes what the fence of that number lets go, and the number of the next fence to send, if there is more.
+    pub(super) fn reached(&mut self, number: u64) -> (Vec<Release>, Option<u64>) {
+        if number != self.number {
+            return (Vec::new(), None);
+        }
+        let released = std::mem::take(&mut self.fenced);
+        (released, self.next_fence())
+    }
+
+    fn next_fence(&mut self) -> Option<u64> {
+        if !self.fenced.is_empty() || self.waiting.is_empty() {
+            return None;
+        }
+        self.fenced = std::mem::take(&mut self.waiting);
+        self.number += 1;
+        Some(self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Deferred, Release};
+
+    #[test]
+    fn what_comes_while_a_fence_is_under_way_waits_for_the_next_one() {
+        let mut deferred = Deferred::default();
+        assert_eq!(deferred.add(Release::Memory(1)), Some(1));
+        assert_eq!(deferred.add(Release::Memory(2)), None);
+        assert_eq!(deferred.add(Release::Memory(3)), None);
+        assert_eq!(deferred.reached(7), (Vec::new(), None));
+        assert_eq!(
+            deferred.reached(1),
+            (vec![Release::Memory(1)], Some(2)),
+            "the second fence covers both that came later"
+        );
+        assert_eq!(
+            deferred.reached(2),
+            (vec![Release::Memory(2), Release::Memory(3)], None)
+        );
+        assert!(deferred.is_empty());
+        assert_eq!(deferred.add(Release::Memory(4)), Some(3));
+    }
+}

@@ -1,0 +1,469 @@
+//! One client's control plane: its memory, modules, streams and buffers, as the vfio-user server asks for them.
+//!
+//! Rules: every number in a request is the client's and is looked up in this session only; every list a client can
+//! make longer has a limit; what the dispatcher must know is sent to it, and it never waits for this thread. The codec
+//! has checked the form of each message before it arrives here. Until the control thread has found the tenant that a
+//! client is accounted to, the client has no memory and the dispatcher does not know it.
+
+mod deferred;
+mod handler;
+mod modules;
+
+pub(super) use modules::{LoadFailure, LoadedModuleKernel, ModuleForSession};
+
+use super::accounts::Account;
+use super::control::Outbound;
+use super::facts::facts_for_tenant;
+use crate::device::{BufferId, DeviceControl, DeviceError, DeviceKernelId, DomainId};
+use crate::dispatch::client::{Mapping, STREAMS_PER_CLIENT};
+use crate::dispatch::clients::CLIENTS;
+use crate::dispatch::message::{Message, Slot};
+use crate::link::ClientIdentity;
+use crate::texts::Texts;
+use deferred::{Deferred, Release};
+use gridmux_channel::control::{
+    CONTROL_VERSION, ControlCode, ControlError, ControlReply, ControlRequest, MAX_NAME_BYTES,
+    Mailbox, Usage, Welcome,
+};
+use gridmux_channel::memory::TenantBuffer;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Texts of failures kept per client.
+const ERRORS_KEPT: usize = 64;
+/// Modules per client.
+const MODULES: usize = 256;
+/// Allocations per client.
+const ALLOCATIONS: usize = 1 << 20;
+/// What every allocation is rounded up to, in bytes.
+const ALLOCATION_BYTES: u64 = 256;
+
+/// A mapping of the client's own memory. One without a descriptor (ROM, device memory of a guest) maps nothing.
+struct DmaMapping {
+    size: u64,
+    writable: bool,
+    buffer: Option<(BufferId, Arc<TenantBuffer>)>,
+}
+
+impl DmaMapping {
+    /// The mapping as the dispatcher knows it.
+    fn for_dispatcher(&self, iova: u64) -> Option<Mapping> {
+        let (buffer, _) = self.buffer.as_ref()?;
+        Some(Mapping {
+            iova,
+            bytes: self.size,
+            buffer: *buffer,
+            writable: self.writable,
+        })
+    }
+}
+
+/// What a session is made of.
+pub(super) struct SessionParts {
+    pub(super) identity: ClientIdentity,
+    pub(super) slot: Slot,
+    pub(super) device: Arc<dyn DeviceControl>,
+    pub(super) outbound: Outbound,
+    pub(super) rings_memfd: OwnedFd,
+    pub(super) doorbell: OwnedFd,
+    pub(super) rings_bytes: u64,
+    pub(super) module_bytes: u64,
+}
+
+impl SessionParts {
+    /// Whether the client has a slot of the dispatcher's and may be some tenant.
+    fn may_join(&self) -> bool {
+        usize::from(self.slot.0) < CLIENTS && !self.identity.allowed.is_empty()
+    }
+}
+
+/// What a client is once it is welcome.
+pub(super) struct Member {
+    /// The tenant that it is accounted to.
+    pub(super) account: Rc<Account>,
+    /// Its memory.
+    pub(super) domain: DomainId,
+    /// The name that it gave itself.
+    pub(super) name: String,
+}
+
+/// What a client said of itself; the control thread judges it.
+pub(super) struct Hello {
+    /// The name that it gives itself.
+    pub(super) name: String,
+    /// The tenant that it wants to be.
+    pub(super) tenant: Option<String>,
+}
+
+/// One client's control state.
+pub(super) struct Session {
+    parts: SessionParts,
+    mailbox: Mailbox,
+    member: Option<Member>,
+    /// Said and not judged yet.
+    hello: Option<Hello>,
+    /// The client was refused for good.
+    is_turned_away: bool,
+    /// It has read why.
+    was_told: bool,
+    mappings: BTreeMap<u64, DmaMapping>,
+    allocations: BTreeSet<u64>,
+    deferred: Deferred,
+    modules: BTreeMap<u32, Vec<(u32, DeviceKernelId)>>,
+    next_module: u32,
+    next_kernel: u32,
+    free_kernels: Vec<u32>,
+    streams: BTreeSet<u16>,
+    /// Streams of those that are to end and hold operations still.
+    ending: BTreeSet<u16>,
+    errors: Texts,
+    /// A failure that the client asked about before the notice of it was taken.
+    question: Option<u64>,
+    /// A request that waits for something to be released.
+    postponed: Option<ControlRequest>,
+    /// A module is with the compiler; its reply is outstanding.
+    pub(super) compiling: bool,
+}
+
+impl Session {
+    /// Makes the session of a client that has not said anything.
+    pub(super) fn new(parts: SessionParts) -> Self {
+        Self {
+            parts,
+            mailbox: Mailbox::default(),
+            member: None,
+            hello: None,
+            is_turned_away: false,
+            was_told: false,
+            mappings: BTreeMap::new(),
+            allocations: BTreeSet::new(),
+            deferred: Deferred::default(),
+            modules: BTreeMap::new(),
+            next_module: 1,
+            next_kernel: 0,
+            free_kernels: Vec::new(),
+            streams: BTreeSet::from([0]),
+            ending: BTreeSet::new(),
+            errors: Texts::new(ERRORS_KEPT),
+            question: None,
+            postponed: None,
+            compiling: false,
+        }
+    }
+
+    /// Who it is.
+    pub(super) fn identity(&self) -> &ClientIdentity {
+        &self.parts.identity
+    }
+
+    /// What it is, once it is welcome.
+    pub(super) fn membership(&self) -> Option<&Member> {
+        self.member.as_ref()
+    }
+
+    /// Whether a tenant was found for it.
+    pub(super) fn is_welcome(&self) -> bool {
+        self.member.is_some()
+    }
+
+    /// Whether it was refused for good and has read why.
+    pub(super) fn is_dismissed(&self) -> bool {
+        self.was_told
+    }
+
+    /// Its doorbell.
+    pub(super) fn doorbell(&self) -> BorrowedFd<'_> {
+        self.parts.doorbell.as_fd()
+    }
+
+    /// What it said of itself and nobody has judged yet.
+    pub(super) fn take_hello(&mut self) -> Option<Hello> {
+        self.hello.take()
+    }
+
+    /// Makes the client a member and answers its Hello; returns what the dispatcher must be told after it joined.
+    pub(super) fn welcome(&mut self, member: Member) -> Vec<Mapping> {
+        let reply = self.welcome_reply(&member);
+        self.member = Some(member);
+        self.mailbox.answer(&reply);
+        let mappings = self.mappings.iter();
+        mappings
+            .filter_map(|(iova, mapping)| mapping.for_dispatcher(*iova))
+            .collect()
+    }
+
+    /// Answers a Hello with a reason why not; one who cannot become welcome is dismissed once it has read that.
+    pub(super) fn refuse(&mut self, error: ControlError) {
+        self.is_turned_away = !self.parts.may_join();
+        self.mailbox.answer(&ControlReply::Error(error));
+    }
+
+    /// Forgets the client's buffers; its device memory goes with its domain.
+    pub(super) fn release(&mut self) {
+        let mapped = std::mem::take(&mut self.mappings).into_values();
+        let mapped = mapped.filter_map(|mapping| Some(mapping.buffer?.0));
+        let deferred = std::mem::take(&mut self.deferred);
+        let unmapped = deferred.iter().filter_map(|release| match release {
+            Release::Buffer(buffer) => Some(*buffer),
+            Release::Memory(_) | Release::Kernels(_) => None,
+        });
+        for buffer in mapped.chain(unmapped) {
+            self.parts.device.unregister_buffer(buffer);
+        }
+    }
+
+    /// Keeps the text of a failure until the client asks for it.
+    pub(super) fn keep_error(&mut self, cookie: u64, text: String) {
+        self.errors.keep(cookie, text);
+    }
+
+    /// Answers what the client asked about a failure. A notice goes out before the completion of which it tells, so one
+    /// that is not here after the notices were taken does not exist.
+    pub(super) fn answer_question(&mut self) {
+        if let Some(cookie) = self.question.take() {
+            let text = self.errors.take(cookie);
+            let text = text.unwrap_or_else(|| format!("nothing is known of operation {cookie}"));
+            self.mailbox.answer(&ControlReply::Text(text));
+        }
+    }
+
+    /// Releases what waited for the fence of that number.
+    pub(super) fn fenced(&mut self, number: u64) {
+        let (released, next) = self.deferred.reached(number);
+        self.send_fence(next);
+        let Some(domain) = self.member.as_ref().map(|member| member.domain) else {
+            return;
+        };
+        for release in released {
+            match release {
+                Release::Memory(address) => {
+                    // It was found among the client's allocations when it was given back.
+                    if let Err(error) = self.parts.device.free(domain, address) {
+                        tracing::error!(%error, "freeing what a client gave back");
+                    }
+                }
+                Release::Kernels(kernels) => self.parts.device.unload(domain, &kernels),
+                Release::Buffer(buffer) => self.parts.device.unregister_buffer(buffer),
+            }
+        }
+        self.resume();
+    }
+
+    /// Frees the number of a stream that has ended.
+    pub(super) fn stream_gone(&mut self, stream: u16) {
+        self.ending.remove(&stream);
+        self.streams.remove(&stream);
+        self.resume();
+    }
+
+    /// Tries a request again that waited for something to be released.
+    fn resume(&mut self) {
+        if let Some(request) = self.postponed.take() {
+            self.execute_and_answer(request);
+        }
+    }
+
+    /// Releases something once nothing that is admitted by now can use it.
+    fn defer(&mut self, release: Release) {
+        let fence = self.deferred.add(release);
+        self.send_fence(fence);
+    }
+
+    fn send_fence(&self, number: Option<u64>) {
+        if let Some(number) = number {
+            let message = Message::Fence(self.parts.slot, number);
+            self.parts.outbound.tell(message);
+        }
+    }
+
+    fn member(&self) -> Result<&Member, ControlError> {
+        let not_yet = || ControlError::new(ControlCode::NotWelcome, "say Hello first");
+        self.member.as_ref().ok_or_else(not_yet)
+    }
+
+    /// Executes a request; one whose answer must wait is answered later.
+    fn execute_and_answer(&mut self, request: ControlRequest) {
+        if self.member.is_some() {
+            // Refused or not, it costs its client time on a virtual clock.
+            let charge = Message::Charge(self.parts.slot);
+            self.parts.outbound.tell(charge);
+        }
+        match self.execute(request) {
+            Ok(Some(reply)) => self.mailbox.answer(&reply),
+            Ok(None) => {}
+            Err(error) => self.mailbox.answer(&ControlReply::Error(error)),
+        }
+    }
+
+    fn execute(&mut self, request: ControlRequest) -> Result<Option<ControlReply>, ControlError> {
+        if !matches!(request, ControlRequest::Hello { .. }) {
+            self.member()?;
+        }
+        let reply = match request {
+            ControlRequest::Hello {
+                name,
+                client_version,
+                tenant,
+            } => return self.hello(name, client_version, tenant),
+            ControlRequest::Alloc { bytes } => return self.alloc(bytes),
+            ControlRequest::Free { address } => self.free(address)?,
+            ControlRequest::LoadModule { iova, len } => {
+                self.begin_load(iova, len)?;
+                return Ok(None);
+            }
+            ControlRequest::UnloadModule { module } => self.unload(module)?,
+            ControlRequest::CreateStream => return self.create_stream(),
+            ControlRequest::DestroyStream { stream } => self.destroy_stream(stream)?,
+            ControlRequest::LastError { cookie } => {
+                let Some(text) = self.errors.take(cookie) else {
+                    self.question = Some(cookie);
+                    return Ok(None);
+                };
+                ControlReply::Text(text)
+            }
+            ControlRequest::Usage => self.usage()?,
+        };
+        Ok(Some(reply))
+    }
+
+    /// Checks a Hello's form; the control thread finds the tenant and answers.
+    fn hello(
+        &mut self,
+        mut name: String,
+        client_version: u32,
+        tenant: Option<String>,
+    ) -> Result<Option<ControlReply>, ControlError> {
+        if client_version != CONTROL_VERSION {
+            let text = format!(
+                "control version {client_version} is not spoken here, {CONTROL_VERSION} is"
+            );
+            return Err(ControlError::new(ControlCode::Version, text));
+        }
+        name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
+        if let Some(tenant) = tenant
+            .as_ref()
+            .filter(|tenant| tenant.len() > MAX_NAME_BYTES)
+        {
+            let text = format!(
+                "a tenant's name of {} bytes is over {MAX_NAME_BYTES}",
+                tenant.len()
+            );
+            return Err(ControlError::new(ControlCode::Limit, text));
+        }
+        let Some(member) = &self.member else {
+            self.hello = Some(Hello { name, tenant });
+            return Ok(None);
+        };
+        let own = &member.account.facts.name;
+        if tenant.is_some_and(|tenant| tenant != *own) {
+            let text = format!("this connection is a client of tenant {own} already");
+            return Err(ControlError::new(ControlCode::BadRequest, text));
+        }
+        Ok(Some(self.welcome_reply(member)))
+    }
+
+    fn welcome_reply(&self, member: &Member) -> ControlReply {
+        let tenant = &member.account.facts;
+        ControlReply::Welcome(Box::new(Welcome {
+            tenant_id: tenant.number,
+            tenant: tenant.name.clone(),
+            client: self.parts.identity.id,
+            name: member.name.clone(),
+            weight: tenant.weight,
+            memory_limit_bytes: tenant.memory_limit_bytes,
+            device: facts_for_tenant(self.parts.device.facts()),
+        }))
+    }
+
+    /// Allocates device memory, within what all clients of the tenant may hold. Where only memory is in the way that
+    /// was given back and is still in use, the answer waits until it is free.
+    fn alloc(&mut self, bytes: u64) -> Result<Option<ControlReply>, ControlError> {
+        if self.allocations.len() >= ALLOCATIONS {
+            let text = format!("{ALLOCATIONS} allocations exist; free some");
+            return Err(ControlError::new(ControlCode::Limit, text));
+        }
+        let member = self.member()?;
+        let device = &*self.parts.device;
+        let rounded = bytes.checked_next_multiple_of(ALLOCATION_BYTES);
+        let room = member
+            .account
+            .check_room(device, rounded.unwrap_or(u64::MAX));
+        let address = room
+            .map_err(|text| ControlError::new(ControlCode::OutOfMemory, text))
+            .and_then(|()| device.alloc(member.domain, bytes).map_err(device_error));
+        match address {
+            Ok(address) => {
+                self.allocations.insert(address);
+                Ok(Some(ControlReply::Allocated { address }))
+            }
+            Err(error) if error.code == ControlCode::OutOfMemory && !self.deferred.is_empty() => {
+                self.postponed = Some(ControlRequest::Alloc { bytes });
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes an allocation from the client at once, and frees it when no operation under way can use it any more.
+    fn free(&mut self, address: u64) -> Result<ControlReply, ControlError> {
+        if !self.allocations.remove(&address) {
+            return Err(device_error(DeviceError::BadAddress { address }));
+        }
+        self.defer(Release::Memory(address));
+        Ok(ControlReply::Done)
+    }
+
+    fn create_stream(&mut self) -> Result<Option<ControlReply>, ControlError> {
+        let most = u16::try_from(STREAMS_PER_CLIENT).unwrap_or(u16::MAX);
+        let Some(number) = (0..most).find(|number| !self.streams.contains(number)) else {
+            if !self.ending.is_empty() {
+                self.postponed = Some(ControlRequest::CreateStream);
+                return Ok(None);
+            }
+            let text = format!("{most} streams exist; destroy some");
+            return Err(ControlError::new(ControlCode::Limit, text));
+        };
+        self.streams.insert(number);
+        let message = Message::AddStream(self.parts.slot, number);
+        self.parts.outbound.tell(message);
+        Ok(Some(ControlReply::Stream(number)))
+    }
+
+    /// Lets a stream end when it is empty; its number stays taken until then.
+    fn destroy_stream(&mut self, stream: u16) -> Result<ControlReply, ControlError> {
+        let exists = stream != 0 && self.streams.contains(&stream);
+        if !exists || !self.ending.insert(stream) {
+            let text =
+                format!("stream {stream} cannot be destroyed: it is stream 0, or does not exist");
+            return Err(ControlError::new(ControlCode::NotFound, text));
+        }
+        let message = Message::RemoveStream(self.parts.slot, stream);
+        self.parts.outbound.tell(message);
+        Ok(ControlReply::Done)
+    }
+
+    /// What all clients of the tenant did, hold and may hold.
+    fn usage(&self) -> Result<ControlReply, ControlError> {
+        let member = self.member()?;
+        let usage = member.account.counters.read();
+        Ok(ControlReply::Usage(Usage {
+            memory_bytes: member.account.memory_used(&*self.parts.device),
+            memory_limit_bytes: member.account.facts.memory_limit_bytes,
+            launches: usage.submitted,
+            in_flight: usage.pending,
+        }))
+    }
+}
+
+fn device_error(error: DeviceError) -> ControlError {
+    let code = match &error {
+        DeviceError::OutOfMemory { .. } => ControlCode::OutOfMemory,
+        DeviceError::BadAddress { .. } => ControlCode::NotFound,
+        DeviceError::Load(_) => ControlCode::BadModule,
+        DeviceError::NoDevice(_) => ControlCode::DeviceLost,
+        DeviceError::Backend(_) => ControlCode::Internal,
+    };
+    ControlError::new(code, error.to_string())
+}

@@ -1,0 +1,230 @@
+//! A client's modules: to the compiler and back, their handles, and their end.
+//!
+//! Rules: a module's text is copied out of the client's memory once; a handle is looked up in this session only; a
+//! module that is unloaded keeps its variables until nothing that was launched of it is under way.
+
+use super::deferred::Release;
+use super::{MODULES, Session};
+use crate::device::{DeviceError, DeviceKernelId, LoadedGlobal, LoadedKernel};
+use crate::dispatch::client::{ClientKernel, KERNELS_PER_CLIENT};
+use crate::dispatch::message::Message;
+use crate::host::compile::CompileError;
+use crate::host::control::CompileJob;
+use crate::host::facts::globals_for_tenant;
+use gridmux_channel::control::{
+    ControlCode, ControlError, ControlReply, KernelInfo, Module, ParamInfo,
+};
+use gridmux_policy::ids::ProfileKey;
+
+/// A module that was compiled and loaded for a client.
+pub(in crate::host) struct ModuleForSession {
+    pub(in crate::host) kernels: Vec<LoadedModuleKernel>,
+    pub(in crate::host) globals: Vec<LoadedGlobal>,
+}
+
+/// A kernel that was compiled and loaded for a tenant.
+pub(in crate::host) struct LoadedModuleKernel {
+    pub(in crate::host) loaded: LoadedKernel,
+    /// Offset, size and alignment of each of the tenant's own parameters.
+    pub(in crate::host) params: Vec<(u32, u32, u32)>,
+    pub(in crate::host) control_offset: Option<u32>,
+    /// Names the kernel by its text.
+    pub(in crate::host) key: ProfileKey,
+}
+
+/// Why a module was not loaded.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::host) enum LoadFailure {
+    /// The front end refused it.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// The device refused it.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+impl Session {
+    /// Copies a module's text out of the tenant's memory, once, and hands it to the compiler thread.
+    pub(super) fn begin_load(&mut self, iova: u64, len: u64) -> Result<(), ControlError> {
+        let limit = self.parts.module_bytes;
+        if len == 0 || len > limit {
+            let text =
+                format!("a module of {len} bytes is outside 1..={limit} (limits.module_bytes)");
+            return Err(ControlError::new(ControlCode::Limit, text));
+        }
+        if self.modules.len() >= MODULES {
+            let text = format!("{MODULES} modules are loaded; unload some");
+            return Err(ControlError::new(ControlCode::Limit, text));
+        }
+        let unloading = self
+            .deferred
+            .iter()
+            .filter(|release| matches!(release, Release::Kernels(_)));
+        if unloading.count() >= MODULES {
+            return Err(ControlError::new(
+                ControlCode::Busy,
+                format!(
+                    "{MODULES} unloaded modules are still in use by operations under way; wait for some"
+                ),
+            ));
+        }
+        if self.compiling {
+            return Err(ControlError::new(
+                ControlCode::Busy,
+                "a module is being compiled; wait for its reply",
+            ));
+        }
+        let bad = || {
+            ControlError::new(
+                ControlCode::BadIova,
+                format!("{len} bytes at {iova:#x} are not mapped"),
+            )
+        };
+        let domain = self.member()?.domain;
+        let (start, mapping) = self.mappings.range(..=iova).next_back().ok_or_else(bad)?;
+        let (_, buffer) = mapping.buffer.as_ref().ok_or_else(bad)?;
+        let size = usize::try_from(len).map_err(|_| bad())?;
+        if (iova - start)
+            .checked_add(len)
+            .is_none_or(|end| end > mapping.size)
+        {
+            return Err(bad());
+        }
+        let mut text = vec![0; size];
+        buffer.read_at(iova - start, &mut text).map_err(|_| bad())?;
+        let job = CompileJob {
+            slot: self.parts.slot,
+            domain,
+            text,
+        };
+        if !self.parts.outbound.compile(job) {
+            return Err(ControlError::new(
+                ControlCode::Busy,
+                "the compiler has too many modules waiting; try again",
+            ));
+        }
+        self.compiling = true;
+        Ok(())
+    }
+
+    /// Takes over what the compiler made and answers the tenant.
+    pub(in crate::host) fn finish_load(&mut self, loaded: Result<ModuleForSession, LoadFailure>) {
+        self.compiling = false;
+        let reply = match loaded {
+            Ok(module) => match self.check_loaded(&module.kernels) {
+                Ok(()) => self.adopt(module),
+                Err(error) => ControlReply::Error(error),
+            },
+            Err(failure) => ControlReply::Error(ControlError::new(
+                ControlCode::BadModule,
+                failure.to_string(),
+            )),
+        };
+        self.mailbox.answer(&reply);
+    }
+
+    /// Checks what the module takes against the limits; one that is over them is unloaded again.
+    fn check_loaded(&self, kernels: &[LoadedModuleKernel]) -> Result<(), ControlError> {
+        let member = self.member()?;
+        let device = &*self.parts.device;
+        let checked = if kernels.len() + self.kernels_in_use() > KERNELS_PER_CLIENT {
+            let text = format!("more than {KERNELS_PER_CLIENT} kernels at once; unload modules");
+            Err(ControlError::new(ControlCode::Limit, text))
+        } else {
+            // The module's variables are allocated by now, so they need no more room.
+            let room = member.account.check_room(device, 0);
+            room.map_err(|text| {
+                let text = format!("the module's variables do not fit: {text}");
+                ControlError::new(ControlCode::OutOfMemory, text)
+            })
+        };
+        if checked.is_err() {
+            let ids: Vec<DeviceKernelId> = kernels.iter().map(|k| k.loaded.limits.id).collect();
+            device.unload(member.domain, &ids);
+        }
+        checked
+    }
+
+    fn kernels_in_use(&self) -> usize {
+        self.modules.values().map(Vec::len).sum()
+    }
+
+    fn adopt(&mut self, loaded: ModuleForSession) -> ControlReply {
+        let ModuleForSession { kernels, globals } = loaded;
+        let module = self.next_module;
+        self.next_module += 1;
+        let mut infos = Vec::new();
+        let mut handles = Vec::new();
+        for LoadedModuleKernel {
+            loaded:
+                LoadedKernel {
+                    name,
+                    limits,
+                    attributes,
+                },
+            params,
+            control_offset,
+            key,
+        } in kernels
+        {
+            let handle = self.free_kernels.pop().unwrap_or_else(|| {
+                self.next_kernel += 1;
+                self.next_kernel - 1
+            });
+            infos.push(KernelInfo {
+                name,
+                handle,
+                params_bytes: limits.params_bytes,
+                params: params
+                    .iter()
+                    .map(|&(offset, size, align)| ParamInfo {
+                        offset,
+                        size,
+                        align,
+                    })
+                    .collect(),
+                max_threads: limits.max_threads_per_block,
+                static_shared_bytes: limits.static_shared_bytes,
+                registers: limits.registers_per_thread,
+                local_bytes: attributes.local_bytes,
+                const_bytes: attributes.const_bytes,
+                max_dynamic_shared_bytes: attributes.max_dynamic_shared_bytes,
+                ptx_version: attributes.ptx_version,
+            });
+            handles.push((handle, limits.id));
+            let kernel = ClientKernel {
+                limits,
+                control_offset,
+                key,
+            };
+            self.parts
+                .outbound
+                .tell(Message::AddKernel(self.parts.slot, handle, kernel));
+        }
+        self.modules.insert(module, handles);
+        ControlReply::Loaded(Module {
+            handle: module,
+            kernels: infos,
+            globals: globals_for_tenant(globals),
+        })
+    }
+
+    pub(super) fn unload(&mut self, module: u32) -> Result<ControlReply, ControlError> {
+        let unknown = || {
+            ControlError::new(
+                ControlCode::NotFound,
+                format!("module {module} is not loaded"),
+            )
+        };
+        let kernels = self.modules.remove(&module).ok_or_else(unknown)?;
+        let ids: Vec<DeviceKernelId> = kernels.iter().map(|(_, id)| *id).collect();
+        for (handle, _) in kernels {
+            self.parts
+                .outbound
+                .tell(Message::RemoveKernel(self.parts.slot, handle));
+            self.free_kernels.push(handle);
+        }
+        self.defer(Release::Kernels(ids));
+        Ok(ControlReply::Done)
+    }
+}

@@ -1,0 +1,62 @@
+//! Start budgets: a number of starts since the row was made, not since the plan.
+
+use super::caps::near;
+use super::run::{SMALL, Scene, load};
+use super::script::Say;
+use super::{Case, Failure, LoadLaunch, Subject, Verdict};
+use crate::contract::Element;
+use crate::plan::NO_CAP;
+
+pub(super) const CASES: &[Case] = &[Case {
+    name: "a budget is a position, however often it is said",
+    needs: &[Element::Budget],
+    run: positions,
+}];
+
+/// A row has 12 blocks of a grain in two launches of one stream, 4 and 8. The plan is made anew every half grain. Its
+/// budget is 6 until 8 grains: the first launch and 2 blocks of the second start. Then it is 3, which permits nothing
+/// more; from 12 grains on it is 9, which permits 3 more, and from 18 grains on there is none.
+fn positions(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+    let (sms, grain) = (subject.device().sms, subject.grain());
+    let say = |at, budget| {
+        let mut say = Say::at(grain * at, sms).row(0, 0, NO_CAP).budget(budget);
+        say.default_cap = 0;
+        say
+    };
+    let mut one = load(0, SMALL, 4, grain);
+    one.launches.push(LoadLaunch {
+        blocks: 8,
+        ..one.launches[0]
+    });
+    let run = Scene {
+        case: "a budget is a position, however often it is said",
+        says: vec![
+            say(0, Some(6)),
+            say(8, Some(3)),
+            say(12, Some(9)),
+            say(18, None),
+        ],
+        loads: vec![one],
+        until: grain * 40,
+        again: Some(crate::units::Nanos(grain.0 / 2)),
+    }
+    .perform(subject)?;
+    run.all_ended()?;
+    let slack = subject.slack(Element::Budget);
+    for (until, want) in [(8, 6), (12, 6), (18, 9)] {
+        let started = run
+            .starts(0)
+            .iter()
+            .filter(|at| **at < grain * until)
+            .count();
+        let what = format!("starts before {until} grains");
+        near(
+            &run,
+            &what,
+            i64::try_from(started).unwrap_or(i64::MAX),
+            want,
+            &slack,
+        )?;
+    }
+    Ok(Verdict::Held)
+}

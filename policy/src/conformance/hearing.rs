@@ -1,0 +1,325 @@
+//! The policy hears what happened: each thing once, in order, and in full wherever it may have to decide.
+//!
+//! Rules: a row's introduction comes before anything else of it, and nothing comes after its end; its number names
+//! another row only after a later plan that no longer lists it; sums of blocks are complete at every arrival, end and
+//! plan, within [`Subject::observation`].
+
+use super::run::{Run, SMALL, Scene, load};
+use super::script::{Record, Say};
+use super::{Case, Change, Failure, Subject, Verdict};
+use crate::event::Event;
+use crate::ids::{GroupId, RowId};
+use crate::ledger::Ledger;
+use crate::units::Nanos;
+use std::collections::{HashMap, HashSet};
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        name: "blocks are counted on the groups that hold them",
+        needs: &[],
+        run: by_group,
+    },
+    Case {
+        name: "after a loss the counters make good what was missed",
+        needs: &[],
+        run: after_a_loss,
+    },
+];
+
+/// What was heard of a launch so far, and when things really happened to it.
+#[derive(Default)]
+struct Heard {
+    arrived: bool,
+    first_start: bool,
+    ended: bool,
+    started: usize,
+    retired: usize,
+    starts: Vec<Nanos>,
+    ends: Vec<Nanos>,
+}
+
+/// A row, by what was heard.
+enum Life {
+    Lives,
+    /// Gone; the plans said since then do or do not list it.
+    Gone {
+        free: bool,
+    },
+}
+
+/// Checks what a policy heard in a run.
+pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
+    let mut launches: HashMap<u64, Heard> = HashMap::new();
+    for seen in &run.trace.launches {
+        let mut heard = Heard::default();
+        let own = run.trace.blocks.iter();
+        for block in own.filter(|b| (b.load, b.launch) == (seen.load, seen.launch)) {
+            match block.change {
+                Change::Started => heard.starts.push(block.at),
+                Change::Ended => heard.ends.push(block.at),
+                _ => {}
+            }
+        }
+        launches.insert(seen.number, heard);
+    }
+    let lost = run
+        .events()
+        .any(|event| matches!(event, Event::Lost { .. }));
+    let mut rows = HashMap::new();
+    for record in &run.records {
+        match record {
+            Record::Heard(event) => {
+                row_lives(run, &mut rows, event, lost)?;
+                if !lost {
+                    of_launch(run, &mut launches, event, subject)?;
+                }
+                if let (Event::Arrive { at, .. } | Event::Ended { at, .. }, false) = (event, lost) {
+                    flushed(run, &launches, *at, subject)?;
+                }
+            }
+            Record::Asked(at) if !lost => flushed(run, &launches, *at, subject)?,
+            Record::Asked(_) => {}
+            Record::Said(at, plan) => {
+                if !lost {
+                    flushed(run, &launches, *at, subject)?;
+                }
+                for (row, life) in &mut rows {
+                    if let Life::Gone { free } = life {
+                        *free |= plan.place_of(*row).is_none();
+                    }
+                }
+            }
+        }
+    }
+    for (number, heard) in launches.iter().filter(|_| !lost) {
+        let ended = run.trace.launches.iter().find(|l| l.number == *number);
+        let is = ended.is_some_and(|launch| launch.end.is_some());
+        run.expect(
+            &format!("launch {number} was said to have ended"),
+            heard.ended,
+            is,
+        )?;
+    }
+    Ok(())
+}
+
+fn row_lives(
+    run: &Run,
+    rows: &mut HashMap<RowId, Life>,
+    event: &Event,
+    lost: bool,
+) -> Result<(), Failure> {
+    let row = match *event {
+        Event::RowNew { row, .. } => {
+            let before = rows.insert(row, Life::Lives);
+            let fine = match before {
+                None => true,
+                Some(Life::Lives) => lost,
+                Some(Life::Gone { free }) => free,
+            };
+            return run.require(&format!("{row} names another row too early"), fine);
+        }
+        Event::RowGone { row } => {
+            let before = rows.insert(row, Life::Gone { free: false });
+            let lived = matches!(before, Some(Life::Lives));
+            return run.require(&format!("{row} is gone and was not there"), lived || lost);
+        }
+        Event::Arrive { row, .. }
+        | Event::FirstStart { row, .. }
+        | Event::Blocks { row, .. }
+        | Event::Ended { row, .. }
+        | Event::CapReached { row, .. }
+        | Event::Degraded { row, .. }
+        | Event::Sample { row, .. }
+        | Event::Switched { row, .. }
+        | Event::Counters { row, .. } => row,
+        Event::Tenant { .. }
+        | Event::TenantGone { .. }
+        | Event::Share { .. }
+        | Event::Lost { .. }
+        | Event::Timer { .. } => return Ok(()),
+    };
+    let lives = matches!(rows.get(&row), Some(Life::Lives));
+    run.require(
+        &format!("{event:?} is of a row that does not live"),
+        lives || lost,
+    )
+}
+
+fn of_launch(
+    run: &Run,
+    launches: &mut HashMap<u64, Heard>,
+    event: &Event,
+    subject: &dyn Subject,
+) -> Result<(), Failure> {
+    let number = match *event {
+        Event::Arrive { launch, .. }
+        | Event::FirstStart { launch, .. }
+        | Event::Blocks { launch, .. }
+        | Event::Ended { launch, .. } => launch,
+        _ => return Ok(()),
+    };
+    let Some(heard) = launches.get_mut(&number) else {
+        return run.fail(format!("{event:?} is of a launch that never arrived"));
+    };
+    let once = |flag: &mut bool| !std::mem::replace(flag, true);
+    let fine = match *event {
+        Event::Arrive { .. } => once(&mut heard.arrived),
+        Event::FirstStart { at, .. } => {
+            let near = heard
+                .starts
+                .first()
+                .is_some_and(|first| first.0.abs_diff(at.0) <= subject.observation().0);
+            heard.arrived && near && once(&mut heard.first_start)
+        }
+        Event::Blocks { started, ended, .. } => {
+            heard.started += started as usize;
+            heard.retired += ended as usize;
+            heard.arrived && !heard.ended
+        }
+        _ => heard.arrived && once(&mut heard.ended),
+    };
+    run.require(
+        &format!("{event:?} comes twice, too early or too late"),
+        fine,
+    )
+}
+
+/// The sums of blocks that were heard are those of what happened until now.
+fn flushed(
+    run: &Run,
+    launches: &HashMap<u64, Heard>,
+    now: Nanos,
+    subject: &dyn Subject,
+) -> Result<(), Failure> {
+    let slack = subject.observation();
+    let between = |times: &[Nanos], heard: usize| {
+        let least = times.partition_point(|at| *at + slack < now);
+        let most = times.partition_point(|at| *at <= now + slack);
+        (least..=most).contains(&heard)
+    };
+    for (number, heard) in launches {
+        let sums = between(&heard.starts, heard.started) && between(&heard.ends, heard.retired);
+        let (started, ended) = (heard.started, heard.retired);
+        run.require(
+            &format!("at {now} launch {number} is said to have {started} started, {ended} ended"),
+            sums,
+        )?;
+    }
+    Ok(())
+}
+
+/// Two groups: the first SM, and the rest. One row, one block an SM, 3 blocks an SM in all, each of a grain. What is
+/// heard on group 0 is what happened on SM 0, and the rest is heard on group 1.
+fn by_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+    let (sms, grain) = (subject.device().sms, subject.grain());
+    let mut say = Say::at(Nanos(0), sms).row(0, 0, 1);
+    say.default_cap = 1;
+    let mut first = say.groups[0].clone();
+    first.sms = (0, 1);
+    say.groups[0].sms = (1, sms);
+    say.groups.insert(0, first);
+    let run = Scene {
+        case: "blocks are counted on the groups that hold them",
+        says: vec![say],
+        loads: vec![load(0, SMALL, 3 * u32::from(sms), grain)],
+        until: grain * 12,
+        again: None,
+    }
+    .perform(subject)?;
+    run.all_ended()?;
+    if !run.knows_sms() {
+        return Ok(Verdict::Skipped("it does not know on which SM blocks are"));
+    }
+    let mut heard = [0_usize; 2];
+    for event in run.events() {
+        if let Event::Blocks { group, ended, .. } = event {
+            run.require(&format!("{group} exists"), *group <= GroupId(1))?;
+            heard[usize::from(group.0)] += *ended as usize;
+        }
+    }
+    let ends = run
+        .trace
+        .blocks
+        .iter()
+        .filter(|b| b.change == Change::Ended);
+    let on_first = ends.filter(|b| b.sm.is_some_and(|sm| sm.0 == 0)).count();
+    let rest = run.count(0, Change::Ended) - on_first;
+    run.expect("blocks that ended on each group", heard, [on_first, rest])?;
+    Ok(Verdict::Held)
+}
+
+/// Three tenants launch at 0, 1 and 2 grains; events get lost from the tenth on, so that arrivals, starts and ends are
+/// among them. Wherever counters come, they are the truth, and at the end, when everything has ended, nobody has open
+/// launches, live or waiting blocks.
+fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+    let (shape, grain) = (subject.device(), subject.grain());
+    if !subject.lose_events(10, 8) {
+        return Ok(Verdict::Skipped("it cannot be made to lose events"));
+    }
+    let mut loads: Vec<_> = (0..3).map(|t| load(t, SMALL, 20, grain)).collect();
+    for (n, load) in (0..).zip(&mut loads) {
+        load.launches[0].at = grain * n;
+    }
+    let run = Scene {
+        case: "after a loss the counters make good what was missed",
+        says: vec![Say::at(Nanos(0), shape.sms)],
+        loads,
+        until: grain * 60,
+        again: Some(grain),
+    }
+    .perform(subject)?;
+    run.all_ended()?;
+    let lost = run
+        .events()
+        .any(|event| matches!(event, Event::Lost { .. }));
+    run.require("events were lost, and it said so", lost)?;
+    let mut ledger = Ledger::new(&shape);
+    let mut rows = HashSet::new();
+    for event in run.events() {
+        ledger.observe(event);
+        match *event {
+            Event::RowNew { row, .. } => drop(rows.insert(row)),
+            Event::Counters { row, at, .. } => truth_at(&run, &ledger, row, at, subject)?,
+            _ => {}
+        }
+    }
+    run.expect("rows that were heard of", rows.len(), 3)?;
+    for row in rows {
+        let book = ledger.row(row);
+        let left = book.map(|book| (book.open_launches, book.live, book.waiting));
+        run.expect(&format!("what {row} has left"), left, Some((0, 0, 0)))?;
+    }
+    Ok(Verdict::Held)
+}
+
+/// A ledger that heard a row's counters knows what is true of it.
+fn truth_at(
+    run: &Run,
+    ledger: &Ledger,
+    row: RowId,
+    now: Nanos,
+    subject: &dyn Subject,
+) -> Result<(), Failure> {
+    let slack = subject.observation();
+    let of_row = run
+        .trace
+        .blocks
+        .iter()
+        .filter(|seen| run.row_of(seen) == Some(row));
+    let of_row: Vec<_> = of_row.collect();
+    let count = |change: Change, until: Nanos| {
+        let own = of_row
+            .iter()
+            .filter(|b| b.change == change && b.at <= until);
+        own.count() as i64
+    };
+    let before = Nanos(now.0.saturating_sub(slack.0));
+    let live = ledger.row(row).map_or(0, |book| i64::from(book.live));
+    let least = count(Change::Started, before) - count(Change::Ended, now + slack);
+    let most = count(Change::Started, now + slack) - count(Change::Ended, before);
+    run.require(
+        &format!("at {now} {row} has {live} blocks, in truth {least} to {most}"),
+        (least..=most).contains(&live),
+    )
+}

@@ -1,0 +1,142 @@
+//! In which order free room is filled.
+//!
+//! Two rows have blocks so large that one fits on an SM, 3 for each SM, of a grain each. Until 2 grains nothing may
+//! start; then everything may. So one row's blocks all start before the other's: each SM that comes free goes to the
+//! first in order, and the first has no blocks left when the second begins.
+
+use super::run::{Run, SMALL, Scene, load};
+use super::script::Say;
+use super::{Case, Failure, Subject, Verdict};
+use crate::contract::Element;
+use crate::plan::DispatchOrder;
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        name: "free room goes to the best rank",
+        needs: &[Element::Order, Element::Cap],
+        run: |subject| {
+            large(
+                subject,
+                "free room goes to the best rank",
+                DispatchOrder::Rank,
+                0,
+            )
+        },
+    },
+    Case {
+        name: "among equal ranks free room goes to who arrived first",
+        needs: &[Element::Order, Element::Cap],
+        run: |subject| {
+            let case = "among equal ranks free room goes to who arrived first";
+            large(subject, case, DispatchOrder::Rank, 1)
+        },
+    },
+    Case {
+        name: "in order of arrival ranks do not count",
+        needs: &[Element::Order, Element::Cap],
+        run: |subject| {
+            let case = "in order of arrival ranks do not count";
+            large(subject, case, DispatchOrder::Arrival, 0)
+        },
+    },
+    Case {
+        name: "the head of the line holds up the rest",
+        needs: &[Element::HeadOfLine, Element::Cap],
+        run: |subject| line(subject, true),
+    },
+    Case {
+        name: "without a line nobody is held up",
+        needs: &[Element::Order, Element::Cap],
+        run: |subject| line(subject, false),
+    },
+];
+
+/// Load 0 arrives first and has rank 1; load 1 has the given rank.
+fn large(
+    subject: &mut dyn Subject,
+    case: &'static str,
+    order: DispatchOrder,
+    rank: u32,
+) -> Result<Verdict, Failure> {
+    let (shape, grain) = (subject.device(), subject.grain());
+    let say = |at, cap| {
+        let mut say = Say::at(grain * at, shape.sms)
+            .row(0, 1, cap)
+            .row(1, rank, cap);
+        say.default_cap = 0;
+        say.each_group(|group| group.order = order)
+    };
+    let mut loads = vec![
+        load(0, SMALL, 3 * u32::from(shape.sms), grain),
+        load(1, SMALL, 3 * u32::from(shape.sms), grain),
+    ];
+    for load in &mut loads {
+        load.block.shared_bytes = shape.shared_bytes / 8 * 5;
+    }
+    let run = Scene {
+        case,
+        says: vec![say(0, 0), say(2, 1)],
+        loads,
+        until: grain * 60,
+        again: None,
+    }
+    .perform(subject)?;
+    run.all_ended()?;
+    let first = usize::from(order == DispatchOrder::Rank && rank == 0);
+    one_after_the_other(&run, first, subject)?;
+    Ok(Verdict::Held)
+}
+
+/// All blocks of one of two loads start before those of the other, but for as many as the subject says.
+fn one_after_the_other(run: &Run, first: usize, subject: &dyn Subject) -> Result<(), Failure> {
+    let slack = subject.slack(Element::Order);
+    let (early, late) = (run.starts(first), run.starts(1 - first));
+    let last = early.last().copied();
+    let passed = late.iter().filter(|at| Some(**at) < last).count();
+    run.require(
+        &format!("{passed} blocks of load {} pass load {first}", 1 - first),
+        passed <= slack.blocks as usize,
+    )
+}
+
+/// Row 0 has the better rank and a cap of 1, with 3 blocks an SM; row 1 has a cap of 2. There is room for all. In a
+/// line
+/// row 1 begins when row 0 has started its last block; without one it begins at once, before row 0 starts its second
+/// round.
+fn line(subject: &mut dyn Subject, head_of_line: bool) -> Result<Verdict, Failure> {
+    let (sms, grain) = (subject.device().sms, subject.grain());
+    let each = u32::from(sms);
+    let say = |at, caps: [u16; 2]| {
+        let mut say = Say::at(grain * at, sms)
+            .row(0, 0, caps[0])
+            .row(1, 1, caps[1]);
+        say.default_cap = 0;
+        say.each_group(|group| group.head_of_line = head_of_line)
+    };
+    let run = Scene {
+        case: match head_of_line {
+            true => "the head of the line holds up the rest",
+            false => "without a line nobody is held up",
+        },
+        says: vec![say(0, [0, 0]), say(2, [1, 2])],
+        loads: vec![
+            load(0, SMALL, 3 * each, grain),
+            load(1, SMALL, 2 * each, grain),
+        ],
+        until: grain * 60,
+        again: None,
+    }
+    .perform(subject)?;
+    run.all_ended()?;
+    if head_of_line {
+        one_after_the_other(&run, 0, subject)?;
+    } else {
+        let second_round = run.starts(0).get(usize::from(sms)).copied();
+        let begins = run.starts(1).first().copied();
+        run.require(
+            &format!("load 1 begins at {begins:?}, the second round at {second_round:?}"),
+            begins < second_round,
+        )?;
+    }
+    Ok(Verdict::Held)
+}

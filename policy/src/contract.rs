@@ -1,0 +1,90 @@
+//! How well an executor holds each element of a plan (design invariant 1).
+//!
+//! A policy is written once; what becomes of it depends on the executor. Each executor answers,
+//! element by element, whether it holds the plan exactly, nearly, or not at all, and the conformance
+//! suite ([`crate::conformance`]) measures it against its own answer.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// An element of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Element {
+    /// A row's cap on each SM group.
+    Cap,
+    /// A tenant's limit over all of its rows, on the whole device.
+    DeviceLimit,
+    /// A tenant's limit over all of its rows, on each SM of a group.
+    GroupLimit,
+    /// Which row's waiting blocks take free room first.
+    Order,
+    /// The first in order with a waiting block holds up everyone behind it.
+    HeadOfLine,
+    /// How blocks beyond a cap leave.
+    Preemption,
+    /// How many blocks of a row may start in all.
+    Budget,
+    /// Issue weights, with their epoch and rule.
+    Weight,
+    /// How promptly a row can stop.
+    Stop,
+}
+
+impl Element {
+    /// Every element, in the order in which they are printed.
+    pub const ALL: [Self; 9] = [
+        Self::Cap,
+        Self::DeviceLimit,
+        Self::GroupLimit,
+        Self::Order,
+        Self::HeadOfLine,
+        Self::Preemption,
+        Self::Budget,
+        Self::Weight,
+        Self::Stop,
+    ];
+
+    /// Returns the name under which it is printed.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cap => "cap",
+            Self::DeviceLimit => "device limit",
+            Self::GroupLimit => "group limit",
+            Self::Order => "order",
+            Self::HeadOfLine => "head of line",
+            Self::Preemption => "preemption",
+            Self::Budget => "budget",
+            Self::Weight => "weight",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+/// How well an executor holds an element of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enforcement {
+    /// To the block, and to the instruction of an epoch.
+    Exact,
+    /// Nearly; the text says what differs.
+    Approximate(&'static str),
+    /// Not at all; the text says why.
+    No(&'static str),
+}
+
+impl fmt::Display for Enforcement {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact => write!(out, "exact"),
+            Self::Approximate(how) => write!(out, "approximate: {how}"),
+            Self::No(why) => write!(out, "no: {why}"),
+        }
+    }
+}
+
+impl Serialize for Enforcement {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
