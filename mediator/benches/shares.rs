@@ -74,7 +74,7 @@ fn cases() -> Vec<Case> {
         ),
         (
             "eight_equal",
-            (0..8).map(|n| (1, mixed(n, 1 + n % 3))).collect(),
+            (0..8).map(|n| (1, mixed(n, 1 + n))).collect(),
         ),
         (
             "two_shapes",

@@ -240,9 +240,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some(operation) = client.operations.get(active.id) else {
             return Attempt::NotItsTurn;
         };
-        let lanes_each = LANES / usize::try_from(self.accounts.wanting.max(1)).unwrap_or(LANES);
         let no_lane = self.lanes.free() == 0;
-        let over_quota = account.lanes as usize >= lanes_each.max(1);
+        let over_quota = account.lanes >= self.lanes_each();
         let is_launch = match &operation.work {
             Work::Launch(_) => true,
             Work::Copy(_) | Work::DeviceCopy(_) | Work::Memset(_) => false,
@@ -261,6 +260,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             (_, true) => Attempt::NotItsTurn,
             _ => self.issue_transfer(active),
         }
+    }
+
+    /// Returns the lanes that each tenant that wants some may hold.
+    fn lanes_each(&self) -> u32 {
+        (self.lanes.count() / self.accounts.wanting.max(1)).max(1)
     }
 
     fn issue_launch(&mut self, active: Active, no_lane: bool, over_quota: bool) -> Attempt {
@@ -301,6 +305,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         let ahead = ahead_percent(self.launch_ns, row.slice_ns);
         let limit = view.limit.percent(100 + ahead);
+        let lanes_each = self.lanes_each();
         let situation = Situation {
             launch,
             row,
@@ -311,6 +316,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             ahead,
             in_flight: operation.in_flight,
             sms: self.shape.sms,
+            lanes: lanes_each.min((lanes_each / account.queued.max(1)).max(2)),
             after,
             own: self.own_lane(active.slot, active.id, launch),
         };

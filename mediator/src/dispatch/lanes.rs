@@ -87,6 +87,12 @@ impl Lanes {
         self.busy != 0
     }
 
+    /// Returns how many lanes there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.busy.count_zeros() + self.busy.count_ones()
+    }
+
     /// Returns how many lanes are empty.
     #[must_use]
     pub fn free(&self) -> u32 {

@@ -79,8 +79,10 @@ pub struct PolicyRunner {
     /// Replan at the end of each instant of virtual time, not whenever events were seen.
     by_instant: bool,
     due: bool,
-    /// Least device time between a plan and the next wake-up.
+    /// Least device time between two wake-ups.
     least_period: Nanos,
+    /// When the policy was last woken. Plans in between, at arrivals and ends, do not put the next wake-up off.
+    woken: Nanos,
 }
 
 /// Joins a policy and a dispatcher. Before the policy has seen anything its own first plan is in force, or, when it
@@ -137,6 +139,7 @@ pub fn link(
             by_instant: is_timed,
             due: false,
             least_period,
+            woken: Nanos(0),
         },
     ))
 }
@@ -322,7 +325,11 @@ impl PolicyRunner {
             let epoch = draft.publish();
             probes::plan(args, epoch, rows);
         }
-        let earliest = self.now + self.least_period;
+        // Relaxed: this thread alone writes it.
+        if self.now.0 >= self.shared.wake_ns.load(Ordering::Relaxed) {
+            self.woken = self.now;
+        }
+        let earliest = self.woken + self.least_period;
         let wake = self.policy.wake_at().map(|wake| wake.max(earliest));
         // Relaxed: the Release in `run` publishes it.
         let wake_ns = wake.map_or(NEVER, |wake| wake.0);

@@ -4,9 +4,10 @@
 //!   about as much, two on the device in lanes of their own, so that the second fills room while the first drains. A
 //!   row of which no block has ended yet begins with a small window ([`probe`]), so that a kernel that never ends
 //!   leaves room for others.
-//! - **Capped**: slices of a sixth of what the row may hold, in lanes of their own, up to cap and limit. While slices
-//!   are short against the latency of a launch, one more goes behind each in its lane: it cannot start before the one
-//!   in front has ended, so the cap holds, and its launch costs no time.
+//! - **Capped**: slices of a sixth of what the row may hold, in lanes of their own, up to cap and limit; larger ones
+//!   where its tenant may hold fewer than six lanes for it. While slices are short against the latency of a launch, one
+//!   more goes behind each in its lane: it cannot start before the one in front has ended, so the cap holds, and its
+//!   launch costs no time.
 //!
 //! A slice waits for its launch before its blocks reside. With cap and limit as bounds of what is on the device, short
 //! slices would hold less than that on average; so more is handed over in the ratio of the launch's latency to the
@@ -27,7 +28,7 @@ use gridmux_policy::shape::SmUnits;
 pub const WINDOW_NS: u64 = 200_000;
 /// Windows on the device at once.
 const WINDOWS: u16 = 2;
-/// Slices that a full row is cut into: a slice ends as a whole, and its row holds that much less meanwhile.
+/// Slices that a full row is cut into at most: a slice ends as a whole, and its row holds that much less meanwhile.
 const SLICES_PER_ROW: u32 = 6;
 /// Slices that last longer have no other one queued behind them: the gap between two does not matter, and what is
 /// queued cannot be taken back when a plan lowers the cap.
@@ -68,6 +69,8 @@ pub struct Situation<'a> {
     pub in_flight: u16,
     /// SMs of the device.
     pub sms: u16,
+    /// Lanes that its tenant may hold for it.
+    pub lanes: u32,
     /// The stream's operation before it is still on the device, in this lane: it can only follow there.
     pub after: Option<Behind>,
     /// A lane with a slice of this launch that takes another one.
@@ -184,7 +187,7 @@ impl Situation<'_> {
         }
         let allowance = room.min(most);
         let cap = self.view.cap_total.min(charged.saturating_add(room));
-        let quantum = (cap / SLICES_PER_ROW).max(1);
+        let quantum = cap.div_ceil(self.lanes.clamp(1, SLICES_PER_ROW)).max(1);
         if allowance == most && most == whole {
             return Some(fresh(whole));
         }

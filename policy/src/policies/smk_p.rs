@@ -72,6 +72,8 @@ pub struct SmkP {
     ledger: Ledger,
     planned: bool,
     wake_at: Option<Nanos>,
+    /// When the controller last looked. Plans for arrivals and ends in between do not put its next look off.
+    looked: Nanos,
     /// The standing plan corrects an imbalance, so it is wrong once that is gone.
     correcting: bool,
     /// Nobody is filled beyond the least-served: set when start levels alone do not mend an
@@ -113,6 +115,7 @@ impl SmkP {
             ledger: Ledger::new(shape),
             planned: false,
             wake_at: None,
+            looked: Nanos::ZERO,
             correcting: false,
             even: false,
             scratch: Scratch::default(),
@@ -317,7 +320,7 @@ impl SmkP {
             .chain(idle_row.map(|(_, row)| row.last_open))
             .min()
             .map(|last| last + self.settings.grace);
-        let tick = tick.then(|| now + balance.tick());
+        let tick = tick.then(|| self.looked + balance.tick());
         [tick, grace]
             .into_iter()
             .flatten()
@@ -336,6 +339,9 @@ impl Policy for SmkP {
         self.ledger.expire(self.settings.grace);
         let changed = self.ledger.take_changed();
         let due = self.wake_at.is_some_and(|at| now >= at);
+        if due || !self.planned {
+            self.looked = now;
+        }
         if self.planned && !changed && !due {
             return false;
         }
