@@ -303,7 +303,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             // It is behind several lanes, or behind something that is no launch: it waits.
             Some((before, _)) => Some(self.behind(one_lane(before)?, launch)),
         };
-        let ahead = ahead_percent(self.launch_ns, row.slice_ns);
+        let ahead = ahead_percent(self.launch_ns, row);
         let limit = view.limit.percent(100 + ahead);
         let lanes_each = self.lanes_each();
         let situation = Situation {
@@ -313,6 +313,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             limit_room: account
                 .charged
                 .room_within(&self.shape, limit, &launch.shape),
+            over_limit: account.charged.dominant(&self.shape) > limit,
             ahead,
             in_flight: operation.in_flight,
             sms: self.shape.sms,
@@ -380,6 +381,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             issued: now,
             blocks,
             charge,
+            charged_from: now,
+            resided_ns: 0,
             resident: 0,
             is_fresh: piece.behind.is_none(),
         };
@@ -412,7 +415,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             params_bytes: u32::try_from(params.len()).unwrap_or(u32::MAX),
         });
         if self.device.submit(&command, params).is_err() {
-            self.lanes.release(tag);
+            self.lanes.release(tag, now);
             return Attempt::DeviceFull;
         }
         self.count_issued(active, tag, &flight, piece.behind.is_none());
@@ -498,6 +501,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             issued: now,
             blocks: 0,
             charge: 0,
+            charged_from: now,
+            resided_ns: 0,
             resident: 0,
             is_fresh: true,
         };
@@ -507,7 +512,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let submitted = transfer_command(&operation.work, tag, domain)
             .is_some_and(|command| self.device.submit(&command, &[]).is_ok());
         if !submitted {
-            self.lanes.release(tag);
+            self.lanes.release(tag, now);
             return Attempt::DeviceFull;
         }
         operation.in_flight += 1;

@@ -38,6 +38,10 @@ pub struct Flight {
     pub blocks: u32,
     /// Blocks that count against cap and limit.
     pub charge: u32,
+    /// Since when all of it counts against them: when it was handed over, or became the first of its lane.
+    pub charged_from: Nanos,
+    /// Block-time for which its blocks resided, in nanoseconds.
+    pub resided_ns: u64,
     /// Blocks reported resident and not yet retired.
     pub resident: u32,
     /// It was handed over to an empty lane.
@@ -154,8 +158,8 @@ impl Lanes {
         held.flight.as_mut()
     }
 
-    /// Takes a flight out of its lane, wherever in the lane it is.
-    pub fn release(&mut self, tag: Tag) -> Option<Released> {
+    /// Takes a flight out of its lane at a time, wherever in the lane it is.
+    pub fn release(&mut self, tag: Tag, now: Nanos) -> Option<Released> {
         let index = usize::from(tag.lane.0);
         let lane = self.lanes.get_mut(index)?;
         let place = lane
@@ -165,6 +169,9 @@ impl Lanes {
         lane[place..].rotate_left(1);
         let first = lane[0].flight.as_mut();
         let next = first.map(|first| {
+            if place == 0 {
+                first.charged_from = now;
+            }
             let grew = first.blocks.saturating_sub(first.charge);
             first.charge = first.blocks.max(first.charge);
             (*first, grew)
@@ -217,6 +224,8 @@ mod tests {
             issued: Nanos(0),
             blocks,
             charge,
+            charged_from: Nanos(0),
+            resided_ns: 0,
             resident: 0,
             is_fresh: true,
         }
@@ -229,17 +238,17 @@ mod tests {
         let second = lanes.append(first.lane, flight(10, 2)).unwrap();
         let third = lanes.append(first.lane, flight(4, 0)).unwrap();
         assert!(lanes.append(first.lane, flight(1, 1)).is_none());
-        let released = lanes.release(first).unwrap();
+        let released = lanes.release(first, Nanos(7)).unwrap();
         assert_eq!(released.flight.charge, 8);
         let (next, grew) = released.next.unwrap();
         assert_eq!((next.charge, grew), (10, 8));
         assert!(
-            lanes.release(first).is_none(),
+            lanes.release(first, Nanos(7)).is_none(),
             "a late report finds nothing"
         );
-        let released = lanes.release(second).unwrap();
+        let released = lanes.release(second, Nanos(7)).unwrap();
         assert_eq!(released.next.unwrap().1, 4);
-        assert!(lanes.release(third).unwrap().next.is_none());
+        assert!(lanes.release(third, Nanos(7)).unwrap().next.is_none());
         assert!(!lanes.any_busy());
     }
 

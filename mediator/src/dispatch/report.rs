@@ -14,6 +14,8 @@ use gridmux_policy::units::Nanos;
 
 /// Weight of the newest value in running means: one in this many.
 const MEAN_OF: u64 = 8;
+/// How fast sums over a row's pieces forget: by one part in this many with each piece.
+const SUM_OF: u64 = 32;
 /// How fast the longest slice of a row is forgotten: by one in this many with each slice.
 const LONGEST_OF: u64 = 16;
 
@@ -92,6 +94,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         let blocks = blocks.min(flight.resident);
         flight.resident -= blocks;
+        flight.resided_ns += ran.0;
         let flight = *flight;
         self.count_retired(&flight, blocks, ran, at);
         if blocks > 0
@@ -117,7 +120,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     fn ended(&mut self, tag: Tag, start: Nanos, end: Nanos, outcome: Outcome) {
         self.now = self.now.max(end);
-        let Some(released) = self.lanes.release(tag) else {
+        let Some(released) = self.lanes.release(tag, end) else {
             return;
         };
         self.uncharge(&released);
@@ -131,6 +134,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         {
             let took = (end - start).0.max(1);
             row.slice_ns = took.max(row.slice_ns - row.slice_ns / LONGEST_OF);
+            let charged_ns = (end - flight.charged_from)
+                .0
+                .saturating_mul(flight.blocks.into());
+            let add = |sum: u64, new| (sum - sum / SUM_OF).saturating_add(new);
+            row.charged_ns = add(row.charged_ns, charged_ns);
+            row.resided_ns = add(row.resided_ns, flight.resided_ns);
             if flight.is_fresh {
                 let latency = (start - flight.issued).0.max(1);
                 self.launch_ns = Some(self.launch_ns.map_or(latency, |least| least.min(latency)));

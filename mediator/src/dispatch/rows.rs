@@ -45,6 +45,10 @@ pub struct Row {
     pub block_ns: u64,
     /// Time on the device of the longest slice lately, in nanoseconds; 0 before one has ended.
     pub slice_ns: u64,
+    /// Block-time for which pieces counted against the cap, in nanoseconds, older ones weighing less.
+    pub charged_ns: u64,
+    /// Block-time for which blocks of these pieces resided, likewise.
+    pub resided_ns: u64,
     /// The policy has heard that its cap holds it up, and nothing of it ended since.
     pub cap_reached: bool,
     /// Kernels of this row cannot be cut into slices.
@@ -179,6 +183,8 @@ impl RowTable {
             waiting: 0,
             block_ns: 0,
             slice_ns: 0,
+            charged_ns: 0,
+            resided_ns: 0,
             cap_reached: false,
             whole_only,
             used: self.clock,

@@ -10,9 +10,8 @@
 //!   launch costs no time.
 //!
 //! A slice waits for its launch before its blocks reside. With cap and limit as bounds of what is on the device, short
-//! slices would hold less than that on average; so more is handed over in the ratio of the launch's latency to the
-//! longest slice that the row lately had (Little's law), up to [`MOST_AHEAD`] of cap and limit. A row that lately had a
-//! long slice has nothing handed over ahead.
+//! slices would hold less than that on average; so more is handed over ([`ahead_percent`]). A row that lately had a long
+//! slice has next to nothing handed over ahead.
 //!
 //! Rules: nothing here changes state. Cap and limit bound resident blocks but for what is handed over ahead, for kernels
 //! that cannot be cut, which go whole as soon as there is any room, and for windows under way when a plan lowers them.
@@ -36,7 +35,7 @@ const SHORT_SLICE_NS: u64 = 50_000;
 /// Slices in a lane at once.
 const SLICES_PER_LANE: usize = 2;
 /// What may be handed over beyond cap and limit while launches take long against slices, as a part of these, in percent.
-pub const MOST_AHEAD: u64 = 300;
+pub const MOST_AHEAD: u64 = 800;
 /// Latencies of a launch that a slice costs beside its own time: the launch's, and the wait until it is noticed that
 /// there is room again.
 const LATENCIES: u64 = 2;
@@ -63,6 +62,8 @@ pub struct Situation<'a> {
     pub view: RowView,
     /// Blocks that its tenant's limit still permits, stretched by [`ahead_percent`].
     pub limit_room: u32,
+    /// Whether its tenant has more on the device than its limit, stretched likewise, permits.
+    pub over_limit: bool,
     /// What may be handed over beyond cap and limit ([`ahead_percent`]).
     pub ahead: u64,
     /// Pieces of it on the device.
@@ -94,16 +95,18 @@ pub fn probe(sms: u16) -> u32 {
     u32::from(sms / 4).max(1)
 }
 
-/// Returns what may be handed over beyond cap and limit, as a part of these in percent, where a launch takes
-/// `launch_ns` before its first block and the row's slices take up to `slice_ns`.
+/// Returns what may be handed over beyond cap and limit, as a part of these in percent, so that as much as they permit
+/// resides on average: by how much what counted against them was more than what resided. While launches take
+/// `launch_ns` before their first block, no more than the ratio of that to a slice (Little's law).
 #[must_use]
-pub fn ahead_percent(launch_ns: Option<u64>, slice_ns: u64) -> u64 {
-    match (launch_ns, slice_ns) {
-        (None, _) | (_, 0) => 0,
-        (Some(launch_ns), slice_ns) => {
-            (launch_ns.saturating_mul(100 * LATENCIES) / slice_ns).min(MOST_AHEAD)
-        }
-    }
+pub fn ahead_percent(launch_ns: Option<u64>, row: &Row) -> u64 {
+    let (Some(launch_ns), true) = (launch_ns, row.slice_ns > 0) else {
+        return 0;
+    };
+    let by_latency = launch_ns.saturating_mul(100 * LATENCIES) / row.slice_ns;
+    let absent_ns = row.charged_ns.saturating_sub(row.resided_ns);
+    let measured = absent_ns.saturating_mul(100) / row.resided_ns.max(1);
+    by_latency.min(measured).min(MOST_AHEAD)
 }
 
 impl Situation<'_> {
@@ -186,8 +189,10 @@ impl Situation<'_> {
             return (room > 0).then(|| fresh(whole));
         }
         let allowance = room.min(most);
-        let cap = self.view.cap_total.min(charged.saturating_add(room));
-        let quantum = cap.div_ceil(self.lanes.clamp(1, SLICES_PER_ROW)).max(1);
+        let most_charged = charged.saturating_add(room);
+        let quantum = most_charged
+            .div_ceil(self.lanes.clamp(1, SLICES_PER_ROW))
+            .max(1);
         if allowance == most && most == whole {
             return Some(fresh(whole));
         }
@@ -196,6 +201,9 @@ impl Situation<'_> {
         }
         if charged == 0 {
             return Some(fresh(allowance));
+        }
+        if self.over_limit || u64::from(charged) > stretched {
+            return None;
         }
         let short = self.row.slice_ns > 0 && self.row.slice_ns < SHORT_SLICE_NS;
         let own = self.own.filter(|own| short && own.depth < SLICES_PER_LANE);
