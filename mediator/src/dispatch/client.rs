@@ -137,6 +137,8 @@ pub struct ClientSlot<P> {
     pub leaving: bool,
     /// The control thread said [`super::Message::Leave`]; until then a client that was cut off stays in its slot.
     pub told_to_leave: bool,
+    /// Completions lie in its ring that it does not see yet.
+    pub undelivered: bool,
     /// Completions that did not fit into the ring yet block their stream; this says that there are some.
     pub backlog: bool,
     /// Operations that wait for one of another stream.
@@ -167,6 +169,7 @@ impl<P> ClientSlot<P> {
             params: ParamPool::default(),
             leaving: false,
             told_to_leave: false,
+            undelivered: false,
             backlog: false,
             waits: 0,
             ready_at: Nanos(0),

@@ -37,7 +37,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 });
             }
             Message::Join(slot, client) => {
-                self.clock.acted(slot, self.wall_now_ns);
+                self.clock.acted(slot);
                 if let Err(client) = self.clients.insert(slot, client) {
                     self.notify(Notice::Gone(slot, client));
                 }
@@ -110,7 +110,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Message::Charge(_) if self.clock.is_lockstep() => {
                 let cost = Nanos(super::clock::OPERATION_NS);
                 client.ready_at = client.ready_at.max(now) + cost;
-                self.clock.acted(slot, self.wall_now_ns);
+                self.clock.acted(slot);
             }
             _ => {}
         }
