@@ -141,7 +141,8 @@ impl Clock {
                 let ready = client.ready_at;
                 self.ready = Some(self.ready.map_or(ready, |least| least.min(ready)));
             }
-            if !runs || !may_add || hold.expired || client.ready_at > now + Nanos(MOST_AHEAD_NS) {
+            let is_far_ahead = client.ready_at > now + Nanos(MOST_AHEAD_NS);
+            if !runs || !may_add || client.postponed || hold.expired || is_far_ahead {
                 continue;
             }
             if held {

@@ -251,6 +251,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             .is_some_and(|stream| stream.closing && stream.is_empty());
         if gone {
             client.streams[usize::from(stream)] = None;
+            client.postponed = false;
         }
         let mut fenced = None;
         if !client.fences.is_empty() {
@@ -260,6 +261,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             let met = |fence: &(u64, u64)| oldest.is_none_or(|oldest| oldest >= fence.1);
             if let Some(place) = client.fences.iter().position(met) {
                 fenced = Some(client.fences.remove(place).0);
+                client.postponed = false;
             }
         }
         if gone {

@@ -40,14 +40,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if self.deliver() {
             return true;
         }
-        if self.admit_in_order() {
-            return true;
+        let mut worked = self.admit_in_order();
+        if self.is_instant_settled() {
+            worked |= self.issue();
+            worked |= self.give_permit();
         }
-        if !self.is_instant_settled() {
-            return false;
-        }
-        let issued = self.issue();
-        self.give_permit() || issued
+        worked
     }
 
     /// Hands every client that something of completed all of its completions.

@@ -65,7 +65,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         | Message::RemoveStream(slot, _)
         | Message::AddMapping(slot, _)
         | Message::RemoveMapping(slot, _)
-        | Message::Charge(slot)) = message
+        | Message::Charge(slot)
+        | Message::Postponed(slot)) = message
         else {
             return;
         };
@@ -112,6 +113,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 client.ready_at = client.ready_at.max(now) + cost;
                 self.clock.acted(slot);
             }
+            // What it waits for may be there already.
+            Message::Postponed(_) => client.postponed = client.has_ending(),
             _ => {}
         }
     }
