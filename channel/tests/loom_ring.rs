@@ -69,6 +69,29 @@ fn nothing_is_lost_doubled_reordered_or_torn() {
 }
 
 #[test]
+fn staged_entries_are_seen_all_or_none() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let shared = Shared::new();
+        let theirs = shared.clone();
+        let producer = thread::spawn(move || {
+            let mut end = Producer::default();
+            for i in 0..2 {
+                assert!(end.stage(&theirs.queue(), &entry(i)).unwrap());
+            }
+            end.publish(&theirs.queue());
+        });
+        let mut end = Consumer::default();
+        if let Some(first) = end.pop(&shared.queue()).unwrap() {
+            assert_eq!(first, entry(0));
+            assert_eq!(end.pop(&shared.queue()).unwrap(), Some(entry(1)));
+        }
+        producer.join().unwrap();
+    });
+}
+
+#[test]
 fn a_slot_is_not_overwritten_before_it_is_released() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);

@@ -188,23 +188,37 @@ fn wait(client: &mut ClientRings) -> CompletionEntry {
 fn the_virtual_clock_holds_only_for_a_running_tenant() {
     let (mut host, mut client) = pair(small());
     client.set_spin(0);
-    assert_eq!(host.tenant_state().unwrap(), TenantState::Thinking);
+    assert_eq!(host.tenant_state(), TenantState::Thinking);
     client.push(&barrier(0)).unwrap();
-    assert_eq!(host.tenant_state().unwrap(), TenantState::Running);
-    host.pop().unwrap();
+    assert_eq!(host.tenant_state(), TenantState::Running);
     assert!(client.wait(Duration::from_millis(1)).unwrap().is_none());
-    assert_eq!(host.tenant_state().unwrap(), TenantState::Waiting);
+    // Whatever of it was not taken: it adds nothing.
+    assert_eq!(host.tenant_state(), TenantState::Waiting);
+    host.pop().unwrap();
     // What it waited for is there: it runs until it waits for the next one.
-    host.push_completion(done(0)).unwrap();
-    assert_eq!(host.tenant_state().unwrap(), TenantState::Running);
+    host.stage_completion(done(0)).unwrap();
+    assert_eq!(host.tenant_state(), TenantState::Waiting);
+    host.publish_completions();
+    assert_eq!(host.tenant_state(), TenantState::Running);
     assert!(client.wait(LONG).unwrap().is_some());
-    assert_eq!(host.tenant_state().unwrap(), TenantState::Running);
+    assert_eq!(host.tenant_state(), TenantState::Running);
     client.set_state(TenantState::Thinking);
-    assert_eq!(host.tenant_state().unwrap(), TenantState::Thinking);
-    // A submission that was not taken makes a waiting tenant a running one.
-    client.push(&barrier(1)).unwrap();
-    client.set_state(TenantState::Waiting);
-    assert_eq!(host.tenant_state().unwrap(), TenantState::Running);
+    assert_eq!(host.tenant_state(), TenantState::Thinking);
+}
+
+#[test]
+fn staged_completions_come_all_at_once() {
+    let (mut host, mut client) = pair(small());
+    for cookie in 0..3 {
+        client.push(&barrier(cookie)).unwrap();
+        host.pop().unwrap();
+        host.stage_completion(done(cookie)).unwrap();
+        assert!(client.pop_completion().unwrap().is_none());
+    }
+    host.publish_completions();
+    for cookie in 0..3 {
+        assert_eq!(client.pop_completion().unwrap().unwrap().cookie, cookie);
+    }
 }
 
 #[test]

@@ -10,7 +10,8 @@
 //!
 //! Rules: every call is O(1), whatever the number of tenants; sums of resources are integers, so
 //! that what is placed and retired cancels exactly; times that run backwards count as no time;
-//! nothing is allocated after the last tenant was added.
+//! nothing is allocated after the last tenant was added. Reading changes nothing: sums of floats
+//! depend on where they are cut, and readers come when they like.
 
 use crate::ids::TenantId;
 use crate::shape::{BlockShape, DeviceShape, Held, SmUnits};
@@ -178,26 +179,34 @@ impl ShareMeter {
     }
 
     /// Returns a tenant's integrals up to the newest time seen.
-    pub fn read(&mut self, tenant: TenantId) -> ShareReading {
-        self.forward(tenant)
-            .map_or_else(ShareReading::default, |meter| meter.reading)
+    #[must_use]
+    pub fn read(&self, tenant: TenantId) -> ShareReading {
+        let meter = self.meters.get(tenant.index());
+        meter.map_or_else(ShareReading::default, |meter| self.reading_now(meter))
     }
 
     /// Brings a tenant's integrals to the present.
-    #[allow(clippy::cast_precision_loss, reason = "integrals for ratios")]
     fn forward(&mut self, tenant: TenantId) -> Option<&mut Meter> {
+        let reading = self.read(tenant);
         let meter = self.meters.get_mut(tenant.index())?;
-        let elapsed = (self.now - meter.at).0 as f64;
-        meter.reading.held += meter.held.as_sms() * elapsed;
-        if meter.busy {
-            let per_weight = self.per_weight - meter.per_weight_at;
-            meter.reading.entitled += per_weight * f64::from(meter.weight);
-            meter.reading.total += self.total - meter.total_at;
-        }
+        meter.reading = reading;
         meter.at = self.now;
         meter.total_at = self.total;
         meter.per_weight_at = self.per_weight;
         Some(meter)
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "integrals for ratios")]
+    fn reading_now(&self, meter: &Meter) -> ShareReading {
+        let mut reading = meter.reading;
+        let elapsed = (self.now - meter.at).0 as f64;
+        reading.held += meter.held.as_sms() * elapsed;
+        if meter.busy {
+            let per_weight = self.per_weight - meter.per_weight_at;
+            reading.entitled += per_weight * f64::from(meter.weight);
+            reading.total += self.total - meter.total_at;
+        }
+        reading
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod bench;
 mod binary;
+mod busy;
 mod bystander;
 pub mod equivalence;
 pub mod generate;
@@ -19,6 +20,7 @@ mod wait;
 
 pub use bench::Bench;
 pub use binary::program;
+pub use busy::BusyHost;
 pub use bystander::Bystander;
 pub use process::{Speaker, run};
 pub use raw::RawTenant;

@@ -144,12 +144,30 @@ impl HostRings {
     /// impossible; close the channel in both cases.
     #[inline]
     pub fn push_completion(&mut self, entry: CompletionEntry) -> Result<(), PushError> {
+        let staged = self.stage_completion(entry);
+        self.publish_completions();
+        staged
+    }
+
+    /// Writes a completion that the tenant sees with the next
+    /// [`HostRings::publish_completions`].
+    ///
+    /// # Errors
+    /// As [`HostRings::push_completion`].
+    #[inline]
+    pub fn stage_completion(&mut self, entry: CompletionEntry) -> Result<(), PushError> {
         let queue = self.map.completions();
-        if !self.completions.push(&queue, &entry.to_words())? {
+        if !self.completions.stage(&queue, &entry.to_words())? {
             return Err(PushError::Full);
         }
-        self.pushed += 1;
         Ok(())
+    }
+
+    /// Publishes every staged completion: the tenant sees none of them, or all.
+    #[inline]
+    pub fn publish_completions(&mut self) {
+        let queue = self.map.completions();
+        self.pushed += u64::from(self.completions.publish(&queue));
     }
 
     /// How many completions were pushed so far.
@@ -207,20 +225,13 @@ impl HostRings {
         park::withdraw(self.map.word(Line::Armed));
     }
 
-    /// What the tenant is doing. A tenant whose submissions have not all been
-    /// taken is running, whatever it says.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the tenant's index is impossible; close the channel.
-    pub fn tenant_state(&self) -> Result<TenantState, Corrupt> {
+    /// What the tenant says that it is doing. What it submitted before it said
+    /// that is seen by a look at the queue that follows.
+    #[must_use]
+    pub fn tenant_state(&self) -> TenantState {
         // Acquire: pairs with the Release store in `ClientRings::set_state`.
-        // What was submitted before the tenant said that it waits is visible
-        // to the look at the queue that follows.
         let word = self.map.tenant_state().load(Ordering::Acquire);
-        if self.has_submissions()? {
-            return Ok(TenantState::Running);
-        }
-        Ok(TenantState::unpack(word, self.pushed))
+        TenantState::unpack(word, self.pushed)
     }
 
     /// Tells the tenant what became of the channel, and wakes it.

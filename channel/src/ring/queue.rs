@@ -14,6 +14,10 @@
 //! words: a peer that writes it while it is read can spoil the copy and
 //! nothing else.
 //!
+//! Several entries can be published at once: they are **staged**, and the
+//! stamp of the first is written last, so that a consumer that sees one of them
+//! sees all.
+//!
 //! Invariant (`tests/loom_ring.rs`): what is pushed is popped once, in order,
 //! whole.
 
@@ -79,6 +83,10 @@ impl<const W: usize, const S: usize> Queue<'_, W, S> {
 pub struct Producer<const W: usize, const S: usize> {
     tail: u32,
     head_seen: u32,
+    /// Entries written behind `tail` and not published: the stamp of the first
+    /// of them is still to be written, and with it all become visible.
+    staged: u32,
+    first_stamp: u64,
 }
 
 impl<const W: usize, const S: usize> Producer<W, S> {
@@ -89,23 +97,55 @@ impl<const W: usize, const S: usize> Producer<W, S> {
     /// [`Corrupt`] if the consumer's index is impossible.
     #[inline]
     pub fn push(&mut self, queue: &Queue<'_, W, S>, words: &[u64; W]) -> Result<bool, Corrupt> {
-        if self.tail.wrapping_sub(self.head_seen) >= queue.capacity()
-            && self.refresh(queue)? >= queue.capacity()
+        let staged = self.stage(queue, words)?;
+        self.publish(queue);
+        Ok(staged)
+    }
+
+    /// Writes one entry behind those that are staged, for [`Producer::publish`]
+    /// to publish; `false` if there is no room.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the consumer's index is impossible.
+    #[inline]
+    pub fn stage(&mut self, queue: &Queue<'_, W, S>, words: &[u64; W]) -> Result<bool, Corrupt> {
+        let free_behind = queue.capacity() - self.staged;
+        if self.tail.wrapping_sub(self.head_seen) >= free_behind
+            && self.refresh(queue)? >= free_behind
         {
             return Ok(false);
         }
-        prefetch_write(queue.slot(self.tail.wrapping_add(AHEAD)));
-        let slot = queue.slot(self.tail);
+        let position = self.tail.wrapping_add(self.staged);
+        prefetch_write(queue.slot(position.wrapping_add(AHEAD)));
+        let slot = queue.slot(position);
         for i in (0..W).filter(|i| *i != S) {
-            // Relaxed: published by the Release store of the stamp below.
+            // Relaxed: published by the Release store of the stamp in `publish`.
             slot[i].store(words[i], Ordering::Relaxed);
         }
-        let turn = u64::from(queue.turn(self.tail)) << TURN_SHIFT;
-        // Release: pairs with the Acquire load of the stamp in
-        // `Consumer::look`, which makes the words above visible.
-        slot[S].store((words[S] & PAYLOAD_MASK) | turn, Ordering::Release);
-        self.tail = self.tail.wrapping_add(1);
+        let turn = u64::from(queue.turn(position)) << TURN_SHIFT;
+        let stamp = (words[S] & PAYLOAD_MASK) | turn;
+        if self.staged == 0 {
+            self.first_stamp = stamp;
+        } else {
+            // Relaxed: the consumer looks at no slot before the one in front of
+            // it, whose stamp is published later.
+            slot[S].store(stamp, Ordering::Relaxed);
+        }
+        self.staged += 1;
         Ok(true)
+    }
+
+    /// Publishes every staged entry at once; returns how many there were.
+    #[inline]
+    pub fn publish(&mut self, queue: &Queue<'_, W, S>) -> u32 {
+        let staged = std::mem::take(&mut self.staged);
+        if staged > 0 {
+            // Release: pairs with the Acquire load of the stamp in
+            // `Consumer::look`, which makes the words of all of them visible.
+            queue.slot(self.tail)[S].store(self.first_stamp, Ordering::Release);
+            self.tail = self.tail.wrapping_add(staged);
+        }
+        staged
     }
 
     /// How many entries were published so far, modulo 2^32.
@@ -243,6 +283,7 @@ mod tests {
         let mut producer = Producer {
             tail: start,
             head_seen: start,
+            ..Producer::default()
         };
         let mut consumer = Consumer { head: start };
         for i in 0..40_u64 {
@@ -253,6 +294,31 @@ mod tests {
             assert_eq!(producer.push(&queue, &[99]), Ok(false));
             for j in 0..4 {
                 assert_eq!(consumer.pop(&queue), Ok(Some([i + j])));
+            }
+            consumer.release(&queue);
+        }
+    }
+
+    #[test]
+    fn staged_entries_are_seen_all_at_once() {
+        let head = AtomicU32::new(0);
+        let slots: [[AtomicU64; 1]; 4] = std::array::from_fn(|_| [AtomicU64::new(0)]);
+        let queue: Queue<'_, 1, 0> = Queue {
+            head: &head,
+            slots: &slots,
+        };
+        let (mut producer, mut consumer) = (Producer::default(), Consumer::default());
+        for round in 0..5_u64 {
+            for i in 0..3 {
+                assert_eq!(producer.stage(&queue, &[round + i]), Ok(true));
+                assert_eq!(consumer.pop(&queue), Ok(None), "{i} of round {round}");
+            }
+            assert_eq!(producer.publish(&queue), 3);
+            assert_eq!(producer.push(&queue, &[9]), Ok(true));
+            assert_eq!(producer.stage(&queue, &[99]), Ok(false), "it is full");
+            assert_eq!(producer.publish(&queue), 0);
+            for word in [round, round + 1, round + 2, 9] {
+                assert_eq!(consumer.pop(&queue), Ok(Some([word])));
             }
             consumer.release(&queue);
         }

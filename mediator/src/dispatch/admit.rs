@@ -40,7 +40,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             self.next_ring += 1;
             let found = match self.permit_out {
                 true => self.stop_clock_for(slot),
-                false => self.admit_from(slot) > 0,
+                false => self.admit_from(slot, ADMIT_PER_TURN) > 0,
             };
             self.quiet_rings = if found { 0 } else { self.quiet_rings + 1 };
             worked |= found;
@@ -61,10 +61,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.pause_asked
     }
 
-    /// Admits what a client has submitted, up to a bound; returns how many.
-    fn admit_from(&mut self, slot: Slot) -> usize {
+    /// Admits what a client has submitted, at most `most` submissions; returns how many.
+    pub(super) fn admit_from(&mut self, slot: Slot, most: usize) -> usize {
         let mut admitted = 0;
-        while admitted < ADMIT_PER_TURN {
+        while admitted < most {
             let now = self.now;
             let Some(client) = self.clients.get_mut(slot) else {
                 break;
@@ -90,7 +90,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             }
             admitted += 1;
         }
-        self.more_to_admit |= admitted == ADMIT_PER_TURN;
+        self.more_to_admit |= admitted == most;
         admitted
     }
 
@@ -100,7 +100,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.next_sequence += 1;
         let sequence = self.next_sequence;
         let wall_ns = self.wall_now_ns;
-        self.clock.acted(slot, wall_ns);
+        self.clock.acted(slot);
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };

@@ -137,12 +137,16 @@ pub struct ClientSlot<P> {
     pub leaving: bool,
     /// The control thread said [`super::Message::Leave`]; until then a client that was cut off stays in its slot.
     pub told_to_leave: bool,
+    /// Completions lie in its ring that it does not see yet.
+    pub undelivered: bool,
     /// Completions that did not fit into the ring yet block their stream; this says that there are some.
     pub backlog: bool,
     /// Operations that wait for one of another stream.
     pub waits: u16,
     /// On a virtual clock: nothing of it is admitted before, because what it did last has cost it time.
     pub ready_at: Nanos,
+    /// A control operation of it waits for a fence or for the end of a stream.
+    pub postponed: bool,
     /// The turn of the dispatcher in which it was last found active.
     pub seen: u64,
     /// Fences that wait for the operations admitted before them: the number that the control thread gave, and the
@@ -167,9 +171,11 @@ impl<P> ClientSlot<P> {
             params: ParamPool::default(),
             leaving: false,
             told_to_leave: false,
+            undelivered: false,
             backlog: false,
             waits: 0,
             ready_at: Nanos(0),
+            postponed: false,
             seen: 0,
             fences: Vec::with_capacity(16),
         }
@@ -193,6 +199,12 @@ impl<P> ClientSlot<P> {
     /// Returns a stream that exists.
     pub fn stream_mut(&mut self, number: u16) -> Option<&mut Stream> {
         self.streams.get_mut(usize::from(number))?.as_mut()
+    }
+
+    /// Returns whether a fence is not reached yet, or a stream is to end that is not empty.
+    #[must_use]
+    pub fn has_ending(&self) -> bool {
+        !self.fences.is_empty() || self.streams.iter().flatten().any(|stream| stream.closing)
     }
 
     /// Returns whether another submission can be admitted.

@@ -1,16 +1,18 @@
 //! When virtual time may pass (design section 10).
 //!
-//! In **lockstep** the clock stands still while a client's host code runs: from its completion (or its arrival) until
-//! it has submitted again or says that it waits or thinks. So a burst of submissions is one instant, and results are
-//! independent of the host's speed. **Live**, nobody holds the clock.
+//! In **lockstep** the clock stands still while a client's host code runs: from the completion that it was handed, or
+//! from when it says that it runs, until it says that it waits or thinks. An instant of virtual time then has phases
+//! ([`super::instant`]), and what happens in it is a function of the programs, whatever the host's speed. **Live**,
+//! nobody holds the clock.
 //!
 //! Rules:
 //! - Whatever a client asks for costs it virtual time: an operation without a duration of its own and a refusal take
 //!   [`OPERATION_NS`] from admission to completion, in lockstep a served control operation puts off what the client
-//!   submits next by as much. So no loop of them stops the clock.
+//!   submits next by as much. So no loop of them stops the clock: a client whose control operations have put it off by
+//!   more than [`MOST_AHEAD_NS`] does not hold the clock until that time has passed.
 //! - Wall time bounds only a client that runs and does nothing: after the bound it holds nothing until it does
-//!   something. Such holds are counted ([`Clock::expired`]): a figure that they touched depends on the host.
-//! - Only clients that did something since they last said that they wait are looked at.
+//!   something. Such holds are counted ([`Clock::expired`]): a figure that they touched depends on the host. Saying that
+//!   it thinks and then that it runs is doing nothing.
 
 use super::clients::{CLIENTS, ClientTable};
 use super::message::Slot;
@@ -21,6 +23,8 @@ use std::time::Duration;
 
 /// What an operation that takes no time of the device costs its client, in virtual nanoseconds.
 pub const OPERATION_NS: u64 = 500;
+/// What control operations may put a client off by while it still holds the clock, in virtual nanoseconds.
+pub const MOST_AHEAD_NS: u64 = 1_000_000;
 
 /// How virtual time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +38,13 @@ pub enum ClockMode {
     Live,
 }
 
+/// How long one client has held the clock.
 #[derive(Debug, Clone, Copy, Default)]
-struct Runner {
-    listed: bool,
-    /// Wall time of what it did last.
-    since_wall_ns: u64,
+struct Hold {
+    /// It held the clock at the newest judgement.
+    holds: bool,
+    /// Wall time for which it held the clock since it did something.
+    held_wall_ns: u64,
     expired: bool,
 }
 
@@ -46,10 +52,11 @@ struct Runner {
 #[derive(Debug)]
 pub(super) struct Clock {
     longest_ns: Option<u64>,
-    runners: Box<[Runner]>,
-    /// Clients that did something since they last said that they wait.
-    running: Vec<Slot>,
+    /// By slot.
+    holds: Box<[Hold]>,
+    judged_wall_ns: u64,
     holding: bool,
+    ready: Option<Nanos>,
     expired: u64,
 }
 
@@ -65,9 +72,10 @@ impl Clock {
         };
         Self {
             longest_ns,
-            runners: vec![Runner::default(); CLIENTS].into_boxed_slice(),
-            running: Vec::with_capacity(CLIENTS),
+            holds: vec![Hold::default(); CLIENTS].into_boxed_slice(),
+            judged_wall_ns: 0,
             holding: false,
+            ready: None,
             expired: 0,
         }
     }
@@ -76,6 +84,12 @@ impl Clock {
     #[must_use]
     pub(super) fn is_holding(&self) -> bool {
         self.holding
+    }
+
+    /// Returns until when clients are put off that have something to add, as of the newest judgement.
+    #[must_use]
+    pub(super) fn ready(&self) -> Option<Nanos> {
+        self.ready
     }
 
     /// Returns whether clients hold the clock.
@@ -90,76 +104,58 @@ impl Clock {
         self.expired
     }
 
-    /// Notes that a client did something, or was handed something to answer.
-    pub(super) fn acted(&mut self, slot: Slot, wall_ns: u64) {
-        if self.longest_ns.is_none() {
-            return;
-        }
-        let runner = &mut self.runners[usize::from(slot.0)];
-        runner.since_wall_ns = wall_ns;
-        runner.expired = false;
-        if !std::mem::replace(&mut runner.listed, true) {
-            self.running.push(slot);
+    /// Notes that a client did something, was handed something to answer, or is gone.
+    pub(super) fn acted(&mut self, slot: Slot) {
+        if let Some(hold) = self.holds.get_mut(usize::from(slot.0)) {
+            *hold = Hold::default();
         }
     }
 
-    /// Forgets a client that is gone.
-    pub(super) fn release(&mut self, slot: Slot) {
-        if std::mem::take(&mut self.runners[usize::from(slot.0)]).listed {
-            self.running.retain(|other| *other != slot);
-        }
-    }
-
-    /// Judges the clients that may be running at device time `now`: whether one holds the clock, and until when those
-    /// that have been charged time have nothing to say.
+    /// Judges at device time `now` whether a client holds the clock, and until when clients are put off.
     pub(super) fn judge<P: TenantPort>(
         &mut self,
         clients: &mut ClientTable<P>,
         now: Nanos,
         wall_ns: u64,
-    ) -> (bool, Option<Nanos>) {
+    ) -> bool {
         self.holding = false;
+        self.ready = None;
         let Some(longest_ns) = self.longest_ns else {
-            return (false, None);
+            return false;
         };
-        let mut ready: Option<Nanos> = None;
-        let Self {
-            runners,
-            running,
-            holding,
-            expired,
-            ..
-        } = self;
-        running.retain(|slot| {
-            let runner = &mut runners[usize::from(slot.0)];
-            let state = clients.get_mut(*slot).map(|client| {
-                // A client whose table is full has nothing to add before something of it completes.
-                let has_say = client.has_room();
-                (
-                    client.port.state() == TenantState::Running,
-                    has_say,
-                    client.ready_at,
-                )
-            });
-            let Some((true, has_say, ready_at)) = state else {
-                runner.listed = false;
-                return false;
+        let passed_ns = wall_ns.saturating_sub(self.judged_wall_ns);
+        self.judged_wall_ns = wall_ns;
+        for index in 0..clients.hot() {
+            let Some(slot) = clients.hot_at(index) else {
+                break;
             };
-            if ready_at > now {
-                ready = Some(ready.map_or(ready_at, |ready| ready.min(ready_at)));
-                return true;
+            let hold = &mut self.holds[usize::from(slot.0)];
+            let held = std::mem::take(&mut hold.holds);
+            let Some(client) = clients.get_mut(slot) else {
+                continue;
+            };
+            let runs = client.port.state() == TenantState::Running;
+            // One whose table is full has nothing to add before something of it completes.
+            let may_add = client.has_room();
+            if client.ready_at > now && may_add && (runs || client.port.has_work()) {
+                let ready = client.ready_at;
+                self.ready = Some(self.ready.map_or(ready, |least| least.min(ready)));
             }
-            if !has_say || runner.expired {
-                return true;
+            let is_far_ahead = client.ready_at > now + Nanos(MOST_AHEAD_NS);
+            if !runs || !may_add || client.postponed || hold.expired || is_far_ahead {
+                continue;
             }
-            if wall_ns.saturating_sub(runner.since_wall_ns) > longest_ns {
-                runner.expired = true;
-                *expired += 1;
-                return true;
+            if held {
+                hold.held_wall_ns = hold.held_wall_ns.saturating_add(passed_ns);
             }
-            *holding = true;
-            true
-        });
-        (self.holding, ready)
+            if hold.held_wall_ns > longest_ns {
+                hold.expired = true;
+                self.expired += 1;
+                continue;
+            }
+            hold.holds = true;
+            self.holding = true;
+        }
+        self.holding
     }
 }

@@ -160,7 +160,10 @@ pub struct Dispatcher<D, P> {
     /// Launches with something to tell the policy.
     pub(super) untold: Vec<(Slot, OperationId)>,
     /// Operations that are over and wait for the time at which they may complete.
-    pub(super) deferred: BinaryHeap<Reverse<(Nanos, Slot, OperationId, u64)>>,
+    pub(super) deferred: BinaryHeap<Reverse<(Nanos, Slot, u16, u64, OperationId)>>,
+    /// Clients with completions that they do not see yet.
+    pub(super) undelivered: Vec<Slot>,
+    pub(super) slot_scratch: Vec<Slot>,
     /// Row from which counters are to be sent to the policy.
     pub(super) resync_from: Option<u32>,
     /// Tenants that wait for the others.
@@ -226,6 +229,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             arrivals: Vec::with_capacity(ROOM),
             untold: Vec::with_capacity(ROOM),
             deferred: BinaryHeap::with_capacity(ROOM),
+            undelivered: Vec::with_capacity(super::clients::CLIENTS),
+            slot_scratch: Vec::with_capacity(super::clients::CLIENTS),
             resync_from: None,
             behind: 0,
             launch_ns: None,
@@ -261,24 +266,29 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.turn += 1;
         self.wall_now_ns = wall_ns();
         self.issue_wall_ns = None;
-        if self.policy.refresh() {
-            self.flush_blocks();
-            self.follow_plan();
+        let lockstep = self.in_lockstep();
+        if !lockstep {
+            if self.policy.refresh() {
+                self.flush_blocks();
+                self.follow_plan();
+            }
+            self.free_rows();
         }
-        self.free_rows();
         let mut worked = self.take_messages();
         worked |= self.take_reports();
         worked |= self.finish_deferred();
         worked |= self.follow_real_clock();
         worked |= self.flush_backlogs();
-        self.hear_doorbells();
-        worked |= self.admit_all();
-        self.resynchronise();
-        // Time passes only in a turn that found everything settled: a client that says that it waits right after that
-        // look may have submitted before, and what it submitted is not issued yet.
-        if self.is_settled() {
-            worked |= self.issue();
-            worked |= self.give_permit();
+        if lockstep {
+            worked |= self.go_through_instant();
+        } else {
+            self.hear_doorbells();
+            worked |= self.admit_all();
+            self.resynchronise();
+            if self.is_settled() {
+                worked |= self.issue();
+                worked |= self.give_permit();
+            }
         }
         self.policy.flush();
         self.shares_due |= worked;
@@ -319,40 +329,47 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         true
     }
 
-    /// Whether nobody has anything to add at this instant of virtual time: no client is between a completion and its
-    /// next submission (design section 10), and the policy has seen all events of the instant.
-    ///
-    /// The policy hears of arrivals in order of client and stream and replans once per instant, so that its plans depend
-    /// on virtual time alone and not on the order in which the host's threads happened to run.
+    /// Returns whether clients hold the clock, so that an instant goes through the phases of [`super::instant`].
+    pub(super) fn in_lockstep(&self) -> bool {
+        self.clock.is_lockstep() && self.device.is_timed()
+    }
+
+    /// Whether no time passes, everything submitted is admitted, and the policy has seen all events of the instant.
     fn is_settled(&mut self) -> bool {
         if !self.device.is_timed() {
             return true;
         }
-        if self.permit_out || self.more_to_admit {
-            return false;
-        }
-        let (held, _) = self
-            .clock
-            .judge(&mut self.clients, self.now, self.wall_now_ns);
+        !self.permit_out && !self.more_to_admit && self.is_instant_settled()
+    }
+
+    /// Publishes how often a client held the clock for the longest time permitted.
+    pub(super) fn publish_expired(&self) {
         // Relaxed: a counter that publishes nothing but itself.
         let expired = self.clock.expired();
         self.control
             .holds_expired
             .store(expired, std::sync::atomic::Ordering::Relaxed);
-        if held {
-            return false;
-        }
+    }
+
+    /// Tells the policy what happened at this instant of virtual time; returns whether it has seen that, and its plan is
+    /// the one to issue under.
+    ///
+    /// The policy hears of arrivals in order of client and stream and replans once per instant, so that its plans depend
+    /// on virtual time alone and not on the order in which the host's threads happened to run.
+    pub(super) fn is_instant_settled(&mut self) -> bool {
         if self.policy.is_instant_open() || !self.arrivals.is_empty() {
             self.tell_arrivals();
             self.flush_blocks();
             self.policy.close_instant(self.now);
         }
-        if !self.policy.is_caught_up() {
+        if !self.policy.catch_up() {
             return false;
         }
-        // The plan that this instant led to is the one to issue under.
         if self.policy.refresh() {
             self.follow_plan();
+        }
+        if self.in_lockstep() {
+            self.free_rows();
         }
         true
     }
@@ -371,6 +388,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some(bells) = &self.bells else {
             return;
         };
+        // (In lockstep every client stays hot: any of them may say that it runs, which rings no doorbell.)
         if self.turn.is_multiple_of(COOL_TURNS) && self.clients.hot() > HOT_ANYWAY {
             let before = self.turn.saturating_sub(COOL_TURNS);
             self.clients.cool(before, arm_barrier);

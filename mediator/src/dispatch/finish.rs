@@ -1,7 +1,7 @@
 //! The end of operations and of clients.
 //!
 //! Rules: an operation completes once, when nothing of it is left; on a virtual clock not before it has cost its client
-//! time ([`OPERATION_NS`]). A completion that finds the ring full waits, and with it its stream. A client is handed back
+//! time ([`OPERATION_NS`]). In lockstep its client sees that later ([`super::instant`]). A completion that finds the ring full waits, and with it its stream. A client is handed back
 //! when nothing of it is on the device.
 
 use super::clock::OPERATION_NS;
@@ -19,7 +19,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Completes an operation that is over, if its time has come and its client has room for the completion, and lets
     /// the next operation of its stream go.
     pub(super) fn finish(&mut self, slot: Slot, id: OperationId) {
-        let timed = self.device.is_timed();
+        let (timed, lockstep) = (self.device.is_timed(), self.in_lockstep());
         let now = self.now;
         let Some(client) = self.clients.get_mut(slot).filter(|client| !client.leaving) else {
             return;
@@ -31,7 +31,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if timed && now < due {
             if !std::mem::replace(&mut operation.deferred, true) {
                 let sequence = operation.sequence;
-                self.deferred.push(Reverse((due, slot, id, sequence)));
+                let stream = operation.stream;
+                self.deferred
+                    .push(Reverse((due, slot, stream, sequence, id)));
             }
             return;
         }
@@ -61,9 +63,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 return;
             }
         }
-        client.port.wake();
-        client.seen = self.turn;
-        self.clock.acted(slot, self.wall_now_ns);
+        if lockstep {
+            self.to_deliver(slot);
+        } else {
+            client.port.wake();
+            client.seen = self.turn;
+        }
         self.remove(slot, id, &operation);
     }
 
@@ -187,7 +192,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Completes operations whose virtual time has come.
     pub(super) fn finish_deferred(&mut self) -> bool {
         let mut worked = false;
-        while let Some(Reverse((due, slot, id, sequence))) = self.deferred.peek().copied() {
+        while let Some(Reverse((due, slot, _, sequence, id))) = self.deferred.peek().copied() {
             if due > self.now {
                 break;
             }
@@ -246,6 +251,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             .is_some_and(|stream| stream.closing && stream.is_empty());
         if gone {
             client.streams[usize::from(stream)] = None;
+            client.postponed = false;
         }
         let mut fenced = None;
         if !client.fences.is_empty() {
@@ -255,6 +261,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             let met = |fence: &(u64, u64)| oldest.is_none_or(|oldest| oldest >= fence.1);
             if let Some(place) = client.fences.iter().position(met) {
                 fenced = Some(client.fences.remove(place).0);
+                client.postponed = false;
             }
         }
         if gone {
@@ -300,7 +307,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             return;
         };
         self.backlogs -= u32::from(client.backlog);
-        self.clock.release(slot);
+        self.clock.acted(slot);
         // Its entries in the issue queue are recognised as gone by their sequence numbers; parked ones must come there.
         self.unpark(tenant);
         self.notify(Notice::Gone(slot, client));

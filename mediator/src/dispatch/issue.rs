@@ -532,15 +532,14 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if !self.device.is_timed() || self.permit_out || self.more_to_admit {
             return false;
         }
-        let (held, ready) = self
-            .clock
-            .judge(&mut self.clients, self.now, self.wall_now_ns);
-        // What was issued just now may have told the policy something: its answer belongs to this instant too.
-        if held || self.policy.is_instant_open() || !self.policy.is_caught_up() {
+        // What was issued just now may have told the policy something: its answer belongs to this instant too, and so
+        // does the answer of a client to what completed.
+        let is_open = self.policy.is_instant_open() || !self.policy.catch_up();
+        if is_open || !self.undelivered.is_empty() {
             return false;
         }
         let due = self.deferred.peek().map(|entry| entry.0.0);
-        let awaited = [due, ready].into_iter().flatten().min();
+        let awaited = [due, self.clock.ready()].into_iter().flatten().min();
         let wake = self.policy.wake_at().filter(|wake| *wake > self.now);
         // With nothing on the device, a launch that the plan gives no room waits for the policy.
         let waits_for_plan = self.accounts.busy > 0 && wake.is_some();

@@ -38,6 +38,9 @@ pub enum Message<P> {
     Fence(Slot, u64),
     /// A control operation was served: on a virtual clock it costs its client time.
     Charge(Slot),
+    /// A control operation waits until the client's next fence is reached or one of its streams is gone: till then the
+    /// client does not hold the virtual clock, though it runs.
+    Postponed(Slot),
     /// Completion of everything admitted, then end of the dispatcher.
     Stop,
 }

@@ -37,7 +37,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 });
             }
             Message::Join(slot, client) => {
-                self.clock.acted(slot, self.wall_now_ns);
+                self.clock.acted(slot);
                 if let Err(client) = self.clients.insert(slot, client) {
                     self.notify(Notice::Gone(slot, client));
                 }
@@ -65,7 +65,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         | Message::RemoveStream(slot, _)
         | Message::AddMapping(slot, _)
         | Message::RemoveMapping(slot, _)
-        | Message::Charge(slot)) = message
+        | Message::Charge(slot)
+        | Message::Postponed(slot)) = message
         else {
             return;
         };
@@ -110,8 +111,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Message::Charge(_) if self.clock.is_lockstep() => {
                 let cost = Nanos(super::clock::OPERATION_NS);
                 client.ready_at = client.ready_at.max(now) + cost;
-                self.clock.acted(slot, self.wall_now_ns);
+                self.clock.acted(slot);
             }
+            // What it waits for may be there already.
+            Message::Postponed(_) => client.postponed = client.has_ending(),
             _ => {}
         }
     }

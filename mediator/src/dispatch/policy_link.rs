@@ -1,9 +1,10 @@
 //! The dispatcher's end of the policy thread: events go out, the newest plan is read, nothing is waited for.
 //!
 //! Rules:
-//! - Events travel through a bounded ring. One that finds it full is counted, and the count is sent as
+//! - Events travel through a bounded ring. On a real clock one that finds it full is counted, and the count is sent as
 //!   [`Event::Lost`] before anything newer; then the dispatcher sends the counters of every live row. What says that
-//!   tenants and rows exist is never lost: it waits for room.
+//!   tenants and rows exist is never lost: it waits for room. On a virtual clock, which waits for the policy, nothing is
+//!   lost, so that what the policy hears does not depend on the host's speed.
 //! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
 //!   the one that it began with.
 //! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it by.
@@ -46,8 +47,10 @@ pub struct PolicyLink {
     epoch: u64,
     sent: u64,
     lost: u64,
-    /// Events about the existence of tenants and rows that found no room.
+    /// Events that may not be lost and found no room.
     waiting: VecDeque<Event>,
+    /// Time waits for the policy.
+    is_timed: bool,
     /// Counters are due.
     resync: bool,
     shared: Arc<Shared>,
@@ -120,6 +123,7 @@ pub fn link(
         sent: 0,
         lost: 0,
         waiting: VecDeque::with_capacity(EVENTS),
+        is_timed,
         resync: false,
         shared: Arc::clone(&shared),
         thread: None,
@@ -159,19 +163,20 @@ impl PolicyLink {
         }
     }
 
-    /// Sends an event, or counts it as lost; what says that a tenant or row exists waits for room instead. Returns the
-    /// number under which [`PolicyLink::observed`] will count it.
+    /// Sends an event, or counts it as lost; on a virtual clock, and if it says that a tenant or row exists, it waits for
+    /// room instead. Returns the number under which [`PolicyLink::observed`] will count it.
     pub fn tell(&mut self, event: Event) -> u64 {
         self.unflushed = true;
         self.instant_open = true;
         self.send_waiting();
-        let lasting = matches!(
-            event,
-            Event::Tenant { .. }
-                | Event::TenantGone { .. }
-                | Event::RowNew { .. }
-                | Event::RowGone { .. }
-        );
+        let lasting = self.is_timed
+            || matches!(
+                event,
+                Event::Tenant { .. }
+                    | Event::TenantGone { .. }
+                    | Event::RowNew { .. }
+                    | Event::RowGone { .. }
+            );
         if self.waiting.is_empty() && self.events.try_push(event).is_ok() {
             self.sent += 1;
         } else if lasting {
@@ -189,6 +194,7 @@ impl PolicyLink {
                 return;
             }
             self.sent += 1;
+            self.unflushed = true;
             self.waiting.pop_front();
         }
         if self.lost > 0 && self.events.try_push(Event::Lost { n: self.lost }).is_ok() {
@@ -211,6 +217,11 @@ impl PolicyLink {
         self.events.has_room()
     }
 
+    /// Has the policy replan when this instant of virtual time is closed, whatever happens in it.
+    pub fn open_instant(&mut self) {
+        self.instant_open = true;
+    }
+
     /// Returns whether events were sent since the last [`PolicyLink::close_instant`].
     #[must_use]
     pub fn is_instant_open(&self) -> bool {
@@ -228,6 +239,12 @@ impl PolicyLink {
     pub fn observed(&self) -> u64 {
         // Acquire: pairs with the Release in `PolicyRunner::run`, so that the plan published before is read after.
         self.shared.observed.load(Ordering::Acquire)
+    }
+
+    /// Sends what waits for room; returns whether the policy has seen every event and published what it made of them.
+    pub fn catch_up(&mut self) -> bool {
+        self.send_waiting();
+        self.is_caught_up()
     }
 
     /// Returns whether the policy has seen every event and published what it made of them.

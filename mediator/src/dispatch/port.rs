@@ -19,12 +19,12 @@ pub trait TenantPort {
     /// # Errors
     /// The range lies outside the area.
     fn read_args(&self, offset: u32, out: &mut [u8]) -> Result<(), RingError>;
-    /// Puts a completion into the ring.
+    /// Puts a completion into the ring; the tenant sees it with the next [`TenantPort::wake`].
     ///
     /// # Errors
     /// The ring is full, or the tenant corrupted it.
     fn complete(&mut self, entry: CompletionEntry) -> Result<(), PushError>;
-    /// Wakes the tenant if it sleeps.
+    /// Lets the tenant see every completion that was put into its ring, all at once, and wakes it if it sleeps.
     fn wake(&mut self);
     /// Asks for a doorbell write at the next submission. One [`arm_barrier`] for all tenants follows, and then
     /// [`TenantPort::has_work`].
@@ -33,7 +33,8 @@ pub trait TenantPort {
     fn has_work(&mut self) -> bool;
     /// Asks for no doorbell.
     fn disarm(&mut self);
-    /// What the tenant says of itself.
+    /// What the tenant says of itself, whatever is in its ring. What it submitted before it said so is seen by a
+    /// [`TenantPort::has_work`] that follows.
     fn state(&mut self) -> TenantState;
     /// Tells the tenant that its channel is closed.
     fn close(&mut self);
@@ -50,10 +51,11 @@ impl TenantPort for HostRings {
     }
 
     fn complete(&mut self, entry: CompletionEntry) -> Result<(), PushError> {
-        self.push_completion(entry)
+        self.stage_completion(entry)
     }
 
     fn wake(&mut self) {
+        self.publish_completions();
         self.wake_if_parked();
     }
 
@@ -71,8 +73,7 @@ impl TenantPort for HostRings {
     }
 
     fn state(&mut self) -> TenantState {
-        // A tenant that lies about its ring must not hold the clock.
-        self.tenant_state().unwrap_or(TenantState::Thinking)
+        self.tenant_state()
     }
 
     fn close(&mut self) {

@@ -110,6 +110,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         if self.accounts.close(tenant) {
             self.meter.set_busy(tenant, false, now);
+            // Before its client sees the end, so that who asks after that finds the whole.
+            let reading = self.meter.read(tenant);
+            if let Some(account) = self.accounts.get(tenant) {
+                account.counters.share(&reading);
+            }
             self.tell_share(tenant);
             self.unpark_those_behind();
         }
@@ -206,7 +211,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         while let Some(tenant) = self.busy_scratch.pop() {
             self.tell_share(tenant);
         }
-        self.policy.tell(Event::Timer { at });
+        // On a virtual clock the instant gets one timer, when nothing more happens in it: were there two, how often the
+        // policy replans would depend on whether it was quick enough to see them apart.
+        match self.device.is_timed() {
+            true => self.policy.open_instant(),
+            false => _ = self.policy.tell(Event::Timer { at }),
+        }
     }
 
     /// Names every tenant and row that lives to the policy after events were lost, with the rows' state, as far as

@@ -49,9 +49,11 @@ pub(crate) struct Wire {
     /// Completions that fit before the ring is full.
     pub(crate) room: usize,
     pub(crate) closed: bool,
+    /// It says that it runs, so it holds the clock.
+    pub(crate) runs: bool,
 }
 
-/// The scripted tenant's end; it always waits, so it never holds the clock.
+/// The scripted tenant's end; it waits unless the test lets it run.
 pub(crate) struct Port(pub(crate) Rc<RefCell<Wire>>);
 
 impl TenantPort for Port {
@@ -84,7 +86,10 @@ impl TenantPort for Port {
     fn disarm(&mut self) {}
 
     fn state(&mut self) -> TenantState {
-        TenantState::Waiting
+        match self.0.borrow().runs {
+            true => TenantState::Running,
+            false => TenantState::Waiting,
+        }
     }
 
     fn close(&mut self) {
@@ -292,6 +297,7 @@ impl Rig {
             completions: Vec::with_capacity(4096),
             room: 4096,
             closed: false,
+            runs: false,
         }));
         let account = Account::new(tenant, weight, Class::Normal, counters);
         self.tell(Message::Tenant(Box::new(account)));

@@ -114,8 +114,7 @@ impl TenantPort for Port {
     fn disarm(&mut self) {}
 
     fn state(&mut self) -> TenantState {
-        let wire = self.0.borrow();
-        match wire.answering || !wire.submissions.is_empty() {
+        match self.0.borrow().answering {
             true => TenantState::Running,
             false => TenantState::Waiting,
         }

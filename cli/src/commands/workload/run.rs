@@ -131,12 +131,15 @@ impl Run {
 }
 
 /// What is wrong with the outputs of the first stream that is wrong. Every stream has run.
+///
+/// All of them are read before any is judged: the host's own arithmetic takes its time, for which no clock has to wait,
+/// and what is submitted after it would come at a time that depends on the host.
 fn verify(gpu: &Gpu, case: &Case, lanes: &[Lane<'_>]) -> Result<Option<String>, Failure> {
-    for (stream, lane) in lanes.iter().enumerate() {
-        let outputs = lane.read_outputs()?;
-        // The host's own arithmetic takes its time; no clock has to wait for it.
-        gpu.think();
-        if let Err(mismatch) = case.verify(&outputs) {
+    let outputs: Result<Vec<_>, _> = lanes.iter().map(Lane::read_outputs).collect();
+    let outputs = outputs?;
+    gpu.think();
+    for (stream, outputs) in outputs.iter().enumerate() {
+        if let Err(mismatch) = case.verify(outputs) {
             return Ok(Some(format!("stream {stream}: {mismatch}")));
         }
     }

@@ -258,6 +258,14 @@ impl Session {
         self.resume();
     }
 
+    /// Keeps a request until something is released that is given back.
+    fn postpone(&mut self, request: ControlRequest) {
+        self.postponed = Some(request);
+        self.parts
+            .outbound
+            .tell(Message::Postponed(self.parts.slot));
+    }
+
     /// Tries a request again that waited for something to be released.
     fn resume(&mut self) {
         if let Some(request) = self.postponed.take() {
@@ -399,7 +407,7 @@ impl Session {
                 Ok(Some(ControlReply::Allocated { address }))
             }
             Err(error) if error.code == ControlCode::OutOfMemory && !self.deferred.is_empty() => {
-                self.postponed = Some(ControlRequest::Alloc { bytes });
+                self.postpone(ControlRequest::Alloc { bytes });
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -419,7 +427,7 @@ impl Session {
         let most = u16::try_from(STREAMS_PER_CLIENT).unwrap_or(u16::MAX);
         let Some(number) = (0..most).find(|number| !self.streams.contains(number)) else {
             if !self.ending.is_empty() {
-                self.postponed = Some(ControlRequest::CreateStream);
+                self.postpone(ControlRequest::CreateStream);
                 return Ok(None);
             }
             let text = format!("{most} streams exist; destroy some");

@@ -1,0 +1,25 @@
+//! Contract: in lockstep a run is a function of the programs, on an idle host and on a busy one.
+
+use gridmux_tests::{BusyHost, run};
+use serde_json::Value;
+
+/// The demonstration with as little work as it takes; every program in it is a process of its own.
+fn demo() -> Value {
+    let arguments = [
+        "demo", "--work", "1", "--sms", "4", "--policy", "smk-p", "--device", "model:h200",
+    ];
+    let (code, report) = run(arguments);
+    assert_eq!(code, Some(0), "{report}");
+    report
+}
+
+#[test]
+fn two_demos_agree_in_every_figure_though_the_host_of_the_second_is_busy() {
+    let first = demo();
+    assert_eq!(first["holds_expired"], 0, "{first}");
+    let busy = BusyHost::start();
+    let second = demo();
+    drop(busy);
+    // No figure in it is wall time.
+    assert_eq!(first, second);
+}
