@@ -118,11 +118,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let is_behind = account.is_behind();
         match (was_behind, is_behind) {
             (false, true) => {
-                self.behind += 1;
+                self.accounts.behind.insert(tenant);
                 self.take_back(tenant);
             }
             (true, false) => {
-                self.behind -= 1;
+                self.accounts.behind.remove(tenant);
                 self.unpark(tenant);
             }
             _ => {}

@@ -132,6 +132,14 @@ impl Lanes {
         self.len(lane) < self.depth
     }
 
+    /// Returns whether a lane holds a flight of a client's operation.
+    #[must_use]
+    pub fn holds(&self, lane: Lane, slot: Slot, operation: OperationId) -> bool {
+        let held = &self.lanes[usize::from(lane.0)];
+        let mut flights = held.iter().filter_map(|held| held.flight.as_ref());
+        flights.any(|flight| (flight.slot, flight.operation) == (slot, operation))
+    }
+
     /// Returns the newest flight of a lane.
     #[must_use]
     pub fn last(&self, lane: Lane) -> Option<&Flight> {
