@@ -1,5 +1,6 @@
 //! A device that obeys at once: blocks are placed when they are handed over and end a fixed time later, however many
-//! there are. Its clock is the wall's.
+//! there are. Its clock is the wall's; where blocks take no time it counts the dispatcher's turns, [`TURN_NS`] each, so
+//! that the device itself costs as little as may be.
 
 use gridmux_mediator::device::{Busy, Command, Device, Outcome, Report, Tag};
 use gridmux_mediator::dispatch::dispatcher::wall_ns;
@@ -9,11 +10,14 @@ use std::collections::VecDeque;
 /// Operations of a lane, as the SM model has them.
 const LANE_DEPTH: usize = 4;
 
+/// What a turn takes where the clock counts turns.
+const TURN_NS: u64 = 1_000;
+
 /// The scripted device.
 pub(crate) struct Scripted {
     block_ns: u64,
     started_ns: u64,
-    /// Its clock, read when nothing is left to report.
+    /// Its clock, read once a turn.
     now: Nanos,
     /// In order of submission, which is that of their ends.
     in_flight: VecDeque<Flight>,
@@ -73,7 +77,10 @@ impl Device for Scripted {
 
     fn poll(&mut self) -> Option<Report> {
         if self.reports.is_empty() {
-            self.now = Nanos(wall_ns() - self.started_ns);
+            self.now = match self.block_ns {
+                0 => self.now + Nanos(TURN_NS),
+                _ => Nanos(wall_ns() - self.started_ns),
+            };
             let (now, takes) = (self.now, Nanos(self.block_ns));
             let over = |flight: &mut Flight| flight.start + takes <= now;
             while let Some(flight) = self.in_flight.pop_front_if(over) {

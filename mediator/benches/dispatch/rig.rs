@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Launches that each active client submits at once.
-const AHEAD: u64 = 8;
+const AHEAD: u64 = 32;
 /// An H200.
 const SHAPE: DeviceShape = DeviceShape {
     sms: 132,

@@ -169,6 +169,8 @@ pub struct Dispatcher<D, P> {
     pub(super) launch_ns: Option<u64>,
     /// Clients with a completion that did not fit into their ring.
     pub(super) backlogs: u32,
+    /// Clients with completions of this turn.
+    pub(super) unwoken: Vec<Slot>,
     pub(super) now: Nanos,
     pub(super) wall_now_ns: u64,
     /// Wall time of this turn's launches, once one was made.
@@ -230,6 +232,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             resync_from: None,
             launch_ns: None,
             backlogs: 0,
+            unwoken: Vec::with_capacity(super::clients::CLIENTS),
             wall_now_ns: wall_ns(),
             issue_wall_ns: None,
             next_sequence: 0,
@@ -280,6 +283,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             worked |= self.issue();
             worked |= self.give_permit();
         }
+        self.wake_clients();
         self.policy.flush();
         self.publish_shares();
         if worked {

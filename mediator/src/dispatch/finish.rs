@@ -61,7 +61,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 return;
             }
         }
-        client.port.wake();
+        if !std::mem::replace(&mut client.unwoken, true) {
+            self.unwoken.push(slot);
+        }
         client.seen = self.turn;
         self.clock.acted(slot, self.wall_now_ns);
         self.remove(slot, id, &operation);
@@ -201,6 +203,17 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             }
         }
         worked
+    }
+
+    /// Wakes the clients that have completions of this turn: together, because looking whether one sleeps waits until
+    /// all that was written before is visible.
+    pub(super) fn wake_clients(&mut self) {
+        while let Some(slot) = self.unwoken.pop() {
+            if let Some(client) = self.clients.get_mut(slot) {
+                client.unwoken = false;
+                client.port.wake();
+            }
+        }
     }
 
     /// Tries again to hand over completions that found a client's ring full.
