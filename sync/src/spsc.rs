@@ -10,9 +10,13 @@
 //! Invariants, tested in `tests/loom_spsc.rs`: **S1** items come out in order, each once; **S2** a
 //! slot is never read and written at the same time; **S3** both operations are wait-free.
 
-use crate::shim::{Arc, AtomicUsize, CachePadded, Ordering, UnsafeCell};
+use crate::shim::{Arc, AtomicUsize, CachePadded, Ordering, UnsafeCell, prefetch_write};
 use std::fmt;
 use std::mem::MaybeUninit;
+
+/// How many slots ahead of use the producer asks for a cache line, so that the transfers from the consumer's processor
+/// overlap.
+const AHEAD: usize = 8;
 
 struct Ring<T> {
     head: CachePadded<AtomicUsize>,
@@ -90,6 +94,7 @@ impl<T: Copy + Send> Producer<T> {
             unsafe { slot.write(MaybeUninit::new(item)) };
         });
         self.tail = self.tail.wrapping_add(1);
+        prefetch_write(&self.ring.slots[self.tail.wrapping_add(AHEAD) & self.ring.mask]);
         // Release: pairs with the consumer's Acquire load of `tail`; the item is visible.
         self.ring.tail.store(self.tail, Ordering::Release);
         Ok(())

@@ -1,7 +1,8 @@
 //! What is counted of each tenant over all of its clients, in atomics that may be read while the dispatcher writes.
 //!
-//! Rules: only the dispatcher adds; readers take each counter by itself, so a snapshot of several may be torn by
-//! one operation. Every access is `Relaxed`: a counter publishes nothing but itself.
+//! Rules: only the dispatcher adds, so that adding is a load and a store and locks no cache line; readers take each
+//! counter by itself, so a snapshot of several may be torn by one operation. Every access is `Relaxed`: a counter
+//! publishes nothing but itself.
 
 use super::samples::LatencyHistogram;
 use gridmux_policy::ShareReading;
@@ -67,29 +68,29 @@ pub struct TenantUsage {
 
 impl TenantCounters {
     pub(super) fn admitted(&self) {
-        self.submitted.fetch_add(1, Relaxed);
-        self.pending.fetch_add(1, Relaxed);
+        add(&self.submitted, 1);
+        add(&self.pending, 1);
     }
 
     pub(super) fn completed(&self, ok: bool) {
-        self.completed.fetch_add(1, Relaxed);
-        self.pending.fetch_sub(1, Relaxed);
+        add(&self.completed, 1);
+        take_one(&self.pending);
         if !ok {
-            self.failed.fetch_add(1, Relaxed);
+            add(&self.failed, 1);
         }
     }
 
     pub(super) fn slice(&self) {
-        self.slices.fetch_add(1, Relaxed);
+        add(&self.slices, 1);
     }
 
     pub(super) fn retired(&self, blocks: u32, ran: Nanos) {
-        self.blocks.fetch_add(u64::from(blocks), Relaxed);
-        self.block_ns.fetch_add(ran.0, Relaxed);
+        add(&self.blocks, u64::from(blocks));
+        add(&self.block_ns, ran.0);
     }
 
     pub(super) fn copied(&self, bytes: u64) {
-        self.bytes_copied.fetch_add(bytes, Relaxed);
+        add(&self.bytes_copied, bytes);
     }
 
     pub(super) fn share(&self, reading: &ShareReading) {
@@ -106,8 +107,8 @@ impl TenantCounters {
 
     /// Counts an operation of a client that left before it completed.
     pub(super) fn abandoned(&self) {
-        self.abandoned.fetch_add(1, Relaxed);
-        self.pending.fetch_sub(1, Relaxed);
+        add(&self.abandoned, 1);
+        take_one(&self.pending);
     }
 
     /// From admission to the first block's start, device time.
@@ -149,4 +150,14 @@ impl TenantCounters {
             is_behind: self.behind.load(Relaxed),
         }
     }
+}
+
+/// Adds to a counter that nobody else writes.
+pub(super) fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+/// Takes one from a counter that nobody else writes.
+fn take_one(counter: &AtomicU64) {
+    counter.store(counter.load(Relaxed).wrapping_sub(1), Relaxed);
 }

@@ -8,6 +8,7 @@
 use super::accounting::TenantCounters;
 use super::queue::Active;
 use super::rows::TENANTS;
+use super::tenant_set::TenantSet;
 use gridmux_policy::Class;
 use gridmux_policy::ids::TenantId;
 use gridmux_policy::shape::Held;
@@ -45,9 +46,13 @@ pub struct Account {
 #[derive(Debug)]
 pub struct Accounts {
     accounts: Box<[Option<Box<Account>>]>,
-    /// Accounts with a launch open.
-    pub busy: u32,
-    /// Accounts with something queued or on the device.
+    /// Tenants with a launch open.
+    pub busy: TenantSet,
+    /// Tenants with operations parked.
+    pub parked: TenantSet,
+    /// Tenants that wait for the others.
+    pub behind: TenantSet,
+    /// How many tenants have something queued or on the device.
     pub wanting: u32,
 }
 
@@ -86,7 +91,9 @@ impl Default for Accounts {
         accounts.resize_with(TENANTS, || None);
         Self {
             accounts: accounts.into_boxed_slice(),
-            busy: 0,
+            busy: TenantSet::default(),
+            parked: TenantSet::default(),
+            behind: TenantSet::default(),
             wanting: 0,
         }
     }
@@ -134,7 +141,9 @@ impl Accounts {
         };
         account.open += 1;
         let began = account.open == 1;
-        self.busy += u32::from(began);
+        if began {
+            self.busy.insert(tenant);
+        }
         began
     }
 
@@ -148,8 +157,28 @@ impl Accounts {
         }
         account.open -= 1;
         let over = account.open == 0;
-        self.busy -= u32::from(over);
+        if over {
+            self.busy.remove(tenant);
+        }
         over
+    }
+
+    /// Keeps an operation until something of its tenant ends, or a plan comes.
+    pub fn park(&mut self, active: Active) {
+        if let Some(account) = self.get_mut(active.tenant) {
+            account.parked.push(active);
+            self.parked.insert(active.tenant);
+        }
+    }
+
+    /// Takes back one of the operations that are parked at a tenant's account.
+    pub fn unpark(&mut self, tenant: TenantId) -> Option<Active> {
+        let account = self.get_mut(tenant)?;
+        let active = account.parked.pop();
+        if account.parked.is_empty() {
+            self.parked.remove(tenant);
+        }
+        active
     }
 
     /// Changes what a tenant has queued and how many lanes it holds, and counts the tenants that want lanes.

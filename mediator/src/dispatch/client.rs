@@ -141,6 +141,8 @@ pub struct ClientSlot<P> {
     pub undelivered: bool,
     /// Completions that did not fit into the ring yet block their stream; this says that there are some.
     pub backlog: bool,
+    /// It has a completion of this turn, at whose end it is woken.
+    pub unwoken: bool,
     /// Operations that wait for one of another stream.
     pub waits: u16,
     /// On a virtual clock: nothing of it is admitted before, because what it did last has cost it time.
@@ -173,6 +175,7 @@ impl<P> ClientSlot<P> {
             told_to_leave: false,
             undelivered: false,
             backlog: false,
+            unwoken: false,
             waits: 0,
             ready_at: Nanos(0),
             postponed: false,

@@ -51,6 +51,8 @@ const HOT_ANYWAY: usize = 8;
 const BELLS_NS: u64 = 20_000;
 /// Wall time between two publications of shares.
 const SHARES_NS: u64 = 5_000_000;
+/// The same in device time, where that is virtual and may pass faster.
+const SHARES_DEVICE_NS: u64 = 100_000;
 
 /// Settings of a dispatcher.
 #[derive(Debug, Clone)]
@@ -166,12 +168,12 @@ pub struct Dispatcher<D, P> {
     pub(super) slot_scratch: Vec<Slot>,
     /// Row from which counters are to be sent to the policy.
     pub(super) resync_from: Option<u32>,
-    /// Tenants that wait for the others.
-    pub(super) behind: u32,
     /// Least time seen from handing a piece to an empty lane to its first block's start: the cost of a launch.
     pub(super) launch_ns: Option<u64>,
     /// Clients with a completion that did not fit into their ring.
     pub(super) backlogs: u32,
+    /// Clients with completions of this turn.
+    pub(super) unwoken: Vec<Slot>,
     pub(super) now: Nanos,
     pub(super) wall_now_ns: u64,
     /// Wall time of this turn's launches, once one was made.
@@ -190,8 +192,9 @@ pub struct Dispatcher<D, P> {
     pub(super) quiet_rings: usize,
     pub(super) stopping: bool,
     rang_wall_ns: u64,
+    /// Wall and device time at which shares were last published.
     shares_wall_ns: u64,
-    shares_due: bool,
+    shares_at: Nanos,
     rung: Vec<Slot>,
     pub(super) busy_scratch: Vec<TenantId>,
     pub(super) held_ids: Vec<OperationId>,
@@ -232,9 +235,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             undelivered: Vec::with_capacity(super::clients::CLIENTS),
             slot_scratch: Vec::with_capacity(super::clients::CLIENTS),
             resync_from: None,
-            behind: 0,
             launch_ns: None,
             backlogs: 0,
+            unwoken: Vec::with_capacity(super::clients::CLIENTS),
             wall_now_ns: wall_ns(),
             issue_wall_ns: None,
             next_sequence: 0,
@@ -248,7 +251,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             stopping: false,
             rang_wall_ns: 0,
             shares_wall_ns: 0,
-            shares_due: false,
+            shares_at: Nanos(0),
             rung: Vec::with_capacity(super::clients::CLIENTS),
             busy_scratch: Vec::with_capacity(TENANTS),
             held_ids: Vec::with_capacity(super::operation::OPERATIONS_PER_CLIENT),
@@ -290,9 +293,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 worked |= self.give_permit();
             }
         }
+        self.wake_clients();
         self.policy.flush();
-        self.shares_due |= worked;
-        self.publish_shares(worked);
+        self.publish_shares();
         if worked {
             Turn::Worked
         } else if self.stopping && !self.lanes.any_busy() {
@@ -435,17 +438,26 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    /// Publishes what every busy tenant held and was entitled to: now and then, and when there is nothing else to do.
-    fn publish_shares(&mut self, worked: bool) {
+    /// Publishes, when it is time, what every busy tenant held and was entitled to. Those that have none open any more
+    /// were published when their last launch ended.
+    fn publish_shares(&mut self) {
         let since = self.wall_now_ns.saturating_sub(self.shares_wall_ns);
-        if !self.shares_due || (worked && since < SHARES_NS) {
+        let soon = self.device.is_timed() && (self.now - self.shares_at).0 >= SHARES_DEVICE_NS;
+        if since < SHARES_NS && !soon {
             return;
         }
-        self.shares_due = false;
         self.shares_wall_ns = self.wall_now_ns;
-        let (accounts, meter) = (&self.accounts, &mut self.meter);
-        for account in accounts.iter() {
-            account.counters.share(&meter.read(account.id));
+        self.shares_at = self.now;
+        for place in 0..self.accounts.busy.len() {
+            let tenant = self.accounts.busy.members()[place];
+            self.publish_share(tenant);
+        }
+    }
+
+    /// Publishes what a tenant held and was entitled to.
+    pub(super) fn publish_share(&mut self, tenant: TenantId) {
+        if let Some(account) = self.accounts.get(tenant) {
+            account.counters.share(&self.meter.read(tenant));
         }
     }
 
@@ -459,7 +471,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// device that must be polled.
     #[must_use]
     pub fn longest_sleep(&self) -> Option<Duration> {
-        let waits = self.lanes.any_busy() || self.accounts.busy > 0;
+        let waits = self.lanes.any_busy() || !self.accounts.busy.is_empty();
         (waits && !self.device.is_timed()).then_some(Duration::from_millis(1))
     }
 
@@ -505,12 +517,17 @@ fn arm_barrier() -> bool {
 /// Wall time on the clock that tenants stamp submissions with (`CLOCK_MONOTONIC`).
 #[must_use]
 pub fn wall_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Reads a clock that always exists.
+pub(super) fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid timespec to write to, and CLOCK_MONOTONIC always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // SAFETY: `time` is a valid timespec to write to.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
         + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

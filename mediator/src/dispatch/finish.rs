@@ -66,7 +66,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if lockstep {
             self.to_deliver(slot);
         } else {
-            client.port.wake();
+            if !std::mem::replace(&mut client.unwoken, true) {
+                self.unwoken.push(slot);
+            }
             client.seen = self.turn;
         }
         self.remove(slot, id, &operation);
@@ -123,11 +125,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let is_behind = account.is_behind();
         match (was_behind, is_behind) {
             (false, true) => {
-                self.behind += 1;
+                self.accounts.behind.insert(tenant);
                 self.take_back(tenant);
             }
             (true, false) => {
-                self.behind -= 1;
+                self.accounts.behind.remove(tenant);
                 self.unpark(tenant);
             }
             _ => {}
@@ -206,6 +208,17 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             }
         }
         worked
+    }
+
+    /// Wakes the clients that have completions of this turn: together, because looking whether one sleeps waits until
+    /// all that was written before is visible.
+    pub(super) fn wake_clients(&mut self) {
+        while let Some(slot) = self.unwoken.pop() {
+            if let Some(client) = self.clients.get_mut(slot) {
+                client.unwoken = false;
+                client.port.wake();
+            }
+        }
     }
 
     /// Tries again to hand over completions that found a client's ring full.

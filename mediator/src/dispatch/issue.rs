@@ -156,14 +156,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Takes the first operation out of the queue until something of its tenant ends or a plan comes.
     fn park(&mut self, active: Active) {
         self.queue.pop();
-        if let Some(account) = self.accounts.get_mut(active.tenant) {
-            account.parked.push(active);
-        }
+        self.accounts.park(active);
     }
 
     /// Puts what is parked at an account back into the queue.
     pub(super) fn unpark(&mut self, tenant: TenantId) {
-        while let Some(active) = self.accounts.get_mut(tenant).and_then(|a| a.parked.pop()) {
+        while let Some(active) = self.accounts.unpark(tenant) {
             let rank = self.rank_of(&active);
             self.queue.push(Active { rank, ..active });
         }
@@ -171,26 +169,16 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Puts back what tenants have parked that wait until no other has a launch open.
     pub(super) fn unpark_those_behind(&mut self) {
-        if self.behind == 0 {
-            return;
-        }
-        for tenant in (0..).map(TenantId).take(super::rows::TENANTS) {
-            if self.accounts.get(tenant).is_some_and(|a| a.is_behind()) {
-                self.unpark(tenant);
-            }
+        for place in 0..self.accounts.behind.len() {
+            let tenant = self.accounts.behind.members()[place];
+            self.unpark(tenant);
         }
     }
 
     /// Orders the queue after the plan that the turn begins with, and puts back all that is parked.
     pub(super) fn follow_plan(&mut self) {
-        for tenant in (0..).map(TenantId).take(super::rows::TENANTS) {
-            let parked = self
-                .accounts
-                .get(tenant)
-                .is_some_and(|a| !a.parked.is_empty());
-            if parked {
-                self.unpark(tenant);
-            }
+        while let Some(tenant) = self.accounts.parked.pop() {
+            self.unpark(tenant);
         }
         let (clients, policy) = (&self.clients, &self.policy);
         self.queue.rank_anew(|active| {
@@ -248,7 +236,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Work::Marker | Work::Wait { .. } => return Attempt::NotItsTurn,
         };
         if is_launch {
-            let others = self.accounts.busy - u32::from(account.open > 0);
+            let others = self.accounts.busy.len() - usize::from(account.open > 0);
             if account.is_behind() && others > 0 {
                 return Attempt::NotItsTurn;
             }
@@ -339,9 +327,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// The lane with the fewest flights whose newest one is a slice of this launch.
     fn own_lane(&self, slot: Slot, id: OperationId, launch: &LaunchWork) -> Option<Behind> {
-        let lanes = (0_u8..).take(LANES).filter(|n| launch.lanes >> n & 1 == 1);
-        lanes
-            .map(Lane)
+        lanes_of(launch.lanes)
             .filter(|lane| self.lanes.has_room(*lane))
             .filter(|lane| {
                 let last = self.lanes.last(*lane);
@@ -542,7 +528,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let awaited = [due, self.clock.ready()].into_iter().flatten().min();
         let wake = self.policy.wake_at().filter(|wake| *wake > self.now);
         // With nothing on the device, a launch that the plan gives no room waits for the policy.
-        let waits_for_plan = self.accounts.busy > 0 && wake.is_some();
+        let waits_for_plan = !self.accounts.busy.is_empty() && wake.is_some();
         if !self.lanes.any_busy() && awaited.is_none() && !waits_for_plan {
             return false;
         }
@@ -568,6 +554,16 @@ fn one_lane(operation: &Operation) -> Option<Lane> {
     };
     let lane = u8::try_from(launch.lanes.trailing_zeros()).ok()?;
     (launch.lanes.count_ones() == 1).then_some(Lane(lane))
+}
+
+/// The lanes that are set in a mask.
+fn lanes_of(mut mask: u32) -> impl Iterator<Item = Lane> {
+    std::iter::from_fn(move || {
+        let lane = u8::try_from(mask.trailing_zeros()).ok()?;
+        let left = mask.checked_sub(1)?;
+        mask &= left;
+        Some(Lane(lane))
+    })
 }
 
 fn transfer_command(work: &Work, tag: Tag, domain: crate::device::DomainId) -> Option<Command> {

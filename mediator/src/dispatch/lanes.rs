@@ -63,14 +63,59 @@ struct Held {
     flight: Option<Flight>,
 }
 
+/// What a lane holds: a ring, so that the first one leaves without moving the others.
+#[derive(Debug, Clone, Copy, Default)]
+struct LaneQueue {
+    held: [Held; MOST_DEPTH],
+    head: usize,
+    len: usize,
+}
+
+impl LaneQueue {
+    /// Returns where the n-th flight stands.
+    fn place(&self, n: usize) -> usize {
+        (self.head + n) % MOST_DEPTH
+    }
+
+    /// Returns everything that is held, in order.
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &Held> {
+        (0..self.len).map(|n| &self.held[self.place(n)])
+    }
+
+    /// Returns which flight has a generation.
+    fn find(&self, generation: u32) -> Option<usize> {
+        (0..self.len).find(|n| self.held[self.place(*n)].generation == generation)
+    }
+
+    fn push(&mut self, held: Held) {
+        let place = self.place(self.len);
+        self.held[place] = held;
+        self.len += 1;
+    }
+
+    /// Takes the n-th flight out; what is behind it moves up.
+    fn remove(&mut self, n: usize) -> Option<Flight> {
+        let flight = self.held[self.place(n)].flight;
+        match n {
+            0 => self.head = self.place(1),
+            _ => {
+                for behind in n + 1..self.len {
+                    self.held[self.place(behind - 1)] = self.held[self.place(behind)];
+                }
+            }
+        }
+        self.len -= 1;
+        flight
+    }
+}
+
 /// All lanes.
 #[derive(Debug)]
 pub struct Lanes {
     busy: u32,
     depth: usize,
     generations: [u32; LANES],
-    /// By lane, in order.
-    lanes: Box<[[Held; MOST_DEPTH]]>,
+    lanes: Box<[LaneQueue]>,
 }
 
 impl Lanes {
@@ -81,7 +126,7 @@ impl Lanes {
             busy: 0,
             depth: depth.clamp(1, MOST_DEPTH),
             generations: [0; LANES],
-            lanes: vec![[Held::default(); MOST_DEPTH]; LANES].into_boxed_slice(),
+            lanes: vec![LaneQueue::default(); LANES].into_boxed_slice(),
         }
     }
 
@@ -116,24 +161,23 @@ impl Lanes {
     /// Puts a flight behind what a lane holds; `None` when the lane is full.
     pub fn append(&mut self, lane: Lane, flight: Flight) -> Option<Tag> {
         let index = usize::from(lane.0);
-        let depth = self.depth;
-        let place = self.lanes[index][..depth]
-            .iter_mut()
-            .find(|held| held.flight.is_none())?;
+        let queue = &mut self.lanes[index];
+        if queue.len >= self.depth {
+            return None;
+        }
         self.generations[index] = self.generations[index].wrapping_add(1);
         let generation = self.generations[index];
-        *place = Held {
+        queue.push(Held {
             generation,
             flight: Some(flight),
-        };
+        });
         Some(Tag { lane, generation })
     }
 
     /// Returns how many flights a lane holds.
     #[must_use]
     pub fn len(&self, lane: Lane) -> usize {
-        let held = &self.lanes[usize::from(lane.0)];
-        held.iter().filter(|held| held.flight.is_some()).count()
+        self.lanes[usize::from(lane.0)].len
     }
 
     /// Returns whether a lane takes another flight behind those that it holds.
@@ -142,32 +186,36 @@ impl Lanes {
         self.len(lane) < self.depth
     }
 
+    /// Returns whether a lane holds a flight of a client's operation.
+    #[must_use]
+    pub fn holds(&self, lane: Lane, slot: Slot, operation: OperationId) -> bool {
+        let queue = &self.lanes[usize::from(lane.0)];
+        let mut flights = queue.iter().filter_map(|held| held.flight.as_ref());
+        flights.any(|flight| (flight.slot, flight.operation) == (slot, operation))
+    }
+
     /// Returns the newest flight of a lane.
     #[must_use]
     pub fn last(&self, lane: Lane) -> Option<&Flight> {
-        let held = &self.lanes[usize::from(lane.0)];
-        held.iter().rev().find_map(|held| held.flight.as_ref())
+        self.lanes[usize::from(lane.0)].iter().next_back()?.flight.as_ref()
     }
 
     /// Returns what is in flight under a tag.
     pub fn get_mut(&mut self, tag: Tag) -> Option<&mut Flight> {
-        let lane = self.lanes.get_mut(usize::from(tag.lane.0))?;
-        let held = lane
-            .iter_mut()
-            .find(|held| held.generation == tag.generation)?;
-        held.flight.as_mut()
+        let queue = self.lanes.get_mut(usize::from(tag.lane.0))?;
+        let place = queue.place(queue.find(tag.generation)?);
+        queue.held[place].flight.as_mut()
     }
 
     /// Takes a flight out of its lane at a time, wherever in the lane it is.
     pub fn release(&mut self, tag: Tag, now: Nanos) -> Option<Released> {
         let index = usize::from(tag.lane.0);
-        let lane = self.lanes.get_mut(index)?;
-        let place = lane
-            .iter()
-            .position(|held| held.generation == tag.generation && held.flight.is_some())?;
-        let flight = lane[place].flight.take()?;
-        lane[place..].rotate_left(1);
-        let first = lane[0].flight.as_mut();
+        let queue = self.lanes.get_mut(index)?;
+        let flight = queue.remove(queue.find(tag.generation)?)?;
+        let first = match queue.len {
+            0 => None,
+            _ => queue.held[queue.head].flight.as_mut(),
+        };
         let next = first.map(|first| {
             if place == 0 {
                 first.charged_from = now;
@@ -184,8 +232,8 @@ impl Lanes {
 
     /// Calls a function for the tag of everything that a client has in flight.
     pub fn for_client(&self, slot: Slot, mut act: impl FnMut(Tag, &Flight)) {
-        for (lane, held) in (0_u8..).zip(&*self.lanes) {
-            for held in held {
+        for (lane, queue) in (0_u8..).zip(&*self.lanes) {
+            for held in queue.iter() {
                 if let Some(flight) = held.flight.as_ref().filter(|f| f.slot == slot) {
                     let generation = held.generation;
                     let lane = Lane(lane);

@@ -25,12 +25,15 @@ mod obey;
 pub mod operation;
 pub mod params;
 pub mod policy_link;
+#[cfg(not(loom))]
+mod policy_thread;
 pub mod port;
 pub mod queue;
 mod report;
 pub mod rows;
 pub mod samples;
 mod tell;
+pub mod tenant_set;
 pub mod window;
 
 pub use clock::ClockMode;

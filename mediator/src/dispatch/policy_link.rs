@@ -8,6 +8,7 @@
 //! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
 //!   the one that it began with.
 //! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it by.
+//!   On a real clock the period and the wake-ups follow from what plans cost (`policy_thread`).
 
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_policy::event::Event;
@@ -17,7 +18,7 @@ use gridmux_policy::plan_builder::{PlanBuilder, PlanError};
 use gridmux_policy::policy::Policy;
 use gridmux_policy::shape::{BlockShape, DeviceShape, SmUnits};
 use gridmux_policy::units::Nanos;
-use gridmux_sync::shim::{Arc, AtomicU64};
+use gridmux_sync::shim::{Arc, AtomicU32, AtomicU64};
 use gridmux_sync::spsc::{self, Consumer, Producer};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -56,6 +57,7 @@ pub struct PolicyLink {
     shared: Arc<Shared>,
     /// The policy thread, to be woken after events were sent.
     thread: Option<Thread>,
+    /// Events were sent of which the thread may not know.
     unflushed: bool,
     /// Events were sent since the last end of an instant.
     instant_open: bool,
@@ -67,7 +69,18 @@ struct Shared {
     observed: AtomicU64,
     /// When the policy is to be woken, in device nanoseconds; [`NEVER`] for never. It moves without a new plan.
     wake_ns: AtomicU64,
+    /// What the policy thread does: [`AWAKE`], [`ASLEEP`] or [`RESTING`].
+    activity: AtomicU32,
 }
+
+/// It runs, and looks for events before it does anything else.
+pub(super) const AWAKE: u32 = 0;
+/// It waits for events.
+pub(super) const ASLEEP: u32 = 1;
+/// It has used its part of a core, and takes events when it has rested.
+pub(super) const RESTING: u32 = 2;
+/// Unobserved events at which a rest ends.
+const CROWD: u64 = EVENTS as u64 / 2;
 
 const NEVER: u64 = u64::MAX;
 
@@ -86,6 +99,9 @@ pub struct PolicyRunner {
     least_period: Nanos,
     /// When the policy was last woken. Plans in between, at arrivals and ends, do not put the next wake-up off.
     woken: Nanos,
+    /// What plans cost, on a real clock.
+    #[cfg(not(loom))]
+    cost: super::policy_thread::PlanCost,
 }
 
 /// Joins a policy and a dispatcher. Before the policy has seen anything its own first plan is in force, or, when it
@@ -115,6 +131,7 @@ pub fn link(
     let shared = Arc::new(Shared {
         observed: AtomicU64::new(0),
         wake_ns: AtomicU64::new(wake_ns),
+        activity: AtomicU32::new(AWAKE),
     });
     let mut link = PolicyLink {
         events: producer,
@@ -144,6 +161,8 @@ pub fn link(
             due: false,
             least_period,
             woken: Nanos(0),
+            #[cfg(not(loom))]
+            cost: super::policy_thread::PlanCost::default(),
         },
     ))
 }
@@ -154,13 +173,29 @@ impl PolicyLink {
         self.thread = Some(thread);
     }
 
-    /// Wakes the policy thread if events were sent since the last time; a system call only if it is parked.
+    /// Wakes the policy thread if it sleeps and there are events that it has not seen, or if it rests and there are very
+    /// many. To be called in every turn; costs a system call only where it wakes.
     pub fn flush(&mut self) {
-        if std::mem::take(&mut self.unflushed)
-            && let Some(thread) = &self.thread
-        {
+        if !self.unflushed {
+            return;
+        }
+        let Some(thread) = &self.thread else {
+            return;
+        };
+        let unseen = self.sent - self.observed();
+        // Relaxed: a flag that is seen late is seen by the next turn, and a thread that is about to sleep runs a turn
+        // behind a fence, which pairs with the one in `PolicyRunner::sleep`.
+        let wakes = match self.shared.activity.load(Ordering::Relaxed) {
+            AWAKE => false,
+            ASLEEP => unseen > 0,
+            _ => unseen >= CROWD,
+        };
+        if wakes {
+            // Relaxed: only spares the turns until the thread runs another wake.
+            self.shared.activity.store(AWAKE, Ordering::Relaxed);
             thread.unpark();
         }
+        self.unflushed = unseen > 0;
     }
 
     /// Sends an event, or counts it as lost; on a virtual clock, and if it says that a tenant or row exists, it waits for
@@ -209,12 +244,14 @@ impl PolicyLink {
         if self.lost > 0 {
             self.send_waiting();
         }
-        std::mem::take(&mut self.resync)
+        self.resync && self.has_much_room() && std::mem::take(&mut self.resync)
     }
 
-    /// Returns whether the queue has room for another event.
-    pub fn has_room(&mut self) -> bool {
-        self.events.has_room()
+    /// Returns whether at least half of the queue is free: counters take no more than that, so that they are not why
+    /// the next event is lost.
+    #[must_use]
+    pub fn has_much_room(&self) -> bool {
+        self.waiting.is_empty() && self.sent - self.observed() < CROWD
     }
 
     /// Has the policy replan when this instant of virtual time is closed, whatever happens in it.
@@ -306,6 +343,25 @@ impl PolicyRunner {
     /// Observes everything that has arrived and publishes a new plan if the policy makes one; returns the number of
     /// events.
     pub fn run(&mut self) -> u64 {
+        let events = self.take_events();
+        if events > 0 {
+            self.replan_if_due();
+            self.acknowledge();
+        }
+        events
+    }
+
+    /// Observes everything that has arrived and makes no plan; returns the number of events.
+    #[cfg(not(loom))]
+    pub(super) fn observe(&mut self) -> u64 {
+        let events = self.take_events();
+        if events > 0 {
+            self.acknowledge();
+        }
+        events
+    }
+
+    fn take_events(&mut self) -> u64 {
         let mut events = 0;
         let (policy, now, due) = (&mut self.policy, &mut self.now, &mut self.due);
         let by_instant = self.by_instant;
@@ -317,22 +373,33 @@ impl PolicyRunner {
             policy.observe(&event);
             events += 1;
         });
-        if events == 0 {
-            return 0;
-        }
-        if std::mem::take(&mut self.due) {
-            self.replan();
-        }
         self.seen += events;
-        // Release: pairs with the Acquire in `PolicyLink::observed`.
-        self.shared.observed.store(self.seen, Ordering::Release);
         events
     }
 
-    fn replan(&mut self) {
+    /// Says what was observed. Release: pairs with the Acquire in `PolicyLink::observed`.
+    fn acknowledge(&self) {
+        self.shared.observed.store(self.seen, Ordering::Release);
+    }
+
+    /// Replans if events came since the last time that ask for it; returns whether there is a new plan.
+    pub(super) fn replan_if_due(&mut self) -> bool {
+        std::mem::take(&mut self.due) && self.replan()
+    }
+
+    fn replan(&mut self) -> bool {
         let mut draft = self.publisher.edit();
         let (standing, next) = draft.both();
-        if self.policy.replan(self.now, standing, next) {
+        let (policy, now) = (&mut self.policy, self.now);
+        let mut replan = || policy.replan(now, standing, next);
+        #[cfg(not(loom))]
+        let changed = match self.by_instant {
+            true => replan(),
+            false => self.cost.measure(replan),
+        };
+        #[cfg(loom)]
+        let changed = replan();
+        if changed {
             let args = ProbeArgs {
                 device: draft.device.0,
                 time_ns: self.now.0,
@@ -346,16 +413,38 @@ impl PolicyRunner {
         if self.now.0 >= self.shared.wake_ns.load(Ordering::Relaxed) {
             self.woken = self.now;
         }
-        let earliest = self.woken + self.least_period;
+        let earliest = self.woken + self.period();
         let wake = self.policy.wake_at().map(|wake| wake.max(earliest));
-        // Relaxed: the Release in `run` publishes it.
+        // Relaxed: with a virtual clock the Release in `acknowledge` publishes it; else it may be seen late.
         let wake_ns = wake.map_or(NEVER, |wake| wake.0);
         self.shared.wake_ns.store(wake_ns, Ordering::Relaxed);
+        changed
+    }
+
+    /// Returns the least device time between a plan and the next wake-up.
+    fn period(&self) -> Nanos {
+        #[cfg(not(loom))]
+        return self.least_period.max(self.cost.period());
+        #[cfg(loom)]
+        return self.least_period;
     }
 
     /// Returns the plan that is in force.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         self.publisher.newest()
+    }
+
+    /// Returns whether the device's clock is virtual.
+    #[cfg(not(loom))]
+    pub(super) fn is_timed(&self) -> bool {
+        self.by_instant
+    }
+
+    /// Says what the thread does.
+    #[cfg(not(loom))]
+    pub(super) fn set_activity(&self, activity: u32) {
+        // Relaxed: `sleep` has a fence behind it; elsewhere the dispatcher may see it late.
+        self.shared.activity.store(activity, Ordering::Relaxed);
     }
 }

@@ -147,7 +147,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         self.unpark(flight.tenant);
         let (slot, id) = (flight.slot, flight.operation);
-        let still_there = self.lane_holds(tag, slot, id);
+        let still_there = self.lanes.holds(tag.lane, slot, id);
         let device = self.device_id.0;
         let Some((tenant, operation)) = self.operation_mut(slot, id) else {
             return;
@@ -184,7 +184,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Work::Copy(copy) => copied = copy.bytes,
             Work::DeviceCopy(_) | Work::Memset(_) | Work::Marker | Work::Wait { .. } => {}
         }
-        if let Some(account) = self.accounts.get(tenant).filter(|_| copied > 0) {
+        if copied > 0
+            && let Some(account) = self.accounts.get(tenant)
+        {
             account.counters.copied(copied);
         }
         if fresh_failure {
@@ -201,14 +203,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             }
         }
         self.finish_leave(slot);
-    }
-
-    fn lane_holds(&self, tag: Tag, slot: Slot, id: OperationId) -> bool {
-        let mut held = false;
-        self.lanes.for_client(slot, |other, flight| {
-            held |= other.lane == tag.lane && flight.operation == id;
-        });
-        held
     }
 
     /// Takes a flight's blocks out of what cap and limit count, and counts in full what is first in its lane now.

@@ -108,9 +108,9 @@ impl RowTable {
         self.rows.get_mut(row.index())?.as_mut()
     }
 
-    /// Returns every row that lives.
-    pub fn iter(&self) -> impl Iterator<Item = (RowId, &Row)> {
-        let numbered = (0_u32..).zip(self.rows.iter());
+    /// Returns every row that lives, from an id on.
+    pub fn iter_from(&self, from: RowId) -> impl Iterator<Item = (RowId, &Row)> {
+        let numbered = (from.0..).zip(self.rows.iter().skip(from.index()));
         numbered.filter_map(|(id, row)| Some((RowId(id), row.as_ref()?)))
     }
 

@@ -8,7 +8,7 @@
 //! Rules: recording takes no lock, makes no system call and allocates nothing; a full eBPF ring loses the sample for
 //! eBPF only, and counts it.
 
-use super::accounting::TenantCounters;
+use super::accounting::{TenantCounters, add};
 use gridmux_bpf::histogram::{Histogram, bucket_of};
 use gridmux_bpf::layout::BUCKETS;
 #[cfg(not(loom))]
@@ -81,9 +81,9 @@ impl Default for LatencyHistogram {
 }
 
 impl LatencyHistogram {
-    /// Adds one value. Relaxed: a bucket publishes nothing but itself.
+    /// Adds one value; only the dispatcher does so. Relaxed: a bucket publishes nothing but itself.
     pub fn add(&self, ns: u64) {
-        self.buckets[bucket_of(ns)].fetch_add(1, Relaxed);
+        add(&self.buckets[bucket_of(ns)], 1);
     }
 
     /// Reads every bucket: its greatest value and its count.

@@ -116,6 +116,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 account.counters.share(&reading);
             }
             self.tell_share(tenant);
+            self.publish_share(tenant);
             self.unpark_those_behind();
         }
         // On a virtual clock the launch may have arrived at this very instant.
@@ -206,8 +207,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.flush_blocks();
         self.meter.advance(at);
         self.busy_scratch.clear();
-        let busy = self.accounts.iter().filter(|account| account.open > 0);
-        self.busy_scratch.extend(busy.map(|account| account.id));
+        let busy = self.accounts.busy.members();
+        self.busy_scratch.extend_from_slice(busy);
+        // So that events do not depend on the order in which tenants became busy within an instant.
+        self.busy_scratch.sort_unstable();
         while let Some(tenant) = self.busy_scratch.pop() {
             self.tell_share(tenant);
         }
@@ -238,8 +241,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let at = self.now;
         let mut next = None;
         let (rows, policy) = (&self.rows, &mut self.policy);
-        for (id, row) in rows.iter().filter(|(id, _)| id.0 >= from) {
-            if !policy.has_room() {
+        for (id, row) in rows.iter_from(RowId(from)) {
+            if !policy.has_much_room() {
                 next = Some(id.0);
                 break;
             }

@@ -37,7 +37,8 @@ use std::time::{Duration, Instant};
 
 /// Modules that may wait for the compiler.
 const COMPILE_QUEUE: usize = 64;
-/// Least device time between a plan and the policy's next wake-up; arrivals and ends pass it by.
+/// Least device time between a plan and the policy's next wake-up; arrivals and ends pass it by. On a real clock it is
+/// longer where plans cost much.
 const LEAST_PERIOD: Nanos = Nanos(20_000);
 
 /// A module for the compiler.
@@ -212,7 +213,7 @@ impl ControlThread {
     fn stop(self) -> io::Result<()> {
         self.outbound.tell(Message::Stop);
         let _ = self.dispatcher.join();
-        // Release: pairs with the Acquire in `threads::policy`.
+        // Release: pairs with the Acquire in `PolicyRunner::serve`.
         self.stop.store(true, Ordering::Release);
         self.policy.thread().unpark();
         let _ = self.policy.join();
@@ -510,5 +511,5 @@ fn spawn_policy(
     stop: &Arc<AtomicBool>,
 ) -> Result<JoinHandle<()>, String> {
     let (waker, stop) = (Arc::clone(waker), Arc::clone(stop));
-    spawn("policy", move || threads::policy(runner, &waker, &stop))
+    spawn("policy", move || runner.serve(&stop, || waker.wake()))
 }

@@ -1,0 +1,107 @@
+//! `dispatch`: what a launch costs on its way through the dispatcher, on a scripted device, and what the policy thread
+//! takes of a core.
+//!
+//! - `dispatch/CONNECTED/ACTIVE`: wall time of the dispatcher's turns per launch, with so many clients connected, each
+//!   of a tenant of its own, of which so many submit bursts of launches through their rings. The floor is the round trip
+//!   of a submission and its completion through the same rings, both ends spinning on processors of their own; rounds of
+//!   both alternate, and medians over the rounds are printed, because machines are noisy.
+//! - `dispatch/policy-thread`: processor time of the policy thread over wall time, with 64 tenants that always have
+//!   launches open on a device that takes [`BLOCK_NS`] for each.
+//!
+//! The policy is `smk-p`, on a thread of its own as in a service. A client's own work (submitting, taking completions)
+//! is not counted.
+#![allow(clippy::print_stdout, reason = "benchmarks print their results")]
+
+#[path = "dispatch/device.rs"]
+mod device;
+#[path = "dispatch/rig.rs"]
+mod rig;
+#[path = "dispatch/round_trip.rs"]
+mod round_trip;
+
+use rig::Rig;
+use std::time::{Duration, Instant};
+
+/// Connected clients, and how many of them are active.
+const CASES: [(u16, u16); 4] = [(1, 1), (1000, 1), (64, 64), (1000, 1000)];
+/// Alternations of a case and its floor.
+const ROUNDS: usize = 41;
+/// Launches of a round.
+const LAUNCHES: u64 = 8_000;
+/// Residence of a block in the case of the policy thread.
+const BLOCK_NS: u64 = 200_000;
+/// Wall time of that case, and for settling before.
+const POLICY_RUN: Duration = Duration::from_secs(2);
+
+fn main() {
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let wanted = |name: &str| filter.as_ref().is_none_or(|f| name.starts_with(f.as_str()));
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        eprintln!("SKIPPED: the benchmark needs two processors");
+        return;
+    }
+    rig::allow_descriptors();
+    for (connected, active) in CASES {
+        let name = format!("dispatch/{connected}/{active}");
+        if wanted(&name) {
+            let (value, floor) = measure(connected, active);
+            print(&name, value, "ns per launch", Some(floor));
+        }
+    }
+    let name = "dispatch/policy-thread";
+    if wanted(name) {
+        print(name, policy_share(), "share of a core", None);
+    }
+}
+
+fn print(name: &str, value: f64, unit: &str, floor: Option<f64>) {
+    let json = serde_json::json!({
+        "name": name, "value": value, "unit": unit, "better": "lower",
+        "floor": floor, "ratio": floor.map(|floor| value / floor), "peer": null,
+    });
+    println!("{json}");
+}
+
+/// Returns wall nanoseconds per launch, and of a round trip through the rings.
+fn measure(connected: u16, active: u16) -> (f64, f64) {
+    let mut rig = Rig::new(connected, active, 0);
+    // The first launches, the first plans, and what was idle becoming cold are not the steady state.
+    let settled = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < settled {
+        rig.burst();
+    }
+    let (mut values, mut floors) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let (mut launches, mut spent) = (0, Duration::ZERO);
+        while launches < LAUNCHES {
+            let (done, took) = rig.burst();
+            launches += done;
+            spent += took;
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a mean")]
+        values.push(spent.as_nanos() as f64 / launches as f64);
+        floors.push(round_trip::p50_ns());
+    }
+    eprintln!("dispatch/{connected}/{active}: {}", rig.summary());
+    (least(&values), least(&floors))
+}
+
+/// Returns processor time of the policy thread over wall time.
+fn policy_share() -> f64 {
+    let mut rig = Rig::new(64, 64, BLOCK_NS);
+    rig.serve(POLICY_RUN / 4);
+    let before = rig.policy_cpu();
+    let wall = rig.serve(POLICY_RUN);
+    let spent = rig.policy_cpu() - before;
+    eprintln!("dispatch/policy-thread: {}", rig.summary());
+    spent.as_secs_f64() / wall.as_secs_f64()
+}
+
+fn least(samples: &[f64]) -> f64 {
+    samples.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn median(samples: &mut [f64]) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}

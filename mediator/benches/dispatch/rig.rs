@@ -1,0 +1,268 @@
+//! A dispatcher with clients on real rings and the policy on a thread of its own.
+
+use super::device::Scripted;
+use gridmux_channel::ring::client::ClientRings;
+use gridmux_channel::ring::host::HostRings;
+use gridmux_channel::ring::{Launch, Operation, RingLayout, SubmissionEntry};
+use gridmux_mediator::device::{AllocationUnits, DeviceKernelId, DomainId, KernelLimits};
+use gridmux_mediator::dispatch::accounting::TenantCounters;
+use gridmux_mediator::dispatch::accounts::Account;
+use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot};
+use gridmux_mediator::dispatch::samples::SampleSink;
+use gridmux_mediator::dispatch::{
+    ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells, Message, Slot, Turn, policy_link,
+};
+use gridmux_mediator::waker::Waker;
+use gridmux_policy::Class;
+use gridmux_policy::ids::{DeviceId, ProfileKey, TenantId};
+use gridmux_policy::shape::DeviceShape;
+use gridmux_policy::units::Nanos;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Launches that each active client submits at once.
+const AHEAD: u64 = 32;
+/// An H200.
+const SHAPE: DeviceShape = DeviceShape {
+    sms: 132,
+    threads: 2048,
+    blocks: 32,
+    registers: 65_536,
+    shared_bytes: 233_472,
+};
+
+/// A dispatcher, its clients, and the policy's thread.
+pub(crate) struct Rig {
+    dispatcher: Dispatcher<Scripted, HostRings>,
+    clients: Vec<ClientRings>,
+    counters: Vec<Arc<TenantCounters>>,
+    cookie: u64,
+    policy: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Rig {
+    /// Connects clients, the first `active` of which will submit, to a device of that block time.
+    pub(crate) fn new(connected: u16, active: u16, block_ns: u64) -> Self {
+        let policy =
+            gridmux_policy::by_name("smk-p", DeviceId(0), &SHAPE).expect("a policy of ours");
+        let (mut end, runner) =
+            policy_link::link(policy, DeviceId(0), &SHAPE, false, Nanos(20_000))
+                .expect("a plan stands");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("policy".into()).spawn(move || {
+            pin(1);
+            runner.serve(&stopped, || {});
+        }).expect("a thread");
+        end.set_thread(thread.thread().clone());
+        pin(0);
+        let control = Arc::new(ControlLink::default());
+        let config = DispatcherConfig {
+            device_id: DeviceId(0),
+            shape: SHAPE,
+            max_shared_bytes_per_block: 232_448,
+            kernel_budget_cycles: 1 << 40,
+            clock: ClockMode::Live,
+        };
+        let mut dispatcher = Dispatcher::new(
+            &config,
+            Scripted::new(block_ns),
+            end,
+            Arc::clone(&control),
+            SampleSink::default(),
+        );
+        let waker = Arc::new(Waker::new().expect("epoll"));
+        let (mut clients, mut counters) = (Vec::new(), Vec::new());
+        for number in 0..connected {
+            let (host, client) = pair();
+            waker.watch(host.doorbell(), Slot(number)).expect("epoll");
+            clients.push(client);
+            counters.push(join(&control, number, host));
+            let _ = dispatcher.turn();
+        }
+        dispatcher.set_doorbells(waker as Arc<dyn Doorbells>);
+        clients.truncate(active.into());
+        Self {
+            dispatcher,
+            clients,
+            counters,
+            cookie: 0,
+            policy: Some(thread),
+            stop,
+        }
+    }
+
+    /// Submits a burst of every active client and turns until all of it has completed; returns how many launches that
+    /// were, and how long the turns took.
+    pub(crate) fn burst(&mut self) -> (u64, Duration) {
+        for client in &mut self.clients {
+            for _ in 0..AHEAD {
+                self.cookie += 1;
+                client.push(&launch(self.cookie)).expect("room");
+            }
+        }
+        let launches = AHEAD * self.clients.len() as u64;
+        let (mut done, mut spent) = (0, Duration::ZERO);
+        while done < launches {
+            let start = Instant::now();
+            while self.dispatcher.turn() == Turn::Worked {}
+            spent += start.elapsed();
+            done += self.clients.iter_mut().map(take).sum::<u64>();
+        }
+        (launches, spent)
+    }
+
+    /// Keeps launches of every active client open for that long; returns the wall time that it took.
+    pub(crate) fn serve(&mut self, wall: Duration) -> Duration {
+        let start = Instant::now();
+        while start.elapsed() < wall {
+            for client in &mut self.clients {
+                let done = take(client);
+                let missing = match client.in_flight() {
+                    0 => AHEAD,
+                    _ => done,
+                };
+                for _ in 0..missing {
+                    self.cookie += 1;
+                    client.push(&launch(self.cookie)).expect("room");
+                }
+            }
+            let _ = self.dispatcher.turn();
+        }
+        start.elapsed()
+    }
+
+    /// Returns the processor time that the policy thread has used.
+    pub(crate) fn policy_cpu(&self) -> Duration {
+        use std::os::unix::thread::JoinHandleExt;
+        let thread = self.policy.as_ref().expect("it runs").as_pthread_t();
+        let mut clock = 0;
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the thread has not been joined, so its handle is valid, and both results are ours to write.
+        let got = unsafe {
+            libc::pthread_getcpuclockid(thread, &raw mut clock) == 0
+                && libc::clock_gettime(clock, &raw mut time) == 0
+        };
+        assert!(got, "a thread has a clock of its processor time");
+        let seconds = u64::try_from(time.tv_sec).expect("not negative");
+        Duration::new(seconds, u32::try_from(time.tv_nsec).expect("below a second"))
+    }
+
+    /// Describes what ran, for the log.
+    pub(crate) fn summary(&self) -> String {
+        let usage = self.counters.iter().map(|counters| counters.read());
+        let (mut launches, mut slices) = (0, 0);
+        for usage in usage {
+            launches += usage.completed;
+            slices += usage.slices;
+        }
+        format!("{launches} launches in {slices} slices")
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire of the policy's thread.
+        self.stop.store(true, Ordering::Release);
+        if let Some(policy) = self.policy.take() {
+            policy.thread().unpark();
+            let _ = policy.join();
+        }
+    }
+}
+
+/// Joins a client of a tenant of its own with one sliceable kernel; returns the tenant's counters.
+fn join(control: &ControlLink<HostRings>, number: u16, host: HostRings) -> Arc<TenantCounters> {
+    let tell = |message| {
+        let sent = control.messages.push(message);
+        assert!(sent.is_ok(), "the message queue has room");
+    };
+    let (tenant, counters) = (TenantId(number.into()), Arc::new(TenantCounters::default()));
+    let account = Account::new(tenant, 1, Class::Normal, Arc::clone(&counters));
+    tell(Message::Tenant(Box::new(account)));
+    let client = ClientSlot::new(tenant, DomainId(number.into()), host);
+    tell(Message::Join(Slot(number), Box::new(client)));
+    let limits = KernelLimits {
+        id: DeviceKernelId(number.into()),
+        params_bytes: 0,
+        static_shared_bytes: 0,
+        registers_per_thread: 32,
+        max_threads_per_block: 1024,
+        units: AllocationUnits {
+            registers: 256,
+            shared_bytes: 128,
+            reserved_shared_bytes: 1024,
+        },
+    };
+    let kernel = ClientKernel {
+        limits,
+        control_offset: Some(0),
+        key: ProfileKey(1),
+    };
+    tell(Message::AddKernel(Slot(number), 0, kernel));
+    counters
+}
+
+/// Takes every completion that is there.
+fn take(client: &mut ClientRings) -> u64 {
+    let mut taken = 0;
+    while client.pop_completion().expect("an honest host").is_some() {
+        taken += 1;
+    }
+    taken
+}
+
+/// A launch of one small block.
+pub(crate) fn launch(cookie: u64) -> SubmissionEntry {
+    let request = Launch {
+        kernel: 0,
+        grid: [1, 1, 1],
+        block: [64, 1, 1],
+        shared_bytes: 0,
+        args_offset: 0,
+        args_len: 0,
+    };
+    SubmissionEntry::new(Operation::Launch(request), 0, cookie, 0)
+}
+
+/// Both ends of a channel's rings.
+pub(crate) fn pair() -> (HostRings, ClientRings) {
+    let host = HostRings::create(RingLayout::default()).expect("ring memory");
+    let memfd = host.memfd().try_clone_to_owned().expect("a descriptor");
+    let doorbell = host.doorbell().try_clone_to_owned().expect("a descriptor");
+    let client = ClientRings::map(&memfd, doorbell).expect("a mapping");
+    (host, client)
+}
+
+/// Pins the calling thread to one processor of those that the process may run on.
+pub(crate) fn pin(index: usize) {
+    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use std::sync::OnceLock;
+    static ALLOWED: OnceLock<Vec<usize>> = OnceLock::new();
+    let this = nix::unistd::Pid::from_raw(0);
+    let allowed = ALLOWED.get_or_init(|| {
+        let set = sched_getaffinity(this).expect("the affinity");
+        (0..CpuSet::count())
+            .filter(|cpu| set.is_set(*cpu).unwrap_or(false))
+            .collect()
+    });
+    let mut set = CpuSet::new();
+    set.set(allowed[index]).expect("a processor");
+    // Where pinning is not permitted the figures are noisier, not wrong.
+    let _ = sched_setaffinity(this, &set);
+}
+
+/// Raises the limit of open files to what is permitted: a client takes three.
+pub(crate) fn allow_descriptors() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // Where that fails, connecting the clients says so.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
