@@ -256,6 +256,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.bells = Some(bells);
     }
 
+    /// Replaces the table of rows, before the first launch was admitted.
+    pub fn set_rows(&mut self, rows: RowTable) {
+        self.rows = rows;
+    }
+
     /// Does everything that can be done now.
     pub fn turn(&mut self) -> Turn {
         self.turn += 1;
@@ -339,7 +344,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.control
             .holds_expired
             .store(expired, std::sync::atomic::Ordering::Relaxed);
-        if held {
+        // While a loss is made good the policy does not know enough to plan.
+        if held || self.resync_from.is_some() {
             return false;
         }
         if self.policy.is_instant_open() || !self.arrivals.is_empty() {

@@ -10,6 +10,7 @@
 //! force does not permit) and by [`hearing`] (the policy hears what happened, in order and in full). What happened is
 //! the subject's own ground truth ([`Trace`]), never its events.
 
+mod breaking;
 mod budgets;
 mod caps;
 mod hearing;
@@ -21,6 +22,8 @@ mod rows;
 mod run;
 pub mod script;
 mod shares;
+
+pub use breaking::{Breach, Breaking};
 
 use crate::contract::{Element, Enforcement};
 use crate::ids::{RowId, SmId, TenantId};
