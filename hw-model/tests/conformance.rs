@@ -40,6 +40,27 @@ LOOP:
 }
 ";
 
+/// Computes: about as many instructions a thread as its parameter says.
+const COMPUTE: &str = r"
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry compute(.param .u64 n)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [n];
+    cvt.u32.u64 %r1, %rd1;
+    mov.u32 %r2, 0;
+LOOP:
+    add.u32 %r2, %r2, 3;
+    setp.lt.u32 %p1, %r2, %r1;
+    @%p1 bra LOOP;
+    ret;
+}
+";
+
 /// Plan mode on a small GPU.
 struct PlanMode {
     config: GpuConfig,
@@ -106,7 +127,11 @@ impl Subject for PlanMode {
 
     fn run(&mut self, policy: Box<dyn Policy>, loads: &[Load], until: Nanos) -> Trace {
         let mut bench = Bench::new(self.config.clone());
-        let kernels: Vec<_> = loads.iter().map(|_| bench.kernel(STAY, "stay")).collect();
+        let kernel = |load: &Load| match load.computes {
+            true => bench.kernel(COMPUTE, "compute"),
+            false => bench.kernel(STAY, "stay"),
+        };
+        let kernels: Vec<_> = loads.iter().map(kernel).collect();
         let mut gpu = bench.gpu;
         gpu.set_threads(self.threads);
         let policy: Box<dyn Policy> = match self.breach {
@@ -341,6 +366,22 @@ fn the_suite_fails_when_budgets_begin_anew() {
         failed.contains(&"a budget is a position, however often it is said"),
         "{failed:?}"
     );
+}
+
+#[test]
+fn the_suite_fails_when_weights_are_not_held() {
+    assert_eq!(broken(Breach::Weights), ["rows issue as their weights are"]);
+}
+
+#[test]
+fn the_suite_fails_when_rows_do_not_stop() {
+    let failed = broken(Breach::Stops);
+    for case in [
+        "a row that is checked stops at once",
+        "a row that runs ahead stops within a window",
+    ] {
+        assert!(failed.contains(&case), "{failed:?}");
+    }
 }
 
 #[test]

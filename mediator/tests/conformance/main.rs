@@ -38,6 +38,7 @@ fn holds_every_rule(mut subject: Dispatched) {
     let known = [
         "beyond a lowered limit the worst rank leaves first",
         "beyond a lowered device limit the worst rank leaves first",
+        "rows issue as their weights are",
         "blocks are counted on the groups that hold them",
     ];
     assert_eq!(skipped, known);
@@ -52,4 +53,86 @@ fn the_dispatcher_holds_every_rule_on_a_scripted_device() {
 #[test]
 fn the_dispatcher_holds_every_rule_on_the_model() {
     holds_every_rule(modelled());
+}
+
+/// Names of the cases that fail on the scripted device when a rule is broken by hand.
+fn broken(breach: Breach) -> Vec<&'static str> {
+    let mut subject = scripted();
+    subject.breach = Some(breach);
+    let failed = cases()
+        .into_iter()
+        .filter(|case| case.run(&mut subject).is_err());
+    failed.map(|case| case.name).collect()
+}
+
+fn fails(breach: Breach, cases: &[&str]) {
+    let failed = broken(breach);
+    for case in cases {
+        assert!(failed.contains(case), "{case:?} passes; {failed:?} fail");
+    }
+}
+
+#[test]
+fn the_suite_fails_when_caps_are_not_held() {
+    fails(
+        Breach::Caps,
+        &[
+            "a cap holds on each SM of its group",
+            "without a line nobody is held up",
+        ],
+    );
+}
+
+#[test]
+fn the_suite_fails_when_ranks_are_not_held() {
+    let failed = broken(Breach::Ranks);
+    for case in [
+        "free room goes to the best rank",
+        "the head of the line holds up the rest",
+    ] {
+        assert!(failed.contains(&case), "{failed:?}");
+    }
+    let other = "a cap holds on each SM of its group";
+    assert!(!failed.contains(&other), "{failed:?}");
+}
+
+#[test]
+fn the_suite_fails_when_limits_are_not_held() {
+    fails(
+        Breach::Limits,
+        &[
+            "rows of a tenant hold its device limit together",
+            "rows of a tenant hold its limit on each SM together",
+            "the spill row is bound by its tenant's limit alone",
+        ],
+    );
+}
+
+#[test]
+fn the_suite_fails_when_budgets_begin_anew() {
+    fails(
+        Breach::Budgets,
+        &["a budget is a position, however often it is said"],
+    );
+}
+
+#[test]
+fn the_suite_fails_when_rows_do_not_stop() {
+    fails(
+        Breach::Stops,
+        &[
+            "a row that is checked stops at once",
+            "a row that runs ahead stops within a window",
+        ],
+    );
+}
+
+#[test]
+fn the_suite_fails_when_the_policy_is_not_told_the_truth() {
+    fails(
+        Breach::Blocks,
+        &["a budget is a position, however often it is said"],
+    );
+    let failed = broken(Breach::Shares);
+    assert_eq!(failed, ["shares are the integrals of what happened"]);
 }

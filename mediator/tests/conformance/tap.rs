@@ -77,6 +77,7 @@ impl Stage {
     ) -> Self {
         let mut pending = Vec::new();
         for (load, of) in loads.iter().enumerate() {
+            assert!(!of.computes, "no issue weights, no blocks that compute");
             for (launch, own) in of.launches.iter().enumerate() {
                 pending.push(Pending {
                     at: own.at,
