@@ -9,7 +9,7 @@ use gridmux_hw_model::{
     enforces,
 };
 use gridmux_policy::conformance::{
-    BlockSeen, Change, LaunchSeen, Load, Slack, Subject, Trace, Verdict, cases, check,
+    BlockSeen, Breach, Breaking, Change, LaunchSeen, Load, Slack, Subject, Trace, Verdict, cases, check,
 };
 use gridmux_policy::ids::{DeviceId, RowId, TenantId};
 use gridmux_policy::ledger::Ledger;
@@ -40,6 +40,27 @@ LOOP:
 }
 ";
 
+/// Computes: about as many instructions a thread as its parameter says.
+const COMPUTE: &str = r"
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry compute(.param .u64 n)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [n];
+    cvt.u32.u64 %r1, %rd1;
+    mov.u32 %r2, 0;
+LOOP:
+    add.u32 %r2, %r2, 3;
+    setp.lt.u32 %p1, %r2, %r1;
+    @%p1 bra LOOP;
+    ret;
+}
+";
+
 /// Plan mode on a small GPU.
 struct PlanMode {
     config: GpuConfig,
@@ -47,24 +68,7 @@ struct PlanMode {
     rows_per_tenant: usize,
     first_row: u32,
     lose: Option<(u64, u64)>,
-    wrong: Option<Wrong>,
-}
-
-/// A rule that is broken by hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wrong {
-    /// Plans are obeyed as if each cap were one higher.
-    Caps,
-    /// Ranks are turned around.
-    Ranks,
-    /// Tenants have no limits.
-    Limits,
-    /// Budgets begin anew with each plan.
-    Budgets,
-    /// Every third event of blocks is left out.
-    Blocks,
-    /// Shares are of the whole device.
-    Shares,
+    breach: Option<Breach>,
 }
 
 impl PlanMode {
@@ -76,7 +80,7 @@ impl PlanMode {
             rows_per_tenant: 256,
             first_row: 0,
             lose: None,
-            wrong: None,
+            breach: None,
         }
     }
 }
@@ -123,20 +127,25 @@ impl Subject for PlanMode {
 
     fn run(&mut self, policy: Box<dyn Policy>, loads: &[Load], until: Nanos) -> Trace {
         let mut bench = Bench::new(self.config.clone());
-        let kernels: Vec<_> = loads.iter().map(|_| bench.kernel(STAY, "stay")).collect();
+        let kernel = |load: &Load| match load.computes {
+            true => bench.kernel(COMPUTE, "compute"),
+            false => bench.kernel(STAY, "stay"),
+        };
+        let kernels: Vec<_> = loads.iter().map(kernel).collect();
         let mut gpu = bench.gpu;
         gpu.set_threads(self.threads);
+        let policy: Box<dyn Policy> = match self.breach {
+            Some(breach) => Box::new(Breaking::new(policy, breach, &self.device())),
+            None => policy,
+        };
         let between = Between {
             inner: policy,
-            shape: self.device(),
             truth: Ledger::new(&self.device()),
             heard: 0,
             lose: self.lose.take(),
             lost: 0,
             known: BTreeMap::new(),
             tenants: BTreeMap::new(),
-            wrong: self.wrong,
-            started: BTreeMap::new(),
         };
         let options = DriverOptions {
             record: true,
@@ -218,10 +227,9 @@ fn trace(
     }
 }
 
-/// Stands between the executor and the policy: loses events and makes the loss good, and breaks rules.
+/// Stands between the executor and the policy: loses events and makes the loss good.
 struct Between {
     inner: Box<dyn Policy>,
-    shape: DeviceShape,
     /// Has heard everything.
     truth: Ledger,
     heard: u64,
@@ -229,9 +237,6 @@ struct Between {
     lost: u64,
     known: BTreeMap<RowId, Event>,
     tenants: BTreeMap<TenantId, Event>,
-    wrong: Option<Wrong>,
-    /// Starts by row.
-    started: BTreeMap<RowId, u64>,
 }
 
 impl Between {
@@ -252,49 +257,6 @@ impl Between {
             });
         }
     }
-
-    /// The plan as an executor would obey it that breaks the rule.
-    fn spoil(&self, plan: &mut Plan) {
-        let said = plan.clone();
-        let mut builder = gridmux_policy::PlanBuilder::new(plan, said.device, &self.shape);
-        builder
-            .wake_at(said.wake_at)
-            .default_row(said.default_row());
-        let groups: Vec<_> = said
-            .groups()
-            .iter()
-            .map(|group| builder.group(*group))
-            .collect();
-        for (place, row) in said.rows().iter().enumerate() {
-            let mut row = *row;
-            if self.wrong == Some(Wrong::Ranks) {
-                row.rank = 10_u32.saturating_sub(row.rank);
-            }
-            if self.wrong == Some(Wrong::Budgets) {
-                let started = self.started.get(&row.row).copied().unwrap_or(0);
-                row.budget = row.budget.map(|more| started + more);
-            }
-            let at = builder.standby_row(row, gridmux_policy::Cell::default());
-            for (n, group) in groups.iter().enumerate() {
-                let mut cell = said.cell(n, place);
-                if self.wrong == Some(Wrong::Caps) && cell.cap > 0 {
-                    cell.cap = cell.cap.saturating_add(1);
-                }
-                builder.cell(*group, at, cell);
-            }
-        }
-        if self.wrong != Some(Wrong::Limits) {
-            for (place, limit) in said.limits().iter().enumerate() {
-                let at = builder.limit(*limit);
-                for (n, group) in groups.iter().enumerate() {
-                    builder.group_limit(*group, at, said.group_limit(n, place));
-                }
-            }
-        }
-        let none = Plan::default();
-        let done = builder.finish(&none, |_| gridmux_policy::BlockShape::default());
-        done.expect("as good as the one before");
-    }
 }
 
 impl Policy for Between {
@@ -304,37 +266,14 @@ impl Policy for Between {
             Event::Tenant { tenant, .. } => drop(self.tenants.insert(tenant, *event)),
             Event::RowNew { row, .. } => drop(self.known.insert(row, *event)),
             Event::RowGone { row } => drop(self.known.remove(&row)),
-            Event::Blocks { row, started, .. } => {
-                *self.started.entry(row).or_default() += u64::from(started);
-            }
             _ => {}
         }
         self.heard += 1;
         let lost = self
             .lose
             .is_some_and(|(from, n)| (from..from + n).contains(&self.heard));
-        let blocks = matches!(event, Event::Blocks { .. });
         if lost {
             self.lost += 1;
-        } else if self.wrong == Some(Wrong::Blocks) && blocks && self.heard.is_multiple_of(3) {
-            // Left out.
-        } else if let (
-            Some(Wrong::Shares),
-            Event::Share {
-                held,
-                tenant,
-                entitled,
-                at,
-            },
-        ) = (self.wrong, *event)
-        {
-            let held = held * 1.1;
-            self.inner.observe(&Event::Share {
-                tenant,
-                held,
-                entitled,
-                at,
-            });
         } else {
             self.inner.observe(event);
         }
@@ -344,11 +283,7 @@ impl Policy for Between {
         if self.lost > 0 {
             self.make_good(now);
         }
-        let made = self.inner.replan(now, standing, next);
-        if made && self.wrong.is_some() {
-            self.spoil(next);
-        }
-        made
+        self.inner.replan(now, standing, next)
     }
 
     fn wake_at(&self) -> Option<Nanos> {
@@ -369,9 +304,9 @@ fn plan_mode_holds_every_rule() {
 }
 
 /// Names of the cases that fail.
-fn broken(wrong: Wrong) -> Vec<&'static str> {
+fn broken(breach: Breach) -> Vec<&'static str> {
     let mut subject = PlanMode::new();
-    subject.wrong = Some(wrong);
+    subject.breach = Some(breach);
     let failed = cases()
         .into_iter()
         .filter(|case| case.run(&mut subject).is_err());
@@ -380,7 +315,7 @@ fn broken(wrong: Wrong) -> Vec<&'static str> {
 
 #[test]
 fn the_suite_fails_when_caps_are_not_held() {
-    let failed = broken(Wrong::Caps);
+    let failed = broken(Breach::Caps);
     assert!(
         failed.contains(&"a cap holds on each SM of its group"),
         "{failed:?}"
@@ -393,7 +328,7 @@ fn the_suite_fails_when_caps_are_not_held() {
 
 #[test]
 fn the_suite_fails_when_ranks_are_not_held() {
-    let failed = broken(Wrong::Ranks);
+    let failed = broken(Breach::Ranks);
     assert!(
         failed.contains(&"free room goes to the best rank"),
         "{failed:?}"
@@ -414,7 +349,7 @@ fn the_suite_fails_when_ranks_are_not_held() {
 
 #[test]
 fn the_suite_fails_when_limits_are_not_held() {
-    let failed = broken(Wrong::Limits);
+    let failed = broken(Breach::Limits);
     for case in [
         "rows of a tenant hold its device limit together",
         "rows of a tenant hold its limit on each SM together",
@@ -426,7 +361,7 @@ fn the_suite_fails_when_limits_are_not_held() {
 
 #[test]
 fn the_suite_fails_when_budgets_begin_anew() {
-    let failed = broken(Wrong::Budgets);
+    let failed = broken(Breach::Budgets);
     assert!(
         failed.contains(&"a budget is a position, however often it is said"),
         "{failed:?}"
@@ -434,12 +369,28 @@ fn the_suite_fails_when_budgets_begin_anew() {
 }
 
 #[test]
+fn the_suite_fails_when_weights_are_not_held() {
+    assert_eq!(broken(Breach::Weights), ["rows issue as their weights are"]);
+}
+
+#[test]
+fn the_suite_fails_when_rows_do_not_stop() {
+    let failed = broken(Breach::Stops);
+    for case in [
+        "a row that is checked stops at once",
+        "a row that runs ahead stops within a window",
+    ] {
+        assert!(failed.contains(&case), "{failed:?}");
+    }
+}
+
+#[test]
 fn the_suite_fails_when_the_policy_is_not_told_the_truth() {
-    let failed = broken(Wrong::Blocks);
+    let failed = broken(Breach::Blocks);
     assert!(
         failed.contains(&"blocks are counted on the groups that hold them"),
         "{failed:?}"
     );
-    let failed = broken(Wrong::Shares);
+    let failed = broken(Breach::Shares);
     assert_eq!(failed, ["shares are the integrals of what happened"]);
 }

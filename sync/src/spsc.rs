@@ -111,6 +111,14 @@ impl<T: Copy + Send> Producer<T> {
         self.tail.wrapping_sub(self.seen_head) <= self.ring.mask
     }
 
+    /// Returns how many calls of [`Producer::try_push`] succeed at least from here on.
+    #[must_use]
+    pub fn room(&mut self) -> usize {
+        // Acquire: pairs with the consumer's Release store of `head`, as in `try_push`.
+        self.seen_head = self.ring.head.load(Ordering::Acquire);
+        self.capacity() - self.tail.wrapping_sub(self.seen_head)
+    }
+
     /// How many items the ring holds at most.
     #[must_use]
     pub fn capacity(&self) -> usize {

@@ -264,6 +264,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.bells = Some(bells);
     }
 
+    /// Replaces the table of rows, before the first launch was admitted.
+    pub fn set_rows(&mut self, rows: RowTable) {
+        self.rows = rows;
+    }
+
     /// Does everything that can be done now.
     pub fn turn(&mut self) -> Turn {
         self.turn += 1;
@@ -360,6 +365,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// The policy hears of arrivals in order of client and stream and replans once per instant, so that its plans depend
     /// on virtual time alone and not on the order in which the host's threads happened to run.
     pub(super) fn is_instant_settled(&mut self) -> bool {
+        // While a loss is made good the policy does not know enough to plan.
+        if self.resync_from.is_some() {
+            return false;
+        }
         if self.policy.is_instant_open() || !self.arrivals.is_empty() {
             self.tell_arrivals();
             self.flush_blocks();

@@ -2,9 +2,10 @@
 //!
 //! Rules:
 //! - Events travel through a bounded ring. On a real clock one that finds it full is counted, and the count is sent as
-//!   [`Event::Lost`] before anything newer; then the dispatcher sends the counters of every live row. What says that
-//!   tenants and rows exist is never lost: it waits for room. On a virtual clock, which waits for the policy, nothing is
-//!   lost, so that what the policy hears does not depend on the host's speed.
+//!   [`Event::Lost`] before anything newer; then the dispatcher sends the counters of every live row, as far as they
+//!   leave half of the ring to other events, so that making a loss good leads to no other one. What says that tenants
+//!   and rows exist is never lost, nor is the newest timer: they wait for room. On a virtual clock, which waits for the
+//!   policy, nothing is lost, so that what the policy hears does not depend on the host's speed.
 //! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
 //!   the one that it began with.
 //! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it by.
@@ -26,6 +27,9 @@ use std::thread::Thread;
 
 /// Events that may be under way; few under loom, which explores every one.
 const EVENTS: usize = if cfg!(loom) { 16 } else { 8192 };
+
+/// The least room for events: half of it takes what names a row anew.
+const LEAST_EVENTS: usize = 8;
 
 /// A row of the plan as the issue pass needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub struct PolicyLink {
     waiting: VecDeque<Event>,
     /// Time waits for the policy.
     is_timed: bool,
+    /// The newest timer, if it found no room.
+    timer: Option<Nanos>,
     /// Counters are due.
     resync: bool,
     shared: Arc<Shared>,
@@ -111,11 +117,26 @@ pub struct PolicyRunner {
 /// # Errors
 /// [`PlanError`] for a device shape for which no plan can be made.
 pub fn link(
+    policy: Box<dyn Policy>,
+    device: DeviceId,
+    shape: &DeviceShape,
+    is_timed: bool,
+    least_period: Nanos,
+) -> Result<(PolicyLink, PolicyRunner), PlanError> {
+    link_with_room(policy, device, shape, is_timed, least_period, EVENTS)
+}
+
+/// As [`link`], with room for `events` events under way, at least 8 and a power of two; what finds no room is lost.
+///
+/// # Errors
+/// As for [`link`].
+pub fn link_with_room(
     mut policy: Box<dyn Policy>,
     device: DeviceId,
     shape: &DeviceShape,
     is_timed: bool,
     least_period: Nanos,
+    events: usize,
 ) -> Result<(PolicyLink, PolicyRunner), PlanError> {
     let mut first = Plan::default();
     let none = |_: RowId| BlockShape::default();
@@ -126,7 +147,7 @@ pub fn link(
     if policy.replan(Nanos(0), standing, next) {
         draft.publish();
     }
-    let (producer, consumer) = spsc::ring(EVENTS);
+    let (producer, consumer) = spsc::ring(events.max(LEAST_EVENTS));
     let wake_ns = policy.wake_at().map_or(NEVER, |wake| wake.0);
     let shared = Arc::new(Shared {
         observed: AtomicU64::new(0),
@@ -141,6 +162,7 @@ pub fn link(
         lost: 0,
         waiting: VecDeque::with_capacity(EVENTS),
         is_timed,
+        timer: None,
         resync: false,
         shared: Arc::clone(&shared),
         thread: None,
@@ -212,17 +234,17 @@ impl PolicyLink {
                     | Event::RowNew { .. }
                     | Event::RowGone { .. }
             );
-        if self.waiting.is_empty() && self.events.try_push(event).is_ok() {
-            self.sent += 1;
-        } else if lasting {
-            self.waiting.push_back(event);
-        } else {
-            self.lost += 1;
+        let is_first = self.waiting.is_empty() && self.lost == 0;
+        match event {
+            _ if is_first && self.events.try_push(event).is_ok() => self.sent += 1,
+            _ if lasting => self.waiting.push_back(event),
+            Event::Timer { at } => self.timer = Some(at),
+            _ => self.lost += 1,
         }
         self.sent + self.waiting.len() as u64
     }
 
-    /// Sends what waits for room, then how much was lost.
+    /// Sends what waits for room, then how much was lost, then the timer.
     fn send_waiting(&mut self) {
         while let Some(event) = self.waiting.front() {
             if self.events.try_push(*event).is_err() {
@@ -237,21 +259,23 @@ impl PolicyLink {
             self.sent += 1;
             self.resync = true;
         }
+        if let Some(at) = self.timer.filter(|_| self.lost == 0)
+            && self.events.try_push(Event::Timer { at }).is_ok()
+        {
+            self.timer = None;
+            self.sent += 1;
+        }
     }
 
     /// Returns once whether events were lost since the last time, and the policy has been told so: counters are due.
     pub fn take_resync(&mut self) -> bool {
-        if self.lost > 0 {
-            self.send_waiting();
-        }
-        self.resync && self.has_much_room() && std::mem::take(&mut self.resync)
+        self.send_waiting();
+        self.resync && self.has_room_to_spare(0) && std::mem::take(&mut self.resync)
     }
 
-    /// Returns whether at least half of the queue is free: counters take no more than that, so that they are not why
-    /// the next event is lost.
-    #[must_use]
-    pub fn has_much_room(&self) -> bool {
-        self.waiting.is_empty() && self.sent - self.observed() < CROWD
+    /// Returns whether so many events that make good a loss leave room for others.
+    pub fn has_room_to_spare(&mut self, events: usize) -> bool {
+        self.waiting.is_empty() && self.events.room() >= events + self.events.capacity() / 2
     }
 
     /// Has the policy replan when this instant of virtual time is closed, whatever happens in it.
@@ -287,7 +311,8 @@ impl PolicyLink {
     /// Returns whether the policy has seen every event and published what it made of them.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
-        self.waiting.is_empty() && self.observed() == self.sent
+        let all_sent = self.waiting.is_empty() && self.lost == 0 && self.timer.is_none();
+        all_sent && self.observed() == self.sent
     }
 
     /// Reads the newest plan, for the turn that begins; returns whether it is another one than before.

@@ -76,27 +76,39 @@ pub struct RowTable {
     free: Vec<RowId>,
     /// Freed ids with the number of the event that said so.
     quarantine: VecDeque<(RowId, u64)>,
+    /// Rows of one tenant at most, without its spill row.
+    per_tenant: usize,
     clock: u64,
 }
 
 impl Default for RowTable {
     fn default() -> Self {
+        Self::new(ROWS_PER_TENANT, 0)
+    }
+}
+
+impl RowTable {
+    /// Makes a table in which a tenant has at most `per_tenant` rows, [`ROWS_PER_TENANT`] at most, and ids are given
+    /// out from the `first`th of the pool on.
+    #[must_use]
+    pub fn new(per_tenant: usize, first: usize) -> Self {
         let all = TENANTS + POOL;
         let id = |n: usize| RowId(u32::try_from(n).unwrap_or(u32::MAX));
+        let mut free: Vec<RowId> = (TENANTS..all).rev().map(id).collect();
+        free.rotate_right(first % POOL);
         Self {
             rows: vec![None; all].into_boxed_slice(),
             // Each with its own capacity, which `vec!` would not clone.
             own: std::iter::repeat_with(|| Vec::with_capacity(ROWS_PER_TENANT))
                 .take(TENANTS)
                 .collect(),
-            free: (TENANTS..all).rev().map(id).collect(),
+            free,
             quarantine: VecDeque::with_capacity(POOL),
+            per_tenant: per_tenant.min(ROWS_PER_TENANT),
             clock: 0,
         }
     }
-}
 
-impl RowTable {
     /// Returns a row that lives.
     #[must_use]
     pub fn get(&self, row: RowId) -> Option<&Row> {
@@ -138,10 +150,10 @@ impl RowTable {
             }
         }
         let mut gone = None;
-        if self.own[tenant.index()].len() >= ROWS_PER_TENANT {
+        if self.own[tenant.index()].len() >= self.per_tenant {
             gone = self.give_up_one(tenant);
         }
-        let full = self.own[tenant.index()].len() >= ROWS_PER_TENANT;
+        let full = self.own[tenant.index()].len() >= self.per_tenant;
         let row = match full {
             true => None,
             false => self.free.pop(),

@@ -16,6 +16,9 @@ use gridmux_policy::ids::{GroupId, ProfileKey, RowId, TenantId};
 use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
 
+/// Events that name a row anew, at most.
+const EVENTS_OF_A_ROW: usize = 3;
+
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Finds or makes the row of a launch, and tells the policy of a new one and of one that was given up for it.
     pub(super) fn claim_row(
@@ -238,15 +241,21 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some(from) = self.resync_from else {
             return;
         };
+        // Counters contain what has not been told yet, which must not be counted once more behind them.
+        self.tell_arrivals();
+        self.flush_blocks();
         let at = self.now;
         let mut next = None;
         let (rows, policy) = (&self.rows, &mut self.policy);
         for (id, row) in rows.iter_from(RowId(from)) {
-            if !policy.has_much_room() {
+            if !policy.has_room_to_spare(EVENTS_OF_A_ROW) {
                 next = Some(id.0);
                 break;
             }
             policy.tell(new_row(id, row));
+            if row.whole_only {
+                policy.tell(Event::Degraded { row: id, at });
+            }
             policy.tell(Event::Counters {
                 row: id,
                 open_launches: row.open,

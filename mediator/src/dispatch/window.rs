@@ -4,10 +4,10 @@
 //!   about as much, two on the device in lanes of their own, so that the second fills room while the first drains. A
 //!   row of which no block has ended yet begins with a small window ([`probe`]), so that a kernel that never ends
 //!   leaves room for others.
-//! - **Capped**: slices of a sixth of what the row may hold, in lanes of their own, up to cap and limit; larger ones
-//!   where its tenant may hold fewer than six lanes for it. While slices are short against the latency of a launch, one
-//!   more goes behind each in its lane: it cannot start before the one in front has ended, so the cap holds, and its
-//!   launch costs no time.
+//! - **Capped**, or to be able to stop at once: slices of a sixth of what the row may hold, which is never more than the
+//!   device holds at once, in lanes of their own, up to cap and limit; larger ones where its tenant may hold fewer than
+//!   six lanes for it. While slices are short against the latency of a launch, one more goes behind each in its lane: it
+//!   cannot start before the one in front has ended, so the cap holds, and its launch costs no time.
 //!
 //! A slice waits for its launch before its blocks reside. With cap and limit as bounds of what is on the device, short
 //! slices would hold less than that on average; so more is handed over ([`ahead_percent`]). A row that lately had a long
@@ -165,7 +165,9 @@ impl Situation<'_> {
 
     fn slice(&self, whole: u32, most: u32, cuts: bool) -> Option<Piece> {
         let charged = self.row.charged;
-        let cap = u64::from(self.view.cap_total);
+        // More than the device holds at once could not be taken back when the row is to stop.
+        let cap_total = self.view.cap_total.min(self.launch.wave.max(1));
+        let cap = u64::from(cap_total);
         let stretched = cap.saturating_add(cap.saturating_mul(self.ahead) / 100);
         let by_cap = stretched.saturating_sub(charged.into());
         let by_cap = u32::try_from(by_cap).unwrap_or(u32::MAX);

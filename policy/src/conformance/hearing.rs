@@ -249,17 +249,20 @@ fn by_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// Three tenants launch at 0, 1 and 2 grains; events get lost from the tenth on, so that arrivals, starts and ends are
-/// among them. Wherever counters come, they are the truth, and at the end, when everything has ended, nobody has open
+/// Three tenants launch four kernels each at 0, 1 and 2 grains; events get lost from the tenth on, or where most happens
+/// at once, so that arrivals, starts and ends are among them. Wherever counters come, they are the truth, and at the end, when everything has ended, nobody has open
 /// launches, live or waiting blocks.
 fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (shape, grain) = (subject.device(), subject.grain());
     if !subject.lose_events(10, 8) {
         return Ok(Verdict::Skipped("it cannot be made to lose events"));
     }
-    let mut loads: Vec<_> = (0..3).map(|t| load(t, SMALL, 20, grain)).collect();
-    for (n, load) in (0..).zip(&mut loads) {
-        load.launches[0].at = grain * n;
+    let mut loads = Vec::new();
+    for (tenant, stream) in (0..3).flat_map(|tenant| (0..4_u8).map(move |stream| (tenant, stream))) {
+        let mut load = load(tenant, SMALL * (1 + u32::from(stream)), 5, grain);
+        load.stream = stream;
+        load.launches[0].at = grain * u64::from(tenant);
+        loads.push(load);
     }
     let run = Scene {
         case: "after a loss the counters make good what was missed",
@@ -284,7 +287,7 @@ fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
             _ => {}
         }
     }
-    run.expect("rows that were heard of", rows.len(), 3)?;
+    run.expect("rows that were heard of", rows.len(), 12)?;
     for row in rows {
         let book = ledger.row(row);
         let left = book.map(|book| (book.open_launches, book.live, book.waiting));

@@ -10,6 +10,7 @@
 //! force does not permit) and by [`hearing`] (the policy hears what happened, in order and in full). What happened is
 //! the subject's own ground truth ([`Trace`]), never its events.
 
+mod breaking;
 mod budgets;
 mod caps;
 mod hearing;
@@ -21,6 +22,10 @@ mod rows;
 mod run;
 pub mod script;
 mod shares;
+mod stops;
+mod weights;
+
+pub use breaking::{Breach, Breaking};
 
 use crate::contract::{Element, Enforcement};
 use crate::ids::{RowId, SmId, TenantId};
@@ -116,6 +121,9 @@ pub struct Load {
     /// What each block takes at least. Threads are exact and tell the rows of a tenant apart; what else its kernel
     /// needs of registers and shared memory is the subject's.
     pub block: BlockShape,
+    /// Its blocks compute instead of waiting. Then a launch's `block_ns` is no time but work: each thread issues about
+    /// as many instructions.
+    pub computes: bool,
     /// The tenant's stream.
     pub stream: u8,
     /// Its launches, in order of arrival.
@@ -129,7 +137,7 @@ pub struct LoadLaunch {
     pub at: Nanos,
     /// How many blocks it has.
     pub blocks: u32,
-    /// How long each block stays.
+    /// How long each block stays, where blocks do not compute.
     pub block_ns: Nanos,
 }
 
@@ -241,6 +249,8 @@ pub fn cases() -> Vec<Case> {
         limits::CASES,
         order::CASES,
         budgets::CASES,
+        stops::CASES,
+        weights::CASES,
         rows::CASES,
         shares::CASES,
         hearing::CASES,

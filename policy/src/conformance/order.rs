@@ -83,19 +83,33 @@ fn large(
     .perform(subject)?;
     run.all_ended()?;
     let first = usize::from(order == DispatchOrder::Rank && rank == 0);
-    one_after_the_other(&run, first, subject)?;
+    one_after_the_other(&run, first, subject, Element::Order)?;
     Ok(Verdict::Held)
 }
 
-/// All blocks of one of two loads start before those of the other, but for as many as the subject says.
-fn one_after_the_other(run: &Run, first: usize, subject: &dyn Subject) -> Result<(), Failure> {
-    let slack = subject.slack(Element::Order);
+/// One of two loads begins first, and between two starts of it no more blocks of the other start than the subject says:
+/// those that it had handed to hardware that runs them in order of arrival.
+fn one_after_the_other(
+    run: &Run,
+    first: usize,
+    subject: &dyn Subject,
+    element: Element,
+) -> Result<(), Failure> {
+    let slack = subject.slack(element);
     let (early, late) = (run.starts(first), run.starts(1 - first));
-    let last = early.last().copied();
-    let passed = late.iter().filter(|at| Some(**at) < last).count();
+    let begins = (early.first().copied(), late.first().copied());
     run.require(
-        &format!("{passed} blocks of load {} pass load {first}", 1 - first),
-        passed <= slack.blocks as usize,
+        &format!("the loads begin at {begins:?}, load {first} is the first in order"),
+        begins.0 < begins.1,
+    )?;
+    let passed = early.windows(2).map(|pair| {
+        let between = late.iter().filter(|at| (pair[0]..pair[1]).contains(at));
+        between.count()
+    });
+    let most = passed.max().unwrap_or(0);
+    run.require(
+        &format!("{most} blocks of load {} pass load {first}", 1 - first),
+        most <= slack.blocks as usize,
     )
 }
 
@@ -129,7 +143,7 @@ fn line(subject: &mut dyn Subject, head_of_line: bool) -> Result<Verdict, Failur
     .perform(subject)?;
     run.all_ended()?;
     if head_of_line {
-        one_after_the_other(&run, 0, subject)?;
+        one_after_the_other(&run, 0, subject, Element::HeadOfLine)?;
     } else {
         let second_round = run.starts(0).get(usize::from(sms)).copied();
         let begins = run.starts(1).first().copied();

@@ -1,14 +1,15 @@
 //! No block starts or comes back that no plan in force permits: caps, limits and budgets, by a second book.
 //!
 //! Rules: a plan is in force from the time at which it was made until the next one was, and for as long after as the
-//! subject says that it takes to obey ([`super::Slack::time`]). Where blocks leave by context switch, those on their
+//! subject says that it takes to obey ([`super::Slack::time`]), for a row that runs ahead as long as it takes to stop.
+//! Where blocks leave by context switch, those on their
 //! way count towards nothing, so that nothing is judged while some may be.
 
 use super::run::Run;
 use super::{BlockSeen, Change, Failure, Slack, Subject};
 use crate::contract::{Element, Enforcement};
 use crate::ids::{RowId, SmId, TenantId};
-use crate::plan::{NO_CAP, Plan};
+use crate::plan::{NO_CAP, Plan, Stop};
 use crate::shape::{BlockShape, DeviceShape, Held, SmUnits};
 use crate::units::Nanos;
 use std::collections::HashMap;
@@ -80,7 +81,11 @@ fn judge(
     let mut in_force = Vec::new();
     for (n, (made, plan)) in plans.iter().enumerate() {
         let over = plans.get(n + 1).map_or(Nanos::MAX, |next| next.0);
-        if *made <= at && over >= since {
+        let ahead = match plan.stop(coming.row) {
+            Stop::Ahead => subject.slack(Element::Stop).time,
+            Stop::Checked => Nanos(0),
+        };
+        if *made <= at && over + ahead >= since {
             in_force.push(*plan);
         }
     }

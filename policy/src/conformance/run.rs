@@ -40,6 +40,7 @@ pub(super) fn load(tenant: u32, threads: u32, blocks: u32, block_ns: Nanos) -> L
             threads,
             ..BlockShape::default()
         },
+        computes: false,
         stream: u8::try_from(tenant).unwrap_or(0),
         launches: vec![LoadLaunch {
             at: Nanos(0),

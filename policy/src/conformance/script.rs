@@ -15,6 +15,7 @@ use crate::policy::Policy;
 use crate::shape::{BlockShape, DeviceShape, SmUnits};
 use crate::sm_set::SmSet;
 use crate::units::Nanos;
+use std::num::NonZeroU16;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// A group of SMs.
@@ -37,10 +38,29 @@ pub struct RowSay {
     pub load: usize,
     /// Its rank.
     pub rank: u32,
+    /// How promptly it must be able to stop.
+    pub stop: Stop,
+    /// Its issue weight on every group.
+    pub weight: Option<u16>,
     /// Up to which number its blocks may start.
     pub budget: Option<u64>,
     /// Its cap on each group; the last one counts for the groups that follow.
     pub caps: Vec<u16>,
+}
+
+impl RowSay {
+    /// Returns a row with the same cap everywhere.
+    #[must_use]
+    pub fn of(load: usize, rank: u32, cap: u16) -> Self {
+        Self {
+            load,
+            rank,
+            stop: Stop::Checked,
+            weight: None,
+            budget: None,
+            caps: vec![cap],
+        }
+    }
 }
 
 /// A tenant's limit.
@@ -90,12 +110,7 @@ impl Say {
     /// Adds a row with the same cap everywhere.
     #[must_use]
     pub fn row(mut self, load: usize, rank: u32, cap: u16) -> Self {
-        self.rows.push(RowSay {
-            load,
-            rank,
-            budget: None,
-            caps: vec![cap],
-        });
+        self.rows.push(RowSay::of(load, rank, cap));
         self
     }
 
@@ -221,13 +236,17 @@ impl Script {
                 row: known.row,
                 tenant,
                 rank: row.rank,
-                stop: Stop::Checked,
+                stop: row.stop,
                 budget: row.budget,
             };
             // Standby: the joint fit must not touch the caps that the case worked out.
             let place = plan.standby_row(listed, Cell::default());
             for (n, group) in groups.iter().enumerate() {
-                plan.cell(*group, place, Cell::capped(nth(&row.caps, n)));
+                let cell = Cell {
+                    cap: nth(&row.caps, n),
+                    weight: row.weight.and_then(NonZeroU16::new),
+                };
+                plan.cell(*group, place, cell);
             }
         }
         for known in self.known.iter().filter(|known| known.spill) {

@@ -48,7 +48,7 @@ fn integrals(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
         says: vec![say],
         loads,
         until: grain * 40,
-        again: Some(grain),
+        again: Some(Nanos(grain.0 / 2)),
     }
     .perform(subject)?;
     run.all_ended()?;

@@ -1,0 +1,138 @@
+//! The dispatcher is a subject of the conformance suite: on a scripted device and on the SM model.
+//!
+//! Rules: what happened is told by the device's reports, what was said by the policy that the suite hands in; where the
+//! suite is to fail, a rule is broken between the two.
+
+mod hardware;
+mod model;
+mod rig;
+mod tap;
+
+use gridmux_policy::conformance::{Breach, Verdict, cases, check};
+use gridmux_policy::units::Nanos;
+use hardware::{LAUNCH_NS, Scripted};
+use model::Model;
+use rig::Dispatched;
+
+fn scripted() -> Dispatched {
+    Dispatched::new(|| Box::new(Scripted), Nanos(LAUNCH_NS), Nanos(0))
+}
+
+/// From handing a launch over to its first block on four SMs of a V100: 5,000 cycles at 1.38 GHz.
+const V100_LAUNCH: Nanos = Nanos(3_624);
+/// Two of the model's epochs of 32 cycles.
+const V100_EPOCHS: Nanos = Nanos(47);
+
+fn modelled() -> Dispatched {
+    Dispatched::new(|| Box::new(Model::open()), V100_LAUNCH, V100_EPOCHS)
+}
+
+/// Checks a subject; what it skips is known.
+fn holds_every_rule(mut subject: Dispatched) {
+    let went = check(&mut subject).unwrap_or_else(|failures| {
+        let lines: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        panic!("{}", lines.join("\n"));
+    });
+    let skipped = went.iter().filter(|(_, verdict)| *verdict != Verdict::Held);
+    let skipped: Vec<&str> = skipped.map(|(name, _)| *name).collect();
+    let known = [
+        "beyond a lowered limit the worst rank leaves first",
+        "beyond a lowered device limit the worst rank leaves first",
+        "rows issue as their weights are",
+        "blocks are counted on the groups that hold them",
+    ];
+    assert_eq!(skipped, known);
+    assert!(went.len() >= 20, "{}", went.len());
+}
+
+#[test]
+fn the_dispatcher_holds_every_rule_on_a_scripted_device() {
+    holds_every_rule(scripted());
+}
+
+#[test]
+fn the_dispatcher_holds_every_rule_on_the_model() {
+    holds_every_rule(modelled());
+}
+
+/// Names of the cases that fail on the scripted device when a rule is broken by hand.
+fn broken(breach: Breach) -> Vec<&'static str> {
+    let mut subject = scripted();
+    subject.breach = Some(breach);
+    let failed = cases()
+        .into_iter()
+        .filter(|case| case.run(&mut subject).is_err());
+    failed.map(|case| case.name).collect()
+}
+
+fn fails(breach: Breach, cases: &[&str]) {
+    let failed = broken(breach);
+    for case in cases {
+        assert!(failed.contains(case), "{case:?} passes; {failed:?} fail");
+    }
+}
+
+#[test]
+fn the_suite_fails_when_caps_are_not_held() {
+    fails(
+        Breach::Caps,
+        &[
+            "a cap holds on each SM of its group",
+            "without a line nobody is held up",
+        ],
+    );
+}
+
+#[test]
+fn the_suite_fails_when_ranks_are_not_held() {
+    let failed = broken(Breach::Ranks);
+    for case in [
+        "free room goes to the best rank",
+        "the head of the line holds up the rest",
+    ] {
+        assert!(failed.contains(&case), "{failed:?}");
+    }
+    let other = "a cap holds on each SM of its group";
+    assert!(!failed.contains(&other), "{failed:?}");
+}
+
+#[test]
+fn the_suite_fails_when_limits_are_not_held() {
+    fails(
+        Breach::Limits,
+        &[
+            "rows of a tenant hold its device limit together",
+            "rows of a tenant hold its limit on each SM together",
+            "the spill row is bound by its tenant's limit alone",
+        ],
+    );
+}
+
+#[test]
+fn the_suite_fails_when_budgets_begin_anew() {
+    fails(
+        Breach::Budgets,
+        &["a budget is a position, however often it is said"],
+    );
+}
+
+#[test]
+fn the_suite_fails_when_rows_do_not_stop() {
+    fails(
+        Breach::Stops,
+        &[
+            "a row that is checked stops at once",
+            "a row that runs ahead stops within a window",
+        ],
+    );
+}
+
+#[test]
+fn the_suite_fails_when_the_policy_is_not_told_the_truth() {
+    fails(
+        Breach::Blocks,
+        &["a budget is a position, however often it is said"],
+    );
+    let failed = broken(Breach::Shares);
+    assert_eq!(failed, ["shares are the integrals of what happened"]);
+}
