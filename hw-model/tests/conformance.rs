@@ -9,7 +9,8 @@ use gridmux_hw_model::{
     enforces,
 };
 use gridmux_policy::conformance::{
-    BlockSeen, Breach, Breaking, Change, LaunchSeen, Load, Slack, Subject, Trace, Verdict, cases, check,
+    BlockSeen, Breach, Breaking, Change, LaunchSeen, Load, Slack, Subject, Trace, Verdict, cases,
+    check,
 };
 use gridmux_policy::ids::{DeviceId, RowId, TenantId};
 use gridmux_policy::ledger::Ledger;

@@ -86,7 +86,11 @@ fn submissions_of_an_instant_are_taken_by_slot_whoever_was_first() {
             wire.borrow_mut().runs = false;
         }
         rig.settle(1000);
-        assert!(wires.iter().all(|wire| wire.borrow().completions.len() == 1));
+        assert!(
+            wires
+                .iter()
+                .all(|wire| wire.borrow().completions.len() == 1)
+        );
         let launched = rig.bench.borrow().launched.clone();
         let blocks = launched.iter().map(|launch| (launch.domain, launch.grid));
         let heard = heard.lock().unwrap().clone();
@@ -117,7 +121,12 @@ fn the_policy_is_asked_once_in_an_instant_in_which_its_time_has_come() {
         heard.iter().filter(is_timer).count()
     };
     assert_eq!(timers(wake), 1);
-    let asked = plans.lock().unwrap().iter().filter(|at| **at == wake).count();
+    let asked = plans
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|at| **at == wake)
+        .count();
     assert_eq!(asked, 1, "{:?}", plans.lock().unwrap());
 }
 

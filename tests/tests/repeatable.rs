@@ -6,7 +6,15 @@ use serde_json::Value;
 /// The demonstration with as little work as it takes; every program in it is a process of its own.
 fn demo() -> Value {
     let arguments = [
-        "demo", "--work", "1", "--sms", "4", "--policy", "smk-p", "--device", "model:h200",
+        "demo",
+        "--work",
+        "1",
+        "--sms",
+        "4",
+        "--policy",
+        "smk-p",
+        "--device",
+        "model:h200",
     ];
     let (code, report) = run(arguments);
     assert_eq!(code, Some(0), "{report}");

@@ -10,7 +10,8 @@ use gridmux_mediator::dispatch::accounts::Account;
 use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot};
 use gridmux_mediator::dispatch::samples::SampleSink;
 use gridmux_mediator::dispatch::{
-    ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells, Message, Slot, Turn, policy_link,
+    ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells, Message, Slot, Turn,
+    policy_link,
 };
 use gridmux_mediator::waker::Waker;
 use gridmux_policy::Class;
@@ -53,10 +54,13 @@ impl Rig {
                 .expect("a plan stands");
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("policy".into()).spawn(move || {
-            pin(1);
-            runner.serve(&stopped, || {});
-        }).expect("a thread");
+        let thread = std::thread::Builder::new()
+            .name("policy".into())
+            .spawn(move || {
+                pin(1);
+                runner.serve(&stopped, || {});
+            })
+            .expect("a thread");
         end.set_thread(thread.thread().clone());
         pin(0);
         let control = Arc::new(ControlLink::default());
@@ -151,7 +155,10 @@ impl Rig {
         };
         assert!(got, "a thread has a clock of its processor time");
         let seconds = u64::try_from(time.tv_sec).expect("not negative");
-        Duration::new(seconds, u32::try_from(time.tv_nsec).expect("below a second"))
+        Duration::new(
+            seconds,
+            u32::try_from(time.tv_nsec).expect("below a second"),
+        )
     }
 
     /// Describes what ran, for the log.

@@ -13,7 +13,7 @@ use super::port::TenantPort;
 use super::queue::Active;
 use super::window::{Behind, Piece, Situation, ahead_percent};
 use crate::device::{
-    Command, CopyCommand, Device, DeviceCopyCommand, LANES, Lane, LaunchCommand, MemsetCommand, Tag,
+    Command, CopyCommand, Device, DeviceCopyCommand, Lane, LaunchCommand, MemsetCommand, Tag,
 };
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::CompletionStatus;

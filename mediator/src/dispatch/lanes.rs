@@ -139,7 +139,7 @@ impl Lanes {
     /// Returns how many lanes there are.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.busy.count_zeros() + self.busy.count_ones()
+        u32::try_from(self.lanes.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns how many lanes are empty.
@@ -197,7 +197,11 @@ impl Lanes {
     /// Returns the newest flight of a lane.
     #[must_use]
     pub fn last(&self, lane: Lane) -> Option<&Flight> {
-        self.lanes[usize::from(lane.0)].iter().next_back()?.flight.as_ref()
+        self.lanes[usize::from(lane.0)]
+            .iter()
+            .next_back()?
+            .flight
+            .as_ref()
     }
 
     /// Returns what is in flight under a tag.
@@ -211,7 +215,8 @@ impl Lanes {
     pub fn release(&mut self, tag: Tag, now: Nanos) -> Option<Released> {
         let index = usize::from(tag.lane.0);
         let queue = self.lanes.get_mut(index)?;
-        let flight = queue.remove(queue.find(tag.generation)?)?;
+        let place = queue.find(tag.generation)?;
+        let flight = queue.remove(place)?;
         let first = match queue.len {
             0 => None,
             _ => queue.held[queue.head].flight.as_mut(),

@@ -95,18 +95,23 @@ pub fn probe(sms: u16) -> u32 {
     u32::from(sms / 4).max(1)
 }
 
+/// Returns what is handed over beyond cap and limit at most, as a part of these in percent: the ratio of a launch's
+/// latency to the row's longest slice lately (Little's law).
+#[must_use]
+pub fn most_ahead(launch_ns: Option<u64>, slice_ns: u64) -> u64 {
+    let latency = launch_ns.unwrap_or(0).saturating_mul(100 * LATENCIES);
+    latency
+        .checked_div(slice_ns)
+        .map_or(0, |percent| percent.min(MOST_AHEAD))
+}
+
 /// Returns what may be handed over beyond cap and limit, as a part of these in percent, so that as much as they permit
-/// resides on average: by how much what counted against them was more than what resided. While launches take
-/// `launch_ns` before their first block, no more than the ratio of that to a slice (Little's law).
+/// resides on average: by how much what counted against them was more than what resided, within [`most_ahead`].
 #[must_use]
 pub fn ahead_percent(launch_ns: Option<u64>, row: &Row) -> u64 {
-    let (Some(launch_ns), true) = (launch_ns, row.slice_ns > 0) else {
-        return 0;
-    };
-    let by_latency = launch_ns.saturating_mul(100 * LATENCIES) / row.slice_ns;
     let absent_ns = row.charged_ns.saturating_sub(row.resided_ns);
     let measured = absent_ns.saturating_mul(100) / row.resided_ns.max(1);
-    by_latency.min(measured).min(MOST_AHEAD)
+    measured.min(most_ahead(launch_ns, row.slice_ns))
 }
 
 impl Situation<'_> {

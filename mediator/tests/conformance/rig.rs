@@ -14,7 +14,7 @@ use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot};
 use gridmux_mediator::dispatch::policy_link::{PolicyRunner, link_with_room};
 use gridmux_mediator::dispatch::rows::{ROWS_PER_TENANT, RowTable};
 use gridmux_mediator::dispatch::samples::SampleSink;
-use gridmux_mediator::dispatch::window::{WINDOW_NS, ahead_percent};
+use gridmux_mediator::dispatch::window::{WINDOW_NS, most_ahead};
 use gridmux_mediator::dispatch::{
     ClockMode, ControlLink, Dispatcher, DispatcherConfig, Message, Slot, Turn, enforces,
 };
@@ -88,7 +88,7 @@ impl Subject for Dispatched {
     /// A piece obeys the plan under which it was handed over, and starts a launch's latency later. Caps and limits may
     /// be exceeded by what is handed over ahead, which is the more the shorter a slice is: the shortest lasts a grain.
     fn slack(&self, element: Element) -> Slack {
-        let ahead = ahead_percent(Some(self.launch.0), self.grain().0);
+        let ahead = most_ahead(Some(self.launch.0), self.grain().0);
         let ahead = f64::from(u32::try_from(ahead).expect("a percentage"));
         let exact = Slack::exact(self.launch + self.observation);
         match element {
@@ -147,7 +147,13 @@ impl Subject for Dispatched {
         );
         let events = std::mem::replace(&mut self.events, EVENTS);
         let (listener, names) = Listener::new(policy);
-        let mut rig = Rig::new((self.open)(), Box::new(listener), (rows, events), loads, until);
+        let mut rig = Rig::new(
+            (self.open)(),
+            Box::new(listener),
+            (rows, events),
+            loads,
+            until,
+        );
         rig.run();
         rig.trace(loads, &names)
     }
@@ -278,7 +284,10 @@ impl Rig {
             let now = self.stage.borrow().now();
             turns = if now == last { turns + 1 } else { 0 };
             last = now;
-            assert!(turns < STANDSTILL, "the dispatcher turns on the spot at {now}");
+            assert!(
+                turns < STANDSTILL,
+                "the dispatcher turns on the spot at {now}"
+            );
             let events = self.policy.run();
             let turn = self.dispatcher.turn();
             match turn {
