@@ -6,8 +6,8 @@
 
 use crate::rig::Machine;
 use gridmux_mediator::device::{
-    AllocationUnits, Busy, Command, Device, DeviceKernelId, DomainId, KernelLimits, LANES, LaunchCommand,
-    Outcome, Report, Tag,
+    AllocationUnits, Busy, Command, Device, DeviceKernelId, DomainId, KernelLimits, LANES,
+    LaunchCommand, Outcome, Report, Tag,
 };
 use gridmux_mediator::dispatch::client::ClientKernel;
 use gridmux_policy::ids::ProfileKey;
@@ -114,7 +114,9 @@ impl Hardware {
             self.make_ready();
             self.place();
             let starts = self.lanes.iter().filter(|(_, lane)| !lane.is_empty());
-            let starts = starts.map(|(from, _)| *from).filter(|from| *from > self.now);
+            let starts = starts
+                .map(|(from, _)| *from)
+                .filter(|from| *from > self.now);
             let ends = self.running.peek().map(|block| block.0.0);
             let next = starts.chain(ends).min().filter(|next| *next <= until);
             let Some(next) = next else {

@@ -147,7 +147,13 @@ impl Subject for Dispatched {
         );
         let events = std::mem::replace(&mut self.events, EVENTS);
         let (listener, names) = Listener::new(policy);
-        let mut rig = Rig::new((self.open)(), Box::new(listener), (rows, events), loads, until);
+        let mut rig = Rig::new(
+            (self.open)(),
+            Box::new(listener),
+            (rows, events),
+            loads,
+            until,
+        );
         rig.run();
         rig.trace(loads, &names)
     }
@@ -278,7 +284,10 @@ impl Rig {
             let now = self.stage.borrow().now();
             turns = if now == last { turns + 1 } else { 0 };
             last = now;
-            assert!(turns < STANDSTILL, "the dispatcher turns on the spot at {now}");
+            assert!(
+                turns < STANDSTILL,
+                "the dispatcher turns on the spot at {now}"
+            );
             let events = self.policy.run();
             let turn = self.dispatcher.turn();
             match turn {

@@ -98,9 +98,7 @@ impl Stage {
             pending,
             until,
             passes_idle_time: false,
-            wires: std::iter::repeat_with(Wire::default)
-                .take(count)
-                .collect(),
+            wires: std::iter::repeat_with(Wire::default).take(count).collect(),
             blocks: Vec::new(),
             admitted: Vec::new(),
             ends: HashMap::new(),

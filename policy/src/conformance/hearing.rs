@@ -258,7 +258,8 @@ fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
         return Ok(Verdict::Skipped("it cannot be made to lose events"));
     }
     let mut loads = Vec::new();
-    for (tenant, stream) in (0..3).flat_map(|tenant| (0..4_u8).map(move |stream| (tenant, stream))) {
+    for (tenant, stream) in (0..3).flat_map(|tenant| (0..4_u8).map(move |stream| (tenant, stream)))
+    {
         let mut load = load(tenant, SMALL * (1 + u32::from(stream)), 5, grain);
         load.stream = stream;
         load.launches[0].at = grain * u64::from(tenant);

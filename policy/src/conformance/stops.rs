@@ -70,7 +70,10 @@ fn stops(subject: &mut dyn Subject, stop: Stop) -> Result<Verdict, Failure> {
     let starts = run.starts(0);
     let before = starts.iter().filter(|at| **at < closes).count();
     run.require(&format!("{before} blocks started"), before > 0)?;
-    let late = starts.iter().filter(|at| (over..opens).contains(at)).count();
+    let late = starts
+        .iter()
+        .filter(|at| (over..opens).contains(at))
+        .count();
     run.expect("blocks that start though the row is to stop", late, 0)?;
     Ok(Verdict::Held)
 }
