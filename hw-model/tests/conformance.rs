@@ -41,7 +41,8 @@ LOOP:
 }
 ";
 
-/// Computes: about as many instructions a thread as its parameter says.
+/// Computes: about as many instructions a thread as its parameter says. They wait for no other one, and
+/// are for two units, each of which takes every second one of a scheduler's.
 const COMPUTE: &str = r"
 .version 8.0
 .target sm_80
@@ -49,14 +50,19 @@ const COMPUTE: &str = r"
 .visible .entry compute(.param .u64 n)
 {
     .reg .pred %p<2>;
-    .reg .b32 %r<4>;
+    .reg .b32 %r<3>;
+    .reg .f32 %f<5>;
     .reg .b64 %rd<2>;
     ld.param.u64 %rd1, [n];
     cvt.u32.u64 %r1, %rd1;
-    mov.u32 %r2, 0;
 LOOP:
-    add.u32 %r2, %r2, 3;
-    setp.lt.u32 %p1, %r2, %r1;
+    add.f32 %f1, %f1, 0f3F800000;
+    add.s32 %r2, %r2, 1;
+    add.f32 %f2, %f2, 0f3F800000;
+    add.f32 %f3, %f3, 0f3F800000;
+    add.f32 %f4, %f4, 0f3F800000;
+    sub.s32 %r1, %r1, 8;
+    setp.gt.s32 %p1, %r1, 0;
     @%p1 bra LOOP;
     ret;
 }

@@ -122,6 +122,8 @@ pub(crate) struct Bench {
     pub(crate) placed: u32,
     /// Ends launches with this outcome instead of `Done`.
     pub(crate) outcome: Option<Outcome>,
+    /// Launches that it refuses for want of room, before it takes one.
+    pub(crate) refuses: usize,
 }
 
 /// The scripted device.
@@ -132,6 +134,10 @@ impl Device for MockDevice {
         let mut bench = self.0.borrow_mut();
         let now = Nanos(bench.now);
         match command {
+            Command::Launch(_) if bench.refuses > 0 => {
+                bench.refuses -= 1;
+                return Err(Busy);
+            }
             Command::Launch(launch) => {
                 let blocks = launch.grid.iter().product();
                 if bench.launched.len() < bench.launched.capacity() {
@@ -194,7 +200,8 @@ impl Device for MockDevice {
 }
 
 impl Bench {
-    fn pass_time(&mut self) {
+    /// Ends the oldest operation, a block's residence from now.
+    pub(crate) fn pass_time(&mut self) {
         if self.in_flight.is_empty() && self.until != u64::MAX {
             self.now = self.now.max(self.until);
         }
@@ -240,8 +247,33 @@ impl Rig {
     }
 
     pub(crate) fn with_policy(policy: Box<dyn Policy>) -> Self {
-        let (end, runner) =
-            policy_link::link(policy, DeviceId(0), &SHAPE, true, Nanos(0)).expect("a plan stands");
+        let linked = policy_link::link(policy, DeviceId(0), &SHAPE, true, Nanos(0));
+        let longest_hold = Duration::from_millis(100);
+        let clock = ClockMode::Lockstep { longest_hold };
+        Self::linked(linked.expect("a plan stands"), clock)
+    }
+
+    /// With a virtual clock that nobody holds.
+    pub(crate) fn live(policy: &str) -> Self {
+        let policy = gridmux_policy::by_name(policy, DeviceId(0), &SHAPE).expect("policy exists");
+        let linked = policy_link::link(policy, DeviceId(0), &SHAPE, true, Nanos(0));
+        Self::linked(linked.expect("a plan stands"), ClockMode::Live)
+    }
+
+    /// On a real clock, with room for so many events to the policy.
+    #[cfg(not(loom))]
+    pub(crate) fn on_real_clock(policy: Box<dyn Policy>, events: usize) -> Self {
+        let linked =
+            policy_link::link_with_room(policy, DeviceId(0), &SHAPE, false, Nanos(0), events);
+        let rig = Self::linked(linked.expect("a plan stands"), ClockMode::Live);
+        rig.bench.borrow_mut().has_real_clock = true;
+        rig
+    }
+
+    fn linked(
+        (end, runner): (policy_link::PolicyLink, policy_link::PolicyRunner),
+        clock: ClockMode,
+    ) -> Self {
         let bench = Rc::new(RefCell::new(Bench {
             launched: Vec::with_capacity(4096),
             in_flight: VecDeque::with_capacity(256),
@@ -258,9 +290,7 @@ impl Rig {
             shape: SHAPE,
             max_shared_bytes_per_block: 232_448,
             kernel_budget_cycles: 1 << 40,
-            clock: ClockMode::Lockstep {
-                longest_hold: Duration::from_millis(100),
-            },
+            clock,
         };
         let device = MockDevice(Rc::clone(&bench));
         let dispatcher = Dispatcher::new(

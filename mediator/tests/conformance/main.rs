@@ -3,6 +3,7 @@
 //! Rules: what happened is told by the device's reports, what was said by the policy that the suite hands in; where the
 //! suite is to fail, a rule is broken between the two.
 
+mod ahead;
 mod hardware;
 mod model;
 mod rig;

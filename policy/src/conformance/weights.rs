@@ -12,19 +12,18 @@ pub(super) const CASES: &[Case] = &[Case {
     run: proportion,
 }];
 
-/// Threads of the blocks of each row: the first can issue in nearly every slot by itself.
-const THREADS: [u32; 2] = [1024, 512];
+/// Threads of a block: so many that one block can issue in three of four slots.
+const THREADS: u32 = 1024;
 /// Issue weights.
 const WEIGHTS: [u16; 2] = [48, 16];
-/// Blocks of each row that are looked at on each SM; about as long in all, while both rows have more.
-const BLOCKS: [usize; 2] = [3, 2];
+/// Blocks of each row that are looked at on each SM: about as long in all, while both rows have more.
+const BLOCKS: [usize; 2] = [3, 1];
 /// How far the rates' ratio may be off beside the executor's own factor: an epoch of 10,000 cycles is a thirtieth of
 /// what is looked at, and blocks begin and end within epochs.
 const TOLERANCE: f64 = 1.1;
 
-/// Two rows have a block each on every SM, which computes all the time, and weights of 48 and 16. A block's work is its
-/// threads' times what each of them does, which is the same; so the first row works off three times as much in the
-/// same time.
+/// Two rows have a block each on every SM, which computes all the time, and weights of 48 and 16. Every block does
+/// the same work, so those of the first row stay a third as long.
 fn proportion(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let mut say = Say::at(Nanos(0), sms);
@@ -37,7 +36,7 @@ fn proportion(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
         });
         let tenant = u32::try_from(place).unwrap_or(0);
         let blocks = u32::try_from(BLOCKS[place] + 3).unwrap_or(0) * u32::from(sms);
-        let mut load = load(tenant, THREADS[place], blocks, Nanos(grain.0 / 8));
+        let mut load = load(tenant, THREADS, blocks, Nanos(grain.0 / 8));
         load.computes = true;
         loads.push(load);
     }
@@ -50,8 +49,7 @@ fn proportion(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     }
     .perform(subject)?;
     run.all_ended()?;
-    let rate = |load: usize| f64::from(THREADS[load]) / mean_stay(&run, load, sms);
-    let got = rate(0) / rate(1);
+    let got = mean_stay(&run, 1, sms) / mean_stay(&run, 0, sms);
     let want = f64::from(WEIGHTS[0]) / f64::from(WEIGHTS[1]);
     let factor = subject.slack(Element::Weight).factor * TOLERANCE;
     run.require(

@@ -1,0 +1,45 @@
+//! A kernel that does not end keeps nobody else's launches from being issued.
+
+#[path = "common/modelled.rs"]
+#[allow(dead_code, reason = "each user of the rig uses its part")]
+mod modelled;
+
+use gridmux_policy::ids::DeviceId;
+use modelled::{ModelRig, SPIN, Shape, StreamLoop};
+
+/// A stream of `count` launches of so many blocks, whose threads go round their loop so often.
+fn stream(blocks: u32, rounds: u32, count: u64) -> StreamLoop {
+    StreamLoop {
+        shape: Shape {
+            blocks,
+            threads: 128,
+            shared_bytes: 0,
+            rounds,
+        },
+        ahead: 1,
+        count,
+    }
+}
+
+#[test]
+fn launches_of_others_run_to_their_end_while_an_endless_kernel_runs() {
+    for policy in ["fifo", "smk-p"] {
+        let shape = gridmux_hw_model::device_shape(
+            &gridmux_hw_model::GpuConfig::builtin("h200")
+                .expect("built in")
+                .scaled_to_sms(4),
+        );
+        let made = gridmux_policy::by_name(policy, DeviceId(0), &shape).expect("it exists");
+        let mut rig = ModelRig::new(made, "h200", 4);
+        let (evil, good) = (rig.tenant(1), rig.tenant(1));
+        // A block of it runs for 2^32 rounds, some seconds of device time.
+        let evil = rig.client_of(evil, SPIN, &[stream(1, u32::MAX, 1)]);
+        rig.run(100_000);
+        let good = rig.client_of(good, SPIN, &[stream(64, 100, 20)]);
+        rig.run(2_000_000);
+        let done = |client| rig.done.iter().filter(|done| done.client == client).count();
+        assert_eq!(done(evil), 0, "{policy}: it does not end");
+        assert_eq!(done(good), 20, "{policy}");
+        assert!(rig.done.iter().all(|done| done.status == 0), "{policy}");
+    }
+}
