@@ -54,8 +54,8 @@ pub struct PolicyLink {
     lost: u64,
     /// Events that may not be lost and found no room.
     waiting: VecDeque<Event>,
-    /// Time waits for the policy.
-    is_timed: bool,
+    /// Events that find no room may be lost; they may not where time waits for the policy.
+    loses: bool,
     /// The newest timer, if it found no room.
     timer: Option<Nanos>,
     /// Counters are due.
@@ -123,10 +123,13 @@ pub fn link(
     is_timed: bool,
     least_period: Nanos,
 ) -> Result<(PolicyLink, PolicyRunner), PlanError> {
-    link_with_room(policy, device, shape, is_timed, least_period, EVENTS)
+    let (mut link, runner) = link_with_room(policy, device, shape, is_timed, least_period, EVENTS)?;
+    link.loses = !is_timed;
+    Ok((link, runner))
 }
 
-/// As [`link`], with room for `events` events under way, at least 8 and a power of two; what finds no room is lost.
+/// As [`link`], with room for `events` events under way, at least 8 and a power of two; what finds no room is lost on a
+/// virtual clock too.
 ///
 /// # Errors
 /// As for [`link`].
@@ -161,7 +164,7 @@ pub fn link_with_room(
         sent: 0,
         lost: 0,
         waiting: VecDeque::with_capacity(EVENTS),
-        is_timed,
+        loses: true,
         timer: None,
         resync: false,
         shared: Arc::clone(&shared),
@@ -226,7 +229,7 @@ impl PolicyLink {
         self.unflushed = true;
         self.instant_open = true;
         self.send_waiting();
-        let lasting = self.is_timed
+        let lasting = !self.loses
             || matches!(
                 event,
                 Event::Tenant { .. }
