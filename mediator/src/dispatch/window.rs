@@ -177,11 +177,13 @@ impl Situation<'_> {
         let by_cap = stretched.saturating_sub(charged.into());
         let by_cap = u32::try_from(by_cap).unwrap_or(u32::MAX);
         let room = by_cap.min(self.limit_room);
+        let over = self.over_limit || u64::from(charged) > stretched;
         if let Some(after) = self.after {
             // It can only go whole, behind its predecessor; what is not more than that needs no room of its own.
             let charge = whole.saturating_sub(after.blocks);
-            let fits = most == whole && self.launch.issued == 0 && charge <= room;
-            return fits.then_some(Piece {
+            let is_whole = most == whole && self.launch.issued == 0;
+            let fits = !over && u64::from(whole) <= stretched && charge <= room;
+            return (is_whole && fits).then_some(Piece {
                 blocks: whole,
                 charge,
                 behind: Some(after.lane),
@@ -209,7 +211,7 @@ impl Situation<'_> {
         if charged == 0 {
             return Some(fresh(allowance));
         }
-        if self.over_limit || u64::from(charged) > stretched {
+        if over {
             return None;
         }
         let short = self.row.slice_ns > 0 && self.row.slice_ns < SHORT_SLICE_NS;
