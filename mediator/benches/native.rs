@@ -9,14 +9,14 @@
 mod modelled;
 
 use gridmux_hw_model::config::GpuConfig;
-use gridmux_hw_model::launch::{Launch, QueueId};
-use gridmux_hw_model::{Gpu, Report};
+use gridmux_mediator::device::model::bare::{BareDevice, BareStream};
 use gridmux_policy::ids::DeviceId;
-use gridmux_policy::units::Cycles;
 use modelled::{ModelRig, SPIN, Shape, StreamLoop};
 
 const GPU: &str = "h200";
 const SMS: u16 = 4;
+/// Launches of a stream that are kept submitted.
+const AHEAD: u32 = 8;
 
 /// The kernels: name, shape, launches per stream.
 const KERNELS: [(&str, Shape, u64); 4] = [
@@ -59,53 +59,31 @@ fn main() {
     }
 }
 
-/// The time of the launches on the bare device, each stream a hardware queue.
+/// The time of the launches on the bare device, eight of each stream submitted at once.
 #[allow(clippy::cast_precision_loss, reason = "a ratio")]
 fn bare_ns(shape: &Shape, streams: u16, count: u64) -> f64 {
-    let config = GpuConfig::builtin(GPU)
-        .expect("built in")
-        .scaled_to_sms(SMS);
-    let mut gpu = Gpu::new(config);
-    let domain = gpu.memory_mut().create_domain(1 << 24).expect("a domain");
-    let out = gpu.memory_mut().alloc(domain, 4096).expect("memory");
-    let module = gridmux_ptx::Module::parse(SPIN.as_bytes().to_vec()).expect("PTX");
-    let program = module.decode().expect("PTX");
-    let loaded = gpu.load(domain, &program, SPIN.as_bytes()).expect("loads");
-    let kernel = loaded.kernel("spin").expect("the kernel");
-    let mut params = [0; 12];
-    params[..8].copy_from_slice(&out.to_le_bytes());
-    params[8..].copy_from_slice(&shape.rounds.to_le_bytes());
-    let mut tag = 0;
-    for _ in 0..count {
-        for stream in 0..streams {
-            tag += 1;
-            let launch = Launch {
-                queue: QueueId(u8::try_from(stream).expect("few streams")),
-                tag,
-                domain,
-                kernel: std::sync::Arc::clone(&kernel),
-                grid: [shape.blocks, 1, 1],
-                block: [shape.threads.into(), 1, 1],
-                dynamic_shared_bytes: shape.shared_bytes,
-                params: &params,
-                budget: None,
-            };
-            gpu.launch(launch).expect("accepted");
-        }
-    }
-    let (mut reports, mut last) = (Vec::new(), 0);
-    while !gpu.idle() {
-        gpu.advance(Cycles(gpu.now().0 + 1_000_000), &mut reports);
-        for report in reports.drain(..) {
-            if let Report::Ended { end, .. } = report {
-                last = last.max(gpu.config().cycles_to_ns(end.0));
-            }
-        }
-    }
-    last as f64
+    let mut device = BareDevice::open(GPU, Some(SMS), 1 << 24).expect("a device");
+    let kernel = device.load(SPIN.as_bytes(), "spin").expect("the kernel");
+    let out = device.place(&[0; 4096]).expect("memory");
+    let mut params = out.to_le_bytes().to_vec();
+    params.extend(shape.rounds.to_le_bytes());
+    let stream = BareStream {
+        kernel,
+        grid: [shape.blocks, 1, 1],
+        block: [shape.threads.into(), 1, 1],
+        dynamic_shared_bytes: shape.shared_bytes,
+        params,
+        restored: Vec::new(),
+        ahead: AHEAD,
+        most: count,
+    };
+    let streams = vec![stream; usize::from(streams)];
+    let launches = count * streams.len() as u64;
+    let run = device.run(&streams, launches, |_| {}).expect("it runs");
+    run.duration_ns() as f64
 }
 
-/// The time of the same launches through the dispatcher, submitted eight ahead.
+/// The time of the same launches through the dispatcher, kept submitted alike.
 #[allow(clippy::cast_precision_loss, reason = "a ratio")]
 fn mediated_ns(policy: &str, shape: &Shape, streams: u16, count: u64) -> f64 {
     let config = GpuConfig::builtin(GPU)
@@ -117,7 +95,7 @@ fn mediated_ns(policy: &str, shape: &Shape, streams: u16, count: u64) -> f64 {
     let tenant = rig.tenant(1);
     let own = StreamLoop {
         shape: *shape,
-        ahead: 8,
+        ahead: AHEAD,
         count,
     };
     rig.client(tenant, &vec![own; usize::from(streams)]);

@@ -5,11 +5,12 @@ mod common;
 
 use common::{Rig, launch};
 use gridmux_mediator::dispatch::{Message, Notice, Slot};
+use gridmux_mediator::lock::CountedMutex as Mutex;
 use gridmux_policy::event::Event;
 use gridmux_policy::plan::Plan;
 use gridmux_policy::policy::Policy;
 use gridmux_policy::units::Nanos;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Keeps what it hears and how often it is asked for a plan; it makes none.
 struct Listener {
@@ -20,11 +21,11 @@ struct Listener {
 
 impl Policy for Listener {
     fn observe(&mut self, event: &Event) {
-        self.heard.lock().unwrap().push(*event);
+        self.heard.lock().push(*event);
     }
 
     fn replan(&mut self, now: Nanos, _standing: &Plan, _next: &mut Plan) -> bool {
-        self.plans.lock().unwrap().push(now);
+        self.plans.lock().push(now);
         self.wake_at = self.wake_at.filter(|wake| *wake > now);
         false
     }
@@ -38,7 +39,10 @@ type Heard = Arc<Mutex<Vec<Event>>>;
 type Plans = Arc<Mutex<Vec<Nanos>>>;
 
 fn rig(wake_at: Option<Nanos>) -> (Rig, Heard, Plans) {
-    let (heard, plans) = (Heard::default(), Plans::default());
+    let (heard, plans) = (
+        Heard::new(Mutex::new(Vec::new())),
+        Plans::new(Mutex::new(Vec::new())),
+    );
     let listener = Listener {
         heard: Arc::clone(&heard),
         plans: Arc::clone(&plans),
@@ -93,7 +97,7 @@ fn submissions_of_an_instant_are_taken_by_slot_whoever_was_first() {
         );
         let launched = rig.bench.borrow().launched.clone();
         let blocks = launched.iter().map(|launch| (launch.domain, launch.grid));
-        let heard = heard.lock().unwrap().clone();
+        let heard = heard.lock().clone();
         (heard, blocks.collect::<Vec<_>>())
     };
     let expected = order_of(0);
@@ -116,18 +120,13 @@ fn the_policy_is_asked_once_in_an_instant_in_which_its_time_has_come() {
     }
     assert_eq!(wire.borrow().completions.len(), 1);
     let timers = |at| {
-        let heard = heard.lock().unwrap();
+        let heard = heard.lock();
         let is_timer = |event: &&Event| matches!(event, Event::Timer { at: time } if *time == at);
         heard.iter().filter(is_timer).count()
     };
     assert_eq!(timers(wake), 1);
-    let asked = plans
-        .lock()
-        .unwrap()
-        .iter()
-        .filter(|at| **at == wake)
-        .count();
-    assert_eq!(asked, 1, "{:?}", plans.lock().unwrap());
+    let asked = plans.lock().iter().filter(|at| **at == wake).count();
+    assert_eq!(asked, 1, "{:?}", plans.lock());
 }
 
 #[test]

@@ -25,6 +25,12 @@ fn demo() -> Value {
 fn two_demos_agree_in_every_figure_though_the_host_of_the_second_is_busy() {
     let first = demo();
     assert_eq!(first["holds_expired"], 0, "{first}");
+    assert_eq!(first["against"], "native");
+    for tenant in first["policies"][0]["tenants"].as_array().expect("a list") {
+        assert_eq!(tenant["verified"], true, "{tenant}");
+        let native_ns = tenant["duration_native_ns"].as_u64();
+        assert!(native_ns.is_some_and(|ns| ns > 0), "{tenant}");
+    }
     let busy = BusyHost::start();
     let second = demo();
     drop(busy);

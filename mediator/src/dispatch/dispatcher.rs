@@ -140,6 +140,17 @@ pub(super) struct Arrival {
     pub(super) event: Event,
 }
 
+/// An operation that is over and completes at a later time. Those of one time complete by client, stream and place in
+/// the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Deferred {
+    pub(super) due: Nanos,
+    pub(super) slot: Slot,
+    pub(super) stream: u16,
+    pub(super) sequence: u64,
+    pub(super) id: OperationId,
+}
+
 /// The dispatcher of one device.
 pub struct Dispatcher<D, P> {
     pub(super) device: D,
@@ -162,7 +173,7 @@ pub struct Dispatcher<D, P> {
     /// Launches with something to tell the policy.
     pub(super) untold: Vec<(Slot, OperationId)>,
     /// Operations that are over and wait for the time at which they may complete.
-    pub(super) deferred: BinaryHeap<Reverse<(Nanos, Slot, u16, u64, OperationId)>>,
+    pub(super) deferred: BinaryHeap<Reverse<Deferred>>,
     /// Clients with completions that they do not see yet.
     pub(super) undelivered: Vec<Slot>,
     pub(super) slot_scratch: Vec<Slot>,

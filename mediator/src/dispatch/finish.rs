@@ -5,7 +5,7 @@
 //! when nothing of it is on the device.
 
 use super::clock::OPERATION_NS;
-use super::dispatcher::Dispatcher;
+use super::dispatcher::{Deferred, Dispatcher};
 use super::message::{Notice, Slot};
 use super::operation::{Operation, OperationId, Work};
 use super::port::TenantPort;
@@ -32,8 +32,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             if !std::mem::replace(&mut operation.deferred, true) {
                 let sequence = operation.sequence;
                 let stream = operation.stream;
-                self.deferred
-                    .push(Reverse((due, slot, stream, sequence, id)));
+                self.deferred.push(Reverse(Deferred {
+                    due,
+                    slot,
+                    stream,
+                    sequence,
+                    id,
+                }));
             }
             return;
         }
@@ -64,7 +69,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             }
         }
         if lockstep {
-            self.to_deliver(slot);
+            self.note_undelivered(slot);
         } else {
             if !std::mem::replace(&mut client.unwoken, true) {
                 self.unwoken.push(slot);
@@ -194,8 +199,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Completes operations whose virtual time has come.
     pub(super) fn finish_deferred(&mut self) -> bool {
         let mut worked = false;
-        while let Some(Reverse((due, slot, _, sequence, id))) = self.deferred.peek().copied() {
-            if due > self.now {
+        while let Some(Reverse(deferred)) = self.deferred.peek().copied() {
+            let Deferred {
+                slot, sequence, id, ..
+            } = deferred;
+            if deferred.due > self.now {
                 break;
             }
             self.deferred.pop();

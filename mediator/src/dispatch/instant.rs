@@ -85,7 +85,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     /// Notes that something of a client completed, to be delivered.
-    pub(super) fn to_deliver(&mut self, slot: Slot) {
+    pub(super) fn note_undelivered(&mut self, slot: Slot) {
         if let Some(client) = self.clients.get_mut(slot)
             && !std::mem::replace(&mut client.undelivered, true)
         {

@@ -524,7 +524,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if is_open || !self.undelivered.is_empty() {
             return false;
         }
-        let due = self.deferred.peek().map(|entry| entry.0.0);
+        let due = self.deferred.peek().map(|entry| entry.0.due);
         let awaited = [due, self.clock.ready()].into_iter().flatten().min();
         let wake = self.policy.wake_at().filter(|wake| *wake > self.now);
         // With nothing on the device, a launch that the plan gives no room waits for the policy.

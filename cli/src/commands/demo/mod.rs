@@ -1,14 +1,16 @@
 //! `gridmux demo`: what gridmux is for, in one command.
 //!
 //! Three tenants, each a process of its own, share one GPU: `serving` with many short kernels, `training` with long
-//! compute kernels, `analytics` bound by memory. Each runs alone first, then all three together under each policy; every
-//! result is checked against the host's reference. Slowdowns compare the time of the same work together and alone.
+//! compute kernels, `analytics` bound by memory. Each runs *native* first, which is alone on the bare device without
+//! mediator, then alone through the service, then all three together under each policy; every result is checked against
+//! the host's reference. Slowdowns compare the time of the same work together and native.
 //!
 //! Rules: every phase has a service of its own, so that nothing is carried over; tenants start at one instant of virtual
 //! time and stay connected until all have ended, so that shares are measured over exactly the time in which all three
 //! had work.
 
 mod children;
+mod native;
 mod phase;
 mod report;
 mod roles;
@@ -41,6 +43,11 @@ pub(crate) struct Demo {
 impl Demo {
     pub(crate) fn run(self, out: &Output) -> Result<(), Failure> {
         let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        let mut native = Vec::new();
+        for role in &ROLES {
+            let found = native::run(role, &self.device, self.sms(), self.work, &bars)?;
+            native.extend(found);
+        }
         let mut alone = Vec::new();
         for role in &ROLES {
             let phase = self.phase(&format!("{} alone", role.name), "fifo");
@@ -52,7 +59,7 @@ impl Demo {
             let outcome = self
                 .phase(&format!("together, {policy}"), policy)
                 .run(&ROLES, &bars)?;
-            policies.push(PolicyReport::new(policy, &alone, &outcome)?);
+            policies.push(PolicyReport::new(policy, &native, &alone, &outcome)?);
             together.push(outcome);
         }
         let last = together.last().or(alone.last());
@@ -70,12 +77,16 @@ impl Demo {
         }
     }
 
+    /// SMs of a modelled device.
+    fn sms(&self) -> Option<u16> {
+        self.device.starts_with("model:").then_some(self.sms)
+    }
+
     fn phase<'a>(&'a self, title: &str, policy: &'a str) -> Phase<'a> {
-        let sms = self.device.starts_with("model:").then_some(self.sms);
         Phase {
             title: title.to_owned(),
             device: &self.device,
-            sms,
+            sms: self.sms(),
             policy,
             work_percent: self.work,
         }

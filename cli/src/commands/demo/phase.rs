@@ -127,10 +127,6 @@ impl Phase<'_> {
         text
     }
 
-    fn launches(&self, role: &Role) -> u64 {
-        (role.launches * self.work_percent / 100).max(u64::from(role.streams))
-    }
-
     fn arguments(&self, role: &Role, folder: &Path) -> Vec<String> {
         let socket = folder.join(CLIENT_SOCKET).display().to_string();
         let numbers = [
@@ -138,7 +134,10 @@ impl Phase<'_> {
             ("--tenant", role.name.to_owned()),
             ("--elements", role.elements.to_string()),
             ("--streams", role.streams.to_string()),
-            ("--launches", self.launches(role).to_string()),
+            (
+                "--launches",
+                launches_of(role, self.work_percent).to_string(),
+            ),
         ];
         let mut arguments: Vec<String> =
             vec!["workload".into(), "run".into(), role.workload.into()];
@@ -158,14 +157,12 @@ impl Phase<'_> {
         tenants: &mut [Speaker],
         bars: &MultiProgress,
     ) -> Result<Vec<Value>, Failure> {
-        let style =
-            ProgressStyle::with_template("{prefix:>24} {msg:<10} [{bar:32}] {pos}/{len} launches")
-                .map_err(|error| anyhow!("progress style: {error}"))?
-                .progress_chars("=> ");
+        let style = style()?;
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for (role, tenant) in roles.iter().zip(tenants) {
-                let bar = bars.add(ProgressBar::new(self.launches(role)).with_style(style.clone()));
+                let launches = launches_of(role, self.work_percent);
+                let bar = bars.add(ProgressBar::new(launches).with_style(style.clone()));
                 bar.set_prefix(self.title.clone());
                 bar.set_message(role.name);
                 threads.push(scope.spawn(move || follow_one(tenant, &bar)));
@@ -222,6 +219,19 @@ impl Phase<'_> {
             tenants,
         })
     }
+}
+
+/// Launches of a role, of which a part is to be done: at least one on each stream.
+pub(super) fn launches_of(role: &Role, work_percent: u64) -> u64 {
+    (role.launches * work_percent / 100).max(u64::from(role.streams))
+}
+
+/// How progress bars look.
+pub(super) fn style() -> Result<ProgressStyle, Failure> {
+    let template = "{prefix:>24} {msg:<10} [{bar:32}] {pos}/{len} launches";
+    let style = ProgressStyle::with_template(template)
+        .map_err(|error| anyhow!("progress style: {error}"))?;
+    Ok(style.progress_chars("=> "))
 }
 
 fn percentiles(histograms: &[TenantHistogram], tenant: u32) -> (Option<u64>, Option<u64>) {

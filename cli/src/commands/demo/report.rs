@@ -1,6 +1,7 @@
 //! What the demo prints: one table per policy, or one JSON object.
 
 use super::alone_of;
+use super::native::Native;
 use super::phase::{Outcome, TenantOutcome};
 use super::roles::ROLES;
 use crate::failure::Failure;
@@ -16,6 +17,9 @@ pub(super) struct Report {
     device: String,
     /// Clock of durations, slowdowns and launch latencies.
     clock: &'static str,
+    /// What slowdowns and the policies' metrics are given against: `native`, or `alone` (through the service) where the
+    /// device is no model.
+    against: &'static str,
     /// Launch latencies come from eBPF.
     ebpf: bool,
     /// Why not.
@@ -29,13 +33,23 @@ pub(super) struct Report {
 #[derive(Debug, Serialize)]
 pub(super) struct PolicyReport {
     name: String,
-    /// System throughput: sum of alone over together.
+    /// System throughput: sum of native over together.
     stp: f64,
-    /// Average normalised turnaround time: mean of together over alone.
+    /// Average normalised turnaround time: mean of together over native.
     antt: f64,
     /// Least slowdown over greatest.
     fairness: f64,
+    /// The same three against the time alone through the service.
+    against_alone: Metrics,
     tenants: Vec<TenantReport>,
+}
+
+/// The figures of merit of times together against others.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Metrics {
+    stp: f64,
+    antt: f64,
+    fairness: f64,
 }
 
 /// One tenant under one policy.
@@ -44,14 +58,21 @@ struct TenantReport {
     name: &'static str,
     weight: u32,
     launches: u64,
+    /// The results of all runs were right.
     verified: bool,
-    /// Time together over time alone.
+    /// Time together over native time.
     slowdown: f64,
+    /// Time together over time alone through the service.
+    slowdown_against_alone: f64,
     share_asked: f64,
     share_got: f64,
     launch_latency_ns: Latency,
+    /// Together with the others.
     duration_ns: u64,
+    /// Alone through the service.
     duration_alone_ns: u64,
+    /// Alone on the bare device; `None` where the device is no model.
+    duration_native_ns: Option<u64>,
 }
 
 /// Launch latency: from a launch's submission (its admission) to the start of its first block, device time.
@@ -62,42 +83,70 @@ struct Latency {
 }
 
 impl PolicyReport {
-    /// Compares a phase together with the phases alone.
+    /// Compares a phase together with the native runs and the phases alone.
     pub(super) fn new(
         policy: &str,
+        native: &[Native],
         alone: &[Outcome],
         together: &Outcome,
     ) -> Result<Self, Failure> {
         let weights: u32 = ROLES.iter().map(|role| role.weight).sum();
-        let mut tenants = Vec::new();
-        let mut runs = Vec::new();
+        let mut tenants: Vec<TenantReport> = Vec::new();
         for (role, shared) in ROLES.iter().zip(&together.tenants) {
             let own =
                 alone_of(alone, role).ok_or_else(|| anyhow!("{} did not run alone", role.name))?;
-            let report = TenantReport::new(shared, own, weights);
-            #[allow(clippy::cast_precision_loss, reason = "ratios for a report")]
-            runs.push((own.duration_ns as f64, shared.duration_ns as f64));
-            tenants.push(report);
+            let native = native.iter().find(|native| native.name == role.name);
+            tenants.push(TenantReport::new(shared, own, native, weights));
         }
+        let Metrics {
+            stp,
+            antt,
+            fairness,
+        } = Metrics::of(&tenants, TenantReport::base_ns);
         Ok(Self {
             name: policy.to_owned(),
-            stp: stp(&runs),
-            antt: antt(&runs),
-            fairness: strict_f(&runs),
+            stp,
+            antt,
+            fairness,
+            against_alone: Metrics::of(&tenants, |tenant| tenant.duration_alone_ns),
             tenants,
         })
     }
 }
 
+impl Metrics {
+    #[allow(clippy::cast_precision_loss, reason = "ratios for a report")]
+    fn of(tenants: &[TenantReport], base_ns: impl Fn(&TenantReport) -> u64) -> Self {
+        let runs = tenants.iter();
+        let runs: Vec<_> = runs
+            .map(|tenant| (base_ns(tenant) as f64, tenant.duration_ns as f64))
+            .collect();
+        Self {
+            stp: stp(&runs),
+            antt: antt(&runs),
+            fairness: strict_f(&runs),
+        }
+    }
+}
+
 impl TenantReport {
     #[allow(clippy::cast_precision_loss, reason = "ratios for a report")]
-    fn new(shared: &TenantOutcome, own: &TenantOutcome, weights: u32) -> Self {
+    fn new(
+        shared: &TenantOutcome,
+        own: &TenantOutcome,
+        native: Option<&Native>,
+        weights: u32,
+    ) -> Self {
+        let native_ns = native.map(|native| native.duration_ns);
+        let base_ns = native_ns.unwrap_or(own.duration_ns);
+        let over = |base_ns: u64| shared.duration_ns as f64 / base_ns.max(1) as f64;
         Self {
             name: shared.name,
             weight: shared.weight,
             launches: shared.launches,
-            verified: shared.verified && own.verified,
-            slowdown: shared.duration_ns as f64 / own.duration_ns.max(1) as f64,
+            verified: shared.verified && own.verified && native.is_none_or(|n| n.verified),
+            slowdown: over(base_ns),
+            slowdown_against_alone: over(own.duration_ns),
             share_asked: shared
                 .share_asked
                 .unwrap_or(f64::from(shared.weight) / f64::from(weights.max(1))),
@@ -108,7 +157,13 @@ impl TenantReport {
             },
             duration_ns: shared.duration_ns,
             duration_alone_ns: own.duration_ns,
+            duration_native_ns: native_ns,
         }
+    }
+
+    /// The time that the slowdown is given against.
+    fn base_ns(&self) -> u64 {
+        self.duration_native_ns.unwrap_or(self.duration_alone_ns)
     }
 }
 
@@ -126,6 +181,10 @@ impl Report {
                 "virtual"
             } else {
                 "device"
+            },
+            against: match phase.is_some_and(|outcome| outcome.is_model) {
+                true => "native",
+                false => "alone",
             },
             ebpf: phase.is_some() && unavailable.is_none(),
             ebpf_unavailable: unavailable,
@@ -151,9 +210,14 @@ impl Report {
         };
         let _ = writeln!(
             text,
-            "times: {} clock; launch latency (submission to first block) from {source}",
+            "times: {} clock; p50 and p99: launch latency (to the first block), from {source}",
             self.clock
         );
+        let verified = match self.is_verified() {
+            true => "every result is verified",
+            false => "RESULTS OF TENANTS THAT ARE MARKED ARE WRONG",
+        };
+        let _ = writeln!(text, "{verified}; slowdowns are against {}", self.against);
         if self.holds_expired > 0 {
             let _ = writeln!(
                 text,
@@ -164,19 +228,12 @@ impl Report {
         for policy in &self.policies {
             let _ = writeln!(
                 text,
-                "\n{}: STP {:.2}, ANTT {:.2}, fairness {:.2}",
-                policy.name, policy.stp, policy.antt, policy.fairness
+                "\n{}: STP {:.2}, ANTT {:.2}, fairness {:.2} (against alone: STP {:.2})",
+                policy.name, policy.stp, policy.antt, policy.fairness, policy.against_alone.stp,
             );
             let headings = [
-                "tenant",
-                "weight",
-                "launches",
-                "verified",
-                "slowdown",
-                "asked",
-                "got",
-                "latency p50",
-                "latency p99",
+                "tenant", "weight", "native", "alone", "shared", "slowdown", "asked", "got", "p50",
+                "p99",
             ];
             text.push_str(&table::of(
                 &headings,
@@ -190,28 +247,32 @@ impl Report {
 
 impl TenantReport {
     fn cells(&self) -> Vec<String> {
+        let mark = if self.verified { "" } else { " WRONG" };
         vec![
-            self.name.to_owned(),
+            format!("{}{mark}", self.name),
             self.weight.to_string(),
-            self.launches.to_string(),
-            if self.verified {
-                "yes".into()
-            } else {
-                "NO".into()
-            },
+            time(self.duration_native_ns),
+            time(Some(self.duration_alone_ns)),
+            time(Some(self.duration_ns)),
             format!("{:.2}x", self.slowdown),
             format!("{:.1}%", self.share_asked * 100.0),
             format!("{:.1}%", self.share_got * 100.0),
-            micros(self.launch_latency_ns.p50),
-            micros(self.launch_latency_ns.p99),
+            time(self.launch_latency_ns.p50),
+            time(self.launch_latency_ns.p99),
         ]
     }
 }
 
+/// A time in three digits or so.
 #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
-fn micros(ns: Option<u64>) -> String {
-    ns.map_or_else(
-        || "-".to_owned(),
-        |ns| format!("{:.1} us", ns as f64 / 1000.0),
-    )
+fn time(ns: Option<u64>) -> String {
+    let Some(ns) = ns else {
+        return "-".to_owned();
+    };
+    let ns = ns as f64;
+    match ns {
+        ..100_000.0 => format!("{:.1}us", ns / 1e3),
+        100_000.0..1_000_000.0 => format!("{:.0}us", ns / 1e3),
+        _ => format!("{:.2}ms", ns / 1e6),
+    }
 }

@@ -8,6 +8,7 @@
 //! enough for the control thread to allocate and load in between; the dispatcher never takes it. Kernel and buffer
 //! numbers are never used twice, so a late command cannot reach another tenant's.
 
+pub mod bare;
 mod control;
 mod cpu_budget;
 mod hardware;
