@@ -2,43 +2,50 @@
 
 mod common;
 
-use common::{Rig, SHAPE, launch};
+use common::{Rig, SHAPE, Wire, launch};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, RowId, TenantId};
+use gridmux_policy::ledger::Ledger;
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{Plan, Policy};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// SMK-P, and everything that it hears.
+/// What a policy hears; without one inside, it makes no plan and asks for nothing.
 struct Heard {
-    inner: Box<dyn Policy>,
+    inner: Option<Box<dyn Policy>>,
     events: Sender<Event>,
 }
 
 impl Policy for Heard {
     fn observe(&mut self, event: &Event) {
         self.events.send(*event).expect("the test listens");
-        self.inner.observe(event);
+        if let Some(inner) = &mut self.inner {
+            inner.observe(event);
+        }
     }
 
     fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        self.inner.replan(now, standing, next)
+        let inner = self.inner.as_mut();
+        inner.is_some_and(|inner| inner.replan(now, standing, next))
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        self.inner.wake_at()
+        self.inner.as_ref()?.wake_at()
     }
 }
 
-/// On a real clock, where nobody waits for the policy, with room for so many events.
-fn rig(events: usize) -> (Rig, Receiver<Event>) {
+/// On a real clock, where nobody waits for the policy, with room for 16 events.
+fn rig(policy: Option<&str>) -> (Rig, Receiver<Event>) {
     let (sender, heard) = channel();
+    let named = |name| gridmux_policy::by_name(name, DeviceId(0), &SHAPE).expect("it exists");
     let policy = Heard {
-        inner: gridmux_policy::by_name("smk-p", DeviceId(0), &SHAPE).expect("it exists"),
+        inner: policy.map(named),
         events: sender,
     };
-    (Rig::on_real_clock(Box::new(policy), events), heard)
+    (Rig::on_real_clock(Box::new(policy), 16), heard)
 }
 
 /// Turns policy and dispatcher, with no time passing, until neither has anything to do.
@@ -53,18 +60,14 @@ fn quiet(rig: &mut Rig) {
     }
 }
 
-#[test]
-fn after_a_loss_the_policy_hears_of_everything_and_its_plan_is_right() {
-    let (mut rig, heard) = rig(16);
-    let wires = [rig.join(0, 1), rig.join(1, 1)];
-    // Small launches of both, many of which come and go while the policy hears nothing.
+/// Small launches of every client come and go while the policy hears nothing.
+fn run_unheard(rig: &mut Rig, wires: &[Rc<RefCell<Wire>>]) {
     let mut cookie = 0;
     for _ in 0..50 {
-        for wire in &wires {
+        for wire in wires {
             cookie += 1;
-            let mut wire = wire.borrow_mut();
-            wire.submissions
-                .push_back(launch(cookie, [3, 1, 1], [256, 1, 1]));
+            let entry = launch(cookie, [3, 1, 1], [256, 1, 1]);
+            wire.borrow_mut().submissions.push_back(entry);
         }
         let _ = rig.dispatcher.turn();
         rig.bench.borrow_mut().pass_time();
@@ -73,14 +76,26 @@ fn after_a_loss_the_policy_hears_of_everything_and_its_plan_is_right() {
         rig.bench.borrow_mut().pass_time();
         let _ = rig.dispatcher.turn();
     }
+    for wire in wires {
+        assert_eq!(wire.borrow().completions.len(), 50);
+    }
+}
+
+#[test]
+fn after_a_loss_the_policy_hears_of_everything_and_its_plan_is_right() {
+    let (mut rig, heard) = rig(Some("smk-p"));
+    let wires = [rig.join(0, 1), rig.join(1, 1)];
+    run_unheard(&mut rig, &wires);
     // Each has one large launch open when the policy wakes up.
     for wire in &wires {
-        let mut wire = wire.borrow_mut();
-        assert_eq!(wire.completions.len(), 50);
-        wire.submissions
-            .push_back(launch(1000, [4000, 1, 1], [256, 1, 1]));
+        let entry = launch(1000, [4000, 1, 1], [256, 1, 1]);
+        wire.borrow_mut().submissions.push_back(entry);
     }
     quiet(&mut rig);
+    // Equal tenants, equal rows: each gets half of the four SMs, of which each holds eight such blocks.
+    let plan = rig.policy.plan();
+    let caps: Vec<u32> = plan.rows().iter().map(|r| plan.cap_total(r.row)).collect();
+    assert_eq!(caps, [16, 16]);
 
     let events: Vec<Event> = heard.try_iter().collect();
     let lost = events.iter().position(|e| matches!(e, Event::Lost { .. }));
@@ -114,16 +129,44 @@ fn after_a_loss_the_policy_hears_of_everything_and_its_plan_is_right() {
         );
     }
     assert_eq!(counters.len(), 2);
-    // Equal tenants, equal rows: each gets half of the four SMs, of which each holds eight such blocks.
-    let plan = rig.policy.plan();
-    let caps: Vec<u32> = rows.keys().map(|row| plan.cap_total(*row)).collect();
-    assert_eq!(caps, [16, 16]);
+}
+
+#[test]
+fn what_was_not_told_yet_is_not_counted_twice() {
+    let (mut rig, heard) = rig(None);
+    let wires = [rig.join(0, 1), rig.join(1, 1)];
+    run_unheard(&mut rig, &wires);
+    for wire in &wires {
+        let entry = launch(1000, [4000, 1, 1], [256, 1, 1]);
+        wire.borrow_mut().submissions.push_back(entry);
+    }
+    // The device takes blocks; that they started comes in the turn in which the loss is made good.
+    let _ = rig.dispatcher.turn();
+    rig.policy.run();
+    quiet(&mut rig);
+    while !rig.bench.borrow().in_flight.is_empty() {
+        rig.bench.borrow_mut().pass_time();
+        quiet(&mut rig);
+    }
+    let mut ledger = Ledger::new(&SHAPE);
+    let (mut losses, mut ended) = (0, 0);
+    for event in heard.try_iter() {
+        if let (Event::Ended { row, .. }, 1..) = (event, losses) {
+            let book = ledger.row(row).expect("it lives");
+            let left = (book.open_launches, book.live, book.waiting);
+            assert_eq!(left, (1, 0, 0), "{row}, of which every block has ended");
+            ended += 1;
+        }
+        ledger.observe(&event);
+        losses += u32::from(matches!(event, Event::Lost { .. }));
+    }
+    assert_eq!((losses, ended), (1, 2));
 }
 
 #[test]
 fn a_loss_that_takes_many_turns_to_make_good_is_made_good_once() {
     // Two hundred rows are four hundred events, and there is room for sixteen.
-    let (mut rig, heard) = rig(16);
+    let (mut rig, heard) = rig(Some("smk-p"));
     let wires: Vec<_> = (0..200).map(|slot| rig.join(slot, 1)).collect();
     for wire in &wires {
         let mut wire = wire.borrow_mut();

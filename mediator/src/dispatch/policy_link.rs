@@ -4,8 +4,8 @@
 //! - Events travel through a bounded ring. On a real clock one that finds it full is counted, and the count is sent as
 //!   [`Event::Lost`] before anything newer; then the dispatcher sends the counters of every live row, as far as they
 //!   leave half of the ring to other events, so that making a loss good leads to no other one. What says that tenants
-//!   and rows exist is never lost, nor is the newest timer: they wait for room. On a virtual clock, which waits for the
-//!   policy, nothing is lost, so that what the policy hears does not depend on the host's speed.
+//!   and rows exist is never lost: it waits for room. On a virtual clock, which waits for the policy, nothing is lost, so
+//!   that what the policy hears does not depend on the host's speed.
 //! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
 //!   the one that it began with.
 //! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it by.
@@ -56,8 +56,6 @@ pub struct PolicyLink {
     waiting: VecDeque<Event>,
     /// Events that find no room may be lost; they may not where time waits for the policy.
     loses: bool,
-    /// The newest timer, if it found no room.
-    timer: Option<Nanos>,
     /// Counters are due.
     resync: bool,
     shared: Arc<Shared>,
@@ -165,7 +163,6 @@ pub fn link_with_room(
         lost: 0,
         waiting: VecDeque::with_capacity(EVENTS),
         loses: true,
-        timer: None,
         resync: false,
         shared: Arc::clone(&shared),
         thread: None,
@@ -241,13 +238,12 @@ impl PolicyLink {
         match event {
             _ if is_first && self.events.try_push(event).is_ok() => self.sent += 1,
             _ if lasting => self.waiting.push_back(event),
-            Event::Timer { at } => self.timer = Some(at),
             _ => self.lost += 1,
         }
         self.sent + self.waiting.len() as u64
     }
 
-    /// Sends what waits for room, then how much was lost, then the timer.
+    /// Sends what waits for room, then how much was lost.
     fn send_waiting(&mut self) {
         while let Some(event) = self.waiting.front() {
             if self.events.try_push(*event).is_err() {
@@ -261,12 +257,6 @@ impl PolicyLink {
             self.lost = 0;
             self.sent += 1;
             self.resync = true;
-        }
-        if let Some(at) = self.timer.filter(|_| self.lost == 0)
-            && self.events.try_push(Event::Timer { at }).is_ok()
-        {
-            self.timer = None;
-            self.sent += 1;
         }
     }
 
@@ -314,7 +304,7 @@ impl PolicyLink {
     /// Returns whether the policy has seen every event and published what it made of them.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
-        let all_sent = self.waiting.is_empty() && self.lost == 0 && self.timer.is_none();
+        let all_sent = self.waiting.is_empty() && self.lost == 0;
         all_sent && self.observed() == self.sent
     }
 

@@ -51,6 +51,10 @@ pub(crate) struct Wire {
     pub(crate) closed: bool,
     /// It says that it runs, so it holds the clock.
     pub(crate) runs: bool,
+    /// It says that it runs while it has nothing submitted that has not completed.
+    pub(crate) answers: bool,
+    /// Submissions taken and not completed.
+    pub(crate) open: usize,
 }
 
 /// The scripted tenant's end; it waits unless the test lets it run.
@@ -58,7 +62,10 @@ pub(crate) struct Port(pub(crate) Rc<RefCell<Wire>>);
 
 impl TenantPort for Port {
     fn pop(&mut self) -> Result<Option<SubmissionEntry>, Corrupt> {
-        Ok(self.0.borrow_mut().submissions.pop_front())
+        let mut wire = self.0.borrow_mut();
+        let entry = wire.submissions.pop_front();
+        wire.open += usize::from(entry.is_some());
+        Ok(entry)
     }
 
     fn read_args(&self, _offset: u32, out: &mut [u8]) -> Result<(), RingError> {
@@ -72,6 +79,7 @@ impl TenantPort for Port {
             return Err(PushError::Full);
         }
         wire.completions.push(entry);
+        wire.open -= 1;
         Ok(())
     }
 
@@ -86,7 +94,9 @@ impl TenantPort for Port {
     fn disarm(&mut self) {}
 
     fn state(&mut self) -> TenantState {
-        match self.0.borrow().runs {
+        let wire = self.0.borrow();
+        let answers = wire.answers && wire.open == 0 && wire.submissions.is_empty();
+        match wire.runs || answers {
             true => TenantState::Running,
             false => TenantState::Waiting,
         }
@@ -328,6 +338,8 @@ impl Rig {
             room: 4096,
             closed: false,
             runs: false,
+            answers: false,
+            open: 0,
         }));
         let account = Account::new(tenant, weight, Class::Normal, counters);
         self.tell(Message::Tenant(Box::new(account)));
