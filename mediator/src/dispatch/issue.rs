@@ -310,7 +310,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 .room_within(&self.shape, limit, &launch.shape),
             ahead,
             in_flight: operation.in_flight,
-            sms: self.shape.sms,
+            backlog: self.lanes.backlog(active.tenant),
+            device: &self.shape,
             after,
             own: self.own_lane(active.slot, active.id, launch),
         };
@@ -364,6 +365,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         // A box may hold fewer blocks than asked for.
         let blocks = u32::try_from(slice.blocks()).unwrap_or(u32::MAX);
         let charge = piece.charge.min(blocks);
+        let block_ns = self.rows.get(launch.row).map_or(0, |row| row.block_ns);
         let flight = Flight {
             slot,
             tenant,
@@ -374,6 +376,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             issued: now,
             blocks,
             charge,
+            block_ns,
+            work_ns: block_ns * u64::from(blocks) / u64::from(launch.wave.max(1)),
             resident: 0,
             is_fresh: piece.behind.is_none(),
         };
@@ -492,6 +496,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             issued: now,
             blocks: 0,
             charge: 0,
+            block_ns: 0,
+            work_ns: 0,
             resident: 0,
             is_fresh: true,
         };
