@@ -14,6 +14,7 @@ use gridmux_policy::Policy;
 use gridmux_policy::ids::{DeviceId, TenantId};
 use modelled::{Budgets, ModelRig, Shape, StreamLoop, Submits};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 const GPU: &str = "h200";
 const SMS: u16 = 4;
@@ -220,7 +221,7 @@ fn a_hundred_endless_kernels() {
 #[test]
 fn a_printf_flood() {
     judge("printf", Budgets::default(), &|rig, offender| {
-        rig.client_of(offender, PRINTING, &[stream(4, 32, 10, 4, u64::MAX); 2]);
+        rig.client_of(offender, PRINTING, &[stream(16, 32, 10, 4, u64::MAX); 2]);
     });
 }
 
@@ -244,4 +245,63 @@ fn refused_launches_in_a_loop() {
             &[stream(1, 32, 0, 4, u64::MAX); 2],
         );
     });
+}
+
+#[test]
+fn a_tenant_whose_launches_never_end_goes_behind_and_loses_none() {
+    const QUEUED: u64 = 100;
+    let budgets = Budgets {
+        // Twice what an honest launch takes.
+        cycles: 400_000,
+        ..Budgets::default()
+    };
+    let offend = |rig: &mut ModelRig, offender| {
+        let queued = u32::try_from(QUEUED).expect("few");
+        rig.client_of(offender, ENDLESS, &[stream(4, 64, 0, queued, QUEUED)]);
+    };
+    let (_, mut rig) = run(budgets, Some((Offender::First, &offend)));
+    let usage = rig.usage(TenantId(0));
+    assert!(usage.is_behind, "{usage:?}");
+    assert_eq!(
+        usage.completed, 2,
+        "the others were never out of work: {usage:?}"
+    );
+    rig.run(u64::MAX);
+    let usage = rig.usage(TenantId(0));
+    assert_eq!(
+        (usage.completed, usage.failed),
+        (QUEUED, QUEUED),
+        "{usage:?}"
+    );
+    let ended = rig.done.iter().filter(|done| done.client == 0);
+    assert!(
+        ended
+            .clone()
+            .all(|done| done.status == CompletionStatus::Budget as u32)
+    );
+    assert_eq!(ended.count() as u64, QUEUED);
+}
+
+#[test]
+fn a_launch_costs_what_its_pieces_cost_together() {
+    let budgets = Budgets {
+        processor: Duration::from_millis(300),
+        ..Budgets::default()
+    };
+    let mut rig = rig(budgets);
+    let (printing, other) = (rig.tenant(1), rig.tenant(1));
+    // Far more than the budget; beside another tenant it goes in many pieces of a few blocks.
+    rig.client_of(printing, PRINTING, &[stream(100_000, 128, 10, 1, 1)]);
+    rig.client_of(other, LOADS, &[stream(64, 256, 200, 1, u64::MAX)]);
+    rig.run_programs(&[0]);
+    assert_eq!(
+        rig.done
+            .iter()
+            .find(|done| done.client == 0)
+            .map(|done| done.status),
+        Some(CompletionStatus::Budget as u32)
+    );
+    let usage = rig.usage(printing);
+    println!("{usage:?}");
+    assert!(usage.slices > 50 && usage.blocks > 500, "{usage:?}");
 }

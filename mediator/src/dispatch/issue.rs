@@ -356,6 +356,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let domain = client.domain;
         let Some(Operation {
             work: Work::Launch(launch),
+            sequence,
             ..
         }) = client.operations.get(id)
         else {
@@ -388,7 +389,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         .to_bytes();
         let control = launch.control_offset.map(|offset| (offset, &control[..]));
-        let launch = *launch;
+        let (launch, sequence) = (*launch, *sequence);
         let Some(params) = client.params.with_control(launch.params, control) else {
             return self.refuse_params(slot, id);
         };
@@ -401,6 +402,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         let command = Command::Launch(LaunchCommand {
             tag,
+            launch: sequence,
+            is_last: launch.issued + u64::from(blocks) == launch.blocks,
             domain,
             kernel: launch.kernel,
             grid: slice.dims,
