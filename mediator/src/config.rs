@@ -94,7 +94,7 @@ pub struct Limits {
     pub kernel_budget_cycles: u64,
     /// Longest wall time for which a tenant may hold the virtual clock, in milliseconds.
     pub clock_hold_ms: u64,
-    /// Processor time that one piece of a launch may cost on a modelled device, in seconds.
+    /// Processor time that a launch may cost on a modelled device, in seconds.
     pub kernel_budget_cpu_seconds: f64,
     /// Most tenants that may be configured.
     pub tenants: u16,

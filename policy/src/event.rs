@@ -164,7 +164,8 @@ pub enum Event {
         /// How many.
         n: u64,
     },
-    /// A live row's present state: the truth after [`Event::Lost`].
+    /// A live row's present state: the truth after [`Event::Lost`], and when how much a row wants becomes known after
+    /// its launches arrived with less.
     Counters {
         /// The row.
         row: RowId,

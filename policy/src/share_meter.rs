@@ -1,7 +1,7 @@
 //! What each tenant's blocks held, over what it was entitled to (design section 10).
 //!
-//! Held is the time integral of a tenant's dominant share: for each resource the sum over its
-//! resident blocks, and of these the largest. Entitled is the time integral, while the tenant is
+//! Held is the time integral of a tenant's dominant share while it is busy: for each resource the sum
+//! over its resident blocks, and of these the largest. Entitled is the time integral, while the tenant is
 //! busy, of its weight over the weights of all busy tenants times what all busy tenants held: an
 //! idle tenant changes nobody's figure. Their ratio is 1 for a tenant that got what it asked for.
 //!
@@ -37,7 +37,7 @@ pub struct ShareMeter {
 /// One tenant's integrals, in SM · nanoseconds since it was added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ShareReading {
-    /// What its blocks held.
+    /// What its blocks held while it was busy.
     pub held: f64,
     /// Its weight's part of what all busy tenants held, while it was busy.
     pub entitled: f64,
@@ -200,8 +200,8 @@ impl ShareMeter {
     fn reading_now(&self, meter: &Meter) -> ShareReading {
         let mut reading = meter.reading;
         let elapsed = (self.now - meter.at).0 as f64;
-        reading.held += meter.held.as_sms() * elapsed;
         if meter.busy {
+            reading.held += meter.held.as_sms() * elapsed;
             let per_weight = self.per_weight - meter.per_weight_at;
             reading.entitled += per_weight * f64::from(meter.weight);
             reading.total += self.total - meter.total_at;

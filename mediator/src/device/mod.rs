@@ -79,6 +79,10 @@ pub struct BufferId(pub u32);
 pub struct LaunchCommand {
     /// Names it in reports; its lane is the hardware queue.
     pub tag: Tag,
+    /// The launch that it is a piece of: a number that grows from launch to launch.
+    pub launch: u64,
+    /// No further piece of the launch follows.
+    pub is_last: bool,
     /// Whose memory it may touch.
     pub domain: DomainId,
     /// What runs.

@@ -32,6 +32,8 @@ pub struct Account {
     pub charged: Held,
     /// Launches that the policy knows of and that have not ended.
     pub open: u32,
+    /// Those of them whose rows are unproven ([`Row::is_unproven`](super::rows::Row::is_unproven)).
+    pub unproven: u32,
     /// Operations in the issue queue or parked here.
     pub queued: u32,
     /// Lanes that it holds.
@@ -67,6 +69,7 @@ impl Account {
             counters,
             charged: Held::default(),
             open: 0,
+            unproven: 0,
             queued: 0,
             lanes: 0,
             parked: Vec::with_capacity(64),
@@ -78,6 +81,12 @@ impl Account {
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.budget_ends >= BUDGET_ENDS
+    }
+
+    /// Returns whether its shares are measured: it has a launch open whose demand is known.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.open > self.unproven
     }
 
     fn wants(&self) -> bool {

@@ -304,8 +304,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             over_limit: account.charged.dominant(&self.shape) > limit,
             ahead,
             in_flight: operation.in_flight,
-            sms: self.shape.sms,
             lanes: lanes_each.min((lanes_each / account.queued.max(1)).max(2)),
+            backlog: self.lanes.backlog(active.tenant),
+            device: &self.shape,
             after,
             own: self.own_lane(active.slot, active.id, launch),
         };
@@ -348,6 +349,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let domain = client.domain;
         let Some(Operation {
             work: Work::Launch(launch),
+            sequence,
             ..
         }) = client.operations.get(id)
         else {
@@ -357,6 +359,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         // A box may hold fewer blocks than asked for.
         let blocks = u32::try_from(slice.blocks()).unwrap_or(u32::MAX);
         let charge = piece.charge.min(blocks);
+        let block_ns = self.rows.get(launch.row).map_or(0, |row| row.block_ns);
         let flight = Flight {
             slot,
             tenant,
@@ -369,6 +372,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             charge,
             charged_from: now,
             resided_ns: 0,
+            block_ns,
+            work_ns: block_ns * u64::from(blocks) / u64::from(launch.wave.max(1)),
             resident: 0,
             is_fresh: piece.behind.is_none(),
         };
@@ -379,7 +384,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         .to_bytes();
         let control = launch.control_offset.map(|offset| (offset, &control[..]));
-        let launch = *launch;
+        let (launch, sequence) = (*launch, *sequence);
         let Some(params) = client.params.with_control(launch.params, control) else {
             return self.refuse_params(slot, id);
         };
@@ -392,6 +397,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         let command = Command::Launch(LaunchCommand {
             tag,
+            launch: sequence,
+            is_last: launch.issued + u64::from(blocks) == launch.blocks,
             domain,
             kernel: launch.kernel,
             grid: slice.dims,
@@ -489,6 +496,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             charge: 0,
             charged_from: now,
             resided_ns: 0,
+            block_ns: 0,
+            work_ns: 0,
             resident: 0,
             is_fresh: true,
         };

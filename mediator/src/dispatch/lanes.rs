@@ -4,6 +4,8 @@
 //! launch. What is behind the first of a lane cannot start before the one in front has ended, so its blocks count
 //! against a cap only as far as they are more than those in front ([`Flight::charge`]).
 //!
+//! What a tenant has on the device is summed up from its flights when somebody asks ([`Lanes::backlog`]).
+//!
 //! Rules: a flight's generation is never used twice in a lane, so that a report that comes late cannot be taken for
 //! one of another operation. A lane belongs to one client while it holds anything.
 
@@ -11,7 +13,7 @@ use super::message::Slot;
 use super::operation::OperationId;
 use crate::device::{LANES, Lane, Tag};
 use gridmux_policy::ids::{RowId, TenantId};
-use gridmux_policy::shape::BlockShape;
+use gridmux_policy::shape::{BlockShape, Held};
 use gridmux_policy::units::Nanos;
 
 /// Operations that a lane holds at most.
@@ -42,6 +44,10 @@ pub struct Flight {
     pub charged_from: Nanos,
     /// Block-time for which its blocks resided, in nanoseconds.
     pub resided_ns: u64,
+    /// How long a block of its row was predicted to take; 0 where none had ended, and for a copy.
+    pub block_ns: u64,
+    /// How long it was predicted to take with the device to itself; 0 where that is unknown, and for a copy.
+    pub work_ns: u64,
     /// Blocks reported resident and not yet retired.
     pub resident: u32,
     /// It was handed over to an empty lane.
@@ -57,8 +63,19 @@ pub struct Released {
     pub next: Option<(Flight, u32)>,
 }
 
+/// What one tenant's launches have on the device, those that have not begun included.
 #[derive(Debug, Clone, Copy, Default)]
-struct Held {
+pub struct Backlog {
+    /// Time that it was predicted to take with the device to itself.
+    pub work_ns: u64,
+    /// Longest time that one of its blocks was predicted to take.
+    pub block_ns: u64,
+    /// What the blocks of rows take of which no block had ended.
+    pub unproven: Held,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
     generation: u32,
     flight: Option<Flight>,
 }
@@ -66,7 +83,7 @@ struct Held {
 /// What a lane holds: a ring, so that the first one leaves without moving the others.
 #[derive(Debug, Clone, Copy, Default)]
 struct LaneQueue {
-    held: [Held; MOST_DEPTH],
+    held: [Place; MOST_DEPTH],
     head: usize,
     len: usize,
 }
@@ -78,7 +95,7 @@ impl LaneQueue {
     }
 
     /// Returns everything that is held, in order.
-    fn iter(&self) -> impl DoubleEndedIterator<Item = &Held> {
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &Place> {
         (0..self.len).map(|n| &self.held[self.place(n)])
     }
 
@@ -87,7 +104,7 @@ impl LaneQueue {
         (0..self.len).find(|n| self.held[self.place(*n)].generation == generation)
     }
 
-    fn push(&mut self, held: Held) {
+    fn push(&mut self, held: Place) {
         let place = self.place(self.len);
         self.held[place] = held;
         self.len += 1;
@@ -167,7 +184,7 @@ impl Lanes {
         }
         self.generations[index] = self.generations[index].wrapping_add(1);
         let generation = self.generations[index];
-        queue.push(Held {
+        queue.push(Place {
             generation,
             flight: Some(flight),
         });
@@ -248,6 +265,26 @@ impl Lanes {
         }
     }
 
+    /// Returns what a tenant's launches have on the device.
+    #[must_use]
+    pub fn backlog(&self, tenant: TenantId) -> Backlog {
+        let mut backlog = Backlog::default();
+        let mut busy = self.busy;
+        while busy != 0 {
+            let lane = &self.lanes[busy.trailing_zeros() as usize];
+            busy &= busy - 1;
+            let flights = lane.iter().map_while(|place| place.flight.as_ref());
+            for flight in flights.filter(|flight| flight.tenant == tenant) {
+                backlog.work_ns = backlog.work_ns.saturating_add(flight.work_ns);
+                backlog.block_ns = backlog.block_ns.max(flight.block_ns);
+                if flight.block_ns == 0 {
+                    backlog.unproven.add(&flight.shape, flight.blocks);
+                }
+            }
+        }
+        backlog
+    }
+
     /// Returns how many flights a client has.
     #[must_use]
     pub fn held_by(&self, slot: Slot) -> usize {
@@ -279,9 +316,37 @@ mod tests {
             charge,
             charged_from: Nanos(0),
             resided_ns: 0,
+            block_ns: 0,
+            work_ns: 0,
             resident: 0,
             is_fresh: true,
         }
+    }
+
+    #[test]
+    fn a_backlog_is_the_sum_of_a_tenants_flights() {
+        let mut lanes = Lanes::new(2);
+        let known = |block_ns, work_ns| Flight {
+            block_ns,
+            work_ns,
+            ..flight(4, 4)
+        };
+        let first = lanes.take(known(30, 100)).unwrap();
+        lanes.append(first.lane, known(20, 50)).unwrap();
+        lanes.take(flight(3, 3)).unwrap();
+        let other = TenantId(1);
+        lanes
+            .take(Flight {
+                tenant: other,
+                ..known(900, 900)
+            })
+            .unwrap();
+        let backlog = lanes.backlog(TenantId(0));
+        assert_eq!((backlog.work_ns, backlog.block_ns), (150, 30));
+        assert_eq!(backlog.unproven.blocks(), 3);
+        lanes.release(first, Nanos(9)).unwrap();
+        assert_eq!(lanes.backlog(TenantId(0)).work_ns, 50);
+        assert_eq!(lanes.backlog(other).unproven.blocks(), 0);
     }
 
     #[test]

@@ -97,10 +97,14 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         flight.resided_ns += ran.0;
         let flight = *flight;
         self.count_retired(&flight, blocks, ran, at);
-        if blocks > 0
-            && let Some(row) = flight.row.and_then(|row| self.rows.get_mut(row))
-        {
-            row.block_ns = mean(row.block_ns, (ran.0 / u64::from(blocks)).max(1));
+        let Some(id) = flight.row.filter(|_| blocks > 0) else {
+            return;
+        };
+        let block_ns = (ran.0 / u64::from(blocks)).max(1);
+        match self.rows.get_mut(id) {
+            Some(row) if row.is_unproven() => self.prove_row(id, block_ns),
+            Some(row) => row.block_ns = mean(row.block_ns, block_ns),
+            None => {}
         }
     }
 
@@ -144,6 +148,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 let latency = (start - flight.issued).0.max(1);
                 self.launch_ns = Some(self.launch_ns.map_or(latency, |least| least.min(latency)));
             }
+        }
+        if let Some(row) = flight.row
+            && outcome == Outcome::Failed(CompletionStatus::Budget)
+        {
+            self.doubt_row(row);
         }
         self.unpark(flight.tenant);
         let (slot, id) = (flight.slot, flight.operation);
@@ -282,8 +291,5 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 }
 
 fn mean(old: u64, new: u64) -> u64 {
-    match old {
-        0 => new,
-        old => (old * (MEAN_OF - 1) + new) / MEAN_OF,
-    }
+    (old * (MEAN_OF - 1) + new) / MEAN_OF
 }

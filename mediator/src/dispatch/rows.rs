@@ -41,7 +41,7 @@ pub struct Row {
     pub live: u32,
     /// Blocks of launches that the policy knows of, not yet started.
     pub waiting: u64,
-    /// Running mean of a block's residence in nanoseconds; 0 before one has ended.
+    /// Running mean of a block's residence in nanoseconds; 0 before one has ended, and after one ran into its budget.
     pub block_ns: u64,
     /// Time on the device of the longest slice lately, in nanoseconds; 0 before one has ended.
     pub slice_ns: u64,
@@ -54,6 +54,15 @@ pub struct Row {
     /// Kernels of this row cannot be cut into slices.
     pub whole_only: bool,
     used: u64,
+}
+
+impl Row {
+    /// Returns whether no block of it has ended, or a launch of it has run into its budget since: how long its blocks
+    /// take is unknown, and whether they end at all.
+    #[must_use]
+    pub fn is_unproven(&self) -> bool {
+        self.block_ns == 0
+    }
 }
 
 /// What claiming a row came to.

@@ -4,12 +4,16 @@
 //! launch. A launch arrives when it is first in its stream, because its blocks wait only from then on. On a virtual
 //! clock the arrivals of an instant are told together, in order of client and stream, so that plans do not depend on
 //! the order in which the host's threads ran.
+//!
+//! How much a launch wants is not known before a block of its row has ended: until then it arrives with what it may be
+//! given meanwhile, its tenant's share is not measured for it, and the row's counters follow.
 
 use super::dispatcher::{Arrival, Dispatcher};
 use super::message::Slot;
 use super::operation::{Operation, OperationId, Untold, Work};
 use super::port::TenantPort;
 use super::rows::Row;
+use super::window;
 use crate::device::Device;
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{GroupId, ProfileKey, RowId, TenantId};
@@ -64,32 +68,86 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if std::mem::replace(&mut launch.announced, true) {
             return;
         }
-        let event = Event::Arrive {
-            row: launch.row,
-            launch: operation.sequence,
-            blocks: launch.blocks,
-            at: operation.admitted,
-        };
-        let arrival = Arrival {
-            slot,
-            stream: operation.stream,
-            sequence: operation.sequence,
-            event,
-        };
         let (row, blocks) = (launch.row, launch.blocks);
+        let (stream, sequence, admitted) =
+            (operation.stream, operation.sequence, operation.admitted);
+        let mut demand = blocks;
+        self.accounts.open(tenant);
         if let Some(row) = self.rows.get_mut(row) {
             row.open += 1;
             row.waiting += blocks;
+            if let Some(account) = self.accounts.get_mut(tenant).filter(|_| row.is_unproven()) {
+                // More than this it is not given before a block has ended, so it is kept from nobody else.
+                demand = match account.unproven {
+                    0 => blocks.min(window::probe(self.shape.sms).into()),
+                    _ => 0,
+                };
+                account.unproven += 1;
+            }
         }
-        if self.accounts.open(tenant) {
-            self.meter.set_busy(tenant, true, now);
-        }
+        self.measure(tenant, now);
+        let event = Event::Arrive {
+            row,
+            launch: sequence,
+            blocks: demand,
+            at: admitted,
+        };
+        let arrival = Arrival {
+            slot,
+            stream,
+            sequence,
+            event,
+        };
         if self.device.is_timed() {
             self.arrivals.push(arrival);
         } else {
             self.flush_blocks();
             self.policy.tell(event);
         }
+    }
+
+    /// Measures a tenant's shares while it has a launch open whose demand is known.
+    fn measure(&mut self, tenant: TenantId, now: Nanos) {
+        let measured = self.accounts.get(tenant).is_some_and(|a| a.is_measured());
+        self.meter.set_busy(tenant, measured, now);
+    }
+
+    /// Takes note of the first block of a row that ended, after `block_ns`: from now on the policy knows its demand.
+    pub(super) fn prove_row(&mut self, id: RowId, block_ns: u64) {
+        // The counters include what arrived at this instant.
+        self.tell_arrivals();
+        self.flush_blocks();
+        let at = self.now;
+        let Some(row) = self.rows.get_mut(id) else {
+            return;
+        };
+        row.block_ns = block_ns;
+        let (tenant, open_launches) = (row.tenant, row.open);
+        self.policy.tell(Event::Counters {
+            row: id,
+            open_launches,
+            live: row.live,
+            waiting: row.waiting,
+            at,
+        });
+        if let Some(account) = self.accounts.get_mut(tenant) {
+            account.unproven -= open_launches;
+        }
+        self.measure(tenant, at);
+    }
+
+    /// Takes note of a launch that ran into its budget: how long blocks of its row take is unknown again.
+    pub(super) fn doubt_row(&mut self, id: RowId) {
+        let now = self.now;
+        let Some(row) = self.rows.get_mut(id).filter(|row| !row.is_unproven()) else {
+            return;
+        };
+        row.block_ns = 0;
+        let (tenant, open) = (row.tenant, row.open);
+        if let Some(account) = self.accounts.get_mut(tenant) {
+            account.unproven += open;
+        }
+        self.measure(tenant, now);
     }
 
     /// Tells the policy that a launch has ended or was taken back, if it knows of it.
@@ -110,9 +168,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if let Some(row) = self.rows.get_mut(row) {
             row.open -= 1;
             row.waiting = row.waiting.saturating_sub(unstarted);
+            if let Some(account) = self.accounts.get_mut(tenant).filter(|_| row.is_unproven()) {
+                account.unproven -= 1;
+            }
         }
-        if self.accounts.close(tenant) {
-            self.meter.set_busy(tenant, false, now);
+        let over = self.accounts.close(tenant);
+        self.measure(tenant, now);
+        if over {
             // Before its client sees the end, so that who asks after that finds the whole.
             let reading = self.meter.read(tenant);
             if let Some(account) = self.accounts.get(tenant) {

@@ -1,13 +1,17 @@
 //! How much of a launch goes to the device next, and where.
 //!
 //! - **Ahead** (a row without competitors): whole if it is predicted to last at most [`WINDOW_NS`], else in windows of
-//!   about as much, two on the device in lanes of their own, so that the second fills room while the first drains. A
-//!   row of which no block has ended yet begins with a small window ([`probe`]), so that a kernel that never ends
-//!   leaves room for others.
+//!   about as much, two on the device in lanes of their own, so that the second fills room while the first drains.
+//!   Blocks that last longer than a window go in parts of a wave. All launches of a tenant together have no more on the
+//!   device than such a piece beyond a window or, where that is more, their longest block: a newcomer waits for two
+//!   windows and a block at most.
 //! - **Capped**, or to be able to stop at once: slices of a sixth of what the row may hold, which is never more than the
 //!   device holds at once, in lanes of their own, up to cap and limit; larger ones where its tenant may hold fewer than
 //!   six lanes for it. While slices are short against the latency of a launch, one more goes behind each in its lane: it
 //!   cannot start before the one in front has ended, so the cap holds, and its launch costs no time.
+//! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) for all
+//!   such rows of a tenant together, ahead of time two, and at most a quarter of the device. So kernels that never end
+//!   leave room for others; they slow down others' blocks as well, because they take issue slots of the SMs they are on.
 //!
 //! A slice waits for its launch before its blocks reside. With cap and limit as bounds of what is on the device, short
 //! slices would hold less than that on average; so more is handed over ([`ahead_percent`]). A row that lately had a long
@@ -15,18 +19,24 @@
 //!
 //! Rules: nothing here changes state. Cap and limit bound resident blocks but for what is handed over ahead, for kernels
 //! that cannot be cut, which go whole as soon as there is any room, and for windows under way when a plan lowers them.
+//! A kernel that cannot be cut and lasts longer than a window makes a newcomer wait for all of its grid.
 
+use super::lanes::Backlog;
 use super::operation::LaunchWork;
 use super::policy_link::RowView;
 use super::rows::Row;
 use crate::device::Lane;
 use gridmux_policy::plan::Stop;
-use gridmux_policy::shape::SmUnits;
+use gridmux_policy::shape::{DeviceShape, SmUnits};
 
 /// Longest time for which a row without competitors is handed to the device at once (design section 3, step 4).
 pub const WINDOW_NS: u64 = 200_000;
-/// Windows on the device at once.
+/// Windows of a launch on the device at once, of blocks that are no longer than a window.
 const WINDOWS: u16 = 2;
+/// Most pieces that a wave of long blocks is cut into.
+const MOST_PIECES_PER_WAVE: u32 = 16;
+/// What the unproven rows of a tenant may hold together, as a part of the device in percent.
+const MOST_UNPROVEN: u64 = 25;
 /// Slices that a full row is cut into at most: a slice ends as a whole, and its row holds that much less meanwhile.
 const SLICES_PER_ROW: u32 = 6;
 /// Slices that last longer have no other one queued behind them: the gap between two does not matter, and what is
@@ -68,10 +78,12 @@ pub struct Situation<'a> {
     pub ahead: u64,
     /// Pieces of it on the device.
     pub in_flight: u16,
-    /// SMs of the device.
-    pub sms: u16,
     /// Lanes that its tenant may hold for it.
     pub lanes: u32,
+    /// What its tenant's launches have on the device.
+    pub backlog: Backlog,
+    /// The device.
+    pub device: &'a DeviceShape,
     /// The stream's operation before it is still on the device, in this lane: it can only follow there.
     pub after: Option<Behind>,
     /// A lane with a slice of this launch that takes another one.
@@ -142,13 +154,22 @@ impl Situation<'_> {
     }
 
     fn window(&self, whole: u32, most: u32, cuts: bool) -> Option<Piece> {
-        let wave = self.launch.wave.max(1);
-        let size = match self.row.block_ns {
-            0 => probe(self.sms),
-            block_ns => {
-                let waves = u32::try_from(WINDOW_NS / block_ns).unwrap_or(u32::MAX);
-                wave.saturating_mul(waves.max(1))
-            }
+        let block_ns = self.row.block_ns;
+        // One condition for pieces of all sizes, so that none waits for ever while smaller ones go.
+        let enough_ns = WINDOW_NS.max(block_ns).max(self.backlog.block_ns);
+        if self.backlog.work_ns > enough_ns {
+            return None;
+        }
+        let size = match block_ns {
+            0 => probe(self.device.sms).min(self.unproven_room(WINDOWS)),
+            _ => self.window_blocks(block_ns),
+        };
+        if size == 0 {
+            return None;
+        }
+        let windows = match block_ns > WINDOW_NS {
+            true => u16::MAX,
+            false => WINDOWS,
         };
         let in_one = most == whole && (whole <= size || !cuts) && self.launch.issued == 0;
         let fresh = |blocks| Piece {
@@ -163,9 +184,33 @@ impl Situation<'_> {
             }),
             Some(_) => None,
             None if in_one => Some(fresh(whole)),
-            None if self.in_flight >= WINDOWS => None,
+            None if self.in_flight >= windows => None,
             None => Some(fresh(most.min(size))),
         }
+    }
+
+    /// Returns how many blocks of unproven rows the tenant may add: at least one while it has none.
+    fn unproven_room(&self, windows: u16) -> u32 {
+        let limit = SmUnits::ONE.times(self.device.sms.into());
+        let limit = limit.percent(MOST_UNPROVEN);
+        let held = &self.backlog.unproven;
+        let room = held.room_within(self.device, limit, &self.launch.shape);
+        let most = u32::from(windows) * probe(self.device.sms);
+        let left = most.saturating_sub(u32::try_from(held.blocks()).unwrap_or(u32::MAX));
+        room.min(left).max(u32::from(held.blocks() == 0))
+    }
+
+    /// Returns the blocks of a window of a row whose blocks take `block_ns`.
+    fn window_blocks(&self, block_ns: u64) -> u32 {
+        let wave = self.launch.wave.max(1);
+        let waves = u32::try_from(WINDOW_NS / block_ns).unwrap_or(u32::MAX);
+        if waves > 0 {
+            return wave.saturating_mul(waves);
+        }
+        let part = u64::from(wave) * WINDOW_NS / block_ns;
+        let part = u32::try_from(part).unwrap_or(u32::MAX);
+        let (least, most) = (wave / MOST_PIECES_PER_WAVE, wave / SLICES_PER_ROW);
+        part.clamp(least, most).max(1)
     }
 
     fn slice(&self, whole: u32, most: u32, cuts: bool) -> Option<Piece> {
@@ -197,11 +242,12 @@ impl Situation<'_> {
         if !cuts {
             return (room > 0).then(|| fresh(whole));
         }
-        let allowance = room.min(most);
         let most_charged = charged.saturating_add(room);
-        let quantum = most_charged
-            .div_ceil(self.lanes.clamp(1, SLICES_PER_ROW))
-            .max(1);
+        let sixth = most_charged.div_ceil(self.lanes.clamp(1, SLICES_PER_ROW));
+        let (allowance, quantum) = match self.row.block_ns {
+            0 => (room.min(most).min(self.unproven_room(1)), 1),
+            _ => (room.min(most), sixth.max(1)),
+        };
         if allowance == most && most == whole {
             return Some(fresh(whole));
         }
@@ -211,7 +257,7 @@ impl Situation<'_> {
         if charged == 0 {
             return Some(fresh(allowance));
         }
-        if over {
+        if over || self.row.is_unproven() {
             return None;
         }
         let short = self.row.slice_ns > 0 && self.row.slice_ns < SHORT_SLICE_NS;

@@ -8,9 +8,10 @@ use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{
     CompletionEntry, Launch, Operation, PushError, RingError, SubmissionEntry, TenantState,
 };
+use gridmux_mediator::config::Limits;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{DeviceControl, DomainId};
-use gridmux_mediator::dispatch::accounting::TenantCounters;
+use gridmux_mediator::dispatch::accounting::{TenantCounters, TenantUsage};
 use gridmux_mediator::dispatch::accounts::Account;
 use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot};
 use gridmux_mediator::dispatch::port::TenantPort;
@@ -123,11 +124,48 @@ impl TenantPort for Port {
     fn close(&mut self) {}
 }
 
+/// What the submissions of a program ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Submits {
+    /// Launches of the module's first kernel.
+    Launches,
+    /// Barriers.
+    Barriers,
+    /// Launches of a kernel that it does not have.
+    Refused,
+}
+
+/// Budgets of a launch, those of the service's configuration unless a test says otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budgets {
+    pub(crate) cycles: u64,
+    pub(crate) processor: Duration,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        let limits = Limits::default();
+        Self {
+            cycles: limits.kernel_budget_cycles,
+            processor: Duration::from_secs_f64(limits.kernel_budget_cpu_seconds),
+        }
+    }
+}
+
 /// A client with its program.
 struct Program {
     wire: Rc<RefCell<Wire>>,
     out: u64,
+    submits: Submits,
     streams: Vec<(StreamLoop, u64)>,
+    completed: u64,
+}
+
+impl Program {
+    fn is_over(&self) -> bool {
+        let counts = self.streams.iter().map(|(of, _)| of.count);
+        self.completed >= counts.fold(0, u64::saturating_add)
+    }
 }
 
 /// One completed launch.
@@ -157,9 +195,18 @@ pub(crate) struct ModelRig {
 
 impl ModelRig {
     pub(crate) fn new(policy: Box<dyn Policy>, gpu: &str, sms: u16) -> Self {
+        Self::with_budgets(policy, gpu, sms, Budgets::default())
+    }
+
+    pub(crate) fn with_budgets(
+        policy: Box<dyn Policy>,
+        gpu: &str,
+        sms: u16,
+        budgets: Budgets,
+    ) -> Self {
         let waker = Arc::new(Waker::new().expect("a waker"));
-        let budget = Duration::from_secs(20);
-        let open = model::open(gpu, Some(sms), 1 << 30, budget, &waker).expect("a device");
+        let processor = budgets.processor;
+        let open = model::open(gpu, Some(sms), 1 << 30, processor, &waker).expect("a device");
         let facts = open.control.facts();
         let (end, runner) =
             policy_link::link(policy, DeviceId(0), &facts.shape, true, Nanos(20_000))
@@ -173,7 +220,7 @@ impl ModelRig {
             device_id: DeviceId(0),
             shape: facts.shape,
             max_shared_bytes_per_block: facts.max_shared_bytes_per_block,
-            kernel_budget_cycles: 2_000_000_000,
+            kernel_budget_cycles: budgets.cycles,
             clock: ClockMode::Lockstep {
                 longest_hold: Duration::from_secs(60),
             },
@@ -210,10 +257,30 @@ impl ModelRig {
         self.client_of(tenant, SPIN, streams)
     }
 
+    /// Connects a client whose program submits something else than launches.
+    pub(crate) fn client_that(
+        &mut self,
+        submits: Submits,
+        tenant: TenantId,
+        streams: &[StreamLoop],
+    ) -> usize {
+        self.connect(submits, tenant, SPIN, streams)
+    }
+
     /// Connects a client whose program launches the first kernel of a module, with an address and a number as its
     /// parameters.
     pub(crate) fn client_of(
         &mut self,
+        tenant: TenantId,
+        ptx: &str,
+        streams: &[StreamLoop],
+    ) -> usize {
+        self.connect(Submits::Launches, tenant, ptx, streams)
+    }
+
+    fn connect(
+        &mut self,
+        submits: Submits,
         tenant: TenantId,
         ptx: &str,
         streams: &[StreamLoop],
@@ -241,6 +308,8 @@ impl ModelRig {
         self.programs.push(Program {
             wire,
             out,
+            submits,
+            completed: 0,
             streams: streams.iter().map(|stream| (*stream, 0)).collect(),
         });
         // Its kernel and streams are known before it submits.
@@ -265,7 +334,7 @@ impl ModelRig {
         let cookie = times.len() as u64;
         times.push(now);
         let launch = Launch {
-            kernel: 0,
+            kernel: u32::from(program.submits == Submits::Refused),
             grid: [of.shape.blocks, 1, 1],
             block: [of.shape.threads, 1, 1],
             shared_bytes: of.shape.shared_bytes,
@@ -276,12 +345,11 @@ impl ModelRig {
         args[..8].copy_from_slice(&program.out.to_le_bytes());
         args[8..].copy_from_slice(&of.shape.rounds.to_le_bytes());
         let number = u16::try_from(stream).expect("few streams");
-        let entry = SubmissionEntry::new(
-            Operation::Launch(launch),
-            number,
-            cookie | (stream as u64) << 32,
-            0,
-        );
+        let operation = match program.submits {
+            Submits::Launches | Submits::Refused => Operation::Launch(launch),
+            Submits::Barriers => Operation::Barrier,
+        };
+        let entry = SubmissionEntry::new(operation, number, cookie | (stream as u64) << 32, 0);
         program
             .wire
             .borrow_mut()
@@ -300,6 +368,7 @@ impl ModelRig {
                 };
                 let stream = usize::try_from(entry.cookie >> 32).expect("a stream");
                 let number = usize::try_from(entry.cookie & 0xffff_ffff).expect("a launch");
+                self.programs[client].completed += 1;
                 self.done.push(Done {
                     client,
                     stream: u16::try_from(stream).expect("a stream"),
@@ -315,21 +384,38 @@ impl ModelRig {
 
     /// Runs until device time `until`, or until every program has ended.
     pub(crate) fn run(&mut self, until: u64) {
-        loop {
-            self.react();
-            let events = self.policy.run();
-            let turn = self.dispatcher.turn();
-            let over = self.programs.iter().all(|program| {
-                let wire = program.wire.borrow();
-                wire.submissions.is_empty() && wire.completions.is_empty()
-            });
-            if self.device.now_ns() >= until || (turn == Turn::Idle && events == 0 && over) {
-                return;
-            }
-            if turn == Turn::Waiting {
-                std::thread::yield_now();
-            }
+        while self.device.now_ns() < until && self.goes_on() {}
+    }
+
+    /// Runs until the programs of these clients have ended, whatever the others do.
+    pub(crate) fn run_programs(&mut self, clients: &[usize]) {
+        let under_way = |rig: &Self| clients.iter().any(|n| !rig.programs[*n].is_over());
+        while under_way(self) && self.goes_on() {}
+    }
+
+    /// Lets everybody do what can be done now; returns whether there is more to come.
+    fn goes_on(&mut self) -> bool {
+        self.react();
+        let events = self.policy.run();
+        let turn = self.dispatcher.turn();
+        let over = self.programs.iter().all(|program| {
+            let wire = program.wire.borrow();
+            wire.submissions.is_empty() && wire.completions.is_empty()
+        });
+        if turn == Turn::Waiting {
+            std::thread::yield_now();
         }
+        turn != Turn::Idle || events > 0 || !over
+    }
+
+    /// Returns device time.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.device.now_ns()
+    }
+
+    /// Returns the counters of a tenant.
+    pub(crate) fn usage(&self, tenant: TenantId) -> TenantUsage {
+        self.counters[tenant.index()].read()
     }
 
     /// Returns what a tenant held and was entitled to so far, in SM · ns.

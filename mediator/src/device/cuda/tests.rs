@@ -51,6 +51,8 @@ fn tag(lane: u8) -> Tag {
 fn launch(grid: [u32; 3], block: [u32; 3]) -> LaunchCommand {
     LaunchCommand {
         tag: tag(0),
+        launch: 0,
+        is_last: true,
         domain: DomainId(0),
         kernel: DeviceKernelId(0),
         grid,

@@ -1,23 +1,40 @@
 //! What launches cost the host's processor, so that one that is expensive to model ends before it takes minutes.
 //!
-//! The processor time of the device thread is shared out over the launches in proportion to the warp instructions that
-//! each of them issued meanwhile ([`Gpu::launch_cost`]); where none issued any, equally. A launch that has cost more
-//! than its budget is to be killed.
+//! The processor time of the device thread is shared out over the pieces on the device in proportion to the warp
+//! instructions that each of them issued meanwhile ([`Gpu::launch_cost`](gridmux_hw_model::Gpu::launch_cost)); where
+//! none issued any, equally. A piece's part is its launch's: a launch that has cost more than its budget in all of its
+//! pieces is to be ended.
 //!
-//! Rule: when a launch is killed depends on the host; virtual time and results of the others do not depend on it
-//! otherwise.
+//! Rules: when a launch is ended depends on the host; virtual time and results of the others do not depend on it
+//! otherwise. A launch is known from its first piece until its last one, or one that failed, has ended; of launches that
+//! have nothing on the device the [`MOST_LAUNCHES`] newest.
 
-use gridmux_hw_model::Gpu;
 use nix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Processor time after which it is shared out.
 const PERIOD: Duration = Duration::from_millis(20);
+/// Launches that are known at once; one whose client left between two pieces is never said to be over.
+const MOST_LAUNCHES: usize = 4096;
 
+/// A piece of a launch on the device.
 #[derive(Debug)]
-struct Cost {
+struct Piece {
     tag: u64,
-    instructions: u64,
+    launch: u64,
+    /// Instructions for which time was shared out.
+    counted: u64,
+}
+
+#[derive(Debug, Default)]
+struct Launch {
+    pieces: u32,
+    /// No further piece comes.
+    closed: bool,
+    /// Instructions of pieces that have ended since time was last shared out.
+    uncounted: u64,
+    /// Of all pieces, until now.
     spent: Duration,
 }
 
@@ -25,7 +42,9 @@ struct Cost {
 #[derive(Debug)]
 pub(super) struct CpuBudget {
     most: Duration,
-    costs: Vec<Cost>,
+    pieces: Vec<Piece>,
+    /// By number, which grows from launch to launch.
+    launches: BTreeMap<u64, Launch>,
     shared_out: Duration,
 }
 
@@ -34,54 +53,76 @@ impl CpuBudget {
     pub(super) fn new(most: Duration) -> Self {
         Self {
             most,
-            costs: Vec::with_capacity(128),
+            pieces: Vec::with_capacity(128),
+            launches: BTreeMap::new(),
             shared_out: Duration::ZERO,
         }
     }
 
-    /// Takes note of a launch.
-    pub(super) fn add(&mut self, tag: u64) {
-        self.costs.push(Cost {
+    /// Takes note of a piece of a launch, the last one or not.
+    pub(super) fn add(&mut self, tag: u64, launch: u64, is_last: bool) {
+        self.pieces.push(Piece {
             tag,
-            instructions: 0,
-            spent: Duration::ZERO,
+            launch,
+            counted: 0,
         });
+        let of = self.launches.entry(launch).or_default();
+        of.pieces += 1;
+        of.closed |= is_last;
+        if self.launches.len() > MOST_LAUNCHES {
+            let mut idle = self.launches.iter().filter(|(_, of)| of.pieces == 0);
+            if let Some(oldest) = idle.next().map(|(launch, _)| *launch) {
+                self.launches.remove(&oldest);
+            }
+        }
     }
 
-    /// Forgets a launch that has ended.
-    pub(super) fn remove(&mut self, tag: u64) {
-        self.costs.retain(|cost| cost.tag != tag);
+    /// Takes note of the end of a piece that issued `instructions`; without `is_done` its launch has failed.
+    pub(super) fn end(&mut self, tag: u64, instructions: u64, is_done: bool) {
+        let Some(place) = self.pieces.iter().position(|piece| piece.tag == tag) else {
+            return;
+        };
+        let piece = self.pieces.swap_remove(place);
+        if let Some(of) = self.launches.get_mut(&piece.launch) {
+            of.pieces -= 1;
+            of.closed |= !is_done;
+            of.uncounted += instructions.saturating_sub(piece.counted);
+        }
     }
 
-    /// Shares out the processor time that passed, now and then; returns a launch that has cost too much, with what it
-    /// cost.
-    pub(super) fn check(&mut self, gpu: &mut Gpu) -> Option<(u64, Duration)> {
-        let now = processor_time();
+    /// Shares out the processor time up to `now`, once in a while; returns a piece of a launch that has cost too much,
+    /// with what that cost. `issued` says how many instructions a piece has issued.
+    pub(super) fn check(
+        &mut self,
+        now: Duration,
+        mut issued: impl FnMut(u64) -> u64,
+    ) -> Option<(u64, Duration)> {
         let passed = now.saturating_sub(self.shared_out);
         if passed < PERIOD {
             return None;
         }
         self.shared_out = now;
-        let mut issued = 0;
-        for cost in &self.costs {
-            let total = gpu.launch_cost(cost.tag);
-            issued += total.saturating_sub(cost.instructions);
-        }
-        let launches = u32::try_from(self.costs.len()).unwrap_or(u32::MAX).max(1);
-        let mut over = None;
-        for cost in &mut self.costs {
-            let total = gpu.launch_cost(cost.tag);
-            let own = total.saturating_sub(cost.instructions);
-            cost.instructions = total;
-            cost.spent += match issued {
-                0 => passed / launches,
-                issued => share(passed, own, issued),
-            };
-            if cost.spent > self.most && over.is_none() {
-                over = Some((cost.tag, cost.spent));
+        for piece in &mut self.pieces {
+            let total = issued(piece.tag);
+            if let Some(of) = self.launches.get_mut(&piece.launch) {
+                of.uncounted += total.saturating_sub(piece.counted);
             }
+            piece.counted = total;
         }
-        over
+        let all: u64 = self.launches.values().map(|of| of.uncounted).sum();
+        let pieces = u32::try_from(self.pieces.len()).unwrap_or(u32::MAX).max(1);
+        for of in self.launches.values_mut() {
+            of.spent += match all {
+                0 => passed / pieces * of.pieces,
+                all => share(passed, of.uncounted, all),
+            };
+            of.uncounted = 0;
+        }
+        self.launches.retain(|_, of| of.pieces > 0 || !of.closed);
+        self.pieces.iter().find_map(|piece| {
+            let spent = self.launches.get(&piece.launch)?.spent;
+            (spent > self.most).then_some((piece.tag, spent))
+        })
     }
 }
 
@@ -91,7 +132,68 @@ fn share(time: Duration, own: u64, all: u64) -> Duration {
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-/// The processor time of this thread.
-fn processor_time() -> Duration {
+/// Returns the processor time of this thread.
+pub(super) fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CpuBudget, Duration, MOST_LAUNCHES};
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn pieces_cost_their_launch_together() {
+        let mut budget = CpuBudget::new(ms(100));
+        // Ten pieces one after another, each far below the budget, beside a launch that costs a third as much.
+        budget.add(7, 70, true);
+        let mut over = None;
+        for n in 1..=10 {
+            budget.add(100 + n, 5, n == 10);
+            let issued = |tag| if tag == 7 { 10 * n } else { 30 };
+            over = over.or(budget.check(ms(20 * n), issued));
+            if over.is_none() {
+                budget.end(100 + n, 30, true);
+            }
+        }
+        let (tag, spent) = over.expect("150 ms of 200 were the launch's");
+        assert_eq!((tag, spent), (107, ms(105)));
+    }
+
+    #[test]
+    fn a_piece_that_ended_between_two_looks_is_counted() {
+        let mut budget = CpuBudget::new(ms(50));
+        for n in 0..100 {
+            budget.add(n, 1, false);
+            budget.end(n, 10, true);
+        }
+        assert_eq!(budget.check(ms(60), |_| 0), None, "nothing of it is there");
+        budget.add(100, 1, false);
+        assert_eq!(budget.check(ms(80), |_| 10), Some((100, ms(80))));
+    }
+
+    #[test]
+    fn what_is_over_is_forgotten_and_what_never_ends_is_bounded() {
+        let mut budget = CpuBudget::new(ms(50));
+        budget.add(1, 1, true);
+        budget.end(1, 10, true);
+        budget.add(2, 2, false);
+        budget.end(2, 10, false);
+        assert_eq!(budget.launches.len(), 2);
+        assert_eq!(budget.check(ms(30), |_| 0), None);
+        assert!(budget.launches.is_empty());
+        for launch in 0..2 * MOST_LAUNCHES as u64 {
+            budget.add(launch, launch, false);
+            budget.end(launch, 1, true);
+        }
+        assert_eq!(budget.launches.len(), MOST_LAUNCHES);
+        assert!(
+            budget
+                .launches
+                .contains_key(&(2 * MOST_LAUNCHES as u64 - 1))
+        );
+    }
 }

@@ -84,7 +84,7 @@ pub struct OpenModel {
     pub thread: std::thread::JoinHandle<()>,
 }
 
-/// Opens the model of a GPU, by the name of its description, with all or some of its SMs. A launch command whose modelling
+/// Opens the model of a GPU, by the name of its description, with all or some of its SMs. A launch whose modelling
 /// costs more than `cpu_budget` of processor time is ended.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! The device thread: obeys commands and lets virtual time pass under permits.
 
-use super::cpu_budget::CpuBudget;
+use super::cpu_budget::{CpuBudget, processor_time};
 use super::{CHUNK_BYTES, Chunk, Shared, State};
 use crate::backoff::Backoff;
 use crate::device::{
@@ -149,8 +149,9 @@ impl DeviceThread {
                 );
             }
             Command::Kill(tag) => {
+                let cost = state.gpu.launch_cost(tag.to_bits());
                 let known = state.gpu.kill(tag.to_bits());
-                self.budget.remove(tag.to_bits());
+                self.budget.end(tag.to_bits(), cost, false);
                 self.transfers.remove(&tag.to_bits());
                 if known {
                     let now = state.gpu.now_ns();
@@ -215,7 +216,7 @@ impl DeviceThread {
         };
         match refused {
             Some(text) => self.fail(state, launch.tag, CompletionStatus::BadShape, text),
-            None => self.budget.add(bits),
+            None => self.budget.add(bits, launch.launch, launch.is_last),
         }
     }
 
@@ -257,6 +258,8 @@ impl DeviceThread {
         let target = Cycles(last.min(state.gpu.now().0.saturating_add(STEP_CYCLES)));
         let mut reports = std::mem::take(&mut self.model_reports);
         let advance = state.gpu.advance(target, &mut reports);
+        // Clients cannot ask for what kernels print; kept, it would grow with every launch.
+        drop(state.gpu.take_printed());
         let mut over = state.gpu.now().0 >= last || (advance == Advance::Idle && state.gpu.idle());
         for report in reports.drain(..) {
             over |= self.translate(state, report);
@@ -274,11 +277,15 @@ impl DeviceThread {
 
     /// Kills a launch whose modelling has cost more processor time than its budget; says whether there was one.
     fn end_what_costs_too_much(&mut self, state: &mut State) -> bool {
-        let Some((bits, spent)) = self.budget.check(&mut state.gpu) else {
+        let gpu = &mut state.gpu;
+        let over = self
+            .budget
+            .check(processor_time(), |tag| gpu.launch_cost(tag));
+        let Some((bits, spent)) = over else {
             return false;
         };
-        self.budget.remove(bits);
-        state.gpu.kill(bits);
+        self.budget.end(bits, gpu.launch_cost(bits), false);
+        gpu.kill(bits);
         let text = format!(
             "the launch was ended: modelling it took {:.1} s of processor time (limits.kernel_budget_cpu_seconds)",
             spent.as_secs_f64()
@@ -326,9 +333,9 @@ impl DeviceThread {
                 tag,
                 first_start,
                 end,
-                ..
+                counters,
             } => {
-                self.budget.remove(tag);
+                self.budget.end(tag, counters.warp_instructions, true);
                 let (start, end) = (ns(first_start, state), ns(end, state));
                 self.report(Report::Ended {
                     tag: Tag::from_bits(tag),
@@ -338,8 +345,13 @@ impl DeviceThread {
                 });
                 true
             }
-            ModelReport::Faulted { tag, fault, at, .. } => {
-                self.budget.remove(tag);
+            ModelReport::Faulted {
+                tag,
+                fault,
+                at,
+                warp_instructions,
+            } => {
+                self.budget.end(tag, warp_instructions, false);
                 let status = match fault.kind {
                     FaultKind::BudgetExceeded { .. } => CompletionStatus::Budget,
                     FaultKind::OutOfBounds { .. } | FaultKind::Misaligned { .. } => {
