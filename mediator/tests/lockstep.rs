@@ -76,7 +76,8 @@ fn submissions_of_an_instant_are_taken_by_slot_whoever_was_first() {
         let (mut rig, heard, _) = rig(None);
         let wires = [rig.join(0, 1), rig.join(1, 1), rig.join(2, 1)];
         rig.settle(100);
-        // One after another each runs, submits a kernel of another shape, and waits; the last holds the clock till then.
+        // One after another each runs, submits a kernel of another shape, and waits; the last holds the clock till
+        // then.
         wires[(first + 2) % 3].borrow_mut().runs = true;
         for number in [first, (first + 1) % 3, (first + 2) % 3] {
             let threads = 32 * (u16::try_from(number).unwrap() + 1);

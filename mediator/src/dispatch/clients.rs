@@ -115,8 +115,8 @@ impl<P> ClientTable<P> {
 impl<P: TenantPort> ClientTable<P> {
     /// Makes clients cold that have nothing admitted and were last seen before turn `before`: announces to each that
     /// its doorbell is wanted, runs `barrier` once, and keeps those hot whose ring has something after that, or all if
-    /// the barrier fails. In lockstep one that says that it runs stays hot, too, because it holds the clock. Returns how
-    /// many became cold.
+    /// the barrier fails. In lockstep one that says that it runs stays hot, too, because it holds the clock. Returns
+    /// how many became cold.
     pub fn cool(&mut self, before: u64, lockstep: bool, barrier: impl FnOnce() -> bool) -> usize {
         let slots = &mut self.slots;
         let mut announced = 0;

@@ -362,11 +362,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             .store(expired, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Tells the policy what happened at this instant of virtual time; returns whether it has seen that, and its plan is
-    /// the one to issue under.
+    /// Tells the policy what happened at this instant of virtual time; returns whether it has seen that, and its plan
+    /// is the one to issue under.
     ///
-    /// The policy hears of arrivals in order of client and stream and replans once per instant, so that its plans depend
-    /// on virtual time alone and not on the order in which the host's threads happened to run.
+    /// The policy hears of arrivals in order of client and stream and replans once per instant, so that its plans
+    /// depend on virtual time alone and not on the order in which the host's threads happened to run.
     pub(super) fn is_instant_settled(&mut self) -> bool {
         if self.policy.is_instant_open() || !self.arrivals.is_empty() {
             self.tell_arrivals();

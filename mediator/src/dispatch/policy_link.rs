@@ -3,8 +3,8 @@
 //! Rules:
 //! - Events travel through a bounded ring. On a real clock one that finds it full is counted, and the count is sent as
 //!   [`Event::Lost`] before anything newer; then the dispatcher sends the counters of every live row. What says that
-//!   tenants and rows exist is never lost: it waits for room. On a virtual clock, which waits for the policy, nothing is
-//!   lost, so that what the policy hears does not depend on the host's speed.
+//!   tenants and rows exist is never lost: it waits for room. On a virtual clock, which waits for the policy, nothing
+//!   is lost, so that what the policy hears does not depend on the host's speed.
 //! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
 //!   the one that it began with.
 //! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it by.
@@ -160,8 +160,8 @@ impl PolicyLink {
         }
     }
 
-    /// Sends an event, or counts it as lost; on a virtual clock, and if it says that a tenant or row exists, it waits for
-    /// room instead. Returns the number under which [`PolicyLink::observed`] will count it.
+    /// Sends an event, or counts it as lost; on a virtual clock, and if it says that a tenant or row exists, it waits
+    /// for room instead. Returns the number under which [`PolicyLink::observed`] will count it.
     pub fn tell(&mut self, event: Event) -> u64 {
         self.unflushed = true;
         self.instant_open = true;
