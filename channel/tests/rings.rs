@@ -8,6 +8,7 @@ use gridmux_channel::ring::{
     CompletionEntry, CompletionStatus, HostState, Launch, Operation, PushError, RingError,
     RingLayout, SubmissionEntry, TenantState,
 };
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::os::fd::AsRawFd;
 use std::thread;
@@ -204,6 +205,25 @@ fn the_virtual_clock_holds_only_for_a_running_tenant() {
     assert_eq!(host.tenant_state(), TenantState::Running);
     client.set_state(TenantState::Thinking);
     assert_eq!(host.tenant_state(), TenantState::Thinking);
+}
+
+#[test]
+fn a_client_that_says_that_it_runs_again_rings_if_nobody_looks() {
+    let (mut host, mut client) = pair(small());
+    let has_rung = |host: &HostRings| {
+        let mut fds = [PollFd::new(host.doorbell(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).unwrap() > 0
+    };
+    client.push(&barrier(0)).unwrap();
+    host.pop().unwrap();
+    client.set_state(TenantState::Thinking);
+    client.resume();
+    assert_eq!(host.tenant_state(), TenantState::Running);
+    assert!(!has_rung(&host), "the mediator is awake");
+    client.set_state(TenantState::Thinking);
+    assert!(!host.arm().unwrap());
+    client.resume();
+    assert!(has_rung(&host));
 }
 
 #[test]

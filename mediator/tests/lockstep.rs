@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Rig, launch};
-use gridmux_mediator::dispatch::{Message, Notice, Slot};
+use gridmux_mediator::dispatch::{Doorbells, Message, Notice, Slot};
 use gridmux_mediator::lock::CountedMutex as Mutex;
 use gridmux_policy::event::Event;
 use gridmux_policy::plan::Plan;
@@ -76,7 +76,8 @@ fn submissions_of_an_instant_are_taken_by_slot_whoever_was_first() {
         let (mut rig, heard, _) = rig(None);
         let wires = [rig.join(0, 1), rig.join(1, 1), rig.join(2, 1)];
         rig.settle(100);
-        // One after another each runs, submits a kernel of another shape, and waits; the last holds the clock till then.
+        // One after another each runs, submits a kernel of another shape, and waits; the last holds the clock till
+        // then.
         wires[(first + 2) % 3].borrow_mut().runs = true;
         for number in [first, (first + 1) % 3, (first + 2) % 3] {
             let threads = 32 * (u16::try_from(number).unwrap() + 1);
@@ -188,4 +189,42 @@ fn a_control_operation_that_waits_for_what_is_in_flight_does_not_stop_the_clock(
         let _ = rig.dispatcher.turn();
     }
     assert_eq!(rig.bench.borrow().permits, permits);
+}
+
+/// Bells that a test rings by hand.
+struct Bells(Mutex<Vec<Slot>>);
+
+impl Doorbells for Bells {
+    fn rung(&self, rung: &mut Vec<Slot>) {
+        rung.append(&mut self.0.lock());
+    }
+}
+
+#[test]
+fn of_many_quiet_clients_one_that_says_that_it_runs_again_holds_the_clock() {
+    let mut rig = Rig::new("fifo");
+    let wires: Vec<_> = (0..20).map(|slot| rig.join(slot, 1)).collect();
+    let bells = Arc::new(Bells(Mutex::new(Vec::new())));
+    rig.dispatcher.set_doorbells(Arc::clone(&bells) as _);
+    let turn = |rig: &mut Rig, times: usize| {
+        for _ in 0..times {
+            rig.policy.run();
+            let _ = rig.dispatcher.turn();
+        }
+    };
+    // Long enough for those that do nothing to be looked at no more; one says all the time that it runs.
+    wires[7].borrow_mut().runs = true;
+    turn(&mut rig, 10_000);
+    wires[3].borrow_mut().runs = true;
+    bells.0.lock().push(Slot(3));
+    let submission = launch(1, [8, 1, 1], [256, 1, 1]);
+    wires[0].borrow_mut().submissions.push_back(submission);
+    bells.0.lock().push(Slot(0));
+    for holds in [3, 7] {
+        turn(&mut rig, 100);
+        assert_eq!(rig.bench.borrow().permits, 0, "{holds} still runs");
+        wires[holds].borrow_mut().runs = false;
+    }
+    turn(&mut rig, 100);
+    assert_eq!(wires[0].borrow().completions.len(), 1);
 }

@@ -354,7 +354,7 @@ impl Link {
     pub(crate) fn resume(&self) {
         if let Ok(mut core) = self.enter() {
             core.activity.run();
-            core.say();
+            core.rings.resume();
         }
     }
 

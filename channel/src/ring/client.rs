@@ -131,6 +131,20 @@ impl ClientRings {
         }
         self.args.bind(slot);
         self.in_flight += 1;
+        self.ring_if_armed();
+        Ok(())
+    }
+
+    /// Says that the tenant runs, and rings the doorbell if the mediator does
+    /// not look at what this tenant says: from the return on the virtual clock
+    /// of a device in lockstep holds for it.
+    pub fn resume(&mut self) {
+        self.set_state(TenantState::Running);
+        self.ring_if_armed();
+    }
+
+    #[inline]
+    fn ring_if_armed(&self) {
         let armed = self.map.word(Line::Armed);
         let asleep = if self.light {
             park::must_wake_light(armed)
@@ -140,7 +154,6 @@ impl ClientRings {
         if asleep && park::claim(armed) {
             self.ring_doorbell();
         }
-        Ok(())
     }
 
     #[cold]

@@ -5,11 +5,13 @@
 //! So a turn costs as much as there are hot clients, however many are connected.
 //!
 //! Rules: a client is hot from its arrival on. Whoever arms a doorbell looks at the ring once more behind a barrier, so
-//! that no submission is missed. Nothing is allocated after construction.
+//! that no submission is missed; a client rings it, too, when it says that it runs again. Nothing is allocated after
+//! construction.
 
 use super::client::ClientSlot;
 use super::message::Slot;
 use super::port::TenantPort;
+use gridmux_channel::ring::TenantState;
 
 /// Clients at once.
 pub const CLIENTS: usize = if cfg!(loom) { 2 } else { 1024 };
@@ -113,8 +115,9 @@ impl<P> ClientTable<P> {
 impl<P: TenantPort> ClientTable<P> {
     /// Makes clients cold that have nothing admitted and were last seen before turn `before`: announces to each that
     /// its doorbell is wanted, runs `barrier` once, and keeps those hot whose ring has something after that, or all if
-    /// the barrier fails. Returns how many became cold.
-    pub fn cool(&mut self, before: u64, barrier: impl FnOnce() -> bool) -> usize {
+    /// the barrier fails. In lockstep one that says that it runs stays hot, too, because it holds the clock. Returns
+    /// how many became cold.
+    pub fn cool(&mut self, before: u64, lockstep: bool, barrier: impl FnOnce() -> bool) -> usize {
         let slots = &mut self.slots;
         let mut announced = 0;
         for slot in &self.hot {
@@ -133,7 +136,8 @@ impl<P: TenantPort> ClientTable<P> {
             let Some(client) = quiet(slots, *slot, before) else {
                 return true;
             };
-            if !ordered || client.port.has_work() {
+            let holds = lockstep && client.port.state() == TenantState::Running;
+            if !ordered || holds || client.port.has_work() {
                 client.port.disarm();
                 return true;
             }

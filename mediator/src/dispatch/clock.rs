@@ -11,8 +11,8 @@
 //!   submits next by as much. So no loop of them stops the clock: a client whose control operations have put it off by
 //!   more than [`MOST_AHEAD_NS`] does not hold the clock until that time has passed.
 //! - Wall time bounds only a client that runs and does nothing: after the bound it holds nothing until it does
-//!   something. Such holds are counted ([`Clock::expired`]): a figure that they touched depends on the host. Saying that
-//!   it thinks and then that it runs is doing nothing.
+//!   something. Such holds are counted ([`Clock::expired`]): a figure that they touched depends on the host. Saying
+//!   that it thinks and then that it runs is doing nothing.
 
 use super::clients::{CLIENTS, ClientTable};
 use super::message::Slot;

@@ -301,7 +301,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if lockstep {
             worked |= self.go_through_instant();
         } else {
-            self.hear_doorbells();
+            let _ = self.hear_doorbells();
             worked |= self.admit_all();
             self.resynchronise();
             if self.is_settled() {
@@ -370,11 +370,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             .store(expired, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Tells the policy what happened at this instant of virtual time; returns whether it has seen that, and its plan is
-    /// the one to issue under.
+    /// Tells the policy what happened at this instant of virtual time; returns whether it has seen that, and its plan
+    /// is the one to issue under.
     ///
-    /// The policy hears of arrivals in order of client and stream and replans once per instant, so that its plans depend
-    /// on virtual time alone and not on the order in which the host's threads happened to run.
+    /// The policy hears of arrivals in order of client and stream and replans once per instant, so that its plans
+    /// depend on virtual time alone and not on the order in which the host's threads happened to run.
     pub(super) fn is_instant_settled(&mut self) -> bool {
         // While a loss is made good the policy does not know enough to plan.
         if self.resync_from.is_some() {
@@ -406,23 +406,29 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    /// Makes clients hot whose doorbells rang, and quiet ones cold.
-    fn hear_doorbells(&mut self) {
+    /// Makes clients hot whose doorbells rang, and quiet ones cold; returns whether one became hot.
+    ///
+    /// While lockstep time stands still the question is asked each time, because a bell that rang says that somebody
+    /// holds the clock; else now and then.
+    pub(super) fn hear_doorbells(&mut self) -> bool {
         let Some(bells) = &self.bells else {
-            return;
+            return false;
         };
-        // (In lockstep every client stays hot: any of them may say that it runs, which rings no doorbell.)
+        let lockstep = self.in_lockstep();
         if self.turn.is_multiple_of(COOL_TURNS) && self.clients.hot() > HOT_ANYWAY {
             let before = self.turn.saturating_sub(COOL_TURNS);
-            self.clients.cool(before, arm_barrier);
+            self.clients.cool(before, lockstep, arm_barrier);
         }
-        let all_hot = self.clients.hot() == self.clients.len();
-        if all_hot || self.wall_now_ns.saturating_sub(self.rang_wall_ns) < BELLS_NS {
-            return;
+        let is_soon = self.wall_now_ns.saturating_sub(self.rang_wall_ns) < BELLS_NS;
+        let stands_still = lockstep && !self.permit_out;
+        if self.clients.hot() == self.clients.len() || (is_soon && !stands_still) {
+            return false;
         }
         self.rang_wall_ns = self.wall_now_ns;
         bells.rung(&mut self.rung);
+        let before = self.clients.hot();
         self.warm_rung();
+        self.clients.hot() > before
     }
 
     fn warm_rung(&mut self) {

@@ -1,8 +1,8 @@
 //! The end of operations and of clients.
 //!
 //! Rules: an operation completes once, when nothing of it is left; on a virtual clock not before it has cost its client
-//! time ([`OPERATION_NS`]). In lockstep its client sees that later ([`super::instant`]). A completion that finds the ring full waits, and with it its stream. A client is handed back
-//! when nothing of it is on the device.
+//! time ([`OPERATION_NS`]). In lockstep its client sees that later ([`super::instant`]). A completion that finds the
+//! ring full waits, and with it its stream. A client is handed back when nothing of it is on the device.
 
 use super::clock::OPERATION_NS;
 use super::dispatcher::{Deferred, Dispatcher};

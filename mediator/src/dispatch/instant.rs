@@ -22,6 +22,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Goes through the phases as far as can be gone now; returns whether something was done.
     pub(super) fn go_through_instant(&mut self) -> bool {
         if self.permit_out {
+            let _ = self.hear_doorbells();
             return self.admit_all();
         }
         let held = self
@@ -31,11 +32,18 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if held {
             return false;
         }
-        // What the control thread promised a client before it said that it waits (a stream, a charge) is here by now.
-        if self.take_messages() {
-            let _ = self
+        // What came before a client said that it waits is here by now: what the control thread promised it (a stream, a
+        // charge), and the bells of clients that said that they run.
+        let mut heard = self.take_messages();
+        while self.hear_doorbells() {
+            heard = true;
+        }
+        if heard
+            && self
                 .clock
-                .judge(&mut self.clients, self.now, self.wall_now_ns);
+                .judge(&mut self.clients, self.now, self.wall_now_ns)
+        {
+            return true;
         }
         if self.deliver() {
             return true;

@@ -220,8 +220,8 @@ impl PolicyLink {
         self.unflushed = unseen > 0;
     }
 
-    /// Sends an event, or counts it as lost; on a virtual clock, and if it says that a tenant or row exists, it waits for
-    /// room instead. Returns the number under which [`PolicyLink::observed`] will count it.
+    /// Sends an event, or counts it as lost; on a virtual clock, and if it says that a tenant or row exists, it waits
+    /// for room instead. Returns the number under which [`PolicyLink::observed`] will count it.
     pub fn tell(&mut self, event: Event) -> u64 {
         self.unflushed = true;
         self.instant_open = true;

@@ -121,7 +121,7 @@ fn serve(mut connection: Connection, mut device: Device, knobs: &Knobs, stop: &A
             device.execute(&entry, &args);
         }
         knobs.state.store(
-            match device.rings.tenant_state().unwrap() {
+            match device.rings.tenant_state() {
                 TenantState::Running => 1,
                 TenantState::Waiting => 2,
                 TenantState::Thinking => 3,

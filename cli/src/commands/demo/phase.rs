@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// Wall time for which a tenant that does nothing may hold the virtual clock: a busy machine may keep its process
-/// waiting, and a tenant checks its results while it holds.
+/// waiting.
 const CLOCK_HOLD_MS: u64 = 120_000;
 
 /// What a phase runs on.

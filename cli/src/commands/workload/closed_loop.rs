@@ -1,7 +1,7 @@
 //! The closed loop: one launch in flight on each stream, the next one as soon as it ends.
 //!
-//! Rule: nothing but the loop itself stands between a completion and the next submission, because in lockstep a modelled
-//! device's clock stands still meanwhile.
+//! Rule: nothing but the loop itself stands between a completion and the next submission, because in lockstep a
+//! modelled device's clock stands still meanwhile.
 
 use super::lane::Lane;
 use crate::failure::Failure;
