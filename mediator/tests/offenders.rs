@@ -221,7 +221,7 @@ fn a_hundred_endless_kernels() {
 #[test]
 fn a_printf_flood() {
     judge("printf", Budgets::default(), &|rig, offender| {
-        rig.client_of(offender, PRINTING, &[stream(16, 32, 10, 4, u64::MAX); 2]);
+        rig.client_of(offender, PRINTING, &[stream(4, 32, 10, 4, u64::MAX); 2]);
     });
 }
 

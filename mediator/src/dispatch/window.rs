@@ -2,8 +2,8 @@
 //!
 //! - **Ahead** (a row without competitors): whole if it is predicted to last at most [`WINDOW_NS`], else in windows of
 //!   about as much, two on the device in lanes of their own, so that the second fills room while the first drains.
-//!   Blocks that last longer than a window go in parts of a wave. All launches of a tenant together have no more on the
-//!   device than such a piece beyond a window or, where that is more, their longest block: a newcomer waits for two
+//!   Blocks that last longer than two windows go in parts of a wave. All launches of a tenant together have no more on
+//!   the device than such a piece beyond a window or, where that is more, their longest block: a newcomer waits for two
 //!   windows and a block at most.
 //! - **Capped**, or to be able to stop at once: slices of a sixth of what the row may hold, which is never more than the
 //!   device holds at once, in lanes of their own, up to cap and limit; larger ones where its tenant may hold fewer than
@@ -11,7 +11,7 @@
 //!   cannot start before the one in front has ended, so the cap holds, and its launch costs no time.
 //! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) for all
 //!   such rows of a tenant together, ahead of time two, and at most a quarter of the device. So kernels that never end
-//!   leave room for others; they slow down others' blocks as well, because they take issue slots of the SMs they are on.
+//!   leave room for others. They slow down others' blocks nonetheless: they take issue slots of the SMs they are on.
 //!
 //! A slice waits for its launch before its blocks reside. With cap and limit as bounds of what is on the device, short
 //! slices would hold less than that on average; so more is handed over ([`ahead_percent`]). A row that lately had a long
@@ -31,7 +31,9 @@ use gridmux_policy::shape::{DeviceShape, SmUnits};
 
 /// Longest time for which a row without competitors is handed to the device at once (design section 3, step 4).
 pub const WINDOW_NS: u64 = 200_000;
-/// Windows of a launch on the device at once, of blocks that are no longer than a window.
+/// Blocks that last longer go in parts of a wave: a newcomer would wait for two of them.
+const LONG_BLOCK_NS: u64 = 2 * WINDOW_NS;
+/// Windows of a launch on the device at once, where its blocks are not long.
 const WINDOWS: u16 = 2;
 /// Most pieces that a wave of long blocks is cut into.
 const MOST_PIECES_PER_WAVE: u32 = 16;
@@ -167,7 +169,7 @@ impl Situation<'_> {
         if size == 0 {
             return None;
         }
-        let windows = match block_ns > WINDOW_NS {
+        let windows = match block_ns > LONG_BLOCK_NS {
             true => u16::MAX,
             false => WINDOWS,
         };
@@ -203,9 +205,9 @@ impl Situation<'_> {
     /// Returns the blocks of a window of a row whose blocks take `block_ns`.
     fn window_blocks(&self, block_ns: u64) -> u32 {
         let wave = self.launch.wave.max(1);
-        let waves = u32::try_from(WINDOW_NS / block_ns).unwrap_or(u32::MAX);
-        if waves > 0 {
-            return wave.saturating_mul(waves);
+        if block_ns <= LONG_BLOCK_NS {
+            let waves = u32::try_from(WINDOW_NS / block_ns).unwrap_or(u32::MAX);
+            return wave.saturating_mul(waves.max(1));
         }
         let part = u64::from(wave) * WINDOW_NS / block_ns;
         let part = u32::try_from(part).unwrap_or(u32::MAX);

@@ -6,8 +6,8 @@
 //! pieces is to be ended.
 //!
 //! Rules: when a launch is ended depends on the host; virtual time and results of the others do not depend on it
-//! otherwise. A launch is known from its first piece until its last one, or one that failed, has ended; of launches that
-//! have nothing on the device the [`MOST_LAUNCHES`] newest.
+//! otherwise. A launch is known from its first piece until its last one, or one that failed, has ended; beyond
+//! [`MOST_LAUNCHES`] the oldest one that has nothing on the device is forgotten.
 
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
