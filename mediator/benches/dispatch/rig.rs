@@ -10,7 +10,8 @@ use gridmux_mediator::dispatch::accounts::Account;
 use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot};
 use gridmux_mediator::dispatch::samples::SampleSink;
 use gridmux_mediator::dispatch::{
-    ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells, Message, Slot, Turn, policy_link,
+    ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells, Message, Slot, Turn,
+    policy_link,
 };
 use gridmux_mediator::waker::Waker;
 use gridmux_policy::Class;
@@ -58,10 +59,13 @@ impl Rig {
                 .expect("a plan stands");
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("policy".into()).spawn(move || {
-            pin(1);
-            runner.serve(&stopped, || {});
-        }).expect("a thread");
+        let thread = std::thread::Builder::new()
+            .name("policy".into())
+            .spawn(move || {
+                pin(1);
+                runner.serve(&stopped, || {});
+            })
+            .expect("a thread");
         end.set_thread(thread.thread().clone());
         pin(0);
         let control = Arc::new(ControlLink::default());
@@ -217,7 +221,10 @@ fn cpu_time(clock: libc::clockid_t) -> Duration {
     let got = unsafe { libc::clock_gettime(clock, &raw mut time) };
     assert_eq!(got, 0, "the clock exists");
     let seconds = u64::try_from(time.tv_sec).expect("not negative");
-    Duration::new(seconds, u32::try_from(time.tv_nsec).expect("below a second"))
+    Duration::new(
+        seconds,
+        u32::try_from(time.tv_nsec).expect("below a second"),
+    )
 }
 
 /// Takes every completion that is there.

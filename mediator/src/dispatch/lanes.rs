@@ -187,7 +187,11 @@ impl Lanes {
     /// Returns the newest flight of a lane.
     #[must_use]
     pub fn last(&self, lane: Lane) -> Option<&Flight> {
-        self.lanes[usize::from(lane.0)].iter().next_back()?.flight.as_ref()
+        self.lanes[usize::from(lane.0)]
+            .iter()
+            .next_back()?
+            .flight
+            .as_ref()
     }
 
     /// Returns what is in flight under a tag.
