@@ -18,13 +18,16 @@ use gridmux_policy::Class;
 use gridmux_policy::ids::{DeviceId, ProfileKey, TenantId};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Launches that each active client submits at once.
-const AHEAD: u64 = 32;
+/// Launches of a burst, if there are enough for each client.
+const BURST: u64 = 512;
+/// Launches that each active client submits at once: at least and at most.
+const AHEAD: RangeInclusive<u64> = 8..=64;
 /// An H200.
 const SHAPE: DeviceShape = DeviceShape {
     sms: 132,
@@ -39,6 +42,8 @@ pub(crate) struct Rig {
     dispatcher: Dispatcher<Scripted, HostRings>,
     clients: Vec<ClientRings>,
     counters: Vec<Arc<TenantCounters>>,
+    /// Launches that each active client submits at once.
+    ahead: u64,
     cookie: u64,
     policy: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
@@ -93,6 +98,7 @@ impl Rig {
             dispatcher,
             clients,
             counters,
+            ahead: (BURST / u64::from(active)).clamp(*AHEAD.start(), *AHEAD.end()),
             cookie: 0,
             policy: Some(thread),
             stop,
@@ -100,20 +106,20 @@ impl Rig {
     }
 
     /// Submits a burst of every active client and turns until all of it has completed; returns how many launches that
-    /// were, and how long the turns took.
+    /// were, and the processor time of the turns.
     pub(crate) fn burst(&mut self) -> (u64, Duration) {
         for client in &mut self.clients {
-            for _ in 0..AHEAD {
+            for _ in 0..self.ahead {
                 self.cookie += 1;
                 client.push(&launch(self.cookie)).expect("room");
             }
         }
-        let launches = AHEAD * self.clients.len() as u64;
+        let launches = self.ahead * self.clients.len() as u64;
         let (mut done, mut spent) = (0, Duration::ZERO);
         while done < launches {
-            let start = Instant::now();
+            let start = cpu_time(libc::CLOCK_THREAD_CPUTIME_ID);
             while self.dispatcher.turn() == Turn::Worked {}
-            spent += start.elapsed();
+            spent += cpu_time(libc::CLOCK_THREAD_CPUTIME_ID) - start;
             done += self.clients.iter_mut().map(take).sum::<u64>();
         }
         (launches, spent)
@@ -126,7 +132,7 @@ impl Rig {
             for client in &mut self.clients {
                 let done = take(client);
                 let missing = match client.in_flight() {
-                    0 => AHEAD,
+                    0 => self.ahead,
                     _ => done,
                 };
                 for _ in 0..missing {
@@ -144,21 +150,10 @@ impl Rig {
         use std::os::unix::thread::JoinHandleExt;
         let thread = self.policy.as_ref().expect("it runs").as_pthread_t();
         let mut clock = 0;
-        let mut time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: the thread has not been joined, so its handle is valid, and both results are ours to write.
-        let got = unsafe {
-            libc::pthread_getcpuclockid(thread, &raw mut clock) == 0
-                && libc::clock_gettime(clock, &raw mut time) == 0
-        };
-        assert!(got, "a thread has a clock of its processor time");
-        let seconds = u64::try_from(time.tv_sec).expect("not negative");
-        Duration::new(
-            seconds,
-            u32::try_from(time.tv_nsec).expect("below a second"),
-        )
+        // SAFETY: the thread has not been joined, so its handle is valid, and the result is ours to write.
+        let got = unsafe { libc::pthread_getcpuclockid(thread, &raw mut clock) };
+        assert_eq!(got, 0, "a thread has a clock of its processor time");
+        cpu_time(clock)
     }
 
     /// Describes what ran, for the log.
@@ -214,6 +209,22 @@ fn join(control: &ControlLink<HostRings>, number: u16, host: HostRings) -> Arc<T
     };
     tell(Message::AddKernel(Slot(number), 0, kernel));
     counters
+}
+
+/// Reads a clock of a thread's processor time.
+fn cpu_time(clock: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is ours to write.
+    let got = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    assert_eq!(got, 0, "the clock exists");
+    let seconds = u64::try_from(time.tv_sec).expect("not negative");
+    Duration::new(
+        seconds,
+        u32::try_from(time.tv_nsec).expect("below a second"),
+    )
 }
 
 /// Takes every completion that is there.

@@ -12,7 +12,7 @@ use super::message::{Notice, Refusal, Slot};
 use super::operation::{CopyWork, DeviceCopyWork, LaunchWork, MemsetWork, Operation, Untold, Work};
 use super::params::ParamSlot;
 use super::port::TenantPort;
-use crate::device::{Command, Device, Direction};
+use crate::device::{Command, Device, Direction, LANES};
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::entry::BadEntry;
 use gridmux_channel::ring::{self, CompletionStatus, SubmissionEntry};
@@ -21,8 +21,9 @@ use gridmux_ptx::boxes::{Grid, check_block};
 
 /// Submissions admitted of one client in one turn, so that no client can keep the dispatcher to itself.
 const ADMIT_PER_TURN: usize = 32;
-/// Rings looked at in one turn; the next turn goes on behind them.
-const RINGS_PER_TURN: usize = 64;
+/// Rings looked at in one turn; the next turn goes on behind them. As many as there are lanes: what else is admitted in
+/// this turn waits anyway.
+const RINGS_PER_TURN: usize = LANES;
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Looks at the rings of every hot client.

@@ -20,7 +20,7 @@ use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
-use gridmux_ptx::boxes::{Grid, next_box};
+use gridmux_ptx::boxes::{Grid, SubBox, next_box};
 use gridmux_ptx::control::Control;
 
 /// What came of trying to issue one operation.
@@ -291,7 +291,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             // It is behind several lanes, or behind something that is no launch: it waits.
             Some((before, _)) => Some(self.behind(one_lane(before)?, launch)),
         };
-        let ahead = ahead_percent(self.launch_ns, row);
+        // Where nothing binds, nothing is handed over beyond it.
+        let ahead = match view.is_free(launch.wave) {
+            true => 0,
+            false => ahead_percent(self.launch_ns, row),
+        };
         let limit = view.limit.percent(100 + ahead);
         let lanes_each = self.lanes_each();
         let situation = Situation {
@@ -355,7 +359,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         else {
             return Attempt::NotItsTurn;
         };
-        let slice = next_box(Grid(launch.grid), launch.issued, piece.blocks);
+        let slice = match u64::from(piece.blocks) == launch.blocks {
+            true => SubBox {
+                offset: [0; 3],
+                dims: launch.grid,
+            },
+            false => next_box(Grid(launch.grid), launch.issued, piece.blocks),
+        };
         // A box may hold fewer blocks than asked for.
         let blocks = u32::try_from(slice.blocks()).unwrap_or(u32::MAX);
         let charge = piece.charge.min(blocks);

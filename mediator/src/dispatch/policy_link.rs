@@ -44,6 +44,15 @@ pub struct RowView {
     pub stop: Stop,
 }
 
+impl RowView {
+    /// Returns whether neither cap nor limit binds launches of which the device holds `wave` blocks, and nobody needs
+    /// the row to stop promptly.
+    #[must_use]
+    pub fn is_free(&self, wave: u32) -> bool {
+        self.stop == Stop::Ahead && self.limit == SmUnits::MAX && self.cap_total >= wave
+    }
+}
+
 /// The dispatcher's end.
 pub struct PolicyLink {
     events: Producer<Event>,
@@ -222,9 +231,21 @@ impl PolicyLink {
 
     /// Sends an event, or counts it as lost; on a virtual clock, and if it says that a tenant or row exists, it waits
     /// for room instead. Returns the number under which [`PolicyLink::observed`] will count it.
+    #[inline]
     pub fn tell(&mut self, event: Event) -> u64 {
         self.unflushed = true;
         self.instant_open = true;
+        // Inlined, so that the event is made where the queue wants it and not copied there.
+        if self.waiting.is_empty() && self.lost == 0 && self.events.has_room() {
+            self.sent += u64::from(self.events.try_push(event).is_ok());
+            return self.sent;
+        }
+        self.tell_later(event)
+    }
+
+    /// Sends an event when nothing else waits, or has it wait or counts it as lost.
+    #[cold]
+    fn tell_later(&mut self, event: Event) -> u64 {
         self.send_waiting();
         let lasting = !self.loses
             || matches!(

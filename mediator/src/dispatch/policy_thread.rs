@@ -178,7 +178,7 @@ mod tests {
         let mut cost = PlanCost::default();
         assert_eq!(cost.period(), Nanos(0));
         for _ in 0..50 {
-            cost.measure(|| std::hint::black_box((0..10_000_u64).fold(1, |a, b| a ^ b * 7)));
+            cost.measure(|| std::hint::black_box((0..10_000_u64).fold(1, |a, b| a ^ (b * 7))));
         }
         assert!(cost.period() > Nanos(0));
     }

@@ -52,12 +52,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     fn placed(&mut self, tag: Tag, blocks: u32, at: Nanos) {
         self.now = self.now.max(at);
-        let Some(flight) = self.lanes.get_mut(tag) else {
+        let Some(held) = self.lanes.get_mut(tag) else {
             return;
         };
+        // Copied before it is written: a copy right behind a write waits for it.
+        let flight = *held;
         let blocks = blocks.min(flight.blocks - flight.resident);
-        flight.resident += blocks;
-        let flight = *flight;
+        held.resident += blocks;
         let Some(row) = flight.row else {
             return;
         };
@@ -89,13 +90,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     fn retired(&mut self, tag: Tag, blocks: u32, ran: Nanos, at: Nanos) {
         self.now = self.now.max(at);
-        let Some(flight) = self.lanes.get_mut(tag) else {
+        let Some(held) = self.lanes.get_mut(tag) else {
             return;
         };
+        let flight = *held;
         let blocks = blocks.min(flight.resident);
-        flight.resident -= blocks;
-        flight.resided_ns += ran.0;
-        let flight = *flight;
+        held.resident -= blocks;
+        held.resided_ns += ran.0;
         self.count_retired(&flight, blocks, ran, at);
         let Some(id) = flight.row.filter(|_| blocks > 0) else {
             return;

@@ -78,7 +78,7 @@ mod tests {
         for number in [3, 1, 2, 3, 1, 9] {
             set.insert(TenantId(number));
         }
-        set.insert(TenantId(TENANTS as u32));
+        set.insert(TenantId(u32::try_from(TENANTS).unwrap()));
         set.remove(TenantId(3));
         set.remove(TenantId(3));
         set.remove(TenantId(7));

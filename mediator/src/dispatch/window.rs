@@ -26,11 +26,10 @@ use super::operation::LaunchWork;
 use super::policy_link::RowView;
 use super::rows::Row;
 use crate::device::Lane;
-use gridmux_policy::plan::Stop;
 use gridmux_policy::shape::{DeviceShape, SmUnits};
 
 /// Longest time for which a row without competitors is handed to the device at once (design section 3, step 4).
-pub const WINDOW_NS: u64 = 200_000;
+pub const WINDOW_NS: u64 = 190_000;
 /// Blocks that last longer go in parts of a wave: a newcomer would wait for two of them.
 const LONG_BLOCK_NS: u64 = 2 * WINDOW_NS;
 /// Windows of a launch on the device at once, where its blocks are not long.
@@ -141,18 +140,11 @@ impl Situation<'_> {
         if most == 0 || (!cuts && most < whole) {
             return None;
         }
-        let piece = match self.is_free() {
+        let piece = match self.view.is_free(self.launch.wave) {
             true => self.window(whole, most, cuts),
             false => self.slice(whole, most, cuts),
         }?;
         (piece.blocks > 0).then_some(piece)
-    }
-
-    /// Whether neither cap nor limit binds, and nobody needs the row to stop promptly.
-    fn is_free(&self) -> bool {
-        self.view.stop == Stop::Ahead
-            && self.view.limit == SmUnits::MAX
-            && self.view.cap_total >= self.launch.wave
     }
 
     fn window(&self, whole: u32, most: u32, cuts: bool) -> Option<Piece> {
