@@ -24,7 +24,7 @@ pub struct ShareMeter {
     /// By tenant.
     meters: Vec<Meter>,
     now: Nanos,
-    /// What all tenants hold now.
+    /// What all busy tenants hold now.
     held: u64,
     /// Sum of the weights of busy tenants.
     weight: u64,
@@ -126,11 +126,17 @@ impl ShareMeter {
         let Some(meter) = self.forward(tenant) else {
             return;
         };
-        let weight = u64::from(meter.weight);
+        let (weight, held) = (u64::from(meter.weight), meter.held.0);
         if std::mem::replace(&mut meter.busy, busy) != busy {
             match busy {
-                true => self.weight += weight,
-                false => self.weight -= weight,
+                true => {
+                    self.weight += weight;
+                    self.held += held;
+                }
+                false => {
+                    self.weight -= weight;
+                    self.held -= held;
+                }
             }
         }
     }
@@ -154,7 +160,9 @@ impl ShareMeter {
         act(&mut meter.blocks);
         let held = meter.blocks.dominant(&device);
         let before = std::mem::replace(&mut meter.held, held);
-        self.held = self.held - before.0 + held.0;
+        if meter.busy {
+            self.held = self.held - before.0 + held.0;
+        }
     }
 
     /// Returns what a tenant's blocks hold now.
@@ -262,6 +270,23 @@ mod tests {
             assert_eq!((reading.held, reading.entitled), (held, held));
         }
         assert_eq!(meter.read(C).ratio(), None);
+    }
+
+    #[test]
+    fn blocks_of_an_idle_tenant_change_nobodys_figure() {
+        let mut meter = meter();
+        meter.placed(C, &HALF, 2, Nanos(0));
+        meter.set_busy(A, true, Nanos(0));
+        meter.placed(A, &QUARTER, 4, Nanos(0));
+        meter.advance(Nanos(100));
+        let reading = meter.read(A);
+        assert_eq!((reading.held, reading.entitled), (100.0, 100.0));
+        meter.set_busy(C, true, Nanos(100));
+        meter.retired(C, &HALF, 2, Nanos(100));
+        meter.set_busy(C, false, Nanos(100));
+        meter.advance(Nanos(200));
+        assert_eq!(meter.read(A).entitled, 200.0);
+        assert_eq!(meter.read(C).held, 0.0);
     }
 
     #[test]

@@ -64,6 +64,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Admits what a client has submitted, at most `most` submissions; returns how many.
     pub(super) fn admit_from(&mut self, slot: Slot, most: usize) -> usize {
+        if self.stopping {
+            return 0;
+        }
         let mut admitted = 0;
         while admitted < most {
             let now = self.now;
@@ -251,6 +254,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let params = read_params(client, request, kernel.limits.params_bytes)?;
         let whole_only = kernel.control_offset.is_none();
         let row = self.claim_row(tenant, kernel.key, &shape, whole_only);
+        if let Some(row) = self.rows.get_mut(row) {
+            row.admitted += 1;
+        }
         Ok(Work::Launch(LaunchWork {
             row,
             handle,

@@ -83,6 +83,12 @@ impl Stream {
         self.active.checked_sub(1).map(|place| self.at(place))
     }
 
+    /// Returns an active operation by its place.
+    #[must_use]
+    pub fn active_at(&self, place: usize) -> Option<OperationId> {
+        (place < self.active).then(|| self.at(place))
+    }
+
     /// Counts the first operation that was not active as active.
     pub fn activate_next(&mut self) {
         self.active = (self.active + 1).min(self.len);

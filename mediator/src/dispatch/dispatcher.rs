@@ -33,13 +33,14 @@ use gridmux_policy::units::Nanos;
 use nix::sys::eventfd::EventFd;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Messages of the control thread that may wait.
 const MESSAGES: usize = if cfg!(loom) { 16 } else { 4096 };
-/// Notices to the control thread that may wait; half of them are kept for departures and broken rings, of which a
-/// client has one each.
+/// Notices to the control thread for which there is room from the start; half of them are kept for notices other than
+/// texts of failures, which may be lost.
 const NOTICES: usize = if cfg!(loom) { 16 } else { 8192 };
 /// Operations for which the queues have room from the start.
 const ROOM: usize = if cfg!(loom) { 16 } else { 4096 };
@@ -209,8 +210,8 @@ pub struct Dispatcher<D, P> {
     rung: Vec<Slot>,
     pub(super) busy_scratch: Vec<TenantId>,
     pub(super) held_ids: Vec<OperationId>,
-    /// Notices that found the queue full are counted, and their loss is harmless: texts of failures.
-    lost_notices: u64,
+    /// Notices that found the queue to the control thread full.
+    unsent: VecDeque<Notice<P>>,
 }
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
@@ -266,7 +267,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             rung: Vec::with_capacity(super::clients::CLIENTS),
             busy_scratch: Vec::with_capacity(TENANTS),
             held_ids: Vec::with_capacity(super::operation::OPERATIONS_PER_CLIENT),
-            lost_notices: 0,
+            unsent: VecDeque::with_capacity(NOTICES),
         }
     }
 
@@ -285,6 +286,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.turn += 1;
         self.wall_now_ns = wall_ns();
         self.issue_wall_ns = None;
+        if !self.unsent.is_empty() {
+            self.send_notices();
+        }
         let lockstep = self.in_lockstep();
         if !lockstep {
             if self.policy.refresh() {
@@ -452,11 +456,19 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         // Texts of failures are the clients' doing and may be lost; the rest of the queue is kept for what must arrive.
         let is_text = matches!(notice, Notice::Failed { .. } | Notice::Refused { .. });
         if is_text && self.control.notices.len() > NOTICES / 2 {
-            self.lost_notices += 1;
             return;
         }
-        if self.control.notices.push(notice).is_err() {
-            self.lost_notices += 1;
+        self.unsent.push_back(notice);
+        self.send_notices();
+    }
+
+    /// Hands over notices as far as there is room; the rest is handed over in a later turn.
+    fn send_notices(&mut self) {
+        while let Some(notice) = self.unsent.pop_front() {
+            if let Err(notice) = self.control.notices.push(notice) {
+                self.unsent.push_front(notice);
+                break;
+            }
         }
         if let Some(bell) = &self.control.bell {
             // Non-blocking: a full counter means that it rings already.

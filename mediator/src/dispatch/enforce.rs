@@ -7,11 +7,13 @@ use gridmux_policy::contract::{Element, Enforcement};
 pub fn enforces(element: Element) -> Enforcement {
     match element {
         Element::Cap => Enforcement::Approximate(
-            "caps are summed over groups: the hardware places blocks; up to three times as much again is handed over ahead \
-             while all recent slices are short against a launch's latency, and a kernel that cannot be cut goes whole",
+            "caps are summed over groups: the hardware places blocks; up to eight times as much again is handed over ahead \
+             while all recent slices are short against a launch's latency; a kernel that cannot be cut goes whole, and \
+             before a block of a row has ended it gets one small window",
         ),
         Element::DeviceLimit => Enforcement::Approximate(
-            "as for caps: up to three times as much again while recent slices are short; kernels that cannot be cut go whole",
+            "as for caps: up to eight times as much again while recent slices are short; kernels that cannot be cut go \
+             whole",
         ),
         Element::GroupLimit => {
             Enforcement::Approximate("group limits are summed to a limit on the device")
@@ -28,7 +30,7 @@ pub fn enforces(element: Element) -> Enforcement {
         Element::Budget => Enforcement::Exact,
         Element::Weight => Enforcement::No("a stock device does not share issue slots"),
         Element::Stop => Enforcement::Approximate(
-            "ahead: windows of about 200 us, two on the device; checked: slices, two in a lane while they are short",
+            "ahead: windows of about 190 us, two on the device; checked: slices, two in a lane while they are short",
         ),
     }
 }

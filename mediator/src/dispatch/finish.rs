@@ -88,6 +88,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         client.operations.remove(id);
         if let Work::Launch(launch) = &operation.work {
             client.params.give_back(launch.params);
+            self.rows.forget_launch(launch.row);
         }
         if let Some(stream) = client.stream_mut(operation.stream) {
             stream.pop();
@@ -151,20 +152,24 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 continue;
             };
             for stream in 0..client.streams.len() {
-                let Some(client) = self.clients.get(slot) else {
-                    break;
-                };
-                let front = client.streams[stream].as_ref().and_then(|s| s.front());
-                let unbegun = front.filter(|id| {
-                    let operation = client.operations.get(*id);
-                    operation.is_some_and(|operation| match &operation.work {
-                        Work::Launch(launch) => launch.announced && launch.issued == 0,
-                        _ => false,
-                    })
-                });
-                if let Some(id) = unbegun {
-                    self.conclude(slot, id, self.now);
-                }
+                self.take_back_stream(slot, stream);
+            }
+        }
+    }
+
+    /// Takes back what the policy was told of a stream's launches that have not begun.
+    fn take_back_stream(&mut self, slot: Slot, stream: usize) {
+        let mut place = 0;
+        while let Some(client) = self.clients.get(slot)
+            && let Some(id) = client.streams[stream]
+                .as_ref()
+                .and_then(|s| s.active_at(place))
+        {
+            place += 1;
+            let work = client.operations.get(id).map(|operation| &operation.work);
+            if matches!(work, Some(Work::Launch(launch)) if launch.announced && launch.issued == 0)
+            {
+                self.conclude(slot, id, self.now);
             }
         }
     }
@@ -320,6 +325,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.held_ids.extend(client.operations.ids());
         while let Some(id) = self.held_ids.pop() {
             self.conclude(slot, id, self.now);
+            if let Some((_, operation)) = self.operation_mut(slot, id)
+                && let Work::Launch(launch) = &operation.work
+            {
+                let row = launch.row;
+                self.rows.forget_launch(row);
+            }
             if let Some(account) = self.accounts.get(tenant) {
                 account.counters.abandoned();
             }

@@ -383,7 +383,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             charged_from: now,
             resided_ns: 0,
             block_ns,
-            work_ns: block_ns * u64::from(blocks) / u64::from(launch.wave.max(1)),
+            work_ns: block_ns.saturating_mul(blocks.into()) / u64::from(launch.wave.max(1)),
             resident: 0,
             is_fresh: piece.behind.is_none(),
         };
@@ -478,7 +478,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some(row) = self.rows.get_mut(id) else {
             return;
         };
-        let held_up = row.charged > 0 || row.open > 0;
+        let cap = self.policy.row(id, row.tenant).cap_total;
+        let held_up = row.charged > 0 && row.charged >= cap;
         if held_up && !std::mem::replace(&mut row.cap_reached, true) {
             self.policy.tell(Event::CapReached { row: id, at });
         }

@@ -41,7 +41,7 @@ pub enum Message<P> {
     /// A control operation waits until the client's next fence is reached or one of its streams is gone: till then the
     /// client does not hold the virtual clock, though it runs.
     Postponed(Slot),
-    /// Completion of everything admitted, then end of the dispatcher.
+    /// Ends the dispatcher once nothing is on the device; nothing is admitted any more.
     Stop,
 }
 

@@ -30,6 +30,8 @@ pub struct Row {
     pub block: BlockShape,
     /// It takes launches of any kernel and shape of its tenant.
     pub spill: bool,
+    /// Launches admitted under it that are still held. With any, the row stays.
+    pub admitted: u32,
     /// Launches that the policy knows of and that have not ended.
     pub open: u32,
     /// Blocks that count against the cap: those handed to the device, less those that cannot start before others of
@@ -87,6 +89,8 @@ pub struct RowTable {
     quarantine: VecDeque<(RowId, u64)>,
     /// Rows of one tenant at most, without its spill row.
     per_tenant: usize,
+    /// How long a block of a new row is taken to last, in nanoseconds; 0 where that is not known.
+    block_ns: u64,
     clock: u64,
 }
 
@@ -114,8 +118,15 @@ impl RowTable {
             free,
             quarantine: VecDeque::with_capacity(POOL),
             per_tenant: per_tenant.min(ROWS_PER_TENANT),
+            block_ns: 0,
             clock: 0,
         }
+    }
+
+    /// Has new rows begin as if blocks of theirs had ended after `block_ns` nanoseconds.
+    #[must_use]
+    pub fn with_known_blocks(self, block_ns: u64) -> Self {
+        Self { block_ns, ..self }
     }
 
     /// Returns a row that lives.
@@ -197,12 +208,13 @@ impl RowTable {
             key,
             block: *block,
             spill,
+            admitted: 0,
             open: 0,
             charged: 0,
             starts: 0,
             live: 0,
             waiting: 0,
-            block_ns: 0,
+            block_ns: self.block_ns,
             slice_ns: 0,
             charged_ns: 0,
             resided_ns: 0,
@@ -212,11 +224,18 @@ impl RowTable {
         }
     }
 
+    /// Takes note that a launch admitted under a row is not held any more.
+    pub fn forget_launch(&mut self, row: RowId) {
+        if let Some(row) = self.get_mut(row) {
+            row.admitted -= 1;
+        }
+    }
+
     /// Gives up the least recently used row of a tenant that has no work; its id is free after quarantine.
     fn give_up_one(&mut self, tenant: TenantId) -> Option<RowId> {
         let idle = |row: &RowId| {
             let row = self.rows[row.index()].as_ref()?;
-            (row.open == 0 && row.charged == 0).then_some(row.used)
+            (row.admitted == 0 && row.charged == 0).then_some(row.used)
         };
         let own = &self.own[tenant.index()];
         let oldest = own
@@ -289,7 +308,7 @@ mod tests {
         let ids: Vec<RowId> = (0..ROWS_PER_TENANT as u64)
             .map(|key| rows.claim(tenant, ProfileKey(key), &block(32), false).row)
             .collect();
-        rows.get_mut(ids[0]).unwrap().open = 1;
+        rows.get_mut(ids[0]).unwrap().admitted = 1;
         let claimed = rows.claim(tenant, ProfileKey(1000), &block(32), false);
         assert_eq!(
             claimed.gone,
@@ -312,7 +331,7 @@ mod tests {
         let tenant = TenantId(2);
         for key in 0..ROWS_PER_TENANT as u64 {
             let row = rows.claim(tenant, ProfileKey(key), &block(32), false).row;
-            rows.get_mut(row).unwrap().open = 1;
+            rows.get_mut(row).unwrap().admitted = 1;
         }
         let claimed = rows.claim(tenant, ProfileKey(900), &block(64), false);
         assert_eq!((claimed.row, claimed.is_new), (RowId(2), true));

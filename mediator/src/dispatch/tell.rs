@@ -175,12 +175,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let over = self.accounts.close(tenant);
         self.measure(tenant, now);
         if over {
-            // Before its client sees the end, so that who asks after that finds the whole.
-            let reading = self.meter.read(tenant);
-            if let Some(account) = self.accounts.get(tenant) {
-                account.counters.share(&reading);
-            }
             self.tell_share(tenant);
+            // Before its client sees the end, so that who asks after that finds the whole.
             self.publish_share(tenant);
             self.unpark_those_behind();
         }

@@ -144,7 +144,9 @@ impl Subject for Dispatched {
         let rows = RowTable::new(
             std::mem::replace(&mut self.rows_per_tenant, ROWS_PER_TENANT),
             std::mem::take(&mut self.first_row),
-        );
+        )
+        // A row of which no block has ended gets one small window whatever its cap is.
+        .with_known_blocks(self.grain().0);
         let events = std::mem::replace(&mut self.events, EVENTS);
         let (listener, names) = Listener::new(policy);
         let mut rig = Rig::new(

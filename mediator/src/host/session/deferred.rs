@@ -29,6 +29,11 @@ pub(super) struct Deferred {
 }
 
 impl Deferred {
+    /// Returns how many releases wait.
+    pub(super) fn len(&self) -> usize {
+        self.fenced.len() + self.waiting.len()
+    }
+
     /// Whether nothing is to be released.
     pub(super) fn is_empty(&self) -> bool {
         self.fenced.is_empty() && self.waiting.is_empty()

@@ -388,7 +388,8 @@ impl Session {
     /// Allocates device memory, within what all clients of the tenant may hold. Where only memory is in the way that
     /// was given back and is still in use, the answer waits until it is free.
     fn alloc(&mut self, bytes: u64) -> Result<Option<ControlReply>, ControlError> {
-        if self.allocations.len() >= ALLOCATIONS {
+        // What is freed and not released yet counts too, so that a loop of both is bounded.
+        if self.allocations.len() + self.deferred.len() >= ALLOCATIONS {
             let text = format!("{ALLOCATIONS} allocations exist; free some");
             return Err(ControlError::new(ControlCode::Limit, text));
         }
