@@ -41,7 +41,7 @@ pub struct Row {
     pub live: u32,
     /// Blocks of launches that the policy knows of, not yet started.
     pub waiting: u64,
-    /// Running mean of a block's residence in nanoseconds; 0 before one has ended.
+    /// Running mean of a block's residence in nanoseconds; 0 where nothing is known of it.
     pub block_ns: u64,
     /// Time on the device of the longest slice lately, in nanoseconds; 0 before one has ended.
     pub slice_ns: u64,
@@ -74,6 +74,8 @@ pub struct RowTable {
     quarantine: VecDeque<(RowId, u64)>,
     /// Rows of one tenant at most, without its spill row.
     per_tenant: usize,
+    /// Residence of a row's blocks before one has ended, in nanoseconds; 0 for unknown.
+    expected_ns: u64,
     clock: u64,
 }
 
@@ -101,8 +103,16 @@ impl RowTable {
             free,
             quarantine: VecDeque::with_capacity(POOL),
             per_tenant: per_tenant.min(ROWS_PER_TENANT),
+            expected_ns: 0,
             clock: 0,
         }
+    }
+
+    /// Expects blocks of rows of which none has ended to reside for `ns` nanoseconds, as if they were known.
+    #[must_use]
+    pub fn expecting(mut self, ns: u64) -> Self {
+        self.expected_ns = ns;
+        self
     }
 
     /// Returns a row that lives.
@@ -189,7 +199,7 @@ impl RowTable {
             starts: 0,
             live: 0,
             waiting: 0,
-            block_ns: 0,
+            block_ns: self.expected_ns,
             slice_ns: 0,
             cap_reached: false,
             whole_only,

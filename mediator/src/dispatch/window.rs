@@ -4,8 +4,8 @@
 //!   about as much, two on the device in lanes of their own, so that the second fills room while the first drains. A
 //!   row of which no block has ended yet begins with a small window ([`probe`]), so that a kernel that never ends
 //!   leaves room for others.
-//! - **Capped**, or to be able to stop at once: slices of a sixth of what the row may hold, which is never more than the
-//!   device holds at once, in lanes of their own, up to cap and limit. While slices
+//! - **Capped**, or to be able to stop at once: slices of a sixth of what the row may hold, which is never more than
+//!   the device holds at once, in lanes of their own, up to cap and limit. While slices
 //!   are short against the latency of a launch, one more goes behind each in its lane: it cannot start before the one
 //!   in front has ended, so the cap holds, and its launch costs no time.
 //!
