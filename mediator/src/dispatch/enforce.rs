@@ -30,7 +30,8 @@ pub fn enforces(element: Element) -> Enforcement {
         Element::Budget => Enforcement::Exact,
         Element::Weight => Enforcement::No("a stock device does not share issue slots"),
         Element::Stop => Enforcement::Approximate(
-            "ahead: windows of about 190 us, two on the device; checked: slices, two in a lane while they are short",
+            "ahead: windows of about 190 us, two on the device; checked: slices, no more than the device holds, two in a \
+             lane while they are short",
         ),
     }
 }

@@ -1,8 +1,8 @@
 //! A scripted device that behaves as stock hardware does, with none of its unknowns.
 //!
-//! A launch's first block starts `LAUNCH_NS` after it was handed to an empty lane, and at once when the operation before
-//! it in its lane has ended. Launches that may start are placed strictly in that order: one that does not fit holds up
-//! those behind it. Blocks stay for as long as the first eight bytes of their launch's parameters say.
+//! A launch's first block starts `LAUNCH_NS` after it was handed to an empty lane, and at once when the operation
+//! before it in its lane has ended. Launches that may start are placed strictly in that order: one that does not fit
+//! holds up those behind it. Blocks stay for as long as the first eight bytes of their launch's parameters say.
 
 use crate::rig::Machine;
 use gridmux_mediator::device::{

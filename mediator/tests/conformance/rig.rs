@@ -1,7 +1,8 @@
 //! The dispatcher as a subject of the conformance suite.
 //!
 //! A run is one thread: it turns policy and dispatcher by turns. Each tenant is a client, whose number is that of its
-//! first load; each load is a kernel handle of it.
+//! first load; each load is a kernel handle of it. How long its blocks stay is known, because the dispatcher begins with
+//! little of a row that it does not know, whatever the plan permits.
 //!
 //! How far the dispatcher may be off follows from what it says of itself (`gridmux_mediator::dispatch::enforces`) and
 //! from the length of a block against a launch's latency; the figures are at [`Dispatched::slack`].
@@ -96,8 +97,8 @@ impl Subject for Dispatched {
                 factor: 1.0 + ahead / 100.0,
                 ..exact
             },
-            // The hardware runs what it was given in order of arrival, and rows are given their caps: a block an SM where
-            // the suite looks at the order.
+            // The hardware runs what it was given in order of arrival, and rows are given their caps: a block an SM
+            // where the suite looks at the order.
             Element::Order => Slack {
                 blocks: self.shape.sms.into(),
                 ..exact
@@ -292,15 +293,12 @@ impl Rig {
             );
             let events = self.policy.run();
             let turn = self.dispatcher.turn();
-            match turn {
-                Turn::Idle if events == 0 => {
-                    if !self.stage.borrow_mut().pass_idle_time() {
-                        return;
-                    }
-                }
+            if turn == Turn::Idle && events == 0 && !self.stage.borrow_mut().pass_idle_time() {
+                return;
+            }
+            if turn == Turn::Waiting {
                 // The model's clock is a thread's.
-                Turn::Waiting => std::thread::yield_now(),
-                _ => {}
+                std::thread::yield_now();
             }
         }
     }

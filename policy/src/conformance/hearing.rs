@@ -249,9 +249,9 @@ fn by_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// Three tenants launch four kernels each at 0, 1 and 2 grains; events get lost from the tenth on, or where most happens
-/// at once, so that arrivals, starts and ends are among them. Wherever counters come, they are the truth, and at the end, when everything has ended, nobody has open
-/// launches, live or waiting blocks.
+/// Three tenants launch four kernels each at 0, 1 and 2 grains; events get lost from the tenth on, or where most
+/// happens at once, so that arrivals, starts and ends are among them. Wherever counters come, they are the truth, and
+/// at the end, when everything has ended, nobody has open launches, live or waiting blocks.
 fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (shape, grain) = (subject.device(), subject.grain());
     if !subject.lose_events(10, 8) {
