@@ -138,19 +138,17 @@ enum Offender {
     Last,
 }
 
+/// Connects the offender and lets it submit.
+type Offend<'a> = &'a dyn Fn(&mut ModelRig, TenantId);
+
 /// What the honest tenants' launches took, by client.
 #[derive(Debug)]
 struct Outcome {
     p99_ns: [u64; 2],
-    /// From the first submission to the last completion.
-    all_ns: u64,
 }
 
 /// Runs the honest tenants' programs, beside an offender where there is one.
-fn run(
-    budgets: Budgets,
-    offend: Option<(Offender, &dyn Fn(&mut ModelRig, TenantId))>,
-) -> (Outcome, ModelRig) {
+fn run(budgets: Budgets, offend: Option<(Offender, Offend<'_>)>) -> (Outcome, ModelRig) {
     let mut rig = rig(budgets);
     let offender = rig.tenant(1);
     let honest = HONEST.map(|_| rig.tenant(1));
@@ -158,7 +156,6 @@ fn run(
         offend(&mut rig, offender);
         rig.run(HEAD_START_NS);
     }
-    let begin = rig.now_ns();
     let clients = [0, 1].map(|n| rig.client_of(honest[n], LOADS, HONEST[n]));
     if let Some((Offender::Last, offend)) = offend {
         rig.run(HEAD_START_NS);
@@ -166,8 +163,7 @@ fn run(
     }
     rig.run_programs(&clients);
     let p99_ns = [0, 1].map(|n| p99_ns(&rig, clients[n], HONEST[n]));
-    let all_ns = rig.now_ns() - begin;
-    (Outcome { p99_ns, all_ns }, rig)
+    (Outcome { p99_ns }, rig)
 }
 
 /// Judges that every launch of a client completed once and in order, and returns the 99th percentile of their times.
@@ -189,7 +185,7 @@ fn p99_ns(rig: &ModelRig, client: usize, streams: &[StreamLoop]) -> u64 {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a ratio")]
-fn judge(name: &str, budgets: Budgets, offend: &dyn Fn(&mut ModelRig, TenantId)) {
+fn judge(name: &str, budgets: Budgets, offend: Offend<'_>) {
     static UNDISTURBED: OnceLock<Outcome> = OnceLock::new();
     let undisturbed = UNDISTURBED.get_or_init(|| run(budgets, None).0);
     for side in [Offender::First, Offender::Last] {
