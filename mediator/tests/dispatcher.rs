@@ -178,7 +178,7 @@ fn a_failed_slice_kills_the_rest_of_its_launch_only() {
     let good = rig.join(1, 1);
     bad.borrow_mut()
         .submissions
-        .push_back(launch(1, [4000, 1, 1], [256, 1, 1]));
+        .push_back(launch(1, [4_000_000, 1, 1], [256, 1, 1]));
     rig.policy.run();
     for _ in 0..3 {
         let _ = rig.dispatcher.turn();
@@ -207,7 +207,7 @@ fn a_failed_slice_kills_the_rest_of_its_launch_only() {
         .filter(|l| l.domain.0 == 0)
         .map(|l| l.grid[0])
         .sum();
-    assert!(blocks < 4000, "the launch went on after its failure");
+    assert!(blocks < 4_000_000, "the launch went on after its failure");
     assert!(!rig.bench.borrow().killed.is_empty());
 }
 

@@ -74,12 +74,12 @@ fn linked(is_timed: bool) -> Linked {
     (end, runner, plans, seen)
 }
 
-/// The time from the newest plan to the next wake-up, after some plans.
+/// Returns the time from one wake-up to the next, after some.
 fn period(is_timed: bool) -> Nanos {
     let (mut end, mut runner, _, _) = linked(is_timed);
     let mut at = Nanos(0);
     for _ in 0..40 {
-        at = at + Nanos(1000);
+        at = end.wake_at().expect("the policy wants to be woken");
         end.tell(Event::Timer { at });
         runner.run();
     }

@@ -6,6 +6,7 @@ mod common;
 use common::{Rig, SHAPE, Wire, launch};
 use gridmux_channel::ring::{CompletionStatus, Operation, SubmissionEntry};
 use gridmux_mediator::dispatch::policy_link;
+use gridmux_mediator::dispatch::rows::RowTable;
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, RowId, TenantId};
 use gridmux_policy::plan::{DefaultRow, Stop};
@@ -53,6 +54,9 @@ fn growing(grows: bool) -> Box<Growing> {
 fn a_plan_without_groups_is_its_default_row() {
     // On a real clock nothing waits for a better plan.
     let mut rig = Rig::on_real_clock(growing(false), 8192);
+    // A row of which nothing is known gets one small window.
+    let rows = RowTable::default().with_known_blocks(1000);
+    rig.dispatcher.set_rows(rows);
     let wire = rig.join(0, 1);
     wire.borrow_mut()
         .submissions
