@@ -538,6 +538,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if !self.device.is_timed() || self.permit_out || self.more_to_admit {
             return false;
         }
+        // A launch that came behind one that was issued just now arrives at this instant.
+        if !self.arrivals.is_empty() {
+            return false;
+        }
         // What was issued just now may have told the policy something: its answer belongs to this instant too, and so
         // does the answer of a client to what completed.
         let is_open = self.policy.is_instant_open() || !self.policy.catch_up();
