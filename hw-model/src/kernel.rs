@@ -156,10 +156,10 @@ impl Kernel {
         self.numbers.get(id).copied().filter(|n| *n != u32::MAX)
     }
 
-    /// Most threads that a block may have, as far as the kernel itself says.
+    /// Returns the most threads that a block may have, as far as the kernel itself says; `u32::MAX` for more.
     #[must_use]
     pub fn max_threads_per_block(&self) -> Option<u32> {
-        let product = |d: [u32; 3]| d.iter().product();
+        let product = |d: [u32; 3]| d.into_iter().fold(1, u32::saturating_mul);
         self.required_threads.or(self.max_threads).map(product)
     }
 }

@@ -263,3 +263,25 @@ fn variables_are_placed_and_initialised() {
     functional(&mut bench, &launch);
     assert_eq!(bench.words(out, 4), [17, 27, 37, 47]);
 }
+
+#[test]
+fn bounds_and_frames_beyond_32_bits_are_no_overflow() {
+    let mut bench = Bench::named("h200");
+    let text = format!(
+        "{HEAD}.visible .entry k() .maxntid 4294967295, 4294967295, 4294967295 {{\nret;\n}}\n"
+    );
+    assert_eq!(
+        bench.kernel(&text, "k").max_threads_per_block(),
+        Some(u32::MAX)
+    );
+    let text = format!(
+        "{HEAD}.visible .entry k()\n{{\n.local .align 1 .b8 s[4294967295];\n.reg .b64 %rd<2>;\n.reg .b32 %r<2>;\n\
+         mov.u64 %rd1, s;\nld.local.u8 %r1, [%rd1];\nst.local.u8 [%rd1], %r1;\nret;\n}}\n"
+    );
+    let refused = bench.try_kernel(&text, "k");
+    let error = refused.expect_err("no such frame exists");
+    assert!(
+        matches!(error, LoadError::TooMuchLocalMemory { .. }),
+        "{error}"
+    );
+}

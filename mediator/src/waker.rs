@@ -23,7 +23,7 @@ const OWN: u64 = u64::MAX;
 /// Events taken at once; what is left is taken the next time.
 const EVENTS: usize = 64;
 
-/// The dispatcher's bed.
+/// The means by which the dispatcher thread sleeps and other threads wake it.
 #[derive(Debug)]
 pub struct Waker {
     epoll: Epoll,

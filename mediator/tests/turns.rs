@@ -178,3 +178,25 @@ fn live_a_client_that_says_that_it_runs_holds_nobody_up() {
     assert!((1..100).contains(&over), "{over}");
     assert_eq!(rig.control.holds_expired(), 0);
 }
+
+#[test]
+fn rows_stay_while_launches_that_wait_name_them() {
+    // More block shapes than a tenant has rows, all in one stream: the first ones wait while the last ones are admitted.
+    for policy in ["fifo", "smk-p"] {
+        let mut rig = Rig::new(policy);
+        let (many, other) = (rig.join(0, 1), rig.join(1, 1));
+        let launches = (1..=60).map(|n| launch(n.into(), [8, 1, 1], [n, 1, 1]));
+        many.borrow_mut().submissions.extend(launches);
+        other
+            .borrow_mut()
+            .submissions
+            .push_back(launch(1, [8, 1, 1], [64, 1, 1]));
+        rig.settle(100_000);
+        for (wire, launches) in [(&many, 60), (&other, 1)] {
+            let completions = &wire.borrow().completions;
+            let ok = CompletionStatus::Ok as u32;
+            assert!(completions.iter().all(|done| done.status == ok));
+            assert_eq!(completions.len(), launches, "{policy}");
+        }
+    }
+}

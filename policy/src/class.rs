@@ -26,7 +26,7 @@ impl Class {
     /// Every class, in the order in which messages name them.
     pub const ALL: [Self; 3] = [Self::Latency, Self::Normal, Self::Batch];
 
-    /// The name in configuration files, on the command line and in JSON.
+    /// Returns the name in configuration files, on the command line and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -448,6 +448,7 @@ impl Ledger {
         }
         self.changed = true;
     }
+
     /// Forgets what is open until counters say it; what has work keeps its part for the grace.
     fn lost(&mut self) {
         let now = self.now;

@@ -192,7 +192,7 @@ impl Partitioner {
         &self.caps[part * demands..(part + 1) * demands]
     }
 
-    /// Sizes of at most `parts` groups, as even as they come.
+    /// Splits the SMs into at most `parts` parts of as equal size as possible.
     fn split(&mut self, sms: u16, parts: u16) {
         let parts = parts.clamp(1, sms.max(1));
         self.parts.clear();
@@ -283,7 +283,7 @@ impl Partitioner {
         self.claims[turn.claim as usize].give(&kernel.parts, sms.into());
     }
 
-    /// What the claim would do next, if it can have a block at all.
+    /// Returns the next block that the claim would take, if it can take one.
     fn turn(&self, index: usize, room: &Room) -> Option<Turn> {
         let claim = &self.claims[index];
         if self.above_ceiling(claim) {
@@ -300,7 +300,7 @@ impl Partitioner {
         })
     }
 
-    /// The claim's kernel with the lowest level among those that want a block here and fit.
+    /// Returns the claim's kernel with the lowest level among those that want a block here and fit.
     fn candidate(&self, claim: &ClaimLevel, room: &Room) -> Option<usize> {
         let wants = |kernel: &KernelLevel| kernel.given < kernel.due && room.holds(&kernel.block);
         let (from, to) = claim.kernels;

@@ -238,6 +238,7 @@ impl Clone for Plan {
         self.works.clone_from(&other.works);
         self.fit_order.clone_from(&other.fit_order);
         self.totals.clone_from(&other.totals);
+        self.group_sms.clone_from(&other.group_sms);
         self.limits.clone_from(&other.limits);
         self.group_limits.clone_from(&other.group_limits);
         self.group_by_sm.clone_from(&other.group_by_sm);

@@ -6,7 +6,7 @@
 use crate::share::Share;
 use serde::{Deserialize, Serialize};
 
-/// A device as policies see it: so many SMs, each with these limits.
+/// A device as policies see it: the number of its SMs, and the limits of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceShape {
     /// How many SMs the device has.
@@ -160,7 +160,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// The room of an empty SM.
+    /// Returns the room of an empty SM.
     #[must_use]
     pub fn empty_sm(device: &DeviceShape) -> Self {
         Self {
@@ -171,7 +171,7 @@ impl Room {
         }
     }
 
-    /// How many blocks of this shape the room still takes.
+    /// Returns how many blocks of this shape the room still takes.
     #[must_use]
     pub fn fits(&self, block: &BlockShape) -> u32 {
         let by = |room: u64, need: u32| room.checked_div(u64::from(need)).unwrap_or(u64::MAX);
@@ -208,7 +208,7 @@ impl Room {
     }
 }
 
-/// The dominant share rK of one block: the greatest fraction it takes of any resource of one SM
+/// Returns the dominant share rK of one block: the greatest fraction it takes of any resource of one SM
 /// (SMK section 5.2).
 #[must_use]
 pub fn dominant_share(device: &DeviceShape, block: &BlockShape) -> Share {
@@ -223,7 +223,7 @@ pub fn dominant_share(device: &DeviceShape, block: &BlockShape) -> Share {
     .unwrap_or(Share::ZERO)
 }
 
-/// How many blocks of this shape fit on one empty SM; 0 when not even one does.
+/// Returns how many blocks of this shape fit on one empty SM; 0 when not even one does.
 #[must_use]
 pub fn max_residency(device: &DeviceShape, block: &BlockShape) -> u16 {
     u16::try_from(Room::empty_sm(device).fits(block)).unwrap_or(u16::MAX)

@@ -120,6 +120,14 @@ impl ShareMeter {
         }
     }
 
+    /// Forgets a tenant's integrals: should it come back, they begin anew.
+    pub fn remove(&mut self, tenant: TenantId, at: Nanos) {
+        self.set_busy(tenant, false, at);
+        if let Some(meter) = self.meters.get_mut(tenant.index()) {
+            meter.reading = ShareReading::default();
+        }
+    }
+
     /// Notes that a tenant has work, or has none any more.
     pub fn set_busy(&mut self, tenant: TenantId, busy: bool, at: Nanos) {
         self.advance(at);

@@ -29,6 +29,7 @@ pub const ASLEEP: u32 = 1;
 /// again between this and sleeping.
 #[inline]
 pub fn announce(flag: &AtomicU32) {
+    // Relaxed: the fence below orders it before the second look.
     flag.store(ASLEEP, Ordering::Relaxed);
     // SeqCst: pairs with the fence in `must_wake`. Either the waker sees the
     // flag, or the sleeper's next look at the queue sees the entry.
@@ -42,7 +43,7 @@ pub fn withdraw(flag: &AtomicU32) {
     flag.store(AWAKE, Ordering::Relaxed);
 }
 
-/// Whether the other end sleeps, asked after publishing an entry.
+/// Returns whether the other end sleeps or is about to. Called after an entry was published.
 #[inline]
 #[must_use]
 pub fn must_wake(flag: &AtomicU32) -> bool {
@@ -51,21 +52,21 @@ pub fn must_wake(flag: &AtomicU32) -> bool {
     flag.load(Ordering::Relaxed) != AWAKE
 }
 
-/// [`must_wake`] without a fence of the processor, for a tenant whose mediator
-/// runs the barrier of all processes (the crate's `ring::barrier`) between
-/// [`announce`] and its second look.
+/// Returns what [`must_wake`] returns, without a fence of the processor: for a waker whose sleeper runs a barrier of
+/// all processes (`membarrier`) between [`announce`] and its second look.
 #[inline]
 #[must_use]
 pub fn must_wake_light(flag: &AtomicU32) -> bool {
-    // Pairs with that barrier as a full fence would.
+    // Pairs with the sleeper's barrier of all processes as a full fence would.
     light_fence();
+    // Relaxed: ordered behind the publication by the fence.
     flag.load(Ordering::Relaxed) != AWAKE
 }
 
-/// Clears the flag; true for the one caller that has to wake the sleeper.
+/// Clears the flag; returns true to the one caller that has to wake the sleeper.
 #[must_use]
 pub fn claim(flag: &AtomicU32) -> bool {
-    // AcqRel: the swap is ordered after the publication; only one of several
-    // claims between two announcements returns true.
+    // AcqRel: pairs with the swaps of other claims, so that one of those between two announcements returns true; what
+    // orders it behind the publication is the fence in `must_wake`.
     flag.swap(AWAKE, Ordering::AcqRel) != AWAKE
 }

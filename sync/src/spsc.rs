@@ -1,7 +1,6 @@
 //! A bounded ring from one producer to one consumer.
 //!
-//! Events go from dispatcher to policy through it, commands and reports between the service's
-//! threads. Positions count up for ever and are masked into the ring; each end keeps a copy of the
+//! Positions count up for ever and are masked into the ring; each end keeps a copy of the
 //! other's position and looks at the shared one only when the copy says "full" or "empty".
 //!
 //! Who may touch what: the producer writes `tail` and the slots from `tail` to `head + capacity`;
@@ -45,7 +44,7 @@ pub struct Consumer<T> {
     seen_tail: usize,
 }
 
-/// A ring for `capacity` items, rounded up to a power of two.
+/// Makes a ring for `capacity` items, rounded up to a power of two.
 #[must_use]
 pub fn ring<T: Copy + Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     let capacity = capacity.max(1).next_power_of_two();

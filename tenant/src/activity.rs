@@ -23,7 +23,7 @@ const MOST_RUNNERS: usize = 256;
 pub(crate) struct ThreadMark(usize);
 
 impl ThreadMark {
-    /// The mark of the calling thread.
+    /// Returns the mark of the calling thread.
     #[inline]
     pub(crate) fn current() -> Self {
         thread_local! {
@@ -49,7 +49,7 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// The calling thread runs.
+    /// Takes note that the calling thread runs.
     #[inline]
     pub(crate) fn run(&mut self) {
         let me = ThreadMark::current();
@@ -62,21 +62,21 @@ impl Activity {
         self.runners.push(me);
     }
 
-    /// The calling thread does something of its own.
+    /// Takes note that the calling thread does something of its own.
     pub(crate) fn think(&mut self) {
         let me = ThreadMark::current();
         self.runners.retain(|runner| *runner != me);
     }
 
-    /// The calling thread waits, having looked at every completion taken so
-    /// far.
+    /// Takes note that the calling thread waits, having looked at every completion taken so far; returns what
+    /// [`Activity::awake`] needs.
     pub(crate) fn wait(&mut self) -> Round {
         self.think();
         self.waiting += 1;
         Round(self.round)
     }
 
-    /// The calling thread no longer waits; `since` is what
+    /// Takes note that the calling thread no longer waits; `since` is what
     /// [`Activity::wait`] returned.
     pub(crate) fn awake(&mut self, since: Round) {
         self.waiting = self.waiting.saturating_sub(1);
@@ -86,25 +86,25 @@ impl Activity {
         self.run();
     }
 
-    /// Completions were taken, by a thread that is not among the waiting.
+    /// Takes note of completions that a thread took that is not among the waiting.
     #[inline]
     pub(crate) fn completions_taken(&mut self) {
         self.round += 1;
         self.unaware = self.waiting;
     }
 
-    /// Whether a thread waits.
+    /// Returns whether a thread waits.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Nothing was heard of the running threads for a while: they think.
+    /// Forgets the running threads, which have done nothing for a while.
     pub(crate) fn forget_runners(&mut self) {
         self.runners.clear();
     }
 
-    /// What the client is doing.
+    /// Returns what the client is doing.
     pub(crate) fn state(&self) -> TenantState {
         if !self.runners.is_empty() || self.unaware > 0 {
             TenantState::Running

@@ -59,19 +59,19 @@ impl Buffer {
         }
     }
 
-    /// Its first byte's device address, as kernels see it.
+    /// Returns the device address of its first byte, as kernels see it.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Its `len` bytes from `offset` on, as a buffer of their own that keeps
+    /// Returns its `len` bytes from `offset` on, as a buffer of their own that keeps
     /// the memory alive.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Buffer {
         })
     }
 
-    /// The device address of `len` bytes at `offset`, for an operation over
+    /// Returns the device address of `len` bytes at `offset`, for an operation over
     /// `link`.
     pub(crate) fn range(&self, link: &LinkRef, offset: u64, len: u64) -> Result<u64, ClientError> {
         if !Arc::ptr_eq(link, self.owner.link()) {

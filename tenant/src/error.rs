@@ -117,7 +117,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the connection is of no more use: [`crate::Gpu::reconnect`].
+    /// Returns whether the connection is of no more use: [`crate::Gpu::reconnect`].
     #[must_use]
     pub fn is_lost(&self) -> bool {
         match self {

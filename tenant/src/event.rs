@@ -90,7 +90,7 @@ impl Event {
         }
     }
 
-    /// Whether it has ended, without waiting.
+    /// Returns whether it has ended, without waiting.
     ///
     /// # Errors
     /// The rings are corrupt.
@@ -103,7 +103,7 @@ impl Event {
         Ok(core.pending.is_done(self.cookie) || self.ended.get().is_some())
     }
 
-    /// The cookie of its submission, for an operation over `link`.
+    /// Returns the cookie of its submission, for an operation over `link`.
     pub(crate) fn cookie(&self, link: &Arc<Link>) -> Result<u64, ClientError> {
         if !Arc::ptr_eq(link, &self.link) {
             return Err(ClientError::Foreign("event"));

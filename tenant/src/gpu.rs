@@ -17,7 +17,7 @@ use gridmux_channel::session::Session;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The file name of the running program.
+/// Returns the file name of the running program.
 fn program_name() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(Path::file_name);
@@ -64,7 +64,7 @@ impl Gpu {
         Self::connect_to(path, ConnectOptions::default())
     }
 
-    /// [`Gpu::connect`] under a name of the client's choice (cut to 64 bytes).
+    /// Connects as [`Gpu::connect`] does, under a name of the client's choice (cut to 64 bytes).
     ///
     /// # Errors
     /// As [`Gpu::connect`].
@@ -76,7 +76,7 @@ impl Gpu {
         Self::connect_to(path, options)
     }
 
-    /// [`Gpu::connect`] as a tenant and under a name of the client's choice.
+    /// Connects as [`Gpu::connect`] does, as a tenant and under a name of the client's choice.
     ///
     /// # Errors
     /// As [`Gpu::connect`]; a tenant that this process may not be, with those that it may be.
@@ -133,19 +133,19 @@ impl Gpu {
         Self::connect_to(&self.path, options)
     }
 
-    /// What the device is.
+    /// Returns what the device is.
     #[must_use]
     pub fn facts(&self) -> &DeviceFacts {
         &self.welcome.device
     }
 
-    /// What the mediator said about this tenant.
+    /// Returns what the mediator said about this tenant.
     #[must_use]
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
     }
 
-    /// Device memory of `bytes` bytes; it is given back when dropped.
+    /// Allocates `bytes` bytes of device memory; it is given back when dropped.
     ///
     /// # Errors
     /// Over the tenant's limit, or out of memory.
@@ -158,7 +158,7 @@ impl Gpu {
         }
     }
 
-    /// Device memory for `len` values of `T`; it is given back when dropped.
+    /// Allocates device memory for `len` values of `T`; it is given back when dropped.
     ///
     /// # Errors
     /// As [`Gpu::alloc`]; `T` has no size.
@@ -167,7 +167,7 @@ impl Gpu {
         TypedBuffer::of(self.alloc(bytes)?)
     }
 
-    /// How much device memory there is for this tenant, and how much of it is
+    /// Returns how much device memory there is for this tenant, and how much of it is
     /// free.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ impl Gpu {
         Module::load(&self.link, ptx)
     }
 
-    /// A new stream.
+    /// Makes a stream.
     ///
     /// # Errors
     /// Over the tenant's limit.
@@ -202,7 +202,7 @@ impl Gpu {
         }
     }
 
-    /// What this tenant uses.
+    /// Returns what this tenant uses.
     ///
     /// # Errors
     /// The connection broke.

@@ -173,7 +173,7 @@ impl Link {
         }
     }
 
-    /// A free staging chunk for a copy of which `len` bytes remain. Without
+    /// Takes a free staging chunk for a copy of which `len` bytes remain. Without
     /// `may_wait` there may be none: who holds chunks must give one back first.
     pub(crate) fn take_chunk(
         &self,
@@ -342,7 +342,7 @@ impl Link {
         }
     }
 
-    /// The mediator's text, or the status's own where there is none.
+    /// Returns the mediator's text, or the status's own where there is none.
     pub(crate) fn explain(&self, cookie: u64, status: CompletionStatus) -> String {
         match self.control(&ControlRequest::LastError { cookie }) {
             Ok(ControlReply::Text(text)) if !text.is_empty() => text,
@@ -350,7 +350,7 @@ impl Link {
         }
     }
 
-    /// The calling thread is about to submit.
+    /// Takes note that the calling thread is about to submit.
     pub(crate) fn resume(&self) {
         if let Ok(mut core) = self.enter() {
             core.activity.run();
@@ -358,7 +358,7 @@ impl Link {
         }
     }
 
-    /// The calling thread does something of its own.
+    /// Takes note that the calling thread does something of its own.
     pub(crate) fn think(&self) {
         if let Ok(mut core) = self.enter() {
             core.activity.think();
@@ -412,12 +412,12 @@ fn push_error(error: PushError) -> ClientError {
     }
 }
 
-/// A reply of another kind than the request asks for.
+/// Returns the error for a reply of another kind than the request asks for.
 pub(crate) fn unexpected(request: &'static str) -> ClientError {
     CallError::Unexpected(request).into()
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds, the stamp of a submission.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds, the stamp of a submission.
 fn now_ns() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| {
         let seconds = u64::try_from(now.tv_sec()).unwrap_or(0);

@@ -50,7 +50,7 @@ impl Module {
         })
     }
 
-    /// The kernel called `name`.
+    /// Returns the kernel called `name`.
     ///
     /// # Errors
     /// There is none; the error names those that there are.
@@ -72,7 +72,7 @@ impl Module {
         }
     }
 
-    /// The variable of module scope (`.global` or `.const`) called `name`, to
+    /// Returns the variable of module scope (`.global` or `.const`) called `name`, to
     /// be copied to and from; it keeps the module loaded.
     ///
     /// # Errors
@@ -95,13 +95,13 @@ impl Module {
         }
     }
 
-    /// The module's variables of module scope.
+    /// Returns the module's variables of module scope.
     #[must_use]
     pub fn globals(&self) -> &[GlobalInfo] {
         &self.loaded.module.globals
     }
 
-    /// The module's kernels.
+    /// Returns the module's kernels.
     #[must_use]
     pub fn kernels(&self) -> &[KernelInfo] {
         &self.loaded.module.kernels
@@ -109,7 +109,7 @@ impl Module {
 }
 
 impl Kernel {
-    /// What the kernel takes and uses.
+    /// Returns what the kernel takes and uses.
     #[must_use]
     pub fn info(&self) -> &KernelInfo {
         &self.loaded.module.kernels[self.index]

@@ -119,7 +119,7 @@ impl Pending {
         ticket.chunk
     }
 
-    /// The result of a watched submission that has ended; the slot is free
+    /// Takes the result of a watched submission that has ended; the slot is free
     /// afterwards.
     pub(crate) fn take(&mut self, cookie: u64) -> Option<(&'static str, CompletionEntry)> {
         let State::Done(ticket, entry) = self.slot(cookie)?.state else {
@@ -129,13 +129,13 @@ impl Pending {
         Some((ticket.operation, entry))
     }
 
-    /// Whether a watched submission has ended.
+    /// Returns whether a watched submission has ended.
     pub(crate) fn is_done(&mut self, cookie: u64) -> bool {
         self.slot(cookie)
             .is_some_and(|slot| matches!(slot.state, State::Done(..)))
     }
 
-    /// Nobody asks for the result any more: a failure becomes the stream's.
+    /// Takes note that nobody asks for the result any more: a failure becomes the stream's.
     pub(crate) fn unwatch(&mut self, cookie: u64) {
         let Some(slot) = self.slot(cookie) else {
             return;
@@ -162,12 +162,12 @@ impl Pending {
         &mut self.streams[index]
     }
 
-    /// All streams that anything was submitted on, by number.
+    /// Returns all streams that anything was submitted on, by number.
     pub(crate) fn streams(&self) -> impl Iterator<Item = &StreamState> {
         self.streams.iter()
     }
 
-    /// How many submissions have ended so far.
+    /// Returns how many submissions have ended so far.
     pub(crate) fn ended(&self) -> u64 {
         self.ended
     }

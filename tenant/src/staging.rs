@@ -107,7 +107,7 @@ impl Default for Chunks {
 }
 
 impl Chunks {
-    /// A free chunk for a copy of which `len` bytes remain.
+    /// Takes a free chunk for a copy of which `len` bytes remain.
     pub(crate) fn take(&mut self, len: usize) -> Option<Chunk> {
         if len <= SMALL_BYTES {
             self.small.pop()

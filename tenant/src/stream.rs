@@ -31,7 +31,7 @@ impl Stream {
         Self { link, id }
     }
 
-    /// The mediator's number of the stream.
+    /// Returns the mediator's number of the stream.
     #[must_use]
     pub fn id(&self) -> u16 {
         self.id

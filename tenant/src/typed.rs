@@ -44,19 +44,19 @@ impl<T: Plain> TypedBuffer<T> {
         })
     }
 
-    /// How many values it holds.
+    /// Returns how many values it holds.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.buffer.bytes() / size_of::<T>() as u64
     }
 
-    /// Whether it holds none.
+    /// Returns whether it holds none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The values of `range`, as a buffer of their own that keeps the memory
+    /// Returns the values of `range`, as a buffer of their own that keeps the memory
     /// alive.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl<T: Plain> TypedBuffer<T> {
 }
 
 impl<T> TypedBuffer<T> {
-    /// The same memory as bytes, for launches and copies.
+    /// Returns the same memory as bytes, for launches and copies.
     #[must_use]
     pub fn untyped(&self) -> &Buffer {
         &self.buffer

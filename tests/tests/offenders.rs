@@ -6,7 +6,7 @@ use gridmux_tenant::{Args, ClientError, Event, Gpu};
 use gridmux_tests::{Bystander, Service, ServiceBuilder, until};
 
 /// Launches of the honest tenant that are to complete beside the offender.
-const LAUNCHES: u64 = 10;
+const LAUNCHES: u64 = 4;
 
 const ENDLESS: &str = "
 .version 8.0

@@ -163,8 +163,9 @@ impl Linker<'_> {
         }
         starts.push(self.here());
         self.end_of_body(lower, name);
+        let polled = polls_before(&function.body);
         for (op, meet, at) in branches {
-            self.aim(function, op, meet, at, &starts);
+            self.aim(function, op, meet, at, (&starts, &polled));
         }
         Ok(())
     }
@@ -181,8 +182,16 @@ impl Linker<'_> {
         }
     }
 
-    /// Gives a branch its absolute targets.
-    fn aim(&mut self, function: &Function, op: usize, meet: u32, at: usize, starts: &[u32]) {
+    /// Gives the branch at an instruction its absolute targets, after where each instruction starts and how many
+    /// instructions before each poll memory.
+    fn aim(
+        &mut self,
+        function: &Function,
+        op: usize,
+        meet: u32,
+        at: usize,
+        (starts, polled): (&[u32], &[u32]),
+    ) {
         let start = |instruction: u32| {
             starts
                 .get(instruction as usize)
@@ -200,8 +209,8 @@ impl Linker<'_> {
             return;
         }
         op.imm = i64::from(start(u32::try_from(target).unwrap_or(u32::MAX)));
-        if let Some(round) = function.body.get(target..=at) {
-            op.r[0] = exec::branch_weight(round.iter().any(polls));
+        if target <= at {
+            op.r[0] = exec::branch_weight(polled[target] < polled[at + 1]);
         }
     }
 
@@ -490,7 +499,16 @@ fn has_members(opcode: Opcode) -> bool {
     !matches!(opcode, Opcode::Mma | Opcode::WmmaMma)
 }
 
-/// The instruction asks for something that others may change, or sleeps: loops around it may be waiting.
+/// Returns for each place in a body, its end included, how many instructions before it poll.
+fn polls_before(body: &[Instruction]) -> Vec<u32> {
+    let sums = body.iter().scan(0, |sum, i| {
+        *sum += u32::from(polls(i));
+        Some(*sum)
+    });
+    std::iter::once(0).chain(sums).collect()
+}
+
+/// Returns whether an instruction asks for something that others may change, or sleeps: loops around it may be waiting.
 fn polls(i: &Instruction) -> bool {
     let strong = !matches!(i.mods.order, None | Some(MemoryOrder::Weak));
     match i.opcode {

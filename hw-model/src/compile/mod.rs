@@ -178,7 +178,8 @@ fn compile(
     let frames: Result<Vec<_>, _> = bodies().map(|f| reach::frame(program, f, lines)).collect();
     let mut frames = frames?;
     let layout = module.placed.layout(program, &reach.members, &mut frames);
-    let local_bytes = reach.stack_bytes(program, &frames).next_multiple_of(16);
+    let stack_bytes = reach.stack_bytes(program, &frames);
+    let local_bytes = stack_bytes.checked_next_multiple_of(16).unwrap_or(u32::MAX);
     if local_bytes > MAX_LOCAL_BYTES {
         return Err(LoadError::TooMuchLocalMemory {
             kernel: function.name.clone(),

@@ -32,13 +32,22 @@ impl Signature<'_> {
     }
 
     fn bytes(&self) -> u32 {
-        FrameLayout::returns_at(self.params_bytes()) + end_of(self.returns).next_multiple_of(16)
+        FrameLayout::returns_at(self.params_bytes()).saturating_add(whole_units(self.returns))
     }
 }
 
-/// Bytes of a block of parameters.
+/// Returns the bytes of a block of parameters; `u32::MAX` for more.
 pub(super) fn end_of(params: &[Param]) -> u32 {
-    params.last().map_or(0, |p| p.offset + p.size_bytes)
+    params
+        .last()
+        .map_or(0, |p| p.offset.saturating_add(p.size_bytes))
+}
+
+/// Returns the bytes of a block of parameters, up to the next multiple of 16; `u32::MAX` for more.
+fn whole_units(params: &[Param]) -> u32 {
+    end_of(params)
+        .checked_next_multiple_of(16)
+        .unwrap_or(u32::MAX)
 }
 
 /// The function that a direct call names.
@@ -136,7 +145,7 @@ impl Reach {
             Some(bytes) if !moves => bytes,
             _ => layouts
                 .first()
-                .map_or(0, |l| l.bytes + l.outgoing_bytes)
+                .map_or(0, |l| l.bytes.saturating_add(l.outgoing_bytes))
                 .saturating_add(OPEN_STACK_BYTES),
         }
     }
@@ -221,7 +230,7 @@ pub(super) fn frame(
         end_of(&function.params)
     };
     let returns_at = FrameLayout::returns_at(params);
-    let locals_at = returns_at + end_of(&function.returns).next_multiple_of(16);
+    let locals_at = returns_at.saturating_add(whole_units(&function.returns));
     let moves = |i: &Instruction| {
         matches!(
             i.opcode,

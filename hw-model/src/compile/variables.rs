@@ -79,7 +79,8 @@ impl Placed {
                 StateSpace::Local | StateSpace::Param => {
                     let owner = members.iter().position(|id| Some(*id) == variable.owner);
                     let frame = &mut frames[owner.unwrap_or(0)];
-                    let start = frame.bytes.next_multiple_of(variable.align.max(1));
+                    let aligned = frame.bytes.checked_next_multiple_of(variable.align.max(1));
+                    let start = aligned.unwrap_or(u32::MAX);
                     addresses[index] = Some((variable.space, u64::from(start)));
                     let bytes = u32::try_from(variable.size_bytes).unwrap_or(u32::MAX);
                     frame.bytes = start.saturating_add(bytes);

@@ -1,13 +1,13 @@
 //! Running one kernel on the model in any of its forms: what the host does for `slice`, `gate`, `worker` and `fence`.
 //!
 //! A [`FormedKernel`] is a kernel with everything that its launches have in common. A [`Run`] makes these launches and
-//! keeps what they did. [`Run::boxes`] covers the grid with sub-boxes (`whole`, `slice`), [`Run::instance`] executes the
-//! host's half of a `gate` or of workers ([`gridmux_ptx::protocol`]). Whoever interleaves launches with events of its own
-//! uses [`Run::on`], which is a [`Device`](gridmux_ptx::protocol::Device), and [`Run::advance`].
+//! keeps what they did. [`Run::boxes`] covers the grid with sub-boxes (`whole`, `slice`), [`Run::instance`] executes
+//! the host's half of a `gate` or of workers ([`gridmux_ptx::protocol`]). Whoever interleaves launches with events of
+//! its own uses [`Run::on`], which is a [`Device`](gridmux_ptx::protocol::Device), and [`Run::advance`].
 //!
-//! Rules: the control block is completed here and nowhere else, with the base and mask of the partition where the form is
-//! fenced; the memory of an instance lies in the kernel's domain but outside its partition, as the fence demands; a fault
-//! that a fenced kernel records ends the run as an error.
+//! Rules: the control block is completed here and nowhere else, with the base and mask of the partition where the form
+//! is fenced; the memory of an instance lies in the kernel's domain but outside its partition, as the fence demands; a
+//! fault that a fenced kernel records ends the run as an error.
 
 mod run;
 
@@ -217,8 +217,8 @@ impl FormedKernel {
     }
 
     /// Returns the host's half of workers, as many as fit on the GPU, that take tickets in this manner; about the last
-    /// `singles` blocks go one by one. With `deals`, the first tickets are dealt where the form allows it: only on a GPU
-    /// that is empty.
+    /// `singles` blocks go one by one. With `deals`, the first tickets are dealt where the form allows it: only on a
+    /// GPU that is empty.
     ///
     /// # Errors
     /// [`DriveError::WrongForm`], [`DriveError::NoTickets`].

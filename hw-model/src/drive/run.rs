@@ -208,8 +208,8 @@ impl Run {
         Ok(())
     }
 
-    /// Launches sub-boxes of the grid, in order, and waits for all of them. `watch` is called whenever something may have
-    /// happened.
+    /// Launches sub-boxes of the grid, in order, and waits for all of them. `watch` is called whenever something may
+    /// have happened.
     ///
     /// # Errors
     /// The model's, and [`DriveError::Recorded`].

@@ -62,7 +62,9 @@ impl FrameLayout {
 
     /// Offset of results behind parameters.
     pub(crate) fn returns_at(params_bytes: u32) -> u32 {
-        params_bytes.next_multiple_of(16)
+        params_bytes
+            .checked_next_multiple_of(16)
+            .unwrap_or(u32::MAX)
     }
 }
 

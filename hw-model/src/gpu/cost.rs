@@ -1,8 +1,8 @@
 //! What launches cost the host: warp instructions, so that a driver can attribute the processor time that it measures.
 //!
 //! Executing an instruction is nearly all that the model's processor time goes into, so that launches which run side by
-//! side share it about as they share the instructions. The number is exact and the same on every host and for any number
-//! of threads; a driver that bounds processor time multiplies it by what an instruction costs where it runs.
+//! side share it about as they share the instructions. The number is exact and the same on every host and for any
+//! number of threads; a driver that bounds processor time multiplies it by what an instruction costs where it runs.
 //!
 //! Rule: issuing an instruction does not touch these numbers. Blocks that have ended are in their launch's counters
 //! already; those that are resident are added up when somebody asks, once for each moment that is asked about.
@@ -29,12 +29,12 @@ impl Gpu {
     /// 0 when no launch in flight has that tag.
     ///
     /// The number never falls while the launch is in flight. Its last value is in the launch's last report:
-    /// [`Report::Ended`](crate::Report::Ended) has it in its counters and
-    /// [`Report::Faulted`](crate::Report::Faulted) beside the fault; for a launch that is to be killed it is read before.
-    /// The first call after time has moved looks at every resident block once, further ones take constant time.
+    /// [`Report::Ended`](crate::Report::Ended) has it in its counters and [`Report::Faulted`](crate::Report::Faulted)
+    /// beside the fault; for a launch that is to be killed it is read before. The first call after time has moved looks
+    /// at every resident block once, further ones take constant time.
     ///
-    /// Processor time per instruction is not the same for all launches: on one machine it was 120 ns for barriers on full
-    /// SMs, 210 ns for a single warp that spins, and 630 ns where every lane prints.
+    /// Processor time per instruction is not the same for all launches: on one machine it was 120 ns for barriers on
+    /// full SMs, 210 ns for a single warp that spins, and 630 ns where every lane prints.
     pub fn launch_cost(&mut self, tag: u64) -> u64 {
         let index = self.tags.get(&tag).copied();
         index.map_or(0, |index| self.cost_of(index))

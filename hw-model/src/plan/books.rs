@@ -25,12 +25,12 @@ pub(super) struct Books {
     tenants: Vec<Held>,
 }
 
-/// Place of a row or tenant in a dense table; those that are none (`u32::MAX`) come first.
+/// Returns the place of a row or tenant in a dense table; those that are none (`u32::MAX`) come first.
 fn place(id: u32) -> usize {
     id.wrapping_add(1) as usize
 }
 
-/// The entry of a dense table, which grows as needed.
+/// Returns an entry of a dense table, which grows as needed.
 fn entry<T: Default + Clone>(table: &mut Vec<T>, id: u32) -> &mut T {
     let at = place(id);
     if table.len() <= at {
@@ -87,7 +87,7 @@ impl OnSm {
         }
     }
 
-    /// A block begins to leave.
+    /// Takes note of a block that begins to leave.
     pub(super) fn remove(&mut self, row: RowId, tenant: TenantId, counted: &BlockShape) {
         let blocks = entry(&mut self.rows, row.0);
         *blocks = blocks.saturating_sub(1);

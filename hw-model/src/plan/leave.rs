@@ -144,7 +144,7 @@ impl Obey {
         coming
     }
 
-    /// A block that is to leave is switched out, or stays because its end is nearer than that.
+    /// Returns whether a block that is to leave is switched out; it stays where its end is expected sooner than that.
     fn leaves(&self, config: &GpuConfig, group: usize, block: &Running, now: u64) -> bool {
         self.rules.preemption(group) != Preemption::Cheapest || self.pays(config, block, now)
     }
@@ -215,7 +215,7 @@ impl Obey {
         self.release(block.tenant, &counted);
     }
 
-    /// The research interface: the nth running block of an SM leaves.
+    /// Switches out the nth running block of an SM: the research interface.
     pub(crate) fn switch_out_nth(&mut self, sms: &mut [Sm], sm: SmId, nth: usize) -> bool {
         let Some(here) = sms.get(sm.index()) else {
             return false;

@@ -4,6 +4,7 @@
 //! launch runs under the row that [`crate::Gpu::launch_under`] names. [`obey`] is the block scheduler, [`leave`] takes
 //! blocks off SMs, [`rules`] is the plan as both read it, [`books`] what rows and tenants hold; the context switch and
 //! the quotas are the SM's (`timing`). [`PolicyDriver`] runs a policy on all of this.
+//!
 //! Rules: a plan for another GPU is obeyed as far as it applies and reported, never refused; everything is decided
 //! between epochs, so cycles do not depend on the number of threads; with plans read from a publisher they depend on
 //! when the writer publishes, with `set_plan` on nothing outside.

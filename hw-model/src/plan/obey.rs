@@ -3,6 +3,7 @@
 //! Between epochs it fills the SMs on which something changed, in turn, one block per `block_interval_cycles`: of the
 //! launches at the head of their queues, in the group's dispatch order, the first that may have a block more and fits
 //! gets the room. Where a new plan leaves an SM or a tenant with more blocks than it permits, blocks leave (`leave`).
+//!
 //! Rules: launches of equal rank go in order of submission; blocks of a launch start in ascending order; a switched
 //! block comes back before its launch starts a new one; a block that was started runs to its end somewhere; an SM is
 //! looked at again only after something there changed; blocks on their way out hold room, but count towards no cap
@@ -20,7 +21,7 @@ use crate::timing::sm::Sm;
 use gridmux_policy::PlanReader;
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::plan::{DispatchOrder, Plan};
-use gridmux_policy::shape::{BlockShape, Held};
+use gridmux_policy::shape::{BlockShape, Held, SmUnits};
 use gridmux_policy::units::Cycles;
 use std::collections::BTreeMap;
 
@@ -137,7 +138,7 @@ impl Obey {
         self.reader = Some(reader);
     }
 
-    /// A launch came or went.
+    /// Marks every SM as one that may take a block.
     pub(crate) fn opened_all(&mut self) {
         self.open.fill(true);
     }
@@ -149,21 +150,16 @@ impl Obey {
         self.release(tenant, counted);
     }
 
-    /// A block no longer counts towards its tenant's limit on the device.
+    /// Takes note of a block that no longer counts towards its tenant's limit on the device.
     pub(super) fn release(&mut self, tenant: TenantId, counted: &BlockShape) {
-        let limited = self.rules.plan().limit_place(tenant).is_some();
-        let held = self.books.held_mut(tenant);
-        let was_full = limited && {
-            let limit = self.rules.plan().device_limit(tenant);
-            held.room_within(&self.rules.shape, limit, counted) == 0
-        };
-        held.remove(counted, 1);
-        if was_full {
+        self.books.held_mut(tenant).remove(counted, 1);
+        // Whatever shape its waiting blocks have, they may fit within the limit now, on any SM.
+        if self.rules.plan().device_limit(tenant) != SmUnits::MAX {
             self.opened_all();
         }
     }
 
-    /// A block ended.
+    /// Takes note of a block that ended.
     pub(crate) fn retired(&mut self, sm: usize, launch: &LaunchState, ran_cycles: u64) {
         self.freed(sm, launch.tenant, &launch.counted);
         self.relocated[sm] = false;
@@ -172,13 +168,13 @@ impl Obey {
         *count += 1;
     }
 
-    /// A block was switched out. Its place may be on any SM.
+    /// Keeps a block that was switched out, which any SM may take.
     pub(crate) fn saved(&mut self, saved: Box<SavedBlock>) {
         self.saved.insert((saved.launch, saved.linear), saved);
         self.opened_all();
     }
 
-    /// A launch is gone, and with it so many blocks that counted.
+    /// Takes note of a launch that is gone, and of its `n` blocks that counted.
     pub(crate) fn dropped(&mut self, launch: u32, tenant: TenantId, held: &BlockShape, n: u32) {
         self.books.held_mut(tenant).remove(held, n);
         let of_launch = |key: &(u32, u64)| key.0 == launch;
@@ -191,22 +187,22 @@ impl Obey {
         self.opened_all();
     }
 
-    /// A row is gone: its starts are forgotten.
+    /// Forgets the starts of a row that is gone.
     pub(crate) fn forget_row(&mut self, row: RowId) {
         *self.books.row_mut(row) = Default::default();
     }
 
-    /// What a tenant's blocks hold that count towards its limit on the device.
+    /// Returns what a tenant's blocks hold that count towards its limit on the device.
     pub(crate) fn held(&self, tenant: TenantId) -> Held {
         self.books.held(tenant)
     }
 
-    /// A block of a launch that is on no SM.
+    /// Returns the first block of a launch that is switched out, if there is one.
     pub(crate) fn saved_block(&self, launch: u32) -> Option<&SavedBlock> {
         self.first_saved(launch).map(|(_, saved)| saved)
     }
 
-    /// Blocks that are on no SM.
+    /// Returns how many blocks are switched out.
     pub(crate) fn saved_blocks(&self) -> usize {
         self.saved.len()
     }
@@ -217,7 +213,7 @@ impl Obey {
         }
     }
 
-    /// When the next block could be placed, if nothing is freed before.
+    /// Returns the cycle in which the next block could be placed, if nothing is freed before.
     pub(crate) fn next_event(&self, dispatcher: &Dispatcher) -> Option<u64> {
         if self.over_device || self.open.contains(&true) || self.over.contains(&true) {
             return Some(dispatcher.next_place_at());
@@ -308,7 +304,7 @@ impl Obey {
         range.next().map(|(key, saved)| (key.1, &**saved))
     }
 
-    /// What an SM takes next; notes when something that is not eligible yet was passed over.
+    /// Returns what an SM takes next; notes when something that is not eligible yet was passed over.
     fn choose(
         &mut self,
         sm: usize,
@@ -363,7 +359,7 @@ impl Obey {
         None
     }
 
-    /// One more block of a launch keeps its tenant within its limits on an SM and on the device.
+    /// Returns whether one more block of a launch keeps its tenant within its limits on an SM and on the device.
     fn within_limits(&self, group: usize, launch: &LaunchState) -> bool {
         let plan = self.rules.plan();
         if plan.limit_place(launch.tenant).is_none() {

@@ -161,8 +161,8 @@ impl Rules {
     }
 }
 
-/// Whether anything that a group's SMs go by changed since the plan before: the group itself, a cell on it, a limit,
-/// or the rank or budget of a row that may have blocks there.
+/// Returns whether anything that a group's SMs go by changed since the plan before: the group itself, a cell on it, a
+/// limit, or the rank or budget of a row that may have blocks there.
 fn changed_near(plan: &Plan, group: usize) -> bool {
     let heads = plan.groups()[group].head_of_line;
     let row_near = |place| plan.row_changed(place) && (heads || plan.cell(group, place).cap > 0);

@@ -7,6 +7,7 @@
 //! warps go on when the last answer is there, on whatever SM that is.
 //! The context is the block's registers and shared memory as the occupancy counts them; barriers, program counters
 //! and stacks are small against them and travel along. Local memory lies in device memory anyway.
+//!
 //! Rules: everything happens at the beginning of an epoch, in the SM's own part of it; a held warp never steps; a
 //! launch that is dropped takes its moving blocks along, and answers for them are ignored.
 

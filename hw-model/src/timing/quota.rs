@@ -3,6 +3,7 @@
 //! In each epoch a scheduler may issue `Quota_k × epoch length` instructions of row k, where `Quota_k` is the row's
 //! weight over the sum of all. A row that has spent its quota stops; when every row that has warps here has spent its
 //! own, or the epoch is over, all quotas are renewed.
+//!
 //! Rules: a row that leaves and comes back within an epoch finds what it had left; one that is new to the SM begins
 //! an epoch; a row without a weight issues freely; nothing here runs while quotas are off; a plan that repeats the
 //! weights that hold does not begin an epoch.

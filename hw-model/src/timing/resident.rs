@@ -1,15 +1,14 @@
 //! Blocks that are on an SM: their room, their warps' slots, their start and their end.
 //!
-//! Room is taken when the block scheduler reserves it; the block itself starts in the SM's own part of the epoch, and its
-//! room is free when its last warp has ended, when it was moved, or when its launch is dropped.
+//! Room is taken when the block scheduler reserves it; the block itself starts in the SM's own part of the epoch, and
+//! its room is free when its last warp has ended, when it was moved, or when its launch is dropped.
 //!
 //! L1 and the caches of constants and textures are not coherent: what a launch reads there must not be older than the
 //! launches and copies before it. They are emptied between dependent grids (PTX ISA, cache operators: «the driver must
-//! invalidate global L1 cache lines between dependent grids of parallel threads»), and when a launch comes to an SM that
-//! has run dry (GPGPU-Sim's `gpgpu_flush_l1_cache`). Launches of different streams that share an SM, as slices of one
-//! kernel do, share its caches too.
-//! Rules: a slot's generation changes whenever its warp does, so that answers for an earlier one are told apart; a
-//! resident without a kernel has room and has not started, or is coming back.
+//! invalidate global L1 cache lines between dependent grids of parallel threads»), and when a launch comes to an SM
+//! that has run dry (GPGPU-Sim's `gpgpu_flush_l1_cache`). Launches of different streams that share an SM, as slices of
+//! one kernel do, share its caches too. Rules: a slot's generation changes whenever its warp does, so that answers for
+//! an earlier one are told apart; a resident without a kernel has room and has not started, or is coming back.
 
 use super::copy_groups::CopyGroups;
 use super::fetch::Buffer;

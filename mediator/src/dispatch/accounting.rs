@@ -111,13 +111,13 @@ impl TenantCounters {
         take_one(&self.pending);
     }
 
-    /// From admission to the first block's start, device time.
+    /// Returns launch latencies: from admission to the first block's start, in nanoseconds of device time.
     #[must_use]
     pub fn start_latency(&self) -> &LatencyHistogram {
         &self.start_latency
     }
 
-    /// From admission to the last block's end, device time.
+    /// Returns completion latencies: from admission to the last block's end, in nanoseconds of device time.
     #[must_use]
     pub fn complete_latency(&self) -> &LatencyHistogram {
         &self.complete_latency

@@ -1,7 +1,7 @@
 //! One client as the dispatcher holds it: its rings, its streams, the kernels and buffers that it may name.
 //!
-//! Rules: the control thread makes the whole of it (that is where the allocations are), the dispatcher owns it while the
-//! client lives, and hands it back to be dropped. Whatever the client names by number is looked up here and nowhere
+//! Rules: the control thread makes the whole of it (that is where the allocations are), the dispatcher owns it while
+//! the client lives, and hands it back to be dropped. Whatever the client names by number is looked up here and nowhere
 //! else, so a client cannot reach another's kernel or buffer.
 
 use super::operation::{OPERATIONS_PER_CLIENT, OperationId, OperationTable};

@@ -148,7 +148,7 @@ impl<P: TenantPort> ClientTable<P> {
     }
 }
 
-/// A client that may become cold.
+/// Returns the client of a slot if it may become cold.
 fn quiet<P>(
     slots: &mut [Option<Box<ClientSlot<P>>>],
     slot: Slot,

@@ -357,7 +357,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.clock.is_lockstep() && self.device.is_timed()
     }
 
-    /// Whether no time passes, everything submitted is admitted, and the policy has seen all events of the instant.
+    /// Returns whether no time passes, all that was found is admitted, and the policy has seen the events of the
+    /// instant.
     fn is_settled(&mut self) -> bool {
         if !self.device.is_timed() {
             return true;
@@ -552,7 +553,7 @@ fn arm_barrier() -> bool {
     return true;
 }
 
-/// Wall time on the clock that tenants stamp submissions with (`CLOCK_MONOTONIC`).
+/// Returns wall time in nanoseconds, on the clock that clients stamp submissions with (`CLOCK_MONOTONIC`).
 #[must_use]
 pub fn wall_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)

@@ -1,9 +1,9 @@
 //! The issue pass: which operations go to the device now, and in what pieces ([`super::window`]).
 //!
 //! Rules: operations go in the order of the queue; under a strict head of line nothing overtakes a launch; no tenant
-//! takes more lanes than its equal part while others want some; a tenant whose launches keep ending at their budget
-//! waits until no other has one open. Several launches of a stream may be on the device at once, in one lane, which
-//! keeps their order.
+//! takes more lanes than its equal part, with a part for a tenant that may yet come; a tenant whose launches keep ending
+//! at their budget waits until no other has one open. Several launches of a stream may be on the device at once, in one
+//! lane, which keeps their order.
 
 use super::dispatcher::{Dispatcher, wall_ns};
 use super::lanes::Flight;
@@ -23,7 +23,7 @@ use gridmux_policy::units::Nanos;
 use gridmux_ptx::boxes::{Grid, SubBox, next_box};
 use gridmux_ptx::control::Control;
 
-/// What came of trying to issue one operation.
+/// Result of one attempt to issue an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     /// Something was issued.
@@ -203,7 +203,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    /// Whether nothing of an operation is left to issue; `None` when it is gone.
+    /// Returns whether nothing of an operation is left to issue; `None` when it is gone.
     fn is_issued(&self, active: Active) -> Option<bool> {
         let client = self.clients.get(active.slot).filter(|c| !c.leaving)?;
         let operation = client.operations.get(active.id)?;
@@ -250,9 +250,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    /// Returns the lanes that each tenant that wants some may hold.
+    /// Returns the lanes that each tenant may hold: equal parts, with one for a tenant that may yet come, which would
+    /// otherwise wait for what never ends.
     fn lanes_each(&self) -> u32 {
-        (self.lanes.count() / self.accounts.wanting.max(1)).max(1)
+        (self.lanes.count() / (self.accounts.wanting + 1)).max(1)
     }
 
     fn issue_launch(&mut self, active: Active, no_lane: bool, over_quota: bool) -> Attempt {
@@ -330,7 +331,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    /// The lane with the fewest flights whose newest one is a slice of this launch.
+    /// Returns the lane with the fewest flights among those whose newest flight is a slice of this launch.
     fn own_lane(&self, slot: Slot, id: OperationId, launch: &LaunchWork) -> Option<Behind> {
         lanes_of(launch.lanes)
             .filter(|lane| self.lanes.has_room(*lane))
@@ -425,7 +426,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         Attempt::Issued
     }
 
-    /// Ends a launch whose parameters do not fit its kernel's: the offset is the rewriter's, so this is an error of ours.
+    /// Ends a launch whose control struct does not fit behind its parameters. The offset is the rewriter's, so this is
+    /// an error of the service.
     fn refuse_params(&mut self, slot: Slot, id: OperationId) -> Attempt {
         if let Some((_, operation)) = self.operation_mut(slot, id) {
             operation.status = CompletionStatus::Internal;
@@ -564,14 +566,14 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 }
 
-/// Whether all that is left of a launch is on the device in one lane.
+/// Returns whether all that is left of a launch is on the device in one lane.
 fn leaves_one_lane(operation: &Operation) -> bool {
     operation.status == CompletionStatus::Ok
         && operation.is_issued()
         && one_lane(operation).is_some()
 }
 
-/// The lane of a launch that is in one lane only.
+/// Returns the lane of a launch that is in one lane only.
 fn one_lane(operation: &Operation) -> Option<Lane> {
     let Work::Launch(launch) = &operation.work else {
         return None;
@@ -580,7 +582,7 @@ fn one_lane(operation: &Operation) -> Option<Lane> {
     (launch.lanes.count_ones() == 1).then_some(Lane(lane))
 }
 
-/// The lanes that are set in a mask.
+/// Returns the lanes that are set in a mask.
 fn lanes_of(mut mask: u32) -> impl Iterator<Item = Lane> {
     std::iter::from_fn(move || {
         let lane = u8::try_from(mask.trailing_zeros()).ok()?;

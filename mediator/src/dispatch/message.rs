@@ -152,7 +152,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The status of the completion.
+    /// Returns the status of the completion.
     #[must_use]
     pub fn status(self) -> CompletionStatus {
         match self {

@@ -1,4 +1,6 @@
-//! What the control thread says: tenants, clients, and what each client may name.
+//! Messages of the control thread: tenants, clients, and the kernels, streams and mappings of each client.
+//!
+//! Rules: the control thread checks limits before it sends; a message about a client that is gone is dropped.
 
 use super::dispatcher::Dispatcher;
 use super::message::{Message, Notice};

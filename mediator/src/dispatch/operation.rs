@@ -1,4 +1,4 @@
-//! One admitted submission: what is left of it, what of it is in flight, and what became of it.
+//! One admitted submission: what is left to issue, what is in flight, and its status.
 //!
 //! An operation lives in its client's [`OperationTable`], which is allocated once, when the client joins; so a client
 //! can hold at most its own table, and admitting allocates nothing. Parameters of launches are kept apart
@@ -160,7 +160,7 @@ pub struct Operation {
     pub last_end: Nanos,
     /// Slices (or copies) in flight.
     pub in_flight: u16,
-    /// What became of it so far.
+    /// Its status; `Ok` until a piece of it fails.
     pub status: CompletionStatus,
     /// It is over, and waits for the virtual time at which it may complete.
     pub deferred: bool,
@@ -211,19 +211,19 @@ impl Default for OperationTable {
 }
 
 impl OperationTable {
-    /// Whether another operation fits.
+    /// Returns whether another operation fits.
     #[must_use]
     pub fn has_room(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Operations held.
+    /// Returns how many operations are held.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether none is held.
+    /// Returns whether none is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -236,13 +236,13 @@ impl OperationTable {
         Some(id)
     }
 
-    /// The operation, if it is still held.
+    /// Returns the operation, if it is still held.
     #[must_use]
     pub fn get(&self, id: OperationId) -> Option<&Operation> {
         self.slots.get(usize::from(id.0))?.as_ref()
     }
 
-    /// The operation, if it is still held.
+    /// Returns the operation, if it is still held, to be changed.
     pub fn get_mut(&mut self, id: OperationId) -> Option<&mut Operation> {
         self.slots.get_mut(usize::from(id.0))?.as_mut()
     }
@@ -272,7 +272,7 @@ impl OperationTable {
         held.any(|operation| operation.sequence == sequence)
     }
 
-    /// Ids of all held operations.
+    /// Returns the ids of all held operations.
     pub fn ids(&self) -> impl Iterator<Item = OperationId> + '_ {
         self.slots
             .iter()

@@ -4,12 +4,12 @@
 //! - Events travel through a bounded ring. On a real clock one that finds it full is counted, and the count is sent as
 //!   [`Event::Lost`] before anything newer; then the dispatcher sends the counters of every live row, as far as they
 //!   leave half of the ring to other events, so that making a loss good leads to no other one. What says that tenants
-//!   and rows exist is never lost: it waits for room. On a virtual clock, which waits for the policy, nothing is lost, so
-//!   that what the policy hears does not depend on the host's speed.
+//!   and rows exist is never lost: it waits for room. On a virtual clock, which waits for the policy, nothing is lost,
+//!   so that what the policy hears does not depend on the host's speed.
 //! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
 //!   the one that it began with.
-//! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it by.
-//!   On a real clock the period and the wake-ups follow from what plans cost (`policy_thread`).
+//! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it
+//!   by. On a real clock the period and the wake-ups follow from what plans cost (`policy_thread`).
 
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_policy::event::Event;
@@ -204,8 +204,8 @@ impl PolicyLink {
         self.thread = Some(thread);
     }
 
-    /// Wakes the policy thread if it sleeps and there are events that it has not seen, or if it rests and there are very
-    /// many. To be called in every turn; costs a system call only where it wakes.
+    /// Wakes the policy thread if it sleeps and there are events that it has not seen, or if it rests and there are
+    /// very many. To be called in every turn; costs a system call only where it wakes.
     pub fn flush(&mut self) {
         if !self.unflushed {
             return;

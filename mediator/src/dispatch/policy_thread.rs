@@ -9,8 +9,8 @@
 //!   time: it grows with the wall clock, by one in [`PART`], to [`MOST_CREDIT_NS`] at most (4 % of a core over the last
 //!   100 ms), and everything that the thread does takes from it.
 //! - Without credit the thread **rests**: nobody wakes it, events pile up in the queue, and it takes them together once
-//!   it has credit again. Only a queue that is half full ends a rest early, because losing events costs more; the thread
-//!   then takes note of them and makes no plan.
+//!   it has credit again. Only a queue that is half full ends a rest early, because losing events costs more; the
+//!   thread then takes note of them and makes no plan.
 
 use super::dispatcher::clock_ns;
 use super::policy_link::{ASLEEP, AWAKE, PolicyRunner, RESTING};
@@ -117,8 +117,8 @@ impl PolicyRunner {
     fn sleep(&mut self, look: impl FnOnce(&mut Self) -> u64) -> bool {
         self.set_activity(ASLEEP);
         // SeqCst: pairs with the fence of a dispatcher that is about to sleep (`Waker::announce`) and turns once more
-        // after it. Either that turn sees the flag, or this look sees its events. While it is awake the dispatcher looks
-        // at the flag in every turn, until the events are observed.
+        // after it. Either that turn sees the flag, or this look sees its events. While it is awake the dispatcher
+        // looks at the flag in every turn, until the events are observed.
         std::sync::atomic::fence(Ordering::SeqCst);
         let found = look(self) > 0;
         if !found {

@@ -9,7 +9,7 @@ use gridmux_channel::ring::{CompletionEntry, PushError, RingError, SubmissionEnt
 
 /// One tenant's rings. No call blocks, allocates, or takes a lock.
 pub trait TenantPort {
-    /// The next submission, copied out of shared memory once.
+    /// Takes the next submission, copied out of shared memory once.
     ///
     /// # Errors
     /// The tenant broke the ring protocol; its channel is lost.
@@ -29,12 +29,13 @@ pub trait TenantPort {
     /// Asks for a doorbell write at the next submission. One [`arm_barrier`] for all tenants follows, and then
     /// [`TenantPort::has_work`].
     fn arm(&mut self);
-    /// Whether a submission has arrived; asked after arming.
+    /// Returns whether a submission has arrived. Called after [`TenantPort::arm`] and [`arm_barrier`], so that none is
+    /// missed.
     fn has_work(&mut self) -> bool;
     /// Asks for no doorbell.
     fn disarm(&mut self);
-    /// What the tenant says of itself, whatever is in its ring. What it submitted before it said so is seen by a
-    /// [`TenantPort::has_work`] that follows.
+    /// Returns the state that the tenant reports, whatever is in its ring. A following [`TenantPort::has_work`] sees
+    /// whatever it submitted before it reported that state.
     fn state(&mut self) -> TenantState;
     /// Tells the tenant that its channel is closed.
     fn close(&mut self);

@@ -67,7 +67,7 @@ impl Row {
     }
 }
 
-/// What claiming a row came to.
+/// Result of [`RowTable::claim`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claimed {
     /// The row of the launch.

@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// One completed launch.
 #[derive(Debug, Clone, Copy)]
 pub struct LaunchSample {
-    /// Whose.
+    /// The tenant that launched it.
     pub tenant: TenantId,
-    /// Where.
+    /// The device that ran it.
     pub device: DeviceId,
     /// Launch latency: admission to the first block's start, device time.
     pub submit_to_start: Nanos,
@@ -41,7 +41,7 @@ pub struct SampleSink {
 }
 
 impl SampleSink {
-    /// Samples go to this eBPF ring as well.
+    /// Makes a sink that also writes each sample to an eBPF ring, where there is one.
     #[cfg(not(loom))]
     #[must_use]
     pub fn with_recorder(recorder: Option<Recorder>) -> Self {

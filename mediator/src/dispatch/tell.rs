@@ -1,9 +1,10 @@
-//! What the dispatcher tells the policy: rows, arrivals, blocks, shares, ends.
+//! Events from the dispatcher to the policy: rows, arrivals, blocks, shares, ends.
 //!
 //! Rules: what happened to blocks is kept at their launch and told at every arrival, end, plan and timer, one event per
-//! launch. A launch arrives when it is first in its stream, because its blocks wait only from then on. On a virtual
-//! clock the arrivals of an instant are told together, in order of client and stream, so that plans do not depend on
-//! the order in which the host's threads ran.
+//! launch. A launch arrives when it becomes active: when it is first in its stream, or follows a launch whose last
+//! piece is on the device in a single lane, because its blocks wait only from then on. On a virtual clock the arrivals
+//! of an instant are told together, in order of client and stream, so that plans do not depend on the order in which
+//! the host's threads ran.
 //!
 //! How much a launch wants is not known before a block of its row has ended: until then it arrives with what it may be
 //! given meanwhile, its tenant's share is not measured for it, and the row's counters follow.

@@ -5,21 +5,21 @@
 //!   Blocks that last longer than two windows go in parts of a wave. All launches of a tenant together have no more on
 //!   the device than such a piece beyond a window or, where that is more, their longest block: a newcomer waits for two
 //!   windows and a block at most.
-//! - **Capped**, or to be able to stop at once: slices of a sixth of what the row may hold, which is never more than the
-//!   device holds at once, in lanes of their own, up to cap and limit; larger ones where its tenant may hold fewer than
-//!   six lanes for it. While slices are short against the latency of a launch, one more goes behind each in its lane: it
-//!   cannot start before the one in front has ended, so the cap holds, and its launch costs no time.
+//! - **Capped**, or to be able to stop at once: slices of a sixth of what the row may hold, which is never more than
+//!   the device holds at once, in lanes of their own, up to cap and limit; larger ones where its tenant may hold fewer
+//!   than six lanes for it. While slices are short against the latency of a launch, one more goes behind each in its
+//!   lane: it cannot start before the one in front has ended, so the cap holds, and its launch costs no time.
 //! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) for all
 //!   such rows of a tenant together, ahead of time two, and at most a quarter of the device. So kernels that never end
 //!   leave room for others. They slow down others' blocks nonetheless: they take issue slots of the SMs they are on.
 //!
 //! A slice waits for its launch before its blocks reside. With cap and limit as bounds of what is on the device, short
-//! slices would hold less than that on average; so more is handed over ([`ahead_percent`]). A row that lately had a long
-//! slice has next to nothing handed over ahead.
+//! slices would hold less than that on average; so more is handed over ([`ahead_percent`]). A row that lately had a
+//! long slice has next to nothing handed over ahead.
 //!
-//! Rules: nothing here changes state. Cap and limit bound resident blocks but for what is handed over ahead, for kernels
-//! that cannot be cut, which go whole as soon as there is any room, and for windows under way when a plan lowers them.
-//! A kernel that cannot be cut and lasts longer than a window makes a newcomer wait for all of its grid.
+//! Rules: nothing here changes state. Cap and limit bound resident blocks but for what is handed over ahead, for
+//! kernels that cannot be cut, which go whole as soon as there is any room, and for windows under way when a plan
+//! lowers them. A kernel that cannot be cut and lasts longer than a window makes a newcomer wait for all of its grid.
 
 use super::lanes::Backlog;
 use super::operation::LaunchWork;
@@ -45,7 +45,8 @@ const SLICES_PER_ROW: u32 = 6;
 const SHORT_SLICE_NS: u64 = 50_000;
 /// Slices in a lane at once.
 const SLICES_PER_LANE: usize = 2;
-/// What may be handed over beyond cap and limit while launches take long against slices, as a part of these, in percent.
+/// What may be handed over beyond cap and limit while launches take long against slices, as a part of these, in
+/// percent.
 pub const MOST_AHEAD: u64 = 800;
 /// Latencies of a launch that a slice costs beside its own time: the launch's, and the wait until it is noticed that
 /// there is room again.

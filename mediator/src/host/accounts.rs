@@ -26,12 +26,12 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// The tenant's number as the dispatcher and the policy know it.
+    /// Returns the tenant's number, under which the dispatcher and the policy know it.
     pub(super) fn id(&self) -> TenantId {
         TenantId(self.facts.number)
     }
 
-    /// Clients that have a domain.
+    /// Returns how many clients have a domain.
     pub(super) fn clients(&self) -> usize {
         self.domains.borrow().len()
     }
@@ -46,7 +46,7 @@ impl Account {
         self.domains.borrow_mut().retain(|known| *known != domain);
     }
 
-    /// Device memory that all clients hold, in bytes.
+    /// Returns the device memory that all clients hold, in bytes.
     pub(super) fn memory_used(&self, device: &dyn DeviceControl) -> u64 {
         match self.domains.borrow().as_slice() {
             [] => 0,
@@ -54,7 +54,10 @@ impl Account {
         }
     }
 
-    /// Whether `more` bytes still fit into what all clients may hold; if not, why.
+    /// Checks that `more` bytes still fit into what all clients may hold.
+    ///
+    /// # Errors
+    /// The reason why they do not, for the client.
     pub(super) fn check_room(&self, device: &dyn DeviceControl, more: u64) -> Result<(), String> {
         let (used, limit) = (self.memory_used(device), self.facts.memory_limit_bytes);
         if used.saturating_add(more) <= limit {
@@ -99,12 +102,12 @@ impl Accounts {
         }
     }
 
-    /// Every account.
+    /// Returns every account.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Rc<Account>> {
         self.accounts.iter()
     }
 
-    /// The account that a client gets: that of the tenant it names, else of the first one that it may be.
+    /// Returns the account that a client gets: that of the tenant it names, else of the first one that it may be.
     ///
     /// # Errors
     /// Why it gets none, in words for the client.
@@ -134,7 +137,7 @@ impl Accounts {
         })
     }
 
-    /// A reading of every account; `clients` gives those of a tenant.
+    /// Reads every account; `clients` returns the clients of one.
     pub(super) fn statistics(
         &self,
         device: &dyn DeviceControl,

@@ -145,7 +145,7 @@ impl Clients {
         Ok(slot)
     }
 
-    /// The lowest free place: one with a slot for a client that may be somebody, as long as there is one.
+    /// Returns the lowest free place: one with a slot for a client that may be some tenant, as long as there is one.
     fn free_place(&self, may_be_somebody: bool) -> Result<usize, String> {
         let free = |from: usize, to: usize| (from..to).find(|index| self.places[*index].is_none());
         let member = if may_be_somebody {
@@ -158,17 +158,17 @@ impl Clients {
             .ok_or_else(|| "too many processes are being refused at once".to_owned())
     }
 
-    /// Whether the client's place is one of those in which clients are only told why they are refused.
+    /// Returns whether a place is one of those in which a client only reads why it is refused.
     pub(super) fn is_refused_place(slot: Slot) -> bool {
         usize::from(slot.0) >= CLIENTS
     }
 
-    /// The client in a slot.
+    /// Returns the client in a slot, to be changed.
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Client> {
         self.places.get_mut(usize::from(slot.0))?.as_mut()
     }
 
-    /// Clients that did not become welcome in time.
+    /// Takes the clients that did not become welcome in time off the list.
     pub(super) fn take_overdue(&mut self, now: Instant) -> Vec<Slot> {
         let mut overdue = Vec::new();
         while let Some((deadline, slot, id)) = self.strangers.front().copied() {
@@ -186,7 +186,7 @@ impl Clients {
         overdue
     }
 
-    /// How long until somebody's time to become welcome is over.
+    /// Returns how long until the next client's time to become welcome is over.
     pub(super) fn time_to_greeting(&mut self, now: Instant) -> Option<Duration> {
         let (deadline, ..) = self.strangers.front()?;
         Some(deadline.saturating_duration_since(now))
@@ -207,7 +207,7 @@ impl Clients {
             })
     }
 
-    /// The clients of a tenant: those connected, and those that left and still hold something.
+    /// Returns the clients of a tenant: those connected, and those that left and still hold something.
     pub(super) fn of(&self, account: &Account, device: &dyn DeviceControl) -> Vec<ClientFacts> {
         let facts = |client: &Client| {
             let member = client.session.membership()?;

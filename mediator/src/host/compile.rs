@@ -67,7 +67,7 @@ pub fn compile(text: Vec<u8>) -> Result<CompiledModule, CompileError> {
     })
 }
 
-/// The tenant's own variables; what the rewriter adds is none of them.
+/// Returns the variables of the tenant's own module, without those that the rewriter adds.
 fn globals(program: &Program) -> Vec<CompiledGlobal> {
     let in_memory = program.variables.iter().filter(|variable| {
         variable.owner.is_none()
@@ -83,7 +83,7 @@ fn globals(program: &Program) -> Vec<CompiledGlobal> {
         .collect()
 }
 
-/// 80 of `sm_80`, 90 of `sm_90a`, 0 of anything else.
+/// Returns the number in a target: 80 for `sm_80`, 90 for `sm_90a`, 0 where it has none.
 fn ptx_version(target: &str) -> u32 {
     let number = target.strip_prefix("sm_").unwrap_or_default();
     let end = number

@@ -48,7 +48,7 @@ pub(super) struct CompileJob {
     pub(super) text: Vec<u8>,
 }
 
-/// What the compiler made of one.
+/// Result of a [`CompileJob`].
 struct CompileResult {
     slot: Slot,
     loaded: Result<ModuleForSession, LoadFailure>,
@@ -147,8 +147,10 @@ impl ControlThread {
             Dispatcher::new(&settings, device, policy_end, Arc::clone(&link), samples);
         let bells: Arc<dyn Doorbells> = Arc::clone(&waker) as _;
         dispatcher.set_doorbells(bells);
-        let bed = Arc::clone(&waker);
-        let dispatcher = spawn("dispatcher", move || threads::dispatch(dispatcher, &bed))?;
+        let own_waker = Arc::clone(&waker);
+        let dispatcher = spawn("dispatcher", move || {
+            threads::dispatch(dispatcher, &own_waker)
+        })?;
         let (jobs_in, jobs_out) = bounded(COMPILE_QUEUE);
         let (results_in, compiled) = bounded(COMPILE_QUEUE);
         let compiler = Compiler {

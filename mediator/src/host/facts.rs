@@ -3,7 +3,7 @@
 use crate::device::LoadedGlobal;
 use gridmux_channel::control::{DeviceFacts, GlobalInfo, SmFacts};
 
-/// What a tenant may know of a device.
+/// Returns what a tenant may know of a device.
 pub(super) fn facts_for_tenant(facts: crate::device::DeviceFacts) -> DeviceFacts {
     let (shape, hardware) = (facts.shape, facts.hardware);
     DeviceFacts {
@@ -38,7 +38,7 @@ pub(super) fn facts_for_tenant(facts: crate::device::DeviceFacts) -> DeviceFacts
     }
 }
 
-/// Where a module's variables are.
+/// Returns names, addresses and sizes of a module's variables.
 pub(super) fn globals_for_tenant(globals: Vec<LoadedGlobal>) -> Vec<GlobalInfo> {
     let shown = |global: LoadedGlobal| GlobalInfo {
         name: global.name,

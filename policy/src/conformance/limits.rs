@@ -35,7 +35,7 @@ pub(super) const CASES: &[Case] = &[
 /// Threads of a block of a second shape.
 const WIDE: u32 = 2 * SMALL;
 
-/// Returns the dominant share of so many blocks of each width, as far as threads and slots go.
+/// Returns the dominant share of blocks given as (threads, count), as far as threads and slots go.
 fn units(shape: &DeviceShape, blocks: &[(u32, u32)]) -> SmUnits {
     let mut held = Held::default();
     for (threads, n) in blocks {

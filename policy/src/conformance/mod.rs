@@ -1,10 +1,9 @@
 //! What every executor must do with a plan, as cases that run.
 //!
 //! An executor's tests make it a [`Subject`] and call [`check`]. Each case is a plan over time ([`script`]), some
-//! loads,
-//! and what must be seen, worked out by hand in its comment. Whether a case applies is decided by what the subject says
-//! of itself at the call ([`Subject::enforces`]), never by its name; what it holds nearly is measured against the
-//! bounds that it states ([`Subject::slack`]).
+//! loads, and what must be seen, worked out by hand in its comment. Whether a case applies is decided by what the
+//! subject says of itself at the call ([`Subject::enforces`]), never by its name; what it holds nearly is measured
+//! against the bounds that it states ([`Subject::slack`]).
 //!
 //! Rules: on top of its own expectations every case is watched by the [`referee`] (no block may start that a plan in
 //! force does not permit) and by [`hearing`] (the policy hears what happened, in order and in full). What happened is
@@ -95,7 +94,7 @@ pub struct Slack {
     pub time: Nanos,
     /// What it holds may be this many times what it should.
     pub factor: f64,
-    /// And so many blocks more.
+    /// Blocks that it may hold beyond that.
     pub blocks: u32,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Rules: a plan is in force from the time at which it was made until the next one was, and for as long after as the
 //! subject says that it takes to obey ([`super::Slack::time`]), for a row that runs ahead as long as it takes to stop.
-//! Where blocks leave by context switch, those on their
-//! way count towards nothing, so that nothing is judged while some may be.
+//! Where blocks leave by context switch, those on their way count towards nothing, so that nothing is judged while some
+//! may be.
 
 use super::run::Run;
 use super::{BlockSeen, Change, Failure, Slack, Subject};

@@ -5,9 +5,9 @@
 //! mediator, then alone through the service, then all three together under each policy; every result is checked against
 //! the host's reference. Slowdowns compare the time of the same work together and native.
 //!
-//! Rules: every phase has a service of its own, so that nothing is carried over; tenants start at one instant of virtual
-//! time and stay connected until all have ended, so that shares are measured over exactly the time in which all three
-//! had work.
+//! Rules: every phase has a service of its own, so that nothing is carried over; tenants start at one instant of
+//! virtual time and stay connected until all have ended, so that shares are measured over exactly the time in which all
+//! three had work.
 
 mod children;
 mod native;

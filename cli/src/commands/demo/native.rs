@@ -15,7 +15,7 @@ const MEMORY_BYTES: u64 = 1 << 30;
 /// Seed of the inputs, as `gridmux workload run` has it by default.
 const SEED: u64 = 1;
 
-/// What came of a native run.
+/// Result of a native run.
 pub(super) struct Native {
     /// Role.
     pub(super) name: &'static str,

@@ -31,7 +31,7 @@ pub(super) struct Phase<'a> {
     pub(super) work_percent: u64,
 }
 
-/// What came of a phase.
+/// Result of a phase.
 pub(super) struct Outcome {
     /// Device, as the service names it.
     pub(super) device: String,
@@ -46,7 +46,7 @@ pub(super) struct Outcome {
     pub(super) tenants: Vec<TenantOutcome>,
 }
 
-/// What came of one tenant.
+/// Result of one tenant in a phase.
 pub(super) struct TenantOutcome {
     /// Role.
     pub(super) name: &'static str,

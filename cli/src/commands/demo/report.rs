@@ -161,7 +161,7 @@ impl TenantReport {
         }
     }
 
-    /// The time that the slowdown is given against.
+    /// Returns the time that the slowdown is given against.
     fn base_ns(&self) -> u64 {
         self.duration_native_ns.unwrap_or(self.duration_alone_ns)
     }
@@ -193,7 +193,7 @@ impl Report {
         }
     }
 
-    /// Whether every result was right.
+    /// Returns whether every result was right.
     pub(super) fn is_verified(&self) -> bool {
         self.policies
             .iter()
@@ -201,7 +201,7 @@ impl Report {
             .all(|tenant| tenant.verified)
     }
 
-    /// For people.
+    /// Returns the report as text.
     pub(super) fn text(&self) -> String {
         let mut text = format!("device: {}\n", self.device);
         let source = match &self.ebpf_unavailable {

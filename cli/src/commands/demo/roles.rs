@@ -17,8 +17,8 @@ pub(super) struct Role {
     pub(super) launches: u64,
 }
 
-/// The three tenants. Training has several times the work of the others, as in life: its kernels are there for as long as
-/// theirs are.
+/// The three tenants. Training has several times the work of the others, as in life: its kernels are there for as long
+/// as theirs are.
 pub(super) const ROLES: [Role; 3] = [
     // Short kernels: 32 blocks each, a few microseconds.
     Role {

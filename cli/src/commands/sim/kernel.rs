@@ -112,7 +112,7 @@ impl Kernel {
         out.show(&report, || report.text())
     }
 
-    /// Memory that the kernel needs at most.
+    /// Returns the memory that the kernel needs at most, in bytes.
     fn memory_bytes(&self) -> u64 {
         let buffers = self.args.iter().map(Argument::buffer_bytes);
         buffers.fold(SPARE_BYTES, u64::saturating_add)
@@ -272,7 +272,7 @@ fn fetch(gpu: &Gpu, partition: Partition, result: &Wanted) -> Result<(), Failure
     Ok(write(&result.file)?)
 }
 
-/// The parameter block of the original, without the control block behind it.
+/// Returns the parameter block of the original, without the control block behind it.
 fn lay_out(
     kernel: &gridmux_hw_model::Kernel,
     values: &[Vec<u8>],
@@ -311,7 +311,7 @@ fn lay_out(
     Ok(block)
 }
 
-/// `X[,Y[,Z]]`; what is missing is 1.
+/// Parses `X[,Y[,Z]]`; what is missing is 1.
 fn extent(text: &str) -> Result<[u32; 3], String> {
     let wrong = || format!("{text:?} is not X[,Y[,Z]] with numbers of at least 1");
     let mut extent = [1; 3];

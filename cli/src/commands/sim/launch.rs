@@ -17,7 +17,7 @@ const WAVES: u32 = 2;
 /// Launches of a gate in flight.
 const GATES_IN_FLIGHT: u32 = 2;
 
-/// What came of it. Times are core cycles of the device, and `None` without timing.
+/// Result of a run. Times are core cycles of the device, and `None` without timing.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// From the submission to the end of the last block.
@@ -76,7 +76,7 @@ pub(super) fn run(
     })
 }
 
-/// The failure with what to do about it, where another form would do.
+/// Returns the failure, with a hint where another form would do.
 fn explained(error: DriveError, kernel: &FormedKernel) -> Failure {
     let other = match &error {
         DriveError::NoTickets { .. } => Shape::Slice,
@@ -98,7 +98,7 @@ fn show_printed(gpu: &mut Gpu) {
     }
 }
 
-/// Processor time of all threads of this process.
+/// Returns the processor time of all threads of this process, in seconds.
 #[allow(
     clippy::cast_precision_loss,
     reason = "a figure for display; its resolution is far coarser"

@@ -1,4 +1,4 @@
-//! From block events to what the policy hears: tallies of blocks, switches, first starts and shares.
+//! From block events to policy events: tallies of blocks, switches, first starts and shares.
 //!
 //! Rules: a tenant is busy from the arrival of a launch until its last open one ends; a block that leaves by context
 //! switch holds its room until it has left; tallies go by the group that an SM has in the plan in force.
@@ -116,7 +116,8 @@ impl Feed {
         found.is_some_and(|tenant| tenant.known)
     }
 
-    pub(super) fn tenant_gone(&mut self, tenant: TenantId) {
+    pub(super) fn tenant_gone(&mut self, tenant: TenantId, at: Nanos) {
+        self.meter.remove(tenant, at);
         if let Some(tenant) = self.tenants.get_mut(tenant.index()) {
             tenant.known = false;
         }
@@ -127,7 +128,7 @@ impl Feed {
         own.map(|(number, _)| *number).collect()
     }
 
-    /// A launch was admitted.
+    /// Takes note of a launch that was admitted.
     pub(super) fn arrived(&mut self, number: u64, open: Open, at: Nanos) {
         let tenant = &mut self.tenants[open.tenant.index()];
         tenant.open += 1;
@@ -139,7 +140,7 @@ impl Feed {
         self.open.insert(number, open);
     }
 
-    /// A launch has ended, or was dropped with the blocks that it had.
+    /// Removes a launch that has ended or was dropped.
     pub(super) fn closed(&mut self, number: u64) -> Option<Open> {
         self.open.remove(&number)
     }
@@ -154,7 +155,7 @@ impl Feed {
         }
     }
 
-    /// A launch is dropped before its end, and its blocks leave their SMs.
+    /// Takes note of a launch that is dropped before its end: its blocks leave their SMs.
     pub(super) fn dropped(&mut self, number: u64, at: Nanos) {
         let Some(open) = self.open.get_mut(&number) else {
             return;

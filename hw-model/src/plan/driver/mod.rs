@@ -3,6 +3,7 @@
 //! The driver owns a GPU and a policy. It names rows, launches at their times of arrival, tells the policy what
 //! happens, and obeys its plans. There is no least time between two plans: the policy is asked at every arrival, at
 //! every end and when it wanted to be woken.
+//!
 //! Rules: the policy hears of an instant's ends, then of its arrivals, and is asked once; every event that precedes a
 //! plan is sent before the plan is asked for; a run is deterministic to the cycle, whatever the number of threads.
 
@@ -110,7 +111,7 @@ impl PolicyDriver {
         for row in self.rows.of(tenant) {
             self.row_gone(row);
         }
-        self.feed.tenant_gone(tenant);
+        self.feed.tenant_gone(tenant, self.gpu.now_ns());
         self.tell(&Event::TenantGone { tenant });
         self.ask = true;
     }
@@ -177,42 +178,42 @@ impl PolicyDriver {
         self.unfinished == 0
     }
 
-    /// What became of a launch so far.
+    /// Returns the result of a launch so far.
     #[must_use]
     pub fn outcome(&self, number: u64) -> Option<&Outcome> {
         self.outcomes.get(place(number))
     }
 
-    /// What a tenant's blocks have held and what it was entitled to, until now.
+    /// Returns what a tenant's blocks have held and what it was entitled to, until now.
     pub fn reading(&mut self, tenant: TenantId) -> ShareReading {
         let now = self.gpu.now_ns();
         self.feed.reading(tenant, now)
     }
 
-    /// Counts since the driver was made.
+    /// Returns counts since the driver was made.
     #[must_use]
     pub fn counters(&self) -> DriverCounters {
         self.counters
     }
 
-    /// The plan that is obeyed.
+    /// Returns the plan that is obeyed.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         self.publisher.newest()
     }
 
-    /// The GPU.
+    /// Returns the GPU.
     #[must_use]
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    /// The GPU's memory and threads may be changed at any time; launches and plans are the driver's.
+    /// Returns the GPU, to change its memory or threads; launches and plans are the driver's.
     pub fn gpu_mut(&mut self) -> &mut Gpu {
         &mut self.gpu
     }
 
-    /// Every block's event since the last call, in order of time, if they are recorded; tags are launch numbers.
+    /// Takes every block's event since the last call, in order of time, if they are recorded; tags are launch numbers.
     pub fn take_block_events(&mut self) -> Vec<BlockEvent> {
         std::mem::take(&mut self.history)
     }
@@ -235,7 +236,7 @@ impl PolicyDriver {
         }
     }
 
-    /// Block events of the time that has passed.
+    /// Takes the block events of the time that has passed.
     fn take_blocks(&mut self) {
         let mut events = self.gpu.take_block_events();
         events.sort_by_key(|event| event.at);
@@ -329,7 +330,7 @@ impl PolicyDriver {
     }
 }
 
-/// Place of a launch in the table of outcomes.
+/// Returns the place of a launch in the table of outcomes.
 fn place(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

@@ -3,6 +3,7 @@
 //! A row is a (tenant, kernel, block shape). A tenant has a bounded number of them; a launch that finds none takes the
 //! place of the row of that tenant that was used least recently and has no open launch, and runs under the tenant's
 //! spill row where there is no such row.
+//!
 //! Rules: ids are dense; the id of a row that is gone names another one only after a plan that was made later and no
 //! longer lists it is obeyed.
 
@@ -45,7 +46,7 @@ pub(super) struct Rows {
     most: usize,
 }
 
-/// The row of a launch, and what came of finding it.
+/// Result of [`Rows::find`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     pub(super) row: RowId,
@@ -168,7 +169,7 @@ impl Rows {
     }
 }
 
-/// A hash (64-bit FNV-1a) of a kernel's name, instructions and block shape.
+/// Returns a hash (64-bit FNV-1a) of a kernel's name, instructions and block shape.
 fn profile(kernel: &Kernel, block: &BlockShape) -> ProfileKey {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |bytes: &[u8]| {

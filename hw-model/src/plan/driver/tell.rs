@@ -15,7 +15,7 @@ use gridmux_policy::units::{Cycles, Nanos};
 use std::collections::BTreeMap;
 
 impl PolicyDriver {
-    /// Everything that blocks did until now, and then the ends.
+    /// Sends everything that blocks did until now, and then the ends.
     pub(super) fn report_ends(&mut self) {
         self.flush();
         for (launch, end) in std::mem::take(&mut self.ended) {
@@ -118,7 +118,7 @@ impl PolicyDriver {
         self.tell(&Event::RowGone { row });
     }
 
-    /// What each row's blocks did on each group, if the last time is long enough ago.
+    /// Sends what each row's blocks did on each group, if the last time is long enough ago.
     pub(super) fn sample(&mut self) {
         let now = self.gpu.now();
         if now - self.sampled_at < self.options.sample_every {

@@ -9,7 +9,7 @@ use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::units::Cycles;
 use std::sync::Arc;
 
-/// What can be set.
+/// Settings of a driver.
 #[derive(Debug, Clone, Copy)]
 pub struct DriverOptions {
     /// How the hardware behaves.
@@ -18,8 +18,8 @@ pub struct DriverOptions {
     pub rows_per_tenant: usize,
     /// Number of the first row, so that it can be shown that numbers of rows change nothing.
     pub first_row: u32,
-    /// The least time between two rounds of [`Event::Sample`], which are sent when the policy is woken; zero for every
-    /// time.
+    /// The least time between two rounds of [`gridmux_policy::Event::Sample`], which are sent when the policy is woken;
+    /// zero for every time.
     pub sample_every: Cycles,
     /// Keep every block's event for [`PolicyDriver::take_block_events`].
     pub record: bool,
@@ -56,7 +56,7 @@ pub struct Submission {
     pub budget: Option<Cycles>,
 }
 
-/// What became of a launch.
+/// Result of a launch, as far as it is known.
 #[derive(Debug)]
 pub struct Outcome {
     /// The tenant that asked for it.
@@ -98,7 +98,7 @@ pub enum SubmitError {
 }
 
 impl Submission {
-    /// The launch as the GPU takes it.
+    /// Returns the launch as the GPU takes it.
     pub(super) fn request(&self, tag: u64) -> Launch<'_> {
         Launch {
             queue: self.queue,

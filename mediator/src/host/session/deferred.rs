@@ -34,12 +34,12 @@ impl Deferred {
         self.fenced.len() + self.waiting.len()
     }
 
-    /// Whether nothing is to be released.
+    /// Returns whether nothing is to be released.
     pub(super) fn is_empty(&self) -> bool {
         self.fenced.is_empty() && self.waiting.is_empty()
     }
 
-    /// Everything that is to be released.
+    /// Returns everything that is to be released.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Release> {
         self.fenced.iter().chain(&self.waiting)
     }

@@ -48,7 +48,7 @@ struct DmaMapping {
 }
 
 impl DmaMapping {
-    /// The mapping as the dispatcher knows it.
+    /// Returns the mapping as the dispatcher knows it.
     fn for_dispatcher(&self, iova: u64) -> Option<Mapping> {
         let (buffer, _) = self.buffer.as_ref()?;
         Some(Mapping {
@@ -73,7 +73,7 @@ pub(super) struct SessionParts {
 }
 
 impl SessionParts {
-    /// Whether the client has a slot of the dispatcher's and may be some tenant.
+    /// Returns whether the client has a slot of the dispatcher's and may be some tenant.
     fn may_join(&self) -> bool {
         usize::from(self.slot.0) < CLIENTS && !self.identity.allowed.is_empty()
     }
@@ -102,7 +102,7 @@ pub(super) struct Session {
     parts: SessionParts,
     mailbox: Mailbox,
     member: Option<Member>,
-    /// Said and not judged yet.
+    /// A Hello that is not answered yet.
     hello: Option<Hello>,
     /// The client was refused for good.
     is_turned_away: bool,
@@ -153,32 +153,32 @@ impl Session {
         }
     }
 
-    /// Who it is.
+    /// Returns which process the client is, and which tenants it may be.
     pub(super) fn identity(&self) -> &ClientIdentity {
         &self.parts.identity
     }
 
-    /// What it is, once it is welcome.
+    /// Returns its tenant, memory and name, once it is welcome.
     pub(super) fn membership(&self) -> Option<&Member> {
         self.member.as_ref()
     }
 
-    /// Whether a tenant was found for it.
+    /// Returns whether a tenant was found for it.
     pub(super) fn is_welcome(&self) -> bool {
         self.member.is_some()
     }
 
-    /// Whether it was refused for good and has read why.
+    /// Returns whether it was refused for good and has read why.
     pub(super) fn is_dismissed(&self) -> bool {
         self.was_told
     }
 
-    /// Its doorbell.
+    /// Returns its doorbell.
     pub(super) fn doorbell(&self) -> BorrowedFd<'_> {
         self.parts.doorbell.as_fd()
     }
 
-    /// What it said of itself and nobody has judged yet.
+    /// Takes the Hello that the control thread has not answered yet.
     pub(super) fn take_hello(&mut self) -> Option<Hello> {
         self.hello.take()
     }
@@ -453,7 +453,7 @@ impl Session {
         Ok(ControlReply::Done)
     }
 
-    /// What all clients of the tenant did, hold and may hold.
+    /// Returns what all clients of the tenant did, hold and may hold.
     fn usage(&self) -> Result<ControlReply, ControlError> {
         let member = self.member()?;
         let usage = member.account.counters.read();
