@@ -18,7 +18,6 @@ use crate::device::{
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::event::Event;
-use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
 use gridmux_ptx::boxes::{Grid, SubBox, next_box};
 use gridmux_ptx::control::Control;
@@ -62,145 +61,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             }
         }
         worked
-    }
-
-    /// Puts the next operations of a stream into the issue queue: its first, and behind a launch whose last piece is on
-    /// the device in a single lane the launch that follows it.
-    pub(super) fn activate_more(&mut self, slot: Slot, stream: u16) {
-        loop {
-            let depth = self.device.lane_depth();
-            let Some(client) = self.clients.get_mut(slot) else {
-                return;
-            };
-            let Some(queue) = client.stream_mut(stream) else {
-                return;
-            };
-            let Some((id, active)) = queue.next() else {
-                return;
-            };
-            let last = queue.last_active();
-            if active > 0 {
-                let before = last.and_then(|last| client.operations.get(last));
-                let next = client.operations.get(id);
-                let follows = before.is_some_and(leaves_one_lane)
-                    && next.is_some_and(|n| matches!(n.work, Work::Launch(_)));
-                if active >= depth || !follows {
-                    return;
-                }
-            }
-            let after = last.and_then(|last| Some((last, client.operations.get(last)?.sequence)));
-            let Some(queue) = client.stream_mut(stream) else {
-                return;
-            };
-            queue.activate_next();
-            self.activate(slot, id, after);
-        }
-    }
-
-    fn activate(&mut self, slot: Slot, id: OperationId, after: Option<(OperationId, u64)>) {
-        if self.awaits_another(slot, id) {
-            return;
-        }
-        let Some((tenant, operation)) = self.operation_mut(slot, id) else {
-            return;
-        };
-        let mut row = None;
-        if let Work::Launch(launch) = &mut operation.work {
-            launch.after = after;
-            row = Some(launch.row);
-        }
-        let active = Active {
-            rank: 0,
-            admitted: operation.admitted,
-            slot,
-            stream: operation.stream,
-            sequence: operation.sequence,
-            id,
-            tenant,
-        };
-        let behind = self.accounts.get(tenant).is_some_and(|a| a.is_behind());
-        if row.is_some() && !behind {
-            self.announce(slot, id);
-        }
-        let rank = row.map_or(0, |row| self.policy.rank(row).saturating_add(1));
-        self.accounts.change(tenant, 1, 0);
-        self.queue.push(Active { rank, ..active });
-    }
-
-    /// Returns whether an operation waits for another one that has not completed. Such a wait takes no place in the
-    /// issue queue: [`Self::release_waits`] ends it.
-    fn awaits_another(&mut self, slot: Slot, id: OperationId) -> bool {
-        let Some(client) = self.clients.get_mut(slot) else {
-            return false;
-        };
-        let Some(Work::Wait { sequence }) = client.operations.get(id).map(|o| o.work) else {
-            return false;
-        };
-        if client.operations.holds(sequence) {
-            return true;
-        }
-        // Its target completed before the wait became the first of its stream.
-        client.waits -= u16::from(sequence != 0);
-        if let Some(operation) = client.operations.get_mut(id) {
-            operation.work = Work::Wait { sequence: 0 };
-        }
-        false
-    }
-
-    /// Takes the first operation out of the queue for good.
-    fn dequeue(&mut self, active: Active) {
-        self.queue.pop();
-        self.accounts.change(active.tenant, -1, 0);
-    }
-
-    /// Takes the first operation out of the queue until something of its tenant ends or a plan comes.
-    fn park(&mut self, active: Active) {
-        self.queue.pop();
-        self.accounts.park(active);
-    }
-
-    /// Puts what is parked at an account back into the queue.
-    pub(super) fn unpark(&mut self, tenant: TenantId) {
-        while let Some(active) = self.accounts.unpark(tenant) {
-            let rank = self.rank_of(&active);
-            self.queue.push(Active { rank, ..active });
-        }
-    }
-
-    /// Puts back what tenants have parked that wait until no other has a launch open.
-    pub(super) fn unpark_those_behind(&mut self) {
-        for place in 0..self.accounts.behind.len() {
-            let tenant = self.accounts.behind.members()[place];
-            self.unpark(tenant);
-        }
-    }
-
-    /// Orders the queue after the plan that the turn begins with, and puts back all that is parked.
-    pub(super) fn follow_plan(&mut self) {
-        while let Some(tenant) = self.accounts.parked.pop() {
-            self.unpark(tenant);
-        }
-        let (clients, policy) = (&self.clients, &self.policy);
-        self.queue.rank_anew(|active| {
-            let operation = clients
-                .get(active.slot)
-                .and_then(|c| c.operations.get(active.id));
-            match operation.map(|operation| &operation.work) {
-                Some(Work::Launch(launch)) => policy.rank(launch.row).saturating_add(1),
-                _ => 0,
-            }
-        });
-    }
-
-    fn rank_of(&self, active: &Active) -> u32 {
-        let client = self.clients.get(active.slot);
-        match client
-            .and_then(|c| c.operations.get(active.id))
-            .map(|o| &o.work)
-        {
-            Some(Work::Launch(launch)) => self.policy.rank(launch.row).saturating_add(1),
-            _ => 0,
-        }
     }
 
     /// Returns whether nothing of an operation is left to issue; `None` when it is gone.
@@ -360,13 +220,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         else {
             return Attempt::NotItsTurn;
         };
-        let slice = match u64::from(piece.blocks) == launch.blocks {
-            true => SubBox {
-                offset: [0; 3],
-                dims: launch.grid,
-            },
-            false => next_box(Grid(launch.grid), launch.issued, piece.blocks),
-        };
+        let slice = box_of(launch, &piece);
         // A box may hold fewer blocks than asked for.
         let blocks = u32::try_from(slice.blocks()).unwrap_or(u32::MAX);
         let charge = piece.charge.min(blocks);
@@ -566,15 +420,19 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 }
 
-/// Returns whether all that is left of a launch is on the device in one lane.
-fn leaves_one_lane(operation: &Operation) -> bool {
-    operation.status == CompletionStatus::Ok
-        && operation.is_issued()
-        && one_lane(operation).is_some()
+/// Returns the blocks of a piece, as a box of the grid.
+fn box_of(launch: &LaunchWork, piece: &Piece) -> SubBox {
+    match u64::from(piece.blocks) == launch.blocks {
+        true => SubBox {
+            offset: [0; 3],
+            dims: launch.grid,
+        },
+        false => next_box(Grid(launch.grid), launch.issued, piece.blocks),
+    }
 }
 
 /// Returns the lane of a launch that is in one lane only.
-fn one_lane(operation: &Operation) -> Option<Lane> {
+pub(super) fn one_lane(operation: &Operation) -> Option<Lane> {
     let Work::Launch(launch) = &operation.work else {
         return None;
     };

@@ -123,6 +123,26 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         });
     }
 
+    /// Learns from a piece that ended well how long the row's slices take, how much of them resides, and how long
+    /// launches take.
+    fn learn(&mut self, flight: &Flight, start: Nanos, end: Nanos) {
+        let Some(row) = flight.row.and_then(|row| self.rows.get_mut(row)) else {
+            return;
+        };
+        let took = (end - start).0.max(1);
+        row.slice_ns = took.max(row.slice_ns - row.slice_ns / LONGEST_OF);
+        let charged_ns = (end - flight.charged_from)
+            .0
+            .saturating_mul(flight.blocks.into());
+        let add = |sum: u64, new| (sum - sum / SUM_OF).saturating_add(new);
+        row.charged_ns = add(row.charged_ns, charged_ns);
+        row.resided_ns = add(row.resided_ns, flight.resided_ns);
+        if flight.is_fresh {
+            let latency = (start - flight.issued).0.max(1);
+            self.launch_ns = Some(self.launch_ns.map_or(latency, |least| least.min(latency)));
+        }
+    }
+
     fn ended(&mut self, tag: Tag, start: Nanos, end: Nanos, outcome: Outcome) {
         self.now = self.now.max(end);
         let Some(released) = self.lanes.release(tag, end) else {
@@ -134,21 +154,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             // A killed or failed piece: its blocks vanish with it.
             self.count_retired(&flight, flight.resident, Nanos(0), end);
         }
-        if outcome == Outcome::Done
-            && let Some(row) = flight.row.and_then(|row| self.rows.get_mut(row))
-        {
-            let took = (end - start).0.max(1);
-            row.slice_ns = took.max(row.slice_ns - row.slice_ns / LONGEST_OF);
-            let charged_ns = (end - flight.charged_from)
-                .0
-                .saturating_mul(flight.blocks.into());
-            let add = |sum: u64, new| (sum - sum / SUM_OF).saturating_add(new);
-            row.charged_ns = add(row.charged_ns, charged_ns);
-            row.resided_ns = add(row.resided_ns, flight.resided_ns);
-            if flight.is_fresh {
-                let latency = (start - flight.issued).0.max(1);
-                self.launch_ns = Some(self.launch_ns.map_or(latency, |least| least.min(latency)));
-            }
+        if outcome == Outcome::Done {
+            self.learn(&flight, start, end);
         }
         if let Some(row) = flight.row
             && outcome == Outcome::Failed(CompletionStatus::Budget)
