@@ -6,7 +6,7 @@
 //! lane, which keeps their order.
 
 use super::dispatcher::{Dispatcher, wall_ns};
-use super::lanes::Flight;
+use super::lanes::{Backlog, Flight};
 use super::message::Slot;
 use super::operation::{LaunchWork, Operation, OperationId, Work};
 use super::port::TenantPort;
@@ -152,10 +152,15 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             // It is behind several lanes, or behind something that is no launch: it waits.
             Some((before, _)) => Some(self.behind(one_lane(before)?, launch)),
         };
-        // Where nothing binds, nothing is handed over beyond it.
-        let ahead = match view.is_free(launch.wave) {
+        // Where nothing binds, nothing is handed over beyond it; where something does, that bounds the backlog too.
+        let is_free = view.is_free(launch.wave);
+        let ahead = match is_free {
             true => 0,
             false => ahead_percent(self.launch_ns, row),
+        };
+        let backlog = match is_free || row.is_unproven() {
+            true => self.lanes.backlog(active.tenant),
+            false => Backlog::default(),
         };
         let limit = view.limit.percent(100 + ahead);
         let lanes_each = self.lanes_each();
@@ -170,7 +175,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             ahead,
             in_flight: operation.in_flight,
             lanes: lanes_each.min((lanes_each / account.queued.max(1)).max(2)),
-            backlog: self.lanes.backlog(active.tenant),
+            backlog,
             device: &self.shape,
             after,
             own: self.own_lane(active.slot, active.id, launch),
