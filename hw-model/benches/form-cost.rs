@@ -182,7 +182,7 @@ impl Setup {
         self.run.kernel().wave(self.gpu.config())
     }
 
-    /// In sub-boxes of at most so many blocks, or in one launch where the form is not cut.
+    /// Launches sub-boxes of a given number of blocks at most, or the whole grid where the form is not cut.
     fn boxes(&mut self, blocks: u32) -> Result<(), DriveError> {
         let boxes = self.run.kernel().sub_boxes(blocks);
         let pace = Pace::InFlight(SLICES_IN_FLIGHT);

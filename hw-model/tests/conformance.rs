@@ -20,7 +20,7 @@ use gridmux_policy::{Class, Element, Enforcement, Event, Plan, Policy};
 use std::collections::BTreeMap;
 use support::Bench;
 
-/// Stays on its SM for so many nanoseconds, mostly asleep.
+/// A kernel that stays on its SM for the nanoseconds of its parameter, mostly asleep.
 const STAY: &str = r"
 .version 8.0
 .target sm_80

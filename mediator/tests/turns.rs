@@ -181,7 +181,7 @@ fn live_a_client_that_says_that_it_runs_holds_nobody_up() {
 
 #[test]
 fn rows_stay_while_launches_that_wait_name_them() {
-    // More block shapes than a tenant has rows, all in one stream: the first ones wait while the last ones are admitted.
+    // More block shapes than a tenant has rows, all in one stream: the first wait while the last are admitted.
     for policy in ["fifo", "smk-p"] {
         let mut rig = Rig::new(policy);
         let (many, other) = (rig.join(0, 1), rig.join(1, 1));

@@ -121,7 +121,7 @@ pub enum BlockChange {
 /// One block's event in `plan` mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockEvent {
-    /// When.
+    /// Time of the event.
     pub at: Cycles,
     /// Where.
     pub sm: SmId,
@@ -159,7 +159,7 @@ impl BlockEvent {
 pub struct CapReached {
     /// The row.
     pub row: RowId,
-    /// When.
+    /// Time of the event.
     pub at: Cycles,
 }
 

@@ -203,7 +203,7 @@ pub enum Report {
         tag: Tag,
         /// How many.
         blocks: u32,
-        /// When.
+        /// Time of the event.
         at: Nanos,
     },
     /// Blocks ended.
@@ -214,7 +214,7 @@ pub enum Report {
         blocks: u32,
         /// Sum of their residence times.
         ran: Nanos,
-        /// When.
+        /// Time of the event.
         at: Nanos,
     },
     /// An operation ended; nothing more follows for its tag.

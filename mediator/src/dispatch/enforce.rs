@@ -7,8 +7,8 @@ use gridmux_policy::contract::{Element, Enforcement};
 pub fn enforces(element: Element) -> Enforcement {
     match element {
         Element::Cap => Enforcement::Approximate(
-            "caps are summed over groups: the hardware places blocks; up to eight times as much again is handed over ahead \
-             while all recent slices are short against a launch's latency; a kernel that cannot be cut goes whole, and \
+            "caps are summed over groups: the hardware places blocks; up to eight times as much again is handed over \
+             ahead while all recent slices are short against a launch's latency; a kernel that cannot be cut goes whole, and \
              before a block of a row has ended it gets one small window",
         ),
         Element::DeviceLimit => Enforcement::Approximate(
@@ -30,8 +30,8 @@ pub fn enforces(element: Element) -> Enforcement {
         Element::Budget => Enforcement::Exact,
         Element::Weight => Enforcement::No("a stock device does not share issue slots"),
         Element::Stop => Enforcement::Approximate(
-            "ahead: windows of about 190 us, two on the device; checked: slices, no more than the device holds, two in a \
-             lane while they are short",
+            "ahead: windows of about 190 us, two on the device; checked: slices, no more than the device holds, two in \
+             a lane while they are short",
         ),
     }
 }

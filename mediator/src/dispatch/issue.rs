@@ -1,9 +1,9 @@
 //! The issue pass: which operations go to the device now, and in what pieces ([`super::window`]).
 //!
 //! Rules: operations go in the order of the queue; under a strict head of line nothing overtakes a launch; no tenant
-//! takes more lanes than its equal part, with a part for a tenant that may yet come; a tenant whose launches keep ending
-//! at their budget waits until no other has one open. Several launches of a stream may be on the device at once, in one
-//! lane, which keeps their order.
+//! takes more lanes than its equal part, with a part for a tenant that may yet come; a tenant whose launches keep
+//! ending at their budget waits until no other has one open. Several launches of a stream may be on the device at once,
+//! in one lane, which keeps their order.
 
 use super::dispatcher::{Dispatcher, wall_ns};
 use super::lanes::{Backlog, Flight};
@@ -117,11 +117,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     fn issue_launch(&mut self, active: Active, no_lane: bool, over_quota: bool) -> Attempt {
-        let Some((situation_row, piece)) = self.cut(active) else {
+        let Some((row, piece)) = self.cut(active) else {
             return Attempt::Blocked;
         };
         let Some(piece) = piece else {
-            self.note_cap_reached(situation_row);
+            self.note_cap_reached(row);
             return Attempt::Blocked;
         };
         match piece.behind {
@@ -281,7 +281,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             self.lanes.release(tag, now);
             return Attempt::DeviceFull;
         }
-        self.count_issued(active, tag, &flight, piece.behind.is_none());
+        self.count_issued(active, tag, &flight);
         Attempt::Issued
     }
 
@@ -294,14 +294,15 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         Attempt::Issued
     }
 
-    fn count_issued(&mut self, active: Active, tag: Tag, flight: &Flight, fresh: bool) {
+    fn count_issued(&mut self, active: Active, tag: Tag, flight: &Flight) {
         let (now, wall_ns, device) = (self.now, self.issue_wall_ns(), self.device_id.0);
         let blocks = flight.blocks;
         if let Some(account) = self.accounts.get_mut(active.tenant) {
             account.counters.slice();
             account.charged.add(&flight.shape, flight.charge);
         }
-        self.accounts.change(active.tenant, 0, i32::from(fresh));
+        self.accounts
+            .change(active.tenant, 0, i32::from(flight.is_fresh));
         if let Some(row) = flight.row.and_then(|row| self.rows.get_mut(row)) {
             row.charged += flight.charge;
             row.starts += u64::from(blocks);

@@ -12,7 +12,7 @@
 //!   it has credit again. Only a queue that is half full ends a rest early, because losing events costs more; the
 //!   thread then takes note of them and makes no plan.
 
-use super::dispatcher::clock_ns;
+use super::dispatcher::{clock_ns, wall_ns};
 use super::policy_link::{ASLEEP, AWAKE, PolicyRunner, RESTING};
 use crate::backoff::Backoff;
 use gridmux_policy::units::Nanos;
@@ -127,10 +127,6 @@ impl PolicyRunner {
         self.set_activity(AWAKE);
         found
     }
-}
-
-fn wall_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
 }
 
 /// Returns the processor time that this thread has used.

@@ -77,7 +77,7 @@ fn a_long_launch_among_short_ones_keeps_to_the_cap() {
         .collect();
     let trace = run(&launches);
     let cap = i64::from(CAP * SHAPE.sms);
-    // Of a stream as many are in one lane as it takes, so up to the fifth are on the device before a long one has ended.
+    // A lane takes four launches of a stream, so up to the fifth are on the device before a long one has ended.
     // A short one has 25 slices, with each of which the longest is forgotten by a sixteenth: 40 us of 200 are left, of
     // which two latencies of a launch are a fifth.
     let most = most_resident(&trace, |launch| launch % 2 == 1 && launch > 4);
