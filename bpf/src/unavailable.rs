@@ -53,7 +53,7 @@ pub enum Unavailable {
         "cannot pin under {path}: {reason}; mount a BPF file system there (mount -t bpf bpf /sys/fs/bpf)"
     )]
     Pin {
-        /// Where.
+        /// The path in the BPF file system that was to be pinned.
         path: PathBuf,
         /// The error.
         reason: String,

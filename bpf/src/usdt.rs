@@ -56,7 +56,10 @@ macro_rules! usdt_argument {
 #[cfg(target_arch = "x86_64")]
 #[macro_export]
 macro_rules! usdt_site {
-    ($provider:literal, $name:literal, $semaphore:path, $function:path, $first_type:tt $first:expr $(, $type:tt $value:expr)* $(,)?) => {
+    (
+        $provider:literal, $name:literal, $semaphore:path, $function:path,
+        $first_type:tt $first:expr $(, $type:tt $value:expr)* $(,)?
+    ) => {
         // SAFETY: the instructions are two no-operations that change nothing; everything else goes to sections
         // that are not executed. The label numbers are local, so that copies of this block do not clash.
         unsafe {

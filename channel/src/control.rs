@@ -25,9 +25,17 @@ pub const MAX_REPLY_BYTES: usize = 4 << 20;
 /// 2: `Hello` names a tenant, `Welcome` answers with it; modules have
 /// variables, kernels have attributes, and [`DeviceFacts`] answers everything
 /// that an occupancy calculation asks.
-pub const CONTROL_VERSION: u32 = 2;
-/// The most bytes of a client's or tenant's name.
+///
+/// 3: a kernel says why it cannot run, a module whether it prints,
+/// `TakePrinted` gives what kernels printed, and `LoadModule` takes several
+/// texts, which are linked.
+pub const CONTROL_VERSION: u32 = 3;
+/// The most bytes of a client's name.
 pub const MAX_NAME_BYTES: usize = 64;
+/// The most bytes of a tenant's name.
+pub const MAX_TENANT_NAME_BYTES: usize = 32;
+/// The most texts that are linked into one module.
+pub const MAX_MODULE_PARTS: usize = 256;
 
 /// What a tenant asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +46,7 @@ pub enum ControlRequest {
         name: String,
         /// The client's [`CONTROL_VERSION`].
         client_version: u32,
-        /// The tenant that the client asks to be, at most [`MAX_NAME_BYTES`]
+        /// The tenant that the client asks to be, at most [`MAX_TENANT_NAME_BYTES`]
         /// bytes; without it, the first that it may be.
         tenant: Option<String>,
     },
@@ -52,12 +60,11 @@ pub enum ControlRequest {
         /// The address that `Alloc` returned.
         address: u64,
     },
-    /// Loads the PTX that stands in DMA-mapped memory.
+    /// Loads the PTX that stands in DMA-mapped memory; several texts are
+    /// linked into one module.
     LoadModule {
-        /// Where it stands in the tenant's DMA space.
-        iova: u64,
-        /// Its length in bytes.
-        len: u64,
+        /// The texts, 1 to [`MAX_MODULE_PARTS`].
+        parts: Vec<ModulePart>,
     },
     /// Unloads a module; its kernels are unknown from then on.
     UnloadModule {
@@ -78,6 +85,17 @@ pub enum ControlRequest {
     },
     /// What the tenant uses.
     Usage,
+    /// What the client's kernels printed since the last call.
+    TakePrinted,
+}
+
+/// A PTX text in the tenant's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModulePart {
+    /// Where it stands in the tenant's DMA space.
+    pub iova: u64,
+    /// Its length in bytes.
+    pub len: u64,
 }
 
 /// What the mediator answers.
@@ -102,6 +120,13 @@ pub enum ControlReply {
     Done,
     /// The request failed; nothing changed.
     Error(ControlError),
+    /// To `TakePrinted`.
+    Printed {
+        /// The text, in the order in which it was printed.
+        text: Vec<u8>,
+        /// How many bytes found no room behind it.
+        lost_bytes: u64,
+    },
 }
 
 /// What a tenant learns when it says hello.
@@ -129,7 +154,7 @@ pub struct Welcome {
 pub struct DeviceFacts {
     /// Its name, as `h200`.
     pub name: String,
-    /// True if it is the SM model: its times are virtual.
+    /// True if it is a modelled GPU: its times are virtual or estimated.
     pub is_model: bool,
     /// Its compute capability, major and minor.
     pub compute_capability: (u32, u32),
@@ -200,6 +225,8 @@ pub struct Module {
     /// Its `.global` and `.const` variables of module scope, in the order of
     /// the source.
     pub globals: Vec<GlobalInfo>,
+    /// A function of it calls `vprintf`.
+    pub prints: bool,
 }
 
 /// A variable of a module in device memory.
@@ -239,6 +266,9 @@ pub struct KernelInfo {
     /// The architecture that the PTX is written for, major * 10 + minor: 80
     /// for `.target sm_80` (`CU_FUNC_ATTRIBUTE_PTX_VERSION`).
     pub ptx_version: u32,
+    /// Why it cannot run on the device, though others of its module can; its
+    /// launches are refused with this text.
+    pub unusable: Option<String>,
 }
 
 /// A parameter of a kernel.
@@ -259,10 +289,12 @@ pub struct Usage {
     pub memory_bytes: u64,
     /// The most it may hold, in bytes.
     pub memory_limit_bytes: u64,
-    /// Launches it submitted.
+    /// Launches it submitted and that were admitted, over all of its clients since the device host started.
     pub launches: u64,
     /// Operations that it submitted and that have not ended.
     pub in_flight: u64,
+    /// Operations of every kind that it submitted, launches among them, counted as `launches` are.
+    pub operations: u64,
 }
 
 /// A request that failed.

@@ -4,22 +4,26 @@
 //! for it: it must be a memfd on tmpfs (not hugetlbfs, whose holes can fault),
 //! sealed against shrinking, and at least as long as claimed. Its bytes are
 //! moved with `pread` and `pwrite`, so that holes punched meanwhile read as
-//! zeroes and a lack of memory is an error, not a signal.
+//! zeroes and a lack of memory is an error, not a signal; large pieces of a
+//! file that has no holes go through a mapping, at `memcpy`'s speed.
 //!
 //! Growth is sealed too (we add the seal if it is missing): otherwise a tenant
 //! could set `O_APPEND` on the shared open file and let our writes grow it.
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl};
+use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 use thiserror::Error;
 
 mod dma;
+mod mapped;
 
 pub use dma::DmaTable;
+use mapped::Mapped;
 
 /// The most bytes of one DMA mapping with a descriptor: 64 GiB.
 pub const MAX_MAPPING_BYTES: u64 = 64 << 30;
@@ -148,6 +152,16 @@ impl SealedMemfd {
         Ok(Self { fd, len })
     }
 
+    /// Gives every page of it memory, so that the other side may copy large
+    /// pieces of it as memory ([`TenantBuffer::read_at`]).
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn fill_holes(&self) -> Result<(), MemoryError> {
+        let length = i64::try_from(self.len).unwrap_or(i64::MAX);
+        Ok(fallocate(&self.fd, FallocateFlags::empty(), 0, length)?)
+    }
+
     /// Its length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -207,6 +221,8 @@ pub struct TenantBuffer {
     file: std::fs::File,
     offset: u64,
     size: u64,
+    /// Made at the first large copy, where it can be.
+    mapped: OnceLock<Option<Mapped>>,
 }
 
 impl TenantBuffer {
@@ -244,6 +260,7 @@ impl TenantBuffer {
             file: fd.into(),
             offset,
             size,
+            mapped: OnceLock::new(),
         })
     }
 
@@ -260,12 +277,18 @@ impl TenantBuffer {
         (self.file.as_fd(), self.offset)
     }
 
-    /// Copies bytes at `offset` of the buffer into `out`.
+    /// Copies bytes at `offset` of the buffer into `out`; fastest where the
+    /// whole memfd has memory ([`SealedMemfd::fill_holes`]).
     ///
     /// # Errors
     /// Out of bounds, or the kernel refused.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
         self.check(offset, out.len())?;
+        if let Some(mapped) = self.mapped(out.len())
+            && mapped.read(&self.file, offset, out)
+        {
+            return Ok(());
+        }
         Ok(self.file.read_exact_at(out, self.offset + offset)?)
     }
 
@@ -276,7 +299,21 @@ impl TenantBuffer {
     /// against writing).
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), MemoryError> {
         self.check(offset, data.len())?;
+        if let Some(mapped) = self.mapped(data.len())
+            && mapped.write(&self.file, offset, data)
+        {
+            return Ok(());
+        }
         Ok(self.file.write_all_at(data, self.offset + offset)?)
+    }
+
+    /// The mapping, for a copy that is worth one.
+    fn mapped(&self, len: usize) -> Option<&Mapped> {
+        if len < mapped::LEAST_BYTES {
+            return None;
+        }
+        let map = || Mapped::new(&self.file, self.offset, self.size);
+        self.mapped.get_or_init(map).as_ref()
     }
 
     fn check(&self, offset: u64, len: usize) -> Result<(), MemoryError> {

@@ -12,6 +12,7 @@ use crate::wire::transfer::{DmaMap, DmaUnmap, RegionAccess};
 use crate::wire::version::Version;
 use crate::wire::{Command, HEADER_BYTES, Header, MAX_TRANSFER_BYTES, MessageKind, WireError};
 use nix::errno::Errno;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -26,7 +27,7 @@ const FIRST_READ_BYTES: usize = 4096;
 #[derive(Debug, Error)]
 pub enum CallError {
     /// The socket cannot be reached.
-    #[error("cannot connect to {path}: {error}; is `gridmux serve` running?")]
+    #[error("cannot connect to {path}: {error}{advice}", advice = advice(error))]
     Connect {
         /// The socket's path.
         path: String,
@@ -44,7 +45,7 @@ pub enum CallError {
     Refused {
         /// Which command.
         command: Command,
-        /// Why.
+        /// The error that it answered with.
         errno: Errno,
     },
     /// A reply that is none.
@@ -59,6 +60,15 @@ pub enum CallError {
     /// The mediator refused a request, with its reason.
     #[error(transparent)]
     Control(#[from] ControlError),
+}
+
+/// Returns what a socket that cannot be opened suggests, as the end of a sentence.
+fn advice(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => "; is `gridmux serve` running?",
+        ErrorKind::PermissionDenied => "; no tenant of the service has a rule for this user",
+        _ => "",
+    }
 }
 
 /// A negotiated connection to the mediator.

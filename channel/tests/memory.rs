@@ -107,6 +107,50 @@ fn a_hole_reads_as_zeroes() {
 }
 
 #[test]
+fn large_copies_are_right_with_holes_and_without_and_fill_none() {
+    const SIZE: usize = 1 << 20;
+    let memfd = SealedMemfd::create("test", 3 * SIZE as u64).unwrap();
+    let fd = memfd.as_fd().try_clone_to_owned().unwrap();
+    let blocks = || nix::sys::stat::fstat(&fd).unwrap().st_blocks;
+    let own = fd.try_clone().unwrap();
+    let buffer = TenantBuffer::new(own, SIZE as u64, 2 * SIZE as u64, BOTH).unwrap();
+    let mut out = vec![1; SIZE + 7];
+    buffer.read_at(5, &mut out).unwrap();
+    assert!(out.iter().all(|byte| *byte == 0));
+    assert_eq!(blocks(), 0, "reading a hole takes no memory");
+    let data: Vec<u8> = (0..SIZE).map(|n| n.to_le_bytes()[0] ^ 0x5a).collect();
+    for _ in 0..2 {
+        buffer.write_at(9, &data).unwrap();
+        let mut back = vec![0; SIZE];
+        buffer.read_at(9, &mut back).unwrap();
+        assert!(back == data);
+        // The second time there are no holes.
+        memfd.fill_holes().unwrap();
+    }
+    assert!(buffer.read_at(SIZE as u64, &mut out).is_err(), "7 too many");
+    assert!(buffer.write_at(SIZE as u64 + 1, &data).is_err());
+    // What the file's other half holds is not the buffer's.
+    let file = std::fs::File::from(fd);
+    let mut first = [1; 64];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut first, SIZE as u64).unwrap();
+    assert_eq!(first[..9], [0; 9]);
+    assert_eq!(first[9..], data[..55]);
+}
+
+#[test]
+fn a_large_copy_into_memory_that_may_only_be_read_is_refused() {
+    let original = SealedMemfd::create("test", 1 << 20).unwrap();
+    original.fill_holes().unwrap();
+    let path = format!("/proc/self/fd/{}", original.as_fd().as_raw_fd());
+    let reader: OwnedFd = std::fs::File::open(path).unwrap().into();
+    let buffer = TenantBuffer::new(reader, 0, 1 << 20, READ).unwrap();
+    let mut out = vec![1; 1 << 20];
+    buffer.read_at(0, &mut out).unwrap();
+    assert!(out.iter().all(|byte| *byte == 0));
+    assert!(buffer.write_at(0, &out).is_err());
+}
+
+#[test]
 fn writes_cannot_be_made_to_grow_the_file() {
     let fd = memfd(4096, SealFlag::F_SEAL_SHRINK);
     let buffer = TenantBuffer::new(fd.try_clone().unwrap(), 0, 4096, BOTH).unwrap();

@@ -69,6 +69,27 @@ fn a_full_ring_refuses_and_goes_on() {
 }
 
 #[test]
+fn a_release_passes_a_full_ring_and_rings_the_doorbell() {
+    let (host, mut client) = pair(small());
+    for cookie in 0..8 {
+        client.push(&barrier(cookie)).unwrap();
+    }
+    assert_eq!(client.push(&barrier(8)), Err(PushError::Full));
+    let _ = host.arm().unwrap();
+    client.release(3, 2);
+    client.release(3, 1);
+    assert_eq!(
+        [host.released(2), host.released(3)],
+        [0, 2],
+        "it never falls"
+    );
+    let mut poll_fds = [PollFd::new(host.doorbell(), PollFlags::POLLIN)];
+    assert_eq!(poll(&mut poll_fds, PollTimeout::ZERO), Ok(1), "it rang");
+    client.release(u16::MAX, 1);
+    assert_eq!(host.released(u16::MAX), 0, "a stream without a word");
+}
+
+#[test]
 fn arguments_arrive_whole_while_the_area_wraps() {
     let (mut host, mut client) = pair(small());
     for round in 0..2000_u64 {

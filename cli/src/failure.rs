@@ -46,6 +46,15 @@ impl Failure {
         }
     }
 
+    /// Another program ended with that status, which is this one's too.
+    pub(crate) fn passed_on(code: u8) -> Self {
+        Self {
+            error: None,
+            hint: None,
+            code,
+        }
+    }
+
     /// Adds what to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

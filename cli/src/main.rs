@@ -10,6 +10,7 @@ mod logging;
 mod notify;
 mod output;
 mod service;
+mod speaker;
 mod table;
 mod units;
 mod usage;
@@ -17,6 +18,9 @@ mod usage;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(code) = commands::run::as_ptxas() {
+        return code;
+    }
     let cli = match usage::parse() {
         Ok(cli) => cli,
         Err(code) => return code,

@@ -91,7 +91,7 @@ impl Output {
             return ExitCode::SUCCESS;
         }
         if let Some(error) = &failure.error {
-            self.report(&format!("{error:#}"), failure.hint.as_deref());
+            self.report(&causes(error), failure.hint.as_deref());
         }
         ExitCode::from(failure.code)
     }
@@ -117,5 +117,37 @@ impl Output {
     pub(crate) fn wrong_usage(&self, message: &str) -> ExitCode {
         self.report(message, Some("gridmux --help"));
         ExitCode::from(crate::failure::WRONG_USAGE)
+    }
+}
+
+/// Returns the error and what caused it, outermost first; a cause that an outer one has told already is left out.
+fn causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if !text.contains(cause.trim_end()) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::causes;
+    use anyhow::anyhow;
+
+    #[test]
+    fn each_cause_is_told_once() {
+        let told = anyhow!("no such file").context("a.toml: no such file");
+        assert_eq!(causes(&told), "a.toml: no such file");
+        let untold = anyhow!("no such file").context("a.toml");
+        assert_eq!(
+            causes(&untold.context("serving")),
+            "serving: a.toml: no such file"
+        );
     }
 }

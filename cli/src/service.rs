@@ -42,11 +42,25 @@ fn explain(error: AdminError) -> Failure {
             }
             _ => None,
         },
-        AdminError::Io(_) | AdminError::Reply(_) | AdminError::Refused(_) => None,
+        AdminError::Silent | AdminError::Io(_) | AdminError::Reply(_) | AdminError::Refused(_) => {
+            None
+        }
     };
     let failure = Failure::from(error);
     match hint {
         Some(hint) => failure.hint(hint),
         None => failure,
     }
+}
+
+/// Checks that a tenant of that name is configured; the failure names those that are.
+pub(crate) fn check_name<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> Result<(), Failure> {
+    if known.clone().any(|known| known == name) {
+        return Ok(());
+    }
+    let hint = format!("configured are: {}", known.collect::<Vec<_>>().join(", "));
+    Err(Failure::new(format!("there is no tenant {name:?}")).hint(hint))
 }

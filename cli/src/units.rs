@@ -28,9 +28,32 @@ pub(crate) fn nanos(ns: Option<u64>) -> String {
     }
 }
 
+/// A count with its noun, as `1 launch` or `2 launches`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let ending = match (count, noun.ends_with("ch")) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{count} {noun}{ending}")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{bytes, nanos};
+    use super::{bytes, counted, nanos};
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(
+            [
+                counted(1, "launch"),
+                counted(0, "launch"),
+                counted(2, "stream"),
+                counted(1, "stream")
+            ],
+            ["1 launch", "0 launches", "2 streams", "1 stream"]
+        );
+    }
 
     #[test]
     fn the_unit_fits() {

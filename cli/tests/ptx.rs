@@ -76,6 +76,35 @@ fn a_broken_file_is_an_error_with_line_column_and_caret() {
 }
 
 #[test]
+fn an_opcode_that_does_not_exist_is_named_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("unknown.ptx");
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %r<4>;\n\
+                frobnicate.u32 %r1, 5;\nret;\n}\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let json = gridmux(["ptx", "check", "-j", file]).succeeded().json();
+    let kernel = &json[0]["kernels"][0];
+    let expected = serde_json::json!([{ "opcode": "frobnicate.u32", "line": 7 }]);
+    assert_eq!(kernel["unknown"], expected, "{kernel}");
+    assert_eq!(kernel["mix"]["unknown"], 1);
+    let shown = gridmux(["ptx", "check", file]).succeeded().stdout;
+    for line in [
+        "unknown      line 7: `frobnicate.u32`",
+        "whole        yes, but the SM model refuses `frobnicate.u32`",
+    ] {
+        assert!(shown.lines().any(|shown| shown.trim() == line), "{shown}");
+    }
+    assert!(shown.contains("1 control, 1 unknown"), "{shown}");
+    // What is said of the model is so.
+    let ran = gridmux([
+        "-j", "sim", "kernel", file, "--entry", "k", "--grid", "1", "--block", "1",
+    ]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.json_error().contains("frobnicate.u32"));
+}
+
+#[test]
 fn a_file_that_is_not_there_is_named() {
     let ran = gridmux(["ptx", "check", "-j", "/nonexistent/a.ptx"]);
     assert_eq!(ran.code, Some(1));
@@ -124,4 +153,19 @@ fn a_rewritten_module_takes_the_control_block_and_checks() {
         params_bytes(file.to_str().unwrap()),
         before.next_multiple_of(8) + 64
     );
+}
+
+#[test]
+fn a_rewritten_module_in_json_names_its_kernels_by_form() {
+    let original = workload_ptx("vecadd");
+    for form in ["whole", "slice", "fence+worker"] {
+        let arguments = ["ptx", "rewrite", "--form", form, &original];
+        let text = gridmux(arguments).succeeded().stdout;
+        let json = gridmux(arguments.iter().chain(&["-j"])).succeeded().json();
+        assert_eq!(json["ptx"], text.as_str(), "{form}");
+        let expected = serde_json::json!([{
+            "name": "vecadd", "entries": { form: "vecadd" }, "reason": null, "line": null,
+        }]);
+        assert_eq!(json["kernels"], expected);
+    }
 }

@@ -156,6 +156,15 @@ fn it_says_when_it_is_ready_answers_and_stops() {
             ]
         );
     }
+    // A tenant that never had work asked for nothing and got nothing.
+    let idle = &service.ask(&["tenant", "show", "first"])[0];
+    assert!(
+        idle["share_asked"].is_null() && idle["share_got"].is_null(),
+        "{idle}"
+    );
+    let folder = service.run_dir.to_str().unwrap();
+    let listed = gridmux(["tenant", "list", "--run-dir", folder]).succeeded();
+    assert!(!listed.stdout.contains('%'), "{}", listed.stdout);
     let latency = service.ask(&["latency"]);
     assert_eq!(
         latency["source"],
@@ -165,6 +174,12 @@ fn it_says_when_it_is_ready_answers_and_stops() {
             "mediator"
         }
     );
+    for command in [&["latency", "nobody"][..], &["tenant", "show", "nobody"]] {
+        let ran = gridmux(command.iter().chain(&["-j", "--run-dir", folder]));
+        assert_eq!(ran.code, Some(1), "{command:?}: {}", ran.stdout);
+        assert_eq!(ran.json_error(), "there is no tenant \"nobody\"");
+        assert_eq!(ran.json()["hint"], "configured are: first, second");
+    }
     assert_eq!(service.stop(), Some(0));
 }
 
@@ -348,6 +363,8 @@ fn a_workload_whose_service_is_not_there_or_goes_away_fails_clearly() {
     ]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.json_error().contains("/nonexistent/a.sock"));
+    let hint = ran.json()["hint"].as_str().map(ToOwned::to_owned);
+    assert!(hint.is_some_and(|hint| hint.contains("--socket")));
 
     let service = Service::start("gone");
     let socket = service.socket();
@@ -371,9 +388,14 @@ fn a_workload_whose_service_is_not_there_or_goes_away_fails_clearly() {
     tenant.say("go");
     let error = tenant.next();
     assert!(
-        error["error"]
-            .as_str()
-            .is_some_and(|text| text.contains("tenant second")),
+        error["error"].as_str().is_some_and(
+            |text| text.contains("tenant second: the connection to the service was lost")
+        ),
+        "{error}"
+    );
+    let hint = error["hint"].as_str().unwrap();
+    assert!(
+        hint.contains("was stopped") && !hint.contains("Gpu::"),
         "{error}"
     );
     assert_eq!(tenant.exit_code(), Some(1));
@@ -444,6 +466,8 @@ fn a_client_that_may_not_be_a_tenant_is_told_which_it_may_be() {
         error.contains("may not be tenant \"third\"; you may be: first, second"),
         "{error}"
     );
+    let hint = refused.json()["hint"].as_str().map(ToOwned::to_owned);
+    assert!(hint.is_some_and(|hint| hint.contains("--tenant")));
     assert_eq!(run("second").succeeded().json()["name"], "second");
     assert_eq!(service.stop(), Some(0));
 }

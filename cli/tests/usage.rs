@@ -2,7 +2,7 @@
 
 mod command;
 
-use command::{PROGRAM, gridmux};
+use command::{PROGRAM, gridmux, workload_ptx};
 use std::io::Read;
 use std::process::{Command, Stdio};
 
@@ -22,8 +22,23 @@ fn wrong_usage_exits_with_2_and_says_so_in_json() {
             "-j", "sim", "kernel", "x.ptx", "--entry", "k", "--grid", "1", "--block", "1", "--arg",
             "u9=1",
         ],
+        &[
+            "-j",
+            "sim",
+            "kernel",
+            "x.ptx",
+            "--entry",
+            "k",
+            "--grid",
+            "1",
+            "--block",
+            "1",
+            "--slice-blocks",
+            "2",
+        ],
         &["-j", "latency", "0"],
         &["-j", "serve", "--tenant", "a:heavy"],
+        &["-j", "serve", "--tenant", "a:2", "--tenant", "a:5"],
         &["-j", "workload", "run", "nonsense", "--socket", "/nowhere"],
     ] {
         let ran = gridmux(arguments);
@@ -47,19 +62,36 @@ fn without_json_errors_go_to_stderr_with_a_hint() {
 
 #[test]
 fn a_form_that_does_not_exist_is_refused_with_those_that_do() {
-    let ran = gridmux([
-        "ptx",
-        "rewrite",
-        "--form",
-        "turbo",
-        &command::workload_ptx("vecadd"),
-    ]);
+    let ran = gridmux(["ptx", "rewrite", "--form", "turbo", &workload_ptx("vecadd")]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
     assert!(
         ran.stderr.contains("whole, slice, gate, worker, fence"),
         "{}",
         ran.stderr
     );
+}
+
+#[test]
+fn a_policy_that_does_not_exist_is_refused_before_anything_runs() {
+    let ran = gridmux(["-j", "demo", "--policy", "nope"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    let error = ran.json_error();
+    for word in ["nope", "--policy", "fifo", "smk-p"] {
+        assert!(error.contains(word), "{error}");
+    }
+}
+
+#[test]
+fn more_sms_than_there_are_is_refused_with_their_number() {
+    for arguments in [&["demo"][..], &["serve", "--tenant", "a"]] {
+        let ran = gridmux(arguments.iter().chain(&["-j", "--sms", "500"]));
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        let error = ran.json_error();
+        assert!(
+            error.contains("device.sms") && error.contains("132"),
+            "{error}"
+        );
+    }
 }
 
 #[test]
@@ -82,6 +114,40 @@ fn a_service_that_does_not_run_is_a_failure_with_a_hint() {
 }
 
 #[test]
+fn each_cause_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.toml");
+    std::fs::write(&file, "nonsense = 1\n").unwrap();
+    let file = file.to_str().unwrap();
+    let below = format!("{file}/run");
+    let kernel = workload_ptx("vecadd");
+    let sim = [
+        "sim", "kernel", &kernel, "--entry", "vecadd", "--grid", "1", "--block", "1",
+    ];
+    for (arguments, cause) in [
+        (
+            &["tenant", "list", "--run-dir", "/nonexistent"][..],
+            "os error 2",
+        ),
+        (&["serve", "--config", "/nonexistent"], "os error 2"),
+        (
+            &["serve", "--tenant", "a", "--run-dir", &below],
+            "os error 20",
+        ),
+        (
+            &["workload", "run", "vecadd", "--socket", "/nonexistent"],
+            "os error 2",
+        ),
+        (&[&sim[..], &["--gpu", file]].concat(), "nonsense = 1"),
+    ] {
+        let ran = gridmux(arguments.iter().chain(&["-j"]));
+        assert_eq!(ran.code, Some(1), "{arguments:?}");
+        let error = ran.json_error();
+        assert_eq!(error.matches(cause).count(), 1, "{error}");
+    }
+}
+
+#[test]
 fn a_configuration_with_an_unknown_key_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gridmux.toml");
@@ -98,13 +164,7 @@ fn a_configuration_with_an_unknown_key_is_refused_by_name() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let mut child = Command::new(PROGRAM)
-        .args([
-            "ptx",
-            "rewrite",
-            "--form",
-            "whole",
-            &command::workload_ptx("vecadd"),
-        ])
+        .args(["ptx", "rewrite", "--form", "whole", &workload_ptx("vecadd")])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -147,4 +207,34 @@ fn policies_are_listed_with_what_they_promise() {
     assert_eq!((promises("fifo"), promises("smk-p")), (false, true));
     let text = gridmux(["policy", "list"]).succeeded().stdout;
     assert!(text.lines().any(|line| line.starts_with("smk-p")), "{text}");
+}
+
+#[test]
+fn what_help_refers_to_is_there() {
+    let json = gridmux(["workload", "list", "-j"]).succeeded().json();
+    for workload in json.as_array().unwrap() {
+        assert!(
+            workload["elements"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty()),
+            "{workload}"
+        );
+    }
+    let help = |command: &[&str]| {
+        gridmux(command.iter().chain(&["--help"]))
+            .succeeded()
+            .stdout
+    };
+    for command in [&["ptx", "rewrite"][..], &["sim", "kernel"]] {
+        assert!(help(command).contains("fence+worker"), "{command:?}");
+    }
+    let serve = help(&["serve"]);
+    for word in ["/run/gridmux", "SIGTERM", "root"] {
+        assert!(serve.contains(word), "{word}: {serve}");
+    }
+    let list = help(&["tenant", "list"]);
+    for column in ["CLASS", "ASKED", "GOT", "PENDING", "behind"] {
+        assert!(list.contains(column), "{column}: {list}");
+    }
+    assert!(help(&["latency"]).contains("hand-over"));
 }

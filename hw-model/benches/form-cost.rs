@@ -20,16 +20,16 @@ use std::collections::BTreeMap;
 
 /// SMs of the cut `h200`.
 const FEW_SMS: u16 = 16;
-/// Slices in flight: enough for one to be ready whenever another ends, though a launch takes longer than three blocks per
-/// SM last (Little's law, as the dispatcher's).
+/// Slices in flight: enough for one to be ready whenever another ends, though a launch takes longer than three blocks
+/// per SM last (Little's law, as the dispatcher's).
 const SLICES_IN_FLIGHT: usize = 16;
 /// Of the domain's window, what is a fenced kernel's partition: its beginning, where all buffers are.
 const PARTITION_BYTES: u64 = 4 << 30;
 /// Waves of a gate's launch, and launches in flight: a stop refuses what has not started, however much that is.
 const WINDOW_WAVES: u32 = 8;
 const WINDOWS: u32 = 2;
-/// The last of a worker's blocks, by this part of a ticket, go one by one, so that workers run dry together (accelOS, section
-/// 6.4).
+/// The last of a worker's blocks, by this part of a ticket, go one by one, so that workers run dry together (accelOS,
+/// section 6.4).
 const SINGLES: u32 = 4;
 
 /// Stands for workers that learn it.
@@ -42,11 +42,12 @@ const UNTUNED: TicketManner = TicketManner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Original,
-    /// Slices of so many waves, or of so many blocks per SM.
+    /// Slices of this number of waves.
     Waves(u32),
+    /// Slices of this number of blocks per SM.
     PerSm(u32),
     Gate,
-    /// Workers that take their tickets so.
+    /// Workers that take their tickets in this manner.
     Worker(TicketManner),
     Fence,
 }
@@ -203,8 +204,8 @@ impl Setup {
         workers.expect("few blocks")
     }
 
-    /// Stops an instance while its first launches are on their way, and gives the cycles from where their first block may
-    /// start until the device is empty.
+    /// Stops an instance while its first launches are on their way, and gives the cycles from where their first block
+    /// may start until the device is empty.
     fn stop(&mut self, host: Host) -> u64 {
         let Self { gpu, run, .. } = self;
         let stopped = run.begin(gpu, host).and_then(|mut instance| {

@@ -7,29 +7,29 @@
 //! Where shapes are not told (the length of the FMA loop, values in a row of the matrix), one was taken with which both
 //! chips fit; nothing else is fitted to a kernel.
 //!
-//! For the GTX 480 each kernel is run again with one part of the description changed, which shows what the part is worth:
-//! `without_front_end` (instruction buffers, one fetch a cycle, 2 KB of instruction cache), `without_parameter_misses`
-//! (parameters are at hand), `without_reserved_lines` (a full set of L1 holds nobody up), `without_buffer_limit`,
-//! `without_bank_groups`, `without_turnaround`, `without_refresh` (DRAM), `with_collectors` (GPGPU-Sim's 6, each held a
-//! cycle for each source) and `with_a_burst_for_each_sector` (GPGPU-Sim's 64-byte bursts, each for one sector of 32 bytes).
-//! `as_gpgpu_sim_has_it` has these bursts and collectors, and no refresh.
+//! For the GTX 480 each kernel is run again with one part of the description changed, which shows what the part is
+//! worth: `without_front_end` (instruction buffers, one fetch a cycle, 2 KB of instruction cache),
+//! `without_parameter_misses` (parameters are at hand), `without_reserved_lines` (a full set of L1 holds nobody up),
+//! `without_buffer_limit`, `without_bank_groups`, `without_turnaround`, `without_refresh` (DRAM), `with_collectors`
+//! (GPGPU-Sim's 6, each held a cycle for each source) and `with_a_burst_for_each_sector` (GPGPU-Sim's 64-byte bursts,
+//! each for one sector of 32 bytes). `as_gpgpu_sim_has_it` has these bursts and collectors, and no refresh.
 //! For the V100, `with_moves_executed` executes every PTX instruction, as GPGPU-Sim does.
 //! `ordinary_functions` is Black-Scholes as a program has it that does not ask for the approximate functions by name;
 //! `N_values_a_row` is the sparse product with another matrix.
 //!
 //! What lies behind each difference above 15 %:
-//! - `gtx480/vecadd` and `gtx480/reduction`: bandwidth. GPGPU-Sim's L2 asks DRAM for one sector at a time, and each takes a
-//!   burst of twice its length, so that it reaches half of the card's 177.4 GB/s at most. The model's description has the
-//!   card's bandwidth, and sectors that lie in one burst share it. Row `with_a_burst_for_each_sector` has GPGPU-Sim's
-//!   bandwidth instead and lies on the other side of its cycles.
-//! - `black_scholes` on both: the kernel. Ours asks for the approximate functions by name, 95 PTX instructions a thread;
-//!   with `expf`, `logf`, `sqrtf` and IEEE division it has 165 (row `ordinary_functions`), and on the GTX 480 it comes within
-//!   15 % where bandwidth and collectors are GPGPU-Sim's besides (row `ordinary_functions/as_gpgpu_sim_has_it`). On the V100
-//!   GPGPU-Sim also executes what ptxas makes no instruction of, and the difference is below 15 % where the model does
-//!   (row `with_moves_executed`).
-//! - `spmv` on both: the matrix. Ours has 20 values a row at random columns; theirs is not known. The rows with 16 and with
-//!   26 values lie on either side of GPGPU-Sim's cycles on both chips, while no part of the GTX 480's description moves its
-//!   figure by more than 3 %.
+//! - `gtx480/vecadd` and `gtx480/reduction`: bandwidth. GPGPU-Sim's L2 asks DRAM for one sector at a time, and each
+//!   takes a burst of twice its length, so that it reaches half of the card's 177.4 GB/s at most. The model's
+//!   description has the card's bandwidth, and sectors that lie in one burst share it. Row
+//!   `with_a_burst_for_each_sector` has GPGPU-Sim's bandwidth instead and lies on the other side of its cycles.
+//! - `black_scholes` on both: the kernel. Ours asks for the approximate functions by name, 95 PTX instructions a
+//!   thread; with `expf`, `logf`, `sqrtf` and IEEE division it has 165 (row `ordinary_functions`), and on the GTX 480
+//!   it comes within 15 % where bandwidth and collectors are GPGPU-Sim's besides (row
+//!   `ordinary_functions/as_gpgpu_sim_has_it`). On the V100 GPGPU-Sim also executes what ptxas makes no instruction of,
+//!   and the difference is below 15 % where the model does (row `with_moves_executed`).
+//! - `spmv` on both: the matrix. Ours has 20 values a row at random columns; theirs is not known. The rows with 16 and
+//!   with 26 values lie on either side of GPGPU-Sim's cycles on both chips, while no part of the GTX 480's description
+//!   moves its figure by more than 3 %.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -52,7 +52,8 @@ const ROW: u32 = 20;
 /// Launch latency in their V100 figures.
 const LAUNCH: u64 = 5000;
 
-/// Black-Scholes with `expf`, `logf`, `sqrtf` and IEEE division, made from the `.cu` beside it by `nvcc -ptx -arch=sm_80`.
+/// Black-Scholes with `expf`, `logf`, `sqrtf` and IEEE division, made from the `.cu` beside it by
+/// `nvcc -ptx -arch=sm_80`.
 const ORDINARY: &str = include_str!("gpgpusim/black_scholes.ptx");
 
 /// A part of a description that is taken away, to see what it is worth.
@@ -153,7 +154,7 @@ fn cycles(config: GpuConfig, run: &Run) -> u64 {
     timed.cycles - launch
 }
 
-/// A sparse matrix of `rows` rows with so many values each at random columns, a vector, and the result.
+/// A sparse matrix of `rows` rows with `values` values each at random columns, a vector, and the result.
 fn sparse(rows: u32, values: u32) -> Vec<Arg> {
     let mut state = 1_u64;
     let mut random = || {

@@ -3,8 +3,8 @@
 //! One JSON line per GPU and figure: the measured value, the configured one as the floor, and their ratio. Latencies
 //! are cycles of a chain of dependent instructions or pointers, rates are what all SMs reach together. The bank
 //! conflict and coalescing staircases are drawn as SVG under `target/microbench/`.
-//! A rate's peak is the card's: lanes or bus width times clock, whatever the description says of what stands before them.
-//! Rule: the measured latency must be within 5 % of the configured one, a rate between 90 and 100 % of its peak;
+//! A rate's peak is the card's: lanes or bus width times clock, whatever the description says of what stands before
+//! them. Rule: the measured latency must be within 5 % of the configured one, a rate between 90 and 100 % of its peak;
 //! anything else ends the run with an error, after everything was printed.
 
 #[path = "microbench/kernels.rs"]

@@ -154,7 +154,8 @@ pub struct Sm {
     pub collector_cycles: u32,
     /// Moves that ptxas makes no instruction of take no issue slot; false to execute PTX as it stands.
     pub folds_moves: bool,
-    /// A kernel's parameters are read through the constant cache, which lacks them at first; else they are always there.
+    /// A kernel's parameters are read through the constant cache, which lacks them at first; else they are always
+    /// there.
     #[serde(default)]
     pub parameters_cached: bool,
     /// Resident threads.
@@ -560,7 +561,7 @@ impl GpuConfig {
         self.sm.max_threads / WARP_LANES
     }
 
-    /// Nanoseconds of so many core cycles, rounded down.
+    /// Nanoseconds of `cycles` core cycles, rounded down.
     #[must_use]
     pub fn cycles_to_ns(&self, cycles: u64) -> u64 {
         // The narrow way is taken for each issued instruction and holds for months of virtual time.
@@ -571,14 +572,14 @@ impl GpuConfig {
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// Core cycles that cover so many nanoseconds, rounded up.
+    /// Core cycles that cover `ns` nanoseconds, rounded up.
     #[must_use]
     pub fn ns_to_cycles(&self, ns: u64) -> u64 {
         let cycles = (u128::from(ns) * u128::from(self.clock.core_mhz)).div_ceil(1000);
         u64::try_from(cycles).unwrap_or(u64::MAX)
     }
 
-    /// Core cycles that so many command clocks of the DRAM take, times 2^`fraction`.
+    /// Core cycles that `clocks` command clocks of the DRAM take, times 2^`fraction`.
     #[must_use]
     pub(crate) fn dram_time(&self, clocks: u32, fraction: u32) -> u64 {
         let scaled = (u64::from(clocks) * u64::from(self.clock.core_mhz)) << fraction;

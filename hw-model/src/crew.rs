@@ -306,7 +306,7 @@ impl<'a, T> Each<'a, T> {
         }
     }
 
-    /// How many.
+    /// The number of items.
     pub(crate) fn len(&self) -> usize {
         self.count
     }

@@ -158,8 +158,8 @@ impl fmt::Display for Fault {
         if let Some(owner) = &self.owner {
             write!(f, ", the module's variable '{owner}'")?;
         }
-        if let Some(domain) = self.lies_in {
-            write!(f, "; the address lies in domain {}", domain.0)?;
+        if self.lies_in.is_some() {
+            f.write_str("; the address belongs to another client")?;
         }
         if let Some(partition) = self.partition {
             let base = partition.base;

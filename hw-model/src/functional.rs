@@ -1,7 +1,8 @@
-//! Functional execution: a launch to its end without timing.
+//! Functional execution: a launch to its end without timing, at once or a part at a time.
 //!
 //! Rules: blocks run one after another in ascending order; the warps of a block take turns, so that one may wait
-//! for another; the budget counts warp instructions of the whole launch.
+//! for another; the budget counts warp instructions of the whole launch. How a run is cut into parts changes nothing
+//! of what it computes, unless something else writes its memory meanwhile.
 
 use crate::config::WARP_LANES;
 use crate::counters::Counters;
@@ -13,11 +14,14 @@ use crate::explain::{deadlock_note, dress};
 use crate::fault::{Fault, FaultKind};
 use crate::kernel::Kernel;
 use crate::launch::Launch;
-use crate::memory::Domain;
+use crate::memory::{Domain, DomainId};
 use crate::report::{Printed, append_printed};
+use std::sync::Arc;
 
 /// Steps of a warp before the next one has its turn.
-const TURN: u32 = 1 << 14;
+const TURN: u32 = 1 << 12;
+/// What starting a block counts against the length of a part, in warp instructions.
+const BLOCK_START: u64 = 32;
 
 /// Storage that a functional run reuses from block to block and launch to launch.
 #[derive(Debug)]
@@ -28,6 +32,34 @@ pub(crate) struct Functional {
     access: Access,
 }
 
+/// A launch that runs without timing, a part at a time ([`Gpu::begin_functional`](crate::Gpu::begin_functional)).
+#[derive(Debug)]
+pub struct FunctionalRun {
+    tag: u64,
+    domain: DomainId,
+    kernel: Arc<Kernel>,
+    grid: [u32; 3],
+    block: [u32; 3],
+    dynamic_shared_bytes: u32,
+    params: Vec<u8>,
+    budget: Option<u64>,
+    /// Blocks of the grid, and those that have begun.
+    blocks: u64,
+    begun: u64,
+    /// Warps of a block.
+    warps: u32,
+    /// Warps of the block at hand that can run; 0 when none has begun or it has ended.
+    ready: u32,
+    /// The next warp that has its turn.
+    next: u32,
+    counters: Counters,
+    storage: Functional,
+}
+
+// SAFETY: the raw pointers inside a run (register slots, shared and local memory, parameters) point into buffers that
+// the same run owns and that do not move when it does; nothing outside keeps a copy.
+unsafe impl Send for FunctionalRun {}
+
 impl Functional {
     pub(crate) fn new() -> Self {
         Self {
@@ -37,110 +69,201 @@ impl Functional {
             access: Access::new(),
         }
     }
+}
 
-    /// Runs all blocks.
-    pub(crate) fn run(
-        &mut self,
-        launch: &Launch<'_>,
-        domain: &Domain,
-        printed: &mut Vec<Printed>,
-    ) -> Result<Counters, Box<Fault>> {
-        let kernel = &*launch.kernel;
-        let shape = BlockShape {
+impl FunctionalRun {
+    /// Makes a run of a launch that was checked.
+    pub(crate) fn new(launch: &Launch<'_>, mut storage: Functional) -> Self {
+        let threads = launch.block.iter().product::<u32>();
+        let warps = threads.div_ceil(WARP_LANES);
+        if storage.warps.len() < warps as usize {
+            storage.warps.resize_with(warps as usize, Warp::default);
+        }
+        Self {
+            tag: launch.tag,
+            domain: launch.domain,
+            kernel: Arc::clone(&launch.kernel),
             grid: launch.grid,
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
-            params: launch.params.as_ptr(),
-            gridid: launch.tag,
+            params: launch.params.to_vec(),
+            budget: launch.budget.map(|budget| budget.0),
+            blocks: launch.grid.iter().map(|n| u64::from(*n)).product(),
+            begun: 0,
+            warps,
+            ready: 0,
+            next: 0,
+            counters: Counters::default(),
+            storage,
+        }
+    }
+
+    /// Returns the launch's tag.
+    #[must_use]
+    pub fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    /// Returns the memory domain that the launch sees.
+    #[must_use]
+    pub fn domain(&self) -> DomainId {
+        self.domain
+    }
+
+    /// Returns the kernel's name.
+    pub(crate) fn kernel_name(&self) -> &str {
+        &self.kernel.name
+    }
+
+    /// Returns what the launch did so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Returns the storage, to be used by another run.
+    pub(crate) fn into_storage(self) -> Functional {
+        self.storage
+    }
+
+    /// Runs until about `most` warp instructions were executed, or all blocks have ended; returns whether they have.
+    pub(crate) fn step(
+        &mut self,
+        domain: &Domain,
+        most: u64,
+        printed: &mut Vec<Printed>,
+    ) -> Result<bool, Box<Fault>> {
+        let kernel = Arc::clone(&self.kernel);
+        let mut until = self.counters.warp_instructions.saturating_add(most);
+        loop {
+            if self.ready == 0 {
+                if self.begun == self.blocks {
+                    return Ok(true);
+                }
+                if self.counters.warp_instructions >= until {
+                    return Ok(false);
+                }
+                until = until.saturating_sub(BLOCK_START);
+                self.start_block();
+            }
+            if !self.run_block(&kernel, domain, until, printed)? {
+                return Ok(false);
+            }
+            self.counters.blocks += 1;
+        }
+    }
+
+    fn start_block(&mut self) {
+        let threads = self.block.iter().product::<u32>();
+        let shape = BlockShape {
+            grid: self.grid,
+            block: self.block,
+            dynamic_shared_bytes: self.dynamic_shared_bytes,
+            params: self.params.as_ptr(),
+            gridid: self.tag,
             nsmid: 1,
         };
-        let threads = launch.block.iter().product::<u32>();
-        let warps = threads.div_ceil(WARP_LANES);
-        if self.warps.len() < warps as usize {
-            self.warps.resize_with(warps as usize, Warp::default);
+        let Functional { block, warps, .. } = &mut self.storage;
+        block.start(&self.kernel, &shape, self.begun, 0);
+        for (index, warp) in (0..self.warps).zip(warps) {
+            warp.start(&self.kernel, index, threads);
         }
-        let mut counters = Counters::default();
-        let blocks: u64 = launch.grid.iter().map(|n| u64::from(*n)).product();
-        for linear in 0..blocks {
-            self.block.start(kernel, &shape, linear, 0);
-            for (index, warp) in (0..warps).zip(&mut self.warps) {
-                warp.start(kernel, index, threads);
-            }
-            self.run_block(launch, domain, warps, &mut counters, printed)?;
-            counters.blocks += 1;
-        }
-        Ok(counters)
+        self.ready = block.alive();
+        self.next = 0;
+        self.begun += 1;
     }
 
+    /// Runs the block at hand until it ends, or until `until` warp instructions of the launch were executed; returns
+    /// whether it has ended.
     fn run_block(
         &mut self,
-        launch: &Launch<'_>,
+        kernel: &Kernel,
         domain: &Domain,
-        warps: u32,
-        counters: &mut Counters,
+        until: u64,
         printed: &mut Vec<Printed>,
-    ) -> Result<(), Box<Fault>> {
-        let kernel = &*launch.kernel;
-        let mut ready = self.block.alive();
-        let limit = launch.budget.map(|b| b.0);
-        while ready != 0 {
-            for index in 0..warps {
-                if ready >> index & 1 == 0 {
-                    continue;
+    ) -> Result<bool, Box<Fault>> {
+        while self.ready != 0 {
+            while self.next < self.warps {
+                if self.counters.warp_instructions >= until {
+                    return Ok(false);
                 }
-                let step = self.run_warp(index, kernel, domain, counters);
-                let meeting = match step {
-                    Step::Done => Meeting::Wait,
-                    Step::Printed => {
-                        if let Some(text) = self.warps[index as usize].take_said() {
-                            append_printed(printed, launch.tag, &text);
-                        }
-                        Meeting::Wait
-                    }
-                    Step::Ended => {
-                        ready &= !(1 << index);
-                        self.block.end(index)
-                    }
-                    Step::Barrier(arrival) => {
-                        if arrival.stalled {
-                            ready &= !(1 << index);
-                        }
-                        self.block.arrive(index, &arrival)
-                    }
-                    Step::Stalled { alive } => {
-                        ready &= !(1 << index);
-                        self.block.stall(index, alive)
-                    }
-                    Step::Fault(raw) => return Err(self.explain(raw, index, kernel, domain)),
-                };
-                match meeting {
-                    Meeting::Wait => {}
-                    Meeting::Release(released) => ready |= self.resume(released),
-                    Meeting::Deadlock => match self.loosen() {
-                        0 => {
-                            let index = self.block.alive().trailing_zeros();
-                            let raw = plain(FaultKind::BarrierDeadlock);
-                            let mut fault = self.explain(raw, index, kernel, domain);
-                            let warps = self.warps[..warps as usize].iter();
-                            fault.note = Some(deadlock_note(&self.block, kernel, warps));
-                            return Err(fault);
-                        }
-                        loosened => ready |= loosened,
-                    },
-                }
-                if let (Some(limit), Some(budget)) = (limit, launch.budget)
-                    && counters.warp_instructions > limit
-                {
-                    let kind = FaultKind::BudgetExceeded {
-                        budget_cycles: budget.0,
-                    };
-                    return Err(self.explain(plain(kind), index, kernel, domain));
+                let index = self.next;
+                self.next += 1;
+                if self.ready >> index & 1 != 0 {
+                    self.take_turn(index, kernel, domain, printed)?;
                 }
             }
+            self.next = 0;
         }
-        Ok(())
+        Ok(true)
     }
 
+    /// Gives a warp its turn, and others what that leads to.
+    fn take_turn(
+        &mut self,
+        index: u32,
+        kernel: &Kernel,
+        domain: &Domain,
+        printed: &mut Vec<Printed>,
+    ) -> Result<(), Box<Fault>> {
+        let step = self
+            .storage
+            .run_warp(index, kernel, domain, &mut self.counters);
+        let storage = &mut self.storage;
+        let meeting = match step {
+            Step::Done => Meeting::Wait,
+            Step::Printed => {
+                if let Some(text) = storage.warps[index as usize].take_said() {
+                    append_printed(printed, self.tag, self.domain, &text);
+                }
+                Meeting::Wait
+            }
+            Step::Ended => {
+                self.ready &= !(1 << index);
+                storage.block.end(index)
+            }
+            Step::Barrier(arrival) => {
+                if arrival.stalled {
+                    self.ready &= !(1 << index);
+                }
+                storage.block.arrive(index, &arrival)
+            }
+            Step::Stalled { alive } => {
+                self.ready &= !(1 << index);
+                storage.block.stall(index, alive)
+            }
+            Step::Fault(raw) => return Err(storage.explain(raw, index, kernel, domain)),
+        };
+        match meeting {
+            Meeting::Wait => {}
+            Meeting::Release(released) => self.ready |= storage.resume(released),
+            Meeting::Deadlock => match storage.loosen() {
+                0 => return Err(self.deadlock(domain)),
+                loosened => self.ready |= loosened,
+            },
+        }
+        match self.budget {
+            Some(budget_cycles) if self.counters.warp_instructions > budget_cycles => {
+                let kind = FaultKind::BudgetExceeded { budget_cycles };
+                Err(self.storage.explain(plain(kind), index, kernel, domain))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn deadlock(&self, domain: &Domain) -> Box<Fault> {
+        let (storage, kernel) = (&self.storage, &*self.kernel);
+        let index = storage.block.alive().trailing_zeros();
+        let raw = plain(FaultKind::BarrierDeadlock);
+        let mut fault = storage.explain(raw, index, kernel, domain);
+        let warps = storage.warps[..self.warps as usize].iter();
+        fault.note = Some(deadlock_note(&storage.block, kernel, warps));
+        fault
+    }
+}
+
+impl Functional {
     /// Lets warps go on behind a barrier; those that can run again.
     fn resume(&mut self, released: u32) -> u32 {
         let mut ready = 0;

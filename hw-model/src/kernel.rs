@@ -2,6 +2,7 @@
 //!
 //! Rule: a kernel is immutable after loading and shared by every launch of it.
 
+use crate::compile::LoadError;
 use crate::exec::{Op, Slot};
 use crate::memory::DomainId;
 use gridmux_ptx::decode::ScalarType;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 pub struct LoadedModule {
     pub(crate) domain: DomainId,
     pub(crate) kernels: Vec<Arc<Kernel>>,
+    /// Name and reason of each kernel that cannot run.
+    pub(crate) refused: Vec<(String, LoadError)>,
     pub(crate) variables: Vec<ModuleVariable>,
 }
 
@@ -33,10 +36,16 @@ impl LoadedModule {
         self.kernels.iter().find(|k| &*k.name == name).cloned()
     }
 
-    /// All kernels in source order.
+    /// All kernels that can run, in source order.
     #[must_use]
     pub fn kernels(&self) -> &[Arc<Kernel>] {
         &self.kernels
+    }
+
+    /// Returns the names of the kernels that cannot run, and why not.
+    #[must_use]
+    pub fn refused(&self) -> &[(String, LoadError)] {
+        &self.refused
     }
 
     /// All variables in device memory.

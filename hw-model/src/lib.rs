@@ -16,6 +16,7 @@ pub mod counters;
 #[doc(hidden)]
 pub mod crew;
 pub mod drive;
+mod estimate;
 mod exec;
 mod explain;
 pub mod fault;
@@ -36,6 +37,7 @@ pub use config::{ConfigError, GpuConfig, builtin_names};
 pub use counters::Counters;
 pub use drive::{DriveError, FormedKernel, Run};
 pub use fault::{Fault, FaultKind, FaultSpace};
+pub use functional::FunctionalRun;
 pub use gpu::{Gpu, RunError, run_functional};
 pub use kernel::{Kernel, KernelParam, LoadedModule};
 pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};

@@ -4,6 +4,7 @@
 
 use crate::counters::Counters;
 use crate::fault::Fault;
+use crate::memory::DomainId;
 use gridmux_policy::units::Cycles;
 
 /// One report; `tag` is the caller's own number of the launch or copy.
@@ -17,20 +18,20 @@ pub enum Report {
     Placed {
         /// Launch.
         tag: u64,
-        /// How many.
+        /// Number of blocks placed.
         blocks: u32,
-        /// When.
+        /// Cycle in which they were placed.
         at: Cycles,
     },
     /// Blocks of a launch ended and their room is free.
     Retired {
         /// Launch.
         tag: u64,
-        /// How many.
+        /// Number of blocks that ended.
         blocks: u32,
         /// Sum of their residences.
         ran: Cycles,
-        /// When.
+        /// Cycle in which they ended.
         at: Cycles,
     },
     /// A launch ended: all of its blocks did.
@@ -48,9 +49,9 @@ pub enum Report {
     Faulted {
         /// Launch.
         tag: u64,
-        /// Why.
+        /// What it did wrong, and where.
         fault: Box<Fault>,
-        /// When.
+        /// Cycle in which it was removed.
         at: Cycles,
         /// What it issued until it was removed: the last value of [`Gpu::launch_cost`](crate::Gpu::launch_cost).
         warp_instructions: u64,
@@ -59,7 +60,7 @@ pub enum Report {
     Copied {
         /// Copy.
         tag: u64,
-        /// When.
+        /// Cycle in which it was complete.
         at: Cycles,
     },
 }
@@ -96,24 +97,29 @@ pub(crate) const MAX_PRINTED_BYTES: usize = 1 << 20;
 pub struct Printed {
     /// Launch.
     pub tag: u64,
+    /// Memory domain of the launch.
+    pub domain: DomainId,
     /// Its text so far.
     pub text: String,
+    /// Bytes of text that found no room.
+    pub lost_bytes: u64,
 }
 
 /// Appends to a launch's text, as far as there is room.
-pub(crate) fn append_printed(all: &mut Vec<Printed>, tag: u64, text: &str) {
+pub(crate) fn append_printed(all: &mut Vec<Printed>, tag: u64, domain: DomainId, text: &str) {
     let of_launch = all.iter().position(|p| p.tag == tag);
     let at = of_launch.unwrap_or_else(|| {
         all.push(Printed {
             tag,
+            domain,
             text: String::new(),
+            lost_bytes: 0,
         });
         all.len() - 1
     });
-    let printed = &mut all[at].text;
-    let room = MAX_PRINTED_BYTES.saturating_sub(printed.len());
-    let end = (0..=room.min(text.len()))
-        .rev()
-        .find(|n| text.is_char_boundary(*n));
-    printed.push_str(&text[..end.unwrap_or(0)]);
+    let printed = &mut all[at];
+    let room = MAX_PRINTED_BYTES.saturating_sub(printed.text.len());
+    let end = text.floor_char_boundary(room);
+    printed.text.push_str(&text[..end]);
+    printed.lost_bytes += (text.len() - end) as u64;
 }

@@ -1,6 +1,7 @@
 //! `plan` mode is a subject of the conformance suite, and the suite fails when a rule is broken.
 //!
-//! Rule: what happened is told by the model's own block events, what was said by the policy that the suite hands in.
+//! Rule: what happened to blocks is taken from the model's own block events, and which plans were in force from the
+//! policy that the suite hands in.
 
 mod support;
 

@@ -72,7 +72,8 @@ fn a_loop_with_a_divergent_way_out_ends() {
 #[test]
 fn lanes_that_exit_early_do_not_hold_up_a_barrier() {
     // Whole warps and parts of warps leave before the barrier; the others exchange through shared memory.
-    let body = "setp.ge.u32 %p1, %r2, 70;\n@%p1 exit;\nshl.b32 %r5, %r2, 2;\nmov.u32 %r6, tile;\nadd.u32 %r6, %r6, %r5;\n\
+    let body = "setp.ge.u32 %p1, %r2, 70;\n@%p1 exit;\nshl.b32 %r5, %r2, 2;\nmov.u32 %r6, tile;\n\
+        add.u32 %r6, %r6, %r5;\n\
         st.shared.u32 [%r6], %r2;\nbar.sync 0;\nsub.u32 %r7, 69, %r2;\nshl.b32 %r7, %r7, 2;\nmov.u32 %r8, tile;\n\
         add.u32 %r8, %r8, %r7;\nld.shared.u32 %r9, [%r8];\nst.global.u32 [%rd2], %r9;";
     let got = outputs(body, 1, 128);
@@ -96,7 +97,8 @@ fn every_space_can_be_reached_generically() {
 #[test]
 fn vectors_and_narrow_types_move_right() {
     let body = "shl.b32 %r5, %r2, 4;\nmov.u32 %r6, tile;\nadd.u32 %r6, %r6, %r5;\nmov.u32 %r7, -2;\n\
-        st.shared.v4.u32 [%r6], {%r2, %r7, %r2, %r7};\nld.shared.v2.u32 {%r8, %r9}, [%r6];\nld.shared.s8 %r10, [%r6+4];\n\
+        st.shared.v4.u32 [%r6], {%r2, %r7, %r2, %r7};\nld.shared.v2.u32 {%r8, %r9}, [%r6];\n\
+        ld.shared.s8 %r10, [%r6+4];\n\
         ld.shared.u16 %r11, [%r6+4];\nadd.u32 %r8, %r8, %r9;\nadd.u32 %r8, %r8, %r10;\nadd.u32 %r8, %r8, %r11;\n\
         st.global.u32 [%rd2], %r8;";
     let got = outputs(body, 1, 32);

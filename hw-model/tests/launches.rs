@@ -1,4 +1,5 @@
-//! Launches beside one another: budgets, the left-over scheduler, order of reports, killing, copies, and what is refused.
+//! Launches beside one another: budgets, the left-over scheduler, order of reports, killing, copies, and what is
+//! refused.
 
 mod support;
 
@@ -103,7 +104,7 @@ fn the_left_over_scheduler_gives_the_second_kernel_what_is_left() {
     }
 }
 
-/// A kernel of one load, which every launch makes at the same address, and so many turns of a loop behind it.
+/// A kernel of one load, which every launch makes at the same address, and `rounds` turns of a loop behind it.
 fn reading(rounds: u32) -> String {
     module(
         "",
@@ -396,9 +397,16 @@ fn an_endless_loop_overruns_its_budget_and_nothing_else() {
     let mut good = bench.simple(&fine, 4, 64, &params);
     good.queue = QueueId(1);
     good.tag = 2;
-    assert!(
-        matches!(run_functional(&mut bench.gpu, &bad), Err(RunError::Fault(f)) if matches!(f.kind, FaultKind::BudgetExceeded { budget_cycles: 20_000 }))
-    );
+    let exceeded = |kind| {
+        matches!(
+            kind,
+            FaultKind::BudgetExceeded {
+                budget_cycles: 20_000
+            }
+        )
+    };
+    let ended = run_functional(&mut bench.gpu, &bad);
+    assert!(matches!(ended, Err(RunError::Fault(f)) if exceeded(f.kind)));
     bench.gpu.launch(bad).expect("accepted");
     bench.gpu.launch(good).expect("accepted");
     let reports = drain(&mut bench.gpu);

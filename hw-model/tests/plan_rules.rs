@@ -116,8 +116,8 @@ fn cheapest_switches_blocks_out_unless_they_are_near_their_end() {
         rounds: 2000,
         ..Busy::default()
     };
-    // Out and in again, with half of the port. On a chip whose blocks have a scheduler each and so take the same time in
-    // every launch: the rule goes by the mean of the blocks that have ended.
+    // Out and in again, with half of the port. On a chip whose blocks have a scheduler each and so take the same time
+    // in every launch: the rule goes by the mean of the blocks that have ended.
     let gone_with = |halves: u64| {
         let chip = GpuConfig::builtin("v100").expect("built in");
         let mut stage = Stage::on(chip.scaled_to_sms(1), capped(4));
@@ -386,7 +386,7 @@ enum Short {
     SharedMemory,
 }
 
-/// As [`support::plan::BUSY`], with so many registers in use all the time.
+/// As [`support::plan::BUSY`], with `registers` registers in use all the time.
 fn wide(registers: u32) -> String {
     let adds = |n| format!("add.s32 %r{n}, %r{n}, %r{};\n", (n + 1) % registers);
     let adds: String = (2..registers).map(adds).collect();

@@ -41,8 +41,10 @@ fn cycles(gpu: &str, policy: SchedulerPolicy, text: &str, threads: u32) -> u64 {
 fn spins(place: &str, writer: u32, others: usize) -> String {
     let others = "add.u32 %r8, %r2, 1;\n".repeat(others);
     let body = format!(
-        "mov.u64 %rd5, word;\nmov.u32 %r5, 0;\nmov.u32 %r6, 1;\nshr.u32 %r7, %r2, 5;\nst.{place}.u32 [%rd5], %r5;\nbar.sync 0;\n\
-        setp.eq.u32 %p1, %r7, {writer};\n@%p1 bra WORK;\nWAIT:\n{others}ld.volatile.{place}.u32 %r6, [%rd5];\nsetp.eq.u32 %p2, %r6, 0;\n\
+        "mov.u64 %rd5, word;\nmov.u32 %r5, 0;\nmov.u32 %r6, 1;\nshr.u32 %r7, %r2, 5;\nst.{place}.u32 [%rd5], %r5;\n\
+         bar.sync 0;\n\
+        setp.eq.u32 %p1, %r7, {writer};\n@%p1 bra WORK;\nWAIT:\n{others}ld.volatile.{place}.u32 %r6, [%rd5];\n\
+        setp.eq.u32 %p2, %r6, 0;\n\
         @%p2 bra WAIT;\nbra END;\nWORK:\nadd.u32 %r5, %r5, 1;\nsetp.lt.u32 %p3, %r5, 300;\n@%p3 bra WORK;\n\
         st.volatile.{place}.u32 [%rd5], %r6;\nEND:\nst.global.u32 [%rd2], %r6;"
     );

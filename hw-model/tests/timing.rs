@@ -352,9 +352,11 @@ fn arrival_of_a_copy(arrive: &str, expected: u32) -> [u32; 2] {
     let shared = ".shared .align 16 .b8 box[64];\n.shared .align 8 .b64 gate;\n";
     let body = format!(
         "add.u64 %rd3, %rd1, 524288;\nmov.u32 %r11, box;\nmov.u32 %r12, gate;\nsetp.ne.u32 %p1, %r2, 0;\n\
-         @!%p1 mbarrier.init.shared.b64 [%r12], {expected};\nbar.sync 0;\nmov.u64 %rd4, %clock64;\nmov.u64 %rd5, %rd4;\n\
+         @!%p1 mbarrier.init.shared.b64 [%r12], {expected};\nbar.sync 0;\nmov.u64 %rd4, %clock64;\n\
+         mov.u64 %rd5, %rd4;\n\
          @%p1 bra WAIT;\ncp.async.cg.shared.global [%r11], [%rd3], 16;\n{arrive};\nmov.u64 %rd5, %clock64;\n\
-         WAIT:\nbar.warp.sync -1;\nTRY:\nmbarrier.try_wait.parity.shared.b64 %p2, [%r12], 0;\n@!%p2 bra TRY;\nmov.u64 %rd6, %clock64;\n\
+         WAIT:\nbar.warp.sync -1;\nTRY:\nmbarrier.try_wait.parity.shared.b64 %p2, [%r12], 0;\n@!%p2 bra TRY;\n\
+         mov.u64 %rd6, %clock64;\n\
          sub.u64 %rd5, %rd5, %rd4;\nsub.u64 %rd6, %rd6, %rd4;\ncvt.u32.u64 %r5, %rd5;\ncvt.u32.u64 %r6, %rd6;\n\
          @!%p1 st.global.u32 [%rd2], %r5;\n@%p1 st.global.u32 [%rd2], %r6;"
     );

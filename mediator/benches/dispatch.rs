@@ -1,12 +1,12 @@
 //! `dispatch`: what a launch costs on its way through the dispatcher, on a scripted device, and what the policy thread
 //! takes of a core.
 //!
-//! - `dispatch/CONNECTED/ACTIVE`: what the dispatcher's turns take per launch, with so many clients connected, each of a
-//!   tenant of its own, of which so many submit bursts of launches through their rings. The floor is the round trip of a
-//!   submission and its completion through the same rings, both ends spinning on processors of their own. Rounds of both
-//!   alternate, and the least of each is printed, because other work on the machine only ever adds. A dispatcher that
-//!   turns never waits, so its processor time is its wall time less what others take of its core; of a round trip the
-//!   median of a round is taken, which does not see them either.
+//! - `dispatch/CONNECTED/ACTIVE`: what the dispatcher's turns take per launch, with CONNECTED clients, each of a
+//!   tenant of its own, of which ACTIVE submit bursts of launches through their rings. The floor is the round trip of a
+//!   submission and its completion through the same rings, both ends spinning on processors of their own. Rounds of
+//!   both alternate, and the least of each is printed, because other work on the machine only ever adds. A dispatcher
+//!   that turns never waits, so its processor time is its wall time less what others take of its core; of a round trip
+//!   the median of a round is taken, which does not see them either.
 //! - `dispatch/policy-thread`: processor time of the policy thread over wall time, with 64 tenants that always have
 //!   launches open on a device that takes [`BLOCK_NS`] for each; the bar is 0.05.
 //!

@@ -7,6 +7,9 @@ mod principal;
 
 pub use principal::Principal;
 
+use crate::device::Timing;
+use gridmux_channel::control::MAX_TENANT_NAME_BYTES;
+use gridmux_hw_model::GpuConfig;
 use gridmux_hw_model::config::builtin_names;
 use gridmux_policy::Class;
 use serde::{Deserialize, Serialize};
@@ -18,6 +21,8 @@ pub const MAX_WEIGHT: u32 = 1000;
 pub const MAX_TENANTS: u16 = 1024;
 /// Most clients of a service, over all tenants together.
 pub const MAX_CLIENTS: u16 = 1024;
+/// Least memory of a modelled device, in bytes.
+const LEAST_MEMORY_BYTES: u64 = 1 << 20;
 
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +65,8 @@ pub struct DeviceConfig {
     pub memory_bytes: u64,
     /// For the model: how its virtual clock and the clients' wall time go together.
     pub clock: Clock,
+    /// For the model: `timed` counts cycles, `functional` gives results as fast as the host can, in estimated time.
+    pub timing: Timing,
 }
 
 /// How the virtual clock of a modelled device goes on while clients compute.
@@ -80,6 +87,7 @@ impl Default for DeviceConfig {
             sms: None,
             memory_bytes: 4 << 30,
             clock: Clock::Live,
+            timing: Timing::Timed,
         }
     }
 }
@@ -181,6 +189,10 @@ impl TenantConfig {
                 format!("{} is outside 1..={MAX_WEIGHT}", self.weight),
             );
         }
+        if self.memory_limit_bytes == Some(0) {
+            let message = "0 bytes hold nothing; leave it out for all of the device's memory";
+            return bad("memory_limit_bytes", message.into());
+        }
         if self.clients == Some(0) {
             return bad("clients", "0 clients can do nothing".into());
         }
@@ -200,9 +212,9 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("{path}: {source}")]
     Read {
-        /// File.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the read.
         source: std::io::Error,
     },
     /// The file is not what it should be; the text names the key and the line.
@@ -331,26 +343,63 @@ impl Config {
 
 impl DeviceConfig {
     fn check(&self) -> Result<(), ConfigError> {
-        let known = match self.kind.split_once(':') {
-            Some(("model", name)) => builtin_names().any(|known| known == name),
-            Some(("cuda", ordinal)) => ordinal.parse::<u16>().is_ok(),
-            _ => false,
+        let bad = |key: &str, message: String| {
+            Err(ConfigError::Value {
+                key: key.into(),
+                message,
+            })
+        };
+        let (known, sms) = match self.kind.split_once(':') {
+            Some(("model", name)) => {
+                let model = GpuConfig::builtin(name).ok();
+                (model.is_some(), model.map(|model| model.sm.count))
+            }
+            Some(("cuda", ordinal)) => (ordinal.parse::<u16>().is_ok(), None),
+            _ => (false, None),
         };
         if !known {
-            return Err(ConfigError::Value {
-                key: "device.kind".into(),
-                message: format!(
-                    "{:?} is unknown; use cuda:N, or model:NAME with NAME one of {}",
-                    self.kind,
-                    builtin_names().collect::<Vec<_>>().join(", ")
-                ),
-            });
+            let message = format!(
+                "{:?} is unknown; use cuda:N, or model:NAME with NAME one of {}",
+                self.kind,
+                builtin_names().collect::<Vec<_>>().join(", ")
+            );
+            return bad("device.kind", message);
         }
         if self.sms == Some(0) {
-            return Err(ConfigError::Value {
-                key: "device.sms".into(),
-                message: "0 SMs can run nothing".into(),
-            });
+            return bad("device.sms", "0 SMs can run nothing".into());
+        }
+        if let (Some(asked), Some(all)) = (self.sms, sms)
+            && asked > all
+        {
+            let message = format!("{asked} is more than the {all} SMs of {}", self.kind);
+            return bad("device.sms", message);
+        }
+        if self.memory_bytes < LEAST_MEMORY_BYTES {
+            let message = format!(
+                "{} bytes hold no tenant's buffers; at least {LEAST_MEMORY_BYTES} (1 MiB)",
+                self.memory_bytes
+            );
+            return bad("device.memory_bytes", message);
+        }
+        if self.timing == Timing::Functional {
+            let refused = |key: &str, message: &str| {
+                Err(ConfigError::Value {
+                    key: key.into(),
+                    message: message.into(),
+                })
+            };
+            if !self.kind.starts_with("model:") {
+                return refused(
+                    "device.timing",
+                    "\"functional\" is for model:NAME; a GPU has its own time",
+                );
+            }
+            if self.clock == Clock::Lockstep {
+                return refused(
+                    "device.clock",
+                    "\"lockstep\" needs device.timing = \"timed\": a functional device has no cycles to repeat",
+                );
+            }
         }
         Ok(())
     }
@@ -387,7 +436,7 @@ impl Limits {
 }
 
 fn is_plain_name(name: &str) -> bool {
-    (1..=32).contains(&name.len())
+    (1..=MAX_TENANT_NAME_BYTES).contains(&name.len())
         && name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
@@ -439,6 +488,23 @@ mod tests {
             (
                 "schema_version = 1\n[device]\nkind = \"tpu\"",
                 "device.kind",
+            ),
+            ("schema_version = 1\n[device]\nsms = 133", "device.sms"),
+            (
+                "schema_version = 1\n[device]\nmemory_bytes = 1048575",
+                "device.memory_bytes",
+            ),
+            (
+                "schema_version = 1\n[[tenant]]\nname = \"a\"\nmemory_limit_bytes = 0",
+                "tenant.a.memory_limit_bytes",
+            ),
+            (
+                "schema_version = 1\n[device]\nkind = \"cuda:0\"\ntiming = \"functional\"",
+                "device.timing",
+            ),
+            (
+                "schema_version = 1\n[device]\nclock = \"lockstep\"\ntiming = \"functional\"",
+                "device.clock",
             ),
             (
                 "schema_version = 1\n[limits]\ntenants = 0",
@@ -516,6 +582,7 @@ mod tests {
         for (text, word) in [
             ("[[tenant]]\nname = \"a\"\nclass = \"fast\"", "fast"),
             ("[device]\nclock = \"slow\"", "slow"),
+            ("[device]\ntiming = \"fast\"", "fast"),
             ("[[tenant]]\nname = \"a\"\nuser = -1", "-1"),
         ] {
             let error = Config::parse(&format!("schema_version = 1\n{text}\n")).unwrap_err();

@@ -134,7 +134,7 @@ pub struct ClientFacts {
 /// A reading of one tenant. What is counted is counted over all of its clients since the host started.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TenantStatistics {
-    /// Who.
+    /// The tenant's name and settings.
     pub tenant: TenantFacts,
     /// Its clients: those connected, and those that left and still hold something.
     pub clients: Vec<ClientFacts>,

@@ -1,8 +1,8 @@
 //! The dispatcher and the policy thread under loom: every interleaving of their queue and plan, two preemptions deep.
 //!
-//! Invariants: **D1** every admitted launch completes exactly once, with all of its blocks launched once; **D2** virtual
-//! time never passes while the policy has not seen the start of a launch that was reported before; **D3** a launch
-//! alone and never seen before has few blocks in flight.
+//! Invariants: **D1** every admitted launch completes exactly once, with all of its blocks launched once; **D2**
+//! virtual time never passes while the policy has not seen the start of a launch that was reported before; **D3** a
+//! launch alone and never seen before has few blocks in flight.
 #![cfg(loom)]
 
 mod common;

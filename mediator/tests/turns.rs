@@ -15,7 +15,7 @@ use gridmux_policy::units::Nanos;
 use gridmux_policy::{Plan, PlanBuilder, Policy};
 use std::cell::RefCell;
 
-/// Says that every row, none of which it lists, may have so many blocks on an SM: one more with each plan.
+/// Lists no row, and gives all of them a default cap of blocks per SM that is one higher with each plan.
 struct Growing {
     cap: u16,
     /// It goes on making plans.

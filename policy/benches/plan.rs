@@ -334,7 +334,7 @@ fn event_queue(name: &str) {
     report_with_peer(name, value, floor, &peer);
 }
 
-/// A policy that heard of so many busy tenants with one row each.
+/// A policy that heard of `tenants` busy tenants with one row each.
 fn busy(policy: &str, tenants: u32) -> Box<dyn Policy> {
     let mut policy = by_name(policy, DeviceId(0), &DEVICE).expect("the policy is registered");
     for n in 0..tenants {
@@ -466,7 +466,7 @@ fn observe(name: &str, policy: &str) {
     report(name, value, floor);
 }
 
-/// A block placed, a block retired and a reading of so many tenants' meter, per call; against an
+/// A block placed, a block retired and a reading of the meter of `tenants` tenants, per call; against an
 /// addition to a table of that many sums.
 fn share_meter(tenants: u32) -> Figure {
     const COUNT: u64 = 1 << 16;

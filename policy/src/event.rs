@@ -73,7 +73,7 @@ pub enum Event {
         row: RowId,
         /// The launch.
         launch: u64,
-        /// When.
+        /// Device time at which that block started.
         at: Nanos,
     },
     /// What blocks of one launch did on one group since the last such event of theirs.
@@ -112,21 +112,21 @@ pub enum Event {
         row: RowId,
         /// The launch.
         launch: u64,
-        /// When.
+        /// Device time of the end.
         at: Nanos,
     },
     /// The row had blocks to start and room for them, but holds as many as its cap permits.
     CapReached {
         /// The row.
         row: RowId,
-        /// When.
+        /// Device time at which the cap held a block back.
         at: Nanos,
     },
     /// The row's kernel cannot be cut into slices: each of its launches goes whole.
     Degraded {
         /// The row.
         row: RowId,
-        /// When.
+        /// Device time of the report.
         at: Nanos,
     },
     /// What the blocks of a row did on a group's SMs since it exists, where the executor can count it.
@@ -156,12 +156,12 @@ pub enum Event {
         back: u32,
         /// Bytes moved.
         bytes: u64,
-        /// When.
+        /// Device time of the last of these changes.
         at: Nanos,
     },
     /// `n` events were dropped because the queue was full.
     Lost {
-        /// How many.
+        /// Number of events dropped.
         n: u64,
     },
     /// A live row's present state: the truth after [`Event::Lost`], and when how much a row wants becomes known after
@@ -180,7 +180,7 @@ pub enum Event {
     },
     /// The plan's wake-up time has come, or an instant of virtual time is complete.
     Timer {
-        /// When.
+        /// Device time now.
         at: Nanos,
     },
 }

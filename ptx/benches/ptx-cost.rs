@@ -1,14 +1,14 @@
 //! `cargo xtask bench ptx-cost`: what each form costs in the machine code that `ptxas` makes: registers, spills, size.
 //!
-//! Every kernel of the corpus and of the workloads is rewritten in every form and assembled for its own architecture and
-//! the later ones; a kernel that cannot take the form is left out. The fence comes in each of its modes, and composed
-//! with the other forms in the cheapest. Distributions, by architecture too, and the worst kernels go to stderr; each
-//! figure that the design sets a bar for carries it as the peer `bar`.
+//! Every kernel of the corpus and of the workloads is rewritten in every form and assembled for its own architecture
+//! and the later ones; a kernel that cannot take the form is left out. The fence comes in each of its modes, and
+//! composed with the other forms in the cheapest. Distributions, by architecture too, and the worst kernels go to
+//! stderr; each figure that the design sets a bar for carries it as the peer `bar`.
 //!
-//! Code is counted in instructions, without the padding that ends every kernel. What a kernel takes in memory and in the
-//! instruction cache is a multiple of 128 bytes, eight instructions, so a kernel of ten may grow by a fifth at no cost
-//! or double. Hence two counts of kernels above 1.1 times: all of them, and those that also grew by more than one such
-//! unit (`code_above_unit`).
+//! Code is counted in instructions, without the padding that ends every kernel. What a kernel takes in memory and in
+//! the instruction cache is a multiple of 128 bytes, eight instructions, so a kernel of ten may grow by a fifth at no
+//! cost or double. Hence two counts of kernels above 1.1 times: all of them, and those that also grew by more than one
+//! such unit (`code_above_unit`).
 //!
 //! Beside each form, and for the originals, it says how far [`registers_estimate`] is from `ptxas`.
 //!

@@ -127,11 +127,18 @@ fn generate_kernel(k: usize) -> String {
     use std::fmt::Write as _;
     let name = format!("_Z14bench_kernel_{k}PfPKfi");
     let mut t = format!(
-        "\t// .globl\t{name}\n.visible .entry {name}(\n\t.param .u64 {name}_param_0,\n\t.param .u64 {name}_param_1,\n\t.param .u32 {name}_param_2\n)\n.maxntid 256, 1, 1\n{{\n\t.reg .pred \t%p<4>;\n\t.reg .f32 \t%f<200>;\n\t.reg .b32 \t%r<12>;\n\t.reg .b64 \t%rd<8>;\n\n"
+        "\t// .globl\t{name}\n.visible .entry {name}(\n\t.param .u64 {name}_param_0,\n\t.param .u64 {name}_param_1,\n\
+         \t.param .u32 {name}_param_2\n)\n.maxntid 256, 1, 1\n{{\n\t.reg .pred \t%p<4>;\n\t.reg .f32 \t%f<200>;\n\
+         \t.reg .b32 \t%r<12>;\n\t.reg .b64 \t%rd<8>;\n\n"
     );
     let _ = write!(
         t,
-        "\tld.param.u64 \t%rd1, [{name}_param_0];\n\tld.param.u64 \t%rd2, [{name}_param_1];\n\tld.param.u32 \t%r2, [{name}_param_2];\n\tmov.u32 \t%r3, %ctaid.x;\n\tmov.u32 \t%r4, %ntid.x;\n\tmov.u32 \t%r5, %tid.x;\n\tmad.lo.s32 \t%r1, %r3, %r4, %r5;\n\tbar.sync \t0;\n\tsetp.ge.s32 \t%p1, %r1, %r2;\n\t@%p1 bra \t$L__BB{k}_3;\n\n\tcvta.to.global.u64 \t%rd3, %rd1;\n\tcvta.to.global.u64 \t%rd4, %rd2;\n\tmul.wide.s32 \t%rd5, %r1, 4;\n\tadd.s64 \t%rd6, %rd4, %rd5;\n\tadd.s64 \t%rd7, %rd3, %rd5;\n\tmov.f32 \t%f1, 0f00000000;\n\tmov.u32 \t%r6, 0;\n\n$L__BB{k}_2:\n"
+        "\tld.param.u64 \t%rd1, [{name}_param_0];\n\tld.param.u64 \t%rd2, [{name}_param_1];\n\
+         \tld.param.u32 \t%r2, [{name}_param_2];\n\tmov.u32 \t%r3, %ctaid.x;\n\tmov.u32 \t%r4, %ntid.x;\n\
+         \tmov.u32 \t%r5, %tid.x;\n\tmad.lo.s32 \t%r1, %r3, %r4, %r5;\n\tbar.sync \t0;\n\
+         \tsetp.ge.s32 \t%p1, %r1, %r2;\n\t@%p1 bra \t$L__BB{k}_3;\n\n\tcvta.to.global.u64 \t%rd3, %rd1;\n\
+         \tcvta.to.global.u64 \t%rd4, %rd2;\n\tmul.wide.s32 \t%rd5, %r1, 4;\n\tadd.s64 \t%rd6, %rd4, %rd5;\n\
+         \tadd.s64 \t%rd7, %rd3, %rd5;\n\tmov.f32 \t%f1, 0f00000000;\n\tmov.u32 \t%r6, 0;\n\n$L__BB{k}_2:\n"
     );
     for i in 1..60 {
         let (a, b, c) = (2 * i, 2 * i + 1, 2 * i + 2);
@@ -143,7 +150,8 @@ fn generate_kernel(k: usize) -> String {
     }
     let _ = write!(
         t,
-        "\tadd.s32 \t%r6, %r6, 1;\n\tsetp.lt.s32 \t%p2, %r6, %r2;\n\t@%p2 bra \t$L__BB{k}_2;\n\n\tst.global.f32 \t[%rd7], %f120;\n\n$L__BB{k}_3:\n\tret;\n\n}}\n"
+        "\tadd.s32 \t%r6, %r6, 1;\n\tsetp.lt.s32 \t%p2, %r6, %r2;\n\t@%p2 bra \t$L__BB{k}_2;\n\n\
+         \tst.global.f32 \t[%rd7], %f120;\n\n$L__BB{k}_3:\n\tret;\n\n}}\n"
     );
     t
 }

@@ -51,8 +51,8 @@ pub fn bounded<T>(bytes: &[u8], run: impl FnOnce(&[u8]) -> T) -> T {
     bounded_besides(bytes, run, |_| 0)
 }
 
-/// As [`bounded`], for a run whose result is a text that has a bound of its own: `text_bytes` of it are held as edits, as
-/// the edits that outgrow their place, and as the result.
+/// As [`bounded`], for a run whose result is a text that has a bound of its own: `text_bytes` of it are held as edits,
+/// as the edits that outgrow their place, and as the result.
 pub fn bounded_besides<T>(
     bytes: &[u8],
     run: impl FnOnce(&[u8]) -> T,

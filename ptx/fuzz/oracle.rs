@@ -6,6 +6,8 @@
 use gridmux_ptx::Module;
 use gridmux_ptx::check::check;
 use gridmux_ptx::forms::{Form, Options, Rewritten, rewrite};
+use gridmux_ptx::link::{Part, link as link_parts};
+use std::collections::BTreeSet;
 
 /// Lexer and parser: an error with a position inside the text, or tokens that tile it and print it back.
 pub fn parse(bytes: &[u8]) -> Option<Module> {
@@ -90,4 +92,53 @@ pub fn examine(made: Rewritten, form: Form, lines: usize) {
 /// Lines of a text, as positions count them.
 pub fn lines(bytes: &[u8]) -> usize {
     bytes.iter().filter(|&&b| b == b'\n').count() + 1
+}
+
+/// At most this many modules are linked; the rest of an input belongs to the last one.
+const MOST_PARTS: usize = 8;
+
+/// An input as the modules that it consists of: each begins with `.version`. One alone is linked with itself, once as
+/// it is and once as weak definitions.
+fn parts_of(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let word = b".version";
+    let mut starts = (1..bytes.len())
+        .filter(|&n| bytes[n..].starts_with(word))
+        .take(MOST_PARTS - 1)
+        // What stands in front of the first one belongs to it.
+        .filter(|&n| bytes[..n].windows(word.len()).any(|w| w == word))
+        .collect::<Vec<_>>();
+    if starts.is_empty() {
+        let weak = String::from_utf8_lossy(bytes).replace(".visible", ".weak");
+        return vec![bytes.to_vec(), weak.into_bytes()];
+    }
+    starts.insert(0, 0);
+    starts.push(bytes.len());
+    starts
+        .windows(2)
+        .map(|w| bytes[w[0]..w[1]].to_vec())
+        .collect()
+}
+
+/// Links the modules of an input: an error, or a module that decodes and has every kernel of every part once.
+pub fn link(bytes: &[u8]) {
+    let mut parts = Vec::new();
+    let mut kernels = BTreeSet::new();
+    for text in parts_of(bytes) {
+        let Some(module) = parse(&text) else { return };
+        let Ok(program) = module.decode() else { return };
+        let functions = program.functions.iter();
+        let names = functions.filter(|f| f.is_entry && f.is_defined);
+        kernels.extend(names.map(|f| f.name.clone()));
+        let name = parts.len().to_string();
+        parts.push(Part { name, module });
+    }
+    let Ok(module) = link_parts(parts) else {
+        return;
+    };
+    // Words that are opcodes of a later version by themselves may be names of another part.
+    let Ok(program) = module.decode() else { return };
+    let functions = program.functions.iter();
+    let names = functions.filter(|f| f.is_entry && f.is_defined);
+    let linked: BTreeSet<String> = names.map(|f| f.name.clone()).collect();
+    assert_eq!(linked, kernels, "linking changed the kernels");
 }

@@ -156,8 +156,8 @@ pub fn next_box(grid: Grid, next: u64, max_blocks: u32) -> SubBox {
     }
 }
 
-/// The box of whole planes across one axis (0 is x) that starts at that coordinate and has at most `max_blocks` blocks, or
-/// one plane. Empty (all dimensions zero) when `next` is past the grid.
+/// The box of whole planes across one axis (0 is x) that starts at that coordinate and has at most `max_blocks` blocks,
+/// or one plane. Empty (all dimensions zero) when `next` is past the grid.
 #[must_use]
 pub fn next_planes(grid: Grid, axis: u8, next: u32, max_blocks: u32) -> SubBox {
     let axis = usize::from(axis.min(2));
@@ -185,7 +185,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn boxes_tile_the_grid_in_order(x in 1_u32..40, y in 1_u32..12, z in 1_u32..6, max in proptest::collection::vec(1_u32..900, 1..9)) {
+        fn boxes_tile_the_grid_in_order(
+            x in 1_u32..40, y in 1_u32..12, z in 1_u32..6, max in proptest::collection::vec(1_u32..900, 1..9)
+        ) {
             let grid = Grid([x, y, z]);
             let mut next = 0;
             let mut n = 0;
@@ -229,7 +231,9 @@ mod tests {
         }
 
         #[test]
-        fn no_larger_box_of_the_same_kind_fits(x in 1_u32..40, y in 1_u32..12, z in 1_u32..6, at in 0_u64..3000, max in 1_u32..900) {
+        fn no_larger_box_of_the_same_kind_fits(
+            x in 1_u32..40, y in 1_u32..12, z in 1_u32..6, at in 0_u64..3000, max in 1_u32..900
+        ) {
             let grid = Grid([x, y, z]);
             let at = at % grid.blocks();
             let b = next_box(grid, at, max);

@@ -8,7 +8,7 @@ use crate::decode::{
     AddressBase, FuncId, Function, Opcode, Operand, Program, StateSpace, Symbol, VarId,
 };
 use crate::forms::{Form, Judgement};
-use crate::syntax::module::Module;
+use crate::syntax::module::{Lines, Module};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -55,10 +55,21 @@ pub struct KernelReport {
     pub resources: Resources,
     /// What its instructions are.
     pub mix: Mix,
+    /// Those of its own instructions that the typed layer does not know, in source order.
+    pub unknown: Vec<UnknownInstruction>,
     /// Running a block of it twice gives what running it once gives: see [`effects`].
     pub idempotent: bool,
     /// The order of its blocks may show in its result: see [`effects`].
     pub order_dependent: bool,
+}
+
+/// An instruction that the typed layer does not know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnknownInstruction {
+    /// Its opcode as written, with modifiers.
+    pub opcode: String,
+    /// Its line, from 1.
+    pub line: u32,
 }
 
 /// Whether a kernel takes a form.
@@ -154,11 +165,21 @@ pub fn check_judged(program: &Program, judgement: &Judgement) -> Vec<KernelRepor
                 forms: forms.collect(),
                 resources: resources(&uses.total(program, id), f, registers),
                 mix: mixed(program, f, judgement.uniformity(id)),
+                unknown: unknown(f, &judgement.lines),
                 idempotent: effects.idempotent,
                 order_dependent: effects.order_dependent,
             }
         })
         .collect()
+}
+
+fn unknown(f: &Function, lines: &Lines) -> Vec<UnknownInstruction> {
+    let unknown = f.body.iter().filter(|i| i.opcode == Opcode::Other);
+    let described = unknown.map(|i| UnknownInstruction {
+        opcode: i.mnemonic.to_string(),
+        line: lines.line(i.span.start),
+    });
+    described.collect()
 }
 
 /// `known` is what a judgement found out on its way.

@@ -14,15 +14,15 @@
 //!          table    → refused[blocks], one byte for each block of the launch; gate_bytes() has room for all
 //! ```
 //!
-//! `worker`: a ticket is taken by adding 1 to `next`, and whoever takes one runs its blocks; `next` begins behind those that
-//! are dealt with the first launch. A place word holds the SM's cap in its low half, which the host writes, and the number
-//! of its workers in the high half. [`crate::protocol`] says why
+//! `worker`: a ticket is taken by adding 1 to `next`, and whoever takes one runs its blocks; `next` begins behind those
+//! that are dealt with the first launch. A place word holds the SM's cap in its low half, which the host writes, and
+//! the number of its workers in the high half. [`crate::protocol`] says why
 //! every block then runs exactly once.
 //!
-//! `gate`: a block that finds `open` zero marks itself in `refused`, by a byte that is not zero, and leaves; all others run.
-//! Any other value lets blocks in, so the host lowers and raises it whenever it likes. When a launch has ended, the blocks
-//! marked in `refused` have not run and all others have. The host launches the same box again, with the table as it is:
-//! only marked blocks run then, and take their mark away.
+//! `gate`: a block that finds `open` zero marks itself in `refused`, by a byte that is not zero, and leaves; all others
+//! run. Any other value lets blocks in, so the host lowers and raises it whenever it likes. When a launch has ended,
+//! the blocks marked in `refused` have not run and all others have. The host launches the same box again, with the
+//! table as it is: only marked blocks run then, and take their mark away.
 //!
 //! All values are little-endian, as the GPU's are.
 
@@ -35,11 +35,11 @@ pub const CONTROL_BYTES: u32 = 64;
 pub const CONTROL_ALIGN: u32 = 8;
 /// Offset of [`Control::offset`], three 32-bit words (`slice`, `gate`).
 pub const OFFSET_AT: u32 = 0;
-/// Offset of the reciprocals of the grid's width and height, two 32-bit words (`worker`): see [`Control::tickets`]. Zero
-/// where there is one row, or one plane.
+/// Offset of the reciprocals of the grid's width and height, two 32-bit words (`worker`): see [`Control::tickets`].
+/// Zero where there is one row, or one plane.
 pub const RECIPROCAL_AT: u32 = 0;
-/// Offset of the distance of a ticket's last block from its first, where tickets begin as [`STRAIGHT_ROW`] says: such a grid
-/// has no height to divide by.
+/// Offset of the distance of a ticket's last block from its first, where tickets begin as [`STRAIGHT_ROW`] says: such a
+/// grid has no height to divide by.
 pub const DEALT_SPAN_AT: u32 = RECIPROCAL_AT + 4;
 /// Offset of the shifts that go with them, width's in the low byte, height's above (`worker`).
 pub const SHIFT_AT: u32 = 8;
@@ -67,8 +67,8 @@ pub const SPAN_BITS: u32 = 9;
 pub const MOST_CHUNK: u32 = 1 << SPAN_BITS;
 /// In the word at [`SHIFT_AT`]: a dealt ticket begins at the block of its number, in a grid of one row (`worker`).
 pub const STRAIGHT_ROW: u32 = 1 << 16;
-/// In the word at [`SHIFT_AT`]: a dealt ticket begins at the ticket's number times a chunk, in the first plane of the grid, so
-/// that one division finds its place (`worker`).
+/// In the word at [`SHIFT_AT`]: a dealt ticket begins at the ticket's number times a chunk, in the first plane of the
+/// grid, so that one division finds its place (`worker`).
 pub const STRAIGHT_PLANE: u32 = 1 << 17;
 /// In the word at [`SHIFT_AT`]: the same in any plane (`worker`).
 pub const STRAIGHT_CHUNK: u32 = 1 << 19;
@@ -91,15 +91,15 @@ pub const MAX_LARGE_PARAMS_BYTES: u32 = 32_764;
 
 /// Offset in the counters: blocks may start unless it is zero (`gate`).
 pub const OPEN_AT: u32 = 0;
-/// Offset in the counters: always zero (`gate`). Blocks of a box that is launched again look there instead, so that those of
-/// a first launch need not ask which of the two it is.
+/// Offset in the counters: always zero (`gate`). Blocks of a box that is launched again look there instead, so that
+/// those of a first launch need not ask which of the two it is.
 pub const SHUT_AT: u32 = 32;
 /// Offset in the counters: the ticket that is taken next (`worker`).
 pub const NEXT_AT: u32 = 4;
 /// What a fault raises `next` to: past every ticket, and so far from its end that takes in vain do not wrap.
 pub const NEXT_CLOSED: u32 = 1 << 31;
-/// Offset in the counters: workers that found their place or were turned away, of all launches together; those with dealt
-/// tickets do not count.
+/// Offset in the counters: workers that found their place or were turned away, of all launches together; those with
+/// dealt tickets do not count.
 pub const PLACED_AT: u32 = 12;
 /// Offset in the counters: the same of all that were launched; the host writes it before it launches.
 pub const LAUNCHED_AT: u32 = 16;
@@ -109,7 +109,7 @@ pub const FAULT_KIND_AT: u32 = 20;
 pub const FAULT_LINE_AT: u32 = 24;
 /// Offset in the counters: block of the first fault, counted x fastest.
 pub const FAULT_BLOCK_AT: u32 = 28;
-/// Bytes of the counters, so many that the places behind them do not share their sector.
+/// Bytes of the counters: enough for the places behind them not to share their sector.
 pub const COUNTERS_BYTES: u32 = 64;
 
 /// `worker` counts at most this many blocks: the reciprocals are exact below 2³¹, and takes past the end do
@@ -119,16 +119,16 @@ pub const MAX_TICKETS: u64 = (1 << 31) - 1;
 pub const HOLD_NS: u32 = 20_000;
 
 /// Bytes that a fenced `worker`, or one whose static shared memory is full, needs behind the launch's dynamic shared
-/// memory; a launcher adds them to the size that the tenant asked for. The last [`WORDS_BYTES`] of it, rounded down to 16,
-/// are the words below.
+/// memory; a launcher adds them to the size that the tenant asked for. The last [`WORDS_BYTES`] of it, rounded down to
+/// 16, are the words below.
 pub const EXTRA_SHARED_BYTES: u32 = 80;
 /// Bytes of the words in shared memory through which the threads of a worker's block speak.
 pub const WORDS_BYTES: u32 = 64;
 /// Bytes of a set of words that says which blocks a ticket is for: `worker` uses two in turn. Aligned to 16, so that a
 /// thread reads a set at once.
 pub const WORD_SET_BYTES: u32 = 16;
-/// Offset of the first set: the ticket's first and last block on the x axis, then their place on the other axes, where the
-/// kernel asks for it.
+/// Offset of the first set: the ticket's first and last block on the x axis, then their place on the other axes, where
+/// the kernel asks for it.
 pub const WORD_BLOCKS_AT: u32 = 0;
 /// Stands in a set for the first block, and zero for the last: the worker is to leave.
 pub const WORD_NONE: u32 = u32::MAX;
@@ -140,7 +140,8 @@ pub const WORD_HINT_AT: u32 = WORD_CAP_AT + 4;
 pub const WORD_PLACE_AT: u32 = WORD_CAP_AT + 8;
 /// Offset of a word that holds [`NEXT_AT`].
 pub const WORD_NEXT_AT: u32 = WORD_CAP_AT + 12;
-/// Offset of two words, one for each of a warp's first two lanes: whoever changes it first in a turn speaks for the worker.
+/// Offset of two words, one for each of a warp's first two lanes: whoever changes it first in a turn speaks for the
+/// worker.
 pub const WORD_ELECT_AT: u32 = 48;
 /// Offset of a word that is not zero once a thread of the block has left for a fault (`fence`).
 pub const WORD_FAULT_AT: u32 = 56;
@@ -166,13 +167,14 @@ pub const fn instance_bytes(nsmid: u32) -> u32 {
     place_offset(nsmid)
 }
 
-/// Offset, from the counters, of the table of the gate's launch of that number, when none has more than `window` blocks.
+/// Offset, from the counters, of the table of the gate's launch of that number, when none has more than `window`
+/// blocks.
 #[must_use]
 pub const fn gate_table_offset(number: u32, window: u32) -> u64 {
     COUNTERS_BYTES as u64 + number as u64 * (window as u64).next_multiple_of(8)
 }
 
-/// Bytes of a gate's instance with room for so many launches in flight.
+/// Bytes of a gate's instance with room for `depth` launches in flight, each of `window` blocks at most.
 #[must_use]
 pub const fn gate_bytes(depth: u32, window: u32) -> u64 {
     gate_table_offset(depth, window)
@@ -183,11 +185,11 @@ pub const fn gate_bytes(depth: u32, window: u32) -> u64 {
 pub enum Taking {
     /// While it runs the last block of the one before, so that the round trip to memory is not waited for.
     Ahead,
-    /// At the end of the one before: no worker holds a ticket that another could begin with sooner, and one that is told to
-    /// leave does so a ticket earlier.
+    /// At the end of the one before: no worker holds a ticket that another could begin with sooner, and one that is
+    /// told to leave does so a ticket earlier.
     Late,
-    /// At the end of the one before, after it has asked for the cap: some round trips, and a worker that is told to leave
-    /// does so at the end of the ticket that it runs.
+    /// At the end of the one before, after it has asked for the cap: some round trips, and a worker that is told to
+    /// leave does so at the end of the ticket that it runs.
     Warily,
 }
 
@@ -206,7 +208,8 @@ pub struct Control {
     pub chunk: u32,
     /// Device address of the instance's counters, aligned to 8; the places stand behind them (`worker`).
     pub counters: u64,
-    /// Device address of the launch's refused blocks (`gate`). `worker`: the two words at [`ROW_AT`] and [`SINGLES_AT`].
+    /// Device address of the launch's refused blocks (`gate`). `worker`: the two words at [`ROW_AT`] and
+    /// [`SINGLES_AT`].
     pub table: u64,
     /// First address of the tenant's partition (`fence`).
     pub fence_base: u64,
@@ -237,17 +240,18 @@ impl Control {
         })
     }
 
-    /// The control block of a launch of workers: a ticket is for at most `chunk` blocks of one row of the grid. The last
-    /// `singles` blocks, about, go one by one, so that workers end together.
+    /// The control block of a launch of workers: a ticket is for at most `chunk` blocks of one row of the grid. The
+    /// last `singles` blocks, about, go one by one, so that workers end together.
     ///
     /// In a grid of one row the blocks of a ticket are `apart` from each other, rounded down to a power of two, so that
-    /// workers that take tickets together run neighbouring blocks together, as they would without tickets; in others they
-    /// are neighbours, and so they are for a kernel that asks for its block's place on other axes.
+    /// workers that take tickets together run neighbouring blocks together, as they would without tickets; in others
+    /// they are neighbours, and so they are for a kernel that asks for its block's place on other axes.
     ///
-    /// With rows of `w` blocks, `w` rounded up to chunks, `d` for the distance and `s` for the first ticket for one block,
-    /// a multiple of `d`, ticket `t` begins at block `b = t + (min(t, s) / d) · d · (chunk - 1)` of these rows; what divides
-    /// `b` by `w`, and a row's number by the grid's height, is that of [`Control::tickets`]. A ticket for none of the grid's
-    /// blocks is taken in vain. `None` when the grid has a dimension of zero or more than [`MAX_TICKETS`] blocks.
+    /// With rows of `w` blocks, `w` rounded up to chunks, `d` for the distance and `s` for the first ticket for one
+    /// block, a multiple of `d`, ticket `t` begins at block `b = t + (min(t, s) / d) · d · (chunk - 1)` of these rows;
+    /// what divides `b` by `w`, and a row's number by the grid's height, is that of [`Control::tickets`]. A ticket for
+    /// none of the grid's blocks is taken in vain. `None` when the grid has a dimension of zero or more than
+    /// [`MAX_TICKETS`] blocks.
     #[must_use]
     pub fn workers(
         grid: [u32; 3],
@@ -284,8 +288,8 @@ impl Control {
         let width = if one_row { 0 } else { width };
         // The numbers of rows need no division then.
         let height = if grid[2] == 1 { 0 } else { height };
-        // Threads fill warps of 32 in order. Where one has a single lane, nobody reads the cap beside it; and of the first
-        // warp the threads that speak are those of x 0 and 1.
+        // Threads fill warps of 32 in order. Where one has a single lane, nobody reads the cap beside it; and of the
+        // first warp the threads that speak are those of x 0 and 1.
         let threads = block.iter().fold(1_u32, |n, d| n.wrapping_mul(*d));
         let late = match block[0] == 1 || threads % 32 == 1 {
             true => LATE | WARY,
@@ -328,7 +332,7 @@ impl Control {
         }
     }
 
-    /// For the launch of so many workers that [`Workers::deal`](crate::protocol::Workers::deal) has dealt tickets to.
+    /// For the launch of `workers` workers that [`Workers::deal`](crate::protocol::Workers::deal) has dealt tickets to.
     #[must_use]
     pub fn dealt(self, workers: u32) -> Self {
         let [width, height, shifts] = self.offset;
@@ -496,7 +500,7 @@ mod tests {
         }
     }
 
-    /// The flags of a launch of so many dealt workers.
+    /// The flags of a launch of `workers` dealt workers.
     fn straight(control: &Control, workers: u32) -> [bool; 3] {
         let flags = control.dealt(workers).offset[2];
         assert_ne!(flags & DEALT, 0);

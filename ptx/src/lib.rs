@@ -1,4 +1,4 @@
-//! PTX text in, PTX text out: lex, parse, analyse, rewrite.
+//! PTX text in, PTX text out: lex, parse, link, analyse, rewrite.
 //!
 //! The crate has two layers. The lower one is lossless: tokens, statements, directives and scopes, each with
 //! its span in the source; printing an unedited module gives back the same bytes, and a rewrite is a list of
@@ -12,6 +12,7 @@ pub mod control;
 pub mod decode;
 mod error;
 pub mod forms;
+pub mod link;
 pub mod protocol;
 pub mod rewrite;
 mod syntax;

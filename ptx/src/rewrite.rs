@@ -42,7 +42,7 @@ impl Edits {
         }
     }
 
-    /// Whether it only counts and, with so many bytes that are still to come, has counted enough.
+    /// Whether it only counts and, with the `to_come` bytes that still follow, has counted more than the most it may.
     #[must_use]
     pub fn is_over(&self, to_come: usize) -> bool {
         self.counted

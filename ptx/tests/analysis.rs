@@ -116,12 +116,14 @@ fn after_a_divergent_exit_nothing_is_reached_by_all() {
 fn a_loop_that_threads_leave_at_different_times_leaves_divergent_values() {
     let s = analyse(
         "mov.u32 %r1, %tid.x; mov.u32 %r2, 0; mov.u32 %r3, 9;
-         L: add.u32 %r2, %r2, 1; bar.sync 0; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L; mov.u32 %r4, %r2; mov.u32 %r5, %r3; ret;",
+         L: add.u32 %r2, %r2, 1; bar.sync 0; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L; mov.u32 %r4, %r2; \
+         mov.u32 %r5, %r3; ret;",
     );
     assert!(!s.uniform("%r2") && !s.uniform("%r4") && s.uniform("%r5"));
     assert!(!s.together(Opcode::Bar, 0) && s.together(Opcode::Ret, 0));
     let s = analyse(
-        "ld.param.u32 %r1, [n]; mov.u32 %r2, 0; L: add.u32 %r2, %r2, 1; bar.sync 0; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L; ret;",
+        "ld.param.u32 %r1, [n]; mov.u32 %r2, 0; L: add.u32 %r2, %r2, 1; bar.sync 0; setp.lt.u32 %p1, %r2, %r1; \
+         @%p1 bra L; ret;",
     );
     assert!(s.uniform("%r2") && s.together(Opcode::Bar, 0));
 }
@@ -138,7 +140,8 @@ fn a_uniform_branch_in_a_divergent_block_decides_nothing_for_all() {
 #[test]
 fn a_branch_to_a_trap_does_not_part_the_others() {
     let s = analyse(
-        "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 99; @%p1 bra T; bar.sync 0; @%p1 trap; bar.sync 0; ret; T: mov.u32 %r2, 1; trap;",
+        "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 99; @%p1 bra T; bar.sync 0; @%p1 trap; bar.sync 0; ret; \
+         T: mov.u32 %r2, 1; trap;",
     );
     assert!(s.together(Opcode::Bar, 0) && s.together(Opcode::Bar, 1) && s.together(Opcode::Ret, 0));
     assert!(!s.uniform("%r2"));
@@ -174,7 +177,8 @@ fn a_flag_behind_a_barrier_is_agreed_on() {
         "{set} bar.sync 0; ld.shared.u32 %r2, [flag]; st.shared.u32 [flag], 2; ret;"
     ));
     assert!(!s.uniform("%r2"), "a write in the same phase");
-    let other = "mov.u32 %r5, tile; shl.b32 %r6, %r1, 2; add.s32 %r5, %r5, %r6; st.shared.u32 [%r5], 3; st.shared.u32 [dyn+8], 3;";
+    let other = "mov.u32 %r5, tile; shl.b32 %r6, %r1, 2; add.s32 %r5, %r5, %r6; st.shared.u32 [%r5], 3; \
+        st.shared.u32 [dyn+8], 3;";
     let s = analyse(&format!(
         "{set} bar.sync 0; ld.shared.u32 %r2, [flag]; {other} ret;"
     ));
@@ -185,7 +189,8 @@ fn a_flag_behind_a_barrier_is_agreed_on() {
     ));
     assert!(!s.uniform("%r2"), "a write that may be anywhere");
     let s = analyse(&format!(
-        "{set} bar.sync 0; shl.b32 %r6, %r1, 2; mov.u32 %r5, tile; add.s32 %r5, %r5, %r6; ld.shared.u32 %r2, [%r5]; ret;"
+        "{set} bar.sync 0; shl.b32 %r6, %r1, 2; mov.u32 %r5, tile; add.s32 %r5, %r5, %r6; ld.shared.u32 %r2, [%r5]; \
+         ret;"
     ));
     assert!(!s.uniform("%r2"), "each thread reads another element");
     let s = analyse(&format!("{set} @%p1 bar.sync 0; {read}"));
@@ -200,7 +205,8 @@ fn a_flag_behind_a_barrier_is_agreed_on() {
         "unreachable from the load's phase but by a barrier"
     );
     let s = analyse(&format!(
-        "{set} bar.sync 0; M: ld.shared.u32 %r2, [flag]; add.u32 %r3, %r3, %r2; setp.eq.u32 %p3, %r2, 4; @%p3 exit; bar.sync 0; @%p1 bra N; st.shared.u32 [flag], 4; N: bar.sync 0; bra M;"
+        "{set} bar.sync 0; M: ld.shared.u32 %r2, [flag]; add.u32 %r3, %r3, %r2; setp.eq.u32 %p3, %r2, 4; @%p3 exit; \
+         bar.sync 0; @%p1 bra N; st.shared.u32 [flag], 4; N: bar.sync 0; bra M;"
     ));
     assert!(
         s.uniform("%r2") && s.together(Opcode::Exit, 0),
@@ -230,7 +236,8 @@ fn a_branch_table_lists_each_successor_once() {
 #[test]
 fn what_lies_ahead() {
     let s = analyse(
-        "setp.eq.u32 %p1, %r1, 0; @%p1 ret; shfl.sync.idx.b32 %r2, %r1, 0, 31, -1; @%p1 exit; mov.u32 %r3, 1; bar.sync 0; @%p1 ret; ret;",
+        "setp.eq.u32 %p1, %r1, 0; @%p1 ret; shfl.sync.idx.b32 %r2, %r1, 0, 31, -1; @%p1 exit; mov.u32 %r3, 1; \
+         bar.sync 0; @%p1 ret; ret;",
     );
     let f = &s.program.functions[0];
     let barriers = Ahead::new(f, &s.flow, |_, i| is_block_barrier(i));

@@ -102,9 +102,11 @@ fn a_module_is_as_long_as_what_it_holds() {
 fn resources_and_mix() {
     let report = report(
         ".version 8.0\n.target sm_80\n.extern .shared .align 16 .b8 dynamic[];\n.shared .align 4 .b8 outer[6];\n\
-         .entry k (.param .u64 a, .param .u32 n)\n.maxntid 32, 4\n{\n.reg .b64 %rd<3>;\n.reg .f32 %f<5>;\n.reg .b32 %r<3>;\n\
+         .entry k (.param .u64 a, .param .u32 n)\n.maxntid 32, 4\n\
+         {\n.reg .b64 %rd<3>;\n.reg .f32 %f<5>;\n.reg .b32 %r<3>;\n\
          .shared .align 8 .b8 tile[100];\nld.param.u64 %rd1, [a];\nld.global.f32 %f1, [%rd1];\nsqrt.rn.f32 %f2, %f1;\n\
-         fma.rn.f32 %f3, %f2, %f1, %f1;\nst.shared.f32 [tile], %f3;\nst.shared.f32 [outer], %f3;\nmov.u32 %r1, dynamic;\nbar.sync 0;\n\
+         fma.rn.f32 %f3, %f2, %f1, %f1;\nst.shared.f32 [tile], %f3;\nst.shared.f32 [outer], %f3;\n\
+         mov.u32 %r1, dynamic;\nbar.sync 0;\n\
          atom.global.add.f32 %f4, [%rd1], %f3;\nret;\n}\n",
     );
     let k = &report["kernels"][0];
@@ -120,7 +122,10 @@ fn resources_and_mix() {
     );
     assert_eq!(
         k["mix"],
-        json!({"compute": 3, "memory": 3, "coalesced": 2, "uncoalesced": 0, "special": 1, "tensor": 0, "barrier": 1, "atomic": 1, "control": 1, "unknown": 0, "total": 10})
+        json!({
+            "compute": 3, "memory": 3, "coalesced": 2, "uncoalesced": 0, "special": 1, "tensor": 0, "barrier": 1,
+            "atomic": 1, "control": 1, "unknown": 0, "total": 10,
+        })
     );
 }
 
@@ -128,12 +133,16 @@ fn resources_and_mix() {
 fn callees_strides_and_effects() {
     let report = report(
         ".version 8.0\n.target sm_80\n.address_size 64\n.shared .align 4 .b8 outer[8];\n\
-         .func f () { .reg .b32 %r<2>; .local .b8 here[12]; st.shared.u32 [outer], %r1; st.local.b8 [here], 0; bar.sync 3; ret; }\n\
+         .func f () { .reg .b32 %r<2>; .local .b8 here[12]; st.shared.u32 [outer], %r1; st.local.b8 [here], 0; \
+         bar.sync 3; ret; }\n\
          .entry k (.param .u64 a, .param .u64 b) { .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<9>;\n\
-         ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3;\n\
-         ld.global.f32 %f1, [%rd4]; shl.b32 %r2, %r1, 10; mul.wide.u32 %rd5, %r2, 4; add.s64 %rd6, %rd2, %rd5; st.global.f32 [%rd6], %f1;\n\
+         ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; \
+         add.s64 %rd4, %rd1, %rd3;\n\
+         ld.global.f32 %f1, [%rd4]; shl.b32 %r2, %r1, 10; mul.wide.u32 %rd5, %r2, 4; add.s64 %rd6, %rd2, %rd5; \
+         st.global.f32 [%rd6], %f1;\n\
          ld.global.f32 %f2, [%rd1+64]; ret; }\n\
-         .entry m (.param .u64 a) { .reg .b64 %rd<9>; .reg .f32 %f<9>; ld.param.u64 %rd1, [a]; ld.global.f32 %f1, [%rd1];\n\
+         .entry m (.param .u64 a) { .reg .b64 %rd<9>; .reg .f32 %f<9>; ld.param.u64 %rd1, [a]; \
+         ld.global.f32 %f1, [%rd1];\n\
          st.global.f32 [%rd1+4], %f1; red.global.add.f32 [%rd1], %f1; call f; ret; }\n",
     );
     let (k, m) = (&report["kernels"][0], &report["kernels"][1]);
@@ -171,8 +180,8 @@ fn an_error_has_line_and_column() {
     );
 }
 
-/// A kernel that calls by an alias, or calls a function that has one, takes no form that would give the function further
-/// parameters; others are not concerned.
+/// A kernel that calls by an alias, or calls a function that has one, takes no form that would give the function
+/// further parameters; others are not concerned.
 #[test]
 fn aliases_keep_their_functions_as_they_are() {
     let report = report(

@@ -17,12 +17,15 @@ const REFUSED_MODULES: &str = include_str!("conform/refused_modules.txt");
 
 fn module(statement: &str) -> String {
     format!(
-        ".version 9.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 dyn[];\n.global .align 16 .b8 g[256];\n\
+        ".version 9.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 dyn[];\n\
+         .global .align 16 .b8 g[256];\n\
          .global .u32 ga[16];\n.const .align 16 .b8 cc[64];\n.global .texref tex0;\n.global .surfref surf0;\n\
          .func (.param .b32 rr) fn(.param .b32 aa) {{ ret; }}\n.entry k(.param .u64 p, .param .u32 n) {{\n\
-         .reg .pred %p<9>; .reg .b16 %rs<20>; .reg .b32 %r<99>; .reg .b64 %rd<20>; .reg .f32 %f<20>; .reg .f64 %fd<20>;\n\
+         .reg .pred %p<9>; .reg .b16 %rs<20>; .reg .b32 %r<99>; .reg .b64 %rd<20>; .reg .f32 %f<20>; \
+         .reg .f64 %fd<20>;\n\
          .reg .b128 %q<9>; .reg .u32 %u<9>; .reg .s32 %i<9>; .reg .f16 %h<9>; .reg .v4 .b32 %v<4>; .reg .b8 %b<5>;\n\
-         .reg .u16 %us<5>; .reg .u64 %ud<5>; .reg .f16x2 %hh<5>; .shared .align 16 .b8 sh[256];\nL0:\n{statement}\nret;\n}}\n"
+         .reg .u16 %us<5>; .reg .u64 %ud<5>; .reg .f16x2 %hh<5>; .shared .align 16 .b8 sh[256];\nL0:\n{statement}\n\
+         ret;\n}}\n"
     )
 }
 

@@ -127,8 +127,10 @@ fn instructions_of_a_vector_add() {
 /// Decodes one statement in a kernel that declares a register of every kind.
 fn one(statement: &str) -> Instruction {
     let text = format!(
-        ".version 8.5\n.target sm_90\n.address_size 64\n.global .texref tex_a;\n.shared .b64 bar;\n.entry k (.param .u64 a)\n{{\n\
-         .reg .pred %p<9>;\n.reg .b16 %h<9>;\n.reg .b32 %r<40>;\n.reg .b64 %rd<9>;\n.reg .f32 %f<40>;\n.reg .f64 %fd<9>;\n{statement}\n}}\n"
+        ".version 8.5\n.target sm_90\n.address_size 64\n.global .texref tex_a;\n.shared .b64 bar;\n\
+         .entry k (.param .u64 a)\n{{\n\
+         .reg .pred %p<9>;\n.reg .b16 %h<9>;\n.reg .b32 %r<40>;\n.reg .b64 %rd<9>;\n.reg .f32 %f<40>;\n\
+         .reg .f64 %fd<9>;\n{statement}\n}}\n"
     );
     let program = decode(&text);
     program.functions[0].body[0].clone()
@@ -214,7 +216,8 @@ fn modifiers_land_in_their_fields() {
     let i = one("cvta.to.shared.u64 %rd1, %rd2;");
     assert!(i.mods.to && i.mods.spaces.as_slice() == [StateSpace::Shared]);
     let i = one(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f5,%f6,%f7,%f8};",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, \
+         {%f5,%f6,%f7,%f8};",
     );
     assert_eq!(i.mods.rest.as_slice(), ["m16n8k16", "row", "col"]);
     let i = one("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [tex_a, {%f5, %f6}];");
@@ -268,7 +271,8 @@ fn scopes_shadow_and_registers_keep_their_identity() {
 #[test]
 fn labels_resolve_to_the_innermost_scope_even_forwards() {
     let program = decode(
-        ".version 8.0\n.target sm_80\n.entry k ()\n{\n.reg .pred p;\nA: bra A;\n{ bra A; bra B; A: ret; }\nB: @p bra C;\n\
+        ".version 8.0\n.target sm_80\n.entry k ()\n{\n.reg .pred p;\nA: bra A;\n{ bra A; bra B; A: ret; }\n\
+         B: @p bra C;\n\
          t: .branchtargets A, B, C;\n.reg .b32 i;\nbrx.idx i, t;\nC:\n}\n",
     );
     let f = &program.functions[0];
@@ -291,8 +295,10 @@ fn labels_resolve_to_the_innermost_scope_even_forwards() {
 #[test]
 fn calls_have_results_callee_arguments_prototype() {
     let program = decode(
-        ".version 8.0\n.target sm_80\n.extern .func (.param .b32 r) g (.param .b64 a);\n.func h ();\n.entry k ()\n{\n.reg .b64 %rd<2>;\n\
-         .param .b32 r; .param .b64 a;\ncall (r), g, (a);\ncall.uni h;\nproto: .callprototype (.param .b32 _) _ (.param .b64 _);\n\
+        ".version 8.0\n.target sm_80\n.extern .func (.param .b32 r) g (.param .b64 a);\n.func h ();\n.entry k ()\n\
+         {\n.reg .b64 %rd<2>;\n\
+         .param .b32 r; .param .b64 a;\ncall (r), g, (a);\ncall.uni h;\n\
+         proto: .callprototype (.param .b32 _) _ (.param .b64 _);\n\
          call (r), %rd1, (a), proto;\n}\n.func h () { ret; }\n",
     );
     let (_, k) = program.kernel("k").expect("it is there");
@@ -323,8 +329,10 @@ fn calls_have_results_callee_arguments_prototype() {
 fn initialisers_become_bytes_and_relocations() {
     let program = decode(
         ".version 8.0\n.target sm_80\n.func f () { ret; }\n.global .align 8 .b8 data[6] = {1, 0xff, -1, (2 + 3) * 4};\n\
-         .const .f32 rows[2][3] = {{1.0}, {0f40000000, 3.0}};\n.global .u64 pointers[3] = {generic(data)+2, f, data+4};\n\
-         .global .b8 bytes[2] = {0xFF(data), 0xFF00(data)};\n.global .u16 open[] = {7, 8};\n.global .v2 .u32 pair = {1, 2};\n",
+         .const .f32 rows[2][3] = {{1.0}, {0f40000000, 3.0}};\n\
+         .global .u64 pointers[3] = {generic(data)+2, f, data+4};\n\
+         .global .b8 bytes[2] = {0xFF(data), 0xFF00(data)};\n.global .u16 open[] = {7, 8};\n\
+         .global .v2 .u32 pair = {1, 2};\n",
     );
     let init = |n: usize| {
         program.variables[n]

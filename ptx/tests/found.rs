@@ -27,6 +27,7 @@ fn found_cases_stay_mended() {
         let bytes = std::fs::read(&case).expect("a listed file can be read");
         oracle::parse(&bytes);
         oracle::decode(&bytes);
+        oracle::link(&bytes);
         for form in Form::ALL {
             let made = oracle::make(&bytes, form);
             oracle::added(made.as_ref(), bytes.len());

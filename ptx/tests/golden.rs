@@ -1,8 +1,8 @@
 //! Golden tests: a file holds the input, a marker line, and what must come of it, as comments.
 //!
-//! `tests/golden/FORM/*.ptx` are rewritten into that form: the verdict on each kernel, then the text. `tests/golden-errors/*.ptx`
-//! are refused: the error as a user sees it. With `GRIDMUX_BLESS=1` the expectations are written instead of
-//! compared; read the difference before committing it.
+//! `tests/golden/FORM/*.ptx` are rewritten into that form: the verdict on each kernel, then the text.
+//! `tests/golden-errors/*.ptx` are refused: the error as a user sees it. With `GRIDMUX_BLESS=1` the expectations are
+//! written instead of compared; read the difference before committing it.
 
 use gridmux_ptx::Module;
 use gridmux_ptx::forms::{Form, Options, rewrite};

@@ -95,7 +95,10 @@ proptest! {
     }
 
     #[test]
-    fn a_corrupted_sample(which in 0..SAMPLES.len(), at in any::<prop::sample::Index>(), len in 0_usize..12, with in soup(), flip in any::<u8>()) {
+    fn a_corrupted_sample(
+        which in 0..SAMPLES.len(), at in any::<prop::sample::Index>(), len in 0_usize..12, with in soup(),
+        flip in any::<u8>()
+    ) {
         let mut bytes = SAMPLES[which].as_bytes().to_vec();
         let at = at.index(bytes.len());
         let end = (at + len).min(bytes.len());

@@ -19,8 +19,9 @@ const PTXAS: &[(&str, [u32; 4])] = &[
 ];
 const FORMS: [Form; 4] = [Form::WHOLE, Form::GATE, Form::WORKER, Form::FENCE];
 
-/// Occupancy depends on the register count in steps of 8 a thread, so an estimate is useful while it is not much more than
-/// one step off at most, and half of one on average; for each form, because a form's cost is the difference of two.
+/// Occupancy depends on the register count in steps of 8 a thread, so an estimate is useful while it is not much more
+/// than one step off at most, and half of one on average; for each form, because a form's cost is the difference of
+/// two.
 #[test]
 fn estimates_are_near_ptxas() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/ptx");
@@ -72,7 +73,8 @@ fn bounds_and_calls_count() {
         .collect();
     let text = |bounds: &str, body: &str| {
         format!(
-            ".version 8.0\n.target sm_80\n.address_size 64\n.func f() {{ ret; }}\n.entry k(.param .u64 a) {bounds}\n{{\n\
+            ".version 8.0\n.target sm_80\n.address_size 64\n.func f() {{ ret; }}\n.entry k(.param .u64 a) {bounds}\n\
+             {{\n\
              .reg .b32 %r<80>;\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [a];\n{body}\nret;\n}}\n"
         )
     };
@@ -124,7 +126,8 @@ fn values_of_the_launch_are_free() {
 
 fn estimate(body: &str) -> u32 {
     let text = format!(
-        ".version 8.0\n.target sm_80\n.address_size 64\n.entry k(.param .u64 a)\n{{\n.reg .b32 %r<10>;\n.reg .b64 %rd<10>;\nld.param.u64 %rd1, [a];\n{body}\nret;\n}}\n"
+        ".version 8.0\n.target sm_80\n.address_size 64\n.entry k(.param .u64 a)\n{{\n.reg .b32 %r<10>;\n\
+         .reg .b64 %rd<10>;\nld.param.u64 %rd1, [a];\n{body}\nret;\n}}\n"
     );
     let program = Module::parse(text)
         .expect("it parses")

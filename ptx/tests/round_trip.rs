@@ -1,4 +1,5 @@
-//! Every PTX file at hand prints back byte for byte, its tokens tile it, and it decodes; the workloads' kernels with nothing left out.
+//! Every PTX file at hand prints back byte for byte, its tokens tile it, and it decodes; the workloads' kernels with
+//! nothing left out.
 //!
 //! The files are this crate's golden files, the workloads' when they are checked out, and whatever directory
 //! `GRIDMUX_PTX_DIR` names.

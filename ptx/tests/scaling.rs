@@ -15,7 +15,7 @@ use std::time::Duration;
 const SMALL: usize = 128 << 10;
 /// How many times as long the larger one is.
 const TIMES: usize = 4;
-/// A stage may take so many times as long for the larger one; a quadratic one takes 16 times as long.
+/// How many times as long a stage may take for the larger one; a quadratic one takes 16 times as long.
 const BOUND: f64 = 11.0;
 /// A stage that is done sooner is not measured: the first touch of its memory takes as long.
 const LEAST_SECONDS: f64 = 0.02;
@@ -167,7 +167,8 @@ const SHAPES: &[Shape] = &[
         "functions with locals that escape",
         &[Each(|n| {
             format!(
-                ".func f{n}(){{.reg .b64 %d<2>;.reg .b32 %r; .local .b32 l; cvta.local.u64 %d1,%d1; st.u32 [%d1],%r; ld.u32 %r,[%d1];}}\n"
+                ".func f{n}(){{.reg .b64 %d<2>;.reg .b32 %r; .local .b32 l; cvta.local.u64 %d1,%d1; st.u32 [%d1],%r; \
+                 ld.u32 %r,[%d1];}}\n"
             )
         })],
     ),
@@ -381,7 +382,8 @@ const SHAPES: &[Shape] = &[
             Once(".entry k(){"),
             Once(REGISTERS),
             Each(|_| {
-                "{.shared .b32 v; .local .b32 w; mov.u32 %r1,v; st.shared.u32 [%r1],%r1; st.local.u32 [w+1],%r1; st.shared.u32 [v+2],%r1;}\n".into()
+                "{.shared .b32 v; .local .b32 w; mov.u32 %r1,v; st.shared.u32 [%r1],%r1; st.local.u32 [w+1],%r1; \
+                 st.shared.u32 [v+2],%r1;}\n".into()
             }),
             Once("}"),
         ],
@@ -417,7 +419,8 @@ const SHAPES: &[Shape] = &[
         &[
             Each(|n| {
                 format!(
-                    ".func f{n}(){{.reg .b32 %r;.reg .pred %p;.reg .b64 %d; l: ld.volatile.global.u32 %r,[%d]; setp.ne.u32 %p,%r,0; @%p bra l;}}\n"
+                    ".func f{n}(){{.reg .b32 %r;.reg .pred %p;.reg .b64 %d; l: ld.volatile.global.u32 %r,[%d]; \
+                     setp.ne.u32 %p,%r,0; @%p bra l;}}\n"
                 )
             }),
             Each(|n| format!(".entry k{n}(){{call f{n};call f{};}}\n", n / 2)),
@@ -466,7 +469,7 @@ fn text(parts: &[Part], bytes: usize) -> String {
                 Back(piece) => (0..n).rev().for_each(|i| text.push_str(&piece(i))),
             }
         }
-        // A module has so many bytes for each of its functions and instructions.
+        // A module has at least 128 bytes for each of its functions and 16 for each instruction.
         let functions = text.matches("(){").count() + text.matches("();").count();
         let instructions = text.matches(';').count();
         let least = functions * 128 + instructions * 16;
@@ -545,8 +548,8 @@ fn time_is_linear_in_two_things_at_once() {
     let scale: usize = scale.and_then(|s| s.parse().ok()).unwrap_or(1);
     let mut wrong = Vec::new();
     for (name, parts) in SHAPES {
-        // Some work is spared for small modules, which looks like growth once: only what grows on from the larger size as
-        // well is a fault.
+        // Some work is spared for small modules, which looks like growth once: only what grows on from the larger size
+        // as well is a fault.
         if suspects(parts, scale, 1).is_empty() {
             continue;
         }

@@ -7,11 +7,22 @@
 //! ```
 
 use gridmux_tenant::{Args, ClientError, Gpu};
+use std::process::ExitCode;
 
 const ELEMENTS: u32 = 10_000;
 const BLOCK: u32 = 256;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, socket, ptx] = arguments.as_slice() else {
         return Err("usage: vector_add SOCKET vecadd.ptx".into());

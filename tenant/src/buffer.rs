@@ -6,6 +6,7 @@ use crate::link::LinkRef;
 use crate::module::Loaded;
 use gridmux_channel::control::ControlRequest;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A range of device memory that belongs to this tenant: a whole allocation, a
 /// part of one ([`Buffer::slice`]), or a module's variable
@@ -31,6 +32,8 @@ enum Owner {
 struct Allocation {
     link: LinkRef,
     address: u64,
+    /// Nothing that was submitted uses it.
+    is_idle: AtomicBool,
 }
 
 impl Owner {
@@ -45,7 +48,11 @@ impl Owner {
 impl Buffer {
     pub(crate) fn allocation(link: LinkRef, address: u64, bytes: u64) -> Self {
         Self {
-            owner: Owner::Allocation(Arc::new(Allocation { link, address })),
+            owner: Owner::Allocation(Arc::new(Allocation {
+                link,
+                address,
+                is_idle: AtomicBool::new(false),
+            })),
             address,
             bytes,
         }
@@ -69,6 +76,15 @@ impl Buffer {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Says that everything that used the memory has ended, so that giving it back need not wait for what else was
+    /// submitted.
+    pub fn nothing_uses_it(&self) {
+        if let Owner::Allocation(allocation) = &self.owner {
+            // Relaxed: dropping the last reference comes after this, and orders it.
+            allocation.is_idle.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Returns its `len` bytes from `offset` on, as a buffer of their own that keeps
@@ -109,7 +125,8 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         // On a lost connection the mediator has taken the memory back already; a child of the process that connected
         // has nothing to give back.
-        if self.link.drain().is_ok() {
+        // Relaxed: see `Buffer::nothing_uses_it`.
+        if self.is_idle.load(Ordering::Relaxed) || self.link.drain().is_ok() {
             let _ = self.link.control(&ControlRequest::Free {
                 address: self.address,
             });

@@ -15,8 +15,8 @@ pub enum ClientError {
     /// The rings cannot be used.
     #[error(transparent)]
     Ring(RingError),
-    /// The mediator lost the device, or is gone: everything on it is lost.
-    #[error("the device was lost: {0}; call `Gpu::reconnect` and start over")]
+    /// The mediator lost the device, was stopped, or is gone: everything on the device is lost.
+    #[error("all that was on the device is lost: {0}; call `Gpu::reconnect` and start over")]
     DeviceLost(&'static str),
     /// An operation ended with an error.
     #[error("{operation}: {message}")]

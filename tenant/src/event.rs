@@ -103,6 +103,28 @@ impl Event {
         Ok(core.pending.is_done(self.cookie) || self.ended.get().is_some())
     }
 
+    /// Returns when the device executed it, once it has ended, however it did. A failure is left to whoever asks the
+    /// stream after the event was dropped.
+    ///
+    /// # Errors
+    /// The rings are corrupt.
+    pub fn timing(&self) -> Result<Option<Timing>, ClientError> {
+        let mut core = self.link.look()?;
+        let entry = match self.ended.get() {
+            Some(ended) => Some(ended.entry),
+            None => core.pending.peek(self.cookie),
+        };
+        let Some(entry) = entry else {
+            return Ok(None);
+        };
+        let status = CompletionStatus::try_from(entry.status);
+        Ok(Some(Timing {
+            start_ns: entry.start_ns,
+            end_ns: entry.end_ns,
+            status: status.map_err(ClientError::UnknownStatus)?,
+        }))
+    }
+
     /// Returns the cookie of its submission, for an operation over `link`.
     pub(crate) fn cookie(&self, link: &Arc<Link>) -> Result<u64, ClientError> {
         if !Arc::ptr_eq(link, &self.link) {

@@ -9,7 +9,8 @@ use crate::staging::Staging;
 use crate::stream::Stream;
 use crate::typed::{Plain, TypedBuffer};
 use gridmux_channel::control::{
-    CONTROL_VERSION, ControlReply, ControlRequest, DeviceFacts, MAX_NAME_BYTES, Usage, Welcome,
+    CONTROL_VERSION, ControlReply, ControlRequest, DeviceFacts, MAX_NAME_BYTES,
+    MAX_TENANT_NAME_BYTES, Usage, Welcome,
 };
 use gridmux_channel::regions::REGION_RINGS;
 use gridmux_channel::ring::client::ClientRings;
@@ -28,7 +29,7 @@ fn program_name() -> String {
 /// any number of threads at once.
 #[derive(Debug)]
 pub struct Gpu {
-    link: LinkRef,
+    pub(crate) link: LinkRef,
     welcome: Welcome,
     path: PathBuf,
 }
@@ -41,6 +42,15 @@ pub struct MemoryInfo {
     /// What it may still allocate, in bytes, as long as other tenants leave it
     /// there.
     pub free_bytes: u64,
+}
+
+/// What kernels printed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Printed {
+    /// The text, in the order in which it was printed.
+    pub text: Vec<u8>,
+    /// How many bytes found no room behind it.
+    pub lost_bytes: u64,
 }
 
 /// How to connect.
@@ -86,11 +96,11 @@ impl Gpu {
     ) -> Result<Self, ClientError> {
         let path = path.as_ref().to_path_buf();
         if let Some(name) = &options.tenant
-            && !(1..=MAX_NAME_BYTES).contains(&name.len())
+            && !(1..=MAX_TENANT_NAME_BYTES).contains(&name.len())
         {
             return Err(ClientError::TenantName {
                 name: name.clone(),
-                most: MAX_NAME_BYTES,
+                most: MAX_TENANT_NAME_BYTES,
             });
         }
         let name = match options.name.as_str() {
@@ -148,7 +158,7 @@ impl Gpu {
     /// Allocates `bytes` bytes of device memory; it is given back when dropped.
     ///
     /// # Errors
-    /// Over the tenant's limit, or out of memory.
+    /// No bytes, over the tenant's limit, or out of memory.
     pub fn alloc(&self, bytes: u64) -> Result<Buffer, ClientError> {
         match self.link.control(&ControlRequest::Alloc { bytes })? {
             ControlReply::Allocated { address } => {
@@ -188,7 +198,18 @@ impl Gpu {
     /// # Errors
     /// The mediator's reason, with line and column where the PTX is wrong.
     pub fn module(&self, ptx: &[u8]) -> Result<Module, ClientError> {
-        Module::load(&self.link, ptx)
+        Module::load(&self.link, &[ptx])
+    }
+
+    /// Links PTX modules into one and loads it: what one declares `.extern`
+    /// another defines.
+    ///
+    /// # Errors
+    /// The mediator's reason, which names the modules by their place in the
+    /// list: the PTX of one is wrong, a name is defined twice or not at all, or
+    /// there are none or too many.
+    pub fn module_of(&self, parts: &[&[u8]]) -> Result<Module, ClientError> {
+        Module::load(&self.link, parts)
     }
 
     /// Makes a stream.
@@ -210,6 +231,18 @@ impl Gpu {
         match self.link.control(&ControlRequest::Usage)? {
             ControlReply::Usage(usage) => Ok(usage),
             _ => Err(unexpected("Usage")),
+        }
+    }
+
+    /// Takes what this client's kernels printed with `printf` since the last
+    /// call. What a launch printed is there once it has ended.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn take_printed(&self) -> Result<Printed, ClientError> {
+        match self.link.control(&ControlRequest::TakePrinted)? {
+            ControlReply::Printed { text, lost_bytes } => Ok(Printed { text, lost_bytes }),
+            _ => Err(unexpected("TakePrinted")),
         }
     }
 

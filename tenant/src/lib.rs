@@ -27,16 +27,24 @@
 //!
 //! The room knows the channel and nothing of the mediator.
 
+#![allow(
+    clippy::disallowed_types,
+    reason = "this room does not know the mediator, whose dispatcher never runs this code"
+)]
+
 mod activity;
 mod args;
 mod buffer;
 mod error;
 mod event;
 mod gpu;
+mod hold;
 mod link;
 mod module;
 mod origin;
 mod pending;
+mod pinned;
+mod raw;
 mod shape;
 mod staging;
 mod stream;
@@ -46,12 +54,18 @@ pub use args::Args;
 pub use buffer::Buffer;
 pub use error::ClientError;
 pub use event::{Event, Timing};
-pub use gpu::{ConnectOptions, Gpu, MemoryInfo};
+pub use gpu::{ConnectOptions, Gpu, MemoryInfo, Printed};
 pub use gridmux_channel::control::{
-    DeviceFacts, GlobalInfo, KernelInfo, ParamInfo, SmFacts, Usage, Welcome,
+    ControlCode, DeviceFacts, GlobalInfo, KernelInfo, ParamInfo, SmFacts, Usage, Welcome,
 };
 pub use gridmux_channel::ring::CompletionStatus;
+pub use gridmux_channel::ring::Width;
+pub use gridmux_channel::session::CallError;
+pub use hold::Hold;
 pub use module::{Kernel, Module};
+pub use origin::Origin;
+pub use pinned::Pinned;
+pub use raw::Mark;
 pub use shape::{Block, Grid};
 pub use stream::Stream;
 pub use typed::{Plain, TypedBuffer};

@@ -19,11 +19,6 @@
 //! - [`Activity`] says what the state word must be; it is written before a
 //!   thread sleeps and after it woke.
 
-#![allow(
-    clippy::disallowed_types,
-    reason = "this room does not know the mediator, whose dispatcher never runs this code"
-)]
-
 use crate::activity::Activity;
 use crate::error::ClientError;
 use crate::origin::Origin;
@@ -38,6 +33,7 @@ use gridmux_channel::session::{CallError, Session};
 use nix::time::{ClockId, clock_gettime};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long a sleep lasts before the tenant looks whether the mediator lives.
@@ -45,6 +41,9 @@ const LIVENESS: Duration = Duration::from_millis(100);
 /// How long to sleep for what nobody announces (room in the submission ring, a
 /// chunk given back) before trying again.
 const ROOM: Duration = Duration::from_millis(1);
+
+/// Why the device is lost when the socket was closed.
+const CLOSED: &str = "the mediator closed the connection";
 
 /// A connection, shared by all that was made from it.
 pub(crate) type LinkRef = Arc<Link>;
@@ -55,6 +54,8 @@ pub(crate) struct Link {
     /// Completions were taken, or the reaper's role is free.
     turned: Condvar,
     session: Mutex<Session>,
+    /// Submissions that have failed and that no event reported.
+    failures: Arc<AtomicU64>,
     pub(crate) staging: Staging,
     origin: Origin,
 }
@@ -68,6 +69,8 @@ pub(crate) struct Core {
     /// Where arguments are packed, kept so that launches do not allocate.
     pub(crate) packed: Vec<u8>,
     activity: Activity,
+    /// The mediator closed the connection, so nobody reads the rings.
+    is_lost: bool,
     /// A thread sleeps on the rings.
     has_reaper: bool,
 }
@@ -83,21 +86,31 @@ impl Link {
         origin: Origin,
     ) -> Self {
         let pending = Pending::with_capacity(rings.layout().completion_entries() as usize);
+        let failures = pending.failures();
         let core = Core {
             rings,
             pending,
             chunks: Chunks::default(),
             packed: Vec::with_capacity(4096),
             activity: Activity::default(),
+            is_lost: false,
             has_reaper: false,
         };
         Self {
             core: Mutex::new(core),
             turned: Condvar::new(),
             session: Mutex::new(session),
+            failures,
             staging,
             origin,
         }
+    }
+
+    /// Returns how many submissions have failed so far that no event reported, as far as their completions were taken.
+    #[inline]
+    pub(crate) fn failures(&self) -> u64 {
+        // Relaxed: the number alone is of interest here.
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// Takes the lock, in the process that connected.
@@ -153,6 +166,9 @@ impl Link {
         ticket: Ticket,
         mut make: impl FnMut(&mut ClientRings) -> Result<Operation, PushError>,
     ) -> Result<u64, ClientError> {
+        if core.is_lost {
+            return Err(ClientError::DeviceLost(CLOSED));
+        }
         let cookie = core.pending.open(ticket);
         let submit_ns = now_ns();
         loop {
@@ -183,10 +199,12 @@ impl Link {
     ) -> Result<Option<Chunk>, ClientError> {
         loop {
             if let Some(chunk) = core.chunks.take(len) {
+                self.staging.make_ready(chunk);
                 return Ok(Some(chunk));
             }
             core.reap_unless_reaped(&self.turned)?;
             if let Some(chunk) = core.chunks.take(len) {
+                self.staging.make_ready(chunk);
                 return Ok(Some(chunk));
             }
             if !may_wait {
@@ -257,9 +275,8 @@ impl Link {
             .try_lock()
             .is_some_and(|session| session.is_closed())
         {
-            return Err(ClientError::DeviceLost(
-                "the mediator closed the connection",
-            ));
+            core.is_lost = true;
+            return Err(ClientError::DeviceLost(CLOSED));
         }
         if timeout >= LIVENESS {
             core.activity.forget_runners();
@@ -348,6 +365,14 @@ impl Link {
             Ok(ControlReply::Text(text)) if !text.is_empty() => text,
             _ => status.to_string(),
         }
+    }
+
+    /// Releases the holds of a stream up to and with the one of this count.
+    pub(crate) fn release(&self, stream: u16, count: u64) -> Result<(), ClientError> {
+        let mut core = self.enter()?;
+        core.activity.run();
+        core.rings.release(stream, count);
+        Ok(())
     }
 
     /// Takes note that the calling thread is about to submit.

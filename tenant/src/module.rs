@@ -3,7 +3,9 @@
 use crate::buffer::Buffer;
 use crate::error::ClientError;
 use crate::link::{LinkRef, unexpected};
-use gridmux_channel::control::{self, ControlReply, ControlRequest, GlobalInfo, KernelInfo};
+use gridmux_channel::control::{
+    self, ControlReply, ControlRequest, GlobalInfo, KernelInfo, ModulePart,
+};
 use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::regions::PAGE_BYTES;
 use gridmux_channel::session::Session;
@@ -12,7 +14,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Where a module's text stands in the DMA space while it is loaded.
+/// Where a module's texts stand in the DMA space while it is loaded.
 const MODULE_IOVA: u64 = 1 << 40;
 
 /// A loaded module; it is unloaded when it, its kernels and its variables are
@@ -37,8 +39,8 @@ pub(crate) struct Loaded {
 }
 
 impl Module {
-    pub(crate) fn load(link: &LinkRef, ptx: &[u8]) -> Result<Self, ClientError> {
-        let reply = link.with_session(|session| request_load(session, ptx))?;
+    pub(crate) fn load(link: &LinkRef, parts: &[&[u8]]) -> Result<Self, ClientError> {
+        let reply = link.with_session(|session| request_load(session, parts))?;
         let ControlReply::Loaded(module) = reply else {
             return Err(unexpected("LoadModule"));
         };
@@ -101,6 +103,12 @@ impl Module {
         &self.loaded.module.globals
     }
 
+    /// Returns whether a function of the module prints ([`crate::Gpu::take_printed`]).
+    #[must_use]
+    pub fn prints(&self) -> bool {
+        self.loaded.module.prints
+    }
+
     /// Returns the module's kernels.
     #[must_use]
     pub fn kernels(&self) -> &[KernelInfo] {
@@ -120,10 +128,10 @@ impl Kernel {
     }
 }
 
-/// Puts the text into memory of its own, which is mapped only while the
-/// mediator reads it.
-fn request_load(session: &mut Session, ptx: &[u8]) -> Result<ControlReply, ClientError> {
-    let len = ptx.len() as u64;
+/// Puts the texts, one behind the other, into memory of its own, which is
+/// mapped only while the mediator reads it.
+fn request_load(session: &mut Session, parts: &[&[u8]]) -> Result<ControlReply, ClientError> {
+    let len = parts.iter().map(|ptx| ptx.len() as u64).sum::<u64>();
     let size = len.max(1).next_multiple_of(PAGE_BYTES);
     let memfd = SealedMemfd::create("gridmux-module", size)?;
     let file: File = memfd
@@ -131,17 +139,23 @@ fn request_load(session: &mut Session, ptx: &[u8]) -> Result<ControlReply, Clien
         .try_clone_to_owned()
         .map_err(gridmux_channel::memory::MemoryError::from)?
         .into();
-    file.write_all_at(ptx, 0)
-        .map_err(gridmux_channel::memory::MemoryError::from)?;
+    let mut named = Vec::with_capacity(parts.len());
+    let mut offset = 0;
+    for ptx in parts {
+        file.write_all_at(ptx, offset)
+            .map_err(gridmux_channel::memory::MemoryError::from)?;
+        named.push(ModulePart {
+            iova: MODULE_IOVA + offset,
+            len: ptx.len() as u64,
+        });
+        offset += ptx.len() as u64;
+    }
     let readable = Protection {
         read: true,
         write: false,
     };
     session.dma_map(MODULE_IOVA, size, 0, readable, memfd.as_fd())?;
-    let reply = session.control(&ControlRequest::LoadModule {
-        iova: MODULE_IOVA,
-        len,
-    });
+    let reply = session.control(&ControlRequest::LoadModule { parts: named });
     let unmapped = session.dma_unmap(MODULE_IOVA, size);
     let reply = reply?;
     unmapped?;

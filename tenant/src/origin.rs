@@ -11,9 +11,10 @@ use std::io;
 
 const PAGE_BYTES: usize = 4096;
 
-/// The process that connected.
+/// The process that connected. A library that is loaded into programs of others keeps one of its own to see that it
+/// runs in a child, before it takes any lock.
 #[derive(Debug)]
-pub(crate) struct Origin {
+pub struct Origin {
     process: u32,
     page: MmapRaw,
 }
@@ -23,7 +24,7 @@ impl Origin {
     ///
     /// # Errors
     /// Out of memory, or a kernel that does not know `MADV_WIPEONFORK`.
-    pub(crate) fn here() -> io::Result<Self> {
+    pub fn here() -> io::Result<Self> {
         let page: MmapRaw = MmapOptions::new().len(PAGE_BYTES).map_anon()?.into();
         let process = std::process::id();
         // SAFETY: the page was just mapped, is private and anonymous, and nothing else refers to it; both calls stay
@@ -43,7 +44,7 @@ impl Origin {
     /// # Errors
     /// [`ClientError::Forked`] in a child of it.
     #[inline]
-    pub(crate) fn check(&self) -> Result<(), ClientError> {
+    pub fn check(&self) -> Result<(), ClientError> {
         // SAFETY: the page lives as long as `self` and is aligned; after `here` nobody in this process writes it.
         // Volatile, because the kernel empties it behind the compiler's back.
         let here = unsafe { self.page.as_ptr().cast::<u32>().read_volatile() };

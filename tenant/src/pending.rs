@@ -7,6 +7,8 @@
 
 use crate::staging::Chunk;
 use gridmux_channel::ring::CompletionEntry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a submission was, for error messages and clean-up.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +41,8 @@ pub(crate) struct Pending {
     free: Vec<u32>,
     streams: Vec<StreamState>,
     ended: u64,
+    /// Failures that no event reports, so far.
+    failures: Arc<AtomicU64>,
 }
 
 /// What is known of a stream. What is submitted on it ends in order.
@@ -48,6 +52,8 @@ pub(crate) struct StreamState {
     pub(crate) opened: u64,
     /// How many of them have ended.
     pub(crate) ended: u64,
+    /// Holds submitted so far.
+    pub(crate) holds: u64,
     /// The first failure that no event reports.
     pub(crate) failure: Option<(&'static str, CompletionEntry)>,
 }
@@ -59,6 +65,7 @@ impl Pending {
             free: Vec::with_capacity(capacity),
             streams: Vec::new(),
             ended: 0,
+            failures: Arc::default(),
         };
         pending.grow(capacity);
         pending
@@ -104,6 +111,9 @@ impl Pending {
             return None;
         };
         self.ended += 1;
+        if entry.status != 0 && !ticket.watched {
+            self.note_failure();
+        }
         let stream = self.stream(ticket.stream);
         stream.ended += 1;
         if ticket.watched {
@@ -129,6 +139,14 @@ impl Pending {
         Some((ticket.operation, entry))
     }
 
+    /// Returns the result of a watched submission that has ended, and leaves it where it is.
+    pub(crate) fn peek(&mut self, cookie: u64) -> Option<CompletionEntry> {
+        match self.slot(cookie)?.state {
+            State::Done(_, entry) => Some(entry),
+            State::Free | State::Flying(_) => None,
+        }
+    }
+
     /// Returns whether a watched submission has ended.
     pub(crate) fn is_done(&mut self, cookie: u64) -> bool {
         self.slot(cookie)
@@ -144,6 +162,9 @@ impl Pending {
             State::Flying(ticket) => ticket.watched = false,
             State::Done(ticket, entry) => {
                 let (ticket, entry) = (*ticket, *entry);
+                if entry.status != 0 {
+                    self.note_failure();
+                }
                 let stream = self.stream(ticket.stream);
                 if entry.status != 0 && stream.failure.is_none() {
                     stream.failure = Some((ticket.operation, entry));
@@ -165,6 +186,17 @@ impl Pending {
     /// Returns all streams that anything was submitted on, by number.
     pub(crate) fn streams(&self) -> impl Iterator<Item = &StreamState> {
         self.streams.iter()
+    }
+
+    /// Returns the number of submissions that have failed so far and that no event reported, for those who have no
+    /// lock.
+    pub(crate) fn failures(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.failures)
+    }
+
+    fn note_failure(&self) {
+        // Relaxed: who sees the number takes the lock before he looks at the failure.
+        self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns how many submissions have ended so far.

@@ -1,17 +1,23 @@
 //! A stream: copies and launches that are executed in order.
 
+#![allow(
+    clippy::disallowed_types,
+    reason = "this room does not know the mediator, whose dispatcher never runs this code"
+)]
+
 use crate::args::Args;
 use crate::buffer::Buffer;
 use crate::error::ClientError;
 use crate::event::Event;
-use crate::link::{Link, LinkRef};
+use crate::link::{Held, Link, LinkRef};
 use crate::module::Kernel;
 use crate::pending::Ticket;
 use crate::shape::{Block, Grid};
 use crate::staging::Chunk;
 use crate::typed::{Plain, TypedBuffer};
-use gridmux_channel::control::ControlRequest;
+use gridmux_channel::control::{ControlRequest, KernelInfo};
 use gridmux_channel::ring::{Copy, DeviceCopy, Launch, Memset, Operation, Width};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use zerocopy::IntoBytes;
 
@@ -22,13 +28,19 @@ const CHUNKS_IN_FLIGHT: usize = 4;
 /// waits for them.
 #[derive(Debug)]
 pub struct Stream {
-    link: LinkRef,
+    pub(crate) link: LinkRef,
     id: u16,
+    /// Held while a hold is submitted, so that holds are counted in their order.
+    pub(crate) holding: Mutex<()>,
 }
 
 impl Stream {
     pub(crate) fn new(link: LinkRef, id: u16) -> Self {
-        Self { link, id }
+        Self {
+            link,
+            id,
+            holding: Mutex::new(()),
+        }
     }
 
     /// Returns the mediator's number of the stream.
@@ -44,7 +56,12 @@ impl Stream {
     /// # Errors
     /// The range is outside the buffer, or the device was lost.
     pub fn copy_to(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), ClientError> {
-        let mut address = buffer.range(&self.link, offset, data.len() as u64)?;
+        let address = buffer.range(&self.link, offset, data.len() as u64)?;
+        self.stage_to(address, data)
+    }
+
+    /// Copies `data` to a device address through the staging memory.
+    pub(crate) fn stage_to(&self, mut address: u64, data: &[u8]) -> Result<(), ClientError> {
         let mut rest = data;
         while !rest.is_empty() {
             let chunk = self
@@ -85,7 +102,12 @@ impl Stream {
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), ClientError> {
-        let mut address = buffer.range(&self.link, offset, out.len() as u64)?;
+        let address = buffer.range(&self.link, offset, out.len() as u64)?;
+        self.stage_from(address, out)
+    }
+
+    /// Copies from a device address through the staging memory, and waits for it.
+    pub(crate) fn stage_from(&self, mut address: u64, out: &mut [u8]) -> Result<(), ClientError> {
         let mut flying = VecDeque::with_capacity(CHUNKS_IN_FLIGHT);
         let mut rest = out;
         let mut result = Ok(());
@@ -297,22 +319,10 @@ impl Stream {
         let mut core = self.link.enter()?;
         // Taken out for as long as it is used: if the ring is full, other threads launch meanwhile.
         let mut packed = std::mem::take(&mut core.packed);
-        let submitted = args.pack(info, &mut packed).and_then(|()| {
-            let mut ticket = self.ticket("launch", None);
-            ticket.watched = true;
-            let launch = |args_offset| {
-                Operation::Launch(Launch {
-                    kernel: info.handle,
-                    grid,
-                    block,
-                    shared_bytes,
-                    args_offset,
-                    args_len: info.params_bytes,
-                })
-            };
-            self.link
-                .submit_with_args(&mut core, ticket, &packed, launch)
-        });
+        let launch = launch_of(info, grid, block, shared_bytes);
+        let submitted = args
+            .pack(info, &mut packed)
+            .and_then(|()| self.submit_launch(&mut core, launch, &packed, true));
         core.packed = packed;
         drop(core);
         Ok(Event::new(self.link.clone(), submitted?))
@@ -334,6 +344,25 @@ impl Stream {
         }
     }
 
+    /// Submits a launch with packed parameters, and returns its cookie; one that is `watched` keeps its end for an event.
+    pub(crate) fn submit_launch(
+        &self,
+        core: &mut Held<'_>,
+        launch: Launch,
+        packed: &[u8],
+        watched: bool,
+    ) -> Result<u64, ClientError> {
+        let mut ticket = self.ticket("launch", None);
+        ticket.watched = watched;
+        let placed = |args_offset| {
+            Operation::Launch(Launch {
+                args_offset,
+                ..launch
+            })
+        };
+        self.link.submit_with_args(core, ticket, packed, placed)
+    }
+
     fn submit(&self, operation: Operation, name: &'static str) -> Result<(), ClientError> {
         let mut core = self.link.enter()?;
         self.link
@@ -341,7 +370,7 @@ impl Stream {
         Ok(())
     }
 
-    fn ticket(&self, operation: &'static str, chunk: Option<Chunk>) -> Ticket {
+    pub(crate) fn ticket(&self, operation: &'static str, chunk: Option<Chunk>) -> Ticket {
         Ticket {
             operation,
             stream: self.id,
@@ -394,7 +423,24 @@ fn abandon_copies(link: &Link, flying: VecDeque<Flying<'_>>) {
     }
 }
 
-fn narrow(kernel: &str, block: Block) -> Result<[u16; 3], ClientError> {
+/// Returns the launch of a kernel, whose parameters have no place yet.
+pub(crate) fn launch_of(
+    info: &KernelInfo,
+    grid: [u32; 3],
+    block: [u16; 3],
+    shared_bytes: u32,
+) -> Launch {
+    Launch {
+        kernel: info.handle,
+        grid,
+        block,
+        shared_bytes,
+        args_offset: 0,
+        args_len: info.params_bytes,
+    }
+}
+
+pub(crate) fn narrow(kernel: &str, block: Block) -> Result<[u16; 3], ClientError> {
     let [x, y, z] = block.0;
     let error = || ClientError::Block {
         kernel: kernel.to_owned(),

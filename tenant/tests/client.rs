@@ -332,6 +332,15 @@ fn a_client_may_say_which_tenant_it_is() {
     );
     drop(gpu);
     assert!(message(ask("theirs")).contains("`theirs`"));
-    assert!(message(ask("")).contains("1 to 64 bytes"));
-    assert!(message(ask(&"x".repeat(65))).contains("has 65"));
+    assert!(message(ask("")).contains("1 to 32 bytes"));
+    assert!(message(ask(&"x".repeat(33))).contains("has 33"));
+}
+
+#[test]
+fn what_kernels_printed_is_taken_with_what_was_lost() {
+    let mock = Mock::start();
+    let gpu = Gpu::connect(&mock.path).unwrap();
+    let printed = gpu.take_printed().unwrap();
+    assert_eq!(printed.text, b"printed");
+    assert_eq!(printed.lost_bytes, 3);
 }

@@ -1,4 +1,5 @@
-//! The command under test: `gridmux`, built once per test process into the folder that the test itself was built into.
+//! What is under test, built once per test process into the folder that the test itself was built into: the command
+//! `gridmux` and the driver library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +12,21 @@ use std::sync::OnceLock;
 #[must_use]
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(build)
+    PROGRAM.get_or_init(|| build("gridmux").join("gridmux"))
 }
 
-fn build() -> PathBuf {
+/// The path of the driver library, which is built first.
+///
+/// # Panics
+/// If it does not build, or if this test does not lie in a target folder.
+#[must_use]
+pub fn driver_library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| build("gridmux-cuda").join("libcuda.so"))
+}
+
+/// Builds a package and returns the folder that its programs and libraries are put into.
+fn build(package: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this test has a path");
     // TARGET/PROFILE/deps/TEST
     let profile_folder = test
@@ -35,7 +47,7 @@ fn build() -> PathBuf {
             "build",
             "--quiet",
             "--package",
-            "gridmux",
+            package,
             "--profile",
             profile,
             "--manifest-path",
@@ -45,6 +57,6 @@ fn build() -> PathBuf {
         .arg(target)
         .status()
         .expect("cargo starts");
-    assert!(status.success(), "building gridmux failed: {status}");
-    profile_folder.join("gridmux")
+    assert!(status.success(), "building {package} failed: {status}");
+    profile_folder.to_owned()
 }

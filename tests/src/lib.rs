@@ -19,7 +19,7 @@ mod service;
 mod wait;
 
 pub use bench::Bench;
-pub use binary::program;
+pub use binary::{driver_library, program};
 pub use busy::BusyHost;
 pub use bystander::Bystander;
 pub use process::{Speaker, run};

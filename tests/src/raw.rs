@@ -1,6 +1,6 @@
 //! A tenant without a client library: it says what it likes, in the channel's own words.
 
-use gridmux_channel::control::{CONTROL_VERSION, ControlReply, ControlRequest, Module};
+use gridmux_channel::control::{CONTROL_VERSION, ControlReply, ControlRequest, Module, ModulePart};
 use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::regions::REGION_RINGS;
 use gridmux_channel::ring::client::ClientRings;
@@ -89,10 +89,14 @@ impl RawTenant {
                 write: false,
             },
         );
-        match self.session.control(&ControlRequest::LoadModule {
+        let part = ModulePart {
             iova,
             len: ptx.len() as u64,
-        })? {
+        };
+        match self
+            .session
+            .control(&ControlRequest::LoadModule { parts: vec![part] })?
+        {
             ControlReply::Loaded(module) => Ok(module),
             other => panic!("{other:?} where a module was due"),
         }
@@ -146,7 +150,11 @@ impl RawTenant {
         cookie
     }
 
-    fn await_completion(&mut self) -> CompletionEntry {
+    /// Waits for the next completion.
+    ///
+    /// # Panics
+    /// If the channel ends.
+    pub fn await_completion(&mut self) -> CompletionEntry {
         loop {
             if let Some(entry) = self.rings.wait(LIVENESS).expect("the channel is open") {
                 return entry;

@@ -29,6 +29,9 @@ pub struct ServiceBuilder {
     keys: Vec<(String, String)>,
     /// How the virtual clock passes.
     clock: &'static str,
+    /// How the model treats time.
+    timing: &'static str,
+    memory_bytes: u64,
 }
 
 impl ServiceBuilder {
@@ -44,6 +47,8 @@ impl ServiceBuilder {
             limits: String::new(),
             keys: Vec::new(),
             clock: "live",
+            timing: "timed",
+            memory_bytes: 256 << 20,
         }
     }
 
@@ -75,6 +80,20 @@ impl ServiceBuilder {
         self
     }
 
+    /// A device that gives results without timing.
+    #[must_use]
+    pub fn functional(mut self) -> Self {
+        self.timing = "functional";
+        self
+    }
+
+    /// Another size of the device's memory than 256 MiB.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
     /// Starts it and waits until it is ready.
     ///
     /// # Panics
@@ -91,11 +110,13 @@ impl ServiceBuilder {
             limits,
             keys,
             clock,
+            timing,
+            memory_bytes,
         } = self;
         let mut text = format!(
             "schema_version = 1\nrun_dir = {folder:?}\ninstance = {instance:?}\npolicy = {policy:?}\n\
-             [device]\nkind = \"model:h200\"\nsms = 4\nclock = {clock:?}\nmemory_bytes = {}\n[limits]\n{limits}",
-            256 << 20
+             [device]\nkind = \"model:h200\"\nsms = 4\nclock = {clock:?}\ntiming = {timing:?}\n\
+             memory_bytes = {memory_bytes}\n[limits]\n{limits}"
         );
         for (name, weight) in tenants {
             let _ = writeln!(text, "[[tenant]]\nname = {name:?}\nweight = {weight}");

@@ -221,6 +221,38 @@ fn kernels_and_the_device_say_what_programs_ask() {
 }
 
 #[test]
+fn an_allocation_of_nothing_is_a_bad_request() {
+    let service = service();
+    match connect(&service).alloc(0) {
+        Err(ClientError::Call(CallError::Control(error))) => {
+            assert_eq!(error.code, ControlCode::BadRequest);
+            assert!(error.message.contains("0 bytes"), "{error:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn launches_and_operations_are_counted_apart() {
+    let service = service();
+    let gpu = connect(&service);
+    let count = gpu.module(PTX.as_bytes()).unwrap().kernel("count").unwrap();
+    let stream = gpu.stream().unwrap();
+    let out = gpu.alloc(4).unwrap();
+    stream.fill(&out, 0, 4, 0).unwrap();
+    for _ in 0..3 {
+        let args = Args::new().buffer(&out);
+        stream.launch(&count, 1, 1, 0, &args).unwrap();
+    }
+    let mut back = [0; 4];
+    stream.copy_from(&out, 0, &mut back).unwrap();
+    stream.synchronize().unwrap();
+    let usage = gpu.usage().unwrap();
+    assert_eq!(usage.launches, 3, "{usage:?}");
+    assert!(usage.operations >= 5, "a fill and a copy more: {usage:?}");
+}
+
+#[test]
 fn a_client_names_the_tenant_that_it_is() {
     let service = service();
     let ask = |tenant: &str| {
@@ -237,6 +269,13 @@ fn a_client_names_the_tenant_that_it_is() {
     let error = denied("two");
     assert_eq!(error.code, ControlCode::Denied);
     assert!(error.message.contains("\"two\""), "{error:?}");
+    let longest = "x".repeat(32);
+    assert_eq!(denied(&longest).code, ControlCode::Denied);
+    let over = ask(&format!("{longest}x"));
+    assert!(
+        matches!(over, Err(ClientError::TenantName { most: 32, .. })),
+        "{over:?}"
+    );
     let gpu = ask("one").unwrap();
     assert_eq!(gpu.welcome().tenant, "one");
     assert_eq!(gpu.welcome().name, "client");

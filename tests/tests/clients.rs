@@ -46,7 +46,7 @@ fn two_clients_of_a_tenant_share_its_limit_and_its_counters() {
 
     let held = one.alloc(10 * MIB).unwrap();
     let error = two.alloc(10 * MIB).unwrap_err().to_string();
-    for part in ["10485760 bytes", "16777216", "tenant pair", "2 clients"] {
+    for part in ["10485760 bytes", "16777216", "tenant pair", "clients (2)"] {
         assert!(error.contains(part), "{part:?} is not in {error:?}");
     }
     assert!(
@@ -117,6 +117,29 @@ fn a_process_that_matches_no_tenant_is_told_so_and_disconnected() {
 }
 
 #[test]
+fn a_client_of_another_version_is_told_both_versions() {
+    let service = ServiceBuilder::new(&[("ours", 1)]).start();
+    let mut session = Session::connect(&service.socket()).unwrap();
+    let hello = ControlRequest::Hello {
+        name: "old".into(),
+        client_version: CONTROL_VERSION - 1,
+        tenant: None,
+    };
+    let Err(CallError::Control(error)) = session.control(&hello) else {
+        panic!("another version was accepted");
+    };
+    assert_eq!(error.code, ControlCode::Version);
+    for version in [CONTROL_VERSION - 1, CONTROL_VERSION] {
+        let said = format!("version {version}");
+        let speaks = format!("speaks {version}");
+        assert!(
+            error.message.contains(&said) || error.message.contains(&speaks),
+            "{version} is not in {error}"
+        );
+    }
+}
+
+#[test]
 fn limits_on_clients_are_named_and_free_again_when_one_leaves() {
     let service = ServiceBuilder::new(&[("few", 1), ("many", 1)])
         .tenant_key("few", "clients = 1")
@@ -125,7 +148,7 @@ fn limits_on_clients_are_named_and_free_again_when_one_leaves() {
     let first = service.gpu("few");
     refused(
         connect(&service.socket(), "few"),
-        &["1 clients", "tenant few"],
+        &["its limit is 1", "tenant few"],
     );
     let others = [service.gpu("many"), service.gpu("many")];
     refused(connect(&service.socket(), "many"), &["limits.clients", "3"]);

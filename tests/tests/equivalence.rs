@@ -14,7 +14,7 @@ use std::time::Instant;
 
 /// Seeds of an ordinary run.
 const SAMPLE: u64 = 300;
-/// Of a hundred kernels so many must take each form.
+/// Percentage of kernels that must take each form, at least.
 const LEAST_PERCENT: u32 = 80;
 
 fn number(variable: &str) -> Option<u64> {
@@ -161,9 +161,9 @@ const HARMLESS: [&str; 10] = [
     ", -16",
 ];
 
-/// The same for single statements, by their keys: threads other than 0 and 1 of a worker that look ahead as well only read
-/// the cap once more; the predicates that a worker's first set and an empty place are told by begin as false, which the
-/// model's registers do by themselves; more threads that load a gate's word cost time alone.
+/// The same for single statements, by their keys: threads other than 0 and 1 of a worker that look ahead as well only
+/// read the cap once more; the predicates that a worker's first set and an empty place are told by begin as false,
+/// which the model's registers do by themselves; more threads that load a gate's word cost time alone.
 const HARMLESS_KEYS: [&str; 4] = [
     "@!%gridmux_pred_0 bra $gridmux_body_ (1)",
     "setp.ne.u32 %gridmux_pred_0, %gridmux_b32_1, %gridmux_b32_1 (1)",
@@ -240,7 +240,8 @@ fn without_own_names(statement: &str) -> String {
     key
 }
 
-/// Kernels of all shapes: those on large grids first, then those with the most axes, and blocks of one thread among them.
+/// Kernels of all shapes: those on large grids first, then those with the most axes, and blocks of one thread among
+/// them.
 fn pool() -> Vec<Generated> {
     let alone = |made: &Generated| made.block.iter().product::<u32>() == 1;
     let mut pool: Vec<Generated> = (0..POOL).map(generate).collect();

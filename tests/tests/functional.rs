@@ -1,7 +1,7 @@
 //! Contract: bad input gets an error of its own that names the thing; the tenant that gave it keeps its channel, and
 //! another tenant that works meanwhile notices nothing.
 
-use gridmux_channel::control::ControlRequest;
+use gridmux_channel::control::{ControlRequest, ModulePart};
 use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::ring::{CompletionStatus, Copy, DeviceCopy, Launch, Memset, Operation, Width};
 use gridmux_tenant::{Args, ClientError, Gpu};
@@ -98,6 +98,14 @@ fn a_module_that_is_no_ptx_is_refused_with_line_and_column() {
     });
 }
 
+/// The request to link and load what stands at these addresses, each with its length.
+fn load(parts: &[(u64, u64)]) -> ControlRequest {
+    let parts = parts.iter().map(|&(iova, len)| ModulePart { iova, len });
+    ControlRequest::LoadModule {
+        parts: parts.collect(),
+    }
+}
+
 #[test]
 fn a_module_over_the_limit_is_refused_before_it_is_read() {
     let service = two_tenants().start();
@@ -111,23 +119,23 @@ fn a_module_over_the_limit_is_refused_before_it_is_read() {
         .unwrap();
     let error = bad
         .session
-        .control(&ControlRequest::LoadModule {
-            iova,
-            len: limit + 1,
-        })
+        .control(&load(&[(iova, limit), (iova, 1)]))
         .unwrap_err();
     assert_names(
         &error,
         &["67108865 bytes", "67108864", "limits.module_bytes"],
     );
+    let error = bad.session.control(&load(&[(0x5000, 4096)])).unwrap_err();
+    assert_names(&error, &["0x5000", "not mapped"]);
+    let error = bad.session.control(&load(&[])).unwrap_err();
+    assert_names(&error, &["0 texts", "1 to 256"]);
+    let error = bad.session.control(&load(&[(iova, 1); 257])).unwrap_err();
+    assert_names(&error, &["257 texts", "1 to 256"]);
     let error = bad
         .session
-        .control(&ControlRequest::LoadModule {
-            iova: 0x5000,
-            len: 4096,
-        })
+        .control(&load(&[(iova, 1), (iova, 0)]))
         .unwrap_err();
-    assert_names(&error, &["0x5000", "not mapped"]);
+    assert_names(&error, &["part 2 of 2 is empty"]);
     bad.load(vecadd_ptx().as_bytes()).unwrap();
     bystander.finish();
 }

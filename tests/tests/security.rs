@@ -1,5 +1,5 @@
-//! Contract: a tenant that is hostile loses its own channel at most. Another tenant's work goes on and is right, and its
-//! memory is neither read nor written.
+//! Contract: a tenant that is hostile loses its own channel at most. Another tenant's work goes on and is right, and
+//! its memory is neither read nor written.
 
 use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::regions::{DOORBELL_OFFSET_BYTES, REGION_FACTS};

@@ -21,7 +21,8 @@ pub(crate) enum Expected {
     F16(Vec<Bounded>),
     /// Exactly these bytes.
     Bytes(Vec<u8>),
-    /// These words in any order: a kernel that takes places by an atomic counter fills them in the order of its threads.
+    /// These words in any order: a kernel that takes places by an atomic counter fills them in the order of its
+    /// threads.
     AnyOrder(Vec<u32>),
 }
 
@@ -57,7 +58,8 @@ pub enum Mismatch {
     },
     /// Values differ.
     #[error(
-        "output {output}: {wrong} of {total} values are wrong, first [{index}]: {got}, expected {want} within {tolerance:e}"
+        "output {output}: {wrong} of {total} values are wrong, first [{index}]: {got}, expected {want} within \
+         {tolerance:e}"
     )]
     Value {
         /// Position among the outputs.

@@ -25,6 +25,8 @@ pub enum Need {
     Clang,
     /// Python with virtual environments, which the CUDA compiler is installed into.
     PythonVenv,
+    /// Headers of Python, which Triton compiles a part of itself with.
+    PythonHeaders,
     /// A C++ compiler, which the CUDA compiler preprocesses with.
     Cxx,
 }
@@ -51,6 +53,7 @@ impl Need {
             Self::Zlib => "zlib1g-dev",
             Self::Clang => "clang-19",
             Self::PythonVenv => "python3 python3-venv",
+            Self::PythonHeaders => "python3-dev",
             Self::Cxx => "g++",
         }
     }
@@ -66,6 +69,11 @@ impl Need {
             Self::Zlib => header("zlib.h"),
             Self::Clang => clang_is_new_enough(),
             Self::Cxx => process::find("g++").is_some(),
+            Self::PythonHeaders => {
+                let script = "import os, sysconfig, sys; \
+                              sys.exit(not os.path.exists(sysconfig.get_path('include') + '/Python.h'))";
+                succeeds(Command::new("python3").args(["-c", script]))
+            }
             Self::PythonVenv => {
                 succeeds(Command::new("python3").args(["-c", "import venv, ensurepip"]))
             }
@@ -120,7 +128,8 @@ pub fn ensure(needs: &[Need]) -> Result<()> {
     }
     if !is_root() {
         bail!(
-            "this needs packages that are not installed; run this line, then try again:\n  sudo apt-get update && sudo apt-get install -y --no-install-recommends {names}"
+            "this needs packages that are not installed; run this line, then try again:\n  sudo apt-get update && \
+             sudo apt-get install -y --no-install-recommends {names}"
         );
     }
     eprintln!("setup: installing {names}");

@@ -135,6 +135,19 @@ impl ClientRings {
         Ok(())
     }
 
+    /// Releases the holds of a stream up to and with the one of this count,
+    /// those that were not submitted yet included, and rings the doorbell if
+    /// the mediator sleeps. It takes no place in a ring, because rings may be
+    /// full of what stands behind a hold. A stream from
+    /// [`super::RELEASE_STREAMS`] on holds nothing.
+    pub fn release(&mut self, stream: u16, count: u64) {
+        if let Some(word) = self.map.releases().get(usize::from(stream)) {
+            // Release: pairs with the Acquire load in `HostRings::released`.
+            word.fetch_max(count, Ordering::Release);
+        }
+        self.resume();
+    }
+
     /// Says that the tenant runs, and rings the doorbell if the mediator does
     /// not look at what this tenant says: from the return on the virtual clock
     /// of a device in lockstep holds for it.

@@ -234,6 +234,17 @@ impl HostRings {
         TenantState::unpack(word, self.pushed)
     }
 
+    /// How many holds of a stream the tenant says that it has released; 0 for a
+    /// stream that has no word for it. After [`HostRings::announce`] and the
+    /// barrier none is missed, as with submissions.
+    #[inline]
+    #[must_use]
+    pub fn released(&self, stream: u16) -> u64 {
+        let word = self.map.releases().get(usize::from(stream));
+        // Acquire: pairs with the Release store in `ClientRings::release`.
+        word.map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
     /// Tells the tenant what became of the channel, and wakes it.
     pub fn set_host_state(&self, state: HostState) {
         // Release: pairs with the Acquire load in `ClientRings::host_state`;

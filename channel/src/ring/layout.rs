@@ -12,6 +12,7 @@
 //! | 4 | parked: the tenant sleeps (a futex) | tenant sets, mediator clears | both |
 //! | 5 | tenant state ([`super::TenantState`]) | tenant | mediator |
 //! | 6 | host state ([`super::HostState`]) | mediator | tenant |
+//! | 16 to 19 | releases: one 64-bit word for each stream | tenant | mediator |
 //!
 //! Then follow, each on its own page boundary, the submission entries (64
 //! bytes each, written by the tenant), the completion entries (32 bytes each,
@@ -35,6 +36,11 @@ pub const MAX_ENTRIES: u32 = 1 << 16;
 /// The most bytes of the argument area.
 pub const MAX_ARGS_BYTES: u32 = 64 << 20;
 const PAGE_BYTES: usize = 4096;
+/// Streams whose holds can be released: those with a word in page 0.
+pub const RELEASE_STREAMS: u16 = 64;
+/// Where the words of releases begin in page 0.
+pub(crate) const RELEASES_OFFSET: usize = 16 * LINE_BYTES;
+const _: () = assert!(RELEASES_OFFSET + RELEASE_STREAMS as usize * 8 <= PAGE_BYTES);
 
 /// The words of page 0, by line number.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,9 @@
 //! Every access goes through an atomic: the memory is shared with a process
 //! that may write any byte of it at any time.
 
-use super::layout::{LINE_BYTES, Line, MAGIC, RingLayout, VERSION};
+use super::layout::{
+    LINE_BYTES, Line, MAGIC, RELEASE_STREAMS, RELEASES_OFFSET, RingLayout, VERSION,
+};
 use super::queue::Queue;
 use super::{RingError, layout::LayoutError};
 use gridmux_sync::shim::{AtomicU32, AtomicU64, Ordering};
@@ -105,6 +107,13 @@ impl RingMap {
         let offset = Line::TenantState as usize * LINE_BYTES;
         // SAFETY: as in `word`.
         unsafe { &*self.map.as_mut_ptr().add(offset).cast::<AtomicU64>() }
+    }
+
+    /// How many holds of each stream the tenant has released.
+    #[inline]
+    pub(crate) fn releases(&self) -> &[AtomicU64] {
+        // SAFETY: that many words stand at this 8-aligned offset of the first page, inside the mapping.
+        unsafe { self.slice(RELEASES_OFFSET, RELEASE_STREAMS.into()) }
     }
 
     #[inline]

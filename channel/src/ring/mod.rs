@@ -29,7 +29,7 @@ pub use entry::{
     BadEntry, CompletionEntry, CompletionStatus, Copy, DeviceCopy, Launch, Memset, Operation,
     SubmissionEntry, Width,
 };
-pub use layout::RingLayout;
+pub use layout::{RELEASE_STREAMS, RingLayout};
 
 use thiserror::Error;
 

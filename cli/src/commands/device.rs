@@ -5,6 +5,7 @@ use crate::output::Output;
 use crate::service::ServiceArgs;
 use crate::units;
 use clap::{Args, Subcommand};
+use gridmux_mediator::device::Timing;
 use gridmux_mediator::supervisor::ServiceStatistics;
 use serde::Serialize;
 
@@ -27,6 +28,8 @@ pub(crate) struct Show {
 struct Shown {
     name: String,
     is_model: bool,
+    /// How a model treats time: `timed` or `functional`.
+    timing: Option<Timing>,
     sms: u16,
     clock_khz: u32,
     max_threads_per_block: u32,
@@ -34,7 +37,7 @@ struct Shown {
     memory_bytes: u64,
     memory_used_bytes: u64,
     policy: String,
-    /// Device time: virtual on a modelled device.
+    /// Device time: virtual or estimated on a modelled device.
     device_now_ns: u64,
     /// How often a client held the virtual clock for the longest wall time permitted.
     holds_expired: u64,
@@ -67,6 +70,7 @@ impl From<ServiceStatistics> for Shown {
         Self {
             name: device.name,
             is_model: device.is_model,
+            timing: device.timing,
             sms: device.sms,
             clock_khz: device.clock_khz,
             max_threads_per_block: device.max_threads_per_block,
@@ -95,7 +99,11 @@ impl From<ServiceStatistics> for Shown {
 
 impl Shown {
     fn text(&self) -> String {
-        let clock = if self.is_model { "virtual" } else { "device" };
+        let clock = match self.timing {
+            Some(Timing::Timed) => "virtual",
+            Some(Timing::Functional) => "estimated",
+            None => "device",
+        };
         let ebpf = match (&self.ebpf_instance, &self.ebpf_unavailable) {
             (Some(instance), _) => format!("instance {instance}"),
             (None, Some(reason)) => format!("not available: {reason}"),
@@ -120,11 +128,19 @@ impl Shown {
             ),
             (
                 "tenants",
-                format!("{}, {} clients connected", self.tenants, self.clients),
+                format!(
+                    "{}, {} connected",
+                    self.tenants,
+                    units::counted(self.clients as u64, "client")
+                ),
             ),
             (
                 "device host",
-                format!("pid {}, {} restarts", self.host_pid, self.host_restarts),
+                format!(
+                    "pid {}, {}",
+                    self.host_pid,
+                    units::counted(self.host_restarts.into(), "restart")
+                ),
             ),
             ("service", format!("pid {}", self.service_pid)),
             ("eBPF", ebpf),

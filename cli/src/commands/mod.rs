@@ -6,6 +6,7 @@ mod device_host;
 mod latency;
 mod policy;
 pub(crate) mod ptx;
+pub(crate) mod run;
 mod serve;
 mod sim;
 mod tenant;
@@ -19,11 +20,16 @@ use tracing::level_filters::LevelFilter;
 /// An object or a verb.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the service
+    /// Run the service until SIGTERM or SIGINT
     Serve(serve::Serve),
     /// Run one device host; the service starts it
     #[command(hide = true)]
     DeviceHost,
+    /// Run a CUDA program on a shared or modelled GPU, unmodified
+    Run(run::Run),
+    /// Keep the folder and the private service of one `gridmux run`; that starts it
+    #[command(hide = true)]
+    RunKeeper(run::Keeper),
     /// Tenants of a running service
     #[command(subcommand)]
     Tenant(tenant::Tenant),
@@ -44,7 +50,7 @@ pub(crate) enum Command {
     /// Benchmark kernels, as tenants
     #[command(subcommand)]
     Workload(workload::Workload),
-    /// Three tenants share a GPU, alone and together under two policies
+    /// Three tenants share a GPU, alone and together under two policies; takes a few minutes on two cores
     Demo(demo::Demo),
 }
 
@@ -62,6 +68,8 @@ impl Command {
         match self {
             Self::Serve(serve) => serve.run(out),
             Self::DeviceHost => device_host::run(),
+            Self::Run(run) => run.run(out),
+            Self::RunKeeper(keeper) => keeper.run(out),
             Self::Tenant(tenant) => tenant.run(out),
             Self::Device(device) => device.run(out),
             Self::Latency(latency) => latency.run(out),

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::table;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use gridmux_policy::{Element, Enforcement, PolicyInfo, all_policies};
 use serde::Serialize;
@@ -98,6 +99,11 @@ impl Shown {
         }
         text
     }
+}
+
+/// Returns the parser of an argument that names a policy: it knows all of them.
+pub(super) fn name_parser() -> PossibleValuesParser {
+    PossibleValuesParser::new(all_policies().iter().map(|info| info.name))
 }
 
 fn row(info: &PolicyInfo) -> Vec<String> {

@@ -2,11 +2,15 @@
 
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::units::counted;
 use anyhow::Context;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use gridmux_ptx::check::{ErrorReport, FileReport, KernelReport, Resources, check};
-use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
 use gridmux_ptx::{Module, ParseError};
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub(crate) enum Ptx {
     /// Per kernel: the forms it can take or why not, its resources, its instruction mix
     Check(Check),
-    /// Print a module rewritten into a form
+    /// Print a module rewritten into a form; with -j also its kernels, and under which name each form stands
     Rewrite(Rewrite),
 }
 
@@ -30,8 +34,8 @@ pub(crate) struct Check {
 /// Rewrites a file.
 #[derive(Debug, Args)]
 pub(crate) struct Rewrite {
-    /// Form of every kernel that can take it
-    #[arg(long, value_name = "FORM")]
+    /// Form of every kernel that can take it; the others stay whole, with a warning
+    #[arg(long, value_name = "FORM", value_parser = form_parser())]
     form: Form,
     /// PTX file
     #[arg(value_name = "FILE")]
@@ -125,7 +129,7 @@ fn eprint_quietly(text: &str) {
 }
 
 fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
-    let mut text = format!("{file}: {} kernels\n", kernels.len());
+    let mut text = format!("{file}: {}\n", counted(kernels.len() as u64, "kernel"));
     // Writing to a string cannot fail.
     for kernel in kernels {
         let (r, m) = (&kernel.resources, &kernel.mix);
@@ -145,7 +149,7 @@ fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
             (
                 "instructions",
                 format!(
-                    "{}: {} compute, {} memory, {} atomic, {} special, {} tensor, {} barrier, {} control",
+                    "{}: {} compute, {} memory, {} atomic, {} special, {} tensor, {} barrier, {} control, {} unknown",
                     m.total,
                     m.compute,
                     m.memory,
@@ -153,7 +157,8 @@ fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
                     m.special,
                     m.tensor,
                     m.barrier,
-                    m.control
+                    m.control,
+                    m.unknown
                 ),
             ),
             (
@@ -165,10 +170,21 @@ fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
         for (name, value) in rows {
             let _ = writeln!(text, "    {name:<12} {value}");
         }
+        for unknown in &kernel.unknown {
+            let _ = writeln!(
+                text,
+                "    {:<12} line {}: `{}`",
+                "unknown", unknown.line, unknown.opcode
+            );
+        }
+        let refused = match kernel.unknown.first() {
+            Some(unknown) => format!(", but the SM model refuses `{}`", unknown.opcode),
+            None => String::new(),
+        };
         for (form, report) in &kernel.forms {
             let name = form.name();
             let _ = match (&report.reason, report.line) {
-                _ if report.ok => writeln!(text, "    {name:<12} yes"),
+                _ if report.ok => writeln!(text, "    {name:<12} yes{refused}"),
                 (Some(reason), Some(line)) => {
                     writeln!(text, "    {name:<12} no: line {line}: {reason}")
                 }
@@ -184,14 +200,14 @@ fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
 }
 
 fn barriers_text(r: &Resources) -> String {
-    let mut all: Vec<String> = r.barriers.iter().map(u8::to_string).collect();
+    let mut all: Vec<String> = r.barriers.iter().map(|n| format!("number {n}")).collect();
     if r.computed_barriers {
-        all.push("computed".to_owned());
+        all.push("computed numbers".to_owned());
     }
     if all.is_empty() {
         return "none".to_owned();
     }
-    all.join(" ")
+    all.join(", ")
 }
 
 fn effects_text(kernel: &KernelReport) -> String {
@@ -208,10 +224,32 @@ fn effects_text(kernel: &KernelReport) -> String {
     format!("{idempotent}, {order}")
 }
 
+/// A rewritten module as JSON.
+#[derive(Debug, Serialize)]
+struct RewriteReport {
+    /// The module's text.
+    ptx: String,
+    /// Its kernels, in source order.
+    kernels: Vec<RewrittenKernel>,
+}
+
+/// A kernel of a rewritten module.
+#[derive(Debug, Serialize)]
+struct RewrittenKernel {
+    /// Its name in the original.
+    name: String,
+    /// By form the name of the kernel that was generated for it.
+    entries: BTreeMap<Form, String>,
+    /// Why it stays whole although another form was asked for.
+    reason: Option<String>,
+    /// Line of the reason, from 1.
+    line: Option<u32>,
+}
+
 impl Rewrite {
     fn run(self, out: &Output) -> Result<(), Failure> {
         let module = parse(&self.file)?;
-        if self.form == Form::WHOLE {
+        if self.form == Form::WHOLE && !out.is_json() {
             return out.bytes(module.source());
         }
         let program = module.decode().map_err(|error| at(&self.file, &error))?;
@@ -226,8 +264,33 @@ impl Rewrite {
                 ));
             }
         }
-        out.bytes(&rewritten.bytes)
+        if !out.is_json() {
+            return out.bytes(&rewritten.bytes);
+        }
+        let report = RewriteReport {
+            ptx: String::from_utf8_lossy(&rewritten.bytes).into_owned(),
+            kernels: rewritten.kernels.into_iter().map(described).collect(),
+        };
+        out.show(&report, String::new)
     }
+}
+
+fn described(kernel: KernelForm) -> RewrittenKernel {
+    RewrittenKernel {
+        // A rewrite keeps the names of kernels.
+        entries: BTreeMap::from([(kernel.form, kernel.name.clone())]),
+        name: kernel.name,
+        reason: kernel
+            .reason
+            .as_ref()
+            .map(|refusal| refusal.reason.to_string()),
+        line: kernel.reason.as_ref().map(|refusal| refusal.line),
+    }
+}
+
+/// Returns the parser of an argument that names a form: it knows all of them.
+pub(crate) fn form_parser() -> impl TypedValueParser<Value = Form> {
+    PossibleValuesParser::new(Form::ALL.map(Form::name)).try_map(|name| name.parse::<Form>())
 }
 
 /// Reads and parses a file.

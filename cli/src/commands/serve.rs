@@ -7,38 +7,61 @@ use crate::notify;
 use crate::output::Output;
 use clap::Args;
 use gridmux_mediator::config::{Config, TenantConfig};
-use gridmux_mediator::supervisor;
-use gridmux_policy::UnknownClass;
+use gridmux_mediator::device::Timing;
+use gridmux_mediator::supervisor::{self, ServeError, SocketError};
+use gridmux_policy::{Class, UnknownClass};
 use serde_json::json;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The configuration that is read when no other is named.
 const DEFAULT_CONFIG: &str = "/etc/gridmux/gridmux.toml";
 
+/// How it runs and stops, behind its options.
+const NOTES: &str = "\
+It runs until SIGTERM or SIGINT (Ctrl-C); its clients lose their connections then.
+
+It may run as any user. Only as root does it measure latencies by eBPF, run its device host as another user, and have \
+/run/gridmux for its sockets; others name a folder with --run-dir.";
+
 /// Runs the service.
 #[derive(Debug, Args)]
+#[command(after_help = NOTES)]
 pub(crate) struct Serve {
     /// Configuration [default: /etc/gridmux/gridmux.toml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Folder for the sockets
+    /// Folder for the sockets [default: /run/gridmux]
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
-    /// Device: model:NAME or cuda:N
+    /// Device: model:NAME or cuda:N [default: model:h200]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// Streaming multiprocessors of a modelled device, caches and bandwidth in proportion
+    /// Streaming multiprocessors of a modelled device, caches and bandwidth in proportion [default: all]
     #[arg(long, value_name = "N")]
     sms: Option<u16>,
-    /// Scheduling policy (`gridmux policy list`)
+    /// A modelled device gives results as fast as the host can, in estimated time
+    #[arg(long)]
+    functional: bool,
+    /// Scheduling policy (`gridmux policy list`) [default: smk-p]
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
-    /// Name under which eBPF maps are pinned
+    /// Name under which eBPF maps are pinned [default: gridmux]
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
-    /// A tenant, with its weight and its class (latency, normal or batch); may be repeated
+    /// A tenant, with its weight [default: 1] and its class (latency, normal or batch [default: normal]); may be
+    /// repeated, once for each name. Of a tenant in the configuration it changes only what it says: NAME:5 the weight,
+    /// NAME::batch the class
     #[arg(long = "tenant", value_name = "NAME[:WEIGHT[:CLASS]]", value_parser = tenant)]
-    tenants: Vec<TenantConfig>,
+    tenants: Vec<TenantOption>,
+}
+
+/// What one `--tenant` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TenantOption {
+    name: String,
+    weight: Option<u32>,
+    class: Option<Class>,
 }
 
 impl Serve {
@@ -70,8 +93,8 @@ impl Serve {
             // A service goes on when the reader of its first line is gone.
             let _ = out.line(&ready);
             notify::ready();
-        })?;
-        Ok(())
+        })
+        .map_err(explain)
     }
 
     fn configuration(self) -> Result<Config, Failure> {
@@ -86,17 +109,21 @@ impl Serve {
         config.run_dir = self.run_dir.unwrap_or(config.run_dir);
         config.device.kind = self.device.unwrap_or(config.device.kind);
         config.device.sms = self.sms.or(config.device.sms);
+        if self.functional {
+            config.device.timing = Timing::Functional;
+        }
         config.policy = self.policy.unwrap_or(config.policy);
         config.instance = self.instance.unwrap_or(config.instance);
-        for tenant in self.tenants {
-            match config
+        for tenant in &self.tenants {
+            let same = self
                 .tenants
-                .iter_mut()
-                .find(|known| known.name == tenant.name)
-            {
-                Some(known) => (known.weight, known.class) = (tenant.weight, tenant.class),
-                None => config.tenants.push(tenant),
+                .iter()
+                .filter(|other| other.name == tenant.name);
+            if same.count() > 1 {
+                let name = &tenant.name;
+                return Err(Failure::usage(format!("--tenant names {name:?} twice")));
             }
+            tenant.apply(&mut config.tenants);
         }
         config.check()?;
         if config.tenants.is_empty() {
@@ -110,31 +137,102 @@ impl Serve {
     }
 }
 
-fn tenant(text: &str) -> Result<TenantConfig, String> {
-    let (name, rest) = text.split_once(':').unwrap_or((text, "1"));
-    let (weight, class) = rest.split_once(':').unwrap_or((rest, "normal"));
-    let weight = weight
-        .parse()
-        .map_err(|_| format!("{weight:?} is no weight: a whole number of at least 1"))?;
-    let class = class
-        .parse()
-        .map_err(|error: UnknownClass| error.to_string())?;
-    Ok(TenantConfig::new(name, weight, class))
+fn explain(error: ServeError) -> Failure {
+    let is_denied = match &error {
+        ServeError::Socket(SocketError::System { source, .. }) => {
+            source.kind() == ErrorKind::PermissionDenied
+        }
+        _ => false,
+    };
+    let failure = Failure::from(error);
+    match is_denied {
+        true => failure.hint("name a folder that this user may write, with --run-dir"),
+        false => failure,
+    }
+}
+
+impl TenantOption {
+    /// Changes what it says of the tenant of its name, or adds that tenant.
+    fn apply(&self, tenants: &mut Vec<TenantConfig>) {
+        let known = tenants.iter_mut().find(|known| known.name == self.name);
+        match known {
+            Some(known) => {
+                known.weight = self.weight.unwrap_or(known.weight);
+                known.class = self.class.unwrap_or(known.class);
+            }
+            None => {
+                let (weight, class) = (self.weight.unwrap_or(1), self.class.unwrap_or_default());
+                tenants.push(TenantConfig::new(&self.name, weight, class));
+            }
+        }
+    }
+}
+
+/// Parses `NAME[:WEIGHT[:CLASS]]`; an empty weight is none.
+fn tenant(text: &str) -> Result<TenantOption, String> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let (weight, class) = match rest.split_once(':') {
+        Some((weight, class)) => (weight, Some(class)),
+        None => (rest, None),
+    };
+    let number = |weight: &str| {
+        weight
+            .parse()
+            .map_err(|_| format!("{weight:?} is no weight: a whole number of at least 1"))
+    };
+    let class = class.map(|class| {
+        class
+            .parse()
+            .map_err(|error: UnknownClass| error.to_string())
+    });
+    Ok(TenantOption {
+        name: name.to_owned(),
+        weight: Some(weight)
+            .filter(|weight| !weight.is_empty())
+            .map(number)
+            .transpose()?,
+        class: class.transpose()?,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::tenant;
+    use gridmux_mediator::config::TenantConfig;
     use gridmux_policy::Class;
 
     #[test]
     fn a_tenant_is_a_name_and_perhaps_a_weight_and_a_class() {
-        let parsed = tenant("serving:2").unwrap();
-        assert_eq!((parsed.name.as_str(), parsed.weight), ("serving", 2));
-        assert_eq!(tenant("batch").unwrap().weight, 1);
-        assert_eq!(tenant("serving:2").unwrap().class, Class::Normal);
-        assert_eq!(tenant("serving:2:latency").unwrap().class, Class::Latency);
+        let said = |text: &str| {
+            let parsed = tenant(text).unwrap();
+            (parsed.name, parsed.weight, parsed.class)
+        };
+        assert_eq!(said("serving:2"), ("serving".into(), Some(2), None));
+        assert_eq!(said("batch"), ("batch".into(), None, None));
+        assert_eq!(
+            said("a:2:latency"),
+            ("a".into(), Some(2), Some(Class::Latency))
+        );
+        assert_eq!(said("a::batch"), ("a".into(), None, Some(Class::Batch)));
         assert!(tenant("batch:heavy").unwrap_err().contains("heavy"));
         assert!(tenant("batch:1:fast").unwrap_err().contains("fast"));
+    }
+
+    #[test]
+    fn of_a_configured_tenant_only_what_is_said_changes() {
+        let mut tenants = vec![TenantConfig::new("web", 3, Class::Latency)];
+        let mut after = |text: &str| {
+            tenant(text).unwrap().apply(&mut tenants);
+            let shown = tenants.iter().map(|t| (t.name.clone(), t.weight, t.class));
+            shown.collect::<Vec<_>>()
+        };
+        let web = |weight, class| ("web".to_owned(), weight, class);
+        assert_eq!(after("web:9"), [web(9, Class::Latency)]);
+        assert_eq!(after("web::batch"), [web(9, Class::Batch)]);
+        assert_eq!(after("web"), [web(9, Class::Batch)]);
+        assert_eq!(
+            after("new"),
+            [web(9, Class::Batch), ("new".to_owned(), 1, Class::Normal)]
+        );
     }
 }

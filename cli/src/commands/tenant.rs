@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::service::ServiceArgs;
+use crate::service::{ServiceArgs, check_name};
 use crate::{table, units};
 use clap::{Args, Subcommand};
 use gridmux_mediator::link::{ClientFacts, TenantStatistics};
@@ -20,6 +20,7 @@ pub(crate) enum Tenant {
 
 /// Lists tenants.
 #[derive(Debug, Args)]
+#[command(after_help = COLUMNS)]
 pub(crate) struct List {
     #[command(flatten)]
     service: ServiceArgs,
@@ -27,12 +28,29 @@ pub(crate) struct List {
 
 /// Shows tenants.
 #[derive(Debug, Args)]
+#[command(after_help = COLUMNS)]
 pub(crate) struct Show {
     /// Only this tenant
     name: Option<String>,
     #[command(flatten)]
     service: ServiceArgs,
 }
+
+/// What the columns are.
+const COLUMNS: &str = "\
+Columns, over all clients of a tenant since the device host started:
+  CLASS           class; (behind): its launches keep ending at their budget, so they wait for all others
+  CLIENTS         clients connected now
+  WEIGHT          weight of its share
+  ASKED           part of the device that its weight entitled it to while it was busy; - before any work
+  GOT             part that it held of what all tenants held while it was busy; - before any work
+  MEMORY          device memory in use, and the most that it may use
+  LAUNCHES        launches that ended
+  PENDING         operations submitted and not ended
+  FAILED          operations that failed
+  BLOCKS          thread blocks that ran
+  LAUNCH P50/P99  launch latency, submission to first block, on the device's clock (virtual if modelled)
+  COMPLETION P99  completion latency, submission to the end of the last block, on the same clock";
 
 /// A tenant as it is printed: counters are those of all of its clients together. Times are of the device's clock, which
 /// is virtual on a modelled device.
@@ -46,8 +64,8 @@ struct Row {
     clients: usize,
     /// Most clients at once.
     clients_limit: u16,
-    /// Its weight over the weights of all connected tenants.
-    share_asked: f64,
+    /// Its weight over the weights of all connected tenants; `None` of one without clients.
+    share_asked: Option<f64>,
     /// Part of what all tenants held while it was busy that its weight entitled it to.
     share_entitled: Option<f64>,
     /// Part of what all tenants held while it was busy that it held.
@@ -123,12 +141,8 @@ impl Show {
     fn run(self, out: &Output) -> Result<(), Failure> {
         let mut rows = rows(&self.service)?;
         if let Some(name) = &self.name {
-            let known: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
+            check_name(name, rows.iter().map(|row| &*row.name))?;
             rows.retain(|row| row.name == *name);
-            if rows.is_empty() {
-                let hint = format!("configured are: {}", known.join(", "));
-                return Err(Failure::new(format!("there is no tenant {name:?}")).hint(hint));
-            }
         }
         out.show(&rows, || {
             let clients = clients_text(&rows);
@@ -221,8 +235,8 @@ impl Row {
             weight: facts.weight,
             clients: clients.len(),
             clients_limit: facts.clients_limit,
+            share_asked: (!clients.is_empty()).then_some(tenant.share_asked),
             connected: clients.into_iter().map(Client::from).collect(),
-            share_asked: tenant.share_asked,
             share_got: usage.share_got,
             share_entitled: usage.share_entitled,
             held_sm_ns: usage.held_sm_ns,
@@ -258,10 +272,9 @@ impl Row {
 
     fn cells(&self) -> Vec<String> {
         let latency = &self.launch_latency_ns;
-        let got = self
-            .share_got
-            .map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0));
-        let asked = self.share_entitled.unwrap_or(self.share_asked);
+        let percent = |share: Option<f64>| {
+            share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0))
+        };
         // A tenant whose launches keep ending at their budget runs while the others have nothing to do.
         let class = match self.is_behind {
             true => format!("{} (behind)", self.class),
@@ -272,8 +285,8 @@ impl Row {
             class,
             self.clients.to_string(),
             self.weight.to_string(),
-            format!("{:.1}%", asked * 100.0),
-            got,
+            percent(self.share_entitled),
+            percent(self.share_got),
             format!(
                 "{}/{}",
                 units::bytes(self.memory_used_bytes),

@@ -1,8 +1,8 @@
 //! The kernels, and what one measurement of each gives.
 //!
-//! Rules: a latency and DRAM's rate come from the difference of two runs of different lengths, so that launch, first touch
-//! and last block cancel; the rate of an SM's units comes from a whole run with its beginning and end, so that it cannot
-//! come out above what they do.
+//! Rules: a latency and DRAM's rate come from the difference of two runs of different lengths, so that launch, first
+//! touch and last block cancel; the rate of an SM's units comes from a whole run with its beginning and end, so that it
+//! cannot come out above what they do.
 
 use crate::support::Bench;
 use gridmux_hw_model::{GpuConfig, Launch, QueueId};
@@ -270,7 +270,8 @@ impl Runner {
             "mov.u64 %rd3, %rd1;"
         };
         let setup = format!(
-            "{start} and.b32 %r20, %r3, 31; mul.wide.u32 %rd5, %r20, {stride_bytes}; add.s64 %rd3, %rd3, %rd5; cvt.u32.u64 %r21, %rd3;"
+            "{start} and.b32 %r20, %r3, 31; mul.wide.u32 %rd5, %r20, {stride_bytes}; add.s64 %rd3, %rd3, %rd5; \
+             cvt.u32.u64 %r21, %rd3;"
         );
         let address = if space == "shared" { "%r21" } else { "%rd3" };
         let body: String = (0..32)

@@ -78,7 +78,8 @@ fn picture(gpu: &str, axis: &str, steps: &[Step]) -> String {
         let _ = writeln!(
             svg,
             "<rect x=\"{x:.0}\" y=\"{y:.1}\" width=\"50\" height=\"{tall:.1}\" fill=\"#4878a8\"/>\n\
-             <line x1=\"{x:.0}\" x2=\"{:.0}\" y1=\"{mark:.1}\" y2=\"{mark:.1}\" stroke=\"#c04030\" stroke-width=\"2\"/>\n\
+             <line x1=\"{x:.0}\" x2=\"{:.0}\" y1=\"{mark:.1}\" y2=\"{mark:.1}\" stroke=\"#c04030\" \
+             stroke-width=\"2\"/>\n\
              <text x=\"{x:.0}\" y=\"{:.1}\">{measured:.1}</text>\n<text x=\"{x:.0}\" y=\"316\">{stride}</text>",
             x + 50.0,
             y - 4.0

@@ -60,7 +60,8 @@ fn kernel(mnemonic: &str, operands: &str) -> String {
         ["shfl.", "vote."].iter().any(|w| mnemonic.starts_with(w)) && !mnemonic.contains(".sync");
     let target = if without_mask { "sm_60" } else { "sm_100a" };
     format!(
-        ".version 8.8\n.target {target}\n.address_size 64\n.func f()\n{{\nret;\n}}\n.visible .entry k()\n{{\n.reg .pred %p<4>;\n.reg .b16 %h<8>;\n\
+        ".version 8.8\n.target {target}\n.address_size 64\n.func f()\n{{\nret;\n}}\n.visible .entry k()\n{{\n\
+         .reg .pred %p<4>;\n.reg .b16 %h<8>;\n\
          .reg .b32 %r<64>;\n.reg .f32 %f<8>;\n.reg .b64 %l<8>;\n.reg .f64 %d<8>;\n.reg .b128 %w<4>;\n\
          {mnemonic} {operands};\nEND:\nret;\n}}\n"
     )

@@ -27,7 +27,8 @@ mod tests {
 
     #[test]
     fn directives_are_found_and_anything_else_is_not() {
-        let text = b".version 8.0\n\t.file\t1 \"/src/a b.cu\"\n.file 2 \"x.h\", 1, 2\r\n.file\n// .file 3 \"no\"\n.filename 4 \"no\"\n";
+        let text = b".version 8.0\n\t.file\t1 \"/src/a b.cu\"\n.file 2 \"x.h\", 1, 2\r\n.file\n// .file 3 \"no\"\n\
+            .filename 4 \"no\"\n";
         let found: Vec<_> = named(text)
             .iter()
             .map(|(n, s)| (*n, s.to_string()))

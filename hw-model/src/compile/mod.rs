@@ -90,7 +90,8 @@ impl Lines {
     }
 }
 
-/// Loads a program: places and initialises its variables and compiles its kernels.
+/// Loads a program: places and initialises its variables and compiles its kernels, each for itself. A kernel that
+/// cannot be compiled is among those refused, and the others are there all the same.
 pub(crate) fn load(
     config: &GpuConfig,
     memory: &mut Memory,
@@ -99,7 +100,6 @@ pub(crate) fn load(
     text: &[u8],
 ) -> Result<LoadedModule, LoadError> {
     let lines = Lines::new(text);
-    // Kernels are compiled before anything is placed for good, so that a refusal leaves no trace.
     let placed = variables::place(memory, domain, program, &lines)?;
     let heap = if reach::needs_heap(program) {
         memory.heap(domain, HEAP_BYTES).map(Some)
@@ -122,29 +122,23 @@ pub(crate) fn load(
         heap,
         lines: &lines,
     };
-    let kernels: Result<Vec<_>, _> = program
-        .functions
-        .iter()
-        .zip(0..)
-        .filter(|(f, _)| f.is_entry && f.is_defined)
-        .map(|(_, id)| compile(config, domain, &module, FuncId(id)))
-        .collect();
-    match kernels {
-        Ok(mut kernels) => {
-            for kernel in &mut kernels {
+    let (mut kernels, mut refused) = (Vec::new(), Vec::new());
+    let entries = program.functions.iter().zip(0..);
+    for (function, id) in entries.filter(|(f, _)| f.is_entry && f.is_defined) {
+        match compile(config, domain, &module, FuncId(id)) {
+            Ok(mut kernel) => {
                 kernel.code_line = memory.place_code(kernel.ops.len());
+                kernels.push(Arc::new(kernel));
             }
-            Ok(LoadedModule {
-                domain,
-                kernels: kernels.into_iter().map(Arc::new).collect(),
-                variables: placed.into_variables(),
-            })
-        }
-        Err(error) => {
-            placed.free(memory, domain);
-            Err(error)
+            Err(reason) => refused.push((function.name.clone(), reason)),
         }
     }
+    Ok(LoadedModule {
+        domain,
+        kernels,
+        refused,
+        variables: placed.into_variables(),
+    })
 }
 
 /// What the kernels of a module share while they are compiled.

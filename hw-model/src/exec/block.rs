@@ -1,7 +1,7 @@
 //! A resident block: its shared and local memory, and its barriers.
 //!
 //! Rules: a barrier without a thread count completes when every living thread of the block arrived, one with a
-//! count when so many threads arrived; a warp whose living lanes all arrived counts as 32 threads, because ended
+//! count when that number of threads arrived; a warp whose living lanes all arrived counts as 32 threads, because ended
 //! threads hold nobody up (PTX ISA section 9.7.13.1, as from sm_70 on); a block whose living warps are all stalled,
 //! at barriers that do not complete, is deadlocked.
 

@@ -1,8 +1,8 @@
 //! Extended-precision arithmetic (PTX ISA section 9.7.2): add.cc, addc, sub.cc, subc, mad.cc, madc.
 //!
 //! The carry flag of a thread is a predicate of the kernel that no register names.
-//! Rules: an operation without `.cc` leaves the flag as it is. A subtraction adds the complement and one, and its flag is
-//! the carry of that sum, which is set when nothing was borrowed: the 128-bit division that nvcc emits reads it with
+//! Rules: an operation without `.cc` leaves the flag as it is. A subtraction adds the complement and one, and its flag
+//! is the carry of that sum, which is set when nothing was borrowed: the 128-bit division that nvcc emits reads it with
 //! `addc` behind `subc.cc`, and corrects its quotient only where it finds zero.
 
 use super::isa::{lane_fn, once};

@@ -107,7 +107,10 @@ fn avx512<H: Handler>(cx: &mut Cx<'_>, op: &Op) {
 
 /// Declares a unit struct that is a [`Handler`].
 macro_rules! lane_fn {
-    ($(#[$doc:meta])* $name:ident $(<$($g:ident: $bound:path),*>)? $([$($c:ident: $ct:ty),*])?, |$cx:ident, $op:ident| $body:expr) => {
+    (
+        $(#[$doc:meta])* $name:ident $(<$($g:ident: $bound:path),*>)? $([$($c:ident: $ct:ty),*])?,
+        |$cx:ident, $op:ident| $body:expr
+    ) => {
         $(#[$doc])*
         struct $name<$($($g: $bound,)*)? $($(const $c: $ct,)*)?>($($(std::marker::PhantomData<$g>,)*)?);
         impl<$($($g: $bound,)*)? $($(const $c: $ct,)*)?> $crate::exec::isa::Handler for $name<$($($g,)*)? $($($c,)*)?> {

@@ -1,8 +1,8 @@
 //! Lanes of a register as values of a PTX type, and loops over them.
 //!
-//! Rules: 8- and 16-bit values live extended in 32-bit lanes and are cut when read, 64-bit ones in two neighbouring slots as 32
-//! words of 64 bits; each loop computes all lanes into a local array, so that the compiler vectorises it, and
-//! then commits under the mask. Lane arithmetic must therefore be total: it also runs on inactive lanes.
+//! Rules: 8- and 16-bit values live extended in 32-bit lanes and are cut when read, 64-bit ones in two neighbouring
+//! slots as 32 words of 64 bits; each loop computes all lanes into a local array, so that the compiler vectorises it,
+//! and then commits under the mask. Lane arithmetic must therefore be total: it also runs on inactive lanes.
 
 use super::cx::Cx;
 use super::op::Op;

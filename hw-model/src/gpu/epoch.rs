@@ -103,7 +103,7 @@ impl Gpu {
                 match event {
                     SmEvent::Printed { launch, text } => {
                         if let Some(state) = self.launches.get(launch) {
-                            append_printed(&mut self.printed, state.tag, &text);
+                            append_printed(&mut self.printed, state.tag, state.domain, &text);
                         }
                     }
                     SmEvent::Faulted { launch, at, fault } => self.faults.push((at, launch, fault)),

@@ -8,12 +8,14 @@
 
 mod cost;
 mod epoch;
+mod functional;
+
+pub use functional::{RunError, run_functional};
 
 use crate::compile::{self, LoadError};
 use crate::config::GpuConfig;
 use crate::copies::CopyQueues;
 use crate::counters::Counters;
-use crate::explain::attribute;
 use crate::fault::Fault;
 use crate::functional::Functional;
 use crate::kernel::LoadedModule;
@@ -55,7 +57,8 @@ pub struct Gpu {
     /// The block scheduler of `plan` mode; without one, the stock scheduler.
     obey: Option<Box<Obey>>,
     copies: CopyQueues,
-    functional: Functional,
+    /// Storage of functional runs that have ended.
+    functional: Vec<Functional>,
     printed: Vec<Printed>,
     placed: Vec<Placement>,
     faults: Vec<(u64, u32, Box<Fault>)>,
@@ -81,7 +84,7 @@ impl Gpu {
             dispatcher: Dispatcher::new(&config),
             obey: None,
             copies: CopyQueues::default(),
-            functional: Functional::new(),
+            functional: Vec::new(),
             printed: Vec::new(),
             placed: Vec::with_capacity(256),
             faults: Vec::new(),
@@ -90,7 +93,7 @@ impl Gpu {
         }
     }
 
-    /// From now on so many threads run the model, the caller's included; zero counts as one.
+    /// From now on `threads` threads run the model, the caller's included; zero counts as one.
     ///
     /// Cycles, counters and memory are the same whatever their number. They sleep while [`Gpu::advance`] does not
     /// run.
@@ -246,7 +249,8 @@ impl Gpu {
         &mut self.memory
     }
 
-    /// Loads a module; `text` is the PTX it was decoded from, for line numbers in messages.
+    /// Loads a module all of whose kernels can run; `text` is the PTX it was decoded from, for line numbers in
+    /// messages.
     ///
     /// # Errors
     /// [`LoadError`], naming what is not modelled and where; a refused module leaves nothing behind.
@@ -256,7 +260,30 @@ impl Gpu {
         program: &Program,
         text: &[u8],
     ) -> Result<Arc<LoadedModule>, LoadError> {
+        let module = compile::load(&self.config, &mut self.memory, domain, program, text)?;
+        self.whole(module)
+    }
+
+    /// Loads those of a module's kernels that can run; [`LoadedModule::refused`] names the others.
+    ///
+    /// # Errors
+    /// What concerns the module as a whole: a variable that cannot be placed, or no room for all of them.
+    pub fn load_each(
+        &mut self,
+        domain: DomainId,
+        program: &Program,
+        text: &[u8],
+    ) -> Result<Arc<LoadedModule>, LoadError> {
         compile::load(&self.config, &mut self.memory, domain, program, text).map(Arc::new)
+    }
+
+    /// Returns a module unless one of its kernels cannot run.
+    fn whole(&mut self, mut module: LoadedModule) -> Result<Arc<LoadedModule>, LoadError> {
+        if module.refused.is_empty() {
+            return Ok(Arc::new(module));
+        }
+        self.unload(&module);
+        Err(module.refused.swap_remove(0).1)
     }
 
     /// Loads a module whose variables belong in a tenant's partition, as the fence asks.
@@ -270,11 +297,10 @@ impl Gpu {
         text: &[u8],
     ) -> Result<Arc<LoadedModule>, LoadError> {
         let config = &self.config;
-        self.memory
-            .placing_in(partition, |memory| {
-                compile::load(config, memory, partition.domain, program, text)
-            })
-            .map(Arc::new)
+        let module = self.memory.placing_in(partition, |memory| {
+            compile::load(config, memory, partition.domain, program, text)
+        })?;
+        self.whole(module)
     }
 
     /// Writes an object's handle into a `.texref`, `.samplerref` or `.surfref` variable of a module.
@@ -462,35 +488,4 @@ impl Gpu {
         }
         self.launches.remove(index);
     }
-}
-
-/// Runs one launch to its end without timing; blocks run one after another in ascending order.
-///
-/// # Errors
-/// The launch's [`Fault`], or the limit that it does not keep.
-pub fn run_functional(gpu: &mut Gpu, request: &Launch<'_>) -> Result<Counters, RunError> {
-    launch::check(&gpu.config, request)?;
-    let Ok(domain) = gpu.memory.domain(request.domain) else {
-        return Err(RunError::Launch(LaunchError::WrongDomain {
-            kernel: request.kernel.name.to_string(),
-            domain: request.domain,
-        }));
-    };
-    let done = gpu.functional.run(request, domain, &mut gpu.printed);
-    let done = done.map_err(|mut fault| {
-        attribute(&mut fault, &gpu.memory, request.domain);
-        fault
-    });
-    Ok(done?)
-}
-
-/// Why a functional run failed.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The launch was refused.
-    #[error(transparent)]
-    Launch(#[from] LaunchError),
-    /// It faulted.
-    #[error(transparent)]
-    Fault(#[from] Box<Fault>),
 }

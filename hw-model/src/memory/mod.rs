@@ -7,6 +7,7 @@
 //! window's edge, as the fence's immediate offsets ask. Tenants that share a domain have a [`Partition`] each.
 
 mod allocator;
+mod in_place;
 mod partition;
 
 pub use partition::Partition;
@@ -179,7 +180,7 @@ impl Domain {
 
 /// First line of code, beyond every window and local memory.
 const CODE_LINES: u64 = 1 << 51;
-/// Kernels begin at multiples of so many lines.
+/// Kernels begin at multiples of this number of lines.
 const KERNEL_LINES: u64 = 1 << 12;
 
 /// All domains of a GPU.
@@ -270,7 +271,7 @@ impl Memory {
         Ok(address)
     }
 
-    /// First line of a place for the code of a kernel of so many operations, of which a line holds one at least.
+    /// First line of a place for the code of a kernel of `operations` operations, of which a line holds one at least.
     /// No place is given twice, so that what caches hold of a kernel is never taken for another one.
     pub(crate) fn place_code(&mut self, operations: usize) -> u64 {
         let first = CODE_LINES + self.code_lines;

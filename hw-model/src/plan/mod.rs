@@ -123,7 +123,7 @@ pub enum BlockChange {
 pub struct BlockEvent {
     /// Time of the event.
     pub at: Cycles,
-    /// Where.
+    /// The SM that the block is on.
     pub sm: SmId,
     /// The row of its launch.
     pub row: RowId,
@@ -131,7 +131,7 @@ pub struct BlockEvent {
     pub tag: u64,
     /// Number of the block in its grid.
     pub block: u64,
-    /// What.
+    /// What happened to the block.
     pub change: BlockChange,
 }
 

@@ -12,7 +12,7 @@
 /// Instructions that a scheduler issues between two looks at who was passed over: more than a warp that is only
 /// unlucky waits for, so that the policies keep their character.
 const PERIOD: u32 = 1 << 14;
-/// A favoured warp comes first once in so many issues.
+/// A favoured warp comes first once in this number of issues.
 const SHARE: u32 = 16;
 
 /// What a scheduler knows of those that it passes over.

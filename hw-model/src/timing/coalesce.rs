@@ -129,7 +129,7 @@ pub(crate) fn shared_cycles(access: &Access, bank_bytes: u32) -> u32 {
         // Each group of lanes whose words fill the banks once takes a cycle.
         Pattern::Contiguous => (32 * access.bytes).div_ceil(32 * bank_bytes).max(1),
         Pattern::Scattered => {
-            // Wide accesses go in phases of so many lanes that their words fill the banks once.
+            // Wide accesses go in phases, each of as many lanes as fill the banks once with their words.
             let lanes = (32 * bank_bytes / access.bytes.max(1)).clamp(1, 32);
             let group = if lanes == 32 {
                 u32::MAX

@@ -33,7 +33,7 @@ struct Units {
 }
 
 impl Units {
-    /// One of them takes something for so many cycles.
+    /// One of them is taken for `cycles` cycles from `now` on.
     #[inline(always)]
     fn occupy(&mut self, now: u64, cycles: u64) {
         if self.count == 1 {

@@ -69,7 +69,7 @@ impl Machine {
         }
     }
 
-    /// From now on so many threads work, the caller's included.
+    /// From now on `threads` threads work, the caller's included; zero counts as one.
     pub(crate) fn set_threads(&mut self, threads: usize) {
         if self.crew.threads() != threads.max(1) {
             self.crew = Crew::new(threads);

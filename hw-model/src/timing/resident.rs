@@ -7,8 +7,9 @@
 //! launches and copies before it. They are emptied between dependent grids (PTX ISA, cache operators: «the driver must
 //! invalidate global L1 cache lines between dependent grids of parallel threads»), and when a launch comes to an SM
 //! that has run dry (GPGPU-Sim's `gpgpu_flush_l1_cache`). Launches of different streams that share an SM, as slices of
-//! one kernel do, share its caches too. Rules: a slot's generation changes whenever its warp does, so that answers for
-//! an earlier one are told apart; a resident without a kernel has room and has not started, or is coming back.
+//! one kernel do, share its caches too. Rules: a slot's generation changes whenever its warp does, so that an
+//! answer for an earlier warp of the slot is recognised as such; a resident without a kernel has room and has not
+//! started, or is coming back.
 
 use super::copy_groups::CopyGroups;
 use super::fetch::Buffer;

@@ -65,7 +65,7 @@ impl Sm {
         self.charge(stalled, cycles);
     }
 
-    /// Nothing happened for so many further cycles, and no scheduler issued in the one before.
+    /// Nothing happened for `cycles` further cycles, and no scheduler issued in the one before.
     pub(super) fn stalled_more(&mut self, cycles: u64) {
         if cycles == 0 {
             return;

@@ -87,7 +87,8 @@ fn predicates_combine() {
     ] {
         for not in ["", "!"] {
             let body = format!(
-                "setp.lt.{name}.u32 %p|%q, %a, %b, {not}%s;\nselp.u32 %x0, 1, 0, %p;\nselp.u32 %x1, 2, 0, %q;\nor.b32 %d, %x0, %x1;"
+                "setp.lt.{name}.u32 %p|%q, %a, %b, {not}%s;\nselp.u32 %x0, 1, 0, %p;\nselp.u32 %x1, 2, 0, %q;\n\
+                 or.b32 %d, %x0, %x1;"
             );
             let body = format!("setp.gt.u32 %s, %c, 40;\n{body}");
             Table {
@@ -193,7 +194,8 @@ fn pairs_compare() {
             };
             let ty = format!("{}x2", format.name);
             let body = format!(
-                "setp.{name}.{ty} %p|%q, %a, %b;\nselp.u32 %x0, 1, 0, %p;\nselp.u32 %x1, 2, 0, %q;\nor.b32 %d, %x0, %x1;"
+                "setp.{name}.{ty} %p|%q, %a, %b;\nselp.u32 %x0, 1, 0, %p;\nselp.u32 %x1, 2, 0, %q;\n\
+                 or.b32 %d, %x0, %x1;"
             );
             Table {
                 body: &body,

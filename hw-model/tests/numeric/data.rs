@@ -95,8 +95,10 @@ fn spaces_of_addresses() {
         };
         // Lanes of a warp write the same value, so that shared memory holds it whoever comes last.
         let body = format!(
-            "{declared}\ncvta.{space}.u64 %l0, cell;\nmov.u32 %x0, {store};\nst.u32 [%l0+4], 77;\ncvta.to.{space}.u64 %l1, %l0;\n\
-             ld.{space}.u32 %x1, [%l1+4];\nisspacep.{space} %p, %l0;\nselp.u32 %x2, 100, 0, %p;\nisspacep.global %p, %l0;\n\
+            "{declared}\ncvta.{space}.u64 %l0, cell;\nmov.u32 %x0, {store};\nst.u32 [%l0+4], 77;\n\
+             cvta.to.{space}.u64 %l1, %l0;\n\
+             ld.{space}.u32 %x1, [%l1+4];\nisspacep.{space} %p, %l0;\nselp.u32 %x2, 100, 0, %p;\n\
+             isspacep.global %p, %l0;\n\
              selp.u32 %x3, 1000, 0, %p;\nadd.u32 %d, %x1, %x2;\nadd.u32 %d, %d, %x3;"
         );
         table(&body, &[32], 32, |_| 177);
@@ -324,7 +326,8 @@ fn cell(op: &str, ty: &str, bits: u32, count: usize, want: impl Fn(&[u64]) -> u6
         let space_word = if space == "shared" { ".shared" } else { "" };
         let address = if space == "shared" { "%l3" } else { "%l2" };
         let prefix = format!(
-            ".shared .align 16 .b8 cells[1024];\nmov.u32 %x3, %tid.x;\nmov.u64 %l3, cells;\nmad.wide.u32 %l3, %x3, 16, %l3;\n\
+            ".shared .align 16 .b8 cells[1024];\nmov.u32 %x3, %tid.x;\nmov.u64 %l3, cells;\n\
+             mad.wide.u32 %l3, %x3, 16, %l3;\n\
              cvta.shared.u64 %l2, %l3;\nst.shared.b{bits} [%l3], %a;\n"
         );
         for (atom, read) in [("atom", true), ("red", false)] {
@@ -472,7 +475,8 @@ fn vector_atomics() {
             .map(|n| format!("st.global.b32 [%l0+{}], %a;\n", 4 * n))
             .collect();
         let body = format!(
-            ".global .align 16 .b8 cells[65536];\nmov.u64 %l0, cells;\nmad.wide.u32 %l0, %i1, 16, %l0;\n{stores}{line}\n\
+            ".global .align 16 .b8 cells[65536];\nmov.u64 %l0, cells;\nmad.wide.u32 %l0, %i1, 16, %l0;\n\
+             {stores}{line}\n\
              ld.global.b32 %d, [%l0+{}];",
             4 * (parts - 1)
         );

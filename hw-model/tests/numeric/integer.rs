@@ -251,7 +251,8 @@ fn carries() {
         let carry = |v: &[u64]| (BigInt::from(v[2]) + v[3]) >> bits;
         for (part, exact) in [("lo", &low as &dyn Fn(&[u64]) -> BigInt), ("hi", &high)] {
             let body = format!(
-                "madc.{part}.cc.{ty} {temporary}, %a, %b, %c;\nadd.cc.{ty} {temporary}, %c, %e;\nmadc.{part}.{ty} %d, %a, %b, %c;"
+                "madc.{part}.cc.{ty} {temporary}, %a, %b, %c;\nadd.cc.{ty} {temporary}, %c, %e;\n\
+                 madc.{part}.{ty} %d, %a, %b, %c;"
             );
             table(&body, &|v| exact(v) + v[2] + carry(v));
         }

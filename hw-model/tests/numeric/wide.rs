@@ -8,7 +8,8 @@ use crate::values::integers;
 /// Runs a kernel of one warp on both engines, with `words` 64-bit words of input and as many of output.
 fn both(body: &str, input: &[u64]) -> [Vec<u64>; 2] {
     let text = format!(
-        ".version 8.8\n.target sm_100\n.address_size 64\n.const .align 8 .b64 fixed[4];\n.global .align 8 .b64 free[4];\n\
+        ".version 8.8\n.target sm_100\n.address_size 64\n.const .align 8 .b64 fixed[4];\n\
+         .global .align 8 .b64 free[4];\n\
          .const .align 4 .b32 last;\n.visible .entry k(.param .u64 in, .param .u64 out)\n{{\n.reg .pred %p<4>;\n\
          .reg .b32 %r<32>;\n.reg .b64 %l<16>;\n.reg .b128 %w<8>;\n.shared .align 16 .b8 cells[1024];\n\
          ld.param.u64 %l0, [in];\nld.param.u64 %l1, [out];\nmov.u32 %r0, %tid.x;\n{body}\nret;\n}}\n"
@@ -85,8 +86,8 @@ fn eight_words_at_once() {
 
 #[test]
 fn sixteen_bytes_swapped_at_once() {
-    // Four lanes share a cell and take their turns; each expects the value of the lane before it, or one that is wrong in
-    // one half.
+    // Four lanes share a cell and take their turns; each expects the value of the lane before it, or one that is wrong
+    // in one half.
     let value = |lane: u64| [lane * 0x1_0000_0001, !lane];
     for space in ["global", "shared", ""] {
         let dot = if space.is_empty() {
@@ -101,11 +102,14 @@ fn sixteen_bytes_swapped_at_once() {
             ""
         };
         let body = format!(
-            "shr.u32 %r1, %r0, 2;\nand.b32 %r2, %r0, 3;\nmov.u64 %l4, cells;\nmad.wide.u32 %l4, %r1, 16, %l4;\n{generic}\
-             mad.wide.u32 %l5, %r1, 16, %l1;\nadd.u64 %l5, %l5, 512;\nmul.wide.u32 %l2, %r0, 16;\nadd.u64 %l3, %l0, %l2;\n\
+            "shr.u32 %r1, %r0, 2;\nand.b32 %r2, %r0, 3;\nmov.u64 %l4, cells;\nmad.wide.u32 %l4, %r1, 16, %l4;\n\
+             {generic}\
+             mad.wide.u32 %l5, %r1, 16, %l1;\nadd.u64 %l5, %l5, 512;\nmul.wide.u32 %l2, %r0, 16;\n\
+             add.u64 %l3, %l0, %l2;\n\
              ld.global.b128 %w1, [%l3];\nld.global.b128 %w2, [%l3+512];\nmov.u64 %l6, 0;\nmov.b128 %w3, {{%l6, %l6}};\n\
              setp.eq.u32 %p1, %r2, 0;\n@%p1 atom{dot}.exch.b128 _, [{cell}], %w3;\nbar.sync 0;\n\
-             atom{dot}.cas.b128 %w0, [{cell}], %w1, %w2;\nadd.u64 %l3, %l1, %l2;\nst.global.b128 [%l3], %w0;\nbar.sync 0;\n\
+             atom{dot}.cas.b128 %w0, [{cell}], %w1, %w2;\nadd.u64 %l3, %l1, %l2;\nst.global.b128 [%l3], %w0;\n\
+             bar.sync 0;\n\
              @%p1 atom{dot}.exch.b128 %w0, [{cell}], %w3;\n@%p1 st.global.b128 [%l5], %w0;"
         );
         // Expected values of all lanes, then new ones.

@@ -170,7 +170,8 @@ fn comparison_and_selection() {
     int_32(&select("setp.lo.u32"), |a, b, c| if a < b { a } else { c });
     int_32(&select("setp.ne.b32"), |a, b, c| if a == b { c } else { a });
     int_32(
-        "setp.gt.s32 %p2, %r3, 0;\nsetp.ge.and.u32 %p1|%p3, %r1, %r2, !%p2;\nselp.u32 %r4, 1, 0, %p1;\nselp.u32 %r5, 2, 0, %p3;\nor.b32 %r0, %r4, %r5;",
+        "setp.gt.s32 %p2, %r3, 0;\nsetp.ge.and.u32 %p1|%p3, %r1, %r2, !%p2;\nselp.u32 %r4, 1, 0, %p1;\n\
+         selp.u32 %r5, 2, 0, %p3;\nor.b32 %r0, %r4, %r5;",
         |a, b, c| {
             let third = (c as i32) <= 0;
             u32::from(a >= b && third) + 2 * u32::from(a < b && third)
@@ -201,7 +202,8 @@ fn comparison_and_selection() {
         yes(a.is_nan() || b.is_nan())
     });
     int_32(
-        "setp.lt.u32 %p1, %r1, %r2;\nsetp.lt.u32 %p2, %r2, %r3;\nxor.pred %p3, %p1, %p2;\nnot.pred %p3, %p3;\nmov.pred %p4, %p3;\nselp.u32 %r0, 1, 0, %p4;",
+        "setp.lt.u32 %p1, %r1, %r2;\nsetp.lt.u32 %p2, %r2, %r3;\nxor.pred %p3, %p1, %p2;\nnot.pred %p3, %p3;\n\
+         mov.pred %p4, %p3;\nselp.u32 %r0, 1, 0, %p4;",
         |a, b, c| u32::from((a < b) == (b < c)),
     );
 }

@@ -101,7 +101,8 @@ fn data_across_lanes() {
 #[test]
 fn special_registers() {
     let zeros = vec![0; 192];
-    let body = "mov.u32 %r4, %laneid;\nmov.u32 %r5, %nctaid.x;\nmov.u32 %r6, %ntid.x;\nmad.lo.u32 %r0, %r5, 10000, %r6;\n\
+    let body = "mov.u32 %r4, %laneid;\nmov.u32 %r5, %nctaid.x;\nmov.u32 %r6, %ntid.x;\n\
+                mad.lo.u32 %r0, %r5, 10000, %r6;\n\
                 mad.lo.u32 %r0, %r4, 100, %r0;";
     let got = run("b32", "r", "b32", "r", body, [&zeros, &zeros, &zeros]);
     for (n, got) in got.iter().enumerate() {

@@ -325,7 +325,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A gtx480 of so many SMs under a plan.
+    /// A gtx480 of `sms` SMs under a plan.
     pub fn new(sms: u16, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
         let config = GpuConfig::builtin("gtx480").expect("built in");
         Self::on(config.scaled_to_sms(sms), plan)
@@ -379,7 +379,7 @@ impl Stage {
         accepted.expect("accepted");
     }
 
-    /// Launches kernels of so many blocks in this order, with tags from 1.
+    /// Launches a kernel of `blocks` blocks under each row, in this order, with tags from 1.
     pub fn launch_each(&mut self, blocks: u32, rows: [RowId; 2]) {
         for (tag, row) in (1..).zip(rows) {
             self.launch(Busy {
@@ -402,7 +402,7 @@ impl Stage {
         }
     }
 
-    /// Lets so many cycles pass.
+    /// Lets `cycles` cycles pass.
     pub fn pass(&mut self, cycles: u64) {
         self.until(self.bench.gpu.now().0 + cycles);
     }

@@ -203,6 +203,7 @@ fn join(control: &ControlLink<HostRings>, number: u16, host: HostRings) -> Arc<T
         },
     };
     let kernel = ClientKernel {
+        unusable: false,
         limits,
         control_offset: Some(0),
         key: ProfileKey(1),

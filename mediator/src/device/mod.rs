@@ -199,18 +199,18 @@ pub enum Outcome {
 pub enum Report {
     /// Blocks became resident.
     Placed {
-        /// Which launch.
+        /// The launch's tag.
         tag: Tag,
-        /// How many.
+        /// Number of blocks that became resident.
         blocks: u32,
         /// Time of the event.
         at: Nanos,
     },
     /// Blocks ended.
     Retired {
-        /// Which launch.
+        /// The launch's tag.
         tag: Tag,
-        /// How many.
+        /// Number of blocks that ended.
         blocks: u32,
         /// Sum of their residence times.
         ran: Nanos,
@@ -219,13 +219,13 @@ pub enum Report {
     },
     /// An operation ended; nothing more follows for its tag.
     Ended {
-        /// Which.
+        /// The operation's tag.
         tag: Tag,
         /// When its first block (or byte) started.
         start: Nanos,
         /// When it ended.
         end: Nanos,
-        /// How.
+        /// How it ended.
         outcome: Outcome,
     },
     /// The permit is used up: the virtual clock stands at `at`.
@@ -244,7 +244,8 @@ pub trait Device {
     fn submit(&mut self, command: &Command, params: &[u8]) -> Result<(), Busy>;
     /// The next report, if there is one.
     fn poll(&mut self) -> Option<Report>;
-    /// Returns whether the clock is virtual, so that it passes only under a [`Command::Permit`].
+    /// Returns whether the clock is virtual, so that it passes only under a [`Command::Permit`]. Any other clock passes
+    /// by itself, real or estimated.
     fn is_timed(&self) -> bool;
     /// Returns how many operations one lane takes at once; they run one after another, in order.
     fn lane_depth(&self) -> usize {
@@ -258,6 +259,17 @@ pub trait Device {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy;
 
+/// How a modelled device treats time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timing {
+    /// It counts cycles: its clock is virtual, and passes under permits.
+    #[default]
+    Timed,
+    /// It gives results as fast as the host can: its clock is an estimate.
+    Functional,
+}
+
 /// Facts about a device that tenants and policies may know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DeviceFacts {
@@ -265,6 +277,8 @@ pub struct DeviceFacts {
     pub name: String,
     /// The SM model rather than hardware.
     pub is_model: bool,
+    /// How a model treats time; nothing for hardware.
+    pub timing: Option<Timing>,
     /// Streaming multiprocessors.
     pub sms: u16,
     /// Core clock.
@@ -343,6 +357,8 @@ pub struct LoadedKernel {
     pub limits: KernelLimits,
     /// What only its tenant asks for.
     pub attributes: KernelAttributes,
+    /// Why it cannot run on the device, though others of its module can. Then its limits say little.
+    pub unusable: Option<String>,
 }
 
 /// What a tenant may know of a kernel besides its limits.
@@ -448,6 +464,8 @@ pub struct CompiledModule {
     pub globals: Vec<CompiledGlobal>,
     /// Architecture that the PTX is written for, major * 10 + minor; 0 if the target names none.
     pub ptx_version: u32,
+    /// A function of it calls `vprintf`.
+    pub prints: bool,
 }
 
 /// A variable of module scope in device memory.
@@ -483,6 +501,8 @@ pub struct CompiledKernel {
     pub params: Vec<(u32, u32, u32)>,
     /// Offset of the control struct, when the kernel took the `slice` form; else why not.
     pub control: Result<u32, String>,
+    /// What the front end cannot make out in its body; a device may know better.
+    pub malformed: Option<String>,
 }
 
 /// The control thread's end of a device.
@@ -514,10 +534,10 @@ pub trait DeviceControl: Send + Sync {
     fn used_bytes_of(&self, domains: &[DomainId]) -> u64 {
         domains.iter().map(|domain| self.used_bytes(*domain)).sum()
     }
-    /// Loads a module.
+    /// Loads a module. A kernel that the backend cannot run is unusable, and the others are there all the same.
     ///
     /// # Errors
-    /// Anything the backend cannot run, naming instruction and line.
+    /// A module none of whose kernels can run, with the reason of the first, or one whose variables have no room.
     fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<LoadedModule, DeviceError>;
     /// Drops kernels that no launch uses any more.
     fn unload(&self, domain: DomainId, kernels: &[DeviceKernelId]);
@@ -530,4 +550,9 @@ pub trait DeviceControl: Send + Sync {
     fn unregister_buffer(&self, buffer: BufferId);
     /// The text of a failed operation, once.
     fn take_fault(&self, tag: Tag) -> Option<String>;
+    /// Takes what a domain's kernels printed since the last call, and how many bytes found no room behind it. Nothing
+    /// where the backend cannot tell.
+    fn take_printed(&self, _domain: DomainId) -> (Vec<u8>, u64) {
+        (Vec::new(), 0)
+    }
 }

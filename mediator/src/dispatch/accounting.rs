@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 #[derive(Debug, Default)]
 pub struct TenantCounters {
     submitted: AtomicU64,
+    launches: AtomicU64,
     completed: AtomicU64,
     failed: AtomicU64,
     slices: AtomicU64,
@@ -36,6 +37,8 @@ pub struct TenantCounters {
 pub struct TenantUsage {
     /// Operations admitted.
     pub submitted: u64,
+    /// Launches among them.
+    pub launches: u64,
     /// Operations completed, failed ones included.
     pub completed: u64,
     /// Operations that failed.
@@ -67,8 +70,9 @@ pub struct TenantUsage {
 }
 
 impl TenantCounters {
-    pub(super) fn admitted(&self) {
+    pub(super) fn admitted(&self, is_launch: bool) {
         add(&self.submitted, 1);
+        add(&self.launches, is_launch.into());
         add(&self.pending, 1);
     }
 
@@ -134,6 +138,7 @@ impl TenantCounters {
         };
         TenantUsage {
             submitted: self.submitted.load(Relaxed),
+            launches: self.launches.load(Relaxed),
             completed: self.completed.load(Relaxed),
             failed: self.failed.load(Relaxed),
             slices: self.slices.load(Relaxed),

@@ -77,14 +77,22 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.queue.push(Active { rank, ..active });
     }
 
-    /// Returns whether an operation waits for another one that has not completed. Such a wait takes no place in the
-    /// issue queue: [`Self::release_waits`] ends it.
+    /// Returns whether an operation waits for another one that has not completed, or for its client. Such a one takes
+    /// no place in the issue queue: [`Self::release_waits`] ends it, or [`Self::release_holds`].
     fn awaits_another(&mut self, slot: Slot, id: OperationId) -> bool {
         let Some(client) = self.clients.get_mut(slot) else {
             return false;
         };
-        let Some(Work::Wait { sequence }) = client.operations.get(id).map(|o| o.work) else {
-            return false;
+        let sequence = match client.operations.get(id) {
+            Some(Operation {
+                work: Work::Wait { sequence },
+                ..
+            }) => *sequence,
+            Some(Operation {
+                work: Work::Hold { .. },
+                ..
+            }) => return self.is_held_up(slot, id),
+            _ => return false,
         };
         if client.operations.holds(sequence) {
             return true;
@@ -93,6 +101,24 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         client.waits -= u16::from(sequence != 0);
         if let Some(operation) = client.operations.get_mut(id) {
             operation.work = Work::Wait { sequence: 0 };
+        }
+        false
+    }
+
+    /// Returns whether a hold that became the first of its stream waits for its client; else it is over.
+    fn is_held_up(&mut self, slot: Slot, id: OperationId) -> bool {
+        let Some(client) = self.clients.get_mut(slot) else {
+            return false;
+        };
+        let Some(operation) = client.operations.get(id).copied() else {
+            return false;
+        };
+        if !client.may_end(&operation) {
+            client.held |= 1 << operation.stream;
+            return true;
+        }
+        if let Some(operation) = client.operations.get_mut(id) {
+            operation.work = Work::Hold { count: 0 };
         }
         false
     }

@@ -9,7 +9,9 @@
 use super::client::ClientSlot;
 use super::dispatcher::Dispatcher;
 use super::message::{Notice, Refusal, Slot};
-use super::operation::{CopyWork, DeviceCopyWork, LaunchWork, MemsetWork, Operation, Untold, Work};
+use super::operation::{
+    CopyWork, DeviceCopyWork, LaunchWork, MemsetWork, Operation, UnreportedBlocks, Work,
+};
 use super::params::ParamSlot;
 use super::port::TenantPort;
 use crate::device::{Command, Device, Direction, LANES};
@@ -41,7 +43,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             self.next_ring += 1;
             let found = match self.permit_out {
                 true => self.stop_clock_for(slot),
-                false => self.admit_from(slot, ADMIT_PER_TURN) > 0,
+                false => self.release_holds(slot) | (self.admit_from(slot, ADMIT_PER_TURN) > 0),
             };
             self.quiet_rings = if found { 0 } else { self.quiet_rings + 1 };
             worked |= found;
@@ -53,7 +55,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     fn stop_clock_for(&mut self, slot: Slot) -> bool {
         let now = self.now;
         let waits = |client: &mut ClientSlot<P>| {
-            client.has_room() && client.ready_at <= now && client.port.has_work()
+            client.has_released()
+                || client.has_room() && client.ready_at <= now && client.port.has_work()
         };
         if self.pause_asked || !self.clients.get_mut(slot).is_some_and(waits) {
             return false;
@@ -152,7 +155,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         client.waits += u16::from(matches!(work, Work::Wait { .. }));
         let tenant = client.tenant;
         if let Some(account) = self.accounts.get(tenant) {
-            account.counters.admitted();
+            let is_launch = matches!(work, Work::Launch(_));
+            account.counters.admitted(is_launch);
         }
         self.trace_admission(tenant.0, &operation);
         self.activate_more(slot, stream);
@@ -222,6 +226,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 Some(sequence) => Work::Wait { sequence },
                 None => Work::Marker,
             }),
+            ring::Operation::Hold { count } => Ok(Work::Hold { count }),
             ring::Operation::Launch(request) => self.decode_launch(slot, &request),
         }
     }
@@ -236,6 +241,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             .and_then(Option::as_ref)
             .copied()
             .ok_or(unknown)?;
+        if kernel.unusable {
+            return Err(Refusal::Unusable(handle));
+        }
         let block = request.block.map(u32::from);
         let grid = Grid(request.grid);
         grid.check()?;
@@ -274,7 +282,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             wave,
             after: None,
             lanes: 0,
-            untold: Untold::default(),
+            unreported: UnreportedBlocks::default(),
         }))
     }
 

@@ -4,14 +4,18 @@
 //! the client lives, and hands it back to be dropped. Whatever the client names by number is looked up here and nowhere
 //! else, so a client cannot reach another's kernel or buffer.
 
-use super::operation::{OPERATIONS_PER_CLIENT, OperationId, OperationTable};
+use super::operation::{OPERATIONS_PER_CLIENT, Operation, OperationId, OperationTable, Work};
 use super::params::ParamPool;
+use super::port::TenantPort;
 use crate::device::{BufferId, DomainId, KernelLimits};
+use gridmux_channel::ring::RELEASE_STREAMS;
 use gridmux_policy::ids::{ProfileKey, TenantId};
 use gridmux_policy::units::Nanos;
 
 /// Streams per client.
 pub const STREAMS_PER_CLIENT: usize = if cfg!(loom) { 2 } else { 32 };
+// One bit of `ClientSlot::held` for each, and one word of the rings to release its holds.
+const _: () = assert!(STREAMS_PER_CLIENT <= 64 && STREAMS_PER_CLIENT <= RELEASE_STREAMS as usize);
 /// Kernel handles per client.
 pub const KERNELS_PER_CLIENT: usize = if cfg!(loom) { 2 } else { 4096 };
 /// DMA mappings per client.
@@ -26,6 +30,8 @@ pub struct ClientKernel {
     pub control_offset: Option<u32>,
     /// Names the kernel by its text, whichever client loaded it.
     pub key: ProfileKey,
+    /// It cannot run on the device: its launches are refused.
+    pub unusable: bool,
 }
 
 /// A client's buffer that copies may use, by the client's own I/O virtual address.
@@ -151,6 +157,8 @@ pub struct ClientSlot<P> {
     pub unwoken: bool,
     /// Operations that wait for one of another stream.
     pub waits: u16,
+    /// Streams whose first operation is a hold that is not released, as bits.
+    pub held: u64,
     /// On a virtual clock: nothing of it is admitted before, because what it did last has cost it time.
     pub ready_at: Nanos,
     /// A control operation of it waits for a fence or for the end of a stream.
@@ -183,6 +191,7 @@ impl<P> ClientSlot<P> {
             backlog: false,
             unwoken: false,
             waits: 0,
+            held: 0,
             ready_at: Nanos(0),
             postponed: false,
             seen: 0,
@@ -220,5 +229,43 @@ impl<P> ClientSlot<P> {
     #[must_use]
     pub fn has_room(&self) -> bool {
         !self.leaving && self.operations.has_room() && self.params.has_room()
+    }
+}
+
+impl<P: TenantPort> ClientSlot<P> {
+    /// Returns stream and operation of a hold that is first in its stream and may end.
+    #[must_use]
+    pub fn released_hold(&self) -> Option<(u16, OperationId)> {
+        let mut held = self.held;
+        while held != 0 {
+            let number = u16::try_from(held.trailing_zeros()).ok()?;
+            held &= held - 1;
+            let stream = self.streams.get(usize::from(number))?.as_ref();
+            let Some(id) = stream.and_then(Stream::front) else {
+                continue;
+            };
+            let operation = self.operations.get(id);
+            if operation.is_some_and(|operation| self.may_end(operation)) {
+                return Some((number, id));
+            }
+        }
+        None
+    }
+
+    /// Returns whether an operation is a hold that its client has released, or whose stream it has destroyed.
+    #[must_use]
+    pub fn may_end(&self, operation: &Operation) -> bool {
+        let Work::Hold { count } = operation.work else {
+            return false;
+        };
+        let stream = self.streams.get(usize::from(operation.stream));
+        let closing = stream.is_none_or(|s| s.as_ref().is_none_or(|stream| stream.closing));
+        closing || self.port.released(operation.stream) >= count
+    }
+
+    /// Returns whether a hold may end.
+    #[must_use]
+    pub fn has_released(&self) -> bool {
+        self.released_hold().is_some()
     }
 }

@@ -135,8 +135,8 @@ impl Clock {
                 continue;
             };
             let runs = client.port.state() == TenantState::Running;
-            // One whose table is full has nothing to add before something of it completes.
-            let may_add = client.has_room();
+            // One whose table is full has nothing to add before something of it completes, but a hold to release.
+            let may_add = client.has_room() || client.held != 0;
             if client.ready_at > now && may_add && (runs || client.port.has_work()) {
                 let ready = client.ready_at;
                 self.ready = Some(self.ready.map_or(ready, |least| least.min(ready)));

@@ -46,7 +46,7 @@ const NOTICES: usize = if cfg!(loom) { 16 } else { 8192 };
 const ROOM: usize = if cfg!(loom) { 16 } else { 4096 };
 /// Turns between two looks at which clients were quiet.
 const COOL_TURNS: u64 = 4096;
-/// Hot clients that are not worth cooling: a look at so many rings is cheaper than a doorbell.
+/// The number of hot clients up to which cooling is not worth it: a look at that many rings is cheaper than a doorbell.
 const HOT_ANYWAY: usize = 8;
 /// Wall time between two questions which doorbells rang.
 const BELLS_NS: u64 = 20_000;
@@ -171,8 +171,8 @@ pub struct Dispatcher<D, P> {
     pub(super) meter: ShareMeter,
     pub(super) samples: SampleSink,
     pub(super) arrivals: Vec<Arrival>,
-    /// Launches with something to tell the policy.
-    pub(super) untold: Vec<(Slot, OperationId)>,
+    /// Launches with blocks that started or ended and were not reported to the policy yet.
+    pub(super) unreported: Vec<(Slot, OperationId)>,
     /// Operations that are over and wait for the time at which they may complete.
     pub(super) deferred: BinaryHeap<Reverse<Deferred>>,
     /// Clients with completions that they do not see yet.
@@ -242,7 +242,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             meter: ShareMeter::new(&config.shape),
             samples,
             arrivals: Vec::with_capacity(ROOM),
-            untold: Vec::with_capacity(ROOM),
+            unreported: Vec::with_capacity(ROOM),
             deferred: BinaryHeap::with_capacity(ROOM),
             undelivered: Vec::with_capacity(super::clients::CLIENTS),
             slot_scratch: Vec::with_capacity(super::clients::CLIENTS),
@@ -528,7 +528,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             let slot = self.clients.hot_at(index);
             if let Some(client) = slot.and_then(|slot| self.clients.get_mut(slot)) {
                 // What cannot be admitted before something ends is no work.
-                arrived |= client.has_room() && client.port.has_work();
+                arrived |= client.has_room() && client.port.has_work() || client.has_released();
             }
         }
         arrived

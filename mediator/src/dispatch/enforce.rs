@@ -8,8 +8,9 @@ pub fn enforces(element: Element) -> Enforcement {
     match element {
         Element::Cap => Enforcement::Approximate(
             "caps are summed over groups: the hardware places blocks; up to eight times as much again is handed over \
-             ahead while all recent slices are short against a launch's latency; a kernel that cannot be cut goes whole, and \
-             before a block of a row has ended it gets one small window",
+             ahead while all recent slices are short against a launch's latency; \
+             a kernel that cannot be cut goes whole, \
+             and before a block of a row has ended it gets one small window",
         ),
         Element::DeviceLimit => Enforcement::Approximate(
             "as for caps: up to eight times as much again while recent slices are short; kernels that cannot be cut go \

@@ -47,7 +47,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         let mut operation = *operation;
         // What does nothing on the device ends when its turn comes, not when it was admitted.
-        if matches!(operation.work, Work::Marker | Work::Wait { .. }) {
+        if matches!(
+            operation.work,
+            Work::Marker | Work::Wait { .. } | Work::Hold { .. }
+        ) {
             operation.last_end = operation.last_end.max(now);
         }
         let stream = client.stream_mut(operation.stream);
@@ -199,6 +202,22 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 self.finish_if_over(slot, id);
             }
         }
+    }
+
+    /// Ends the holds of a client that it has released, or whose stream it destroyed; returns whether there were any.
+    pub(super) fn release_holds(&mut self, slot: Slot) -> bool {
+        let mut worked = false;
+        while let Some(client) = self.clients.get_mut(slot)
+            && let Some((stream, id)) = client.released_hold()
+        {
+            worked = true;
+            client.held &= !(1 << stream);
+            if let Some(operation) = client.operations.get_mut(id) {
+                operation.work = Work::Hold { count: 0 };
+            }
+            self.finish_if_over(slot, id);
+        }
+        worked
     }
 
     /// Completes operations whose virtual time has come.

@@ -78,13 +78,15 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         slots.extend((0..self.clients.hot()).filter_map(|index| self.clients.hot_at(index)));
         slots.retain(|slot| {
             self.clients.get_mut(*slot).is_some_and(|client| {
-                client.has_room() && client.ready_at <= now && client.port.has_work()
+                client.has_released()
+                    || client.has_room() && client.ready_at <= now && client.port.has_work()
             })
         });
         self.quiet_rings = self.clients.hot();
         slots.sort_unstable();
         let mut admitted = false;
         for slot in &slots {
+            admitted |= self.release_holds(*slot);
             // The client's table bounds it.
             admitted |= self.admit_from(*slot, usize::MAX) > 0;
         }

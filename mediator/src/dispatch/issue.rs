@@ -93,7 +93,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let is_launch = match &operation.work {
             Work::Launch(_) => true,
             Work::Copy(_) | Work::DeviceCopy(_) | Work::Memset(_) => false,
-            Work::Marker | Work::Wait { .. } => return Attempt::NotItsTurn,
+            Work::Marker | Work::Wait { .. } | Work::Hold { .. } => return Attempt::NotItsTurn,
         };
         if is_launch {
             let others = self.accounts.busy.len() - usize::from(account.open > 0);
@@ -389,7 +389,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Work::Copy(copy) => copy.issued = true,
             Work::DeviceCopy(copy) => copy.issued = true,
             Work::Memset(memset) => memset.issued = true,
-            Work::Launch(_) | Work::Marker | Work::Wait { .. } => {}
+            Work::Launch(_) | Work::Marker | Work::Wait { .. } | Work::Hold { .. } => {}
         }
         self.accounts.change(active.tenant, 0, 1);
         Attempt::Issued
@@ -482,6 +482,6 @@ fn transfer_command(work: &Work, tag: Tag, domain: crate::device::DomainId) -> O
             value: memset.value,
             width: memset.width,
         })),
-        Work::Launch(_) | Work::Marker | Work::Wait { .. } => None,
+        Work::Launch(_) | Work::Marker | Work::Wait { .. } | Work::Hold { .. } => None,
     }
 }

@@ -72,7 +72,7 @@ pub enum Notice<P> {
         slot: Slot,
         /// Its name for the operation.
         cookie: u64,
-        /// Why.
+        /// Why the operation was refused.
         reason: Refusal,
     },
 }
@@ -95,6 +95,9 @@ pub enum Refusal {
     /// No such kernel handle.
     #[error("kernel handle {0} does not exist; get one by loading a module")]
     Kernel(u32),
+    /// A kernel that the device cannot run; the control thread knows why.
+    #[error("the kernel behind handle {0} cannot run on this device")]
+    Unusable(u32),
     /// A grid or block of a shape that no device takes.
     #[error(transparent)]
     Shape(#[from] ShapeError),
@@ -158,7 +161,7 @@ impl Refusal {
         match self {
             Self::Opcode(_) | Self::Reserved | Self::Form(_) => CompletionStatus::BadEntry,
             Self::Stream(_) => CompletionStatus::BadStream,
-            Self::Kernel(_) => CompletionStatus::BadKernel,
+            Self::Kernel(_) | Self::Unusable(_) => CompletionStatus::BadKernel,
             Self::Shape(_)
             | Self::TooManyBlocks
             | Self::Threads { .. }

@@ -5,7 +5,7 @@
 //! keeps the policy informed, [`clock`] decides when virtual time may pass, and `instant` orders what happens while it
 //! stands still.
 //! [`dispatcher`] holds the parts and the order of the steps; [`message`] is all that the control thread and the
-//! dispatcher say to each other.
+//! dispatcher say to each other, and `control_messages` applies the control thread's.
 //!
 //! Rules: the dispatcher belongs to one thread; nothing in here blocks, and nothing allocates or takes a lock in the
 //! steady state (design invariant INV 4, proved by `tests/steady_state.rs`).
@@ -17,6 +17,7 @@ mod admit;
 pub mod client;
 pub mod clients;
 pub mod clock;
+mod control_messages;
 pub mod dispatcher;
 mod enforce;
 mod finish;
@@ -24,7 +25,6 @@ mod instant;
 mod issue;
 pub mod lanes;
 pub mod message;
-mod obey;
 pub mod operation;
 pub mod params;
 pub mod policy_link;

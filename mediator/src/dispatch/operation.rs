@@ -53,20 +53,20 @@ pub struct LaunchWork {
     pub after: Option<(OperationId, u64)>,
     /// Lanes that hold slices of it, as bits.
     pub lanes: u32,
-    /// What has happened to its blocks and was not told to the policy yet.
-    pub untold: Untold,
+    /// What has happened to its blocks and was not reported to the policy yet.
+    pub unreported: UnreportedBlocks,
 }
 
-/// What has happened to a launch's blocks since the policy was last told.
+/// What has happened to a launch's blocks since the policy was last told of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Untold {
+pub struct UnreportedBlocks {
     /// Blocks that started.
     pub started: u32,
     /// Blocks that ended.
     pub ended: u32,
     /// Sum of the residences of those that ended, in nanoseconds.
     pub ran_ns: u64,
-    /// The launch is on the list of those with something to tell.
+    /// The launch is on the dispatcher's list of those with something to report.
     pub listed: bool,
 }
 
@@ -137,6 +137,11 @@ pub enum Work {
         /// The other operation, by its sequence number; 0 once it has completed.
         sequence: u64,
     },
+    /// Completes when its client has released it, and all before it in its stream has completed.
+    Hold {
+        /// How many holds of its stream are released when it is; 0 once it is released.
+        count: u64,
+    },
 }
 
 /// One admitted submission.
@@ -182,6 +187,7 @@ impl Operation {
             Work::Memset(memset) => memset.issued,
             Work::Marker => true,
             Work::Wait { sequence } => *sequence == 0,
+            Work::Hold { count } => *count == 0,
         }
     }
 

@@ -287,7 +287,7 @@ impl PolicyLink {
         self.resync && self.has_room_to_spare(0) && std::mem::take(&mut self.resync)
     }
 
-    /// Returns whether so many events that make good a loss leave room for others.
+    /// Returns whether the queue has room for `events` events that make good a loss, and for others beside them.
     pub fn has_room_to_spare(&mut self, events: usize) -> bool {
         self.waiting.is_empty() && self.events.room() >= events + self.events.capacity() / 2
     }

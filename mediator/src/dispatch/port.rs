@@ -32,6 +32,8 @@ pub trait TenantPort {
     /// Returns whether a submission has arrived. Called after [`TenantPort::arm`] and [`arm_barrier`], so that none is
     /// missed.
     fn has_work(&mut self) -> bool;
+    /// Returns how many holds of a stream the tenant says that it has released.
+    fn released(&self, stream: u16) -> u64;
     /// Asks for no doorbell.
     fn disarm(&mut self);
     /// Returns the state that the tenant reports, whatever is in its ring. A following [`TenantPort::has_work`] sees
@@ -67,6 +69,10 @@ impl TenantPort for HostRings {
     fn has_work(&mut self) -> bool {
         // A corrupted ring counts as work, so that the next turn cuts the tenant off.
         self.has_submissions().unwrap_or(true)
+    }
+
+    fn released(&self, stream: u16) -> u64 {
+        Self::released(self, stream)
     }
 
     fn disarm(&mut self) {

@@ -76,8 +76,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if let Work::Launch(launch) = &mut operation.work {
             launch.started += u64::from(blocks);
         }
-        self.note_blocks(flight.slot, flight.operation, |untold| {
-            untold.started += blocks
+        self.note_blocks(flight.slot, flight.operation, |unreported| {
+            unreported.started += blocks
         });
         if is_first {
             self.policy.tell(Event::FirstStart {
@@ -117,9 +117,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if let Some(row) = flight.row.and_then(|row| self.rows.get_mut(row)) {
             row.live = row.live.saturating_sub(blocks);
         }
-        self.note_blocks(flight.slot, flight.operation, |untold| {
-            untold.ended += blocks;
-            untold.ran_ns += ran.0;
+        self.note_blocks(flight.slot, flight.operation, |unreported| {
+            unreported.ended += blocks;
+            unreported.ran_ns += ran.0;
         });
     }
 
@@ -199,7 +199,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 probes::slice_end(args, flight.first_block, u64::from(flight.blocks));
             }
             Work::Copy(copy) => copied = copy.bytes,
-            Work::DeviceCopy(_) | Work::Memset(_) | Work::Marker | Work::Wait { .. } => {}
+            _ => {}
         }
         if copied > 0
             && let Some(account) = self.accounts.get(tenant)

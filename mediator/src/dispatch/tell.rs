@@ -11,7 +11,7 @@
 
 use super::dispatcher::{Arrival, Dispatcher};
 use super::message::Slot;
-use super::operation::{Operation, OperationId, Untold, Work};
+use super::operation::{Operation, OperationId, UnreportedBlocks, Work};
 use super::port::TenantPort;
 use super::rows::Row;
 use super::window;
@@ -211,7 +211,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         &mut self,
         slot: Slot,
         id: OperationId,
-        note: impl FnOnce(&mut Untold),
+        note: impl FnOnce(&mut UnreportedBlocks),
     ) {
         let Some((_, operation)) = self.operation_mut(slot, id) else {
             return;
@@ -219,16 +219,16 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Work::Launch(launch) = &mut operation.work else {
             return;
         };
-        note(&mut launch.untold);
-        if !std::mem::replace(&mut launch.untold.listed, true) {
-            self.untold.push((slot, id));
+        note(&mut launch.unreported);
+        if !std::mem::replace(&mut launch.unreported.listed, true) {
+            self.unreported.push((slot, id));
         }
     }
 
     /// Tells the policy what happened to blocks since it was last told.
     pub(super) fn flush_blocks(&mut self) {
         let at = self.now;
-        while let Some((slot, id)) = self.untold.pop() {
+        while let Some((slot, id)) = self.unreported.pop() {
             let Some((_, operation)) = self.operation_mut(slot, id) else {
                 continue;
             };
@@ -236,16 +236,16 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             let Work::Launch(launch) = &mut operation.work else {
                 continue;
             };
-            let untold = std::mem::take(&mut launch.untold);
+            let unreported = std::mem::take(&mut launch.unreported);
             let row = launch.row;
-            if untold.listed {
+            if unreported.listed {
                 self.policy.tell(Event::Blocks {
                     row,
                     group: GroupId::UNKNOWN,
                     launch: sequence,
-                    started: untold.started,
-                    ended: untold.ended,
-                    ran_ns: untold.ran_ns,
+                    started: unreported.started,
+                    ended: unreported.ended,
+                    ran_ns: unreported.ran_ns,
                     at,
                 });
             }

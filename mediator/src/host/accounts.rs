@@ -65,7 +65,7 @@ impl Account {
         }
         Err(format!(
             "out of device memory: asked for {more} bytes, {used} of the {limit} bytes of tenant {} are in use by its \
-             {} clients",
+             clients ({})",
             self.facts.name,
             self.clients()
         ))

@@ -1,12 +1,14 @@
-//! From a tenant's PTX to a module that can be loaded: parsed, judged, rewritten into slices.
+//! From a tenant's PTX to a module that can be loaded: parsed, linked where it is several texts, judged, rewritten into
+//! slices.
 //!
 //! This is the only place where a tenant's code meets the PTX front end. It runs on a thread of its own, one module
 //! after another, so that a large or slow one keeps nobody else's control operations waiting.
 
 use crate::device::{CompiledGlobal, CompiledKernel, CompiledModule};
 use gridmux_policy::ids::ProfileKey;
-use gridmux_ptx::decode::{Program, StateSpace};
+use gridmux_ptx::decode::{Opcode, Operand, Program, StateSpace, Symbol};
 use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_ptx::link::{LinkError, Part, link};
 use gridmux_ptx::{Module, ParseError};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -16,6 +18,9 @@ pub enum CompileError {
     /// It is not PTX.
     #[error("the module is not valid PTX: {0}")]
     Parse(#[from] ParseError),
+    /// One of its parts is not PTX, or they do not fit each other.
+    #[error("the modules cannot be linked: {0}")]
+    Link(#[from] LinkError),
     /// It holds nothing to launch.
     #[error("the module has no kernel (.entry)")]
     NoKernel,
@@ -26,15 +31,58 @@ pub enum CompileError {
 /// # Errors
 /// [`CompileError`], with line and column.
 pub fn compile(text: Vec<u8>) -> Result<CompiledModule, CompileError> {
-    let text_hash = hash_of(&text);
-    let module = Module::parse(text)?;
-    let original = module.decode()?;
-    let rewritten = rewrite(&module, &original, &Options::default(), |_| Form::SLICE);
+    compile_module(&Module::parse(text)?)
+}
+
+/// Compiles one PTX text as [`compile`] does, and several as the module that they are linked to.
+///
+/// # Errors
+/// [`CompileError`], which names each of several texts by its place: `part 2 of 3`.
+pub(super) fn compile_parts(texts: Vec<Vec<u8>>) -> Result<CompiledModule, CompileError> {
+    let count = texts.len();
+    let mut parts = Vec::with_capacity(count);
+    for (n, text) in texts.into_iter().enumerate() {
+        if count == 1 {
+            return compile(text);
+        }
+        let name = part_name(n, count);
+        match Module::parse(text) {
+            Ok(module) => parts.push(Part { name, module }),
+            Err(error) => {
+                return Err(CompileError::Link(LinkError::Part {
+                    part: name,
+                    error: Box::new(error),
+                }));
+            }
+        }
+    }
+    compile_module(&link(parts)?).map_err(|error| match error {
+        // Lines are those of the linked text.
+        CompileError::Parse(error) => LinkError::Linked(Box::new(error)).into(),
+        error => error,
+    })
+}
+
+/// What messages call one of several texts.
+pub(super) fn part_name(n: usize, count: usize) -> String {
+    format!("part {} of {count}", n + 1)
+}
+
+fn compile_module(module: &Module) -> Result<CompiledModule, CompileError> {
+    let text_hash = hash_of(&module.source());
+    // Each kernel for itself: what is wrong in one leaves the others usable.
+    let (original, malformed) = module.decode_each()?;
+    let choose = |id| match malformed.iter().any(|(bad, _)| *bad == id) {
+        true => Form::WHOLE,
+        false => Form::SLICE,
+    };
+    let rewritten = rewrite(module, &original, &Options::default(), choose);
     let mut kernels = Vec::new();
     for form in &rewritten.kernels {
-        let Some((_, function)) = original.kernel(&form.name) else {
+        let Some((id, function)) = original.kernel(&form.name) else {
             continue;
         };
+        let bad = malformed.iter().find(|(bad, _)| *bad == id);
         let params = function
             .params
             .iter()
@@ -51,19 +99,22 @@ pub fn compile(text: Vec<u8>) -> Result<CompiledModule, CompileError> {
             params_bytes: function.params_bytes,
             params,
             control,
+            malformed: bad
+                .map(|(_, error)| format!("kernel '{}' is not valid PTX: {error}", form.name)),
         });
     }
     if kernels.is_empty() {
         return Err(CompileError::NoKernel);
     }
     let ptx = rewritten.bytes;
-    let program = Module::parse(ptx.clone())?.decode()?;
+    let (program, _) = Module::parse(ptx.clone())?.decode_each()?;
     Ok(CompiledModule {
         ptx,
         program,
         kernels,
         globals: globals(&original),
         ptx_version: ptx_version(&original.target),
+        prints: prints(&original),
     })
 }
 
@@ -81,6 +132,23 @@ fn globals(program: &Program) -> Vec<CompiledGlobal> {
             is_constant: variable.space == StateSpace::Const,
         })
         .collect()
+}
+
+/// Returns whether a function of the program calls `vprintf`.
+fn prints(program: &Program) -> bool {
+    let is_print = |operand: &Operand| {
+        let Operand::Symbol {
+            symbol: Symbol::Function(id),
+            ..
+        } = operand
+        else {
+            return false;
+        };
+        let callee = program.functions.get(id.0 as usize);
+        callee.is_some_and(|callee| callee.name == "vprintf" && !callee.is_defined)
+    };
+    let mut instructions = program.functions.iter().flat_map(|f| &f.body);
+    instructions.any(|i| i.opcode == Opcode::Call && i.operands.iter().any(is_print))
 }
 
 /// Returns the number in a target: 80 for `sm_80`, 90 for `sm_90a`, 0 where it has none.
@@ -105,7 +173,7 @@ fn key_of(text_hash: u64, name: &str) -> ProfileKey {
 
 #[cfg(test)]
 mod tests {
-    use super::{compile, ptx_version};
+    use super::{compile, compile_parts, ptx_version};
 
     #[test]
     fn the_target_is_a_number() {
@@ -117,6 +185,30 @@ mod tests {
         ] {
             assert_eq!(ptx_version(target), version, "{target}");
         }
+    }
+
+    #[test]
+    fn several_texts_are_linked_and_errors_name_the_part() {
+        let header = ".version 7.0\n.target sm_70\n.address_size 64\n";
+        let user = format!(
+            "{header}.extern .global .u32 x;\n.visible .entry k() {{ .reg .u32 %r; ld.global.u32 %r,[x]; ret; }}"
+        );
+        let library = format!("{header}.visible .global .u32 x = 1;");
+        let texts = |list: &[&String]| list.iter().map(|text| text.as_bytes().to_vec()).collect();
+        let module = compile_parts(texts(&[&user, &library])).unwrap();
+        assert_eq!(module.kernels.len(), 1);
+        let globals: Vec<_> = module.globals.iter().map(|g| g.name.as_str()).collect();
+        assert_eq!(globals, ["x"]);
+        let again = compile_parts(texts(&[&user, &library])).unwrap();
+        assert_eq!(again.kernels[0].key, module.kernels[0].key);
+        let error = |list: &[&String]| compile_parts(texts(list)).err().unwrap().to_string();
+        let unresolved = error(&[&user, &user.replace(" k()", " l()")]);
+        assert!(
+            unresolved.contains("`x`") && unresolved.contains("part 1 of 2, line 4"),
+            "{unresolved}"
+        );
+        let wrong = error(&[&user, &"no PTX".to_owned()]);
+        assert!(wrong.contains("part 2 of 2: 1:1"), "{wrong}");
     }
 
     #[test]

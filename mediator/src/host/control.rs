@@ -6,7 +6,7 @@
 
 use super::accounts::Accounts;
 use super::clients::{Clients, Making};
-use super::compile::compile;
+use super::compile::compile_parts;
 use super::session::{Hello, LoadFailure, LoadedModuleKernel, Member, ModuleForSession};
 use super::threads;
 use super::watch::Watch;
@@ -45,7 +45,8 @@ const LEAST_PERIOD: Nanos = Nanos(20_000);
 pub(super) struct CompileJob {
     pub(super) slot: Slot,
     pub(super) domain: DomainId,
-    pub(super) text: Vec<u8>,
+    /// One PTX text, or several that are linked.
+    pub(super) texts: Vec<Vec<u8>>,
 }
 
 /// Result of a [`CompileJob`].
@@ -122,7 +123,7 @@ impl ControlThread {
             policy,
             device_id,
             &facts.shape,
-            facts.is_model,
+            device.is_timed(),
             LEAST_PERIOD,
         )
         .map_err(|e| e.to_string())?;
@@ -313,12 +314,15 @@ impl ControlThread {
         let facts = &account.facts;
         if Clients::is_refused_place(slot) {
             let most = self.config.limits.clients;
-            let text = format!("{most} clients are connected (limits.clients); try again later");
+            let text = format!(
+                "no place is left for a client (limits.clients is {most}); try again later"
+            );
             return refused(ControlCode::Limit, text);
         }
         if account.clients() >= usize::from(facts.clients_limit) {
             let (name, most) = (&facts.name, facts.clients_limit);
-            let text = format!("{most} clients of tenant {name} are connected, which is its limit");
+            let text =
+                format!("tenant {name} has no place left for a client (its limit is {most})");
             return refused(ControlCode::Limit, text);
         }
         let internal = |text: String| ControlError::new(ControlCode::Internal, text);
@@ -421,7 +425,7 @@ impl ControlThread {
                     reason,
                 } => {
                     if let Some(client) = self.clients.get_mut(slot) {
-                        client.session.keep_error(cookie, reason.to_string());
+                        client.session.keep_refusal(cookie, reason);
                     }
                 }
                 Notice::StreamGone(slot, stream) => {
@@ -465,8 +469,13 @@ struct Compiler {
 
 impl Compiler {
     fn run(self) {
-        while let Ok(CompileJob { slot, domain, text }) = self.jobs.recv() {
-            let loaded = self.load(domain, text);
+        while let Ok(CompileJob {
+            slot,
+            domain,
+            texts,
+        }) = self.jobs.recv()
+        {
+            let loaded = self.load(domain, texts);
             if self.results.send(CompileResult { slot, loaded }).is_err() {
                 return;
             }
@@ -474,8 +483,8 @@ impl Compiler {
         }
     }
 
-    fn load(&self, domain: DomainId, text: Vec<u8>) -> Result<ModuleForSession, LoadFailure> {
-        let module = compile(text)?;
+    fn load(&self, domain: DomainId, texts: Vec<Vec<u8>>) -> Result<ModuleForSession, LoadFailure> {
+        let module = compile_parts(texts)?;
         let loaded = self.device.load(domain, &module)?;
         let with_params = loaded.kernels.into_iter().filter_map(|kernel| {
             let compiled = module.kernels.iter().find(|c| c.name == kernel.name)?;
@@ -490,6 +499,7 @@ impl Compiler {
         Ok(ModuleForSession {
             kernels: with_params.collect(),
             globals: loaded.globals,
+            prints: module.prints,
         })
     }
 }

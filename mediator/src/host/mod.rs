@@ -1,7 +1,7 @@
 //! A device host: one process, one GPU context, unprivileged.
 //!
 //! Threads: *control* (this one: the supervisor's messages and the clients' sockets), *dispatcher*, *policy*, and
-//! *device* (the SM model's clock). [`run`] is the whole life of the process.
+//! *device* (the SM model). [`run`] is the whole life of the process.
 //!
 //! Rules: privileges go before the first byte of a tenant is read; a tenant's bytes reach the control thread's codec,
 //! the PTX front end and the dispatcher's checks, and nothing else; when the supervisor's end of the link closes, the
@@ -72,10 +72,11 @@ fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, 
     let (kind, name) = config.device.kind.split_once(':').unwrap_or(("", ""));
     match kind {
         "model" => {
-            let (sms, memory_bytes) = (config.device.sms, config.device.memory_bytes);
+            let (sms, timing) = (config.device.sms, config.device.timing);
+            let memory_bytes = config.device.memory_bytes;
             let seconds = config.limits.kernel_budget_cpu_seconds;
             let budget = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-            let open = device::model::open(name, sms, memory_bytes, budget, &waker)
+            let open = device::model::open(name, sms, timing, memory_bytes, budget, &waker)
                 .map_err(|error| error.to_string())?;
             confine(config, &open.control)?;
             ControlThread::start(config, open.device, open.control, waker, recorder)

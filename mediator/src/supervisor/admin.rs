@@ -5,9 +5,10 @@
 //! a time limit.
 
 use super::Supervisor;
+use super::hosts::HOST_PATIENCE;
 use crate::link::{HostStatistics, ToHost, ToSupervisor};
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +17,9 @@ use std::time::Duration;
 const REQUEST_BYTES: u64 = 4096;
 /// Longest time an operator may take to write or read.
 const OPERATOR_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Longest time that an operator waits for the service.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What an operator asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,13 +64,16 @@ pub struct ServiceStatistics {
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     /// Nobody listens.
-    #[error("{path}: {source}; is `gridmux serve` running?")]
+    #[error("{path}: {source}")]
     Connect {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// The error of the attempt to connect.
         source: io::Error,
     },
+    /// It took longer than [`ANSWER_PATIENCE`].
+    #[error("the service did not answer in {} s", ANSWER_PATIENCE.as_secs())]
+    Silent,
     /// The conversation broke off.
     #[error("asking the service: {0}")]
     Io(#[from] io::Error),
@@ -86,12 +93,16 @@ pub fn ask(run_dir: &Path, request: &AdminRequest) -> Result<AdminReply, AdminEr
     let path = run_dir.join(super::sockets::ADMIN_SOCKET);
     let stream =
         UnixStream::connect(&path).map_err(|source| AdminError::Connect { path, source })?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     (&stream).write_all(line.as_bytes())?;
     let mut reply = String::new();
-    BufReader::new(&stream).read_line(&mut reply)?;
+    let read = BufReader::new(&stream).read_line(&mut reply);
+    read.map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => AdminError::Silent,
+        _ => AdminError::Io(error),
+    })?;
     match serde_json::from_str(&reply)? {
         AdminReply::Error(reason) => Err(AdminError::Refused(reason)),
         reply => Ok(reply),
@@ -142,6 +153,10 @@ impl Supervisor {
                 ebpf_unavailable: self.maps.unavailable().map(ToOwned::to_owned),
                 host,
             })),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let seconds = HOST_PATIENCE.as_secs();
+                AdminReply::Error(format!("the device host did not answer in {seconds} s"))
+            }
             Err(error) => AdminReply::Error(format!("the device host does not answer: {error}")),
         }
     }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Descriptor under which a host finds its end of the link.
 pub(crate) const LINK_FD: i32 = 3;
 /// How long a host may take to answer; it is not ended for being slow.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const HOST_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a host may take to end after it was asked to.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -70,7 +70,7 @@ impl Host {
         let reply = sent.and_then(|()| link.receive::<ToSupervisor>());
         match reply {
             Ok(Some((ToSupervisor::Ready(facts), _))) => {
-                link.set_patience(ANSWER_PATIENCE)
+                link.set_patience(HOST_PATIENCE)
                     .map_err(super::system("the link's time limit"))?;
                 Ok(Self { link, facts, child })
             }

@@ -23,8 +23,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rules::Rules;
-pub use sockets::CLIENT_SOCKET;
-use sockets::{Claim, SocketError};
+use sockets::Claim;
+pub use sockets::{CLIENT_SOCKET, SocketError};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -88,6 +88,7 @@ struct Supervisor {
 pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError> {
     config.check()?;
     let rules = Rules::resolve(&config)?;
+    Rules::warn_of_missing_groups(&config);
     raise_descriptor_limit();
     let signals = watch_signals().map_err(system("signalfd"))?;
     let claim = Claim::take(&config)?;
@@ -112,6 +113,9 @@ pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError>
     while !supervisor.stopping {
         supervisor.step()?;
     }
+    let clients = supervisor.connected.len();
+    let noun = if clients == 1 { "client" } else { "clients" };
+    tracing::info!("stopping, {clients} {noun} connected");
     supervisor.host.stop();
     Ok(())
 }

@@ -7,6 +7,10 @@
 use super::identity::Peer;
 use crate::config::{Config, ConfigError, Principal, TenantConfig};
 use nix::unistd::{Group, User};
+use std::path::Path;
+
+/// Where the unified hierarchy of control groups is mounted (cgroups(7)).
+const UNIFIED: &str = "/sys/fs/cgroup";
 
 /// The rules of one tenant, as numbers.
 #[derive(Debug)]
@@ -42,6 +46,16 @@ impl Rules {
         })
     }
 
+    /// Warns of control groups that are not there. They may come later, so they are no error.
+    pub(super) fn warn_of_missing_groups(config: &Config) {
+        for (tenant, cgroup) in missing_groups(config, Path::new(UNIFIED)) {
+            tracing::warn!(
+                tenant,
+                "there is no control group {cgroup:?}: nobody can be this tenant until there is"
+            );
+        }
+    }
+
     /// Whether some tenant is told by control group, so that a peer's must be read.
     pub(super) fn need_cgroup(&self) -> bool {
         self.rules.iter().any(|rule| rule.cgroup.is_some())
@@ -52,6 +66,20 @@ impl Rules {
         let matching = |(place, rule): (u16, &Rule)| rule.admits(peer, self.own).then_some(place);
         (0..).zip(&self.rules).filter_map(matching).collect()
     }
+}
+
+/// Returns the tenants whose control group is not there, each with that group; none where the unified hierarchy is not
+/// mounted at `root`.
+fn missing_groups<'a>(config: &'a Config, root: &Path) -> Vec<(&'a str, &'a str)> {
+    if !root.join("cgroup.controllers").exists() {
+        return Vec::new();
+    }
+    let groups = config.tenants.iter().filter_map(|tenant| {
+        let cgroup = tenant.cgroup.as_deref()?;
+        let is_there = root.join(cgroup.trim_start_matches('/')).is_dir();
+        (!is_there).then_some((&*tenant.name, cgroup))
+    });
+    groups.collect()
 }
 
 impl Rule {
@@ -111,7 +139,7 @@ fn group_number(name: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rules, is_below};
+    use super::{Rules, is_below, missing_groups};
     use crate::config::Config;
     use crate::link::Credentials;
     use crate::supervisor::identity::Peer;
@@ -173,6 +201,21 @@ mod tests {
                 assert!(error.contains(&part), "{error}");
             }
         }
+    }
+
+    #[test]
+    fn a_control_group_that_is_not_there_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("batch.slice")).unwrap();
+        let text = "schema_version = 1\n[[tenant]]\nname = \"a\"\ncgroup = \"/batch.slice\"\n\
+                    [[tenant]]\nname = \"b\"\ncgroup = \"/nightly.slice\"\n";
+        let config = Config::parse(text).unwrap();
+        assert_eq!(missing_groups(&config, root.path()), [], "not mounted");
+        std::fs::write(root.path().join("cgroup.controllers"), "").unwrap();
+        assert_eq!(
+            missing_groups(&config, root.path()),
+            [("b", "/nightly.slice")]
+        );
     }
 
     #[test]

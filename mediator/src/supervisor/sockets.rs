@@ -45,7 +45,7 @@ pub enum SocketError {
     System {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The system call's error.
         source: io::Error,
     },
 }

@@ -55,6 +55,8 @@ pub(crate) struct Wire {
     pub(crate) answers: bool,
     /// Submissions taken and not completed.
     pub(crate) open: usize,
+    /// Holds released, by stream.
+    pub(crate) released: [u64; 4],
 }
 
 /// The scripted tenant's end; it waits unless the test lets it run.
@@ -89,6 +91,11 @@ impl TenantPort for Port {
 
     fn has_work(&mut self) -> bool {
         !self.0.borrow().submissions.is_empty()
+    }
+
+    fn released(&self, stream: u16) -> u64 {
+        let wire = self.0.borrow();
+        wire.released.get(usize::from(stream)).copied().unwrap_or(0)
     }
 
     fn disarm(&mut self) {}
@@ -270,7 +277,7 @@ impl Rig {
         Self::linked(linked.expect("a plan stands"), ClockMode::Live)
     }
 
-    /// On a real clock, with room for so many events to the policy.
+    /// On a real clock, with room for `events` events to the policy.
     #[cfg(not(loom))]
     pub(crate) fn on_real_clock(policy: Box<dyn Policy>, events: usize) -> Self {
         let linked =
@@ -340,6 +347,7 @@ impl Rig {
             runs: false,
             answers: false,
             open: 0,
+            released: [0; 4],
         }));
         let account = Account::new(tenant, weight, Class::Normal, counters);
         self.tell(Message::Tenant(Box::new(account)));
@@ -357,6 +365,7 @@ impl Rig {
             },
         };
         let kernel = ClientKernel {
+            unusable: false,
             limits,
             control_offset: Some(16),
             key: ProfileKey(1),

@@ -1,8 +1,9 @@
 //! A dispatcher on the SM model, with clients whose programs run in the test's own thread.
 //!
-//! A program is a closed loop per stream: so many launches are kept submitted until all are. Everything is virtual time
-//! and one thread drives dispatcher, policy and programs, so a run gives the same figures each time. A port says that
-//! its client runs from a completion until its program has answered, so the clock holds as for a real client.
+//! A program is a closed loop per stream: a fixed number of launches is kept submitted until all are. Everything is
+//! virtual time and one thread drives dispatcher, policy and programs, so a run gives the same figures each time. A
+//! port says that its client runs from a completion until its program has answered, so the clock holds as for a real
+//! client.
 
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{
@@ -10,7 +11,7 @@ use gridmux_channel::ring::{
 };
 use gridmux_mediator::config::Limits;
 use gridmux_mediator::device::model::{self, ModelDevice};
-use gridmux_mediator::device::{DeviceControl, DomainId};
+use gridmux_mediator::device::{DeviceControl, DomainId, Timing};
 use gridmux_mediator::dispatch::accounting::{TenantCounters, TenantUsage};
 use gridmux_mediator::dispatch::accounts::Account;
 use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot};
@@ -112,6 +113,10 @@ impl TenantPort for Port {
         !self.0.borrow().submissions.is_empty()
     }
 
+    fn released(&self, _stream: u16) -> u64 {
+        0
+    }
+
     fn disarm(&mut self) {}
 
     fn state(&mut self) -> TenantState {
@@ -206,7 +211,8 @@ impl ModelRig {
     ) -> Self {
         let waker = Arc::new(Waker::new().expect("a waker"));
         let processor = budgets.processor;
-        let open = model::open(gpu, Some(sms), 1 << 30, processor, &waker).expect("a device");
+        let open = model::open(gpu, Some(sms), Timing::Timed, 1 << 30, processor, &waker)
+            .expect("a device");
         let facts = open.control.facts();
         let (end, runner) =
             policy_link::link(policy, DeviceId(0), &facts.shape, true, Nanos(20_000))
@@ -295,6 +301,7 @@ impl ModelRig {
         let client = ClientSlot::new(tenant, domain, Port(Rc::clone(&wire)));
         self.tell(Message::Join(slot, Box::new(client)));
         let kernel = ClientKernel {
+            unusable: false,
             limits: loaded.kernels[0].limits,
             control_offset: module.kernels[0].control.as_ref().ok().copied(),
             key: module.kernels[0].key,

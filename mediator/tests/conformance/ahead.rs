@@ -7,15 +7,15 @@ use crate::hardware::{LAUNCH_NS, SHAPE};
 use crate::scripted;
 use gridmux_mediator::dispatch::window::MOST_AHEAD;
 use gridmux_policy::TenantId;
-use gridmux_policy::conformance::script::{Say, Script};
+use gridmux_policy::conformance::script::{PlanSpec, Script};
 use gridmux_policy::conformance::{Change, Load, LoadLaunch, Subject, Trace};
 use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
 
 const CAP: u16 = 6;
 
-/// Runs launches of one kernel one after another under a cap of [`CAP`] blocks an SM; each is of so many blocks that
-/// stay so long.
+/// Runs launches of one kernel one after another under a cap of [`CAP`] blocks an SM. Each launch is given by its
+/// number of blocks and by how many nanoseconds a block stays.
 fn run(launches: &[(u32, u64)]) -> Trace {
     let launches = launches.iter().map(|(blocks, stay_ns)| LoadLaunch {
         at: Nanos(0),
@@ -33,9 +33,9 @@ fn run(launches: &[(u32, u64)]) -> Trace {
         stream: 0,
         launches: launches.collect(),
     };
-    let says = vec![Say::at(Nanos(0), SHAPE.sms).row(0, 0, CAP)];
+    let specs = vec![PlanSpec::at(Nanos(0), SHAPE.sms).row(0, 0, CAP)];
     let loads = [load];
-    let (script, _records) = Script::new(&SHAPE, says, &loads, None);
+    let (script, _records) = Script::new(&SHAPE, specs, &loads, None);
     let until = Nanos(1_000_000_000);
     let trace = scripted().run(Box::new(script), &loads, until);
     assert!(trace.launches.iter().all(|launch| launch.end.is_some()));

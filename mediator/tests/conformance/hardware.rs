@@ -276,6 +276,7 @@ impl Machine for Scripted {
 
     fn kernel(&mut self, _domain: DomainId, load: u32) -> ClientKernel {
         ClientKernel {
+            unusable: false,
             limits: limits(load),
             control_offset: Some(8),
             key: ProfileKey(load.into()),

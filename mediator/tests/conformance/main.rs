@@ -1,7 +1,7 @@
 //! The dispatcher is a subject of the conformance suite: on a scripted device and on the SM model.
 //!
-//! Rules: what happened is told by the device's reports, what was said by the policy that the suite hands in; where the
-//! suite is to fail, a rule is broken between the two.
+//! Rules: what happened to blocks is taken from the device's reports, and which plans were in force from the policy
+//! that the suite hands in. Where the suite is to fail, a rule is broken between the two.
 
 mod ahead;
 mod hardware;

@@ -2,7 +2,7 @@
 
 use crate::rig::Machine;
 use gridmux_mediator::device::model::{self, ModelDevice};
-use gridmux_mediator::device::{CompiledModule, Device, DeviceControl, DomainId};
+use gridmux_mediator::device::{CompiledModule, Device, DeviceControl, DomainId, Timing};
 use gridmux_mediator::dispatch::client::ClientKernel;
 use gridmux_mediator::host::compile;
 use gridmux_mediator::waker::Waker;
@@ -10,7 +10,7 @@ use gridmux_policy::shape::DeviceShape;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Stays on its SM for so many nanoseconds, mostly asleep.
+/// A kernel that stays on its SM for the nanoseconds of its parameter, mostly asleep.
 const STAY: &str = r"
 .version 8.0
 .target sm_80
@@ -45,7 +45,8 @@ impl Model {
     /// Four SMs of a V100.
     pub(crate) fn open() -> Self {
         let waker = Arc::new(Waker::new().expect("a waker"));
-        let open = model::open("v100", Some(4), 1 << 30, CPU_BUDGET, &waker).expect("built in");
+        let open = model::open("v100", Some(4), Timing::Timed, 1 << 30, CPU_BUDGET, &waker)
+            .expect("built in");
         Self {
             device: Some(open.device),
             control: open.control,
@@ -75,6 +76,7 @@ impl Machine for Model {
         let loaded = self.control.load(domain, &self.module);
         let compiled = &self.module.kernels[0];
         ClientKernel {
+            unusable: false,
             limits: loaded.expect("the module loads").kernels[0].limits,
             control_offset: Some(*compiled.control.as_ref().expect("it can be cut")),
             key: compiled.key,

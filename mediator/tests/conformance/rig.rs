@@ -1,8 +1,8 @@
 //! The dispatcher as a subject of the conformance suite.
 //!
 //! A run is one thread: it turns policy and dispatcher by turns. Each tenant is a client, whose number is that of its
-//! first load; each load is a kernel handle of it. How long its blocks stay is known, because the dispatcher begins with
-//! little of a row that it does not know, whatever the plan permits.
+//! first load; each load is a kernel handle of it. How long its blocks stay is known, because the dispatcher begins
+//! with little of a row that it does not know, whatever the plan permits.
 //!
 //! How far the dispatcher may be off follows from what it says of itself (`gridmux_mediator::dispatch::enforces`) and
 //! from the length of a block against a launch's latency; the figures are at [`Dispatched::slack`].
@@ -166,7 +166,8 @@ impl Subject for Dispatched {
 enum Name {
     /// The launch arrived under the row.
     Launch(u64, RowId),
-    /// Launches of a tenant with so many threads a block run under the row. Unlike arrivals this is never lost.
+    /// Launches of a tenant whose blocks have this number of threads run under the row. Unlike arrivals this is never
+    /// lost.
     Row(TenantId, u32, RowId),
 }
 

@@ -287,6 +287,10 @@ impl TenantPort for Port {
             .is_empty()
     }
 
+    fn released(&self, _stream: u16) -> u64 {
+        0
+    }
+
     fn disarm(&mut self) {}
 
     fn state(&mut self) -> TenantState {

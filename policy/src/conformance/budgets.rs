@@ -2,7 +2,7 @@
 
 use super::caps::near;
 use super::run::{SMALL, Scene, load};
-use super::script::Say;
+use super::script::PlanSpec;
 use super::{Case, Failure, LoadLaunch, Subject, Verdict};
 use crate::contract::Element;
 use crate::plan::NO_CAP;
@@ -18,10 +18,12 @@ pub(super) const CASES: &[Case] = &[Case {
 /// more; from 12 grains on it is 9, which permits 3 more, and from 18 grains on there is none.
 fn positions(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
-    let say = |at, budget| {
-        let mut say = Say::at(grain * at, sms).row(0, 0, NO_CAP).budget(budget);
-        say.default_cap = 0;
-        say
+    let spec = |at, budget| {
+        let mut spec = PlanSpec::at(grain * at, sms)
+            .row(0, 0, NO_CAP)
+            .budget(budget);
+        spec.default_cap = 0;
+        spec
     };
     let mut one = load(0, SMALL, 4, grain);
     one.launches.push(LoadLaunch {
@@ -30,11 +32,11 @@ fn positions(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     });
     let run = Scene {
         case: "a budget is a position, however often it is said",
-        says: vec![
-            say(0, Some(6)),
-            say(8, Some(3)),
-            say(12, Some(9)),
-            say(18, None),
+        specs: vec![
+            spec(0, Some(6)),
+            spec(8, Some(3)),
+            spec(12, Some(9)),
+            spec(18, None),
         ],
         loads: vec![one],
         until: grain * 40,

@@ -1,7 +1,7 @@
 //! Caps: how many blocks of a row reside on each SM, and how those beyond a lowered cap leave.
 
 use super::run::{Run, SMALL, Scene, load};
-use super::script::Say;
+use super::script::PlanSpec;
 use super::{Case, Change, Failure, Slack, Subject, Verdict};
 use crate::contract::Element;
 use crate::plan::Preemption;
@@ -60,17 +60,17 @@ pub(super) fn near(
 fn per_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let half = sms / 2;
-    let mut say = Say::at(Nanos(0), sms).row(0, 0, 0).row(1, 1, 0);
-    say.default_cap = 0;
-    say.groups.push(say.groups[0].clone());
-    say.groups[0].sms = (0, half);
-    say.groups[1].sms = (half, sms);
-    say.rows[0].caps = vec![1, 2];
-    say.rows[1].caps = vec![2, 1];
+    let mut spec = PlanSpec::at(Nanos(0), sms).row(0, 0, 0).row(1, 1, 0);
+    spec.default_cap = 0;
+    spec.groups.push(spec.groups[0].clone());
+    spec.groups[0].sms = (0, half);
+    spec.groups[1].sms = (half, sms);
+    spec.rows[0].caps = vec![1, 2];
+    spec.rows[1].caps = vec![2, 1];
     let blocks = 4 * u32::from(sms);
     let run = Scene {
         case: "a cap holds on each SM of its group",
-        says: vec![say],
+        specs: vec![spec],
         loads: vec![
             load(0, SMALL, blocks, grain * 4),
             load(1, SMALL, blocks, grain * 4),
@@ -128,10 +128,12 @@ fn per_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
 fn lowered(subject: &mut dyn Subject, preemption: Preemption) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let each = u32::from(sms);
-    let say = |at, cap, budget| {
-        let mut say = Say::at(grain * at, sms).row(0, 0, cap).budget(Some(budget));
-        say.default_cap = 0;
-        say.each_group(|group| group.preemption = preemption)
+    let spec = |at, cap, budget| {
+        let mut spec = PlanSpec::at(grain * at, sms)
+            .row(0, 0, cap)
+            .budget(Some(budget));
+        spec.default_cap = 0;
+        spec.each_group(|group| group.preemption = preemption)
     };
     let (some, all) = (u64::from(4 * each), u64::from(6 * each));
     let run = Scene {
@@ -143,11 +145,11 @@ fn lowered(subject: &mut dyn Subject, preemption: Preemption) -> Result<Verdict,
                 "where a switch is cheapest, blocks beyond a lowered cap are switched out"
             }
         },
-        says: vec![
-            say(0, 4, some),
-            say(2, 1, some),
-            say(5, 4, some),
-            say(14, 4, all),
+        specs: vec![
+            spec(0, 4, some),
+            spec(2, 1, some),
+            spec(5, 4, some),
+            spec(14, 4, all),
         ],
         loads: vec![load(0, SMALL, 6 * each, grain * 8)],
         until: grain * 60,

@@ -5,7 +5,7 @@
 //! plan, within [`Subject::observation`].
 
 use super::run::{Run, SMALL, Scene, load};
-use super::script::{Record, Say};
+use super::script::{LogEntry, PlanSpec};
 use super::{Case, Change, Failure, Subject, Verdict};
 use crate::event::Event;
 use crate::ids::{GroupId, RowId};
@@ -66,9 +66,9 @@ pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
         .events()
         .any(|event| matches!(event, Event::Lost { .. }));
     let mut rows = HashMap::new();
-    for record in &run.records {
-        match record {
-            Record::Heard(event) => {
+    for entry in &run.log {
+        match entry {
+            LogEntry::Observed(event) => {
                 row_lives(run, &mut rows, event, lost)?;
                 if !lost {
                     of_launch(run, &mut launches, event, subject)?;
@@ -77,9 +77,9 @@ pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
                     flushed(run, &launches, *at, subject)?;
                 }
             }
-            Record::Asked(at) if !lost => flushed(run, &launches, *at, subject)?,
-            Record::Asked(_) => {}
-            Record::Said(at, plan) => {
+            LogEntry::NoNewPlan(at) if !lost => flushed(run, &launches, *at, subject)?,
+            LogEntry::NoNewPlan(_) => {}
+            LogEntry::NewPlan(at, plan) => {
                 if !lost {
                     flushed(run, &launches, *at, subject)?;
                 }
@@ -213,15 +213,15 @@ fn flushed(
 /// heard on group 0 is what happened on SM 0, and the rest is heard on group 1.
 fn by_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
-    let mut say = Say::at(Nanos(0), sms).row(0, 0, 1);
-    say.default_cap = 1;
-    let mut first = say.groups[0].clone();
+    let mut spec = PlanSpec::at(Nanos(0), sms).row(0, 0, 1);
+    spec.default_cap = 1;
+    let mut first = spec.groups[0].clone();
     first.sms = (0, 1);
-    say.groups[0].sms = (1, sms);
-    say.groups.insert(0, first);
+    spec.groups[0].sms = (1, sms);
+    spec.groups.insert(0, first);
     let run = Scene {
         case: "blocks are counted on the groups that hold them",
-        says: vec![say],
+        specs: vec![spec],
         loads: vec![load(0, SMALL, 3 * u32::from(sms), grain)],
         until: grain * 12,
         again: None,
@@ -267,7 +267,7 @@ fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     }
     let run = Scene {
         case: "after a loss the counters make good what was missed",
-        says: vec![Say::at(Nanos(0), shape.sms)],
+        specs: vec![PlanSpec::at(Nanos(0), shape.sms)],
         loads,
         until: grain * 60,
         again: Some(grain),

@@ -1,7 +1,7 @@
 //! What must not change what happens: the numbers of tenants, the numbers of rows, and a tenant without work.
 
 use super::run::{SMALL, Scene, load};
-use super::script::{LimitSay, Say};
+use super::script::{LimitSpec, PlanSpec};
 use super::{Case, Failure, Subject, Trace, Verdict};
 use crate::ids::TenantId;
 use crate::plan::Preemption;
@@ -32,22 +32,22 @@ const UNREPEATABLE: &str = "two equal runs differ";
 fn scene(subject: &dyn Subject, case: &'static str) -> Scene {
     let (shape, grain) = (subject.device(), subject.grain());
     let blocks = 5 * u32::from(shape.sms);
-    let say = |at, caps: [u16; 3], budget| {
-        let mut say = Say::at(grain * at, shape.sms)
+    let spec = |at, caps: [u16; 3], budget| {
+        let mut spec = PlanSpec::at(grain * at, shape.sms)
             .row(0, 2, caps[0])
             .row(1, 1, caps[1])
             .row(2, 0, caps[2])
             .budget(budget);
-        say.limits.push(LimitSay {
+        spec.limits.push(LimitSpec {
             tenant: TenantId(0),
             device: SmUnits(SmUnits::ONE.0 * u64::from(shape.sms) / 3),
             groups: vec![SmUnits::MAX],
         });
-        say.default_cap = 1;
-        say.groups.push(say.groups[0].clone());
-        say.groups[0].sms = (0, 1);
-        say.groups[1].sms = (1, shape.sms);
-        say.each_group(|group| group.preemption = Preemption::Switch)
+        spec.default_cap = 1;
+        spec.groups.push(spec.groups[0].clone());
+        spec.groups[0].sms = (0, 1);
+        spec.groups[1].sms = (1, shape.sms);
+        spec.each_group(|group| group.preemption = Preemption::Switch)
     };
     let mut loads = vec![
         load(0, SMALL, blocks, grain),
@@ -58,10 +58,10 @@ fn scene(subject: &dyn Subject, case: &'static str) -> Scene {
     loads[2].launches[0].at = grain;
     Scene {
         case,
-        says: vec![
-            say(0, [3, 2, 1], Some(4)),
-            say(3, [1, 1, 2], Some(8)),
-            say(8, [2, 3, 1], None),
+        specs: vec![
+            spec(0, [3, 2, 1], Some(4)),
+            spec(3, [1, 1, 2], Some(8)),
+            spec(8, [2, 3, 1], None),
         ],
         loads,
         until: grain * 60,
@@ -86,7 +86,7 @@ fn permuted(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     for load in &mut other.loads {
         load.tenant = renumbered(load.tenant);
     }
-    for limit in other.says.iter_mut().flat_map(|say| &mut say.limits) {
+    for limit in other.specs.iter_mut().flat_map(|spec| &mut spec.limits) {
         limit.tenant = renumbered(limit.tenant);
     }
     let other = other.perform(subject)?;

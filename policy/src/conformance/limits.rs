@@ -1,7 +1,7 @@
 //! Tenants' limits: what all rows of a tenant hold together, on the device and on each SM.
 
 use super::run::{Run, SMALL, Scene, load};
-use super::script::Say;
+use super::script::PlanSpec;
 use super::{Case, Failure, Slack, Subject, Verdict};
 use crate::contract::Element;
 use crate::ids::TenantId;
@@ -62,12 +62,12 @@ fn together(subject: &mut dyn Subject, device: bool) -> Result<Verdict, Failure>
     } else {
         (SmUnits::MAX, one)
     };
-    let mut say = Say::at(Nanos(0), shape.sms)
+    let mut spec = PlanSpec::at(Nanos(0), shape.sms)
         .row(0, 0, NO_CAP)
         .row(1, 0, NO_CAP)
         .row(2, 1, NO_CAP)
         .limit(TenantId(0), on_device, on_sm);
-    say.default_cap = 0;
+    spec.default_cap = 0;
     let mut loads = vec![
         load(0, SMALL, 5 * each, grain * 4),
         load(0, WIDE, 5 * each, grain * 4),
@@ -79,7 +79,7 @@ fn together(subject: &mut dyn Subject, device: bool) -> Result<Verdict, Failure>
             true => "rows of a tenant hold its device limit together",
             false => "rows of a tenant hold its limit on each SM together",
         },
-        says: vec![say],
+        specs: vec![spec],
         loads,
         until: grain * 100,
         again: None,
@@ -124,18 +124,18 @@ fn lowered(subject: &mut dyn Subject, device: bool) -> Result<Verdict, Failure> 
     }
     let (shape, grain) = (subject.device(), subject.grain());
     let each = u32::from(shape.sms);
-    let say = |at, limited: bool| {
+    let spec = |at, limited: bool| {
         let (on_device, on_sm) = match (limited, device) {
             (false, _) => (SmUnits::MAX, SmUnits::MAX),
             (true, true) => (units(&shape, &[(WIDE, 2 * each)]), SmUnits::MAX),
             (true, false) => (SmUnits::MAX, units(&shape, &[(WIDE, 2)])),
         };
-        let mut say = Say::at(grain * at, shape.sms)
+        let mut spec = PlanSpec::at(grain * at, shape.sms)
             .row(0, 1, 2)
             .row(1, 0, 2)
             .limit(TenantId(0), on_device, on_sm);
-        say.default_cap = 0;
-        say.each_group(|group| group.preemption = Preemption::Switch)
+        spec.default_cap = 0;
+        spec.each_group(|group| group.preemption = Preemption::Switch)
     };
     let mut loads = vec![
         load(0, SMALL, 2 * each, grain * 12),
@@ -147,7 +147,7 @@ fn lowered(subject: &mut dyn Subject, device: bool) -> Result<Verdict, Failure> 
             true => "beyond a lowered device limit the worst rank leaves first",
             false => "beyond a lowered limit the worst rank leaves first",
         },
-        says: vec![say(0, false), say(2, true), say(6, false)],
+        specs: vec![spec(0, false), spec(2, true), spec(6, false)],
         loads,
         until: grain * 60,
         again: None,

@@ -154,7 +154,7 @@ pub struct Trace {
 /// What happened to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSeen {
-    /// When.
+    /// Device time at which it happened.
     pub at: Nanos,
     /// Place of the load.
     pub load: usize,
@@ -162,9 +162,9 @@ pub struct BlockSeen {
     pub launch: usize,
     /// Number of the block in its grid.
     pub block: u64,
-    /// Where, if the executor knows.
+    /// The SM that the block was on, if the executor knows.
     pub sm: Option<SmId>,
-    /// What.
+    /// What happened to it.
     pub change: Change,
 }
 

@@ -5,7 +5,7 @@
 //! first in order, and the first has no blocks left when the second begins.
 
 use super::run::{Run, SMALL, Scene, load};
-use super::script::Say;
+use super::script::PlanSpec;
 use super::{Case, Failure, Subject, Verdict};
 use crate::contract::Element;
 use crate::plan::DispatchOrder;
@@ -59,12 +59,12 @@ fn large(
     rank: u32,
 ) -> Result<Verdict, Failure> {
     let (shape, grain) = (subject.device(), subject.grain());
-    let say = |at, cap| {
-        let mut say = Say::at(grain * at, shape.sms)
+    let spec = |at, cap| {
+        let mut spec = PlanSpec::at(grain * at, shape.sms)
             .row(0, 1, cap)
             .row(1, rank, cap);
-        say.default_cap = 0;
-        say.each_group(|group| group.order = order)
+        spec.default_cap = 0;
+        spec.each_group(|group| group.order = order)
     };
     let mut loads = vec![
         load(0, SMALL, 3 * u32::from(shape.sms), grain),
@@ -75,7 +75,7 @@ fn large(
     }
     let run = Scene {
         case,
-        says: vec![say(0, 0), say(2, 1)],
+        specs: vec![spec(0, 0), spec(2, 1)],
         loads,
         until: grain * 60,
         again: None,
@@ -120,19 +120,19 @@ fn one_after_the_other(
 fn line(subject: &mut dyn Subject, head_of_line: bool) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let each = u32::from(sms);
-    let say = |at, caps: [u16; 2]| {
-        let mut say = Say::at(grain * at, sms)
+    let spec = |at, caps: [u16; 2]| {
+        let mut spec = PlanSpec::at(grain * at, sms)
             .row(0, 0, caps[0])
             .row(1, 1, caps[1]);
-        say.default_cap = 0;
-        say.each_group(|group| group.head_of_line = head_of_line)
+        spec.default_cap = 0;
+        spec.each_group(|group| group.head_of_line = head_of_line)
     };
     let run = Scene {
         case: match head_of_line {
             true => "the head of the line holds up the rest",
             false => "without a line nobody is held up",
         },
-        says: vec![say(0, [0, 0]), say(2, [1, 2])],
+        specs: vec![spec(0, [0, 0]), spec(2, [1, 2])],
         loads: vec![
             load(0, SMALL, 3 * each, grain),
             load(1, SMALL, 2 * each, grain),

@@ -2,7 +2,7 @@
 
 use super::caps::near;
 use super::run::{SMALL, Scene, load};
-use super::script::Say;
+use super::script::PlanSpec;
 use super::{Case, Failure, Load, Subject, Verdict};
 use crate::contract::Element;
 use crate::event::Event;
@@ -32,14 +32,14 @@ pub(super) const CASES: &[Case] = &[
 /// The plan lists nothing, in two groups, and its default row has a cap of 2: at 2 grains each SM has 2 blocks.
 fn unlisted(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
-    let mut say = Say::at(Nanos(0), sms);
-    say.default_cap = 2;
-    say.groups.push(say.groups[0].clone());
-    say.groups[0].sms = (0, 1);
-    say.groups[1].sms = (1, sms);
+    let mut spec = PlanSpec::at(Nanos(0), sms);
+    spec.default_cap = 2;
+    spec.groups.push(spec.groups[0].clone());
+    spec.groups[0].sms = (0, 1);
+    spec.groups[1].sms = (1, sms);
     let run = Scene {
         case: "a row that is not listed runs under the default row",
-        says: vec![say],
+        specs: vec![spec],
         loads: vec![load(0, SMALL, 5 * u32::from(sms), grain * 4)],
         until: grain * 40,
         again: None,
@@ -69,13 +69,13 @@ fn spilled(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let mut limit = Held::default();
     limit.add(&widest, 3);
     let limit = limit.dominant(&shape);
-    let say = |at, cap| {
-        let mut say = Say::at(grain * at, shape.sms)
+    let spec = |at, cap| {
+        let mut spec = PlanSpec::at(grain * at, shape.sms)
             .row(0, 0, cap)
             .row(1, 0, cap)
             .limit(TenantId(0), limit, SmUnits::MAX);
-        say.default_cap = 0;
-        say
+        spec.default_cap = 0;
+        spec
     };
     let loads = (1..=4).map(|warps| Load {
         stream: u8::try_from(warps).unwrap_or(0),
@@ -83,7 +83,7 @@ fn spilled(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     });
     let run = Scene {
         case: "the spill row is bound by its tenant's limit alone",
-        says: vec![say(0, 0), say(40, 1)],
+        specs: vec![spec(0, 0), spec(40, 1)],
         loads: loads.collect(),
         until: grain * 200,
         again: None,
@@ -129,10 +129,12 @@ fn numbers(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
         load.launches[0].at = grain * u64::from(4 * warps);
         load
     });
-    let says = (0..8).fold(Say::at(Nanos(0), sms), |say, load| say.row(load, 0, 1));
+    let spec = (0..8).fold(PlanSpec::at(Nanos(0), sms), |spec, load| {
+        spec.row(load, 0, 1)
+    });
     let run = Scene {
         case: "a row's number names another one only when no plan lists it",
-        says: vec![says],
+        specs: vec![spec],
         loads: loads.collect(),
         until: grain * 60,
         again: None,

@@ -1,6 +1,6 @@
 //! One run of a case, and what can be asked of it.
 
-use super::script::{Record, Say, Script};
+use super::script::{LogEntry, PlanSpec, Script};
 use super::{BlockSeen, Change, Failure, Load, LoadLaunch, Subject, Trace, hearing, referee};
 use crate::event::Event;
 use crate::ids::{RowId, SmId, TenantId};
@@ -17,14 +17,14 @@ pub(super) struct Run {
     pub(super) case: &'static str,
     pub(super) loads: Vec<Load>,
     pub(super) trace: Trace,
-    pub(super) records: Vec<Record>,
+    pub(super) log: Vec<LogEntry>,
 }
 
 /// A script with its loads.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) case: &'static str,
-    pub(super) says: Vec<Say>,
+    pub(super) specs: Vec<PlanSpec>,
     pub(super) loads: Vec<Load>,
     pub(super) until: Nanos,
     /// Make the plan again this often.
@@ -54,13 +54,13 @@ impl Scene {
     /// Runs it, and watches the rules that hold in every case.
     pub(super) fn perform(&self, subject: &mut dyn Subject) -> Result<Run, Failure> {
         let shape = subject.device();
-        let (script, heard) = Script::new(&shape, self.says.clone(), &self.loads, self.again);
+        let (script, heard) = Script::new(&shape, self.specs.clone(), &self.loads, self.again);
         let trace = subject.run(Box::new(script), &self.loads, self.until);
         let run = Run {
             case: self.case,
             loads: self.loads.clone(),
             trace,
-            records: heard.try_iter().collect(),
+            log: heard.try_iter().collect(),
         };
         run.well_formed()?;
         referee::watch(&run, subject)?;
@@ -99,15 +99,15 @@ impl Run {
     }
 
     pub(super) fn events(&self) -> impl Iterator<Item = &Event> {
-        self.records.iter().filter_map(|record| match record {
-            Record::Heard(event) => Some(event),
+        self.log.iter().filter_map(|entry| match entry {
+            LogEntry::Observed(event) => Some(event),
             _ => None,
         })
     }
 
     pub(super) fn plans(&self) -> impl Iterator<Item = (Nanos, &Plan)> {
-        self.records.iter().filter_map(|record| match record {
-            Record::Said(at, plan) => Some((*at, &**plan)),
+        self.log.iter().filter_map(|entry| match entry {
+            LogEntry::NewPlan(at, plan) => Some((*at, &**plan)),
             _ => None,
         })
     }

@@ -1,8 +1,8 @@
-//! A policy that says what it was told to say, at the times it was told, and keeps what it hears.
+//! A policy that publishes given plans at given times, and logs the events that it observes.
 //!
-//! A script is a list of plans in words ([`Say`]): rows are named by the load they belong to, because executors number
-//! them. Rules: a plan lists the rows that the policy has heard of and that are not gone; it is made again when rows
-//! come or go.
+//! A script is a list of such plans ([`PlanSpec`]), whose rows are named by the load they belong to, because executors
+//! number them. Rules: a plan lists the rows that the policy has heard of and that are not gone; it is made again when
+//! rows come or go.
 
 use super::Load;
 use crate::event::Event;
@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// A group of SMs.
 #[derive(Clone, Debug)]
-pub struct GroupSay {
+pub struct GroupSpec {
     /// Its first SM and the one after its last.
     pub sms: (u16, u16),
     /// The order in which free room is filled.
@@ -33,7 +33,7 @@ pub struct GroupSay {
 
 /// A row.
 #[derive(Clone, Debug)]
-pub struct RowSay {
+pub struct RowSpec {
     /// Place of the load whose row it is.
     pub load: usize,
     /// Its rank.
@@ -42,13 +42,13 @@ pub struct RowSay {
     pub stop: Stop,
     /// Its issue weight on every group.
     pub weight: Option<u16>,
-    /// Up to which number its blocks may start.
+    /// Number of its blocks that may start, counted since the row was made; `None` is no limit.
     pub budget: Option<u64>,
     /// Its cap on each group; the last one counts for the groups that follow.
     pub caps: Vec<u16>,
 }
 
-impl RowSay {
+impl RowSpec {
     /// Returns a row with the same cap everywhere.
     #[must_use]
     pub fn of(load: usize, rank: u32, cap: u16) -> Self {
@@ -65,37 +65,37 @@ impl RowSay {
 
 /// A tenant's limit.
 #[derive(Clone, Debug)]
-pub struct LimitSay {
+pub struct LimitSpec {
     /// The tenant.
     pub tenant: TenantId,
-    /// On the device.
+    /// What its blocks may hold on the device together.
     pub device: SmUnits,
-    /// On each SM of each group; the last one counts for the groups that follow.
+    /// What they may hold on each SM of each group; the last one counts for the groups that follow.
     pub groups: Vec<SmUnits>,
 }
 
-/// A plan in words.
+/// A plan to be made at a given time.
 #[derive(Clone, Debug)]
-pub struct Say {
-    /// When it is to be made.
+pub struct PlanSpec {
+    /// Device time at which it is to be made.
     pub at: Nanos,
     /// Its groups.
-    pub groups: Vec<GroupSay>,
+    pub groups: Vec<GroupSpec>,
     /// Its rows.
-    pub rows: Vec<RowSay>,
+    pub rows: Vec<RowSpec>,
     /// Its limits.
-    pub limits: Vec<LimitSay>,
+    pub limits: Vec<LimitSpec>,
     /// Cap of rows that are not listed.
     pub default_cap: u16,
 }
 
-impl Say {
+impl PlanSpec {
     /// Returns a plan that lists nothing, with one group over `sms` SMs in order of rank.
     #[must_use]
     pub fn at(at: Nanos, sms: u16) -> Self {
         Self {
             at,
-            groups: vec![GroupSay {
+            groups: vec![GroupSpec {
                 sms: (0, sms),
                 order: DispatchOrder::Rank,
                 preemption: Preemption::None,
@@ -110,7 +110,7 @@ impl Say {
     /// Adds a row with the same cap everywhere.
     #[must_use]
     pub fn row(mut self, load: usize, rank: u32, cap: u16) -> Self {
-        self.rows.push(RowSay::of(load, rank, cap));
+        self.rows.push(RowSpec::of(load, rank, cap));
         self
     }
 
@@ -126,7 +126,7 @@ impl Say {
     /// Adds a tenant's limits.
     #[must_use]
     pub fn limit(mut self, tenant: TenantId, device: SmUnits, on_sm: SmUnits) -> Self {
-        self.limits.push(LimitSay {
+        self.limits.push(LimitSpec {
             tenant,
             device,
             groups: vec![on_sm],
@@ -136,21 +136,21 @@ impl Say {
 
     /// Changes every group.
     #[must_use]
-    pub fn each_group(mut self, change: impl Fn(&mut GroupSay)) -> Self {
+    pub fn each_group(mut self, change: impl Fn(&mut GroupSpec)) -> Self {
         self.groups.iter_mut().for_each(change);
         self
     }
 }
 
-/// What the policy heard and said, in order.
+/// One entry of the log that a [`Script`] keeps: what it observed and which plans it made, in order.
 #[derive(Clone, Debug)]
-pub enum Record {
-    /// It heard an event.
-    Heard(Event),
-    /// It was asked, and made no plan.
-    Asked(Nanos),
-    /// It made a plan.
-    Said(Nanos, Box<Plan>),
+pub enum LogEntry {
+    /// It observed an event.
+    Observed(Event),
+    /// It was asked for a plan at this device time, and made none.
+    NoNewPlan(Nanos),
+    /// It made this plan at this device time.
+    NewPlan(Nanos, Box<Plan>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -165,8 +165,8 @@ struct Known {
 #[derive(Debug)]
 pub struct Script {
     shape: DeviceShape,
-    says: Vec<Say>,
-    /// By load: what tells its row.
+    specs: Vec<PlanSpec>,
+    /// By load: the tenant and the threads per block by which its row is recognised.
     names: Vec<(TenantId, u32)>,
     /// Make the plan again whenever asked, and ask for it this often.
     again: Option<Nanos>,
@@ -175,47 +175,47 @@ pub struct Script {
     now: usize,
     stale: bool,
     wake_at: Option<Nanos>,
-    records: Sender<Record>,
+    log: Sender<LogEntry>,
 }
 
 impl Script {
-    /// Returns the policy and the end of its records. `says` are in order of time, the first at 0.
+    /// Returns the policy and the receiving end of its log. `specs` are in order of time, the first at 0.
     #[must_use]
     pub fn new(
         shape: &DeviceShape,
-        says: Vec<Say>,
+        specs: Vec<PlanSpec>,
         loads: &[Load],
         again: Option<Nanos>,
-    ) -> (Self, Receiver<Record>) {
-        let (records, heard) = channel();
+    ) -> (Self, Receiver<LogEntry>) {
+        let (log, heard) = channel();
         let script = Self {
             shape: *shape,
-            says,
+            specs,
             names: loads.iter().map(|l| (l.tenant, l.block.threads)).collect(),
             again,
             known: Vec::new(),
             now: 0,
             stale: true,
             wake_at: None,
-            records,
+            log,
         };
         (script, heard)
     }
 
-    fn record(&self, record: Record) {
+    fn note(&self, entry: LogEntry) {
         // The harness outlives the run; what comes after it has no reader.
-        let _ = self.records.send(record);
+        let _ = self.log.send(entry);
     }
 
     fn build(&self, standing: &Plan, next: &mut Plan) {
-        let say = &self.says[self.now];
+        let spec = &self.specs[self.now];
         let mut plan = PlanBuilder::new(next, DeviceId(0), &self.shape);
         plan.wake_at(self.wake_at).default_row(DefaultRow {
-            cap: say.default_cap,
+            cap: spec.default_cap,
             stop: Stop::Checked,
         });
         let mut groups: Vec<GroupId> = Vec::new();
-        for group in &say.groups {
+        for group in &spec.groups {
             groups.push(plan.group(Group {
                 sms: SmSet::range(group.sms.0, group.sms.1),
                 order: group.order,
@@ -224,7 +224,7 @@ impl Script {
             }));
         }
         let nth = |all: &[u16], n: usize| all[n.min(all.len() - 1)];
-        for row in &say.rows {
+        for row in &spec.rows {
             let (tenant, threads) = self.names[row.load];
             let named = |known: &&Known| {
                 !known.spill && known.tenant == tenant && known.block.threads == threads
@@ -259,7 +259,7 @@ impl Script {
             };
             plan.standby_row(listed, Cell::capped(NO_CAP));
         }
-        for limit in &say.limits {
+        for limit in &spec.limits {
             let place = plan.limit(TenantLimit {
                 tenant: limit.tenant,
                 device: limit.device,
@@ -276,7 +276,7 @@ impl Script {
 
 impl Policy for Script {
     fn observe(&mut self, event: &Event) {
-        self.record(Record::Heard(*event));
+        self.note(LogEntry::Observed(*event));
         match *event {
             Event::RowNew {
                 row,
@@ -309,19 +309,23 @@ impl Policy for Script {
     }
 
     fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        while self.says.get(self.now + 1).is_some_and(|say| say.at <= now) {
+        while self
+            .specs
+            .get(self.now + 1)
+            .is_some_and(|spec| spec.at <= now)
+        {
             self.now += 1;
             self.stale = true;
         }
-        let following = self.says.get(self.now + 1).map(|say| say.at);
+        let following = self.specs.get(self.now + 1).map(|spec| spec.at);
         let again = self.again.map(|every| now + every);
         self.wake_at = following.into_iter().chain(again).min();
         if !std::mem::take(&mut self.stale) && self.again.is_none() {
-            self.record(Record::Asked(now));
+            self.note(LogEntry::NoNewPlan(now));
             return false;
         }
         self.build(standing, next);
-        self.record(Record::Said(now, Box::new(next.clone())));
+        self.note(LogEntry::NewPlan(now, Box::new(next.clone())));
         true
     }
 

@@ -2,7 +2,7 @@
 //! and in the plainest way: from one change to the next.
 
 use super::run::{Run, SMALL, Scene, load};
-use super::script::Say;
+use super::script::PlanSpec;
 use super::{Case, Change, Failure, LoadLaunch, Subject, Verdict};
 use crate::event::Event;
 use crate::ids::TenantId;
@@ -41,11 +41,11 @@ fn integrals(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     };
     loads[0].launches.push(again);
     loads[4].launches.clear();
-    let mut say = Say::at(Nanos(0), shape.sms);
-    say.default_cap = 2;
+    let mut spec = PlanSpec::at(Nanos(0), shape.sms);
+    spec.default_cap = 2;
     let run = Scene {
         case: "shares are the integrals of what happened",
-        says: vec![say],
+        specs: vec![spec],
         loads,
         until: grain * 40,
         again: Some(Nanos(grain.0 / 2)),

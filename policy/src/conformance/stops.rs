@@ -1,7 +1,7 @@
 //! How promptly a row stops: at once where the plan says so, else within the executor's window.
 
 use super::run::{Scene, load};
-use super::script::{RowSay, Say};
+use super::script::{PlanSpec, RowSpec};
 use super::{Case, Failure, Subject, Verdict};
 use crate::contract::Element;
 use crate::plan::{NO_CAP, Stop};
@@ -35,14 +35,14 @@ fn stops(subject: &mut dyn Subject, stop: Stop) -> Result<Verdict, Failure> {
     };
     let each = u32::from(max_residency(&shape, &block)) * u32::from(shape.sms);
     let half = Nanos(grain.0 / 2);
-    let say = |at, cap, stop| {
-        let mut say = Say::at(at, shape.sms);
-        say.rows.push(RowSay {
+    let spec = |at, cap, stop| {
+        let mut spec = PlanSpec::at(at, shape.sms);
+        spec.rows.push(RowSpec {
             stop,
-            ..RowSay::of(0, 0, cap)
+            ..RowSpec::of(0, 0, cap)
         });
-        say.default_cap = 0;
-        say
+        spec.default_cap = 0;
+        spec
     };
     let (closes, opens) = (grain * 4 + half, grain * 24 + half);
     let run = Scene {
@@ -50,10 +50,10 @@ fn stops(subject: &mut dyn Subject, stop: Stop) -> Result<Verdict, Failure> {
             Stop::Checked => "a row that is checked stops at once",
             Stop::Ahead => "a row that runs ahead stops within a window",
         },
-        says: vec![
-            say(Nanos(0), NO_CAP, stop),
-            say(closes, 0, Stop::Checked),
-            say(opens, NO_CAP, stop),
+        specs: vec![
+            spec(Nanos(0), NO_CAP, stop),
+            spec(closes, 0, Stop::Checked),
+            spec(opens, NO_CAP, stop),
         ],
         loads: vec![load(0, WIDE, 16 * each, grain)],
         until: grain * 60,

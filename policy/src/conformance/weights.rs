@@ -1,7 +1,7 @@
 //! Issue weights: how fast rows that share an SM compute.
 
 use super::run::{Run, Scene, load};
-use super::script::{RowSay, Say};
+use super::script::{PlanSpec, RowSpec};
 use super::{Case, Change, Failure, Subject, Verdict};
 use crate::contract::Element;
 use crate::units::Nanos;
@@ -12,7 +12,7 @@ pub(super) const CASES: &[Case] = &[Case {
     run: proportion,
 }];
 
-/// Threads of a block: so many that one block can issue in three of four slots.
+/// Threads of a block: enough for one block to issue in three of four slots.
 const THREADS: u32 = 1024;
 /// Issue weights.
 const WEIGHTS: [u16; 2] = [48, 16];
@@ -26,13 +26,13 @@ const TOLERANCE: f64 = 1.1;
 /// the same work, so those of the first row stay a third as long.
 fn proportion(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
-    let mut say = Say::at(Nanos(0), sms);
-    say.default_cap = 0;
+    let mut spec = PlanSpec::at(Nanos(0), sms);
+    spec.default_cap = 0;
     let mut loads = Vec::new();
     for (place, weight) in WEIGHTS.into_iter().enumerate() {
-        say.rows.push(RowSay {
+        spec.rows.push(RowSpec {
             weight: Some(weight),
-            ..RowSay::of(place, 0, 1)
+            ..RowSpec::of(place, 0, 1)
         });
         let tenant = u32::try_from(place).unwrap_or(0);
         let blocks = u32::try_from(BLOCKS[place] + 3).unwrap_or(0) * u32::from(sms);
@@ -42,7 +42,7 @@ fn proportion(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     }
     let run = Scene {
         case: "rows issue as their weights are",
-        says: vec![say],
+        specs: vec![spec],
         loads,
         until: grain * 60,
         again: None,

@@ -51,7 +51,7 @@ pub(crate) struct Quirks {
     pub(crate) whole_slices: bool,
     /// All slices are in one hardware queue, whose head holds up the rest.
     pub(crate) one_queue: bool,
-    /// Every so many events one is lost; the executor then says what lives.
+    /// One event in this many is lost; the executor then says what lives.
     pub(crate) loses_every: Option<u64>,
     /// Between these times, in nanoseconds, every event is lost.
     pub(crate) deaf: Option<(u64, u64)>,

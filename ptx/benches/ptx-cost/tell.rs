@@ -87,7 +87,8 @@ impl Figures {
         let [code_median, code_p95, code_max] = self.code;
         eprintln!(
             "  {what:7} {kernels:4} kernels; registers {median:+} {p95:+} {max:+} (least {:+}); new spills {}; \
-             code {code_median:.3} {code_p95:.3} {code_max:.3}, all {:.3}; above {CODE_BAR}: {}, by more than a unit {}",
+             code {code_median:.3} {code_p95:.3} {code_max:.3}, all {:.3}; above {CODE_BAR}: {}, by more \
+             than a unit {}",
             self.least, self.spills, self.all, self.above, self.above_unit
         );
     }
@@ -260,6 +261,9 @@ pub(crate) fn print(
     let peer = bar.map(|bar| json!({ "bar": bar }));
     println!(
         "{}",
-        json!({"name": name, "value": value, "unit": unit, "better": better, "floor": floor, "ratio": ratio, "peer": peer})
+        json!({
+            "name": name, "value": value, "unit": unit, "better": better,
+            "floor": floor, "ratio": ratio, "peer": peer,
+        })
     );
 }

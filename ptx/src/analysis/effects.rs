@@ -5,8 +5,8 @@
 //! needs just this). Buffers are told apart by the parameter or variable that an address is derived from; two
 //! parameters are taken not to overlap, as their paper does.
 //!
-//! *Order-dependent*: the result may differ with the order of blocks: an atomic whose old value is used, a floating-point
-//! sum, or an access that waits for or watches other blocks.
+//! *Order-dependent*: the result may differ with the order of blocks: an atomic whose old value is used, a
+//! floating-point sum, or an access that waits for or watches other blocks.
 
 use super::operands::{Access, for_each_register};
 use crate::decode::{

@@ -5,16 +5,17 @@
 //!
 //! - a 64-bit value counts two, a predicate none (predicates have a file of their own);
 //! - a copy that is the only definition of its register (`mov`, `cvta`) counts as the value it copies;
-//! - what is the same in the whole launch counts nothing: parameters, constants and the launch's dimensions come from the
-//!   constant bank, and integer arithmetic on them goes to uniform registers.
+//! - what is the same in the whole launch counts nothing: parameters, constants and the launch's dimensions come from
+//!   the constant bank, and integer arithmetic on them goes to uniform registers.
 //!
-//! To that it adds, for each basic block, what `ptxas` spends there on latency: it moves loads of memory up, so that their
-//! results are live together, and unrolls a loop of one block, up to [`MOST_LOADED`]; and [`ALWAYS`], which it takes
-//! everywhere. Text that loads nothing, such as what a form puts in front of a body, then costs what is live in it.
+//! To that it adds, for each basic block, what `ptxas` spends there on latency: it moves loads of memory up, so that
+//! their results are live together, and unrolls a loop of one block, up to [`MOST_LOADED`]; and [`ALWAYS`], which it
+//! takes everywhere. Text that loads nothing, such as what a form puts in front of a body, then costs what is live in
+//! it.
 //!
 //! A function that calls leaves the registers of the calling convention to the callee. The launch bounds limit all.
-//! `cargo xtask bench ptx-cost` says how far the estimate is from `ptxas`, for originals and for each form, on `sm_75` to
-//! `sm_100`; the three constants were chosen by what it says of the originals. `tests/registers.rs` holds figures of
+//! `cargo xtask bench ptx-cost` says how far the estimate is from `ptxas`, for originals and for each form, on `sm_75`
+//! to `sm_100`; the three constants were chosen by what it says of the originals. `tests/registers.rs` holds figures of
 //! workload kernels.
 
 use super::flow::Flow;

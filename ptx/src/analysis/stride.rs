@@ -2,10 +2,10 @@
 //!
 //! Each register is followed as a function of `%tid.x`: a constant, the same in all threads, `a + k·%tid.x` with a
 //! known `k` (the classic affine abstraction; Jang et al., «Exploiting memory access patterns to improve memory
-//! performance in data-parallel architectures», TPDS 2011, uses the same one), or unknown. An access is *coalesced* when neighbours are
-//! no further apart than what each of them moves; Kernelet's PUR/MUR (section 4.3) and SRTF's model tell the two kinds apart.
-//! It is an estimate: registers with several definitions take what these agree on, and blocks are taken to be at
-//! least a warp wide in x.
+//! performance in data-parallel architectures», TPDS 2011, uses the same one), or unknown. An access is *coalesced*
+//! when neighbours are no further apart than what each of them moves; Kernelet's PUR/MUR (section 4.3) and SRTF's model
+//! tell the two kinds apart. It is an estimate: registers with several definitions take what these agree on, and blocks
+//! are taken to be at least a warp wide in x.
 
 use super::operands::{Access, for_each_register};
 use super::uniformity::Uniformity;

@@ -193,12 +193,14 @@ fn result(i: &Instruction, operand: &dyn Fn(usize) -> Class) -> Class {
         return K::Unknown;
     }
     let low = i.mods.part == Some(Part::Lo);
+    // Widening keeps the low bits; a narrower result need not.
+    let widens = || match i.mods.types.as_slice() {
+        [to, from] => to.size_bytes() >= from.size_bytes() && from.size_bytes() >= 4,
+        _ => false,
+    };
     match i.opcode {
         Opcode::Mov => operand(1),
-        // Widening keeps the low bits; a narrower result need not.
-        Opcode::Cvt if matches!(i.mods.types.as_slice(), [to, from] if to.size_bytes() >= from.size_bytes() && from.size_bytes() >= 4) => {
-            operand(1)
-        }
+        Opcode::Cvt if widens() => operand(1),
         Opcode::Mul if low => product(operand(1), operand(2)),
         Opcode::Mad if low => sum(product(operand(1), operand(2)), operand(3)),
         Opcode::Add => sum(operand(1), operand(2)),

@@ -202,7 +202,12 @@ pub(crate) fn decode_body(
             K::CallTargets => call_targets(decoder, statement, body)?,
             K::CallPrototype => call_prototype(&mut c, body)?,
             K::Loc => location = source_location(&mut c),
-            K::Instruction => instruction(decoder, statement, body, location)?,
+            K::Instruction => {
+                if let Err(fault) = instruction(decoder, statement, body, location) {
+                    decoder.excuse(id, fault)?;
+                    body.keep_place(decoder.module, statement, location);
+                }
+            }
             _ => {}
         }
     }
@@ -382,8 +387,9 @@ fn needs_sync(program: &Program) -> bool {
     program.version >= (6, 4) && number[..digits].parse::<u32>().is_ok_and(|n| n >= 70)
 }
 
-/// Whether this is a `mad` of floats for a first-generation device, which had one rounding only (PTX ISA section 9.7.3.6:
-/// «for .target sm_1x the rounding modifier is optional»). It truncates its product, so that no other opcode stands for it.
+/// Whether this is a `mad` of floats for a first-generation device, which had one rounding only (PTX ISA section
+/// 9.7.3.6: «for .target sm_1x the rounding modifier is optional»). It truncates its product, so that no other opcode
+/// stands for it.
 fn may_leave_rounding_out(program: &Program, opcode: Opcode, mods: &Modifiers) -> bool {
     let first_generation = program.target.strip_prefix("sm_1").is_some_and(|rest| {
         rest.starts_with(|c: char| c.is_ascii_digit())

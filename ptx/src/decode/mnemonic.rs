@@ -480,7 +480,8 @@ fn conversion(m: &Modifiers) -> Result<(), String> {
         return Err("this conversion rounds nothing".to_owned());
     }
     if missing {
-        return Err("this conversion needs a rounding: `.rzi` and the like to integers, `.rn` and the like to floating point".to_owned());
+        let wanted = "`.rzi` and the like to integers, `.rn` and the like to floating point";
+        return Err(format!("this conversion needs a rounding: {wanted}"));
     }
     Ok(())
 }

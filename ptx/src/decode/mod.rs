@@ -9,6 +9,7 @@ mod function;
 mod initialiser;
 pub mod inst;
 mod isa;
+mod malformed;
 mod mnemonic;
 mod modifiers;
 mod module;
@@ -23,4 +24,4 @@ pub use inst::*;
 pub use program::*;
 pub use register_names::RegisterNames;
 
-pub(crate) use module::decode;
+pub(crate) use module::{decode, decode_each, is_opaque};

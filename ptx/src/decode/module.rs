@@ -36,6 +36,8 @@ pub(crate) struct Decoder<'a> {
     /// Mnemonics that were met.
     pub(crate) mnemonics: Mnemonics,
     pub(crate) used_names: UsedNames,
+    /// Where instructions may be malformed, the first such of each function.
+    pub(super) faults: Option<Vec<(FuncId, Fault)>>,
     initialisers: Initialisers,
 }
 
@@ -105,6 +107,18 @@ fn bounded_jumps(function: &Function) -> Result<(), Fault> {
 
 /// Decodes a module.
 pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
+    decode_with(module, None).map(|(program, _)| program)
+}
+
+/// Decodes a module whose instructions may be malformed; gives the first such of each function.
+pub(crate) fn decode_each(module: &Module) -> Result<(Program, Vec<(FuncId, Fault)>), Fault> {
+    decode_with(module, Some(Vec::new()))
+}
+
+fn decode_with(
+    module: &Module,
+    faults: Option<Vec<(FuncId, Fault)>>,
+) -> Result<(Program, Vec<(FuncId, Fault)>), Fault> {
     let mut d = Decoder {
         module,
         names: Names::new(module.cursor(0).interner),
@@ -115,6 +129,7 @@ pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
         element_bytes: Vec::new(),
         mnemonics: Mnemonics::new(),
         used_names: UsedNames::default(),
+        faults,
         initialisers: Initialisers::default(),
     };
     check_size(module)?;
@@ -154,7 +169,7 @@ pub(crate) fn decode(module: &Module) -> Result<Program, Fault> {
             _ => {}
         }
     }
-    Ok(d.program)
+    Ok((d.program, d.faults.unwrap_or_default()))
 }
 
 impl Decoder<'_> {

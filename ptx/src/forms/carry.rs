@@ -1,8 +1,8 @@
 //! Values that a function needs from the kernel that called it, carried through calls as added parameters.
 //!
-//! A callee cannot see the control block, so what it needs of it arrives in `.reg` parameters behind its own, which cost
-//! a register only where the callee is not inlined. Every call, declaration and prototype changes alike. A function
-//! whose address is taken may be reached by any indirect call, so all of those get one common list.
+//! A callee cannot see the control block, so what it needs of it arrives in `.reg` parameters behind its own, which
+//! cost a register only where the callee is not inlined. Every call, declaration and prototype changes alike. A
+//! function whose address is taken may be reached by any indirect call, so all of those get one common list.
 
 use super::frame::Frame;
 use super::reach::Calls;

@@ -1,8 +1,8 @@
 //! Where a block decides once and for all whether it runs: the commit point of `gate`.
 //!
 //! A block that is stopped must leave nothing behind, and the word that stops it takes a round trip to the L2 cache. So
-//! the word is loaded at the head and looked at later, behind the index arithmetic and the first loads of the body, whose
-//! results are on their way at the same time. The place must be such that
+//! the word is loaded at the head and looked at later, behind the index arithmetic and the first loads of the body,
+//! whose results are on their way at the same time. The place must be such that
 //!
 //! - whatever comes before it is *quiet*: it leaves no trace that outlives the block (arithmetic, loads that order
 //!   nothing, stores to the block's own memory). What is not on the list is not quiet;
@@ -10,15 +10,16 @@
 //!   block-wide barrier there waits for exactly those that have not left;
 //! - no thread comes to it twice: no loop leads there.
 //!
-//! A way round it may only leave, quietly: the usual `if (i >= n) return`. A block comes here again when its box is launched
-//! again, and if it has run the first time, what it then wrote must neither send other threads past the place nor lead
-//! them to memory that is not theirs: no such way, and no address in front of the place, rests on what a load brings.
+//! A way round it may only leave, quietly: the usual `if (i >= n) return`. A block comes here again when its box is
+//! launched again, and if it has run the first time, what it then wrote must neither send other threads past the place
+//! nor lead them to memory that is not theirs: no such way, and no address in front of the place, rests on what a load
+//! brings.
 //!
 //! The search walks from the entry along the
 //! blocks that everybody else must pass, and stops in front of the first instruction that uses what a load of global
-//! memory brings, because there the block would wait anyway, or after [`HIDES`] instructions, or where it must. Ways that
-//! part and meet it passes even so, because behind the place their loads would wait for the word first. Where a loop stops
-//! it, the loop's first round, or a part of it, may still come before the place: see [`super::first_round`].
+//! memory brings, because there the block would wait anyway, or after [`HIDES`] instructions, or where it must. Ways
+//! that part and meet it passes even so, because behind the place their loads would wait for the word first. Where a
+//! loop stops it, the loop's first round, or a part of it, may still come before the place: see [`super::first_round`].
 
 use super::first_round::FirstRound;
 use crate::analysis::{Access, Flow, Tree, dominators, for_each_register};
@@ -136,7 +137,8 @@ impl<'a> Walk<'a> {
         self.point.first_round = is_firm.then_some(round);
     }
 
-    /// Whether what an instruction asks of memory lies at an address that rests on no load, and where it leads to as well.
+    /// Whether what an instruction asks of memory lies at an address that rests on no load, and where it leads to as
+    /// well.
     fn has_firm_address(&self, i: &Instruction) -> bool {
         i.operands.iter().all(|o| match o {
             Operand::Reg(r) if i.opcode == Opcode::BrxIdx => !self.doubtful[r.0 as usize],
@@ -167,8 +169,8 @@ impl<'a> Walk<'a> {
         is_news
     }
 
-    /// Finds what rests on loads in blocks that are not in the order in which they run; whether all addresses there rest on
-    /// none.
+    /// Finds what rests on loads in blocks that are not in the order in which they run; whether all addresses there
+    /// rest on none.
     fn have_firm_addresses(&mut self, all: &[&Instruction]) -> bool {
         for _ in 0..MOST_ROUNDS {
             let mut is_news = false;
@@ -250,8 +252,8 @@ impl<'a> Walk<'a> {
         meets && self.early[join as usize] && !self.leaves[join as usize]
     }
 
-    /// Whether every way from these blocks comes to `join` or leaves, with nothing that must come after the place; notes
-    /// the loads between.
+    /// Whether every way from these blocks comes to `join` or leaves, with nothing that must come after the place;
+    /// notes the loads between.
     fn passes_to(&mut self, from: &[u32], join: u32) -> bool {
         let mut between: Vec<u32> = Vec::new();
         let mut queue: Vec<u32> = from.to_vec();

@@ -5,9 +5,9 @@
 //! it waits at the rejoining barrier instead, so that whoever waits for it waits for ever. The loop is sound when no
 //! thread rejoins while another one of its block can still meet
 //!
-//! - a barrier of the whole block: every such barrier must be executed by all threads of the block or by none, each time
-//!   ([`Uniformity`]). An exit that only some threads take makes what follows it control dependent, so this one question
-//!   covers exits, loops and branches alike;
+//! - a barrier of the whole block: every such barrier must be executed by all threads of the block or by none, each
+//!   time ([`Uniformity`]). An exit that only some threads take makes what follows it control dependent, so this one
+//!   question covers exits, loops and branches alike;
 //! - a warp-synchronising operation that names it: the same for the threads of its warp.
 //!
 //! Barriers that count their threads (`bar.sync 1, 64`) wait for nobody else and stay, unless they are barrier 0, which

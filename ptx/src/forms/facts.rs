@@ -1,7 +1,7 @@
 //! What one function does itself that a form has to know: reads of the grid, and what forbids cutting the launch.
 //!
-//! In an instruction that the typed layer does not know, special registers are found among the tokens, so that it cannot
-//! hide one.
+//! In an instruction that the typed layer does not know, special registers are found among the tokens, so that it
+//! cannot hide one.
 
 use super::Reason;
 use super::{carry, reach};
@@ -241,8 +241,8 @@ fn special(
 }
 
 /// Whether the instruction takes 32 bits of each special register that it names: a `mov` of 32 bits, a `mov` that packs
-/// a vector of them, or a `cvt` from a 32-bit integer. No other instruction may name one (`ptxas` 13.5 accepts `mov` and
-/// `cvt` alone).
+/// a vector of them, or a `cvt` from a 32-bit integer. No other instruction may name one (`ptxas` 13.5 accepts `mov`
+/// and `cvt` alone).
 fn reads_32_bits(i: &Instruction) -> bool {
     use ScalarType as T;
     let words = |t: &T| matches!(t, T::B32 | T::U32 | T::S32);

@@ -1,13 +1,13 @@
 //! A loop whose first round, or its first part, can be copied in front of it, so that a `gate` decides behind that.
 //!
-//! The word that stops a block takes a round trip to the L2 cache, and where the body begins with a loop there is little in
-//! front of it to hide that behind. Where the loop loads, its first round has such a trip of its own, and both are made
-//! together; a round that only computes hides less than its copy costs. What comes before the decision is still bounded:
-//! one round, and not the loop.
+//! The word that stops a block takes a round trip to the L2 cache, and where the body begins with a loop there is
+//! little in front of it to hide that behind. Where the loop loads, its first round has such a trip of its own, and
+//! both are made together; a round that only computes hides less than its copy costs. What comes before the decision is
+//! still bounded: one round, and not the loop.
 //!
-//! Of a quiet loop of one basic block the whole round is copied. Of another one it is the part up to the first instruction
-//! that is not quiet, say the barrier behind which a tile is read, and the decision then leads into the middle of the loop:
-//! `ptxas` makes a loop of one entry of that again, as if it peeled a round.
+//! Of a quiet loop of one basic block the whole round is copied. Of another one it is the part up to the first
+//! instruction that is not quiet, say the barrier behind which a tile is read, and the decision then leads into the
+//! middle of the loop: `ptxas` makes a loop of one entry of that again, as if it peeled a round.
 //!
 //! ```text
 //!     @skip bra EXIT              @skip bra SKIP                                  @skip bra DECIDE
@@ -24,8 +24,8 @@
 //! ```
 //!
 //! Rules:
-//! - What is copied is quiet as [`super::commit`] says, its branches lead forward and not out of it, and what comes from in
-//!   front of the loop comes to the copy.
+//! - What is copied is quiet as [`super::commit`] says, its branches lead forward and not out of it, and what comes
+//!   from in front of the loop comes to the copy.
 //! - Every thread that comes to the loop or goes round it comes to the decision, once, or it leaves.
 //! - Nothing outside the loop knows `again`; where `skip` is asked for again, it keeps its value up to the decision.
 //! - The body reads nothing that a form rewrites.
@@ -54,8 +54,8 @@ impl FirstRound {
         self.body.end
     }
 
-    /// The loop that basic block `at` leads to, if its first round can be copied, or a part of it; `leaves` says from which
-    /// blocks every way leaves.
+    /// The loop that basic block `at` leads to, if its first round can be copied, or a part of it; `leaves` says from
+    /// which blocks every way leaves.
     pub(super) fn behind(
         function: &Function,
         flow: &Flow,
@@ -136,7 +136,7 @@ impl FirstRound {
         (is_closed && are_plain && round.is_fit(function, flow, at)).then_some(round)
     }
 
-    /// Whether what is copied may be, is worth it, and is come to.
+    /// Whether the part may be copied, is worth it, and is reached from block `at`.
     fn is_fit(&self, function: &Function, flow: &Flow, at: u32) -> bool {
         let (start, end) = (self.body.start as usize, self.body.end as usize);
         let inside = &function.body[start..end];

@@ -1,8 +1,8 @@
 //! One function being rewritten: where text goes, which registers it may use, how values and exits are had.
 //!
 //! Forms put their text through a frame, so that they compose: they never touch the same tokens, because each replaces
-//! no more than the operand it is about, and what they insert at one place keeps the order they ran in. Text that stands
-//! *in front of* an instruction runs whether the instruction's guard holds or not.
+//! no more than the operand it is about, and what they insert at one place keeps the order they ran in. Text that
+//! stands *in front of* an instruction runs whether the instruction's guard holds or not.
 
 use super::carry::{Value, Values};
 use super::names::Names;
@@ -482,8 +482,8 @@ impl<'a> Frame<'a> {
                 .any(|o| matches!(o, Operand::Target(0)))
     }
 
-    /// The registers that text at entry may name: declared in front of it, and by no inner scope as well, so that a name
-    /// alone tells which one is meant.
+    /// The registers that text at entry may name: declared in front of it, and by no inner scope as well, so that a
+    /// name alone tells which one is meant.
     pub(crate) fn registers_at_entry(&self) -> EntryRegisters<'a> {
         let (from, to) = self.syntax.statements;
         let c = self.module.cursor(0);

@@ -1,12 +1,12 @@
 //! The `gate` form: planes of the grid, whose blocks look at a stop word before they do anything.
 //!
-//! A launch is a few waves: a sub-box of the grid as for `slice`, but cut across one axis only, so that only reads of that
-//! one need an offset ([`cut_axes`]). It may be more waves than a slice is, because the host stops a tenant by one
+//! A launch is a few waves: a sub-box of the grid as for `slice`, but cut across one axis only, so that only reads of
+//! that one need an offset ([`cut_axes`]). It may be more waves than a slice is, because the host stops a tenant by one
 //! write and not by waiting for what it has launched.
-//! Thread 0, or in a block of rows the first row, loads the word at the head and looks at it at the block's commit point
-//! ([`super::commit`]), where a barrier with a reduction tells the block's other threads. If all of these have left by then,
-//! the block runs, which it always may. Every warp that loaded the word would be one more access to one bank of the L2
-//! cache, where whole waves of blocks meet:
+//! Thread 0, or in a block of rows the first row, loads the word at the head and looks at it at the block's commit
+//! point ([`super::commit`]), where a barrier with a reduction tells the block's other threads. If all of these have
+//! left by then, the block runs, which it always may. Every warp that loaded the word would be one more access to one
+//! bank of the L2 cache, where whole waves of blocks meet:
 //!
 //! ```text
 //! open = the launch's word                                      a load on its way, nobody waits for it
@@ -22,16 +22,16 @@
 //! ```
 //!
 //! Rules:
-//! - A block that goes on runs to its end, and one that does not has left no trace; the launch's table says which is which,
-//!   exactly, when the launch has ended.
+//! - A block that goes on runs to its end, and one that does not has left no trace; the launch's table says which is
+//!   which, exactly, when the launch has ended.
 //! - Every thread reads the mark before the barrier behind which it changes.
 //! - A block may go on while a lower one is refused, so kernels that wait for earlier blocks do not take this form.
-//! - Nothing is taken from shared memory, and no register is held beyond the commit point. What runs there for a block that
-//!   is refused needs few registers, one after another, and all of its branches are `.uni`: behind a branch that may part
-//!   threads `ptxas` keeps nothing in uniform registers, in the rest of the body neither. It stands behind the body, so that
-//!   a block that goes on runs straight on and fetches none of it.
-//! - A warp waits where a value is first used. What the head needs of the control block is therefore asked for together with
-//!   the body's own first parameters, and used behind these.
+//! - Nothing is taken from shared memory, and no register is held beyond the commit point. What runs there for a block
+//!   that is refused needs few registers, one after another, and all of its branches are `.uni`: behind a branch that
+//!   may part threads `ptxas` keeps nothing in uniform registers, in the rest of the body neither. It stands behind the
+//!   body, so that a block that goes on runs straight on and fetches none of it.
+//! - A warp waits where a value is first used. What the head needs of the control block is therefore asked for together
+//!   with the body's own first parameters, and used behind these.
 
 use super::commit::{CommitPoint, commit_point};
 use super::facts::{Facts, Found, GridRegister};
@@ -55,8 +55,8 @@ pub(super) fn judge(program: &Program, waits: &Waits, start: u32) -> Option<Foun
     early.or_else(|| waits.unseen.clone())
 }
 
-/// The axis that launches are cut across: the last one on which each function, or one that it may call, reads its block's
-/// place. Only that one then needs an offset.
+/// The axis that launches are cut across: the last one on which each function, or one that it may call, reads its
+/// block's place. Only that one then needs an offset.
 pub(super) fn cut_axes(facts: &[Facts], calls: &Calls) -> Vec<u8> {
     let reads = |axis: u8| {
         let reads = |f: &Facts| {
@@ -116,7 +116,8 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
     };
     let is = number;
     let refused = format!(
-        "{place} ld.param.u64 {address}, {word_at}; ld.param.u64 {instance}, {counters}; setp.eq.u64 {q}, {address}, {instance}; @{q} bra.uni {first}; \
+        "{place} ld.param.u64 {address}, {word_at}; ld.param.u64 {instance}, {counters}; \
+         setp.eq.u64 {q}, {address}, {instance}; @{q} bra.uni {first}; \
          ld{order}.u8 {is}, [{mark}]; setp.eq.u32 {q}, {is}, 0; @{q} bra.uni {leave}; \
          @{speaks} ld{order}.u32 {open}, [{instance}+{OPEN_AT}]; {look} \
          {first}: selp.u32 {is}, 1, 0, {any}; @{speaks} st{order}.u8 [{mark}], {is}; @!{any} bra.uni {go}; \
@@ -138,8 +139,8 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
     }
 }
 
-/// The body's first instructions that only read parameters. The load of the word comes behind them, so that what they wait
-/// for is on its way together with its own address.
+/// The body's first instructions that only read parameters. The load of the word comes behind them, so that what they
+/// wait for is on its way together with its own address.
 fn parameters_first(frame: &Frame<'_>, point: &CommitPoint) -> u32 {
     let flow = Flow::new(frame.function);
     let Some(block) = flow.blocks.first() else {
@@ -298,7 +299,8 @@ impl Copied {
     }
 }
 
-/// Text behind the body by which threads that go round the loop come to the decision, and out of the loop then; its label.
+/// Text behind the body by which threads that go round the loop come to the decision, and out of the loop then; its
+/// label.
 fn goes_round(frame: &mut Frame<'_>, again: u32, decide: &str) -> String {
     let label = frame.label("skip");
     if let Some(guard) = frame.function.body[again as usize].guard {
@@ -322,8 +324,9 @@ fn guard_text(frame: &Frame<'_>, instruction: u32, opposite: bool) -> String {
     })
 }
 
-/// Text that sets the predicate in the threads that load: those that are zero in x or, if the body reads y, in y. The lanes
-/// of a warp load the word in one access, so that this is one in the usual block: a row of a block of rows is a warp or less.
+/// Text that sets the predicate in the threads that load: those that are zero in x or, if the body reads y, in y. The
+/// lanes of a warp load the word in one access, so that this is one in the usual block: a row of a block of rows is a
+/// warp or less.
 fn speakers(frame: &mut Frame<'_>, into: &str) -> String {
     let reads_y = |o: &Operand| *o == Operand::Special(SpecialReg::Tid(1));
     let mut operands = frame.function.body.iter().flat_map(|i| &i.operands);
@@ -332,8 +335,8 @@ fn speakers(frame: &mut Frame<'_>, into: &str) -> String {
     format!("{text} setp.eq.u32 {into}, {place}, 0;")
 }
 
-/// Text that reads the thread's place on an axis, and the register that then holds it: where the body's first block reads
-/// it anyway, that read goes to the head.
+/// Text that reads the thread's place on an axis, and the register that then holds it: where the body's first block
+/// reads it anyway, that read goes to the head.
 fn thread_place(frame: &mut Frame<'_>, axis: u8) -> (String, String) {
     let name = ["x", "y"][usize::from(axis.min(1))];
     let Some((n, register)) = early_read(frame, axis) else {
@@ -345,8 +348,8 @@ fn thread_place(frame: &mut Frame<'_>, axis: u8) -> (String, String) {
     (format!(" mov.u32 {register}, %tid.{name};"), register)
 }
 
-/// The body's first read of the thread's place on an axis, and the register that it goes to, if it may as well be done at
-/// the entry: nothing leads back there, and nothing before it is about that register.
+/// The body's first read of the thread's place on an axis, and the register that it goes to, if it may as well be done
+/// at the entry: nothing leads back there, and nothing before it is about that register.
 fn early_read(frame: &Frame<'_>, axis: u8) -> Option<(u32, String)> {
     let function = frame.function;
     let flow = Flow::new(function);
@@ -389,7 +392,8 @@ fn mark_place(frame: &mut Frame<'_>, mark: &str, number: &str) -> String {
     );
     let table = frame.control(TABLE_AT);
     format!(
-        "mov.u32 {number}, %ctaid.z; mov.u32 {t}, %nctaid.y; mov.u32 {place}, %ctaid.y; mad.lo.u32 {number}, {number}, {t}, {place}; \
+        "mov.u32 {number}, %ctaid.z; mov.u32 {t}, %nctaid.y; mov.u32 {place}, %ctaid.y; \
+         mad.lo.u32 {number}, {number}, {t}, {place}; \
          mov.u32 {t}, %nctaid.x; mov.u32 {place}, %ctaid.x; mad.lo.u32 {number}, {number}, {t}, {place}; \
          ld.param.u64 {mark}, {table}; cvt.u64.u32 {wide}, {number}; add.u64 {mark}, {mark}, {wide};"
     )

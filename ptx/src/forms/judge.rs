@@ -1,8 +1,8 @@
 //! Which forms each kernel can take, and why not the others.
 //!
-//! A reason is found in one function and spreads to every function that may call it. For each shape there is one list of
-//! refusals by function; a shape inherits those of the shape it builds on: what cannot be cut can be neither gated nor
-//! looped.
+//! A reason is found in one function and spreads to every function that may call it. For each shape there is one list
+//! of refusals by function; a shape inherits those of the shape it builds on: what cannot be cut can be neither gated
+//! nor looped.
 
 use super::carry::Values;
 use super::convergence;
@@ -45,6 +45,8 @@ pub struct Judgement {
     registers: Vec<OnceLock<u32>>,
     /// Against forms that would make the module too long.
     growth: Growth,
+    /// Where the lines of the judged module begin.
+    pub(crate) lines: Lines,
 }
 
 impl Judgement {
@@ -108,7 +110,6 @@ impl Judgement {
         let fence = inherit(&added, fence);
         let fenced_worker =
             judge.refusals(each(&|n, _| fence::forbids_worker(program, id(n))), false);
-        let bodies = program.functions.iter().flat_map(|f| &f.body);
         let mut judgement = Self {
             cut_axes: gate::cut_axes(&facts, &calls),
             facts,
@@ -117,7 +118,7 @@ impl Judgement {
             gate,
             worker,
             fence,
-            copies: bodies.into_iter().any(|i| i.opcode == Opcode::CpAsync),
+            copies: copies(program),
             threads_meet,
             for_earlier: for_earlier.iter().map(Option::is_some).collect(),
             warp_rows: warp_rows.iter().map(Option::is_some).collect(),
@@ -126,6 +127,7 @@ impl Judgement {
             uniformity: converges.iter_mut().map(|j| j.uniformity.take()).collect(),
             registers: vec![OnceLock::new(); program.functions.len()],
             growth: Growth::default(),
+            lines: module.lines(),
         };
         judgement.growth = Growth::new(module, program, &judgement);
         judgement
@@ -182,6 +184,12 @@ impl Judgement {
                 fenced,
             })
     }
+}
+
+/// Whether any function copies asynchronously into shared memory.
+fn copies(program: &Program) -> bool {
+    let mut bodies = program.functions.iter().flat_map(|f| &f.body);
+    bodies.any(|i| i.opcode == Opcode::CpAsync)
 }
 
 /// Functions that have another name, which are not given further parameters.

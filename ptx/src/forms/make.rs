@@ -30,8 +30,8 @@ pub enum LaunchGrid {
 pub enum BlockRule {
     /// Any.
     Any,
-    /// The block's width is a multiple of 32, and the grid is less than 2³¹ threads wide: a warp is then 32 neighbours in
-    /// x, which the form relies on.
+    /// The block's width is a multiple of 32, and the grid is less than 2³¹ threads wide: a warp is then 32 neighbours
+    /// in x, which the form relies on.
     WarpRows,
 }
 
@@ -70,11 +70,11 @@ pub struct KernelForm {
     /// The mode of its fence, when it has one: [`fence::FenceMode::accepts`] tells whether a control block's base and
     /// mask go with it. The module's `.global` variables must then lie in the reservation.
     pub fence: Option<fence::FenceMode>,
-    /// Most blocks that a worker may take at a time: 1 for kernels whose blocks wait for earlier ones or may hide such a wait,
-    /// or that need many registers.
+    /// Most blocks that a worker may take at a time: 1 for kernels whose blocks wait for earlier ones or may hide such
+    /// a wait, or that need many registers.
     pub most_chunk: u32,
-    /// Workers may be dealt their first tickets ([`Workers::deal`](crate::protocol::Workers::deal)): not where blocks wait
-    /// for earlier ones or may hide it, whose workers may not have started.
+    /// Workers may be dealt their first tickets ([`Workers::deal`](crate::protocol::Workers::deal)): not where blocks
+    /// wait for earlier ones or may hide it, whose workers may not have started.
     pub may_deal: bool,
 }
 

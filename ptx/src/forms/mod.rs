@@ -1,9 +1,9 @@
 //! Kernel forms: what a kernel is rewritten into so that it can be cut, stopped or confined.
 //!
-//! A form is a [`Shape`], which says how the launch covers the grid, with or without the fence. [`Judgement`] says which
-//! forms each kernel can take and why not the others; [`rewrite`] makes, in one pass over one module, the form that the
-//! caller chooses for each kernel. A kernel that cannot take its form keeps its bytes, and the refusal says why and on
-//! which line. When in doubt a form refuses.
+//! A form is a [`Shape`], which says how the launch covers the grid, with or without the fence. [`Judgement`] says
+//! which forms each kernel can take and why not the others; [`rewrite`] makes, in one pass over one module, the form
+//! that the caller chooses for each kernel. A kernel that cannot take its form keeps its bytes, and the refusal says
+//! why and on which line. When in doubt a form refuses.
 //!
 //! Each form is one file with the same two functions: `judge`, which gives the reason against it, and `edit`, which
 //! puts its text into a function's [`frame`]. What forms share has files of its own: [`facts`] about one function,
@@ -138,7 +138,8 @@ impl Serialize for Form {
 /// No form has that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no form {name:?}; the forms are whole, slice, gate, worker, fence, fence+slice, fence+gate and fence+worker"
+    "there is no form {name:?}; the forms are whole, slice, gate, worker, fence, fence+slice, fence+gate and \
+     fence+worker"
 )]
 pub struct NoSuchForm {
     /// What was asked for.

@@ -11,7 +11,8 @@ pub(crate) struct Names {
     pub(crate) prefix: String,
     /// The control block's parameter.
     pub(crate) control: String,
-    /// The dynamic shared memory: its end is where a fenced kernel may reach to, and where the words of a `worker` may stand.
+    /// The dynamic shared memory: its end is where a fenced kernel may reach to, and where the words of a `worker` may
+    /// stand.
     pub(crate) shared: String,
 }
 

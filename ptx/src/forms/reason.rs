@@ -71,7 +71,8 @@ pub enum Reason {
     },
     /// A wait for what another block writes, which may not have started.
     #[error(
-        "it waits until another block changes what `{what}` reads, and that block may not have started: all blocks must be launched at once"
+        "it waits until another block changes what `{what}` reads, and that block may not have started: all blocks \
+         must be launched at once"
     )]
     BlockWait {
         /// The load.
@@ -182,7 +183,7 @@ pub enum Reason {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct Refusal {
-    /// Why.
+    /// What stands against the form.
     pub reason: Reason,
     /// Line in the PTX, from 1.
     pub line: u32,

@@ -1,10 +1,10 @@
 //! What a kernel must allow before its blocks can be taken from a counter, and where the block's own words stand.
 //!
 //! In a `worker` the threads of a block tell each other through words in shared memory. They are a static variable of
-//! the kernel, whose address is a constant and takes no register. It moves the addresses of what follows by 64 bytes, which
-//! keeps every alignment that a kernel in this form may ask for. Where static variables leave no room, and in a fenced
-//! kernel, whose own accesses must not reach them, the words stand at the end of the dynamic part, whose size every
-//! block can read (`%dynamic_smem_size`, PTX ISA section 10.30).
+//! the kernel, whose address is a constant and takes no register. It moves the addresses of what follows by 64 bytes,
+//! which keeps every alignment that a kernel in this form may ask for. Where static variables leave no room, and in a
+//! fenced kernel, whose own accesses must not reach them, the words stand at the end of the dynamic part, whose size
+//! every block can read (`%dynamic_smem_size`, PTX ISA section 10.30).
 
 use super::Form;
 use super::Reason;
@@ -77,7 +77,8 @@ pub(super) fn words_address(frame: &mut Frame<'_>, into: &str) -> String {
     let size = frame.scratch("b32", 9);
     let shared = &frame.names.shared;
     format!(
-        "mov.u32 {into}, {shared}; mov.u32 {size}, %dynamic_smem_size; add.u32 {into}, {into}, {size}; and.b32 {into}, {into}, -16; \
+        "mov.u32 {into}, {shared}; mov.u32 {size}, %dynamic_smem_size; add.u32 {into}, {into}, {size}; \
+         and.b32 {into}, {into}, -16; \
          sub.u32 {into}, {into}, {WORDS_BYTES};"
     )
 }
@@ -103,7 +104,8 @@ mod tests {
     fn worker(shared: u32, form: Form) -> (String, u32) {
         let text = format!(
             ".version 8.0\n.target sm_80\n.address_size 64\n.shared .align 4 .b8 tile[{shared}];\n\
-             .entry k () {{ .reg .b32 %r<3>;\nmov.u32 %r1, %dynamic_smem_size; mov.u32 %r2, tile; st.shared.u32 [%r2], %r1; ret; }}\n"
+             .entry k () {{ .reg .b32 %r<3>;\nmov.u32 %r1, %dynamic_smem_size; mov.u32 %r2, tile; \
+             st.shared.u32 [%r2], %r1; ret; }}\n"
         );
         let module = Module::parse(text).unwrap_or_else(|e| panic!("{e}"));
         let program = module.decode().unwrap_or_else(|e| panic!("{e}"));

@@ -3,9 +3,9 @@
 //! In the original such a value is undefined and `ptxas` gives it no register. In a loop round the body it would be the
 //! value of the block before, kept alive through the whole body, so `worker` sets it at the head.
 //!
-//! A register with one write that dominates its reads is not looked at any closer, and most are like that; for the others
-//! the search goes backwards from each block that reads it first to blocks that write it. The work is bounded: past
-//! [`MAX_WORK`] steps what was found so far is the answer, which costs registers and nothing else.
+//! A register with one write that dominates its reads is not looked at any closer, and most are like that; for the
+//! others the search goes backwards from each block that reads it first to blocks that write it. The work is bounded:
+//! past [`MAX_WORK`] steps what was found so far is the answer, which costs registers and nothing else.
 
 use crate::analysis::{Access, Flow, dominators, for_each_register};
 use crate::decode::{Function, RegId};
@@ -156,7 +156,8 @@ mod tests {
     #[test]
     fn what_is_set_first_on_every_way_is_not() {
         let found = unset(
-            "mov.u32 %r1, 5; mov.u32 %r2, 0; L: add.u32 %r2, %r2, %r1; setp.lt.u32 %p1, %r2, 9; @%p1 bra L; add.u32 %r4, %r2, 1; ret;",
+            "mov.u32 %r1, 5; mov.u32 %r2, 0; L: add.u32 %r2, %r2, %r1; setp.lt.u32 %p1, %r2, 9; @%p1 bra L; \
+             add.u32 %r4, %r2, 1; ret;",
         );
         assert_eq!(found, Vec::<String>::new());
     }

@@ -3,17 +3,17 @@
 //! A block that waits for one that has not started can only be launched together with it: a barrier of the whole grid
 //! made of atomic counters, a flag that a later block sets. Such a kernel stays whole. A block that waits for *earlier*
 //! ones alone (decoupled look-back: Merrill and Garland, «Single-pass parallel prefix scan», 2016) may take any form in
-//! which blocks start in ascending order; a worker then takes one at a time. In a `gate` a block may run while a lower one
-//! is refused, so it takes no kernel with such a wait, nor one that could hide a wait in a loop that is not looked into: one
-//! with a call that looks at global memory, or with several ways in. A lock is no such wait: who holds it has
+//! which blocks start in ascending order; a worker then takes one at a time. In a `gate` a block may run while a lower
+//! one is refused, so it takes no kernel with such a wait, nor one that could hide a wait in a loop that is not looked
+//! into: one with a call that looks at global memory, or with several ways in. A lock is no such wait: who holds it has
 //! started, and runs on.
 //!
 //! A *wait* is a natural loop that writes no global memory and whose every way out depends on nothing that changes from
 //! round to round but loads of global memory from addresses that stay: it can only end when somebody else writes.
 //! Reading atomics (`atom.add` of 0, `atom.cas` that writes what it compares with) are such loads. The wait is for
-//! earlier blocks when the address grows with the block's number, or with a number taken from a counter, and something is
-//! subtracted from it; that it is subtracted enough is the program's word. Loads and stores of system scope talk to the
-//! host or to other GPUs, and such waits are for the whole launch.
+//! earlier blocks when the address grows with the block's number, or with a number taken from a counter, and something
+//! is subtracted from it; that it is subtracted enough is the program's word. Loads and stores of system scope talk to
+//! the host or to other GPUs, and such waits are for the whole launch.
 
 use super::Reason;
 use super::facts::Found;
@@ -349,7 +349,7 @@ impl<'a> Search<'a> {
                     Some(Operand::Reg(r)) => self.sources(&[*r]),
                     _ => return None,
                 },
-                // A way out that is taken whenever it is come to.
+                // An unconditional exit from the loop.
                 _ => return None,
             };
             if sources.changes {

@@ -1,14 +1,14 @@
 //! The `worker` form: the body as a loop over block numbers (accelOS's virtual groups, DESIGN section 4).
 //!
-//! A launch has as many workers as may reside. Each takes *tickets*, each for some blocks of one row of the grid, until there
-//! are none or its SM has more workers than its cap. The next ticket is asked for at the head of a ticket's last block, and
-//! the answer used at its end, so that no round trip to memory stands between two; or *late*, at that end. The text in the
-//! order in which it stands, what is seldom come to last:
+//! A launch has as many workers as may reside. Each takes *tickets*, each for some blocks of one row of the grid, until
+//! there are none or its SM has more workers than its cap. The next ticket is asked for at the head of a ticket's last
+//! block, and the answer used at its end, so that no round trip to memory stands between two; or *late*, at that end.
+//! The text in the order in which it stands, what is seldom come to last:
 //!
 //! ```text
 //! enter    plain = late;  the first two threads: prepare
-//!          dealt straight: every thread finds the ticket's blocks, goes to body; before that, unless late, of one block
-//!          the first warp asks, of more last -= apart.  Others: general
+//!          dealt straight: every thread finds the ticket's blocks, goes to body; before that, unless late, of one
+//!          block the first warp asks, of more last -= apart.  Others: general
 //! body     whose every exit goes to:
 //! rejoin   wait for asynchronous copies;  x += apart;  x <= last, unless this was a last block: go to body, behind
 //!          bar.sync 0 where threads of the block meet.  Unless late, in front of a last block: head
@@ -31,33 +31,34 @@
 //!          ticket = next++, settle
 //! ```
 //!
-//! **Who speaks.** The warps of a block come to the head of the last block at different times, and in about the same order to
-//! its end. So the first one there looks ahead, and while the others still run it has time to find the next ticket's
-//! blocks: on an SM with many warps each instruction of one warp takes as long as one of all of them. Lanes 0 and 1 are
-//! elected each for itself, by an exchange in shared memory. In the first turn, and where tickets are taken late, the first
-//! warp speaks. Where some warp has one lane only, or the second thread is not beside the first, nobody could read the cap
-//! beside lane 0, and tickets are taken *warily*: lane 0 asks for the cap before each.
+//! **Who speaks.** The warps of a block come to the head of the last block at different times, and in about the same
+//! order to its end. So the first one there looks ahead, and while the others still run it has time to find the next
+//! ticket's blocks: on an SM with many warps each instruction of one warp takes as long as one of all of them. Lanes 0
+//! and 1 are elected each for itself, by an exchange in shared memory. In the first turn, and where tickets are taken
+//! late, the first warp speaks. Where some warp has one lane only, or the second thread is not beside the first, nobody
+//! could read the cap beside lane 0, and tickets are taken *warily*: lane 0 asks for the cap before each.
 //!
-//! **The first turn.** Dealt blocks are gone to without a barrier. Only the first two threads touch the words before all have
-//! met at the first `told`: each writes what it reads. A fenced kernel does not begin so, because a thread that leaves for a
-//! fault says so in the words.
+//! **The first turn.** Dealt blocks are gone to without a barrier. Only the first two threads touch the words before
+//! all have met at the first `told`: each writes what it reads. A fenced kernel does not begin so, because a thread
+//! that leaves for a fault says so in the words.
 //!
-//! **Lanes that part.** Whatever parts the lanes of a warp leads them together again in front of the body, and they wait for
-//! each other there (`bar.warp.sync`): lanes that came to the body alone would run it alone. `told`'s barrier does the same. Only from
-//! `prepare` the first two lanes come back to where the others are by one way, as from any branch.
-//! A piece that is come to from both sides of the body stands twice for that.
+//! **Lanes that part.** Whatever parts the lanes of a warp leads them together again in front of the body, and they
+//! wait for each other there (`bar.warp.sync`): lanes that came to the body alone would run it alone. `told`'s barrier
+//! does the same. Only from `prepare` the first two lanes come back to where the others are by one way, as from any
+//! branch. So a piece that is reached from both sides of the body is written twice.
 //!
 //! **Places.** `count` and `cap` of an SM are one word. Whoever has counted himself is a *member* until his own
-//! subtraction, so that `count` is the number of members as long as there are tickets; who finds none left leaves without
-//! it, since nobody is to come in his place. For every `c` at most `c` members have `hint < c`: a newcomer's hint is the
-//! number of members before it, and one that is renewed is the number of the others at that moment; in both cases either
-//! the hint is not below `c` or there are at most `c` members. So while `count > cap` at least `count - cap` members see
-//! that their hint is not below the cap, and come to `over`; and a compare-and-swap succeeds only while `count > cap`, so
-//! that leaving never brings the members below the cap: one worker stays while the cap is above zero and tickets remain.
+//! subtraction, so that `count` is the number of members as long as there are tickets; who finds none left leaves
+//! without it, since nobody is to come in his place. For every `c` at most `c` members have `hint < c`: a newcomer's
+//! hint is the number of members before it, and one that is renewed is the number of the others at that moment; in both
+//! cases either the hint is not below `c` or there are at most `c` members. So while `count > cap` at least
+//! `count - cap` members see that their hint is not below the cap, and come to `over`; and a compare-and-swap succeeds
+//! only while `count > cap`, so that leaving never brings the members below the cap: one worker stays while the cap is
+//! above zero and tickets remain.
 //!
-//! A worker that was dealt its first ticket is no member while its SM's cap is [`control::CAP_UNBOUND`](crate::control):
-//! its hint is below that cap and no other, so that it comes to `over` when it sees a cap that binds, and counts itself
-//! like a newcomer.
+//! A worker that was dealt its first ticket is no member while its SM's cap is
+//! [`control::CAP_UNBOUND`](crate::control): its hint is below that cap and no other, so that it comes to `over` when
+//! it sees a cap that binds, and counts itself like a newcomer.
 //!
 //! **Tickets.** An accepted ticket is always run, also by a worker that is over its cap; it leaves one ticket later. So
 //! when all grids have ended, exactly the tickets below `next` have run, and a stop needs no word of its own: all caps
@@ -67,21 +68,22 @@
 //! follow later ones; kernels whose blocks wait for earlier ones, or may hide such a wait, are dealt none and take one
 //! block at a time.
 //!
-//! **Words.** What the threads tell each other stands in shared memory ([`ticket`]). The blocks of a ticket stand in two
-//! sets of words used in turn, so that one barrier is enough: who writes a set has passed the barrier behind which all
-//! had read it the time before. The cap is one word: whenever who speaks reads it, it holds one that was true since the
-//! last ticket was looked for. A dealt worker begins with one that binds nobody.
+//! **Words.** What the threads tell each other stands in shared memory ([`ticket`]). The blocks of a ticket stand in
+//! two sets of words used in turn, so that one barrier is enough: who writes a set has passed the barrier behind which
+//! all had read it the time before. The cap is one word: whenever who speaks reads it, it holds one that was true since
+//! the last ticket was looked for. A dealt worker begins with one that binds nobody.
 //!
-//! **Registers.** Across a body live `ahead` and some predicates; with chunks also the block's place on the axes that the
-//! body asks for, and `last` in the register that is `ahead`'s in the last block of a ticket that one is asked for ahead
-//! in; a predicate says so (`fin`), and what the register holds is not looked at then. What must be remembered otherwise, the
-//! hint and where the place is, stands in the words. A kernel that needs many registers ([`HEAVY`]) takes one block at a
-//! time and has its place from the ticket. The loop's head stands behind the instructions at the kernel's start that give
-//! the same in every block ([`start`]). A register that the body may read before it writes it is given a value there, because undefined values of one block would
-//! otherwise be carried to the next and kept alive.
+//! **Registers.** Across a body live `ahead` and some predicates; with chunks also the block's place on the axes that
+//! the body asks for, and `last` in the register that is `ahead`'s in the last block of a ticket that one is asked for
+//! ahead in; a predicate says so (`fin`), and what the register holds is not looked at then. What must be remembered
+//! otherwise, the hint and where the place is, stands in the words. A kernel that needs many registers ([`HEAVY`])
+//! takes one block at a time and has its place from the ticket. The loop's head stands behind the instructions at the
+//! kernel's start that give the same in every block ([`start`]). A register that the body may read before it writes it
+//! is given a value there, because undefined values of one block would otherwise be carried to the next and kept alive.
 //!
-//! Where threads of a block cannot meet ([`convergence::threads_meet`]) its warps run on by themselves to the end of the
-//! ticket. Soundness rests on [`super::convergence`]: every thread of the block passes the same barriers before it rejoins.
+//! Where threads of a block cannot meet ([`convergence::threads_meet`]) its warps run on by themselves to the end of
+//! the ticket. Soundness rests on [`super::convergence`]: every thread of the block passes the same barriers before it
+//! rejoins.
 
 /// As `format!`, with room for a piece of the loop's text from the start: names are longer than what stands for them.
 macro_rules! text {
@@ -107,11 +109,12 @@ use crate::decode::{FuncId, Opcode, Program};
 pub(super) use place::{aside_text, place_text, settling_text};
 pub(super) use text::{Registers, start_text, step_text};
 
-/// A kernel that is estimated to need so many registers takes one block at a time: its occupancy may hang on two more,
-/// and its blocks last so long that a barrier for each is nothing.
+/// Registers per thread from which a kernel takes one block at a time: its occupancy may hang on two more, and its
+/// blocks last so long that the cost of a barrier for each is negligible.
 const HEAVY: u32 = 25;
 
-/// Whether the workers of a kernel that is estimated to need so many registers may take more than one block at a time.
+/// Whether workers may take more than one block at a time, if their kernel needs an estimated `registers_estimate`
+/// registers per thread.
 pub(super) fn takes_chunks(registers_estimate: u32) -> bool {
     registers_estimate < HEAVY
 }
@@ -229,7 +232,8 @@ mod tests {
             })
             .collect();
         let text = format!(
-            ".version 8.0\n.target sm_80\n.address_size 64\n.entry k (.param .u64 p) {{ .reg .b32 %r<3>; .reg .b64 %rd<3>;\n\
+            ".version 8.0\n.target sm_80\n.address_size 64\n.entry k (.param .u64 p) {{ .reg .b32 %r<3>; \
+             .reg .b64 %rd<3>;\n\
              ld.param.u64 %rd1, [p];\n{reads}ret; }}\n"
         );
         let module = Module::parse(text).unwrap_or_else(|e| panic!("{e}"));

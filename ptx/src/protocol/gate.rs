@@ -19,12 +19,12 @@
 //!
 //! Rules, all of them proved by the search in `tests/protocol`:
 //! - Writes take effect in the order in which they are made, and before the launches that follow them.
-//! - The word is lowered and raised at any time. A block decides by what all of its threads saw, and marks itself before it
-//!   leaves, so the table of a launch that has *ended* is exact; before that it says nothing.
-//! - A launch that was on the device while the word was zero is asked for its table; no other can have refused a block. A
-//!   recorded fault makes the word zero as well, so the host looks for one whenever a launch ends, and before and after it
-//!   raises the word: what it raised over a fault it lowers again. Blocks start in spite of a fault only between these two
-//!   writes.
+//! - The word is lowered and raised at any time. A block decides by what all of its threads saw, and marks itself
+//!   before it leaves, so the table of a launch that has *ended* is exact; before that it says nothing.
+//! - A launch that was on the device while the word was zero is asked for its table; no other can have refused a block.
+//!   A recorded fault makes the word zero as well, so the host looks for one whenever a launch ends, and before and
+//!   after it raises the word: what it raised over a fault it lowers again. Blocks start in spite of a fault only
+//!   between these two writes.
 //! - A table serves another box only when its own has run; there are no marks then.
 
 use super::{InstanceLaunch, SpecError, Write};
@@ -67,7 +67,7 @@ pub struct Gate {
     grid: Grid,
     /// The axis that the grid is cut across.
     axis: u8,
-    /// Most blocks of a launch: so many planes, or one.
+    /// Most blocks of a launch: as many whole planes as the caller's bound has room for, or one plane.
     window: u32,
     depth: u32,
     /// The first plane that no box covers yet.
@@ -151,8 +151,8 @@ impl Gate {
         }
     }
 
-    /// Stops: blocks that have not come to their commit point leave, the others run to their end. The write to make, unless
-    /// it is stopped already.
+    /// Stops: blocks that have not come to their commit point leave, the others run to their end. The write to make,
+    /// unless it is stopped already.
     #[must_use]
     pub fn stop(&mut self) -> Option<Write> {
         if std::mem::replace(&mut self.stopped, true) {
@@ -166,9 +166,9 @@ impl Gate {
         Some(Self::CLOSING)
     }
 
-    /// Goes on after [`Gate::stop`], at once: the write to make. `fault_recorded` is as for [`Gate::launch_ended`], read now:
-    /// the word is zero for both reasons, so that it alone does not say whether it may be raised. When the write has arrived,
-    /// [`Gate::resumed`] is to follow.
+    /// Goes on after [`Gate::stop`], at once: the write to make. `fault_recorded` is as for [`Gate::launch_ended`],
+    /// read now: the word is zero for both reasons, so that it alone does not say whether it may be raised. When the
+    /// write has arrived, [`Gate::resumed`] is to follow.
     #[must_use]
     pub fn resume(&mut self, fault_recorded: bool) -> Option<Write> {
         self.faulted |= fault_recorded;

@@ -1,8 +1,8 @@
 //! An instance on a device: what the host's half says, done.
 //!
-//! [`Gate`] and [`Workers`] say what to write and launch; an [`Instance`] is one of them with its memory's address, and does
-//! it through a [`Device`], which needs to be able to write, read and launch and no more. Whoever runs it waits for the ends
-//! of launches:
+//! [`Gate`] and [`Workers`] say what to write and launch; an [`Instance`] is one of them with its memory's address, and
+//! does it through a [`Device`], which needs to be able to write, read and launch and no more. Whoever runs it waits
+//! for the ends of launches:
 //!
 //! ```text
 //! write host.memory() to the instance's memory
@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! Rule: a call that fails has done a part of what it was to do, so that the instance cannot go on; what the device holds
-//! is for the caller to end.
+//! Rule: a call that fails has done a part of what it was to do, so that the instance cannot go on; what the device
+//! holds is for the caller to end.
 
 use super::{Gate, Workers, Write, worker};
 use crate::control::{self, Control};

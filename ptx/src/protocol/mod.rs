@@ -1,10 +1,10 @@
 //! The host's half of `gate` and `worker`: what to write, what to launch next, and when an instance has ended.
 //!
-//! A kernel in one of these forms shares memory with the host (the *instance* in [`crate::control`]). This module is that
-//! host as two state machines with no input or output of their own: whoever drives a device does what they say, in order,
-//! tells which launches ended, and gives them what it reads. An [`Instance`] does that, on any [`Device`]. [`Gate`] launches boxes of the grid and launches again what was
-//! refused. [`Workers`] is for workers, which take tickets for blocks from `next`; the host moves the caps of the SMs and
-//! launches what is missing:
+//! A kernel in one of these forms shares memory with the host (the *instance* in [`crate::control`]). This module is
+//! that host as two state machines with no input or output of their own: whoever drives a device does what they say, in
+//! order, tells which launches ended, and gives them what it reads. An [`Instance`] does that, on any [`Device`].
+//! [`Gate`] launches boxes of the grid and launches again what was refused. [`Workers`] is for workers, which take
+//! tickets for blocks from `next`; the host moves the caps of the SMs and launches what is missing:
 //!
 //! ```text
 //! loop {

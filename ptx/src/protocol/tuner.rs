@@ -1,16 +1,17 @@
 //! How many blocks of a kernel its workers take at a time, and whether ahead, learned from its launches.
 //!
 //! A larger chunk has fewer tickets; a smaller one keeps neighbouring blocks together in time, and lets workers end
-//! together. A ticket taken ahead is there when the one before ends; one taken late goes to whoever is free first. Which
-//! weighs more depends on what the kernel waits for, which its text does not tell (accelOS, section 6.4, goes by the number
-//! of instructions). Tenants launch the same kernels again and again, so each launch tries something: chunks, each twice as
-//! large as the one before, until that has stopped to pay, first ahead and then late.
+//! together. A ticket taken ahead is there when the one before ends; one taken late goes to whoever is free first.
+//! Which weighs more depends on what the kernel waits for, which its text does not tell (accelOS, section 6.4, goes by
+//! the number of instructions). Tenants launch the same kernels again and again, so each launch tries something:
+//! chunks, each twice as large as the one before, until that has stopped to pay, first ahead and then late.
 //!
 //! Rule: what is answered depends on the calls alone, not on time or chance.
 
 use crate::control::Taking;
 
-/// A ticket lasts no longer than this, if its one block does not (DESIGN section 4); what lasts longer is not taken ahead.
+/// A ticket lasts no longer than this, if its one block does not (DESIGN section 4); what lasts longer is not taken
+/// ahead.
 const TICKET_NS: u64 = 20_000;
 /// Beside blocks that last so long some round trips to memory do not count, but a block more before a stop does.
 const WARY_NS: u64 = 100_000;
@@ -79,8 +80,8 @@ impl TicketTuner {
         self.untried().is_none()
     }
 
-    /// An instance of `blocks` blocks ran in that manner in `time`, of any unit that is always the same. A later run in the
-    /// same manner counts in place of the earlier one.
+    /// An instance of `blocks` blocks ran in that manner in `time`, of any unit that is always the same. A later run in
+    /// the same manner counts in place of the earlier one.
     pub fn took(&mut self, manner: Manner, blocks: u64, time: u64) {
         let trial = Trial {
             chunk: manner.chunk,

@@ -13,8 +13,8 @@ pub struct Observation<'a> {
     pub next: u32,
     /// The word at [`control::PLACED_AT`].
     pub placed: u32,
-    /// The high halves of the place words ([`control::place_offset`]), one for each SM: workers that are counted, and those
-    /// that found no ticket left.
+    /// The high halves of the place words ([`control::place_offset`]), one for each SM: workers that are counted, and
+    /// those that found no ticket left.
     pub members: &'a [u32],
 }
 
@@ -23,7 +23,7 @@ pub struct Observation<'a> {
 pub struct Workers {
     tickets: u32,
     caps: Box<[u32]>,
-    /// A cap of so many binds nobody ([`Workers::deal`]).
+    /// A cap of at least this many workers binds nobody: the `most` of [`Workers::deal`], `u32::MAX` without it.
     unbound: u32,
     /// Workers of the first launch, whose first tickets are dealt; zero without. And whether it is still to be made.
     dealt: u32,
@@ -46,8 +46,8 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// An instance that has launched nothing: `tickets` is [`control::Control::total`], and there is one cap for each SM.
-    /// `None` when there is no ticket.
+    /// An instance that has launched nothing: `tickets` is [`control::Control::total`], and there is one cap for each
+    /// SM. `None` when there is no ticket.
     #[must_use]
     pub fn new(tickets: u32, caps: &[u32]) -> Option<Self> {
         (tickets > 0).then(|| Self {
@@ -68,12 +68,12 @@ impl Workers {
         })
     }
 
-    /// Deals the first tickets out with the first launch, one to each worker, so that these begin without a round trip to
-    /// memory. `most` is the number of these workers that an SM can hold: caps that are no lower bind nobody, and workers
-    /// need not be counted before they see one that does. Nothing is dealt unless that is so of all caps.
+    /// Deals the first tickets out with the first launch, one to each worker, so that these begin without a round trip
+    /// to memory. `most` is the number of these workers that an SM can hold: caps that are no lower bind nobody, and
+    /// workers need not be counted before they see one that does. Nothing is dealt unless that is so of all caps.
     ///
-    /// While workers of that launch run nobody knows how many are missing; where a cap has fallen and rises again, others
-    /// come when all of them have left. With `most` zero nothing is dealt.
+    /// While workers of that launch run nobody knows how many are missing; where a cap has fallen and rises again,
+    /// others come when all of them have left. With `most` zero nothing is dealt.
     ///
     /// A dealt ticket is accepted: its worker runs it whatever has become of the caps when it starts. So deal only
     /// where the device has room for the launch at once, and to a kernel that allows it
@@ -116,8 +116,8 @@ impl Workers {
         }
     }
 
-    /// Changes the caps; the writes to make. Where a cap falls, workers leave at a block boundary until as many are left;
-    /// where it rises, missing workers come with the next launches.
+    /// Changes the caps; the writes to make. Where a cap falls, workers leave at a block boundary until as many are
+    /// left; where it rises, missing workers come with the next launches.
     ///
     /// # Panics
     /// If the number of SMs differs from the one at the beginning.
@@ -166,8 +166,8 @@ impl Workers {
 
     /// The counters hold a recorded fault ([`control::FAULT_KIND_AT`]). The device has closed itself: what runs goes on
     /// to the end of its tickets, nothing starts, and the instance ends with its launches. A worker that left for the
-    /// fault leaves its place taken, as one does that found no ticket: the memory serves another instance only after that
-    /// instance's [`Workers::memory`] was written to it.
+    /// fault leaves its place taken, as one does that found no ticket: the memory serves another instance only after
+    /// that instance's [`Workers::memory`] was written to it.
     pub fn fault_recorded(&mut self) {
         self.faulted = true;
     }

@@ -70,7 +70,8 @@ impl Interner {
             Ok(sym) => return sym,
             Err(free) => free,
         };
-        // `MAX_NAMES` is checked by the lexer; text is bounded by the 64 MiB limit of the source plus a small vocabulary.
+        // `MAX_NAMES` is checked by the lexer; text is bounded by the 64 MiB limit of the source plus a small
+        // vocabulary.
         #[allow(clippy::cast_possible_truncation)]
         let (id, end) = (
             self.ends.len() as u32,

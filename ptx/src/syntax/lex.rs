@@ -139,7 +139,12 @@ impl Lexer<'_> {
                     b'/' => self.comment_or_slash()?,
                     b'"' => self.string()?,
                     b'#' => self.preprocessor_line()?,
-                    _ => return Err(self.fault(start, format!("unexpected byte 0x{b:02x}; outside comments and strings PTX is ASCII text"))),
+                    _ => {
+                        let what = format!(
+                            "unexpected byte 0x{b:02x}; outside comments and strings PTX is ASCII text"
+                        );
+                        return Err(self.fault(start, what));
+                    }
                 },
             }
         }
@@ -224,7 +229,8 @@ impl Lexer<'_> {
             }
             let got = self.at - digits;
             if got == 0 || (wanted != 0 && got != wanted) {
-                return Err(self.fault(start, "malformed literal: `0x`, `0b` need digits, `0f` needs 8 and `0d` 16 hexadecimal digits"));
+                let what = "malformed literal: `0x`, `0b` need digits, `0f` needs 8 and `0d` 16 hexadecimal digits";
+                return Err(self.fault(start, what));
             }
         } else {
             kind = self.decimal();

@@ -14,4 +14,5 @@ pub(crate) mod module;
 pub(crate) mod names;
 mod operands;
 mod parse;
+pub(crate) mod uses;
 pub(crate) mod vocabulary;

@@ -4,8 +4,9 @@ use super::cursor::Cursor;
 use super::intern::{Interner, Sym};
 use super::lex::{Token, lex};
 use super::parse::{Parsed, parse};
+use super::uses::ModuleUses;
 use super::vocabulary::VOCABULARY;
-use crate::decode::{Program, Span};
+use crate::decode::{FuncId, Program, Span};
 use crate::error::{Fault, ParseError};
 use std::collections::HashSet;
 
@@ -182,12 +183,13 @@ impl Module {
     fn build(source: &[u8]) -> Result<(Vec<Token>, Interner, Parsed), Fault> {
         let mut interner = VOCABULARY.interner.clone();
         let tokens = lex(source, &mut interner)?;
-        let parsed = parse(Cursor {
+        let cursor = Cursor {
             source,
             tokens: &tokens,
             interner: &interner,
             at: 0,
-        })?;
+        };
+        let parsed = parse(cursor, None)?;
         Ok((tokens, interner, parsed))
     }
 
@@ -198,6 +200,18 @@ impl Module {
     /// that is too large, an initialiser that does not fit, a type that contradicts the use.
     pub fn decode(&self) -> Result<Program, ParseError> {
         crate::decode::decode(self).map_err(|fault| fault.locate(&self.source))
+    }
+
+    /// The typed view of each function for itself: an instruction that is malformed stands there as
+    /// [`Opcode::Other`](crate::decode::Opcode::Other), and the first such of each function is handed back.
+    ///
+    /// # Errors
+    /// As [`Module::decode`], but for instructions.
+    pub fn decode_each(&self) -> Result<(Program, Vec<(FuncId, ParseError)>), ParseError> {
+        let (program, faults) =
+            crate::decode::decode_each(self).map_err(|fault| fault.locate(&self.source))?;
+        let located = |(id, fault): (FuncId, Fault)| (id, fault.locate(&self.source));
+        Ok((program, faults.into_iter().map(located).collect()))
     }
 
     /// The module as text: the bytes that it was parsed from.
@@ -271,23 +285,22 @@ impl Module {
         }
     }
 
-    /// `base`, or `base` with a number, such that no name of the module begins with it, a leading `%`, `$` or `_` aside.
+    /// `base`, or `base` with a number, such that no name of the module begins with it, a leading `%`, `$` or `_`
+    /// aside.
     pub(crate) fn unused_prefix(&self, base: &str) -> String {
-        let names = self.interner.names();
-        let tails =
-            names.filter_map(|name| name.trim_start_matches(['%', '$', '_']).strip_prefix(base));
-        let mut any = false;
-        let mut numbers: HashSet<&str> = HashSet::new();
-        for tail in tails {
-            any = true;
-            numbers.extend(tail.split_once('x').map(|(number, _)| number));
-        }
-        if !any {
-            return base.to_owned();
-        }
-        let mut free = (1..u32::MAX).map(|n| n.to_string());
-        let number = free.find(|n| !numbers.contains(n.as_str()));
-        number.map_or_else(String::new, |n| format!("{base}{n}x"))
+        unused_prefix(base, self.names())
+    }
+
+    /// Every name of the module, and the words of the language.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.interner.names()
+    }
+
+    /// Where the module uses its own variables and functions.
+    pub(crate) fn uses(&self) -> ModuleUses {
+        // What was parsed once is parsed again in the same way.
+        let again = parse(self.cursor(0), Some(ModuleUses::default()));
+        again.ok().and_then(|p| p.uses).unwrap_or_default()
     }
 
     pub(crate) fn name_of(&self, function: &FunctionSyntax) -> &str {
@@ -314,4 +327,22 @@ impl Module {
             },
         }
     }
+}
+
+/// `base`, or `base` with a number, such that none of the names begins with it, a leading `%`, `$` or `_` aside.
+pub(crate) fn unused_prefix<'a>(base: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let tails =
+        names.filter_map(|name| name.trim_start_matches(['%', '$', '_']).strip_prefix(base));
+    let mut any = false;
+    let mut numbers: HashSet<&str> = HashSet::new();
+    for tail in tails {
+        any = true;
+        numbers.extend(tail.split_once('x').map(|(number, _)| number));
+    }
+    if !any {
+        return base.to_owned();
+    }
+    let mut free = (1..u32::MAX).map(|n| n.to_string());
+    let number = free.find(|n| !numbers.contains(n.as_str()));
+    number.map_or_else(String::new, |n| format!("{base}{n}x"))
 }

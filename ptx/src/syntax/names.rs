@@ -39,6 +39,13 @@ pub(crate) struct Declaration {
     generation: u32,
 }
 
+impl Declaration {
+    /// Whether it stands outside all functions.
+    pub(crate) fn is_of_module(self) -> bool {
+        self.depth == 0
+    }
+}
+
 /// A use of a name that is not declared yet and may be a label further down.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PendingUse {

@@ -9,7 +9,7 @@
 use super::cursor::Cursor;
 use super::debug;
 use super::declaration::{Declarator, Head, declaration, parameters};
-use super::intern::Sym;
+use super::intern::{Interner, Sym};
 use super::lex::kind;
 use super::module::{
     BYTES_PER_FUNCTION, FREE_BYTES, FunctionSyntax, MAX_KERNELS, PackedStatement,
@@ -17,8 +17,9 @@ use super::module::{
 };
 use super::names::{Declaration, Meaning, Names};
 use super::operands::operands;
+use super::uses::ModuleUses;
 use super::vocabulary::{Directive, Modifier, VOCABULARY};
-use crate::decode::StateSpace;
+use crate::decode::{StateSpace, is_opaque};
 use crate::error::Fault;
 
 /// What the parser found.
@@ -26,14 +27,19 @@ use crate::error::Fault;
 pub(crate) struct Parsed {
     pub(crate) statements: Vec<PackedStatement>,
     pub(crate) functions: Vec<FunctionSyntax>,
+    /// Uses of the module's own names, where they were asked for.
+    pub(crate) uses: Option<ModuleUses>,
 }
 
-/// Parses a whole module.
-pub(crate) fn parse(cursor: Cursor<'_>) -> Result<Parsed, Fault> {
+/// Parses a whole module; `uses` is where uses of its own names are recorded.
+pub(crate) fn parse(cursor: Cursor<'_>, uses: Option<ModuleUses>) -> Result<Parsed, Fault> {
     let mut p = Parser {
         names: Names::new(cursor.interner),
         c: cursor,
-        out: Parsed::default(),
+        out: Parsed {
+            uses,
+            ..Parsed::default()
+        },
         brackets: Vec::new(),
         defined: Vec::new(),
         scopes: 0,
@@ -185,8 +191,13 @@ impl Parser<'_> {
 
     /// A variable or register declaration.
     fn variable(&mut self, meaning: Meaning) -> Result<(), Fault> {
-        let names = &mut self.names;
+        let (names, uses) = (&mut self.names, &mut self.out.uses);
         declaration(&mut self.c, |c, head, d| {
+            if let (Some(uses), Some(range)) = (uses.as_mut(), d.init)
+                && !is_opaque(head.ty)
+            {
+                uses.initialiser(names, c, range);
+            }
             declare(names, c, head, &d, meaning)
         })
     }
@@ -396,12 +407,13 @@ impl Parser<'_> {
             Some(d @ (Directive::BranchTargets | Directive::CallTargets)) => {
                 self.c.at += 1;
                 let (names, interner) = (&mut self.names, self.c.interner);
+                let uses = &mut self.out.uses;
                 operands(&mut self.c, &mut self.brackets, |sym, offset| {
                     // Labels stand further down; functions are known already.
                     if d == Directive::BranchTargets {
                         names.wait(sym, offset, 0);
                     } else {
-                        use_name(names, interner, sym, offset);
+                        use_name(names, uses, interner, sym, offset);
                     }
                 })?;
                 if d == Directive::BranchTargets {
@@ -454,7 +466,7 @@ impl Parser<'_> {
         while self.c.kind() == kind::DOT {
             self.c.at += 1;
         }
-        let names = &mut self.names;
+        let (names, uses) = (&mut self.names, &mut self.out.uses);
         let interner = self.c.interner;
         if opcode.sym() == VOCABULARY.bra {
             operands(&mut self.c, &mut self.brackets, |sym, offset| {
@@ -462,14 +474,15 @@ impl Parser<'_> {
             })?;
         } else {
             operands(&mut self.c, &mut self.brackets, |sym, offset| {
-                use_name(names, interner, sym, offset);
+                use_name(names, uses, interner, sym, offset);
             })?;
         }
         Ok(K::Instruction)
     }
 
     fn use_name(&mut self, sym: Sym, offset: u32) {
-        use_name(&mut self.names, self.c.interner, sym, offset);
+        let (names, uses) = (&mut self.names, &mut self.out.uses);
+        use_name(names, uses, self.c.interner, sym, offset);
     }
 
     /// Uses that nothing resolved are undeclared names.
@@ -491,13 +504,26 @@ impl Parser<'_> {
 }
 
 #[inline]
-fn use_name(names: &mut Names, interner: &super::intern::Interner, sym: Sym, offset: u32) {
-    if names.resolve(interner, sym, |_, _| 0).is_none()
-        && VOCABULARY.special(sym).is_none()
-        && sym != VOCABULARY.sink
-        && sym != VOCABULARY.warp_sz
-    {
-        names.wait(sym, offset, 0);
+fn use_name(
+    names: &mut Names,
+    uses: &mut Option<ModuleUses>,
+    interner: &Interner,
+    sym: Sym,
+    offset: u32,
+) {
+    match names.resolve(interner, sym, |_, _| 0) {
+        Some(declaration) => {
+            if let Some(uses) = uses {
+                uses.add(declaration, sym, offset);
+            }
+        }
+        None if VOCABULARY.is_predefined(sym) => {}
+        None => {
+            names.wait(sym, offset, 0);
+            if let Some(uses) = uses {
+                uses.awaited.push(sym);
+            }
+        }
     }
 }
 

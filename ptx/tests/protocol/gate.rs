@@ -1,9 +1,9 @@
 //! A gate's blocks, each of two threads, beside the host ([`Gate`], the real one) that stops it and lets it go on.
 //!
-//! Rules: one step of one party at a time. Each thread of a block reads the word and its mark for itself; the decision, the
-//! mark and the effects are steps of the block. A fault is recorded in one step and closes the gate in another. The host's
-//! writes take effect later than they are made, in order, and before the launches that follow. Resuming is always possible,
-//! because a tenant that is stopped for good never ends.
+//! Rules: one step of one party at a time. Each thread of a block reads the word and its mark for itself; the decision,
+//! the mark and the effects are steps of the block. A fault is recorded in one step and closes the gate in another. The
+//! host's writes take effect later than they are made, in order, and before the launches that follow. Resuming is
+//! always possible, because a tenant that is stopped for good never ends.
 
 use super::search::{Outcome, State, search};
 use gridmux_ptx::boxes::Grid;

@@ -1,8 +1,9 @@
 //! Every interleaving of a small device with the host's half of `gate` and of `worker`.
 //!
-//! `device` is a worker, one atomic operation a step; `world` puts some beside the host ([`Workers`], the real one) and a
-//! block scheduler and checks each state; `search` visits every reachable state and demands that each can still reach the
-//! end. `gate` is both for the gate. Broken variants of the device's half show that the search finds what it is for.
+//! `device` is a worker, one atomic operation a step; `world` puts some beside the host ([`Workers`], the real one) and
+//! a block scheduler and checks each state; `search` visits every reachable state and demands that each can still reach
+//! the end. `gate` is both for the gate. Broken variants of the device's half show that the search finds what it is
+//! for.
 //!
 //! [`Workers`]: gridmux_ptx::protocol::Workers
 

@@ -436,8 +436,9 @@ impl World {
         self.set.places[sm].cap = write.value;
         let here = self.resident.iter_mut().filter(|w| usize::from(w.sm) == sm);
         for worker in here.filter(|w| shrinks && !matches!(w.at, At::Enter | At::Exit)) {
-            // The ticket that is taken by the cap before, and the one whose taking that cap still decides. A worker that
-            // takes late and has not heard of a cap decides about one by the cap that it was told; a wary one about none.
+            // The ticket that is taken by the cap before, and the one whose taking that cap still decides. A worker
+            // that takes late and has not heard of a cap decides about one by the cap that it was told; a wary one
+            // about none.
             worker.grace = Some(match (config.manner, worker.at) {
                 (Manner::Late, At::Run { cap: None, .. }) => 1,
                 (Manner::Ahead | Manner::Late, _) => 2,

@@ -1,14 +1,14 @@
 //! A counted buffer with one owner: what a value is before its publication and after its last reader gave it back.
 //!
-//! Rule (P6): only [`Sole::reclaim`] makes one of a buffer that was published, and it asks the count.
+//! Rule (P6): only [`UniqueBuffer::reclaim`] makes one of a buffer that was published, and it asks the count.
 
 use crate::shim::Arc;
 use std::ops::{Deref, DerefMut};
 
 /// A buffer that nobody else holds.
-pub(super) struct Sole<T>(Arc<T>);
+pub(super) struct UniqueBuffer<T>(Arc<T>);
 
-impl<T> Sole<T> {
+impl<T> UniqueBuffer<T> {
     /// Allocates a buffer for `value`.
     pub(super) fn new(value: T) -> Self {
         Self(Arc::new(value))
@@ -27,7 +27,7 @@ impl<T> Sole<T> {
     }
 }
 
-impl<T> Deref for Sole<T> {
+impl<T> Deref for UniqueBuffer<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -35,7 +35,7 @@ impl<T> Deref for Sole<T> {
     }
 }
 
-impl<T> DerefMut for Sole<T> {
+impl<T> DerefMut for UniqueBuffer<T> {
     fn deref_mut(&mut self) -> &mut T {
         Arc::get_mut(&mut self.0).expect("P6: a spare buffer has one handle")
     }

@@ -34,7 +34,7 @@ mod reader;
 pub use reader::Reader;
 
 use crate::shim::Arc;
-use buffer::Sole;
+use buffer::UniqueBuffer;
 use mailbox::Mailbox;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -55,7 +55,7 @@ pub struct Publisher<T: Stamped> {
     epoch: u64,
     mailboxes: Vec<Arc<Mailbox<T>>>,
     /// Buffers that nobody looks at. The first is the one being edited; others are added behind it.
-    spares: Vec<Sole<T>>,
+    spares: Vec<UniqueBuffer<T>>,
 }
 
 /// The next value while it is written; made by [`Publisher::edit`]. Readers see it from [`Draft::publish`] on.
@@ -84,7 +84,7 @@ impl<T: Stamped> Publisher<T> {
     /// readers gave back ([`Publisher::reap`]), so that whatever an old value owns is given up early.
     /// [`Publisher::edit`] reuses buffers instead.
     pub fn publish_value(&mut self, next: T) -> u64 {
-        let epoch = self.send(Sole::new(next));
+        let epoch = self.send(UniqueBuffer::new(next));
         self.spares.clear();
         epoch
     }
@@ -126,12 +126,13 @@ impl<T: Stamped> Publisher<T> {
         let Self {
             mailboxes, spares, ..
         } = self;
-        mailboxes
-            .retain(|mailbox| mailbox.empty(&mut |buffer| spares.extend(Sole::reclaim(buffer))));
+        mailboxes.retain(|mailbox| {
+            mailbox.empty(&mut |buffer| spares.extend(UniqueBuffer::reclaim(buffer)))
+        });
     }
 
     /// Stamps `next` and makes it the newest for every reader; returns its epoch.
-    fn send(&mut self, mut next: Sole<T>) -> u64 {
+    fn send(&mut self, mut next: UniqueBuffer<T>) -> u64 {
         self.epoch += 1;
         next.stamp(self.epoch);
         let old = std::mem::replace(&mut self.newest, next.share());
@@ -139,9 +140,9 @@ impl<T: Stamped> Publisher<T> {
         self.collect();
         for mailbox in &self.mailboxes {
             let untaken = mailbox.deliver(Arc::clone(&self.newest));
-            self.spares.extend(untaken.and_then(Sole::reclaim));
+            self.spares.extend(untaken.and_then(UniqueBuffer::reclaim));
         }
-        self.spares.extend(Sole::reclaim(old));
+        self.spares.extend(UniqueBuffer::reclaim(old));
         self.epoch
     }
 }
@@ -157,7 +158,7 @@ impl<T: Stamped + Default> Publisher<T> {
             self.collect();
         }
         if self.spares.is_empty() {
-            self.spares.push(Sole::new(T::default()));
+            self.spares.push(UniqueBuffer::new(T::default()));
         }
         Draft { publisher: self }
     }

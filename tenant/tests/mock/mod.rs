@@ -9,7 +9,7 @@
 use gridmux_channel::Errno;
 use gridmux_channel::control::{
     ControlCode, ControlError, ControlReply, ControlRequest, DeviceFacts, GlobalInfo, KernelInfo,
-    Mailbox, Module, ParamInfo, Usage, Welcome,
+    Mailbox, Module, ModulePart, ParamInfo, Usage, Welcome,
 };
 use gridmux_channel::memory::DmaTable;
 use gridmux_channel::regions::{self, REGION_CONTROL, REGION_FACTS, REGION_RINGS};
@@ -199,6 +199,8 @@ impl Device {
             // Everything is executed in the order of submission, so that what is waited for is over.
             Operation::Wait { .. } => Ok(()),
             Operation::Barrier => Ok(()),
+            // A client of the mock's releases its holds before it waits for anything.
+            Operation::Hold { .. } => Ok(()),
         };
         let status = match result {
             Ok(()) => CompletionStatus::Ok,
@@ -331,7 +333,7 @@ impl Device {
                 }
                 None => error(ControlCode::NotFound, "no such allocation"),
             },
-            ControlRequest::LoadModule { iova, len } => self.load(iova, len),
+            ControlRequest::LoadModule { parts } => self.load(&parts),
             ControlRequest::CreateStream => {
                 self.streams += 1;
                 ControlReply::Stream(self.streams)
@@ -345,19 +347,25 @@ impl Device {
                 launches: self.launches,
                 ..Usage::default()
             }),
+            ControlRequest::TakePrinted => ControlReply::Printed {
+                text: b"printed".to_vec(),
+                lost_bytes: 3,
+            },
             ControlRequest::UnloadModule { .. } | ControlRequest::DestroyStream { .. } => {
                 ControlReply::Done
             }
         }
     }
 
-    fn load(&self, iova: u64, len: u64) -> ControlReply {
-        let mut text = vec![0; usize::try_from(len).unwrap()];
-        if let Err(problem) = self.dma.read_at(iova, &mut text) {
-            return ControlReply::Error(ControlError::new(
-                ControlCode::BadIova,
-                problem.to_string(),
-            ));
+    fn load(&self, parts: &[ModulePart]) -> ControlReply {
+        let mut text = Vec::new();
+        for part in parts {
+            let mut bytes = vec![0; usize::try_from(part.len).unwrap()];
+            if let Err(problem) = self.dma.read_at(part.iova, &mut bytes) {
+                let problem = problem.to_string();
+                return ControlReply::Error(ControlError::new(ControlCode::BadIova, problem));
+            }
+            text.extend(bytes);
         }
         if !text.starts_with(b".version") {
             let text = "line 1, column 1: expected `.version`";
@@ -390,6 +398,7 @@ impl Device {
             handle: 1,
             kernels,
             globals,
+            prints: false,
         })
     }
 }

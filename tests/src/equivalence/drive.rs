@@ -238,8 +238,8 @@ fn gate(
     until_it_ends(instance, &mut place, &mut events, dice).map(|_| ())
 }
 
-/// Every launch three times: refused as a whole, then the blocks that marked themselves, in two random parts. Stops by time
-/// seldom part so few blocks.
+/// Every launch three times: refused as a whole, then the blocks that marked themselves, in two random parts. Stops by
+/// time seldom part so few blocks.
 fn in_two_parts(
     mut gate: Gate,
     place: &mut Place<'_, '_, '_>,

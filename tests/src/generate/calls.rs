@@ -68,7 +68,8 @@ impl Maker {
         emit!(self.body.text, "ret");
         let body = std::mem::replace(&mut self.body, kernel);
         self.before += &format!(
-            "\n.func (.param .b32 {name}_result) {name}(\n\t.param .b32 {name}_a,\n\t.param .b32 {name}_b,\n\t.param .b64 {name}_in\n)\n{{\n{}{}}}\n",
+            "\n.func (.param .b32 {name}_result) {name}(\n\t.param .b32 {name}_a,\n\t.param .b32 {name}_b,\n\
+             \t.param .b64 {name}_in\n)\n{{\n{}{}}}\n",
             body.variables,
             body.text.finish(),
         );

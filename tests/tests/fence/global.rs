@@ -50,7 +50,8 @@ fn stores_to_a_neighbour_land_in_the_own_partition() {
         ),
         (
             "a loop",
-            "mov.u32 %s, 0;\n$next:\nst.global.u32 [%target], %r;\nadd.s64 %target, %target, 4;\nadd.u32 %s, %s, 1;\nsetp.lt.u32 %p, %s, 64;\n@%p bra $next;",
+            "mov.u32 %s, 0;\n$next:\nst.global.u32 [%target], %r;\nadd.s64 %target, %target, 4;\nadd.u32 %s, %s, 1;\n\
+             setp.lt.u32 %p, %s, 64;\n@%p bra $next;",
         ),
         (
             "a pointer kept across a store",
@@ -85,7 +86,8 @@ fn loads_do_not_see_a_neighbour() {
         ("an atomic", "atom.global.or.b32 %s, [%target], 0;"),
         (
             "an asynchronous copy",
-            ".shared .align 16 .b8 x[16];\ncp.async.ca.shared.global [x], [%target+8], 4;\ncp.async.wait_all;\nld.shared.u32 %s, [x];",
+            ".shared .align 16 .b8 x[16];\ncp.async.ca.shared.global [x], [%target+8], 4;\ncp.async.wait_all;\n\
+             ld.shared.u32 %s, [x];",
         ),
     ];
     for (name, body) in attacks {
@@ -134,7 +136,8 @@ fn wild_addresses_do_not_fault() {
         ),
         (
             "misaligned",
-            "add.s64 %a, %own, 1;\nst.global.u32 [%a], %r;\nst.global.u64 [%a+2], %own;\natom.global.add.u32 %s, [%a+1], 1;",
+            "add.s64 %a, %own, 1;\nst.global.u32 [%a], %r;\nst.global.u64 [%a+2], %own;\n\
+             atom.global.add.u32 %s, [%a+1], 1;",
         ),
         (
             "misaligned by register",
@@ -150,7 +153,9 @@ fn wild_addresses_do_not_fault() {
         ),
         (
             "random addresses",
-            "mov.u64 %a, %clock64;\nmov.u32 %s, 0;\n$next:\nmul.lo.u64 %a, %a, 6364136223846793005;\nadd.u64 %a, %a, 1442695040888963407;\nst.global.u32 [%a], %r;\nld.u32 %t, [%a];\nadd.u32 %s, %s, 1;\nsetp.lt.u32 %p, %s, 50;\n@%p bra $next;",
+            "mov.u64 %a, %clock64;\nmov.u32 %s, 0;\n$next:\nmul.lo.u64 %a, %a, 6364136223846793005;\n\
+             add.u64 %a, %a, 1442695040888963407;\nst.global.u32 [%a], %r;\nld.u32 %t, [%a];\nadd.u32 %s, %s, 1;\n\
+             setp.lt.u32 %p, %s, 50;\n@%p bra $next;",
         ),
         (
             "an undefined register",
@@ -165,7 +170,8 @@ fn wild_addresses_do_not_fault() {
 
 #[test]
 fn module_variables_cannot_be_left() {
-    let before = ".global .align 4 .u32 g[4];\n.visible .global .align 4 .b8 h[16];\n.const .align 4 .u32 c[4] = {1, 2, 3, 4};";
+    let before = ".global .align 4 .u32 g[4];\n.visible .global .align 4 .b8 h[16];\n\
+        .const .align 4 .u32 c[4] = {1, 2, 3, 4};";
     let attacks = [
         ("far behind a name", "st.global.u32 [g+99999996], %r;"),
         (
@@ -184,7 +190,8 @@ fn module_variables_cannot_be_left() {
         ),
         (
             "behind a constant",
-            "mov.u64 %a, c;\nmul.wide.u32 %b, %i, 4096;\nadd.s64 %a, %a, %b;\nld.const.u32 %s, [%a];\nld.const.u32 %s, [%a+3];\nld.const.u32 %s, [c+4096];",
+            "mov.u64 %a, c;\nmul.wide.u32 %b, %i, 4096;\nadd.s64 %a, %a, %b;\nld.const.u32 %s, [%a];\n\
+             ld.const.u32 %s, [%a+3];\nld.const.u32 %s, [c+4096];",
         ),
     ];
     for (name, body) in attacks {
@@ -195,19 +202,26 @@ fn module_variables_cannot_be_left() {
 
 #[test]
 fn well_behaved_kernels_compute_the_same_bits() {
-    let before = ".extern .shared .align 16 .b8 d[];\n.global .align 8 .u32 g[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n.const .align 4 .u32 c[4] = {9, 8, 7, 6};";
+    let before = ".extern .shared .align 16 .b8 d[];\n.global .align 8 .u32 g[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n\
+        .const .align 4 .u32 c[4] = {9, 8, 7, 6};";
     let body = ".shared .align 8 .b8 x[1024];\n.local .align 8 .b8 l[32];\n\
-        mov.u32 %s, %ctaid.x;\nmov.u32 %t, %ntid.x;\nmad.lo.u32 %u, %s, %t, %i;\nmul.wide.u32 %a, %u, 16;\nadd.s64 %a, %own, %a;\n\
+        mov.u32 %s, %ctaid.x;\nmov.u32 %t, %ntid.x;\nmad.lo.u32 %u, %s, %t, %i;\nmul.wide.u32 %a, %u, 16;\n\
+        add.s64 %a, %own, %a;\n\
         mov.u32 %s, x;\nmad.lo.u32 %s, %i, 4, %s;\nst.shared.u32 [%s], %u;\nst.shared.u32 [%s+256], %i;\n\
         mov.u32 %v, d;\nmad.lo.u32 %v, %i, 8, %v;\nst.shared.v2.u32 [%v], {%u, %r};\nbar.sync 0;\n\
         ld.shared.u32 %t, [%s+256];\nxor.b32 %r, %r, %t;\n\
-        and.b32 %t, %i, 3;\nmul.wide.u32 %b, %t, 4;\nmov.u64 %c, c;\nadd.s64 %c, %c, %b;\nld.const.u32 %t, [%c];\nadd.u32 %r, %r, %t;\n\
+        and.b32 %t, %i, 3;\nmul.wide.u32 %b, %t, 4;\nmov.u64 %c, c;\nadd.s64 %c, %c, %b;\nld.const.u32 %t, [%c];\n\
+        add.u32 %r, %r, %t;\n\
         mov.u64 %c, l;\nadd.s64 %c, %c, %b;\nst.local.u32 [%c], %r;\nld.local.u32 %t, [%c];\nadd.u32 %r, %r, %t;\n\
-        cvta.local.u64 %c, %c;\nst.global.u64 [%a+8], %c;\nld.global.u64 %c, [%a+8];\nld.u32 %t, [%c];\nadd.u32 %r, %r, %t;\n\
-        cvt.u64.u32 %c, %v;\ncvta.shared.u64 %c, %c;\nst.global.u64 [%a+8], %c;\nld.global.u64 %c, [%a+8];\nld.u32 %t, [%c];\nadd.u32 %r, %r, %t;\n\
+        cvta.local.u64 %c, %c;\nst.global.u64 [%a+8], %c;\nld.global.u64 %c, [%a+8];\nld.u32 %t, [%c];\n\
+        add.u32 %r, %r, %t;\n\
+        cvt.u64.u32 %c, %v;\ncvta.shared.u64 %c, %c;\nst.global.u64 [%a+8], %c;\nld.global.u64 %c, [%a+8];\n\
+        ld.u32 %t, [%c];\nadd.u32 %r, %r, %t;\n\
         isspacep.shared %p, %c;\nselp.u32 %t, 5, 6, %p;\nadd.u32 %r, %r, %t;\n\
-        mov.u64 %c, g;\nadd.s64 %c, %c, %b;\nld.global.u32 %t, [%c+16];\nadd.u32 %r, %r, %t;\nld.u32 %t, [%c];\nadd.u32 %r, %r, %t;\n\
-        atom.global.add.u32 %t, [%own+32768], 1;\nst.global.v2.u32 [%a], {%r, %u};\nmov.u64 %c, 0;\nst.global.u64 [%a+8], %c;";
+        mov.u64 %c, g;\nadd.s64 %c, %c, %b;\nld.global.u32 %t, [%c+16];\nadd.u32 %r, %r, %t;\nld.u32 %t, [%c];\n\
+        add.u32 %r, %r, %t;\n\
+        atom.global.add.u32 %t, [%own+32768], 1;\nst.global.v2.u32 [%a], {%r, %u};\nmov.u64 %c, 0;\n\
+        st.global.u64 [%a+8], %c;";
     let ptx = kernel(before, body);
     let launch = ([4, 1, 1], 64, 512);
     let mut original = Scene::new();
@@ -237,10 +251,12 @@ fn well_behaved_kernels_compute_the_same_bits() {
 fn pointers_keep_the_bits_that_their_accesses_need() {
     // What is aligned are sums: a pointer off by 4 and one off by 1, each with offsets of their own.
     let body = "add.s64 %a, %own, 4;\nst.global.u64 [%own+1024], %a;\nld.global.u64 %b, [%own+1024];\n\
-        mul.wide.u32 %c, %i, 16;\nadd.s64 %c, %b, %c;\nst.global.u32 [%c], %i;\nst.global.v2.u32 [%c+4], {%r, %i};\nst.global.u32 [%b+3072], %r;\n\
+        mul.wide.u32 %c, %i, 16;\nadd.s64 %c, %b, %c;\nst.global.u32 [%c], %i;\nst.global.v2.u32 [%c+4], {%r, %i};\n\
+        st.global.u32 [%b+3072], %r;\n\
         add.s64 %a, %own, 2049;\nst.global.u64 [%own+1032], %a;\nbar.sync 0;\nld.global.u64 %target, [%own+1032];\n\
         cvt.u64.u32 %c, %i;\nadd.s64 %c, %target, %c;\nst.global.u8 [%c], %r;\nst.global.u8 [%c+64], %i;\n\
-        add.s64 %c, %target, 255;\nst.global.u64 [%c], %own;\nbar.sync 0;\nmov.u64 %c, 0;\nst.global.u64 [%own+1024], %c;\nst.global.u64 [%own+1032], %c;";
+        add.s64 %c, %target, 255;\nst.global.u64 [%c], %own;\nbar.sync 0;\nmov.u64 %c, 0;\n\
+        st.global.u64 [%own+1024], %c;\nst.global.u64 [%own+1032], %c;";
     let ptx = kernel("", body);
     let launch = ([1, 1, 1], 64, 0);
     let mut original = Scene::new();

@@ -30,9 +30,12 @@ fn kernel(before: &str, body: &str) -> String {
 /// The same with declarations of its own.
 fn declaring(before: &str, declared: &str, body: &str) -> String {
     format!(
-        ".version 8.0\n.target sm_80\n.address_size 64\n{before}\n.visible .entry k(.param .u64 own, .param .u64 target)\n{{\n\
-         {declared}.reg .b64 %own, %target, %a, %b, %c;\n.reg .b32 %i, %r, %s, %t, %u, %v;\n.reg .pred %p, %q;\n.reg .f32 %f;\n\
-         ld.param.u64 %own, [own];\nld.param.u64 %target, [target];\nmov.u32 %i, %tid.x;\nmov.u32 %r, 0xdeadbeef;\n{body}\nret;\n}}\n"
+        ".version 8.0\n.target sm_80\n.address_size 64\n{before}\n\
+         .visible .entry k(.param .u64 own, .param .u64 target)\n{{\n\
+         {declared}.reg .b64 %own, %target, %a, %b, %c;\n.reg .b32 %i, %r, %s, %t, %u, %v;\n.reg .pred %p, %q;\n\
+         .reg .f32 %f;\n\
+         ld.param.u64 %own, [own];\nld.param.u64 %target, [target];\nmov.u32 %i, %tid.x;\nmov.u32 %r, 0xdeadbeef;\n\
+         {body}\nret;\n}}\n"
     )
 }
 

@@ -48,7 +48,8 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "constant",
     ),
     (
-        "{ .param .b32 r; .param .b64 f; .param .b64 a; st.param.b64 [f], %own; st.param.b64 [a], %own; call (r), vprintf, (f, a); }",
+        "{ .param .b32 r; .param .b64 f; .param .b64 a; st.param.b64 [f], %own; st.param.b64 [a], %own; \
+         call (r), vprintf, (f, a); }",
         ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);",
         "vprintf",
     ),
@@ -96,7 +97,8 @@ fn what_cannot_be_bounded_is_refused_with_its_line() {
 
 #[test]
 fn recursion_is_refused() {
-    let before = ".func f(.param .b32 n);\n.func g(.param .b32 n)\n{\n{ .param .b32 a; st.param.b32 [a], 1; call f, (a); }\nret;\n}\n\
+    let before = ".func f(.param .b32 n);\n.func g(.param .b32 n)\n{\n{ .param .b32 a; st.param.b32 [a], 1; \
+                  call f, (a); }\nret;\n}\n\
                   .func f(.param .b32 n)\n{\n{ .param .b32 a; st.param.b32 [a], 1; call g, (a); }\nret;\n}";
     let ptx = kernel(
         before,

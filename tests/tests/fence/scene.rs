@@ -1,8 +1,8 @@
 //! A GPU with two tenants' partitions side by side, and a kernel of one that goes for the other.
 //!
-//! Rule: the attacker knows everything: the neighbour's addresses, the layout, the form it will be given. What must hold
-//! is that the neighbour's bytes, the counters and everything else in the domain stay as they were, and that the launch
-//! ends without a fault of the device.
+//! Rule: the attacker knows everything: the neighbour's addresses, the layout, the form it will be given. What must
+//! hold is that the neighbour's bytes, the counters and everything else in the domain stay as they were, and that the
+//! launch ends without a fault of the device.
 
 use gridmux_hw_model::drive::{DriveError, FormedKernel, Run};
 use gridmux_hw_model::{DomainId, Gpu, GpuConfig, LoadError, Partition};

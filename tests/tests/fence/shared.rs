@@ -23,7 +23,8 @@ fn shared_memory_cannot_be_left() {
         ),
         (
             "by threads",
-            "mov.u32 %s, d;\nmad.lo.u32 %s, %i, 64, %s;\nst.shared.u32 [%s], %r;\nst.shared.u32 [%s+12], %r;\nst.shared.u32 [%s+60], %r;",
+            "mov.u32 %s, d;\nmad.lo.u32 %s, %i, 64, %s;\nst.shared.u32 [%s], %r;\nst.shared.u32 [%s+12], %r;\n\
+             st.shared.u32 [%s+60], %r;",
         ),
         (
             "behind a name",
@@ -55,11 +56,13 @@ fn shared_memory_cannot_be_left() {
         ),
         (
             "a window from an unknown address",
-            "mov.u64 %a, d;\ncvta.shared.u64 %a, %a;\nst.global.u64 [%own], %a;\nld.global.u64 %b, [%own];\nst.u32 [%b], %r;\nst.u32 [%b+100000], %r;\nst.u32 [%b+3], %r;",
+            "mov.u64 %a, d;\ncvta.shared.u64 %a, %a;\nst.global.u64 [%own], %a;\nld.global.u64 %b, [%own];\n\
+             st.u32 [%b], %r;\nst.u32 [%b+100000], %r;\nst.u32 [%b+3], %r;",
         ),
         (
             "an asynchronous copy",
-            "mov.u32 %s, d;\ncp.async.ca.shared.global [%s], [%target], 16;\nmov.u32 %s, 1000001;\ncp.async.ca.shared.global [%s], [%target], 4;\ncp.async.wait_all;",
+            "mov.u32 %s, d;\ncp.async.ca.shared.global [%s], [%target], 16;\nmov.u32 %s, 1000001;\n\
+             cp.async.ca.shared.global [%s], [%target], 4;\ncp.async.wait_all;",
         ),
     ];
     for (name, body) in attacks {
@@ -71,10 +74,8 @@ fn shared_memory_cannot_be_left() {
     }
     // The launch gives less than the accesses span.
     for bytes in [0, 4, 100] {
-        let ptx = kernel(
-            before,
-            "mov.u32 %s, d;\nst.shared.u32 [%s+252], %r;\nst.shared.u32 [%s], %r;",
-        );
+        let body = "mov.u32 %s, d;\nst.shared.u32 [%s+252], %r;\nst.shared.u32 [%s], %r;";
+        let ptx = kernel(before, body);
         for form in FORMS {
             let mut scene = Scene::new();
             let params = [scene.buffer, scene.neighbour[1]];
@@ -87,7 +88,8 @@ fn shared_memory_cannot_be_left() {
 
 #[test]
 fn rows_of_matrices_stay_inside() {
-    let values = ".reg .f32 %w<8>;\n.reg .b32 %h<8>;\nmov.f32 %w0, 0f3F800000;\nmov.f32 %w1, %w0;\nmov.f32 %w2, %w0;\nmov.f32 %w3, %w0;\n\
+    let values = ".reg .f32 %w<8>;\n.reg .b32 %h<8>;\nmov.f32 %w0, 0f3F800000;\nmov.f32 %w1, %w0;\n\
+                  mov.f32 %w2, %w0;\nmov.f32 %w3, %w0;\n\
                   mov.f32 %w4, %w0;\nmov.f32 %w5, %w0;\nmov.f32 %w6, %w0;\nmov.f32 %w7, %w0;\n";
     let list = "{%w0, %w1, %w2, %w3, %w4, %w5, %w6, %w7}";
     let halves = "{%h0, %h1, %h2, %h3, %h4, %h5, %h6, %h7}";
@@ -139,7 +141,8 @@ fn rows_of_matrices_stay_inside() {
         (
             "a load",
             format!(
-                "{values}mov.u32 %s, 0x40000000;\nwmma.load.a.sync.aligned.row.m16n16k16.global.f16 {halves}, [%target], %s;"
+                "{values}mov.u32 %s, 0x40000000;\n\
+                 wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {halves}, [%target], %s;"
             ),
         ),
         (
@@ -163,7 +166,8 @@ fn rows_of_matrices_stay_inside() {
 /// Shared memory of a module that has no variable there: a block has none, not even one byte.
 #[test]
 fn shared_memory_that_nobody_declares_cannot_be_left() {
-    let callee = ".func f(.param .b32 a)\n{\n.reg .b32 %r<2>;\nld.param.u32 %r1, [a];\nst.shared.u32 [%r1], %r1;\nret;\n}";
+    let callee = ".func f(.param .b32 a)\n\
+        {\n.reg .b32 %r<2>;\nld.param.u32 %r1, [a];\nst.shared.u32 [%r1], %r1;\nret;\n}";
     let call = "{ .param .b32 x; st.param.b32 [x], %r; call f, (x); }";
     let generic = "mov.u64 %a, 0x100000;\ncvta.shared.u64 %b, %a;\nst.u32 [%b], %r;";
     let attacks = [
@@ -189,7 +193,8 @@ fn a_base_in_front_of_shared_memory_keeps_its_offset() {
     // The variable stands at address 0, so that the base of the first access is far behind everything.
     let body = ".shared .align 16 .b8 x[512];\n\
         mov.u32 %s, x;\nmad.lo.u32 %s, %i, 4, %s;\nadd.s32 %t, %s, -4;\nst.shared.u32 [%t+4], %i;\nbar.sync 0;\n\
-        add.s32 %t, %s, -16;\nld.shared.u32 %u, [%t+16];\nadd.s32 %t, %s, -8;\nld.shared.u32 %v, [%t+8];\nadd.u32 %u, %u, %v;\nbar.sync 0;\n\
+        add.s32 %t, %s, -16;\nld.shared.u32 %u, [%t+16];\nadd.s32 %t, %s, -8;\nld.shared.u32 %v, [%t+8];\n\
+        add.u32 %u, %u, %v;\nbar.sync 0;\n\
         mad.lo.u32 %t, %i, 8, -8;\nmov.u32 %v, x;\nadd.u32 %t, %t, %v;\nst.shared.u32 [%t+8], %u;\n\
         ld.shared.v2.u32 {%r, %v}, [%t+8];\nmul.wide.u32 %a, %i, 4;\nadd.s64 %a, %own, %a;\nst.global.u32 [%a], %r;";
     let before = ".extern .shared .align 16 .b8 d[];";
@@ -269,7 +274,8 @@ fn shared_memory_is_zeroed_at_entry() {
 fn a_kernel_with_all_shared_memory_runs_or_is_refused() {
     const STATIC: u32 = 48 << 10;
     const MOST: u32 = 227 << 10;
-    let touch = "mul.lo.u32 %t, %i, 4;\nmov.u32 %s, BIG;\nadd.u32 %s, %s, %t;\nst.shared.u32 [%s+4], %r;\nld.shared.u32 %u, [%s+4];\n\
+    let touch = "mul.lo.u32 %t, %i, 4;\nmov.u32 %s, BIG;\nadd.u32 %s, %s, %t;\nst.shared.u32 [%s+4], %r;\n\
+                 ld.shared.u32 %u, [%s+4];\n\
                  mul.wide.u32 %a, %i, 4;\nadd.s64 %a, %own, %a;\nst.global.u32 [%a], %u;";
     let all = format!(".shared .align 4 .b8 x[{STATIC}];\n");
     let halves = format!(

@@ -25,7 +25,8 @@ fn local_memory_cannot_be_left() {
         ),
         (
             "from an unknown address",
-            "mov.u64 %a, l;\ncvta.local.u64 %a, %a;\nst.global.u64 [%own], %a;\nld.global.u64 %b, [%own];\nst.u32 [%b+128], %r;\nst.u32 [%b+1], %r;",
+            "mov.u64 %a, l;\ncvta.local.u64 %a, %a;\nst.global.u64 [%own], %a;\nld.global.u64 %b, [%own];\n\
+             st.u32 [%b+128], %r;\nst.u32 [%b+1], %r;",
         ),
         (
             "any address",
@@ -42,9 +43,12 @@ fn local_memory_cannot_be_left() {
 
 #[test]
 fn traps_are_recorded_and_leave_in_order() {
-    let fail = ".extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s) .noreturn;";
-    let assert = "setp.eq.u32 %p, %i, 7;\n@!%p bra $fine;\n{ .param .b64 m; .param .b64 f; .param .b32 l; .param .b64 n; .param .b64 s;\n\
-                  st.param.b64 [m], %own; st.param.b64 [f], %own; st.param.b32 [l], %r; st.param.b64 [n], %own; st.param.b64 [s], %own;\n\
+    let fail = ".extern .func __assertfail\
+        (.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s) .noreturn;";
+    let assert = "setp.eq.u32 %p, %i, 7;\n@!%p bra $fine;\n{ .param .b64 m; .param .b64 f; .param .b32 l; \
+                  .param .b64 n; .param .b64 s;\n\
+                  st.param.b64 [m], %own; st.param.b64 [f], %own; st.param.b32 [l], %r; st.param.b64 [n], %own; \
+                  st.param.b64 [s], %own;\n\
                   call.uni __assertfail, (m, f, l, n, s); }\n$fine:\nbar.sync 0;";
     let attacks = [
         ("trap", FaultKind::Trap, "", "trap;"),
@@ -87,13 +91,21 @@ fn traps_are_recorded_and_leave_in_order() {
 
 #[test]
 fn functions_are_fenced_too() {
-    let store = ".func put(.param .b64 at, .param .b32 value)\n{\n.reg .b64 %at;\n.reg .b32 %v;\nld.param.b64 %at, [at];\nld.param.b32 %v, [value];\nst.global.b32 [%at], %v;\nst.b32 [%at+4], %v;\nret;\n}\n\
-                 .func deep(.param .b64 at, .param .b32 value)\n{\n.reg .b64 %at;\n.reg .b32 %v;\nld.param.b64 %at, [at];\nld.param.b32 %v, [value];\n\
-                 { .param .b64 a; .param .b32 b; st.param.b64 [a], %at; st.param.b32 [b], %v; call put, (a, b); }\nret;\n}\n\
+    let store = ".func put(.param .b64 at, .param .b32 value)\n\
+                 {\n.reg .b64 %at;\n.reg .b32 %v;\nld.param.b64 %at, [at];\nld.param.b32 %v, [value];\n\
+                 st.global.b32 [%at], %v;\nst.b32 [%at+4], %v;\nret;\n}\n\
+                 .func deep(.param .b64 at, .param .b32 value)\n\
+                 {\n.reg .b64 %at;\n.reg .b32 %v;\nld.param.b64 %at, [at];\nld.param.b32 %v, [value];\n\
+                 { .param .b64 a; .param .b32 b; st.param.b64 [a], %at; st.param.b32 [b], %v; call put, (a, b); }\n\
+                 ret;\n}\n\
                  .global .u64 table[2] = {put, deep};";
-    let direct = "{ .param .b64 a; .param .b32 b; st.param.b64 [a], %target; st.param.b32 [b], %r; call deep, (a, b); }";
-    let pointer = "{ .param .b64 a; .param .b32 b; st.param.b64 [a], %target; st.param.b32 [b], %r;\nproto: .callprototype _ (.param .b64 x, .param .b32 y);\nmov.u64 %b, put;\ncall %b, (a, b), proto; }";
-    let wild = "{ .param .b64 a; .param .b32 b; st.param.b64 [a], %target; st.param.b32 [b], %r;\nproto: .callprototype _ (.param .b64 x, .param .b32 y);\nmov.u64 %b, put;\nadd.s64 %b, %b, 3;\ncall %b, (a, b), proto; }";
+    let direct = "{ .param .b64 a; .param .b32 b; st.param.b64 [a], %target; st.param.b32 [b], %r; \
+        call deep, (a, b); }";
+    let pointer = "{ .param .b64 a; .param .b32 b; st.param.b64 [a], %target; st.param.b32 [b], %r;\n\
+        proto: .callprototype _ (.param .b64 x, .param .b32 y);\nmov.u64 %b, put;\ncall %b, (a, b), proto; }";
+    let wild = "{ .param .b64 a; .param .b32 b; st.param.b64 [a], %target; st.param.b32 [b], %r;\n\
+        proto: .callprototype _ (.param .b64 x, .param .b32 y);\nmov.u64 %b, put;\nadd.s64 %b, %b, 3;\n\
+        call %b, (a, b), proto; }";
     let before = store.replace("\n.global .u64 table[2] = {put, deep};", "");
     does_harm("a call", &kernel(&before, direct));
     survives("a call", &kernel(&before, direct));
@@ -110,7 +122,8 @@ fn functions_are_fenced_too() {
 
 #[test]
 fn jump_tables_and_barriers_keep_to_what_exists() {
-    let jump = "mul.lo.u32 %s, %i, 77777777;\ntable: .branchtargets $a, $b, $c;\nbrx.idx %s, table;\n$a: st.global.u32 [%own], %r;\n$b: st.global.u32 [%own+4], %r;\n$c:";
+    let jump = "mul.lo.u32 %s, %i, 77777777;\ntable: .branchtargets $a, $b, $c;\nbrx.idx %s, table;\n\
+        $a: st.global.u32 [%own], %r;\n$b: st.global.u32 [%own+4], %r;\n$c:";
     does_harm("a jump table", &kernel("", jump));
     survives("a jump table", &kernel("", jump));
     let barrier = "mov.u32 %s, 1000;\nmov.u32 %t, 64;\nbarrier.sync %s;\nbarrier.sync %s, %t;";

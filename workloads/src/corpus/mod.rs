@@ -187,7 +187,7 @@ fn inout<T: Element>(values: impl IntoIterator<Item = T>) -> Arg {
     buffer(Role::InOut, values)
 }
 
-/// An output buffer of so many bytes; it starts as ones, which are a NaN in every float.
+/// An output buffer of `bytes` bytes; it starts as ones, which are a NaN in every float.
 fn output(bytes: usize) -> Arg {
     buffer(Role::Out, std::iter::repeat_n(0xff_u8, bytes))
 }

@@ -22,7 +22,7 @@ const N: usize = 1000;
 const N_S32: i32 = 1000;
 const N_U32: u32 = 1000;
 
-/// Inclusive prefix sums that start again after so many words.
+/// Inclusive prefix sums that start again every `run` words.
 fn prefixes(words: &[u32], run: usize) -> Vec<u32> {
     let mut sum = 0_u32;
     let each = words.iter().enumerate().map(|(i, v)| {

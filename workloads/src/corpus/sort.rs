@@ -21,7 +21,7 @@ pub(super) const ROWS: &[Kernel] = &[
     row!("triton", "sort", "triton_sort", triton_sort),
 ];
 
-/// Runs of so many numbers, each in order.
+/// Runs of `run` numbers, each in order.
 fn sorted<T: Ord + Clone>(numbers: &[T], run: usize) -> Vec<T> {
     let mut numbers = numbers.to_vec();
     numbers.chunks_mut(run).for_each(<[T]>::sort);

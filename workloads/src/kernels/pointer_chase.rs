@@ -72,7 +72,7 @@ fn order(params: &Params) -> Vec<u32> {
     order
 }
 
-/// Where the chains, which start evenly spaced along the ring, stand after so many hops: found by position in the
+/// Where the chains, which start evenly spaced along the ring, stand after `hops` hops: found by position in the
 /// ring, without following links.
 fn offsets_after(order: &[u32], hops: u32) -> Vec<u64> {
     let spacing = order.len() / CHAINS as usize;

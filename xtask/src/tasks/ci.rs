@@ -4,7 +4,7 @@ use crate::tasks::{test, tidy};
 use crate::{process, repo, setup};
 use anyhow::{Context, Result};
 
-/// Formatting, lints, tidiness, then every test. It ends with the summary of the tests.
+/// Formatting, lints, tidiness, then every test and every client. It ends with their summary.
 #[derive(clap::Args)]
 pub struct Args {}
 
@@ -21,5 +21,5 @@ pub fn run(_: &Args) -> Result<()> {
     lint.args(["--workspace", "--all-targets", "--", "-D", "warnings"]);
     process::aloud(&mut lint).context("lints")?;
     tidy::run(&tidy::Args {})?;
-    test::run(&test::Args::default())
+    test::run_all()
 }

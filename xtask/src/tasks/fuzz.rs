@@ -1,9 +1,9 @@
-//! `cargo xtask fuzz`: coverage-guided fuzzing of the PTX front end, one process per target.
+//! `cargo xtask fuzz`: coverage-guided fuzzing of what reads hostile bytes, one process per target.
 //!
-//! The targets in `ptx/fuzz` are built with the compiler's coverage instrumentation, which stable Rust has as a pass
-//! of LLVM. They start from every PTX file that the repository holds, and from what earlier runs under `target/`
-//! learnt. A case that is found is minimised by name only: it is copied to `ptx/tests/found`, where the crate's tests
-//! run it from then on.
+//! The targets of each [`Suite`] are built with the compiler's coverage instrumentation, a pass of LLVM that stable Rust
+//! has. They start from the suite's seeds, files that the repository holds, and from what earlier runs under
+//! `target/` learnt. A case that is found is minimised by name only: it is copied to the folder `found` of the crate's
+//! tests, which run it from then on.
 
 use crate::setup::{self, Need};
 use crate::{process, repo};
@@ -15,8 +15,54 @@ use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
-/// The targets: lexer and parser, typed layer and analyses, forms.
-const TARGETS: [&str; 3] = ["parse", "decode", "rewrite"];
+/// Fuzz targets of one crate.
+#[derive(Debug)]
+struct Suite {
+    /// The crate's folder, with the targets in `fuzz`.
+    folder: &'static str,
+    /// Its name.
+    package: &'static str,
+    targets: &'static [&'static str],
+    /// Where seeds are, and how their names end; found cases get the same ending.
+    seeds: &'static [&'static str],
+    extension: &'static str,
+    /// Whether the seeds are text, whose words help to make further inputs.
+    is_text: bool,
+    /// Further words, as libFuzzer's dictionaries have them.
+    words: &'static [&'static str],
+}
+
+const SUITES: [Suite; 2] = [
+    // Lexer and parser, typed layer and analyses, forms, linking.
+    Suite {
+        folder: "ptx",
+        package: "gridmux-ptx",
+        targets: &["parse", "decode", "rewrite", "link"],
+        seeds: &["ptx/tests", "workloads"],
+        extension: "ptx",
+        is_text: true,
+        words: &[],
+    },
+    // Fat binaries and the other images that a program hands to the driver library.
+    Suite {
+        folder: "tenant/cuda",
+        package: "gridmux-cuda",
+        targets: &["image"],
+        seeds: &["tenant/cuda/tests"],
+        extension: "fatbin",
+        is_text: false,
+        // The first bytes of a container, a wrapper, a bundle and a cubin; flags of packing.
+        words: &[
+            r"\x50\xed\x55\xba",
+            r"\xb1\x43\x62\x46",
+            r"\x7fGMX",
+            r"\x7fELF",
+            r"\x11\x20\x00",
+            r"\x11\x80\x00",
+        ],
+    },
+];
+const TARGETS: [&str; 5] = ["parse", "decode", "rewrite", "link", "image"];
 /// The compiler's coverage pass, as libFuzzer wants it: counters, their places in the program, and comparisons.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -28,7 +74,7 @@ const HANG_S: u32 = 10;
 /// Most words of the sources that the engine is told.
 const DICTIONARY_WORDS: usize = 2000;
 
-/// Fuzz the PTX front end; a found case becomes a test.
+/// Fuzz what reads hostile bytes: the PTX front end and the driver library's images; a found case becomes a test.
 #[derive(clap::Args)]
 pub struct Args {
     /// Targets to run; all of them when none is named.
@@ -52,23 +98,35 @@ pub fn run(args: &Args) -> Result<()> {
         [] => TARGETS.to_vec(),
         named => named.iter().map(String::as_str).collect(),
     };
-    let programs = build()?;
     let work = repo::target().join("fuzz-work");
-    let (seeds, dictionary) = seed(&work)?;
+    let mut runs = Vec::new();
+    for suite in &SUITES {
+        let named = suite
+            .targets
+            .iter()
+            .filter(|target| targets.contains(target));
+        let named: Vec<_> = named.collect();
+        if named.is_empty() {
+            continue;
+        }
+        let programs = suite.build()?;
+        let (seeds, dictionary) = suite.seed(&work)?;
+        runs.extend(named.into_iter().map(|target| Run {
+            suite,
+            target: (*target).to_owned(),
+            program: programs.join(target),
+            learnt: work.join(target),
+            seeds: seeds.clone(),
+            dictionary: dictionary.clone(),
+            seconds: args.seconds,
+        }));
+    }
     let mut faults = Vec::new();
-    for group in targets.chunks(args.jobs.max(1)) {
-        let runs = group.iter().map(|target| {
-            let run = Run {
-                target: (*target).to_owned(),
-                program: programs.join(target),
-                learnt: work.join(target),
-                seeds: seeds.clone(),
-                dictionary: dictionary.clone(),
-                seconds: args.seconds,
-            };
-            thread::spawn(move || run.go())
-        });
-        for run in runs.collect::<Vec<_>>() {
+    let mut runs = runs.into_iter().peekable();
+    while runs.peek().is_some() {
+        let group = runs.by_ref().take(args.jobs.max(1));
+        let group: Vec<_> = group.map(|run| thread::spawn(move || run.go())).collect();
+        for run in group {
             let summary = run.join().expect("a fuzzing thread does not panic")?;
             println!("{}", summary.line);
             faults.extend(summary.found);
@@ -77,51 +135,81 @@ pub fn run(args: &Args) -> Result<()> {
     if faults.is_empty() {
         return Ok(());
     }
-    bail!(
-        "found, and kept as tests:\n{}\nrun `cargo test -p gridmux-ptx --test found`",
-        faults.join("\n")
-    );
+    bail!("found, and kept as tests:\n{}", faults.join("\n"));
 }
 
-/// Builds the targets; gives the folder they are in.
-fn build() -> Result<PathBuf> {
-    let host = process::output(Command::new("rustc").args(["--print", "host-tuple"]))?;
-    let target = repo::target().join("fuzz");
-    let mut build = repo::cargo("build");
-    // With `--target` the flags apply to the targets and not to build scripts.
-    build
-        .args(["--release", "--manifest-path"])
-        .arg(repo::root().join("ptx/fuzz/Cargo.toml"))
-        .args(["--target", host.trim(), "--target-dir"])
-        .arg(&target)
-        .env("RUSTFLAGS", FLAGS);
-    process::aloud(&mut build).context("the fuzz targets do not build")?;
-    Ok(target.join(host.trim()).join("release"))
-}
+impl Suite {
+    /// Builds the targets; gives the folder they are in.
+    fn build(&self) -> Result<PathBuf> {
+        let host = process::output(Command::new("rustc").args(["--print", "host-tuple"]))?;
+        let target = repo::target().join("fuzz");
+        let mut build = repo::cargo("build");
+        // With `--target` the flags apply to the targets and not to build scripts.
+        build
+            .args(["--release", "--manifest-path"])
+            .arg(repo::root().join(self.folder).join("fuzz/Cargo.toml"))
+            .args(["--target", host.trim(), "--target-dir"])
+            .arg(&target)
+            .env("RUSTFLAGS", FLAGS);
+        process::aloud(&mut build).context("the fuzz targets do not build")?;
+        Ok(target.join(host.trim()).join("release"))
+    }
 
-/// Copies the repository's PTX into one folder and lists its words; gives the folder and the dictionary.
-fn seed(work: &Path) -> Result<(PathBuf, PathBuf)> {
-    let seeds = work.join("seeds");
-    let _ = fs::remove_dir_all(&seeds);
-    fs::create_dir_all(&seeds)?;
-    let mut words = BTreeSet::new();
-    for folder in ["ptx/tests", "workloads"] {
-        let is_ptx = |path: &Path| path.extension().is_some_and(|e| e == "ptx");
-        for file in repo::files(&repo::root().join(folder), &is_ptx)? {
-            let bytes = fs::read(&file)?;
-            words.extend(words_of(&bytes));
-            if bytes.len() <= LONGEST_BYTES {
-                fs::write(seeds.join(repo::shown(&file).replace('/', "_")), bytes)?;
+    /// Copies the seeds into one folder and lists their words; gives the folder and the dictionary.
+    fn seed(&self, work: &Path) -> Result<(PathBuf, PathBuf)> {
+        let seeds = work.join(format!("seeds-{}", self.package));
+        let _ = fs::remove_dir_all(&seeds);
+        fs::create_dir_all(&seeds)?;
+        let mut words: BTreeSet<String> = self.words.iter().map(|w| (*w).to_owned()).collect();
+        for folder in self.seeds {
+            let is_seed = |path: &Path| path.extension().is_some_and(|e| e == self.extension);
+            for file in repo::files(&repo::root().join(folder), &is_seed)? {
+                let bytes = fs::read(&file)?;
+                if self.is_text {
+                    words.extend(words_of(&bytes));
+                }
+                if bytes.len() <= LONGEST_BYTES {
+                    fs::write(seeds.join(repo::shown(&file).replace('/', "_")), bytes)?;
+                }
             }
         }
+        let dictionary = work.join(format!("{}.dict", self.package));
+        let lines = words.iter().take(DICTIONARY_WORDS);
+        fs::write(
+            &dictionary,
+            lines.map(|w| format!("\"{w}\"\n")).collect::<String>(),
+        )?;
+        Ok((seeds, dictionary))
     }
-    let dictionary = work.join("words.dict");
-    let lines = words.iter().take(DICTIONARY_WORDS);
-    fs::write(
-        &dictionary,
-        lines.map(|w| format!("\"{w}\"\n")).collect::<String>(),
-    )?;
-    Ok((seeds, dictionary))
+
+    /// Moves what a run found to where the tests find it.
+    fn keep(&self, target: &str, artifacts: &Path) -> Result<Vec<String>> {
+        let tests = repo::root().join(self.folder).join("tests/found");
+        let mut kept = Vec::new();
+        for file in repo::files(artifacts, &|_| true)? {
+            let name = file
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            // libFuzzer names an artifact by its fault and a hash of 40 digits; ten tell them apart.
+            let (kind, hash) = name.split_once('-').unwrap_or(("case", &name));
+            let to = tests.join(format!(
+                "{target}-{kind}-{}.{}",
+                &hash[..hash.len().min(10)],
+                self.extension
+            ));
+            fs::create_dir_all(&tests)?;
+            fs::copy(&file, &to)?;
+            fs::remove_file(&file)?;
+            kept.push(format!(
+                "{} (`cargo test -p {} --test found`)",
+                repo::shown(&to),
+                self.package
+            ));
+        }
+        Ok(kept)
+    }
 }
 
 /// Opcodes, modifiers, directives and special registers: words without a number of their own.
@@ -137,6 +225,7 @@ fn words_of(bytes: &[u8]) -> Vec<String> {
 
 /// One target's process.
 struct Run {
+    suite: &'static Suite,
     target: String,
     program: PathBuf,
     learnt: PathBuf,
@@ -179,7 +268,7 @@ impl Run {
                 eprintln!("fuzz: {}: {line}", self.target);
             }
         })?;
-        let found = keep(&self.target, &artifacts)?;
+        let found = self.suite.keep(&self.target, &artifacts)?;
         if !clean && found.is_empty() {
             bail!("fuzz target {} failed and left no input", self.target);
         }
@@ -193,28 +282,4 @@ impl Run {
             found,
         })
     }
-}
-
-/// Moves what a run found to where the tests find it.
-fn keep(target: &str, artifacts: &Path) -> Result<Vec<String>> {
-    let tests = repo::root().join("ptx/tests/found");
-    let mut kept = Vec::new();
-    for file in repo::files(artifacts, &|_| true)? {
-        let name = file
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        // libFuzzer names an artifact by its fault and a hash of 40 digits; ten tell them apart.
-        let (kind, hash) = name.split_once('-').unwrap_or(("case", &name));
-        let to = tests.join(format!(
-            "{target}-{kind}-{}.ptx",
-            &hash[..hash.len().min(10)]
-        ));
-        fs::create_dir_all(&tests)?;
-        fs::copy(&file, &to)?;
-        fs::remove_file(&file)?;
-        kept.push(repo::shown(&to));
-    }
-    Ok(kept)
 }

@@ -61,6 +61,14 @@ pub enum Operation {
         /// The cookie of the earlier submission.
         cookie: u64,
     },
+    /// Ends when all before it in its stream has ended and the tenant has
+    /// released this many holds of the stream
+    /// ([`super::super::client::ClientRings::release`]), so that something on
+    /// the host takes place between what stands before and what stands behind.
+    Hold {
+        /// How many holds of the stream are released when this one is.
+        count: u64,
+    },
 }
 
 /// A kernel launch.
@@ -224,6 +232,7 @@ const MEMSET: u8 = 4;
 const BARRIER: u8 = 5;
 const COPY_ON_DEVICE: u8 = 6;
 const WAIT: u8 = 7;
+const HOLD: u8 = 8;
 
 impl SubmissionEntry {
     /// An entry for `operation` on `stream`; `submit_ns` is `CLOCK_MONOTONIC`
@@ -260,6 +269,10 @@ impl SubmissionEntry {
             Operation::Wait { cookie } => {
                 entry.opcode = WAIT;
                 entry.body = [cookie, 0, 0];
+            }
+            Operation::Hold { count } => {
+                entry.opcode = HOLD;
+                entry.body = [count, 0, 0];
             }
         }
         entry
@@ -298,7 +311,7 @@ impl SubmissionEntry {
             COPY_TO_DEVICE | COPY_FROM_DEVICE | COPY_ON_DEVICE => self.handle != 0 || has_args,
             MEMSET => has_args,
             BARRIER => self.handle != 0 || self.body != [0; 3] || has_args,
-            WAIT => self.handle != 0 || second != 0 || third != 0 || has_args,
+            WAIT | HOLD => self.handle != 0 || second != 0 || third != 0 || has_args,
             other => return Err(BadEntry::Opcode(other)),
         };
         if unused || self.flags != 0 || self.reserved != 0 {
@@ -324,6 +337,7 @@ impl SubmissionEntry {
                 Operation::Memset(memset)
             }
             WAIT => Operation::Wait { cookie: first },
+            HOLD => Operation::Hold { count: first },
             _ => Operation::Barrier,
         })
     }
@@ -443,6 +457,7 @@ mod tests {
             memset(8, 12, u32::MAX, Width::Four),
             Operation::Barrier,
             Operation::Wait { cookie: u64::MAX },
+            Operation::Hold { count: u64::MAX },
         ];
         for operation in operations {
             let entry = SubmissionEntry::new(operation, 9, 10, 11);
@@ -515,6 +530,7 @@ mod tests {
             memset(0, 0, 0, Width::One),
             Operation::Barrier,
             Operation::Wait { cookie: 1 },
+            Operation::Hold { count: 1 },
         ];
         for operation in operations {
             let good = SubmissionEntry::new(operation, 3, 4, 5);
@@ -527,7 +543,7 @@ mod tests {
             }
             let first = match operation {
                 Operation::Barrier => 0,
-                Operation::Wait { .. } => 1,
+                Operation::Wait { .. } | Operation::Hold { .. } => 1,
                 _ => 3,
             };
             for word in first..3 {

@@ -9,21 +9,24 @@
 //! virtual time and stay connected until all have ended, so that shares are measured over exactly the time in which all
 //! three had work.
 
-mod children;
 mod native;
 mod phase;
 mod report;
 mod roles;
 
+use super::policy::name_parser;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
+use gridmux_mediator::config::Config;
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use phase::{Outcome, Phase};
 use report::{PolicyReport, Report};
 use roles::{ROLES, Role};
+use std::io::Write as _;
+use std::path::Path;
 
-/// Three tenants share a GPU, alone and together under two policies.
+/// Three tenants share a GPU, alone and together under two policies; takes a few minutes on two cores.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Device: model:NAME or cuda:N
@@ -32,8 +35,13 @@ pub(crate) struct Demo {
     /// For a modelled device: this many of its SMs
     #[arg(long, value_name = "N", default_value_t = 8)]
     sms: u16,
-    /// Policies to compare
-    #[arg(long = "policy", value_name = "NAME", default_values = ["fifo", "smk-p"])]
+    /// Policies to compare; may be repeated
+    #[arg(
+        long = "policy",
+        value_name = "NAME",
+        value_parser = name_parser(),
+        default_values = ["fifo", "smk-p"]
+    )]
     policies: Vec<String>,
     /// Part of the work, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
@@ -42,23 +50,27 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) fn run(self, out: &Output) -> Result<(), Failure> {
+        self.check()?;
         let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
         let mut native = Vec::new();
         for role in &ROLES {
+            announce(&bars, &format!("{} native", role.name));
             let found = native::run(role, &self.device, self.sms(), self.work, &bars)?;
             native.extend(found);
         }
         let mut alone = Vec::new();
         for role in &ROLES {
-            let phase = self.phase(&format!("{} alone", role.name), "fifo");
+            let title = format!("{} alone", role.name);
+            announce(&bars, &title);
+            let phase = self.phase(&title, "fifo");
             alone.push(phase.run(std::slice::from_ref(role), &bars)?);
         }
         let mut policies = Vec::new();
         let mut together = Vec::new();
         for policy in &self.policies {
-            let outcome = self
-                .phase(&format!("together, {policy}"), policy)
-                .run(&ROLES, &bars)?;
+            let title = format!("together, {policy}");
+            announce(&bars, &title);
+            let outcome = self.phase(&title, policy).run(&ROLES, &bars)?;
             policies.push(PolicyReport::new(policy, &native, &alone, &outcome)?);
             together.push(outcome);
         }
@@ -77,6 +89,15 @@ impl Demo {
         }
     }
 
+    /// Checks the configuration of every phase together, before the first one runs.
+    fn check(&self) -> Result<(), Failure> {
+        for policy in &self.policies {
+            let phase = self.phase("", policy);
+            Config::parse(&phase.config(Path::new("/"), "demo", &ROLES))?;
+        }
+        Ok(())
+    }
+
     /// SMs of a modelled device.
     fn sms(&self) -> Option<u16> {
         self.device.starts_with("model:").then_some(self.sms)
@@ -90,6 +111,14 @@ impl Demo {
             policy,
             work_percent: self.work,
         }
+    }
+}
+
+/// Says which phase begins where stderr is no terminal, so that no bars are shown there.
+fn announce(bars: &MultiProgress, title: &str) {
+    if bars.is_hidden() {
+        // Progress that nobody can see stops nothing.
+        let _ = writeln!(std::io::stderr(), "demo: {title}");
     }
 }
 

@@ -1,8 +1,8 @@
 //! One phase: a service, some tenants, from start to end.
 
-use super::children::Speaker;
 use super::roles::Role;
 use crate::failure::Failure;
+use crate::speaker::Speaker;
 use anyhow::{Context, anyhow};
 use gridmux_bpf::{Kind, TenantHistogram};
 use gridmux_mediator::supervisor::{
@@ -108,7 +108,8 @@ impl Phase<'_> {
         Ok(outcome)
     }
 
-    fn config(&self, folder: &Path, instance: &str, roles: &[Role]) -> String {
+    /// Returns the text of the service's configuration.
+    pub(super) fn config(&self, folder: &Path, instance: &str, roles: &[Role]) -> String {
         let mut text = format!(
             "schema_version = 1\nrun_dir = {folder:?}\ninstance = {instance:?}\npolicy = {:?}\n\
              [limits]\nclock_hold_ms = {CLOCK_HOLD_MS}\n[device]\nclock = \"lockstep\"\nkind = {:?}\n",

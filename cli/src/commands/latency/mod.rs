@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Shows launch latency (submission to first block) and completion latency (submission to last block's end).
 #[derive(Debug, Args)]
-#[command(override_usage = "gridmux latency [OPTIONS] [TENANT] [INTERVAL] [COUNT]")]
+#[command(after_help = NOTES, override_usage = "gridmux latency [OPTIONS] [TENANT] [INTERVAL] [COUNT]")]
 pub(crate) struct Latency {
     /// A tenant's name; then, as numbers: seconds between outputs, and how many outputs
     #[arg(value_name = "SELECTION", num_args = 0..=3)]
@@ -34,6 +34,13 @@ pub(crate) struct Latency {
     #[command(flatten)]
     service: ServiceArgs,
 }
+
+/// What is measured.
+const NOTES: &str = "\
+Launch latency is from a launch's submission to the start of its first block, completion latency to the end of its \
+last block, both on the device's clock, which is virtual on a modelled device. Where eBPF measures there are also, on \
+the wall clock, `submit to hand-over`, until the device was given the first part of the launch, and `submit to \
+completion written`, until the client could see its end: what the service itself costs.";
 
 /// What the positional arguments say.
 #[derive(Debug, Default, PartialEq)]
@@ -100,12 +107,12 @@ fn row_text(row: &Row, unit: Unit) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "tenant = {} (id {}), {}, {} clock: {} launches, p50 {}, p99 {}",
+        "tenant = {} (id {}), {}, {} clock: {}, p50 {}, p99 {}",
         row.tenant,
         row.id,
         row.kind_in_words(),
         row.clock,
-        row.measured.count(),
+        units::counted(row.measured.count(), "launch"),
         units::nanos(p50),
         units::nanos(p99),
     );

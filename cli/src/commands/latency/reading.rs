@@ -1,7 +1,7 @@
 //! One reading of everybody's launch and completion latencies, from eBPF's maps or from the mediator.
 
 use crate::failure::Failure;
-use crate::service::ServiceArgs;
+use crate::service::{ServiceArgs, check_name};
 use gridmux_bpf::{Histogram, Kind, read_histograms};
 use gridmux_mediator::dispatch::samples::LatencyView;
 use gridmux_mediator::link::TenantStatistics;
@@ -59,6 +59,10 @@ pub(super) fn read(
         (Err(_), Some(_)) => None,
         (Err(failure), None) => return Err(failure),
     };
+    if let (Some(statistics), Some(tenant)) = (&statistics, tenant) {
+        let tenants = &statistics.host.tenants;
+        check_name(tenant, tenants.iter().map(|tenant| &*tenant.tenant.name))?;
+    }
     let known = statistics
         .as_ref()
         .and_then(|statistics| statistics.ebpf_instance.clone());

@@ -3,7 +3,7 @@
 use super::argument::{Argument, Source};
 use super::launch;
 use super::report::Report;
-use crate::commands::ptx::{at, parse};
+use crate::commands::ptx::{at, form_parser, parse};
 use crate::failure::Failure;
 use crate::output::Output;
 use anyhow::Context;
@@ -47,7 +47,7 @@ pub(crate) struct Kernel {
     #[arg(long)]
     check_shared: bool,
     /// Form to run the kernel in; a fenced one has its buffers in a partition of its own
-    #[arg(long, value_name = "FORM", default_value = "whole")]
+    #[arg(long, value_name = "FORM", default_value = "whole", value_parser = form_parser())]
     form: Form,
     /// With --form slice or gate: most blocks of a launch [default: two waves]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -93,6 +93,12 @@ struct Wanted {
 
 impl Kernel {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
+        if self.slice_blocks.is_some() && !matches!(self.form.shape, Shape::Slice | Shape::Gate) {
+            let form = self.form;
+            return Err(Failure::usage(format!(
+                "--slice-blocks says nothing of the form {form}; it goes with --form slice or gate, fenced or not"
+            )));
+        }
         let mut config = gpu(&self.gpu)?;
         config.checks.uninitialised_shared |= self.check_shared;
         let mut gpu = Gpu::new(config);

@@ -1,6 +1,7 @@
 //! What `gridmux sim kernel` prints.
 
 use super::launch::Outcome;
+use crate::units::counted;
 use gridmux_hw_model::{Counters, Gpu};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -115,8 +116,10 @@ impl Report {
         };
         let _ = writeln!(
             text,
-            "simulated {} thread instructions in {:.3} CPU seconds ({rate:.1} million per second), {} launches",
-            self.thread_instructions, self.cpu_seconds, self.slices,
+            "simulated {} thread instructions in {:.3} CPU seconds ({rate:.1} million per second), {}",
+            self.thread_instructions,
+            self.cpu_seconds,
+            counted(self.slices, "launch"),
         );
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
             let _ = writeln!(text, "{name:<24} {count}");

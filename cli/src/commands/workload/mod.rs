@@ -16,7 +16,7 @@ use serde::Serialize;
 /// Commands on workloads.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workload {
-    /// Every workload
+    /// Every workload, and what its elements are
     List,
     /// Run one as a tenant of a service, and check its results
     Run(run::Run),
@@ -28,6 +28,8 @@ struct Listed {
     name: &'static str,
     summary: &'static str,
     entry: &'static str,
+    /// What `--elements` counts.
+    elements: &'static str,
 }
 
 impl Workload {
@@ -44,12 +46,15 @@ fn list(out: &Output) -> Result<(), Failure> {
         name: w.name,
         summary: w.summary,
         entry: w.entry,
+        elements: w.elements,
     });
     let listed: Vec<Listed> = listed.collect();
     out.show(&listed, || {
-        let rows = listed
-            .iter()
-            .map(|w| vec![w.name.to_owned(), w.summary.to_owned()]);
-        table::of(&["workload", "summary"], rows)
+        let rows = listed.iter().map(|w| {
+            [w.name, w.summary, w.elements]
+                .map(ToOwned::to_owned)
+                .into()
+        });
+        table::of(&["workload", "summary", "elements"], rows)
     })
 }

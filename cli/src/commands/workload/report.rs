@@ -1,6 +1,7 @@
 //! What a run of a workload reports.
 
 use super::closed_loop::Timings;
+use crate::units::counted;
 use serde::Serialize;
 
 /// The result line.
@@ -92,13 +93,13 @@ impl Report {
             Some(mismatch) => format!("WRONG: {mismatch}"),
         };
         format!(
-            "{}: {} launches of {} ({}) over {} streams on {}: {result}\n\
+            "{}: {} of {} ({}) over {} on {}: {result}\n\
              {} ns from first start to last end, {} ({} clock)",
             self.name,
-            self.launches,
+            counted(self.launches, "launch"),
             self.workload,
             self.size,
-            self.streams,
+            counted(self.streams.into(), "stream"),
             self.device,
             self.last_end_ns.saturating_sub(self.first_start_ns),
             self.latencies(),

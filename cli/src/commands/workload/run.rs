@@ -7,9 +7,14 @@ use super::report::{Percentiles, Report};
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
-use gridmux_tenant::{ClientError, ConnectOptions, Gpu};
+use gridmux_tenant::{CallError, ClientError, ConnectOptions, ControlCode, Gpu};
 use gridmux_workloads::{Case, Size, Workload, by_name, workloads};
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// What to do about a lost connection.
+const LOST_HINT: &str = "the service was stopped (start it with `gridmux serve`), or it replaces a device host that \
+                         failed (run this again)";
 
 /// Runs a workload.
 #[derive(Debug, Args)]
@@ -26,7 +31,7 @@ pub(crate) struct Run {
     /// Problem size: tiny, small or large
     #[arg(long, value_name = "SIZE", default_value = "small")]
     size: Size,
-    /// Problem size in elements instead (what they are, `gridmux workload list` says)
+    /// Problem size in elements instead; `gridmux workload list` says what they are
     #[arg(long, value_name = "N")]
     elements: Option<u32>,
     /// Seed of the inputs
@@ -57,8 +62,8 @@ impl Run {
             name: format!("gridmux workload {}", workload.name),
             tenant: self.tenant.clone(),
         };
-        let gpu = Gpu::connect_to(&self.socket, options)
-            .map_err(|error| explain(error, &self.socket.display().to_string()))?;
+        let gpu =
+            Gpu::connect_to(&self.socket, options).map_err(|error| explain(error, &self.socket))?;
         let tenant = gpu.welcome().tenant.clone();
         let directions = Directions::new(out, self.wait_go, self.progress);
         let report = self.drive(&gpu, workload, &case, directions, out);
@@ -152,9 +157,52 @@ fn unknown(name: &str) -> Failure {
         .hint(format!("there are: {}", known.join(", ")))
 }
 
-fn explain(error: ClientError, socket: &str) -> Failure {
-    let error = anyhow::Error::from(error).context(format!("connecting to {socket}"));
-    Failure::from(error).hint("is `gridmux serve` running with this tenant configured?")
+/// Adds to a connection that failed what to do about it, which depends on who refused it.
+fn explain(error: ClientError, socket: &Path) -> Failure {
+    let hint = match &error {
+        ClientError::Call(CallError::Connect { error, .. }) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                Some("start it with `gridmux serve`, or name its socket with --socket")
+            }
+            ErrorKind::PermissionDenied => Some(
+                "run it as the user that runs the service, or give a tenant of the configuration a rule (`user`, \
+                 `group` or `cgroup`) that this user meets",
+            ),
+            _ => None,
+        },
+        ClientError::Call(CallError::Control(refusal)) => match refusal.code {
+            ControlCode::Denied => Some("name a tenant that you may be with --tenant, or none"),
+            ControlCode::NotWelcome => Some(
+                "who may be a tenant is said by the rules (`user`, `group`, `cgroup`) in the service's configuration",
+            ),
+            ControlCode::Limit => Some("try again when a client has left"),
+            ControlCode::Version => Some("use the `gridmux` that the service was started with"),
+            _ => None,
+        },
+        _ => None,
+    };
+    let names_socket = matches!(&error, ClientError::Call(CallError::Connect { .. }));
+    let failure = match names_socket {
+        true => Failure::from(error),
+        false => lost(anyhow::Error::from(error))
+            .context(format!("connecting to {}", socket.display()))
+            .into(),
+    };
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// Replaces the client library's text for a lost connection by one for users of the command; returns other errors unchanged.
+fn lost(error: anyhow::Error) -> anyhow::Error {
+    let reason = match error.downcast_ref::<ClientError>() {
+        Some(ClientError::DeviceLost(reason)) => (*reason).to_owned(),
+        Some(ClientError::Call(CallError::Closed)) => "the service closed it".to_owned(),
+        Some(ClientError::Call(CallError::Socket(errno))) => errno.desc().to_owned(),
+        _ => return error,
+    };
+    anyhow::anyhow!("the connection to the service was lost: {reason}")
 }
 
 fn in_context(failure: Failure, tenant: &str) -> Failure {
@@ -166,11 +214,11 @@ fn in_context(failure: Failure, tenant: &str) -> Failure {
         .is_some_and(ClientError::is_lost);
     let hint = failure
         .hint
-        .or_else(|| is_lost.then(|| "the service replaces a lost device; run it again".to_owned()));
+        .or_else(|| is_lost.then(|| LOST_HINT.to_owned()));
     let error = if error.is::<crate::output::StdoutFailed>() {
         error
     } else {
-        error.context(format!("tenant {tenant}"))
+        lost(error).context(format!("tenant {tenant}"))
     };
     Failure {
         error: Some(error),

@@ -35,7 +35,7 @@ impl Buffers {
         }
     }
 
-    /// Takes buffers for a request of so many sectors; false when there are too few.
+    /// Takes buffers for a request of `sectors` sectors; false when there are too few.
     pub(super) fn take(&mut self, sectors: u32) -> bool {
         // A request of more sectors than there are buffers goes alone.
         let fits = self.held == 0 || self.held + sectors <= self.limit;

@@ -35,7 +35,8 @@ fn run(ptx: &str, buffers: &[Vec<u8>], dynamic_shared_bytes: u32) -> Vec<u8> {
 fn header(params: usize) -> String {
     let names: Vec<String> = (0..params).map(|n| format!(".param .u64 p{n}")).collect();
     format!(
-        ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry k({})\n{{\n.reg .b32 %r<64>;\n.reg .b64 %rd<16>;\n\
+        ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry k({})\n{{\n.reg .b32 %r<64>;\n\
+         .reg .b64 %rd<16>;\n\
          .reg .f64 %fd<32>;\nmov.u32 %r60, %tid.x;\n",
         names.join(", ")
     )

@@ -77,7 +77,8 @@ fn transposition_in_registers() {
     let body = "movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r0;";
     let mut ptx = header(2);
     ptx += &format!(
-        "ld.param.u64 %rd0, [p0];\nld.param.u64 %rd1, [p1];\nmad.wide.u32 %rd0, %r60, 4, %rd0;\nmad.wide.u32 %rd1, %r60, 4, %rd1;\n\
+        "ld.param.u64 %rd0, [p0];\nld.param.u64 %rd1, [p1];\nmad.wide.u32 %rd0, %r60, 4, %rd0;\n\
+         mad.wide.u32 %rd1, %r60, 4, %rd1;\n\
          ld.global.u32 %r0, [%rd0];\n{body}\nst.global.u32 [%rd1], %r1;\nret;\n}}\n"
     );
     let words: Vec<u16> = (0..64_u16).map(|n| n * 1001 + 7).collect();

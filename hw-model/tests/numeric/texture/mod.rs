@@ -1,7 +1,8 @@
 //! Textures and surfaces: every geometry, address mode and filter against the formulas of the CUDA C++ Programming
 //! Guide's appendix "Texture Fetching", in doubles (PTX ISA sections 9.7.10 and 9.7.11).
 //!
-//! Here: how a kernel runs with an object's handle, the guide's formulas, and what is the same for every kind of object.
+//! Here: how a kernel runs with an object's handle, the guide's formulas, and what is the same for every kind of
+//! object.
 
 mod sampling;
 mod surface;
@@ -23,7 +24,8 @@ fn run(
     results: usize,
 ) -> Vec<u32> {
     let mut ptx = format!(
-        ".version 8.4\n.target sm_90\n.address_size 64\n{head}\n.visible .entry k(.param .u64 h, .param .u64 a, .param .u64 d)\n{{\n\
+        ".version 8.4\n.target sm_90\n.address_size 64\n{head}\n\
+         .visible .entry k(.param .u64 h, .param .u64 a, .param .u64 d)\n{{\n\
          .reg .b32 %r<32>;\n.reg .b64 %rd<10>;\n.reg .b16 %h<8>;\nld.param.u64 %rd9, [h];\nld.param.u64 %rd0, [a];\n\
          mov.u32 %r31, %tid.x;\nmad.wide.u32 %rd0, %r31, {}, %rd0;\n",
         4 * words
@@ -255,7 +257,8 @@ fn bad_handles_are_faults() {
         .expect("sound");
     memory.destroy_object(bench.domain, handle).expect("live");
     assert!(memory.destroy_object(bench.domain, handle).is_err());
-    let ptx = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 h)\n{\n.reg .b32 %r<4>;\n.reg .b64 %rd<2>;\n\
+    let ptx = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 h)\n\
+               {\n.reg .b32 %r<4>;\n.reg .b64 %rd<2>;\n\
                ld.param.u64 %rd0, [h];\nsuld.b.2d.b32.trap %r0, [%rd0, {0, 0}];\nret;\n}\n";
     let kernel = bench.kernel(ptx, "k");
     let params = handle.to_le_bytes();

@@ -101,7 +101,8 @@ fn surfaces() {
         let store = format!("sust.b.{geometry}.b32.{clamp} [%rd9, {{{list}}}], %r13;");
         let reduce = format!("sured.b.max.{geometry}.u32.{clamp} [%rd9, {{{list}}}], %r14;");
         let body = format!(
-            "shl.b32 %r20, %r10, 2;\nadd.u32 %r13, %r31, 1000;\n{store}\nadd.u32 %r14, %r31, 990;\n{reduce}\nmov.u32 %r0, 0;"
+            "shl.b32 %r20, %r10, 2;\nadd.u32 %r13, %r31, 1000;\n{store}\nadd.u32 %r14, %r31, 990;\n{reduce}\n\
+             mov.u32 %r0, 0;"
         );
         run(&mut bench, "", &body, handle, &input, 3, 1);
         let mut want = texels.clone();

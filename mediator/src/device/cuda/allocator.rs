@@ -67,7 +67,7 @@ pub(super) struct Allocator {
 }
 
 impl Allocator {
-    /// An empty partition of so many bytes.
+    /// An empty partition of `size` bytes, rounded down to a multiple of [`ALIGN_BYTES`].
     pub(super) fn new(size: u64) -> Self {
         let size = size - size % ALIGN_BYTES;
         let free = (size > 0).then_some((0, size)).into_iter().collect();

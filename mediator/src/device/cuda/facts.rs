@@ -28,6 +28,7 @@ pub(super) fn read(device: CUdevice) -> Result<(DeviceFacts, AllocationUnits), D
     let facts = DeviceFacts {
         name,
         is_model: false,
+        timing: None,
         sms: u16::try_from(ask(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)).unwrap_or(u16::MAX),
         clock_khz: ask(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).max(1),
         memory_bytes: (free as u64).saturating_sub(RESERVED_BYTES),

@@ -190,7 +190,7 @@ impl Partition {
     }
 }
 
-/// Size of the reservation for so many bytes.
+/// Size in bytes of the reservation for a partition of `least` bytes or more.
 fn reservation(least: u64) -> u64 {
     least
         .max(LEAST_BYTES)

@@ -230,6 +230,7 @@ impl State {
                 name,
                 limits,
                 attributes: facts.attributes,
+                unusable: None,
             });
             let entry = KernelEntry {
                 domain,

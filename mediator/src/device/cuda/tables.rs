@@ -29,7 +29,7 @@ unsafe impl Sync for Function {}
 /// A loaded kernel.
 #[derive(Clone)]
 pub(super) struct KernelEntry {
-    /// Whose.
+    /// The memory domain that it belongs to.
     pub(super) domain: DomainId,
     /// What the driver calls it.
     pub(super) function: Function,

@@ -1,15 +1,14 @@
 //! The control thread's end of the model: memory, modules and buffers.
 
-use super::{Shared, State};
+use super::{Loaded, Shared, State};
 use crate::device::{
-    AllocationUnits, BufferId, CompiledModule, DeviceControl, DeviceError, DeviceFacts,
-    DeviceKernelId, DomainId, KernelAttributes, KernelLimits, LoadedGlobal, LoadedKernel,
-    LoadedModule, Tag,
+    AllocationUnits, BufferId, CompiledKernel, CompiledModule, DeviceControl, DeviceError,
+    DeviceFacts, DeviceKernelId, DomainId, KernelAttributes, KernelLimits, LoadedGlobal,
+    LoadedKernel, LoadedModule, Tag,
 };
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_hw_model::memory::{self, MemoryError};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The control thread's end.
 pub(super) struct ModelControl {
@@ -61,14 +60,64 @@ fn globals_of(
     module.globals.iter().filter_map(place).collect()
 }
 
+/// Returns what is known of a kernel, or why it cannot run.
+fn judged(
+    state: &State,
+    loaded: &gridmux_hw_model::LoadedModule,
+    module: &CompiledModule,
+    compiled: &CompiledKernel,
+    id: DeviceKernelId,
+) -> LoadedKernel {
+    let sm = &state.gpu.config().sm;
+    let kernel = loaded.kernel(&compiled.name);
+    let unusable = match &kernel {
+        Some(_) => None,
+        None => {
+            let mut refused = loaded.refused().iter();
+            let reason = refused.find(|(name, _)| *name == compiled.name);
+            let reason = reason.map(|(_, why)| why.to_string());
+            let reason = compiled.malformed.clone().or(reason);
+            Some(reason.unwrap_or_else(|| "it was not loaded".into()))
+        }
+    };
+    let own = kernel.as_ref();
+    let static_shared_bytes = own.map_or(0, |kernel| kernel.static_shared_bytes);
+    let limit = sm.max_threads_per_block;
+    LoadedKernel {
+        name: compiled.name.clone(),
+        limits: KernelLimits {
+            id,
+            params_bytes: compiled.params_bytes,
+            static_shared_bytes,
+            registers_per_thread: own.map_or(0, |kernel| kernel.registers_per_thread),
+            max_threads_per_block: own
+                .and_then(|kernel| kernel.max_threads_per_block())
+                .map_or(limit, |own| own.min(limit)),
+            units: AllocationUnits {
+                registers: sm.register_unit,
+                shared_bytes: sm.shared_unit_bytes,
+                reserved_shared_bytes: sm.reserved_shared_bytes_per_block,
+            },
+        },
+        attributes: KernelAttributes {
+            local_bytes: own.map_or(0, |kernel| kernel.local_bytes),
+            const_bytes: module.constant_bytes(),
+            max_dynamic_shared_bytes: sm
+                .max_shared_bytes_per_block
+                .saturating_sub(static_shared_bytes),
+            ptx_version: module.ptx_version,
+        },
+        unusable,
+    }
+}
+
 impl DeviceControl for ModelControl {
     fn facts(&self) -> DeviceFacts {
         self.shared.facts.clone()
     }
 
     fn now_ns(&self) -> u64 {
-        // Acquire: pairs with the Release in `DeviceThread::publish_now`.
-        self.shared.now_ns.load(Ordering::Acquire)
+        self.shared.clock.now().0
     }
 
     fn create_domain(&self, limit_bytes: u64) -> Result<DomainId, DeviceError> {
@@ -84,6 +133,7 @@ impl DeviceControl for ModelControl {
         self.with(|state| {
             state.gpu.kill_domain(model_domain(domain));
             state.modules.remove(&domain.0);
+            state.printed.take(domain);
             state.kernels.retain(|_, (owner, _)| *owner != domain);
             if let Err(error) = state.gpu.memory_mut().destroy_domain(model_domain(domain)) {
                 tracing::error!(%error, "destroying a tenant's memory domain");
@@ -138,49 +188,31 @@ impl DeviceControl for ModelControl {
         self.with(|state| {
             let loaded = state
                 .gpu
-                .load(model_domain(domain), &module.program, &module.ptx)
+                .load_each(model_domain(domain), &module.program, &module.ptx)
                 .map_err(|error| DeviceError::Load(error.to_string()))?;
-            let sm = &state.gpu.config().sm;
-            let units = AllocationUnits {
-                registers: sm.register_unit,
-                shared_bytes: sm.shared_unit_bytes,
-                reserved_shared_bytes: sm.reserved_shared_bytes_per_block,
-            };
-            let limit = sm.max_threads_per_block;
-            let most_shared = sm.max_shared_bytes_per_block;
             let mut kernels = Vec::new();
             for compiled in &module.kernels {
-                let Some(kernel) = loaded.kernel(&compiled.name) else {
-                    continue;
-                };
                 let id = state.next_kernel;
                 state.next_kernel = id.checked_add(1).ok_or_else(exhausted)?;
-                let limits = KernelLimits {
-                    id: DeviceKernelId(id),
-                    params_bytes: compiled.params_bytes,
-                    static_shared_bytes: kernel.static_shared_bytes,
-                    registers_per_thread: kernel.registers_per_thread,
-                    max_threads_per_block: kernel
-                        .max_threads_per_block()
-                        .map_or(limit, |own| own.min(limit)),
-                    units,
-                };
-                let attributes = KernelAttributes {
-                    local_bytes: kernel.local_bytes,
-                    const_bytes: module.constant_bytes(),
-                    max_dynamic_shared_bytes: most_shared
-                        .saturating_sub(kernel.static_shared_bytes),
-                    ptx_version: module.ptx_version,
-                };
-                kernels.push(LoadedKernel {
-                    name: compiled.name.clone(),
-                    limits,
-                    attributes,
-                });
-                state.kernels.insert(id, (domain, kernel));
+                let id = DeviceKernelId(id);
+                let kernel = loaded.kernel(&compiled.name);
+                kernels.push(judged(state, &loaded, module, compiled, id));
+                if let Some(kernel) = kernel {
+                    state.kernels.insert(id.0, (domain, kernel));
+                }
+            }
+            if let Some(first) = kernels.first()
+                && let Some(reason) = &first.unusable
+                && kernels.iter().all(|kernel| kernel.unusable.is_some())
+            {
+                state.gpu.unload(&loaded);
+                return Err(DeviceError::Load(reason.clone()));
             }
             let globals = globals_of(module, &loaded);
-            state.modules.entry(domain.0).or_default().push(loaded);
+            state.modules.entry(domain.0).or_default().push(Loaded {
+                module: loaded,
+                kernels: kernels.iter().map(|kernel| kernel.limits.id).collect(),
+            });
             Ok(LoadedModule { kernels, globals })
         })
     }
@@ -191,22 +223,16 @@ impl DeviceControl for ModelControl {
                 state.kernels.remove(&id.0);
             }
             // A module whose kernels are all gone gives its variables back.
-            let State {
-                modules,
-                kernels,
-                gpu,
-                ..
-            } = state;
+            let State { modules, gpu, .. } = state;
             if let Some(modules) = modules.get_mut(&domain.0) {
-                modules.retain(|module| {
-                    let in_use = module
-                        .kernels()
-                        .iter()
-                        .any(|k| kernels.values().any(|(_, other)| Arc::ptr_eq(k, other)));
-                    if !in_use {
-                        gpu.unload(module);
+                modules.retain_mut(|loaded| {
+                    let before = loaded.kernels.len();
+                    loaded.kernels.retain(|id| !kernels.contains(id));
+                    let is_gone = before > 0 && loaded.kernels.is_empty();
+                    if is_gone {
+                        gpu.unload(&loaded.module);
                     }
-                    in_use
+                    !is_gone
                 });
             }
         });
@@ -227,5 +253,9 @@ impl DeviceControl for ModelControl {
 
     fn take_fault(&self, tag: Tag) -> Option<String> {
         self.with(|state| state.faults.take(tag.to_bits()))
+    }
+
+    fn take_printed(&self, domain: DomainId) -> (Vec<u8>, u64) {
+        self.with(|state| state.printed.take(domain))
     }
 }

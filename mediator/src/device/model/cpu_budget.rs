@@ -90,6 +90,29 @@ impl CpuBudget {
         }
     }
 
+    /// Charges the launch of a piece for processor time that is known to be its; returns what it has cost in all, if
+    /// that is too much.
+    pub(super) fn charge(&mut self, tag: u64, time: Duration) -> Option<Duration> {
+        let piece = self.pieces.iter().find(|piece| piece.tag == tag)?;
+        let of = self.launches.get_mut(&piece.launch)?;
+        of.spent += time;
+        (of.spent > self.most).then_some(of.spent)
+    }
+
+    /// As [`CpuBudget::end`], where launches are charged and nothing is shared out.
+    pub(super) fn end_charged(&mut self, tag: u64, is_done: bool) {
+        let piece = self.pieces.iter().find(|piece| piece.tag == tag);
+        let launch = piece.map(|piece| piece.launch);
+        self.end(tag, 0, is_done);
+        if let Some(launch) = launch
+            && let Some(of) = self.launches.get(&launch)
+            && of.pieces == 0
+            && of.closed
+        {
+            self.launches.remove(&launch);
+        }
+    }
+
     /// Shares out the processor time up to `now`, once in a while; returns a piece of a launch that has cost too much,
     /// with what that cost. `issued` says how many instructions a piece has issued.
     pub(super) fn check(
@@ -173,6 +196,22 @@ mod tests {
         assert_eq!(budget.check(ms(60), |_| 0), None, "nothing of it is there");
         budget.add(100, 1, false);
         assert_eq!(budget.check(ms(80), |_| 10), Some((100, ms(80))));
+    }
+
+    #[test]
+    fn a_launch_that_is_charged_pays_for_all_of_its_pieces() {
+        let mut budget = CpuBudget::new(ms(100));
+        for piece in 0..3 {
+            budget.add(piece, 7, piece == 2);
+            budget.add(10 + piece, 8, false);
+            assert_eq!(budget.charge(10 + piece, ms(30)), None);
+            budget.end_charged(10 + piece, true);
+            let over = budget.charge(piece, ms(40));
+            assert_eq!(over, (piece == 2).then_some(ms(120)));
+            budget.end_charged(piece, true);
+        }
+        assert_eq!(budget.launches.len(), 1, "the one that is not over");
+        assert_eq!(budget.charge(0, ms(1000)), None, "it is gone");
     }
 
     #[test]

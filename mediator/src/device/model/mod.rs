@@ -1,31 +1,46 @@
 //! The SM model as a device: stock hardware as far as the dispatcher can tell.
 //!
-//! A thread of its own owns the clock: it obeys commands as they come, and lets virtual time pass only under a permit,
-//! which ends at the first moment that the dispatcher could react to. So the dispatcher's reactions happen at the very
-//! instant of what they react to, whatever the host's speed (design section 10).
+//! A thread of its own owns the clock and obeys commands as they come. **Timed** ([`thread`]), virtual time passes only
+//! under a permit, which ends at the first moment that the dispatcher could react to. So the dispatcher's reactions
+//! happen at the very instant of what they react to, whatever the host's speed (design section 10). **Functional**
+//! ([`functional`]), results come without timing, as fast as the host can.
 //!
 //! Rules: the model itself stands behind one lock that the device thread holds while time passes, in steps short
 //! enough for the control thread to allocate and load in between; the dispatcher never takes it. Kernel and buffer
 //! numbers are never used twice, so a late command cannot reach another tenant's.
 
 pub mod bare;
+mod clock;
 mod control;
 mod cpu_budget;
+mod functional;
 mod hardware;
+mod printed;
 mod thread;
+mod transfer;
+mod wires;
 
-use super::{Busy, Command, Device, DeviceError, DeviceFacts, DomainId, HardwareFacts, Report};
+use super::{
+    Busy, Command, Device, DeviceError, DeviceFacts, DeviceKernelId, DomainId, HardwareFacts,
+    Report, Timing,
+};
+use clock::SharedClock;
 use control::ModelControl;
+use functional::FunctionalThread;
+use gridmux_channel::ring::CompletionStatus;
 use gridmux_hw_model::config::GpuConfig;
+use gridmux_hw_model::fault::FaultKind;
 use gridmux_hw_model::{Gpu, Kernel};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
 use gridmux_sync::spsc::{self, Consumer, Producer};
+use printed::PrintedTexts;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thread::DeviceThread;
+use wires::Wires;
 
 use crate::lock::CountedMutex;
 use crate::texts::Texts;
@@ -47,21 +62,47 @@ const FAULTS: usize = 256;
 /// What the device thread and the control thread share.
 pub(crate) struct Shared {
     state: CountedMutex<State>,
-    now_ns: AtomicU64,
+    clock: SharedClock,
     closed: AtomicBool,
     facts: DeviceFacts,
+}
+
+impl Shared {
+    /// Returns whether the dispatcher's end is gone.
+    fn is_closed(&self) -> bool {
+        // Acquire: pairs with the Release in `ModelDevice::drop`.
+        self.closed.load(Ordering::Acquire)
+    }
+}
+
+/// A loaded module, and those of its kernels that are not unloaded, unusable ones included.
+struct Loaded {
+    module: Arc<gridmux_hw_model::LoadedModule>,
+    kernels: Vec<DeviceKernelId>,
 }
 
 pub(crate) struct State {
     gpu: Gpu,
     memory_bytes: u64,
     kernels: HashMap<u32, (DomainId, Arc<Kernel>)>,
-    modules: HashMap<u32, Vec<Arc<gridmux_hw_model::LoadedModule>>>,
+    modules: HashMap<u32, Vec<Loaded>>,
     buffers: HashMap<u32, Arc<TenantBuffer>>,
     next_kernel: u32,
     next_buffer: u32,
     /// By tag.
     faults: Texts,
+    printed: PrintedTexts,
+}
+
+/// Returns the status of an operation whose kernel faulted.
+fn fault_status(kind: &FaultKind) -> CompletionStatus {
+    match kind {
+        FaultKind::BudgetExceeded { .. } => CompletionStatus::Budget,
+        FaultKind::OutOfBounds { .. } | FaultKind::Misaligned { .. } => {
+            CompletionStatus::MemoryFault
+        }
+        _ => CompletionStatus::Trap,
+    }
 }
 
 /// The dispatcher's end.
@@ -84,14 +125,15 @@ pub struct OpenModel {
     pub thread: std::thread::JoinHandle<()>,
 }
 
-/// Opens the model of a GPU, by the name of its description, with all or some of its SMs. A launch whose modelling
-/// costs more than `cpu_budget` of processor time is ended.
+/// Opens the model of a GPU, by the name of its description, with all or some of its SMs. A launch that costs more than
+/// `cpu_budget` of processor time is ended.
 ///
 /// # Errors
 /// An unknown name, or a thread that cannot be started.
 pub fn open(
     name: &str,
     sms: Option<u16>,
+    timing: Timing,
     memory_bytes: u64,
     cpu_budget: Duration,
     waker: &Arc<Waker>,
@@ -105,13 +147,13 @@ pub fn open(
         None => full,
     };
     let hardware = hardware::facts_of(&config, memory_clock_khz);
-    let facts = facts_of(&config, all, memory_bytes, hardware);
+    let facts = facts_of(&config, all, timing, memory_bytes, hardware);
     let shared = Arc::new(Shared {
-        now_ns: AtomicU64::new(0),
+        clock: SharedClock::default(),
         closed: AtomicBool::new(false),
         facts,
         state: CountedMutex::new(State {
-            gpu: Gpu::new(config),
+            gpu: Gpu::new(config.clone()),
             memory_bytes,
             kernels: HashMap::new(),
             modules: HashMap::new(),
@@ -119,24 +161,23 @@ pub fn open(
             next_kernel: 0,
             next_buffer: 0,
             faults: Texts::new(FAULTS),
+            printed: PrintedTexts::default(),
         }),
     });
     let (command_in, command_out) = spsc::ring(COMMANDS);
     let (params_in, params_out) = spsc::ring(COMMANDS * super::PARAM_BYTES.div_ceil(CHUNK_BYTES));
     let (report_in, report_out) = spsc::ring(REPORTS);
-    let device_thread = DeviceThread::new(
-        Arc::clone(&shared),
-        (command_out, params_out),
-        report_in,
-        Arc::clone(waker),
-        cpu_budget,
-    );
+    let wires = Wires::new((command_out, params_out), report_in, Arc::clone(waker));
+    let own = Arc::clone(&shared);
+    let body = move || match timing {
+        Timing::Timed => DeviceThread::new(own, wires, cpu_budget).run(),
+        Timing::Functional => FunctionalThread::new(own, wires, &config, cpu_budget).run(),
+    };
     let thread = std::thread::Builder::new()
         .name("device".into())
         .spawn(move || {
             // As for every thread of a host: a panic ends the process, and the supervisor replaces it.
-            let run = std::panic::AssertUnwindSafe(|| device_thread.run());
-            if std::panic::catch_unwind(run).is_err() {
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
                 std::process::abort();
             }
         })
@@ -158,21 +199,27 @@ pub fn open(
 fn facts_of(
     config: &GpuConfig,
     all_sms: u16,
+    timing: Timing,
     memory_bytes: u64,
     hardware: HardwareFacts,
 ) -> DeviceFacts {
     let sms = config.sm.count;
+    let kind = match timing {
+        Timing::Timed => "SM model",
+        Timing::Functional => "functional model",
+    };
     let name = if sms == all_sms {
-        format!("SM model {}", config.name)
+        format!("{kind} {}", config.name)
     } else {
         format!(
-            "SM model {} ({sms} of {all_sms} SMs, caches and bandwidth in proportion)",
+            "{kind} {} ({sms} of {all_sms} SMs, caches and bandwidth in proportion)",
             config.name
         )
     };
     DeviceFacts {
         name,
         is_model: true,
+        timing: Some(timing),
         sms,
         clock_khz: config.clock.core_mhz * 1000,
         memory_bytes,
@@ -213,7 +260,7 @@ impl Device for ModelDevice {
     }
 
     fn is_timed(&self) -> bool {
-        true
+        self.shared.facts.timing == Some(Timing::Timed)
     }
 
     fn lane_depth(&self) -> usize {
@@ -221,14 +268,13 @@ impl Device for ModelDevice {
     }
 
     fn now(&self) -> Nanos {
-        // Acquire: pairs with the Release in `DeviceThread::publish_now`; nothing else is read under it.
-        Nanos(self.shared.now_ns.load(Ordering::Acquire))
+        self.shared.clock.now()
     }
 }
 
 impl Drop for ModelDevice {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire in `DeviceThread::is_closed`; the thread ends.
+        // Release: pairs with the Acquire in `Shared::is_closed`; the thread ends.
         self.shared.closed.store(true, Ordering::Release);
         self.thread.unpark();
     }

@@ -17,13 +17,13 @@ use super::facts::facts_for_tenant;
 use crate::device::{BufferId, DeviceControl, DeviceError, DeviceKernelId, DomainId};
 use crate::dispatch::client::{Mapping, STREAMS_PER_CLIENT};
 use crate::dispatch::clients::CLIENTS;
-use crate::dispatch::message::{Message, Slot};
+use crate::dispatch::message::{Message, Refusal, Slot};
 use crate::link::ClientIdentity;
 use crate::texts::Texts;
 use deferred::{Deferred, Release};
 use gridmux_channel::control::{
     CONTROL_VERSION, ControlCode, ControlError, ControlReply, ControlRequest, MAX_NAME_BYTES,
-    Mailbox, Usage, Welcome,
+    MAX_TENANT_NAME_BYTES, Mailbox, Usage, Welcome,
 };
 use gridmux_channel::memory::TenantBuffer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,8 +33,9 @@ use std::sync::Arc;
 
 /// Texts of failures kept per client.
 const ERRORS_KEPT: usize = 64;
-/// Modules per client.
-const MODULES: usize = 256;
+/// Modules per client. Programs that compile as they go, as numba's and Triton's, load one for each kernel and type and
+/// keep it.
+const MODULES: usize = 4096;
 /// Allocations per client.
 const ALLOCATIONS: usize = 1 << 20;
 /// What every allocation is rounded up to, in bytes.
@@ -112,6 +113,8 @@ pub(super) struct Session {
     allocations: BTreeSet<u64>,
     deferred: Deferred,
     modules: BTreeMap<u32, Vec<(u32, DeviceKernelId)>>,
+    /// Why a kernel cannot run, by its handle.
+    unusable: BTreeMap<u32, String>,
     next_module: u32,
     next_kernel: u32,
     free_kernels: Vec<u32>,
@@ -141,6 +144,7 @@ impl Session {
             allocations: BTreeSet::new(),
             deferred: Deferred::default(),
             modules: BTreeMap::new(),
+            unusable: BTreeMap::new(),
             next_module: 1,
             next_kernel: 0,
             free_kernels: Vec::new(),
@@ -217,6 +221,15 @@ impl Session {
     /// Keeps the text of a failure until the client asks for it.
     pub(super) fn keep_error(&mut self, cookie: u64, text: String) {
         self.errors.keep(cookie, text);
+    }
+
+    /// Keeps the text of a refusal until the client asks for it.
+    pub(super) fn keep_refusal(&mut self, cookie: u64, reason: Refusal) {
+        let text = match reason {
+            Refusal::Unusable(handle) => self.unusable.get(&handle).cloned(),
+            _ => None,
+        };
+        self.keep_error(cookie, text.unwrap_or_else(|| reason.to_string()));
     }
 
     /// Answers what the client asked about a failure. A notice goes out before the completion of which it tells, so one
@@ -317,8 +330,8 @@ impl Session {
             } => return self.hello(name, client_version, tenant),
             ControlRequest::Alloc { bytes } => return self.alloc(bytes),
             ControlRequest::Free { address } => self.free(address)?,
-            ControlRequest::LoadModule { iova, len } => {
-                self.begin_load(iova, len)?;
+            ControlRequest::LoadModule { parts } => {
+                self.begin_load(&parts)?;
                 return Ok(None);
             }
             ControlRequest::UnloadModule { module } => self.unload(module)?,
@@ -332,6 +345,11 @@ impl Session {
                 ControlReply::Text(text)
             }
             ControlRequest::Usage => self.usage()?,
+            ControlRequest::TakePrinted => {
+                let domain = self.member()?.domain;
+                let (text, lost_bytes) = self.parts.device.take_printed(domain);
+                ControlReply::Printed { text, lost_bytes }
+            }
         };
         Ok(Some(reply))
     }
@@ -345,17 +363,19 @@ impl Session {
     ) -> Result<Option<ControlReply>, ControlError> {
         if client_version != CONTROL_VERSION {
             let text = format!(
-                "control version {client_version} is not spoken here, {CONTROL_VERSION} is"
+                "the client speaks control version {client_version}, this service (gridmux {}) speaks \
+                 {CONTROL_VERSION}: use the client library that was built with it",
+                env!("CARGO_PKG_VERSION")
             );
             return Err(ControlError::new(ControlCode::Version, text));
         }
         name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
         if let Some(tenant) = tenant
             .as_ref()
-            .filter(|tenant| tenant.len() > MAX_NAME_BYTES)
+            .filter(|tenant| tenant.len() > MAX_TENANT_NAME_BYTES)
         {
             let text = format!(
-                "a tenant's name of {} bytes is over {MAX_NAME_BYTES}",
+                "a tenant's name of {} bytes is over {MAX_TENANT_NAME_BYTES}",
                 tenant.len()
             );
             return Err(ControlError::new(ControlCode::Limit, text));
@@ -388,6 +408,10 @@ impl Session {
     /// Allocates device memory, within what all clients of the tenant may hold. Where only memory is in the way that
     /// was given back and is still in use, the answer waits until it is free.
     fn alloc(&mut self, bytes: u64) -> Result<Option<ControlReply>, ControlError> {
+        if bytes == 0 {
+            let text = "an allocation of 0 bytes holds nothing; ask for at least 1";
+            return Err(ControlError::new(ControlCode::BadRequest, text));
+        }
         // What is freed and not released yet counts too, so that a loop of both is bounded.
         if self.allocations.len() + self.deferred.len() >= ALLOCATIONS {
             let text = format!("{ALLOCATIONS} allocations exist; free some");
@@ -460,8 +484,9 @@ impl Session {
         Ok(ControlReply::Usage(Usage {
             memory_bytes: member.account.memory_used(&*self.parts.device),
             memory_limit_bytes: member.account.facts.memory_limit_bytes,
-            launches: usage.submitted,
+            launches: usage.launches,
             in_flight: usage.pending,
+            operations: usage.submitted,
         }))
     }
 }

@@ -8,11 +8,12 @@ use super::{MODULES, Session};
 use crate::device::{DeviceError, DeviceKernelId, LoadedGlobal, LoadedKernel};
 use crate::dispatch::client::{ClientKernel, KERNELS_PER_CLIENT};
 use crate::dispatch::message::Message;
-use crate::host::compile::CompileError;
+use crate::host::compile::{CompileError, part_name};
 use crate::host::control::CompileJob;
 use crate::host::facts::globals_for_tenant;
 use gridmux_channel::control::{
-    ControlCode, ControlError, ControlReply, KernelInfo, Module, ParamInfo,
+    ControlCode, ControlError, ControlReply, KernelInfo, MAX_MODULE_PARTS, Module, ModulePart,
+    ParamInfo,
 };
 use gridmux_policy::ids::ProfileKey;
 
@@ -20,6 +21,8 @@ use gridmux_policy::ids::ProfileKey;
 pub(in crate::host) struct ModuleForSession {
     pub(in crate::host) kernels: Vec<LoadedModuleKernel>,
     pub(in crate::host) globals: Vec<LoadedGlobal>,
+    /// A function of it calls `vprintf`.
+    pub(in crate::host) prints: bool,
 }
 
 /// A kernel that was compiled and loaded for a tenant.
@@ -44,14 +47,9 @@ pub(in crate::host) enum LoadFailure {
 }
 
 impl Session {
-    /// Copies a module's text out of the tenant's memory, once, and hands it to the compiler thread.
-    pub(super) fn begin_load(&mut self, iova: u64, len: u64) -> Result<(), ControlError> {
-        let limit = self.parts.module_bytes;
-        if len == 0 || len > limit {
-            let text =
-                format!("a module of {len} bytes is outside 1..={limit} (limits.module_bytes)");
-            return Err(ControlError::new(ControlCode::Limit, text));
-        }
+    /// Copies a module's texts out of the tenant's memory, once, and hands them to the compiler thread.
+    pub(super) fn begin_load(&mut self, parts: &[ModulePart]) -> Result<(), ControlError> {
+        self.check_lengths(parts)?;
         if self.modules.len() >= MODULES {
             let text = format!("{MODULES} modules are loaded; unload some");
             return Err(ControlError::new(ControlCode::Limit, text));
@@ -74,13 +72,53 @@ impl Session {
                 "a module is being compiled; wait for its reply",
             ));
         }
-        let bad = || {
-            ControlError::new(
-                ControlCode::BadIova,
-                format!("{len} bytes at {iova:#x} are not mapped"),
-            )
-        };
         let domain = self.member()?.domain;
+        let texts = parts.iter().map(|part| self.copy_part(part));
+        let job = CompileJob {
+            slot: self.parts.slot,
+            domain,
+            texts: texts.collect::<Result<_, _>>()?,
+        };
+        if !self.parts.outbound.compile(job) {
+            return Err(ControlError::new(
+                ControlCode::Busy,
+                "the compiler has too many modules waiting; try again",
+            ));
+        }
+        self.compiling = true;
+        Ok(())
+    }
+
+    /// Checks how many texts there are, and their lengths, before anything is read.
+    fn check_lengths(&self, parts: &[ModulePart]) -> Result<(), ControlError> {
+        let limit = self.parts.module_bytes;
+        let refused = |text| Err(ControlError::new(ControlCode::Limit, text));
+        if parts.is_empty() || parts.len() > MAX_MODULE_PARTS {
+            let count = parts.len();
+            return refused(format!(
+                "a module of {count} texts; 1 to {MAX_MODULE_PARTS} are linked"
+            ));
+        }
+        let sum = |total: u64, part: &ModulePart| total.saturating_add(part.len);
+        let len = parts.iter().fold(0, sum);
+        if len == 0 || len > limit {
+            return refused(format!(
+                "a module of {len} bytes is outside 1..={limit} (limits.module_bytes)"
+            ));
+        }
+        match parts.iter().position(|part| part.len == 0) {
+            Some(n) => refused(format!("{} is empty", part_name(n, parts.len()))),
+            None => Ok(()),
+        }
+    }
+
+    /// Copies one text out of the tenant's memory.
+    fn copy_part(&self, part: &ModulePart) -> Result<Vec<u8>, ControlError> {
+        let ModulePart { iova, len } = *part;
+        let bad = || {
+            let text = format!("{len} bytes at {iova:#x} are not mapped");
+            ControlError::new(ControlCode::BadIova, text)
+        };
         let (start, mapping) = self.mappings.range(..=iova).next_back().ok_or_else(bad)?;
         let (_, buffer) = mapping.buffer.as_ref().ok_or_else(bad)?;
         let size = usize::try_from(len).map_err(|_| bad())?;
@@ -92,19 +130,7 @@ impl Session {
         }
         let mut text = vec![0; size];
         buffer.read_at(iova - start, &mut text).map_err(|_| bad())?;
-        let job = CompileJob {
-            slot: self.parts.slot,
-            domain,
-            text,
-        };
-        if !self.parts.outbound.compile(job) {
-            return Err(ControlError::new(
-                ControlCode::Busy,
-                "the compiler has too many modules waiting; try again",
-            ));
-        }
-        self.compiling = true;
-        Ok(())
+        Ok(text)
     }
 
     /// Takes over what the compiler made and answers the tenant.
@@ -150,7 +176,11 @@ impl Session {
     }
 
     fn adopt(&mut self, loaded: ModuleForSession) -> ControlReply {
-        let ModuleForSession { kernels, globals } = loaded;
+        let ModuleForSession {
+            kernels,
+            globals,
+            prints,
+        } = loaded;
         let module = self.next_module;
         self.next_module += 1;
         let mut infos = Vec::new();
@@ -161,6 +191,7 @@ impl Session {
                     name,
                     limits,
                     attributes,
+                    unusable,
                 },
             params,
             control_offset,
@@ -190,13 +221,18 @@ impl Session {
                 const_bytes: attributes.const_bytes,
                 max_dynamic_shared_bytes: attributes.max_dynamic_shared_bytes,
                 ptx_version: attributes.ptx_version,
+                unusable: unusable.clone(),
             });
             handles.push((handle, limits.id));
             let kernel = ClientKernel {
                 limits,
                 control_offset,
                 key,
+                unusable: unusable.is_some(),
             };
+            if let Some(reason) = unusable {
+                self.unusable.insert(handle, reason);
+            }
             self.parts
                 .outbound
                 .tell(Message::AddKernel(self.parts.slot, handle, kernel));
@@ -206,6 +242,7 @@ impl Session {
             handle: module,
             kernels: infos,
             globals: globals_for_tenant(globals),
+            prints,
         })
     }
 
@@ -222,6 +259,7 @@ impl Session {
             self.parts
                 .outbound
                 .tell(Message::RemoveKernel(self.parts.slot, handle));
+            self.unusable.remove(&handle);
             self.free_kernels.push(handle);
         }
         self.defer(Release::Kernels(ids));

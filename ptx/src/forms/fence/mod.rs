@@ -19,15 +19,15 @@
 //! at run time. `trap`, `brkpt` and failed assertions become a recorded fault and an orderly exit, and a call through a
 //! pointer that is none of the module's functions is recorded and goes to one of them. What has no bounds that can be
 //! held here (textures, surfaces, bulk copies, barrier objects, descriptors, other blocks' shared memory, `printf`,
-//! `malloc`, recursion) is refused with its line. Not hidden: registers and shared memory may hold what an earlier kernel left (see
-//! [`FenceOptions::zero_shared`]), and timing can be observed.
+//! `malloc`, recursion) is refused with its line. Not hidden: registers and shared memory may hold what an earlier
+//! kernel left (see [`FenceOptions::zero_shared`]), and timing can be observed.
 //!
-//! Known limits. Barrier objects (`mbarrier`) are refused even where a kernel names them by a variable: an object that a
-//! store has broken faults, and any store through a register may reach it. A kernel that uses shared memory has
-//! [`LEAST_SHARED`](edit) bytes of it at least, so that a launch that takes all that the device has as dynamic shared memory
-//! does not fit under the fence. Shared memory in front of the block's variables, which the driver reserves for the block,
-//! is the block's own and not guarded. Pragmas other than those in [`pragma`] are refused, because the assembler may keep
-//! registers in shared memory.
+//! Known limits. Barrier objects (`mbarrier`) are refused even where a kernel names them by a variable: an object that
+//! a store has broken faults, and any store through a register may reach it. A kernel that uses shared memory has
+//! [`LEAST_SHARED`](edit) bytes of it at least, so that a launch that takes all that the device has as dynamic shared
+//! memory does not fit under the fence. Shared memory in front of the block's variables, which the driver reserves for
+//! the block, is the block's own and not guarded. Pragmas other than those in [`pragma`] are refused, because the
+//! assembler may keep registers in shared memory.
 //!
 //! Cost: `cargo xtask bench ptx-cost`. In [`FenceMode::Window`] an instruction for each fenced base, and one for its
 //! alignment where that cannot be proved. The files: [`access`] says what an instruction touches, [`values`] what its
@@ -213,7 +213,8 @@ pub enum FenceReason {
     },
     /// A call through a pointer, in a module with no function that it could reach, or with too many.
     #[error(
-        "it calls through a pointer, and {candidates} functions of the module could be meant; the fence compares at most {limit}"
+        "it calls through a pointer, and {candidates} functions of the module could be meant; the fence compares at \
+         most {limit}"
     )]
     IndirectCall {
         /// Functions whose address is taken and whose parameters fit.

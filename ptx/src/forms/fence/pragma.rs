@@ -1,8 +1,8 @@
 //! Pragmas that could undo the fence.
 //!
-//! What the fence computes is in registers, and `enable_smem_spilling` lets the assembler keep registers in shared memory,
-//! which the kernel may write as a whole. Rule: a pragma passes only when it is listed here as one that changes nothing
-//! but speed (PTX ISA section 11.5.5 and «Pragma Strings»).
+//! What the fence computes is in registers, and `enable_smem_spilling` lets the assembler keep registers in shared
+//! memory, which the kernel may write as a whole. Rule: a pragma passes only when it is listed here as one that changes
+//! nothing but speed (PTX ISA section 11.5.5 and «Pragma Strings»).
 
 use crate::syntax::cursor::Cursor;
 use crate::syntax::lex::kind;

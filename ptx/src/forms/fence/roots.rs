@@ -262,9 +262,11 @@ mod tests {
 
     #[test]
     fn a_pointer_takes_the_alignment_of_its_accesses() {
-        let near = "add.s64 %q, %p, %s;\nst.global.u32 [%q+4], %r1;\nld.global.v2.u32 {%r2, %r3}, [%q+8];\nst.global.u32 [%p], %r1;";
+        let near = "add.s64 %q, %p, %s;\nst.global.u32 [%q+4], %r1;\nld.global.v2.u32 {%r2, %r3}, [%q+8];\n\
+            st.global.u32 [%p], %r1;";
         assert_eq!(found(near), [("%p".to_owned(), 2)]);
-        let wide = "cvta.to.global.u64 %p, %p;\nadd.s64 %q, %s, %p;\n$L:\nld.global.v2.u32 {%r2, %r3}, [%q+8];\n@%x bra $L;";
+        let wide = "cvta.to.global.u64 %p, %p;\nadd.s64 %q, %s, %p;\n$L:\nld.global.v2.u32 {%r2, %r3}, [%q+8];\n\
+            @%x bra $L;";
         // What `cvta` gives does not begin an address, and it writes the same register.
         assert_eq!(found(wide), []);
         let wide = wide.replace("%p, %p", "%t, %p").replace("%s, %p", "%s, %t");
@@ -285,7 +287,8 @@ mod tests {
             "mad.lo.s64 %q, %p, 8, %s;\nld.global.u32 %r2, [%q];",
             "and.b64 %q, %p, -8;\nld.global.u32 %r2, [%q];",
             // An address that is aligned as a sum, of parts that are not.
-            "mul.wide.u32 %s, %r1, 2;\nadd.s64 %q, %p, %s;\nadd.s64 %q, %q, 2;\nld.global.u64 %t, [%q];\nst.global.u8 [%q], %r1;",
+            "mul.wide.u32 %s, %r1, 2;\nadd.s64 %q, %p, %s;\nadd.s64 %q, %q, 2;\nld.global.u64 %t, [%q];\n\
+             st.global.u8 [%q], %r1;",
             "mov.u64 %q, %p;\nadd.s64 %q, %q, 1;\nld.global.u32 %r2, [%q+3];",
         ] {
             assert_eq!(found(body), [], "{body}");

@@ -131,7 +131,8 @@ pub(super) fn hold(
     let last = last / u64::from(align) * u64::from(align);
     let rounded = frame.fresh("b64");
     let text = format!(
-        "mov.u64 {start}, {name}; sub.u64 {distance}, {address}, {start}; min.u64 {held}, {distance}, {last}; and.b64 {rounded}, {held}, -{align}; add.u64 {result}, {rounded}, {start};"
+        "mov.u64 {start}, {name}; sub.u64 {distance}, {address}, {start}; min.u64 {held}, {distance}, {last}; \
+         and.b64 {rounded}, {held}, -{align}; add.u64 {result}, {rounded}, {start};"
     );
     (text, result)
 }

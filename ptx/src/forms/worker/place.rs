@@ -1,7 +1,8 @@
 //! From a ticket's number to its blocks: the text behind `known` and `settle`, and what stands aside of it.
 //!
-//! Rules: one thread runs it, with the number in the register of `ahead`, which with chunks is also the one of `last`: so
-//! `last` is written behind the number's last use. What is loaded is loaded in front of where the number is waited for.
+//! Rules: one thread runs it, with the number in the register of `ahead`, which with chunks is also the one of `last`:
+//! so `last` is written behind the number's last use. What is loaded is loaded in front of where the number is waited
+//! for.
 
 use super::super::frame::Frame;
 use super::text::{Registers, store_set};
@@ -74,7 +75,8 @@ pub(in super::super) fn settling_text(frame: &mut Frame<'_>, axes: [bool; 3]) ->
     let text = text!("ld.param.u32 {total}, {total_at}; {rows}");
     match deep {
         true => text!(
-            "{text} ld.param.v2.u32 {{{row_inverse}, {height_inverse}}}, {inverse_at}; ld.param.u32 {height_shift}, {shift_at}; ld.param.u32 {height}, {height_at}; \
+            "{text} ld.param.v2.u32 {{{row_inverse}, {height_inverse}}}, {inverse_at}; \
+             ld.param.u32 {height_shift}, {shift_at}; ld.param.u32 {height}, {height_at}; \
              and.b32 {row_shift}, {height_shift}, 31; bfe.u32 {height_shift}, {height_shift}, 8, 5;"
         ),
         false => text!("{text} ld.param.u32 {row_inverse}, {inverse_at};"),
@@ -102,12 +104,15 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     // Chunks first, then single blocks; the first block, of rows that are rounded up to chunks, into x.
     let first = match frame.takes_chunks {
         true if deep => text!(
-            "min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
+            "min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; \
+             bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
              mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0;"
         ),
         true => text!(
-            "sub.u32 {row_blocks}, 0, {apart}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
-             and.b32 {x}, {x}, {row_blocks}; mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; mad.lo.u32 {last}, {span}, {apart}, {x};"
+            "sub.u32 {row_blocks}, 0, {apart}; min.u32 {x}, {number}, {s}; setp.lt.u32 {q}, {number}, {s}; \
+             bfe.u32 {span}, {span}, {SPAN_BIT}, {SPAN_BITS}; \
+             and.b32 {x}, {x}, {row_blocks}; mad.lo.u32 {x}, {x}, {span}, {number}; @!{q} mov.u32 {span}, 0; \
+             mad.lo.u32 {last}, {span}, {apart}, {x};"
         ),
         false if deep => String::new(),
         false => text!("mov.u32 {x}, {number}; mov.u32 {last}, {x};"),
@@ -125,8 +130,10 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     let write = store_set(frame, &r, [x, last, told_y, told_z]);
     let (nothing, told) = (store_set(frame, &r, [x, last, x, x]), frame.label("told"));
     text!(
-        "{settled}: setp.lt.u32 {p}, {number}, {t}; @{p} bra {within}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; @{p} bra {later}; \
-         {none}: mov.u32 {x}, {WORD_NONE}; mov.u32 {last}, 0; {nothing} bra {told}; {within}: {first} {place} {tell}: {write}"
+        "{settled}: setp.lt.u32 {p}, {number}, {t}; @{p} bra {within}; setp.eq.u32 {p}, {number}, {TICKET_LATER}; \
+         @{p} bra {later}; \
+         {none}: mov.u32 {x}, {WORD_NONE}; mov.u32 {last}, 0; {nothing} bra {told}; \
+         {within}: {first} {place} {tell}: {write}"
     )
 }
 
@@ -149,7 +156,8 @@ fn row_text(frame: &mut Frame<'_>, r: &Registers, axes: [bool; 3]) -> String {
     let number = if frame.takes_chunks { x } else { &r.ahead };
     let far = match frame.takes_chunks {
         true => text!(
-            "ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {span}; min.u32 {last}, {last}, {s}; setp.lt.u32 {p}, {last}, {x}; @{p} bra {take};"
+            "ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {span}; \
+             min.u32 {last}, {last}, {s}; setp.lt.u32 {p}, {last}, {x}; @{p} bra {take};"
         ),
         false => text!("mov.u32 {last}, {x};"),
     };
@@ -168,8 +176,8 @@ fn row_text(frame: &mut Frame<'_>, r: &Registers, axes: [bool; 3]) -> String {
     )
 }
 
-/// What is seldom come to: on the way to a ticket's place from where no ticket was ahead, and where a kernel that asks for
-/// x alone has a grid of many rows; behind it, of tickets taken ahead, where they are for several blocks.
+/// What is seldom reached: on the way to a ticket's place from where no ticket was ahead, and where a kernel that asks
+/// for x alone has a grid of many rows; behind it, of tickets taken ahead, where they are for several blocks.
 pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let r = Registers::of(frame);
     let [x, .., last] = &r.blocks;
@@ -202,8 +210,12 @@ pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
             let [row_at, shift_at, width_at] =
                 [ROW_AT, SHIFT_AT, GRID_AT].map(|at| frame.control(at));
             text!(
-                " {rows}: ld.param.u32 {row_blocks}, {row_at}; sub.u32 {last}, {last}, {x}; add.u32 {row}, {x}, {x}; mul.hi.u32 {row}, {row}, {inverse}; ld.param.u32 {s}, {shift_at}; and.b32 {t}, {s}, 31; shr.u32 {row}, {row}, {t}; \
-                 mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks}; ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {last}; min.u32 {last}, {last}, {s}; \
+                " {rows}: ld.param.u32 {row_blocks}, {row_at}; sub.u32 {last}, {last}, {x}; add.u32 {row}, {x}, {x}; \
+                 mul.hi.u32 {row}, {row}, {inverse}; ld.param.u32 {s}, {shift_at}; and.b32 {t}, {s}, 31; \
+                 shr.u32 {row}, {row}, {t}; \
+                 mul.lo.u32 {row_blocks}, {row_blocks}, {row}; sub.u32 {x}, {x}, {row_blocks}; \
+                 ld.param.u32 {s}, {width_at}; sub.u32 {s}, {s}, 1; add.u32 {last}, {x}, {last}; \
+                 min.u32 {last}, {last}, {s}; \
                  setp.lt.u32 {p}, {last}, {x}; @{p} bra {take}; bra {tell};"
             )
         }

@@ -124,7 +124,8 @@ mod tests {
     /// The worker of a kernel in whose inner scope a register of that name is read and never written.
     fn worker(inner: &str) -> String {
         let text = format!(
-            ".version 8.0\n.target sm_80\n.address_size 64\n.entry k (.param .u64 p) {{ .reg .b32 %r<3>; .reg .b64 %rd<2>;\n\
+            ".version 8.0\n.target sm_80\n.address_size 64\n.entry k (.param .u64 p) {{ .reg .b32 %r<3>; \
+             .reg .b64 %rd<2>;\n\
              ld.param.u64 %rd1, [p];\nmov.u32 %r1, %nctaid.x;\n\
              {{ {inner} st.volatile.global.u32 [%rd1], %r1; st.volatile.global.u32 [%rd1], %r2; }}\n\
              st.volatile.global.u32 [%rd1+4], %r1;\nret; }}\n"

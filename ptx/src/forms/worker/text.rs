@@ -1,9 +1,10 @@
 //! The loop's text, piece by piece, in the order of the sketch in [`super`].
 //!
 //! Rules: what lives across the body is named in [`Registers`]; everything else may be overwritten by any piece. What a
-//! piece could find again is not kept: the address of a counter is made from an offset that is read from the words. That
-//! load is `volatile`, so that a compiler does not move it in front of the loop and keep the address. Memory that only one
-//! thread of the block touches needs no order; the sets of words are ordered by `bar.sync`, and of the cap any value does.
+//! piece could find again is not kept: the address of a counter is made from an offset that is read from the words.
+//! That load is `volatile`, so that a compiler does not move it in front of the loop and keep the address. Memory that
+//! only one thread of the block touches needs no order; the sets of words are ordered by `bar.sync`, and of the cap any
+//! value does.
 
 use super::super::frame::{ASIDE_MARK, Frame, PLACE_MARK, SETTLING_MARK, START_MARK, STEP_MARK};
 use super::super::ticket;
@@ -28,15 +29,15 @@ pub(in super::super) struct Registers {
     pub(super) set: String,
     /// A lane's number, and what it adds or exchanges.
     pub(super) number: String,
-    /// Lives across the last block of a ticket: lane 0's next ticket, lane 1's cap. With chunks it is the register that holds
-    /// the last block's place until then. Wherever else a ticket is taken, its number comes here as well.
+    /// Lives across the last block of a ticket: lane 0's next ticket, lane 1's cap. With chunks it is the register that
+    /// holds the last block's place until then. Wherever else a ticket is taken, its number comes here as well.
     pub(super) ahead: String,
     pub(super) cap: String,
     pub(super) hint: String,
     pub(super) t: String,
     pub(super) u: String,
-    /// The first block of the ticket, and the last of its blocks on the x axis; the axes that the body asks for live across
-    /// it, with chunks also x and the last.
+    /// The first block of the ticket, and the last of its blocks on the x axis; the axes that the body asks for live
+    /// across it, with chunks also x and the last.
     pub(super) blocks: [String; 4],
     /// Address of a word among the counters or places.
     pub(super) place: String,
@@ -44,13 +45,13 @@ pub(in super::super) struct Registers {
     pub(super) other: String,
     pub(super) p: String,
     pub(super) q: String,
-    /// Live across the body, as do the next two: who speaks for the worker in this turn; which set is this turn's; the next
-    /// ticket is taken at the end of this one, or its taker is known without an election.
+    /// Live across the body, as do the next two: who speaks for the worker in this turn; which set is this turn's; the
+    /// next ticket is taken at the end of this one, or its taker is known without an election.
     pub(super) duty: String,
     pub(super) turn: String,
     pub(super) plain: String,
-    /// With chunks, where the next ticket is asked for ahead: this is a ticket's last block, and the register of `last` is
-    /// no longer its; this is the first ticket, for more than one block.
+    /// With chunks, where the next ticket is asked for ahead: this is a ticket's last block, and the register of `last`
+    /// is no longer its; this is the first ticket, for more than one block.
     pub(super) fin: String,
     pub(super) first: String,
 }
@@ -143,14 +144,15 @@ pub(super) fn store_set(frame: &mut Frame<'_>, r: &Registers, values: [&str; 4])
 /// Text for lane 0 that puts the address of a word among the counters into `place`: the word whose offset stands in the
 /// words at `at`.
 ///
-/// Its `%laneid`, which is zero, is added. Otherwise `ptxas` sees an address that is the same in all threads, and has the
-/// warp's threads vote who adds for all of them, which takes eleven registers and thirty instructions.
+/// Its `%laneid`, which is zero, is added. Otherwise `ptxas` sees an address that is the same in all threads, and has
+/// the warp's threads vote who adds for all of them, which takes eleven registers and thirty instructions.
 fn find(frame: &mut Frame<'_>, r: &Registers, at: u32) -> String {
     let (base, offset_at) = common(frame, r, at);
     let counters = counters(frame, &r.other);
     let (t, u, place, other) = (&r.t, &r.u, &r.place, &r.other);
     text!(
-        "{base}ld.volatile.shared.u32 {t}, {offset_at}; mov.u32 {u}, %laneid; add.u32 {t}, {t}, {u}; {counters} mad.wide.u32 {place}, {t}, 1, {other};"
+        "{base}ld.volatile.shared.u32 {t}, {offset_at}; mov.u32 {u}, %laneid; add.u32 {t}, {t}, {u}; \
+         {counters} mad.wide.u32 {place}, {t}, 1, {other};"
     )
 }
 
@@ -168,13 +170,15 @@ pub(super) fn enter(frame: &mut Frame<'_>) -> String {
     let (duty, turn, plain) = (&r.duty, &r.turn, &r.plain);
     let (shifts, word) = (frame.control(SHIFT_AT), &frame.scratch("b32", 8));
     text!(
-        "mov.u32 {t}, %tid.y; mov.u32 {u}, %tid.z; or.b32 {t}, {t}, {u}; mov.u32 {u}, %tid.x; mad.lo.u32 {t}, {t}, 2, {u}; ld.param.u32 {word}, {shifts}; \
-         setp.lt.s32 {plain}|{turn}, {word}, 0; setp.lt.u32 {duty}, {t}, 2; @{duty} bra {prepare}; {begin}: {START_MARK}",
+        "mov.u32 {t}, %tid.y; mov.u32 {u}, %tid.z; or.b32 {t}, {t}, {u}; mov.u32 {u}, %tid.x; \
+         mad.lo.u32 {t}, {t}, 2, {u}; ld.param.u32 {word}, {shifts}; \
+         setp.lt.s32 {plain}|{turn}, {word}, 0; setp.lt.u32 {duty}, {t}, 2; @{duty} bra {prepare}; \
+         {begin}: {START_MARK}",
     )
 }
 
-/// The first words: the place where the worker would be counted, a cap that binds nobody, no election so far. What lane 0 may
-/// change before the first barrier, it alone writes; the rest both lanes write that read it before then.
+/// The first words: the place where the worker would be counted, a cap that binds nobody, no election so far. What lane
+/// 0 may change before the first barrier, it alone writes; the rest both lanes write that read it before then.
 pub(super) fn prepare(frame: &mut Frame<'_>) -> String {
     let r = Registers::of(frame);
     let [begin, prepare] = ["begin", "prepare"].map(|word| frame.label(word));
@@ -192,8 +196,11 @@ pub(super) fn prepare(frame: &mut Frame<'_>) -> String {
     };
     let (first_place, wary, word) = (place_offset(0), HINT_WARY / WARY, frame.scratch("b32", 8));
     text!(
-        "{prepare}: {base}mov.u32 {offset}, %smid; mad.lo.u32 {offset}, {offset}, 8, {first_place}; and.b32 {hint}, {word}, {WARY}; mad.lo.u32 {hint}, {hint}, {wary}, {HINT_UNCOUNTED}; \
-         mov.u32 {cap}, {CAP_UNBOUND}; setp.eq.u32 {p}, {who}, 0; @{p} st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; mov.u32 {t}, {NEXT_AT}; st.volatile.shared.v2.u32 {offset_words}, {{{offset}, {t}}}; \
+        "{prepare}: {base}mov.u32 {offset}, %smid; mad.lo.u32 {offset}, {offset}, 8, {first_place}; \
+         and.b32 {hint}, {word}, {WARY}; mad.lo.u32 {hint}, {hint}, {wary}, {HINT_UNCOUNTED}; \
+         mov.u32 {cap}, {CAP_UNBOUND}; setp.eq.u32 {p}, {who}, 0; \
+         @{p} st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; mov.u32 {t}, {NEXT_AT}; \
+         st.volatile.shared.v2.u32 {offset_words}, {{{offset}, {t}}}; \
          {clear}mov.u32 {t}, 2; st.volatile.shared.v2.u32 {elect_words}, {{{t}, {t}}}; bra {begin};"
     )
 }
@@ -211,12 +218,13 @@ pub(super) fn general(frame: &mut Frame<'_>) -> String {
     };
     let who = frame.scratch("b32", 10);
     text!(
-        "{general}: {chunks}mov.u32 {number}, %ctaid.x; setp.ne.u32 {p}, {who}, 0; @{p} bra {told}; and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {settle}; bra {join}; {ASIDE_MARK}"
+        "{general}: {chunks}mov.u32 {number}, %ctaid.x; setp.ne.u32 {p}, {who}, 0; @{p} bra {told}; \
+         and.b32 {t}, {word}, {DEALT}; setp.ne.u32 {q}, {t}, 0; @{q} bra {settle}; bra {join}; {ASIDE_MARK}"
     )
 }
 
-/// Text by which every thread finds the dealt ticket's blocks by itself, and goes to them. In a fenced kernel a thread that
-/// leaves for a fault would come before the words are prepared.
+/// Text by which every thread finds the dealt ticket's blocks by itself, and goes to them. In a fenced kernel a thread
+/// that leaves for a fault would come before the words are prepared.
 pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let [general, eager, begun, several, body] =
         ["general", "eager", "begun", "several", "body"].map(|word| frame.label(word));
@@ -250,14 +258,16 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     };
     let mut divide = match deep {
         true => text!(
-            " add.u32 {t}, {x}, {x}; ld.param.u32 {u}, {reciprocal}; mul.hi.u32 {y}, {t}, {u}; and.b32 {t}, {word}, 31; shr.u32 {y}, {y}, {t}; \
+            " add.u32 {t}, {x}, {x}; ld.param.u32 {u}, {reciprocal}; mul.hi.u32 {y}, {t}, {u}; \
+             and.b32 {t}, {word}, 31; shr.u32 {y}, {y}, {t}; \
              mul.lo.u32 {t}, {blocks}, {y}; sub.u32 {x}, {x}, {t};"
         ),
         false => String::new(),
     };
     divide.push_str(&match axes {
         [_, _, true] => text!(
-            " add.u32 {t}, {y}, {y}; ld.param.u32 {u}, {planes}; mul.hi.u32 {z}, {t}, {u}; bfe.u32 {t}, {word}, 8, 5; shr.u32 {z}, {z}, {t}; \
+            " add.u32 {t}, {y}, {y}; ld.param.u32 {u}, {planes}; mul.hi.u32 {z}, {t}, {u}; \
+             bfe.u32 {t}, {word}, 8, 5; shr.u32 {z}, {z}, {t}; \
              ld.param.u32 {t}, {height}; mul.lo.u32 {t}, {t}, {z}; sub.u32 {y}, {y}, {t};"
         ),
         [_, true, false] => text!(" mov.u32 {z}, 0;"),
@@ -278,7 +288,8 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
         false => String::new(),
     };
     text!(
-        "{early}and.b32 {t}, {word}, {straight}; setp.eq.u32 {p}, {t}, 0; @{p} bra {general}; mov.u32 {x}, %ctaid.x;{scale}{divide}{far}{wait} @{plain} bra {body}; @{duty} bra {eager}; {begun}: {meet}"
+        "{early}and.b32 {t}, {word}, {straight}; setp.eq.u32 {p}, {t}, 0; @{p} bra {general}; \
+         mov.u32 {x}, %ctaid.x;{scale}{divide}{far}{wait} @{plain} bra {body}; @{duty} bra {eager}; {begun}: {meet}"
     )
 }
 
@@ -293,9 +304,12 @@ pub(super) fn join(frame: &mut Frame<'_>) -> String {
     let shifts = frame.control(SHIFT_AT);
     let (wary, placed) = (HINT_WARY / WARY, PLACED_AT);
     text!(
-        "{join}: {find_place} atom.global.add.u64 {word}, [{place}], {MEMBER}; mov.u32 {t}, %laneid; mad.wide.u32 {counters}, {t}, 1, {counters}; \
-         {base}mov.b64 {{{cap}, {hint}}}, {word}; setp.ge.u32 {q}, {hint}, {cap}; ld.param.u32 {t}, {shifts}; and.b32 {t}, {t}, {WARY}; mad.lo.u32 {hint}, {t}, {wary}, {hint}; \
-         st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; red.global.add.u32 [{counters}+{placed}], 1; @{q} bra {over}; bra {take};"
+        "{join}: {find_place} atom.global.add.u64 {word}, [{place}], {MEMBER}; mov.u32 {t}, %laneid; \
+         mad.wide.u32 {counters}, {t}, 1, {counters}; \
+         {base}mov.b64 {{{cap}, {hint}}}, {word}; setp.ge.u32 {q}, {hint}, {cap}; ld.param.u32 {t}, {shifts}; \
+         and.b32 {t}, {t}, {WARY}; mad.lo.u32 {hint}, {t}, {wary}, {hint}; \
+         st.volatile.shared.v2.u32 {judged_words}, {{{cap}, {hint}}}; red.global.add.u32 [{counters}+{placed}], 1; \
+         @{q} bra {over}; bra {take};"
     )
 }
 
@@ -320,14 +334,15 @@ pub(super) fn told(frame: &mut Frame<'_>) -> String {
         false => String::new(),
     };
     text!(
-        "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; not.pred {turn}, {turn};{fault} setp.gt.u32 {p}, {x}, {last}; @{p} ret; @{plain} bra {body};{more}"
+        "{told}: bar.sync 0; {set} ld.shared.v4.u32 {{{x}, {last}, {y}, {z}}}, [{set_at}+{WORD_BLOCKS_AT}]; \
+         not.pred {turn}, {turn};{fault} setp.gt.u32 {p}, {x}, {last}; @{p} ret; @{plain} bra {body};{more}"
     )
 }
 
-/// Text where the lanes of a warp meet that have parted. `ptxas` does not bring them together again at a place that several
-/// ways lead to, as all do to the body: some lanes would run it by themselves. Lanes that have left, or that the last warp
-/// lacks, are not waited for (CUDA C++ Programming Guide, `__syncwarp`). PTX ISA, `bar.warp.sync`: PTX 6.0; without
-/// independent lanes, before `sm_70`, it is nothing.
+/// Text where the lanes of a warp meet that have parted. `ptxas` does not bring them together again at a place that
+/// several ways lead to, as all do to the body: some lanes would run it by themselves. Lanes that have left, or that
+/// the last warp lacks, are not waited for (CUDA C++ Programming Guide, `__syncwarp`). PTX ISA, `bar.warp.sync`: PTX
+/// 6.0; without independent lanes, before `sm_70`, it is nothing.
 fn meet(frame: &Frame<'_>) -> &'static str {
     match ticket::has_scopes(frame.program) {
         true => "bar.warp.sync -1; ",
@@ -347,21 +362,24 @@ pub(in super::super) fn step_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> Str
     text!("{add} setp.le.and.u32 {p}, {x}, {last}, !{fin};")
 }
 
-/// Text by which who speaks asks for a ticket and for the cap by which the one after it is judged: lane 0 and lane 1, in one
-/// instruction, because the second of two could not be issued before the answer to the first has come.
+/// Text by which who speaks asks for a ticket and for the cap by which the one after it is judged: lane 0 and lane 1,
+/// in one instruction, because the second of two could not be issued before the answer to the first has come.
 fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
     let (base, judged_words) = common(frame, r, WORD_CAP_AT);
     let counters = counters(frame, &r.other);
     let (cap, hint, t, u, p, q) = (&r.cap, &r.hint, &r.t, &r.u, &r.p, &r.q);
     let (ahead, number, place, other) = (&r.ahead, &r.number, &r.place, &r.other);
     text!(
-        "{base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; mov.u32 {number}, %laneid; {counters} setp.eq.u32 {q}, {number}, 0; \
-         setp.lt.or.u32 {p}, {hint}, {cap}, !{q}; selp.u32 {t}, {u}, {t}, {q}; selp.u32 {number}, 1, 0, {q}; mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
+        "{base}ld.volatile.shared.v4.u32 {{{cap}, {hint}, {t}, {u}}}, {judged_words}; mov.u32 {number}, %laneid; \
+         {counters} setp.eq.u32 {q}, {number}, 0; \
+         setp.lt.or.u32 {p}, {hint}, {cap}, !{q}; selp.u32 {t}, {u}, {t}, {q}; selp.u32 {number}, 1, 0, {q}; \
+         mad.wide.u32 {place}, {t}, 1, {other}; mov.u32 {ahead}, {TICKET_LATER}; \
+         @{p} atom.global.add.u32 {ahead}, [{place}], {number};"
     )
 }
 
-/// Behind a body where tickets are taken ahead: on to the next ticket, or the last block begins. At `vote` the first warp
-/// that comes there looks ahead. Each of its lanes is elected for itself. In a worker's first turn, whose words
+/// Behind a body where tickets are taken ahead: on to the next ticket, or the last block begins. At `vote` the first
+/// warp that comes there looks ahead. Each of its lanes is elected for itself. In a worker's first turn, whose words
 /// may not be there yet, the first warp is. Where tickets are taken late, nobody.
 pub(super) fn vote(frame: &mut Frame<'_>, looped: Loop) -> String {
     let r = Registers::of(frame);
@@ -383,19 +401,22 @@ pub(super) fn vote(frame: &mut Frame<'_>, looped: Loop) -> String {
         true => {
             let wait = if looped.meets { "bar.sync 0; " } else { "" };
             text!(
-                "bra {vote}; {behind}: @!{fin} bra {head}; @!{duty} bra {told}; bra {known}; {head}: {wait}setp.eq.u32 {fin}, {x}, {x}; @{first} bra {look}; "
+                "bra {vote}; {behind}: @!{fin} bra {head}; @!{duty} bra {told}; bra {known}; \
+                 {head}: {wait}setp.eq.u32 {fin}, {x}, {x}; @{first} bra {look}; "
             )
         }
         false => String::new(),
     };
     text!(
-        "{head}{vote}: mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {gather}; {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
-         atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; @!{duty} bra {gather}; {ask} {gather}: {meet}bra {body};"
+        "{head}{vote}: mov.u32 {u}, %laneid; setp.gt.u32 {p}, {u}, 1; @{p} bra {gather}; \
+         {words} mad.lo.u32 {t}, {u}, 4, {t}; selp.u32 {number}, 1, 0, {turn}; \
+         atom.shared.exch.b32 {u}, [{t}+{WORD_ELECT_AT}], {number}; setp.ne.u32 {duty}, {u}, {number}; \
+         @!{duty} bra {gather}; {ask} {gather}: {meet}bra {body};"
     )
 }
 
-/// In a first turn the first warp looks ahead: where the last block of a ticket for more than one begins, and in front of
-/// the only one.
+/// In a first turn the first warp looks ahead: where the last block of a ticket for more than one begins, and in front
+/// of the only one.
 pub(super) fn first_look(frame: &mut Frame<'_>) -> String {
     let r = Registers::of(frame);
     let [look, eager, begun] = ["look", "eager", "begun"].map(|word| frame.label(word));
@@ -435,13 +456,14 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let (base, cap_word) = common(frame, &r, WORD_CAP_AT);
     text!(
         "{rejoin}: {wait}{step} {ask} \
-         {known}: {load} mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; {PLACE_MARK}",
+         {known}: {load} mov.u32 {t}, %laneid; setp.ne.u32 {p}, {t}, 0; \
+         {base}@{p} st.volatile.shared.u32 {cap_word}, {ahead}; @{p} bra {told}; {PLACE_MARK}",
     )
 }
 
-/// Who speaks took no ticket ahead, or has no hint below the cap: the worker stays if there are no more than the cap, and
-/// waits for a ticket. One that is not counted yet counts itself first, and one that is new holds its place for a while
-/// before it leaves, as long as there are tickets.
+/// Who speaks took no ticket ahead, or has no hint below the cap: the worker stays if there are no more than the cap,
+/// and waits for a ticket. One that is not counted yet counts itself first, and one that is new holds its place for a
+/// while before it leaves, as long as there are tickets.
 pub(super) fn over(frame: &mut Frame<'_>) -> String {
     let r = Registers::of(frame);
     let [later, over, weigh, stay, none, hold, take, settle] = [
@@ -466,14 +488,21 @@ pub(super) fn over(frame: &mut Frame<'_>) -> String {
     };
     let bits = !HINT_WARY;
     text!(
-        "{later}: setp.ne.u32 {q}, {number}, {number}; {over}: {base}ld.volatile.shared.u32 {hint}, {hint_word}; and.b32 {hint}, {hint}, {bits}; {find_place} setp.ne.u32 {p}, {hint}, {HINT_UNCOUNTED}; selp.u64 {other}, 0, {MEMBER}, {p}; atom.global.add.u64 {word}, [{place}], {other}; add.u64 {word}, {word}, {other}; \
+        "{later}: setp.ne.u32 {q}, {number}, {number}; {over}: {base}ld.volatile.shared.u32 {hint}, {hint_word}; \
+         and.b32 {hint}, {hint}, {bits}; {find_place} setp.ne.u32 {p}, {hint}, {HINT_UNCOUNTED}; \
+         selp.u64 {other}, 0, {MEMBER}, {p}; atom.global.add.u64 {word}, [{place}], {other}; \
+         add.u64 {word}, {word}, {other}; \
          {weigh}: mov.b64 {{{cap}, {hint}}}, {word}; setp.le.u32 {p}, {hint}, {cap}; @{p} bra {stay}; \
          sub.u64 {other}, {word}, {MEMBER}; atom.global.cas.b64 {other}, [{place}], {word}, {other}; \
-         setp.ne.u64 {p}, {other}, {word}; mov.u64 {word}, {other}; @{p} bra {weigh}; @!{q} bra {none}; {find_next} mov.u64 {other}, %globaltimer; \
-         {hold}: ld{sys}.global.u32 {t}, [{place}+{placed}]; ld{sys}.global.u32 {cap}, [{place}+{launched}]; setp.eq.u32 {p}, {t}, {cap}; @{p} bra {none}; \
+         setp.ne.u64 {p}, {other}, {word}; mov.u64 {word}, {other}; @{p} bra {weigh}; @!{q} bra {none}; \
+         {find_next} mov.u64 {other}, %globaltimer; \
+         {hold}: ld{sys}.global.u32 {t}, [{place}+{placed}]; ld{sys}.global.u32 {cap}, [{place}+{launched}]; \
+         setp.eq.u32 {p}, {t}, {cap}; @{p} bra {none}; \
          ld{sys}.global.u32 {t}, [{place}]; ld.param.u32 {cap}, {total}; setp.ge.u32 {p}, {t}, {cap}; @{p} bra {none}; \
-         {nap}mov.u64 {word}, %globaltimer; sub.u64 {word}, {word}, {other}; setp.lt.u64 {p}, {word}, {HOLD_NS}; @{p} bra {hold}; bra {none}; \
-         {stay}: ld.volatile.shared.u32 {u}, {hint_word}; and.b32 {u}, {u}, {HINT_WARY}; sub.u32 {hint}, {hint}, 1; or.b32 {hint}, {hint}, {u}; st.volatile.shared.u32 {hint_word}, {hint}; \
+         {nap}mov.u64 {word}, %globaltimer; sub.u64 {word}, {word}, {other}; setp.lt.u64 {p}, {word}, {HOLD_NS}; \
+         @{p} bra {hold}; bra {none}; \
+         {stay}: ld.volatile.shared.u32 {u}, {hint_word}; and.b32 {u}, {u}, {HINT_WARY}; sub.u32 {hint}, {hint}, 1; \
+         or.b32 {hint}, {hint}, {u}; st.volatile.shared.u32 {hint_word}, {hint}; \
          {take}: {find_next} atom.global.add.u32 {number}, [{place}], 1; bra {settle};"
     )
 }

@@ -1,8 +1,7 @@
 //! NVIDIA's compiler: nvcc with the tools around it, from PyPI, in a virtual environment; no GPU and no toolkit needed.
 
-use super::environment;
 use crate::setup::{self, Need};
-use crate::{process, repo};
+use crate::{process, python, repo};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -31,7 +30,7 @@ impl Compiler {
     pub fn ensure() -> Result<Self> {
         setup::ensure(&[Need::Cxx])?;
         let environment =
-            environment::ensure("nvcc", &PACKAGES).context("the CUDA compiler cannot be had")?;
+            python::ensure("nvcc", &PACKAGES).context("the CUDA compiler cannot be had")?;
         Self::inside(&environment)
     }
 

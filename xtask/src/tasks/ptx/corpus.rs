@@ -6,9 +6,9 @@
 //! Debug information holds the folder that the compiler runs in, so the sources are copied to one that is called the
 //! same on every machine.
 
-use super::{Compiler, emptied, environment};
+use super::{Compiler, emptied};
 use crate::setup::{self, Need};
-use crate::{process, repo};
+use crate::{process, python, repo};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub(super) fn compile() -> Result<PathBuf> {
         .find_map(|version| process::find(&format!("clang-{version}")))
         .context("no clang-19 on PATH")?;
     let nvidia = Compiler::ensure()?;
-    let triton = environment::ensure("triton", &TRITON).context("Triton cannot be had")?;
+    let triton = python::ensure("triton", &TRITON).context("Triton cannot be had")?;
     let fresh = emptied(&repo::target().join("corpus-fresh"))?;
     let stage = stage()?;
 

@@ -6,7 +6,6 @@
 
 mod compiler;
 mod corpus;
-mod environment;
 
 pub use compiler::Compiler;
 

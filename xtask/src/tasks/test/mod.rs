@@ -1,8 +1,11 @@
 //! `cargo xtask test`: every test of the workspace, then every loom suite, then what ran and what did not.
 //!
+//! With `--clients` the CUDA programs of `clients.rs` instead, unmodified, through `gridmux run`.
+//!
 //! A test that cannot run on this machine prints `SKIPPED: reason` and returns; it is counted as skipped, not as
 //! passed. The last line on stdout is `N passed, N failed, N skipped`.
 
+mod clients;
 mod tally;
 
 use crate::{process, repo, setup};
@@ -20,6 +23,9 @@ pub struct Args {
     /// blocks of 2,000.
     #[arg(long)]
     long: bool,
+    /// Run unmodified CUDA programs instead: numba-cuda, cuda-bindings, cuda-core, Triton, C and Rust
+    #[arg(long, conflicts_with = "long")]
+    clients: bool,
 }
 
 /// Seeds of a long run, and the variables through which the tests of equivalence and of block switches hear of it.
@@ -30,10 +36,20 @@ const LONG: [(&str, &str); 2] = [
 /// How a line of the summary of the test of equivalence ends.
 const SUMMARY: &str = " kernels, the same bits";
 
-/// One cargo command of the run.
+/// One command of the run.
 struct Stage {
     name: String,
     command: Command,
+    counts: Counts,
+}
+
+/// What a command counts as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    /// As many tests as it reports.
+    Tests,
+    /// One test, by its exit status.
+    Program,
 }
 
 /// Runs the task.
@@ -44,12 +60,32 @@ struct Stage {
 /// If something the build needs is missing or cargo cannot be run.
 pub fn run(args: &Args) -> Result<()> {
     setup::ensure(&setup::BUILD)?;
+    if args.clients {
+        summarise(clients::stages()?, false)
+    } else {
+        summarise(stages(args.long)?, args.long)
+    }
+}
+
+/// Runs every test, then the clients, with one summary.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_all() -> Result<()> {
+    setup::ensure(&setup::BUILD)?;
+    let mut all = stages(false)?;
+    all.extend(clients::stages()?);
+    summarise(all, false)
+}
+
+/// Runs the commands one after another and says how they went.
+fn summarise(stages: Vec<Stage>, long: bool) -> Result<()> {
     let log_path = repo::target().join("xtask-test.log");
     fs::create_dir_all(repo::target())?;
     let mut log = fs::File::create(&log_path)
         .with_context(|| format!("cannot write {}", log_path.display()))?;
     let mut total = Tally::default();
-    for mut stage in stages(args.long)? {
+    for mut stage in stages {
         eprintln!("test: {}: {}", stage.name, process::shown(&stage.command));
         let started = Instant::now();
         let mut tally = Tally::default();
@@ -58,14 +94,16 @@ pub fn run(args: &Args) -> Result<()> {
             // The log is a convenience: a full disk shows elsewhere.
             let _ = writeln!(log, "{line}");
             tally.line(line);
-            if args.long && line.ends_with(SUMMARY) {
+            if long && line.ends_with(SUMMARY) {
                 println!("{line}");
             }
         })?;
         tally.end();
-        if !succeeded && tally.failures().is_empty() {
+        if stage.counts == Counts::Program {
+            tally.program(&stage.name, succeeded);
+        } else if !succeeded && tally.failures().is_empty() {
             tally.fail(format!(
-                "{}: it did not build; see {}",
+                "{}: it did not build or did not end well; see {}",
                 stage.name,
                 repo::shown(&log_path)
             ));
@@ -100,6 +138,7 @@ fn stages(long: bool) -> Result<Vec<Stage>> {
     let mut stages = vec![Stage {
         name: "workspace".into(),
         command: workspace,
+        counts: Counts::Tests,
     }];
     for package in repo::packages()? {
         if !package
@@ -127,6 +166,7 @@ fn stages(long: bool) -> Result<Vec<Stage>> {
         stages.push(Stage {
             name: format!("loom {}", package.name),
             command,
+            counts: Counts::Tests,
         });
     }
     Ok(stages)

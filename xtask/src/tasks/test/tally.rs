@@ -72,6 +72,15 @@ impl Tally {
         self.printing = None;
     }
 
+    /// Counts a program that is a test by itself.
+    pub(super) fn program(&mut self, name: &str, succeeded: bool) {
+        if succeeded {
+            self.passed += 1;
+        } else {
+            self.failures.push(name.to_owned());
+        }
+    }
+
     /// Counts a failure that no test reported.
     pub(super) fn fail(&mut self, what: String) {
         self.failures.push(what);
@@ -199,7 +208,8 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     fn a_binary_that_dies_is_a_failure() {
         let mut tally = Tally::default();
         let output = "Running tests/a.rs (target/debug/deps/a-0f)\nrunning 2 tests\ntest one ... ok\n\
-                      Running tests/b.rs (target/debug/deps/b-0f)\nrunning 1 test\ntest two ... ok\ntest result: ok. 1 passed";
+                      Running tests/b.rs (target/debug/deps/b-0f)\nrunning 1 test\ntest two ... ok\n\
+                      test result: ok. 1 passed";
         output.lines().for_each(|line| tally.line(line));
         tally.end();
         assert_eq!(tally.to_string(), "2 passed, 1 failed, 0 skipped");

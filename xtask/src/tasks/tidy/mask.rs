@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn only_code_is_left() {
-        let source = "let a = \"{ todo!() \\\" }\"; // {\nlet b = r#\"}\"\"#; /* { /* } */ */ let c = '{';\nfn f<'a>(x: &'a str) -> char { '\\'' }";
+        let source = "let a = \"{ todo!() \\\" }\"; // {\nlet b = r#\"}\"\"#; \
+            /* { /* } */ */ let c = '{';\nfn f<'a>(x: &'a str) -> char { '\\'' }";
         let masked = code_only(source);
         assert_eq!(masked.len(), source.len());
         assert_eq!(masked.matches('{').count(), 1);

@@ -11,7 +11,7 @@ enum MayKnow {
 
 /// One row per crate: its name, its folder, and the rooms that its ordinary and build dependencies may name.
 /// Tests of a room (development dependencies) may also use the workloads.
-const ROOMS: [(&str, &str, MayKnow); 12] = [
+const ROOMS: [(&str, &str, MayKnow); 13] = [
     ("gridmux-ptx", "ptx", MayKnow::Only(&[])),
     ("gridmux-sync", "sync", MayKnow::Only(&[])),
     ("gridmux-policy", "policy", MayKnow::Only(&["gridmux-sync"])),
@@ -42,6 +42,11 @@ const ROOMS: [(&str, &str, MayKnow); 12] = [
         "gridmux-tenant",
         "tenant",
         MayKnow::Only(&["gridmux-channel"]),
+    ),
+    (
+        "gridmux-cuda",
+        "tenant/cuda",
+        MayKnow::Only(&["gridmux-tenant", "gridmux-channel"]),
     ),
     ("gridmux", "cli", MayKnow::All),
     ("gridmux-workloads", "workloads", MayKnow::Only(&[])),

@@ -85,7 +85,10 @@ fn check_file(source: &str, is_test_or_bench: bool) -> Vec<(usize, String)> {
     {
         findings.push((
             without_tests,
-            format!("{without_tests} lines, over {LONGEST_FILE}: split the file, or give the reason in a line `//! Length: …`"),
+            format!(
+                "{without_tests} lines, over {LONGEST_FILE}: split the file, or give the reason in a line \
+                 `//! Length: …`"
+            ),
         ));
     }
     for (number, line) in code.lines().enumerate() {
@@ -143,7 +146,10 @@ fn long_functions(source: &str, code: &str) -> Vec<(usize, String)> {
         if length > LONGEST_FUNCTION && !excused {
             findings.push((
                 line + 1,
-                format!("function `{name}` has {length} lines, over {LONGEST_FUNCTION}: split it, or give the reason in a line `// Length: …` above it"),
+                format!(
+                    "function `{name}` has {length} lines, over {LONGEST_FUNCTION}: split it, or give the reason in a \
+                     line `// Length: …` above it"
+                ),
             ));
         }
     }
@@ -197,14 +203,16 @@ mod tests {
 
     #[test]
     fn a_plain_file_passes() {
-        let source = "//! What it is.\n\n/// Says todo!() in a document only.\npub fn f() -> [u8; 2] {\n    [0; 2]\n}\n";
+        let source = "//! What it is.\n\n/// Says todo!() in a document only.\n\
+            pub fn f() -> [u8; 2] {\n    [0; 2]\n}\n";
         assert_eq!(check_file(source, false), []);
         assert_eq!(check_file(&format!("#![cfg(loom)]\n{source}"), true), []);
     }
 
     #[test]
     fn each_rule_finds_its_line() {
-        let source = "use std::fmt;\nfn f() { todo!() }\n#[ignore]\nfn g() {}\nmod m { use super::*; }\n\n\n\n\n\n\n\n\n\n\n\nfn h(a: &A) { a.store(1, Ordering::Release) }\n";
+        let source = "use std::fmt;\nfn f() { todo!() }\n#[ignore]\nfn g() {}\nmod m { use super::*; }\
+            \n\n\n\n\n\n\n\n\n\n\n\nfn h(a: &A) { a.store(1, Ordering::Release) }\n";
         let findings = check_file(source, false);
         assert_eq!(lines_of(&findings, "module document"), [1]);
         assert_eq!(lines_of(&findings, "todo!("), [2]);

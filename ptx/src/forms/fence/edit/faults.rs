@@ -58,9 +58,12 @@ impl Pass<'_, '_> {
         let kind = fault as u32;
         format!(
             "{load} setp.eq.u64 {p}, {counters}, 0; @{p} bra {done}; cvta.to.global.u64 {counters}, {counters}; \
-             atom.global.cas.b32 {old}, [{counters}+{FAULT_KIND_AT}], 0, {kind}; setp.ne.u32 {p}, {old}, 0; @{p} bra {done}; \
-             {number} mov.u32 {old}, {line}; st.global.u32 [{counters}+{FAULT_LINE_AT}], {old}; st.global.u32 [{counters}+{FAULT_BLOCK_AT}], {block}; \
-             mov.u32 {old}, 0; st.volatile.global.u32 [{counters}+{OPEN_AT}], {old}; red.global.max.u32 [{counters}+{NEXT_AT}], {NEXT_CLOSED}; {done}:"
+             atom.global.cas.b32 {old}, [{counters}+{FAULT_KIND_AT}], 0, {kind}; setp.ne.u32 {p}, {old}, 0; \
+             @{p} bra {done}; \
+             {number} mov.u32 {old}, {line}; st.global.u32 [{counters}+{FAULT_LINE_AT}], {old}; \
+             st.global.u32 [{counters}+{FAULT_BLOCK_AT}], {block}; \
+             mov.u32 {old}, 0; st.volatile.global.u32 [{counters}+{OPEN_AT}], {old}; \
+             red.global.max.u32 [{counters}+{NEXT_AT}], {NEXT_CLOSED}; {done}:"
         )
     }
 

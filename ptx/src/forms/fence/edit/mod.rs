@@ -179,8 +179,8 @@ pub(crate) fn edit(frame: &mut Frame<'_>, surroundings: &Surroundings, options: 
 }
 
 impl Pass<'_, '_> {
-    /// Makes a root's register a multiple of what its accesses need. A register of its own takes what was loaded, so that
-    /// the root keeps one definition; under a guard that may not happen, the root is rounded in place.
+    /// Makes a root's register a multiple of what its accesses need. A register of its own takes what was loaded, so
+    /// that the root keeps one definition; under a guard that may not happen, the root is rounded in place.
     fn round(&mut self, root: &Root) {
         let n = root.register.0 as usize;
         let function = self.frame.function;
@@ -525,7 +525,8 @@ impl Pass<'_, '_> {
             let (held, at) = hold(self.frame, (&offset, &name), (last, access.align));
             let _ = write!(
                 text,
-                " isspacep.local {p}, {address}; cvta.to.local.u64 {offset}, {address}; {held} cvta.local.u64 {generic}, {at}; selp.b64 {chosen}, {generic}, {result}, {p};"
+                " isspacep.local {p}, {address}; cvta.to.local.u64 {offset}, {address}; \
+                 {held} cvta.local.u64 {generic}, {at}; selp.b64 {chosen}, {generic}, {result}, {p};"
             );
             result = chosen;
         }

@@ -40,7 +40,8 @@ impl Pass<'_, '_> {
         let p = self.frame.fresh("pred");
         let _ = write!(
             text,
-            "cvt.u64.u32 {wide}, {held}; add.s64 {last}, {wide}, {span}; cvt.u64.u32 {limit}, {end}; setp.lt.u64 {p}, {last}, {limit}; "
+            "cvt.u64.u32 {wide}, {held}; add.s64 {last}, {wide}, {span}; cvt.u64.u32 {limit}, {end}; \
+             setp.lt.u64 {p}, {last}, {limit}; "
         );
         text + &self.stride(m, rows, &stride, &p)
     }

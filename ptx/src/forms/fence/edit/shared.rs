@@ -151,8 +151,8 @@ impl Pass<'_, '_> {
     fn shared_align(&self, group: &Group, align: u32) -> (u32, bool) {
         let known = self.values.multiple_of(group.base);
         let fits = |v: VarId| self.align_of(v).is_multiple_of(VECTOR);
-        // `ptxas` does not see through a minimum that the base is a multiple of 16, and joins neighbouring accesses only
-        // if it does.
+        // `ptxas` does not see through a minimum that the base is a multiple of 16, and joins neighbouring accesses
+        // only if it does.
         let joins = known >= VECTOR && align < VECTOR && has_neighbours(group);
         match joins && group.variable.is_none_or(fits) {
             true => (VECTOR, false),
@@ -262,7 +262,8 @@ impl Pass<'_, '_> {
         let [offset, wide, generic] = [(); 3].map(|()| self.frame.fresh("b64"));
         let (text, held) = self.below_end((&low, access.bytes), (access.align, false), None);
         let text = format!(
-            "cvta.to.shared.u64 {offset}, {address}; cvt.u32.u64 {low}, {offset}; {text} cvt.u64.u32 {wide}, {held}; cvta.shared.u64 {generic}, {wide};"
+            "cvta.to.shared.u64 {offset}, {address}; cvt.u32.u64 {low}, {offset}; {text} cvt.u64.u32 {wide}, {held}; \
+             cvta.shared.u64 {generic}, {wide};"
         );
         (text, (held, generic))
     }
@@ -300,11 +301,15 @@ impl Pass<'_, '_> {
         }
         let _ = write!(
             text,
-            " mov.u32 {step}, %tid.z; mov.u32 {t}, %ntid.y; mul.lo.u32 {step}, {step}, {t}; mov.u32 {t}, %tid.y; add.u32 {step}, {step}, {t}; \
-             mov.u32 {t}, %ntid.x; mul.lo.u32 {step}, {step}, {t}; mov.u32 {t}, %tid.x; add.u32 {step}, {step}, {t}; shl.b32 {step}, {step}, 2; \
+            " mov.u32 {step}, %tid.z; mov.u32 {t}, %ntid.y; mul.lo.u32 {step}, {step}, {t}; mov.u32 {t}, %tid.y; \
+             add.u32 {step}, {step}, {t}; \
+             mov.u32 {t}, %ntid.x; mul.lo.u32 {step}, {step}, {t}; mov.u32 {t}, %tid.x; add.u32 {step}, {step}, {t}; \
+             shl.b32 {step}, {step}, 2; \
              add.u32 {at}, {at}, 3; and.b32 {at}, {at}, -4; add.u32 {at}, {at}, {step}; and.b32 {end}, {end}, -4; \
-             mov.u32 {step}, %ntid.x; mov.u32 {t}, %ntid.y; mul.lo.u32 {step}, {step}, {t}; mov.u32 {t}, %ntid.z; mul.lo.u32 {step}, {step}, {t}; shl.b32 {step}, {step}, 2; \
-             mov.u32 {zero}, 0; {next}: setp.ge.u32 {p}, {at}, {end}; @{p} bra {done}; st.shared.u32 [{at}], {zero}; add.u32 {at}, {at}, {step}; bra {next}; {done}: bar.sync 0;"
+             mov.u32 {step}, %ntid.x; mov.u32 {t}, %ntid.y; mul.lo.u32 {step}, {step}, {t}; mov.u32 {t}, %ntid.z; \
+             mul.lo.u32 {step}, {step}, {t}; shl.b32 {step}, {step}, 2; \
+             mov.u32 {zero}, 0; {next}: setp.ge.u32 {p}, {at}, {end}; @{p} bra {done}; st.shared.u32 [{at}], {zero}; \
+             add.u32 {at}, {at}, {step}; bra {next}; {done}: bar.sync 0;"
         );
         match self.frame.shape() {
             Shape::Worker => self.frame.before_entry(&text),

@@ -1,4 +1,4 @@
-//! Python virtual environments under `target/`: where compilers from the package index live.
+//! Python virtual environments under `target/`: where compilers and clients from the package index live.
 
 use crate::setup::{self, Need};
 use crate::{process, repo};
@@ -7,11 +7,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The environment `target/NAME` with these packages in it, made on first use and again when the list changes.
+/// Returns the environment `target/NAME` with these packages in it, made on first use and again when the list changes.
 ///
 /// # Errors
 /// If Python is missing and cannot be installed, or the package index cannot be reached.
-pub(super) fn ensure(name: &str, packages: &[&str]) -> Result<PathBuf> {
+pub fn ensure(name: &str, packages: &[&str]) -> Result<PathBuf> {
     setup::ensure(&[Need::PythonVenv])?;
     let environment = repo::target().join(name);
     let stamp = environment.join("installed.txt");
@@ -21,7 +21,7 @@ pub(super) fn ensure(name: &str, packages: &[&str]) -> Result<PathBuf> {
         return Ok(environment);
     }
     eprintln!(
-        "ptx: installing {name} into {} (once)",
+        "setup: installing {name} into {} (once)",
         repo::shown(&environment)
     );
     process::output(

@@ -1,16 +1,18 @@
-//! The demo's child processes: the service, and tenants that are spoken to in lines.
+//! Child processes of this program that are spoken to in lines: a service, tenants.
 //!
-//! Rule: a child that is dropped is killed and reaped, so that a demo that fails leaves nothing behind.
+//! Rule: a child that is dropped is killed and reaped, so that a command that fails leaves nothing behind.
 
 use crate::failure::Failure;
 use anyhow::{Context, anyhow};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// A `gridmux` process that prints JSON lines.
-pub(super) struct Speaker {
+pub(crate) struct Speaker {
     name: String,
     child: Child,
     stdin: ChildStdin,
@@ -19,12 +21,28 @@ pub(super) struct Speaker {
 
 impl Speaker {
     /// Starts this program with other arguments.
-    pub(super) fn start<A: AsRef<OsStr>>(
+    pub(crate) fn start<A: AsRef<OsStr>>(
         name: &str,
         args: impl IntoIterator<Item = A>,
     ) -> Result<Self, Failure> {
-        let program = std::env::current_exe().context("finding this program")?;
-        let mut child = Command::new(program)
+        Self::spawn(name, &mut Command::new(this_program()?), args)
+    }
+
+    /// Starts this program as [`Speaker::start`] does, out of reach of the terminal's signals: what is typed to end
+    /// another process does not end this one.
+    pub(crate) fn start_apart<A: AsRef<OsStr>>(
+        name: &str,
+        args: impl IntoIterator<Item = A>,
+    ) -> Result<Self, Failure> {
+        Self::spawn(name, Command::new(this_program()?).process_group(0), args)
+    }
+
+    fn spawn<A: AsRef<OsStr>>(
+        name: &str,
+        command: &mut Command,
+        args: impl IntoIterator<Item = A>,
+    ) -> Result<Self, Failure> {
+        let mut child = command
             .arg("--json")
             .args(args)
             .env(
@@ -47,13 +65,13 @@ impl Speaker {
     }
 
     /// Writes a line to it.
-    pub(super) fn say(&mut self, line: &str) -> Result<(), Failure> {
+    pub(crate) fn say(&mut self, line: &str) -> Result<(), Failure> {
         let written = writeln!(self.stdin, "{line}").and_then(|()| self.stdin.flush());
         Ok(written.with_context(|| format!("speaking to {}", self.name))?)
     }
 
     /// Its next line; an `{"error": …}` is its failure and ours.
-    pub(super) fn hear(&mut self) -> Result<Value, Failure> {
+    pub(crate) fn hear(&mut self) -> Result<Value, Failure> {
         let mut line = String::new();
         let read = self.stdout.read_line(&mut line);
         if read.with_context(|| format!("listening to {}", self.name))? == 0 {
@@ -75,7 +93,7 @@ impl Speaker {
     }
 
     /// Its next line, which must hold a key.
-    pub(super) fn expect(&mut self, key: &str) -> Result<Value, Failure> {
+    pub(crate) fn expect(&mut self, key: &str) -> Result<Value, Failure> {
         let value = self.hear()?;
         match value.get(key) {
             Some(_) => Ok(value),
@@ -87,7 +105,7 @@ impl Speaker {
     }
 
     /// Asks it to end (SIGTERM) and waits until it has.
-    pub(super) fn end(mut self) -> Result<(), Failure> {
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
         let pid = i32::try_from(self.child.id()).context("a process number")?;
         let _ = nix::sys::signal::kill(
             nix::unistd::Pid::from_raw(pid),
@@ -103,6 +121,10 @@ impl Speaker {
             Err(Failure::new(format!("{} ended with {status}", self.name)))
         }
     }
+}
+
+fn this_program() -> Result<PathBuf, Failure> {
+    Ok(std::env::current_exe().context("finding this program")?)
 }
 
 impl Drop for Speaker {

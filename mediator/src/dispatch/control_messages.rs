@@ -19,12 +19,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let control = Arc::clone(&self.control);
         while let Some(message) = control.messages.pop() {
             worked = true;
-            self.obey(message);
+            self.handle_message(message);
         }
         worked
     }
 
-    fn obey(&mut self, message: Message<P>) {
+    fn handle_message(&mut self, message: Message<P>) {
         match message {
             Message::Tenant(account) => {
                 let (tenant, weight, class) = (account.id, account.weight, account.class);
@@ -55,11 +55,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 }
             }
             Message::Stop => self.stopping = true,
-            other => self.obey_about_tables(other),
+            other => self.handle_table_message(other),
         }
     }
 
-    fn obey_about_tables(&mut self, message: Message<P>) {
+    fn handle_table_message(&mut self, message: Message<P>) {
         let now = self.now;
         let (Message::AddKernel(slot, ..)
         | Message::RemoveKernel(slot, _)
@@ -99,6 +99,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 if let Some(stream) = client.stream_mut(number) {
                     stream.closing = true;
                 }
+                // Nothing may hold a stream open that its client has given up.
+                self.release_holds(slot);
                 self.settle_streams_and_fences(slot, number);
             }
             // The control thread keeps to the limit, so there is always room.

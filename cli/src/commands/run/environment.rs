@@ -1,0 +1,111 @@
+//! What a program finds in its environment, so that it loads gridmux's library and hands over PTX.
+//!
+//! Rules: a path is put in front of what the variable holds already; a variable that asks a framework for something is
+//! left alone where the user has set it.
+
+use super::library::{FOLDER, Library};
+use super::server::Server;
+use super::{coverage, ptxas};
+use crate::failure::Failure;
+use anyhow::Context;
+use gridmux_tenant::DeviceFacts;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// Folder of the module that Python loads at its start, in the private folder.
+const PYTHON: &str = "python";
+/// That module.
+const SITECUSTOMIZE: &str = include_str!("sitecustomize.py");
+/// For which GPU Triton compiles on a model of a later one: the model has no `wgmma` and no tensor memory.
+const TRITON_ARCHITECTURE: &str = "sm80";
+
+/// What the variables are made from.
+pub(super) struct Environment<'a> {
+    /// The private folder.
+    pub(super) folder: &'a Path,
+    /// The library.
+    pub(super) library: &'a Library,
+    /// The service.
+    pub(super) server: &'a Server,
+    /// Its device.
+    pub(super) device: &'a DeviceFacts,
+    /// Whether missing functions are to be listed.
+    pub(super) coverage: bool,
+    /// Where launches are to be written.
+    pub(super) record: Option<&'a Path>,
+}
+
+/// Writes what the variables point at.
+pub(super) fn write_into(folder: &Path) -> Result<(), Failure> {
+    let python = folder.join(PYTHON);
+    std::fs::create_dir(&python)
+        .and_then(|()| std::fs::write(python.join("sitecustomize.py"), SITECUSTOMIZE))
+        .context("writing Python's start module")?;
+    ptxas::link_into(folder)
+}
+
+impl Environment<'_> {
+    /// The variables that the program gets besides its own.
+    pub(super) fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let lib = self.folder.join(FOLDER);
+        let mut variables = vec![
+            ("LD_LIBRARY_PATH", in_front("LD_LIBRARY_PATH", &lib)),
+            // Programs that compile a part of themselves, as Triton does, link with it.
+            ("LIBRARY_PATH", in_front("LIBRARY_PATH", &lib)),
+            (
+                "PYTHONPATH",
+                in_front("PYTHONPATH", &self.folder.join(PYTHON)),
+            ),
+            ("GRIDMUX_SOCKET", self.server.socket(self.folder).into()),
+        ];
+        if let Some(tenant) = self.server.tenant() {
+            variables.push(("GRIDMUX_TENANT", tenant.into()));
+        }
+        if self.coverage {
+            variables.push(("GRIDMUX_COVERAGE", self.folder.join(coverage::FILE).into()));
+        }
+        if let Some(record) = self.record {
+            variables.push(("GRIDMUX_RECORD", record.into()));
+        }
+        // Triton's cache tells builds apart by this folder, so it is the library's own, which stays the same.
+        variables.push(("TRITON_LIBCUDA_PATH", self.library.folder().into()));
+        for name in ptxas::VARIABLES {
+            variables.push((name, ptxas::path(self.folder).into()));
+        }
+        let mut asked = vec![("CUPY_COMPILE_WITH_PTX", "1")];
+        if self.device.is_model && self.device.compute_capability.0 >= 9 {
+            asked.push(("TRITON_OVERRIDE_ARCH", TRITON_ARCHITECTURE));
+        }
+        let unset = asked
+            .into_iter()
+            .filter(|(name, _)| std::env::var_os(name).is_none());
+        variables.extend(unset.map(|(name, value)| (name, value.into())));
+        variables
+    }
+}
+
+/// A list of paths with one more in front.
+fn in_front(variable: &str, path: &Path) -> OsString {
+    let present = std::env::var_os(variable).filter(|present| !present.is_empty());
+    joined(path, present.as_deref())
+}
+
+fn joined(path: &Path, present: Option<&OsStr>) -> OsString {
+    let rest = present.into_iter().flat_map(std::env::split_paths);
+    // A path with a colon cannot stand in such a list; `gridmux run` chose this one and it has none.
+    std::env::join_paths(std::iter::once(path.to_owned()).chain(rest))
+        .unwrap_or_else(|_| PathBuf::from(path).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joined;
+    use std::path::Path;
+
+    #[test]
+    fn a_path_goes_in_front_of_those_that_are_there() {
+        let path = Path::new("/new");
+        assert_eq!(joined(path, None), "/new");
+        assert_eq!(joined(path, Some("/a:/b".as_ref())), "/new:/a:/b");
+    }
+}

@@ -1,0 +1,125 @@
+//! The program that `gridmux run` runs: started, sent what this process is sent, waited for.
+//!
+//! Rules: it has the terminal as if it had been started alone, so what is typed there reaches it from the kernel and is
+//! not sent again; it does not outlive this process; exit codes are a shell's (127 not found, 126 not executable, 128
+//! and the number of the signal that ended it).
+
+use crate::failure::Failure;
+use anyhow::Context;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{Pid, getppid};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+
+/// What is passed on to the program.
+const PASSED_ON: [Signal; 6] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+/// `si_code` of a signal that the kernel sent, as for a key on the terminal (sigaction(2), `SI_KERNEL`).
+const FROM_KERNEL: i32 = 0x80;
+
+/// The signals for the program, and of its end.
+pub(super) struct Signals(SignalFd);
+
+impl Signals {
+    /// Holds them from now on, until they are read.
+    pub(super) fn hold() -> Result<Self, Failure> {
+        let mut set = SigSet::empty();
+        PASSED_ON.into_iter().for_each(|signal| set.add(signal));
+        set.add(Signal::SIGCHLD);
+        set.thread_block().context("holding signals")?;
+        let signals = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC);
+        Ok(Self(signals.context("signalfd")?))
+    }
+}
+
+/// Runs the program to its end and returns its exit code.
+pub(super) fn run(
+    words: &[OsString],
+    variables: &[(&'static str, OsString)],
+    signals: Signals,
+) -> Result<u8, Failure> {
+    let (program, arguments) = words
+        .split_first()
+        .ok_or_else(|| Failure::usage("a command is missing"))?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .envs(variables.iter().map(|(name, value)| (name, value)));
+    let parent = Pid::this();
+    // SAFETY: between fork and exec only prctl, getppid and sigprocmask are called, which are async-signal-safe.
+    unsafe {
+        command.pre_exec(move || {
+            nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?;
+            if getppid() != parent {
+                // It ended before this process asked to be told.
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            SigSet::all().thread_unblock()?;
+            Ok(())
+        });
+    }
+    let child = command.spawn().map_err(|error| {
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => 127,
+            _ => 126,
+        };
+        let name = program.display().to_string();
+        let mut failure = Failure::from(anyhow::Error::from(error).context(name));
+        failure.code = code;
+        failure
+    })?;
+    wait(child, &signals)
+}
+
+fn wait(mut child: Child, signals: &Signals) -> Result<u8, Failure> {
+    let pid = Pid::from_raw(i32::try_from(child.id()).context("a process number")?);
+    loop {
+        // Asked before each signal is waited for: several ends may be told as one.
+        if let Some(status) = child.try_wait().context("waiting for the program")? {
+            return Ok(code_of(status));
+        }
+        let told = match signals.0.read_signal() {
+            Ok(Some(told)) => told,
+            Ok(None) | Err(nix::errno::Errno::EINTR) => continue,
+            Err(errno) => return Err(Failure::from(errno)),
+        };
+        let signal = i32::try_from(told.ssi_signo).ok();
+        let signal = signal.and_then(|number| Signal::try_from(number).ok());
+        match signal {
+            Some(signal) if signal != Signal::SIGCHLD && told.ssi_code != FROM_KERNEL => {
+                // It fails only if the program has ended, which the next turn sees.
+                let _ = kill(pid, signal);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn code_of(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::code_of;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    #[test]
+    fn a_signal_is_told_as_a_shell_tells_it() {
+        assert_eq!(code_of(ExitStatus::from_raw(3 << 8)), 3);
+        assert_eq!(code_of(ExitStatus::from_raw(15)), 143);
+    }
+}

@@ -1,0 +1,91 @@
+//! Functional runs on the device's memory: launches without timing.
+//!
+//! Rules: device time does not pass. A run does not count as a launch in flight: before memory is freed or a domain
+//! destroyed, the caller ends the runs that use it.
+
+use super::Gpu;
+use crate::counters::Counters;
+use crate::explain::attribute;
+use crate::fault::Fault;
+use crate::functional::{Functional, FunctionalRun};
+use crate::launch::{self, Launch, LaunchError};
+use crate::memory::DomainId;
+
+/// Storage of ended runs that is kept for others; each holds a block's registers, shared and local memory.
+const KEPT: usize = 4;
+
+/// Runs one launch to its end without timing; blocks run one after another in ascending order.
+///
+/// # Errors
+/// The launch's [`Fault`], or the limit that it does not keep.
+pub fn run_functional(gpu: &mut Gpu, request: &Launch<'_>) -> Result<Counters, RunError> {
+    let mut run = gpu.begin_functional(request)?;
+    let mut ended = Ok(false);
+    while matches!(ended, Ok(false)) {
+        ended = gpu.step_functional(&mut run, u64::MAX);
+    }
+    let counters = gpu.end_functional(run);
+    ended.map(|_| counters)
+}
+
+/// Why a functional run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The launch was refused.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// It faulted.
+    #[error(transparent)]
+    Fault(#[from] Box<Fault>),
+}
+
+impl Gpu {
+    /// Begins a run of a launch without timing; nothing of it is executed yet.
+    ///
+    /// # Errors
+    /// The limit that the launch does not keep.
+    pub fn begin_functional(&mut self, request: &Launch<'_>) -> Result<FunctionalRun, LaunchError> {
+        launch::check(&self.config, request)?;
+        if self.memory.domain(request.domain).is_err() {
+            return Err(no_domain(request.domain, &request.kernel.name));
+        }
+        let storage = self.functional.pop().unwrap_or_else(Functional::new);
+        Ok(FunctionalRun::new(request, storage))
+    }
+
+    /// Goes on with a run for about `most` warp instructions: a warp's turn of a few thousand is never cut short.
+    /// Returns whether all blocks have ended. After an error the run can only be ended.
+    ///
+    /// # Errors
+    /// The launch's [`Fault`], or the domain is gone.
+    pub fn step_functional(
+        &mut self,
+        run: &mut FunctionalRun,
+        most: u64,
+    ) -> Result<bool, RunError> {
+        let Ok(domain) = self.memory.domain(run.domain()) else {
+            return Err(no_domain(run.domain(), run.kernel_name()).into());
+        };
+        let stepped = run.step(domain, most, &mut self.printed);
+        Ok(stepped.map_err(|mut fault| {
+            attribute(&mut fault, &self.memory, run.domain());
+            fault
+        })?)
+    }
+
+    /// Ends a run, wherever it stands; returns what it did.
+    pub fn end_functional(&mut self, run: FunctionalRun) -> Counters {
+        let counters = *run.counters();
+        if self.functional.len() < KEPT {
+            self.functional.push(run.into_storage());
+        }
+        counters
+    }
+}
+
+fn no_domain(domain: DomainId, kernel: &str) -> LaunchError {
+    LaunchError::WrongDomain {
+        kernel: kernel.to_owned(),
+        domain,
+    }
+}

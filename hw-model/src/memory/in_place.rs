@@ -1,0 +1,92 @@
+//! Device memory in place: bytes that are read and written where they are, so that a copy is one pass.
+//!
+//! Rule: a span lies inside one allocation, and the borrow of [`Memory`] keeps everybody else from it.
+
+use super::{DomainId, Memory, MemoryError};
+
+impl Memory {
+    /// Returns device bytes, to be read in place.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn bytes(&self, domain: DomainId, address: u64, bytes: u64) -> Result<&[u8], MemoryError> {
+        let host = self.domain(domain)?.span(address, bytes)?;
+        // SAFETY: `span` found all the bytes inside one allocation, which lies inside the domain's mapping; `&self`
+        // keeps the mapping alive, and nothing writes to it meanwhile, because that takes `&mut self` or a run of a
+        // kernel, which the caller's borrow excludes as well.
+        Ok(unsafe { std::slice::from_raw_parts(host, usize::try_from(bytes).unwrap_or(0)) })
+    }
+
+    /// Returns device bytes, to be written in place.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn bytes_mut(
+        &mut self,
+        domain: DomainId,
+        address: u64,
+        bytes: u64,
+    ) -> Result<&mut [u8], MemoryError> {
+        let host = self.domain(domain)?.span(address, bytes)?;
+        // SAFETY: as in `bytes`; `&mut self` excludes every other access.
+        Ok(unsafe { std::slice::from_raw_parts_mut(host, usize::try_from(bytes).unwrap_or(0)) })
+    }
+
+    /// Copies device bytes to another place of the same domain; the two may overlap.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn copy_within(
+        &mut self,
+        domain: DomainId,
+        from: u64,
+        to: u64,
+        bytes: u64,
+    ) -> Result<(), MemoryError> {
+        let owner = self.domain(domain)?;
+        let (source, target) = (owner.span(from, bytes)?, owner.span(to, bytes)?);
+        // SAFETY: `span` found both inside allocations, hence inside the mapping; `copy` allows that they overlap, and
+        // `&mut self` excludes every other access.
+        unsafe { std::ptr::copy(source, target, usize::try_from(bytes).unwrap_or(0)) };
+        Ok(())
+    }
+
+    /// Fills device bytes with one element again and again; a part of an element at the end stays as it is.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn fill_with<const N: usize>(
+        &mut self,
+        domain: DomainId,
+        address: u64,
+        bytes: u64,
+        element: [u8; N],
+    ) -> Result<(), MemoryError> {
+        let (elements, _) = self.bytes_mut(domain, address, bytes)?.as_chunks_mut::<N>();
+        elements.fill(element);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Memory;
+
+    #[test]
+    fn bytes_are_reached_in_place_and_only_inside_an_allocation() {
+        let mut memory = Memory::default();
+        let d = memory.create_domain(1 << 20).expect("domain");
+        let a = memory.alloc(d, 64).expect("fits");
+        memory.fill_with(d, a, 64, [1, 2]).expect("inside");
+        memory.bytes_mut(d, a + 4, 2).expect("inside").fill(9);
+        memory.copy_within(d, a, a + 2, 6).expect("inside");
+        let bytes = memory.bytes(d, a, 10).expect("inside");
+        assert_eq!(bytes, [1, 2, 1, 2, 1, 2, 9, 9, 1, 2]);
+        assert!(memory.bytes(d, a, 65).is_err() && memory.bytes_mut(d, a + 65, 1).is_err());
+        assert!(memory.copy_within(d, a, a + 32, 33).is_err());
+        assert!(memory.fill_with(d, a + 60, 8, [0]).is_err());
+        // What ends a byte short of an element leaves that alone.
+        memory.fill_with(d, a, 7, [5, 5, 5, 5]).expect("inside");
+        assert_eq!(memory.bytes(d, a, 8), Ok(&[5, 5, 5, 5, 1, 2, 9, 9][..]));
+    }
+}

@@ -1,0 +1,62 @@
+//! The device's clock as other threads read it.
+//!
+//! While the device works its thread says what time it is. A device that is idle may let its clock pass with wall time:
+//! then the clock is kept as what it is ahead of wall time, so that one word says all.
+//!
+//! Rule: one thread writes; every reader sees a time that it wrote or one behind it.
+
+use crate::dispatch::dispatcher::wall_ns;
+use gridmux_policy::units::Nanos;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Set where the word is a distance to wall time.
+const PASSES: u64 = 1 << 63;
+
+/// A clock that one thread sets and all may read.
+#[derive(Debug, Default)]
+pub(super) struct SharedClock(AtomicU64);
+
+impl SharedClock {
+    /// Returns the time.
+    pub(super) fn now(&self) -> Nanos {
+        // Acquire: pairs with the Release in `set` and `pass`; nothing else is read under it.
+        let word = self.0.load(Ordering::Acquire);
+        match word & PASSES {
+            0 => Nanos(word),
+            _ => Nanos(word.wrapping_add(wall_ns()) & !PASSES),
+        }
+    }
+
+    /// Stops the clock at a time.
+    pub(super) fn set(&self, now: Nanos) {
+        // Release: pairs with the Acquire in `now`.
+        self.0.store(now.0 & !PASSES, Ordering::Release);
+    }
+
+    /// Lets the clock pass with wall time, from `now` on.
+    pub(super) fn pass(&self, now: Nanos) {
+        // Release: pairs with the Acquire in `now`.
+        let ahead = now.0.wrapping_sub(wall_ns());
+        self.0.store(ahead | PASSES, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Nanos, SharedClock};
+
+    #[test]
+    fn a_stopped_clock_stands_and_a_passing_one_goes_on_from_there() {
+        let clock = SharedClock::default();
+        assert_eq!(clock.now(), Nanos(0));
+        clock.set(Nanos(70));
+        assert_eq!(clock.now(), Nanos(70));
+        clock.pass(Nanos(70));
+        let first = clock.now();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let second = clock.now();
+        assert!(first >= Nanos(70) && (second - first) >= Nanos(2_000_000));
+        clock.set(second);
+        assert_eq!(clock.now(), second);
+    }
+}

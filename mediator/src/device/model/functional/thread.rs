@@ -1,0 +1,354 @@
+//! The device thread without timing: obeys commands and gives turns.
+
+use super::super::cpu_budget::{CpuBudget, processor_time};
+use super::super::transfer::Transfer;
+use super::super::{CHUNK_BYTES, Shared, State, Wires, fault_status};
+use super::clock::EstimatedClock;
+use super::lanes::{Job, Lanes, Moving};
+use super::running::Running;
+use crate::backoff::Backoff;
+use crate::device::{Command, Direction, Lane, LaunchCommand, Outcome, PARAM_BYTES, Report, Tag};
+use gridmux_channel::ring::CompletionStatus;
+use gridmux_hw_model::config::GpuConfig;
+use gridmux_hw_model::{CopyEngine, RunError};
+use gridmux_policy::units::Nanos;
+use parking_lot::MutexGuard;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Processor time of a turn. Commands are looked at, and the lock is offered, between two.
+const TURN: Duration = Duration::from_micros(500);
+
+/// A turn that took less by the wall clock is not measured by processor time.
+const LEAST_MEASURED: Duration = Duration::from_micros(50);
+
+/// How a turn ended.
+enum Progress {
+    /// There is more to do.
+    More,
+    /// The operation is over.
+    Over(Outcome),
+}
+
+/// The thread's state.
+pub(in crate::device::model) struct FunctionalThread {
+    shared: Arc<Shared>,
+    wires: Wires,
+    lanes: Lanes,
+    clock: EstimatedClock,
+    budget: CpuBudget,
+    /// Processor time of this thread at the end of the last turn that was measured.
+    spent: Duration,
+}
+
+impl FunctionalThread {
+    /// Makes a thread's state.
+    pub(in crate::device::model) fn new(
+        shared: Arc<Shared>,
+        wires: Wires,
+        config: &GpuConfig,
+        cpu_budget: Duration,
+    ) -> Self {
+        Self {
+            lanes: Lanes::new(),
+            clock: EstimatedClock::new(config),
+            budget: CpuBudget::new(cpu_budget),
+            shared,
+            wires,
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// Runs until the dispatcher's end is gone.
+    pub(in crate::device::model) fn run(mut self) {
+        let mut backoff = Backoff::default();
+        self.clock.pass(&self.shared.clock);
+        while !self.shared.is_closed() {
+            if self.step() {
+                backoff.reset();
+            } else {
+                // Spinning, then yielding, then parked until the dispatcher submits something.
+                backoff.wait(std::thread::park);
+            }
+        }
+    }
+
+    fn step(&mut self) -> bool {
+        let mut worked = false;
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state.lock();
+        while let Some(command) = self.wires.commands.try_pop() {
+            worked = true;
+            self.obey(&mut state, &command);
+        }
+        if let Some(lane) = self.lanes.next() {
+            worked = true;
+            self.give_turn(&mut state, lane);
+        }
+        // Fair: a control operation that waits gets its turn before the next one here.
+        MutexGuard::unlock_fair(state);
+        if worked {
+            self.wires.waker.wake();
+        }
+        if self.lanes.is_empty() {
+            self.clock.pass(&self.shared.clock);
+        }
+        worked
+    }
+
+    fn obey(&mut self, state: &mut State, command: &Command) {
+        if matches!(command, Command::Permit { .. } | Command::Pause) {
+            return;
+        }
+        let was_idle = self.clock.stop(&self.shared.clock);
+        match command {
+            Command::Launch(launch) => self.launch(state, launch, was_idle),
+            Command::Copy(copy) => self.lanes.push(Job::transfer(Transfer::Copy(*copy))),
+            Command::DeviceCopy(copy) => {
+                self.lanes.push(Job::transfer(Transfer::DeviceCopy(*copy)));
+            }
+            Command::Memset(memset) => {
+                self.lanes.push(Job::transfer(Transfer::Memset(*memset)));
+            }
+            Command::Kill(tag) => self.kill(state, *tag),
+            Command::Permit { .. } | Command::Pause => {}
+        }
+    }
+
+    fn launch(&mut self, state: &mut State, launch: &LaunchCommand, was_idle: bool) {
+        let mut params =
+            Vec::with_capacity(PARAM_BYTES.min(launch.params_bytes as usize) + CHUNK_BYTES);
+        self.wires.take_params(launch.params_bytes, &mut params);
+        let Some((_, kernel)) = state.kernels.get(&launch.kernel.0) else {
+            let text = "the kernel's module was unloaded before the launch started";
+            state.faults.keep(launch.tag.to_bits(), text.to_owned());
+            let outcome = Outcome::Failed(CompletionStatus::BadShape);
+            self.say_ended(launch.tag, self.clock.now(), outcome);
+            return;
+        };
+        if was_idle {
+            // What comes while the device works is made ready meanwhile.
+            let latency = state.gpu.config().launch.kernel_cycles;
+            self.clock.add(f64::from(latency), &self.shared.clock);
+        }
+        let kernel = Arc::clone(kernel);
+        let running = Running::new(state, launch, kernel, params);
+        self.budget
+            .add(launch.tag.to_bits(), launch.launch, launch.is_last);
+        self.lanes.push(Job::Launch(Box::new(running)));
+        self.place(state, launch.tag.lane);
+    }
+
+    /// Begins the first launch of a lane if the device has room for it. What finds none begins with its first turn.
+    fn place(&mut self, state: &mut State, lane: Lane) {
+        let (now, shared) = (self.clock.now(), &self.shared);
+        if let Some(running) = self.lanes.placeable(lane)
+            // One that cannot begin says why at its turn.
+            && running.begin(state, now).is_ok()
+        {
+            running.report(now, |report| self.wires.report(shared, report));
+        }
+    }
+
+    fn kill(&mut self, state: &mut State, tag: Tag) {
+        let Some(job) = self.lanes.remove(tag) else {
+            return;
+        };
+        let start = self.end(state, job, false);
+        self.say_ended(tag, start, Outcome::Killed);
+        self.place(state, tag.lane);
+    }
+
+    /// Forgets an operation that is in no lane any more; returns when it began.
+    fn end(&mut self, state: &mut State, job: Job, is_done: bool) -> Nanos {
+        match job {
+            Job::Launch(mut running) => {
+                running.end(state);
+                self.budget.end_charged(running.tag().to_bits(), is_done);
+                running.start()
+            }
+            Job::Transfer(moving) => moving.start.unwrap_or(self.clock.now()),
+        }
+    }
+
+    /// Gives the first operation of a lane its turn.
+    fn give_turn(&mut self, state: &mut State, lane: Lane) {
+        let resident_warps = self.lanes.resident_warps();
+        let began = self.clock.now();
+        let turn = Instant::now();
+        let Some(job) = self.lanes.first(lane) else {
+            return;
+        };
+        let tag = job.tag();
+        let shared = &*Arc::clone(&self.shared);
+        let (progress, cycles) = match job {
+            Job::Launch(running) => launch_turn(
+                running,
+                state,
+                began,
+                (&mut self.wires, shared),
+                resident_warps,
+            ),
+            Job::Transfer(moving) => {
+                moving.start.get_or_insert(began);
+                transfer_turn(moving, state, turn)
+            }
+        };
+        self.clock.add(cycles, &shared.clock);
+        let printed = state.gpu.take_printed();
+        if !printed.is_empty() {
+            state.printed.keep(printed);
+        }
+        let took = self.cost_of(turn.elapsed());
+        self.lanes.charge(lane, took);
+        let now = self.clock.now();
+        let mut progress = progress;
+        if let Some(Job::Launch(running)) = self.lanes.first(lane) {
+            running.fit_part(took, TURN);
+            running.report(now, |report| self.wires.report(shared, report));
+            if matches!(progress, Progress::More) {
+                progress = self.judge(state, lane, took);
+            }
+        }
+        if let Progress::Over(outcome) = progress
+            && let Some(job) = self.lanes.remove(tag)
+        {
+            let start = self.end(state, job, outcome == Outcome::Done);
+            self.say_ended(tag, start, outcome);
+            self.place(state, lane);
+        }
+    }
+
+    /// Returns the processor time of a turn that took so long. While it lasted the host may have run something else.
+    fn cost_of(&mut self, took: Duration) -> Duration {
+        // Asking the kernel costs as much as a short turn does.
+        if took < LEAST_MEASURED {
+            return took;
+        }
+        let now = processor_time();
+        let spent = now.saturating_sub(self.spent);
+        self.spent = now;
+        took.min(spent)
+    }
+
+    /// Ends a launch that has cost more than it may.
+    fn judge(&mut self, state: &mut State, lane: Lane, took: Duration) -> Progress {
+        let Some(Job::Launch(running)) = self.lanes.first(lane) else {
+            return Progress::More;
+        };
+        let bits = running.tag().to_bits();
+        let text = if running.is_over_budget() {
+            format!(
+                "the launch was ended: it took more than {} core cycles by the estimate (limits.kernel_budget_cycles)",
+                running.command().budget_cycles
+            )
+        } else if let Some(spent) = self.budget.charge(bits, took) {
+            format!(
+                "the launch was ended: it took {:.1} s of processor time (limits.kernel_budget_cpu_seconds)",
+                spent.as_secs_f64()
+            )
+        } else {
+            return Progress::More;
+        };
+        state.faults.keep(bits, text);
+        Progress::Over(Outcome::Failed(CompletionStatus::Budget))
+    }
+
+    fn say_ended(&mut self, tag: Tag, start: Nanos, outcome: Outcome) {
+        let end = self.clock.now();
+        let report = Report::Ended {
+            tag,
+            start,
+            end,
+            outcome,
+        };
+        self.wires.report(&self.shared, report);
+    }
+}
+
+/// Runs a launch for a turn; returns what the clock is to pass by, in core cycles.
+fn launch_turn(
+    running: &mut Running,
+    state: &mut State,
+    now: Nanos,
+    (wires, shared): (&mut Wires, &Shared),
+    resident_warps: u64,
+) -> (Progress, f64) {
+    let tag = running.tag().to_bits();
+    let progress = match running.begin(state, now) {
+        Err(error) => {
+            state.faults.keep(tag, error.to_string());
+            return (
+                Progress::Over(Outcome::Failed(CompletionStatus::BadShape)),
+                0.0,
+            );
+        }
+        Ok(()) => {
+            running.report(now, |report| wires.report(shared, report));
+            match running.go_on(state) {
+                Ok(false) => Progress::More,
+                Ok(true) => Progress::Over(Outcome::Done),
+                Err(error) => {
+                    let status = match &error {
+                        RunError::Launch(_) => CompletionStatus::BadShape,
+                        RunError::Fault(fault) => fault_status(&fault.kind),
+                    };
+                    state.faults.keep(tag, error.to_string());
+                    Progress::Over(Outcome::Failed(status))
+                }
+            }
+        }
+    };
+    (progress, running.take_cycles(state, resident_warps))
+}
+
+/// Moves pieces of a copy or fill for a turn; returns what the clock is to pass by, in core cycles.
+fn transfer_turn(moving: &mut Moving, state: &mut State, turn: Instant) -> (Progress, f64) {
+    let Moving { transfer, done, .. } = moving;
+    let before = *done;
+    let mut result = match before {
+        0 => transfer.check(state),
+        _ => Ok(()),
+    };
+    let mut is_over = false;
+    while result.is_ok() && !is_over && turn.elapsed() < TURN {
+        match transfer.move_piece(state, *done) {
+            Ok(moved) => {
+                *done += moved;
+                is_over = *done >= transfer.bytes();
+            }
+            Err(text) => result = Err(text),
+        }
+    }
+    let cycles = transfer_cycles(transfer, state, before, *done - before);
+    match result {
+        Ok(()) if is_over => (Progress::Over(Outcome::Done), cycles),
+        Ok(()) => (Progress::More, cycles),
+        Err(text) => {
+            state.faults.keep(transfer.tag().to_bits(), text);
+            let outcome = Outcome::Failed(CompletionStatus::BadAddress);
+            (Progress::Over(outcome), cycles)
+        }
+    }
+}
+
+/// Returns the core cycles for moving bytes, with the engine's latency in front of the first of them.
+fn transfer_cycles(transfer: &Transfer, state: &State, before: u64, moved: u64) -> f64 {
+    let config = state.gpu.config();
+    match transfer {
+        Transfer::Copy(copy) => {
+            let engine = match copy.direction {
+                Direction::ToDevice => CopyEngine::H2D,
+                Direction::FromDevice => CopyEngine::D2H,
+            };
+            let latency_ns = match before {
+                0 => f64::from(config.copy.latency_ns),
+                _ => 0.0,
+            };
+            let latency = latency_ns * f64::from(config.clock.core_mhz) / 1000.0;
+            config.copy_cycles(engine, moved) + latency
+        }
+        Transfer::DeviceCopy(_) => config.memory_cycles(moved.saturating_mul(2)),
+        Transfer::Memset(_) => config.memory_cycles(moved),
+    }
+}

@@ -1,0 +1,158 @@
+//! Copies and fills of device memory: a range check, and then bytes in pieces.
+//!
+//! Rules: bytes go in one pass between a tenant's buffer and device memory; a transfer whose range is not inside an
+//! allocation moves nothing; a piece is short enough for other threads to have the lock between two.
+
+use super::State;
+use crate::device::{CopyCommand, DeviceCopyCommand, Direction, DomainId, MemsetCommand, Tag};
+use gridmux_channel::ring::Width;
+use gridmux_hw_model::memory;
+use std::sync::Arc;
+
+/// Bytes of one piece: a whole number of elements of every width.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// A copy or fill.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Transfer {
+    Copy(CopyCommand),
+    DeviceCopy(DeviceCopyCommand),
+    Memset(MemsetCommand),
+}
+
+impl Transfer {
+    /// Returns its name in reports.
+    pub(super) fn tag(&self) -> Tag {
+        match self {
+            Self::Copy(copy) => copy.tag,
+            Self::DeviceCopy(copy) => copy.tag,
+            Self::Memset(memset) => memset.tag,
+        }
+    }
+
+    /// Returns whose memory it touches.
+    pub(super) fn domain(&self) -> DomainId {
+        match self {
+            Self::Copy(copy) => copy.domain,
+            Self::DeviceCopy(copy) => copy.domain,
+            Self::Memset(memset) => memset.domain,
+        }
+    }
+
+    /// Returns its length in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Copy(copy) => copy.bytes,
+            Self::DeviceCopy(copy) => copy.bytes,
+            Self::Memset(memset) => memset.bytes,
+        }
+    }
+
+    /// Checks that the device's ends lie inside allocations of the tenant.
+    ///
+    /// # Errors
+    /// The range that does not, and why.
+    pub(super) fn check(&self, state: &State) -> Result<(), String> {
+        match self {
+            Self::Copy(copy) => check_range(state, copy.domain, copy.address, copy.bytes),
+            Self::DeviceCopy(copy) => check_range(state, copy.domain, copy.from, copy.bytes)
+                .and_then(|()| check_range(state, copy.domain, copy.to, copy.bytes)),
+            Self::Memset(memset) => check_range(state, memset.domain, memset.address, memset.bytes),
+        }
+    }
+
+    /// Moves the piece that begins at byte `done`; returns its length, which is 0 behind the last one.
+    ///
+    /// # Errors
+    /// The buffer or the device memory is gone, or the kernel refused.
+    pub(super) fn move_piece(&self, state: &mut State, done: u64) -> Result<u64, String> {
+        let length = (self.bytes() - done.min(self.bytes())).min(PIECE_BYTES);
+        if length == 0 {
+            return Ok(0);
+        }
+        let domain = memory::DomainId(self.domain().0);
+        let device = |error: memory::MemoryError| error.to_string();
+        match self {
+            Self::Copy(copy) => {
+                let buffer = state.buffers.get(&copy.buffer.0).map(Arc::clone);
+                let buffer = buffer.ok_or("the buffer was unmapped before the copy started")?;
+                let (address, offset) = (copy.address + done, copy.buffer_offset + done);
+                let moved = match copy.direction {
+                    Direction::ToDevice => {
+                        let target = state.gpu.memory_mut().bytes_mut(domain, address, length);
+                        buffer.read_at(offset, target.map_err(device)?)
+                    }
+                    Direction::FromDevice => {
+                        let source = state.gpu.memory().bytes(domain, address, length);
+                        buffer.write_at(offset, source.map_err(device)?)
+                    }
+                };
+                moved.map_err(|error| error.to_string())?;
+            }
+            Self::DeviceCopy(copy) => {
+                let memory = state.gpu.memory_mut();
+                let moved = memory.copy_within(domain, copy.from + done, copy.to + done, length);
+                moved.map_err(device)?;
+            }
+            Self::Memset(memset) => {
+                fill(state, domain, memset, done, length).map_err(device)?;
+            }
+        }
+        Ok(length)
+    }
+
+    /// Moves everything.
+    ///
+    /// # Errors
+    /// As [`Transfer::check`] and [`Transfer::move_piece`].
+    pub(super) fn move_all(&self, state: &mut State) -> Result<(), String> {
+        self.check(state)?;
+        let mut done = 0;
+        loop {
+            match self.move_piece(state, done)? {
+                0 => return Ok(()),
+                moved => done += moved,
+            }
+        }
+    }
+}
+
+fn fill(
+    state: &mut State,
+    domain: memory::DomainId,
+    memset: &MemsetCommand,
+    done: u64,
+    length: u64,
+) -> Result<(), memory::MemoryError> {
+    let memory = state.gpu.memory_mut();
+    let address = memset.address + done;
+    let [a, b, c, d] = memset.value.to_le_bytes();
+    match memset.width {
+        Width::One => memory.fill(domain, address, length, a),
+        Width::Two => memory.fill_with(domain, address, length, [a, b]),
+        Width::Four => memory.fill_with(domain, address, length, [a, b, c, d]),
+    }
+}
+
+/// Whether the device's end of a copy or memset lies inside one allocation of the tenant.
+fn check_range(state: &State, domain: DomainId, address: u64, bytes: u64) -> Result<(), String> {
+    let domain = memory::DomainId(domain.0);
+    let found = state.gpu.memory().allocation_at(domain, address);
+    let inside = found.is_some_and(|allocation| {
+        let end = address.checked_add(bytes);
+        end.is_some_and(|end| end <= allocation.end())
+    });
+    if inside || bytes == 0 {
+        return Ok(());
+    }
+    let why = match found {
+        Some(_) => "it leaves its allocation".to_owned(),
+        None => match state.gpu.memory().read(domain, address, &mut [0]) {
+            Err(error) => error.to_string(),
+            Ok(()) => "it is not allocated".to_owned(),
+        },
+    };
+    Err(format!(
+        "{bytes} bytes at device address {address:#x}: {why}"
+    ))
+}

@@ -1,0 +1,126 @@
+//! Why modules cannot be linked: the symbol, the modules and their lines.
+
+use crate::ParseError;
+use std::fmt;
+
+/// Longer names are cut in messages.
+const SHOWN_BYTES: usize = 200;
+
+/// A line of one of the modules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The module's name.
+    pub part: String,
+    /// Line, from 1.
+    pub line: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, line {}", self.part, self.line)
+    }
+}
+
+/// Why modules cannot be linked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// There are no modules.
+    #[error("there is no module to link")]
+    Nothing,
+    /// One of them is wrong by itself.
+    #[error("{part}: {error}")]
+    Part {
+        /// The module's name.
+        part: String,
+        /// What is wrong.
+        error: Box<ParseError>,
+    },
+    /// Two modules define a name, neither of them `.weak`.
+    #[error("`{symbol}` is defined twice: {first}; and {second}")]
+    Duplicate {
+        /// The name.
+        symbol: String,
+        /// One definition.
+        first: Place,
+        /// The other one.
+        second: Place,
+    },
+    /// Two modules mean different things by a name.
+    #[error("`{symbol}` {what}: {first}; and {second}")]
+    Mismatch {
+        /// The name.
+        symbol: String,
+        /// In what they differ, for example "has 4 bytes and 8 bytes".
+        what: String,
+        /// One declaration or definition.
+        first: Place,
+        /// The other one.
+        second: Place,
+    },
+    /// A module uses what none defines.
+    #[error("`{symbol}` is used and no module defines it: {place}")]
+    Unresolved {
+        /// The name.
+        symbol: String,
+        /// Where it is declared.
+        place: Place,
+    },
+    /// A label that another module's symbol would hide.
+    #[error(
+        "`{symbol}` is a label in {part}, used above its place, and a symbol in {place}; rename one"
+    )]
+    Hidden {
+        /// The name.
+        symbol: String,
+        /// The module with the label.
+        part: String,
+        /// The symbol.
+        place: Place,
+    },
+    /// A symbol has a name that PTX itself gives a meaning to.
+    #[error("`{symbol}` is a predefined name and cannot be linked: {place}")]
+    Predefined {
+        /// The name.
+        symbol: String,
+        /// The symbol.
+        place: Place,
+    },
+    /// The headers contradict each other.
+    #[error("{first} and {second} cannot be linked: {what}")]
+    Header {
+        /// One module.
+        first: String,
+        /// The other one.
+        second: String,
+        /// In what they differ.
+        what: String,
+    },
+    /// A `.target` that says nothing of an architecture.
+    #[error("{part}: the target `{target}` names no architecture such as `sm_80`")]
+    Target {
+        /// The module.
+        part: String,
+        /// What it says.
+        target: String,
+    },
+    /// A module declares more names than one of its length can have.
+    #[error("{part}: more variables and functions than a module of this length can have")]
+    TooManyNames {
+        /// The module.
+        part: String,
+    },
+    /// The linked text would be over the limit of a module.
+    #[error("the linked module is longer than 64 MiB")]
+    TooLarge,
+    /// The parts are right and what they make together is not.
+    #[error("the linked module: {0}")]
+    Linked(Box<ParseError>),
+}
+
+/// A name for a message, shortened when it is very long.
+pub(super) fn shown(name: &str) -> String {
+    match name.get(..SHOWN_BYTES) {
+        Some(start) if start.len() < name.len() => format!("{start}… ({} bytes)", name.len()),
+        _ => name.to_owned(),
+    }
+}

@@ -1,0 +1,248 @@
+//! The border to C: every function of the API enters and leaves the library here.
+//!
+//! Rules: raw arguments become typed ones once ([`FromC`]), and what is wrong with one is a code, so that functions
+//! behind the border see no null or unaligned pointer. A panic ends here ([`guard`]). A function that needs `cuInit`
+//! says so in its table and is refused before its arguments are looked at.
+
+use crate::driver::Driver;
+use crate::host_function;
+use crate::memory::pool::CUmemAccessDesc;
+use crate::registry::{Handle, Object};
+use crate::status::{CudaResult, Status};
+use crate::stream::CUstream;
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// What must have happened before a function may be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing.
+    Nothing,
+    /// `cuInit`, in this process.
+    Init,
+}
+
+/// Runs a function of the API and returns its code. A panic is [`Status::UNKNOWN`].
+#[inline]
+pub fn guard(needs: Needs, act: impl FnOnce() -> CudaResult) -> u32 {
+    let checked = || {
+        if needs == Needs::Init {
+            Driver::get()?;
+            if host_function::is_inside() {
+                return Err(Status::NOT_PERMITTED);
+            }
+        }
+        act()
+    };
+    match catch_unwind(AssertUnwindSafe(checked)) {
+        Ok(Ok(())) => Status::SUCCESS.0,
+        Ok(Err(status)) => status.0,
+        Err(_) => Status::UNKNOWN.0,
+    }
+}
+
+/// A typed argument, made of what C passed.
+pub trait FromC<Raw>: Sized {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// The code for what is wrong with it.
+    ///
+    /// # Safety
+    /// A pointer that is neither null nor unaligned points to what the function's C declaration says, until the
+    /// function returns.
+    unsafe fn from_c(raw: Raw) -> CudaResult<Self>;
+}
+
+macro_rules! plain {
+    ($($type:ty),*) => {$(
+        impl FromC<$type> for $type {
+            unsafe fn from_c(raw: $type) -> CudaResult<Self> {
+                Ok(raw)
+            }
+        }
+    )*};
+}
+
+plain!(i32, u32, u64, usize, u8, u16, f32);
+plain!(*const CUmemAccessDesc);
+plain!(Option<unsafe extern "C" fn(i32) -> usize>);
+plain!(Option<unsafe extern "C" fn(*mut c_void)>);
+plain!(Option<unsafe extern "C" fn(CUstream, u32, *mut c_void)>);
+plain!(
+    *mut c_void,
+    *const c_void,
+    *const *const c_void,
+    *mut *mut c_void,
+    *const c_char
+);
+
+/// A place of the program's into which a function writes a value.
+#[derive(Debug)]
+pub struct Out<T>(NonNull<T>);
+
+impl<T> Out<T> {
+    /// Writes the value.
+    pub fn set(&self, value: T) {
+        // SAFETY: `FromC::from_c`, the only maker, found the pointer aligned and not null, and its caller promised that
+        // it points to a `T` of the program's until the function returns.
+        unsafe { self.0.write(value) };
+    }
+
+    /// Writes the value at `index` of an array of which the program said that it is longer.
+    pub fn set_at(&self, index: usize, value: T) {
+        // SAFETY: as in `set`; the program said how many values the place holds.
+        unsafe { self.0.add(index).write(value) };
+    }
+
+    /// Returns the place at `index` of an array of which the program said that it is longer.
+    #[must_use]
+    pub fn at(&self, index: usize) -> Self {
+        // SAFETY: as in `set_at`.
+        Self(unsafe { self.0.add(index) })
+    }
+
+    /// Reads the value at `index` of an array of which the program said that it is longer.
+    #[must_use]
+    pub fn get_at(&self, index: usize) -> T
+    where
+        T: Copy,
+    {
+        // SAFETY: as in `set_at`.
+        unsafe { self.0.add(index).read() }
+    }
+
+    /// Writes the value where there is a place.
+    pub fn set_if(place: Option<&Self>, value: T) {
+        if let Some(place) = place {
+            place.set(value);
+        }
+    }
+}
+
+impl Out<c_char> {
+    /// Writes a text and the zero behind it into an array of which the program said that it is longer.
+    pub fn set_bytes(&self, text: &[u8]) {
+        for (index, byte) in text.iter().chain(&[0]).enumerate() {
+            self.set_at(index, byte.cast_signed());
+        }
+    }
+}
+
+// SAFETY: the place is the program's; a function that keeps it says so to the program, whose business it is then which
+// threads use it.
+unsafe impl<T> Send for Out<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Out<T> {}
+
+impl<T> FromC<*mut T> for Out<T> {
+    unsafe fn from_c(raw: *mut T) -> CudaResult<Self> {
+        let place = NonNull::new(raw).filter(|place| place.is_aligned());
+        place.map(Self).ok_or(Status::INVALID_VALUE)
+    }
+}
+
+impl<T> FromC<*mut T> for Option<Out<T>> {
+    unsafe fn from_c(raw: *mut T) -> CudaResult<Self> {
+        if raw.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: as the caller's.
+        unsafe { Out::from_c(raw) }.map(Some)
+    }
+}
+
+/// A structure of the program's, read once.
+#[derive(Debug, Clone, Copy)]
+pub struct In<T>(pub T);
+
+impl<T: Copy> FromC<*const T> for In<T> {
+    unsafe fn from_c(raw: *const T) -> CudaResult<Self> {
+        if raw.is_null() || !raw.is_aligned() {
+            return Err(Status::INVALID_VALUE);
+        }
+        // SAFETY: not null, aligned, and the caller promises that it points to a `T`.
+        Ok(Self(unsafe { raw.read() }))
+    }
+}
+
+impl FromC<*const c_char> for &'static CStr {
+    // The text lives until the function returns; functions copy what they keep.
+    unsafe fn from_c(raw: *const c_char) -> CudaResult<Self> {
+        if raw.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        // SAFETY: not null, and the caller promises a string that ends with a zero.
+        Ok(unsafe { CStr::from_ptr(raw) })
+    }
+}
+
+impl FromC<*const c_char> for Option<&'static CStr> {
+    unsafe fn from_c(raw: *const c_char) -> CudaResult<Self> {
+        if raw.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: as the caller's.
+        unsafe { <&'static CStr>::from_c(raw) }.map(Some)
+    }
+}
+
+impl<T> FromC<Handle<T>> for Handle<T> {
+    unsafe fn from_c(raw: Self) -> CudaResult<Self> {
+        Ok(raw)
+    }
+}
+
+impl<T: Object> FromC<Handle<T>> for Arc<T> {
+    unsafe fn from_c(raw: Handle<T>) -> CudaResult<Self> {
+        T::find(Driver::get()?, raw)
+    }
+}
+
+/// Returns the pointer that an address in this process stands for; the program handed the address over as a number.
+#[must_use]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the library runs where pointers have 64 bits"
+)]
+pub fn pointer(address: u64) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// Returns the `len` elements at `start`, which must not be null unless there are none.
+///
+/// # Errors
+/// [`Status::INVALID_VALUE`]: null or unaligned.
+///
+/// # Safety
+/// `start` points to that many values, which nobody writes meanwhile.
+pub unsafe fn slice<'a, T>(start: *const T, len: usize) -> CudaResult<&'a [T]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    if start.is_null() || !start.is_aligned() || len > isize::MAX as usize / size_of::<T>().max(1) {
+        return Err(Status::INVALID_VALUE);
+    }
+    // SAFETY: checked above what can be; the rest is the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(start, len) })
+}
+
+/// [`slice`], to be written.
+///
+/// # Errors
+/// As [`slice`].
+///
+/// # Safety
+/// `start` points to that many values, which nobody else uses meanwhile.
+pub unsafe fn slice_mut<'a, T>(start: *mut T, len: usize) -> CudaResult<&'a mut [T]> {
+    if len == 0 {
+        return Ok(&mut []);
+    }
+    if start.is_null() || !start.is_aligned() || len > isize::MAX as usize / size_of::<T>().max(1) {
+        return Err(Status::INVALID_VALUE);
+    }
+    // SAFETY: checked above what can be; the rest is the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts_mut(start, len) })
+}

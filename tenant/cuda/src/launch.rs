@@ -1,0 +1,300 @@
+//! Launches.
+//!
+//! Everything that can be wrong with a launch is found before it is submitted, by the figures of kernel and device, so
+//! that a program hears of it from the call itself. Parameters come as an array of pointers, whose sizes the kernel
+//! tells, or as one packed buffer.
+
+use crate::api::driver_api;
+use crate::border::{self, In};
+use crate::context::current::usable;
+use crate::driver::Driver;
+use crate::module::{CUfunction, Function};
+use crate::record;
+use crate::status::{CudaResult, Status};
+use crate::stream::{self, CUstream, DefaultStream};
+use std::cell::RefCell;
+use std::ffi::{c_uint, c_void};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+driver_api! {
+    needs Init;
+    4000 cuLaunchKernel(
+        function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
+        block_x: c_uint, block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: CUstream,
+        params: *mut *mut c_void, extra: *mut *mut c_void,
+    ) | cuLaunchKernel_ptsz => launch;
+    11060 cuLaunchKernelEx(
+        config: *const CUlaunchConfig, function: CUfunction, params: *mut *mut c_void, extra: *mut *mut c_void,
+    ) | cuLaunchKernelEx_ptsz => launch_ex;
+    9000 cuLaunchCooperativeKernel(
+        function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
+        block_x: c_uint, block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: CUstream,
+        params: *mut *mut c_void,
+    ) | cuLaunchCooperativeKernel_ptsz => launch_cooperative;
+}
+
+/// How a kernel is launched (`CUlaunchConfig`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CUlaunchConfig {
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared_bytes: c_uint,
+    stream: CUstream,
+    attributes: *const CUlaunchAttribute,
+    attribute_count: c_uint,
+}
+
+/// One attribute of a launch (`CUlaunchAttribute`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CUlaunchAttribute {
+    id: c_uint,
+    padding: [u8; 4],
+    /// As the attribute says; read as words.
+    value: [u32; 16],
+}
+
+const _: () = assert!(size_of::<CUlaunchAttribute>() == 72 && size_of::<CUlaunchConfig>() == 56);
+
+/// What is launched, and where.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+}
+
+impl Shape {
+    /// Checks it against kernel and device.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: a dimension is zero or too large, the shared memory is too large, or the block is
+    /// larger than the kernel declares;
+    /// [`Status::LAUNCH_OUT_OF_RESOURCES`]: the block's registers are.
+    fn check(&self, driver: &Driver, function: &Function) -> CudaResult {
+        let (facts, info) = (&driver.description.facts, function.info());
+        let fits = |shape: [u32; 3], most: [u32; 3]| {
+            let mut pairs = shape.into_iter().zip(most);
+            pairs.all(|(size, most)| (1..=most).contains(&size))
+        };
+        let threads = self
+            .block
+            .iter()
+            .map(|size| u64::from(*size))
+            .product::<u64>();
+        // Relaxed: a number of its own.
+        let shared_most = function.dynamic_shared_bytes.load(Ordering::Relaxed);
+        if !fits(self.grid, facts.max_grid)
+            || !fits(self.block, facts.max_block)
+            || threads > facts.max_threads_per_block.into()
+            || self.shared_bytes > shared_most
+        {
+            return Err(Status::INVALID_VALUE);
+        }
+        if threads > info.max_threads.into() {
+            // The device has too few registers, or else the kernel declares a smaller block (`.maxntid`).
+            let registers = threads.saturating_mul(info.registers.into());
+            return Err(match registers > facts.registers_per_block.into() {
+                true => Status::LAUNCH_OUT_OF_RESOURCES,
+                false => Status::INVALID_VALUE,
+            });
+        }
+        Ok(())
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
+fn launch(
+    default: DefaultStream,
+    function: Arc<Function>,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    shared_bytes: c_uint,
+    stream: CUstream,
+    params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> CudaResult {
+    let shape = Shape {
+        grid: [grid_x, grid_y, grid_z],
+        block: [block_x, block_y, block_z],
+        shared_bytes,
+    };
+    submit(default, &function, &shape, stream, params, extra)
+}
+
+fn launch_ex(
+    default: DefaultStream,
+    config: In<CUlaunchConfig>,
+    function: Arc<Function>,
+    params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> CudaResult {
+    let In(config) = config;
+    // SAFETY: the program passes that many attributes, as the C declaration asks.
+    let attributes = unsafe { border::slice(config.attributes, config.attribute_count as usize)? };
+    attributes.iter().try_for_each(check_attribute)?;
+    let shape = Shape {
+        grid: config.grid,
+        block: config.block,
+        shared_bytes: config.shared_bytes,
+    };
+    submit(default, &function, &shape, config.stream, params, extra)
+}
+
+/// Takes hints, and refuses what the device cannot do.
+fn check_attribute(attribute: &CUlaunchAttribute) -> CudaResult {
+    const COOPERATIVE: c_uint = 2;
+    const CLUSTER: c_uint = 4;
+    let [x, y, z, ..] = attribute.value;
+    match attribute.id {
+        COOPERATIVE if x != 0 => Err(Status::NOT_SUPPORTED),
+        CLUSTER if [x, y, z] != [1, 1, 1] => Err(Status::NOT_SUPPORTED),
+        // Nothing, a window of the L2 cache, how the host waits, how clusters are scheduled, starting before the
+        // kernel in front has ended, a priority, memory synchronisation domains, a preferred cluster, a division
+        // of L1 cache and shared memory.
+        0..=6 | 8..=11 | 14 => Ok(()),
+        // Events inside of launches, and launches that are changed from the device.
+        7 | 12 | 13 => Err(Status::NOT_SUPPORTED),
+        _ => Err(Status::INVALID_VALUE),
+    }
+}
+
+/// Blocks of a cooperative launch wait for each other, which needs all of them on the device at once; the mediator
+/// promises that to nobody.
+#[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
+fn launch_cooperative(
+    _: DefaultStream,
+    _: Arc<Function>,
+    _: c_uint,
+    _: c_uint,
+    _: c_uint,
+    _: c_uint,
+    _: c_uint,
+    _: c_uint,
+    _: c_uint,
+    _: CUstream,
+    _: *mut *mut c_void,
+) -> CudaResult {
+    Err(Status::NOT_SUPPORTED)
+}
+
+thread_local! {
+    /// Where a thread packs parameters, kept so that launches do not allocate.
+    static PACKED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+fn submit(
+    default: DefaultStream,
+    function: &Function,
+    shape: &Shape,
+    stream: CUstream,
+    params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> CudaResult {
+    let (driver, context) = usable()?;
+    let stream = stream::resolve(driver, &context, stream, default)?;
+    shape.check(driver, function)?;
+    let launch = |packed: &RefCell<Vec<u8>>| {
+        let mut packed = packed.borrow_mut();
+        pack(function, params, extra, &mut packed)?;
+        let Shape {
+            grid,
+            block,
+            shared_bytes,
+        } = *shape;
+        let submitted = stream.submit(driver, |lane| match record::recorder(driver) {
+            None => lane
+                .launch_packed(&function.kernel, grid, block, shared_bytes, &packed)
+                .map(Some),
+            Some(recorder) => recorder
+                .launch(
+                    lane,
+                    stream.id(),
+                    &function.kernel,
+                    (grid, block, shared_bytes),
+                    &packed,
+                )
+                .map(Some),
+        });
+        submitted.map_err(Status::from)
+    };
+    PACKED.try_with(launch).map_err(|_| Status::DEINITIALIZED)?
+}
+
+/// Lays the parameters out in `packed` as the kernel takes them.
+///
+/// # Errors
+/// [`Status::INVALID_VALUE`]: none are given, both ways are used, a pointer is null, or a buffer is too short.
+fn pack(
+    function: &Function,
+    params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+    packed: &mut Vec<u8>,
+) -> CudaResult {
+    let info = function.info();
+    packed.clear();
+    packed.resize(info.params_bytes as usize, 0);
+    if !extra.is_null() {
+        if !params.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        return unpack_extra(extra, packed);
+    }
+    if info.params.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the program passes one pointer for each parameter of the kernel, as the C declaration asks.
+    let pointers = unsafe { border::slice(params.cast_const(), info.params.len())? };
+    for (param, pointer) in info.params.iter().zip(pointers) {
+        // SAFETY: each pointer names a value as large as the parameter, of bytes.
+        let value =
+            unsafe { border::slice(pointer.cast::<u8>().cast_const(), param.size as usize)? };
+        let start = param.offset as usize;
+        let place = packed.get_mut(start..start + value.len());
+        place.ok_or(Status::UNKNOWN)?.copy_from_slice(value);
+    }
+    Ok(())
+}
+
+/// Reads `extra`: pairs of a key and a value, ended by a key of zero, that name a buffer and its size.
+fn unpack_extra(extra: *mut *mut c_void, packed: &mut [u8]) -> CudaResult {
+    const BUFFER: usize = 1;
+    const SIZE: usize = 2;
+    /// More pairs than there are keys make no sense.
+    const MOST_PAIRS: usize = 4;
+    let (mut buffer, mut size) = (std::ptr::null::<u8>(), None);
+    for pair in 0..=MOST_PAIRS {
+        // SAFETY: the list goes on until a key of zero, as the C declaration asks.
+        let key = unsafe { extra.add(2 * pair).read_unaligned() }.addr();
+        if key == 0 {
+            break;
+        }
+        // SAFETY: behind a key other than zero stands its value.
+        let value = unsafe { extra.add(2 * pair + 1).read_unaligned() };
+        match key {
+            BUFFER => buffer = value.cast::<u8>().cast_const(),
+            SIZE if !value.is_null() => {
+                // SAFETY: the value of this key is a pointer to a size, and not null.
+                size = Some(unsafe { value.cast::<usize>().read_unaligned() });
+            }
+            _ => return Err(Status::INVALID_VALUE),
+        }
+        if pair == MOST_PAIRS {
+            return Err(Status::INVALID_VALUE);
+        }
+    }
+    let size = size.ok_or(Status::INVALID_VALUE)?;
+    if size < packed.len() {
+        return Err(Status::INVALID_VALUE);
+    }
+    // SAFETY: the program says that the buffer has that many bytes, of which the kernel's are copied.
+    let given = unsafe { border::slice(buffer, packed.len())? };
+    packed.copy_from_slice(given);
+    Ok(())
+}

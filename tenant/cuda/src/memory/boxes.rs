@@ -1,0 +1,280 @@
+//! Copies of two and three dimensions, between places in memory that are rows a pitch apart.
+//!
+//! Arrays belong to textures and are not there; a copy that names one is refused as not supported.
+
+use super::CUdeviceptr;
+use super::copy::{self, OnDevice, Pattern, Repeat, Transfer};
+use crate::api::driver_api;
+use crate::border::In;
+use crate::status::{CudaResult, Status};
+use crate::stream::{CUstream, DefaultStream, usable_stream};
+use std::ffi::{c_uint, c_void};
+
+driver_api! {
+    needs Init;
+    3020 cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D) | cuMemcpy2D_v2_ptds => planar;
+    3020 cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) | cuMemcpy2DUnaligned_v2_ptds => planar;
+    3020 cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: CUstream)
+        | cuMemcpy2DAsync_v2_ptsz => planar_async;
+    3020 cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D) | cuMemcpy3D_v2_ptds => spatial;
+    3020 cuMemcpy3DAsync_v2(copy: *const CUDA_MEMCPY3D, stream: CUstream)
+        | cuMemcpy3DAsync_v2_ptsz => spatial_async;
+}
+
+/// Kinds of memory (`CUmemorytype`): the host's, the device's, an array, whichever the address says.
+const HOST: c_uint = 1;
+const DEVICE: c_uint = 2;
+const ARRAY: c_uint = 3;
+const UNIFIED: c_uint = 4;
+
+/// One end of a copy of two dimensions.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct PlanarEnd {
+    x_bytes: usize,
+    y: usize,
+    kind: c_uint,
+    host: *const c_void,
+    device: CUdeviceptr,
+    array: *const c_void,
+    pitch: usize,
+}
+
+/// A copy of two dimensions.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CUDA_MEMCPY2D {
+    from: PlanarEnd,
+    to: PlanarEnd,
+    width_bytes: usize,
+    height: usize,
+}
+
+/// One end of a copy of three dimensions.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct SpatialEnd {
+    x_bytes: usize,
+    y: usize,
+    z: usize,
+    /// The level of a mipmapped array.
+    level: usize,
+    kind: c_uint,
+    host: *const c_void,
+    device: CUdeviceptr,
+    array: *const c_void,
+    reserved: *const c_void,
+    pitch: usize,
+    /// Rows from one plane to the next.
+    height: usize,
+}
+
+/// A copy of three dimensions.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CUDA_MEMCPY3D {
+    from: SpatialEnd,
+    to: SpatialEnd,
+    width_bytes: usize,
+    height: usize,
+    depth: usize,
+}
+
+const _: () = assert!(size_of::<CUDA_MEMCPY2D>() == 128 && size_of::<CUDA_MEMCPY3D>() == 200);
+
+impl From<PlanarEnd> for SpatialEnd {
+    fn from(end: PlanarEnd) -> Self {
+        Self {
+            x_bytes: end.x_bytes,
+            y: end.y,
+            z: 0,
+            level: 0,
+            kind: end.kind,
+            host: end.host,
+            device: end.device,
+            array: end.array,
+            reserved: std::ptr::null(),
+            pitch: end.pitch,
+            height: 0,
+        }
+    }
+}
+
+impl From<CUDA_MEMCPY2D> for CUDA_MEMCPY3D {
+    fn from(copy: CUDA_MEMCPY2D) -> Self {
+        Self {
+            from: copy.from.into(),
+            to: copy.to.into(),
+            width_bytes: copy.width_bytes,
+            height: copy.height,
+            depth: 1,
+        }
+    }
+}
+
+/// An end as it is copied: the address of its first byte, and the bytes from row to row and from plane to plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Grid {
+    start: u64,
+    row: u64,
+    plane: u64,
+}
+
+impl SpatialEnd {
+    /// Lays out an end of a copy that has `size` bytes, rows and planes.
+    ///
+    /// # Errors
+    /// [`Status::NOT_SUPPORTED`]: an array; [`Status::INVALID_VALUE`]: an unknown kind, a row or a plane that
+    /// overlaps the next, or addresses beyond the end of all.
+    fn grid(&self, size: [usize; 3]) -> CudaResult<Grid> {
+        let base = match self.kind {
+            HOST => self.host.expose_provenance() as u64,
+            DEVICE | UNIFIED => self.device,
+            ARRAY => return Err(Status::NOT_SUPPORTED),
+            _ => return Err(Status::INVALID_VALUE),
+        };
+        if base == 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        let [width, height, depth] = size;
+        let overlaps = |step: usize, first: usize, len: usize| {
+            first.checked_add(len).is_none_or(|end| step < end)
+        };
+        // What is never stepped over may be left out.
+        if (height > 1 || depth > 1 || self.pitch != 0) && overlaps(self.pitch, self.x_bytes, width)
+            || (depth > 1 || self.height != 0) && overlaps(self.height, self.y, height)
+        {
+            return Err(Status::INVALID_VALUE);
+        }
+        let grid = || {
+            let plane = self.pitch.checked_mul(self.height)?;
+            let skipped = self.z.checked_mul(plane)?;
+            let skipped = skipped.checked_add(self.y.checked_mul(self.pitch)?)?;
+            let skipped = skipped.checked_add(self.x_bytes)? as u64;
+            Some(Grid {
+                start: base.checked_add(skipped)?,
+                row: self.pitch as u64,
+                plane: plane as u64,
+            })
+        };
+        grid().ok_or(Status::INVALID_VALUE)
+    }
+}
+
+fn run(copy: &CUDA_MEMCPY3D, default: DefaultStream, stream: CUstream, wait: bool) -> CudaResult {
+    let (driver, context, stream) = usable_stream(default, stream)?;
+    let size = [copy.width_bytes, copy.height, copy.depth];
+    if copy.from.level != 0 || copy.to.level != 0 {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    if size.contains(&0) {
+        return Ok(());
+    }
+    let (to, from) = (copy.to.grid(size)?, copy.from.grid(size)?);
+    let pattern = Pattern {
+        len: copy.width_bytes,
+        rows: Repeat {
+            count: copy.height,
+            to_step: to.row,
+            from_step: from.row,
+        },
+        planes: Repeat {
+            count: copy.depth,
+            to_step: to.plane,
+            from_step: from.plane,
+        },
+    };
+    let ends = OnDevice {
+        to: copy.to.kind == DEVICE,
+        from: copy.from.kind == DEVICE,
+    };
+    let transfer = Transfer::of_rows(driver, to.start, from.start, pattern)?;
+    transfer.check_ends(ends)?;
+    copy::run(driver, &context, &stream, &transfer, wait)
+}
+
+fn planar(default: DefaultStream, In(copy): In<CUDA_MEMCPY2D>) -> CudaResult {
+    run(&copy.into(), default, CUstream::NULL, true)
+}
+
+fn planar_async(
+    default: DefaultStream,
+    In(copy): In<CUDA_MEMCPY2D>,
+    stream: CUstream,
+) -> CudaResult {
+    run(&copy.into(), default, stream, false)
+}
+
+fn spatial(default: DefaultStream, In(copy): In<CUDA_MEMCPY3D>) -> CudaResult {
+    run(&copy, default, CUstream::NULL, true)
+}
+
+fn spatial_async(
+    default: DefaultStream,
+    In(copy): In<CUDA_MEMCPY3D>,
+    stream: CUstream,
+) -> CudaResult {
+    run(&copy, default, stream, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ARRAY, DEVICE, Grid, SpatialEnd};
+    use crate::status::Status;
+
+    fn end() -> SpatialEnd {
+        SpatialEnd {
+            x_bytes: 3,
+            y: 2,
+            z: 1,
+            level: 0,
+            kind: DEVICE,
+            host: std::ptr::null(),
+            device: 1000,
+            array: std::ptr::null(),
+            reserved: std::ptr::null(),
+            pitch: 16,
+            height: 8,
+        }
+    }
+
+    #[test]
+    fn an_end_begins_behind_the_planes_rows_and_bytes_that_it_skips() {
+        let grid = Grid {
+            start: 1000 + 8 * 16 + 2 * 16 + 3,
+            row: 16,
+            plane: 128,
+        };
+        assert_eq!(end().grid([13, 6, 4]), Ok(grid));
+        let refused = Err(Status::INVALID_VALUE);
+        assert_eq!(end().grid([14, 1, 1]), refused, "a row overlaps the next");
+        assert_eq!(end().grid([13, 7, 2]), refused, "a plane overlaps the next");
+        assert_eq!(end().grid([usize::MAX, 1, 1]), refused);
+        let far = SpatialEnd {
+            z: usize::MAX,
+            ..end()
+        };
+        assert_eq!(far.grid([1, 1, 1]), refused);
+        let null = SpatialEnd { device: 0, ..end() };
+        assert_eq!(null.grid([1, 1, 1]), refused);
+    }
+
+    #[test]
+    fn steps_that_are_not_taken_may_be_left_out() {
+        let line = SpatialEnd {
+            y: 0,
+            z: 0,
+            pitch: 0,
+            height: 0,
+            ..end()
+        };
+        assert_eq!(line.grid([100, 1, 1]).map(|grid| grid.start), Ok(1003));
+        assert_eq!(line.grid([100, 2, 1]), Err(Status::INVALID_VALUE));
+        assert_eq!(line.grid([100, 1, 2]), Err(Status::INVALID_VALUE));
+        let array = SpatialEnd {
+            kind: ARRAY,
+            ..line
+        };
+        assert_eq!(array.grid([1, 1, 1]), Err(Status::NOT_SUPPORTED));
+    }
+}

@@ -1,0 +1,447 @@
+//! Copies of one dimension, and how every copy is executed: as rows of bytes.
+//!
+//! Where an address stands says how it is copied: pinned memory directly, in pieces and without waiting; other host
+//! memory through the staging memory. An asynchronous copy from such memory returns as soon as the last byte is staged;
+//! one to it waits for its end all the same, as NVIDIA documents for pageable memory. A synchronous copy that has an
+//! end in host memory returns when it has ended, which is more than NVIDIA promises and what programs count on.
+
+use super::CUdeviceptr;
+use super::map::{Memory, Range};
+use crate::api::driver_api;
+use crate::border;
+use crate::context::CUcontext;
+use crate::context::Context;
+use crate::driver::Driver;
+use crate::status::{CudaResult, Status};
+use crate::stream::{CUstream, DefaultStream, Stream, usable_stream};
+use gridmux_tenant::{ClientError, Mark};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+driver_api! {
+    needs Init;
+    4000 cuMemcpy(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) | cuMemcpy_ptds => any;
+    4000 cuMemcpyAsync(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream)
+        | cuMemcpyAsync_ptsz => any_async;
+    4000 cuMemcpyPeer(
+        to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize,
+    ) | cuMemcpyPeer_ptds => peer;
+    4000 cuMemcpyPeerAsync(
+        to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize,
+        stream: CUstream,
+    ) | cuMemcpyPeerAsync_ptsz => peer_async;
+    3020 cuMemcpyHtoD_v2(to: CUdeviceptr, from: *const c_void, bytes: usize) | cuMemcpyHtoD_v2_ptds => to_device;
+    3020 cuMemcpyDtoH_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize) | cuMemcpyDtoH_v2_ptds => from_device;
+    3020 cuMemcpyDtoD_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) | cuMemcpyDtoD_v2_ptds => on_device;
+    3020 cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream)
+        | cuMemcpyHtoDAsync_v2_ptsz => to_device_async;
+    3020 cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream)
+        | cuMemcpyDtoHAsync_v2_ptsz => from_device_async;
+    3020 cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream)
+        | cuMemcpyDtoDAsync_v2_ptsz => on_device_async;
+}
+
+/// Where one end of a copy stands.
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    /// In device memory, which is held until the copy is submitted, should another thread give it back.
+    Device(
+        u64,
+        #[allow(dead_code, reason = "it is held, not read")] Arc<Range>,
+    ),
+    /// In pinned memory, that far from its beginning.
+    Pinned(Arc<Range>, u64),
+    /// In host memory that the device does not reach.
+    Pageable(u64),
+}
+
+impl Place {
+    /// Finds out where `len` bytes at an address stand. What is in no range that is known is the program's own memory.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: null, or beyond the end of an allocation.
+    pub(super) fn of(driver: &Driver, address: u64, len: u64) -> CudaResult<Self> {
+        if address == 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        let Some(range) = driver.memory.span(address, len)? else {
+            return Ok(Self::Pageable(address));
+        };
+        Ok(match range.memory {
+            Memory::Device(_) | Memory::Pooled(_) | Memory::Variable(_) => {
+                Self::Device(address, range)
+            }
+            Memory::Pinned(..) => {
+                let offset = range.offset(address);
+                Self::Pinned(range, offset)
+            }
+            Memory::Registered(_) => Self::Pageable(address),
+        })
+    }
+
+    pub(super) fn is_device(&self) -> bool {
+        matches!(self, Self::Device(..))
+    }
+
+    /// Its address in this process.
+    fn host_address(&self) -> u64 {
+        match self {
+            Self::Device(address, _) | Self::Pageable(address) => *address,
+            Self::Pinned(range, offset) => range.start + offset,
+        }
+    }
+}
+
+/// How often something is copied, and how far apart.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Repeat {
+    pub(super) count: usize,
+    /// Bytes from one to the next at the target.
+    pub(super) to_step: u64,
+    /// Bytes from one to the next at the source.
+    pub(super) from_step: u64,
+}
+
+impl Repeat {
+    const ONCE: Self = Self {
+        count: 1,
+        to_step: 0,
+        from_step: 0,
+    };
+}
+
+/// The bytes of a copy: rows of `len` bytes, repeated to planes, which are repeated. Nothing is empty.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pattern {
+    pub(super) len: usize,
+    pub(super) rows: Repeat,
+    pub(super) planes: Repeat,
+}
+
+impl Pattern {
+    fn one(len: usize) -> Self {
+        Self {
+            len,
+            rows: Repeat::ONCE,
+            planes: Repeat::ONCE,
+        }
+    }
+
+    /// Returns the distance from the first byte to the last, at the end whose step `step` picks.
+    fn span(&self, step: impl Fn(&Repeat) -> u64) -> CudaResult<u64> {
+        let reach = |repeat: &Repeat| step(repeat).checked_mul(repeat.count as u64 - 1);
+        let rows = reach(&self.rows).and_then(|rows| rows.checked_add(self.len as u64));
+        let sum = reach(&self.planes).and_then(|planes| planes.checked_add(rows?));
+        sum.ok_or(Status::INVALID_VALUE)
+    }
+
+    /// Takes rows without gaps together, and planes likewise.
+    fn joined(mut self) -> Self {
+        let is_dense = |repeat: &Repeat, len: usize| {
+            repeat.count == 1 || (repeat.to_step == len as u64 && repeat.from_step == len as u64)
+        };
+        if is_dense(&self.rows, self.len) {
+            self.len *= self.rows.count;
+            self.rows = self.planes;
+            self.planes = Repeat::ONCE;
+            if is_dense(&self.rows, self.len) {
+                self.len *= self.rows.count;
+                self.rows = Repeat::ONCE;
+            }
+        }
+        self
+    }
+
+    /// Returns where each row begins, from the target's and the source's first byte.
+    fn rows(self) -> impl Iterator<Item = (u64, u64)> {
+        let Self { rows, planes, .. } = self;
+        (0..planes.count as u64).flat_map(move |plane| {
+            (0..rows.count as u64).map(move |row| {
+                (
+                    plane * planes.to_step + row * rows.to_step,
+                    plane * planes.from_step + row * rows.from_step,
+                )
+            })
+        })
+    }
+}
+
+/// A copy that was checked.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    to: Place,
+    from: Place,
+    pattern: Pattern,
+}
+
+impl Transfer {
+    /// Checks a copy of `len` bytes.
+    pub(super) fn new(driver: &Driver, to: u64, from: u64, len: usize) -> CudaResult<Self> {
+        Self::of_rows(driver, to, from, Pattern::one(len))
+    }
+
+    /// Checks a copy of rows.
+    pub(super) fn of_rows(
+        driver: &Driver,
+        to: u64,
+        from: u64,
+        pattern: Pattern,
+    ) -> CudaResult<Self> {
+        Ok(Self {
+            to: Place::of(driver, to, pattern.span(|repeat| repeat.to_step)?)?,
+            from: Place::of(driver, from, pattern.span(|repeat| repeat.from_step)?)?,
+            pattern: pattern.joined(),
+        })
+    }
+
+    /// Refuses a copy that has an end in host memory where the function says that it is the device's.
+    pub(super) fn check_ends(&self, ends: OnDevice) -> CudaResult {
+        if ends.to && !self.to.is_device() || ends.from && !self.from.is_device() {
+            return Err(Status::INVALID_VALUE);
+        }
+        Ok(())
+    }
+
+    /// Submits it, and waits for it if `wait` or if it must.
+    pub(super) fn submit(
+        &self,
+        driver: &'static Driver,
+        stream: &Stream,
+        wait: bool,
+    ) -> Result<(), ClientError> {
+        if !self.to.is_device() && !self.from.is_device() {
+            stream.finish(driver)?;
+            let (to, from) = (self.to.host_address(), self.from.host_address());
+            for (to_offset, from_offset) in self.pattern.rows() {
+                copy_on_host(to + to_offset, from + from_offset, self.pattern.len);
+            }
+            return Ok(());
+        }
+        stream.submit(driver, |lane| {
+            let mut last = None;
+            for (to, from) in self.pattern.rows() {
+                last = self.submit_row(lane, to, from)?.or(last);
+            }
+            Ok(last)
+        })?;
+        // Between places of the device even the synchronous copy returns at once, as documented.
+        let waits = wait && !(self.to.is_device() && self.from.is_device());
+        if waits { stream.finish(driver) } else { Ok(()) }
+    }
+
+    /// Submits the row that begins that far from each end's first byte. What was copied out of the staging memory has
+    /// ended and has no mark.
+    fn submit_row(
+        &self,
+        lane: &gridmux_tenant::Stream,
+        to_offset: u64,
+        from_offset: u64,
+    ) -> Result<Option<Mark>, ClientError> {
+        let len = self.pattern.len as u64;
+        let mark = match (&self.to, &self.from) {
+            (Place::Device(to, _), Place::Device(from, _)) => {
+                lane.copy_between(from + from_offset, to + to_offset, len)?
+            }
+            (Place::Device(to, _), Place::Pinned(range, offset)) => {
+                let Memory::Pinned(pinned, _) = &range.memory else {
+                    return Ok(None);
+                };
+                lane.copy_from_pinned(pinned, offset + from_offset, to + to_offset, len)?
+            }
+            (Place::Pinned(range, offset), Place::Device(from, _)) => {
+                let Memory::Pinned(pinned, _) = &range.memory else {
+                    return Ok(None);
+                };
+                lane.copy_to_pinned(from + from_offset, pinned, offset + to_offset, len)?
+            }
+            (Place::Device(to, _), Place::Pageable(from)) => {
+                let from = border::pointer(from + from_offset).cast_const();
+                // SAFETY: the program passes memory that it may read, as the C declaration asks.
+                let data = unsafe { border::slice(from, self.pattern.len) }.unwrap_or_default();
+                lane.copy_to_address(to + to_offset, data)?
+            }
+            (Place::Pageable(to), Place::Device(from, _)) => {
+                let to = border::pointer(to + to_offset);
+                // SAFETY: the program passes memory that it may write, as the C declaration asks.
+                let out = unsafe { border::slice_mut(to, self.pattern.len) }.unwrap_or_default();
+                lane.copy_from_address(from + from_offset, out)?;
+                return Ok(None);
+            }
+            // Copies on the host are not submitted.
+            (Place::Pinned(..) | Place::Pageable(_), Place::Pinned(..) | Place::Pageable(_)) => {
+                return Ok(None);
+            }
+        };
+        Ok(Some(mark))
+    }
+}
+
+fn copy_on_host(to: u64, from: u64, len: usize) {
+    let (to, from) = (border::pointer(to), border::pointer(from).cast_const());
+    // SAFETY: the program passes memory that it may read and write, as the C declaration asks; `copy` allows overlap.
+    unsafe { std::ptr::copy(from, to, len) };
+}
+
+/// Which ends of a copy a function says are the device's. The other ends may be anywhere, because host and device share
+/// one space of addresses.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OnDevice {
+    pub(super) to: bool,
+    pub(super) from: bool,
+}
+
+const ANY: OnDevice = OnDevice {
+    to: false,
+    from: false,
+};
+const TO_DEVICE: OnDevice = OnDevice {
+    to: true,
+    from: false,
+};
+const FROM_DEVICE: OnDevice = OnDevice {
+    to: false,
+    from: true,
+};
+const ON_DEVICE: OnDevice = OnDevice {
+    to: true,
+    from: true,
+};
+
+#[allow(
+    clippy::too_many_arguments,
+    reason = "the parameters of the copies of the API, together"
+)]
+fn copy(
+    ends: OnDevice,
+    to: u64,
+    from: u64,
+    bytes: usize,
+    default: DefaultStream,
+    stream: CUstream,
+    wait: bool,
+) -> CudaResult {
+    let (driver, context, stream) = usable_stream(default, stream)?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    let copy = Transfer::new(driver, to, from, bytes)?;
+    copy.check_ends(ends)?;
+    run(driver, &context, &stream, &copy, wait)
+}
+
+/// Submits a copy; a fault that it meets is the context's.
+pub(super) fn run(
+    driver: &'static Driver,
+    context: &Context,
+    stream: &Stream,
+    copy: &Transfer,
+    wait: bool,
+) -> CudaResult {
+    copy.submit(driver, stream, wait)
+        .map_err(|error| context.fail(&error))?;
+    if !wait {
+        return Ok(());
+    }
+    driver.write_printed();
+    context.check(driver)
+}
+
+fn any(default: DefaultStream, to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> CudaResult {
+    copy(ANY, to, from, bytes, default, CUstream::NULL, true)
+}
+
+fn any_async(
+    default: DefaultStream,
+    to: CUdeviceptr,
+    from: CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> CudaResult {
+    copy(ANY, to, from, bytes, default, stream, false)
+}
+
+/// There is one device, so the peer is the device itself.
+fn peer(
+    default: DefaultStream,
+    to: CUdeviceptr,
+    _: Arc<Context>,
+    from: CUdeviceptr,
+    _: Arc<Context>,
+    bytes: usize,
+) -> CudaResult {
+    copy(ON_DEVICE, to, from, bytes, default, CUstream::NULL, true)
+}
+
+#[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
+fn peer_async(
+    default: DefaultStream,
+    to: CUdeviceptr,
+    _: Arc<Context>,
+    from: CUdeviceptr,
+    _: Arc<Context>,
+    bytes: usize,
+    stream: CUstream,
+) -> CudaResult {
+    copy(ON_DEVICE, to, from, bytes, default, stream, false)
+}
+
+fn to_device(
+    default: DefaultStream,
+    to: CUdeviceptr,
+    from: *const c_void,
+    bytes: usize,
+) -> CudaResult {
+    let from = from.expose_provenance() as u64;
+    copy(TO_DEVICE, to, from, bytes, default, CUstream::NULL, true)
+}
+
+fn from_device(
+    default: DefaultStream,
+    to: *mut c_void,
+    from: CUdeviceptr,
+    bytes: usize,
+) -> CudaResult {
+    let to = to.expose_provenance() as u64;
+    copy(FROM_DEVICE, to, from, bytes, default, CUstream::NULL, true)
+}
+
+fn on_device(
+    default: DefaultStream,
+    to: CUdeviceptr,
+    from: CUdeviceptr,
+    bytes: usize,
+) -> CudaResult {
+    copy(ON_DEVICE, to, from, bytes, default, CUstream::NULL, true)
+}
+
+fn to_device_async(
+    default: DefaultStream,
+    to: CUdeviceptr,
+    from: *const c_void,
+    bytes: usize,
+    stream: CUstream,
+) -> CudaResult {
+    let from = from.expose_provenance() as u64;
+    copy(TO_DEVICE, to, from, bytes, default, stream, false)
+}
+
+fn from_device_async(
+    default: DefaultStream,
+    to: *mut c_void,
+    from: CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> CudaResult {
+    let to = to.expose_provenance() as u64;
+    copy(FROM_DEVICE, to, from, bytes, default, stream, false)
+}
+
+fn on_device_async(
+    default: DefaultStream,
+    to: CUdeviceptr,
+    from: CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> CudaResult {
+    copy(ON_DEVICE, to, from, bytes, default, stream, false)
+}

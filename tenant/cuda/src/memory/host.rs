@@ -1,0 +1,111 @@
+//! Host memory for copies: pinned memory that the library makes, and the program's own that it registers.
+//!
+//! The device copies to and from pinned memory directly. Registered memory is remembered, so that what is told of it
+//! is right, and copied through the staging memory like any other. Kernels reach neither, so no device address is
+//! given for them.
+
+use super::CUdeviceptr;
+use super::map::Memory;
+use crate::api::driver_api;
+use crate::border::Out;
+use crate::context::current::usable;
+use crate::status::{CudaResult, Status};
+use std::ffi::{c_uint, c_void};
+
+/// Flags of pinned memory: all contexts, mapped for the device, write-combined.
+const ALLOC_FLAGS: c_uint = 7;
+/// Flags of registered memory: all contexts, mapped, of a device, read-only.
+const REGISTER_FLAGS: c_uint = 15;
+
+driver_api! {
+    needs Init;
+    2020 cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint) => allocate;
+    3020 cuMemAllocHost_v2(memory: *mut *mut c_void, bytes: usize) => allocate_plain;
+    2000 cuMemFreeHost(memory: *mut c_void) => free;
+    2030 cuMemHostGetFlags(flags: *mut c_uint, memory: *mut c_void) => get_flags;
+    3020 cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, memory: *mut c_void, flags: c_uint)
+        => device_pointer;
+    4000 cuMemHostRegister(memory: *mut c_void, bytes: usize, flags: c_uint) => register;
+    6050 cuMemHostRegister_v2(memory: *mut c_void, bytes: usize, flags: c_uint) => register;
+    4000 cuMemHostUnregister(memory: *mut c_void) => unregister;
+}
+
+fn allocate(place: Out<*mut c_void>, bytes: usize, flags: c_uint) -> CudaResult {
+    let (driver, context) = usable()?;
+    if flags & !ALLOC_FLAGS != 0 {
+        return Err(Status::INVALID_VALUE);
+    }
+    if bytes == 0 {
+        place.set(std::ptr::null_mut());
+        return Ok(());
+    }
+    let pinned = driver.gpu.pinned(bytes as u64)?;
+    let start = pinned.as_ptr();
+    let memory = Memory::Pinned(pinned, flags);
+    driver
+        .memory
+        .add_to(&context, start.addr() as u64, bytes as u64, memory)?;
+    place.set(start.cast());
+    Ok(())
+}
+
+fn allocate_plain(place: Out<*mut c_void>, bytes: usize) -> CudaResult {
+    allocate(place, bytes, 0)
+}
+
+fn free(memory: *mut c_void) -> CudaResult {
+    let (driver, _) = usable()?;
+    if memory.is_null() {
+        return Ok(());
+    }
+    let is_pinned = |memory: &Memory| matches!(memory, Memory::Pinned(..));
+    let range = driver.memory.remove(memory.addr() as u64, is_pinned);
+    let range = range.ok_or(Status::INVALID_VALUE)?;
+    // It goes when everything that was submitted has ended.
+    drop(range);
+    Ok(())
+}
+
+fn get_flags(flags: Out<c_uint>, memory: *mut c_void) -> CudaResult {
+    let (driver, _) = usable()?;
+    let range = driver.memory.find(memory.addr() as u64);
+    match range.as_ref().map(|range| &range.memory) {
+        Some(Memory::Pinned(_, asked) | Memory::Registered(asked)) => {
+            flags.set(*asked);
+            Ok(())
+        }
+        _ => Err(Status::INVALID_VALUE),
+    }
+}
+
+fn device_pointer(_: Out<CUdeviceptr>, memory: *mut c_void, flags: c_uint) -> CudaResult {
+    let (driver, _) = usable()?;
+    let range = driver.memory.find(memory.addr() as u64);
+    if flags != 0 || range.is_none_or(|range| range.memory.is_device()) {
+        return Err(Status::INVALID_VALUE);
+    }
+    Err(Status::NOT_SUPPORTED)
+}
+
+fn register(memory: *mut c_void, bytes: usize, flags: c_uint) -> CudaResult {
+    let (driver, context) = usable()?;
+    if memory.is_null() || bytes == 0 || flags & !REGISTER_FLAGS != 0 {
+        return Err(Status::INVALID_VALUE);
+    }
+    driver.memory.add_to(
+        &context,
+        memory.addr() as u64,
+        bytes as u64,
+        Memory::Registered(flags),
+    )
+}
+
+fn unregister(memory: *mut c_void) -> CudaResult {
+    let (driver, _) = usable()?;
+    if memory.is_null() {
+        return Err(Status::INVALID_VALUE);
+    }
+    let is_registered = |memory: &Memory| matches!(memory, Memory::Registered(_));
+    let range = driver.memory.remove(memory.addr() as u64, is_registered);
+    range.map(drop).ok_or(Status::HOST_MEMORY_NOT_REGISTERED)
+}

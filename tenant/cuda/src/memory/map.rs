@@ -1,0 +1,201 @@
+//! Which memory stands at which address.
+//!
+//! Ranges never overlap. A copy or a fill takes the range that it works in with it, so that memory that another thread
+//! frees meanwhile lives until the work was submitted.
+
+use crate::context::{CUcontext, Context};
+use crate::module::CUmodule;
+use crate::status::{CudaResult, Status};
+use gridmux_tenant::{Buffer, GlobalInfo, Pinned};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A piece of memory.
+#[derive(Debug)]
+pub struct Range {
+    /// Its first byte's address.
+    pub start: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// The context that it belongs to; null for a library's variable.
+    pub context: CUcontext,
+    /// A number that no other range of the process has (`CU_POINTER_ATTRIBUTE_BUFFER_ID`).
+    pub id: u64,
+    /// What it is.
+    pub memory: Memory,
+}
+
+/// What a range is.
+#[derive(Debug)]
+pub enum Memory {
+    /// Device memory that the program allocated; dropping it gives it back.
+    Device(Buffer),
+    /// Device memory of a pool.
+    Pooled(Arc<crate::memory::pool::Block>),
+    /// A variable of a module.
+    Variable(CUmodule),
+    /// Host memory that the device copies to and from directly, and the flags it was asked for with.
+    Pinned(Pinned, u32),
+    /// The program's own memory, which it registered, with flags.
+    Registered(u32),
+}
+
+impl Memory {
+    /// Returns whether it is the device's.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        matches!(self, Self::Device(_) | Self::Pooled(_) | Self::Variable(_))
+    }
+}
+
+impl Range {
+    /// Returns how many bytes `address` lies behind the first.
+    #[must_use]
+    pub fn offset(&self, address: u64) -> u64 {
+        address - self.start
+    }
+}
+
+/// All memory that is known.
+#[derive(Debug, Default)]
+pub struct MemoryMap {
+    ranges: RwLock<BTreeMap<u64, Arc<Range>>>,
+}
+
+impl MemoryMap {
+    /// Adds memory.
+    ///
+    /// # Errors
+    /// [`Status::HOST_MEMORY_ALREADY_REGISTERED`]: part of it is there.
+    pub fn add(&self, start: u64, bytes: u64, context: CUcontext, memory: Memory) -> CudaResult {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        let mut ranges = self.ranges.write();
+        let end = start.checked_add(bytes).ok_or(Status::INVALID_VALUE)?;
+        let last = ranges.range(..end).next_back();
+        if last.is_some_and(|(_, range)| range.start + range.bytes > start) {
+            return Err(Status::HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        let range = Arc::new(Range {
+            start,
+            bytes,
+            context,
+            // Relaxed: the number is all that counts.
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            memory,
+        });
+        ranges.insert(start, range);
+        Ok(())
+    }
+
+    /// Adds memory that ends with its context.
+    ///
+    /// # Errors
+    /// As [`MemoryMap::add`]; the context was destroyed.
+    pub fn add_to(&self, context: &Context, start: u64, bytes: u64, memory: Memory) -> CudaResult {
+        context.grow(|| self.add(start, bytes, context.handle(), memory))
+    }
+
+    /// Adds a variable of a module; one of no bytes has no address.
+    pub fn add_variable(&self, context: CUcontext, module: CUmodule, global: &GlobalInfo) {
+        if global.bytes > 0 {
+            // The mediator gives no address twice, so nothing overlaps.
+            let memory = Memory::Variable(module);
+            let _ = self.add(global.address, global.bytes, context, memory);
+        }
+    }
+
+    /// Returns the memory that an address lies in.
+    #[must_use]
+    #[inline]
+    pub fn find(&self, address: u64) -> Option<Arc<Range>> {
+        let ranges = self.ranges.read();
+        let (_, range) = ranges.range(..=address).next_back()?;
+        (range.offset(address) < range.bytes).then(|| Arc::clone(range))
+    }
+
+    /// Returns the memory that `len` bytes at an address lie in: `None` if the address is in none.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: they begin in one and go beyond its end.
+    #[inline]
+    pub fn span(&self, address: u64, len: u64) -> CudaResult<Option<Arc<Range>>> {
+        let Some(range) = self.find(address) else {
+            return Ok(None);
+        };
+        if len > range.bytes - range.offset(address) {
+            return Err(Status::INVALID_VALUE);
+        }
+        Ok(Some(range))
+    }
+
+    /// Returns the device memory that `len` bytes at an address lie in.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: they are not all in one allocation of the device's.
+    #[inline]
+    pub fn device_span(&self, address: u64, len: u64) -> CudaResult<Arc<Range>> {
+        let range = self.span(address, len)?;
+        let range = range.filter(|range| range.memory.is_device());
+        range.ok_or(Status::INVALID_VALUE)
+    }
+
+    /// Removes the range that begins at an address, if `matches` says so, and returns it.
+    pub fn remove(&self, start: u64, matches: impl Fn(&Memory) -> bool) -> Option<Arc<Range>> {
+        let mut ranges = self.ranges.write();
+        if !matches(&ranges.get(&start)?.memory) {
+            return None;
+        }
+        ranges.remove(&start)
+    }
+
+    /// Forgets everything that belongs to a context.
+    pub fn forget_context(&self, context: CUcontext) {
+        self.forget(|range| range.context == context);
+    }
+
+    /// Forgets the variables of a module.
+    pub fn forget_module(&self, module: CUmodule) {
+        self.forget(|range| matches!(range.memory, Memory::Variable(of) if of == module));
+    }
+
+    fn forget(&self, matches: impl Fn(&Range) -> bool) {
+        let mut forgotten = Vec::new();
+        self.ranges.write().retain(|_, range| {
+            let goes = matches(range);
+            if goes {
+                forgotten.push(Arc::clone(range));
+            }
+            !goes
+        });
+        // Giving memory back speaks to the mediator, which no lock is held for.
+        drop(forgotten);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Memory, MemoryMap};
+    use crate::context::CUcontext;
+    use crate::status::Status;
+
+    #[test]
+    fn an_address_finds_the_range_that_it_lies_in() {
+        let map = MemoryMap::default();
+        let add = |start, bytes| map.add(start, bytes, CUcontext::NULL, Memory::Registered(0));
+        assert_eq!(add(0x1000, 0x100), Ok(()));
+        assert_eq!(add(0x1100, 0x100), Ok(()));
+        for overlapping in [(0xfff, 2), (0x10ff, 1), (0x800, 0x2000), (0x1180, 1)] {
+            let refused = add(overlapping.0, overlapping.1);
+            assert_eq!(refused, Err(Status::HOST_MEMORY_ALREADY_REGISTERED));
+        }
+        assert_eq!(map.find(0x10ff).map(|range| range.start), Some(0x1000));
+        assert_eq!(map.find(0x1100).map(|range| range.start), Some(0x1100));
+        assert!(map.find(0x1200).is_none() && map.find(0xfff).is_none());
+        assert_eq!(map.span(0x1080, 0x81).err(), Some(Status::INVALID_VALUE));
+        assert!(map.span(0x1080, 0x80).is_ok_and(|range| range.is_some()));
+        assert!(map.span(0x1080, u64::MAX).is_err());
+        assert!(map.device_span(0x1000, 1).is_err(), "it is the host's");
+    }
+}

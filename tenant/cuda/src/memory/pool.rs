@@ -1,0 +1,494 @@
+//! Pools: memory that is allocated and given back in the order of a stream, without the host waiting.
+//!
+//! A block that is given back stays with its pool, with the mark in the stream behind which it is free. An allocation
+//! takes such a block if the same stream gave it back, or if the mark has been passed, and else new memory. At a
+//! synchronisation, what the pool holds over its release threshold goes back to the device.
+
+use super::CUdeviceptr;
+use super::map::Memory;
+use crate::api::driver_api;
+use crate::border::{self, FromC, In, Out};
+use crate::device::{self, CUdevice};
+use crate::driver::Driver;
+use crate::registry::{Handle, Object, Registry};
+use crate::status::{CudaResult, Status};
+use crate::stream::{CUstream, DefaultStream, Stream, usable_stream};
+use gridmux_tenant::{Buffer, Mark};
+use parking_lot::Mutex;
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A pool as C holds it.
+pub type CUmemoryPool = Handle<Pool>;
+
+/// Blocks are multiples of this many bytes, so that they are found again for sizes that differ little.
+const UNIT_BYTES: u64 = 512;
+
+/// A pool.
+#[derive(Debug)]
+pub struct Pool {
+    handle: CUmemoryPool,
+    /// What was given back; nothing once the pool was destroyed.
+    free: Mutex<Option<Vec<Free>>>,
+    /// Bytes that it may keep at a synchronisation.
+    release_threshold: AtomicU64,
+    /// The three attributes that allow or forbid reuse; remembered.
+    reuse: [AtomicU32; 3],
+    reserved: Meter,
+    used: Meter,
+}
+
+/// Bytes now, and the most there were.
+#[derive(Debug, Default)]
+struct Meter {
+    now: AtomicU64,
+    most: AtomicU64,
+}
+
+/// Memory of a pool.
+#[derive(Debug)]
+pub struct Block {
+    buffer: Buffer,
+    pool: Arc<Pool>,
+}
+
+/// A block that was given back.
+#[derive(Debug)]
+struct Free {
+    block: Arc<Block>,
+    stream: u64,
+    behind: Mark,
+}
+
+impl Object for Pool {
+    const KIND: u8 = 8;
+    const UNKNOWN: Status = Status::INVALID_VALUE;
+
+    fn registry(driver: &Driver) -> &Registry<Self> {
+        &driver.pools
+    }
+}
+
+/// What a new pool is to be (`CUmemPoolProps`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CUmemPoolProps {
+    alloc_type: c_uint,
+    handle_types: c_uint,
+    location_type: c_uint,
+    location_id: c_int,
+    win32_security: *mut c_void,
+    max_size: usize,
+    usage: u16,
+    reserved: [u8; 54],
+}
+
+/// Where memory is (`CUmemLocation`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CUmemLocation {
+    kind: c_uint,
+    id: c_int,
+}
+
+/// Who may do what with memory (`CUmemAccessDesc`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CUmemAccessDesc {
+    location: CUmemLocation,
+    flags: c_uint,
+}
+
+/// The one location that may access a pool's memory: a device, this one.
+const ON_DEVICE: c_uint = 1;
+/// Reading and writing.
+const READ_WRITE: c_uint = 3;
+
+driver_api! {
+    needs Init;
+    11020 cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice) => default_pool;
+    11020 cuDeviceGetMemPool(pool: *mut CUmemoryPool, device: CUdevice) => default_pool;
+    11020 cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool) => set_pool;
+    11020 cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps) => create;
+    11020 cuMemPoolDestroy(pool: CUmemoryPool) => destroy;
+    11020 cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize) => trim_to;
+    11020 cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) => get_attribute;
+    11020 cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) => set_attribute;
+    11020 cuMemPoolGetAccess(flags: *mut c_uint, pool: CUmemoryPool, location: *mut CUmemLocation) => get_access;
+    11020 cuMemPoolSetAccess(pool: CUmemoryPool, access: *const CUmemAccessDesc, count: usize) => set_access;
+    11020 cuMemAllocAsync(address: *mut CUdeviceptr, bytes: usize, stream: CUstream)
+        | cuMemAllocAsync_ptsz => allocate;
+    11020 cuMemAllocFromPoolAsync(
+        address: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream,
+    ) | cuMemAllocFromPoolAsync_ptsz => allocate_from;
+    11020 cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) | cuMemFreeAsync_ptsz => free;
+}
+
+impl Meter {
+    fn add(&self, bytes: u64) {
+        // Relaxed, here and below: figures for the program to read, nothing hangs on them.
+        let now = self.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.most.fetch_max(now, Ordering::Relaxed);
+    }
+
+    fn take(&self, bytes: u64) {
+        self.now.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Block {
+    /// Returns the handle of its pool.
+    #[must_use]
+    pub fn pool(&self) -> CUmemoryPool {
+        self.pool.handle
+    }
+
+    /// Takes note that the program has given it back.
+    pub(super) fn given_back(&self) {
+        self.pool.used.take(self.buffer.bytes());
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.pool.reserved.take(self.buffer.bytes());
+    }
+}
+
+impl Pool {
+    fn new(driver: &Driver) -> CudaResult<Arc<Self>> {
+        driver.pools.add(|handle| Self {
+            handle,
+            free: Mutex::new(Some(Vec::new())),
+            release_threshold: AtomicU64::new(0),
+            reuse: [1, 1, 1].map(AtomicU32::new),
+            reserved: Meter::default(),
+            used: Meter::default(),
+        })
+    }
+
+    /// Returns the device's own pool.
+    fn default(driver: &Driver) -> CudaResult<Arc<Self>> {
+        if let Some(pool) = driver.default_pool.get() {
+            return Ok(Arc::clone(pool));
+        }
+        let made = Self::new(driver)?;
+        Ok(Arc::clone(driver.default_pool.get_or_init(|| made)))
+    }
+
+    /// Takes a block of `bytes` bytes that may be used on `stream`.
+    fn take(
+        self: &Arc<Self>,
+        driver: &Driver,
+        bytes: u64,
+        stream: &Stream,
+    ) -> CudaResult<Arc<Block>> {
+        let bytes = bytes.checked_next_multiple_of(UNIT_BYTES);
+        let bytes = bytes.ok_or(Status::OUT_OF_MEMORY)?;
+        if let Some(block) = self.take_free(driver, bytes, stream)? {
+            return Ok(block);
+        }
+        let buffer = driver.allocate(bytes)?;
+        self.reserved.add(bytes);
+        Ok(Arc::new(Block {
+            buffer,
+            pool: Arc::clone(self),
+        }))
+    }
+
+    fn take_free(
+        &self,
+        driver: &Driver,
+        bytes: u64,
+        stream: &Stream,
+    ) -> CudaResult<Option<Arc<Block>>> {
+        let mut free = self.free.lock();
+        let free = free.as_mut().ok_or(Pool::UNKNOWN)?;
+        for index in 0..free.len() {
+            let candidate = &free[index];
+            if candidate.block.buffer.bytes() == bytes
+                && (candidate.stream == stream.id() || driver.gpu.has_passed(candidate.behind)?)
+            {
+                return Ok(Some(free.swap_remove(index).block));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns whether anything was given back to it that it keeps.
+    fn holds_free(&self) -> bool {
+        self.free
+            .lock()
+            .as_ref()
+            .is_some_and(|free| !free.is_empty())
+    }
+
+    /// Waits until everything that was given back to it is free.
+    fn await_free(&self, driver: &Driver) -> CudaResult {
+        let marks: Vec<Mark> = match self.free.lock().as_ref() {
+            Some(free) => free.iter().map(|free| free.behind).collect(),
+            None => Vec::new(),
+        };
+        for mark in marks {
+            driver.gpu.wait_mark(mark)?;
+        }
+        Ok(())
+    }
+
+    /// Gives memory back to the device until the pool holds at most `keep` bytes, as far as it is free by now.
+    fn trim(&self, driver: &Driver, keep: u64) {
+        let mut released = Vec::new();
+        let mut guard = self.free.lock();
+        let Some(free) = guard.as_mut() else {
+            return;
+        };
+        let mut held = self.reserved.now.load(Ordering::Relaxed);
+        free.retain(|candidate| {
+            let goes = held > keep && driver.gpu.has_passed(candidate.behind).unwrap_or(true);
+            if goes {
+                held -= candidate.block.buffer.bytes();
+                released.push(Arc::clone(&candidate.block));
+            }
+            !goes
+        });
+        drop(guard);
+        for block in released {
+            block.buffer.nothing_uses_it();
+        }
+    }
+
+    /// Keeps a block that was given back. That of a destroyed pool goes when everything before has ended.
+    fn give(&self, block: Free) {
+        let mut free = self.free.lock();
+        let refused = match free.as_mut() {
+            Some(free) => {
+                free.push(block);
+                None
+            }
+            None => Some(block),
+        };
+        drop(free);
+        // Giving memory back may wait, which no lock is held for.
+        drop(refused);
+    }
+
+    /// Gives everything back, now or when it is free: nothing is taken from the pool any more.
+    fn close(&self, driver: &Driver) {
+        self.trim(driver, 0);
+        let left = self.free.lock().take();
+        drop(left);
+    }
+}
+
+impl Driver {
+    /// Allocates device memory. Where there is too little, pools give up what they hold, as documented.
+    ///
+    /// # Errors
+    /// [`Status::OUT_OF_MEMORY`]; the device was lost.
+    pub(super) fn allocate(&self, bytes: u64) -> CudaResult<Buffer> {
+        let error = match self.gpu.alloc(bytes) {
+            Ok(buffer) => return Ok(buffer),
+            Err(error) => error,
+        };
+        let status = Status::from(&error);
+        let pools = self.pools.all();
+        if status != Status::OUT_OF_MEMORY || !pools.iter().any(|pool| pool.holds_free()) {
+            return Err(status);
+        }
+        for pool in pools {
+            pool.await_free(self)?;
+            pool.trim(self, 0);
+        }
+        Ok(self.gpu.alloc(bytes)?)
+    }
+
+    /// Gives back what pools hold over their thresholds, as a synchronisation does.
+    pub fn trim_pools(&self) {
+        for pool in self.pools.all() {
+            pool.trim(self, pool.release_threshold.load(Ordering::Relaxed));
+        }
+    }
+}
+
+fn default_pool(place: Out<CUmemoryPool>, device: CUdevice) -> CudaResult {
+    let driver = device::check(device)?;
+    place.set(Pool::default(driver)?.handle);
+    Ok(())
+}
+
+/// Only the pool that is the device's already can be made its pool.
+fn set_pool(device: CUdevice, pool: Arc<Pool>) -> CudaResult {
+    let driver = device::check(device)?;
+    if pool.handle != Pool::default(driver)?.handle {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    Ok(())
+}
+
+fn create(place: Out<CUmemoryPool>, properties: In<CUmemPoolProps>) -> CudaResult {
+    const PINNED: c_uint = 1;
+    const ON_DEVICE: c_uint = 1;
+    let In(properties) = properties;
+    if properties.alloc_type != PINNED {
+        return Err(Status::INVALID_VALUE);
+    }
+    if properties.location_type != ON_DEVICE || properties.handle_types != 0 {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    let driver = device::check(properties.location_id)?;
+    place.set(Pool::new(driver)?.handle);
+    Ok(())
+}
+
+fn destroy(pool: CUmemoryPool) -> CudaResult {
+    let driver = Driver::get()?;
+    let is_default = |of: &Arc<Pool>| of.handle == pool;
+    if driver.default_pool.get().is_some_and(is_default) {
+        return Err(Status::INVALID_VALUE);
+    }
+    driver.pools.remove(pool)?.close(driver);
+    Ok(())
+}
+
+fn get_access(flags: Out<c_uint>, _: Arc<Pool>, location: Out<CUmemLocation>) -> CudaResult {
+    let location = location.get_at(0);
+    if location.kind != ON_DEVICE {
+        return Err(Status::INVALID_VALUE);
+    }
+    device::check(location.id)?;
+    flags.set(READ_WRITE);
+    Ok(())
+}
+
+/// The device may always do both, and no other is there.
+fn set_access(_: Arc<Pool>, access: *const CUmemAccessDesc, count: usize) -> CudaResult {
+    // SAFETY: the program passes that many descriptions, as the C declaration asks.
+    let access = unsafe { border::slice(access, count)? };
+    for CUmemAccessDesc { location, flags } in access {
+        if location.kind != ON_DEVICE || *flags != READ_WRITE {
+            return Err(Status::INVALID_VALUE);
+        }
+        device::check(location.id)?;
+    }
+    Ok(())
+}
+
+fn trim_to(pool: Arc<Pool>, keep: usize) -> CudaResult {
+    pool.trim(Driver::get()?, keep as u64);
+    Ok(())
+}
+
+/// Makes the typed place of an attribute's value.
+fn place<T>(value: *mut c_void) -> CudaResult<Out<T>> {
+    // SAFETY: the program passes a place for a value of the attribute's type, as the C declaration asks.
+    unsafe { <Out<T> as FromC<*mut T>>::from_c(value.cast()) }
+}
+
+fn get_attribute(pool: Arc<Pool>, attribute: c_uint, value: *mut c_void) -> CudaResult {
+    let wide = |figure: &AtomicU64| {
+        place::<u64>(value)?.set(figure.load(Ordering::Relaxed));
+        Ok(())
+    };
+    // Relaxed, here and below: values that stand alone.
+    match attribute {
+        1..=3 => {
+            let allowed = pool.reuse[attribute as usize - 1].load(Ordering::Relaxed);
+            place::<c_uint>(value)?.set(allowed);
+            Ok(())
+        }
+        4 => wide(&pool.release_threshold),
+        5 => wide(&pool.reserved.now),
+        6 => wide(&pool.reserved.most),
+        7 => wide(&pool.used.now),
+        8 => wide(&pool.used.most),
+        _ => Err(Status::INVALID_VALUE),
+    }
+}
+
+fn set_attribute(pool: Arc<Pool>, attribute: c_uint, value: *mut c_void) -> CudaResult {
+    // Relaxed, here and below: values that stand alone.
+    match attribute {
+        1..=3 => {
+            let allowed = place::<c_uint>(value)?.get_at(0);
+            pool.reuse[attribute as usize - 1].store(allowed, Ordering::Relaxed);
+        }
+        4 => {
+            let bytes = place::<u64>(value)?.get_at(0);
+            pool.release_threshold.store(bytes, Ordering::Relaxed);
+        }
+        // A high-water mark can be reset to what is there now.
+        6 | 8 if place::<u64>(value)?.get_at(0) == 0 => {
+            let meter = if attribute == 6 {
+                &pool.reserved
+            } else {
+                &pool.used
+            };
+            meter
+                .most
+                .store(meter.now.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        _ => return Err(Status::INVALID_VALUE),
+    }
+    Ok(())
+}
+
+fn allocate(
+    default: DefaultStream,
+    place: Out<CUdeviceptr>,
+    bytes: usize,
+    stream: CUstream,
+) -> CudaResult {
+    let pool = Pool::default(Driver::get()?)?;
+    allocate_from(default, place, bytes, pool, stream)
+}
+
+fn allocate_from(
+    default: DefaultStream,
+    place: Out<CUdeviceptr>,
+    bytes: usize,
+    pool: Arc<Pool>,
+    stream: CUstream,
+) -> CudaResult {
+    let (driver, context, stream) = usable_stream(default, stream)?;
+    if bytes == 0 {
+        return Err(Status::INVALID_VALUE);
+    }
+    let block = pool.take(driver, bytes as u64, &stream)?;
+    let (start, len) = (block.buffer.address(), block.buffer.bytes());
+    driver
+        .memory
+        .add_to(&context, start, len, Memory::Pooled(block))?;
+    pool.used.add(len);
+    place.set(start);
+    Ok(())
+}
+
+fn free(default: DefaultStream, address: CUdeviceptr, stream: CUstream) -> CudaResult {
+    let (driver, _, stream) = usable_stream(default, stream)?;
+    if address == 0 {
+        return Ok(());
+    }
+    let is_allocation = |memory: &Memory| matches!(memory, Memory::Device(_) | Memory::Pooled(_));
+    let range = driver.memory.remove(address, is_allocation);
+    let range = range.ok_or(Status::INVALID_VALUE)?;
+    let Memory::Pooled(block) = &range.memory else {
+        // Memory of `cuMemAlloc` goes back when everything before has ended.
+        drop(range);
+        return Ok(());
+    };
+    let mut behind = None;
+    stream.submit(driver, |lane| {
+        behind = Some(lane.barrier()?);
+        Ok(behind)
+    })?;
+    block.given_back();
+    if let Some(behind) = behind {
+        block.pool.give(Free {
+            block: Arc::clone(block),
+            stream: stream.id(),
+            behind,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Fills of device memory with one value.
+
+use super::CUdeviceptr;
+use crate::api::driver_api;
+use crate::status::{CudaResult, Status};
+use crate::stream::{CUstream, DefaultStream, usable_stream};
+use gridmux_tenant::Width;
+use std::ffi::{c_uchar, c_uint, c_ushort};
+
+driver_api! {
+    needs Init;
+    3020 cuMemsetD8_v2(to: CUdeviceptr, value: c_uchar, count: usize) | cuMemsetD8_v2_ptds => bytes;
+    3020 cuMemsetD16_v2(to: CUdeviceptr, value: c_ushort, count: usize) | cuMemsetD16_v2_ptds => halves;
+    3020 cuMemsetD32_v2(to: CUdeviceptr, value: c_uint, count: usize) | cuMemsetD32_v2_ptds => words;
+    3020 cuMemsetD8Async(to: CUdeviceptr, value: c_uchar, count: usize, stream: CUstream)
+        | cuMemsetD8Async_ptsz => bytes_async;
+    3020 cuMemsetD16Async(to: CUdeviceptr, value: c_ushort, count: usize, stream: CUstream)
+        | cuMemsetD16Async_ptsz => halves_async;
+    3020 cuMemsetD32Async(to: CUdeviceptr, value: c_uint, count: usize, stream: CUstream)
+        | cuMemsetD32Async_ptsz => words_async;
+    3020 cuMemsetD2D8_v2(to: CUdeviceptr, pitch: usize, value: c_uchar, width: usize, height: usize)
+        | cuMemsetD2D8_v2_ptds => byte_rows;
+    3020 cuMemsetD2D16_v2(to: CUdeviceptr, pitch: usize, value: c_ushort, width: usize, height: usize)
+        | cuMemsetD2D16_v2_ptds => half_rows;
+    3020 cuMemsetD2D32_v2(to: CUdeviceptr, pitch: usize, value: c_uint, width: usize, height: usize)
+        | cuMemsetD2D32_v2_ptds => word_rows;
+    3020 cuMemsetD2D8Async(
+        to: CUdeviceptr, pitch: usize, value: c_uchar, width: usize, height: usize, stream: CUstream,
+    ) | cuMemsetD2D8Async_ptsz => byte_rows_async;
+    3020 cuMemsetD2D16Async(
+        to: CUdeviceptr, pitch: usize, value: c_ushort, width: usize, height: usize, stream: CUstream,
+    ) | cuMemsetD2D16Async_ptsz => half_rows_async;
+    3020 cuMemsetD2D32Async(
+        to: CUdeviceptr, pitch: usize, value: c_uint, width: usize, height: usize, stream: CUstream,
+    ) | cuMemsetD2D32Async_ptsz => word_rows_async;
+}
+
+/// Where a fill goes: rows of elements, a pitch apart.
+#[derive(Debug, Clone, Copy)]
+struct Rows {
+    to: u64,
+    /// Bytes from the start of a row to that of the next.
+    pitch: usize,
+    /// Elements of a row.
+    width: usize,
+    height: usize,
+}
+
+impl Rows {
+    fn one(to: u64, count: usize) -> Self {
+        Self {
+            to,
+            pitch: 0,
+            width: count,
+            height: 1,
+        }
+    }
+}
+
+fn fill(
+    rows: Rows,
+    value: u32,
+    width: Width,
+    default: DefaultStream,
+    stream: CUstream,
+) -> CudaResult {
+    let (driver, _, stream) = usable_stream(default, stream)?;
+    let unit = width.bytes() as usize;
+    if rows.width == 0 || rows.height == 0 {
+        return Ok(());
+    }
+    let row = rows.width.checked_mul(unit).ok_or(Status::INVALID_VALUE)?;
+    let is_aligned = rows.to.is_multiple_of(unit as u64)
+        && (rows.height == 1 || rows.pitch.is_multiple_of(unit));
+    if !is_aligned || rows.height > 1 && rows.pitch < row {
+        return Err(Status::INVALID_VALUE);
+    }
+    let behind = rows.pitch.checked_mul(rows.height - 1);
+    let span = behind.and_then(|behind| behind.checked_add(row));
+    let span = span.ok_or(Status::INVALID_VALUE)? as u64;
+    // Held until the fill is submitted, should another thread give it back.
+    let _held = driver.memory.device_span(rows.to, span)?;
+    // Rows without gaps are one.
+    let (count, len) = match rows.pitch == row {
+        true => (1, span),
+        false => (rows.height, row as u64),
+    };
+    stream.submit(driver, |lane| {
+        let mut mark = None;
+        for index in 0..count {
+            let to = rows.to + (index * rows.pitch) as u64;
+            mark = Some(lane.fill_address(to, len, value, width)?);
+        }
+        Ok(mark)
+    })?;
+    Ok(())
+}
+
+macro_rules! fills {
+    ($($value:ty, $width:ident: $line:ident $line_async:ident $rows:ident $rows_async:ident;)*) => {$(
+        fn $line(default: DefaultStream, to: CUdeviceptr, value: $value, count: usize) -> CudaResult {
+            fill(Rows::one(to, count), value.into(), Width::$width, default, CUstream::NULL)
+        }
+
+        fn $line_async(
+            default: DefaultStream,
+            to: CUdeviceptr,
+            value: $value,
+            count: usize,
+            stream: CUstream,
+        ) -> CudaResult {
+            fill(Rows::one(to, count), value.into(), Width::$width, default, stream)
+        }
+
+        fn $rows(
+            default: DefaultStream,
+            to: CUdeviceptr,
+            pitch: usize,
+            value: $value,
+            width: usize,
+            height: usize,
+        ) -> CudaResult {
+            let rows = Rows { to, pitch, width, height };
+            fill(rows, value.into(), Width::$width, default, CUstream::NULL)
+        }
+
+        fn $rows_async(
+            default: DefaultStream,
+            to: CUdeviceptr,
+            pitch: usize,
+            value: $value,
+            width: usize,
+            height: usize,
+            stream: CUstream,
+        ) -> CudaResult {
+            let rows = Rows { to, pitch, width, height };
+            fill(rows, value.into(), Width::$width, default, stream)
+        }
+    )*};
+}
+
+fills! {
+    c_uchar, One: bytes bytes_async byte_rows byte_rows_async;
+    c_ushort, Two: halves halves_async half_rows half_rows_async;
+    c_uint, Four: words words_async word_rows word_rows_async;
+}

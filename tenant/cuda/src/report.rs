@@ -1,0 +1,97 @@
+//! What the library says on stderr, and the list of functions that were asked for and are missing.
+//!
+//! Rules: a line is written with one system call and without a lock, so that a child made by `fork` can say something
+//! too, and a closed stderr harms nobody. Nothing is said twice of one function.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+
+/// Writes a line on stderr, after the library's name.
+pub fn say(text: fmt::Arguments<'_>) {
+    let line = format!("gridmux: {text}\n");
+    write_once(libc::STDERR_FILENO, line.as_bytes());
+}
+
+/// Why a missing function was noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Missed {
+    /// The program asked for its address.
+    Asked,
+    /// The program called it.
+    Called,
+}
+
+/// Notes that a function is missing: a call on stderr, both in the file that `GRIDMUX_COVERAGE` names.
+pub fn missed(symbol: &str, how: Missed) {
+    static SEEN: OnceLock<Mutex<HashSet<(String, Missed)>>> = OnceLock::new();
+    let seen = SEEN.get_or_init(Mutex::default);
+    // A child made by fork while another thread held the lock goes without.
+    let Some(mut seen) = seen.try_lock() else {
+        return;
+    };
+    if !seen.insert((symbol.to_owned(), how)) {
+        return;
+    }
+    drop(seen);
+    let word = match how {
+        Missed::Asked => "asked",
+        Missed::Called => {
+            say(format_args!(
+                "{symbol} is not covered; it returns CUDA_ERROR_NOT_SUPPORTED"
+            ));
+            "called"
+        }
+    };
+    if let Some(path) = std::env::var_os("GRIDMUX_COVERAGE").filter(|path| !path.is_empty()) {
+        append(&path, &format!("{symbol}\t{word}\t{}\n", program()));
+    }
+}
+
+fn append(path: &OsString, line: &str) {
+    let file = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o644)
+        .custom_flags(libc::O_CLOEXEC)
+        .open(path);
+    if let Ok(file) = file {
+        write_once(file.as_raw_fd(), line.as_bytes());
+    }
+}
+
+/// Writes to stdout what kernels printed.
+pub fn print(text: &[u8]) {
+    // The program's own buffer goes first, as far as Rust's and C's can be flushed from here.
+    let _ = std::io::stdout().flush();
+    // SAFETY: a null stream asks for all output streams of the process; the C library locks each.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+    let mut rest = text;
+    while !rest.is_empty() {
+        let written = write_once(libc::STDOUT_FILENO, rest);
+        if written == 0 {
+            return;
+        }
+        rest = &rest[written..];
+    }
+}
+
+/// Returns how many bytes were written; 0 after an error.
+fn write_once(descriptor: i32, bytes: &[u8]) -> usize {
+    // SAFETY: the slice is valid for its length; the call reads it and nothing else.
+    let written = unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
+    usize::try_from(written).unwrap_or(0)
+}
+
+/// Returns the file name of the running program.
+pub fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(std::path::Path::file_name);
+    name.unwrap_or_default().to_string_lossy().into_owned()
+}

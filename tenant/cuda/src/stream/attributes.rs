@@ -1,0 +1,78 @@
+//! Attributes of a stream: hints that are remembered, and the priority.
+
+use super::{CUstream, DefaultStream, Kind, known};
+use crate::api::driver_api;
+use crate::border::{In, Out};
+use crate::status::{CudaResult, Status};
+use parking_lot::Mutex;
+use std::ffi::c_uint;
+
+driver_api! {
+    needs Init;
+    11000 cuStreamGetAttribute(stream: CUstream, attribute: c_uint, value: *mut Value)
+        | cuStreamGetAttribute_ptsz => get;
+    11000 cuStreamSetAttribute(stream: CUstream, attribute: c_uint, value: *const Value)
+        | cuStreamSetAttribute_ptsz => set;
+    11000 cuStreamCopyAttributes(to: CUstream, from: CUstream) | cuStreamCopyAttributes_ptsz => copy;
+}
+
+/// The value of an attribute (`CUstreamAttrValue`), as words.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Value([u32; 16]);
+
+const _: () = assert!(size_of::<Value>() == 64);
+
+/// The attributes that streams have (`CUstreamAttrID`), each with the first word of its value before the program sets
+/// it: the window of the L2 cache, how the host waits (as the library likes), the priority, the map of memory
+/// synchronisation domains (the remote one is 1), the domain.
+const ATTRIBUTES: [(c_uint, u32); 5] = [(1, 0), (3, 1), (PRIORITY, 0), (9, 0x100), (10, 0)];
+const PRIORITY: c_uint = 8;
+
+/// The values that the program set.
+#[derive(Debug, Default)]
+pub struct Attributes(Mutex<[Option<Value>; ATTRIBUTES.len()]>);
+
+fn place_of(attribute: c_uint) -> CudaResult<usize> {
+    let mut known = ATTRIBUTES.iter();
+    let place = known.position(|(id, _)| *id == attribute);
+    place.ok_or(Status::INVALID_VALUE)
+}
+
+fn get(
+    default: DefaultStream,
+    stream: CUstream,
+    attribute: c_uint,
+    value: Out<Value>,
+) -> CudaResult {
+    let stream = known(default, stream)?;
+    let place = place_of(attribute)?;
+    let was_set = stream.attributes.0.lock()[place];
+    let at_first = match (attribute, stream.kind) {
+        (PRIORITY, Kind::Made { priority, .. }) => priority.cast_unsigned(),
+        _ => ATTRIBUTES[place].1,
+    };
+    let mut words = [0; 16];
+    words[0] = at_first;
+    value.set(was_set.unwrap_or(Value(words)));
+    Ok(())
+}
+
+fn set(
+    default: DefaultStream,
+    stream: CUstream,
+    attribute: c_uint,
+    In(value): In<Value>,
+) -> CudaResult {
+    let stream = known(default, stream)?;
+    let place = place_of(attribute)?;
+    stream.attributes.0.lock()[place] = Some(value);
+    Ok(())
+}
+
+fn copy(default: DefaultStream, to: CUstream, from: CUstream) -> CudaResult {
+    let (to, from) = (known(default, to)?, known(default, from)?);
+    let values = *from.attributes.0.lock();
+    *to.attributes.0.lock() = values;
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! What the legacy default stream and the blocking streams of a context wait for.
+//!
+//! NVIDIA's rule: work of the legacy stream begins when all earlier work of the blocking streams has ended, and their
+//! later work begins when it has ended. Each stream notes its last submission; before the legacy stream submits, it is
+//! made to wait for those of all blocking streams, and before a blocking stream submits, for that of the legacy one.
+//! Where nothing is under way, no wait is submitted.
+//!
+//! Two threads that submit at the same time without waiting for each other get either order, as on NVIDIA's library.
+
+use crate::driver::Driver;
+use gridmux_tenant::{ClientError, Mark};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The last submission of a stream, if there was one.
+#[derive(Debug, Default)]
+pub struct Last(Mutex<Option<Mark>>);
+
+impl Last {
+    /// Returns it.
+    #[inline]
+    pub fn get(&self) -> Option<Mark> {
+        *self.0.lock()
+    }
+
+    /// Notes it.
+    #[inline]
+    pub fn set(&self, mark: Mark) {
+        *self.0.lock() = Some(mark);
+    }
+}
+
+/// The last submissions of a context's streams, as far as they wait for each other.
+#[derive(Debug, Default)]
+pub struct Order {
+    legacy: Arc<Last>,
+    blocking: Mutex<Vec<Arc<Last>>>,
+}
+
+impl Order {
+    /// Returns where the legacy stream notes its last submission.
+    pub fn legacy(&self) -> Arc<Last> {
+        Arc::clone(&self.legacy)
+    }
+
+    /// Returns where a new blocking stream notes its last submission.
+    pub fn add_blocking(&self) -> Arc<Last> {
+        let last = Arc::<Last>::default();
+        self.blocking.lock().push(Arc::clone(&last));
+        last
+    }
+
+    /// Lets `lane`, the legacy stream's, wait for all blocking streams; forgets those that were destroyed and have
+    /// ended.
+    #[inline]
+    pub fn wait_for_blocking(
+        &self,
+        driver: &Driver,
+        lane: &gridmux_tenant::Stream,
+    ) -> Result<(), ClientError> {
+        let mut blocking = self.blocking.lock();
+        if blocking.is_empty() {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        blocking.retain(|last| {
+            let Some(mark) = last.get() else {
+                return Arc::strong_count(last) > 1;
+            };
+            match lane.wait_mark(mark) {
+                Ok(_) => {}
+                Err(error) => result = Err(error),
+            }
+            let ended = || driver.gpu.has_passed(mark).unwrap_or(true);
+            Arc::strong_count(last) > 1 || !ended()
+        });
+        result
+    }
+
+    /// Lets `lane`, a blocking stream's, wait for the legacy stream.
+    #[inline]
+    pub fn wait_for_legacy(&self, lane: &gridmux_tenant::Stream) -> Result<(), ClientError> {
+        if let Some(mark) = self.legacy.get() {
+            lane.wait_mark(mark)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether all blocking streams have ended what they were given.
+    pub fn blocking_have_passed(&self, driver: &Driver) -> Result<bool, ClientError> {
+        let marks: Vec<Mark> = self
+            .blocking
+            .lock()
+            .iter()
+            .filter_map(|last| last.get())
+            .collect();
+        for mark in marks {
+            if !driver.gpu.has_passed(mark)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

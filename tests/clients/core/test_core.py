@@ -1,0 +1,141 @@
+"""cuda-core: compile C++ to PTX, link, launch, allocate, measure."""
+
+import numpy as np
+import pytest
+from cuda.core import (
+    Device,
+    EventOptions,
+    LaunchConfig,
+    Linker,
+    LinkerOptions,
+    ObjectCode,
+    Program,
+    ProgramOptions,
+    launch,
+)
+
+SAXPY = """
+template <typename T>
+__global__ void saxpy(T a, const T *x, const T *y, T *out, size_t n) {
+    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x)
+        out[i] = a * x[i] + y[i];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def device():
+    device = Device(0)
+    device.set_current()
+    return device
+
+
+@pytest.fixture
+def stream(device):
+    stream = device.create_stream()
+    yield stream
+    stream.close()
+
+
+def options(**more):
+    return ProgramOptions(arch="sm_80", std="c++17", **more)
+
+
+def as_array(buffer, dtype):
+    """A view of pinned memory."""
+    import ctypes
+
+    return np.ctypeslib.as_array((ctypes.c_uint8 * buffer.size).from_address(int(buffer.handle))).view(dtype)
+
+
+def test_the_device_describes_itself(device):
+    assert device.name and device.uuid
+    assert device.properties.warp_size == 32
+    assert device.properties.multiprocessor_count > 0
+    assert (device.compute_capability.major, device.compute_capability.minor) > (0, 0)
+
+
+@pytest.mark.parametrize("dtype, name", [(np.float32, "float"), (np.float64, "double")])
+def test_a_template_kernel(device, stream, dtype, name):
+    entry = f"saxpy<{name}>"
+    module = Program(SAXPY, code_type="c++", options=options()).compile("ptx", name_expressions=(entry,))
+    kernel = module.get_kernel(entry)
+    n = 5000
+    from cuda.core import LegacyPinnedMemoryResource
+
+    pinned = LegacyPinnedMemoryResource()
+    host = [pinned.allocate(n * dtype().itemsize) for _ in range(3)]
+    x, y, out = (as_array(buffer, dtype) for buffer in host)
+    x[:], y[:], out[:] = np.arange(n), np.arange(n)[::-1], 0
+    buffers = [device.memory_resource.allocate(buffer.size, stream=stream) for buffer in host]
+    for source, target in zip(host, buffers):
+        target.copy_from(source, stream=stream)
+    config = LaunchConfig(grid=16, block=128)
+    launch(stream, config, kernel, dtype(2.5), buffers[0], buffers[1], buffers[2], np.uint64(n))
+    buffers[2].copy_to(host[2], stream=stream)
+    stream.sync()
+    np.testing.assert_array_equal(out, dtype(2.5) * x + y)
+    for buffer in buffers:
+        buffer.close(stream)
+    for buffer in host:
+        buffer.close()
+
+
+def test_linking_through_the_driver(device, stream):
+    part = Program(
+        'extern "C" __device__ float half_of(float x) { return x / 2; }',
+        code_type="c++",
+        options=options(relocatable_device_code=True),
+    ).compile("ptx")
+    main = Program(
+        'extern "C" __device__ float half_of(float); extern "C" __global__ void halve(float *v) '
+        "{ v[threadIdx.x] = half_of(v[threadIdx.x]); }",
+        code_type="c++",
+        options=options(relocatable_device_code=True),
+    ).compile("ptx")
+    linked = Linker(part, main, options=LinkerOptions(arch="sm_80")).link("cubin")
+    kernel = linked.get_kernel("halve")
+    values = np.arange(64, dtype=np.float32)
+    from cuda.core import LegacyPinnedMemoryResource
+
+    host = LegacyPinnedMemoryResource().allocate(values.nbytes)
+    as_array(host, np.float32)[:] = values
+    buffer = device.memory_resource.allocate(values.nbytes, stream=stream)
+    buffer.copy_from(host, stream=stream)
+    launch(stream, LaunchConfig(grid=1, block=64), kernel, buffer)
+    buffer.copy_to(host, stream=stream)
+    stream.sync()
+    np.testing.assert_array_equal(as_array(host, np.float32), values / 2)
+    buffer.close(stream)
+
+
+def test_events_on_streams(device, stream):
+    timed = EventOptions(timing_enabled=True)
+    start = stream.record(options=timed)
+    kernel = Program(
+        'extern "C" __global__ void spin(int *v) { for (int i = 0; i < 1000; ++i) atomicAdd(v, 1); }',
+        code_type="c++",
+        options=options(),
+    ).compile("ptx")
+    buffer = device.memory_resource.allocate(4, stream=stream)
+    launch(stream, LaunchConfig(grid=2, block=32), kernel.get_kernel("spin"), buffer)
+    end = stream.record(options=timed)
+    other = device.create_stream()
+    other.wait(end)
+    other.sync()
+    end.sync()
+    assert end.is_done
+    assert end - start > 0
+    buffer.close(stream)
+    other.close()
+
+
+def test_an_object_from_ptx_describes_its_kernels(device):
+    ptx = Program(SAXPY, code_type="c++", options=options()).compile("ptx", name_expressions=("saxpy<int>",))
+    mangled = ptx.symbol_mapping["saxpy<int>"]
+    module = ObjectCode.from_ptx(ptx.code)
+    kernel = module.get_kernel(mangled)
+    assert kernel.attributes.max_threads_per_block == 1024
+    assert kernel.attributes.num_regs > 0
+    assert kernel.num_arguments == 5
+    assert kernel.occupancy.max_active_blocks_per_multiprocessor(128, 0) >= 1

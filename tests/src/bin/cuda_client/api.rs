@@ -1,0 +1,213 @@
+//! The driver library as a program finds it: the shared object, opened by its path, and the symbols in it.
+//!
+//! Handles and device addresses are numbers here. That is how a hostile program sees them, and every call may pass any.
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use std::ffi::{c_char, c_void};
+
+/// A launch's configuration (`CUlaunchConfig`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaunchConfig {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared_bytes: u32,
+    pub(crate) stream: u64,
+    pub(crate) attributes: *const [u32; 18],
+    pub(crate) attribute_count: u32,
+}
+
+/// Properties of a memory pool (`CUmemPoolProps`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PoolProperties {
+    pub(crate) alloc_type: u32,
+    pub(crate) handle_types: u32,
+    pub(crate) location_type: u32,
+    pub(crate) location_id: i32,
+    pub(crate) reserved: [u64; 9],
+}
+
+/// Declares the functions that the scenarios call.
+macro_rules! functions {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => {
+        /// The library's functions.
+        #[allow(non_snake_case, reason = "the names are those of the C API")]
+        #[derive(Debug)]
+        pub(crate) struct Cuda {
+            library: Library,
+            $($name: unsafe extern "C" fn($($type),*) -> u32,)*
+        }
+
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the names and parameters of the C API")]
+        impl Cuda {
+            /// Opens the library, as `libcuda.so.1` where the linker finds it.
+            pub(crate) fn open() -> Self {
+                let path = std::env::var_os("CUDA_LIBRARY").expect("CUDA_LIBRARY names the library");
+                // SAFETY: the library's initialisers are those of a Rust library: there are none.
+                let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
+                let library = library.expect("the library opens");
+                Self {
+                    $($name: {
+                        let name = concat!(stringify!($name), "\0");
+                        // SAFETY: the declarations above are those of the API; the library is never closed before.
+                        let found = unsafe { library.get(name.as_bytes()) };
+                        *found.unwrap_or_else(|error| panic!("{error}"))
+                    },)*
+                    library,
+                }
+            }
+
+            $(pub(crate) fn $name(&self, $($arg: $type),*) -> u32 {
+                // SAFETY: scenarios pass what the C declaration asks for, or what the library must refuse without
+                // following it.
+                unsafe { (self.$name)($($arg),*) }
+            })*
+        }
+    };
+}
+
+functions! {
+    cuInit(flags: u32);
+    cuDriverGetVersion(version: *mut i32);
+    cuGetErrorName(code: u32, name: *mut *const c_char);
+    cuGetErrorString(code: u32, text: *mut *const c_char);
+    cuGetProcAddress_v2(name: *const c_char, address: *mut *const c_void, version: i32, flags: u64, found: *mut u32);
+    cuGetProcAddress(name: *const c_char, address: *mut *const c_void, version: i32, flags: u64);
+    cuDeviceGetCount(count: *mut i32);
+    cuDeviceGet(device: *mut i32, ordinal: i32);
+    cuDeviceGetName(name: *mut c_char, len: i32, device: i32);
+    cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: i32);
+    cuDeviceTotalMem_v2(bytes: *mut usize, device: i32);
+    cuDeviceComputeCapability(major: *mut i32, minor: *mut i32, device: i32);
+    cuDevicePrimaryCtxRetain(context: *mut u64, device: i32);
+    cuDevicePrimaryCtxRelease_v2(device: i32);
+    cuDevicePrimaryCtxReset_v2(device: i32);
+    cuDevicePrimaryCtxGetState(device: i32, flags: *mut u32, active: *mut i32);
+    cuCtxCreate_v2(context: *mut u64, flags: u32, device: i32);
+    cuCtxDestroy_v2(context: u64);
+    cuCtxGetCurrent(context: *mut u64);
+    cuCtxSetCurrent(context: u64);
+    cuCtxPushCurrent_v2(context: u64);
+    cuCtxPopCurrent_v2(context: *mut u64);
+    cuCtxGetDevice(device: *mut i32);
+    cuCtxSynchronize();
+    cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut i32);
+    cuModuleLoadData(module: *mut u64, image: *const c_void);
+    cuModuleLoadDataEx(
+        module: *mut u64, image: *const c_void, count: u32, options: *mut u32, values: *mut *mut c_void
+    );
+    cuModuleLoad(module: *mut u64, path: *const c_char);
+    cuModuleUnload(module: u64);
+    cuModuleGetFunction(function: *mut u64, module: u64, name: *const c_char);
+    cuModuleGetGlobal_v2(address: *mut u64, bytes: *mut usize, module: u64, name: *const c_char);
+    cuFuncGetAttribute(value: *mut i32, attribute: i32, function: u64);
+    cuFuncSetAttribute(function: u64, attribute: i32, value: i32);
+    cuLibraryLoadData(
+        library: *mut u64, image: *const c_void, jit_options: *mut u32, jit_values: *mut *mut c_void, jit_count: u32,
+        options: *mut u32, values: *mut *mut c_void, count: u32
+    );
+    cuLibraryUnload(library: u64);
+    cuLibraryGetKernel(kernel: *mut u64, library: u64, name: *const c_char);
+    cuKernelGetFunction(function: *mut u64, kernel: u64);
+    cuLinkCreate_v2(count: u32, options: *mut u32, values: *mut *mut c_void, link: *mut u64);
+    cuLinkDestroy(link: u64);
+    cuLinkComplete(link: u64, image: *mut *mut c_void, bytes: *mut usize);
+    cuLaunchKernel(
+        function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
+        shared_bytes: u32, stream: u64, params: *mut *mut c_void, extra: *mut *mut c_void
+    );
+    cuLaunchKernelEx(
+        config: *const LaunchConfig, function: u64, params: *mut *mut c_void, extra: *mut *mut c_void
+    );
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+    cuMemAlloc_v2(address: *mut u64, bytes: usize);
+    cuMemAllocPitch_v2(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element_bytes: u32);
+    cuMemFree_v2(address: u64);
+    cuMemGetAddressRange_v2(base: *mut u64, bytes: *mut usize, address: u64);
+    cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: u32);
+    cuMemFreeHost(memory: *mut c_void);
+    cuMemHostGetFlags(flags: *mut u32, memory: *mut c_void);
+    cuMemHostRegister_v2(memory: *mut c_void, bytes: usize, flags: u32);
+    cuMemHostUnregister(memory: *mut c_void);
+    cuMemcpy(to: u64, from: u64, bytes: usize);
+    cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: u64);
+    cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize);
+    cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usize);
+    cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize);
+    cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: u64);
+    cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: u64);
+    cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
+    cuMemsetD8_v2(to: u64, value: u8, count: usize);
+    cuMemsetD16_v2(to: u64, value: u16, count: usize);
+    cuMemsetD32_v2(to: u64, value: u32, count: usize);
+    cuMemsetD32Async(to: u64, value: u32, count: usize, stream: u64);
+    cuMemsetD2D32_v2(to: u64, pitch: usize, value: u32, width: usize, height: usize);
+    cuMemAllocAsync(address: *mut u64, bytes: usize, stream: u64);
+    cuMemFreeAsync(address: u64, stream: u64);
+    cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: u64, stream: u64);
+    cuDeviceGetDefaultMemPool(pool: *mut u64, device: i32);
+    cuMemPoolCreate(pool: *mut u64, properties: *const PoolProperties);
+    cuMemPoolDestroy(pool: u64);
+    cuMemPoolTrimTo(pool: u64, keep: usize);
+    cuMemPoolGetAttribute(pool: u64, attribute: u32, value: *mut c_void);
+    cuMemPoolSetAttribute(pool: u64, attribute: u32, value: *mut c_void);
+    cuPointerGetAttribute(value: *mut c_void, attribute: u32, address: u64);
+    cuStreamCreate(stream: *mut u64, flags: u32);
+    cuStreamCreateWithPriority(stream: *mut u64, flags: u32, priority: i32);
+    cuStreamDestroy_v2(stream: u64);
+    cuStreamQuery(stream: u64);
+    cuStreamSynchronize(stream: u64);
+    cuStreamWaitEvent(stream: u64, event: u64, flags: u32);
+    cuStreamGetPriority(stream: u64, priority: *mut i32);
+    cuStreamGetFlags(stream: u64, flags: *mut u32);
+    cuStreamGetId(stream: u64, id: *mut u64);
+    cuStreamGetCtx(stream: u64, context: *mut u64);
+    cuEventCreate(event: *mut u64, flags: u32);
+    cuEventDestroy_v2(event: u64);
+    cuEventRecord(event: u64, stream: u64);
+    cuEventQuery(event: u64);
+    cuEventSynchronize(event: u64);
+    cuEventElapsedTime(milliseconds: *mut f32, start: u64, end: u64);
+    cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut i32, function: u64, threads: i32, shared: usize);
+    cuOccupancyMaxPotentialBlockSize(
+        min_grid: *mut i32, threads: *mut i32, function: u64, shared_of: Option<unsafe extern "C" fn(i32) -> usize>,
+        shared: usize, most: i32
+    );
+    cuOccupancyAvailableDynamicSMemPerBlock(shared: *mut usize, function: u64, blocks: i32, threads: i32);
+}
+
+/// A function of the API of which nothing is known but its name. On the machines that gridmux runs on, a caller may
+/// pass more arguments than a function takes.
+type Any = unsafe extern "C" fn(
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
+) -> u32;
+
+impl Cuda {
+    /// Calls a symbol with the same number for every argument.
+    pub(crate) fn call(&self, symbol: &str, argument: usize) -> u32 {
+        // SAFETY: every symbol of the API is a function of integers and pointers, at most twelve of them.
+        let function = unsafe { self.library.get::<Any>(symbol.as_bytes()) };
+        let function = function.unwrap_or_else(|error| panic!("{symbol}: {error}"));
+        let a = argument;
+        // SAFETY: the library must refuse null and unaligned pointers; others point to memory of this program.
+        unsafe { function(a, a, a, a, a, a, a, a, a, a, a, a) }
+    }
+
+    /// Returns whether the library exports a symbol.
+    pub(crate) fn exports(&self, symbol: &str) -> bool {
+        // SAFETY: nothing is called.
+        unsafe { self.library.get::<Any>(symbol.as_bytes()) }.is_ok()
+    }
+}

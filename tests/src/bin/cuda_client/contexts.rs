@@ -1,0 +1,175 @@
+//! Contexts: the stack of each thread, the primary context, and the end of a context that is in use.
+
+use crate::api::Cuda;
+use crate::session::{PER_THREAD, Session, code, ok, refused};
+
+pub(crate) const SCENARIOS: &[crate::Scenario] = &[
+    (
+        "contexts::the_stack_is_the_threads_own",
+        the_stack_is_the_threads_own,
+    ),
+    (
+        "contexts::the_primary_context_is_counted",
+        the_primary_context_is_counted,
+    ),
+    (
+        "contexts::a_destroyed_context_says_so",
+        a_destroyed_context_says_so,
+    ),
+    (
+        "contexts::what_a_context_holds_goes_with_it",
+        what_a_context_holds_goes_with_it,
+    ),
+];
+
+fn current(cuda: &Cuda) -> u64 {
+    let mut context = 7;
+    ok(cuda.cuCtxGetCurrent(&mut context));
+    context
+}
+
+fn the_stack_is_the_threads_own() {
+    let session = Session::start();
+    let first = session.context;
+    let second = session.new_context();
+    assert_eq!(current(&session), second, "a new context is current");
+    let mut popped = 0;
+    ok(session.cuCtxPopCurrent_v2(&mut popped));
+    assert_eq!((popped, current(&session)), (second, first));
+    ok(session.cuCtxPushCurrent_v2(second));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(current(&session), 0, "a new thread has none");
+            let mut none = 0;
+            refused(session.cuCtxPopCurrent_v2(&mut none), code::INVALID_CONTEXT);
+            refused(session.cuCtxSynchronize(), code::INVALID_CONTEXT);
+            ok(session.cuCtxSetCurrent(first));
+            assert_eq!(current(&session), first);
+            ok(session.cuCtxSynchronize());
+        });
+    });
+    assert_eq!(current(&session), second);
+    ok(session.cuCtxSetCurrent(first));
+    ok(session.cuCtxPopCurrent_v2(&mut popped));
+    assert_eq!(
+        (popped, current(&session)),
+        (first, first),
+        "it took the place of the second"
+    );
+    ok(session.cuCtxSetCurrent(0));
+    assert_eq!(current(&session), 0);
+    for wrong in [3, u64::MAX, second + 16] {
+        refused(session.cuCtxSetCurrent(wrong), code::INVALID_CONTEXT);
+        refused(session.cuCtxPushCurrent_v2(wrong), code::INVALID_CONTEXT);
+        refused(session.cuCtxDestroy_v2(wrong), code::INVALID_CONTEXT);
+    }
+    let mut context = 0;
+    refused(
+        session.cuCtxCreate_v2(&mut context, 3, 0),
+        code::INVALID_VALUE,
+    );
+    refused(
+        session.cuCtxCreate_v2(&mut context, 0, 1),
+        code::INVALID_DEVICE,
+    );
+}
+
+fn the_primary_context_is_counted() {
+    let cuda = Cuda::open();
+    ok(cuda.cuInit(0));
+    let state = || {
+        let (mut flags, mut active) = (9, 9);
+        ok(cuda.cuDevicePrimaryCtxGetState(0, &mut flags, &mut active));
+        active
+    };
+    assert_eq!(state(), 0);
+    refused(cuda.cuDevicePrimaryCtxRelease_v2(0), code::INVALID_CONTEXT);
+    let (mut one, mut two, mut device) = (0, 0, -1);
+    ok(cuda.cuDevicePrimaryCtxRetain(&mut one, 0));
+    ok(cuda.cuDevicePrimaryCtxRetain(&mut two, 0));
+    assert!(one == two && one != 0 && state() == 1);
+    refused(cuda.cuCtxGetDevice(&mut device), code::INVALID_CONTEXT);
+    ok(cuda.cuCtxSetCurrent(one));
+    ok(cuda.cuCtxGetDevice(&mut device));
+    assert_eq!(device, 0);
+    refused(cuda.cuCtxDestroy_v2(one), code::INVALID_CONTEXT);
+    ok(cuda.cuDevicePrimaryCtxRelease_v2(0));
+    assert_eq!(state(), 1);
+    let mut address = 0;
+    ok(cuda.cuMemAlloc_v2(&mut address, 1 << 20));
+    ok(cuda.cuDevicePrimaryCtxRelease_v2(0));
+    assert_eq!(state(), 0);
+    refused(cuda.cuMemFree_v2(address), code::CONTEXT_IS_DESTROYED);
+    ok(cuda.cuDevicePrimaryCtxRetain(&mut one, 0));
+    ok(cuda.cuCtxSetCurrent(one));
+    refused(cuda.cuMemFree_v2(address), code::INVALID_VALUE);
+    ok(cuda.cuDevicePrimaryCtxReset_v2(0));
+    assert_eq!(state(), 0);
+}
+
+fn a_destroyed_context_says_so() {
+    let session = Session::start();
+    let second = session.new_context();
+    let stream = session.stream(0);
+    let out = session.words(&[0]);
+    let slow = session.function_of(session.load(), c"slow");
+    std::thread::scope(|scope| {
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let (destroyed, is_destroyed) = std::sync::mpsc::channel::<()>();
+        let session = &session;
+        scope.spawn(move || {
+            ok(session.cuCtxSetCurrent(second));
+            ok(session.launch(slow, (1, 32), stream, &[out, 10_000, 1]));
+            ready.send(()).unwrap();
+            is_destroyed.recv().unwrap();
+            // It is on this thread's stack still, and no use.
+            refused(session.cuCtxSynchronize(), code::CONTEXT_IS_DESTROYED);
+            let mut address = 0;
+            refused(
+                session.cuMemAlloc_v2(&mut address, 4),
+                code::CONTEXT_IS_DESTROYED,
+            );
+            let mut popped = 0;
+            ok(session.cuCtxPopCurrent_v2(&mut popped));
+            assert_eq!(popped, second);
+            refused(session.cuCtxSetCurrent(second), code::INVALID_CONTEXT);
+        });
+        is_ready.recv().unwrap();
+        ok(session.cuCtxDestroy_v2(second));
+        destroyed.send(()).unwrap();
+    });
+    // Here it was current, so it was popped.
+    assert_eq!(current(&session), session.context);
+    refused(session.cuStreamSynchronize(stream), code::INVALID_HANDLE);
+    refused(session.cuStreamDestroy_v2(stream), code::INVALID_HANDLE);
+    refused(
+        session.launch(slow, (1, 32), 0, &[out, 1, 1]),
+        code::INVALID_HANDLE,
+    );
+    ok(session.cuCtxSynchronize());
+}
+
+/// A program that makes contexts over and over runs out of nothing, and gets its memory back.
+fn what_a_context_holds_goes_with_it() {
+    let session = Session::start();
+    let before = session.free_bytes();
+    for _ in 0..50 {
+        let context = session.new_context();
+        let address = session.alloc(8 << 20);
+        let mut pooled = 0;
+        ok(session.cuMemAllocAsync(&mut pooled, 1 << 20, PER_THREAD));
+        for stream in [0, PER_THREAD, session.stream(0)] {
+            ok(session.cuMemsetD32Async(address, 1, 64, stream));
+        }
+        let mut event = 0;
+        ok(session.cuEventCreate(&mut event, 0));
+        ok(session.cuEventRecord(event, PER_THREAD));
+        ok(session.cuCtxDestroy_v2(context));
+        refused(session.cuEventSynchronize(event), code::INVALID_HANDLE);
+    }
+    ok(session.cuCtxSynchronize());
+    let mut pool = 0;
+    ok(session.cuDeviceGetDefaultMemPool(&mut pool, 0));
+    ok(session.cuMemPoolTrimTo(pool, 0));
+    session.await_free(before);
+}

@@ -1,0 +1,202 @@
+//! Copies and fills: every kind, at every edge.
+
+use crate::session::{NON_BLOCKING, Session, code, ok, refused};
+use std::ptr::null_mut;
+
+pub(crate) const SCENARIOS: &[crate::Scenario] = &[
+    ("copies::every_kind", every_kind),
+    ("copies::edges", edges),
+    ("copies::fills", fills),
+    (
+        "copies::large_ones_from_everywhere",
+        large_ones_from_everywhere,
+    ),
+];
+
+fn every_kind() {
+    let session = Session::start();
+    let own: Vec<u32> = (100..164).collect();
+    let bytes = size_of_val(own.as_slice());
+    let (device, second) = (session.alloc(bytes), session.alloc(bytes));
+    let pinned = session.pinned(bytes);
+    let mut back = vec![0u32; 64];
+    let (own_at, back_at) = (own.as_ptr().addr() as u64, back.as_mut_ptr().addr() as u64);
+    let pinned_at = pinned.addr() as u64;
+    // Addresses say what they are: from the program's memory through all others and back.
+    for stream in [
+        None,
+        Some(0),
+        Some(session.stream(0)),
+        Some(session.stream(NON_BLOCKING)),
+    ] {
+        let copy = |to, from| match stream {
+            None => ok(session.cuMemcpy(to, from, bytes)),
+            Some(stream) => ok(session.cuMemcpyAsync(to, from, bytes, stream)),
+        };
+        back.fill(0);
+        ok(session.cuMemsetD8_v2(device, 0, bytes));
+        ok(session.cuMemsetD8_v2(second, 0, bytes));
+        ok(session.cuCtxSynchronize());
+        copy(pinned_at, own_at);
+        copy(device, pinned_at);
+        copy(second, device);
+        copy(pinned_at, second);
+        copy(device, own_at);
+        copy(back_at, device);
+        if let Some(stream) = stream {
+            ok(session.cuStreamSynchronize(stream));
+        }
+        assert_eq!(back, own);
+        // SAFETY: it has that many bytes, and the copies have ended.
+        assert_eq!(unsafe { std::slice::from_raw_parts(pinned, 64) }, own);
+    }
+    ok(session.cuMemcpyDtoD_v2(second + 4, device, bytes - 4));
+    ok(session.cuMemcpyDtoDAsync_v2(second, device + 128, 4, 0));
+    let shifted = session.read(second, 64);
+    assert_eq!((shifted[0], &shifted[1..]), (own[32], &own[..63]));
+    // An asynchronous copy out of the program's own memory has read it when it returns.
+    let mut own = vec![1u32; 64];
+    ok(session.cuMemcpyHtoDAsync_v2(device, own.as_ptr().cast(), bytes, 0));
+    own.fill(2);
+    assert_eq!(session.read(device, 64), [1; 64]);
+}
+
+fn edges() {
+    let session = Session::start();
+    let device = session.words(&[7; 64]);
+    let mut host = [0u32; 65];
+    let at: *mut std::ffi::c_void = host.as_mut_ptr().cast();
+    // Nothing is copied, from and to anywhere.
+    ok(session.cuMemcpyHtoD_v2(device, at, 0));
+    ok(session.cuMemcpyDtoH_v2(at, device, 0));
+    ok(session.cuMemcpyDtoDAsync_v2(device, device, 0, 0));
+    ok(session.cuMemsetD32_v2(device, 1, 0));
+    for (start, bytes) in [
+        (0, 257),
+        (255, 2),
+        (256, 1),
+        (4, 256),
+        (0, usize::MAX),
+        (4, usize::MAX),
+    ] {
+        refused(
+            session.cuMemcpyHtoD_v2(device + start, at, bytes),
+            code::INVALID_VALUE,
+        );
+        refused(
+            session.cuMemcpyDtoH_v2(at, device + start, bytes),
+            code::INVALID_VALUE,
+        );
+        refused(
+            session.cuMemcpyDtoD_v2(device + start, device, bytes),
+            code::INVALID_VALUE,
+        );
+        refused(
+            session.cuMemsetD8_v2(device + start, 0, bytes),
+            code::INVALID_VALUE,
+        );
+    }
+    refused(
+        session.cuMemcpyHtoD_v2(device, null_mut(), 4),
+        code::INVALID_VALUE,
+    );
+    refused(
+        session.cuMemcpyDtoH_v2(null_mut(), device, 4),
+        code::INVALID_VALUE,
+    );
+    refused(session.cuMemcpyHtoD_v2(0, at, 4), code::INVALID_VALUE);
+    refused(
+        session.cuMemcpyHtoD_v2(at.addr() as u64, at, 4),
+        code::INVALID_VALUE,
+    );
+    refused(
+        session.cuMemcpyDtoD_v2(device, at.addr() as u64, 4),
+        code::INVALID_VALUE,
+    );
+    refused(
+        session.cuMemcpyDtoHAsync_v2(at, u64::MAX - 3, 4, 0),
+        code::INVALID_VALUE,
+    );
+    assert_eq!((host, session.read(device, 64)), ([0; 65], vec![7; 64]));
+    // Ranges that overlap leave what one order of bytes or another makes of them, and nothing beside them.
+    let words: Vec<u32> = (0..64).collect();
+    session.write(device, &words);
+    ok(session.cuMemcpyDtoD_v2(device + 16, device, 64));
+    let after = session.read(device, 64);
+    assert_eq!((&after[..4], &after[20..]), (&words[..4], &words[20..]));
+    ok(session.cuMemcpyDtoD_v2(device, device, 256));
+    assert_eq!(session.read(device, 64), after);
+    // Odd addresses and sizes.
+    session.write(device, &[0; 64]);
+    ok(session.cuMemcpyHtoD_v2(device + 3, [0xffu8; 5].as_ptr().cast(), 5));
+    assert_eq!(session.read(device, 3), [0xff00_0000, 0xffff_ffff, 0]);
+}
+
+fn fills() {
+    let session = Session::start();
+    let device = session.words(&[0; 8]);
+    ok(session.cuMemsetD8_v2(device + 1, 0xab, 2));
+    ok(session.cuMemsetD16_v2(device + 6, 0xcdef, 3));
+    ok(session.cuMemsetD32_v2(device + 16, 0x1234_5678, 2));
+    let expected = [
+        0x00ab_ab00,
+        0xcdef_0000,
+        0xcdef_cdef,
+        0,
+        0x1234_5678,
+        0x1234_5678,
+        0,
+        0,
+    ];
+    assert_eq!(session.read(device, 8), expected);
+    refused(
+        session.cuMemsetD16_v2(device + 1, 1, 1),
+        code::INVALID_VALUE,
+    );
+    refused(
+        session.cuMemsetD32_v2(device + 2, 1, 1),
+        code::INVALID_VALUE,
+    );
+    refused(session.cuMemsetD32_v2(device, 1, 9), code::INVALID_VALUE);
+    refused(
+        session.cuMemsetD32_v2(device, 1, usize::MAX),
+        code::INVALID_VALUE,
+    );
+    refused(session.cuMemsetD32_v2(0, 1, 1), code::INVALID_VALUE);
+    let own = [5u32];
+    let at = own.as_ptr().addr() as u64;
+    refused(session.cuMemsetD32_v2(at, 1, 1), code::INVALID_VALUE);
+    assert_eq!((session.read(device, 8), own), (expected.to_vec(), [5]));
+}
+
+/// Sizes around those at which copies are split.
+fn large_ones_from_everywhere() {
+    let session = Session::start();
+    for bytes in [(4 << 20) - 4, 4 << 20, (4 << 20) + 4, (9 << 20) + 12] {
+        let words = bytes / 4;
+        let own: Vec<u32> = (0..u32::try_from(words).unwrap())
+            .map(|i| i.wrapping_mul(0x9e37_79b9))
+            .collect();
+        let device = session.words(&own);
+        assert!(
+            session.read(device, words) == own,
+            "{bytes} bytes of the program's memory"
+        );
+        let (pinned, back) = (session.pinned(bytes), session.pinned(bytes));
+        // SAFETY: it has that many bytes, and no copy is under way.
+        unsafe { pinned.copy_from_nonoverlapping(own.as_ptr(), words) };
+        ok(session.cuMemsetD32_v2(device, 0, words));
+        ok(session.cuMemcpyHtoDAsync_v2(device, pinned.cast(), bytes, 0));
+        ok(session.cuMemcpyDtoHAsync_v2(back.cast(), device, bytes, 0));
+        ok(session.cuStreamSynchronize(0));
+        // SAFETY: as above.
+        let copied = unsafe { std::slice::from_raw_parts(back, words) };
+        assert!(copied == own, "{bytes} bytes of pinned memory");
+        // Given back while a copy is under way.
+        ok(session.cuMemcpyHtoDAsync_v2(device, pinned.cast(), bytes, 0));
+        ok(session.cuMemFreeHost(pinned.cast()));
+        ok(session.cuMemFreeHost(back.cast()));
+        assert!(session.read(device, words) == own);
+        ok(session.cuMemFree_v2(device));
+    }
+}

@@ -1,0 +1,118 @@
+//! A child made by `fork`: every call in it returns the documented error, none waits, and the parent goes on.
+
+use crate::session::{Session, code, ok};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) const SCENARIOS: &[crate::Scenario] = &[
+    (
+        "forks::children_are_refused_and_parents_go_on",
+        children_are_refused_and_parents_go_on,
+    ),
+    (
+        "forks::a_child_made_before_init_is_its_own",
+        a_child_made_before_init_is_its_own,
+    ),
+];
+
+/// Runs `act` in a child, whose exit status is what it returns.
+fn in_child(act: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child calls the driver library, which takes no lock in a child, and ends.
+    match unsafe { fork() }.expect("a child") {
+        ForkResult::Child => std::process::exit(act()),
+        ForkResult::Parent { child } => match waitpid(child, None).expect("its end") {
+            WaitStatus::Exited(_, status) => status,
+            other => panic!("{other:?}"),
+        },
+    }
+}
+
+/// The number of the first call that does not say "not initialised"; 0 if all do.
+fn first_that_works(session: &Session, stream: u64, event: u64, data: u64, add: u64) -> i32 {
+    let (mut wide, mut number, mut word) = (0, 0, [0u32]);
+    let at = word.as_mut_ptr().cast();
+    let codes = [
+        session.cuInit(0),
+        session.cuDeviceGetCount(&mut number),
+        session.cuCtxGetCurrent(&mut wide),
+        session.cuCtxSynchronize(),
+        session.cuCtxCreate_v2(&mut wide, 0, 0),
+        session.cuCtxDestroy_v2(session.context),
+        session.cuMemAlloc_v2(&mut wide, 4),
+        session.cuMemFree_v2(data),
+        session.cuMemcpyDtoH_v2(at, data, 4),
+        session.cuMemsetD32Async(data, 1, 1, stream),
+        session.cuStreamCreate(&mut wide, 0),
+        session.cuStreamSynchronize(stream),
+        session.cuStreamDestroy_v2(stream),
+        session.cuEventRecord(event, stream),
+        session.cuEventSynchronize(event),
+        session.cuEventDestroy_v2(event),
+        session.launch(add, (1, 1), 0, &[data, 1]),
+        session.cuModuleUnload(session.module),
+        session.cuDevicePrimaryCtxReset_v2(0),
+    ];
+    let works = codes.iter().position(|code| *code != code::NOT_INITIALIZED);
+    works.map_or(0, |index| i32::try_from(index).unwrap_or(0) + 1)
+}
+
+/// Children are made while other threads hold whatever locks there are.
+fn children_are_refused_and_parents_go_on() {
+    const CHILDREN: usize = 60;
+    let session = Session::start();
+    let (stream, event) = (session.stream(0), session.event());
+    let (data, add) = (session.words(&[0]), session.function(c"add"));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                ok(session.cuCtxSetCurrent(session.context));
+                let own = session.words(&[0]);
+                let mut launched = 0;
+                // Relaxed: the thread ends a round earlier or later.
+                while !is_over.load(Ordering::Relaxed) {
+                    let stream = session.stream(0);
+                    let event = session.event();
+                    ok(session.launch(add, (1, 1), stream, &[own, 1]));
+                    launched += 1;
+                    ok(session.cuEventRecord(event, stream));
+                    ok(session.cuEventSynchronize(event));
+                    ok(session.cuMemFree_v2(session.alloc(64)));
+                    ok(session.cuEventDestroy_v2(event));
+                    ok(session.cuStreamDestroy_v2(stream));
+                }
+                assert_eq!(session.read(own, 1), [launched * 5]);
+            });
+        }
+        for _ in 0..CHILDREN {
+            let child = in_child(|| first_that_works(&session, stream, event, data, add));
+            // Relaxed: see above; in front of the assertion, so that the threads end.
+            is_over.store(child != 0, Ordering::Relaxed);
+            assert_eq!(child, 0, "this call of the child works");
+        }
+        // Relaxed: see above.
+        is_over.store(true, Ordering::Relaxed);
+    });
+    // What the children tried to destroy is there.
+    ok(session.launch(add, (1, 1), stream, &[data, 1]));
+    ok(session.cuEventRecord(event, stream));
+    ok(session.cuEventSynchronize(event));
+    assert_eq!(session.read(data, 1), [5]);
+}
+
+/// Fork first, then initialise: both processes are clients.
+fn a_child_made_before_init_is_its_own() {
+    let work = || {
+        let session = Session::start();
+        let data = session.words(&[1]);
+        ok(session.launch(session.function(c"add"), (1, 1), 0, &[data, 1]));
+        assert_eq!(session.read(data, 1), [6]);
+    };
+    let child = in_child(|| {
+        work();
+        0
+    });
+    assert_eq!(child, 0);
+    work();
+}

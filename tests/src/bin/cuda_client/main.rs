@@ -1,0 +1,65 @@
+//! A program that uses the driver library as programs do and as they should not: `cuda_client SCENARIO [ARGUMENT]`.
+//!
+//! Each scenario is a function that panics where the library answers otherwise than NVIDIA documents. It runs in a
+//! process of its own, because a process has one connection, may fork, and may be killed. `CUDA_LIBRARY` names the
+//! library; `tests/tests/cuda` starts the scenarios, each against a service of its own.
+
+mod api;
+mod contexts;
+mod copies;
+mod entry;
+mod faults;
+mod forks;
+mod handles;
+mod kernels;
+mod launches;
+mod memory;
+mod modules;
+mod nulls;
+mod occupancy;
+mod pools;
+mod races;
+mod session;
+mod streams;
+mod victim;
+
+/// A scenario: its name and what it does.
+type Scenario = (&'static str, fn());
+
+/// Every family's scenarios.
+const SCENARIOS: &[&[Scenario]] = &[
+    entry::SCENARIOS,
+    contexts::SCENARIOS,
+    modules::SCENARIOS,
+    launches::SCENARIOS,
+    memory::SCENARIOS,
+    copies::SCENARIOS,
+    pools::SCENARIOS,
+    streams::SCENARIOS,
+    occupancy::SCENARIOS,
+    faults::SCENARIOS,
+    handles::SCENARIOS,
+    nulls::SCENARIOS,
+    forks::SCENARIOS,
+    races::SCENARIOS,
+    victim::SCENARIOS,
+];
+
+/// The argument behind the scenario's name.
+pub(crate) fn argument() -> String {
+    std::env::args()
+        .nth(2)
+        .expect("the scenario takes an argument")
+}
+
+fn main() {
+    let name = std::env::args().nth(1).unwrap_or_default();
+    let found = SCENARIOS
+        .iter()
+        .copied()
+        .flatten()
+        .find(|(known, _)| *known == name);
+    let (_, act) = found.unwrap_or_else(|| panic!("there is no scenario {name:?}"));
+    act();
+    println!("done");
+}

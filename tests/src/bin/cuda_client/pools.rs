@@ -1,0 +1,180 @@
+//! Pools: allocation in the order of streams.
+
+use crate::api::PoolProperties;
+use crate::session::{NON_BLOCKING, Session, code, ok, refused};
+use std::ptr::from_mut;
+
+pub(crate) const SCENARIOS: &[crate::Scenario] = &[
+    (
+        "pools::reuse_follows_the_order_of_streams",
+        reuse_follows_the_order_of_streams,
+    ),
+    ("pools::figures_and_thresholds", figures_and_thresholds),
+    (
+        "pools::destroyed_pools_give_their_memory_back",
+        destroyed_pools_give_their_memory_back,
+    ),
+];
+
+const RELEASE_THRESHOLD: u32 = 4;
+const RESERVED: u32 = 5;
+const RESERVED_MOST: u32 = 6;
+const USED: u32 = 7;
+const USED_MOST: u32 = 8;
+
+const PROPERTIES: PoolProperties = PoolProperties {
+    alloc_type: 1,
+    handle_types: 0,
+    location_type: 1,
+    location_id: 0,
+    reserved: [0; 9],
+};
+
+fn figure(session: &Session, pool: u64, attribute: u32) -> u64 {
+    let mut value = u64::MAX;
+    ok(session.cuMemPoolGetAttribute(pool, attribute, from_mut(&mut value).cast()));
+    value
+}
+
+fn set(session: &Session, pool: u64, attribute: u32, mut value: u64) -> u32 {
+    session.cuMemPoolSetAttribute(pool, attribute, from_mut(&mut value).cast())
+}
+
+fn default_pool(session: &Session) -> u64 {
+    let mut pool = 0;
+    ok(session.cuDeviceGetDefaultMemPool(&mut pool, 0));
+    pool
+}
+
+fn create(session: &Session) -> u64 {
+    let mut pool = 0;
+    ok(session.cuMemPoolCreate(&mut pool, &PROPERTIES));
+    pool
+}
+
+fn reuse_follows_the_order_of_streams() {
+    const MIB: usize = 1 << 20;
+    let session = Session::start();
+    let (one, two) = (session.stream(NON_BLOCKING), session.stream(NON_BLOCKING));
+    let (slow, next) = (session.function(c"slow"), session.function(c"next"));
+    ok(set(
+        &session,
+        default_pool(&session),
+        RELEASE_THRESHOLD,
+        u64::MAX,
+    ));
+    let out = session.words(&[0]);
+    let (mut first, mut same, mut other) = (0, 0, 0);
+    ok(session.cuMemAllocAsync(&mut first, MIB, one));
+    ok(session.launch(slow, (1, 32), one, &[first, 200_000, 8]));
+    ok(session.launch(next, (1, 1), one, &[out, first]));
+    ok(session.cuMemFreeAsync(first, one));
+    // It is gone for the program at once, though the kernels that use it still run.
+    refused(session.cuMemFreeAsync(first, one), code::INVALID_VALUE);
+    refused(session.cuMemFree_v2(first), code::INVALID_VALUE);
+    // Another stream must not get it before they have ended; the same stream may.
+    ok(session.cuMemAllocAsync(&mut other, MIB, two));
+    assert_ne!(other, first, "the kernel still writes to it");
+    ok(session.cuMemAllocAsync(&mut same, MIB, one));
+    assert_eq!(same, first);
+    ok(session.cuMemsetD32Async(other, 77, MIB / 4, two));
+    ok(session.cuMemsetD32Async(same, 0, MIB / 4, one));
+    ok(session.cuStreamSynchronize(one));
+    ok(session.cuStreamSynchronize(two));
+    assert_eq!(session.read(out, 1), [9]);
+    assert_eq!(session.read(other, 4), [77; 4]);
+    ok(session.cuMemFreeAsync(same, one));
+    ok(session.cuStreamSynchronize(one));
+    ok(session.cuMemAllocAsync(&mut first, MIB, two));
+    assert_eq!(first, same, "the first stream is done with it");
+    refused(
+        session.cuMemAllocAsync(&mut first, 0, one),
+        code::INVALID_VALUE,
+    );
+    refused(
+        session.cuMemAllocAsync(&mut first, usize::MAX, one),
+        code::OUT_OF_MEMORY,
+    );
+    ok(session.cuMemFreeAsync(0, one));
+}
+
+fn figures_and_thresholds() {
+    const BYTES: u64 = 1 << 20;
+    let session = Session::start();
+    let pool = default_pool(&session);
+    let figures = || [RESERVED, USED].map(|attribute| figure(&session, pool, attribute));
+    assert_eq!(figures(), [0, 0]);
+    let (mut one, mut two) = (0, 0);
+    ok(session.cuMemAllocAsync(&mut one, 1 << 20, 0));
+    ok(session.cuMemAllocAsync(&mut two, 1 << 20, 0));
+    assert_eq!(figures(), [2 * BYTES, 2 * BYTES]);
+    ok(session.cuMemFreeAsync(one, 0));
+    assert_eq!(figures(), [2 * BYTES, BYTES]);
+    // The threshold is 0, so a synchronisation gives the memory back.
+    ok(session.cuStreamSynchronize(0));
+    assert_eq!(figures(), [BYTES, BYTES]);
+    // Memory of a pool may be given back the ordinary way too.
+    ok(session.cuMemFree_v2(two));
+    ok(session.cuCtxSynchronize());
+    assert_eq!(figures(), [0, 0]);
+    let most = || [RESERVED_MOST, USED_MOST].map(|attribute| figure(&session, pool, attribute));
+    assert_eq!(most(), [2 * BYTES, 2 * BYTES]);
+    ok(set(&session, pool, USED_MOST, 0));
+    assert_eq!(most(), [2 * BYTES, 0]);
+    refused(set(&session, pool, USED_MOST, 5), code::INVALID_VALUE);
+    refused(set(&session, pool, USED, 0), code::INVALID_VALUE);
+    refused(set(&session, pool, 99, 0), code::INVALID_VALUE);
+    ok(set(&session, pool, RELEASE_THRESHOLD, u64::MAX));
+    ok(session.cuMemAllocAsync(&mut one, 1 << 20, 0));
+    ok(session.cuMemFreeAsync(one, 0));
+    ok(session.cuCtxSynchronize());
+    assert_eq!(figures(), [BYTES, 0], "kept");
+    ok(session.cuMemPoolTrimTo(pool, 0));
+    assert_eq!(figures(), [0, 0]);
+    // Memory of cuMemAlloc may be given back in the order of a stream.
+    let plain = session.alloc(1 << 20);
+    ok(session.cuMemFreeAsync(plain, 0));
+    refused(session.cuMemFreeAsync(plain, 0), code::INVALID_VALUE);
+}
+
+fn destroyed_pools_give_their_memory_back() {
+    let session = Session::start();
+    let before = session.free_bytes();
+    let slow = session.function(c"slow");
+    refused(
+        session.cuMemPoolDestroy(default_pool(&session)),
+        code::INVALID_VALUE,
+    );
+    for _ in 0..40 {
+        let pool = create(&session);
+        ok(set(&session, pool, RELEASE_THRESHOLD, u64::MAX));
+        let (mut kept, mut held) = (0, 0);
+        ok(session.cuMemAllocFromPoolAsync(&mut kept, 8 << 20, pool, 0));
+        ok(session.cuMemAllocFromPoolAsync(&mut held, 8 << 20, pool, 0));
+        ok(session.launch(slow, (1, 32), 0, &[kept, 10_000, 1]));
+        ok(session.cuMemFreeAsync(kept, 0));
+        // One block is free behind a kernel that runs, the other is the program's still.
+        ok(session.cuMemPoolDestroy(pool));
+        refused(session.cuMemPoolDestroy(pool), code::INVALID_VALUE);
+        let mut none = 0;
+        refused(
+            session.cuMemAllocFromPoolAsync(&mut none, 64, pool, 0),
+            code::INVALID_VALUE,
+        );
+        ok(session.cuMemsetD32Async(held, 5, 16, 0));
+        assert_eq!(session.read(held, 2), [5, 5]);
+        ok(session.cuMemFreeAsync(held, 0));
+        ok(session.cuCtxSynchronize());
+    }
+    ok(session.cuCtxSynchronize());
+    session.await_free(before);
+    let mut pool = 0;
+    let wrong = PoolProperties {
+        alloc_type: 9,
+        ..PROPERTIES
+    };
+    refused(
+        session.cuMemPoolCreate(&mut pool, &wrong),
+        code::INVALID_VALUE,
+    );
+}

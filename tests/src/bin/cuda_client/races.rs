@@ -1,0 +1,287 @@
+//! Threads that race on every kind of handle: what one uses another destroys.
+//!
+//! Nothing is asserted of single calls but that their codes are those of the API; afterwards everything works, and
+//! nothing is held that nobody has a handle to.
+
+use crate::api::{Cuda, PoolProperties};
+use crate::session::{PER_THREAD, Session, code, ok};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) const SCENARIOS: &[crate::Scenario] = &[
+    ("races::on_every_kind_of_handle", on_every_kind_of_handle),
+    ("races::on_contexts", on_contexts),
+];
+
+const THREADS: u64 = 8;
+/// How long threads race.
+const RACE: Duration = Duration::from_secs(4);
+
+/// Handles that all threads see and replace.
+#[derive(Debug, Default)]
+struct Shared {
+    streams: [AtomicU64; 4],
+    events: [AtomicU64; 4],
+    modules: [AtomicU64; 2],
+    functions: [AtomicU64; 2],
+    memory: [AtomicU64; 4],
+    pooled: [AtomicU64; 4],
+    pools: [AtomicU64; 2],
+    pinned: [AtomicU64; 2],
+    contexts: [AtomicU64; 3],
+}
+
+/// A generator of numbers that look random (xorshift).
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % end).unwrap()
+    }
+
+    fn of(&mut self, handles: &[AtomicU64]) -> u64 {
+        // Relaxed: any handle will do, also one that is destroyed.
+        handles[self.below(handles.len() as u64)].load(Ordering::Relaxed)
+    }
+
+    /// Puts a handle in a place and returns what stood there.
+    fn put(&mut self, handles: &[AtomicU64], handle: u64) -> u64 {
+        // Relaxed: as above.
+        handles[self.below(handles.len() as u64)].swap(handle, Ordering::Relaxed)
+    }
+}
+
+/// Codes with which calls may be refused when another thread destroyed what they name.
+const MEANT: [u32; 8] = [
+    0,
+    code::INVALID_VALUE,
+    code::OUT_OF_MEMORY,
+    code::INVALID_CONTEXT,
+    code::INVALID_HANDLE,
+    code::NOT_READY,
+    code::CONTEXT_IS_DESTROYED,
+    code::NOT_FOUND,
+];
+
+#[track_caller]
+fn meant(code: u32) {
+    assert!(MEANT.contains(&code), "code {code} was not meant");
+}
+
+/// Makes something, puts it in a place, and destroys what stood there.
+fn replace(
+    random: &mut Random,
+    handles: &[AtomicU64],
+    make: impl FnOnce(*mut u64) -> u32,
+    destroy: impl FnOnce(u64) -> u32,
+) {
+    let mut made = 0;
+    let code = make(&mut made);
+    meant(code);
+    if code == 0 {
+        let before = random.put(handles, made);
+        if before != 0 {
+            meant(destroy(before));
+        }
+    }
+}
+
+fn replace_one(cuda: &Cuda, random: &mut Random, shared: &Shared, image: &std::ffi::CStr) {
+    const POOL: PoolProperties = PoolProperties {
+        alloc_type: 1,
+        handle_types: 0,
+        location_type: 1,
+        location_id: 0,
+        reserved: [0; 9],
+    };
+    match random.below(16) {
+        0..3 => {
+            let flags = u32::try_from(random.below(2)).unwrap();
+            let make = |made: *mut u64| cuda.cuStreamCreate(made, flags);
+            replace(random, &shared.streams, make, |old| {
+                cuda.cuStreamDestroy_v2(old)
+            });
+        }
+        3..6 => {
+            let make = |made: *mut u64| cuda.cuEventCreate(made, 0);
+            replace(random, &shared.events, make, |old| {
+                cuda.cuEventDestroy_v2(old)
+            });
+        }
+        6 => {
+            let load = |made: *mut u64| cuda.cuModuleLoadData(made, image.as_ptr().cast());
+            replace(random, &shared.modules, load, |old| {
+                cuda.cuModuleUnload(old)
+            });
+        }
+        7..10 => {
+            let make = |made: *mut u64| cuda.cuMemAlloc_v2(made, 4096);
+            replace(random, &shared.memory, make, |old| cuda.cuMemFree_v2(old));
+        }
+        10..13 => {
+            let stream = random.of(&shared.streams);
+            let pool = random.of(&shared.pools);
+            let make = |made: *mut u64| match pool % 32 {
+                0 => cuda.cuMemAllocAsync(made, 4096, stream),
+                _ => cuda.cuMemAllocFromPoolAsync(made, 4096, pool, stream),
+            };
+            replace(random, &shared.pooled, make, |old| {
+                match cuda.cuMemFreeAsync(old, stream) {
+                    0 => 0,
+                    _ => cuda.cuMemFree_v2(old),
+                }
+            });
+        }
+        13 => {
+            let make = |made: *mut u64| cuda.cuMemPoolCreate(made, &POOL);
+            replace(random, &shared.pools, make, |old| {
+                cuda.cuMemPoolDestroy(old)
+            });
+        }
+        14 => {
+            let make = |made: *mut u64| cuda.cuMemHostAlloc(made.cast(), 8192, 0);
+            let free = |old: u64| {
+                cuda.cuMemFreeHost(std::ptr::without_provenance_mut(
+                    usize::try_from(old).unwrap(),
+                ))
+            };
+            replace(random, &shared.pinned, make, free);
+        }
+        _ => {
+            let module = random.of(&shared.modules);
+            let mut function = 0;
+            let code = cuda.cuModuleGetFunction(&mut function, module, c"add".as_ptr());
+            meant(code);
+            random.put(&shared.functions, function);
+        }
+    }
+}
+
+/// With `copies`, it copies from pinned memory of its own, which needs a context that stays.
+fn use_one(session: &Session, random: &mut Random, shared: &Shared, copies: bool) {
+    let (stream, event) = (random.of(&shared.streams), random.of(&shared.events));
+    let (memory, pooled) = (random.of(&shared.memory), random.of(&shared.pooled));
+    let pinned = random.of(&shared.pinned);
+    let mut word = 0u64;
+    meant(match random.below(14) {
+        0 => session.cuStreamQuery(stream),
+        1 => session.cuStreamSynchronize(stream),
+        2 => session.cuEventRecord(event, stream),
+        3 => session.cuEventQuery(event),
+        4 => session.cuEventSynchronize(event),
+        5 => session.cuStreamWaitEvent(stream, event, 0),
+        6 => {
+            let mut time = 0.0;
+            session.cuEventElapsedTime(&mut time, event, random.of(&shared.events))
+        }
+        // No kernel works on memory that another thread gives back: that would be a fault of this program.
+        7 => session.launch(random.of(&shared.functions), (1, 1), stream, &[0, 0]),
+        8 => session.cuMemsetD32Async(memory, 7, 1024, stream),
+        9 => session.cuMemcpyDtoDAsync_v2(memory, pooled, 4096, stream),
+        // A copy may be under way when its memory is given back; memory that another thread gave back may not be read.
+        10 if copies => {
+            let own = session.pinned(4096);
+            meant(session.cuMemcpyHtoDAsync_v2(memory, own.cast(), 4096, stream));
+            session.cuMemFreeHost(own.cast())
+        }
+        11 => session.cuMemcpyDtoH_v2(std::ptr::from_mut(&mut word).cast(), pooled, 8),
+        12 => {
+            let address = if random.below(2) == 0 { memory } else { pinned };
+            session.cuPointerGetAttribute(std::ptr::from_mut(&mut word).cast(), 7, address)
+        }
+        _ => session.cuStreamQuery(PER_THREAD),
+    });
+}
+
+fn on_every_kind_of_handle() {
+    let session = Session::start();
+    let free = session.free_bytes();
+    let outer = session.new_context();
+    let shared = Shared::default();
+    let image = crate::session::text(crate::kernels::PTX);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for seed in 1..=THREADS {
+            let (session, shared, image) = (&session, &shared, &image);
+            scope.spawn(move || {
+                ok(session.cuCtxSetCurrent(outer));
+                let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+                while start.elapsed() < RACE {
+                    if random.below(3) == 0 {
+                        replace_one(session, &mut random, shared, image);
+                    } else {
+                        use_one(session, &mut random, shared, true);
+                    }
+                }
+            });
+        }
+    });
+    ok(session.cuCtxSynchronize());
+    ok(session.cuCtxDestroy_v2(outer));
+    let mut pool = 0;
+    for left in &shared.pools {
+        // Relaxed: the threads have ended.
+        let _ = session.cuMemPoolDestroy(left.load(Ordering::Relaxed));
+    }
+    ok(session.cuDeviceGetDefaultMemPool(&mut pool, 0));
+    ok(session.cuCtxSynchronize());
+    ok(session.cuMemPoolTrimTo(pool, 0));
+    session.await_free(free);
+    let data = session.words(&[1]);
+    ok(session.launch(session.function(c"add"), (1, 1), 0, &[data, 1]));
+    assert_eq!(session.read(data, 1), [6]);
+}
+
+/// Contexts are made and destroyed while others work in them.
+fn on_contexts() {
+    let session = Session::start();
+    let free = session.free_bytes();
+    let shared = Shared::default();
+    let image = crate::session::text(crate::kernels::PTX);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for seed in 1..=THREADS {
+            let (session, shared, image) = (&session, &shared, &image);
+            scope.spawn(move || {
+                let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+                while start.elapsed() < RACE {
+                    match random.below(24) {
+                        0 => {
+                            let make = |made: *mut u64| session.cuCtxCreate_v2(made, 0, 0);
+                            let destroy = |old| session.cuCtxDestroy_v2(old);
+                            replace(&mut random, &shared.contexts, make, destroy);
+                        }
+                        1..4 => meant(session.cuCtxSetCurrent(random.of(&shared.contexts))),
+                        4 => {
+                            let mut primary = 0;
+                            meant(session.cuDevicePrimaryCtxRetain(&mut primary, 0));
+                            meant(session.cuDevicePrimaryCtxRelease_v2(0));
+                        }
+                        5..12 => replace_one(session, &mut random, shared, image),
+                        _ => use_one(session, &mut random, shared, false),
+                    }
+                }
+            });
+        }
+    });
+    for context in &shared.contexts {
+        // Relaxed: the threads have ended.
+        meant(session.cuCtxDestroy_v2(context.load(Ordering::Relaxed)));
+    }
+    let mut left = 0;
+    while session.cuCtxPopCurrent_v2(&mut left) == 0 {}
+    ok(session.cuCtxSetCurrent(session.context));
+    for left in &shared.pools {
+        // Relaxed: as above.
+        let _ = session.cuMemPoolDestroy(left.load(Ordering::Relaxed));
+    }
+    let mut pool = 0;
+    ok(session.cuDeviceGetDefaultMemPool(&mut pool, 0));
+    ok(session.cuCtxSynchronize());
+    ok(session.cuMemPoolTrimTo(pool, 0));
+    session.await_free(free);
+}

@@ -1,0 +1,101 @@
+//! Contract: the driver library answers as NVIDIA documents, whatever a program does with it, and whatever becomes of
+//! the program, nothing of it stays in the service.
+//!
+//! Each test is a scenario of `tests/src/bin/cuda_client`, run in a process of its own against a service of its own.
+
+mod ends;
+mod program;
+
+use gridmux_tests::{Service, ServiceBuilder};
+use program::Program;
+
+fn service() -> Service {
+    builder().start()
+}
+
+/// Two tenants on a functional device, where an endless kernel ends soon.
+fn builder() -> ServiceBuilder {
+    ServiceBuilder::new(&[("tenant", 1), ("other", 1)]).functional()
+}
+
+/// Runs a scenario, and looks at what it left.
+fn pass(builder: ServiceBuilder, scenario: &str, argument: &str) {
+    let service = builder.start();
+    let host = service.statistics().host_pid;
+    Program::start(&service, "tenant", scenario, argument).succeed();
+    let after = service.await_gone("tenant");
+    let usage = service.tenant("tenant").usage;
+    assert_eq!(
+        (usage.pending, after.host.memory_used_bytes),
+        (0, 0),
+        "{usage:?}"
+    );
+    assert_eq!(
+        (after.host_pid, after.host_restarts),
+        (host, 0),
+        "the device host is the same"
+    );
+}
+
+/// Declares a test for each scenario of a family.
+macro_rules! scenarios {
+    ($($family:ident: $($name:ident)*;)*) => {$(
+        mod $family {
+            $(
+                #[test]
+                fn $name() {
+                    super::pass(super::builder(), concat!(stringify!($family), "::", stringify!($name)), "");
+                }
+            )*
+        }
+    )*};
+}
+
+scenarios! {
+    entry: before_and_after_init many_threads_initialise_at_once functions_by_name codes_have_names
+        the_device_is_coherent;
+    contexts: the_stack_is_the_threads_own the_primary_context_is_counted a_destroyed_context_says_so
+        what_a_context_holds_goes_with_it;
+    modules: kernels_and_variables bad_images messages_go_to_the_programs_buffers unloaded_while_it_runs libraries;
+    launches: parameters_of_all_sizes bad_parameters bad_shapes configurations;
+    memory: allocated_and_released pitched pinned_and_registered what_is_told_of_addresses;
+    copies: every_kind edges fills large_ones_from_everywhere;
+    pools: reuse_follows_the_order_of_streams figures_and_thresholds destroyed_pools_give_their_memory_back;
+    streams: what_waits_for_the_legacy_stream work_on_one_stream_is_in_order queries_and_kinds
+        more_streams_than_the_service_has each_thread_has_its_own;
+    events: waits_across_streams times_and_queries;
+    occupancy: answers_agree_with_the_formula;
+    faults: each_has_its_code_and_stays every_thread_hears_of_it;
+    handles: destroyed_ones_name_nothing of_one_kind_are_not_of_another;
+    forks: children_are_refused_and_parents_go_on a_child_made_before_init_is_its_own;
+    races: on_every_kind_of_handle on_contexts;
+}
+
+#[test]
+fn memory_over_the_tenants_limit_is_refused() {
+    let limited = builder().tenant_key("tenant", "memory_limit_bytes = 67108864");
+    pass(limited, "memory::over_the_limit", "");
+}
+
+#[test]
+fn an_endless_kernel_ends_at_its_budget() {
+    let impatient = builder().limit("kernel_budget_cpu_seconds", 1);
+    pass(
+        impatient,
+        "faults::an_endless_kernel_ends_at_its_budget",
+        "",
+    );
+}
+
+#[test]
+fn every_symbol_returns_when_it_is_given_nothing() {
+    let word = |covered| if covered { "covered" } else { "missing" };
+    let mut symbols: Vec<String> = cuda::entry_point::all()
+        .map(|entry| format!("{} {}\n", entry.symbol, word(entry.is_covered)))
+        .collect();
+    symbols.sort();
+    let list = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(list.path(), symbols.concat()).expect("the list is written");
+    let path = list.path().to_str().expect("a path in UTF-8");
+    pass(builder(), "nulls::every_symbol_returns", path);
+}

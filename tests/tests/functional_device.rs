@@ -1,0 +1,220 @@
+//! Contract: on a functional device programs get the same results, tenants share it, and nobody keeps the others from
+//! being served; what a kernel prints comes to its tenant, and a module is usable as far as its kernels are.
+
+use gridmux_channel::ring::{Launch, Operation};
+use gridmux_mediator::device::Timing;
+use gridmux_tenant::{Args, ClientError, CompletionStatus, Printed};
+use gridmux_tests::{Bench, Bystander, RawTenant, ServiceBuilder, until};
+use gridmux_workloads::{Size, workloads};
+
+/// A kernel that never ends, one that prints, and one that no modelled GPU runs.
+const MODULE: &str = "
+.version 8.0
+.target sm_90
+.address_size 64
+.extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);
+.global .align 1 .b8 text[9] = {104, 101, 108, 108, 111, 33, 10, 0};
+.visible .entry endless()
+{
+again:
+    bra.uni again;
+}
+.visible .entry prints()
+{
+    .reg .u32 %r<2>;
+    .reg .u64 %rd<3>;
+    mov.u64 %rd1, text;
+    cvta.global.u64 %rd1, %rd1;
+    mov.u64 %rd2, 0;
+    {
+    .param .b64 param0;
+    st.param.b64 [param0], %rd1;
+    .param .b64 param1;
+    st.param.b64 [param1], %rd2;
+    .param .b32 retval0;
+    call.uni (retval0), vprintf, (param0, param1);
+    ld.param.b32 %r1, [retval0];
+    }
+    ret;
+}
+.visible .entry clusters()
+.reqnctapercluster 2, 1, 1
+{
+    ret;
+}
+";
+
+fn two_tenants() -> ServiceBuilder {
+    ServiceBuilder::new(&[("a", 1), ("b", 1)]).functional()
+}
+
+#[test]
+fn every_workload_gives_its_references_results_while_another_tenant_works() {
+    let service = two_tenants().start();
+    assert_eq!(
+        service.statistics().host.device.timing,
+        Some(Timing::Functional)
+    );
+    let bystander = Bystander::start(&service, "b", "reduction");
+    let gpu = service.gpu("a");
+    assert!(gpu.facts().is_model && gpu.facts().name.contains("functional"));
+    for workload in workloads() {
+        let bench = Bench::set_up(&gpu, workload.name, Size::Small, 3).expect("it is set up");
+        bench.run(&gpu).expect("it runs");
+    }
+    bystander.finish();
+    assert_eq!(service.tenant("b").usage.failed, 0);
+}
+
+#[test]
+fn an_endless_kernel_ends_at_its_budget_while_others_work() {
+    let service = two_tenants().limit("kernel_budget_cpu_seconds", 1).start();
+    let bystander = Bystander::start(&service, "b", "vecadd");
+    let gpu = service.gpu("a");
+    let module = gpu.module(MODULE.as_bytes()).expect("two of three can run");
+    let stream = gpu.stream().expect("a stream");
+    let kernel = module.kernel("endless").expect("it is there");
+    let launch = stream.launch(&kernel, 4, 64, 0, &Args::new());
+    match launch.and_then(|event| event.wait()) {
+        Err(ClientError::Failed {
+            status, message, ..
+        }) => {
+            assert_eq!(status, CompletionStatus::Budget);
+            assert!(message.contains("kernel_budget_cpu_seconds"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+    Bench::set_up(&gpu, "vecadd", Size::Tiny, 1)
+        .and_then(|bench| bench.run(&gpu))
+        .expect("the tenant goes on");
+    bystander.finish();
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_endless_kernel_along() {
+    let service = two_tenants().start();
+    let mut raw = RawTenant::connect(&service.socket(), "a");
+    let module = raw.load(MODULE.as_bytes()).expect("two of three can run");
+    raw.push(
+        0,
+        Operation::Launch(Launch {
+            kernel: module.kernels[0].handle,
+            grid: [400, 1, 1],
+            block: [256, 1, 1],
+            shared_bytes: 0,
+            args_offset: 0,
+            args_len: 0,
+        }),
+    );
+    until("the start of the endless kernel", || {
+        let usage = service.tenant("a").usage;
+        (usage.slices > 0).then_some(())
+    });
+    drop(raw);
+    service.await_gone("a");
+    let gpu = service.gpu("b");
+    Bench::set_up(&gpu, "vecadd", Size::Tiny, 1)
+        .and_then(|bench| bench.run(&gpu))
+        .expect("the device is free");
+}
+
+/// A kernel whose threads count to `n`.
+const COUNT: &str = "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry count(.param .u32 n)
+{
+    .reg .pred %p<2>;
+    .reg .u32 %r<3>;
+    ld.param.u32 %r1, [n];
+    mov.u32 %r2, 0;
+again:
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, %r1;
+    @%p1 bra again;
+    ret;
+}
+";
+
+#[test]
+fn tenants_share_the_hosts_time_by_their_weights() {
+    const NAMES: [&str; 2] = ["heavy", "light"];
+    let service = ServiceBuilder::new(&[(NAMES[0], 3), (NAMES[1], 1)])
+        .functional()
+        .start();
+    let clients = NAMES.map(|name| {
+        let gpu = service.gpu(name);
+        let module = gpu.module(COUNT.as_bytes()).expect("it loads");
+        let kernel = module.kernel("count").expect("it is there");
+        (gpu, kernel)
+    });
+    // More than is done by the time that the second reading is taken; what is left goes with the clients.
+    let args = Args::new().u32(300);
+    for (gpu, kernel) in &clients {
+        let stream = gpu.stream().expect("a stream");
+        let event = stream.launch(kernel, 4_000_000, 256, 0, &args);
+        std::mem::forget((event.expect("it is taken"), stream));
+    }
+    let blocks = || NAMES.map(|name| service.tenant(name).usage.blocks);
+    let after = |least: [u64; 2]| {
+        until("progress of both tenants", || {
+            let now = blocks();
+            (now[0] >= least[0] && now[1] >= least[1]).then_some(now)
+        })
+    };
+    let first = after([500, 500]);
+    let second = after([first[0] + 1, first[1] + 3000]);
+    #[allow(clippy::cast_precision_loss, reason = "a ratio")]
+    let ratio = (second[0] - first[0]) as f64 / (second[1] - first[1]) as f64;
+    assert!((2.0..4.5).contains(&ratio), "{ratio} where 3 is due");
+    std::mem::forget(clients);
+}
+
+#[test]
+fn what_a_kernel_prints_comes_to_its_own_client() {
+    for builder in [two_tenants(), ServiceBuilder::new(&[("a", 1), ("b", 1)])] {
+        let service = builder.start();
+        let (gpu, other) = (service.gpu("a"), service.gpu("b"));
+        let module = gpu.module(MODULE.as_bytes()).expect("two of three can run");
+        assert!(module.prints());
+        let kernel = module.kernel("prints").expect("it is there");
+        let stream = gpu.stream().expect("a stream");
+        let launch = stream.launch(&kernel, 3, 1, 0, &Args::new());
+        launch.and_then(|event| event.wait()).expect("it runs");
+        let printed = gpu.take_printed().expect("it answers");
+        assert_eq!(printed.text, b"hello!\nhello!\nhello!\n");
+        assert_eq!(printed.lost_bytes, 0);
+        for gpu in [&gpu, &other] {
+            assert_eq!(gpu.take_printed().expect("it answers"), Printed::default());
+        }
+    }
+}
+
+#[test]
+fn a_launch_of_a_kernel_that_cannot_run_is_refused_with_the_reason() {
+    for builder in [two_tenants(), ServiceBuilder::new(&[("a", 1), ("b", 1)])] {
+        let service = builder.start();
+        let gpu = service.gpu("a");
+        let module = gpu.module(MODULE.as_bytes()).expect("two of three can run");
+        let verdicts: Vec<_> = module
+            .kernels()
+            .iter()
+            .map(|kernel| (&*kernel.name, kernel.unusable.is_some()))
+            .collect();
+        let expected = [("endless", false), ("prints", false), ("clusters", true)];
+        assert_eq!(verdicts, expected);
+        let kernel = module.kernel("clusters").expect("it is named");
+        let stream = gpu.stream().expect("a stream");
+        let launch = stream.launch(&kernel, 1, 32, 0, &Args::new());
+        match launch.and_then(|event| event.wait()) {
+            Err(ClientError::Failed {
+                status, message, ..
+            }) => {
+                assert_eq!(status, CompletionStatus::BadKernel);
+                assert_eq!(Some(&message), kernel.info().unusable.as_ref());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

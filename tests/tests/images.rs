@@ -1,0 +1,326 @@
+//! Contract: what a program hands to the driver library as an image becomes a module, and several become one; what does
+//! not gets the documented code, and a sentence in the program's log.
+//!
+//! One test, because a process has one connection to the service.
+
+use cuda::context::current::cuCtxSetCurrent;
+use cuda::context::primary::cuDevicePrimaryCtxRetain;
+use cuda::init::cuInit;
+use cuda::launch::cuLaunchKernel;
+use cuda::library::{
+    CUlibrary, cuKernelGetFunction, cuLibraryGetKernel, cuLibraryLoadData, cuLibraryUnload,
+};
+use cuda::link::{
+    CUlinkState, cuLinkAddData_v2, cuLinkAddFile_v2, cuLinkComplete, cuLinkCreate_v2, cuLinkDestroy,
+};
+use cuda::memory::allocate::{cuMemAlloc_v2, cuMemFree_v2};
+use cuda::memory::copy::cuMemcpyDtoH_v2;
+use cuda::module::{
+    CUmodule, cuModuleGetFunction, cuModuleLoadData, cuModuleLoadFatBinary, cuModuleUnload,
+};
+use cuda::registry::Handle;
+use cuda::status::Status;
+use gridmux_tests::ServiceBuilder;
+use std::ffi::{CStr, CString, c_uint, c_void};
+use std::ptr::null_mut;
+
+const HEADER: &str = ".version 7.0\n.target sm_70\n.address_size 64\n";
+const VALUE: u32 = 42;
+
+/// Kinds of input of the linker.
+const PTX: c_uint = 1;
+const FATBINARY: c_uint = 2;
+const LIBRARY: c_uint = 4;
+
+/// A kernel `store` that stores what `value` returns, which another module defines.
+fn user() -> String {
+    format!(
+        "{HEADER}.extern .func (.param .b32 r) value();
+.visible .entry store(.param .u64 out) {{
+ .reg .b64 %d; .reg .b32 %r; .param .b32 r;
+ ld.param.u64 %d,[out]; call (r),value; ld.param.b32 %r,[r]; st.global.u32 [%d],%r; ret; }}"
+    )
+}
+
+fn library(value: u32) -> String {
+    format!(
+        "{HEADER}.visible .func (.param .b32 r) value() {{ .reg .b32 %r; mov.u32 %r,{value}; st.param.b32 [r],%r; ret; }}"
+    )
+}
+
+/// Both in one module.
+fn whole(value: u32) -> String {
+    let user = user().replace(".extern .func (.param .b32 r) value();", "");
+    library(value) + user.strip_prefix(HEADER).unwrap()
+}
+
+/// A container with one entry that is not packed: PTX (kind 1) or machine code (kind 2) for an architecture.
+fn container(kind: u16, sm: u32, content: &str) -> Vec<u8> {
+    let padded = (content.len() + 1).next_multiple_of(8);
+    let mut image = Vec::new();
+    image.extend(0xba55_ed50_u32.to_le_bytes());
+    image.extend([1, 0, 16, 0]);
+    image.extend((64 + padded as u64).to_le_bytes());
+    let mut header = [0; 64];
+    header[..2].copy_from_slice(&kind.to_le_bytes());
+    header[4] = 64;
+    header[8..16].copy_from_slice(&(padded as u64).to_le_bytes());
+    header[28..32].copy_from_slice(&sm.to_le_bytes());
+    image.extend(header);
+    image.extend(content.as_bytes());
+    image.resize(16 + 64 + padded, 0);
+    image
+}
+
+#[track_caller]
+fn check(code: u32) {
+    assert_eq!(Status(code), Status::SUCCESS, "{:?}", Status(code).name());
+}
+
+/// Runs the kernel `store` of a module; what it stored.
+fn stored(module: CUmodule) -> u32 {
+    let mut function = Handle::NULL;
+    let mut address = 0;
+    let mut result = 0_u32;
+    // SAFETY: every pointer is to a variable of the right type, and the kernel has one parameter, an address.
+    unsafe {
+        check(cuModuleGetFunction(
+            &raw mut function,
+            module,
+            c"store".as_ptr(),
+        ));
+        check(cuMemAlloc_v2(&raw mut address, 4));
+        let mut params = [(&raw mut address).cast::<c_void>()];
+        let (stream, none) = (Handle::NULL, null_mut());
+        check(cuLaunchKernel(
+            function,
+            1,
+            1,
+            1,
+            1,
+            1,
+            1,
+            0,
+            stream,
+            params.as_mut_ptr(),
+            none,
+        ));
+        check(cuMemcpyDtoH_v2((&raw mut result).cast(), address, 4));
+        check(cuMemFree_v2(address));
+    }
+    result
+}
+
+fn loaded(image: *const c_void) -> u32 {
+    let mut module = Handle::NULL;
+    // SAFETY: a place for the handle, and a whole image.
+    check(unsafe { cuModuleLoadData(&raw mut module, image) });
+    let result = stored(module);
+    // SAFETY: a handle is looked up.
+    check(unsafe { cuModuleUnload(module) });
+    result
+}
+
+fn refused(image: *const c_void) -> Status {
+    let mut module = Handle::NULL;
+    // SAFETY: as in `loaded`.
+    Status(unsafe { cuModuleLoadFatBinary(&raw mut module, image) })
+}
+
+/// Adds parts to a linker and completes it; the image, or the code and what the log says.
+fn linked(parts: &[(c_uint, &[u8])]) -> Result<Vec<u8>, (Status, String)> {
+    let mut log = [0_u8; 1000];
+    let mut options = [5, 6];
+    let mut values = [
+        log.as_mut_ptr().cast(),
+        std::ptr::without_provenance_mut(log.len()),
+    ];
+    let mut link: CUlinkState = Handle::NULL;
+    let (mut image, mut bytes) = (null_mut::<c_void>(), 0);
+    // SAFETY: every pointer is to a variable of the right type, which lives as long as the linker.
+    unsafe {
+        check(cuLinkCreate_v2(
+            2,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+            &raw mut link,
+        ));
+        let mut code = 0;
+        for (n, (kind, data)) in parts.iter().enumerate() {
+            let name = CString::new(format!("part{n}")).unwrap();
+            let data_at = data.as_ptr().cast_mut().cast();
+            code = cuLinkAddData_v2(
+                link,
+                *kind,
+                data_at,
+                data.len(),
+                name.as_ptr(),
+                0,
+                null_mut(),
+                null_mut(),
+            );
+            if code != 0 {
+                break;
+            }
+        }
+        if code == 0 {
+            code = cuLinkComplete(link, &raw mut image, &raw mut bytes);
+        }
+        let result = match Status(code) {
+            Status::SUCCESS => Ok(std::slice::from_raw_parts(image.cast::<u8>(), bytes).to_vec()),
+            status => {
+                let said = CStr::from_bytes_until_nul(&log).unwrap().to_string_lossy();
+                // A call that is wrong by itself says nothing.
+                assert!(said.is_empty() || values[1].addr() == said.len());
+                Err((status, said.into_owned()))
+            }
+        };
+        check(cuLinkDestroy(link));
+        assert_eq!(Status(cuLinkDestroy(link)), Status::INVALID_HANDLE);
+        result
+    }
+}
+
+fn images_are_loaded() {
+    let text = CString::new(whole(VALUE)).unwrap();
+    assert_eq!(loaded(text.as_ptr().cast()), VALUE);
+    let fat = container(1, 80, &whole(7));
+    assert_eq!(loaded(fat.as_ptr().cast()), 7);
+    let newer = container(1, 999, &whole(7));
+    assert_eq!(refused(newer.as_ptr().cast()), Status::NO_BINARY_FOR_GPU);
+    let code = container(2, 90, "\x7fELF");
+    assert_eq!(refused(code.as_ptr().cast()), Status::NO_BINARY_FOR_GPU);
+    assert_eq!(
+        refused(c"\x7fELF".as_ptr().cast()),
+        Status::NO_BINARY_FOR_GPU
+    );
+    assert_eq!(refused(c"".as_ptr().cast()), Status::INVALID_IMAGE);
+    assert_eq!(refused(c"no PTX".as_ptr().cast()), Status::INVALID_PTX);
+    assert_eq!(refused(std::ptr::null()), Status::INVALID_VALUE);
+}
+
+/// What nvcc puts into a program of several objects: a wrapper with a container for each.
+fn objects_of_a_program_are_linked() {
+    let code = container(2, 90, "\x7fELF");
+    let (user, library) = (container(1, 80, &user()), container(1, 80, &library(11)));
+    let list = [user.as_ptr(), library.as_ptr(), std::ptr::null()];
+    #[repr(C)]
+    struct Wrapper {
+        magic: u32,
+        version: u32,
+        data: *const u8,
+        list: *const *const u8,
+    }
+    let wrapper = Wrapper {
+        magic: 0x4662_43b1,
+        version: 2,
+        data: code.as_ptr(),
+        list: list.as_ptr(),
+    };
+    assert_eq!(loaded((&raw const wrapper).cast()), 11);
+    let mut library: CUlibrary = Handle::NULL;
+    let (mut kernel, mut function) = (Handle::NULL, Handle::NULL);
+    let none = null_mut::<c_void>();
+    let image = (&raw const wrapper).cast();
+    // SAFETY: places for handles, a whole image, and no options.
+    unsafe {
+        check(cuLibraryLoadData(
+            &raw mut library,
+            image,
+            none.cast(),
+            none.cast(),
+            0,
+            none.cast(),
+            none.cast(),
+            0,
+        ));
+        check(cuLibraryGetKernel(
+            &raw mut kernel,
+            library,
+            c"store".as_ptr(),
+        ));
+        check(cuKernelGetFunction(&raw mut function, kernel));
+        check(cuLibraryUnload(library));
+    }
+}
+
+fn parts_are_linked() {
+    let (user, library) = (user(), library(23));
+    let both = linked(&[(PTX, user.as_bytes()), (PTX, library.as_bytes())]).unwrap();
+    assert_eq!(loaded(both.as_ptr().cast()), 23);
+    let fat = container(1, 80, &library);
+    let both = linked(&[(PTX, user.as_bytes()), (FATBINARY, &fat)]).unwrap();
+    assert_eq!(loaded(both.as_ptr().cast()), 23);
+    // What was linked may be linked again.
+    let alone = linked(&[(PTX, library.as_bytes())]).unwrap();
+    assert_eq!(alone.strip_suffix(b"\0"), Some(library.as_bytes()));
+    let again = linked(&[(0, &alone), (PTX, user.as_bytes())]).unwrap();
+    assert_eq!(loaded(again.as_ptr().cast()), 23);
+    let (status, said) = linked(&[(PTX, user.as_bytes()), (PTX, user.as_bytes())]).unwrap_err();
+    assert_eq!(status, Status::INVALID_PTX);
+    assert!(
+        said.contains("`store` is defined twice: part 1 of 2, line 5"),
+        "{said}"
+    );
+    let (status, said) = linked(&[(PTX, user.as_bytes()), (FATBINARY, b"\x7fELF")]).unwrap_err();
+    assert_eq!(status, Status::NO_BINARY_FOR_GPU);
+    assert!(
+        said.starts_with("part1: the image holds machine code"),
+        "{said}"
+    );
+    assert_eq!(linked(&[]).unwrap_err().0, Status::INVALID_VALUE);
+    assert_eq!(linked(&[(PTX, b"")]).unwrap_err().0, Status::INVALID_VALUE);
+    assert_eq!(linked(&[(99, b"x")]).unwrap_err().0, Status::INVALID_VALUE);
+}
+
+fn files_are_linked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        CString::new(path.to_str().unwrap()).unwrap()
+    };
+    let text = path("whole.ptx", whole(5).as_bytes());
+    let runtime = path("libcudadevrt.a", b"!<arch>\n");
+    let mut link: CUlinkState = Handle::NULL;
+    let (mut image, mut bytes) = (null_mut::<c_void>(), 0);
+    let none = null_mut::<c_void>();
+    // SAFETY: every pointer is to a variable of the right type, or null where that is allowed.
+    unsafe {
+        check(cuLinkCreate_v2(0, none.cast(), none.cast(), &raw mut link));
+        let add = |kind, path: &CStr| {
+            Status(cuLinkAddFile_v2(
+                link,
+                kind,
+                path.as_ptr(),
+                0,
+                none.cast(),
+                none.cast(),
+            ))
+        };
+        assert_eq!(add(LIBRARY, &runtime), Status::SUCCESS);
+        assert_eq!(add(PTX, c"/nowhere.ptx"), Status::FILE_NOT_FOUND);
+        assert_eq!(add(PTX, &text), Status::SUCCESS);
+        check(cuLinkComplete(link, &raw mut image, &raw mut bytes));
+        assert_eq!(loaded(image), 5);
+        check(cuLinkDestroy(link));
+    }
+}
+
+#[test]
+fn images_become_modules() {
+    let service = ServiceBuilder::new(&[("a", 1)]).start();
+    // SAFETY: no other thread of this process reads or writes its environment: the service is another process.
+    unsafe { std::env::set_var("GRIDMUX_SOCKET", service.socket()) };
+    let mut context = Handle::NULL;
+    // SAFETY: a place for the handle.
+    unsafe {
+        check(cuInit(0));
+        check(cuDevicePrimaryCtxRetain(&raw mut context, 0));
+        check(cuCtxSetCurrent(context));
+    }
+    images_are_loaded();
+    objects_of_a_program_are_linked();
+    parts_are_linked();
+    files_are_linked();
+}

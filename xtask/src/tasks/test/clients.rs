@@ -1,0 +1,166 @@
+//! Clients: CUDA programs that know nothing of gridmux, each run by `gridmux run` as a user runs it.
+//!
+//! They are numba-cuda with tests of its own, programs on cuda-bindings, cuda-core and Triton from the package index,
+//! and committed programs in C and Rust on the driver API. A program that is a test suite prints a line for each test;
+//! any other counts as one test, by its exit status.
+
+use super::{Counts, Stage};
+use crate::setup::{self, Need};
+use crate::{process, python, repo};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One client.
+struct Client {
+    name: &'static str,
+    /// Program and arguments; `{python}`, `{gridmux}`, `{build}` and `{clients}` stand for paths.
+    words: &'static [&'static str],
+    /// `false` for one that starts its own service and runs `gridmux run` itself.
+    through_run: bool,
+    counts: Counts,
+}
+
+/// All of them, those that say soonest that something is wrong first.
+const CLIENTS: [Client; 9] = [
+    program("C program", &["{build}/clients/program"]),
+    program("cudarc program", &["{build}/examples/cudarc_program"]),
+    suite(
+        "cuda-bindings",
+        &["{python}", "{clients}/suite.py", "bindings"],
+    ),
+    suite("cuda-core", &["{python}", "{clients}/suite.py", "core"]),
+    suite("numba", &["{python}", "{clients}/suite.py", "numba"]),
+    program(
+        "numba training",
+        &["{python}", "{clients}/numba/training.py"],
+    ),
+    suite("triton", &["{python}", "{clients}/suite.py", "triton"]),
+    Client {
+        name: "two tenants",
+        words: &["{python}", "{clients}/two_tenants.py", "{gridmux}"],
+        through_run: false,
+        counts: Counts::Program,
+    },
+    suite(
+        "numba's own tests",
+        &["{python}", "{clients}/suite.py", "numba-cuda"],
+    ),
+];
+
+const fn program(name: &'static str, words: &'static [&'static str]) -> Client {
+    Client {
+        name,
+        words,
+        through_run: true,
+        counts: Counts::Program,
+    }
+}
+
+const fn suite(name: &'static str, words: &'static [&'static str]) -> Client {
+    Client {
+        name,
+        words,
+        through_run: true,
+        counts: Counts::Tests,
+    }
+}
+
+/// After this many seconds a client is told to end, and it has failed.
+const PATIENCE_S: &str = "900";
+
+/// What the clients' commands are made from.
+struct Places {
+    python: PathBuf,
+    gridmux: PathBuf,
+    build: PathBuf,
+    clients: PathBuf,
+}
+
+/// Builds and installs what the clients need, and returns a stage for each.
+///
+/// # Errors
+/// If something does not build or cannot be installed.
+pub(super) fn stages() -> Result<Vec<Stage>> {
+    setup::ensure(&[Need::Gcc, Need::PythonVenv, Need::PythonHeaders])?;
+    let clients = repo::root().join("tests/clients");
+    let requirements = clients.join("requirements.txt");
+    let requirements = fs::read_to_string(&requirements)
+        .with_context(|| format!("cannot read {}", repo::shown(&requirements)))?;
+    let packages: Vec<&str> = requirements
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    let environment = python::ensure("clients", &packages)?;
+    let build = repo::target().join("debug");
+    process::aloud(repo::cargo("build").args([
+        "--package",
+        "gridmux",
+        "--package",
+        "gridmux-cuda",
+    ]))?;
+    let example = ["--package", "gridmux-tests", "--example", "cudarc_program"];
+    process::aloud(repo::cargo("build").args(example))?;
+    compile_c(&clients, &build)?;
+    let places = Places {
+        python: environment.join("bin/python"),
+        gridmux: build.join("gridmux"),
+        build,
+        clients,
+    };
+    Ok(CLIENTS.iter().map(|client| client.stage(&places)).collect())
+}
+
+/// Compiles the C program and links it with gridmux's libcuda, as it would be with NVIDIA's.
+fn compile_c(clients: &Path, build: &Path) -> Result<()> {
+    let folder = build.join("clients");
+    fs::create_dir_all(&folder)?;
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-Wall", "-Werror", "-o"])
+        .arg(folder.join("program"))
+        .arg(clients.join("c/program.c"))
+        .arg("-L")
+        .arg(build)
+        .arg("-lcuda");
+    process::output(&mut gcc).context("the C program does not compile")?;
+    Ok(())
+}
+
+impl Client {
+    fn stage(&self, places: &Places) -> Stage {
+        // Programs from the package index write caches, which have no place among the sources.
+        let caches = repo::target().join("clients/caches");
+        let mut command = Command::new("timeout");
+        command
+            .args(["--kill-after=20", PATIENCE_S])
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("TRITON_CACHE_DIR", caches.join("triton"))
+            .env("NUMBA_CACHE_DIR", caches.join("numba"));
+        if self.through_run {
+            command.arg(&places.gridmux).args(["run", "--"]);
+        }
+        command.args(self.words.iter().map(|word| places.filled(word)));
+        Stage {
+            name: self.name.to_owned(),
+            command,
+            counts: self.counts,
+        }
+    }
+}
+
+impl Places {
+    fn filled(&self, word: &str) -> String {
+        let places = [
+            ("{python}", &self.python),
+            ("{gridmux}", &self.gridmux),
+            ("{build}", &self.build),
+            ("{clients}", &self.clients),
+        ];
+        places
+            .into_iter()
+            .fold(word.to_owned(), |word, (name, path)| {
+                word.replace(name, &path.display().to_string())
+            })
+    }
+}
