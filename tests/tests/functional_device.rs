@@ -151,6 +151,12 @@ fn tenants_share_the_hosts_time_by_their_weights() {
     });
     // More than is done by the time that the second reading is taken; what is left goes with the clients.
     let args = Args::new().u32(300);
+    // A kernel of which no block has ended gets little, whatever its tenant's weight.
+    for (gpu, kernel) in &clients {
+        let stream = gpu.stream().expect("a stream");
+        let launch = stream.launch(kernel, 64, 256, 0, &args);
+        launch.and_then(|event| event.wait()).expect("it runs");
+    }
     for (gpu, kernel) in &clients {
         let stream = gpu.stream().expect("a stream");
         let event = stream.launch(kernel, 4_000_000, 256, 0, &args);
@@ -163,11 +169,12 @@ fn tenants_share_the_hosts_time_by_their_weights() {
             (now[0] >= least[0] && now[1] >= least[1]).then_some(now)
         })
     };
-    let first = after([500, 500]);
+    // By then the controller has made up for the start, in which one tenant comes before the other.
+    let first = after([3000, 3000]);
     let second = after([first[0] + 1, first[1] + 3000]);
     #[allow(clippy::cast_precision_loss, reason = "a ratio")]
     let ratio = (second[0] - first[0]) as f64 / (second[1] - first[1]) as f64;
-    assert!((2.0..4.5).contains(&ratio), "{ratio} where 3 is due");
+    assert!((2.25..4.0).contains(&ratio), "{ratio} where 3 is due");
     std::mem::forget(clients);
 }
 
