@@ -149,7 +149,6 @@ fn tenants_share_the_hosts_time_by_their_weights() {
         let kernel = module.kernel("count").expect("it is there");
         (gpu, kernel)
     });
-    // More than is done by the time that the second reading is taken; what is left goes with the clients.
     let args = Args::new().u32(300);
     // A kernel of which no block has ended gets little, whatever its tenant's weight.
     for (gpu, kernel) in &clients {
@@ -157,6 +156,7 @@ fn tenants_share_the_hosts_time_by_their_weights() {
         let launch = stream.launch(kernel, 64, 256, 0, &args);
         launch.and_then(|event| event.wait()).expect("it runs");
     }
+    // More than is done while the test looks on; what is left goes with the clients.
     for (gpu, kernel) in &clients {
         let stream = gpu.stream().expect("a stream");
         let event = stream.launch(kernel, 4_000_000, 256, 0, &args);
@@ -169,12 +169,18 @@ fn tenants_share_the_hosts_time_by_their_weights() {
             (now[0] >= least[0] && now[1] >= least[1]).then_some(now)
         })
     };
-    // By then the controller has made up for the start, in which one tenant comes before the other.
-    let first = after([3000, 3000]);
-    let second = after([first[0] + 1, first[1] + 3000]);
+    // The controller makes up for the start, in which one tenant comes before the other; then the shares stay.
+    let mut last = after([1, 1]);
+    let mut ratios = Vec::new();
     #[allow(clippy::cast_precision_loss, reason = "a ratio")]
-    let ratio = (second[0] - first[0]) as f64 / (second[1] - first[1]) as f64;
-    assert!((2.25..4.0).contains(&ratio), "{ratio} where 3 is due");
+    while !ratios.ends_with(&[true; 3]) {
+        assert!(ratios.len() < 40, "3 to 1 is due: {ratios:?}");
+        let now = after([last[0] + 1, last[1] + 1000]);
+        let ratio = (now[0] - last[0]) as f64 / (now[1] - last[1]) as f64;
+        println!("{ratio}");
+        ratios.push((2.25..4.0).contains(&ratio));
+        last = now;
+    }
     std::mem::forget(clients);
 }
 
