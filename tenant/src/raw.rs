@@ -104,8 +104,10 @@ impl Stream {
     /// # Errors
     /// The device was lost.
     pub fn copy_to_address(&self, address: u64, data: &[u8]) -> Result<Mark, ClientError> {
-        self.stage_to(address, data)?;
-        self.barrier()
+        match self.stage_to(address, data)? {
+            Some(mark) => Ok(mark),
+            None => self.barrier(),
+        }
     }
 
     /// Copies from a device address as [`Stream::copy_from`] does, and waits for it.
@@ -205,8 +207,11 @@ impl Stream {
     /// # Errors
     /// The device was lost.
     pub fn wait_mark(&self, mark: Mark) -> Result<Option<Mark>, ClientError> {
+        if mark.stream == self.id() {
+            return Ok(None);
+        }
         let mut core = self.link.look()?;
-        if mark.stream == self.id() || core.pending.stream(mark.stream).ended >= mark.number {
+        if core.pending.stream(mark.stream).ended >= mark.number {
             return Ok(None);
         }
         let cookie = mark.cookie;

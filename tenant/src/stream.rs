@@ -12,6 +12,7 @@ use crate::event::Event;
 use crate::link::{Held, Link, LinkRef};
 use crate::module::Kernel;
 use crate::pending::Ticket;
+use crate::raw::Mark;
 use crate::shape::{Block, Grid};
 use crate::staging::Chunk;
 use crate::typed::{Plain, TypedBuffer};
@@ -57,12 +58,18 @@ impl Stream {
     /// The range is outside the buffer, or the device was lost.
     pub fn copy_to(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), ClientError> {
         let address = buffer.range(&self.link, offset, data.len() as u64)?;
-        self.stage_to(address, data)
+        self.stage_to(address, data).map(drop)
     }
 
-    /// Copies `data` to a device address through the staging memory.
-    pub(crate) fn stage_to(&self, mut address: u64, data: &[u8]) -> Result<(), ClientError> {
+    /// Copies `data` to a device address through the staging memory; returns the mark of the last copy, if there is
+    /// anything to copy.
+    pub(crate) fn stage_to(
+        &self,
+        mut address: u64,
+        data: &[u8],
+    ) -> Result<Option<Mark>, ClientError> {
         let mut rest = data;
+        let mut last = None;
         while !rest.is_empty() {
             let chunk = self
                 .link
@@ -77,17 +84,20 @@ impl Stream {
             };
             let ticket = self.ticket("copy to the device", Some(chunk));
             let mut core = self.link.enter()?;
-            if let Err(error) = self
+            match self
                 .link
                 .submit(&mut core, Operation::CopyToDevice(copy), ticket)
             {
-                core.chunks.give(chunk);
-                return Err(error);
+                Ok(cookie) => last = Some(self.mark(&mut core, cookie)),
+                Err(error) => {
+                    core.chunks.give(chunk);
+                    return Err(error);
+                }
             }
             address += part.len() as u64;
             rest = next;
         }
-        Ok(())
+        Ok(last)
     }
 
     /// Copies from `offset` of `buffer` to `out`, after everything submitted

@@ -5,7 +5,6 @@
 
 use crate::api::driver_api;
 use crate::border::Out;
-use crate::context::CUcontext;
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
 use crate::image::{self, ImageError};
@@ -94,7 +93,7 @@ impl Library {
         texts: Result<Vec<Vec<u8>>, ImageError>,
         options: &Options,
     ) -> CudaResult<CUlibrary> {
-        let module = Module::load(driver, CUcontext::NULL, texts, options)?;
+        let module = Module::load(driver, None, texts, options)?;
         let library = driver.libraries.add(|handle| Self {
             handle,
             module,

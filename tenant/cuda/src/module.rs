@@ -101,14 +101,15 @@ driver_api! {
 }
 
 impl Module {
-    /// Loads what was read of an image: one PTX text, or several that are linked.
+    /// Loads what was read of an image, one PTX text or several that are linked, for a context or, without one, for a
+    /// library.
     ///
     /// # Errors
     /// The image holds no PTX, or the mediator refuses it, with the reason in the log of `options` and, if the
-    /// program gave none, on stderr.
+    /// program gave none, on stderr; [`Status::CONTEXT_IS_DESTROYED`].
     pub fn load(
         driver: &Driver,
-        context: CUcontext,
+        owner: Option<&Context>,
         texts: Result<Vec<Vec<u8>>, ImageError>,
         options: &Options,
     ) -> CudaResult<Arc<Self>> {
@@ -125,16 +126,23 @@ impl Module {
         if loaded.prints() {
             driver.printing.note_module();
         }
-        let module = driver.modules.add(|handle| Self {
-            handle,
-            context,
-            loaded,
-            functions: Mutex::new(Some(HashMap::new())),
-        })?;
-        for global in module.loaded.globals() {
-            driver.memory.add_variable(context, module.handle, global);
+        let context = owner.map_or(CUcontext::NULL, Context::handle);
+        let add = || {
+            let module = driver.modules.add(|handle| Self {
+                handle,
+                context,
+                loaded,
+                functions: Mutex::new(Some(HashMap::new())),
+            })?;
+            for global in module.loaded.globals() {
+                driver.memory.add_variable(context, module.handle, global);
+            }
+            Ok(module)
+        };
+        match owner {
+            Some(owner) => owner.grow(add),
+            None => add(),
         }
-        Ok(module)
     }
 
     /// Returns the handle of its context; null for a library's.
@@ -249,8 +257,7 @@ pub(crate) fn refused(options: &Options, why: &str) {
 fn load_file(place: Out<CUmodule>, path: &'static CStr) -> CudaResult {
     let (driver, context) = usable()?;
     let texts = image::ptx_of(&image::read_file(path)?, driver.capability());
-    let module = Module::load(driver, context.handle(), texts, &Options::default())?;
-    keep(driver, &context, &module)?;
+    let module = Module::load(driver, Some(&context), texts, &Options::default())?;
     place.set(module.handle);
     Ok(())
 }
@@ -273,20 +280,9 @@ fn load(place: &Out<CUmodule>, image: *const c_void, options: &Options) -> CudaR
     let (driver, context) = usable()?;
     // SAFETY: the program passes an image, as the C declaration asks.
     let texts = unsafe { image::ptx_at(image, driver.capability()) };
-    let module = Module::load(driver, context.handle(), texts, options)?;
-    keep(driver, &context, &module)?;
+    let module = Module::load(driver, Some(&context), texts, options)?;
     place.set(module.handle);
     Ok(())
-}
-
-/// Takes a module back whose context another thread destroyed meanwhile.
-fn keep(driver: &Driver, context: &Context, module: &Module) -> CudaResult {
-    if !context.is_destroyed() {
-        return Ok(());
-    }
-    // The context's end may have taken it already.
-    let _ = Module::take(driver, module.handle);
-    Err(Status::CONTEXT_IS_DESTROYED)
 }
 
 fn unload(module: CUmodule) -> CudaResult {

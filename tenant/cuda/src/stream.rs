@@ -75,7 +75,14 @@ pub struct Stream {
     last: Arc<Last>,
     attributes: attributes::Attributes,
     /// Held for a submission and the waits in front of it.
-    turn: Mutex<()>,
+    turn: Mutex<Turn>,
+}
+
+/// What a stream has waited for.
+#[derive(Debug, Default)]
+struct Turn {
+    /// The last mark of the legacy default stream that the stream was made to wait for.
+    awaited: Option<Mark>,
 }
 
 impl Object for Stream {
@@ -145,7 +152,7 @@ impl Stream {
             order,
             last,
             attributes: attributes::Attributes::default(),
-            turn: Mutex::new(()),
+            turn: Mutex::default(),
         };
         context.grow(|| driver.streams.add(make))
     }
@@ -172,14 +179,14 @@ impl Stream {
         driver: &Driver,
         act: impl FnOnce(&gridmux_tenant::Stream) -> Result<Option<Mark>, ClientError>,
     ) -> Result<(), ClientError> {
-        let _turn = self.turn.lock();
+        let mut turn = self.turn.lock();
         let lane = &self.lane.stream;
         match self.kind {
             Kind::Default(DefaultStream::Legacy) => self.order.wait_for_blocking(driver, lane)?,
             Kind::Made {
                 blocking: false, ..
             } => {}
-            _ => self.order.wait_for_legacy(lane)?,
+            _ => self.order.wait_for_legacy(lane, &mut turn.awaited)?,
         }
         if let Some(mark) = act(lane)? {
             self.last.set(mark);
@@ -214,9 +221,27 @@ impl Stream {
     }
 }
 
+/// The default streams of a thread, one for each context that it used them in. They end with the thread.
+#[derive(Debug, Default)]
+struct Own(RefCell<Vec<Arc<Stream>>>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let streams = std::mem::take(self.0.get_mut());
+        match Driver::get() {
+            Ok(driver) => {
+                for stream in streams {
+                    drop(driver.streams.remove(stream.handle));
+                }
+            }
+            // In a child of `fork` they are the parent's, and locks may be held by threads that are not there.
+            Err(_) => std::mem::forget(streams),
+        }
+    }
+}
+
 thread_local! {
-    /// The thread's default streams, one for each context that it used them in.
-    static OWN: RefCell<Vec<Arc<Stream>>> = const { RefCell::new(Vec::new()) };
+    static OWN: Own = const { Own(RefCell::new(Vec::new())) };
 }
 
 /// Returns the stream that a handle names in a context.
@@ -240,8 +265,8 @@ pub fn resolve(
 /// Returns the calling thread's default stream in a context.
 fn own(driver: &Driver, context: &Arc<Context>) -> CudaResult<Arc<Stream>> {
     let mine = context.handle();
-    let find = |streams: &RefCell<Vec<Arc<Stream>>>| {
-        let streams = streams.borrow();
+    let find = |own: &Own| {
+        let streams = own.0.borrow();
         streams
             .iter()
             .find(|stream| stream.context == mine)
@@ -253,8 +278,8 @@ fn own(driver: &Driver, context: &Arc<Context>) -> CudaResult<Arc<Stream>> {
     }
     let kind = Kind::Default(DefaultStream::PerThread);
     let stream = Stream::new(driver, context, kind)?;
-    let keep = |streams: &RefCell<Vec<Arc<Stream>>>| {
-        let mut streams = streams.borrow_mut();
+    let keep = |own: &Own| {
+        let mut streams = own.0.borrow_mut();
         // Those of contexts that were destroyed are of no more use.
         let all = std::mem::take(&mut *streams);
         let (mut known, dead): (Vec<_>, Vec<_>) = all

@@ -100,7 +100,8 @@ impl MemoryMap {
     /// Adds a variable of a module; one of no bytes has no address.
     pub fn add_variable(&self, context: CUcontext, module: CUmodule, global: &GlobalInfo) {
         if global.bytes > 0 {
-            // The mediator gives no address twice, so nothing overlaps.
+            // A module's variables are forgotten before the mediator can give their addresses to another, so that
+            // nothing overlaps.
             let memory = Memory::Variable(module);
             let _ = self.add(global.address, global.bytes, context, memory);
         }

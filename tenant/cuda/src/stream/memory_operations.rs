@@ -39,7 +39,7 @@ fn write_32(
 ) -> CudaResult {
     let (driver, _, stream) = usable_stream(default, stream)?;
     check(address, 4, flags)?;
-    driver.memory.device_span(address, 4)?;
+    let _held = driver.memory.device_span(address, 4)?;
     stream.submit(driver, |lane| {
         lane.fill_address(address, 4, value, Width::Four).map(Some)
     })?;
@@ -55,7 +55,7 @@ fn write_64(
 ) -> CudaResult {
     let (driver, _, stream) = usable_stream(default, stream)?;
     check(address, 8, flags)?;
-    driver.memory.device_span(address, 8)?;
+    let _held = driver.memory.device_span(address, 8)?;
     stream.submit(driver, |lane| {
         lane.copy_to_address(address, &value.to_ne_bytes())
             .map(Some)

@@ -3,7 +3,7 @@
 //! NVIDIA's rule: work of the legacy stream begins when all earlier work of the blocking streams has ended, and their
 //! later work begins when it has ended. Each stream notes its last submission; before the legacy stream submits, it is
 //! made to wait for those of all blocking streams, and before a blocking stream submits, for that of the legacy one.
-//! Where nothing is under way, no wait is submitted.
+//! Where nothing is under way, no wait is submitted, nor where the stream has been made to wait for that already.
 //!
 //! Two threads that submit at the same time without waiting for each other get either order, as on NVIDIA's library.
 
@@ -34,7 +34,22 @@ impl Last {
 #[derive(Debug, Default)]
 pub struct Order {
     legacy: Arc<Last>,
-    blocking: Mutex<Vec<Arc<Last>>>,
+    blocking: Mutex<Vec<Blocking>>,
+}
+
+/// A blocking stream as the legacy stream sees it.
+#[derive(Debug)]
+struct Blocking {
+    last: Arc<Last>,
+    /// The last mark of its that the legacy stream was made to wait for.
+    awaited: Option<Mark>,
+}
+
+impl Blocking {
+    /// Returns whether the stream was destroyed: nothing else holds where it notes its last submission.
+    fn is_destroyed(&self) -> bool {
+        Arc::strong_count(&self.last) == 1
+    }
 }
 
 impl Order {
@@ -46,7 +61,10 @@ impl Order {
     /// Returns where a new blocking stream notes its last submission.
     pub fn add_blocking(&self) -> Arc<Last> {
         let last = Arc::<Last>::default();
-        self.blocking.lock().push(Arc::clone(&last));
+        self.blocking.lock().push(Blocking {
+            last: Arc::clone(&last),
+            awaited: None,
+        });
         last
     }
 
@@ -63,25 +81,36 @@ impl Order {
             return Ok(());
         }
         let mut result = Ok(());
-        blocking.retain(|last| {
-            let Some(mark) = last.get() else {
-                return Arc::strong_count(last) > 1;
+        blocking.retain_mut(|stream| {
+            let Some(mark) = stream.last.get() else {
+                return !stream.is_destroyed();
             };
-            match lane.wait_mark(mark) {
-                Ok(_) => {}
-                Err(error) => result = Err(error),
+            if stream.awaited != Some(mark) {
+                match lane.wait_mark(mark) {
+                    Ok(_) => stream.awaited = Some(mark),
+                    Err(error) => result = Err(error),
+                }
             }
             let ended = || driver.gpu.has_passed(mark).unwrap_or(true);
-            Arc::strong_count(last) > 1 || !ended()
+            !stream.is_destroyed() || !ended()
         });
         result
     }
 
-    /// Lets `lane`, a blocking stream's, wait for the legacy stream.
+    /// Lets `lane`, a blocking stream's, wait for the legacy stream; `awaited` is the last mark of the legacy stream
+    /// that it was made to wait for.
     #[inline]
-    pub fn wait_for_legacy(&self, lane: &gridmux_tenant::Stream) -> Result<(), ClientError> {
-        if let Some(mark) = self.legacy.get() {
+    pub fn wait_for_legacy(
+        &self,
+        lane: &gridmux_tenant::Stream,
+        awaited: &mut Option<Mark>,
+    ) -> Result<(), ClientError> {
+        let last = self.legacy.get();
+        if let Some(mark) = last
+            && *awaited != last
+        {
             lane.wait_mark(mark)?;
+            *awaited = last;
         }
         Ok(())
     }
@@ -92,7 +121,7 @@ impl Order {
             .blocking
             .lock()
             .iter()
-            .filter_map(|last| last.get())
+            .filter_map(|stream| stream.last.get())
             .collect();
         for mark in marks {
             if !driver.gpu.has_passed(mark)? {
