@@ -45,6 +45,6 @@ pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition};
 pub use occupancy::{Occupancy, OccupancyLimit, device_shape, occupancy};
 pub use plan::{
     BlockChange, BlockEvent, CapReached, DriverCounters, DriverOptions, Outcome, PlanNote,
-    PlanOptions, PolicyDriver, Sample, Standing, Submission, SubmitError, enforces,
+    PlanOptions, PolicyDriver, Sample, StandIn, Standing, Submission, SubmitError, enforces,
 };
 pub use report::{Advance, Printed, Report};

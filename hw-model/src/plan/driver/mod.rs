@@ -52,6 +52,14 @@ pub struct PolicyDriver {
     counters: DriverCounters,
 }
 
+/// When time stops to pass, besides at a cycle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    AtTime,
+    AtAnEnd,
+    WhenAllEnded,
+}
+
 impl PolicyDriver {
     /// Puts a policy in charge of a GPU that is idle; the policy is asked for its first plan when time passes.
     #[must_use]
@@ -169,12 +177,20 @@ impl PolicyDriver {
 
     /// Lets time pass until a cycle.
     pub fn run_until(&mut self, until: Cycles) {
-        self.pass(until, false);
+        self.pass(until, Stop::AtTime);
+    }
+
+    /// Lets time pass until a launch has ended, or until a cycle; returns those that have ended. What is submitted next
+    /// arrives at the same instant as these ends at the earliest, and the policy hears of both together.
+    pub fn run_to_an_end(&mut self, until: Cycles) -> Vec<u64> {
+        self.pass(until, Stop::AtAnEnd);
+        // The policy has heard of earlier ones.
+        self.ended.iter().map(|(number, _)| *number).collect()
     }
 
     /// Lets time pass until every launch has ended, or until a cycle; false if the cycle came first.
     pub fn run(&mut self, until: Cycles) -> bool {
-        self.pass(until, true);
+        self.pass(until, Stop::WhenAllEnded);
         self.unfinished == 0
     }
 
@@ -218,11 +234,11 @@ impl PolicyDriver {
         std::mem::take(&mut self.history)
     }
 
-    fn pass(&mut self, until: Cycles, stops: bool) {
+    fn pass(&mut self, until: Cycles, stop: Stop) {
         loop {
             self.consult();
             let now = self.gpu.now();
-            if now >= until || (stops && self.unfinished == 0) {
+            if now >= until || (stop != Stop::AtTime && self.unfinished == 0) {
                 return;
             }
             let arrival = self.coming.keys().next().map(|(at, _)| Cycles(*at));
@@ -233,6 +249,9 @@ impl PolicyDriver {
             self.gpu.advance(next, &mut self.reports);
             self.take_blocks();
             self.take_reports();
+            if stop == Stop::AtAnEnd && !self.ended.is_empty() {
+                return;
+            }
         }
     }
 
