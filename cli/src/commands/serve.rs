@@ -58,10 +58,10 @@ pub(crate) struct Serve {
 
 /// What one `--tenant` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct TenantOption {
-    name: String,
-    weight: Option<u32>,
-    class: Option<Class>,
+pub(super) struct TenantOption {
+    pub(super) name: String,
+    pub(super) weight: Option<u32>,
+    pub(super) class: Option<Class>,
 }
 
 impl Serve {
@@ -169,7 +169,7 @@ impl TenantOption {
 }
 
 /// Parses `NAME[:WEIGHT[:CLASS]]`; an empty weight is none.
-fn tenant(text: &str) -> Result<TenantOption, String> {
+pub(super) fn tenant(text: &str) -> Result<TenantOption, String> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let (weight, class) = match rest.split_once(':') {
         Some((weight, class)) => (weight, Some(class)),

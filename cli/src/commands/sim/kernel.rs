@@ -223,7 +223,8 @@ impl Kernel {
     }
 }
 
-fn gpu(name: &str) -> Result<GpuConfig, Failure> {
+/// Returns a built-in GPU, or the one that a file describes.
+pub(super) fn gpu(name: &str) -> Result<GpuConfig, Failure> {
     if !name.ends_with(".toml") {
         return Ok(GpuConfig::builtin(name)?);
     }

@@ -6,6 +6,8 @@ mod lane;
 mod report;
 mod run;
 
+pub(super) use report::Percentiles;
+
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::table;

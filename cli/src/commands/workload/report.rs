@@ -47,16 +47,16 @@ pub(super) struct Report {
 
 /// Percentiles; `None` of nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) struct Percentiles {
-    p50: Option<u64>,
-    p90: Option<u64>,
-    p99: Option<u64>,
-    max: Option<u64>,
+pub(in crate::commands) struct Percentiles {
+    pub(in crate::commands) p50: Option<u64>,
+    pub(in crate::commands) p90: Option<u64>,
+    pub(in crate::commands) p99: Option<u64>,
+    pub(in crate::commands) max: Option<u64>,
 }
 
 impl Percentiles {
     /// Nearest-rank percentiles.
-    pub(super) fn of(mut values: Vec<u64>) -> Self {
+    pub(in crate::commands) fn of(mut values: Vec<u64>) -> Self {
         values.sort_unstable();
         let rank = |percent: usize| {
             let index = (values.len() * percent).div_ceil(100).max(1) - 1;

@@ -1,0 +1,181 @@
+//! `gridmux sim trace`: recorded launches again, as tenants that share a modelled GPU under a policy.
+//!
+//! Rule: what is compared is compared under one policy: the time alone is that of the same replay with one tenant.
+
+mod read;
+mod replay;
+mod report;
+
+use super::kernel::gpu;
+use crate::commands::policy::name_parser;
+use crate::commands::serve::{TenantOption, tenant};
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::Args;
+use read::Recording;
+use replay::{Arrivals, Party, Setting};
+use report::{Report, Tenant};
+use std::path::PathBuf;
+
+/// What a replay is and is not, behind the options.
+const NOTES: &str = "\
+A trace holds no code. Each kernel is replaced by one whose blocks take the recorded registers and shared memory and stay \
+on their SM for the launch's duration divided by how often its blocks filled the recorded device. So a trace is best \
+recorded alone and with --timed, and a replay shows who waits for room, not who slows whom down by memory traffic.
+
+Copies, events and waits between streams are not in a trace: with --arrivals recorded they show in the times of \
+submission, with --arrivals closed each stream keeps its pauses.";
+
+/// Replays traces.
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct Trace {
+    /// A trace for each tenant, written by `gridmux run --record`; its name is the file's unless it is given
+    #[arg(value_name = "[NAME=]FILE", required = true, value_parser = source)]
+    sources: Vec<Source>,
+    /// Weight [default: 1] and class (latency, normal or batch [default: normal]) of one of the tenants; may be repeated
+    #[arg(long = "tenant", value_name = "NAME[:WEIGHT[:CLASS]]", value_parser = tenant)]
+    tenants: Vec<TenantOption>,
+    /// Scheduling policy (`gridmux policy list`)
+    #[arg(long, value_name = "NAME", default_value = "smk-p", value_parser = name_parser())]
+    policy: String,
+    /// GPU by name, or a description in TOML
+    #[arg(
+        long,
+        visible_alias = "device",
+        value_name = "NAME|FILE.toml",
+        default_value = "h200"
+    )]
+    gpu: String,
+    /// Its streaming multiprocessors, caches and bandwidth in proportion [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    sms: Option<u16>,
+    /// When launches arrive; never before the one before them in their stream has ended
+    #[arg(long, value_enum, default_value = "recorded")]
+    arrivals: Arrivals,
+    /// Threads that run the model; times are the same for any number
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+}
+
+/// A trace and whose it is.
+#[derive(Debug, Clone)]
+struct Source {
+    name: String,
+    file: PathBuf,
+}
+
+impl Trace {
+    pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
+        self.check()?;
+        let mut config = gpu(&self.gpu)?;
+        if let Some(sms) = self.sms {
+            config = config.scaled_to_sms(sms);
+        }
+        let read = self.sources.iter().map(|source| read::file(&source.file));
+        let recordings = read.collect::<Result<Vec<Recording>, Failure>>()?;
+        let parties: Vec<Party<'_>> = self
+            .sources
+            .iter()
+            .zip(&recordings)
+            .map(|pair| self.party(pair))
+            .collect();
+        let setting = Setting {
+            config: &config,
+            policy: &self.policy,
+            arrivals: self.arrivals,
+            threads: self.threads,
+        };
+        let together = replay::run(&setting, &parties)?;
+        let mut tenants = Vec::new();
+        for (party, together) in parties.iter().zip(&together) {
+            let alone = replay::run(&setting, std::slice::from_ref(party))?;
+            tenants.extend(
+                alone
+                    .first()
+                    .map(|alone| Tenant::new(party, together, alone)),
+            );
+        }
+        let report = Report::new(
+            (&config.name, config.sm.count),
+            &self.policy,
+            self.arrivals,
+            tenants,
+        );
+        out.show(&report, || report.text())
+    }
+
+    /// Checks the names that belong together.
+    fn check(&self) -> Result<(), Failure> {
+        let is_source = |name: &str| {
+            self.sources
+                .iter()
+                .filter(|source| source.name == name)
+                .count()
+        };
+        for source in &self.sources {
+            if is_source(&source.name) > 1 {
+                let name = &source.name;
+                return Err(Failure::usage(format!(
+                    "two traces are of {name:?}; name them, as a={name} b={name}"
+                )));
+            }
+        }
+        for (place, option) in self.tenants.iter().enumerate() {
+            let name = &option.name;
+            if is_source(name) == 0 {
+                return Err(Failure::usage(format!(
+                    "--tenant names {name:?}, of whom there is no trace"
+                )));
+            }
+            if self.tenants[..place]
+                .iter()
+                .any(|other| other.name == *name)
+            {
+                return Err(Failure::usage(format!("--tenant names {name:?} twice")));
+            }
+            if option.weight == Some(0) {
+                return Err(Failure::usage(format!(
+                    "the weight of {name:?} is 0; it is at least 1"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn party<'a>(&self, (source, recording): (&'a Source, &'a Recording)) -> Party<'a> {
+        let option = self
+            .tenants
+            .iter()
+            .find(|option| option.name == source.name);
+        Party {
+            name: &source.name,
+            weight: option.and_then(|option| option.weight).unwrap_or(1),
+            class: option.and_then(|option| option.class).unwrap_or_default(),
+            recording,
+        }
+    }
+}
+
+/// Parses `[NAME=]FILE`; without a name it is the file's, without its ending.
+fn source(text: &str) -> Result<Source, String> {
+    if let Some((name, file)) = text.split_once('=')
+        && !name.contains('/')
+    {
+        if name.is_empty() || file.is_empty() {
+            return Err(format!("{text:?} is not [NAME=]FILE"));
+        }
+        return Ok(Source {
+            name: name.to_owned(),
+            file: file.into(),
+        });
+    }
+    let file = PathBuf::from(text);
+    let name = file
+        .file_stem()
+        .ok_or_else(|| format!("{text:?} names no file"))?;
+    Ok(Source {
+        name: name.to_string_lossy().into_owned(),
+        file,
+    })
+}

@@ -1,0 +1,181 @@
+//! What `gridmux sim trace` prints.
+
+use super::replay::{Arrivals, Party, Played};
+use crate::commands::workload::Percentiles;
+use crate::table;
+use crate::units::nanos;
+use gridmux_policy::{Class, metrics};
+use serde::Serialize;
+
+/// A replay: all tenants together, and each alone. Times are the modelled device's.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) gpu: String,
+    pub(super) sms: u16,
+    pub(super) policy: String,
+    pub(super) arrivals: Arrivals,
+    pub(super) tenants: Vec<Tenant>,
+    /// System throughput: the sum of time alone over time together.
+    pub(super) stp: f64,
+    /// Average normalised turnaround time: the mean of the slowdowns.
+    pub(super) antt: f64,
+    /// Least slowdown over greatest (`StrictF`).
+    pub(super) fairness: f64,
+}
+
+/// A tenant of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Tenant {
+    name: String,
+    weight: u32,
+    class: Class,
+    launches: usize,
+    /// Recorded launches that failed or have no times.
+    left_out: u64,
+    /// The file's last line ends in the middle.
+    is_cut_off: bool,
+    /// From arrival to end, with all tenants together.
+    turnaround_ns: Spread,
+    /// The same with the device to itself, under the same policy.
+    alone_ns: Spread,
+    /// Mean turnaround together over that alone; `None` without launches.
+    slowdown: Option<f64>,
+    /// From the first launch of all tenants to its own last end, together and alone.
+    span_ns: u64,
+    alone_span_ns: u64,
+    /// Its part of what all tenants held while it was busy.
+    got: Option<f64>,
+    /// The part that its weight entitled it to.
+    asked: Option<f64>,
+}
+
+/// A mean and percentiles.
+#[derive(Debug, Serialize)]
+struct Spread {
+    mean: Option<f64>,
+    #[serde(flatten)]
+    percentiles: Percentiles,
+}
+
+#[allow(clippy::cast_precision_loss, reason = "figures for display")]
+impl Spread {
+    fn of(values: &[u64]) -> Self {
+        let sum: f64 = values.iter().map(|value| *value as f64).sum();
+        Self {
+            mean: (!values.is_empty()).then(|| sum / values.len() as f64),
+            percentiles: Percentiles::of(values.to_vec()),
+        }
+    }
+}
+
+impl Tenant {
+    /// Puts a tenant's two runs side by side.
+    pub(super) fn new(party: &Party<'_>, together: &Played, alone: &Played) -> Self {
+        let turnaround_ns = Spread::of(&together.turnaround_ns);
+        let alone_ns = Spread::of(&alone.turnaround_ns);
+        let means = turnaround_ns.mean.zip(alone_ns.mean);
+        let reading = &together.reading;
+        let part = |integral: f64| (reading.total > 0.0).then(|| integral / reading.total);
+        Self {
+            name: party.name.to_owned(),
+            weight: party.weight,
+            class: party.class,
+            launches: party.recording.launches.len(),
+            left_out: party.recording.left_out,
+            is_cut_off: party.recording.is_cut_off,
+            slowdown: means.map(|(together, alone)| together / alone),
+            turnaround_ns,
+            alone_ns,
+            span_ns: together.span_ns,
+            alone_span_ns: alone.span_ns,
+            got: part(reading.held),
+            asked: part(reading.entitled),
+        }
+    }
+
+    fn row(&self) -> Vec<String> {
+        let ratio = |value: Option<f64>| {
+            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
+        };
+        let percent = |value: Option<f64>| {
+            value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}%", 100.0 * value))
+        };
+        vec![
+            self.name.clone(),
+            self.weight.to_string(),
+            self.launches.to_string(),
+            whole(self.turnaround_ns.mean),
+            nanos(self.turnaround_ns.percentiles.p50),
+            nanos(self.turnaround_ns.percentiles.p99),
+            whole(self.alone_ns.mean),
+            ratio(self.slowdown),
+            percent(self.got),
+            percent(self.asked),
+        ]
+    }
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rounded figure for display"
+)]
+fn whole(mean: Option<f64>) -> String {
+    nanos(mean.map(|mean| mean.round() as u64))
+}
+
+impl Report {
+    /// Works out what concerns all tenants.
+    pub(super) fn new(
+        gpu: (&str, u16),
+        policy: &str,
+        arrivals: Arrivals,
+        tenants: Vec<Tenant>,
+    ) -> Self {
+        let means = tenants
+            .iter()
+            .filter_map(|tenant| tenant.alone_ns.mean.zip(tenant.turnaround_ns.mean));
+        let runs: Vec<(f64, f64)> = means.collect();
+        Self {
+            gpu: gpu.0.to_owned(),
+            sms: gpu.1,
+            policy: policy.to_owned(),
+            arrivals,
+            stp: metrics::stp(&runs),
+            antt: metrics::antt(&runs),
+            fairness: metrics::strict_f(&runs),
+            tenants,
+        }
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let headings = [
+            "tenant", "weight", "launches", "mean", "p50", "p99", "alone", "slowdown", "got",
+            "asked",
+        ];
+        let mut text = format!(
+            "{} with {} SMs under {}, virtual time from arrival to end\n{}\nSTP {:.2}, ANTT {:.2}, fairness {:.2}\n",
+            self.gpu,
+            self.sms,
+            self.policy,
+            table::of(&headings, self.tenants.iter().map(Tenant::row)),
+            self.stp,
+            self.antt,
+            self.fairness
+        );
+        for tenant in &self.tenants {
+            if tenant.left_out > 0 {
+                text += &format!(
+                    "{}: left out {} that failed or had not ended\n",
+                    tenant.name,
+                    crate::units::counted(tenant.left_out, "launch")
+                );
+            }
+            if tenant.is_cut_off {
+                text += &format!("{}: the last line of the trace is cut off\n", tenant.name);
+            }
+        }
+        text
+    }
+}
