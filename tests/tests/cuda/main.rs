@@ -4,7 +4,9 @@
 //! Each test is a scenario of `tests/src/bin/cuda_client`, run in a process of its own against a service of its own.
 
 mod ends;
+mod printing;
 mod program;
+mod records;
 
 use gridmux_tests::{Service, ServiceBuilder};
 use program::Program;
@@ -60,10 +62,14 @@ scenarios! {
     launches: parameters_of_all_sizes bad_parameters bad_shapes configurations;
     memory: allocated_and_released pitched pinned_and_registered what_is_told_of_addresses;
     copies: every_kind edges fills large_ones_from_everywhere;
+    boxes: planar_between_all_places spatial_between_all_places bad_descriptors
+        they_keep_the_order_of_their_stream;
     pools: reuse_follows_the_order_of_streams figures_and_thresholds destroyed_pools_give_their_memory_back;
     streams: what_waits_for_the_legacy_stream work_on_one_stream_is_in_order queries_and_kinds
         more_streams_than_the_service_has each_thread_has_its_own;
     events: waits_across_streams times_and_queries;
+    host_functions: order_in_their_stream many_at_once calls_into_the_library_are_refused their_stream_is_destroyed
+        across_streams_by_events the_legacy_stream_waits after_a_fault bad_arguments;
     occupancy: answers_agree_with_the_formula;
     faults: each_has_its_code_and_stays every_thread_hears_of_it;
     handles: destroyed_ones_name_nothing of_one_kind_are_not_of_another;

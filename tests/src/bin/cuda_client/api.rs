@@ -2,6 +2,7 @@
 //!
 //! Handles and device addresses are numbers here. That is how a hostile program sees them, and every call may pass any.
 
+use crate::boxes::{Planar, Spatial};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{c_char, c_void};
 
@@ -138,6 +139,11 @@ functions! {
     cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: u64);
     cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: u64);
     cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
+    cuMemcpy2D_v2(copy: *const Planar);
+    cuMemcpy2DUnaligned_v2(copy: *const Planar);
+    cuMemcpy2DAsync_v2(copy: *const Planar, stream: u64);
+    cuMemcpy3D_v2(copy: *const Spatial);
+    cuMemcpy3DAsync_v2(copy: *const Spatial, stream: u64);
     cuMemsetD8_v2(to: u64, value: u8, count: usize);
     cuMemsetD16_v2(to: u64, value: u16, count: usize);
     cuMemsetD32_v2(to: u64, value: u32, count: usize);
@@ -159,6 +165,10 @@ functions! {
     cuStreamQuery(stream: u64);
     cuStreamSynchronize(stream: u64);
     cuStreamWaitEvent(stream: u64, event: u64, flags: u32);
+    cuLaunchHostFunc(stream: u64, function: Option<extern "C" fn(*mut c_void)>, data: *mut c_void);
+    cuStreamAddCallback(
+        stream: u64, callback: Option<extern "C" fn(u64, u32, *mut c_void)>, data: *mut c_void, flags: u32
+    );
     cuStreamGetPriority(stream: u64, priority: *mut i32);
     cuStreamGetFlags(stream: u64, flags: *mut u32);
     cuStreamGetId(stream: u64, id: *mut u64);

@@ -5,12 +5,14 @@
 //! library; `tests/tests/cuda` starts the scenarios, each against a service of its own.
 
 mod api;
+mod boxes;
 mod contexts;
 mod copies;
 mod entry;
 mod faults;
 mod forks;
 mod handles;
+mod host_functions;
 mod kernels;
 mod launches;
 mod memory;
@@ -18,7 +20,9 @@ mod modules;
 mod nulls;
 mod occupancy;
 mod pools;
+mod printing;
 mod races;
+mod records;
 mod session;
 mod streams;
 mod victim;
@@ -34,8 +38,12 @@ const SCENARIOS: &[&[Scenario]] = &[
     launches::SCENARIOS,
     memory::SCENARIOS,
     copies::SCENARIOS,
+    boxes::SCENARIOS,
     pools::SCENARIOS,
     streams::SCENARIOS,
+    host_functions::SCENARIOS,
+    printing::SCENARIOS,
+    records::SCENARIOS,
     occupancy::SCENARIOS,
     faults::SCENARIOS,
     handles::SCENARIOS,
