@@ -30,6 +30,7 @@ const VALUE: u32 = 42;
 /// Kinds of input of the linker.
 const PTX: c_uint = 1;
 const FATBINARY: c_uint = 2;
+const OBJECT: c_uint = 3;
 const LIBRARY: c_uint = 4;
 
 /// A kernel `store` that stores what `value` returns, which another module defines.
@@ -307,6 +308,152 @@ fn files_are_linked() {
     }
 }
 
+/// An ELF file with sections, as a compiler for that machine would write it.
+fn elf(machine: u16, sections: &[(&str, &[u8])]) -> Vec<u8> {
+    const HEADER_BYTES: usize = 64;
+    let (mut names, mut body) = (vec![0], Vec::new());
+    let mut headers = vec![0; HEADER_BYTES];
+    let named = sections.iter().copied();
+    for (name, data) in named.chain([(".shstrtab", &b""[..])]) {
+        let name_at = u32::try_from(names.len()).unwrap();
+        names.extend(name.bytes().chain([0]));
+        let is_names = name == ".shstrtab";
+        let data = if is_names {
+            names.clone()
+        } else {
+            data.to_vec()
+        };
+        let offset = (HEADER_BYTES + body.len()) as u64;
+        let words = [0, 0, offset, data.len() as u64, 0, 1, 0];
+        headers.extend(name_at.to_le_bytes());
+        headers.extend(if is_names { 3_u32 } else { 1 }.to_le_bytes());
+        headers.extend(words.map(u64::to_le_bytes).concat());
+        body.extend(data);
+        body.resize(body.len().next_multiple_of(8), 0);
+    }
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    file.extend([1_u16, machine].map(u16::to_le_bytes).concat());
+    file.extend(1_u32.to_le_bytes());
+    file.extend(
+        [0, 0, (HEADER_BYTES + body.len()) as u64]
+            .map(u64::to_le_bytes)
+            .concat(),
+    );
+    file.extend(0_u32.to_le_bytes());
+    let count = u16::try_from(sections.len() + 2).unwrap();
+    file.extend(
+        [64, 0, 0, 64, count, count - 1]
+            .map(u16::to_le_bytes)
+            .concat(),
+    );
+    file.extend(body);
+    file.extend(headers);
+    file
+}
+
+/// An archive of files.
+fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut file = b"!<arch>\n".to_vec();
+    for (name, data) in members {
+        let name = format!("{name}/");
+        file.extend(
+            format!(
+                "{name:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n",
+                0,
+                0,
+                0,
+                644,
+                data.len()
+            )
+            .bytes(),
+        );
+        file.extend(*data);
+        file.resize(file.len().next_multiple_of(2), b'\n');
+    }
+    file
+}
+
+fn host_objects_and_archives_are_linked() {
+    const X86_64: u16 = 62;
+    const CUDA: u16 = 190;
+    let (user, library) = (container(1, 80, &user()), container(1, 80, &library(31)));
+    let code = container(2, 80, "\x7fELF");
+    let text: (&str, &[u8]) = (".text", b"code of the host");
+    let user = elf(X86_64, &[text, ("__nv_relfatbin", &user)]);
+    let library = elf(X86_64, &[(".nv_fatbin", &library), text]);
+    let host = elf(X86_64, &[text]);
+    let run = |parts: &[(c_uint, &[u8])]| loaded(linked(parts).unwrap().as_ptr().cast());
+    assert_eq!(run(&[(OBJECT, &user), (OBJECT, &library)]), 31);
+    let members = archive(&[("host.o", &host), ("library.o", &library)]);
+    assert_eq!(run(&[(OBJECT, &user), (LIBRARY, &members)]), 31);
+    let both = archive(&[("user.o", &user), ("library.o", &library)]);
+    assert_eq!(run(&[(LIBRARY, &both)]), 31);
+    // Two containers in one section, the first with machine code only.
+    let mixed = [code.as_slice(), &[0; 8], &container(1, 80, &whole(32))].concat();
+    assert_eq!(
+        run(&[(OBJECT, &elf(X86_64, &[(".nv_fatbin", &mixed)]))]),
+        32
+    );
+    // PTX is PTX, whatever it is called.
+    assert_eq!(run(&[(OBJECT, whole(33).as_bytes())]), 33);
+
+    let refused = |kind, data: &[u8]| linked(&[(kind, data)]).unwrap_err();
+    let cubin = elf(CUDA, &[(".nv_fatbin", &mixed)]);
+    for image in [
+        &cubin,
+        &archive(&[("cubin.o", &cubin)]),
+        &elf(X86_64, &[(".nv_fatbin", &code)]),
+    ] {
+        let (status, said) = refused(OBJECT, image);
+        assert_eq!(status, Status::NO_BINARY_FOR_GPU);
+        assert!(
+            said.starts_with("part0: the image holds machine code"),
+            "{said}"
+        );
+    }
+    let newer = elf(X86_64, &[(".nv_fatbin", &container(1, 999, &whole(1)))]);
+    assert_eq!(refused(OBJECT, &newer).0, Status::NO_BINARY_FOR_GPU);
+    for (image, due) in [
+        (host.clone(), "no object in it has code for a device"),
+        (
+            archive(&[("host.o", &host)]),
+            "no object in it has code for a device",
+        ),
+        (
+            b"!<arch>\n".to_vec(),
+            "no object in it has code for a device",
+        ),
+        (b"!<thin>\n".to_vec(), "thin archive"),
+        (
+            elf(X86_64, &[(".nv_fatbin", b"something else, and longer")]),
+            "something else in it",
+        ),
+        (
+            elf(X86_64, &[(".nv_fatbin", &mixed[..mixed.len() - 8])]),
+            "ends early",
+        ),
+        (
+            b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\x3e\0".to_vec(),
+            "corrupt",
+        ),
+    ] {
+        let (status, said) = refused(LIBRARY, &image);
+        assert_eq!(
+            (status, said.contains(due)),
+            (Status::INVALID_IMAGE, true),
+            "{said}"
+        );
+    }
+    // Whatever is cut off or changed, there is an answer.
+    for end in (0..both.len()).step_by(7) {
+        let _ = linked(&[(LIBRARY, &both[..end])]);
+        let mut changed = both.clone();
+        changed[end] ^= 0x55;
+        let _ = linked(&[(LIBRARY, &changed)]);
+    }
+}
+
 #[test]
 fn images_become_modules() {
     let service = ServiceBuilder::new(&[("a", 1)]).start();
@@ -323,4 +470,5 @@ fn images_become_modules() {
     objects_of_a_program_are_linked();
     parts_are_linked();
     files_are_linked();
+    host_objects_and_archives_are_linked();
 }

@@ -8,6 +8,8 @@
 //! - a bundle of several PTX texts, which `cuLinkComplete` makes ([`bundle`]);
 //! - an ELF file (a cubin), which holds machine code and no PTX.
 //!
+//! A linker also takes host objects and archives of them, which hold fat binaries ([`object`]).
+//!
 //! The device that is to run the module chooses the entry. What is chosen is text; the service parses it, and links it
 //! where it is several texts.
 //!
@@ -17,6 +19,7 @@
 pub mod bundle;
 mod compression;
 pub mod fatbin;
+pub mod object;
 mod source;
 pub mod wrapper;
 

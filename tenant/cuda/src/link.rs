@@ -73,6 +73,7 @@ driver_api! {
 }
 
 /// Kinds of input (`CUjitInputType`).
+const KIND_OBJECT: c_uint = 3;
 const KIND_LIBRARY: c_uint = 4;
 /// One past the last kind.
 const KIND_END: c_uint = 6;
@@ -137,7 +138,11 @@ impl Link {
             // The device's side of the runtime library is the device's matter.
             return Ok(());
         }
-        let texts = image::ptx_of(data, driver.capability()).map_err(|error| {
+        let texts = match kind {
+            KIND_OBJECT | KIND_LIBRARY => image::object::ptx_of(data, driver.capability()),
+            _ => image::ptx_of(data, driver.capability()),
+        };
+        let texts = texts.map_err(|error| {
             let name = name.to_string_lossy();
             let name = if name.is_empty() { "input" } else { &*name };
             refused(&self.options, &format!("{name}: {error}"));

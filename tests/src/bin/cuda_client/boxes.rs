@@ -328,24 +328,12 @@ fn planar_between_all_places() {
     });
 }
 
-fn bad_descriptors() {
-    let session = Session::start();
-    let [own, pinned, device] = places(&session);
-    for place in [own, pinned, device] {
-        fill(&session, place, &pattern(1));
-    }
-    let good = Spatial {
-        from: Layout::new(40, 7, [3, 2, 1]).end(HOST, own.address),
-        to: Layout::new(32, 6, [1, 0, 2]).end(DEVICE, device.address),
-        width: 13,
-        height: 5,
-        depth: 4,
-    };
-    let stream = session.stream(0);
+/// Copies that are refused: the code that is due, what is wrong, and the descriptor.
+fn bad_copies(good: &Spatial, own: Place, pinned: Place) -> Vec<(u32, &'static str, Spatial)> {
     let invalid = code::INVALID_VALUE;
-    let mut cases: Vec<(u32, &str, Spatial)> = Vec::new();
-    let mut case = |due, what, change: &dyn Fn(&mut Spatial)| {
-        let mut copy = good;
+    let mut cases: Vec<(u32, &'static str, Spatial)> = Vec::new();
+    let mut case = |due, what: &'static str, change: &dyn Fn(&mut Spatial)| {
+        let mut copy = *good;
         change(&mut copy);
         cases.push((due, what, copy));
     };
@@ -397,7 +385,24 @@ fn bad_descriptors() {
     case(code::NOT_SUPPORTED, "a level of an array", &|copy| {
         copy.to.level = 1
     });
-    for (due, what, copy) in &cases {
+    cases
+}
+
+fn bad_descriptors() {
+    let session = Session::start();
+    let [own, pinned, device] = places(&session);
+    for place in [own, pinned, device] {
+        fill(&session, place, &pattern(1));
+    }
+    let good = Spatial {
+        from: Layout::new(40, 7, [3, 2, 1]).end(HOST, own.address),
+        to: Layout::new(32, 6, [1, 0, 2]).end(DEVICE, device.address),
+        width: 13,
+        height: 5,
+        depth: 4,
+    };
+    let (stream, invalid) = (session.stream(0), code::INVALID_VALUE);
+    for (due, what, copy) in &bad_copies(&good, own, pinned) {
         assert_eq!(session.cuMemcpy3D_v2(copy), *due, "{what}: {copy:?}");
         assert_eq!(
             session.cuMemcpy3DAsync_v2(copy, stream),
