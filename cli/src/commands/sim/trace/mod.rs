@@ -89,12 +89,16 @@ impl Trace {
         let together = replay::run(&setting, &parties)?;
         let mut tenants = Vec::new();
         for (party, together) in parties.iter().zip(&together) {
-            let alone = replay::run(&setting, std::slice::from_ref(party))?;
-            tenants.extend(
-                alone
-                    .first()
-                    .map(|alone| Tenant::new(party, together, alone)),
-            );
+            // The only tenant was alone already.
+            let alone = match parties.len() {
+                1 => Vec::new(),
+                _ => replay::run(&setting, std::slice::from_ref(party))?,
+            };
+            tenants.push(Tenant::new(
+                party,
+                together,
+                alone.first().unwrap_or(together),
+            ));
         }
         let report = Report::new(
             (&config.name, config.sm.count),
