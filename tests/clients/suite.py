@@ -95,7 +95,9 @@ def main():
     if suite == "numba-cuda":
         modules, left_out = numba_list()
         plugins.append(NumbaCuda(left_out))
-        arguments += ["--import-mode=importlib", "--pyargs", *(f"{NUMBA_TESTS}.{module}" for module in modules)]
+        # By their names in the namespace package, so that processes that a test spawns find its module.
+        arguments += ["--import-mode=importlib", "-o", "consider_namespace_packages=true"]
+        arguments += ["--pyargs", *(f"{NUMBA_TESTS}.{module}" for module in modules)]
     else:
         arguments += [f"--rootdir={HERE}", str(HERE / suite)]
     return pytest.main(arguments + more, plugins=plugins)
