@@ -110,10 +110,19 @@ pub fn is_visible() -> bool {
 /// # Errors
 /// [`Status::INVALID_DEVICE`].
 pub fn check(device: CUdevice) -> CudaResult<&'static Driver> {
-    if device == 0 {
-        return Driver::get();
+    exists(device)?;
+    Driver::get()
+}
+
+/// Returns whether there can be such a device: there is one, number 0.
+///
+/// # Errors
+/// [`Status::INVALID_DEVICE`].
+pub fn exists(device: CUdevice) -> CudaResult {
+    match device {
+        0 => Ok(()),
+        _ => Err(Status::INVALID_DEVICE),
     }
-    Err(Status::INVALID_DEVICE)
 }
 
 fn get_count(count: Out<c_int>) -> CudaResult {

@@ -7,11 +7,11 @@
 use crate::api::driver_api;
 use crate::border::{self, In};
 use crate::context::current::usable;
-use crate::driver::Driver;
 use crate::module::{CUfunction, Function};
 use crate::record;
 use crate::status::{CudaResult, Status};
 use crate::stream::{self, CUstream, DefaultStream};
+use gridmux_tenant::{DeviceFacts, KernelInfo};
 use std::cell::RefCell;
 use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
@@ -58,34 +58,32 @@ pub struct CUlaunchAttribute {
 
 const _: () = assert!(size_of::<CUlaunchAttribute>() == 72 && size_of::<CUlaunchConfig>() == 56);
 
-/// What is launched, and where.
-#[derive(Debug, Clone, Copy)]
-struct Shape {
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared_bytes: u32,
+/// Grid, block and dynamic shared memory of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block in bytes.
+    pub shared_bytes: u32,
 }
 
 impl Shape {
-    /// Checks it against kernel and device.
+    /// Checks it against device and kernel, of which a launch may ask for `shared_most` bytes of dynamic shared memory.
     ///
     /// # Errors
     /// [`Status::INVALID_VALUE`]: a dimension is zero or too large, the shared memory is too large, or the block is
     /// larger than the kernel declares;
     /// [`Status::LAUNCH_OUT_OF_RESOURCES`]: the block's registers are.
-    fn check(&self, driver: &Driver, function: &Function) -> CudaResult {
-        let (facts, info) = (&driver.description.facts, function.info());
+    pub fn check(&self, facts: &DeviceFacts, info: &KernelInfo, shared_most: u32) -> CudaResult {
         let fits = |shape: [u32; 3], most: [u32; 3]| {
             let mut pairs = shape.into_iter().zip(most);
             pairs.all(|(size, most)| (1..=most).contains(&size))
         };
-        let threads = self
-            .block
-            .iter()
-            .map(|size| u64::from(*size))
-            .product::<u64>();
-        // Relaxed: a number of its own.
-        let shared_most = function.dynamic_shared_bytes.load(Ordering::Relaxed);
+        let sizes = self.block.map(u64::from);
+        // Three sizes may be more than 64 bits hold.
+        let threads = sizes.into_iter().fold(1, u64::saturating_mul);
         if !fits(self.grid, facts.max_grid)
             || !fits(self.block, facts.max_block)
             || threads > facts.max_threads_per_block.into()
@@ -137,14 +135,46 @@ fn launch_ex(
 ) -> CudaResult {
     let In(config) = config;
     // SAFETY: the program passes that many attributes, as the C declaration asks.
-    let attributes = unsafe { border::slice(config.attributes, config.attribute_count as usize)? };
-    attributes.iter().try_for_each(check_attribute)?;
-    let shape = Shape {
-        grid: config.grid,
-        block: config.block,
-        shared_bytes: config.shared_bytes,
-    };
+    let shape = unsafe { config.shape()? };
     submit(default, &function, &shape, config.stream, params, extra)
+}
+
+impl CUlaunchConfig {
+    /// Makes a configuration without a stream of its own.
+    #[must_use]
+    pub fn new(
+        shape: Shape,
+        attributes: *const CUlaunchAttribute,
+        attribute_count: c_uint,
+    ) -> Self {
+        Self {
+            grid: shape.grid,
+            block: shape.block,
+            shared_bytes: shape.shared_bytes,
+            stream: CUstream::NULL,
+            attributes,
+            attribute_count,
+        }
+    }
+
+    /// Reads the attributes and returns what is launched.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: no attributes where some are announced, or an unknown one;
+    /// [`Status::NOT_SUPPORTED`]: one that asks for what the device cannot do.
+    ///
+    /// # Safety
+    /// `attributes` points to `attribute_count` attributes, unless it is null.
+    pub unsafe fn shape(&self) -> CudaResult<Shape> {
+        // SAFETY: the caller's promise.
+        let attributes = unsafe { border::slice(self.attributes, self.attribute_count as usize)? };
+        attributes.iter().try_for_each(check_attribute)?;
+        Ok(Shape {
+            grid: self.grid,
+            block: self.block,
+            shared_bytes: self.shared_bytes,
+        })
+    }
 }
 
 /// Takes hints, and refuses what the device cannot do.
@@ -199,10 +229,13 @@ fn submit(
 ) -> CudaResult {
     let (driver, context) = usable()?;
     let stream = stream::resolve(driver, &context, stream, default)?;
-    shape.check(driver, function)?;
+    // Relaxed: a number of its own.
+    let shared_most = function.dynamic_shared_bytes.load(Ordering::Relaxed);
+    shape.check(&driver.description.facts, function.info(), shared_most)?;
     let launch = |packed: &RefCell<Vec<u8>>| {
         let mut packed = packed.borrow_mut();
-        pack(function, params, extra, &mut packed)?;
+        // SAFETY: the program passes parameters as the C declaration asks.
+        unsafe { pack(function.info(), params, extra, &mut packed)? };
         let Shape {
             grid,
             block,
@@ -231,13 +264,16 @@ fn submit(
 ///
 /// # Errors
 /// [`Status::INVALID_VALUE`]: none are given, both ways are used, a pointer is null, or a buffer is too short.
-fn pack(
-    function: &Function,
+///
+/// # Safety
+/// `params` is null or points to a pointer for each parameter, which is null or points to its value; `extra` is null or
+/// points to pairs up to a key of zero, of which a buffer has the kernel's bytes unless its size is less.
+pub unsafe fn pack(
+    info: &KernelInfo,
     params: *mut *mut c_void,
     extra: *mut *mut c_void,
     packed: &mut Vec<u8>,
 ) -> CudaResult {
-    let info = function.info();
     packed.clear();
     packed.resize(info.params_bytes as usize, 0);
     if !extra.is_null() {

@@ -35,7 +35,17 @@ pub type SharedOf = unsafe extern "C" fn(c_int) -> usize;
 
 /// Returns how many blocks of `threads` threads and `shared_bytes` of dynamic shared memory reside on an SM at once:
 /// the least of what its threads, block places, registers and shared memory allow, each given in the device's units.
-fn resident_blocks(facts: &DeviceFacts, info: &KernelInfo, threads: u32, shared_bytes: u64) -> u64 {
+#[must_use]
+pub fn resident_blocks(
+    facts: &DeviceFacts,
+    info: &KernelInfo,
+    threads: u32,
+    shared_bytes: u64,
+) -> u64 {
+    // What is too much stops here, so that no sum below overflows.
+    if threads > info.max_threads || shared_bytes > info.max_dynamic_shared_bytes.into() {
+        return 0;
+    }
     let sm = facts.sm;
     let warp = u64::from(facts.warp_size.max(1));
     let warps = u64::from(threads).div_ceil(warp);
@@ -52,13 +62,9 @@ fn resident_blocks(facts: &DeviceFacts, info: &KernelInfo, threads: u32, shared_
         within(sm.registers, registers),
         within(sm.shared_bytes, shared),
     ];
-    let fits = threads <= info.max_threads
-        && registers <= facts.registers_per_block.into()
-        && shared_bytes <= info.max_dynamic_shared_bytes.into();
-    if fits {
-        limits.into_iter().min().unwrap_or(0)
-    } else {
-        0
+    match registers <= facts.registers_per_block.into() {
+        true => limits.into_iter().min().unwrap_or(0),
+        false => 0,
     }
 }
 

@@ -32,6 +32,10 @@ pub enum Missed {
 pub fn missed(symbol: &str, how: Missed) {
     static SEEN: OnceLock<Mutex<HashSet<(String, Missed)>>> = OnceLock::new();
     let seen = SEEN.get_or_init(Mutex::default);
+    let coverage = std::env::var_os("GRIDMUX_COVERAGE").filter(|path| !path.is_empty());
+    if how == Missed::Asked && coverage.is_none() {
+        return;
+    }
     // A child made by fork while another thread held the lock goes without.
     let Some(mut seen) = seen.try_lock() else {
         return;
@@ -49,7 +53,7 @@ pub fn missed(symbol: &str, how: Missed) {
             "called"
         }
     };
-    if let Some(path) = std::env::var_os("GRIDMUX_COVERAGE").filter(|path| !path.is_empty()) {
+    if let Some(path) = coverage {
         append(&path, &format!("{symbol}\t{word}\t{}\n", program()));
     }
 }

@@ -8,6 +8,7 @@
 use crate::setup::{self, Need};
 use crate::{process, repo};
 use anyhow::{Context, Result, bail};
+use clap::builder::PossibleValuesParser;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ struct Suite {
     words: &'static [&'static str],
 }
 
-const SUITES: [Suite; 2] = [
+const SUITES: [Suite; 3] = [
     // Lexer and parser, typed layer and analyses, forms, linking.
     Suite {
         folder: "ptx",
@@ -61,8 +62,17 @@ const SUITES: [Suite; 2] = [
             r"\x11\x80\x00",
         ],
     },
+    // Values, counts, sizes and flags that a program passes to it.
+    Suite {
+        folder: "tenant/cuda",
+        package: "gridmux-cuda",
+        targets: &["arguments"],
+        seeds: &[],
+        extension: "arguments",
+        is_text: false,
+        words: &[],
+    },
 ];
-const TARGETS: [&str; 5] = ["parse", "decode", "rewrite", "link", "image"];
 /// The compiler's coverage pass, as libFuzzer wants it: counters, their places in the program, and comparisons.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -74,11 +84,12 @@ const HANG_S: u32 = 10;
 /// Most words of the sources that the engine is told.
 const DICTIONARY_WORDS: usize = 2000;
 
-/// Fuzz what reads hostile bytes: the PTX front end and the driver library's images; a found case becomes a test.
+/// Fuzz what reads hostile bytes: the PTX front end, and images and arguments of the driver library; a found case
+/// becomes a test.
 #[derive(clap::Args)]
 pub struct Args {
     /// Targets to run; all of them when none is named.
-    #[arg(value_parser = TARGETS)]
+    #[arg(value_parser = PossibleValuesParser::new(targets()))]
     targets: Vec<String>,
     /// Seconds for each target.
     #[arg(long, default_value_t = 60)]
@@ -88,6 +99,11 @@ pub struct Args {
     jobs: usize,
 }
 
+/// Returns every target.
+fn targets() -> impl Iterator<Item = &'static str> {
+    SUITES.iter().flat_map(|suite| suite.targets).copied()
+}
+
 /// Runs the task.
 ///
 /// # Errors
@@ -95,7 +111,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     setup::ensure(&[Need::Gcc, Need::Cxx])?;
     let targets: Vec<&str> = match args.targets.as_slice() {
-        [] => TARGETS.to_vec(),
+        [] => targets().collect(),
         named => named.iter().map(String::as_str).collect(),
     };
     let work = repo::target().join("fuzz-work");
@@ -146,7 +162,7 @@ impl Suite {
         let mut build = repo::cargo("build");
         // With `--target` the flags apply to the targets and not to build scripts.
         build
-            .args(["--release", "--manifest-path"])
+            .args(["--release", "--locked", "--manifest-path"])
             .arg(repo::root().join(self.folder).join("fuzz/Cargo.toml"))
             .args(["--target", host.trim(), "--target-dir"])
             .arg(&target)
@@ -155,9 +171,15 @@ impl Suite {
         Ok(target.join(host.trim()).join("release"))
     }
 
-    /// Copies the seeds into one folder and lists their words; gives the folder and the dictionary.
-    fn seed(&self, work: &Path) -> Result<(PathBuf, PathBuf)> {
-        let seeds = work.join(format!("seeds-{}", self.package));
+    /// Returns what tells its seeds from those of other suites.
+    fn name(&self) -> String {
+        format!("{}-{}", self.package, self.extension)
+    }
+
+    /// Copies the seeds into one folder and lists their words; gives the folder, and the dictionary if there
+    /// are words.
+    fn seed(&self, work: &Path) -> Result<(PathBuf, Option<PathBuf>)> {
+        let seeds = work.join(format!("seeds-{}", self.name()));
         let _ = fs::remove_dir_all(&seeds);
         fs::create_dir_all(&seeds)?;
         let mut words: BTreeSet<String> = self.words.iter().map(|w| (*w).to_owned()).collect();
@@ -173,13 +195,17 @@ impl Suite {
                 }
             }
         }
-        let dictionary = work.join(format!("{}.dict", self.package));
+        if words.is_empty() {
+            // The engine takes no empty dictionary.
+            return Ok((seeds, None));
+        }
+        let dictionary = work.join(format!("{}.dict", self.name()));
         let lines = words.iter().take(DICTIONARY_WORDS);
         fs::write(
             &dictionary,
             lines.map(|w| format!("\"{w}\"\n")).collect::<String>(),
         )?;
-        Ok((seeds, dictionary))
+        Ok((seeds, Some(dictionary)))
     }
 
     /// Moves what a run found to where the tests find it.
@@ -230,7 +256,7 @@ struct Run {
     program: PathBuf,
     learnt: PathBuf,
     seeds: PathBuf,
-    dictionary: PathBuf,
+    dictionary: Option<PathBuf>,
     seconds: u32,
 }
 
@@ -250,10 +276,12 @@ impl Run {
             .arg(format!("-max_total_time={}", self.seconds))
             .arg(format!("-max_len={LONGEST_BYTES}"))
             .arg(format!("-timeout={HANG_S}"))
-            .arg(format!("-dict={}", self.dictionary.display()))
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
             .args(["-rss_limit_mb=2048", "-print_final_stats=1"])
             .args([&self.learnt, &self.seeds]);
+        if let Some(dictionary) = &self.dictionary {
+            command.arg(format!("-dict={}", dictionary.display()));
+        }
         let mut runs = 0_u64;
         let mut features = String::new();
         let clean = process::lines(&mut command, &mut |line| {

@@ -56,6 +56,20 @@ fn allocate(place: Out<CUdeviceptr>, bytes: usize) -> CudaResult {
     Ok(())
 }
 
+/// Returns the bytes from row to row and those of all rows.
+///
+/// # Errors
+/// [`Status::INVALID_VALUE`]: nothing, or elements of a size that there is not; [`Status::OUT_OF_MEMORY`].
+pub fn pitched(width: usize, height: usize, element_bytes: c_uint) -> CudaResult<(usize, usize)> {
+    if width == 0 || height == 0 || ![4, 8, 16].contains(&element_bytes) {
+        return Err(Status::INVALID_VALUE);
+    }
+    let row = width.checked_next_multiple_of(PITCH_BYTES);
+    let row = row.ok_or(Status::INVALID_VALUE)?;
+    let bytes = row.checked_mul(height).ok_or(Status::OUT_OF_MEMORY)?;
+    Ok((row, bytes))
+}
+
 fn allocate_pitched(
     place: Out<CUdeviceptr>,
     pitch: Out<usize>,
@@ -63,12 +77,7 @@ fn allocate_pitched(
     height: usize,
     element_bytes: c_uint,
 ) -> CudaResult {
-    if width == 0 || height == 0 || ![4, 8, 16].contains(&element_bytes) {
-        return Err(Status::INVALID_VALUE);
-    }
-    let row = width.checked_next_multiple_of(PITCH_BYTES);
-    let row = row.ok_or(Status::INVALID_VALUE)?;
-    let bytes = row.checked_mul(height).ok_or(Status::OUT_OF_MEMORY)?;
+    let (row, bytes) = pitched(width, height, element_bytes)?;
     allocate(place, bytes)?;
     pitch.set(row);
     Ok(())

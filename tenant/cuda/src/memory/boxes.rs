@@ -120,6 +120,19 @@ struct Grid {
     plane: u64,
 }
 
+/// A copy as it is executed.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    /// The address of the first byte that is written.
+    pub to: u64,
+    /// The address of the first byte that is read.
+    pub from: u64,
+    /// Which bytes from there on.
+    pub pattern: Pattern,
+    /// Which ends must be the device's.
+    ends: OnDevice,
+}
+
 impl SpatialEnd {
     /// Lays out an end of a copy that has `size` bytes, rows and planes.
     ///
@@ -161,35 +174,54 @@ impl SpatialEnd {
     }
 }
 
+impl CUDA_MEMCPY3D {
+    /// Lays the copy out; nothing if it copies nothing.
+    ///
+    /// # Errors
+    /// [`Status::NOT_SUPPORTED`]: an array or a level of one; [`Status::INVALID_VALUE`]: an unknown kind of memory, a
+    /// row or a plane that overlaps the next, or addresses beyond the end of all.
+    pub fn layout(&self) -> CudaResult<Option<Layout>> {
+        let size = [self.width_bytes, self.height, self.depth];
+        if self.from.level != 0 || self.to.level != 0 {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        if size.contains(&0) {
+            return Ok(None);
+        }
+        let (to, from) = (self.to.grid(size)?, self.from.grid(size)?);
+        let pattern = Pattern {
+            len: self.width_bytes,
+            rows: Repeat {
+                count: self.height,
+                to_step: to.row,
+                from_step: from.row,
+            },
+            planes: Repeat {
+                count: self.depth,
+                to_step: to.plane,
+                from_step: from.plane,
+            },
+        };
+        let ends = OnDevice {
+            to: self.to.kind == DEVICE,
+            from: self.from.kind == DEVICE,
+        };
+        Ok(Some(Layout {
+            to: to.start,
+            from: from.start,
+            pattern,
+            ends,
+        }))
+    }
+}
+
 fn run(copy: &CUDA_MEMCPY3D, default: DefaultStream, stream: CUstream, wait: bool) -> CudaResult {
     let (driver, context, stream) = usable_stream(default, stream)?;
-    let size = [copy.width_bytes, copy.height, copy.depth];
-    if copy.from.level != 0 || copy.to.level != 0 {
-        return Err(Status::NOT_SUPPORTED);
-    }
-    if size.contains(&0) {
+    let Some(layout) = copy.layout()? else {
         return Ok(());
-    }
-    let (to, from) = (copy.to.grid(size)?, copy.from.grid(size)?);
-    let pattern = Pattern {
-        len: copy.width_bytes,
-        rows: Repeat {
-            count: copy.height,
-            to_step: to.row,
-            from_step: from.row,
-        },
-        planes: Repeat {
-            count: copy.depth,
-            to_step: to.plane,
-            from_step: from.plane,
-        },
     };
-    let ends = OnDevice {
-        to: copy.to.kind == DEVICE,
-        from: copy.from.kind == DEVICE,
-    };
-    let transfer = Transfer::of_rows(driver, to.start, from.start, pattern)?;
-    transfer.check_ends(ends)?;
+    let transfer = Transfer::of_rows(driver, layout.to, layout.from, layout.pattern)?;
+    transfer.check_ends(layout.ends)?;
     copy::run(driver, &context, &stream, &transfer, wait)
 }
 

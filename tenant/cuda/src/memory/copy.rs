@@ -94,12 +94,13 @@ impl Place {
 
 /// How often something is copied, and how far apart.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Repeat {
-    pub(super) count: usize,
+pub struct Repeat {
+    /// How often.
+    pub count: usize,
     /// Bytes from one to the next at the target.
-    pub(super) to_step: u64,
+    pub to_step: u64,
     /// Bytes from one to the next at the source.
-    pub(super) from_step: u64,
+    pub from_step: u64,
 }
 
 impl Repeat {
@@ -112,10 +113,13 @@ impl Repeat {
 
 /// The bytes of a copy: rows of `len` bytes, repeated to planes, which are repeated. Nothing is empty.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pattern {
-    pub(super) len: usize,
-    pub(super) rows: Repeat,
-    pub(super) planes: Repeat,
+pub struct Pattern {
+    /// Bytes of a row.
+    pub len: usize,
+    /// Rows of a plane.
+    pub rows: Repeat,
+    /// Planes.
+    pub planes: Repeat,
 }
 
 impl Pattern {
@@ -127,16 +131,20 @@ impl Pattern {
         }
     }
 
-    /// Returns the distance from the first byte to the last, at the end whose step `step` picks.
-    fn span(&self, step: impl Fn(&Repeat) -> u64) -> CudaResult<u64> {
+    /// Returns the bytes from the first to the last, both included, at the end whose step `step` picks.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: more than addresses reach.
+    pub fn span(&self, step: impl Fn(&Repeat) -> u64) -> CudaResult<u64> {
         let reach = |repeat: &Repeat| step(repeat).checked_mul(repeat.count as u64 - 1);
         let rows = reach(&self.rows).and_then(|rows| rows.checked_add(self.len as u64));
         let sum = reach(&self.planes).and_then(|planes| planes.checked_add(rows?));
         sum.ok_or(Status::INVALID_VALUE)
     }
 
-    /// Takes rows without gaps together, and planes likewise.
-    fn joined(mut self) -> Self {
+    /// Takes rows without gaps together, and planes likewise; the spans must have been found.
+    #[must_use]
+    pub fn joined(mut self) -> Self {
         let is_dense = |repeat: &Repeat, len: usize| {
             repeat.count == 1 || (repeat.to_step == len as u64 && repeat.from_step == len as u64)
         };
@@ -153,7 +161,7 @@ impl Pattern {
     }
 
     /// Returns where each row begins, from the target's and the source's first byte.
-    fn rows(self) -> impl Iterator<Item = (u64, u64)> {
+    pub fn rows(self) -> impl Iterator<Item = (u64, u64)> {
         let Self { rows, planes, .. } = self;
         (0..planes.count as u64).flat_map(move |plane| {
             (0..rows.count as u64).map(move |row| {

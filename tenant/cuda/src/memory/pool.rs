@@ -326,17 +326,40 @@ fn set_pool(device: CUdevice, pool: Arc<Pool>) -> CudaResult {
     Ok(())
 }
 
-fn create(place: Out<CUmemoryPool>, properties: In<CUmemPoolProps>) -> CudaResult {
-    const PINNED: c_uint = 1;
-    const ON_DEVICE: c_uint = 1;
-    let In(properties) = properties;
-    if properties.alloc_type != PINNED {
-        return Err(Status::INVALID_VALUE);
+impl CUmemPoolProps {
+    /// Checks that there can be such a pool.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: not of pinned memory, as a pool must be; [`Status::NOT_SUPPORTED`]: not on a device, or
+    /// shared with other processes; [`Status::INVALID_DEVICE`].
+    pub fn check(&self) -> CudaResult {
+        const PINNED: c_uint = 1;
+        if self.alloc_type != PINNED {
+            return Err(Status::INVALID_VALUE);
+        }
+        if self.location_type != ON_DEVICE || self.handle_types != 0 {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        device::exists(self.location_id)
     }
-    if properties.location_type != ON_DEVICE || properties.handle_types != 0 {
-        return Err(Status::NOT_SUPPORTED);
+}
+
+impl CUmemAccessDesc {
+    /// Checks that memory of a pool can be accessed so: by the device, and for reading and writing.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]; [`Status::INVALID_DEVICE`].
+    pub fn check(&self) -> CudaResult {
+        if self.location.kind != ON_DEVICE || self.flags != READ_WRITE {
+            return Err(Status::INVALID_VALUE);
+        }
+        device::exists(self.location.id)
     }
-    let driver = device::check(properties.location_id)?;
+}
+
+fn create(place: Out<CUmemoryPool>, In(properties): In<CUmemPoolProps>) -> CudaResult {
+    properties.check()?;
+    let driver = Driver::get()?;
     place.set(Pool::new(driver)?.handle);
     Ok(())
 }
@@ -365,13 +388,7 @@ fn get_access(flags: Out<c_uint>, _: Arc<Pool>, location: Out<CUmemLocation>) ->
 fn set_access(_: Arc<Pool>, access: *const CUmemAccessDesc, count: usize) -> CudaResult {
     // SAFETY: the program passes that many descriptions, as the C declaration asks.
     let access = unsafe { border::slice(access, count)? };
-    for CUmemAccessDesc { location, flags } in access {
-        if location.kind != ON_DEVICE || *flags != READ_WRITE {
-            return Err(Status::INVALID_VALUE);
-        }
-        device::check(location.id)?;
-    }
-    Ok(())
+    access.iter().try_for_each(CUmemAccessDesc::check)
 }
 
 fn trim_to(pool: Arc<Pool>, keep: usize) -> CudaResult {

@@ -37,13 +37,26 @@ driver_api! {
 
 /// Where a fill goes: rows of elements, a pitch apart.
 #[derive(Debug, Clone, Copy)]
-struct Rows {
-    to: u64,
+pub struct Rows {
+    /// The address of the first.
+    pub to: u64,
     /// Bytes from the start of a row to that of the next.
-    pitch: usize,
+    pub pitch: usize,
     /// Elements of a row.
-    width: usize,
-    height: usize,
+    pub width: usize,
+    /// How many rows.
+    pub height: usize,
+}
+
+/// A fill as it is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// How many pieces.
+    pub count: usize,
+    /// Bytes of a piece.
+    pub len: u64,
+    /// Bytes from the first to the last.
+    pub span: u64,
 }
 
 impl Rows {
@@ -55,6 +68,31 @@ impl Rows {
             height: 1,
         }
     }
+
+    /// Lays out a fill with elements of `unit` bytes; nothing if there are none.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: unaligned elements, rows that overlap, or more bytes than addresses reach.
+    pub fn layout(&self, unit: usize) -> CudaResult<Option<Layout>> {
+        if self.width == 0 || self.height == 0 {
+            return Ok(None);
+        }
+        let row = self.width.checked_mul(unit).ok_or(Status::INVALID_VALUE)?;
+        let is_aligned = self.to.is_multiple_of(unit as u64)
+            && (self.height == 1 || self.pitch.is_multiple_of(unit));
+        if !is_aligned || self.height > 1 && self.pitch < row {
+            return Err(Status::INVALID_VALUE);
+        }
+        let behind = self.pitch.checked_mul(self.height - 1);
+        let span = behind.and_then(|behind| behind.checked_add(row));
+        let span = span.ok_or(Status::INVALID_VALUE)? as u64;
+        // Rows without gaps are one.
+        let (count, len) = match self.pitch == row {
+            true => (1, span),
+            false => (self.height, row as u64),
+        };
+        Ok(Some(Layout { count, len, span }))
+    }
 }
 
 fn fill(
@@ -65,26 +103,11 @@ fn fill(
     stream: CUstream,
 ) -> CudaResult {
     let (driver, _, stream) = usable_stream(default, stream)?;
-    let unit = width.bytes() as usize;
-    if rows.width == 0 || rows.height == 0 {
+    let Some(Layout { count, len, span }) = rows.layout(width.bytes() as usize)? else {
         return Ok(());
-    }
-    let row = rows.width.checked_mul(unit).ok_or(Status::INVALID_VALUE)?;
-    let is_aligned = rows.to.is_multiple_of(unit as u64)
-        && (rows.height == 1 || rows.pitch.is_multiple_of(unit));
-    if !is_aligned || rows.height > 1 && rows.pitch < row {
-        return Err(Status::INVALID_VALUE);
-    }
-    let behind = rows.pitch.checked_mul(rows.height - 1);
-    let span = behind.and_then(|behind| behind.checked_add(row));
-    let span = span.ok_or(Status::INVALID_VALUE)? as u64;
+    };
     // Held until the fill is submitted, should another thread give it back.
     let _held = driver.memory.device_span(rows.to, span)?;
-    // Rows without gaps are one.
-    let (count, len) = match rows.pitch == row {
-        true => (1, span),
-        false => (rows.height, row as u64),
-    };
     stream.submit(driver, |lane| {
         let mut mark = None;
         for index in 0..count {

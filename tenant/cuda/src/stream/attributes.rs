@@ -19,7 +19,7 @@ driver_api! {
 /// The value of an attribute (`CUstreamAttrValue`), as words.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Value([u32; 16]);
+pub struct Value(pub [u32; 16]);
 
 const _: () = assert!(size_of::<Value>() == 64);
 
@@ -32,6 +32,27 @@ const PRIORITY: c_uint = 8;
 /// The values that the program set.
 #[derive(Debug, Default)]
 pub struct Attributes(Mutex<[Option<Value>; ATTRIBUTES.len()]>);
+
+impl Attributes {
+    /// Returns the value that the program set.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: streams have no such attribute.
+    pub fn get(&self, attribute: c_uint) -> CudaResult<Option<Value>> {
+        let place = place_of(attribute)?;
+        Ok(self.0.lock()[place])
+    }
+
+    /// Remembers a value.
+    ///
+    /// # Errors
+    /// As [`Attributes::get`].
+    pub fn set(&self, attribute: c_uint, value: Value) -> CudaResult {
+        let place = place_of(attribute)?;
+        self.0.lock()[place] = Some(value);
+        Ok(())
+    }
+}
 
 fn place_of(attribute: c_uint) -> CudaResult<usize> {
     let mut known = ATTRIBUTES.iter();
@@ -46,11 +67,10 @@ fn get(
     value: Out<Value>,
 ) -> CudaResult {
     let stream = known(default, stream)?;
-    let place = place_of(attribute)?;
-    let was_set = stream.attributes.0.lock()[place];
+    let was_set = stream.attributes.get(attribute)?;
     let at_first = match (attribute, stream.kind) {
         (PRIORITY, Kind::Made { priority, .. }) => priority.cast_unsigned(),
-        _ => ATTRIBUTES[place].1,
+        _ => ATTRIBUTES[place_of(attribute)?].1,
     };
     let mut words = [0; 16];
     words[0] = at_first;
@@ -64,10 +84,7 @@ fn set(
     attribute: c_uint,
     In(value): In<Value>,
 ) -> CudaResult {
-    let stream = known(default, stream)?;
-    let place = place_of(attribute)?;
-    stream.attributes.0.lock()[place] = Some(value);
-    Ok(())
+    known(default, stream)?.attributes.set(attribute, value)
 }
 
 fn copy(default: DefaultStream, to: CUstream, from: CUstream) -> CudaResult {

@@ -1,7 +1,4 @@
-//! What must hold for any bytes that a program hands over as an image; a violation panics.
-//!
-//! One function for each fuzz target. The crate's tests run the same functions over every case that fuzzing has found,
-//! so that a mended fault stays mended (`tenant/cuda/tests/found.rs`).
+//! What must hold for any bytes that a program hands over as an image.
 
 use cuda::image::{Capability, bundle, ptx_at, ptx_of};
 use cuda::status::Status;
