@@ -1,9 +1,16 @@
-//! The one place that chooses between the standard library's atomics and threads and loom's.
+//! The one place that chooses between the atomics and threads of the standard library, with the lock of `parking_lot`,
+//! and loom's.
 //!
-//! Rule: whatever has a loom test imports its atomics, cells, counted pointers, fences and threads from here, so that
-//! `--cfg loom` explores the very code that ships. The names and signatures are those of both libraries; where they
-//! differ ([`UnsafeCell`]), loom's interface is taken.
+//! Rule: whatever has a loom test imports its atomics, cells, counted pointers, fences, locks and threads from here, so
+//! that `--cfg loom` explores the very code that ships. The names and signatures are those of both libraries; where
+//! they differ, one interface is taken: loom's for [`UnsafeCell`], `parking_lot`'s for [`RwLock`].
 
+#[cfg(not(loom))]
+#[allow(
+    clippy::disallowed_types,
+    reason = "what the dispatcher runs does not use it"
+)]
+pub use parking_lot::RwLock;
 #[cfg(not(loom))]
 pub use std::{
     hint::spin_loop,
@@ -31,6 +38,27 @@ pub use crossbeam_utils::CachePadded;
 
 #[cfg(all(not(loom), any(target_arch = "x86_64", target_arch = "aarch64")))]
 const _: () = assert!(align_of::<CachePadded<u8>>() == 128);
+
+/// loom's lock with `parking_lot`'s interface: a panic of a model ends that model, so no lock is seen poisoned.
+#[cfg(loom)]
+#[derive(Debug)]
+pub struct RwLock<T>(loom::sync::RwLock<T>);
+
+#[cfg(loom)]
+#[allow(missing_docs, reason = "see parking_lot")]
+impl<T> RwLock<T> {
+    pub fn new(value: T) -> Self {
+        Self(loom::sync::RwLock::new(value))
+    }
+
+    pub fn read(&self) -> loom::sync::RwLockReadGuard<'_, T> {
+        self.0.read().expect("no model goes on after a panic")
+    }
+
+    pub fn write(&self) -> loom::sync::RwLockWriteGuard<'_, T> {
+        self.0.write().expect("no model goes on after a panic")
+    }
+}
 
 /// A cell with loom's interface: access goes through a closure, so that loom can see its extent.
 #[cfg(not(loom))]

@@ -46,7 +46,7 @@ const ROOMS: [(&str, &str, MayKnow); 13] = [
     (
         "gridmux-cuda",
         "tenant/cuda",
-        MayKnow::Only(&["gridmux-tenant", "gridmux-channel"]),
+        MayKnow::Only(&["gridmux-tenant", "gridmux-channel", "gridmux-sync"]),
     ),
     ("gridmux", "cli", MayKnow::All),
     ("gridmux-workloads", "workloads", MayKnow::Only(&[])),
