@@ -112,6 +112,10 @@ functions! {
     cuLibraryGetKernel(kernel: *mut u64, library: u64, name: *const c_char);
     cuKernelGetFunction(function: *mut u64, kernel: u64);
     cuLinkCreate_v2(count: u32, options: *mut u32, values: *mut *mut c_void, link: *mut u64);
+    cuLinkAddData_v2(
+        link: u64, kind: u32, data: *mut c_void, bytes: usize, name: *const c_char, count: u32, options: *mut u32,
+        values: *mut *mut c_void
+    );
     cuLinkDestroy(link: u64);
     cuLinkComplete(link: u64, image: *mut *mut c_void, bytes: *mut usize);
     cuLaunchKernel(
@@ -121,6 +125,7 @@ functions! {
     cuLaunchKernelEx(
         config: *const LaunchConfig, function: u64, params: *mut *mut c_void, extra: *mut *mut c_void
     );
+    cuLaunchHostFunc(stream: u64, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void);
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     cuMemAlloc_v2(address: *mut u64, bytes: usize);
     cuMemAllocPitch_v2(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element_bytes: u32);

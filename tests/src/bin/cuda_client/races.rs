@@ -5,6 +5,8 @@
 
 use crate::api::{Cuda, PoolProperties};
 use crate::session::{PER_THREAD, Session, code, ok};
+use std::ffi::{CStr, c_void};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -24,11 +26,20 @@ struct Shared {
     events: [AtomicU64; 4],
     modules: [AtomicU64; 2],
     functions: [AtomicU64; 2],
+    libraries: [AtomicU64; 2],
+    /// Kernels of libraries.
+    kernels: [AtomicU64; 2],
+    links: [AtomicU64; 2],
+    /// How many texts were added to links.
+    texts: AtomicU64,
     memory: [AtomicU64; 4],
     pooled: [AtomicU64; 4],
     pools: [AtomicU64; 2],
     pinned: [AtomicU64; 2],
     contexts: [AtomicU64; 3],
+    /// Host functions that streams took on, and those that were called.
+    submitted: AtomicU64,
+    called: AtomicU64,
 }
 
 /// A generator of numbers that look random (xorshift).
@@ -90,7 +101,7 @@ fn replace(
     }
 }
 
-fn replace_one(cuda: &Cuda, random: &mut Random, shared: &Shared, image: &std::ffi::CStr) {
+fn replace_one(cuda: &Cuda, random: &mut Random, shared: &Shared, image: &CStr) {
     const POOL: PoolProperties = PoolProperties {
         alloc_type: 1,
         handle_types: 0,
@@ -98,7 +109,7 @@ fn replace_one(cuda: &Cuda, random: &mut Random, shared: &Shared, image: &std::f
         location_id: 0,
         reserved: [0; 9],
     };
-    match random.below(16) {
+    match random.below(20) {
         0..3 => {
             let flags = u32::try_from(random.below(2)).unwrap();
             let make = |made: *mut u64| cuda.cuStreamCreate(made, flags);
@@ -112,17 +123,11 @@ fn replace_one(cuda: &Cuda, random: &mut Random, shared: &Shared, image: &std::f
                 cuda.cuEventDestroy_v2(old)
             });
         }
-        6 => {
-            let load = |made: *mut u64| cuda.cuModuleLoadData(made, image.as_ptr().cast());
-            replace(random, &shared.modules, load, |old| {
-                cuda.cuModuleUnload(old)
-            });
-        }
-        7..10 => {
+        6..9 => {
             let make = |made: *mut u64| cuda.cuMemAlloc_v2(made, 4096);
             replace(random, &shared.memory, make, |old| cuda.cuMemFree_v2(old));
         }
-        10..13 => {
+        9..12 => {
             let stream = random.of(&shared.streams);
             let pool = random.of(&shared.pools);
             let make = |made: *mut u64| match pool % 32 {
@@ -136,13 +141,13 @@ fn replace_one(cuda: &Cuda, random: &mut Random, shared: &Shared, image: &std::f
                 }
             });
         }
-        13 => {
+        12 => {
             let make = |made: *mut u64| cuda.cuMemPoolCreate(made, &POOL);
             replace(random, &shared.pools, make, |old| {
                 cuda.cuMemPoolDestroy(old)
             });
         }
-        14 => {
+        13 => {
             let make = |made: *mut u64| cuda.cuMemHostAlloc(made.cast(), 8192, 0);
             let free = |old: u64| {
                 cuda.cuMemFreeHost(std::ptr::without_provenance_mut(
@@ -150,6 +155,43 @@ fn replace_one(cuda: &Cuda, random: &mut Random, shared: &Shared, image: &std::f
                 ))
             };
             replace(random, &shared.pinned, make, free);
+        }
+        _ => replace_code(cuda, random, shared, image),
+    }
+}
+
+/// Modules, libraries and links, and the functions and kernels of them.
+fn replace_code(cuda: &Cuda, random: &mut Random, shared: &Shared, image: &CStr) {
+    match random.below(6) {
+        0 => {
+            let load = |made: *mut u64| cuda.cuModuleLoadData(made, image.as_ptr().cast());
+            replace(random, &shared.modules, load, |old| {
+                cuda.cuModuleUnload(old)
+            });
+        }
+        1 => {
+            let load = |made: *mut u64| {
+                let (image, none) = (image.as_ptr().cast(), null_mut());
+                cuda.cuLibraryLoadData(made, image, null_mut(), none, 0, null_mut(), none, 0)
+            };
+            replace(random, &shared.libraries, load, |old| {
+                cuda.cuLibraryUnload(old)
+            });
+        }
+        2 => {
+            let make = |made: *mut u64| cuda.cuLinkCreate_v2(0, null_mut(), null_mut(), made);
+            replace(random, &shared.links, make, |old| cuda.cuLinkDestroy(old));
+        }
+        3 => {
+            let library = random.of(&shared.libraries);
+            let mut kernel = 0;
+            meant(cuda.cuLibraryGetKernel(&mut kernel, library, c"add".as_ptr()));
+            random.put(&shared.kernels, kernel);
+        }
+        4 => {
+            let mut function = 0;
+            meant(cuda.cuKernelGetFunction(&mut function, random.of(&shared.kernels)));
+            random.put(&shared.functions, function);
         }
         _ => {
             let module = random.of(&shared.modules);
@@ -161,13 +203,47 @@ fn replace_one(cuda: &Cuda, random: &mut Random, shared: &Shared, image: &std::f
     }
 }
 
+/// What streams call: counts in the place that it is given.
+unsafe extern "C" fn count_call(data: *mut c_void) {
+    // SAFETY: the place is the scenario's, which ends after the last call.
+    let called = unsafe { &*data.cast::<AtomicU64>() };
+    called.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Every host function that was submitted was called, once.
+fn all_were_called(shared: &Shared) {
+    // Relaxed: the threads have ended, and so has all that they submitted.
+    let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+    assert!(count(&shared.submitted) > 0);
+    assert_eq!(count(&shared.called), count(&shared.submitted));
+}
+
+/// Adds a kernel of its own name, so that all that threads add fits together.
+fn add_to_link(session: &Session, shared: &Shared, link: u64) -> u32 {
+    const PTX: u32 = 1;
+    // Relaxed: the number is all that counts.
+    let number = shared.texts.fetch_add(1, Ordering::Relaxed);
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry kernel{number}() {{ ret; }}\n"
+    );
+    let (data, len) = (text.as_ptr().cast_mut().cast(), text.len());
+    let name = c"text".as_ptr();
+    session.cuLinkAddData_v2(link, PTX, data, len, name, 0, null_mut(), null_mut())
+}
+
+/// The image is not looked at: another thread may destroy the link that it belongs to.
+fn complete_link(session: &Session, link: u64) -> u32 {
+    let (mut image, mut bytes) = (null_mut(), 0);
+    session.cuLinkComplete(link, &mut image, &mut bytes)
+}
+
 /// With `copies`, it copies from pinned memory of its own, which needs a context that stays.
 fn use_one(session: &Session, random: &mut Random, shared: &Shared, copies: bool) {
     let (stream, event) = (random.of(&shared.streams), random.of(&shared.events));
     let (memory, pooled) = (random.of(&shared.memory), random.of(&shared.pooled));
     let pinned = random.of(&shared.pinned);
     let mut word = 0u64;
-    meant(match random.below(14) {
+    meant(match random.below(18) {
         0 => session.cuStreamQuery(stream),
         1 => session.cuStreamSynchronize(stream),
         2 => session.cuEventRecord(event, stream),
@@ -193,8 +269,36 @@ fn use_one(session: &Session, random: &mut Random, shared: &Shared, copies: bool
             let address = if random.below(2) == 0 { memory } else { pinned };
             session.cuPointerGetAttribute(std::ptr::from_mut(&mut word).cast(), 7, address)
         }
+        // The handle of a library's kernel is taken for a function.
+        13 => session.launch(random.of(&shared.kernels), (1, 1), stream, &[0, 0]),
+        14 => add_to_link(session, shared, random.of(&shared.links)),
+        15 => complete_link(session, random.of(&shared.links)),
+        16 => {
+            let data = std::ptr::from_ref(&shared.called).cast_mut().cast();
+            let code = session.cuLaunchHostFunc(stream, count_call, data);
+            // Relaxed, here and in the function: read when all has ended.
+            shared
+                .submitted
+                .fetch_add(u64::from(code == 0), Ordering::Relaxed);
+            code
+        }
         _ => session.cuStreamQuery(PER_THREAD),
     });
+}
+
+/// Destroys what is left of pools, libraries and links.
+fn end_what_no_context_holds(session: &Session, shared: &Shared) {
+    // Relaxed: the threads have ended.
+    let of = |left: &AtomicU64| left.load(Ordering::Relaxed);
+    for pool in &shared.pools {
+        meant(session.cuMemPoolDestroy(of(pool)));
+    }
+    for library in &shared.libraries {
+        meant(session.cuLibraryUnload(of(library)));
+    }
+    for link in &shared.links {
+        meant(session.cuLinkDestroy(of(link)));
+    }
 }
 
 fn on_every_kind_of_handle() {
@@ -222,11 +326,9 @@ fn on_every_kind_of_handle() {
     });
     ok(session.cuCtxSynchronize());
     ok(session.cuCtxDestroy_v2(outer));
+    all_were_called(&shared);
     let mut pool = 0;
-    for left in &shared.pools {
-        // Relaxed: the threads have ended.
-        let _ = session.cuMemPoolDestroy(left.load(Ordering::Relaxed));
-    }
+    end_what_no_context_holds(&session, &shared);
     ok(session.cuDeviceGetDefaultMemPool(&mut pool, 0));
     ok(session.cuCtxSynchronize());
     ok(session.cuMemPoolTrimTo(pool, 0));
@@ -275,10 +377,8 @@ fn on_contexts() {
     let mut left = 0;
     while session.cuCtxPopCurrent_v2(&mut left) == 0 {}
     ok(session.cuCtxSetCurrent(session.context));
-    for left in &shared.pools {
-        // Relaxed: as above.
-        let _ = session.cuMemPoolDestroy(left.load(Ordering::Relaxed));
-    }
+    all_were_called(&shared);
+    end_what_no_context_holds(&session, &shared);
     let mut pool = 0;
     ok(session.cuDeviceGetDefaultMemPool(&mut pool, 0));
     ok(session.cuCtxSynchronize());
