@@ -125,7 +125,6 @@ functions! {
     cuLaunchKernelEx(
         config: *const LaunchConfig, function: u64, params: *mut *mut c_void, extra: *mut *mut c_void
     );
-    cuLaunchHostFunc(stream: u64, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void);
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     cuMemAlloc_v2(address: *mut u64, bytes: usize);
     cuMemAllocPitch_v2(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element_bytes: u32);

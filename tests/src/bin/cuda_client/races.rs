@@ -204,7 +204,7 @@ fn replace_code(cuda: &Cuda, random: &mut Random, shared: &Shared, image: &CStr)
 }
 
 /// What streams call: counts in the place that it is given.
-unsafe extern "C" fn count_call(data: *mut c_void) {
+extern "C" fn count_call(data: *mut c_void) {
     // SAFETY: the place is the scenario's, which ends after the last call.
     let called = unsafe { &*data.cast::<AtomicU64>() };
     called.fetch_add(1, Ordering::Relaxed);
@@ -275,7 +275,7 @@ fn use_one(session: &Session, random: &mut Random, shared: &Shared, copies: bool
         15 => complete_link(session, random.of(&shared.links)),
         16 => {
             let data = std::ptr::from_ref(&shared.called).cast_mut().cast();
-            let code = session.cuLaunchHostFunc(stream, count_call, data);
+            let code = session.cuLaunchHostFunc(stream, Some(count_call), data);
             // Relaxed, here and in the function: read when all has ended.
             shared
                 .submitted
