@@ -236,6 +236,16 @@ impl Stream {
         Ok((Event::new(self.link.clone(), cookie), mark))
     }
 
+    /// Waits until everything that was submitted on the stream has ended. Failures are left to
+    /// [`Stream::take_failure`].
+    ///
+    /// # Errors
+    /// The device was lost.
+    pub fn drain(&self) -> Result<(), ClientError> {
+        let mut core = self.link.enter()?;
+        self.link.drain_stream(&mut core, self.id())
+    }
+
     /// Returns a mark behind everything that was submitted on the stream.
     ///
     /// # Errors

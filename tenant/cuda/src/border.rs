@@ -211,6 +211,26 @@ pub fn pointer(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
+/// Returns whether the process has memory at `address`: a look that ends in no fault where it has none. If the system
+/// forbids the look, the program is believed.
+pub fn is_mapped(address: u64) -> bool {
+    let mut byte = 0u8;
+    let local = libc::iovec {
+        iov_base: std::ptr::from_mut(&mut byte).cast(),
+        iov_len: 1,
+    };
+    let remote = libc::iovec {
+        iov_base: pointer(address).cast(),
+        iov_len: 1,
+    };
+    // SAFETY: both vectors have one element, the local one points to a byte of this function's, and the kernel checks
+    // the other address itself.
+    let read = unsafe {
+        libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+    };
+    read == 1 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
+}
+
 /// Returns the `len` elements at `start`, which must not be null unless there are none.
 ///
 /// # Errors

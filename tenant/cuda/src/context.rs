@@ -215,7 +215,12 @@ impl Context {
             return Ok(Arc::clone(stream));
         }
         let made = Stream::new(driver, self, Kind::Default(DefaultStream::Legacy))?;
-        Ok(Arc::clone(self.legacy.get_or_init(|| made)))
+        let stream = Arc::clone(self.legacy.get_or_init(|| Arc::clone(&made)));
+        if !Arc::ptr_eq(&stream, &made) {
+            // Another thread was first.
+            drop(driver.streams.remove(made.handle()));
+        }
+        Ok(stream)
     }
 
     /// Waits until everything that was submitted in the context has ended.
@@ -225,8 +230,7 @@ impl Context {
     pub fn synchronize(&self, driver: &Driver) -> CudaResult {
         self.check(driver)?;
         for lane in self.lanes.all() {
-            let mark = lane.stream.barrier()?;
-            driver.gpu.wait_mark(mark)?;
+            lane.stream.drain()?;
         }
         driver.after_synchronization();
         self.check(driver)
@@ -242,9 +246,8 @@ impl Context {
         drop(growing);
         let _ = driver.contexts.remove(self.handle);
         for lane in self.lanes.all() {
-            let waited = lane.stream.barrier().map(|mark| driver.gpu.wait_mark(mark));
             // On a lost connection there is nothing to wait for.
-            let _ = waited;
+            let _ = lane.stream.drain();
         }
         driver.write_printed();
         let mine = self.handle;

@@ -157,6 +157,12 @@ impl Stream {
         context.grow(|| driver.streams.add(make))
     }
 
+    /// Returns its handle.
+    #[must_use]
+    pub fn handle(&self) -> CUstream {
+        self.handle
+    }
+
     /// Returns the handle of its context.
     #[must_use]
     pub fn context(&self) -> CUcontext {

@@ -59,13 +59,20 @@ impl Place {
     /// Finds out where `len` bytes at an address stand. What is in no range that is known is the program's own memory.
     ///
     /// # Errors
-    /// [`Status::INVALID_VALUE`]: null, or beyond the end of an allocation.
+    /// [`Status::INVALID_VALUE`]: null, nowhere in the process, or beyond the end of an allocation.
     pub(super) fn of(driver: &Driver, address: u64, len: u64) -> CudaResult<Self> {
         if address == 0 {
             return Err(Status::INVALID_VALUE);
         }
         let Some(range) = driver.memory.span(address, len)? else {
-            return Ok(Self::Pageable(address));
+            // Device memory that was given back, or that is another's, looks like the program's own.
+            let last = address.checked_add(len.saturating_sub(1));
+            let is_mapped =
+                last.is_some_and(|last| border::is_mapped(address) && border::is_mapped(last));
+            return match is_mapped {
+                true => Ok(Self::Pageable(address)),
+                false => Err(Status::INVALID_VALUE),
+            };
         };
         Ok(match range.memory {
             Memory::Device(_) | Memory::Pooled(_) | Memory::Variable(_) => {

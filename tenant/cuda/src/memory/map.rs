@@ -170,6 +170,11 @@ impl MemoryMap {
             }
             !goes
         });
+        for range in &forgotten {
+            if let Memory::Pooled(block) = &range.memory {
+                block.given_back();
+            }
+        }
         // Giving memory back speaks to the mediator, which no lock is held for.
         drop(forgotten);
     }

@@ -174,7 +174,12 @@ impl Pool {
             return Ok(Arc::clone(pool));
         }
         let made = Self::new(driver)?;
-        Ok(Arc::clone(driver.default_pool.get_or_init(|| made)))
+        let pool = Arc::clone(driver.default_pool.get_or_init(|| Arc::clone(&made)));
+        if !Arc::ptr_eq(&pool, &made) {
+            // Another thread was first.
+            drop(driver.pools.remove(made.handle));
+        }
+        Ok(pool)
     }
 
     /// Takes a block of `bytes` bytes that may be used on `stream`.

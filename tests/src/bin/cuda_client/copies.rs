@@ -105,6 +105,10 @@ fn edges() {
         code::INVALID_VALUE,
     );
     refused(session.cuMemcpyHtoD_v2(0, at, 4), code::INVALID_VALUE);
+    let given_back = session.alloc(256);
+    ok(session.cuMemFree_v2(given_back));
+    refused(session.cuMemcpy(device, given_back, 4), code::INVALID_VALUE);
+    refused(session.cuMemcpy(given_back, device, 4), code::INVALID_VALUE);
     refused(
         session.cuMemcpyHtoD_v2(at.addr() as u64, at, 4),
         code::INVALID_VALUE,

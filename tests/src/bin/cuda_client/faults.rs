@@ -128,6 +128,9 @@ fn foreign_pointers() {
     refused(session.cuMemcpyHtoD_v2(memory, at, 4), code::INVALID_VALUE);
     refused(session.cuMemcpyDtoH_v2(at, memory, 4), code::INVALID_VALUE);
     refused(session.cuMemcpyDtoD_v2(own, memory, 4), code::INVALID_VALUE);
+    // These take addresses of either kind: what is nowhere is refused before it is touched.
+    refused(session.cuMemcpy(own, memory, 4), code::INVALID_VALUE);
+    refused(session.cuMemcpy(memory, own, 4), code::INVALID_VALUE);
     refused(session.cuMemsetD32_v2(memory, 3, 1), code::INVALID_VALUE);
     refused(session.cuMemFree_v2(memory), code::INVALID_VALUE);
     refused(session.cuMemFreeAsync(memory, 0), code::INVALID_VALUE);
