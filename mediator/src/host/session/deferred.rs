@@ -9,8 +9,13 @@ use crate::device::{BufferId, DeviceKernelId};
 /// One thing to be released.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Release {
-    /// Device memory, by its address.
-    Memory(u64),
+    /// Device memory.
+    Memory {
+        /// Its address.
+        address: u64,
+        /// What it takes, in bytes.
+        bytes: u64,
+    },
     /// Kernels of an unloaded module.
     Kernels(Vec<DeviceKernelId>),
     /// A buffer of the client's own memory.
@@ -44,6 +49,15 @@ impl Deferred {
         self.fenced.iter().chain(&self.waiting)
     }
 
+    /// Returns how much device memory is to be released, in bytes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let bytes = |release: &Release| match release {
+            Release::Memory { bytes, .. } => *bytes,
+            Release::Kernels(_) | Release::Buffer(_) => 0,
+        };
+        self.iter().map(bytes).sum()
+    }
+
     /// Adds a release; returns the number of the fence to send, unless one is under way.
     pub(super) fn add(&mut self, release: Release) -> Option<u64> {
         self.waiting.push(release);
@@ -73,23 +87,25 @@ impl Deferred {
 mod tests {
     use super::{Deferred, Release};
 
+    fn memory(address: u64) -> Release {
+        Release::Memory { address, bytes: 10 }
+    }
+
     #[test]
     fn what_comes_while_a_fence_is_under_way_waits_for_the_next_one() {
         let mut deferred = Deferred::default();
-        assert_eq!(deferred.add(Release::Memory(1)), Some(1));
-        assert_eq!(deferred.add(Release::Memory(2)), None);
-        assert_eq!(deferred.add(Release::Memory(3)), None);
+        assert_eq!(deferred.add(memory(1)), Some(1));
+        assert_eq!(deferred.add(memory(2)), None);
+        assert_eq!(deferred.add(memory(3)), None);
+        assert_eq!(deferred.memory_bytes(), 30);
         assert_eq!(deferred.reached(7), (Vec::new(), None));
         assert_eq!(
             deferred.reached(1),
-            (vec![Release::Memory(1)], Some(2)),
+            (vec![memory(1)], Some(2)),
             "the second fence covers both that came later"
         );
-        assert_eq!(
-            deferred.reached(2),
-            (vec![Release::Memory(2), Release::Memory(3)], None)
-        );
+        assert_eq!(deferred.reached(2), (vec![memory(2), memory(3)], None));
         assert!(deferred.is_empty());
-        assert_eq!(deferred.add(Release::Memory(4)), Some(3));
+        assert_eq!(deferred.add(memory(4)), Some(3));
     }
 }

@@ -110,7 +110,8 @@ pub(super) struct Session {
     /// It has read why.
     was_told: bool,
     mappings: BTreeMap<u64, DmaMapping>,
-    allocations: BTreeSet<u64>,
+    /// Device memory that the client holds: its size in bytes, by its address.
+    allocations: BTreeMap<u64, u64>,
     deferred: Deferred,
     modules: BTreeMap<u32, Vec<(u32, DeviceKernelId)>>,
     /// Why a kernel cannot run, by its handle.
@@ -141,7 +142,7 @@ impl Session {
             is_turned_away: false,
             was_told: false,
             mappings: BTreeMap::new(),
-            allocations: BTreeSet::new(),
+            allocations: BTreeMap::new(),
             deferred: Deferred::default(),
             modules: BTreeMap::new(),
             unusable: BTreeMap::new(),
@@ -211,7 +212,7 @@ impl Session {
         let deferred = std::mem::take(&mut self.deferred);
         let unmapped = deferred.iter().filter_map(|release| match release {
             Release::Buffer(buffer) => Some(*buffer),
-            Release::Memory(_) | Release::Kernels(_) => None,
+            Release::Memory { .. } | Release::Kernels(_) => None,
         });
         for buffer in mapped.chain(unmapped) {
             self.parts.device.unregister_buffer(buffer);
@@ -251,7 +252,7 @@ impl Session {
         };
         for release in released {
             match release {
-                Release::Memory(address) => {
+                Release::Memory { address, .. } => {
                     // It was found among the client's allocations when it was given back.
                     if let Err(error) = self.parts.device.free(domain, address) {
                         tracing::error!(%error, "freeing what a client gave back");
@@ -420,15 +421,14 @@ impl Session {
         let member = self.member()?;
         let device = &*self.parts.device;
         let rounded = bytes.checked_next_multiple_of(ALLOCATION_BYTES);
-        let room = member
-            .account
-            .check_room(device, rounded.unwrap_or(u64::MAX));
+        let rounded = rounded.unwrap_or(u64::MAX);
+        let room = member.account.check_room(device, rounded);
         let address = room
             .map_err(|text| ControlError::new(ControlCode::OutOfMemory, text))
             .and_then(|()| device.alloc(member.domain, bytes).map_err(device_error));
         match address {
             Ok(address) => {
-                self.allocations.insert(address);
+                self.allocations.insert(address, rounded);
                 Ok(Some(ControlReply::Allocated { address }))
             }
             Err(error) if error.code == ControlCode::OutOfMemory && !self.deferred.is_empty() => {
@@ -441,10 +441,10 @@ impl Session {
 
     /// Takes an allocation from the client at once, and frees it when no operation under way can use it any more.
     fn free(&mut self, address: u64) -> Result<ControlReply, ControlError> {
-        if !self.allocations.remove(&address) {
+        let Some(bytes) = self.allocations.remove(&address) else {
             return Err(device_error(DeviceError::BadAddress { address }));
-        }
-        self.defer(Release::Memory(address));
+        };
+        self.defer(Release::Memory { address, bytes });
         Ok(ControlReply::Done)
     }
 
@@ -477,12 +477,14 @@ impl Session {
         Ok(ControlReply::Done)
     }
 
-    /// Returns what all clients of the tenant did, hold and may hold.
+    /// Returns what all clients of the tenant did, hold and may hold. What this client gave back counts as free at once,
+    /// because its next allocation waits for it.
     fn usage(&self) -> Result<ControlReply, ControlError> {
         let member = self.member()?;
         let usage = member.account.counters.read();
+        let used = member.account.memory_used(&*self.parts.device);
         Ok(ControlReply::Usage(Usage {
-            memory_bytes: member.account.memory_used(&*self.parts.device),
+            memory_bytes: used.saturating_sub(self.deferred.memory_bytes()),
             memory_limit_bytes: member.account.facts.memory_limit_bytes,
             launches: usage.launches,
             in_flight: usage.pending,
