@@ -52,12 +52,15 @@ const SUITES: [Suite; 3] = [
         seeds: &["tenant/cuda/tests"],
         extension: "fatbin",
         is_text: false,
-        // The first bytes of a container, a wrapper, a bundle and a cubin; flags of packing.
+        // The first bytes of a container, a wrapper, a bundle, a cubin and an archive; sections; flags of packing.
         words: &[
             r"\x50\xed\x55\xba",
             r"\xb1\x43\x62\x46",
             r"\x7fGMX",
             r"\x7fELF",
+            r"!<arch>\x0a",
+            ".nv_fatbin",
+            "__nv_relfatbin",
             r"\x11\x20\x00",
             r"\x11\x80\x00",
         ],

@@ -1,13 +1,13 @@
 //! What must hold for any bytes that a program hands over as an image.
 
-use cuda::image::{Capability, bundle, ptx_at, ptx_of};
+use cuda::image::{Capability, ImageError, bundle, object, ptx_at, ptx_of};
 use cuda::status::Status;
 
 /// Devices of several generations, one that runs everything and one that runs nothing among them.
 const DEVICES: [u32; 5] = [0, 80, 90, 103, u32::MAX];
 
 /// An image gives texts or one of three codes, and the same from memory whose end is not known; the texts come back out
-/// of a bundle.
+/// of a bundle. What the linker takes besides, host objects and archives, gives texts or one of the codes.
 pub fn image(bytes: &[u8]) {
     for device in DEVICES.map(Capability) {
         let found = ptx_of(bytes, device);
@@ -22,6 +22,10 @@ pub fn image(bytes: &[u8]) {
                 assert_eq!(at.as_ref(), Ok(texts), "memory gives another text");
             }
         }
+        match object::ptx_of(bytes, device) {
+            Ok(texts) => assert!(!texts.is_empty()),
+            Err(error) => refused(&error),
+        }
         match found {
             Ok(texts) => {
                 assert!(!texts.is_empty());
@@ -30,11 +34,13 @@ pub fn image(bytes: &[u8]) {
                     assert_eq!(ptx_of(&bundled, device), Ok(texts));
                 }
             }
-            Err(error) => {
-                let expected = [Status::INVALID_IMAGE, Status::NO_BINARY_FOR_GPU];
-                assert!(expected.contains(&error.status()), "{error}");
-                assert!(!error.to_string().is_empty());
-            }
+            Err(error) => refused(&error),
         }
     }
+}
+
+fn refused(error: &ImageError) {
+    let expected = [Status::INVALID_IMAGE, Status::NO_BINARY_FOR_GPU];
+    assert!(expected.contains(&error.status()), "{error}");
+    assert!(!error.to_string().is_empty());
 }
