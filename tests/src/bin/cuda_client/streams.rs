@@ -278,8 +278,7 @@ fn times_and_queries() {
         session.cuEventElapsedTime(&mut time, start, end),
         code::INVALID_HANDLE,
     );
-    let mut times = Vec::new();
-    for rounds in [20_000, 400_000, 8_000_000] {
+    let mut time_of = |rounds| {
         ok(session.cuEventRecord(start, 0));
         ok(session.launch(slow, (1, 32), 0, &[out, rounds, 1]));
         ok(session.cuEventRecord(end, 0));
@@ -293,13 +292,16 @@ fn times_and_queries() {
         let mut back = 0.0;
         ok(session.cuEventElapsedTime(&mut back, end, start));
         assert!(back <= 0.0 && (back + time).abs() < f32::EPSILON);
-        times.push(time);
-    }
-    // Twenty times the work takes at least five times as long; the shortest is mostly the start of a launch.
-    assert!(
-        times[0] > 0.0 && times[1] > times[0] && times[2] > 5.0 * times[1],
-        "{times:?}"
-    );
+        time
+    };
+    // Twenty times the work takes at least five times as long; the shortest is mostly the start of a launch. While the
+    // device is idle its clock is the host's, so a busy host may add to any of them.
+    let mut times = [0.0; 3];
+    let holds = (0..10).any(|_| {
+        times = [20_000, 400_000, 8_000_000].map(&mut time_of);
+        times[0] > 0.0 && times[1] > times[0] && times[2] > 5.0 * times[1]
+    });
+    assert!(holds, "{times:?}");
     let mut untimed = 0;
     ok(session.cuEventCreate(&mut untimed, 2));
     ok(session.cuEventRecord(untimed, 0));
