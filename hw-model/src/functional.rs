@@ -22,6 +22,13 @@ use std::sync::Arc;
 const TURN: u32 = 1 << 12;
 /// What starting a block counts against the length of a part, in warp instructions.
 const BLOCK_START: u64 = 32;
+/// Bytes that a print looks at or makes, for which a part is one warp instruction shorter.
+const PRINTED_BYTES: u64 = 4;
+
+/// Local memory that is kept for the next run, in bytes.
+const KEPT_LOCAL_BYTES: usize = 1 << 20;
+/// Registers of each warp that are kept for the next run, in bytes.
+const KEPT_WARP_BYTES: usize = 64 << 10;
 
 /// Storage that a functional run reuses from block to block and launch to launch.
 #[derive(Debug)]
@@ -53,6 +60,8 @@ pub struct FunctionalRun {
     /// The next warp that has its turn.
     next: u32,
     counters: Counters,
+    /// What the part at hand did beside its instructions, in warp instructions.
+    charged: u64,
     storage: Functional,
 }
 
@@ -94,6 +103,7 @@ impl FunctionalRun {
             ready: 0,
             next: 0,
             counters: Counters::default(),
+            charged: 0,
             storage,
         }
     }
@@ -122,7 +132,11 @@ impl FunctionalRun {
     }
 
     /// Returns the storage, to be used by another run.
-    pub(crate) fn into_storage(self) -> Functional {
+    pub(crate) fn into_storage(mut self) -> Functional {
+        self.storage.block.trim(KEPT_LOCAL_BYTES);
+        for warp in &mut self.storage.warps {
+            warp.trim(KEPT_WARP_BYTES);
+        }
         self.storage
     }
 
@@ -134,13 +148,14 @@ impl FunctionalRun {
         printed: &mut Vec<Printed>,
     ) -> Result<bool, Box<Fault>> {
         let kernel = Arc::clone(&self.kernel);
+        self.charged = 0;
         let mut until = self.counters.warp_instructions.saturating_add(most);
         loop {
             if self.ready == 0 {
                 if self.begun == self.blocks {
                     return Ok(true);
                 }
-                if self.counters.warp_instructions >= until {
+                if self.done() >= until {
                     return Ok(false);
                 }
                 until = until.saturating_sub(BLOCK_START);
@@ -151,6 +166,12 @@ impl FunctionalRun {
             }
             self.counters.blocks += 1;
         }
+    }
+
+    /// Returns the warp instructions done so far, with what counts as such in the part at hand.
+    fn done(&self) -> u64 {
+        let done = self.counters.warp_instructions;
+        done.saturating_add(self.charged)
     }
 
     fn start_block(&mut self) {
@@ -184,7 +205,7 @@ impl FunctionalRun {
     ) -> Result<bool, Box<Fault>> {
         while self.ready != 0 {
             while self.next < self.warps {
-                if self.counters.warp_instructions >= until {
+                if self.done() >= until {
                     return Ok(false);
                 }
                 let index = self.next;
@@ -213,8 +234,9 @@ impl FunctionalRun {
         let meeting = match step {
             Step::Done => Meeting::Wait,
             Step::Printed => {
-                if let Some(text) = storage.warps[index as usize].take_said() {
-                    append_printed(printed, self.tag, self.domain, &text);
+                if let Some(said) = storage.warps[index as usize].take_said() {
+                    append_printed(printed, self.tag, self.domain, &said);
+                    self.charged = self.charged.saturating_add(said.work / PRINTED_BYTES);
                 }
                 Meeting::Wait
             }

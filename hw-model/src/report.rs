@@ -3,6 +3,7 @@
 //! Rule: block events are aggregated per cycle and launch, never one report per block of the same cycle.
 
 use crate::counters::Counters;
+use crate::exec::Said;
 use crate::fault::Fault;
 use crate::memory::DomainId;
 use gridmux_policy::units::Cycles;
@@ -106,7 +107,8 @@ pub struct Printed {
 }
 
 /// Appends to a launch's text, as far as there is room.
-pub(crate) fn append_printed(all: &mut Vec<Printed>, tag: u64, domain: DomainId, text: &str) {
+pub(crate) fn append_printed(all: &mut Vec<Printed>, tag: u64, domain: DomainId, said: &Said) {
+    let text = &said.text;
     let of_launch = all.iter().position(|p| p.tag == tag);
     let at = of_launch.unwrap_or_else(|| {
         all.push(Printed {
@@ -121,5 +123,5 @@ pub(crate) fn append_printed(all: &mut Vec<Printed>, tag: u64, domain: DomainId,
     let room = MAX_PRINTED_BYTES.saturating_sub(printed.text.len());
     let end = text.floor_char_boundary(room);
     printed.text.push_str(&text[..end]);
-    printed.lost_bytes += (text.len() - end) as u64;
+    printed.lost_bytes += (text.len() - end) as u64 + said.lost_bytes;
 }

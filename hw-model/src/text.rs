@@ -1,7 +1,8 @@
 //! The formats of `printf` (ISO C, section 7.23.6.1), as far as device code may use them (CUDA C++ Programming
 //! Guide, section "Format Specifiers").
 //!
-//! Rules: a conversion that is not known is copied as it stands; an argument that is not there ends the text.
+//! Rules: a conversion that is not known is copied as it stands; an argument that is not there ends the text; text and
+//! work of one call are bounded, and what a bound cuts off is counted.
 
 use std::fmt::Write;
 
@@ -14,8 +15,8 @@ pub(crate) enum Value {
     Long,
     /// `double`.
     Double,
-    /// Address of a string.
-    Text,
+    /// Address of a string, of which at most so many characters are shown.
+    Text(usize),
 }
 
 impl Value {
@@ -48,22 +49,54 @@ struct Conversion {
 /// Longest field; a wider one is hostile.
 const MAX_WIDTH: usize = 4096;
 
+/// Most bytes that one call prints.
+const MAX_BYTES: usize = 8 << 10;
+/// Most work of one call: digits and characters that its conversions look at, shown or not.
+const MAX_WORK: usize = 32 << 10;
+
+/// What a call came to, beside its text.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// Bytes that were cut off, of text or of a template that was not looked at.
+    pub(crate) lost_bytes: u64,
+    /// Bytes that were looked at or made.
+    pub(crate) work: u64,
+}
+
 /// Appends `template` to `out`, with arguments from `next`.
 pub(crate) fn format(
     template: &str,
     out: &mut String,
     mut next: impl FnMut(Value) -> Option<Argument>,
-) {
+) -> Cost {
+    let start = out.len();
     let mut rest = template;
+    let mut work = 0;
     while let Some(at) = rest.find('%') {
+        if out.len() - start > MAX_BYTES || work > MAX_WORK {
+            break;
+        }
         out.push_str(&rest[..at]);
         let tail = &rest[at..];
-        let Some(length) = convert(tail, out, &mut next) else {
-            return;
-        };
-        rest = &tail[length..];
+        match convert(tail, out, &mut next, &mut work) {
+            Some(length) => rest = &tail[length..],
+            None => rest = "",
+        }
     }
-    out.push_str(rest);
+    let mut lost = 0;
+    if out.len() - start <= MAX_BYTES && work <= MAX_WORK {
+        out.push_str(rest);
+    } else {
+        lost = rest.len();
+    }
+    let made = out.len() - start;
+    let end = out.floor_char_boundary(start + MAX_BYTES);
+    lost += out.len() - end;
+    out.truncate(end);
+    Cost {
+        lost_bytes: lost as u64,
+        work: (template.len() + work + made) as u64,
+    }
 }
 
 /// One conversion at the beginning of `tail`; its length, or `None` when an argument is missing.
@@ -71,6 +104,7 @@ fn convert(
     tail: &str,
     out: &mut String,
     next: &mut impl FnMut(Value) -> Option<Argument>,
+    work: &mut usize,
 ) -> Option<usize> {
     let bytes = tail.as_bytes();
     let (c, mut at) = prefix(bytes, next)?;
@@ -98,16 +132,16 @@ fn convert(
         }
         b'p' => pad(&c, "", &format!("{:#x}", word(Value::Long)?), false, out),
         b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => {
+            *work += c.precision.unwrap_or(0);
             double(&c, kind, f64::from_bits(word(Value::Double)?), out);
         }
         b's' => {
-            let Argument::Text(text) = next(Value::Text)? else {
+            let most = c.precision.unwrap_or(usize::MAX);
+            let Argument::Text(text) = next(Value::Text(most))? else {
                 return None;
             };
-            let shown: String = text
-                .chars()
-                .take(c.precision.unwrap_or(usize::MAX))
-                .collect();
+            *work += text.len();
+            let shown: String = text.chars().take(most).collect();
             pad(&c, "", &shown, false, out);
         }
         _ => {
@@ -369,7 +403,7 @@ mod tests {
         format(template, &mut out, |value| {
             let word = left.next()?;
             Some(match value {
-                Value::Text => Argument::Text(format!("text{word}")),
+                Value::Text(_) => Argument::Text(format!("text{word}")),
                 _ => Argument::Word(word),
             })
         });
@@ -430,6 +464,31 @@ mod tests {
             &[bits(f64::INFINITY), bits(f64::NAN), bits(0.25), bits(-0.5)],
             "inf NAN   0.2|-00.5",
         );
+    }
+
+    #[test]
+    fn a_call_is_bounded_in_text_and_work() {
+        let long = "é".repeat(2000);
+        let (mut out, mut taken) = ("before".to_owned(), 0);
+        let cost = format(&"%s".repeat(2000), &mut out, |_| {
+            taken += 1;
+            Some(Argument::Text(long.clone()))
+        });
+        assert_eq!((out.len(), taken), (6 + 8192, 3));
+        assert_eq!(cost.lost_bytes, 12000 - 8192 + 2 * 1997);
+        // What shows one digit may look at thousands.
+        let (mut out, mut taken) = (String::new(), 0);
+        let cost = format(&"%.4096g".repeat(500), &mut out, |_| {
+            taken += 1;
+            Some(Argument::Word(1_f64.to_bits()))
+        });
+        assert_eq!((&*out, taken, cost.lost_bytes), ("111111111", 9, 491 * 7));
+        let mut asked = Vec::new();
+        format("%.3s%s", &mut String::new(), |value| {
+            asked.push(value);
+            Some(Argument::Text("text".to_owned()))
+        });
+        assert_eq!(asked, [Value::Text(3), Value::Text(usize::MAX)]);
     }
 
     #[test]

@@ -28,6 +28,18 @@ impl fmt::Display for ParseError {
     }
 }
 
+/// Longer names are cut in messages.
+const SHOWN_BYTES: usize = 200;
+
+/// Returns a name as messages show it: shortened when it is very long.
+#[must_use]
+pub fn shown(name: &str) -> String {
+    match name.get(..SHOWN_BYTES) {
+        Some(start) if start.len() < name.len() => format!("{start}… ({} bytes)", name.len()),
+        _ => name.to_owned(),
+    }
+}
+
 /// A message at a byte offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {

@@ -17,7 +17,7 @@ pub mod protocol;
 pub mod rewrite;
 mod syntax;
 
-pub use error::ParseError;
+pub use error::{ParseError, shown};
 pub use syntax::module::{
     BYTES_PER_FUNCTION, BYTES_PER_INSTRUCTION, FREE_BYTES, Lines, MAX_BYTES, MAX_INSTRUCTIONS,
     MAX_KERNELS, Module, StatementKind,

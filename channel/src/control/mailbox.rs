@@ -32,9 +32,12 @@ impl Mailbox {
         }
     }
 
-    /// Puts the reply where the tenant reads it.
-    pub fn answer(&mut self, reply: &ControlReply) {
-        let encoded = reply.encode().or_else(|error| {
+    /// Puts the reply where the tenant reads it, or an error in its place where it is too long; returns whether it is
+    /// the reply.
+    pub fn answer(&mut self, reply: &ControlReply) -> bool {
+        let encoded = reply.encode();
+        let is_sent = encoded.is_ok();
+        let encoded = encoded.or_else(|error| {
             let text = format!("the reply cannot be sent: {error}");
             ControlReply::Error(ControlError::new(ControlCode::Limit, text)).encode()
         });
@@ -43,6 +46,7 @@ impl Mailbox {
         self.reply.clear();
         self.reply.extend_from_slice(&length.to_ne_bytes());
         self.reply.extend_from_slice(&encoded);
+        is_sent
     }
 
     /// Copies what a tenant reads from region 1; beyond the reply it is zero.
@@ -87,6 +91,14 @@ mod tests {
         );
         mailbox.answer(&ControlReply::Loaded(Module::default()));
         assert_eq!(read_all(&mailbox), ControlReply::Loaded(Module::default()));
+    }
+
+    #[test]
+    fn a_reply_that_is_too_long_becomes_an_error() {
+        let mut mailbox = Mailbox::default();
+        assert!(mailbox.answer(&ControlReply::Text("short".into())));
+        assert!(!mailbox.answer(&ControlReply::Text("x".repeat(5 << 20))));
+        assert!(matches!(read_all(&mailbox), ControlReply::Error(_)));
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(super) fn link(
     };
     let kernel = reach.members.first().map_or(0, |id| id.0 as usize);
     let too_many = |slots| LoadError::TooManyRegisters {
-        kernel: program.functions[kernel].name.clone(),
+        kernel: gridmux_ptx::shown(&program.functions[kernel].name),
         slots,
     };
     let mut constants = Constants::default();
@@ -176,7 +176,7 @@ impl Linker<'_> {
 
     fn refused_header(&self, function: &Function) -> LoadError {
         LoadError::Unsupported {
-            function: function.name.clone(),
+            function: gridmux_ptx::shown(&function.name),
             line: self.lines.of(function.span),
             mnemonic: ".func".to_owned(),
         }
@@ -354,8 +354,7 @@ impl Linker<'_> {
     }
 
     fn number_of(&self, id: FuncId) -> Option<u32> {
-        let number = self.reach.members.iter().position(|m| *m == id)?;
-        u32::try_from(number).ok().filter(|n| *n != 0)
+        self.reach.place_of(id).filter(|n| *n != 0)
     }
 
     /// One argument (or result, when `back`) between the caller and the callee's frame, `at` bytes into it.

@@ -19,6 +19,7 @@ use crate::kernel::{Kernel, KernelParam, LoadedModule, ModuleVariable};
 use crate::memory::{DomainId, Memory, MemoryError};
 use gridmux_ptx::analysis::registers_estimate;
 use gridmux_ptx::decode::{FuncId, Function, Instruction, Program, Span};
+use gridmux_ptx::shown;
 use reach::Reach;
 use std::sync::Arc;
 use variables::Placed;
@@ -120,6 +121,7 @@ pub(crate) fn load(
         files: files::named(text),
         text,
         heap,
+        taken: reach::address_taken(program),
         lines: &lines,
     };
     let (mut kernels, mut refused) = (Vec::new(), Vec::new());
@@ -150,6 +152,8 @@ struct Module<'a> {
     text: &'a [u8],
     /// Device address of the domain's heap, where the module uses it.
     heap: Option<u64>,
+    /// Functions whose address is taken.
+    taken: Vec<FuncId>,
     lines: &'a Lines,
 }
 
@@ -162,7 +166,7 @@ fn compile(
     let (program, lines) = (module.program, module.lines);
     let function = &program.functions[id.0 as usize];
     clusters::refuse(function, module.text, lines)?;
-    let reach = Reach::of(program, id);
+    let reach = Reach::of(program, &module.taken, id);
     let bodies = || {
         reach
             .members
@@ -171,12 +175,12 @@ fn compile(
     };
     let frames: Result<Vec<_>, _> = bodies().map(|f| reach::frame(program, f, lines)).collect();
     let mut frames = frames?;
-    let layout = module.placed.layout(program, &reach.members, &mut frames);
+    let layout = module.placed.layout(program, &reach, &mut frames);
     let stack_bytes = reach.stack_bytes(program, &frames);
     let local_bytes = stack_bytes.checked_next_multiple_of(16).unwrap_or(u32::MAX);
     if local_bytes > MAX_LOCAL_BYTES {
         return Err(LoadError::TooMuchLocalMemory {
-            kernel: function.name.clone(),
+            kernel: shown(&function.name),
             bytes: local_bytes,
         });
     }
@@ -248,8 +252,8 @@ fn param(p: &gridmux_ptx::decode::Param) -> KernelParam {
 
 fn unsupported(function: &Function, i: &Instruction, lines: &Lines) -> LoadError {
     LoadError::Unsupported {
-        function: function.name.clone(),
+        function: shown(&function.name),
         line: lines.of(i.span),
-        mnemonic: i.mnemonic.to_string(),
+        mnemonic: shown(&i.mnemonic),
     }
 }

@@ -18,6 +18,17 @@ const LEAST_FRAME_BYTES: u32 = 16;
 /// A kernel and the functions that it may call, itself first.
 pub(super) struct Reach {
     pub(super) members: Vec<FuncId>,
+    /// Place of each function of the program among the members.
+    places: Vec<Option<u32>>,
+}
+
+/// How far the search for the deepest stack has come with a member.
+#[derive(Clone, Copy)]
+enum Depth {
+    Unknown,
+    /// Its callees are looked at.
+    Open,
+    Known(u32),
 }
 
 /// What a call passes and gets back.
@@ -116,32 +127,42 @@ pub(super) fn signature<'a>(
 }
 
 impl Reach {
-    pub(super) fn of(program: &Program, entry: FuncId) -> Self {
-        let taken = address_taken(program);
+    /// Finds what `entry` may call; `taken` are the functions whose address the module takes.
+    pub(super) fn of(program: &Program, taken: &[FuncId], entry: FuncId) -> Self {
         let mut members = vec![entry];
+        let mut places = vec![None; program.functions.len()];
+        places[entry.0 as usize] = Some(0);
+        let mut calls_indirectly = false;
         let mut at = 0;
         while let Some(id) = members.get(at).copied() {
             at += 1;
             let body = &program.functions[id.0 as usize].body;
             for i in body.iter().filter(|i| i.opcode == Opcode::Call) {
                 let direct = callee(i);
-                let targets = direct.as_slice().iter();
-                let indirect = if direct.is_none() { &*taken } else { &[] };
-                for id in targets.chain(indirect) {
-                    let defined = program.functions[id.0 as usize].is_defined;
-                    if defined && !members.contains(id) {
+                // What the first indirect call adds, the others need not add again.
+                let adds = direct.is_none() && !std::mem::replace(&mut calls_indirectly, true);
+                let indirect = if adds { taken } else { &[] };
+                for id in direct.as_slice().iter().chain(indirect) {
+                    let place = &mut places[id.0 as usize];
+                    if program.functions[id.0 as usize].is_defined && place.is_none() {
+                        *place = u32::try_from(members.len()).ok();
                         members.push(*id);
                     }
                 }
             }
         }
-        Self { members }
+        Self { members, places }
+    }
+
+    /// Returns the place of a function among the members.
+    pub(super) fn place_of(&self, id: FuncId) -> Option<u32> {
+        self.places.get(id.0 as usize).copied().flatten()
     }
 
     /// Local memory of a thread in bytes, given the layouts of the members.
     pub(super) fn stack_bytes(&self, program: &Program, layouts: &[FrameLayout]) -> u32 {
         let moves = layouts.iter().any(|l| l.moves);
-        match self.depth(program, layouts, 0, &mut vec![None; layouts.len()], 0) {
+        match self.depth(program, layouts) {
             Some(bytes) if !moves => bytes,
             _ => layouts
                 .first()
@@ -150,41 +171,63 @@ impl Reach {
         }
     }
 
-    /// Deepest stack from member `at` on; `None` where calls recur.
-    fn depth(
-        &self,
-        program: &Program,
-        layouts: &[FrameLayout],
-        at: usize,
-        known: &mut Vec<Option<u32>>,
-        nested: usize,
-    ) -> Option<u32> {
-        if let Some(bytes) = known[at] {
-            return Some(bytes);
+    /// Returns the deepest stack of the kernel; `None` where calls recur. A chain of calls may be as long as the module,
+    /// so the search keeps its own stack.
+    fn depth(&self, program: &Program, layouts: &[FrameLayout]) -> Option<u32> {
+        let mut known = vec![Depth::Unknown; layouts.len()];
+        let mut open = vec![(0, self.callees(program, 0)?)];
+        let mut deepest = vec![layouts[0].outgoing_bytes];
+        loop {
+            let (at, callees) = open.last_mut()?;
+            let below = match callees.pop() {
+                Some(callee) => match known[callee as usize] {
+                    Depth::Open => return None,
+                    Depth::Known(bytes) => bytes,
+                    Depth::Unknown => {
+                        known[callee as usize] = Depth::Open;
+                        open.push((callee as usize, self.callees(program, callee as usize)?));
+                        deepest.push(layouts[callee as usize].outgoing_bytes);
+                        continue;
+                    }
+                },
+                None => {
+                    let bytes = layouts[*at].bytes.saturating_add(deepest.pop()?);
+                    known[*at] = Depth::Known(bytes);
+                    open.pop();
+                    if open.is_empty() {
+                        return Some(bytes);
+                    }
+                    bytes
+                }
+            };
+            let most = deepest.last_mut()?;
+            *most = below.max(*most);
         }
-        if nested > layouts.len() {
-            return None;
-        }
-        let own = layouts[at];
-        let mut deepest = own.outgoing_bytes;
+    }
+
+    /// Returns the places of those that a member calls, without the kernel; `None` where it may call itself.
+    fn callees(&self, program: &Program, at: usize) -> Option<Vec<u32>> {
         let body = &program.functions[self.members[at].0 as usize].body;
+        let mut callees = Vec::new();
         for i in body.iter().filter(|i| i.opcode == Opcode::Call) {
-            let direct = callee(i);
-            for (number, member) in self.members.iter().enumerate().skip(1) {
-                if direct.is_none_or(|id| id == *member) {
-                    let below = self.depth(program, layouts, number, known, nested + 1)?;
-                    deepest = deepest.max(below);
+            match callee(i) {
+                Some(id) => callees.extend(self.place_of(id).filter(|place| *place != 0)),
+                // An indirect call reaches every member, its own function among them.
+                None if at != 0 => return None,
+                None => {
+                    let all = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+                    return Some((1..all).collect());
                 }
             }
         }
-        let bytes = own.bytes.saturating_add(deepest);
-        known[at] = Some(bytes);
-        Some(bytes)
+        callees.sort_unstable();
+        callees.dedup();
+        Some(callees)
     }
 }
 
-/// Functions whose address is a value somewhere in the module.
-fn address_taken(program: &Program) -> Vec<FuncId> {
+/// Returns the functions whose address is a value somewhere in the module.
+pub(super) fn address_taken(program: &Program) -> Vec<FuncId> {
     let mut taken = Vec::new();
     for function in &program.functions {
         for i in function.body.iter().filter(|i| i.opcode != Opcode::Call) {

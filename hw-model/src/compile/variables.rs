@@ -4,6 +4,7 @@
 //! kernel's shared memory holds its own variables and those module-scope ones that it names; dynamic shared
 //! memory begins behind them.
 
+use super::reach::Reach;
 use super::{Lines, LoadError};
 use crate::exec::{FrameLayout, VariableAddresses, function_address};
 use crate::kernel::ModuleVariable;
@@ -11,6 +12,7 @@ use crate::memory::{DomainId, Memory};
 use gridmux_ptx::decode::{
     AddressBase, FuncId, Operand, Program, RelocationTarget, StateSpace, Symbol, VarId, Variable,
 };
+use gridmux_ptx::shown;
 use std::ops::Deref;
 
 /// Alignment of dynamic shared memory in bytes.
@@ -56,15 +58,15 @@ impl Placed {
     pub(super) fn layout(
         &self,
         program: &Program,
-        members: &[FuncId],
+        reach: &Reach,
         frames: &mut [FrameLayout],
     ) -> Layout {
-        let named = named_variables(program, members);
+        let named = named_variables(program, &reach.members);
         let mut addresses = self.addresses.clone();
         let mut shared = 0_u64;
         let mut dynamic = Vec::new();
         for (index, variable) in program.variables.iter().enumerate() {
-            if !named.contains(&index) {
+            if named.binary_search(&index).is_err() {
                 continue;
             }
             match variable.space {
@@ -77,8 +79,8 @@ impl Placed {
                     shared = start + variable.size_bytes;
                 }
                 StateSpace::Local | StateSpace::Param => {
-                    let owner = members.iter().position(|id| Some(*id) == variable.owner);
-                    let frame = &mut frames[owner.unwrap_or(0)];
+                    let owner = variable.owner.and_then(|id| reach.place_of(id));
+                    let frame = &mut frames[owner.unwrap_or(0) as usize];
                     let aligned = frame.bytes.checked_next_multiple_of(variable.align.max(1));
                     let start = aligned.unwrap_or(u32::MAX);
                     addresses[index] = Some((variable.space, u64::from(start)));
@@ -175,7 +177,7 @@ fn allocate(
         }
         let bytes = variable.size_bytes.max(1);
         let address = memory.alloc(domain, bytes)?;
-        memory.fill(domain, address, bytes, 0)?;
+        memory.clear(domain, address, bytes)?;
         placed.addresses[index] = Some((variable.space, address));
         placed.variables.push(ModuleVariable {
             name: variable.name.clone(),
@@ -223,7 +225,7 @@ fn initialise(
 
 fn refused(variable: &Variable, lines: &Lines, reason: &'static str) -> LoadError {
     LoadError::Variable {
-        name: variable.name.clone(),
+        name: shown(&variable.name),
         line: lines.of(variable.span),
         reason,
     }

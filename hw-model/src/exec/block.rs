@@ -38,6 +38,8 @@ pub(crate) struct Block {
     /// A bit for each byte of `shared` that was written, where the kernel is checked.
     written: Vec<u64>,
     local: Vec<u128>,
+    /// Code of the kernel whose threads alone wrote to `local`; `None` where there were several.
+    local_of: Option<u64>,
     barriers: [Barrier; BARRIERS],
     /// Lanes of each warp that arrived at each barrier.
     lanes: [[u32; WARPS]; BARRIERS],
@@ -77,6 +79,7 @@ impl Block {
             shared: Vec::new(),
             written: Vec::new(),
             local: Vec::new(),
+            local_of: None,
             barriers: [Barrier::default(); BARRIERS],
             lanes: [[0; WARPS]; BARRIERS],
             busy: 0,
@@ -134,23 +137,41 @@ impl Block {
         };
     }
 
-    /// Room for the threads' local memory, of which the kernel's own frame reads as zero; calls clear theirs.
+    /// Makes room for the threads' local memory, of which the kernel's own frame reads as zero; calls clear theirs.
+    /// The stack behind a kernel's frame holds nothing but what threads of the same kernel left there.
     fn start_local(&mut self, kernel: &Kernel, threads: usize) {
         let thread_bytes = kernel.local_bytes as usize;
         let words = (thread_bytes * threads).div_ceil(size_of::<u128>());
-        if self.local.len() < words {
-            // Fresh zeroed pages cost nothing until they are touched.
-            self.local = vec![0; words];
+        if words == 0 {
             return;
         }
         let own = kernel.frame_bytes as usize;
-        if own == thread_bytes {
+        let has_stack = own != thread_bytes;
+        let is_foreign = self.local_of != Some(kernel.code_line);
+        if self.local.len() < words || (has_stack && is_foreign) {
+            // Fresh zeroed pages cost nothing until they are touched.
+            self.local = vec![0; words];
+            self.local_of = Some(kernel.code_line);
+            return;
+        }
+        if is_foreign {
+            self.local_of = None;
+        }
+        if !has_stack {
             self.local[..words].fill(0);
         } else if own != 0 {
             let stride = thread_bytes / size_of::<u128>();
             for frame in self.local[..words].chunks_mut(stride.max(1)) {
                 frame[..own.div_ceil(size_of::<u128>())].fill(0);
             }
+        }
+    }
+
+    /// Gives local memory back when it is more than `most_bytes`; the block must be started before it is used again.
+    pub(crate) fn trim(&mut self, most_bytes: usize) {
+        if self.local.len() * size_of::<u128>() > most_bytes {
+            self.local = Vec::new();
+            self.local_of = None;
         }
     }
 

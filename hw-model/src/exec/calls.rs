@@ -6,7 +6,7 @@
 //! reach by returning; an indirect call sends the lanes of each target by a way of their own.
 //!
 //! Rules: a frame is entered only if it fits the thread's stack, so that whatever addresses it needs no check;
-//! what a frame holds beside its parameters reads as zero.
+//! what a frame holds beside its parameters reads as zero; the registers of a warp's frames are bounded, too.
 
 use super::cx::RawFault;
 use super::op::{NONE, Op, Slot};
@@ -14,9 +14,14 @@ use super::paths::{Frame, Join, Path, Wait};
 use super::warp::{Surroundings, Warp};
 use crate::fault::FaultKind;
 use crate::kernel::{FUNCTION_BYTES, FUNCTION_WINDOW, FunctionEntry, Kernel};
+use smallvec::SmallVec;
 
 /// Register of a function's frame that holds its frame pointer.
 pub(crate) const FRAME_POINTER: u16 = 0;
+
+/// Most bytes of a warp's registers and predicates behind which another frame begins or ends: the depth that the stack
+/// allows, with more than a hundred registers at each level.
+const MAX_FRAMES_BYTES: usize = 4 << 20;
 
 impl Warp {
     /// `call`: `imm` is the function's number or `r[0]` its address; `r[1]` and `r[2]` count the caller's register
@@ -44,6 +49,9 @@ impl Warp {
             Some(addresses) => kernel.function_at(addresses[lane as usize & 31]),
         };
         // Everything is checked before anything changes.
+        let mut frame = self.next_frame(op, kernel);
+        let mut end = frame;
+        let mut called: SmallVec<[Option<u32>; 4]> = SmallVec::new();
         for lane in (0..32).filter(|lane| lanes >> lane & 1 != 0) {
             let fail = |kind, address| RawFault {
                 kind,
@@ -56,13 +64,22 @@ impl Warp {
                 return Err(fail(FaultKind::BadCall, address));
             };
             let top = u64::from(bases[lane as usize & 31]) + u64::from(entry.stack_bytes);
-            if top > u64::from(block.local_bytes) {
-                let limit = block.local_bytes;
+            let limit = block.local_bytes;
+            if top > u64::from(limit) {
+                return Err(fail(FaultKind::StackOverflow { limit }, None));
+            }
+            if !called.contains(&number_of(lane)) {
+                called.push(number_of(lane));
+                end.registers += u32::from(entry.slots);
+                end.predicates = end
+                    .predicates
+                    .max(frame.predicates + u32::from(entry.predicates));
+            }
+            if end.bytes() > MAX_FRAMES_BYTES {
                 return Err(fail(FaultKind::StackOverflow { limit }, None));
             }
         }
         let behind = self.pc + 1;
-        let mut frame = self.next_frame(op, kernel);
         let mut rest = lanes;
         let mut first = None;
         while rest != 0 {

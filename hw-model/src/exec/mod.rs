@@ -64,7 +64,7 @@ pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
 pub(crate) use op::{
     AUX_FENCE, GROUP_COMMIT, GROUP_WAIT_ALL, Kind, NONE, Op, PIPES, Pipe, Slot, WRITES,
 };
-pub(crate) use runtime::{HEAP_BYTES, Runtime, lower_heap, lower_speech};
+pub(crate) use runtime::{HEAP_BYTES, Runtime, Said, lower_heap, lower_speech};
 pub(crate) use warp::{Step, Stepped, Surroundings, Warp};
 
 use gridmux_ptx::decode::{Instruction, Opcode};

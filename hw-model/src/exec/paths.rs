@@ -12,7 +12,7 @@
 //! living lanes have arrived; registers are a stack, and frames of different functions that are in use at one time do
 //! not overlap, because a 64-bit word of one lane stands where other lanes' 32-bit words would.
 
-use super::op::NONE;
+use super::op::{NONE, Slot};
 use super::warp::Warp;
 
 /// Place that is never reached.
@@ -30,6 +30,14 @@ const SHORT_PATIENCE: u32 = PATIENCE >> 4;
 pub(super) struct Frame {
     pub(super) registers: u32,
     pub(super) predicates: u32,
+}
+
+impl Frame {
+    /// Returns the bytes of the registers and predicates before it.
+    pub(super) fn bytes(self) -> usize {
+        let registers = self.registers as usize * size_of::<Slot>();
+        registers + self.predicates as usize * size_of::<u32>()
+    }
 }
 
 /// Why a path does not run.

@@ -34,6 +34,16 @@ const HEAP_HEADER_BYTES: u64 = 256;
 const LEAST_CLASS: u64 = 5;
 const GIVEN_OUT: u64 = 0x6769_7665_6e20_6f75;
 
+/// What lanes of a warp printed in one step.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) text: String,
+    /// Bytes that were cut off.
+    pub(crate) lost_bytes: u64,
+    /// Bytes that were looked at or made.
+    pub(crate) work: u64,
+}
+
 /// A function of the device runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Runtime {
@@ -216,12 +226,14 @@ impl Reader<'_> {
         Some(u64::from_le_bytes(word))
     }
 
-    fn string(&self, address: u64) -> String {
+    /// The string at an address, or what of it can matter when at most so many characters are shown.
+    fn string(&self, address: u64, characters: usize) -> String {
         let Some((at, left)) = self.find(address) else {
             return format!("<no string at {address:#x}>");
         };
         let mut bytes = Vec::new();
-        for n in 0..usize::try_from(left.min(MAX_STRING_BYTES)).unwrap_or(0) {
+        let most = (characters.saturating_mul(4) as u64).min(MAX_STRING_BYTES);
+        for n in 0..usize::try_from(left.min(most)).unwrap_or(0) {
             // SAFETY: `n` is less than the bytes that `find` saw behind the address.
             match unsafe { *at.add(n) } {
                 0 => break,
@@ -237,7 +249,7 @@ impl Warp {
     #[cold]
     pub(super) fn print(&mut self, op: &Op, lanes: u32, mut around: Surroundings<'_>) -> Step {
         let bases = read::<u32>(&self.cx(lanes, around.again()), op.r[3]);
-        let mut said = String::new();
+        let mut said = Said::default();
         for lane in active(lanes) {
             let thread = self.index as usize * 32 + lane;
             let reader = Reader {
@@ -248,17 +260,20 @@ impl Warp {
             let format = reader.number(frame, 8).unwrap_or(0);
             let mut next = reader.number(frame + 8, 8).unwrap_or(0);
             let mut count = 0_u64;
-            text::format(&reader.string(format), &mut said, |value| {
+            let template = reader.string(format, usize::MAX);
+            let cost = text::format(&template, &mut said.text, |value| {
                 let bytes = value.bytes();
                 next = next.next_multiple_of(bytes as u64);
                 let word = reader.number(next, bytes)?;
                 next += bytes as u64;
                 count += 1;
                 Some(match value {
-                    Value::Text => text::Argument::Text(reader.string(word)),
+                    Value::Text(most) => text::Argument::Text(reader.string(word, most)),
                     _ => text::Argument::Word(word),
                 })
             });
+            said.lost_bytes += cost.lost_bytes;
+            said.work += cost.work;
             let result = frame + op.imm.cast_unsigned();
             if let Some((at, left)) = reader.find(result)
                 && left >= 4
@@ -288,10 +303,13 @@ impl Warp {
         };
         // void __assertfail(const char *message, const char *file, unsigned line, const char *function, size_t).
         let frame = LOCAL_WINDOW + u64::from(bases[lane]) + u64::from(op.aux);
-        let string = |at: u64| reader.string(reader.number(frame + at, 8).unwrap_or(0));
+        let string = |at: u64| reader.string(reader.number(frame + at, 8).unwrap_or(0), usize::MAX);
         let line = reader.number(frame + 16, 4).unwrap_or(0);
         let (message, file, function) = (string(0), string(8), string(24));
-        self.said = Some(format!("`{message}` in {function}, {file}:{line}"));
+        self.said = Some(Said {
+            text: format!("`{message}` in {function}, {file}:{line}"),
+            ..Said::default()
+        });
         self.fault(FaultKind::Assertion, lanes)
     }
 }

@@ -10,6 +10,7 @@ use super::log::{Outcome, WriteLog};
 use super::op::{Kind, NONE, Op, Slot};
 use super::paths::{Frame, Joins, NEVER, Path, Patience, ROOT, Wait};
 use super::rendezvous::Arrival;
+use super::runtime::Said;
 use crate::fault::FaultKind;
 use crate::kernel::Kernel;
 use crate::memory::Domain;
@@ -41,7 +42,7 @@ pub(crate) struct Warp {
     pub(super) joins: Joins,
     pub(super) patience: Patience,
     /// What the last operation printed or asserted.
-    pub(super) said: Option<String>,
+    pub(super) said: Option<Said>,
 }
 
 /// What a step did, beyond changing the warp.
@@ -151,6 +152,17 @@ impl Warp {
         self.said = None;
     }
 
+    /// Gives storage back that only deep or wide kernels need; the warp must be started before it steps again.
+    pub(crate) fn trim(&mut self, most_bytes: usize) {
+        if self.registers.capacity() * size_of::<Slot>() > most_bytes {
+            self.registers = Vec::new();
+        }
+        if self.predicates.capacity() * size_of::<u32>() > most_bytes {
+            self.predicates = Vec::new();
+        }
+        self.set_frame(Frame::default());
+    }
+
     /// Another function runs, or storage has moved.
     pub(super) fn set_frame(&mut self, frame: Frame) {
         self.frame = frame;
@@ -184,11 +196,11 @@ impl Warp {
 
     /// What the last operation printed or asserted.
     pub(crate) fn said(&self) -> Option<&str> {
-        self.said.as_deref()
+        self.said.as_ref().map(|said| &*said.text)
     }
 
     /// Takes what the last operation printed.
-    pub(crate) fn take_said(&mut self) -> Option<String> {
+    pub(crate) fn take_said(&mut self) -> Option<Said> {
         self.said.take()
     }
 

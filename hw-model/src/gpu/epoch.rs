@@ -101,9 +101,9 @@ impl Gpu {
             }
             for event in sm.events().drain(..) {
                 match event {
-                    SmEvent::Printed { launch, text } => {
+                    SmEvent::Printed { launch, said } => {
                         if let Some(state) = self.launches.get(launch) {
-                            append_printed(&mut self.printed, state.tag, state.domain, &text);
+                            append_printed(&mut self.printed, state.tag, state.domain, &said);
                         }
                     }
                     SmEvent::Faulted { launch, at, fault } => self.faults.push((at, launch, fault)),

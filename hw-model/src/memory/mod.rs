@@ -307,7 +307,12 @@ impl Memory {
         }
         let freed = domain.allocator.free(address)?;
         domain.stamp = stamp;
-        give_pages_back(domain, freed);
+        let first = freed.start.next_multiple_of(PAGE);
+        let last = freed.end() / PAGE * PAGE;
+        if first < last {
+            // A refusal leaves the pages in place, which is harmless.
+            give_pages_back(domain, first, last);
+        }
         Ok(())
     }
 
@@ -354,6 +359,30 @@ impl Memory {
         // SAFETY: as in `write`.
         unsafe { std::ptr::write_bytes(host, value, usize::try_from(bytes).unwrap_or(0)) };
         Ok(())
+    }
+
+    /// Sets device bytes to zero; whole pages are given back to the host, so that those never touched stay untouched.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub(crate) fn clear(
+        &mut self,
+        domain: DomainId,
+        address: u64,
+        bytes: u64,
+    ) -> Result<(), MemoryError> {
+        let found = self.domain(domain)?;
+        found.span(address, bytes)?;
+        let end = address + bytes;
+        let (first, last) = (address.next_multiple_of(PAGE), end / PAGE * PAGE);
+        if first >= last || !give_pages_back(found, first, last) {
+            return self.fill(domain, address, bytes, 0);
+        }
+        self.fill(domain, address, first - address, 0)?;
+        if last == end {
+            return Ok(());
+        }
+        self.fill(domain, last, end - last, 0)
     }
 
     /// Bytes in use, each allocation rounded up to 256.
@@ -483,30 +512,63 @@ impl Memory {
     }
 }
 
-fn give_pages_back(domain: &Domain, freed: Allocation) {
-    const PAGE: u64 = 4096;
-    let first = freed.start.next_multiple_of(PAGE);
-    let last = freed.end() / PAGE * PAGE;
-    if first >= last {
-        return;
-    }
+/// Bytes of a page of the host.
+const PAGE: u64 = 4096;
+
+/// Gives the host pages from `first` to `last` back, device addresses inside one allocation, live or just freed; they
+/// read as zero afterwards. Returns whether the host did so.
+fn give_pages_back(domain: &Domain, first: u64, last: u64) -> bool {
     let host = domain
         .host_bias()
         .wrapping_add(usize::try_from(first).unwrap_or(0));
-    // SAFETY: the whole pages lie inside the freed allocation, hence inside the mapping, and nothing else uses
-    // them; the advice only drops their contents. A refusal leaves the pages in place, which is harmless.
-    unsafe {
+    // SAFETY: the whole pages lie inside one allocation, hence inside the mapping, which is private and anonymous; the
+    // caller's exclusive access to the memory excludes every other use. The advice only drops their contents.
+    let given = unsafe {
         libc::madvise(
             host.cast(),
             usize::try_from(last - first).unwrap_or(0),
             libc::MADV_DONTNEED,
-        );
-    }
+        )
+    };
+    given == 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::{DomainId, Memory, MemoryError};
+
+    #[test]
+    fn clearing_leaves_untouched_pages_untouched() {
+        let mut memory = Memory::default();
+        let d = memory.create_domain(8 << 30).expect("domain");
+        let small = memory.alloc(d, 300).expect("fits");
+        let large = memory.alloc(d, 4 << 30).expect("fits");
+        memory.fill(d, small, 300, 7).expect("inside");
+        memory.fill(d, large, 10_000, 7).expect("inside");
+        let end = large + (4 << 30);
+        memory.fill(d, end - 300, 300, 7).expect("inside");
+        memory.clear(d, large, 4 << 30).expect("inside");
+        let mut bytes = [1; 10_000];
+        memory.read(d, large, &mut bytes).expect("inside");
+        assert_eq!(bytes, [0; 10_000]);
+        memory
+            .read(d, end - 300, &mut bytes[..300])
+            .expect("inside");
+        assert_eq!(bytes[..300], [0; 300]);
+        memory.read(d, small, &mut bytes[..300]).expect("inside");
+        assert_eq!(bytes[..300], [7; 300]);
+        memory.clear(d, small, 299).expect("inside");
+        memory.read(d, small, &mut bytes[..300]).expect("inside");
+        assert_eq!((bytes[298], bytes[299]), (0, 7));
+        assert!(memory.clear(d, small, 301).is_err());
+        let middle = large.next_multiple_of(4096) + (1 << 30);
+        let mut resident = [1_u8; 4];
+        let host = memory.domain(d).expect("it lives").host_bias();
+        let at = host.wrapping_add(usize::try_from(middle).expect("64 bits"));
+        // SAFETY: four whole pages of a live mapping, and room for a byte about each.
+        let asked = unsafe { libc::mincore(at.cast(), 4 * 4096, resident.as_mut_ptr()) };
+        assert_eq!((asked, resident), (0, [0; 4]), "pages in the middle");
+    }
 
     #[test]
     fn allocations_are_aligned_separate_and_accounted() {

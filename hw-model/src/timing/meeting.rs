@@ -32,9 +32,9 @@ impl Sm {
                 resident.block.stall(index, alive)
             }
             Step::Printed => {
-                if let Some(text) = entry.warp.take_said() {
+                if let Some(said) = entry.warp.take_said() {
                     let launch = resident.launch;
-                    self.events.push(SmEvent::Printed { launch, text });
+                    self.events.push(SmEvent::Printed { launch, said });
                 }
                 self.schedule(slot, epoch);
                 return;

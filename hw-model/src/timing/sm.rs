@@ -25,7 +25,7 @@ use super::room::Room;
 use super::wheel::Wheel;
 use crate::config::GpuConfig;
 use crate::counters::Counters;
-use crate::exec::{Access, RangeCache, WriteLog};
+use crate::exec::{Access, RangeCache, Said, WriteLog};
 use crate::fault::Fault;
 use crate::memory::Memory;
 use gridmux_policy::ids::RowId;
@@ -58,7 +58,7 @@ pub(crate) enum SmEvent {
         saved: Box<SavedBlock>,
     },
     /// Lanes printed.
-    Printed { launch: u32, text: String },
+    Printed { launch: u32, said: Said },
     /// A launch faulted.
     Faulted {
         launch: u32,

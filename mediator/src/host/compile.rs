@@ -5,11 +5,13 @@
 //! after another, so that a large or slow one keeps nobody else's control operations waiting.
 
 use crate::device::{CompiledGlobal, CompiledKernel, CompiledModule};
+use crate::dispatch::client::KERNELS_PER_CLIENT;
 use gridmux_policy::ids::ProfileKey;
-use gridmux_ptx::decode::{Opcode, Operand, Program, StateSpace, Symbol};
+use gridmux_ptx::decode::{FuncId, Opcode, Operand, Program, StateSpace, Symbol};
 use gridmux_ptx::forms::{Form, Options, rewrite};
 use gridmux_ptx::link::{LinkError, Part, link};
-use gridmux_ptx::{Module, ParseError};
+use gridmux_ptx::{Module, ParseError, shown};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Why a module is refused.
@@ -24,6 +26,9 @@ pub enum CompileError {
     /// It holds nothing to launch.
     #[error("the module has no kernel (.entry)")]
     NoKernel,
+    /// It holds more kernels than a client may have loaded.
+    #[error("the module has {0} kernels; {most} at once is the most", most = KERNELS_PER_CLIENT)]
+    TooManyKernels(usize),
 }
 
 /// Parses a module and rewrites every kernel that can be sliced; the others stay whole.
@@ -72,17 +77,26 @@ fn compile_module(module: &Module) -> Result<CompiledModule, CompileError> {
     let text_hash = hash_of(&module.source());
     // Each kernel for itself: what is wrong in one leaves the others usable.
     let (original, malformed) = module.decode_each()?;
-    let choose = |id| match malformed.iter().any(|(bad, _)| *bad == id) {
+    let mut entries = HashMap::new();
+    for (id, function) in (0..).zip(&original.functions).filter(|(_, f)| f.is_entry) {
+        entries.entry(&*function.name).or_insert(FuncId(id));
+    }
+    if entries.len() > KERNELS_PER_CLIENT {
+        return Err(CompileError::TooManyKernels(entries.len()));
+    }
+    let malformed: HashMap<FuncId, _> = malformed.into_iter().collect();
+    let choose = |id| match malformed.contains_key(&id) {
         true => Form::WHOLE,
         false => Form::SLICE,
     };
     let rewritten = rewrite(module, &original, &Options::default(), choose);
     let mut kernels = Vec::new();
     for form in &rewritten.kernels {
-        let Some((id, function)) = original.kernel(&form.name) else {
+        let Some(id) = entries.get(&*form.name) else {
             continue;
         };
-        let bad = malformed.iter().find(|(bad, _)| *bad == id);
+        let function = &original.functions[id.0 as usize];
+        let bad = malformed.get(id);
         let params = function
             .params
             .iter()
@@ -100,7 +114,7 @@ fn compile_module(module: &Module) -> Result<CompiledModule, CompileError> {
             params,
             control,
             malformed: bad
-                .map(|(_, error)| format!("kernel '{}' is not valid PTX: {error}", form.name)),
+                .map(|error| format!("kernel '{}' is not valid PTX: {error}", shown(&form.name))),
         });
     }
     if kernels.is_empty() {
@@ -209,6 +223,35 @@ mod tests {
         );
         let wrong = error(&[&user, &"no PTX".to_owned()]);
         assert!(wrong.contains("part 2 of 2: 1:1"), "{wrong}");
+    }
+
+    #[test]
+    fn too_many_kernels_are_refused() {
+        let module = |kernels: usize| {
+            let entry = |n| format!(".visible .entry k{n}() {{ ret; }} //{:200}\n", "");
+            let entries: String = (0..kernels).map(entry).collect();
+            compile(format!(".version 7.0\n.target sm_70\n.address_size 64\n{entries}").into())
+        };
+        assert_eq!(module(4096).unwrap().kernels.len(), 4096);
+        let error = module(4097).err().unwrap().to_string();
+        assert!(error.contains("4097 kernels"), "{error}");
+    }
+
+    #[test]
+    fn long_names_are_shortened_in_messages() {
+        let text = |bytes: usize| {
+            let name = "k".repeat(bytes);
+            let head = ".version 7.0\n.target sm_70\n.address_size 64\n";
+            format!("{head}.visible .entry {name}() {{ frobnicate.u32 1; ret; }}\n")
+        };
+        let module = compile(text(60_000).into()).unwrap();
+        let why = module.kernels[0].malformed.clone().unwrap();
+        assert!(why.len() < 1000, "{} bytes", why.len());
+        let error = compile(text(70_000).into()).err().unwrap().to_string();
+        assert!(
+            error.contains("4:16: a name of 70000 bytes; 65536"),
+            "{error}"
+        );
     }
 
     #[test]

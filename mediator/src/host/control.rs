@@ -27,6 +27,7 @@ use gridmux_channel::ring::host::HostRings;
 use gridmux_policy::ids::DeviceId;
 use gridmux_policy::units::Nanos;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -486,8 +487,9 @@ impl Compiler {
     fn load(&self, domain: DomainId, texts: Vec<Vec<u8>>) -> Result<ModuleForSession, LoadFailure> {
         let module = compile_parts(texts)?;
         let loaded = self.device.load(domain, &module)?;
+        let compiled: HashMap<&str, _> = module.kernels.iter().map(|c| (&*c.name, c)).collect();
         let with_params = loaded.kernels.into_iter().filter_map(|kernel| {
-            let compiled = module.kernels.iter().find(|c| c.name == kernel.name)?;
+            let compiled = compiled.get(&*kernel.name)?;
             let control_offset = compiled.control.as_ref().ok().copied();
             Some(LoadedModuleKernel {
                 loaded: kernel,

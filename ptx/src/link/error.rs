@@ -1,10 +1,8 @@
 //! Why modules cannot be linked: the symbol, the modules and their lines.
 
 use crate::ParseError;
+pub(super) use crate::error::shown;
 use std::fmt;
-
-/// Longer names are cut in messages.
-const SHOWN_BYTES: usize = 200;
 
 /// A line of one of the modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,12 +113,4 @@ pub enum LinkError {
     /// The parts are right and what they make together is not.
     #[error("the linked module: {0}")]
     Linked(Box<ParseError>),
-}
-
-/// A name for a message, shortened when it is very long.
-pub(super) fn shown(name: &str) -> String {
-    match name.get(..SHOWN_BYTES) {
-        Some(start) if start.len() < name.len() => format!("{start}… ({} bytes)", name.len()),
-        _ => name.to_owned(),
-    }
 }

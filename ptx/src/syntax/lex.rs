@@ -65,6 +65,9 @@ impl Token {
     }
 }
 
+/// Longest name in bytes: far beyond what compilers make of C++ templates, and short enough to be repeated.
+const MAX_NAME_BYTES: usize = 64 << 10;
+
 const SPACE: u8 = 1;
 const LETTER: u8 = 2;
 const DIGIT: u8 = 4;
@@ -160,6 +163,11 @@ impl Lexer<'_> {
     }
 
     fn push_name(&mut self, start: usize, kind: u8, text_start: usize) -> Result<(), Fault> {
+        if self.at - text_start > MAX_NAME_BYTES {
+            let bytes = self.at - text_start;
+            let what = format!("a name of {bytes} bytes; {MAX_NAME_BYTES} is the most");
+            return Err(self.fault(start, what));
+        }
         let sym = self.names.intern(&self.source[text_start..self.at]);
         if self.names.len() >= MAX_NAMES {
             return Err(self.fault(start, "more than 16777215 distinct names in one module"));

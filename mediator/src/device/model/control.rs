@@ -2,12 +2,14 @@
 
 use super::{Loaded, Shared, State};
 use crate::device::{
-    AllocationUnits, BufferId, CompiledKernel, CompiledModule, DeviceControl, DeviceError,
-    DeviceFacts, DeviceKernelId, DomainId, KernelAttributes, KernelLimits, LoadedGlobal,
-    LoadedKernel, LoadedModule, Tag,
+    AllocationUnits, BufferId, CompiledGlobal, CompiledKernel, CompiledModule, DeviceControl,
+    DeviceError, DeviceFacts, DeviceKernelId, DomainId, KernelAttributes, KernelLimits,
+    LoadedGlobal, LoadedKernel, LoadedModule, Tag,
 };
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_hw_model::memory::{self, MemoryError};
+use gridmux_hw_model::{Kernel, LoadError};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The control thread's end.
@@ -49,8 +51,9 @@ fn globals_of(
     module: &CompiledModule,
     loaded: &gridmux_hw_model::LoadedModule,
 ) -> Vec<LoadedGlobal> {
-    let place = |global: &crate::device::CompiledGlobal| {
-        let placed = loaded.variables().iter().find(|v| v.name == global.name)?;
+    let variables: HashMap<&str, _> = loaded.variables().iter().map(|v| (&*v.name, v)).collect();
+    let place = |global: &CompiledGlobal| {
+        let placed = variables.get(&*global.name)?;
         Some(LoadedGlobal {
             name: placed.name.clone(),
             address: placed.address,
@@ -63,24 +66,22 @@ fn globals_of(
 /// Returns what is known of a kernel, or why it cannot run.
 fn judged(
     state: &State,
-    loaded: &gridmux_hw_model::LoadedModule,
+    kernel: Option<&Kernel>,
+    refused: Option<&LoadError>,
     module: &CompiledModule,
     compiled: &CompiledKernel,
     id: DeviceKernelId,
 ) -> LoadedKernel {
     let sm = &state.gpu.config().sm;
-    let kernel = loaded.kernel(&compiled.name);
-    let unusable = match &kernel {
+    let unusable = match kernel {
         Some(_) => None,
         None => {
-            let mut refused = loaded.refused().iter();
-            let reason = refused.find(|(name, _)| *name == compiled.name);
-            let reason = reason.map(|(_, why)| why.to_string());
+            let reason = refused.map(ToString::to_string);
             let reason = compiled.malformed.clone().or(reason);
             Some(reason.unwrap_or_else(|| "it was not loaded".into()))
         }
     };
-    let own = kernel.as_ref();
+    let own = kernel;
     let static_shared_bytes = own.map_or(0, |kernel| kernel.static_shared_bytes);
     let limit = sm.max_threads_per_block;
     LoadedKernel {
@@ -108,6 +109,19 @@ fn judged(
             ptx_version: module.ptx_version,
         },
         unusable,
+    }
+}
+
+impl State {
+    /// Checks whether so many bytes more fit the device's memory, beside what all tenants have.
+    fn check_room(&self, asked: u64) -> Result<(), DeviceError> {
+        let used = self.gpu.memory().used_bytes_of_all();
+        if used.saturating_add(asked) <= self.memory_bytes {
+            return Ok(());
+        }
+        let all = self.memory_bytes;
+        let detail = format!("{used} of {all} bytes are in use by all tenants");
+        Err(DeviceError::OutOfMemory { asked, detail })
     }
 }
 
@@ -143,17 +157,7 @@ impl DeviceControl for ModelControl {
 
     fn alloc(&self, domain: DomainId, bytes: u64) -> Result<u64, DeviceError> {
         self.with(|state| {
-            let used = state.gpu.memory().used_bytes_of_all();
-            if used.saturating_add(bytes) > state.memory_bytes {
-                let detail = format!(
-                    "{used} of {} bytes are in use by all tenants",
-                    state.memory_bytes
-                );
-                return Err(DeviceError::OutOfMemory {
-                    asked: bytes,
-                    detail,
-                });
-            }
+            state.check_room(bytes)?;
             let address = state.gpu.memory_mut().alloc(model_domain(domain), bytes);
             address.map_err(|error| memory_error(bytes, &error))
         })
@@ -185,18 +189,29 @@ impl DeviceControl for ModelControl {
     }
 
     fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<LoadedModule, DeviceError> {
+        let rounded = |global: &CompiledGlobal| global.bytes.max(1).checked_next_multiple_of(256);
+        let sum = |all: u64, global| all.saturating_add(rounded(global).unwrap_or(u64::MAX));
+        let asked = module.globals.iter().fold(0, sum);
         self.with(|state| {
+            state.check_room(asked)?;
             let loaded = state
                 .gpu
                 .load_each(model_domain(domain), &module.program, &module.ptx)
                 .map_err(|error| DeviceError::Load(error.to_string()))?;
+            let usable: HashMap<&str, _> = loaded.kernels().iter().map(|k| (&*k.name, k)).collect();
+            let refused: HashMap<&str, _> = loaded
+                .refused()
+                .iter()
+                .map(|(k, why)| (&**k, why))
+                .collect();
             let mut kernels = Vec::new();
             for compiled in &module.kernels {
                 let id = state.next_kernel;
                 state.next_kernel = id.checked_add(1).ok_or_else(exhausted)?;
                 let id = DeviceKernelId(id);
-                let kernel = loaded.kernel(&compiled.name);
-                kernels.push(judged(state, &loaded, module, compiled, id));
+                let kernel = usable.get(&*compiled.name).copied().cloned();
+                let why = refused.get(&*compiled.name).copied();
+                kernels.push(judged(state, kernel.as_deref(), why, module, compiled, id));
                 if let Some(kernel) = kernel {
                     state.kernels.insert(id.0, (domain, kernel));
                 }
@@ -222,12 +237,13 @@ impl DeviceControl for ModelControl {
             for id in kernels {
                 state.kernels.remove(&id.0);
             }
+            let gone: HashSet<u32> = kernels.iter().map(|id| id.0).collect();
             // A module whose kernels are all gone gives its variables back.
             let State { modules, gpu, .. } = state;
             if let Some(modules) = modules.get_mut(&domain.0) {
                 modules.retain_mut(|loaded| {
                     let before = loaded.kernels.len();
-                    loaded.kernels.retain(|id| !kernels.contains(id));
+                    loaded.kernels.retain(|id| !gone.contains(&id.0));
                     let is_gone = before > 0 && loaded.kernels.is_empty();
                     if is_gone {
                         gpu.unload(&loaded.module);

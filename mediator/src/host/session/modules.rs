@@ -146,7 +146,13 @@ impl Session {
                 failure.to_string(),
             )),
         };
-        self.mailbox.answer(&reply);
+        if !self.mailbox.answer(&reply)
+            && let ControlReply::Loaded(module) = &reply
+        {
+            // The client has no handle of it: it was told that the module is refused.
+            let gone = self.unload(module.handle);
+            debug_assert!(gone.is_ok(), "it was just loaded");
+        }
     }
 
     /// Checks what the module takes against the limits; one that is over them is unloaded again.

@@ -1,0 +1,10 @@
+//! Modules that somebody wrote to harm others: to read what is not theirs, to end the process, or to take its time and
+//! memory.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod frames;
+mod local;
+mod nesting;
+mod print;
