@@ -242,14 +242,16 @@ mod tests {
         let text = |bytes: usize| {
             let name = "k".repeat(bytes);
             let head = ".version 7.0\n.target sm_70\n.address_size 64\n";
-            format!("{head}.visible .entry {name}() {{ frobnicate.u32 1; ret; }}\n")
+            format!(
+                "{head}.visible .entry {name}() {{ .reg .u32 %r<2>; add.u33 %r1, %r1, 1; ret; }}\n"
+            )
         };
         let module = compile(text(60_000).into()).unwrap();
         let why = module.kernels[0].malformed.clone().unwrap();
         assert!(why.len() < 1000, "{} bytes", why.len());
         let error = compile(text(70_000).into()).err().unwrap().to_string();
         assert!(
-            error.contains("4:16: a name of 70000 bytes; 65536"),
+            error.contains("4:17: a name of 70000 bytes; 65536"),
             "{error}"
         );
     }

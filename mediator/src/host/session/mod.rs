@@ -313,9 +313,13 @@ impl Session {
             self.parts.outbound.tell(charge);
         }
         match self.execute(request) {
-            Ok(Some(reply)) => self.mailbox.answer(&reply),
+            Ok(Some(reply)) => {
+                self.mailbox.answer(&reply);
+            }
             Ok(None) => {}
-            Err(error) => self.mailbox.answer(&ControlReply::Error(error)),
+            Err(error) => {
+                self.mailbox.answer(&ControlReply::Error(error));
+            }
         }
     }
 
