@@ -34,16 +34,10 @@ impl Warp {
         lanes: u32,
         around: Surroundings<'_>,
     ) -> Result<(), RawFault> {
-        let kernel = around.kernel;
-        let (cx_bases, cx_targets) = {
-            let block = around.block;
-            let cx = self.cx(lanes, around);
-            let bases =
-                super::lanes::read::<u32>(&cx, op.r[3]).map(|base| base.wrapping_add(op.aux));
-            let targets = (op.r[0] != NONE).then(|| super::lanes::read::<u64>(&cx, op.r[0]));
-            ((bases, block), targets)
-        };
-        let (bases, block) = cx_bases;
+        let (kernel, block) = (around.kernel, around.block);
+        let cx = self.cx(lanes, around);
+        let bases = super::lanes::read::<u32>(&cx, op.r[3]).map(|base| base.wrapping_add(op.aux));
+        let cx_targets = (op.r[0] != NONE).then(|| super::lanes::read::<u64>(&cx, op.r[0]));
         let number_of = |lane: u32| match cx_targets {
             None => u32::try_from(op.imm).ok(),
             Some(addresses) => kernel.function_at(addresses[lane as usize & 31]),
@@ -70,10 +64,7 @@ impl Warp {
             }
             if !called.contains(&number_of(lane)) {
                 called.push(number_of(lane));
-                end.registers += u32::from(entry.slots);
-                end.predicates = end
-                    .predicates
-                    .max(frame.predicates + u32::from(entry.predicates));
+                end.enter(frame, entry);
             }
             if end.bytes() > MAX_FRAMES_BYTES {
                 return Err(fail(FaultKind::StackOverflow { limit }, None));

@@ -14,6 +14,7 @@
 
 use super::op::{NONE, Slot};
 use super::warp::Warp;
+use crate::kernel::FunctionEntry;
 
 /// Place that is never reached.
 pub(super) const NEVER: u32 = u32::MAX;
@@ -33,6 +34,13 @@ pub(super) struct Frame {
 }
 
 impl Frame {
+    /// Moves behind one function more of those that lanes enter with one call, whose predicates begin at `frame`.
+    pub(super) fn enter(&mut self, frame: Self, entry: &FunctionEntry) {
+        self.registers += u32::from(entry.slots);
+        let predicates = frame.predicates + u32::from(entry.predicates);
+        self.predicates = self.predicates.max(predicates);
+    }
+
     /// Returns the bytes of the registers and predicates before it.
     pub(super) fn bytes(self) -> usize {
         let registers = self.registers as usize * size_of::<Slot>();

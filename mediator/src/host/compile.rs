@@ -257,6 +257,24 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_of_calls_as_long_as_a_module_needs_no_stack() {
+        let last = 99_998;
+        let function = |n: usize| match n {
+            0 => format!(".func f{last}() {{ ret; }} //{:200}\n", ""),
+            n => {
+                let (own, next) = (last - n, last - n + 1);
+                format!(".func f{own}() {{ call.uni f{next}; ret; }} //{:200}\n", "")
+            }
+        };
+        let head = ".version 7.0\n.target sm_70\n.address_size 64\n";
+        let chain: String = (0..=last).map(function).collect();
+        let text = format!("{head}{chain}.visible .entry k() {{ call.uni f0; ret; }}\n");
+        let thread = std::thread::Builder::new().stack_size(256 << 10);
+        let compiled = thread.spawn(|| compile(text.into()).map(|module| module.kernels.len()));
+        assert_eq!(compiled.unwrap().join().unwrap().unwrap(), 1);
+    }
+
+    #[test]
     fn variables_of_module_scope_are_found() {
         let text = "
 .version 7.0
