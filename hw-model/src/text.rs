@@ -15,7 +15,7 @@ pub(crate) enum Value {
     Long,
     /// `double`.
     Double,
-    /// Address of a string, of which at most so many characters are shown.
+    /// Address of a string, and the most characters of it that are shown.
     Text(usize),
 }
 

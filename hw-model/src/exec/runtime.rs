@@ -226,7 +226,7 @@ impl Reader<'_> {
         Some(u64::from_le_bytes(word))
     }
 
-    /// The string at an address, or what of it can matter when at most so many characters are shown.
+    /// Returns the string at an address, cut behind its first `characters` characters or later.
     fn string(&self, address: u64, characters: usize) -> String {
         let Some((at, left)) = self.find(address) else {
             return format!("<no string at {address:#x}>");

@@ -15,7 +15,7 @@ pub(super) struct Id {
 }
 
 impl Id {
-    /// The part's own symbols, from a list with one entry for each part.
+    /// Returns the symbol, from a list with one table for each part.
     pub(super) fn of(self, tables: &[Symbols]) -> &Symbol {
         &tables[self.part as usize].symbols[self.symbol as usize]
     }

@@ -1,7 +1,9 @@
 //! What a declaration and the definition it stands for must agree in.
 //!
-//! Compilers write the same C type in different ways (`.u32`, `.s32`, `.b32`; a structure as bytes or as words). So types
-//! are compared by class: floating point and integers differ, and untyped bits match both. Sizes, alignments and state spaces are exact.
+//! Compilers write the same C type in different ways (`.u32`, `.s32`, `.b32`; a structure as bytes or as words). So
+//! types are compared by class: floating point and integers differ, and untyped bits match both. State spaces and sizes
+//! are exact, an open size fits any; a variable's declared alignment may be less than its definition's, a parameter's is
+//! exact.
 
 use crate::decode::{Function, Param, ScalarType as T, StateSpace, Variable, is_opaque};
 use crate::syntax::declaration::{Declarator, Head};

@@ -133,7 +133,7 @@ impl Context {
     /// Returns whether it was destroyed.
     #[must_use]
     pub fn is_destroyed(&self) -> bool {
-        // Acquire: pairs with the Release in `mark_destroyed`.
+        // Acquire: pairs with the Release in `tear_down`.
         self.is_destroyed.load(Ordering::Acquire)
     }
 

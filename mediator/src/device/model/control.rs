@@ -113,7 +113,10 @@ fn judged(
 }
 
 impl State {
-    /// Checks whether so many bytes more fit the device's memory, beside what all tenants have.
+    /// Checks whether `asked` further bytes fit the device's memory, beside what all tenants hold.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`].
     fn check_room(&self, asked: u64) -> Result<(), DeviceError> {
         let used = self.gpu.memory().used_bytes_of_all();
         if used.saturating_add(asked) <= self.memory_bytes {
