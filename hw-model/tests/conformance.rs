@@ -196,7 +196,7 @@ fn trace(
     numbers: &[(u64, usize, usize)],
 ) -> Trace {
     let events = driver.take_block_events();
-    let config = driver.gpu().config();
+    let config = driver.engine().config();
     let time = |at: Cycles| Nanos(config.cycles_to_ns(at.0));
     let seen = events.iter().map(|event| {
         let (_, load, launch) = numbers[usize::try_from(event.tag).expect("small")];

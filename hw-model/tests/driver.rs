@@ -256,12 +256,12 @@ fn rows_are_bounded_and_a_tenant_that_goes_takes_its_own_along() {
     let rows: Vec<u32> = together.iter().map(|n| row(&driver, *n)).collect();
     assert_eq!(rows, [0, 1, 2, 2, 2, 2]);
     for shape in &shapes {
-        let at = driver.gpu().now().0 + 50_000;
+        let at = driver.engine().now().0 + 50_000;
         shape.submit(&mut driver, A, 0, at);
         assert!(driver.run(Cycles(at + 10_000_000)));
     }
     let last = endless.submit(&mut driver, B, 1, 0);
-    let now = driver.gpu().now().0;
+    let now = driver.engine().now().0;
     driver.run_until(Cycles(now + 20_000));
     assert!(
         row(&driver, last) < 8,
@@ -270,8 +270,8 @@ fn rows_are_bounded_and_a_tenant_that_goes_takes_its_own_along() {
     );
     driver.end_tenant(B);
     assert!(driver.run(Cycles(now + 30_000)));
-    assert_eq!(driver.gpu().resident_blocks(), 0);
-    assert_eq!(driver.gpu().held(B).blocks(), 0);
+    assert_eq!(driver.engine().resident_blocks(), 0);
+    assert_eq!(driver.engine().held(B).blocks(), 0);
     assert!(
         driver
             .outcome(last)

@@ -61,7 +61,7 @@ fn duration(case: &Case, policy: &str) -> u64 {
         outcome.first_start.expect("started"),
         outcome.end.expect("ended"),
     );
-    driver.gpu().config().cycles_to_ns((end - start).0)
+    driver.engine().config().cycles_to_ns((end - start).0)
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_block_that_is_switched_out_goes_on_where_it_was() {
     let is_out = |change| matches!(change, BlockChange::SwitchedOut { .. });
     let switched = events.iter().filter(|event| is_out(event.change));
     assert!(switched.count() > 0, "nothing was switched out");
-    let config = driver.gpu().config();
+    let config = driver.engine().config();
     // One sleep for each time that a block left, and as much again for leaving and coming back.
     for event in &events {
         let outs = events.iter().filter(|other| {

@@ -15,6 +15,7 @@
 pub mod class;
 pub mod conformance;
 pub mod contract;
+pub mod driver;
 pub mod event;
 pub mod ids;
 pub mod ledger;
@@ -39,7 +40,7 @@ pub use plan::{
     Cell, DispatchOrder, Group, NO_CAP, Plan, PlanReader, PlanRow, Preemption, Publisher, Stop,
 };
 pub use plan_builder::{PlanBuilder, PlanError};
-pub use policy::{Policy, PolicyInfo, UnknownPolicy, by_name, policies as all_policies};
+pub use policy::{Policy, PolicyInfo, UnknownPolicy, Watch, by_name, policies as all_policies};
 pub use shape::{BlockShape, DeviceShape, Held, SmUnits};
 pub use share::Share;
 pub use share_meter::{ShareMeter, ShareReading};

@@ -6,7 +6,7 @@
 
 use crate::contract::Element;
 use crate::event::Event;
-use crate::ids::DeviceId;
+use crate::ids::{DeviceId, RowId};
 use crate::plan::Plan;
 use crate::policies::{fifo, smk_p};
 use crate::shape::DeviceShape;
@@ -28,6 +28,20 @@ pub trait Policy: Send {
     /// well, but moves on when `replan` returns false. How often it is called is the executor's: it
     /// may come later.
     fn wake_at(&self) -> Option<Nanos>;
+
+    /// Returns which row the policy watches: it wants `replan` called, once, when that row has ended so many blocks.
+    fn watch(&self) -> Option<Watch> {
+        None
+    }
+}
+
+/// A count of ended blocks after which a policy wants to be asked. One that is reached already is void.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// The row.
+    pub row: RowId,
+    /// Blocks of the row that have ended since it was made.
+    pub ended: u64,
 }
 
 /// What is known of a policy without making one.

@@ -5,7 +5,7 @@
 
 use super::Gpu;
 use crate::explain::attribute;
-use crate::plan::{BlockChange, BlockEvent};
+use crate::plan::{BlockChange, block_event};
 use crate::report::{Report, append_printed};
 use crate::timing::dispatch::Placement;
 use crate::timing::machine::Around;
@@ -124,7 +124,7 @@ impl Gpu {
                             obey.retired(id, state, ran_cycles);
                             let ran = Cycles(ran_cycles);
                             let change = BlockChange::Retired { ran };
-                            obey.record(BlockEvent::of(state, id, linear, at, change));
+                            obey.record(block_event(state, id, linear, at, change));
                         }
                         if state.ended_blocks == state.blocks {
                             ended.push(Placement { launch, at });
@@ -144,7 +144,7 @@ impl Gpu {
                         };
                         let bytes = counters.context_written_bytes;
                         let change = BlockChange::SwitchedOut { bytes };
-                        obey.record(BlockEvent::of(state, id, saved.linear, at, change));
+                        obey.record(block_event(state, id, saved.linear, at, change));
                         *self.launches.counters(saved.launch) += counters;
                         obey.saved(saved);
                     }

@@ -11,38 +11,23 @@
 //! when the writer publishes, with `set_plan` on nothing outside.
 
 mod books;
-mod driver;
+mod engine;
 mod leave;
 pub(crate) mod obey;
 mod rules;
 mod stand_in;
 
-pub use driver::{DriverCounters, DriverOptions, Outcome, PolicyDriver, Submission, SubmitError};
+pub use engine::{Outcome, PolicyDriver, Submission, SubmitError};
+pub use gridmux_policy::driver::{
+    BlockChange, BlockEvent, CapReached, DriverCounters, DriverOptions, Standing,
+};
 pub use stand_in::StandIn;
 
 use crate::counters::Counters;
 use crate::timing::launches::LaunchState;
 use gridmux_policy::contract::{Element, Enforcement};
-use gridmux_policy::ids::{RowId, SmId, TenantId};
+use gridmux_policy::ids::{RowId, SmId};
 use gridmux_policy::units::Cycles;
-
-/// Under which row and for which tenant a launch runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Standing {
-    /// Its row in plans.
-    pub row: RowId,
-    /// The tenant that it belongs to.
-    pub tenant: TenantId,
-}
-
-impl Standing {
-    /// No row and no tenant: what [`crate::Gpu::launch`] runs under. No plan lists it, so that the default row binds
-    /// it.
-    pub const NONE: Self = Self {
-        row: RowId(u32::MAX),
-        tenant: TenantId(u32::MAX),
-    };
-}
 
 /// How the hardware that obeys a plan behaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -99,71 +84,22 @@ pub fn enforces(element: Element) -> Enforcement {
     }
 }
 
-/// What happened to a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BlockChange {
-    /// It has room and starts.
-    Placed,
-    /// It ended after being resident for so long, on all SMs together.
-    Retired {
-        /// Residence.
-        ran: Cycles,
-    },
-    /// Its context is in memory and its room is free.
-    SwitchedOut {
-        /// Bytes that were moved.
-        bytes: u64,
-    },
-    /// It has room again, and its context is being fetched.
-    SwitchedIn {
-        /// Bytes that will be moved.
-        bytes: u64,
-    },
-}
-
-/// One block's event in `plan` mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlockEvent {
-    /// Time of the event.
-    pub at: Cycles,
-    /// The SM that the block is on.
-    pub sm: SmId,
-    /// The row of its launch.
-    pub row: RowId,
-    /// The launch.
-    pub tag: u64,
-    /// Number of the block in its grid.
-    pub block: u64,
-    /// What happened to the block.
-    pub change: BlockChange,
-}
-
-impl BlockEvent {
-    pub(crate) fn of(
-        launch: &LaunchState,
-        sm: usize,
-        block: u64,
-        at: u64,
-        change: BlockChange,
-    ) -> Self {
-        Self {
-            at: Cycles(at),
-            sm: SmId(u16::try_from(sm).unwrap_or(u16::MAX)),
-            row: launch.row,
-            tag: launch.tag,
-            block,
-            change,
-        }
+/// Returns the event of a launch's block.
+pub(crate) fn block_event(
+    launch: &LaunchState,
+    sm: usize,
+    block: u64,
+    at: u64,
+    change: BlockChange,
+) -> BlockEvent {
+    BlockEvent {
+        at: Cycles(at),
+        sm: SmId(u16::try_from(sm).unwrap_or(u16::MAX)),
+        row: launch.row,
+        tag: launch.tag,
+        block,
+        change,
     }
-}
-
-/// A row had a block to start and room for it, but its cap did not permit it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CapReached {
-    /// The row.
-    pub row: RowId,
-    /// Time of the event.
-    pub at: Cycles,
 }
 
 /// What the blocks of one row did on one SM so far, running ones and those of killed launches included. What memory

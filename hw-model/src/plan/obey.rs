@@ -12,7 +12,7 @@
 use super::books::{Books, OnSm};
 use super::leave::Areas;
 use super::rules::Rules;
-use super::{BlockChange, BlockEvent, CapReached, PlanNote, PlanOptions};
+use super::{BlockChange, BlockEvent, CapReached, PlanNote, PlanOptions, block_event};
 use crate::config::GpuConfig;
 use crate::timing::context_switch::SavedBlock;
 use crate::timing::dispatch::{Dispatcher, Placement};
@@ -410,7 +410,7 @@ impl Obey {
         book.capped &= !done;
         self.books.held_mut(launch.tenant).add(&launch.counted, 1);
         sms[sm].place(launch, index, &shape, block, time);
-        self.record(BlockEvent::of(launch, sm, block, time, BlockChange::Placed));
+        self.record(block_event(launch, sm, block, time, BlockChange::Placed));
         dispatcher.started(index, first, done);
     }
 
@@ -428,7 +428,7 @@ impl Obey {
         self.areas.give_back(&saved);
         let bytes = saved.moved_bytes();
         let change = BlockChange::SwitchedIn { bytes };
-        self.record(BlockEvent::of(launch, sm, key.1, time, change));
+        self.record(block_event(launch, sm, key.1, time, change));
         self.books.held_mut(launch.tenant).add(&launch.counted, 1);
         sms[sm].switch_in(saved, launch, time);
     }

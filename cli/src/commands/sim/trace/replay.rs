@@ -186,7 +186,7 @@ impl Replay<'_> {
         };
         let at = self
             .driver
-            .gpu()
+            .engine()
             .config()
             .ns_to_cycles(arrival_ns.max(before_ns));
         let id = TenantId(u32::try_from(tenant)?);
@@ -214,7 +214,7 @@ impl Replay<'_> {
             return Err(Failure::new(format!("a stand-in failed: {error}")));
         }
         let end = outcome.and_then(|outcome| outcome.end).unwrap_or_default();
-        let end_ns = self.driver.gpu().config().cycles_to_ns(end.0);
+        let end_ns = self.driver.engine().config().cycles_to_ns(end.0);
         let played = &mut self.played[sent.tenant];
         played
             .turnaround_ns

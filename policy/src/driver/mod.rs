@@ -1,44 +1,46 @@
-//! A policy on `plan` mode: the papers' hardware with any [`Policy`] in charge.
+//! Any [`Policy`] in charge of an executor on virtual time ([`Engine`]).
 //!
-//! The driver owns a GPU and a policy. It names rows, launches at their times of arrival, tells the policy what
-//! happens, and obeys its plans. There is no least time between two plans: the policy is asked at every arrival, at
-//! every end and when it wanted to be woken.
+//! The driver owns an engine and a policy. It names rows, launches at their times of arrival, tells the policy what
+//! happens, and has the engine obey its plans. There is no least time between two plans: the policy is asked at every
+//! arrival, at every end, when it wanted to be woken and when the row that it watches has ended as many blocks as it
+//! said.
 //!
 //! Rules: the policy hears of an instant's ends, then of its arrivals, and is asked once; every event that precedes a
-//! plan is sent before the plan is asked for; a run is deterministic to the cycle, whatever the number of threads.
+//! plan is sent before the plan is asked for; a run is as deterministic as its engine.
 
+mod engine;
 mod feed;
 mod rows;
 mod tell;
 mod types;
 
-pub use types::{DriverCounters, DriverOptions, Outcome, Submission, SubmitError};
+pub use engine::{
+    BlockChange, BlockEvent, CapReached, Described, Ending, Engine, RowSample, Standing,
+};
+pub use types::{DriverCounters, DriverOptions, Outcome, OutcomeOn, SubmitError};
 
-use super::BlockEvent;
-use crate::gpu::{Gpu, RunError};
-use crate::launch;
-use crate::occupancy::device_shape;
-use crate::report::Report;
+use crate::class::Class;
+use crate::event::Event;
+use crate::ids::{DeviceId, RowId, TenantId};
+use crate::plan::{Plan, Publisher};
+use crate::policy::{Policy, Watch};
+use crate::share_meter::ShareReading;
+use crate::units::{Cycles, Nanos};
 use feed::Feed;
-use gridmux_policy::ids::{DeviceId, TenantId};
-use gridmux_policy::plan::{Plan, Publisher};
-use gridmux_policy::share_meter::ShareReading;
-use gridmux_policy::units::{Cycles, Nanos};
-use gridmux_policy::{Class, Event, Policy};
 use rows::Rows;
 use std::collections::BTreeMap;
 
-/// A GPU, a policy and the launches of tenants.
-pub struct PolicyDriver {
-    gpu: Gpu,
+/// An engine, a policy and the launches of tenants.
+pub struct Driver<E: Engine> {
+    engine: E,
     policy: Box<dyn Policy>,
     publisher: Publisher,
     options: DriverOptions,
-    rows: Rows,
+    rows: Rows<E::Kernel>,
     feed: Feed,
     /// Submitted and not arrived, by arrival and number.
-    coming: BTreeMap<(u64, u64), Submission>,
-    outcomes: Vec<Outcome>,
+    coming: BTreeMap<(u64, u64), Coming<E>>,
+    outcomes: Vec<OutcomeOn<E>>,
     /// Launches that have not ended.
     unfinished: usize,
     /// Ends that the policy has not heard of: launch and time.
@@ -46,11 +48,14 @@ pub struct PolicyDriver {
     /// Something happened after which the policy is asked.
     ask: bool,
     wake_at: Option<Cycles>,
+    watch: Option<Watch>,
     sampled_at: Cycles,
-    reports: Vec<Report>,
     history: Vec<BlockEvent>,
     counters: DriverCounters,
 }
+
+/// A launch that has not arrived.
+type Coming<E> = (<E as Engine>::Submission, Described<<E as Engine>::Kernel>);
 
 /// When time stops to pass, besides at a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,11 +65,11 @@ enum Stop {
     WhenAllEnded,
 }
 
-impl PolicyDriver {
-    /// Puts a policy in charge of a GPU that is idle; the policy is asked for its first plan when time passes.
+impl<E: Engine> Driver<E> {
+    /// Puts a policy in charge of an idle engine; the policy is asked for its first plan when time passes.
     #[must_use]
     pub fn new(
-        mut gpu: Gpu,
+        mut engine: E,
         policy: Box<dyn Policy>,
         device: DeviceId,
         options: DriverOptions,
@@ -72,12 +77,10 @@ impl PolicyDriver {
         let mut first = Plan::default();
         first.device = device;
         let publisher = Publisher::new(first);
-        gpu.set_plan(publisher.newest());
-        gpu.set_plan_options(options.plan);
-        gpu.record_block_events(true);
+        engine.set_plan(publisher.newest());
         Self {
-            feed: Feed::new(&device_shape(gpu.config())),
-            gpu,
+            feed: Feed::new(&engine.shape()),
+            engine,
             policy,
             publisher,
             options,
@@ -88,8 +91,8 @@ impl PolicyDriver {
             ended: Vec::new(),
             ask: true,
             wake_at: None,
+            watch: None,
             sampled_at: Cycles(0),
-            reports: Vec::new(),
             history: Vec::new(),
             counters: DriverCounters::default(),
         }
@@ -97,7 +100,7 @@ impl PolicyDriver {
 
     /// Introduces a tenant, or changes its weight and class from now on.
     pub fn tenant(&mut self, tenant: TenantId, weight: u32, class: Class) {
-        self.feed.tenant(tenant, weight, self.gpu.now_ns());
+        self.feed.tenant(tenant, weight, self.now_ns());
         self.tell(&Event::Tenant {
             tenant,
             weight,
@@ -119,7 +122,7 @@ impl PolicyDriver {
         for row in self.rows.of(tenant) {
             self.row_gone(row);
         }
-        self.feed.tenant_gone(tenant, self.gpu.now_ns());
+        self.feed.tenant_gone(tenant, self.now_ns());
         self.tell(&Event::TenantGone { tenant });
         self.ask = true;
     }
@@ -132,16 +135,18 @@ impl PolicyDriver {
     pub fn submit(
         &mut self,
         tenant: TenantId,
-        submission: Submission,
+        submission: E::Submission,
         arrival: Cycles,
-    ) -> Result<u64, SubmitError> {
+    ) -> Result<u64, SubmitError<E::Refusal>> {
         if !self.feed.knows(tenant) {
             return Err(SubmitError::NoTenant(tenant));
         }
         let number = self.outcomes.len() as u64;
-        launch::check(self.gpu.config(), &submission.request(number))?;
-        let arrival = arrival.max(self.gpu.now());
-        self.coming.insert((arrival.0, number), submission);
+        let described = self.engine.describe(&submission);
+        let described = described.map_err(SubmitError::Launch)?;
+        let arrival = arrival.max(self.engine.now());
+        self.coming
+            .insert((arrival.0, number), (submission, described));
         self.outcomes.push(Outcome {
             tenant,
             row: None,
@@ -163,13 +168,13 @@ impl PolicyDriver {
         if outcome.end.is_some() {
             return false;
         }
-        let now = self.gpu.now();
+        let now = self.engine.now();
         outcome.end = Some(now);
         self.unfinished -= 1;
         if self.coming.remove(&(outcome.arrival.0, number)).is_none() {
-            self.gpu.kill(number);
+            self.engine.kill(number);
             self.take_blocks();
-            self.feed.dropped(number, self.gpu.now_ns());
+            self.feed.dropped(number, self.now_ns());
             self.ended.push((number, now));
         }
         true
@@ -196,13 +201,13 @@ impl PolicyDriver {
 
     /// Returns the result of a launch so far.
     #[must_use]
-    pub fn outcome(&self, number: u64) -> Option<&Outcome> {
+    pub fn outcome(&self, number: u64) -> Option<&OutcomeOn<E>> {
         self.outcomes.get(place(number))
     }
 
     /// Returns what a tenant's blocks have held and what it was entitled to, until now.
     pub fn reading(&mut self, tenant: TenantId) -> ShareReading {
-        let now = self.gpu.now_ns();
+        let now = self.now_ns();
         self.feed.reading(tenant, now)
     }
 
@@ -218,15 +223,15 @@ impl PolicyDriver {
         self.publisher.newest()
     }
 
-    /// Returns the GPU.
+    /// Returns the engine.
     #[must_use]
-    pub fn gpu(&self) -> &Gpu {
-        &self.gpu
+    pub fn engine(&self) -> &E {
+        &self.engine
     }
 
-    /// Returns the GPU, to change its memory or threads; launches and plans are the driver's.
-    pub fn gpu_mut(&mut self) -> &mut Gpu {
-        &mut self.gpu
+    /// Returns the engine, to change what is neither a launch nor a plan; those are the driver's.
+    pub fn engine_mut(&mut self) -> &mut E {
+        &mut self.engine
     }
 
     /// Takes every block's event since the last call, in order of time, if they are recorded; tags are launch numbers.
@@ -237,7 +242,7 @@ impl PolicyDriver {
     fn pass(&mut self, until: Cycles, stop: Stop) {
         loop {
             self.consult();
-            let now = self.gpu.now();
+            let now = self.engine.now();
             if now >= until || (stop != Stop::AtTime && self.unfinished == 0) {
                 return;
             }
@@ -246,9 +251,9 @@ impl PolicyDriver {
                 .into_iter()
                 .chain(self.wake_at)
                 .fold(until, Ord::min);
-            self.gpu.advance(next, &mut self.reports);
+            self.engine.advance(next, self.watch);
             self.take_blocks();
-            self.take_reports();
+            self.take_ended();
             if stop == Stop::AtAnEnd && !self.ended.is_empty() {
                 return;
             }
@@ -257,7 +262,7 @@ impl PolicyDriver {
 
     /// Takes the block events of the time that has passed.
     fn take_blocks(&mut self) {
-        let mut events = self.gpu.take_block_events();
+        let mut events = self.engine.take_blocks();
         events.sort_by_key(|event| event.at);
         for event in &events {
             let at = self.time(event.at);
@@ -267,31 +272,38 @@ impl PolicyDriver {
                 let launch = event.tag;
                 self.tell(&Event::FirstStart { row, launch, at });
             }
+            if matches!(event.change, BlockChange::Retired { .. }) {
+                self.count_end(event.row);
+            }
         }
         if self.options.record {
             self.history.append(&mut events);
         }
     }
 
-    fn take_reports(&mut self) {
-        let mut reports = std::mem::take(&mut self.reports);
-        for report in reports.drain(..) {
-            match report {
-                Report::Ended {
-                    tag, end, counters, ..
-                } => {
-                    self.outcomes[place(tag)].counters = Some(counters);
-                    self.close(tag, end);
+    /// Counts an ended block of a row, and has the policy asked if it watches for it.
+    fn count_end(&mut self, row: RowId) {
+        let Some(book) = self.rows.get_mut(row) else {
+            return;
+        };
+        book.ended += 1;
+        let reached = |watch: &mut Watch| watch.row == row && watch.ended <= book.ended;
+        self.ask |= self.watch.take_if(reached).is_some();
+    }
+
+    fn take_ended(&mut self) {
+        for ending in self.engine.take_ended() {
+            let outcome = &mut self.outcomes[place(ending.number)];
+            match ending.result {
+                Ok(counters) => outcome.counters = Some(counters),
+                Err(failure) => {
+                    outcome.error = Some(failure);
+                    let at = self.time(ending.at);
+                    self.feed.dropped(ending.number, at);
                 }
-                Report::Faulted { tag, fault, at, .. } => {
-                    self.feed.dropped(tag, self.time(at));
-                    self.outcomes[place(tag)].error = Some(RunError::Fault(fault));
-                    self.close(tag, at);
-                }
-                Report::Placed { .. } | Report::Retired { .. } | Report::Copied { .. } => {}
             }
+            self.close(ending.number, ending.at);
         }
-        self.reports = reports;
     }
 
     fn close(&mut self, number: u64, at: Cycles) {
@@ -302,7 +314,7 @@ impl PolicyDriver {
 
     /// Tells the policy what has happened and asks it, if there is a reason to.
     fn consult(&mut self) {
-        let now = self.gpu.now();
+        let now = self.engine.now();
         let due = self.wake_at.is_some_and(|at| at <= now);
         let arrives = self
             .coming
@@ -318,10 +330,10 @@ impl PolicyDriver {
             if at > now.0 {
                 break;
             }
-            let submission = entry.remove();
-            self.arrive(number, &submission);
+            let coming = entry.remove();
+            self.arrive(number, &coming);
         }
-        let at = self.gpu.now_ns();
+        let at = self.now_ns();
         let Self {
             feed,
             policy,
@@ -345,7 +357,11 @@ impl PolicyDriver {
     }
 
     fn time(&self, at: Cycles) -> Nanos {
-        Nanos(self.gpu.config().cycles_to_ns(at.0))
+        self.engine.time(at)
+    }
+
+    fn now_ns(&self) -> Nanos {
+        self.engine.time(self.engine.now())
     }
 }
 

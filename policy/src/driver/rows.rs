@@ -7,16 +7,15 @@
 //! Rules: ids are dense; the id of a row that is gone names another one only after a plan that was made later and no
 //! longer lists it is obeyed.
 
-use crate::kernel::Kernel;
-use gridmux_policy::ids::{ProfileKey, RowId, TenantId};
-use gridmux_policy::plan::Plan;
-use gridmux_policy::shape::BlockShape;
+use crate::ids::{ProfileKey, RowId, TenantId};
+use crate::plan::Plan;
+use crate::shape::BlockShape;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// One row.
-#[derive(Debug, Clone)]
-pub(super) struct Row {
+#[derive(Debug)]
+pub(super) struct Row<K> {
     pub(super) tenant: TenantId,
     /// What each block takes; for a spill row, what those of its first launch take.
     pub(super) block: BlockShape,
@@ -25,8 +24,10 @@ pub(super) struct Row {
     pub(super) spill: bool,
     /// Launches that have arrived and not ended.
     pub(super) open: u32,
+    /// Blocks that have ended since it was made.
+    pub(super) ended: u64,
     /// Keeps the kernel's address its own; none for a spill row.
-    kernel: Option<Arc<Kernel>>,
+    kernel: Option<Arc<K>>,
     /// Number of the launch that used it last.
     used: u64,
 }
@@ -36,8 +37,8 @@ type Key = (TenantId, Option<usize>, BlockShape);
 
 /// All rows.
 #[derive(Debug)]
-pub(super) struct Rows {
-    rows: Vec<Option<Row>>,
+pub(super) struct Rows<K> {
+    rows: Vec<Option<Row<K>>>,
     by_key: HashMap<Key, RowId>,
     /// Rows of each tenant that are no spill rows.
     of_tenant: HashMap<TenantId, Vec<RowId>>,
@@ -55,11 +56,11 @@ pub(super) struct Found {
     pub(super) new: bool,
 }
 
-impl Rows {
+impl<K> Rows<K> {
     /// Returns an empty table with at most `most` rows for each tenant, spill rows apart, numbered from `first` on.
     pub(super) fn new(most: usize, first: u32) -> Self {
         Self {
-            rows: vec![None; first as usize],
+            rows: (0..first).map(|_| None).collect(),
             by_key: HashMap::new(),
             of_tenant: HashMap::new(),
             quarantine: Vec::new(),
@@ -67,11 +68,11 @@ impl Rows {
         }
     }
 
-    pub(super) fn get(&self, row: RowId) -> Option<&Row> {
+    pub(super) fn get(&self, row: RowId) -> Option<&Row<K>> {
         self.rows.get(row.index())?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, row: RowId) -> Option<&mut Row> {
+    pub(super) fn get_mut(&mut self, row: RowId) -> Option<&mut Row<K>> {
         self.rows.get_mut(row.index())?.as_mut()
     }
 
@@ -79,9 +80,10 @@ impl Rows {
     pub(super) fn find(
         &mut self,
         tenant: TenantId,
-        kernel: &Arc<Kernel>,
+        kernel: &Arc<K>,
         block: BlockShape,
         (launch, plan): (u64, &Plan),
+        profile: impl FnOnce() -> ProfileKey,
     ) -> Found {
         let mut key = (tenant, Some(Arc::as_ptr(kernel) as usize), block);
         let mut found = Found {
@@ -114,9 +116,10 @@ impl Rows {
                 Row {
                     tenant,
                     block,
-                    profile: profile(kernel, &block),
+                    profile: profile(),
                     spill,
                     open: 0,
+                    ended: 0,
                     kernel: (!spill).then(|| Arc::clone(kernel)),
                     used: launch,
                 },
@@ -132,7 +135,7 @@ impl Rows {
         found
     }
 
-    fn insert(&mut self, plan: &Plan, row: Row) -> RowId {
+    fn insert(&mut self, plan: &Plan, row: Row<K>) -> RowId {
         let free = |(id, epoch): &(RowId, u64)| plan.epoch > *epoch && plan.place_of(*id).is_none();
         let id = match self.quarantine.iter().position(free) {
             Some(at) => self.quarantine.remove(at).0,
@@ -167,23 +170,4 @@ impl Rows {
         own.extend(self.by_key.get(&(tenant, None, BlockShape::default())));
         own
     }
-}
-
-/// Returns a hash (64-bit FNV-1a) of a kernel's name, instructions and block shape.
-fn profile(kernel: &Kernel, block: &BlockShape) -> ProfileKey {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        }
-    };
-    add(kernel.name.as_bytes());
-    for origin in &kernel.origins {
-        add(origin.mnemonic.as_bytes());
-        add(&[0]);
-    }
-    for part in [block.threads, block.registers, block.shared_bytes] {
-        add(&part.to_le_bytes());
-    }
-    ProfileKey(hash)
 }

@@ -3,14 +3,13 @@
 //! Rules: a tenant is busy from the arrival of a launch until its last open one ends; a block that leaves by context
 //! switch holds its room until it has left; tallies go by the group that an SM has in the plan in force.
 
-use super::rows::Rows;
-use crate::plan::{BlockChange, BlockEvent};
-use gridmux_policy::Event;
-use gridmux_policy::ids::{GroupId, RowId, TenantId};
-use gridmux_policy::plan::Plan;
-use gridmux_policy::shape::{BlockShape, DeviceShape};
-use gridmux_policy::share_meter::{ShareMeter, ShareReading};
-use gridmux_policy::units::{Cycles, Nanos};
+use super::engine::{BlockChange, BlockEvent};
+use crate::event::Event;
+use crate::ids::{GroupId, RowId, TenantId};
+use crate::plan::Plan;
+use crate::shape::{BlockShape, DeviceShape};
+use crate::share_meter::{ShareMeter, ShareReading};
+use crate::units::{Cycles, Nanos};
 
 /// An open launch.
 #[derive(Debug)]
@@ -280,13 +279,13 @@ impl Feed {
         self.meter.read(tenant)
     }
 
-    /// Returns the state of a live row, for [`Event::Counters`].
-    pub(super) fn counters(&self, row: RowId, rows: &Rows, at: Nanos) -> Event {
+    /// Returns the state of a live row with so many open launches, for [`Event::Counters`].
+    pub(super) fn counters(&self, row: RowId, open_launches: u32, at: Nanos) -> Event {
         let own = || self.open.values().filter(|open| open.row == row);
         let live = own().map(|open| open.started - open.ended).sum::<u64>();
         Event::Counters {
             row,
-            open_launches: rows.get(row).map_or(0, |row| row.open),
+            open_launches,
             live: u32::try_from(live).unwrap_or(u32::MAX),
             waiting: own().map(|open| open.blocks - open.started).sum(),
             at,

@@ -3,18 +3,15 @@
 //! Rules: everything that blocks did is sent before the ends, arrivals and plan that follow it; a row is introduced
 //! before its first launch.
 
+use super::engine::{Engine, RowSample, Standing};
 use super::feed::Open;
-use super::types::Submission;
-use super::{PolicyDriver, place};
-use crate::counters::Counters;
-use crate::occupancy::block_needs;
-use crate::plan::Standing;
-use gridmux_policy::Event;
-use gridmux_policy::ids::{GroupId, RowId};
-use gridmux_policy::units::{Cycles, Nanos};
+use super::{Coming, Driver, place};
+use crate::event::Event;
+use crate::ids::{GroupId, RowId};
+use crate::units::{Cycles, Nanos};
 use std::collections::BTreeMap;
 
-impl PolicyDriver {
+impl<E: Engine> Driver<E> {
     /// Sends everything that blocks did until now, and then the ends.
     pub(super) fn report_ends(&mut self) {
         self.flush();
@@ -31,7 +28,7 @@ impl PolicyDriver {
             book.open -= 1;
             if open.ended < open.blocks && book.open > 0 {
                 // Its blocks are gone without having ended.
-                let counters = self.feed.counters(row, &self.rows, at);
+                let counters = self.feed.counters(row, book.open, at);
                 self.tell(&counters);
             }
         }
@@ -42,16 +39,17 @@ impl PolicyDriver {
             feed,
             policy,
             counters,
-            gpu,
+            engine,
             ..
         } = self;
-        let config = gpu.config();
-        let time = |at: Cycles| Nanos(config.cycles_to_ns(at.0));
-        feed.flush(time, |event| {
-            counters.events += 1;
-            policy.observe(event);
-        });
-        for reached in self.gpu.take_caps_reached() {
+        feed.flush(
+            |at| engine.time(at),
+            |event| {
+                counters.events += 1;
+                policy.observe(event);
+            },
+        );
+        for reached in self.engine.take_caps_reached() {
             let at = self.time(reached.at);
             if self.rows.get(reached.row).is_some() {
                 let row = reached.row;
@@ -60,20 +58,18 @@ impl PolicyDriver {
         }
     }
 
-    pub(super) fn arrive(&mut self, number: u64, submission: &Submission) {
+    pub(super) fn arrive(&mut self, number: u64, (submission, described): &Coming<E>) {
         let tenant = self.outcomes[place(number)].tenant;
-        let threads = submission.block.iter().product();
-        let dynamic = submission.dynamic_shared_bytes;
-        let needs = block_needs(self.gpu.config(), &submission.kernel, threads, dynamic);
-        let block = needs.counted();
+        let block = described.block;
         let found = self.rows.find(
             tenant,
-            &submission.kernel,
+            &described.kernel,
             block,
             (number, self.publisher.newest()),
+            || self.engine.profile(&described.kernel, &block),
         );
         if let Some(gone) = found.gone {
-            self.gpu.forget_row(gone);
+            self.engine.forget_row(gone);
             self.tell(&Event::RowGone { row: gone });
         }
         let row = found.row;
@@ -88,60 +84,56 @@ impl PolicyDriver {
             self.tell(&event);
         }
         let standing = Standing { row, tenant };
-        let launched = self.gpu.launch_under(standing, submission.request(number));
-        let at = self.gpu.now_ns();
+        let launched = self.engine.launch(number, standing, submission);
+        let at = self.now_ns();
         let outcome = &mut self.outcomes[place(number)];
         outcome.row = Some(row);
         if let Err(error) = launched {
-            outcome.end = Some(self.gpu.now());
-            outcome.error = Some(error.into());
+            outcome.end = Some(self.engine.now());
+            outcome.error = Some(error);
             self.unfinished -= 1;
             return;
         }
         if let Some(book) = self.rows.get_mut(row) {
             book.open += 1;
         }
-        let blocks = submission.grid.iter().map(|n| u64::from(*n)).product();
-        let open = Open::new(row, tenant, block, blocks);
+        let open = Open::new(row, tenant, block, described.blocks);
         self.feed.arrived(number, open, at);
         self.tell(&Event::Arrive {
             row,
             launch: number,
-            blocks,
+            blocks: described.blocks,
             at,
         });
     }
 
     pub(super) fn row_gone(&mut self, row: RowId) {
         self.rows.remove(row, self.publisher.epoch());
-        self.gpu.forget_row(row);
+        self.engine.forget_row(row);
         self.tell(&Event::RowGone { row });
     }
 
     /// Sends what each row's blocks did on each group, if the last time is long enough ago.
     pub(super) fn sample(&mut self) {
-        let now = self.gpu.now();
+        let now = self.engine.now();
         if now - self.sampled_at < self.options.sample_every {
             return;
         }
         self.sampled_at = now;
-        let mut sums: BTreeMap<(RowId, GroupId), Counters> = BTreeMap::new();
-        for sample in self.gpu.samples() {
+        let mut sums: BTreeMap<(RowId, GroupId), RowSample> = BTreeMap::new();
+        for sample in self.engine.samples() {
             if self.rows.get(sample.row).is_some() {
                 let group = self.publisher.newest().group_of(sample.sm);
                 let key = (sample.row, group.unwrap_or(GroupId::UNKNOWN));
-                *sums.entry(key).or_default() += sample.counters;
+                let sum = sums.entry(key).or_insert(RowSample {
+                    row: sample.row,
+                    ..RowSample::default()
+                });
+                sum.add(&sample);
             }
         }
-        for ((row, group), sum) in sums {
-            self.tell(&Event::Sample {
-                row,
-                group,
-                block_cycles: sum.block_cycles,
-                issued: sum.warp_instructions - sum.folded_instructions,
-                memory_stalls: sum.stall_memory_cycles,
-                dram_bytes: sum.dram_read_bytes + sum.dram_write_bytes,
-            });
+        for ((_, group), sum) in sums {
+            self.tell(&sum.event(group));
         }
     }
 
@@ -152,11 +144,19 @@ impl PolicyDriver {
         if self.policy.replan(at, standing, next) {
             draft.publish();
             self.counters.plans += 1;
-            self.gpu.set_plan(self.publisher.newest());
+            self.engine.set_plan(self.publisher.newest());
         }
-        let soonest = self.gpu.now().0 + 1;
-        let config = self.gpu.config();
+        let soonest = self.engine.now() + Cycles(1);
         let wake = self.policy.wake_at();
-        self.wake_at = wake.map(|at| Cycles(config.ns_to_cycles(at.0).max(soonest)));
+        self.wake_at = wake.map(|at| self.engine.cycle(at).max(soonest));
+        self.watch = self.policy.watch();
+        if let Some(watch) = self.watch
+            && self
+                .rows
+                .get(watch.row)
+                .is_some_and(|row| row.ended >= watch.ended)
+        {
+            self.watch = None;
+        }
     }
 }
