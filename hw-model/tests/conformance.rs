@@ -1,24 +1,14 @@
 //! `plan` mode is a subject of the conformance suite, and the suite fails when a rule is broken.
-//!
-//! Rule: what happened to blocks is taken from the model's own block events, and which plans were in force from the
-//! policy that the suite hands in.
 
 mod support;
 
-use gridmux_hw_model::{
-    BlockChange, DriverOptions, GpuConfig, PolicyDriver, QueueId, Submission, device_shape,
-    enforces,
-};
+use gridmux_hw_model::{GpuConfig, QueueId, Submission, device_shape, enforces};
 use gridmux_policy::conformance::{
-    BlockSeen, Breach, Breaking, Change, LaunchSeen, Load, Slack, Subject, Trace, Verdict, cases,
-    check,
+    Asked, Breach, Load, Slack, Subject, Trace, Verdict, cases, check,
 };
-use gridmux_policy::ids::{DeviceId, RowId, TenantId};
-use gridmux_policy::ledger::Ledger;
 use gridmux_policy::shape::DeviceShape;
-use gridmux_policy::units::{Cycles, Nanos};
-use gridmux_policy::{Class, Element, Enforcement, Event, Plan, Policy};
-use std::collections::BTreeMap;
+use gridmux_policy::units::Nanos;
+use gridmux_policy::{Element, Enforcement, Policy};
 use support::Bench;
 
 /// A kernel that stays on its SM for the nanoseconds of its parameter, mostly asleep.
@@ -73,9 +63,7 @@ LOOP:
 struct PlanMode {
     config: GpuConfig,
     threads: usize,
-    rows_per_tenant: usize,
-    first_row: u32,
-    lose: Option<(u64, u64)>,
+    asked: Asked,
     breach: Option<Breach>,
 }
 
@@ -85,9 +73,7 @@ impl PlanMode {
         Self {
             config: config.scaled_to_sms(4),
             threads: 1,
-            rows_per_tenant: 256,
-            first_row: 0,
-            lose: None,
+            asked: Asked::default(),
             breach: None,
         }
     }
@@ -119,17 +105,17 @@ impl Subject for PlanMode {
     }
 
     fn limit_rows(&mut self, per_tenant: usize) -> bool {
-        self.rows_per_tenant = per_tenant;
+        self.asked.rows_per_tenant = per_tenant;
         true
     }
 
     fn first_row(&mut self, first: u32) -> bool {
-        self.first_row = first;
+        self.asked.first_row = first;
         true
     }
 
     fn lose_events(&mut self, from: u64, n: u64) -> bool {
-        self.lose = Some((from, n));
+        self.asked.lose = Some((from, n));
         true
     }
 
@@ -142,160 +128,21 @@ impl Subject for PlanMode {
         let kernels: Vec<_> = loads.iter().map(kernel).collect();
         let mut gpu = bench.gpu;
         gpu.set_threads(self.threads);
-        let policy: Box<dyn Policy> = match self.breach {
-            Some(breach) => Box::new(Breaking::new(policy, breach, &self.device())),
-            None => policy,
+        let asked = Asked {
+            breach: self.breach,
+            ..std::mem::take(&mut self.asked)
         };
-        let between = Between {
-            inner: policy,
-            truth: Ledger::new(&self.device()),
-            heard: 0,
-            lose: self.lose.take(),
-            lost: 0,
-            known: BTreeMap::new(),
-            tenants: BTreeMap::new(),
-        };
-        let options = DriverOptions {
-            record: true,
-            rows_per_tenant: std::mem::replace(&mut self.rows_per_tenant, 256),
-            first_row: std::mem::take(&mut self.first_row),
-            sample_every: Cycles(0),
-            ..DriverOptions::default()
-        };
-        let mut driver = PolicyDriver::new(gpu, Box::new(between), DeviceId(0), options);
-        for load in loads {
-            driver.tenant(load.tenant, load.weight, Class::Normal);
-        }
-        let mut numbers = Vec::new();
-        for (place, load) in loads.iter().enumerate() {
-            for (n, launch) in load.launches.iter().enumerate() {
-                let submission = Submission {
-                    queue: QueueId(load.stream),
-                    kernel: kernels[place].clone(),
-                    grid: [launch.blocks, 1, 1],
-                    block: [load.block.threads, 1, 1],
-                    dynamic_shared_bytes: load.block.shared_bytes,
-                    params: launch.block_ns.0.to_le_bytes().to_vec(),
-                    budget: None,
-                };
-                let at = Cycles(self.config.ns_to_cycles(launch.at.0));
-                let number = driver.submit(load.tenant, submission, at);
-                numbers.push((number.expect("accepted"), place, n));
+        asked.run(gpu, policy, (loads, until), |place, load, launch| {
+            Submission {
+                queue: QueueId(load.stream),
+                kernel: kernels[place].clone(),
+                grid: [launch.blocks, 1, 1],
+                block: [load.block.threads, 1, 1],
+                dynamic_shared_bytes: load.block.shared_bytes,
+                params: launch.block_ns.0.to_le_bytes().to_vec(),
+                budget: None,
             }
-        }
-        driver.run_until(Cycles(self.config.ns_to_cycles(until.0)));
-        trace(&mut driver, loads, &kernels, &numbers)
-    }
-}
-
-/// What the model says happened.
-fn trace(
-    driver: &mut PolicyDriver,
-    loads: &[Load],
-    kernels: &[std::sync::Arc<gridmux_hw_model::Kernel>],
-    numbers: &[(u64, usize, usize)],
-) -> Trace {
-    let events = driver.take_block_events();
-    let config = driver.engine().config();
-    let time = |at: Cycles| Nanos(config.cycles_to_ns(at.0));
-    let seen = events.iter().map(|event| {
-        let (_, load, launch) = numbers[usize::try_from(event.tag).expect("small")];
-        BlockSeen {
-            at: time(event.at),
-            load,
-            launch,
-            block: event.block,
-            sm: Some(event.sm),
-            change: match event.change {
-                BlockChange::Placed => Change::Started,
-                BlockChange::Retired { .. } => Change::Ended,
-                BlockChange::SwitchedOut { .. } => Change::SwitchedOut,
-                BlockChange::SwitchedIn { .. } => Change::SwitchedIn,
-            },
-        }
-    });
-    let launches = numbers.iter().filter_map(|(number, load, launch)| {
-        let outcome = driver.outcome(*number)?;
-        Some(LaunchSeen {
-            load: *load,
-            launch: *launch,
-            number: *number,
-            row: outcome.row?,
-            end: outcome.end.map(time),
         })
-    });
-    let shapes = loads.iter().zip(kernels).map(|(load, kernel)| {
-        let (threads, shared) = (load.block.threads, load.block.shared_bytes);
-        gridmux_hw_model::occupancy::block_needs(config, kernel, threads, shared).counted()
-    });
-    Trace {
-        blocks: seen.collect(),
-        launches: launches.collect(),
-        shapes: shapes.collect(),
-    }
-}
-
-/// Stands between the executor and the policy: loses events and makes the loss good.
-struct Between {
-    inner: Box<dyn Policy>,
-    /// Has heard everything.
-    truth: Ledger,
-    heard: u64,
-    lose: Option<(u64, u64)>,
-    lost: u64,
-    known: BTreeMap<RowId, Event>,
-    tenants: BTreeMap<TenantId, Event>,
-}
-
-impl Between {
-    fn make_good(&mut self, at: Nanos) {
-        let n = std::mem::take(&mut self.lost);
-        self.inner.observe(&Event::Lost { n });
-        for event in self.tenants.values().chain(self.known.values()) {
-            self.inner.observe(event);
-        }
-        for row in self.known.keys() {
-            let book = self.truth.row(*row).expect("it was introduced");
-            self.inner.observe(&Event::Counters {
-                row: *row,
-                open_launches: book.open_launches,
-                live: book.live,
-                waiting: book.waiting,
-                at,
-            });
-        }
-    }
-}
-
-impl Policy for Between {
-    fn observe(&mut self, event: &Event) {
-        self.truth.observe(event);
-        match *event {
-            Event::Tenant { tenant, .. } => drop(self.tenants.insert(tenant, *event)),
-            Event::RowNew { row, .. } => drop(self.known.insert(row, *event)),
-            Event::RowGone { row } => drop(self.known.remove(&row)),
-            _ => {}
-        }
-        self.heard += 1;
-        let lost = self
-            .lose
-            .is_some_and(|(from, n)| (from..from + n).contains(&self.heard));
-        if lost {
-            self.lost += 1;
-        } else {
-            self.inner.observe(event);
-        }
-    }
-
-    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        if self.lost > 0 {
-            self.make_good(now);
-        }
-        self.inner.replan(now, standing, next)
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.inner.wake_at()
     }
 }
 

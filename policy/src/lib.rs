@@ -17,6 +17,7 @@ pub mod conformance;
 pub mod contract;
 pub mod driver;
 pub mod event;
+pub mod executor;
 pub mod ids;
 pub mod ledger;
 pub mod metrics;

@@ -192,6 +192,14 @@ impl Room {
             && self.shared_bytes >= block.shared_bytes.into()
     }
 
+    /// Gives the room of one block of this shape back.
+    pub fn give_back(&mut self, block: &BlockShape) {
+        self.blocks += 1;
+        self.threads += u64::from(block.threads);
+        self.registers += u64::from(block.registers);
+        self.shared_bytes += u64::from(block.shared_bytes);
+    }
+
     /// Takes `count` blocks of this shape out of the room; what is not there counts as used up.
     pub fn take(&mut self, block: &BlockShape, count: u32) {
         let count = u64::from(count);

@@ -312,16 +312,17 @@ fn truth_at(
         .iter()
         .filter(|seen| run.row_of(seen) == Some(row));
     let of_row: Vec<_> = of_row.collect();
-    let count = |change: Change, until: Nanos| {
+    let count = |change: Change, until: Option<Nanos>| {
         let own = of_row
             .iter()
-            .filter(|b| b.change == change && b.at <= until);
+            .filter(|b| b.change == change && Some(b.at) <= until);
         own.count() as i64
     };
-    let before = Nanos(now.0.saturating_sub(slack.0));
+    // Nothing need be known yet of what happened within the slack.
+    let (before, after) = (now.0.checked_sub(slack.0).map(Nanos), Some(now + slack));
     let live = ledger.row(row).map_or(0, |book| i64::from(book.live));
-    let least = count(Change::Started, before) - count(Change::Ended, now + slack);
-    let most = count(Change::Started, now + slack) - count(Change::Ended, before);
+    let least = count(Change::Started, before) - count(Change::Ended, after);
+    let most = count(Change::Started, after) - count(Change::Ended, before);
     run.require(
         &format!("at {now} {row} has {live} blocks, in truth {least} to {most}"),
         (least..=most).contains(&live),

@@ -12,6 +12,7 @@
 mod breaking;
 mod budgets;
 mod caps;
+mod driven;
 mod hearing;
 mod invariance;
 mod limits;
@@ -25,6 +26,7 @@ mod stops;
 mod weights;
 
 pub use breaking::{Breach, Breaking};
+pub use driven::Asked;
 
 use crate::contract::{Element, Enforcement};
 use crate::ids::{RowId, SmId, TenantId};

@@ -74,8 +74,10 @@ impl<E: Engine> Driver<E> {
         device: DeviceId,
         options: DriverOptions,
     ) -> Self {
-        let mut first = Plan::default();
-        first.device = device;
+        let first = Plan {
+            device,
+            ..Plan::default()
+        };
         let publisher = Publisher::new(first);
         engine.set_plan(publisher.newest());
         Self {

@@ -1,0 +1,221 @@
+//! The block scheduler: fills SMs with what the plan permits.
+//!
+//! SMs take blocks in turn, one each. Of the launches at the head of their queues, in the group's dispatch order, the
+//! first that may have a block more and fits gets the room.
+//!
+//! Rules: launches of equal rank go in order of arrival; an SM is looked at again only after something there changed.
+
+use super::EventExecutor;
+use super::launches::Launch;
+use crate::driver::{BlockChange, CapReached};
+use crate::ids::{RowId, SmId, TenantId};
+use crate::plan::{DispatchOrder, NO_CAP};
+use crate::shape::{Held, SmUnits};
+use crate::units::Cycles;
+
+/// What an SM gets next.
+enum Choice {
+    /// The next block of the launch in a slot.
+    Start(u32),
+    /// A switched block of the launch in a slot.
+    Restore(u32, u64),
+}
+
+impl EventExecutor {
+    /// Places what the plan permits now, and computes when something happens next on the SMs where something moved.
+    pub(super) fn place(&mut self) {
+        self.give_up();
+        if self.open.contains(&true) {
+            self.launches.sort(&self.plan);
+            self.fill();
+        }
+        for sm in 0..self.sms.len() {
+            if std::mem::take(&mut self.moved[sm]) {
+                self.next_at[sm] = self.sms[sm].plan_ahead(&self.config.contention);
+            }
+        }
+    }
+
+    /// Gives SMs blocks, until none may take one.
+    fn fill(&mut self) {
+        let count = self.sms.len();
+        let mut closed = 0;
+        while closed < count {
+            let sm = self.turn;
+            self.turn = (sm + 1) % count;
+            let choice = self.open[sm].then(|| self.choose(sm)).flatten();
+            self.open[sm] = choice.is_some();
+            closed = match choice {
+                None => closed + 1,
+                Some(Choice::Start(slot)) => self.start(sm, slot),
+                Some(Choice::Restore(slot, block)) => self.restore(sm, slot, block),
+            };
+            self.launches.sort(&self.plan);
+        }
+    }
+
+    /// Returns what an SM takes next.
+    fn choose(&mut self, sm: usize) -> Option<Choice> {
+        let group = group_of(self, sm);
+        let ranked = self
+            .plan
+            .groups()
+            .get(group)
+            .is_some_and(|g| g.order == DispatchOrder::Rank);
+        let in_line = self
+            .plan
+            .groups()
+            .get(group)
+            .is_some_and(|g| g.head_of_line);
+        for at in 0..self.launches.candidates(ranked).len() {
+            let slot = self.launches.candidates(ranked)[at];
+            let launch = self.launches.get(slot);
+            let row = launch.row;
+            let back = launch.saved.first_key_value().map(|(block, _)| *block);
+            let below = self.sms[sm].blocks_of(row) < self.cap(group, row);
+            let within = self.is_within_limits(sm, group, launch);
+            let may = back.is_some() || self.may_start(row);
+            let fits = may && self.sms[sm].room.holds(&launch.kernel.block);
+            match back {
+                Some(block) if below && within && fits => {
+                    return Some(Choice::Restore(slot, block));
+                }
+                None if below && within && fits => return Some(Choice::Start(slot)),
+                _ if within && fits => self.cap_reached(row),
+                _ => {}
+            }
+            if in_line {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Returns how many blocks of a row may reside on an SM of a group.
+    pub(super) fn cap(&self, group: usize, row: RowId) -> u32 {
+        let cap = match self.plan.place_of(row) {
+            Some(place) if group < self.plan.groups().len() => self.plan.cell(group, place).cap,
+            _ => self.plan.default_row().cap,
+        };
+        match cap {
+            NO_CAP => u32::MAX,
+            cap => u32::from(cap),
+        }
+    }
+
+    /// Returns what a tenant may hold on an SM of a group.
+    pub(super) fn group_limit(&self, group: usize, tenant: TenantId) -> SmUnits {
+        match self.plan.limit_place(tenant) {
+            Some(place) if group < self.plan.groups().len() => self.plan.group_limit(group, place),
+            _ => SmUnits::MAX,
+        }
+    }
+
+    /// Returns what a tenant's blocks hold on an SM.
+    pub(super) fn held_on(&self, sm: usize, tenant: TenantId) -> Held {
+        let mut held = Held::default();
+        for cohort in self.sms[sm].cohorts.iter().filter(|c| c.tenant == tenant) {
+            held.add(
+                &cohort.shape,
+                u32::try_from(cohort.blocks.len()).unwrap_or(u32::MAX),
+            );
+        }
+        held
+    }
+
+    /// Returns what a tenant's blocks hold on the device.
+    pub(super) fn held(&self, tenant: TenantId) -> Held {
+        self.tenants
+            .get(tenant.index())
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Returns whether one more block of a launch keeps its tenant within its limits on an SM and on the device.
+    fn is_within_limits(&self, sm: usize, group: usize, launch: &Launch) -> bool {
+        let tenant = launch.tenant;
+        if self.plan.limit_place(tenant).is_none() {
+            return true;
+        }
+        let shape = &self.config.shape;
+        let room = |held: Held, limit| held.room_within(shape, limit, &launch.kernel.block);
+        room(self.held_on(sm, tenant), self.group_limit(group, tenant)) > 0
+            && room(self.held(tenant), self.plan.device_limit(tenant)) > 0
+    }
+
+    fn may_start(&self, row: RowId) -> bool {
+        let started = self.rows.get(row.index()).map_or(0, |book| book.started);
+        self.plan.budget(row).is_none_or(|most| started < most)
+    }
+
+    /// Only a row's cap keeps it from a block more: said once until its caps change or it has started all it had.
+    fn cap_reached(&mut self, row: RowId) {
+        let at = Cycles(self.now);
+        if !std::mem::replace(&mut self.row(row).capped, true) {
+            self.caps_reached.push(CapReached { row, at });
+        }
+    }
+
+    /// Starts a launch's next block on an SM; returns 0, the number of SMs known to be closed then.
+    fn start(&mut self, sm: usize, slot: u32) -> usize {
+        let delay = self.dispatch();
+        let launch = self.launches.get_mut(slot);
+        let block = launch.started;
+        launch.started += 1;
+        let done = launch.started == launch.blocks;
+        let (row, tenant, shape) = (launch.row, launch.tenant, launch.kernel.block);
+        let work = launch.work.work_of(block);
+        if done {
+            self.launches.stale = true;
+            // It may have held up others on any SM.
+            self.open.fill(true);
+        }
+        let book = self.row(row);
+        book.started += 1;
+        book.capped &= !done;
+        self.tenant(tenant).add(&shape, 1);
+        let now = self.now;
+        let on = (slot, self.launches.get(slot));
+        self.sms[sm].pass_to(now);
+        self.sms[sm].place(on, block, (work, delay), 0);
+        self.moved[sm] = true;
+        self.record(sm, slot, block, BlockChange::Placed);
+        0
+    }
+
+    /// Brings a switched block back to an SM; returns 0, the number of SMs known to be closed then.
+    fn restore(&mut self, sm: usize, slot: u32, block: u64) -> usize {
+        let delay = self.dispatch();
+        let launch = self.launches.get_mut(slot);
+        let Some(saved) = launch.saved.remove(&block) else {
+            return 0;
+        };
+        let (tenant, shape) = (launch.tenant, launch.kernel.block);
+        self.launches.stale = true;
+        self.tenant(tenant).add(&shape, 1);
+        let delay = delay + self.switch_cycles(saved.bytes);
+        let now = self.now;
+        let on = (slot, self.launches.get(slot));
+        self.sms[sm].pass_to(now);
+        self.sms[sm].place(on, block, (saved.work, delay), saved.ran);
+        self.moved[sm] = true;
+        let bytes = saved.bytes;
+        self.record(sm, slot, block, BlockChange::SwitchedIn { bytes });
+        0
+    }
+
+    /// Takes the device's next turn to start a block; returns how many cycles that is from now.
+    #[allow(clippy::cast_precision_loss, reason = "times stay below 2^53 cycles")]
+    fn dispatch(&mut self) -> f64 {
+        let now = self.now as f64;
+        self.dispatch_at = self.dispatch_at.max(now) + self.config.contention.dispatch_cycles;
+        self.dispatch_at - now
+    }
+}
+
+/// Returns the place of an SM's group in the plan; one past the last for an SM that is in none.
+pub(super) fn group_of(executor: &EventExecutor, sm: usize) -> usize {
+    let plan = &executor.plan;
+    let group = plan.group_of(SmId(u16::try_from(sm).unwrap_or(u16::MAX)));
+    group.map_or(plan.groups().len(), |group| usize::from(group.0))
+}
