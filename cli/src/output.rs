@@ -32,12 +32,12 @@ pub(crate) struct Output {
 pub(crate) struct StdoutFailed(pub(crate) io::Error);
 
 impl Output {
-    /// Stdout in that form.
+    /// Makes stdout in that form.
     pub(crate) fn new(format: Format) -> Self {
         Self { format }
     }
 
-    /// Whether programs read it.
+    /// Returns whether programs read it.
     pub(crate) fn is_json(&self) -> bool {
         self.format != Format::Text
     }

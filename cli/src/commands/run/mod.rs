@@ -3,10 +3,10 @@
 //! The program finds gridmux's `libcuda.so.1` where it looks for NVIDIA's, and a service behind it: the one that runs
 //! on this machine, or a private one on a modelled GPU. What the program starts inherits both.
 //!
-//! Rules: stdout is the program's, so nothing else is written there after it was started; the exit status is the
-//! program's (128 and the signal's number if a signal ended it); a signal sent to this process reaches the program while
-//! that runs, and ends this process otherwise; a keeper process (`keeper.rs`) takes away the private folder and the
-//! private service however this one ends.
+//! Rules: stdout is the program's, so nothing else is written there after it was started; the exit status is
+//! the program's (128 and the signal's number if a signal ended it); a signal sent to this process reaches the program
+//! while that runs, and ends this process otherwise; a keeper process (`keeper.rs`) takes away the private folder and
+//! the private service however this one ends.
 
 mod coverage;
 mod environment;
@@ -37,13 +37,13 @@ const LONGEST_FOLDER: usize = 90;
 
 /// How it ends, behind its options.
 const NOTES: &str = "\
-While COMMAND runs, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 sent to gridmux run are sent on to it; Ctrl-C \
-reaches it from the terminal. Before that, and once it has ended, they end gridmux run. The private service and its files \
-go in every case. Python acts on SIGINT only when its call into the driver library has returned, so a program that waits \
-for a kernel is ended by SIGTERM.
+While COMMAND runs, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 sent to gridmux run are sent on to it; \
+Ctrl-C reaches it from the terminal. Before that, and once it has ended, they end gridmux run. The private service and \
+its files go in every case. Python acts on SIGINT only when its call into the driver library has returned, so a \
+program that waits for a kernel is ended by SIGTERM.
 
-The exit status is COMMAND's, 128 and the signal's number if a signal ended it, 127 if there is no such program, 126 if \
-it cannot be run, 1 if gridmux run failed, and 2 for an option that makes no sense.";
+The exit status is COMMAND's, 128 and the signal's number if a signal ended it, 127 if there is no such program, 126 \
+if it cannot be run, 1 if gridmux run failed, and 2 for an option that makes no sense.";
 
 /// Runs a program.
 #[derive(Debug, Args)]

@@ -2,8 +2,8 @@
 //!
 //! Rules: it has the terminal and the signal mask as if it had been started alone, so what is typed at the terminal
 //! reaches it from the kernel and is not sent again; when this process ends first, however it does, the kernel sends it
-//! SIGTERM, which it may ignore and which what it has started does not get; exit codes are a shell's (127 not found, 126
-//! not executable, 128 and the number of the signal that ended it).
+//! SIGTERM, which it may ignore and which what it has started does not get; exit codes are a shell's (127 not found,
+//! 126 not executable, 128 and the number of the signal that ended it).
 
 use crate::failure::Failure;
 use anyhow::Context;

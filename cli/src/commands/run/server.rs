@@ -33,7 +33,8 @@ const TIMED_SMS: u16 = 8;
 #[derive(Debug, Args)]
 pub(super) struct ServerArgs {
     /// The clients' socket of a running service
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["run_dir", "device", "timed", "sms", "weight", "kernel_seconds"])]
+    #[arg(long, value_name = "PATH",
+          conflicts_with_all = ["run_dir", "device", "timed", "sms", "weight", "kernel_seconds"])]
     socket: Option<PathBuf>,
     /// Folder of a running service's sockets [default: /run/gridmux, where a service runs there]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["device", "timed", "sms", "weight", "kernel_seconds"])]
