@@ -3,8 +3,8 @@
 //! The program finds gridmux's `libcuda.so.1` where it looks for NVIDIA's, and a service behind it: the one that runs
 //! on this machine, or a private one on a modelled GPU. What the program starts inherits both.
 //!
-//! Rules: stdout is the program's, so nothing else is written there after it was started; the exit status is
-//! the program's (128 and the signal's number if a signal ended it); a signal sent to this process reaches the program
+//! Rules: stdout is the program's, so the list of missing functions goes elsewhere; the exit status is the
+//! program's (128 and the signal's number if a signal ended it); a signal sent to this process reaches the program
 //! while that runs, and ends this process otherwise; a keeper process (`keeper.rs`) takes away the private folder and
 //! the private service however this one ends.
 

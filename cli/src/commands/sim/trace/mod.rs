@@ -20,8 +20,8 @@ use std::path::PathBuf;
 /// What a replay is and is not, behind the options.
 const NOTES: &str = "\
 A trace holds no code. Each kernel is replaced by one whose blocks take the recorded registers and shared memory and \
-stay on their SM for the launch's duration divided by how often its blocks filled the recorded device. So a trace is best \
-recorded alone and with --timed, and a replay shows who waits for room, not who slows whom down by memory traffic.
+stay on their SM for the launch's duration divided by how often its blocks filled the recorded device. So a trace is \
+best recorded alone and with --timed, and a replay shows who waits for room, not who slows whom down by memory traffic.
 
 Copies, events and waits between streams are not in a trace: with --arrivals recorded they show in the times of \
 submission, with --arrivals closed each stream keeps its pauses.
