@@ -29,7 +29,10 @@ impl Installed {
         for folder in ["bin", "lib/gridmux", "tmp"] {
             std::fs::create_dir_all(root.path().join(folder)).unwrap();
         }
-        std::fs::copy(PROGRAM, root.path().join("bin/gridmux")).unwrap();
+        // By another process: a child that another test forks meanwhile would inherit the open file and keep it busy.
+        let mut copy = Command::new("cp");
+        copy.arg(PROGRAM).arg(root.path().join("bin/gridmux"));
+        assert!(copy.status().expect("cp starts").success());
         std::fs::write(root.path().join("lib/gridmux/libcuda.so.1"), "").unwrap();
         Self { root }
     }
