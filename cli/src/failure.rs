@@ -23,7 +23,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The arguments make no sense together.
+    /// Makes the failure of arguments that make no sense together.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self {
             error: Some(anyhow::anyhow!("{message}")),
@@ -32,12 +32,12 @@ impl Failure {
         }
     }
 
-    /// It failed.
+    /// Makes a failure with that message.
     pub(crate) fn new(message: impl Display) -> Self {
         anyhow::anyhow!("{message}").into()
     }
 
-    /// It failed, and what was printed on stdout says how.
+    /// Makes a failure of which stdout tells already.
     pub(crate) fn reported() -> Self {
         Self {
             error: None,
@@ -46,7 +46,7 @@ impl Failure {
         }
     }
 
-    /// Another program ended with that status, which is this one's too.
+    /// Makes a failure without a message: another program ended with that status, which is this one's too.
     pub(crate) fn passed_on(code: u8) -> Self {
         Self {
             error: None,
@@ -61,7 +61,8 @@ impl Failure {
         self
     }
 
-    /// Whoever read stdout is gone, as `head` is after its lines: nobody is left to tell, and it is no failure.
+    /// Returns whether the reader of stdout is gone, as `head` is after its lines: nobody is left to tell, and it is no
+    /// failure.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         let error = self
             .error

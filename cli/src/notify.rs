@@ -17,7 +17,7 @@ pub(crate) fn ready() {
     }
 }
 
-/// A name that starts with `@` is in the abstract namespace (unix(7)).
+/// Sends a message to a socket. A name that starts with `@` is in the abstract namespace (unix(7)).
 fn send(path: &OsStr, message: &[u8]) -> io::Result<()> {
     let address = match path.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,

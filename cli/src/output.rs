@@ -32,12 +32,12 @@ pub(crate) struct Output {
 pub(crate) struct StdoutFailed(pub(crate) io::Error);
 
 impl Output {
-    /// Stdout in that form.
+    /// Makes stdout in that form.
     pub(crate) fn new(format: Format) -> Self {
         Self { format }
     }
 
-    /// Whether programs read it.
+    /// Returns whether programs read it.
     pub(crate) fn is_json(&self) -> bool {
         self.format != Format::Text
     }
@@ -48,19 +48,24 @@ impl Output {
         value: &T,
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        match self.format {
-            Format::Text => self.text(&text()),
-            Format::Json | Format::Pretty => self.json(value),
-        }
+        self.bytes(self.form(value, text)?.as_bytes())
     }
 
-    /// Prints the value as JSON, whatever form was asked for.
-    fn json<T: Serialize>(&self, value: &T) -> Result<(), Failure> {
-        let text = match self.format {
+    /// Returns the value as JSON, or the text made for people, with a line break at the end.
+    pub(crate) fn form<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<String, Failure> {
+        let mut text = match self.format {
+            Format::Text => text(),
+            Format::Json => serde_json::to_string(value)?,
             Format::Pretty => serde_json::to_string_pretty(value)?,
-            Format::Text | Format::Json => serde_json::to_string(value)?,
         };
-        self.bytes(format!("{text}\n").as_bytes())
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        Ok(text)
     }
 
     /// Prints one JSON document on one line, where programs read line by line; nothing for people.
@@ -103,7 +108,7 @@ impl Output {
                 report["hint"] = hint.into();
             }
             // Nothing is left to do for a reader that is gone.
-            let _ = self.json(&report);
+            let _ = self.show(&report, String::new);
             return;
         }
         let mut stderr = io::stderr().lock();

@@ -18,7 +18,7 @@ pub(crate) struct ServiceArgs {
 }
 
 impl ServiceArgs {
-    /// A reading of the service.
+    /// Takes a reading of the service.
     ///
     /// # Errors
     /// Nobody serves there, or it does not answer.

@@ -70,7 +70,7 @@ impl Speaker {
         Ok(written.with_context(|| format!("speaking to {}", self.name))?)
     }
 
-    /// Its next line; an `{"error": …}` is its failure and ours.
+    /// Returns its next line; an `{"error": …}` is its failure and ours.
     pub(crate) fn hear(&mut self) -> Result<Value, Failure> {
         let mut line = String::new();
         let read = self.stdout.read_line(&mut line);
@@ -92,7 +92,7 @@ impl Speaker {
         }
     }
 
-    /// Its next line, which must hold a key.
+    /// Returns its next line, which must hold a key.
     pub(crate) fn expect(&mut self, key: &str) -> Result<Value, Failure> {
         let value = self.hear()?;
         match value.get(key) {

@@ -1,6 +1,6 @@
 //! Quantities as people read them.
 
-/// Bytes with a binary prefix, as `4.0GiB`.
+/// Returns bytes with a binary prefix, as `4.0GiB`.
 #[allow(clippy::cast_precision_loss, reason = "a rounded figure for display")]
 pub(crate) fn bytes(bytes: u64) -> String {
     const PREFIXES: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
@@ -16,7 +16,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     unit.map_or_else(|| format!("{bytes}B"), |unit| format!("{value:.1}{unit}"))
 }
 
-/// Nanoseconds in the unit that fits, as `12.3us`; `-` for none.
+/// Returns nanoseconds in the unit that fits, as `12.3us`; `-` for none.
 #[allow(clippy::cast_precision_loss, reason = "a rounded figure for display")]
 pub(crate) fn nanos(ns: Option<u64>) -> String {
     match ns {
@@ -28,7 +28,7 @@ pub(crate) fn nanos(ns: Option<u64>) -> String {
     }
 }
 
-/// A count with its noun, as `1 launch` or `2 launches`.
+/// Returns a count with its noun, as `1 launch` or `2 launches`.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     let ending = match (count, noun.ends_with("ch")) {
         (1, _) => "",

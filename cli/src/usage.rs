@@ -32,7 +32,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Where the command prints.
+    /// Returns where the command prints.
     pub(crate) fn output(&self) -> Output {
         Output::new(format(self.json, self.pretty))
     }
@@ -70,7 +70,7 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     })
 }
 
-/// What is wrong, without the usage that clap appends for people.
+/// Returns what is wrong, without the usage that clap appends for people.
 fn message(error: &clap::Error) -> String {
     if matches!(
         error.kind(),
@@ -86,7 +86,7 @@ fn message(error: &clap::Error) -> String {
         .to_owned()
 }
 
-/// The form that the arguments ask for, as far as can be told when they cannot be parsed.
+/// Returns the form that the arguments ask for, as far as can be told when they cannot be parsed.
 fn asked_for() -> Format {
     let arguments: Vec<_> = std::env::args_os()
         .skip(1)

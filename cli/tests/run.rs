@@ -5,10 +5,12 @@
 mod command;
 
 use command::{PROGRAM, Ran};
-use nix::sys::signal::{Signal, kill};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,7 +29,10 @@ impl Installed {
         for folder in ["bin", "lib/gridmux", "tmp"] {
             std::fs::create_dir_all(root.path().join(folder)).unwrap();
         }
-        std::fs::copy(PROGRAM, root.path().join("bin/gridmux")).unwrap();
+        // By another process: a child that another test forks meanwhile would inherit the open file and keep it busy.
+        let mut copy = Command::new("cp");
+        copy.arg(PROGRAM).arg(root.path().join("bin/gridmux"));
+        assert!(copy.status().expect("cp starts").success());
         std::fs::write(root.path().join("lib/gridmux/libcuda.so.1"), "").unwrap();
         Self { root }
     }
@@ -180,10 +185,16 @@ fn a_running_service_is_used_and_must_be_there_if_it_was_named() {
         "true",
     ]);
     assert_eq!(ran.code, Some(1));
+    let error = ran.json_error();
+    assert_eq!(
+        error.matches(socket.to_str().unwrap()).count(),
+        1,
+        "{error}"
+    );
     assert!(
-        ran.json_error().contains(socket.to_str().unwrap()),
-        "{}",
-        ran.stdout
+        ran.json()["hint"]
+            .as_str()
+            .is_some_and(|hint| hint.contains("--device"))
     );
 
     let instance = format!("run-test-{}", std::process::id());
@@ -223,34 +234,171 @@ fn a_running_service_is_used_and_must_be_there_if_it_was_named() {
     let ran = installed.run(&[
         "-j", "run", "--tenant", "second", "--socket", socket, "--", "true",
     ]);
-    assert!(ran.json_error().contains("second"), "{}", ran.stdout);
+    let error = ran.json_error();
+    assert!(
+        error.contains("second") && error.contains("you may be: first"),
+        "{error}"
+    );
+    assert!(ran.json()["hint"].is_null(), "{}", ran.stdout);
     kill(running.pid(), Signal::SIGTERM).unwrap();
     running.0.wait().unwrap();
     assert!(installed.is_clean());
 }
 
-#[test]
-fn what_is_missing_is_listed_after_the_programs_own_output() {
-    let installed = Installed::new();
+/// `gridmux run --coverage…` of a program that says a line and lacks two functions, one of which it calls.
+fn covered(installed: &Installed, options: &[&str]) -> Ran {
     let script =
         r#"echo mine; printf 'cuOne\tasked\tsh\ncuTwo\tcalled\tsh\n' >>$GRIDMUX_COVERAGE; exit 3"#;
-    let ran = installed.run(&[
-        "-j",
-        "run",
-        "--sms",
-        "2",
-        "--coverage",
-        "--",
-        "sh",
-        "-c",
-        script,
-    ]);
-    assert_eq!(ran.code, Some(3));
-    let (own, list) = ran.stdout.split_once('\n').unwrap();
-    let list: Value = serde_json::from_str(list).unwrap();
-    assert_eq!((own, &list["status"]), ("mine", &Value::from(3)));
-    assert_eq!(list["missing"][0]["function"], "cuOne");
-    assert_eq!(list["missing"][1]["called"], true);
+    let arguments = [&["run", "--sms", "2"], options, &["--", "sh", "-c", script]];
+    let ran = installed.run(&arguments.concat());
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(3), "mine\n"));
+    ran
+}
+
+#[test]
+fn what_is_missing_is_listed_apart_from_the_programs_own_output() {
+    let installed = Installed::new();
+    let list = |text: &str| serde_json::from_str::<Value>(text).expect("a JSON document");
+    let called = covered(&installed, &["--coverage", "-j"]);
+    let called = list(&called.stderr);
+    let counts = json!({ "status": 3, "called": 1, "not_called": 1 });
+    for (name, count) in counts.as_object().unwrap() {
+        assert_eq!(called[name], *count, "{called}");
+    }
+    assert_eq!(called["missing"].as_array().map(Vec::len), Some(1));
+    assert_eq!(called["missing"][0]["function"], "cuTwo");
+    let all = list(&covered(&installed, &["--coverage=all", "-j"]).stderr);
+    assert_eq!(all["missing"][0]["function"], "cuOne");
+    assert_eq!(all["missing"][1]["called"], true);
+
+    let text = covered(&installed, &["--coverage"]).stderr;
+    assert!(text.contains("cuTwo") && !text.contains("cuOne"), "{text}");
+    let file = installed.root.path().join("list");
+    let options = ["--coverage=all", "--coverage-file", file.to_str().unwrap()];
+    assert_eq!(covered(&installed, &options).stderr, "");
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains("cuTwo") && text.contains("cuOne"), "{text}");
+}
+
+#[test]
+fn an_option_that_makes_no_sense_is_named() {
+    let installed = Installed::new();
+    for (options, due) in [
+        (&["--device", "model:nope"][..], "--device: \"model:nope\""),
+        (&["--sms", "0"], "--sms: "),
+        (&["--sms", "500"], "--sms: 500 is more than the 132"),
+        (&["--sms", "2", "--tenant", "a/b"], "--tenant: \"a/b\""),
+        (&["--weight", "0"], "--weight: 0"),
+        (&["--kernel-seconds", "0"], "--kernel-seconds: "),
+        (&["--device", "cuda:0", "--timed"], "--timed is for"),
+    ] {
+        let arguments = [&["-j", "run"], options, &["--", "true"]].concat();
+        let ran = installed.run(&arguments);
+        assert_eq!(ran.code, Some(2), "{options:?}: {}", ran.stdout);
+        assert!(ran.json_error().starts_with(due), "{}", ran.stdout);
+        assert!(!ran.stdout.contains(".toml"), "{}", ran.stdout);
+    }
+    assert!(installed.is_clean());
+}
+
+#[test]
+fn a_kernel_that_takes_too_long_is_named_with_the_option() {
+    let installed = Installed::new();
+    let script = format!("{PROGRAM} workload run fma_loop --size large --socket $GRIDMUX_SOCKET");
+    for timing in [&["--sms", "2"][..], &["--timed", "--sms", "2"]] {
+        let options = ["--tenant", "me", "--kernel-seconds", "0.001"];
+        let arguments = [&["run"], timing, &options, &["--", "sh", "-c", &script]];
+        let ran = installed.run(&arguments.concat());
+        assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+        for part in ["tenant me", "kernel fma_loop was ended", "--kernel-seconds"] {
+            assert!(ran.stderr.contains(part), "{part:?}: {}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn the_program_has_the_signal_mask_that_the_command_was_started_with() {
+    let installed = Installed::new();
+    let blocked = |signals: &[Signal]| {
+        let mask: SigSet = signals.iter().copied().collect();
+        let script = [
+            "run",
+            "--sms",
+            "2",
+            "--",
+            "grep",
+            "SigBlk",
+            "/proc/self/status",
+        ];
+        let mut command = installed.command(&script);
+        // SAFETY: between fork and exec only sigprocmask is called, which is async-signal-safe.
+        unsafe { command.pre_exec(move || Ok(mask.thread_set_mask()?)) };
+        Ran::from(command.output().unwrap()).succeeded().stdout
+    };
+    let line = |bits: u64| format!("SigBlk:\t{bits:016x}\n");
+    assert_eq!(blocked(&[]), line(0));
+    let (hang_up, user) = (Signal::SIGHUP, Signal::SIGUSR2);
+    let bits = [hang_up, user].map(|signal| 1 << (signal as u64 - 1));
+    assert_eq!(blocked(&[hang_up, user]), line(bits[0] | bits[1]));
+}
+
+/// The processes that one has started and that it has not waited for.
+fn children(pid: Pid) -> Vec<Pid> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let text = text.unwrap_or_default();
+    let children = text.split_whitespace().map(|pid| pid.parse().unwrap());
+    children.map(Pid::from_raw).collect()
+}
+
+/// Sends SIGTERM until it is obeyed: one that comes while the program runs is the program's.
+fn end(child: &mut Child) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let mut status = None;
+    until("the command's end", || {
+        kill(pid, Signal::SIGTERM).unwrap();
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    let signal = status.and_then(|status| status.signal());
+    assert_eq!(signal, Some(Signal::SIGTERM as i32), "{status:?}");
+}
+
+#[test]
+fn it_ends_on_a_signal_while_its_service_does_not_start() {
+    let installed = Installed::new();
+    // The service logs, and waits for room in a pipe that nobody reads.
+    let (reader, writer) = std::io::pipe().unwrap();
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    while (&writer).write(&[b'x'; 4096]).is_ok() {}
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    let mut command = installed.command(&["run", "--sms", "2", "--", "true"]);
+    command.env("GRIDMUX_LOG", "info").stderr(writer);
+    let mut running = Running(command.spawn().unwrap(), Pid::from_raw(0));
+    drop(command);
+    until("a keeper", || !children(running.pid()).is_empty());
+    end(&mut running.0);
+    drop(reader);
+    until("the private folder's end", || installed.is_clean());
+}
+
+#[test]
+fn it_ends_on_a_signal_while_its_service_does_not_end() {
+    let installed = Installed::new();
+    let mut running = Running::start(&installed, "echo $$; exec sleep 1000");
+    let program = running.1;
+    let others = children(running.pid()).into_iter();
+    let keepers: Vec<Pid> = others.filter(|child| *child != program).collect();
+    let [keeper] = keepers[..] else {
+        panic!("one keeper is due: {keepers:?}");
+    };
+    kill(keeper, Signal::SIGSTOP).unwrap();
+    kill(program, Signal::SIGKILL).unwrap();
+    until("the program's end", || {
+        !children(running.pid()).contains(&program)
+    });
+    end(&mut running.0);
+    kill(keeper, Signal::SIGCONT).unwrap();
+    until("the private folder's end", || installed.is_clean());
 }
 
 #[test]

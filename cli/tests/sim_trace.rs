@@ -279,3 +279,17 @@ fn what_does_not_belong_together_is_wrong_usage() {
         assert!(ran.json_error().contains(due), "{}", ran.stdout);
     }
 }
+
+#[test]
+fn without_launches_there_are_no_figures() {
+    let traces = Traces::new();
+    let path = traces.write("none", &[]);
+    let report = figures(&[&path]);
+    for figure in ["stp", "antt", "fairness"] {
+        assert_eq!(report[figure], Value::Null, "{report}");
+    }
+    let text = gridmux(["sim", "trace", "--gpu", "v100", "--sms", "1", &path]);
+    let text = text.succeeded().stdout;
+    assert!(text.contains("STP -, ANTT -, fairness -"), "{text}");
+    assert!(text.contains("v100 with 1 SM under"), "{text}");
+}

@@ -236,5 +236,13 @@ fn what_help_refers_to_is_there() {
     for column in ["CLASS", "ASKED", "GOT", "PENDING", "behind"] {
         assert!(list.contains(column), "{column}: {list}");
     }
+    let trace = help(&["sim", "trace"]);
+    for column in ["SLOWDOWN", "ASKED", "GOT", "ANTT"] {
+        assert!(trace.contains(column), "{column}: {trace}");
+    }
+    let run = help(&["run"]);
+    for word in ["SIGTERM", "SIGINT", "--kernel-seconds", "[default: 300]"] {
+        assert!(run.contains(word), "{word}: {run}");
+    }
     assert!(help(&["latency"]).contains("hand-over"));
 }

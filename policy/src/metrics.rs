@@ -4,10 +4,12 @@
 //! says nothing and is left out. Definitions: STP = Σ alone / shared; ANTT = mean shared / alone;
 //! StrictF = least slowdown / greatest slowdown (SRTF section 6; SMK section 6 with IPC).
 
-/// System throughput: Σ alone / shared. Higher is better; at most the number of programs.
+/// System throughput: Σ alone / shared. Higher is better; at most the number of programs. Zero when there is no pair to
+/// go by.
 #[must_use]
 pub fn stp(runs: &[(f64, f64)]) -> f64 {
-    slowdowns(runs).map(|slowdown| 1.0 / slowdown).sum()
+    // `sum` of nothing is −0.
+    slowdowns(runs).fold(0.0, |sum, slowdown| sum + 1.0 / slowdown)
 }
 
 /// Average normalised turnaround time: mean shared / alone. Lower is better; 1 is ideal. Zero when
@@ -87,6 +89,7 @@ mod tests {
     #[test]
     fn nothing_ran() {
         close(stp(&[]), 0.0);
+        assert!(stp(&[]).is_sign_positive());
         close(antt(&[(0.0, 4.0)]), 0.0);
         close(strict_f(&[]), 0.0);
         close(geometric_mean(&[]), 0.0);

@@ -55,7 +55,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// From which level on it logs when nothing else is said.
+    /// Returns from which level on it logs when nothing else is said.
     pub(crate) fn default_log_level(&self) -> LevelFilter {
         match self {
             Self::Serve(_) | Self::DeviceHost => LevelFilter::INFO,

@@ -92,7 +92,7 @@ enum Problem {
 }
 
 impl Problem {
-    /// As JSON has it; a file that cannot be read is wrong at line 0.
+    /// Returns it as JSON has it; a file that cannot be read is wrong at line 0.
     fn report(&self) -> ErrorReport {
         match self {
             Self::Ptx(error) => ErrorReport::from(error),
@@ -299,7 +299,7 @@ pub(crate) fn parse(file: &Path) -> Result<Module, Failure> {
     Module::parse(bytes).map_err(|error| at(file, &error))
 }
 
-/// The error, with the file it is in.
+/// Returns the error, with the file it is in.
 pub(crate) fn at(file: &Path, error: &ParseError) -> Failure {
     Failure::new(format!("{}:{error}", file.display()))
 }

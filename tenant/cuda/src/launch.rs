@@ -27,11 +27,6 @@ driver_api! {
     11060 cuLaunchKernelEx(
         config: *const CUlaunchConfig, function: CUfunction, params: *mut *mut c_void, extra: *mut *mut c_void,
     ) | cuLaunchKernelEx_ptsz => launch_ex;
-    9000 cuLaunchCooperativeKernel(
-        function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
-        block_x: c_uint, block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: CUstream,
-        params: *mut *mut c_void,
-    ) | cuLaunchCooperativeKernel_ptsz => launch_cooperative;
 }
 
 /// How a kernel is launched (`CUlaunchConfig`).
@@ -177,7 +172,8 @@ impl CUlaunchConfig {
     }
 }
 
-/// Takes hints, and refuses what the device cannot do.
+/// Takes hints, and refuses what the device cannot do. Blocks of a cooperative launch wait for each other, which needs
+/// all of them on the device at once; the mediator promises that to nobody.
 fn check_attribute(attribute: &CUlaunchAttribute) -> CudaResult {
     const COOPERATIVE: c_uint = 2;
     const CLUSTER: c_uint = 4;
@@ -193,25 +189,6 @@ fn check_attribute(attribute: &CUlaunchAttribute) -> CudaResult {
         7 | 12 | 13 => Err(Status::NOT_SUPPORTED),
         _ => Err(Status::INVALID_VALUE),
     }
-}
-
-/// Blocks of a cooperative launch wait for each other, which needs all of them on the device at once; the mediator
-/// promises that to nobody.
-#[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
-fn launch_cooperative(
-    _: DefaultStream,
-    _: Arc<Function>,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: CUstream,
-    _: *mut *mut c_void,
-) -> CudaResult {
-    Err(Status::NOT_SUPPORTED)
 }
 
 thread_local! {

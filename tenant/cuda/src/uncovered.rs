@@ -235,6 +235,7 @@ uncovered! {
     4010 cuIpcOpenMemHandle;
     11000 cuIpcOpenMemHandle_v2;
     2000 cuLaunch;
+    9000 cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz;
     9000 cuLaunchCooperativeKernelMultiDevice;
     2000 cuLaunchGrid;
     2000 cuLaunchGridAsync;

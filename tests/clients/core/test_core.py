@@ -1,5 +1,8 @@
 """cuda-core: compile C++ to PTX, link, launch, allocate, measure."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from cuda.core import (
@@ -139,3 +142,20 @@ def test_an_object_from_ptx_describes_its_kernels(device):
     assert kernel.attributes.num_regs > 0
     assert kernel.num_arguments == 5
     assert kernel.occupancy.max_active_blocks_per_multiprocessor(128, 0) >= 1
+
+
+def test_nvjitlink_stays_hidden_after_a_probe_and_a_second_load():
+    program = """
+import importlib.util
+assert importlib.util.find_spec("cuda.pathfinder") is not None
+from cuda import pathfinder
+for _ in range(2):
+    try:
+        pathfinder.load_nvidia_dynamic_lib("nvJitLink")
+    except pathfinder.DynamicLibNotFoundError as error:
+        assert "hidden by gridmux run" in str(error), error
+    else:
+        raise AssertionError("it was found")
+    importlib.reload(pathfinder)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

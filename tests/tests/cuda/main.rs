@@ -20,11 +20,11 @@ fn builder() -> ServiceBuilder {
     ServiceBuilder::new(&[("tenant", 1), ("other", 1)]).functional()
 }
 
-/// Runs a scenario, and looks at what it left.
-fn pass(builder: ServiceBuilder, scenario: &str, argument: &str) {
+/// Runs a scenario, and looks at what it left; returns what it said on stderr.
+fn pass(builder: ServiceBuilder, scenario: &str, argument: &str) -> String {
     let service = builder.start();
     let host = service.statistics().host_pid;
-    Program::start(&service, "tenant", scenario, argument).succeed();
+    let said = Program::start(&service, "tenant", scenario, argument).succeed();
     let after = service.await_gone("tenant");
     let usage = service.tenant("tenant").usage;
     assert_eq!(
@@ -37,6 +37,7 @@ fn pass(builder: ServiceBuilder, scenario: &str, argument: &str) {
         (host, 0),
         "the device host is the same"
     );
+    said
 }
 
 /// Declares a test for each scenario of a family.
@@ -86,11 +87,18 @@ fn memory_over_the_tenants_limit_is_refused() {
 #[test]
 fn an_endless_kernel_ends_at_its_budget() {
     let impatient = builder().limit("kernel_budget_cpu_seconds", 1);
-    pass(
+    let said = pass(
         impatient,
         "faults::an_endless_kernel_ends_at_its_budget",
         "",
     );
+    for part in [
+        "kernel endless was ended",
+        "limits.kernel_budget_cpu_seconds",
+        "--kernel-seconds",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in {said:?}");
+    }
 }
 
 #[test]

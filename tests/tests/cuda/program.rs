@@ -72,10 +72,11 @@ impl Program {
         (status, reader.join().expect("what it said"))
     }
 
-    /// Waits for its end, which must be a good one.
-    pub(crate) fn succeed(&mut self) {
+    /// Waits for its end, which must be a good one; returns what it said on stderr.
+    pub(crate) fn succeed(&mut self) -> String {
         let (status, said) = self.end();
         assert!(status.success(), "{}: {status}\n{said}", self.scenario);
+        said
     }
 }
 

@@ -98,7 +98,7 @@ impl Demo {
         Ok(())
     }
 
-    /// SMs of a modelled device.
+    /// Returns the SMs of a modelled device.
     fn sms(&self) -> Option<u16> {
         self.device.starts_with("model:").then_some(self.sms)
     }
@@ -122,7 +122,7 @@ fn announce(bars: &MultiProgress, title: &str) {
     }
 }
 
-/// The outcome of a role in the phase in which it ran alone.
+/// Returns the outcome of a role in the phase in which it ran alone.
 fn alone_of<'a>(alone: &'a [Outcome], role: &Role) -> Option<&'a phase::TenantOutcome> {
     alone
         .iter()

@@ -99,7 +99,7 @@ fn place(
     Ok((addresses, written, restored))
 }
 
-/// Whether the outputs of every stream are what the host reference expects.
+/// Returns whether the outputs of every stream are what the host reference expects.
 fn is_right(bare: &BareDevice, case: &Case, outputs: &[Outputs]) -> Result<bool, Failure> {
     for buffers in outputs {
         let mut read = Vec::new();

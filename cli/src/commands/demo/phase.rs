@@ -227,7 +227,7 @@ pub(super) fn launches_of(role: &Role, work_percent: u64) -> u64 {
     (role.launches * work_percent / 100).max(u64::from(role.streams))
 }
 
-/// How progress bars look.
+/// Returns how progress bars look.
 pub(super) fn style() -> Result<ProgressStyle, Failure> {
     let template = "{prefix:>24} {msg:<10} [{bar:32}] {pos}/{len} launches";
     let style = ProgressStyle::with_template(template)

@@ -168,7 +168,7 @@ impl TenantReport {
 }
 
 impl Report {
-    /// The report of all policies; the device is that of the given phase.
+    /// Makes the report of all policies; the device is that of the given phase.
     pub(super) fn new(
         phase: Option<&Outcome>,
         holds_expired: u64,
@@ -263,7 +263,7 @@ impl TenantReport {
     }
 }
 
-/// A time in three digits or so.
+/// Returns a time in three digits or so.
 #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
 fn time(ns: Option<u64>) -> String {
     let Some(ns) = ns else {

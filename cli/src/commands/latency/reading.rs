@@ -172,7 +172,8 @@ fn is_device_time(kind: Kind) -> bool {
 }
 
 impl Reading {
-    /// What came since an earlier reading. The mediator's percentiles stay as they are: they cannot be subtracted.
+    /// Returns what came since an earlier reading. The mediator's percentiles stay as they are: they cannot be
+    /// subtracted.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         let rows = self.rows.iter().map(|row| {
             let before = earlier
@@ -199,7 +200,7 @@ impl Reading {
         }
     }
 
-    /// Who measured, in a line.
+    /// Returns who measured, in a line.
     pub(super) fn banner(&self) -> String {
         match (&self.instance, &self.reason) {
             (Some(instance), _) => {
@@ -215,7 +216,7 @@ impl Reading {
         }
     }
 
-    /// As JSON.
+    /// Returns it as JSON.
     pub(super) fn to_json(&self, unix_seconds: u64) -> Value {
         json!({
             "time_unix_seconds": unix_seconds,
@@ -232,7 +233,7 @@ impl Row {
         tenant.is_none_or(|tenant| tenant == self.tenant)
     }
 
-    /// The kind, for people.
+    /// Returns the kind, for people.
     pub(super) fn kind_in_words(&self) -> &'static str {
         match self.kind {
             Kind::SubmitToStart => "launch latency (submit to start)",
@@ -271,7 +272,7 @@ impl Measured {
         }
     }
 
-    /// Median and 99th percentile.
+    /// Returns median and 99th percentile.
     pub(super) fn percentiles(&self) -> (Option<u64>, Option<u64>) {
         match self {
             Self::Histogram(histogram) => (histogram.percentile(0.5), histogram.percentile(0.99)),

@@ -45,7 +45,7 @@ pub(super) fn write_into(folder: &Path) -> Result<(), Failure> {
 }
 
 impl Environment<'_> {
-    /// The variables that the program gets besides its own.
+    /// Returns the variables that the program gets besides its own.
     pub(super) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let lib = self.folder.join(FOLDER);
         let mut variables = vec![
@@ -84,7 +84,7 @@ impl Environment<'_> {
     }
 }
 
-/// A list of paths with one more in front.
+/// Returns a variable's list of paths with one more in front.
 fn in_front(variable: &str, path: &Path) -> OsString {
     let present = std::env::var_os(variable).filter(|present| !present.is_empty());
     joined(path, present.as_deref())

@@ -52,7 +52,7 @@ impl Library {
         Ok(())
     }
 
-    /// The folder of the library itself.
+    /// Returns the folder of the library itself.
     pub(super) fn folder(&self) -> &Path {
         self.0.parent().unwrap_or(Path::new("/"))
     }

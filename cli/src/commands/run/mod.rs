@@ -3,9 +3,10 @@
 //! The program finds gridmux's `libcuda.so.1` where it looks for NVIDIA's, and a service behind it: the one that runs
 //! on this machine, or a private one on a modelled GPU. What the program starts inherits both.
 //!
-//! Rules: the exit status is the program's (128 and the signal's number if a signal ended it); a signal sent to this
-//! process reaches the program; a keeper process (`keeper.rs`) takes away the private folder and the private service
-//! however this one ends.
+//! Rules: stdout is the program's, so the list of missing functions goes elsewhere; the exit status is the
+//! program's (128 and the signal's number if a signal ended it); a signal sent to this process reaches the program
+//! while that runs, and ends this process otherwise; a keeper process (`keeper.rs`) takes away the private folder and
+//! the private service however this one ends.
 
 mod coverage;
 mod environment;
@@ -23,27 +24,46 @@ use crate::output::Output;
 use crate::speaker::Speaker;
 use anyhow::Context;
 use clap::Args;
+use coverage::Which;
 use environment::Environment;
 use library::Library;
 use server::Server;
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Longest path of the private folder: a socket's path is at most 107 bytes, its name in the folder included.
 const LONGEST_FOLDER: usize = 90;
 
+/// How it ends, behind its options.
+const NOTES: &str = "\
+While COMMAND runs, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 sent to gridmux run are sent on to it; \
+Ctrl-C reaches it from the terminal. Before that, and once it has ended, they end gridmux run. The private service and \
+its files go in every case. Python acts on SIGINT only when its call into the driver library has returned, so a \
+program that waits for a kernel is ended by SIGTERM.
+
+The exit status is COMMAND's, 128 and the signal's number if a signal ended it, 127 if there is no such program, 126 \
+if it cannot be run, 1 if gridmux run failed, and 2 for an option that makes no sense.";
+
 /// Runs a program.
 #[derive(Debug, Args)]
+#[command(after_help = NOTES)]
 pub(crate) struct Run {
     /// Tenant to be accounted to, instead of the first one that this process may be
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
     #[command(flatten)]
     server: server::ServerArgs,
-    /// After the program, list the driver's functions that it asked for and that gridmux lacks
-    #[arg(long)]
-    coverage: bool,
-    /// Write each launch to this file, as a line of JSON
+    /// After the program, list on stderr the driver's functions that it called and that gridmux lacks, and count those
+    /// that it only asked for; --coverage=all lists these too
+    #[arg(long, value_name = "called|all", num_args = 0..=1, require_equals = true, default_missing_value = "called",
+          hide_possible_values = true)]
+    coverage: Option<Which>,
+    /// Write that list to this file instead; with --json it is JSON in either place
+    #[arg(long, value_name = "FILE", requires = "coverage")]
+    coverage_file: Option<PathBuf>,
+    /// Write each launch to this file, as a line of JSON for `gridmux sim trace`; best with --timed, because times are
+    /// estimates otherwise
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Program and its arguments
@@ -53,9 +73,9 @@ pub(crate) struct Run {
 
 impl Run {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
+        let server = Server::choose(&self.server, self.tenant.as_deref())?;
         let library = Library::find()?;
-        let server = Server::choose(&self.server, self.tenant.as_deref());
-        // Signals that are to reach the program wait from here on.
+        // Signals wait from here on, until there is a program that they can reach or a keeper that clears up.
         let signals = program::Signals::hold()?;
         let folder = folder()?;
         library.link_into(folder.path())?;
@@ -65,9 +85,9 @@ impl Run {
             "the private service",
             ["run-keeper".as_ref(), folder.path().as_os_str()],
         )?;
-        let status = self.in_folder(folder.path(), &library, &server, signals, &mut keeper, out);
+        let status = self.in_folder(folder.path(), &library, &server, &signals, &mut keeper, out);
         // Asked to end, and not just killed, because it has more to undo than its own process.
-        let ended = keeper.end();
+        let ended = signals.let_through(|| keeper.end())?;
         match status? {
             0 => ended,
             code => Err(Failure::passed_on(code)),
@@ -80,24 +100,34 @@ impl Run {
         folder: &Path,
         library: &Library,
         server: &Server,
-        signals: program::Signals,
+        signals: &program::Signals,
         keeper: &mut Speaker,
         out: &Output,
     ) -> Result<u8, Failure> {
         let recorded = self.record.as_deref().map(emptied).transpose()?;
-        keeper.expect("ready")?;
+        let listed = self.coverage_file.as_deref().map(emptied).transpose()?;
+        let device = signals.let_through(|| {
+            keeper.expect("ready")?;
+            server.facts(folder)
+        })??;
         let environment = Environment {
             folder,
             library,
             server,
-            device: &server.facts(folder)?,
-            coverage: self.coverage,
+            device: &device,
+            coverage: self.coverage.is_some(),
             record: recorded.as_deref(),
         };
         let status = program::run(&self.command, &environment.variables(), signals)?;
-        if self.coverage {
-            let report = coverage::Report::read(folder, status)?;
-            out.show(&report, || report.text())?;
+        if let Some(which) = self.coverage {
+            let report = coverage::Report::read(folder, status, which)?;
+            let text = out.form(&report, || report.text())?;
+            match listed {
+                // Nothing is left to do for a reader that is gone.
+                None => drop(std::io::stderr().write_all(text.as_bytes())),
+                Some(file) => std::fs::write(&file, text)
+                    .with_context(|| format!("writing {}", file.display()))?,
+            }
         }
         Ok(status)
     }
@@ -105,10 +135,12 @@ impl Run {
 
 /// Makes the private folder. Its owner alone may enter it, because its sockets give away the device.
 fn folder() -> Result<tempfile::TempDir, Failure> {
-    let mut parent = std::env::temp_dir();
-    if parent.as_os_str().len() > LONGEST_FOLDER - ".gridmux-run-XXXXXX".len() {
-        parent = PathBuf::from("/tmp");
-    }
+    let fits = |parent: &PathBuf| {
+        parent.as_os_str().len() + "/.gridmux-run-XXXXXX".len() <= LONGEST_FOLDER
+    };
+    // TMPDIR may be relative, and a program may change folders.
+    let parent = std::path::absolute(std::env::temp_dir());
+    let parent = parent.ok().filter(fits).unwrap_or_else(|| "/tmp".into());
     let made = tempfile::Builder::new()
         .prefix("gridmux-run-")
         .tempdir_in(&parent);
@@ -119,5 +151,5 @@ fn folder() -> Result<tempfile::TempDir, Failure> {
 fn emptied(path: &Path) -> Result<PathBuf, Failure> {
     std::fs::write(path, "").with_context(|| format!("writing {}", path.display()))?;
     let path = path.canonicalize();
-    Ok(path.context("finding the file for records")?)
+    Ok(path.context("finding a file that was made")?)
 }

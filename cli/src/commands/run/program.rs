@@ -1,16 +1,20 @@
 //! The program that `gridmux run` runs: started, sent what this process is sent, waited for.
 //!
-//! Rules: it has the terminal as if it had been started alone, so what is typed there reaches it from the kernel and is
-//! not sent again; it does not outlive this process; exit codes are a shell's (127 not found, 126 not executable, 128
-//! and the number of the signal that ended it).
+//! Rules: it has the terminal and the signal mask as if it had been started alone, so what is typed at the terminal
+//! reaches it from the kernel and is not sent again; when this process ends first, however it does, the kernel sends it
+//! SIGTERM, which it may ignore and which what it has started does not get; exit codes are a shell's (127 not found,
+//! 126 not executable, 128 and the number of the signal that ended it).
 
 use crate::failure::Failure;
 use anyhow::Context;
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::unistd::{Pid, getppid};
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 
@@ -26,18 +30,51 @@ const PASSED_ON: [Signal; 6] = [
 /// `si_code` of a signal that the kernel sent, as for a key on the terminal (sigaction(2), `SI_KERNEL`).
 const FROM_KERNEL: i32 = 0x80;
 
-/// The signals for the program, and of its end.
-pub(super) struct Signals(SignalFd);
+/// The signals for the program, and that of its end.
+pub(super) struct Signals {
+    told: SignalFd,
+    held: SigSet,
+    /// The mask that this process was started with, which the program gets.
+    inherited: SigSet,
+}
 
 impl Signals {
-    /// Holds them from now on, until they are read.
+    /// Holds them from now on, until they are read or let through.
     pub(super) fn hold() -> Result<Self, Failure> {
-        let mut set = SigSet::empty();
-        PASSED_ON.into_iter().for_each(|signal| set.add(signal));
-        set.add(Signal::SIGCHLD);
-        set.thread_block().context("holding signals")?;
-        let signals = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC);
-        Ok(Self(signals.context("signalfd")?))
+        let mut held = SigSet::empty();
+        PASSED_ON.into_iter().for_each(|signal| held.add(signal));
+        held.add(Signal::SIGCHLD);
+        let inherited = held
+            .thread_swap_mask(SigmaskHow::SIG_BLOCK)
+            .context("holding signals")?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let told = SignalFd::with_flags(&held, flags).context("signalfd")?;
+        Ok(Self {
+            told,
+            held,
+            inherited,
+        })
+    }
+
+    /// Waits for something else than the program: meanwhile a signal does what it does to any process, one that was
+    /// held among them.
+    ///
+    /// # Errors
+    /// The mask cannot be changed.
+    pub(super) fn let_through<T>(&self, wait: impl FnOnce() -> T) -> Result<T, Failure> {
+        let changed = |done: nix::Result<()>| done.context("letting signals through");
+        changed(self.inherited.thread_set_mask())?;
+        let waited = wait();
+        changed(self.held.thread_block())?;
+        Ok(waited)
+    }
+
+    /// Returns the next one that has come.
+    fn next(&self) -> Result<Option<siginfo>, Failure> {
+        match self.told.read_signal() {
+            Err(Errno::EINTR) => Ok(None),
+            read => Ok(read.context("reading signals")?),
+        }
     }
 }
 
@@ -45,7 +82,7 @@ impl Signals {
 pub(super) fn run(
     words: &[OsString],
     variables: &[(&'static str, OsString)],
-    signals: Signals,
+    signals: &Signals,
 ) -> Result<u8, Failure> {
     let (program, arguments) = words
         .split_first()
@@ -55,6 +92,7 @@ pub(super) fn run(
         .args(arguments)
         .envs(variables.iter().map(|(name, value)| (name, value)));
     let parent = Pid::this();
+    let inherited = signals.inherited;
     // SAFETY: between fork and exec only prctl, getppid and sigprocmask are called, which are async-signal-safe.
     unsafe {
         command.pre_exec(move || {
@@ -63,7 +101,7 @@ pub(super) fn run(
                 // It ended before this process asked to be told.
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            SigSet::all().thread_unblock()?;
+            inherited.thread_set_mask()?;
             Ok(())
         });
     }
@@ -77,29 +115,33 @@ pub(super) fn run(
         failure.code = code;
         failure
     })?;
-    wait(child, &signals)
+    wait(child, signals)
 }
 
 fn wait(mut child: Child, signals: &Signals) -> Result<u8, Failure> {
     let pid = Pid::from_raw(i32::try_from(child.id()).context("a process number")?);
     loop {
-        // Asked before each signal is waited for: several ends may be told as one.
+        // Asked before signals are waited for: several ends may be told as one.
         if let Some(status) = child.try_wait().context("waiting for the program")? {
+            // What came until now was for the program, and is not to end this process instead.
+            while signals.next()?.is_some() {}
             return Ok(code_of(status));
         }
-        let told = match signals.0.read_signal() {
-            Ok(Some(told)) => told,
-            Ok(None) | Err(nix::errno::Errno::EINTR) => continue,
+        let mut told = [PollFd::new(signals.told.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut told, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(Failure::from(errno)),
-        };
-        let signal = i32::try_from(told.ssi_signo).ok();
-        let signal = signal.and_then(|number| Signal::try_from(number).ok());
-        match signal {
-            Some(signal) if signal != Signal::SIGCHLD && told.ssi_code != FROM_KERNEL => {
+        }
+        while let Some(told) = signals.next()? {
+            let signal = i32::try_from(told.ssi_signo).ok();
+            let signal = signal.and_then(|number| Signal::try_from(number).ok());
+            if let Some(signal) = signal
+                && signal != Signal::SIGCHLD
+                && told.ssi_code != FROM_KERNEL
+            {
                 // It fails only if the program has ended, which the next turn sees.
                 let _ = kill(pid, signal);
             }
-            _ => {}
         }
     }
 }

@@ -19,7 +19,7 @@ const RELEASE: &str = "13.0";
 /// Options of NVIDIA's ptxas that are followed by a value of their own.
 const WITH_VALUE: [&str; 5] = ["-arch", "--gpu-name", "--opt-level", "-O", "--maxrregcount"];
 
-/// Path of the assembler in the private folder.
+/// Returns the path of the assembler in the private folder.
 pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join(NAME)
 }
@@ -62,7 +62,7 @@ pub(crate) fn as_ptxas() -> Option<ExitCode> {
     }
 }
 
-/// The one input and the output that the arguments name.
+/// Returns the one input and the output that the arguments name.
 fn files(words: &[OsString]) -> Option<(PathBuf, PathBuf)> {
     let (mut inputs, mut output) = (Vec::new(), None);
     let mut words = words.iter();

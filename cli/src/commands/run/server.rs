@@ -3,14 +3,15 @@
 //! Rules: a running service is used where there is one and nothing was asked that only a private one can give; one that
 //! was named must be there. Whether it admits the caller is found out before the program starts.
 
-use super::LONGEST_FOLDER;
 use crate::failure::Failure;
 use crate::service::DEFAULT_RUN_DIR;
 use anyhow::Context;
 use clap::Args;
+use gridmux_mediator::config::{Config, ConfigError, TenantConfig};
+use gridmux_mediator::device::Timing;
 use gridmux_mediator::supervisor::CLIENT_SOCKET;
-use gridmux_tenant::{ConnectOptions, DeviceFacts, Gpu};
-use std::fmt::Write as _;
+use gridmux_policy::Class;
+use gridmux_tenant::{CallError, ClientError, ConnectOptions, DeviceFacts, Gpu};
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,10 @@ pub(super) const CONFIGURATION: &str = "gridmux.toml";
 const DEFAULT_DEVICE: &str = "model:h200";
 /// The tenant of a private service, if none was named.
 const DEFAULT_TENANT: &str = "default";
+/// Processor time that a launch may cost on a private service, if nothing else was said, in seconds.
+const KERNEL_SECONDS: f64 = 300.0;
+/// Most cycles that a configuration can hold: integers of TOML have a sign.
+const MOST_CYCLES: u64 = i64::MAX.unsigned_abs();
 /// SMs of a modelled device whose cycles are counted: so few that small programs end soon.
 const TIMED_SMS: u16 = 8;
 
@@ -28,10 +33,11 @@ const TIMED_SMS: u16 = 8;
 #[derive(Debug, Args)]
 pub(super) struct ServerArgs {
     /// The clients' socket of a running service
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["run_dir", "device", "timed", "sms", "weight"])]
+    #[arg(long, value_name = "PATH",
+          conflicts_with_all = ["run_dir", "device", "timed", "sms", "weight", "kernel_seconds"])]
     socket: Option<PathBuf>,
     /// Folder of a running service's sockets [default: /run/gridmux, where a service runs there]
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["device", "timed", "sms", "weight"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["device", "timed", "sms", "weight", "kernel_seconds"])]
     run_dir: Option<PathBuf>,
     /// Device of a private service: model:NAME or cuda:N [default: model:h200]
     #[arg(long, value_name = "DEVICE")]
@@ -45,6 +51,10 @@ pub(super) struct ServerArgs {
     /// Weight of the tenant in the private service
     #[arg(long, value_name = "N")]
     weight: Option<u32>,
+    /// Seconds of the host's processor time that one launch of a kernel may cost on the private service's modelled
+    /// device; one that takes more is ended with CUDA_ERROR_LAUNCH_TIMEOUT [default: 300]
+    #[arg(long, value_name = "SECONDS")]
+    kernel_seconds: Option<f64>,
 }
 
 /// The service that a program gets.
@@ -59,42 +69,89 @@ pub(super) enum Server {
     },
     /// A private one, which is not running yet.
     Private {
-        /// The device, as a configuration names it.
-        device: String,
-        /// Whether the cycles of a modelled device are counted.
-        timed: bool,
-        /// SMs of a modelled device, if not all.
-        sms: Option<u16>,
-        /// Its only tenant.
-        tenant: String,
-        /// That tenant's weight.
-        weight: u32,
+        /// Its configuration, but for the folder of its sockets.
+        config: Box<Config>,
     },
+}
+
+impl ServerArgs {
+    /// Returns the options given that only a private service has, and whether each is for a modelled device.
+    fn private(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let options = [
+            ("--device", self.device.is_some(), false),
+            ("--weight", self.weight.is_some(), false),
+            ("--timed", self.timed, true),
+            ("--sms", self.sms.is_some(), true),
+            ("--kernel-seconds", self.kernel_seconds.is_some(), true),
+        ];
+        let given = options.into_iter().filter(|(_, is_given, _)| *is_given);
+        given.map(|(option, _, for_model)| (option, for_model))
+    }
+
+    /// Returns a private service's configuration, checked as far as the options go.
+    fn configuration(&self, tenant: &str) -> Result<Config, Failure> {
+        let mut config = Config::parse("schema_version = 1")?;
+        config.instance = format!("run-{}", std::process::id());
+        config.device.kind = self.device.clone().unwrap_or_else(|| DEFAULT_DEVICE.into());
+        if config.device.kind.starts_with("model:") {
+            config.device.timing = match self.timed {
+                true => Timing::Timed,
+                false => Timing::Functional,
+            };
+            config.device.sms = self.sms.or(self.timed.then_some(TIMED_SMS));
+        } else if let Some((option, _)) = self.private().find(|(_, for_model)| *for_model) {
+            return Err(Failure::usage(format!(
+                "{option} is for a modelled device, and --device is {:?}",
+                config.device.kind
+            )));
+        }
+        // Nobody else waits for the device. A kernel may run for as long as the user does, which is processor time.
+        config.limits.kernel_budget_cycles = MOST_CYCLES;
+        config.limits.kernel_budget_cpu_seconds = self.kernel_seconds.unwrap_or(KERNEL_SECONDS);
+        let weight = self.weight.unwrap_or(1);
+        config.tenants = vec![TenantConfig::new(tenant, weight, Class::default())];
+        config.check().map_err(in_options)?;
+        Ok(config)
+    }
+}
+
+/// Says what is wrong with a configuration in terms of the option that it came from.
+fn in_options(error: ConfigError) -> Failure {
+    let ConfigError::Value { key, message } = &error else {
+        return error.into();
+    };
+    let option = match key.as_str() {
+        "device.kind" => "--device",
+        "device.sms" => "--sms",
+        "limits.kernel_budget_cpu_seconds" => "--kernel-seconds",
+        "tenant.name" => "--tenant",
+        key if key.ends_with(".weight") => "--weight",
+        _ => return error.into(),
+    };
+    Failure::usage(format!("{option}: {message}"))
 }
 
 impl Server {
     /// Chooses by the arguments and by what runs here.
-    pub(super) fn choose(args: &ServerArgs, tenant: Option<&str>) -> Self {
+    ///
+    /// # Errors
+    /// An option that makes no sense.
+    pub(super) fn choose(args: &ServerArgs, tenant: Option<&str>) -> Result<Self, Failure> {
         let named = args.socket.clone().or_else(|| {
             let run_dir = args.run_dir.as_ref()?;
             Some(run_dir.join(CLIENT_SOCKET))
         });
         if let Some(socket) = named {
-            return Self::running(socket, tenant);
+            return Ok(Self::running(socket, tenant));
         }
         let default = Path::new(DEFAULT_RUN_DIR).join(CLIENT_SOCKET);
-        let is_private =
-            args.device.is_some() || args.timed || args.sms.is_some() || args.weight.is_some();
-        if !is_private && is_served(&default) {
-            return Self::running(default, tenant);
+        if args.private().next().is_none() && is_served(&default) {
+            return Ok(Self::running(default, tenant));
         }
-        Self::Private {
-            device: args.device.clone().unwrap_or_else(|| DEFAULT_DEVICE.into()),
-            timed: args.timed,
-            sms: args.sms,
-            tenant: tenant.unwrap_or(DEFAULT_TENANT).to_owned(),
-            weight: args.weight.unwrap_or(1),
-        }
+        let config = args.configuration(tenant.unwrap_or(DEFAULT_TENANT))?;
+        Ok(Self::Private {
+            config: Box::new(config),
+        })
     }
 
     fn running(socket: PathBuf, tenant: Option<&str>) -> Self {
@@ -104,49 +161,16 @@ impl Server {
 
     /// Writes the configuration of a private service into its folder.
     pub(super) fn write_into(&self, folder: &Path) -> Result<(), Failure> {
-        let Some(text) = self.configuration(folder) else {
+        let Self::Private { config } = self else {
             return Ok(());
         };
-        if folder.as_os_str().len() > LONGEST_FOLDER {
-            return Err(Failure::new(format!(
-                "{}: the path is too long for a socket",
-                folder.display()
-            ))
-            .hint("set TMPDIR to a folder with a shorter path"));
-        }
+        let mut config = config.clone();
+        config.run_dir = folder.to_owned();
+        let text = toml::to_string(&config).context("making a configuration")?;
         Ok(std::fs::write(folder.join(CONFIGURATION), text).context("writing a configuration")?)
     }
 
-    fn configuration(&self, folder: &Path) -> Option<String> {
-        let Self::Private {
-            device,
-            timed,
-            sms,
-            tenant,
-            weight,
-        } = self
-        else {
-            return None;
-        };
-        // Nobody else waits for the device, so a kernel may run for as long as the program likes.
-        let mut text = format!(
-            "schema_version = 1\nrun_dir = {folder:?}\ninstance = \"run-{}\"\n\
-             [limits]\nkernel_budget_cycles = {}\nkernel_budget_cpu_seconds = 86400\n\
-             [[tenant]]\nname = {tenant:?}\nweight = {weight}\n[device]\nkind = {device:?}\n",
-            std::process::id(),
-            i64::MAX,
-        );
-        if device.starts_with("model:") {
-            let timing = if *timed { "timed" } else { "functional" };
-            let _ = writeln!(text, "timing = {timing:?}");
-        }
-        if let Some(sms) = sms.or(timed.then_some(TIMED_SMS)) {
-            let _ = writeln!(text, "sms = {sms}");
-        }
-        Some(text)
-    }
-
-    /// The socket for clients, given the private folder.
+    /// Returns the socket for clients, given the private folder.
     pub(super) fn socket(&self, folder: &Path) -> PathBuf {
         match self {
             Self::Running { socket, .. } => socket.clone(),
@@ -154,33 +178,52 @@ impl Server {
         }
     }
 
-    /// The tenant that the program is to name, if any.
+    /// Returns the tenant that the program is to name, if any.
     pub(super) fn tenant(&self) -> Option<&str> {
         match self {
             Self::Running { tenant, .. } => tenant.as_deref(),
-            Self::Private { tenant, .. } => Some(tenant),
+            Self::Private { config } => config.tenants.first().map(|tenant| tenant.name.as_str()),
         }
     }
 
-    /// Asks the service, which runs by now, what its device is; it must admit this process.
+    /// Asks the service, which runs by now, what its device is.
+    ///
+    /// # Errors
+    /// It is not there, or does not admit this process.
     pub(super) fn facts(&self, folder: &Path) -> Result<DeviceFacts, Failure> {
         let socket = self.socket(folder);
         let options = ConnectOptions {
             name: "gridmux run".into(),
             tenant: self.tenant().map(ToOwned::to_owned),
         };
-        let connected = Gpu::connect_to(&socket, options)
-            .with_context(|| format!("the service at {}", socket.display()));
-        match (connected, self) {
-            (Ok(gpu), _) => Ok(gpu.facts().clone()),
-            (Err(error), Self::Private { .. }) => Err(error.into()),
-            (Err(error), Self::Running { .. }) => Err(Failure::from(error)
-                .hint("with --device model:h200 the program gets a private service instead")),
-        }
+        let error = match Gpu::connect_to(&socket, options) {
+            Ok(gpu) => return Ok(gpu.facts().clone()),
+            Err(error) => error,
+        };
+        let hint = match (&error, self) {
+            // Whoever named a tenant is told those that there are, and wants one of them.
+            (ClientError::Call(CallError::Control(_)), Self::Running { tenant: None, .. })
+            | (ClientError::Call(CallError::Connect { .. }), Self::Running { .. }) => {
+                Some("with --device model:h200 the program gets a private service instead")
+            }
+            _ => None,
+        };
+        let failure = match error {
+            // It names the socket itself.
+            error @ ClientError::Call(CallError::Connect { .. }) => Failure::from(error),
+            error => anyhow::Error::from(error)
+                .context(format!("the service at {}", socket.display()))
+                .into(),
+        };
+        Err(match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        })
     }
 }
 
-/// Whether somebody listens there. A socket that this process may not open counts: it is to be said, not passed over.
+/// Returns whether somebody listens there. A socket that this process may not open counts: it is to be said, not passed
+/// over.
 fn is_served(socket: &Path) -> bool {
     match UnixStream::connect(socket) {
         Ok(_) => true,

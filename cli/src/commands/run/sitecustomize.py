@@ -2,8 +2,8 @@
 
 gridmux executes PTX. Libraries that find NVIDIA's nvJitLink link PTX to machine code themselves; without it they hand
 PTX to the driver library. So nvJitLink is reported as not installed to whoever looks for it through cuda.pathfinder,
-which is how cuda-bindings, cuda-core and numba-cuda do. Nothing else changes, and the environment's own
-`sitecustomize`, if it has one, is loaded afterwards.
+which is how cuda-bindings, cuda-core and numba-cuda do, and cuda-core's warning that it is missing is silenced. The
+environment's own `sitecustomize`, if it has one, is loaded afterwards in place of this one.
 """
 
 import importlib.abc
@@ -17,22 +17,30 @@ _PATHFINDER = "cuda.pathfinder"
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds cuda.pathfinder as Python would, and changes it once it is loaded."""
+    """Finds cuda.pathfinder as the finders behind this one do, and changes it each time that it is loaded."""
 
     def find_spec(self, name, path, target=None):
         if name != _PATHFINDER:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find and find(name, path, target)
+            if spec is not None:
+                _change(spec.loader)
+                return spec
+        return None
 
-            def exec_module(module):
-                execute(module)
-                _hide_nvjitlink(module)
 
-            spec.loader.exec_module = exec_module
-        return spec
+def _change(loader):
+    execute = getattr(loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def exec_module(module):
+        execute(module)
+        _hide_nvjitlink(module)
+
+    loader.exec_module = exec_module
 
 
 def _hide_nvjitlink(pathfinder):

@@ -85,7 +85,7 @@ impl FromStr for Argument {
     }
 }
 
-/// A decimal number, or a hexadecimal one after `0x`.
+/// Parses a decimal number, or a hexadecimal one after `0x`.
 fn unsigned(text: &str) -> Result<Option<u64>, String> {
     Ok(match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

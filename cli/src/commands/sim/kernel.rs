@@ -232,7 +232,7 @@ pub(super) fn gpu(name: &str) -> Result<GpuConfig, Failure> {
     Ok(GpuConfig::from_toml(&text).with_context(|| name.to_owned())?)
 }
 
-/// The bytes of the parameter that an argument stands for; a buffer is made and filled.
+/// Returns the bytes of the parameter that an argument stands for; a buffer is made and filled.
 fn place(
     gpu: &mut Gpu,
     room: Room,

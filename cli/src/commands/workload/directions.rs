@@ -80,7 +80,7 @@ impl<'a> Directions<'a> {
     }
 }
 
-/// Whether there was a line.
+/// Reads a line; returns whether there was one.
 fn read_line() -> Result<bool, Failure> {
     let mut line = String::new();
     Ok(io::stdin().read_line(&mut line)? > 0)

@@ -63,7 +63,7 @@ impl<'a> Lane<'a> {
         })
     }
 
-    /// Whether a launch is in flight.
+    /// Returns whether a launch is in flight.
     pub(super) fn is_busy(&self) -> bool {
         self.event.is_some()
     }
@@ -90,7 +90,7 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// The launch's times, if it has ended.
+    /// Returns the launch's times, if it has ended.
     pub(super) fn take_ended(&mut self) -> Result<Option<Timing>, ClientError> {
         let Some(event) = &self.event else {
             return Ok(None);
@@ -103,7 +103,7 @@ impl<'a> Lane<'a> {
         Ok(Some(timing))
     }
 
-    /// What the newest launch left in the buffers that the kernel writes.
+    /// Returns what the newest launch left in the buffers that the kernel writes.
     pub(super) fn read_outputs(&self) -> Result<Vec<Vec<u8>>, ClientError> {
         let written = self.buffers.iter().filter(|buffer| buffer.role != Role::In);
         let outputs = written.map(|buffer| {

@@ -55,7 +55,7 @@ pub(in crate::commands) struct Percentiles {
 }
 
 impl Percentiles {
-    /// Nearest-rank percentiles.
+    /// Works out nearest-rank percentiles.
     pub(in crate::commands) fn of(mut values: Vec<u64>) -> Self {
         values.sort_unstable();
         let rank = |percent: usize| {
@@ -86,7 +86,7 @@ impl Report {
         }
     }
 
-    /// For people.
+    /// Returns it as text for people.
     pub(super) fn text(&self) -> String {
         let result = match &self.mismatch {
             None => "verified".to_owned(),

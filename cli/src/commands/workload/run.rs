@@ -135,7 +135,7 @@ impl Run {
     }
 }
 
-/// What is wrong with the outputs of the first stream that is wrong. Every stream has run.
+/// Returns what is wrong with the outputs of the first stream that is wrong. Every stream has run.
 ///
 /// All of them are read before any is judged: the host's own arithmetic takes its time, for which no clock has to wait,
 /// and what is submitted after it would come at a time that depends on the host.

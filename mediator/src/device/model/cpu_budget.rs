@@ -11,6 +11,7 @@
 
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Processor time after which it is shared out.
@@ -18,11 +19,15 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// Launches that are known at once; one whose client left between two pieces is never said to be over.
 const MOST_LAUNCHES: usize = 4096;
 
+/// Most of a kernel's name that a message shows, in bytes: it is of the tenant's choice.
+const SHOWN_NAME_BYTES: usize = 200;
+
 /// A piece of a launch on the device.
 #[derive(Debug)]
 struct Piece {
     tag: u64,
     launch: u64,
+    kernel: Arc<str>,
     /// Instructions for which time was shared out.
     counted: u64,
 }
@@ -59,11 +64,12 @@ impl CpuBudget {
         }
     }
 
-    /// Takes note of a piece of a launch, the last one or not.
-    pub(super) fn add(&mut self, tag: u64, launch: u64, is_last: bool) {
+    /// Takes note of a piece of a launch of a kernel, the last one or not.
+    pub(super) fn add(&mut self, tag: u64, launch: u64, is_last: bool, kernel: &Arc<str>) {
         self.pieces.push(Piece {
             tag,
             launch,
+            kernel: Arc::clone(kernel),
             counted: 0,
         });
         let of = self.launches.entry(launch).or_default();
@@ -99,7 +105,19 @@ impl CpuBudget {
         (of.spent > self.most).then_some(of.spent)
     }
 
-    /// As [`CpuBudget::end`], where launches are charged and nothing is shared out.
+    /// Returns what to tell the tenant whose launch cost too much, of which `tag` is a piece.
+    pub(super) fn refusal(&self, tag: u64, spent: Duration) -> String {
+        let piece = self.pieces.iter().find(|piece| piece.tag == tag);
+        let kernel = piece.map_or("?", |piece| &piece.kernel);
+        format!(
+            "kernel {} was ended: its launch took {:.1} s of processor time; to allow more, raise \
+             limits.kernel_budget_cpu_seconds of the service, or --kernel-seconds of `gridmux run`",
+            &kernel[..kernel.floor_char_boundary(SHOWN_NAME_BYTES)],
+            spent.as_secs_f64()
+        )
+    }
+
+    /// Ends a piece as [`CpuBudget::end`] does, where launches are charged and nothing is shared out.
     pub(super) fn end_charged(&mut self, tag: u64, is_done: bool) {
         let piece = self.pieces.iter().find(|piece| piece.tag == tag);
         let launch = piece.map(|piece| piece.launch);
@@ -149,7 +167,7 @@ impl CpuBudget {
     }
 }
 
-/// `own / all` of a time.
+/// Returns `own / all` of a time.
 fn share(time: Duration, own: u64, all: u64) -> Duration {
     let ns = time.as_nanos() * u128::from(own) / u128::from(all);
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
@@ -162,20 +180,42 @@ pub(super) fn processor_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{CpuBudget, Duration, MOST_LAUNCHES};
+    use super::{Arc, CpuBudget, Duration, MOST_LAUNCHES};
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
+    }
+
+    fn kernel() -> Arc<str> {
+        "k".into()
+    }
+
+    #[test]
+    fn the_tenant_is_told_which_kernel_and_what_allows_more() {
+        let mut budget = CpuBudget::new(ms(100));
+        let name: Arc<str> = "long".repeat(100_000).into();
+        budget.add(7, 70, true, &name);
+        budget.add(8, 80, true, &kernel());
+        let text = budget.refusal(8, ms(1500));
+        for part in [
+            "kernel k was ended",
+            "1.5 s",
+            "limits.kernel_budget_cpu_seconds",
+            "--kernel-seconds",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in {text:?}");
+        }
+        assert!(budget.refusal(7, ms(1500)).len() < 500);
     }
 
     #[test]
     fn pieces_cost_their_launch_together() {
         let mut budget = CpuBudget::new(ms(100));
         // Ten pieces one after another, each far below the budget, beside a launch that costs a third as much.
-        budget.add(7, 70, true);
+        budget.add(7, 70, true, &kernel());
         let mut over = None;
         for n in 1..=10 {
-            budget.add(100 + n, 5, n == 10);
+            budget.add(100 + n, 5, n == 10, &kernel());
             let issued = |tag| if tag == 7 { 10 * n } else { 30 };
             over = over.or(budget.check(ms(20 * n), issued));
             if over.is_none() {
@@ -190,11 +230,11 @@ mod tests {
     fn a_piece_that_ended_between_two_looks_is_counted() {
         let mut budget = CpuBudget::new(ms(50));
         for n in 0..100 {
-            budget.add(n, 1, false);
+            budget.add(n, 1, false, &kernel());
             budget.end(n, 10, true);
         }
         assert_eq!(budget.check(ms(60), |_| 0), None, "nothing of it is there");
-        budget.add(100, 1, false);
+        budget.add(100, 1, false, &kernel());
         assert_eq!(budget.check(ms(80), |_| 10), Some((100, ms(80))));
     }
 
@@ -202,8 +242,8 @@ mod tests {
     fn a_launch_that_is_charged_pays_for_all_of_its_pieces() {
         let mut budget = CpuBudget::new(ms(100));
         for piece in 0..3 {
-            budget.add(piece, 7, piece == 2);
-            budget.add(10 + piece, 8, false);
+            budget.add(piece, 7, piece == 2, &kernel());
+            budget.add(10 + piece, 8, false, &kernel());
             assert_eq!(budget.charge(10 + piece, ms(30)), None);
             budget.end_charged(10 + piece, true);
             let over = budget.charge(piece, ms(40));
@@ -217,15 +257,15 @@ mod tests {
     #[test]
     fn what_is_over_is_forgotten_and_what_never_ends_is_bounded() {
         let mut budget = CpuBudget::new(ms(50));
-        budget.add(1, 1, true);
+        budget.add(1, 1, true, &kernel());
         budget.end(1, 10, true);
-        budget.add(2, 2, false);
+        budget.add(2, 2, false, &kernel());
         budget.end(2, 10, false);
         assert_eq!(budget.launches.len(), 2);
         assert_eq!(budget.check(ms(30), |_| 0), None);
         assert!(budget.launches.is_empty());
         for launch in 0..2 * MOST_LAUNCHES as u64 {
-            budget.add(launch, launch, false);
+            budget.add(launch, launch, false, &kernel());
             budget.end(launch, 1, true);
         }
         assert_eq!(budget.launches.len(), MOST_LAUNCHES);

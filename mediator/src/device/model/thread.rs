@@ -126,27 +126,29 @@ impl DeviceThread {
         self.wires
             .take_params(launch.params_bytes, &mut self.launch_params);
         let bits = launch.tag.to_bits();
-        let refused = match state.kernels.get(&launch.kernel.0) {
-            None => Some("the kernel's module was unloaded before the launch started".to_owned()),
-            Some((_, kernel)) => state
-                .gpu
-                .launch(Launch {
-                    queue: QueueId(launch.tag.lane.0),
-                    tag: bits,
-                    domain: DomainId(launch.domain.0),
-                    kernel: Arc::clone(kernel),
-                    grid: launch.grid,
-                    block: launch.block,
-                    dynamic_shared_bytes: launch.dynamic_shared_bytes,
-                    params: &self.launch_params,
-                    budget: Some(Cycles(launch.budget_cycles)),
-                })
-                .err()
-                .map(|error| error.to_string()),
+        let Some((_, kernel)) = state.kernels.get(&launch.kernel.0) else {
+            let text = "the kernel's module was unloaded before the launch started".to_owned();
+            self.fail(state, launch.tag, CompletionStatus::BadShape, text);
+            return;
         };
-        match refused {
-            Some(text) => self.fail(state, launch.tag, CompletionStatus::BadShape, text),
-            None => self.budget.add(bits, launch.launch, launch.is_last),
+        let name = Arc::clone(&kernel.name);
+        let launched = state.gpu.launch(Launch {
+            queue: QueueId(launch.tag.lane.0),
+            tag: bits,
+            domain: DomainId(launch.domain.0),
+            kernel: Arc::clone(kernel),
+            grid: launch.grid,
+            block: launch.block,
+            dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            params: &self.launch_params,
+            budget: Some(Cycles(launch.budget_cycles)),
+        });
+        match launched {
+            Ok(_) => self.budget.add(bits, launch.launch, launch.is_last, &name),
+            Err(error) => {
+                let text = error.to_string();
+                self.fail(state, launch.tag, CompletionStatus::BadShape, text);
+            }
         }
     }
 
@@ -214,12 +216,9 @@ impl DeviceThread {
         let Some((bits, spent)) = over else {
             return false;
         };
+        let text = self.budget.refusal(bits, spent);
         self.budget.end(bits, gpu.launch_cost(bits), false);
         gpu.kill(bits);
-        let text = format!(
-            "the launch was ended: modelling it took {:.1} s of processor time (limits.kernel_budget_cpu_seconds)",
-            spent.as_secs_f64()
-        );
         self.fail(state, Tag::from_bits(bits), CompletionStatus::Budget, text);
         true
     }

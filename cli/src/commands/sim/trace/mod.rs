@@ -19,12 +19,21 @@ use std::path::PathBuf;
 
 /// What a replay is and is not, behind the options.
 const NOTES: &str = "\
-A trace holds no code. Each kernel is replaced by one whose blocks take the recorded registers and shared memory and stay \
-on their SM for the launch's duration divided by how often its blocks filled the recorded device. So a trace is best \
-recorded alone and with --timed, and a replay shows who waits for room, not who slows whom down by memory traffic.
+A trace holds no code. Each kernel is replaced by one whose blocks take the recorded registers and shared memory and \
+stay on their SM for the launch's duration divided by how often its blocks filled the recorded device. So a trace is \
+best recorded alone and with --timed, and a replay shows who waits for room, not who slows whom down by memory traffic.
 
 Copies, events and waits between streams are not in a trace: with --arrivals recorded they show in the times of \
-submission, with --arrivals closed each stream keeps its pauses.";
+submission, with --arrivals closed each stream keeps its pauses.
+
+Columns, in virtual time of the modelled GPU:
+  MEAN, P50, P99  time from a launch's arrival to its end, with all tenants together
+  ALONE           mean of the same time with the GPU to itself, under the same policy
+  SLOWDOWN        MEAN over ALONE
+  GOT             part that the tenant held of what all tenants held while it was busy; - before any work
+  ASKED           part of the GPU that its weight entitled it to while it was busy; - before any work
+STP is the sum of ALONE over MEAN of all tenants, ANTT the mean of their slowdowns, fairness the least slowdown over \
+the greatest.";
 
 /// Replays traces.
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use super::replay::{Arrivals, Party, Played};
 use crate::commands::workload::Percentiles;
 use crate::table;
-use crate::units::nanos;
+use crate::units::{counted, nanos};
 use gridmux_policy::{Class, metrics};
 use serde::Serialize;
 
@@ -15,12 +15,12 @@ pub(super) struct Report {
     pub(super) policy: String,
     pub(super) arrivals: Arrivals,
     pub(super) tenants: Vec<Tenant>,
-    /// System throughput: the sum of time alone over time together.
-    pub(super) stp: f64,
+    /// System throughput: the sum of time alone over time together; `None`, as the next two, without launches.
+    pub(super) stp: Option<f64>,
     /// Average normalised turnaround time: the mean of the slowdowns.
-    pub(super) antt: f64,
+    pub(super) antt: Option<f64>,
     /// Least slowdown over greatest (`StrictF`).
-    pub(super) fairness: f64,
+    pub(super) fairness: Option<f64>,
 }
 
 /// A tenant of it.
@@ -94,9 +94,6 @@ impl Tenant {
     }
 
     fn row(&self) -> Vec<String> {
-        let ratio = |value: Option<f64>| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
-        };
         let percent = |value: Option<f64>| {
             value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}%", 100.0 * value))
         };
@@ -113,6 +110,10 @@ impl Tenant {
             percent(self.asked),
         ]
     }
+}
+
+fn ratio(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
 }
 
 #[allow(
@@ -136,40 +137,41 @@ impl Report {
             .iter()
             .filter_map(|tenant| tenant.alone_ns.mean.zip(tenant.turnaround_ns.mean));
         let runs: Vec<(f64, f64)> = means.collect();
+        let figure = |of: fn(&[(f64, f64)]) -> f64| (!runs.is_empty()).then(|| of(&runs));
         Self {
             gpu: gpu.0.to_owned(),
             sms: gpu.1,
             policy: policy.to_owned(),
             arrivals,
-            stp: metrics::stp(&runs),
-            antt: metrics::antt(&runs),
-            fairness: metrics::strict_f(&runs),
+            stp: figure(metrics::stp),
+            antt: figure(metrics::antt),
+            fairness: figure(metrics::strict_f),
             tenants,
         }
     }
 
-    /// For people.
+    /// Returns it as a table for people.
     pub(super) fn text(&self) -> String {
         let headings = [
             "tenant", "weight", "launches", "mean", "p50", "p99", "alone", "slowdown", "got",
             "asked",
         ];
         let mut text = format!(
-            "{} with {} SMs under {}, virtual time from arrival to end\n{}\nSTP {:.2}, ANTT {:.2}, fairness {:.2}\n",
+            "{} with {} under {}, virtual time from arrival to end\n{}\nSTP {}, ANTT {}, fairness {}\n",
             self.gpu,
-            self.sms,
+            counted(self.sms.into(), "SM"),
             self.policy,
             table::of(&headings, self.tenants.iter().map(Tenant::row)),
-            self.stp,
-            self.antt,
-            self.fairness
+            ratio(self.stp),
+            ratio(self.antt),
+            ratio(self.fairness)
         );
         for tenant in &self.tenants {
             if tenant.left_out > 0 {
                 text += &format!(
                     "{}: left out {} that failed or had not ended\n",
                     tenant.name,
-                    crate::units::counted(tenant.left_out, "launch")
+                    counted(tenant.left_out, "launch")
                 );
             }
             if tenant.is_cut_off {

@@ -132,9 +132,10 @@ impl FunctionalThread {
             self.clock.add(f64::from(latency), &self.shared.clock);
         }
         let kernel = Arc::clone(kernel);
+        let name = Arc::clone(&kernel.name);
         let running = Running::new(state, launch, kernel, params);
         self.budget
-            .add(launch.tag.to_bits(), launch.launch, launch.is_last);
+            .add(launch.tag.to_bits(), launch.launch, launch.is_last, &name);
         self.lanes.push(Job::Launch(Box::new(running)));
         self.place(state, launch.tag.lane);
     }
@@ -243,10 +244,7 @@ impl FunctionalThread {
                 running.command().budget_cycles
             )
         } else if let Some(spent) = self.budget.charge(bits, took) {
-            format!(
-                "the launch was ended: it took {:.1} s of processor time (limits.kernel_budget_cpu_seconds)",
-                spent.as_secs_f64()
-            )
+            self.budget.refusal(bits, spent)
         } else {
             return Progress::More;
         };
