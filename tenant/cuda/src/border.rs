@@ -211,24 +211,38 @@ pub fn pointer(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-/// Returns whether the process has memory at `address`: a look that ends in no fault where it has none. If the system
-/// forbids the look, the program is believed.
-pub fn is_mapped(address: u64) -> bool {
-    let mut byte = 0u8;
+/// Copies what this process has of the bytes at `address`, without a fault where it has none, and returns how many
+/// these are.
+///
+/// `None`: the system does not let the process look, so that nothing is known. "Bad address" is the one error with which
+/// the kernel answers the question; any other, as of a sandbox, which may choose one, or of a kernel without the call,
+/// says nothing about the memory.
+pub fn look(address: u64, into: &mut [u8]) -> Option<usize> {
     let local = libc::iovec {
-        iov_base: std::ptr::from_mut(&mut byte).cast(),
-        iov_len: 1,
+        iov_base: into.as_mut_ptr().cast(),
+        iov_len: into.len(),
     };
     let remote = libc::iovec {
         iov_base: pointer(address).cast(),
-        iov_len: 1,
+        iov_len: into.len(),
     };
-    // SAFETY: both vectors have one element, the local one points to a byte of this function's, and the kernel checks
-    // the other address itself.
-    let read = unsafe {
+    // SAFETY: both vectors have one element. The kernel writes to the local one alone, which is the whole of a slice that
+    // is borrowed for that, and checks the other addresses itself.
+    let copied = unsafe {
         libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
     };
-    read == 1 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
+    match usize::try_from(copied) {
+        Ok(copied) => Some(copied),
+        Err(_) => {
+            let error = std::io::Error::last_os_error().raw_os_error();
+            (error == Some(libc::EFAULT)).then_some(0)
+        }
+    }
+}
+
+/// Returns whether the process has memory at `address`. Where the system does not let it look, the program is believed.
+pub fn is_mapped(address: u64) -> bool {
+    look(address, &mut [0]) != Some(0)
 }
 
 /// Returns the `len` elements at `start`, which must not be null unless there are none.

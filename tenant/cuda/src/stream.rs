@@ -138,7 +138,7 @@ impl Stream {
         let last = match kind {
             Kind::Default(DefaultStream::Legacy) => order.legacy(),
             Kind::Default(DefaultStream::PerThread) | Kind::Made { blocking: true, .. } => {
-                order.add_blocking()
+                order.add_blocking(|mark| driver.gpu.has_passed(mark).unwrap_or(true))
             }
             Kind::Made { .. } => Arc::default(),
         };
