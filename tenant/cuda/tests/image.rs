@@ -21,7 +21,7 @@ fn one(image: &[u8], device: Capability) -> Result<String, ImageError> {
     Ok(String::from_utf8(texts.into_iter().next().unwrap()).unwrap())
 }
 
-/// The target that the chosen text is for.
+/// Returns the target that the chosen text is for.
 fn target(image: &[u8], device: u32) -> Result<String, Status> {
     let text = one(image, Capability(device)).map_err(|error| error.status())?;
     let rest = text.split(".target ").nth(1).unwrap();

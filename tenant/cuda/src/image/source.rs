@@ -1,8 +1,8 @@
 //! Where an image is read from: bytes whose end is known, or memory of the process whose end only the image knows.
 //!
 //! Rule: a read that goes beyond the end gives nothing. For memory of the process the kernel checks that
-//! ([`border::look`]), so that an image with wrong lengths cannot end the program; where the system forbids that check, as
-//! a sandbox may, the lengths are believed.
+//! ([`border::look`]), so that an image with wrong lengths cannot end the program; where the system forbids that check,
+//! as a sandbox may, the lengths are believed.
 
 use super::MAX_UNPACKED_BYTES;
 use crate::border;
@@ -69,8 +69,9 @@ impl ProcessMemory {
     fn copy(address: usize, into: &mut [u8]) -> usize {
         border::look(address as u64, into).unwrap_or_else(|| {
             let source: *const u8 = std::ptr::with_exposed_provenance(address);
-            // SAFETY: the system does not let the process look, so the image's own lengths are believed, which the caller
-            // of `at` promised to be right. The target is a slice of this library's, which is no part of an image.
+            // SAFETY: the system does not let the process look, so the image's own lengths are believed, which the
+            // caller of `at` promised to be right. The target is a slice of this library's, which is no part of an
+            // image.
             unsafe { std::ptr::copy_nonoverlapping(source, into.as_mut_ptr(), into.len()) };
             into.len()
         })
