@@ -17,7 +17,7 @@ pub(crate) const SCENARIOS: &[crate::Scenario] = &[
 
 const THREADS: u64 = 8;
 /// How many calls, or pairs of calls, each thread makes.
-const ROUNDS: u32 = 10_000;
+const ROUNDS: u32 = 6_000;
 
 /// Handles that all threads see and replace.
 #[derive(Debug, Default)]
