@@ -118,7 +118,7 @@ impl<T: Copy + Send> Producer<T> {
         self.capacity() - self.tail.wrapping_sub(self.seen_head)
     }
 
-    /// How many items the ring holds at most.
+    /// Returns how many items the ring holds at most.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.ring.mask + 1
@@ -173,7 +173,7 @@ impl<T: Copy + Send> Consumer<T> {
         })
     }
 
-    /// How many items the ring holds at most.
+    /// Returns how many items the ring holds at most.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.ring.mask + 1

@@ -11,8 +11,9 @@
 //! - **T4** An object lives until the last use of it ends.
 //! - **T5** No two objects that are in the table have one number.
 //!
-//! Rules: the lock is held for a look at the table, and never while an object is dropped. After 2^28 uses of one slot
-//! its numbers come again.
+//! Rules: the lock is held for a look at the table, which includes what [`Table::add`] is given to make an object and
+//! what [`Table::remove_all`] is given to look at one: these must be short and may not use the table. It is never held
+//! while an object is dropped. After 2^28 uses of one slot its numbers come again.
 
 #![allow(clippy::disallowed_types, reason = "the dispatcher has no such table")]
 
@@ -64,17 +65,19 @@ impl<T> Table<T> {
         }
     }
 
-    /// Adds the object that `make` makes of its own number; nothing if every slot is taken.
+    /// Adds the object that `make` makes of its own number; nothing if every slot is taken. `make` runs with the table
+    /// locked; if it panics, nothing was added and the slot stays free.
     pub fn add(&self, make: impl FnOnce(u64) -> T) -> Option<Arc<T>> {
         let mut slots = self.slots.write();
-        let index = match slots.free.pop() {
-            Some(index) => index,
-            None => slots.grow()?,
-        };
+        if slots.free.is_empty() {
+            slots.grow()?;
+        }
+        let index = *slots.free.last()?;
         let slot = &mut slots.all[index as usize];
         slot.uses = (slot.uses + 1) & ((1 << USES_BITS) - 1);
         let object = Arc::new(make(encode(self.kind, index, slot.uses)));
         slot.object = Some(Arc::clone(&object));
+        slots.free.pop();
         Some(object)
     }
 
@@ -108,7 +111,7 @@ impl<T> Table<T> {
         objects.flatten().collect()
     }
 
-    /// Removes every object of which `matches` says so, and returns them.
+    /// Removes every object of which `matches` says so, and returns them. `matches` runs with the table locked.
     pub fn remove_all(&self, matches: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let mut slots = self.slots.write();
         let mut removed = Vec::new();
@@ -124,7 +127,8 @@ impl<T> Table<T> {
 }
 
 impl<T> Slots<T> {
-    fn grow(&mut self) -> Option<u32> {
+    /// Adds a free slot; nothing if there are as many as numbers can say.
+    fn grow(&mut self) -> Option<()> {
         let index = u32::try_from(self.all.len()).ok()?;
         if index >> INDEX_BITS != 0 {
             return None;
@@ -133,7 +137,8 @@ impl<T> Slots<T> {
             uses: 0,
             object: None,
         });
-        Some(index)
+        self.free.push(index);
+        Some(())
     }
 }
 
@@ -175,6 +180,21 @@ mod tests {
         );
         assert!(first != second && table.get(first).is_none());
         assert!(table.get(second).is_some() && table.all().len() == 1);
+    }
+
+    #[test]
+    fn a_panic_while_an_object_is_made_loses_no_slot() {
+        let table = Table::new(0x7f);
+        let kept = *table.add(|number| number).unwrap();
+        for _ in 0..3 {
+            let make = || table.add(|_| panic!("the object cannot be made"));
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(make));
+            assert!(caught.is_err() && table.all().len() == 1);
+        }
+        let next = *table.add(|number| number).unwrap();
+        let slot = |number| decode(0x7f, number).unwrap().0;
+        assert_eq!((slot(kept), slot(next)), (0, 1));
+        assert!(table.get(kept).is_some() && table.get(next).is_some());
     }
 
     #[test]

@@ -63,14 +63,21 @@ class NumbaCuda:
     def initialize_from_pytest_config(self, request):
         request.cls._dump_failed_filechecks = False
 
+    # First, so that it sees every test, whatever the arguments select.
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config, items):
-        kept = []
+        kept, unmatched = [], {(module, left) for module, names in self.left_out.items() for left in names}
         for item in items:
             # What pytest takes for the package's name depends on how it was installed.
             module = item.module.__name__.rsplit("cuda.tests.", 1)[-1]
             name = item.nodeid.split("::", 1)[1]
-            if not any(name == left or name.startswith(f"{left}::") for left in self.left_out.get(module, ())):
+            matched = [left for left in self.left_out.get(module, ()) if name == left or name.startswith(f"{left}::")]
+            unmatched.difference_update((module, left) for left in matched)
+            if not matched:
                 kept.append(item)
+        if unmatched:
+            names = ", ".join(sorted(f"{module}::{left}" for module, left in unmatched))
+            raise pytest.UsageError(f"numba_tests.txt leaves out what is no test that runs, remove the lines: {names}")
         items[:] = kept
 
 
@@ -84,6 +91,8 @@ def numba_list():
         elif word == "except":
             module, name = rest.split(": ", 1)[0].split("::", 1)
             left_out.setdefault(module, set()).add(name)
+        elif word not in ("", "#", "leave"):
+            sys.exit(f"numba_tests.txt: a line begins with `run`, `except`, `leave` or `#`: {line}")
     return modules, left_out
 
 

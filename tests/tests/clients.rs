@@ -1,7 +1,9 @@
 //! Contract: a tenant is who is accounted, a client is who is connected. Any number of clients of a tenant share its
 //! limits and its counters; who a client may be is the configuration's word and the kernel's.
 
-use gridmux_channel::control::{CONTROL_VERSION, ControlCode, ControlReply, ControlRequest};
+use gridmux_channel::control::{
+    CONTROL_VERSION, ControlCode, ControlReply, ControlRequest, MAX_REPLY_BYTES,
+};
 use gridmux_channel::memory::Protection;
 use gridmux_channel::ring::{CompletionStatus, Copy, Launch, Operation};
 use gridmux_channel::session::{CallError, Session};
@@ -268,6 +270,36 @@ fn what_is_given_back_stays_until_operations_under_way_have_ended() {
     until("everything that was given back", || {
         (service.tenant("only").memory_used_bytes == 0).then_some(())
     });
+}
+
+#[test]
+fn a_module_that_no_reply_can_describe_is_refused_and_unloaded() {
+    const BYTES: u64 = 1 << 20;
+    // There is room for the module's variable and kernels once, but not twice.
+    const KERNELS: usize = 2100;
+    let service = ServiceBuilder::new(&[("only", 1)])
+        .tenant_key("only", &format!("memory_limit_bytes = {}", BYTES * 3 / 2))
+        .start();
+    let mut raw = RawTenant::connect(&service.socket(), "only");
+    let module = |name: &str| {
+        let kernels = (0..KERNELS).map(|n| format!(".visible .entry {name}{n}() {{ ret; }}\n"));
+        format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .b8 x[{BYTES}];\n{}",
+            kernels.collect::<String>()
+        )
+    };
+    let overlong = module(&"k".repeat(MAX_REPLY_BYTES / KERNELS));
+    for _ in 0..3 {
+        let error = raw.load(overlong.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("the reply cannot be sent"), "{error}");
+        until("the memory of the module's variable", || {
+            (service.tenant("only").memory_used_bytes == 0).then_some(())
+        });
+    }
+    // One that can be described takes what they gave back.
+    let short = module(&"k".repeat(512));
+    let loaded = raw.load(short.as_bytes()).unwrap();
+    assert_eq!((loaded.kernels.len(), loaded.globals.len()), (KERNELS, 1));
 }
 
 #[test]

@@ -45,7 +45,8 @@ fn user() -> String {
 
 fn library(value: u32) -> String {
     format!(
-        "{HEADER}.visible .func (.param .b32 r) value() {{ .reg .b32 %r; mov.u32 %r,{value}; st.param.b32 [r],%r; ret; }}"
+        "{HEADER}.visible .func (.param .b32 r) value() {{ .reg .b32 %r; mov.u32 %r,{value};
+ st.param.b32 [r],%r; ret; }}"
     )
 }
 

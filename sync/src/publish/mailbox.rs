@@ -63,7 +63,7 @@ impl<T> Mailbox<T> {
         open
     }
 
-    /// Reader: whether a value waits to be taken.
+    /// Reader: returns whether a value waits to be taken.
     #[inline]
     pub(super) fn has_newer(&self) -> bool {
         // Acquire: pairs with the writer's swap in `deliver`. It makes the writer's emptying of

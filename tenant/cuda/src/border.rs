@@ -51,8 +51,9 @@ pub trait FromC<Raw>: Sized {
     /// The code for what is wrong with it.
     ///
     /// # Safety
-    /// A pointer that is neither null nor unaligned points to what the function's C declaration says, until the
-    /// function returns.
+    /// A pointer that is neither null nor unaligned points to what the function's C declaration says: until the
+    /// function returns or, where the declaration asks for more, as `cuLinkCreate` does for the places that its options
+    /// name, as long as it asks.
     unsafe fn from_c(raw: Raw) -> CudaResult<Self>;
 }
 
@@ -87,7 +88,8 @@ impl<T> Out<T> {
     /// Writes the value.
     pub fn set(&self, value: T) {
         // SAFETY: `FromC::from_c`, the only maker, found the pointer aligned and not null, and its caller promised that
-        // it points to a `T` of the program's until the function returns.
+        // it points to a `T` of the program's: until the function returns and, in options that a link keeps, until the
+        // program destroys the link.
         unsafe { self.0.write(value) };
     }
 
@@ -131,8 +133,8 @@ impl Out<c_char> {
     }
 }
 
-// SAFETY: the place is the program's; a function that keeps it says so to the program, whose business it is then which
-// threads use it.
+// SAFETY: the place is the program's plain data, reached through a raw pointer only. The one place that outlives a call
+// is that of a link's options, which is written under the link's lock, on a thread that calls for that link.
 unsafe impl<T> Send for Out<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Out<T> {}
@@ -151,6 +153,27 @@ impl<T> FromC<*mut T> for Option<Out<T>> {
         }
         // SAFETY: as the caller's.
         unsafe { Out::from_c(raw) }.map(Some)
+    }
+}
+
+/// A place of the program's for a value whose type another argument says, as the number of an attribute.
+#[derive(Debug, Clone, Copy)]
+pub struct AnyOut(NonNull<c_void>);
+
+impl AnyOut {
+    /// Returns the place as that of a `T`, the type that is documented for what the other argument asks for.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: it is not aligned for that.
+    pub fn of<T>(self) -> CudaResult<Out<T>> {
+        // SAFETY: `FromC::from_c`, the only maker, was promised that there is a value of the documented type.
+        unsafe { Out::from_c(self.0.as_ptr().cast()) }
+    }
+}
+
+impl FromC<*mut c_void> for AnyOut {
+    unsafe fn from_c(raw: *mut c_void) -> CudaResult<Self> {
+        NonNull::new(raw).map(Self).ok_or(Status::INVALID_VALUE)
     }
 }
 
@@ -189,6 +212,20 @@ impl FromC<*const c_char> for Option<&'static CStr> {
     }
 }
 
+// A function that takes addresses of either kind, the device's and the host's, takes the host's pointers as numbers
+// too.
+impl FromC<*const c_void> for u64 {
+    unsafe fn from_c(raw: *const c_void) -> CudaResult<Self> {
+        Ok(raw.expose_provenance() as Self)
+    }
+}
+
+impl FromC<*mut c_void> for u64 {
+    unsafe fn from_c(raw: *mut c_void) -> CudaResult<Self> {
+        Ok(raw.expose_provenance() as Self)
+    }
+}
+
 impl<T> FromC<Handle<T>> for Handle<T> {
     unsafe fn from_c(raw: Self) -> CudaResult<Self> {
         Ok(raw)
@@ -211,33 +248,49 @@ pub fn pointer(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-/// Returns whether the process has memory at `address`: a look that ends in no fault where it has none. If the system
-/// forbids the look, the program is believed.
-pub fn is_mapped(address: u64) -> bool {
-    let mut byte = 0u8;
+/// Copies what this process has of the bytes at `address`, without a fault where it has none, and returns how many
+/// these are.
+///
+/// `None`: the system does not let the process look, so that nothing is known. "Bad address" is the one error with
+/// which the kernel answers the question; any other, as of a sandbox, which may choose one, or of a kernel without the
+/// call, says nothing about the memory.
+pub fn look(address: u64, into: &mut [u8]) -> Option<usize> {
     let local = libc::iovec {
-        iov_base: std::ptr::from_mut(&mut byte).cast(),
-        iov_len: 1,
+        iov_base: into.as_mut_ptr().cast(),
+        iov_len: into.len(),
     };
     let remote = libc::iovec {
         iov_base: pointer(address).cast(),
-        iov_len: 1,
+        iov_len: into.len(),
     };
-    // SAFETY: both vectors have one element, the local one points to a byte of this function's, and the kernel checks
-    // the other address itself.
-    let read = unsafe {
+    // SAFETY: both vectors have one element. The kernel writes to the local one alone, which is the whole of a slice
+    // that is borrowed for that, and checks the other addresses itself.
+    let copied = unsafe {
         libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
     };
-    read == 1 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
+    match usize::try_from(copied) {
+        Ok(copied) => Some(copied),
+        Err(_) => {
+            let error = std::io::Error::last_os_error().raw_os_error();
+            (error == Some(libc::EFAULT)).then_some(0)
+        }
+    }
+}
+
+/// Returns whether the process has memory at `address`. Where the system does not let it look, the program is believed.
+pub fn is_mapped(address: u64) -> bool {
+    look(address, &mut [0]) != Some(0)
 }
 
 /// Returns the `len` elements at `start`, which must not be null unless there are none.
 ///
 /// # Errors
-/// [`Status::INVALID_VALUE`]: null or unaligned.
+/// [`Status::INVALID_VALUE`]: null or unaligned, or more than a process can have.
 ///
 /// # Safety
-/// `start` points to that many values, which nobody writes meanwhile.
+/// `start` points to that many values, and none is written as long as the slice is used. That is the program's promise:
+/// a thread of it that writes what it has handed to a function that another of its threads is in has a data race, which
+/// C forbids whatever the function does. The library itself writes to the program's memory only where a call says so.
 pub unsafe fn slice<'a, T>(start: *const T, len: usize) -> CudaResult<&'a [T]> {
     if len == 0 {
         return Ok(&[]);
@@ -247,22 +300,4 @@ pub unsafe fn slice<'a, T>(start: *const T, len: usize) -> CudaResult<&'a [T]> {
     }
     // SAFETY: checked above what can be; the rest is the caller's promise.
     Ok(unsafe { std::slice::from_raw_parts(start, len) })
-}
-
-/// [`slice`], to be written.
-///
-/// # Errors
-/// As [`slice`].
-///
-/// # Safety
-/// `start` points to that many values, which nobody else uses meanwhile.
-pub unsafe fn slice_mut<'a, T>(start: *mut T, len: usize) -> CudaResult<&'a mut [T]> {
-    if len == 0 {
-        return Ok(&mut []);
-    }
-    if start.is_null() || !start.is_aligned() || len > isize::MAX as usize / size_of::<T>().max(1) {
-        return Err(Status::INVALID_VALUE);
-    }
-    // SAFETY: checked above what can be; the rest is the caller's promise.
-    Ok(unsafe { std::slice::from_raw_parts_mut(start, len) })
 }

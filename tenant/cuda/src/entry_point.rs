@@ -183,7 +183,7 @@ fn get_proc_address_v2(
     }
 }
 
-/// Private tables are NVIDIA's own; programs that need one are told once what to do.
+/// Refuses private tables, which are NVIDIA's own; programs that need one are told once what to do.
 fn get_export_table(table: Option<Out<*const c_void>>, _: *const c_void) -> CudaResult {
     static SAID: std::sync::Once = std::sync::Once::new();
     SAID.call_once(|| {

@@ -19,7 +19,7 @@ fn error_name(code: u32, name: Out<*const c_char>) -> CudaResult {
     answer(Status(code).name(), &name)
 }
 
-/// Unknown codes give null and an error, as documented.
+/// Writes a text; null, with an error, for an unknown code, as documented.
 fn answer(found: Option<&'static CStr>, place: &Out<*const c_char>) -> CudaResult {
     place.set(found.map_or(std::ptr::null(), CStr::as_ptr));
     found.map(|_| ()).ok_or(Status::INVALID_VALUE)

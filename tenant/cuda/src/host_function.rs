@@ -204,7 +204,7 @@ fn launch(
     submit(default, stream, Function::Host(function), data)
 }
 
-/// The mode says how the stream waits for the function, by sleeping or by looking: a hint.
+/// Submits a host function; the mode, which says whether the stream sleeps or looks while it waits for it, is a hint.
 fn launch_with_mode(
     default: DefaultStream,
     stream: CUstream,

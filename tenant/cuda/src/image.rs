@@ -81,7 +81,7 @@ pub enum ImageError {
     },
 }
 
-/// ` for sm_80 and sm_90a`, or nothing.
+/// Writes ` for sm_80 and sm_90a`, or nothing.
 fn targets(found: &[String]) -> String {
     match found.split_last() {
         None => String::new(),

@@ -165,7 +165,8 @@ fn load_file(
     Ok(())
 }
 
-/// The library's own options say where its kernels' host addresses stand and that the image stays: neither matters.
+/// Reads the options of loading a library. Its own say where its kernels' host addresses stand and that the image
+/// stays: neither matters.
 fn read_options(
     jit_options: Option<Out<c_uint>>,
     jit_values: Option<Out<*mut c_void>>,

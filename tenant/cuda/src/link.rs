@@ -25,7 +25,7 @@ pub type CUlinkState = Handle<Link>;
 #[derive(Debug)]
 pub struct Link {
     handle: CUlinkState,
-    /// The program's buffers for messages.
+    /// The program's buffers for messages, which it keeps until it destroys the link; written with `state` locked.
     options: Options,
     state: Mutex<State>,
 }
@@ -107,7 +107,8 @@ fn add_data(
     values: Option<Out<*mut c_void>>,
 ) -> CudaResult {
     Options::read(count, options, values)?;
-    // SAFETY: the program says how many bytes there are.
+    // SAFETY: the program says how many bytes there are, and lets them alone until the function returns, as the C
+    // declaration asks.
     let data = unsafe { border::slice(data.cast_const().cast::<u8>(), bytes)? };
     link.add(kind, data, name.unwrap_or_default())
 }

@@ -70,7 +70,7 @@ impl Object for Function {
         &driver.functions
     }
 
-    /// A library's kernel is accepted where a function is expected: the runtime library launches with it.
+    /// Returns the function that a handle names; also a library's kernel, because the runtime library launches with it.
     #[inline]
     fn find(driver: &Driver, handle: CUfunction) -> Result<Arc<Self>, Status> {
         driver.functions.get(handle).or_else(|unknown| {
@@ -328,8 +328,8 @@ fn enumerate(functions: Out<CUfunction>, count: c_uint, module: Arc<Module>) -> 
     Ok(())
 }
 
-/// Kernels are compiled when their module is loaded, whatever `CUDA_MODULE_LOADING` asks for; programs read here what
-/// they asked for.
+/// Tells a program the mode that `CUDA_MODULE_LOADING` asks for; kernels are compiled when their module is loaded,
+/// whatever that is.
 fn loading_mode(mode: Out<c_uint>) -> CudaResult {
     const EAGER: c_uint = 1;
     const LAZY: c_uint = 2;

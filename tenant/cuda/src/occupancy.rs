@@ -193,7 +193,7 @@ mod tests {
     use super::resident_blocks;
     use gridmux_tenant::{DeviceFacts, KernelInfo, SmFacts};
 
-    /// An SM of compute capability 8.0 in the figures that matter here.
+    /// Returns an SM of compute capability 8.0 in the figures that matter here.
     fn facts() -> DeviceFacts {
         DeviceFacts {
             warp_size: 32,

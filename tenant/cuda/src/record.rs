@@ -1,13 +1,14 @@
-//! The trace of launches: lines of JSON, appended to the file that `GRIDMUX_RECORD` names. `docs/trace.md` is the format.
+//! The trace of launches: lines of JSON, appended to the file that `GRIDMUX_RECORD` names. `docs/trace.md` is the
+//! format.
 //!
 //! A process writes one line about itself and its device, and then one for each launch: the kernel and what a block of
-//! it takes, the shape, the sizes of the arguments, the stream, and when the launch was submitted, started and ended, in
-//! nanoseconds of the device's clock. The time of submission is that of a mark on a stream of the recorder's own, on
+//! it takes, the shape, the sizes of the arguments, the stream, and when the launch was submitted, started and ended,
+//! in nanoseconds of the device's clock. The time of submission is that of a mark on a stream of the recorder's own, on
 //! which nothing ever waits: the mark ends when the device host takes it, just before the launch.
 //!
 //! Rules: without the variable a launch costs one look more; a line is written with one call, so that processes share a
-//! file; lines come when the program synchronises, when many launches have none yet, and when the program ends; a launch
-//! that has not ended by then has no times, and a failed one its failure as without recording.
+//! file; lines come when the program synchronises, when many launches have none yet, and when the program ends; a
+//! launch that has not ended by then has no times, and a failed one its failure as without recording.
 
 use crate::driver::Driver;
 use crate::report;
@@ -101,8 +102,8 @@ impl Recorder {
                 return None;
             }
         };
-        // SAFETY: the function takes nothing, unwinds never and stays loaded, because the library is never unloaded
-        // while the program's C library has its address.
+        // SAFETY: the function has the type that `atexit` asks for, and its code stays mapped until the process ends:
+        // the library is linked with `-z nodelete` (`build.rs`), so that `dlclose` never unloads it.
         unsafe { libc::atexit(at_exit) };
         let recorder = Self {
             file,
@@ -116,7 +117,7 @@ impl Recorder {
         Some(recorder)
     }
 
-    /// Launches on a lane, for a stream of that number.
+    /// Submits a launch on a lane, for a stream of that number.
     ///
     /// # Errors
     /// As [`Stream::launch_packed`].
@@ -190,7 +191,7 @@ impl Recorder {
 }
 
 impl Launch {
-    /// When it was submitted and executed, once it has ended.
+    /// Returns when it was submitted and executed, once it has ended.
     fn times(&self) -> Option<(Timing, Timing)> {
         let executed = self.executed.timing().ok()??;
         Some((self.submitted.timing().ok()??, executed))
@@ -207,8 +208,8 @@ impl Launch {
     }
 }
 
-/// The line about this process: the version, and what its device's SMs hold, which says how many blocks of a launch
-/// ran at once.
+/// Makes the line about this process: the version, and what its device's SMs hold, which says how many blocks of a
+/// launch ran at once.
 fn about_process(device: &DeviceFacts) -> Value {
     let sm = device.sm;
     json!({

@@ -1,8 +1,8 @@
 //! Handles: what the program holds of an object of the library.
 //!
 //! A handle looks like a pointer to the program and is none: it is a number in a table of its kind of object
-//! ([`gridmux_sync::table`]). Nothing is ever dereferenced, so a destroyed, foreign or made-up handle is recognised, and
-//! a pointer is never a handle.
+//! ([`gridmux_sync::table`]). Nothing is ever dereferenced, so a destroyed, foreign or made-up handle is recognised,
+//! and a pointer is never a handle.
 //!
 //! Rule: an object that is in use while another thread destroys it lives until that use ends ([`Arc`]).
 

@@ -216,7 +216,7 @@ fn of_control(code: ControlCode) -> Status {
     }
 }
 
-/// The code of an operation that failed on the device. Faults of kernels are told apart by the mediator's text.
+/// Returns the code of an operation that failed on the device. Faults of kernels are told apart by the mediator's text.
 fn of_completion(status: CompletionStatus, message: &str) -> Status {
     match status {
         CompletionStatus::Ok => Status::SUCCESS,

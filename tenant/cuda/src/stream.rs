@@ -138,7 +138,7 @@ impl Stream {
         let last = match kind {
             Kind::Default(DefaultStream::Legacy) => order.legacy(),
             Kind::Default(DefaultStream::PerThread) | Kind::Made { blocking: true, .. } => {
-                order.add_blocking()
+                order.add_blocking(|mark| driver.gpu.has_passed(mark).unwrap_or(true))
             }
             Kind::Made { .. } => Arc::default(),
         };
@@ -416,14 +416,14 @@ fn get_device(default: DefaultStream, stream: CUstream, place: Out<c_int>) -> Cu
     Ok(())
 }
 
-/// There are no green contexts, so no stream belongs to one.
+/// Writes that the stream belongs to no green context: there are none.
 fn get_green(stream: CUstream, green: Out<u64>) -> CudaResult {
     known(DefaultStream::Legacy, stream)?;
     green.set(0);
     Ok(())
 }
 
-/// Streams are never captured, because there are no graphs: the status is "none".
+/// Writes that the stream is not captured: there are no graphs.
 fn is_capturing(default: DefaultStream, stream: CUstream, status: Out<c_uint>) -> CudaResult {
     known(default, stream)?;
     status.set(0);

@@ -32,7 +32,7 @@ fn found_cases_stay_mended() {
     assert!(cases > 0, "the seeds are there");
 }
 
-/// A little of what the fuzz target does, on every run of the tests: the first cases of a fixed sequence.
+/// Does a little of what the fuzz target does, on every run of the tests: the first cases of a fixed sequence.
 #[test]
 fn arguments_are_taken_or_refused_as_documented() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

@@ -21,7 +21,7 @@ fn one(image: &[u8], device: Capability) -> Result<String, ImageError> {
     Ok(String::from_utf8(texts.into_iter().next().unwrap()).unwrap())
 }
 
-/// The target that the chosen text is for.
+/// Returns the target that the chosen text is for.
 fn target(image: &[u8], device: u32) -> Result<String, Status> {
     let text = one(image, Capability(device)).map_err(|error| error.status())?;
     let rest = text.split(".target ").nth(1).unwrap();
@@ -297,7 +297,11 @@ fn wrappers_lead_to_containers() {
         Status::NO_BINARY_FOR_GPU
     );
     assert_eq!(status(3, one.as_ptr(), null.cast()), Status::INVALID_IMAGE);
-    assert_eq!(status(1, null, null.cast()), Status::INVALID_IMAGE);
+    for version in [1, 2] {
+        let error = at(version, null, null.cast()).unwrap_err();
+        assert_eq!(error.status(), Status::INVALID_IMAGE);
+        assert!(error.to_string().contains("null"), "{error}");
+    }
     let nowhere = std::ptr::without_provenance(0x10);
     assert_eq!(status(1, nowhere, null.cast()), Status::INVALID_IMAGE);
     let bad = [one.as_ptr(), nowhere, null];

@@ -30,7 +30,7 @@ fn disable(_: Arc<Context>) -> CudaResult {
     Err(Status::PEER_ACCESS_NOT_ENABLED)
 }
 
-/// Two devices that are the same have no link between them.
+/// Refuses: two devices that are the same have no link between them.
 fn attribute_of(_: Out<c_int>, _: c_uint, from: CUdevice, to: CUdevice) -> CudaResult {
     device::check(from)?;
     device::check(to)?;

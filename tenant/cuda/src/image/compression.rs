@@ -37,7 +37,8 @@ pub(super) fn unpack(
         })
 }
 
-/// No LZ4 block unpacks to more than 255 times its size, so a false size is found before memory is taken for it.
+/// Unpacks an LZ4 block. None unpacks to more than 255 times its size, so a false size is found before memory is taken
+/// for it.
 fn lz4(packed: &[u8], size: usize) -> Option<Vec<u8>> {
     const MOST: usize = 255;
     if size / MOST > packed.len() {

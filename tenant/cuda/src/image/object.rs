@@ -1,9 +1,9 @@
 //! Host objects and archives of them, as nvcc makes them and programs hand to `cuLinkAddFile` and `cuLinkAddData`.
 //!
 //! An object that nvcc made for the host is an ELF file with the device's code in a section of containers
-//! ([`super::fatbin`]), one behind the other: `.nv_fatbin`, or `__nv_relfatbin` of an object that is to be linked for the
-//! device. An archive holds such objects, and others that have nothing for the device. A relocatable cubin is an ELF file
-//! of the device itself; it holds machine code, which no device of this library takes.
+//! ([`super::fatbin`]), one behind the other: `.nv_fatbin`, or `__nv_relfatbin` of an object that is to be linked for
+//! the device. An archive holds such objects, and others that have nothing for the device. A relocatable cubin is an
+//! ELF file of the device itself; it holds machine code, which no device of this library takes.
 //!
 //! Rules: what is no host object and no archive is an image like any other; of an archive every member is linked, also
 //! one that nothing refers to; a container without PTX is left out where another one has PTX, so that linking names

@@ -1,9 +1,11 @@
 //! Where an image is read from: bytes whose end is known, or memory of the process whose end only the image knows.
 //!
 //! Rule: a read that goes beyond the end gives nothing. For memory of the process the kernel checks that
-//! (`process_vm_readv` on ourselves), so that an image with wrong lengths cannot end the program.
+//! ([`border::look`]), so that an image with wrong lengths cannot end the program; where the system forbids that check,
+//! as a sandbox may, the lengths are believed.
 
 use super::MAX_UNPACKED_BYTES;
+use crate::border;
 use std::ffi::c_void;
 
 /// Bytes of memory that are read at a time.
@@ -63,31 +65,16 @@ impl ProcessMemory {
         }
     }
 
-    /// Copies what is mapped of the bytes at `address`; how many these were.
+    /// Copies what is mapped of the bytes at `address`; returns how many these were.
     fn copy(address: usize, into: &mut [u8]) -> usize {
-        let local = libc::iovec {
-            iov_base: into.as_mut_ptr().cast(),
-            iov_len: into.len(),
-        };
-        let remote = libc::iovec {
-            iov_base: std::ptr::with_exposed_provenance_mut(address),
-            iov_len: into.len(),
-        };
-        // SAFETY: the kernel writes into our slice alone, as much as it holds, and checks the addresses that it reads.
-        let copied = unsafe {
-            libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
-        };
-        if let Ok(copied) = usize::try_from(copied) {
-            return copied;
-        }
-        let error = std::io::Error::last_os_error().raw_os_error();
-        if error == Some(libc::EFAULT) || error == Some(libc::EINVAL) {
-            return 0;
-        }
-        let source: *const u8 = std::ptr::with_exposed_provenance(address);
-        // SAFETY: a sandbox forbids the call, so the image's own lengths are believed, as `at` says.
-        unsafe { std::ptr::copy_nonoverlapping(source, into.as_mut_ptr(), into.len()) };
-        into.len()
+        border::look(address as u64, into).unwrap_or_else(|| {
+            let source: *const u8 = std::ptr::with_exposed_provenance(address);
+            // SAFETY: the system does not let the process look, so the image's own lengths are believed, which the
+            // caller of `at` promised to be right. The target is a slice of this library's, which is no part of an
+            // image.
+            unsafe { std::ptr::copy_nonoverlapping(source, into.as_mut_ptr(), into.len()) };
+            into.len()
+        })
     }
 }
 

@@ -19,7 +19,7 @@ const MAX_CONTAINERS: u64 = 65_536;
 /// None of them has PTX for the device, or something is corrupt.
 ///
 /// # Safety
-/// The wrapper's pointers are those that its program was built with, and nobody writes what they point to.
+/// The wrapper's pointers are those that its program was built with or null, and nobody writes what they point to.
 pub(super) unsafe fn ptx(
     wrapper: &ProcessMemory,
     device: Capability,
@@ -74,7 +74,13 @@ pub(super) unsafe fn ptx(
 /// # Safety
 /// As for [`ptx`].
 unsafe fn container(start: *const c_void, device: Capability) -> Result<Vec<u8>, ImageError> {
-    // SAFETY: the caller's promise; a null pointer is not mapped.
+    // Without this a null pointer would be read where the kernel cannot be asked what is mapped.
+    if start.is_null() {
+        return Err(ImageError::corrupt(
+            "a wrapper whose pointer to its container is null",
+        ));
+    }
+    // SAFETY: the caller's promise.
     let memory = unsafe { ProcessMemory::at(start) };
     match memory.read_array::<4>(0) {
         Some(fatbin::MAGIC) => fatbin::ptx(&memory, device),

@@ -20,9 +20,9 @@ use std::sync::Arc;
 
 driver_api! {
     needs Init;
-    4000 cuMemcpy(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) | cuMemcpy_ptds => any;
+    4000 cuMemcpy(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) | cuMemcpy_ptds => at_once::<false, false>;
     4000 cuMemcpyAsync(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream)
-        | cuMemcpyAsync_ptsz => any_async;
+        | cuMemcpyAsync_ptsz => in_order::<false, false>;
     4000 cuMemcpyPeer(
         to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize,
     ) | cuMemcpyPeer_ptds => peer;
@@ -30,15 +30,18 @@ driver_api! {
         to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize,
         stream: CUstream,
     ) | cuMemcpyPeerAsync_ptsz => peer_async;
-    3020 cuMemcpyHtoD_v2(to: CUdeviceptr, from: *const c_void, bytes: usize) | cuMemcpyHtoD_v2_ptds => to_device;
-    3020 cuMemcpyDtoH_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize) | cuMemcpyDtoH_v2_ptds => from_device;
-    3020 cuMemcpyDtoD_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) | cuMemcpyDtoD_v2_ptds => on_device;
+    3020 cuMemcpyHtoD_v2(to: CUdeviceptr, from: *const c_void, bytes: usize)
+        | cuMemcpyHtoD_v2_ptds => at_once::<true, false>;
+    3020 cuMemcpyDtoH_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize)
+        | cuMemcpyDtoH_v2_ptds => at_once::<false, true>;
+    3020 cuMemcpyDtoD_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize)
+        | cuMemcpyDtoD_v2_ptds => at_once::<true, true>;
     3020 cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream)
-        | cuMemcpyHtoDAsync_v2_ptsz => to_device_async;
+        | cuMemcpyHtoDAsync_v2_ptsz => in_order::<true, false>;
     3020 cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream)
-        | cuMemcpyDtoHAsync_v2_ptsz => from_device_async;
+        | cuMemcpyDtoHAsync_v2_ptsz => in_order::<false, true>;
     3020 cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream)
-        | cuMemcpyDtoDAsync_v2_ptsz => on_device_async;
+        | cuMemcpyDtoDAsync_v2_ptsz => in_order::<true, true>;
 }
 
 /// Where one end of a copy stands.
@@ -59,9 +62,10 @@ impl Place {
     /// Finds out where `len` bytes at an address stand. What is in no range that is known is the program's own memory.
     ///
     /// # Errors
-    /// [`Status::INVALID_VALUE`]: null, nowhere in the process, or beyond the end of an allocation.
+    /// [`Status::INVALID_VALUE`]: null, nowhere in the process, beyond the end of an allocation or of the address
+    /// space, or more bytes than a process can have.
     pub(super) fn of(driver: &Driver, address: u64, len: u64) -> CudaResult<Self> {
-        if address == 0 {
+        if address == 0 || isize::try_from(len).is_err() {
             return Err(Status::INVALID_VALUE);
         }
         let Some(range) = driver.memory.span(address, len)? else {
@@ -86,11 +90,12 @@ impl Place {
         })
     }
 
+    /// Returns whether it is the device's.
     pub(super) fn is_device(&self) -> bool {
         matches!(self, Self::Device(..))
     }
 
-    /// Its address in this process.
+    /// Returns its address in this process.
     fn host_address(&self) -> u64 {
         match self {
             Self::Device(address, _) | Self::Pageable(address) => *address,
@@ -271,14 +276,16 @@ impl Transfer {
             }
             (Place::Device(to, _), Place::Pageable(from)) => {
                 let from = border::pointer(from + from_offset).cast_const();
-                // SAFETY: the program passes memory that it may read, as the C declaration asks.
-                let data = unsafe { border::slice(from, self.pattern.len) }.unwrap_or_default();
+                // SAFETY: `Place::of` found the address not null and the bytes no more than a slice has. The program
+                // passes memory that it may read and lets alone until the function returns, as the C declaration asks.
+                let data = unsafe { std::slice::from_raw_parts(from, self.pattern.len) };
                 lane.copy_to_address(to + to_offset, data)?
             }
             (Place::Pageable(to), Place::Device(from, _)) => {
                 let to = border::pointer(to + to_offset);
-                // SAFETY: the program passes memory that it may write, as the C declaration asks.
-                let out = unsafe { border::slice_mut(to, self.pattern.len) }.unwrap_or_default();
+                // SAFETY: as above; the memory is to be written, and used by no other thread until the function
+                // returns.
+                let out = unsafe { std::slice::from_raw_parts_mut(to, self.pattern.len) };
                 lane.copy_from_address(from + from_offset, out)?;
                 return Ok(None);
             }
@@ -293,7 +300,8 @@ impl Transfer {
 
 fn copy_on_host(to: u64, from: u64, len: usize) {
     let (to, from) = (border::pointer(to), border::pointer(from).cast_const());
-    // SAFETY: the program passes memory that it may read and write, as the C declaration asks; `copy` allows overlap.
+    // SAFETY: `Place::of` found both in this process. The program passes memory that it may read and write and lets
+    // alone until the function returns, as the C declaration asks; `copy` allows overlap.
     unsafe { std::ptr::copy(from, to, len) };
 }
 
@@ -304,23 +312,6 @@ pub(super) struct OnDevice {
     pub(super) to: bool,
     pub(super) from: bool,
 }
-
-const ANY: OnDevice = OnDevice {
-    to: false,
-    from: false,
-};
-const TO_DEVICE: OnDevice = OnDevice {
-    to: true,
-    from: false,
-};
-const FROM_DEVICE: OnDevice = OnDevice {
-    to: false,
-    from: true,
-};
-const ON_DEVICE: OnDevice = OnDevice {
-    to: true,
-    from: true,
-};
 
 #[allow(
     clippy::too_many_arguments,
@@ -361,21 +352,30 @@ pub(super) fn run(
     context.check(driver)
 }
 
-fn any(default: DefaultStream, to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> CudaResult {
-    copy(ANY, to, from, bytes, default, CUstream::NULL, true)
+/// Copies before it returns. `TO` and `FROM` say which ends are the device's; the others may be anywhere.
+fn at_once<const TO: bool, const FROM: bool>(
+    default: DefaultStream,
+    to: u64,
+    from: u64,
+    bytes: usize,
+) -> CudaResult {
+    let ends = OnDevice { to: TO, from: FROM };
+    copy(ends, to, from, bytes, default, CUstream::NULL, true)
 }
 
-fn any_async(
+/// Copies in the order of a stream; the ends are as in [`at_once`].
+fn in_order<const TO: bool, const FROM: bool>(
     default: DefaultStream,
-    to: CUdeviceptr,
-    from: CUdeviceptr,
+    to: u64,
+    from: u64,
     bytes: usize,
     stream: CUstream,
 ) -> CudaResult {
-    copy(ANY, to, from, bytes, default, stream, false)
+    let ends = OnDevice { to: TO, from: FROM };
+    copy(ends, to, from, bytes, default, stream, false)
 }
 
-/// There is one device, so the peer is the device itself.
+/// Copies between contexts. There is one device, so the peer is the device itself.
 fn peer(
     default: DefaultStream,
     to: CUdeviceptr,
@@ -384,7 +384,7 @@ fn peer(
     _: Arc<Context>,
     bytes: usize,
 ) -> CudaResult {
-    copy(ON_DEVICE, to, from, bytes, default, CUstream::NULL, true)
+    at_once::<true, true>(default, to, from, bytes)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
@@ -397,66 +397,5 @@ fn peer_async(
     bytes: usize,
     stream: CUstream,
 ) -> CudaResult {
-    copy(ON_DEVICE, to, from, bytes, default, stream, false)
-}
-
-fn to_device(
-    default: DefaultStream,
-    to: CUdeviceptr,
-    from: *const c_void,
-    bytes: usize,
-) -> CudaResult {
-    let from = from.expose_provenance() as u64;
-    copy(TO_DEVICE, to, from, bytes, default, CUstream::NULL, true)
-}
-
-fn from_device(
-    default: DefaultStream,
-    to: *mut c_void,
-    from: CUdeviceptr,
-    bytes: usize,
-) -> CudaResult {
-    let to = to.expose_provenance() as u64;
-    copy(FROM_DEVICE, to, from, bytes, default, CUstream::NULL, true)
-}
-
-fn on_device(
-    default: DefaultStream,
-    to: CUdeviceptr,
-    from: CUdeviceptr,
-    bytes: usize,
-) -> CudaResult {
-    copy(ON_DEVICE, to, from, bytes, default, CUstream::NULL, true)
-}
-
-fn to_device_async(
-    default: DefaultStream,
-    to: CUdeviceptr,
-    from: *const c_void,
-    bytes: usize,
-    stream: CUstream,
-) -> CudaResult {
-    let from = from.expose_provenance() as u64;
-    copy(TO_DEVICE, to, from, bytes, default, stream, false)
-}
-
-fn from_device_async(
-    default: DefaultStream,
-    to: *mut c_void,
-    from: CUdeviceptr,
-    bytes: usize,
-    stream: CUstream,
-) -> CudaResult {
-    let to = to.expose_provenance() as u64;
-    copy(FROM_DEVICE, to, from, bytes, default, stream, false)
-}
-
-fn on_device_async(
-    default: DefaultStream,
-    to: CUdeviceptr,
-    from: CUdeviceptr,
-    bytes: usize,
-    stream: CUstream,
-) -> CudaResult {
-    copy(ON_DEVICE, to, from, bytes, default, stream, false)
+    in_order::<true, true>(default, to, from, bytes, stream)
 }

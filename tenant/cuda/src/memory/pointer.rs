@@ -3,7 +3,7 @@
 use super::CUdeviceptr;
 use super::map::{Memory, Range};
 use crate::api::driver_api;
-use crate::border::{self, Out};
+use crate::border::{AnyOut, FromC, Out};
 use crate::context::CUcontext;
 use crate::context::current::usable;
 use crate::driver::Driver;
@@ -34,20 +34,14 @@ enum Value {
 
 impl Value {
     /// Writes it where the program wants it.
-    fn write(self, place: *mut c_void) -> CudaResult {
-        /// Makes the typed place and writes to it.
-        fn set<T>(place: *mut c_void, value: T) -> CudaResult {
-            // SAFETY: the program passes a place for a value of the attribute's type, as the C declaration asks.
-            let place = unsafe { <Out<T> as border::FromC<*mut T>>::from_c(place.cast())? };
-            place.set(value);
-            Ok(())
-        }
+    fn write(self, place: AnyOut) -> CudaResult {
         match self {
-            Self::Word(value) => set(place, value),
-            Self::Number(value) => set(place, value),
-            Self::Wide(value) => set(place, value),
-            Self::Bool(value) => set(place, value),
+            Self::Word(value) => place.of()?.set(value),
+            Self::Number(value) => place.of()?.set(value),
+            Self::Wide(value) => place.of()?.set(value),
+            Self::Bool(value) => place.of()?.set(value),
         }
+        Ok(())
     }
 }
 
@@ -120,15 +114,12 @@ fn pool(range: &Range) -> Value {
     }
 }
 
-fn get_attribute(place: *mut c_void, attribute: c_uint, address: CUdeviceptr) -> CudaResult {
-    let driver = Driver::get()?;
-    if place.is_null() {
-        return Err(Status::INVALID_VALUE);
-    }
-    value(driver, attribute, address).0?.write(place)
+fn get_attribute(place: AnyOut, attribute: c_uint, address: CUdeviceptr) -> CudaResult {
+    value(Driver::get()?, attribute, address).0?.write(place)
 }
 
-/// As documented, an address that is not known is no error here: values are what they are for no memory.
+/// Writes several attributes' values. As documented, an address that is not known is no error here: values are what
+/// they are for no memory.
 fn get_attributes(
     count: c_uint,
     attributes: Out<c_uint>,
@@ -138,7 +129,8 @@ fn get_attributes(
     let driver = Driver::get()?;
     for index in 0..count as usize {
         let (found, otherwise) = value(driver, attributes.get_at(index), address);
-        let place = values.get_at(index);
+        // SAFETY: the program passes a place for a value of each attribute's type, as the C declaration asks.
+        let place = unsafe { AnyOut::from_c(values.get_at(index))? };
         match (found, otherwise) {
             (Ok(value), _) | (Err(Status::INVALID_VALUE), Some(value)) => value.write(place)?,
             (Err(status), _) => return Err(status),
@@ -147,7 +139,8 @@ fn get_attributes(
     Ok(())
 }
 
-/// The one attribute that can be set asks for synchronous memory operations, which is a hint where all are ordered.
+/// Takes the one attribute that can be set. It asks for synchronous memory operations, which is a hint where all are
+/// ordered.
 fn set_attribute(value: *const c_void, attribute: c_uint, address: CUdeviceptr) -> CudaResult {
     let (driver, _) = usable()?;
     let is_known = driver.memory.find(address).is_some();

@@ -7,7 +7,7 @@
 use super::CUdeviceptr;
 use super::map::Memory;
 use crate::api::driver_api;
-use crate::border::{self, FromC, In, Out};
+use crate::border::{self, AnyOut, In, Out};
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
 use crate::registry::{Handle, Object, Registry};
@@ -322,7 +322,7 @@ fn default_pool(place: Out<CUmemoryPool>, device: CUdevice) -> CudaResult {
     Ok(())
 }
 
-/// Only the pool that is the device's already can be made its pool.
+/// Makes a pool the device's, which only the one that it has already can be.
 fn set_pool(device: CUdevice, pool: Arc<Pool>) -> CudaResult {
     let driver = device::check(device)?;
     if pool.handle != Pool::default(driver)?.handle {
@@ -335,8 +335,8 @@ impl CUmemPoolProps {
     /// Checks that there can be such a pool.
     ///
     /// # Errors
-    /// [`Status::INVALID_VALUE`]: not of pinned memory, as a pool must be; [`Status::NOT_SUPPORTED`]: not on a device, or
-    /// shared with other processes; [`Status::INVALID_DEVICE`].
+    /// [`Status::INVALID_VALUE`]: not of pinned memory, as a pool must be; [`Status::NOT_SUPPORTED`]: not on a device,
+    /// or shared with other processes; [`Status::INVALID_DEVICE`].
     pub fn check(&self) -> CudaResult {
         const PINNED: c_uint = 1;
         if self.alloc_type != PINNED {
@@ -389,9 +389,10 @@ fn get_access(flags: Out<c_uint>, _: Arc<Pool>, location: Out<CUmemLocation>) ->
     Ok(())
 }
 
-/// The device may always do both, and no other is there.
+/// Checks who is to have access. The device may always read and write, and no other is there.
 fn set_access(_: Arc<Pool>, access: *const CUmemAccessDesc, count: usize) -> CudaResult {
-    // SAFETY: the program passes that many descriptions, as the C declaration asks.
+    // SAFETY: the program passes that many descriptions, which it lets alone until the function returns, as the C
+    // declaration asks.
     let access = unsafe { border::slice(access, count)? };
     access.iter().try_for_each(CUmemAccessDesc::check)
 }
@@ -401,22 +402,16 @@ fn trim_to(pool: Arc<Pool>, keep: usize) -> CudaResult {
     Ok(())
 }
 
-/// Makes the typed place of an attribute's value.
-fn place<T>(value: *mut c_void) -> CudaResult<Out<T>> {
-    // SAFETY: the program passes a place for a value of the attribute's type, as the C declaration asks.
-    unsafe { <Out<T> as FromC<*mut T>>::from_c(value.cast()) }
-}
-
-fn get_attribute(pool: Arc<Pool>, attribute: c_uint, value: *mut c_void) -> CudaResult {
+fn get_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResult {
     let wide = |figure: &AtomicU64| {
-        place::<u64>(value)?.set(figure.load(Ordering::Relaxed));
+        value.of::<u64>()?.set(figure.load(Ordering::Relaxed));
         Ok(())
     };
     // Relaxed, here and below: values that stand alone.
     match attribute {
         1..=3 => {
             let allowed = pool.reuse[attribute as usize - 1].load(Ordering::Relaxed);
-            place::<c_uint>(value)?.set(allowed);
+            value.of::<c_uint>()?.set(allowed);
             Ok(())
         }
         4 => wide(&pool.release_threshold),
@@ -428,19 +423,19 @@ fn get_attribute(pool: Arc<Pool>, attribute: c_uint, value: *mut c_void) -> Cuda
     }
 }
 
-fn set_attribute(pool: Arc<Pool>, attribute: c_uint, value: *mut c_void) -> CudaResult {
+fn set_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResult {
     // Relaxed, here and below: values that stand alone.
     match attribute {
         1..=3 => {
-            let allowed = place::<c_uint>(value)?.get_at(0);
+            let allowed = value.of::<c_uint>()?.get_at(0);
             pool.reuse[attribute as usize - 1].store(allowed, Ordering::Relaxed);
         }
         4 => {
-            let bytes = place::<u64>(value)?.get_at(0);
+            let bytes = value.of::<u64>()?.get_at(0);
             pool.release_threshold.store(bytes, Ordering::Relaxed);
         }
         // A high-water mark can be reset to what is there now.
-        6 | 8 if place::<u64>(value)?.get_at(0) == 0 => {
+        6 | 8 if value.of::<u64>()?.get_at(0) == 0 => {
             let meter = if attribute == 6 {
                 &pool.reserved
             } else {
@@ -478,10 +473,12 @@ fn allocate_from(
     }
     let block = pool.take(driver, bytes as u64, &stream)?;
     let (start, len) = (block.buffer.address(), block.buffer.bytes());
-    driver
-        .memory
-        .add_to(&context, start, len, Memory::Pooled(block))?;
+    // Counted before the map has it: from then on the end of its context may give it back.
     pool.used.add(len);
+    let added = driver
+        .memory
+        .add_to(&context, start, len, Memory::Pooled(block));
+    added.inspect_err(|_| pool.used.take(len))?;
     place.set(start);
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Options of loading a module (`CUjit_option`): the program's buffers for messages. All others steer a compiler that
 //! is not here, and are hints.
 
-use crate::border::{self, Out};
+use crate::border::{FromC, Out};
 use crate::status::{CudaResult, Status};
-use std::ffi::{c_uint, c_void};
+use std::ffi::{c_char, c_uint, c_void};
 
 const WALL_TIME: c_uint = 2;
 const INFO_LOG: c_uint = 3;
@@ -21,9 +21,11 @@ pub struct Options {
 }
 
 /// A buffer of the program's and the place where its size stands and the number of bytes written is to stand.
+///
+/// They are the program's for one call; those of a link, as `cuLinkCreate` documents, until the link is destroyed.
 #[derive(Debug, Default)]
 struct Log {
-    buffer: usize,
+    buffer: Option<Out<c_char>>,
     bytes: usize,
     /// The value of the size option.
     size: Option<Out<*mut c_void>>,
@@ -49,8 +51,8 @@ impl Options {
         for index in 0..count as usize {
             let value = values.get_at(index);
             match options.get_at(index) {
-                INFO_LOG => read.info.buffer = value.addr(),
-                ERROR_LOG => read.error.buffer = value.addr(),
+                INFO_LOG => read.info.set_buffer(value)?,
+                ERROR_LOG => read.error.set_buffer(value)?,
                 INFO_LOG_BYTES => read.info.set_size(value, values.at(index)),
                 ERROR_LOG_BYTES => read.error.set_size(value, values.at(index)),
                 // A time in milliseconds as a float, in the low half: none is spent.
@@ -76,6 +78,12 @@ impl Options {
 }
 
 impl Log {
+    fn set_buffer(&mut self, start: *mut c_void) -> CudaResult {
+        // SAFETY: null, or a buffer of the program's, which the C declaration asks for as long as options are kept.
+        self.buffer = unsafe { FromC::from_c(start.cast::<c_char>())? };
+        Ok(())
+    }
+
     fn set_size(&mut self, value: *mut c_void, place: Out<*mut c_void>) {
         // The size is a 32-bit integer in the place of a pointer.
         self.bytes = value.addr() & 0xffff_ffff;
@@ -84,17 +92,12 @@ impl Log {
 
     /// Writes a text and a zero, cut to fit, and how many bytes of text that were.
     fn write(&self, text: &str) -> bool {
-        if self.buffer == 0 || self.bytes == 0 {
+        let Some(buffer) = self.buffer.as_ref().filter(|_| self.bytes > 0) else {
             return false;
-        }
+        };
         let shown = text.floor_char_boundary(self.bytes - 1);
         let text = &text.as_bytes()[..shown.min(text.len())];
-        let start = std::ptr::with_exposed_provenance_mut::<u8>(self.buffer);
-        // SAFETY: the program says that the buffer has that many bytes and is written by this call alone.
-        if let Ok(buffer) = unsafe { border::slice_mut(start, self.bytes) } {
-            buffer[..text.len()].copy_from_slice(text);
-            buffer[text.len()] = 0;
-        }
+        buffer.set_bytes(text);
         if let Some(size) = &self.size {
             size.set(std::ptr::without_provenance_mut(text.len()));
         }

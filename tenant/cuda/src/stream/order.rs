@@ -46,9 +46,10 @@ struct Blocking {
 }
 
 impl Blocking {
-    /// Returns whether the stream was destroyed: nothing else holds where it notes its last submission.
-    fn is_destroyed(&self) -> bool {
-        Arc::strong_count(&self.last) == 1
+    /// Returns whether nothing has to wait for the stream any more: it was destroyed, so that nothing else holds where
+    /// it notes its last submission, and that has ended.
+    fn is_over(&mut self, has_passed: impl FnOnce(Mark) -> bool) -> bool {
+        Arc::get_mut(&mut self.last).is_some_and(|last| last.0.get_mut().is_none_or(has_passed))
     }
 }
 
@@ -58,10 +59,13 @@ impl Order {
         Arc::clone(&self.legacy)
     }
 
-    /// Returns where a new blocking stream notes its last submission.
-    pub fn add_blocking(&self) -> Arc<Last> {
+    /// Returns where a new blocking stream notes its last submission. Streams that were destroyed are forgotten here
+    /// too, because a program may never submit to its legacy stream.
+    pub fn add_blocking(&self, has_passed: impl Fn(Mark) -> bool) -> Arc<Last> {
         let last = Arc::<Last>::default();
-        self.blocking.lock().push(Blocking {
+        let mut blocking = self.blocking.lock();
+        blocking.retain_mut(|stream| !stream.is_over(&has_passed));
+        blocking.push(Blocking {
             last: Arc::clone(&last),
             awaited: None,
         });
@@ -82,17 +86,19 @@ impl Order {
         }
         let mut result = Ok(());
         blocking.retain_mut(|stream| {
-            let Some(mark) = stream.last.get() else {
-                return !stream.is_destroyed();
-            };
-            if stream.awaited != Some(mark) {
+            if stream.is_over(|mark| driver.gpu.has_passed(mark).unwrap_or(true)) {
+                return false;
+            }
+            let last = stream.last.get();
+            if let Some(mark) = last
+                && stream.awaited != last
+            {
                 match lane.wait_mark(mark) {
-                    Ok(_) => stream.awaited = Some(mark),
+                    Ok(_) => stream.awaited = last,
                     Err(error) => result = Err(error),
                 }
             }
-            let ended = || driver.gpu.has_passed(mark).unwrap_or(true);
-            !stream.is_destroyed() || !ended()
+            true
         });
         result
     }
@@ -129,5 +135,22 @@ impl Order {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Order;
+
+    #[test]
+    fn destroyed_streams_are_forgotten_by_whoever_adds_one() {
+        let order = Order::default();
+        let kept = order.add_blocking(|_| true);
+        for _ in 0..100 {
+            drop(order.add_blocking(|_| true));
+            // The first one, and the one that was destroyed last.
+            assert_eq!(order.blocking.lock().len(), 2);
+        }
+        drop(kept);
     }
 }

@@ -22,6 +22,9 @@ pub(crate) const SCENARIOS: &[crate::Scenario] = &[
     ),
 ];
 
+/// The attribute of a pool that says how many bytes programs hold of it (`CU_MEMPOOL_ATTR_USED_MEM_CURRENT`).
+pub(crate) const USED_MEM_CURRENT: u32 = 7;
+
 fn current(cuda: &Cuda) -> u64 {
     let mut context = 7;
     ok(cuda.cuCtxGetCurrent(&mut context));
@@ -170,6 +173,10 @@ fn what_a_context_holds_goes_with_it() {
     ok(session.cuCtxSynchronize());
     let mut pool = 0;
     ok(session.cuDeviceGetDefaultMemPool(&mut pool, 0));
+    // What the program never gave back is not in use any more, and nothing was counted twice.
+    let mut used = u64::MAX;
+    ok(session.cuMemPoolGetAttribute(pool, USED_MEM_CURRENT, (&raw mut used).cast()));
+    assert_eq!(used, 0);
     ok(session.cuMemPoolTrimTo(pool, 0));
     session.await_free(before);
 }

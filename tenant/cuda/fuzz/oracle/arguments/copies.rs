@@ -18,7 +18,7 @@ struct End {
 }
 
 impl End {
-    /// Where the first byte of a copy stands, if it is one.
+    /// Returns where the first byte of a copy stands, if it is one.
     fn start(&self, [width, height, depth]: [u128; 3]) -> CudaResult<u128> {
         match self.kind {
             1 | 2 | 4 => {}
@@ -50,7 +50,7 @@ impl End {
     }
 }
 
-/// A small number in most cases, so that copies are laid out at all.
+/// Reads a number, a small one in most cases, so that copies are laid out at all.
 fn little(values: &mut Values<'_>) -> u64 {
     match values.byte() % 4 {
         0 => values.wide(),
@@ -117,7 +117,8 @@ pub(super) fn spatial_copies(values: &mut Values<'_>) {
     check_copy(&copy, end(11), end(0), size, has_level);
 }
 
-/// A copy is laid out exactly if both ends are; it begins where they do, and joining rows leaves its bytes the same.
+/// Checks that a copy is laid out exactly if both ends are, that it begins where they do, and that joining rows leaves
+/// its bytes the same.
 fn check_copy(copy: &CUDA_MEMCPY3D, to: End, from: End, size: [u128; 3], has_level: bool) {
     let layout = copy.layout();
     if has_level {

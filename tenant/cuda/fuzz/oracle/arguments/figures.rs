@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{null, null_mut, without_provenance_mut};
 
-/// A stream remembers the attributes that it has, and no others.
+/// Checks that a stream remembers the attributes that it has, and no others.
 pub(super) fn stream_attributes(values: &mut Values<'_>) {
     let attributes = Attributes::default();
     let mut set: [Option<Value>; 256] = [None; 256];
@@ -38,7 +38,7 @@ pub(super) fn stream_attributes(values: &mut Values<'_>) {
     }
 }
 
-/// Every number from 1 to 161 is a device's attribute, and every code has both texts or none.
+/// Checks that every number from 1 to 161 is a device's attribute, and that every code has both texts or none.
 pub(super) fn device_figures(values: &mut Values<'_>) {
     let (number, code) = (values.word().cast_signed(), values.word());
     let facts = DeviceFacts {
@@ -73,7 +73,7 @@ pub(super) fn device_figures(values: &mut Values<'_>) {
     assert_eq!(texts[0].is_null(), texts[1].is_null());
 }
 
-/// A name and a version give the newest function that is no newer, or the reason why there is none.
+/// Checks that a name and a version give the newest function that is no newer, or the reason why there is none.
 pub(super) fn entry_points(values: &mut Values<'_>) {
     let names: BTreeSet<&str> = entry_point::all().map(|entry| entry.name()).collect();
     let (version, flags) = (values.word().cast_signed(), values.wide() & values.wide());

@@ -8,7 +8,7 @@ use gridmux_tenant::{DeviceFacts, KernelInfo, ParamInfo, SmFacts};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut, without_provenance_mut};
 
-/// A device as the service describes one.
+/// Returns a device as the service describes one.
 pub(super) fn facts() -> DeviceFacts {
     DeviceFacts {
         warp_size: 32,
@@ -29,7 +29,7 @@ pub(super) fn facts() -> DeviceFacts {
     }
 }
 
-/// Kernels as the compiler describes them: their figures are within what the device has.
+/// Returns a kernel as the compiler describes it: its figures are within what the device has.
 fn kernel(values: &mut Values<'_>) -> KernelInfo {
     KernelInfo {
         max_threads: u32::from(u16::from_le_bytes(values.bytes()) % 1024) + 1,
@@ -40,7 +40,8 @@ fn kernel(values: &mut Values<'_>) -> KernelInfo {
     }
 }
 
-/// A launch is taken exactly if each figure is, and how many blocks are resident falls as they need more.
+/// Checks that a launch is taken exactly if each figure is, and that how many blocks are resident falls as they need
+/// more.
 pub(super) fn launch_shapes(values: &mut Values<'_>) {
     let (facts, kernel) = (facts(), kernel(values));
     let shape = Shape {
@@ -79,7 +80,7 @@ pub(super) fn launch_shapes(values: &mut Values<'_>) {
     assert!(resident >= blocks(threads, shared.saturating_add(values.wide())));
 }
 
-/// A configuration is taken exactly if each of its attributes is, and says what was put in.
+/// Checks that a configuration is taken exactly if each of its attributes is, and says what was put in.
 pub(super) fn launch_attributes(values: &mut Values<'_>) {
     let count = values.below(6);
     // SAFETY: an attribute is of integers.
@@ -126,7 +127,7 @@ pub(super) fn launch_attributes(values: &mut Values<'_>) {
     assert_eq!(unsafe { missing.shape() }, expected);
 }
 
-/// A kernel with some parameters, and bytes for them.
+/// Makes a kernel with some parameters, and bytes for them.
 fn parameters(values: &mut Values<'_>) -> (KernelInfo, Vec<u8>) {
     let mut info = KernelInfo::default();
     for _ in 0..values.below(8) {
@@ -143,7 +144,7 @@ fn parameters(values: &mut Values<'_>) -> (KernelInfo, Vec<u8>) {
     (info, bytes)
 }
 
-/// Each parameter comes from its own place.
+/// Checks that each parameter comes from its own place.
 pub(super) fn packed_parameters(values: &mut Values<'_>) {
     let (info, mut bytes) = parameters(values);
     let missing = values.flag().then(|| values.below(8));
@@ -180,7 +181,7 @@ pub(super) fn packed_parameters(values: &mut Values<'_>) {
     assert_eq!(none.is_ok(), info.params.is_empty());
 }
 
-/// A list of keys and values is taken exactly if it names a buffer and a size that is enough.
+/// Checks that a list of keys and values is taken exactly if it names a buffer and a size that is enough.
 pub(super) fn listed_parameters(values: &mut Values<'_>) {
     const BUFFER: usize = 1;
     const SIZE: usize = 2;

@@ -7,7 +7,7 @@ use cuda::memory::pool::{CUmemAccessDesc, CUmemPoolProps};
 use cuda::memory::{allocate, set};
 use cuda::status::Status;
 
-/// A fill is laid out exactly if its elements are aligned and its rows apart.
+/// Checks that a fill is laid out exactly if its elements are aligned and its rows apart.
 pub(super) fn fills(values: &mut Values<'_>) {
     let unit = 1_usize << (values.byte() % 3);
     let rows = set::Rows {
@@ -61,7 +61,7 @@ pub(super) fn pitched_memory(values: &mut Values<'_>) {
     }
 }
 
-/// Memory that the program registers is known as it was registered, and no two pieces overlap.
+/// Checks that memory that the program registers is known as it was registered, and that no two pieces overlap.
 pub(super) fn known_memory(values: &mut Values<'_>) {
     let map = MemoryMap::default();
     let mut known: Vec<(u128, u128)> = Vec::new();
@@ -112,7 +112,7 @@ pub(super) fn known_memory(values: &mut Values<'_>) {
     }
 }
 
-/// Only pools of this device's memory are made, and only this device has access.
+/// Checks that only pools of this device's memory are made, and that only this device has access.
 pub(super) fn pools(values: &mut Values<'_>) {
     let mut words: [u32; 22] = std::array::from_fn(|_| match values.byte() % 4 {
         0 => values.word(),

@@ -36,7 +36,7 @@ const PARTS: [Part; 14] = [
     figures::entry_points,
 ];
 
-/// What a program passes is taken as documented or refused with the code for it, and nothing panics.
+/// Checks that what a program passes is taken as documented or refused with the code for it, and that nothing panics.
 pub fn arguments(case: &[u8]) {
     let Some((part, rest)) = case.split_first() else {
         return;
@@ -70,12 +70,12 @@ impl Values<'_> {
         self.byte() & 1 != 0
     }
 
-    /// True once in eight times.
+    /// Returns true once in eight times.
     fn seldom(&mut self) -> bool {
         self.byte().is_multiple_of(8)
     }
 
-    /// A number of any size, more often than not a small one or one next to a power of two.
+    /// Reads a number of any size, more often than not a small one or one next to a power of two.
     fn wide(&mut self) -> u64 {
         let near = |values: &mut Self| {
             let power = 1_u64 << (values.byte() % 64);
@@ -103,7 +103,7 @@ impl Values<'_> {
         self.wide() as usize
     }
 
-    /// A structure of the C API, of numbers that this case gives for its words of eight bytes.
+    /// Reads a structure of the C API, of numbers that this case gives for its words of eight bytes.
     ///
     /// # Safety
     /// `T` is of integers and pointers alone, is no larger than 32 such words, and nobody follows its pointers.

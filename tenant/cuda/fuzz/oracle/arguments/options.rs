@@ -11,7 +11,8 @@ use std::ptr::{null_mut, without_provenance_mut};
 const LOG_BYTES: usize = 96;
 const UNTOUCHED: u8 = 0xa5;
 
-/// Options are taken exactly if all are known; a message then is cut to what was announced, and nothing stands behind it.
+/// Checks that options are taken exactly if all are known, and that a message then is cut to what was announced, with
+/// nothing behind it.
 pub(super) fn jit_options(values: &mut Values<'_>) {
     const ERROR_LOG: u32 = 5;
     const ERROR_LOG_BYTES: u32 = 6;

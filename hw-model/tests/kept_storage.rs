@@ -1,0 +1,84 @@
+//! What an ended run without timing leaves for the next one is bounded, however much the run itself took.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use support::flow::module;
+use support::{Bench, functional};
+
+struct Counting;
+
+/// Bytes that are allocated, and the most there were.
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system allocator unchanged; counting touches no memory of the caller's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // Relaxed, here and below: figures that order nothing, read by the thread that runs the kernels.
+        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        MOST.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A thread writes and reads the ends of 16 KiB of local memory.
+fn deep() -> String {
+    module(
+        "",
+        ".local .align 16 .b8 own[16384];\nst.local.u32 [own], %r2;\nst.local.u32 [own+16380], %r2;\n\
+         ld.local.u32 %r5, [own];\nld.local.u32 %r6, [own+16380];\nadd.u32 %r5, %r5, %r6;\nst.global.u32 [%rd2], %r5;",
+    )
+}
+
+/// A thread holds 1500 words at once, and adds them.
+fn wide() -> String {
+    const WORDS: u32 = 1500;
+    let mut body = format!(".reg .b32 %w<{WORDS}>;\n");
+    for word in 0..WORDS {
+        writeln!(body, "ld.global.u32 %w{word}, [%rd1];").expect("memory");
+    }
+    body.push_str("mov.u32 %r5, %r2;\n");
+    for word in 0..WORDS {
+        writeln!(body, "add.u32 %r5, %r5, %w{word};").expect("memory");
+    }
+    body.push_str("bar.sync 0;\nst.global.u32 [%rd2], %r5;");
+    module("", &body)
+}
+
+#[test]
+fn a_run_that_took_much_leaves_little() {
+    let mut bench = Bench::named("h200");
+    let out = bench.buffer(&vec![0; 8 * 1024]);
+    let params = out.to_le_bytes();
+    // Of local memory 1 MiB is kept, and of the registers of each warp 64 KiB.
+    for (text, threads, took, kept) in [
+        (deep(), 1024, 16 << 20, 2 << 20),
+        (wide(), 256, 1 << 20, 1 << 19),
+    ] {
+        let kernel = bench.kernel(&text, "k");
+        let launch = bench.simple(&kernel, 2, threads, &params);
+        let before = NOW.load(Ordering::Relaxed);
+        MOST.store(before, Ordering::Relaxed);
+        functional(&mut bench, &launch);
+        let (most, after) = (MOST.load(Ordering::Relaxed), NOW.load(Ordering::Relaxed));
+        assert!(
+            most >= before + took,
+            "the run took {} bytes",
+            most - before
+        );
+        assert!(after <= before + kept, "it left {} bytes", after - before);
+    }
+}
