@@ -354,7 +354,8 @@ impl Stream {
         }
     }
 
-    /// Submits a launch with packed parameters, and returns its cookie; one that is `watched` keeps its end for an event.
+    /// Submits a launch with packed parameters, and returns its cookie; one that is `watched` keeps its end for an
+    /// event.
     pub(crate) fn submit_launch(
         &self,
         core: &mut Held<'_>,
