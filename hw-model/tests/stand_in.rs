@@ -1,5 +1,5 @@
-//! Stand-ins: a launch lasts as many times a block's stay as its blocks fill the GPU, and blocks take what they are said
-//! to.
+//! Stand-ins: a launch lasts as many times a block's stay as its blocks fill the GPU, and blocks take what they are
+//! said to.
 
 mod support;
 

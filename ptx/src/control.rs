@@ -14,10 +14,10 @@
 //!          table    → refused[blocks], one byte for each block of the launch; gate_bytes() has room for all
 //! ```
 //!
-//! `worker`: a ticket is taken by adding 1 to `next`, and whoever takes one runs its blocks; `next` begins behind those
-//! that are dealt with the first launch. A place word holds the SM's cap in its low half, which the host writes, and
-//! the number of its workers in the high half. [`crate::protocol`] says why
-//! every block then runs exactly once.
+//! `worker`: a worker takes a ticket by adding 1 to `next`, and runs the ticket's blocks; `next` begins behind the
+//! tickets that are dealt with the first launch. A place word holds the SM's cap in its low half, which the host
+//! writes, and the number of its workers in the high half. [`crate::protocol`] says why every block then runs exactly
+//! once.
 //!
 //! `gate`: a block that finds `open` zero marks itself in `refused`, by a byte that is not zero, and leaves; all others
 //! run. Any other value lets blocks in, so the host lowers and raises it whenever it likes. When a launch has ended,
@@ -140,8 +140,8 @@ pub const WORD_HINT_AT: u32 = WORD_CAP_AT + 4;
 pub const WORD_PLACE_AT: u32 = WORD_CAP_AT + 8;
 /// Offset of a word that holds [`NEXT_AT`].
 pub const WORD_NEXT_AT: u32 = WORD_CAP_AT + 12;
-/// Offset of two words, one for each of a warp's first two lanes: whoever changes it first in a turn speaks for the
-/// worker.
+/// Offset of two words, for lane 0 and for lane 1. In each turn one lane 0 and one lane 1 of the worker is elected to
+/// take the ticket and to read the cap: the one that changes its word first.
 pub const WORD_ELECT_AT: u32 = 48;
 /// Offset of a word that is not zero once a thread of the block has left for a fault (`fence`).
 pub const WORD_FAULT_AT: u32 = 56;

@@ -11,7 +11,7 @@
 //! | a malformed payload, an unknown command, a refused request | an error reply; the rest of the message is drained |
 //! | a message over the limit | an error reply; its body is drained without being stored |
 //! | more descriptors than announced, or than a command takes | an error reply; all of them are closed |
-//! | a size below the header's, a type that is neither command nor reply | the stream can no longer be followed: an error reply, then closed |
+//! | a size below the header's, a type that is neither command nor reply | an error reply, then closed: framing is lost |
 //! | replies that are never read | closed when the queue is full |
 
 mod answer;

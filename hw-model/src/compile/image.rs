@@ -6,13 +6,14 @@
 //!
 //! Rule: every operation has an origin, so that a fault names an instruction wherever it happens.
 
-use super::flow::Flow;
+use super::flow::reconvergence;
 use super::reach::{Reach, Signature, callee, runtime, signature};
 use super::variables::Layout;
 use super::{Lines, LoadError, operands, slots, unsupported};
 use crate::config::GpuConfig;
 use crate::exec::{self, Constants, Draft, FrameLayout, Kind, Lower, NONE, Op, Runtime, Slot};
 use crate::kernel::{FunctionEntry, Origin};
+use gridmux_ptx::analysis::Flow;
 use gridmux_ptx::decode::{
     FuncId, Function, Instruction, MemoryOrder, Opcode, Operand, Param, Program, RegId, ScalarType,
     Span, StateSpace,
@@ -142,7 +143,7 @@ impl Linker<'_> {
             .ok_or_else(|| self.refused_header(function))?;
         let mut starts = Vec::with_capacity(function.body.len() + 1);
         let mut branches = Vec::new();
-        let reconvergence = flow.reconvergence(&function.body);
+        let reconvergence = reconvergence(function, flow);
         for (at, i) in function.body.iter().enumerate() {
             starts.push(self.here());
             let origin = Origin {

@@ -8,6 +8,7 @@ mod clusters;
 mod files;
 mod flow;
 mod image;
+mod live;
 mod operands;
 mod reach;
 mod slots;

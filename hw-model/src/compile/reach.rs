@@ -171,8 +171,8 @@ impl Reach {
         }
     }
 
-    /// Returns the deepest stack of the kernel; `None` where calls recur. A chain of calls may be as long as the module,
-    /// so the search keeps its own stack.
+    /// Returns the deepest stack of the kernel; `None` where calls recur. A chain of calls may be as long as the
+    /// module, so the search keeps its own stack.
     fn depth(&self, program: &Program, layouts: &[FrameLayout]) -> Option<u32> {
         let mut known = vec![Depth::Unknown; layouts.len()];
         let mut open = vec![(0, self.callees(program, 0)?)];

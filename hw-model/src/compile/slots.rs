@@ -6,8 +6,9 @@
 //! Rule: a register may take over a slot in the very instruction that reads it last, because every operation
 //! reads all of its sources before it writes.
 
-use super::flow::Flow;
+use super::live::live_ranges;
 use crate::exec::NONE;
+use gridmux_ptx::analysis::Flow;
 use gridmux_ptx::decode::{Function, ScalarType};
 
 /// Where each register lives.
@@ -25,7 +26,7 @@ pub(super) struct Slots {
 
 /// Packs the registers of a function behind `reserved` slots, which it keeps for itself.
 pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
-    let mut ranges = flow.live_ranges(&function.body, function.registers.len());
+    let mut ranges = live_ranges(function, flow);
     // Formal parameters are written before the first instruction, results are read behind the last.
     for reg in function.params.iter().filter_map(|p| p.reg) {
         let range = &mut ranges[reg.0 as usize];

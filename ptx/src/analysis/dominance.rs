@@ -281,31 +281,28 @@ impl PostDominators {
         let nodes = flow.blocks.len();
         let doomed = doomed(flow);
         let mut leaves: Vec<bool> = flow.blocks.iter().map(|b| b.leaves).collect();
-        let mut reaches = vec![false; nodes];
-        let mut stack: Vec<u32> = Vec::new();
-        let spread = |stack: &mut Vec<u32>, reaches: &mut Vec<bool>| {
-            while let Some(b) = stack.pop() {
-                for &p in flow.predecessors(b) {
-                    if !std::mem::replace(&mut reaches[p as usize], true) {
-                        stack.push(p);
-                    }
-                }
-            }
-        };
-        for b in (0..nodes).filter(|&b| leaves[b]) {
-            reaches[b] = true;
-            stack.push(index(b));
-        }
-        spread(&mut stack, &mut reaches);
+        let mut reaches = flow.reaching(&leaves);
         // What is left over loops for ever; the last block of a loop is given a way out.
         for b in (0..nodes).rev() {
             if !reaches[b] && !doomed[b] {
-                reaches[b] = true;
                 leaves[b] = true;
-                stack.push(index(b));
-                spread(&mut stack, &mut reaches);
+                flow.mark_reaching(index(b), &mut reaches);
             }
         }
+        Self::build(flow, leaves, &doomed)
+    }
+
+    /// Builds the tree for threads that leave at the end of the blocks in `leaves` and nowhere else. A block that
+    /// reaches none of these is held to be doomed.
+    #[must_use]
+    pub fn with_exits(flow: &Flow, leaves: Vec<bool>) -> Self {
+        let reaches = flow.reaching(&leaves).into_iter();
+        let doomed: Vec<bool> = reaches.map(|reaches| !reaches).collect();
+        Self::build(flow, leaves, &doomed)
+    }
+
+    fn build(flow: &Flow, leaves: Vec<bool>, doomed: &[bool]) -> Self {
+        let nodes = flow.blocks.len();
         let exits: Vec<u32> = (0..nodes).filter(|&b| leaves[b]).map(index).collect();
         let way_on = |b: usize| {
             let mut to = flow.successors(index(b)).iter().copied();
@@ -315,7 +312,7 @@ impl PostDominators {
         let stand_in: Vec<u32> = (0..nodes).map(way_on).collect();
         let graph = Reversed {
             flow,
-            doomed: &doomed,
+            doomed,
             stand_in: &stand_in,
             exits: &exits,
             leaves: &leaves,
@@ -341,7 +338,7 @@ impl PostDominators {
         self.tree.parent(block).filter(|&p| p != self.exit)
     }
 
-    /// Whether every way from the block ends in `trap`.
+    /// Whether every way from the block ends in `trap`, or no thread can leave behind it.
     #[must_use]
     pub fn is_doomed(&self, block: u32) -> bool {
         !self.tree.holds(block)

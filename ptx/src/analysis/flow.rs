@@ -105,6 +105,31 @@ impl Flow {
         index(after.saturating_sub(1))
     }
 
+    /// Which blocks are marked in `to` or can lead to one that is.
+    #[must_use]
+    pub fn reaching(&self, to: &[bool]) -> Vec<bool> {
+        let mut found = vec![false; self.blocks.len()];
+        for (b, _) in (0..).zip(to).filter(|(_, marked)| **marked) {
+            self.mark_reaching(b, &mut found);
+        }
+        found
+    }
+
+    /// Marks a block and those that can lead to it; what leads to a marked block is marked already.
+    pub(super) fn mark_reaching(&self, block: u32, found: &mut [bool]) {
+        if std::mem::replace(&mut found[block as usize], true) {
+            return;
+        }
+        let mut stack = vec![block];
+        while let Some(b) = stack.pop() {
+            for &p in self.predecessors(b) {
+                if !std::mem::replace(&mut found[p as usize], true) {
+                    stack.push(p);
+                }
+            }
+        }
+    }
+
     /// Blocks that can be reached from the entry, each before those that it dominates (reverse postorder).
     #[must_use]
     pub fn reverse_postorder(&self) -> Vec<u32> {

@@ -4,7 +4,7 @@
 //! traps, would grow a hundredfold. Rule: what a form adds to a module is at most [`TIMES_SOURCE`] times the module and
 //! [`FREE_BYTES`]; kernels are counted in source order, and one with which the sum would be exceeded is refused. The
 //! sum is that of the text itself, made in the longest way that [`Options`] can ask for and with the form for every
-//! kernel that can take it. Whoever mixes forms stays within twice as much, which the rewrite itself sees to.
+//! kernel that can take it. A module of several forms stays within twice as much, which the rewrite itself sees to.
 //!
 //! Making every form of every kernel is dear, and next to no module needs it: [`may_exceed`] rules the others out.
 

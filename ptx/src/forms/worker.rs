@@ -1,9 +1,11 @@
 //! The `worker` form: the body as a loop over block numbers (accelOS's virtual groups, DESIGN section 4).
 //!
-//! A launch has as many workers as may reside. Each takes *tickets*, each for some blocks of one row of the grid, until
-//! there are none or its SM has more workers than its cap. The next ticket is asked for at the head of a ticket's last
-//! block, and the answer used at its end, so that no round trip to memory stands between two; or *late*, at that end.
-//! The text in the order in which it stands, what is seldom come to last:
+//! A worker is a thread block of a rewritten kernel; a launch has as many of them as may reside. Each takes *tickets*,
+//! each for some blocks of one row of the grid, until there are none or its SM has more workers than its cap. A ticket
+//! is asked for either *ahead*, at the head of the last block of the one before, and the answer used at that block's
+//! end, so that no round trip to memory stands between two tickets; or *late*, at that end. Some workers are *dealt*
+//! their first ticket: its number is that of the worker in the launch. The code, in the order in which it stands, with
+//! the parts that are seldom run last:
 //!
 //! ```text
 //! enter    plain = late;  the first two threads: prepare
@@ -31,61 +33,63 @@
 //!          ticket = next++, settle
 //! ```
 //!
-//! **Who speaks.** The warps of a block come to the head of the last block at different times, and in about the same
-//! order to its end. So the first one there looks ahead, and while the others still run it has time to find the next
-//! ticket's blocks: on an SM with many warps each instruction of one warp takes as long as one of all of them. Lanes 0
-//! and 1 are elected each for itself, by an exchange in shared memory. In the first turn, and where tickets are taken
-//! late, the first warp speaks. Where some warp has one lane only, or the second thread is not beside the first, nobody
-//! could read the cap beside lane 0, and tickets are taken *warily*: lane 0 asks for the cap before each.
+//! **Who speaks.** One warp *speaks* for the worker: it asks for tickets and reads the cap. The warps of a block reach
+//! the head of the last block at different times, and its end in about the same order. So the first warp at the head
+//! asks ahead, and it has time to find the next ticket's blocks while the others still run: on an SM with many warps an
+//! instruction of one warp takes as long as one of each of them. Lane 0, which takes the ticket, and lane 1, which
+//! reads the cap, are elected separately, each by an exchange in shared memory. In the first turn, and where tickets
+//! are taken late, the first warp speaks. Where some warp has one lane only, or the second thread is not beside the
+//! first, no lane beside lane 0 can read the cap, and tickets are taken *warily*: lane 0 reads the cap before each.
 //!
-//! **The first turn.** Dealt blocks are gone to without a barrier. Only the first two threads touch the words before
-//! all have met at the first `told`: each writes what it reads. A fenced kernel does not begin so, because a thread
-//! that leaves for a fault says so in the words.
+//! **The first turn.** A dealt ticket's blocks are begun without a barrier. Before all threads have met at the first
+//! `told`, only the first two touch the words in shared memory, and each reads only what it wrote itself. A fenced
+//! kernel does not begin like this, because any of its threads may leave for a fault and record that in the words.
 //!
-//! **Lanes that part.** Whatever parts the lanes of a warp leads them together again in front of the body, and they
-//! wait for each other there (`bar.warp.sync`): lanes that came to the body alone would run it alone. `told`'s barrier
-//! does the same. Only from `prepare` the first two lanes come back to where the others are by one way, as from any
-//! branch. So a piece that is reached from both sides of the body is written twice.
+//! **Divergence.** Lanes of a warp that diverge come together again in front of the body, and wait for each other there
+//! (`bar.warp.sync`): lanes that came to the body alone would run it alone. `told`'s barrier does the same. Only the
+//! first two lanes, behind `prepare`, need no wait: one way leads back from there, as from any branch, and the compiler
+//! makes them reconverge. For the same reason a piece that is reached from both sides of the body is written twice.
 //!
-//! **Places.** `count` and `cap` of an SM are one word. Whoever has counted himself is a *member* until his own
-//! subtraction, so that `count` is the number of members as long as there are tickets; who finds none left leaves
-//! without it, since nobody is to come in his place. For every `c` at most `c` members have `hint < c`: a newcomer's
-//! hint is the number of members before it, and one that is renewed is the number of the others at that moment; in both
-//! cases either the hint is not below `c` or there are at most `c` members. So while `count > cap` at least
-//! `count - cap` members see that their hint is not below the cap, and come to `over`; and a compare-and-swap succeeds
-//! only while `count > cap`, so that leaving never brings the members below the cap: one worker stays while the cap is
-//! above zero and tickets remain.
+//! **Places.** `count` and `cap` of an SM are one word. A worker is a *member* from when it adds itself to `count`
+//! until it subtracts itself, so that `count` is the number of members as long as there are tickets. A worker that
+//! finds no ticket left leaves without subtracting itself, since no other is to take its place. For every `c` at most
+//! `c` members have `hint < c`: a new member's hint is the number of members before it, and a renewed hint is the
+//! number of the others at that moment; in both cases either the hint is not below `c` or there are at most `c`
+//! members. So while `count > cap` at least `count - cap` members see that their hint is not below the cap, and come to
+//! `over`; and the compare-and-swap there succeeds only while `count > cap`, so that leaving never brings the members
+//! below the cap: one worker stays while the cap is above zero and tickets remain.
 //!
 //! A worker that was dealt its first ticket is no member while its SM's cap is
 //! [`control::CAP_UNBOUND`](crate::control): its hint is below that cap and no other, so that it comes to `over` when
 //! it sees a cap that binds, and counts itself like a newcomer.
 //!
-//! **Tickets.** An accepted ticket is always run, also by a worker that is over its cap; it leaves one ticket later. So
-//! when all grids have ended, exactly the tickets below `next` have run, and a stop needs no word of its own: all caps
-//! zero. Tickets are accepted in ascending order, and each worker runs its own in that order. The lowest ticket that is
-//! accepted and not finished is therefore being run, not held: a block that waits for earlier ones alone is waited for
-//! by nobody that it waits for. Dealt tickets may be held by workers that have not started, and blocks that stand apart
-//! follow later ones; kernels whose blocks wait for earlier ones, or may hide such a wait, are dealt none and take one
-//! block at a time.
+//! **Tickets.** An accepted ticket is always run, also by a worker that is over its cap; that worker leaves one ticket
+//! later. So when all grids have ended, exactly the tickets below `next` have run, and a stop needs no word of its own:
+//! the host sets all caps to zero. Tickets are accepted in ascending order, and each worker runs its own in that order.
+//! The lowest ticket that is accepted and not finished is therefore being run, not held, so that blocks that wait only
+//! for earlier blocks never wait in a circle. This fails for dealt tickets, whose workers may not have started, and for
+//! tickets of several blocks, whose blocks run after blocks of later numbers; so kernels whose blocks wait for earlier
+//! ones, or may hide such a wait, are dealt none and take one block at a time.
 //!
-//! **Words.** What the threads tell each other stands in shared memory ([`ticket`]). The blocks of a ticket stand in
-//! two sets of words used in turn, so that one barrier is enough: who writes a set has passed the barrier behind which
-//! all had read it the time before. The cap is one word: whenever who speaks reads it, it holds one that was true since
-//! the last ticket was looked for. A dealt worker begins with one that binds nobody.
+//! **Words.** The threads of a worker share words in shared memory ([`ticket`]). The blocks of a ticket stand in two
+//! sets of words that are used in turn, so that one barrier is enough: the thread that writes a set has passed a
+//! barrier that came after all had read the set's last values. The cap is one word, which holds a value that the SM's
+//! cap had since the last ticket was asked for. A dealt worker begins with [`CAP_UNBOUND`](crate::control), which
+//! limits nobody.
 //!
-//! **Registers.** Across a body live `ahead` and some predicates; with chunks also the block's place on the axes that
-//! the body asks for, and `last` in the register that is `ahead`'s in the last block of a ticket that one is asked for
-//! ahead in; a predicate says so (`fin`), and what the register holds is not looked at then. What must be remembered
-//! otherwise, the hint and where the place is, stands in the words. A kernel that needs many registers ([`HEAVY`])
-//! takes one block at a time and has its place from the ticket. The loop's head stands behind the instructions at the
-//! kernel's start that give the same in every block ([`start`]). A register that the body may read before it writes it
-//! is given a value there, because undefined values of one block would otherwise be carried to the next and kept alive.
+//! **Registers.** Live across a body are `ahead` and some predicates; if tickets have several blocks, also the block's
+//! index on the axes that the body asks for, and `last`. `last` shares `ahead`'s register, because `ahead` is needed in
+//! a ticket's last block only; the predicate `fin` says that this is the last block. The hint, and where the place word
+//! is, stand in the words of shared memory instead. A kernel that needs many registers ([`HEAVY`]) takes one block at a
+//! time and has its index from the ticket. The loop begins behind those instructions at the kernel's start that give
+//! the same result in every block ([`start`]). A register that the body may read before it writes it is given a value
+//! there, because undefined values of one block would otherwise be carried to the next and kept alive.
 //!
 //! Where threads of a block cannot meet ([`convergence::threads_meet`]) its warps run on by themselves to the end of
-//! the ticket. Soundness rests on [`super::convergence`]: every thread of the block passes the same barriers before it
-//! rejoins.
+//! the ticket. The form is sound because every thread of the block passes the same barriers before it rejoins
+//! ([`super::convergence`]).
 
-/// As `format!`, with room for a piece of the loop's text from the start: names are longer than what stands for them.
+/// Formats like `format!`, into a string with room for a piece of the loop's code from the start.
 macro_rules! text {
     ($($piece:tt)*) => {{
         let mut text = String::with_capacity(1024);
@@ -113,18 +117,18 @@ pub(super) use text::{Registers, start_text, step_text};
 /// blocks last so long that the cost of a barrier for each is negligible.
 const HEAVY: u32 = 25;
 
-/// Whether workers may take more than one block at a time, if their kernel needs an estimated `registers_estimate`
-/// registers per thread.
+/// Returns whether workers may take more than one block at a time, if their kernel needs an estimated
+/// `registers_estimate` registers per thread.
 pub(super) fn takes_chunks(registers_estimate: u32) -> bool {
     registers_estimate < HEAVY
 }
 
-/// What stands against the loop in each function, for reasons of its own, and what it relies on.
+/// Returns for each function why it cannot be in the loop, callees aside, and what the loop relies on there.
 pub(super) fn judge(program: &Program, calls: &Calls) -> Vec<Judged> {
     convergence::judge(program, calls)
 }
 
-/// Why an instruction cannot stand in the loop's body, wherever it stands.
+/// Returns the first instruction that cannot be in the loop's body, with the reason.
 pub(super) fn forbids(program: &Program, id: FuncId) -> Option<(Reason, u32)> {
     let function = &program.functions[id.0 as usize];
     function.body.iter().find_map(|i| {
@@ -143,9 +147,9 @@ pub(super) fn forbids(program: &Program, id: FuncId) -> Option<(Reason, u32)> {
     })
 }
 
-/// Instructions whose effect outlasts a block's body or counts on being the first of its kind in a thread's life:
-/// barrier objects that are set up without being torn down, register budgets, tensor memory, copies that a barrier
-/// object tracks.
+/// Returns whether the effect of an instruction outlasts a block's body, or relies on being the first of its kind in a
+/// thread's life: barrier objects that are set up without being torn down, register budgets, tensor memory, copies that
+/// a barrier object tracks.
 fn happens_once(mnemonic: &str) -> bool {
     let starts = |list: &[&str]| list.iter().any(|p| mnemonic.starts_with(p));
     // Every instruction of every module comes by here, so the first letter decides for most.

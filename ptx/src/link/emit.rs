@@ -52,8 +52,8 @@ type Change = (Span, String);
 enum Fate {
     Stays,
     Goes,
-    /// A declaration of what is defined further down takes its place.
-    Stands(String),
+    /// It is replaced by this declaration of what is defined further down.
+    Becomes(String),
 }
 
 struct Writer<'a> {
@@ -65,7 +65,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// All of a part's statements that go or are replaced, in order and without overlap.
+    /// Returns a part's statements that are deleted or replaced, in order and without overlap.
     fn changes(&mut self, p: usize) -> Vec<Change> {
         let module = &self.parts[p].module;
         let mut changes: Vec<Change> = module
@@ -91,7 +91,7 @@ impl Writer<'_> {
         changes.sort_by_key(|(span, _)| (span.start, std::cmp::Reverse(span.end)));
         let mut end = 0;
         changes.retain(|(span, _)| {
-            // What is inside a statement that goes has gone with it.
+            // A change inside a changed statement is not needed.
             let apart = span.start >= end;
             end = end.max(span.end);
             apart
@@ -99,7 +99,7 @@ impl Writer<'_> {
         changes
     }
 
-    /// One statement, which may declare several variables.
+    /// Adds the changes of one statement, which may declare several variables.
     fn statement(&mut self, p: usize, (from, to): (usize, usize), changes: &mut Vec<Change>) {
         let sites = &self.tables[p].sites[from..to];
         let mut stays = Vec::with_capacity(sites.len());
@@ -107,7 +107,7 @@ impl Writer<'_> {
         for (n, site) in sites.iter().enumerate() {
             let fate = self.fate(p, from + n, site);
             stays.push(matches!(fate, Fate::Stays));
-            if let Fate::Stands(text) = fate {
+            if let Fate::Becomes(text) = fate {
                 forward.push_str(&text);
             }
         }
@@ -125,7 +125,7 @@ impl Writer<'_> {
             _ => sites[n].statement,
         };
         for n in (0..sites.len()).filter(|&n| !stays[n]) {
-            // With the comma behind it, or, behind one that stays, the comma in front.
+            // Deletes the comma behind the name or, if an earlier name stays, the comma in front of it.
             let (start, end) = match n < first {
                 true => (declarator(n).start, declarator(n + 1).start),
                 false => (declarator(n - 1).end, declarator(n).end),
@@ -134,6 +134,7 @@ impl Writer<'_> {
         }
     }
 
+    /// Decides what becomes of a site, the part's `at`th.
     fn fate(&mut self, p: usize, at: usize, site: &Site) -> Fate {
         let Some(g) = self.globals.of(p, site.symbol) else {
             return Fate::Stays;
@@ -156,12 +157,12 @@ impl Writer<'_> {
         }
         match global.definition {
             Some(_) if is_own && site.linkage != Linkage::Extern => Fate::Stays,
-            Some(definition) => Fate::Stands(self.forward(definition)),
+            Some(definition) => Fate::Becomes(self.forward(definition)),
             None => Fate::Stays,
         }
     }
 
-    /// A declaration of what is defined further down.
+    /// Returns a declaration of a symbol that is defined further down.
     fn forward(&self, id: Id) -> String {
         let module = &self.parts[id.part as usize].module;
         let symbol = id.of(self.tables);
@@ -177,7 +178,7 @@ impl Writer<'_> {
     }
 }
 
-/// The places of names that are new, outside what goes or is replaced.
+/// Returns the places where a renamed symbol is named, each with the new name, except inside `changes`.
 fn new_names<'a>(
     table: &'a Symbols,
     renamed: &'a HashMap<u32, String>,

@@ -23,7 +23,7 @@ impl fmt::Display for Place {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// There are no modules.
-    #[error("there is no module to link")]
+    #[error("there is no module to link; give at least one")]
     Nothing,
     /// One of them is wrong by itself.
     #[error("{part}: {error}")]
@@ -34,7 +34,7 @@ pub enum LinkError {
         error: Box<ParseError>,
     },
     /// Two modules define a name, neither of them `.weak`.
-    #[error("`{symbol}` is defined twice: {first}; and {second}")]
+    #[error("`{symbol}` is defined twice: {first}; and {second} (rename one, or make one `.weak`)")]
     Duplicate {
         /// The name.
         symbol: String,
@@ -44,7 +44,7 @@ pub enum LinkError {
         second: Place,
     },
     /// Two modules mean different things by a name.
-    #[error("`{symbol}` {what}: {first}; and {second}")]
+    #[error("`{symbol}` {what}: {first}; and {second} (declare it alike in both)")]
     Mismatch {
         /// The name.
         symbol: String,
@@ -56,14 +56,16 @@ pub enum LinkError {
         second: Place,
     },
     /// A module uses what none defines.
-    #[error("`{symbol}` is used and no module defines it: {place}")]
+    #[error(
+        "`{symbol}` is used and no module defines it: {place} (add a module that defines it as `.visible`)"
+    )]
     Unresolved {
         /// The name.
         symbol: String,
         /// Where it is declared.
         place: Place,
     },
-    /// A label that another module's symbol would hide.
+    /// A label has the name of another module's symbol, which would be meant where the label is used.
     #[error(
         "`{symbol}` is a label in {part}, used above its place, and a symbol in {place}; rename one"
     )]
@@ -76,7 +78,7 @@ pub enum LinkError {
         place: Place,
     },
     /// A symbol has a name that PTX itself gives a meaning to.
-    #[error("`{symbol}` is a predefined name and cannot be linked: {place}")]
+    #[error("`{symbol}` is a predefined name and cannot be linked: {place} (rename it)")]
     Predefined {
         /// The name.
         symbol: String,
@@ -84,7 +86,7 @@ pub enum LinkError {
         place: Place,
     },
     /// The headers contradict each other.
-    #[error("{first} and {second} cannot be linked: {what}")]
+    #[error("{first} and {second} cannot be linked: {what} (compile both with the same options)")]
     Header {
         /// One module.
         first: String,
@@ -93,8 +95,8 @@ pub enum LinkError {
         /// In what they differ.
         what: String,
     },
-    /// A `.target` that says nothing of an architecture.
-    #[error("{part}: the target `{target}` names no architecture such as `sm_80`")]
+    /// A `.target` names no architecture.
+    #[error("{part}: the target `{target}` names no architecture; write one such as `sm_80`")]
     Target {
         /// The module.
         part: String,
@@ -102,15 +104,17 @@ pub enum LinkError {
         target: String,
     },
     /// A module declares more names than one of its length can have.
-    #[error("{part}: more variables and functions than a module of this length can have")]
+    #[error(
+        "{part}: more variables and functions than a module of this length can have; delete unused ones"
+    )]
     TooManyNames {
         /// The module.
         part: String,
     },
     /// The linked text would be over the limit of a module.
-    #[error("the linked module is longer than 64 MiB")]
+    #[error("the linked module is longer than 64 MiB; link fewer modules")]
     TooLarge,
-    /// The parts are right and what they make together is not.
+    /// Each part is valid, and the linked module is not.
     #[error("the linked module: {0}")]
     Linked(Box<ParseError>),
 }

@@ -52,7 +52,7 @@ impl Target {
         Some(Self { number, reach })
     }
 
-    /// Whether its code runs where code for `other` does.
+    /// Returns whether code for this target runs on every device that code for `other` runs on.
     fn runs_as(self, other: Self) -> bool {
         match self.reach {
             Reach::Later => self.number <= other.number,
@@ -65,7 +65,8 @@ impl Target {
         }
     }
 
-    /// The target that code for both runs on: one of them, or the higher one's number with the narrower reach.
+    /// Returns the target for a module of code for both: one of them, or the higher number with the narrower reach;
+    /// `None` when no device runs both.
     fn with(self, other: Self) -> Option<Self> {
         let number = self.number.max(other.number);
         let reach = self.reach.max(other.reach);
@@ -84,6 +85,7 @@ impl Target {
 }
 
 impl Header {
+    /// Reads the header of a part, whose name is for errors.
     pub(super) fn new(part: &str, program: &Program) -> Result<Self, LinkError> {
         let mut words = program.target.split(',').map(str::trim);
         let target = words.next().and_then(Target::parse);
@@ -101,7 +103,7 @@ impl Header {
         })
     }
 
-    /// In what two headers contradict each other.
+    /// Returns how two headers contradict each other, if they do.
     fn contradiction(&self, other: &Self) -> Option<String> {
         if self.address_size != other.address_size {
             return Some(format!(
@@ -119,14 +121,17 @@ impl Header {
     }
 }
 
-/// The text of the header that stands for all of them.
+/// Returns the text of one header that fits all parts.
+///
+/// # Errors
+/// [`LinkError::Header`], which names two parts and says how their headers contradict each other.
 pub(super) fn merge(parts: &[Part], headers: &[Header]) -> Result<String, LinkError> {
     let Some((first, rest)) = headers.split_first() else {
         return Err(LinkError::Nothing);
     };
     let mut merged = first.clone();
-    // The part that the target so far comes from.
-    let mut named = 0;
+    // The part that the merged target comes from.
+    let mut target_from = 0;
     for (n, header) in rest.iter().enumerate() {
         let error = |with: usize, what: String| LinkError::Header {
             first: parts[with].name.clone(),
@@ -139,12 +144,12 @@ pub(super) fn merge(parts: &[Part], headers: &[Header]) -> Result<String, LinkEr
         let Some(target) = merged.target.with(header.target) else {
             let (one, other) = (merged.target.word(), header.target.word());
             return Err(error(
-                named,
+                target_from,
                 format!("no device runs code for {one} and for {other}"),
             ));
         };
         if target != merged.target {
-            (merged.target, named) = (target, n + 1);
+            (merged.target, target_from) = (target, n + 1);
         }
         merged.version = merged.version.max(header.version);
     }

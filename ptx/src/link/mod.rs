@@ -61,7 +61,10 @@ pub fn link(parts: Vec<Part>) -> Result<Module, LinkError> {
     Module::parse(text).map_err(|error| LinkError::Linked(Box::new(error)))
 }
 
-/// The length that the linked text has so far, or an error when it is over the limit of a module.
+/// Returns the length that the linked text has so far.
+///
+/// # Errors
+/// [`LinkError::TooLarge`] when it is over the limit of a module.
 fn within_limit(bytes: usize) -> Result<usize, LinkError> {
     match bytes {
         0..=MAX_BYTES => Ok(bytes),

@@ -10,10 +10,10 @@ use std::collections::{HashMap, HashSet};
 /// New names by the index of their symbol, for each part.
 pub(super) type Renamed = Vec<HashMap<u32, String>>;
 
-/// A label's name that several parts use above its place.
+/// In place of a part's number: several parts use a label of this name above its place.
 const SEVERAL: usize = usize::MAX;
 
-/// Finds the names that collide, and new ones that no module has.
+/// Finds the names that collide, and gives them new ones that no module has.
 pub(super) fn rename(
     parts: &[Part],
     tables: &[Symbols],
@@ -36,7 +36,7 @@ pub(super) fn rename(
             let prefix = prefix.get_or_insert_with(|| {
                 unused_prefix("linked", parts.iter().flat_map(|part| part.module.names()))
             });
-            // `%` only begins a name.
+            // `%` may only be a name's first character.
             let new = match name.strip_prefix('%') {
                 Some(rest) => format!("{prefix}{}p_{rest}", p + 1),
                 None => format!("{prefix}{}_{name}", p + 1),
@@ -47,8 +47,8 @@ pub(super) fn rename(
     Ok(renamed)
 }
 
-/// Names of labels that are used above their place, where a symbol of another module would take their meaning; and the
-/// part that has each.
+/// Returns the names of labels that are used above their place, each with its part. Where such a label is used, a
+/// symbol of another module by the same name would be meant instead.
 fn awaited<'a>(
     parts: &'a [Part],
     tables: &[Symbols],

@@ -1,4 +1,4 @@
-//! Which definition each name stands for that more than one module may see.
+//! Finds the definition of each name that more than one module may see.
 
 use super::Part;
 use super::error::LinkError;
@@ -45,13 +45,15 @@ pub(super) struct Globals<'a> {
 const NONE: u32 = u32::MAX;
 
 impl Globals<'_> {
-    /// The shared name's index that a part's symbol has; `None` for what only its own module sees.
+    /// Returns the index of the shared name that a part's symbol has; `None` for a symbol that only its own module
+    /// sees.
     pub(super) fn of(&self, part: usize, symbol: u32) -> Option<usize> {
         let n = self.of[part][symbol as usize];
         (n != NONE).then_some(n as usize)
     }
 
-    /// The shared name, where the linked module has it.
+    /// Returns the symbol behind a shared name, its definition if there is one; `None` if the linked module lacks the
+    /// name.
     pub(super) fn kept(&self, name: &str) -> Option<Id> {
         let global = &self.list[*self.by_name.get(name)? as usize];
         let stands_for = global.definition.unwrap_or(global.first);
@@ -59,8 +61,8 @@ impl Globals<'_> {
     }
 }
 
-/// Whether the device's runtime defines the function: what nvcc declares in every module that prints, allocates or
-/// asserts, and the device's side of the runtime library.
+/// Returns whether the device's runtime defines the function: those that nvcc declares in every module that prints,
+/// allocates or asserts, and the device's side of the runtime library.
 fn is_provided(name: &str) -> bool {
     let device_runtime = name
         .strip_prefix("__cudaCDP2")
@@ -69,8 +71,12 @@ fn is_provided(name: &str) -> bool {
     device_runtime || matches!(name, "vprintf" | "malloc" | "free" | "__assertfail")
 }
 
-/// Finds the definition of every shared name. Dynamic shared memory becomes a name of its own module's, because all of
-/// it begins at the same address, whatever it is called.
+/// Finds the definition of every shared name. A name of dynamic shared memory is shared no longer: all of it begins at
+/// the same address, whatever each module calls it.
+///
+/// # Errors
+/// [`LinkError`] for a name that is defined twice, that is used and not defined, or that two modules declare
+/// differently.
 pub(super) fn resolve<'a>(
     parts: &'a [Part],
     tables: &mut [Symbols],
@@ -105,12 +111,13 @@ pub(super) fn resolve<'a>(
     Ok(globals)
 }
 
-/// What becomes of a shared name, as one of its symbols has it.
+/// What the linked module needs for one symbol of a shared name.
 enum Keeps {
-    /// Nobody uses it.
+    /// Nothing, because the symbol is not used.
     Nothing,
+    /// The shared name.
     Name,
-    /// It is dynamic shared memory.
+    /// A name of the part's own, because the symbol is dynamic shared memory.
     OwnName,
 }
 
@@ -120,7 +127,7 @@ struct Linker<'a, 't> {
 }
 
 impl<'a> Linker<'a, '_> {
-    /// All symbols, part by part.
+    /// Returns all symbols, part by part.
     fn ids(&self) -> impl Iterator<Item = Id> {
         (0_u32..).zip(self.tables).flat_map(|(part, table)| {
             let symbols = (0_u32..).zip(&table.symbols);
@@ -153,7 +160,7 @@ impl<'a> Linker<'a, '_> {
         self.tables[id.part as usize].place(self.part(id), self.symbol(id))
     }
 
-    /// Adds a symbol to the shared name, which it may come to define.
+    /// Adds a symbol to its shared name, and chooses the name's definition anew if the symbol has one.
     fn enter(&self, globals: &mut Globals<'a>, id: Id) -> Result<(), LinkError> {
         // Every symbol comes from a source of at most 64 MiB, and there are not many sources.
         let next = u32::try_from(globals.list.len()).unwrap_or(NONE);
@@ -176,7 +183,7 @@ impl<'a> Linker<'a, '_> {
         Ok(())
     }
 
-    /// The definition that stays of two.
+    /// Returns which of two definitions stays.
     fn prefer(&self, old: Id, new: Id) -> Result<Id, LinkError> {
         let rank = |id| match self.symbol(id).linkage {
             Linkage::Visible => 2,
@@ -195,7 +202,8 @@ impl<'a> Linker<'a, '_> {
         }
     }
 
-    /// The larger of two `.common` variables; one of them may have an initial value, and is the larger one then.
+    /// Returns the larger of two `.common` variables. One of them may have an initial value, and must be the larger
+    /// one.
     fn larger(&self, old: Id, new: Id) -> Result<Id, LinkError> {
         let (Shape::Variable(a), Shape::Variable(b)) =
             (&self.symbol(old).shape, &self.symbol(new).shape)
@@ -220,7 +228,7 @@ impl<'a> Linker<'a, '_> {
         }
     }
 
-    /// Holds a symbol against the definition.
+    /// Compares a symbol with the definition of its name, and returns what the linked module needs for it.
     fn settle(&self, global: &Global, id: Id) -> Result<Keeps, LinkError> {
         let symbol = self.symbol(id);
         let Some(definition) = global.definition else {
@@ -243,7 +251,8 @@ impl<'a> Linker<'a, '_> {
         Ok(Keeps::Name)
     }
 
-    /// What no module defines must be dynamic shared memory, or the runtime's, or of no use.
+    /// Returns what the linked module needs for a symbol that no module defines, which must be dynamic shared memory, a
+    /// function of the device's runtime, or unused.
     fn undefined(&self, global: &Global, id: Id, symbol: &Symbol) -> Result<Keeps, LinkError> {
         let is_dynamic = |symbol: &Symbol| matches!(&symbol.shape, Shape::Variable(v) if v.space == StateSpace::Shared);
         let first = self.symbol(global.first);

@@ -2,8 +2,8 @@
 //!
 //! Compilers write the same C type in different ways (`.u32`, `.s32`, `.b32`; a structure as bytes or as words). So
 //! types are compared by class: floating point and integers differ, and untyped bits match both. State spaces and sizes
-//! are exact, an open size fits any; a variable's declared alignment may be less than its definition's, a parameter's is
-//! exact.
+//! are exact, and an open size fits any. A variable's declared alignment may be less than its definition's; a
+//! parameter's is exact.
 
 use crate::decode::{Function, Param, ScalarType as T, StateSpace, Variable, is_opaque};
 use crate::syntax::declaration::{Declarator, Head};
@@ -47,13 +47,13 @@ struct Formal {
     align: u32,
 }
 
-/// What a type's bits are taken for.
+/// How a type interprets its bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Bits,
     Integer,
     Float,
-    /// Textures, samplers and surfaces, each its own.
+    /// A texture, a sampler or a surface, which match only themselves.
     Opaque(T),
 }
 
@@ -66,7 +66,7 @@ fn class(ty: T) -> Class {
     }
 }
 
-/// Whether one type cannot stand for the other where both are as large.
+/// Returns whether one type cannot stand for another of the same size.
 fn conflict(a: T, b: T) -> bool {
     match (class(a), class(b)) {
         (Class::Opaque(a), Class::Opaque(b)) => a != b,
@@ -76,14 +76,15 @@ fn conflict(a: T, b: T) -> bool {
     }
 }
 
+/// Returns the words that name two types behind `what`.
 fn types(what: &str, a: T, b: T) -> String {
     let (a, b) = (word_of(a), word_of(b));
     format!("{what} of type .{a} and of type .{b}")
 }
 
 impl Shape {
-    /// In what `other` differs so that it cannot stand for this one; the text continues the symbol's name. With `sizes`
-    /// unset, variables of different size fit each other.
+    /// Returns why `other` cannot stand for this one, if it cannot; in a message the text follows the symbol's name.
+    /// With `sizes` unset, variables of different size fit each other.
     pub(super) fn mismatch(&self, other: &Self, sizes: bool) -> Option<String> {
         match (self, other) {
             (Self::Variable(a), Self::Variable(b)) => a.mismatch(b, sizes),
@@ -140,12 +141,12 @@ impl VariableShape {
             .then(|| types("is", self.ty, other.ty))
     }
 
-    /// Bytes of an element, which `name[index]` counts in; `None` for what is no array.
+    /// Returns the bytes of one element, the unit of the index in `name[index]`; `None` for what is no array.
     pub(super) fn element_bytes(&self) -> Option<u32> {
         (!self.dims.is_empty()).then(|| self.ty.size_bytes() * u32::from(self.vector.max(1)))
     }
 
-    /// A declaration of the variable, which is defined further down.
+    /// Returns a declaration of the variable, which is defined further down.
     pub(super) fn forward(&self, name: &str) -> String {
         let mut text = format!(".extern .{} .align {} ", space_word(self.space), self.align);
         if self.vector > 1 {
@@ -156,7 +157,7 @@ impl VariableShape {
         let inner = self.dims.iter().skip(1);
         let row = inner.fold(element, |n, d| n.saturating_mul(d.unwrap_or(1)));
         for (n, dim) in self.dims.iter().enumerate() {
-            // The first dimension may be open, for the initialiser to say.
+            // The first dimension may be open, and the initialiser says how long it is.
             let count = dim.unwrap_or(if n == 0 {
                 self.size_bytes / row.max(1)
             } else {

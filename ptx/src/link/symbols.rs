@@ -13,8 +13,8 @@ use crate::syntax::vocabulary::{Directive, VOCABULARY};
 use std::cell::OnceCell;
 use std::collections::HashSet;
 
-/// Bytes of text that a part has for each of its symbols at the least, on average and [`FREE_BYTES`] aside: a
-/// declaration in the style of compilers is longer, and what is known of a symbol takes two hundred bytes.
+/// Least bytes of text for each symbol of a part, on average and without the first [`FREE_BYTES`]. It bounds the memory
+/// of the tables, which hold about two hundred bytes for each symbol; declarations that compilers write are longer.
 const BYTES_PER_SYMBOL: usize = 16;
 
 /// No index.
@@ -92,7 +92,7 @@ pub(super) struct Symbols {
     pub(super) uses: ModuleUses,
     /// Index of the symbol, or `NONE`, by interned name.
     by_name: Vec<u32>,
-    /// Names whose elements are named by index, once that was asked.
+    /// Names that are used as `name[index]`, found when [`Symbols::is_indexed`] is first called.
     indexed: OnceCell<HashSet<Sym>>,
 }
 
@@ -124,13 +124,13 @@ impl Symbols {
         }
     }
 
-    /// The symbol that a name of the module's scope stands for.
+    /// Returns the symbol that a name of the module's scope stands for.
     pub(super) fn symbol_of(&self, name: Sym) -> Option<u32> {
         let n = *self.by_name.get(name.0 as usize)?;
         (n != NONE).then_some(n)
     }
 
-    /// Whether the part names an element by its index, `name[index]`.
+    /// Returns whether the part names an element of the symbol by its index, `name[index]`.
     pub(super) fn is_indexed(&self, part: &Part, symbol: &Symbol) -> bool {
         let indexed = self.indexed.get_or_init(|| {
             let mut tokens = part.module.cursor(0).tokens.iter();
@@ -143,6 +143,7 @@ impl Symbols {
         indexed.contains(&symbol.name)
     }
 
+    /// Returns where the symbol is defined or else first declared.
     pub(super) fn place(&self, part: &Part, symbol: &Symbol) -> Place {
         Place {
             part: part.name.clone(),
@@ -152,12 +153,13 @@ impl Symbols {
         }
     }
 
+    /// Returns the symbol's name as messages show it.
     pub(super) fn shown_name(&self, part: &Part, symbol: &Symbol) -> String {
         shown(part.module.cursor(0).name(symbol.name))
     }
 
-    /// A name is seen as its definition says or, where that says nothing, another declaration; without a definition
-    /// it is defined elsewhere.
+    /// Sets each symbol's linkage: what its definition says or, if that says nothing, another declaration; a symbol
+    /// without a definition is external.
     fn settle_linkage(&mut self) {
         for site in &self.sites {
             let symbol = &mut self.symbols[site.symbol as usize];
@@ -170,7 +172,7 @@ impl Symbols {
             let definition = symbol.definition.map(|at| self.sites[at as usize].linkage);
             symbol.linkage = match definition {
                 None => Linkage::Extern,
-                // An alias and a definition without a word of its own are seen as the declaration says; kernels are
+                // An alias, or a definition without a linkage directive, has the declaration's linkage; kernels are
                 // found by their names from outside.
                 Some(Linkage::Local) if symbol.linkage != Linkage::Local => symbol.linkage,
                 Some(Linkage::Local) if symbol.shape.is_entry() => Linkage::Visible,
@@ -181,7 +183,7 @@ impl Symbols {
     }
 }
 
-/// A name that PTX gives a meaning to would mean that in one module and the symbol in another.
+/// Returns whether PTX itself gives the name a meaning: in another module it would mean that, and not the symbol.
 fn is_predefined(name: Sym) -> bool {
     VOCABULARY.is_predefined(name) || name == VOCABULARY.generic
 }
@@ -320,6 +322,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Symbols {
+    /// Adds a site, and its symbol if the name is new.
     fn add(&mut self, name: Sym, shape: Shape, mut site: Site) {
         let at = index(self.sites.len());
         let known = &mut self.by_name[name.0 as usize];
@@ -351,11 +354,12 @@ impl Symbols {
     }
 }
 
-/// Counts of things that a source of at most 64 MiB declares fit 32 bits.
+/// Returns a count as 32 bits, which is enough for what a source of at most 64 MiB declares.
 fn index(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(NONE)
 }
 
+/// Returns where a name stands that begins at `start`.
 fn name_span(module: &Module, name: Sym, start: u32) -> Span {
     Span {
         start,
@@ -363,7 +367,7 @@ fn name_span(module: &Module, name: Sym, start: u32) -> Span {
     }
 }
 
-/// The linkage that a statement's first word says.
+/// Returns the linkage that a statement's first word says.
 fn linkage_of(directive: Option<Directive>, word: &str) -> Linkage {
     match (directive, word) {
         (Some(Directive::Linkage), "visible") => Linkage::Visible,

@@ -1,8 +1,8 @@
-//! An instance on a device: what the host's half says, done.
+//! An instance on a device: drives the host's half of the protocol.
 //!
-//! [`Gate`] and [`Workers`] say what to write and launch; an [`Instance`] is one of them with its memory's address, and
-//! does it through a [`Device`], which needs to be able to write, read and launch and no more. Whoever runs it waits
-//! for the ends of launches:
+//! [`Gate`] and [`Workers`] say what to write and launch. An [`Instance`] is one of them with its memory's address, and
+//! does what it says on a [`Device`], which need only write, read and launch. The caller waits for the ends of
+//! launches:
 //!
 //! ```text
 //! write host.memory() to the instance's memory

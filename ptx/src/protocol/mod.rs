@@ -1,10 +1,11 @@
 //! The host's half of `gate` and `worker`: what to write, what to launch next, and when an instance has ended.
 //!
 //! A kernel in one of these forms shares memory with the host (the *instance* in [`crate::control`]). This module is
-//! that host as two state machines with no input or output of their own: whoever drives a device does what they say, in
-//! order, tells which launches ended, and gives them what it reads. An [`Instance`] does that, on any [`Device`].
-//! [`Gate`] launches boxes of the grid and launches again what was refused. [`Workers`] is for workers, which take
-//! tickets for blocks from `next`; the host moves the caps of the SMs and launches what is missing:
+//! that host as two state machines with no input or output of their own. Their driver does what they say, in order,
+//! tells them which launches have ended, and gives them what it reads from the device. An [`Instance`] is such a
+//! driver, for any [`Device`]. [`Gate`] launches boxes of the grid and launches again what was refused. [`Workers`] is
+//! for workers, which take tickets for blocks from `next`; the host moves the caps of the SMs and launches what is
+//! missing:
 //!
 //! ```text
 //! loop {
@@ -18,7 +19,7 @@
 //! Rules for workers, all of them proved by the search in `tests/protocol`:
 //! - A ticket is taken by one atomic addition and always run, so that when nothing is on the device exactly the tickets
 //!   below `next` have run. A worker that gave one back would lose it.
-//! - A stop is caps of zero, and may be taken back at any time: whoever has not left yet stays.
+//! - A stop is caps of zero, and may be taken back at any time: workers that have not left yet then stay.
 //! - An SM's cap and the number of its workers are one word. A worker leaves by a compare-and-swap on both, so that
 //!   workers never leave below the cap; workers that look first and subtract then all leave at once.
 //! - A worker that finds no ticket leaves without giving its place back: there is nothing left to take it for.

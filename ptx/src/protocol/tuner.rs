@@ -1,7 +1,8 @@
 //! How many blocks of a kernel its workers take at a time, and whether ahead, learned from its launches.
 //!
 //! A larger chunk has fewer tickets; a smaller one keeps neighbouring blocks together in time, and lets workers end
-//! together. A ticket taken ahead is there when the one before ends; one taken late goes to whoever is free first.
+//! together. A ticket taken ahead is there when the one before ends; one taken late goes to the first worker that is
+//! free.
 //! Which weighs more depends on what the kernel waits for, which its text does not tell (accelOS, section 6.4, goes by
 //! the number of instructions). Tenants launch the same kernels again and again, so each launch tries something:
 //! chunks, each twice as large as the one before, until that has stopped to pay, first ahead and then late.

@@ -109,7 +109,7 @@ fn what_nobody_defines_is_named() {
     ]);
     assert_eq!(
         error,
-        "`missing` is used and no module defines it: b, line 5"
+        "`missing` is used and no module defines it: b, line 5 (add a module that defines it as `.visible`)"
     );
     // A definition that only its own module sees does not count.
     let error = refusal(&[
@@ -118,7 +118,7 @@ fn what_nobody_defines_is_named() {
     ]);
     assert_eq!(
         error,
-        "`hidden` is used and no module defines it: b, line 4"
+        "`hidden` is used and no module defines it: b, line 4 (add a module that defines it as `.visible`)"
     );
     let long = "n".repeat(5000);
     let error = refusal(&[&format!(
@@ -138,7 +138,7 @@ fn names_with_other_meanings_are_refused() {
     ]);
     assert_eq!(
         error,
-        "`%clock` is a predefined name and cannot be linked: a, line 4"
+        "`%clock` is a predefined name and cannot be linked: a, line 4 (rename it)"
     );
     let jump = ".entry k() { .reg .u32 %r; later.u32 %r, T; T: ret; }";
     let error = refusal(&[".visible .global .u32 T;", jump]);

@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: coverage-guided fuzzing of what reads hostile bytes, one process per target.
 //!
-//! The targets of each [`Suite`] are built with the compiler's coverage instrumentation, a pass of LLVM that stable Rust
-//! has. They start from the suite's seeds, files that the repository holds, and from what earlier runs under
+//! The targets of each [`Suite`] are built with the compiler's coverage instrumentation, a pass of LLVM that stable
+//! Rust has. They start from the suite's seeds, files that the repository holds, and from what earlier runs under
 //! `target/` learnt. A case that is found is minimised by name only: it is copied to the folder `found` of the crate's
 //! tests, which run it from then on.
 

@@ -1,15 +1,15 @@
 //! The device's clock as other threads read it.
 //!
-//! While the device works its thread says what time it is. A device that is idle may let its clock pass with wall time:
-//! then the clock is kept as what it is ahead of wall time, so that one word says all.
+//! While the device works, its thread sets the time. While it is idle, its clock may pass with wall time: the clock's
+//! word then holds the difference to wall time, and every reader adds the wall time it reads.
 //!
-//! Rule: one thread writes; every reader sees a time that it wrote or one behind it.
+//! Rule: one thread writes; a reader sees the time that was set last, or a later one while the clock passes.
 
 use crate::dispatch::dispatcher::wall_ns;
 use gridmux_policy::units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Set where the word is a distance to wall time.
+/// Bit of the word that says that the rest is a difference to wall time.
 const PASSES: u64 = 1 << 63;
 
 /// A clock that one thread sets and all may read.

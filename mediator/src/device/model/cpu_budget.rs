@@ -1,22 +1,24 @@
-//! What launches cost the host's processor, so that one that is expensive to model ends before it takes minutes.
+//! What each launch costs in processor time of the host: one that is expensive to model is ended at its budget.
 //!
-//! The processor time of the device thread is shared out over the pieces on the device in proportion to the warp
-//! instructions that each of them issued meanwhile ([`Gpu::launch_cost`](gridmux_hw_model::Gpu::launch_cost)); where
-//! none issued any, equally. A piece's part is its launch's: a launch that has cost more than its budget in all of its
-//! pieces is to be ended.
+//! A launch runs in pieces. The timed device shares out its thread's processor time among the pieces on the device, in
+//! proportion to the warp instructions that each has issued since the last time
+//! ([`Gpu::launch_cost`](gridmux_hw_model::Gpu::launch_cost)), or equally if none has issued any. The functional device
+//! charges each turn to its launch. Either way a launch is over its budget when all of its pieces together have cost
+//! more.
 //!
-//! Rules: when a launch is ended depends on the host; virtual time and results of the others do not depend on it
-//! otherwise. A launch is known from its first piece until its last one, or one that failed, has ended; beyond
-//! [`MOST_LAUNCHES`] the oldest one that has nothing on the device is forgotten.
+//! Rules: at which virtual time a launch is ended depends on the host; nothing else that the device does depends on it.
+//! A launch is known from its first piece until its last piece, or one that failed, has ended; beyond [`MOST_LAUNCHES`]
+//! the oldest launch that has no piece on the device is forgotten.
 
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Processor time after which it is shared out.
+/// Processor time that passes before it is shared out.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Launches that are known at once; one whose client left between two pieces is never said to be over.
+/// Most launches that are known at once. A launch whose client left between two pieces never ends, and is dropped when
+/// this is reached.
 const MOST_LAUNCHES: usize = 4096;
 
 /// Most of a kernel's name that a message shows, in bytes: it is of the tenant's choice.
@@ -28,28 +30,31 @@ struct Piece {
     tag: u64,
     launch: u64,
     kernel: Arc<str>,
-    /// Instructions for which time was shared out.
+    /// Instructions for which time has been shared out.
     counted: u64,
 }
 
 #[derive(Debug, Default)]
 struct Launch {
     pieces: u32,
-    /// No further piece comes.
+    /// Whether its last piece has come, or one has failed.
     closed: bool,
-    /// Instructions of pieces that have ended since time was last shared out.
+    /// Instructions of its pieces for which no time has been shared out.
     uncounted: u64,
-    /// Of all pieces, until now.
+    /// Processor time of all its pieces until now.
     spent: Duration,
 }
 
 /// The costs of the launches in flight.
 #[derive(Debug)]
 pub(super) struct CpuBudget {
+    /// The budget of each launch.
     most: Duration,
+    /// Pieces on the device.
     pieces: Vec<Piece>,
     /// By number, which grows from launch to launch.
     launches: BTreeMap<u64, Launch>,
+    /// The thread's processor time when it was last shared out.
     shared_out: Duration,
 }
 
@@ -64,7 +69,7 @@ impl CpuBudget {
         }
     }
 
-    /// Takes note of a piece of a launch of a kernel, the last one or not.
+    /// Adds a piece of a launch of a kernel; with `is_last` no further one comes.
     pub(super) fn add(&mut self, tag: u64, launch: u64, is_last: bool, kernel: &Arc<str>) {
         self.pieces.push(Piece {
             tag,
@@ -83,7 +88,7 @@ impl CpuBudget {
         }
     }
 
-    /// Takes note of the end of a piece that issued `instructions`; without `is_done` its launch has failed.
+    /// Removes a piece that has issued `instructions` in all; without `is_done` its launch has failed.
     pub(super) fn end(&mut self, tag: u64, instructions: u64, is_done: bool) {
         let Some(place) = self.pieces.iter().position(|piece| piece.tag == tag) else {
             return;
@@ -96,8 +101,8 @@ impl CpuBudget {
         }
     }
 
-    /// Charges the launch of a piece for processor time that is known to be its; returns what it has cost in all, if
-    /// that is too much.
+    /// Charges the launch of a piece for processor time, and returns what the launch has cost in all if that is over
+    /// its budget.
     pub(super) fn charge(&mut self, tag: u64, time: Duration) -> Option<Duration> {
         let piece = self.pieces.iter().find(|piece| piece.tag == tag)?;
         let of = self.launches.get_mut(&piece.launch)?;
@@ -117,7 +122,7 @@ impl CpuBudget {
         )
     }
 
-    /// Ends a piece as [`CpuBudget::end`] does, where launches are charged and nothing is shared out.
+    /// Removes a piece whose launch was charged by [`CpuBudget::charge`], so that it has nothing left to share out.
     pub(super) fn end_charged(&mut self, tag: u64, is_done: bool) {
         let piece = self.pieces.iter().find(|piece| piece.tag == tag);
         let launch = piece.map(|piece| piece.launch);
@@ -131,8 +136,9 @@ impl CpuBudget {
         }
     }
 
-    /// Shares out the processor time up to `now`, once in a while; returns a piece of a launch that has cost too much,
-    /// with what that cost. `issued` says how many instructions a piece has issued.
+    /// Shares out the thread's processor time up to `now` if [`PERIOD`] has passed, and returns a piece of a launch
+    /// that is over its budget, with what the launch has cost. `issued` returns the instructions that a piece has
+    /// issued in all.
     pub(super) fn check(
         &mut self,
         now: Duration,

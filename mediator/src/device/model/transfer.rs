@@ -1,7 +1,7 @@
 //! Copies and fills of device memory: a range check, and then bytes in pieces.
 //!
-//! Rules: bytes go in one pass between a tenant's buffer and device memory; a transfer whose range is not inside an
-//! allocation moves nothing; a piece is short enough for other threads to have the lock between two.
+//! Rules: bytes are copied once, between a tenant's buffer and device memory; a transfer whose range is not inside an
+//! allocation moves nothing; a piece is short, so that other threads can take the lock between two of them.
 
 use super::State;
 use crate::device::{CopyCommand, DeviceCopyCommand, Direction, DomainId, MemsetCommand, Tag};
@@ -117,6 +117,7 @@ impl Transfer {
     }
 }
 
+/// Fills `length` bytes of device memory, from byte `done` of the fill on.
 fn fill(
     state: &mut State,
     domain: memory::DomainId,
@@ -134,7 +135,10 @@ fn fill(
     }
 }
 
-/// Whether the device's end of a copy or memset lies inside one allocation of the tenant.
+/// Checks that the device's end of a copy or memset lies inside one allocation of the tenant.
+///
+/// # Errors
+/// The range, and why it does not.
 fn check_range(state: &State, domain: DomainId, address: u64, bytes: u64) -> Result<(), String> {
     let domain = memory::DomainId(domain.0);
     let found = state.gpu.memory().allocation_at(domain, address);

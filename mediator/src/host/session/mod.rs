@@ -481,8 +481,8 @@ impl Session {
         Ok(ControlReply::Done)
     }
 
-    /// Returns what all clients of the tenant did, hold and may hold. What this client gave back counts as free at once,
-    /// because its next allocation waits for it.
+    /// Returns what all clients of the tenant did, hold and may hold. What this client gave back counts as free at
+    /// once, because its next allocation waits for it.
     fn usage(&self) -> Result<ControlReply, ControlError> {
         let member = self.member()?;
         let usage = member.account.counters.read();

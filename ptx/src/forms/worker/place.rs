@@ -44,7 +44,8 @@ impl Settling {
     }
 }
 
-/// Text that loads what a ticket's place is found with: in front of where its number is waited for.
+/// Returns text that loads what a ticket's blocks are found with; it stands in front of the wait for the ticket's
+/// number.
 pub(in super::super) fn settling_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let Settling {
         total,
@@ -83,8 +84,8 @@ pub(in super::super) fn settling_text(frame: &mut Frame<'_>, axes: [bool; 3]) ->
     }
 }
 
-/// Text that finds the blocks of ticket `number`, on the axes that are asked for, and tells them. In a grid of one row,
-/// whose reciprocal is zero, that needs no division.
+/// Returns text that finds the blocks of ticket `number`, on the axes that are asked for, and writes them to the words.
+/// A grid of one row, whose reciprocal is zero, needs no division.
 pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let r = Registers::of(frame);
     let [x, y, z, last] = &r.blocks;
@@ -137,8 +138,8 @@ pub(in super::super) fn place_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     )
 }
 
-/// Text that divides the block's number by the row, and the row's by the grid's height where that is asked for; the
-/// ticket's last block. A grid of one plane has no reciprocal of its height.
+/// Returns text that divides the block's number by the row's length, and the row's number by the grid's height where
+/// that is asked for; and finds the ticket's last block. A grid of one plane has no reciprocal of its height.
 fn row_text(frame: &mut Frame<'_>, r: &Registers, axes: [bool; 3]) -> String {
     let [x, y, z, last] = &r.blocks;
     let (p, q, take) = (&r.p, &r.q, frame.label("take"));
@@ -176,8 +177,9 @@ fn row_text(frame: &mut Frame<'_>, r: &Registers, axes: [bool; 3]) -> String {
     )
 }
 
-/// What is seldom reached: on the way to a ticket's place from where no ticket was ahead, and where a kernel that asks
-/// for x alone has a grid of many rows; behind it, of tickets taken ahead, where they are for several blocks.
+/// Returns the text of what is seldom run: finding the blocks of a ticket that was not taken ahead, or in a grid of
+/// many rows for a kernel that asks for x alone; and, where tickets are taken ahead for several blocks, what follows
+/// that.
 pub(in super::super) fn aside_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let r = Registers::of(frame);
     let [x, .., last] = &r.blocks;

@@ -6,9 +6,10 @@ use crate::analysis::{Access, Flow, for_each_register};
 use crate::decode::{Function, Instruction, Opcode, Operand, ScalarType, SpecialReg, StateSpace};
 use crate::syntax::module::StatementKind;
 
-/// The number of instructions at the kernel's start that give the same in every block and need not be run again: what
-/// reads parameters, constants and sizes into registers that nothing else writes. They cost no register, because the
-/// machine has these values in its constant bank. None in a fenced kernel, whose text at entry they may rely on.
+/// Returns the number of instructions at the kernel's start that give the same in every block and need not be run
+/// again: those that read parameters, constants and sizes into registers that nothing else writes. They cost no
+/// register, because the machine has these values in its constant bank. A fenced kernel has none, because they may rely
+/// on the text at its entry.
 pub(super) fn same_in_every_block(frame: &Frame<'_>) -> u32 {
     let function = frame.function;
     if frame.is_fenced() || !frame.entry_sees_registers() {
@@ -54,7 +55,7 @@ pub(super) fn same_in_every_block(frame: &Frame<'_>) -> u32 {
     count.min(first_target.saturating_sub(1))
 }
 
-/// Whether the instruction only makes a value out of constants and of what it reads in registers.
+/// Returns whether the instruction only makes a value out of constants and of the registers that it reads.
 fn reads_constants(function: &Function, i: &Instruction) -> bool {
     let source = i.operands.get(1);
     i.guard.is_none()
@@ -73,8 +74,8 @@ fn reads_constants(function: &Function, i: &Instruction) -> bool {
         }
 }
 
-/// Instructions that have another one behind them in front of the first inner scope, whose labels the loop could not
-/// reach.
+/// Returns the number of instructions in front of the first inner scope, whose labels the loop could not reach, without
+/// the last of them.
 fn instructions_in_scope(frame: &Frame<'_>) -> usize {
     let (from, to) = frame.syntax.statements;
     let statements = frame.module.statements_in(from + 2, to);

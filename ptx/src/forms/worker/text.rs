@@ -57,7 +57,7 @@ pub(in super::super) struct Registers {
 }
 
 impl Registers {
-    /// The loop's registers; every piece of its text asks for them.
+    /// Returns the loop's registers, the same ones for every piece of its text.
     pub(super) fn of(frame: &mut Frame<'_>) -> Rc<Self> {
         if let Some(known) = &frame.loop_registers {
             return Rc::clone(known);
@@ -100,8 +100,8 @@ impl Registers {
     }
 }
 
-/// Text that makes the words' address known where it is no constant, and a word among those that are not in a set as an
-/// address operand.
+/// Returns text that finds the words' address if it is no constant, and the address operand of the word at `at`, one of
+/// those outside the sets.
 fn common(frame: &mut Frame<'_>, r: &Registers, at: u32) -> (String, String) {
     match frame.words.clone() {
         Some(words) => (String::new(), text!("[{words}+{at}]")),
@@ -113,7 +113,7 @@ fn common(frame: &mut Frame<'_>, r: &Registers, at: u32) -> (String, String) {
     }
 }
 
-/// Text that puts the address of this turn's set into its register.
+/// Returns text that puts the address of this turn's set into its register.
 fn set_of_turn(frame: &mut Frame<'_>, r: &Registers) -> String {
     let (set, turn) = (&r.set, &r.turn);
     let first = match frame.words.clone() {
@@ -123,7 +123,7 @@ fn set_of_turn(frame: &mut Frame<'_>, r: &Registers) -> String {
     text!("{first} @{turn} add.u32 {set}, {set}, {WORD_SET_BYTES};")
 }
 
-/// Text that stores to this turn's set, by predicate where its address is a constant.
+/// Returns text that stores to this turn's set, by predicate where its address is a constant.
 pub(super) fn store_set(frame: &mut Frame<'_>, r: &Registers, values: [&str; 4]) -> String {
     let turn = &r.turn;
     let values = values.join(", ");
@@ -141,8 +141,8 @@ pub(super) fn store_set(frame: &mut Frame<'_>, r: &Registers, values: [&str; 4])
     }
 }
 
-/// Text for lane 0 that puts the address of a word among the counters into `place`: the word whose offset stands in the
-/// words at `at`.
+/// Returns text for lane 0 that puts the address of a word among the counters into `place`: the word whose offset
+/// stands in the words at `at`.
 ///
 /// Its `%laneid`, which is zero, is added. Otherwise `ptxas` sees an address that is the same in all threads, and has
 /// the warp's threads vote who adds for all of them, which takes eleven registers and thirty instructions.
@@ -156,13 +156,13 @@ fn find(frame: &mut Frame<'_>, r: &Registers, at: u32) -> String {
     )
 }
 
-/// Text that reads the address of the counters.
+/// Returns text that reads the address of the counters.
 fn counters(frame: &mut Frame<'_>, into: &str) -> String {
     let (at, generic) = (frame.control(COUNTERS_AT), frame.scratch("b64", 4));
     text!("ld.param.u64 {generic}, {at}; cvta.to.global.u64 {into}, {generic};")
 }
 
-/// Who am I, and the first ticket. The first two threads prepare the words.
+/// Returns the text of `enter`: each thread finds out which it is, and the first two go to prepare the words.
 pub(super) fn enter(frame: &mut Frame<'_>) -> String {
     let r = Registers::of(frame);
     let [begin, prepare] = ["begin", "prepare"].map(|word| frame.label(word));
@@ -177,8 +177,9 @@ pub(super) fn enter(frame: &mut Frame<'_>) -> String {
     )
 }
 
-/// The first words: the place where the worker would be counted, a cap that binds nobody, no election so far. What lane
-/// 0 may change before the first barrier, it alone writes; the rest both lanes write that read it before then.
+/// Returns the text of `prepare`, which writes the first values of the words: the SM's place word, a cap that limits
+/// nobody, and no election so far. The words that lane 0 may change before the first barrier are written by lane 0
+/// alone; the others by both lanes, because both read them before the barrier.
 pub(super) fn prepare(frame: &mut Frame<'_>) -> String {
     let r = Registers::of(frame);
     let [begin, prepare] = ["begin", "prepare"].map(|word| frame.label(word));
@@ -205,7 +206,7 @@ pub(super) fn prepare(frame: &mut Frame<'_>) -> String {
     )
 }
 
-/// The first ticket is found by thread 0: the one that the host has dealt, or it joins.
+/// Returns the text of `general`, where thread 0 finds the first ticket: the one that the host has dealt, or it joins.
 pub(super) fn general(frame: &mut Frame<'_>) -> String {
     let r = Registers::of(frame);
     let [general, told, join, settle] =
@@ -223,8 +224,8 @@ pub(super) fn general(frame: &mut Frame<'_>) -> String {
     )
 }
 
-/// Text by which every thread finds the dealt ticket's blocks by itself, and goes to them. In a fenced kernel a thread
-/// that leaves for a fault would come before the words are prepared.
+/// Returns the text by which every thread finds the dealt ticket's blocks by itself, and goes to them. A fenced kernel
+/// has none: a thread of it might leave for a fault before the words are prepared.
 pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let [general, eager, begun, several, body] =
         ["general", "eager", "begun", "several", "body"].map(|word| frame.label(word));
@@ -293,7 +294,7 @@ pub(in super::super) fn start_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> St
     )
 }
 
-/// Thread 0 without a dealt ticket: a place, and with it a ticket.
+/// Returns the text of `join`, where thread 0 counts the worker and, if there is room for it, takes a ticket.
 pub(super) fn join(frame: &mut Frame<'_>) -> String {
     let r = Registers::of(frame);
     let [join, over, take] = ["join", "over", "take"].map(|word| frame.label(word));
@@ -313,7 +314,7 @@ pub(super) fn join(frame: &mut Frame<'_>) -> String {
     )
 }
 
-/// Everybody hears of the blocks, or leaves.
+/// Returns the text of `told`, where every thread reads the ticket's blocks, or leaves if there are none.
 pub(super) fn told(frame: &mut Frame<'_>) -> String {
     let r = Registers::of(frame);
     let [told, several, body] = ["told", "several", "body"].map(|word| frame.label(word));
@@ -339,10 +340,10 @@ pub(super) fn told(frame: &mut Frame<'_>) -> String {
     )
 }
 
-/// Text where the lanes of a warp meet that have parted. `ptxas` does not bring them together again at a place that
-/// several ways lead to, as all do to the body: some lanes would run it by themselves. Lanes that have left, or that
-/// the last warp lacks, are not waited for (CUDA C++ Programming Guide, `__syncwarp`). PTX ISA, `bar.warp.sync`: PTX
-/// 6.0; without independent lanes, before `sm_70`, it is nothing.
+/// Returns text at which diverged lanes of a warp meet again. `ptxas` does not make them reconverge at a place that
+/// several ways lead to, as the body is: some lanes would run it by themselves. Lanes that have left, or that the last
+/// warp lacks, are not waited for (CUDA C++ Programming Guide, `__syncwarp`). PTX ISA, `bar.warp.sync`: PTX 6.0; before
+/// `sm_70`, whose lanes are the first independent ones, the text is empty.
 fn meet(frame: &Frame<'_>) -> &'static str {
     match ticket::has_scopes(frame.program) {
         true => "bar.warp.sync -1; ",
@@ -350,7 +351,7 @@ fn meet(frame: &Frame<'_>) -> &'static str {
     }
 }
 
-/// Text that finds the next block of a ticket, and whether it is the ticket's.
+/// Returns text that finds the next block of a ticket, and whether it is the ticket's.
 pub(in super::super) fn step_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     let r = Registers::of(frame);
     let ([x, .., last], t, apart) = (&r.blocks, &r.t, frame.control(CHUNK_AT));
@@ -362,8 +363,9 @@ pub(in super::super) fn step_text(frame: &mut Frame<'_>, axes: [bool; 3]) -> Str
     text!("{add} setp.le.and.u32 {p}, {x}, {last}, !{fin};")
 }
 
-/// Text by which who speaks asks for a ticket and for the cap by which the one after it is judged: lane 0 and lane 1,
-/// in one instruction, because the second of two could not be issued before the answer to the first has come.
+/// Returns the text by which the elected lanes ask: lane 0 for a ticket, and lane 1 for the cap by which the ticket
+/// after it is judged. One instruction does both, because a second one could not be issued before the first is
+/// answered.
 fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
     let (base, judged_words) = common(frame, r, WORD_CAP_AT);
     let counters = counters(frame, &r.other);
@@ -378,9 +380,10 @@ fn ask(frame: &mut Frame<'_>, r: &Registers) -> String {
     )
 }
 
-/// Behind a body where tickets are taken ahead: on to the next ticket, or the last block begins. At `vote` the first
-/// warp that comes there looks ahead. Each of its lanes is elected for itself. In a worker's first turn, whose words
-/// may not be there yet, the first warp is. Where tickets are taken late, nobody.
+/// Returns the text of `head` and `vote`, behind a body where tickets are taken ahead: it goes on to the next ticket,
+/// or begins the last block. The first warp that comes to `vote` asks ahead, and its lanes are elected separately. In a
+/// worker's first turn, when the words may not be prepared yet, the first warp is elected instead; where tickets are
+/// taken late, none.
 pub(super) fn vote(frame: &mut Frame<'_>, looped: Loop) -> String {
     let r = Registers::of(frame);
     let [vote, gather, body] = ["vote", "gather", "body"].map(|word| frame.label(word));
@@ -415,8 +418,7 @@ pub(super) fn vote(frame: &mut Frame<'_>, looped: Loop) -> String {
     )
 }
 
-/// In a first turn the first warp looks ahead: where the last block of a ticket for more than one begins, and in front
-/// of the only one.
+/// Returns the text of `look`, where in the first turn the first warp asks ahead: in front of the ticket's last block.
 pub(super) fn first_look(frame: &mut Frame<'_>) -> String {
     let r = Registers::of(frame);
     let [look, eager, begun] = ["look", "eager", "begun"].map(|word| frame.label(word));
@@ -429,7 +431,7 @@ pub(super) fn first_look(frame: &mut Frame<'_>) -> String {
     text!("{look} {eager}: {ask} bra {begun};")
 }
 
-/// What stands behind the body.
+/// Returns the text of `rejoin` and `known`, behind the body.
 pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     let r = Registers::of(frame);
     let [rejoin, behind, body, spent, told, known] =
@@ -461,9 +463,10 @@ pub(super) fn rejoin(frame: &mut Frame<'_>, looped: Loop) -> String {
     )
 }
 
-/// Who speaks took no ticket ahead, or has no hint below the cap: the worker stays if there are no more than the cap,
-/// and waits for a ticket. One that is not counted yet counts itself first, and one that is new holds its place for a
-/// while before it leaves, as long as there are tickets.
+/// Returns the text of `over`, for a worker that took no ticket ahead, or whose hint is not below the cap. The worker
+/// stays if its SM has no more workers than the cap, and waits for a ticket. One that is not counted yet counts itself
+/// first. A new one occupies its SM for a while before it leaves, as long as there are tickets, so that the block
+/// scheduler places others on other SMs ([`HOLD_NS`]).
 pub(super) fn over(frame: &mut Frame<'_>) -> String {
     let r = Registers::of(frame);
     let [later, over, weigh, stay, none, hold, take, settle] = [

@@ -1,12 +1,13 @@
 //! What is on the device, and whose turn it is.
 //!
-//! Each lane runs what it holds in order; the first of each can have turns. Turns go by clients (memory domains): a
-//! client's part of the processor is in proportion to what the launches that are first in its lanes would hold of the
-//! device, a copy as much as a full device, all of a client's together no more than that and no less than
-//! [`LEAST_PART`]. Among the lanes of a client turns go round.
+//! Each lane runs its operations in order, so that only the first of each lane can have turns. Turns are shared among
+//! clients (memory domains). A client's part of the processor is in proportion to the part of the device that the first
+//! launches of its lanes would hold together; a copy counts as the whole device, and a client's sum is at least
+//! [`LEAST_PART`] and at most 1. The lanes of one client take turns.
 //!
-//! This is stride scheduling: each client has a pass, which grows by the time of its turns over its part, and the least
-//! pass is next. A client that comes begins where the others stand; a pass that is ahead is remembered while it is.
+//! This is stride scheduling: each client has a pass, which grows by the time of its turns divided by its part, and the
+//! client of the least pass has the next turn. A new client begins at the pass of the client that had the last turn. A
+//! client without work is forgotten once the others have caught up with its pass.
 
 use super::super::transfer::Transfer;
 use super::running::Running;
@@ -45,7 +46,7 @@ impl Job {
         })
     }
 
-    /// Returns its name in reports.
+    /// Returns the tag that names it in reports.
     pub(super) fn tag(&self) -> Tag {
         match self {
             Self::Launch(launch) => launch.tag(),
@@ -69,12 +70,12 @@ impl Job {
     }
 }
 
-/// A client with work on the device, or a pass that is ahead.
+/// A client that has work on the device, or whose pass is ahead of the others'.
 #[derive(Debug)]
 struct Share {
     domain: DomainId,
     pass: f64,
-    /// The lane of its that had the last turn.
+    /// The client's lane that had the last turn.
     last: u8,
 }
 
@@ -192,7 +193,7 @@ impl Lanes {
         Some(Lane(lane))
     }
 
-    /// Charges a client for a turn of an operation of its.
+    /// Charges the client whose operation is first in a lane for a turn of that operation.
     pub(super) fn charge(&mut self, lane: Lane, took: Duration) {
         let Some(domain) = self.first(lane).map(|job| job.domain()) else {
             return;
@@ -201,7 +202,7 @@ impl Lanes {
         let part: f64 = own.map(|(_, job)| job.part()).sum();
         let part = part.clamp(LEAST_PART, 1.0);
         if let Some(share) = self.shares.iter_mut().find(|share| share.domain == domain) {
-            // One that did not work while the others did begins where they stand.
+            // A client that had no work while others did begins at their pass.
             share.pass = share.pass.max(self.pass) + took.as_secs_f64() / part;
         }
     }

@@ -16,10 +16,10 @@ use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Processor time of a turn. Commands are looked at, and the lock is offered, between two.
+/// Processor time that a turn aims at. Between two turns the thread reads commands and offers the lock to others.
 const TURN: Duration = Duration::from_micros(500);
 
-/// A turn that took less by the wall clock is not measured by processor time.
+/// A turn that took less than this by the wall clock is charged by that clock; longer ones by processor time.
 const LEAST_MEASURED: Duration = Duration::from_micros(50);
 
 /// How a turn ended.
@@ -127,7 +127,7 @@ impl FunctionalThread {
             return;
         };
         if was_idle {
-            // What comes while the device works is made ready meanwhile.
+            // A launch that comes while the device works is prepared meanwhile, and costs no time of its own.
             let latency = state.gpu.config().launch.kernel_cycles;
             self.clock.add(f64::from(latency), &self.shared.clock);
         }
@@ -140,7 +140,7 @@ impl FunctionalThread {
         self.place(state, launch.tag.lane);
     }
 
-    /// Begins the first launch of a lane if the device has room for it. What finds none begins with its first turn.
+    /// Begins the first launch of a lane if the device has room for it; if not, the launch begins with its first turn.
     fn place(&mut self, state: &mut State, lane: Lane) {
         let (now, shared) = (self.clock.now(), &self.shared);
         if let Some(running) = self.lanes.placeable(lane)
@@ -160,7 +160,7 @@ impl FunctionalThread {
         self.place(state, tag.lane);
     }
 
-    /// Forgets an operation that is in no lane any more; returns when it began.
+    /// Releases what an operation held that was removed from its lane, and returns when it began.
     fn end(&mut self, state: &mut State, job: Job, is_done: bool) -> Nanos {
         match job {
             Job::Launch(mut running) => {
@@ -220,7 +220,8 @@ impl FunctionalThread {
         }
     }
 
-    /// Returns the processor time of a turn that took so long. While it lasted the host may have run something else.
+    /// Returns the processor time of a turn that took this long by the wall clock, in which the host may have run
+    /// something else.
     fn cost_of(&mut self, took: Duration) -> Duration {
         // Asking the kernel costs as much as a short turn does.
         if took < LEAST_MEASURED {
@@ -232,7 +233,7 @@ impl FunctionalThread {
         took.min(spent)
     }
 
-    /// Ends a launch that has cost more than it may.
+    /// Returns whether the launch that is first in a lane goes on after a turn, or is over one of its budgets.
     fn judge(&mut self, state: &mut State, lane: Lane, took: Duration) -> Progress {
         let Some(Job::Launch(running)) = self.lanes.first(lane) else {
             return Progress::More;
@@ -252,6 +253,7 @@ impl FunctionalThread {
         Progress::Over(Outcome::Failed(CompletionStatus::Budget))
     }
 
+    /// Reports the end of an operation.
     fn say_ended(&mut self, tag: Tag, start: Nanos, outcome: Outcome) {
         let end = self.clock.now();
         let report = Report::Ended {
@@ -264,7 +266,7 @@ impl FunctionalThread {
     }
 }
 
-/// Runs a launch for a turn; returns what the clock is to pass by, in core cycles.
+/// Runs a launch for a turn; returns the core cycles that it took by the estimate.
 fn launch_turn(
     running: &mut Running,
     state: &mut State,
@@ -300,7 +302,7 @@ fn launch_turn(
     (progress, running.take_cycles(state, resident_warps))
 }
 
-/// Moves pieces of a copy or fill for a turn; returns what the clock is to pass by, in core cycles.
+/// Moves pieces of a copy or fill for a turn; returns the core cycles that it took by the estimate.
 fn transfer_turn(moving: &mut Moving, state: &mut State, turn: Instant) -> (Progress, f64) {
     let Moving { transfer, done, .. } = moving;
     let before = *done;
