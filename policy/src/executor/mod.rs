@@ -13,6 +13,7 @@
 
 mod config;
 mod engine;
+mod ercbench;
 mod kernel;
 mod launches;
 mod leave;
@@ -20,6 +21,7 @@ mod place;
 mod sm;
 
 pub use config::{Contention, EventConfig, EventConfigError};
+pub use ercbench::{ErcKernel, ercbench};
 pub use kernel::{EventKernel, EventSubmission, LaunchCounters, Refusal, Work};
 
 use crate::contract::{Element, Enforcement};
