@@ -114,7 +114,17 @@ fn pairs(
                 arrival,
                 weight: 1,
             };
-            let later = Cycles(runtimes[first].0 * percent / 100);
+            let stagger: u64 = std::env::var("STAG")
+                .ok()
+                .and_then(|s| s.parse().ok())
+                .unwrap_or(100);
+            let at_once = matches!(policy, "sjf" | "ljf");
+            let later = match percent {
+                0 if at_once => 0,
+                0 => stagger,
+                _ => runtimes[first].0 * percent / 100,
+            };
+            let later = Cycles(later);
             let mix = [launch(first, Cycles(0)), launch(second, later)];
             let policy = make(policy, config, (kernels, runtimes))?;
             let went = together(config, policy, &mix)?;

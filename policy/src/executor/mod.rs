@@ -56,7 +56,7 @@ pub struct EventExecutor {
     moved: Vec<bool>,
     /// SM that is looked at first for the next block.
     turn: usize,
-    /// When the device can start the next block; a fraction of a cycle counts.
+    /// When the device can start the next block, in cycles; more than one may start in a cycle.
     dispatch_at: f64,
     launches: Launches,
     /// By row id.
