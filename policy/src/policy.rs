@@ -8,7 +8,8 @@ use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::plan::Plan;
-use crate::policies::{fifo, smk_p};
+use crate::policies::{fifo, ljf, mpmax, sjf, smk_p, srtf, srtf_adaptive, srtf_zero};
+use crate::profiles::Profiles;
 use crate::shape::DeviceShape;
 use crate::units::Nanos;
 use serde::Serialize;
@@ -77,11 +78,69 @@ pub fn policies() -> &'static [PolicyInfo] {
     const POLICIES: &[PolicyInfo] = &[
         PolicyInfo {
             name: fifo::NAME,
-            summary: "launches fill the device strictly in order of arrival",
-            source: "stock hardware; the baseline of SRTF section 2",
+            summary: "launches fill the device in order of arrival; the next takes what is left over",
+            source: "stock hardware; Left-Over of Warped-Slicer section 2",
             promises_weights: false,
             uses: fifo::USES,
             make: |device, shape| Box::new(fifo::Fifo::new(device, shape)),
+        },
+        PolicyInfo {
+            name: fifo::STRICT,
+            summary: "launches fill the device strictly in order of arrival",
+            source: "stock hardware; the baseline of SRTF section 5.2.1",
+            promises_weights: false,
+            uses: fifo::STRICT_USES,
+            make: |device, shape| Box::new(fifo::Fifo::strict(device, shape)),
+        },
+        PolicyInfo {
+            name: mpmax::NAME,
+            summary: "every kernel leaves room for one block of each co-runner",
+            source: "just-in-time MPMax of SRTF section 5.2.2",
+            promises_weights: false,
+            uses: mpmax::USES,
+            make: |device, shape| Box::new(mpmax::MpMax::new(device, shape)),
+        },
+        PolicyInfo {
+            name: sjf::NAME,
+            summary: "the kernel with the least runtime by its profile has the device until it ends",
+            source: "SRTF section 6.2, where it is an oracle",
+            promises_weights: false,
+            uses: sjf::USES,
+            make: |device, shape| Box::new(sjf::Sjf::new(device, shape, Profiles::default())),
+        },
+        PolicyInfo {
+            name: ljf::NAME,
+            summary: "the kernel with the greatest runtime by its profile has the device until it ends",
+            source: "SRTF section 6.2, where it is an oracle",
+            promises_weights: false,
+            uses: ljf::USES,
+            make: |device, shape| Box::new(ljf::Ljf::new(device, shape, Profiles::default())),
+        },
+        PolicyInfo {
+            name: srtf::NAME,
+            summary: "the kernel with the least predicted remaining time has the device; new ones are sampled",
+            source: "SRTF section 5.1.1",
+            promises_weights: false,
+            uses: srtf::USES,
+            make: |device, shape| {
+                Box::new(srtf::Srtf::new(device, shape, srtf::Settings::default()))
+            },
+        },
+        PolicyInfo {
+            name: srtf_zero::NAME,
+            summary: "as srtf, with profiles instead of samples",
+            source: "SRTF section 6.2.2",
+            promises_weights: false,
+            uses: srtf_zero::USES,
+            make: |device, shape| Box::new(srtf_zero::new(device, shape, Profiles::default())),
+        },
+        PolicyInfo {
+            name: srtf_adaptive::NAME,
+            summary: "as srtf, but kernels share the device where exclusive use would be unfair",
+            source: "SRTF section 5.1.2",
+            promises_weights: false,
+            uses: srtf_adaptive::USES,
+            make: |device, shape| Box::new(srtf_adaptive::new(device, shape)),
         },
         PolicyInfo {
             name: smk_p::NAME,

@@ -105,7 +105,8 @@ impl Engine for EventExecutor {
     fn advance(&mut self, until: Cycles, watch: Option<Watch>) {
         while self.now < until.0 {
             self.place();
-            let next = self.next_at.iter().copied().fold(until.0, u64::min);
+            let next = self.next_dispatch().min(until.0);
+            let next = self.next_at.iter().copied().fold(next, u64::min);
             self.now = next;
             self.retire();
             let reached = watch.is_some_and(|watch| self.row(watch.row).ended >= watch.ended);

@@ -13,6 +13,7 @@
 
 mod config;
 mod engine;
+mod ercbench;
 mod kernel;
 mod launches;
 mod leave;
@@ -20,6 +21,7 @@ mod place;
 mod sm;
 
 pub use config::{Contention, EventConfig, EventConfigError};
+pub use ercbench::{ErcKernel, ercbench};
 pub use kernel::{EventKernel, EventSubmission, LaunchCounters, Refusal, Work};
 
 use crate::contract::{Element, Enforcement};
@@ -54,7 +56,7 @@ pub struct EventExecutor {
     moved: Vec<bool>,
     /// SM that is looked at first for the next block.
     turn: usize,
-    /// When the device can start the next block; a fraction of a cycle counts.
+    /// When the device can start the next block, in cycles; more than one may start in a cycle.
     dispatch_at: f64,
     launches: Launches,
     /// By row id.

@@ -41,6 +41,9 @@ impl EventExecutor {
         let count = self.sms.len();
         let mut closed = 0;
         while closed < count {
+            if self.dispatch_at >= self.next_cycle() {
+                return;
+            }
             let sm = self.turn;
             self.turn = (sm + 1) % count;
             let choice = self.open[sm].then(|| self.choose(sm)).flatten();
@@ -158,7 +161,7 @@ impl EventExecutor {
 
     /// Starts a launch's next block on an SM; returns 0, the number of SMs known to be closed then.
     fn start(&mut self, sm: usize, slot: u32) -> usize {
-        let delay = self.dispatch();
+        self.dispatch();
         let launch = self.launches.get_mut(slot);
         let block = launch.started;
         launch.started += 1;
@@ -177,7 +180,7 @@ impl EventExecutor {
         let now = self.now;
         let on = (slot, self.launches.get(slot));
         self.sms[sm].pass_to(now);
-        self.sms[sm].place(on, block, (work, delay), 0);
+        self.sms[sm].place(on, block, (work, 0.0), 0);
         self.moved[sm] = true;
         self.record(sm, slot, block, BlockChange::Placed);
         0
@@ -185,7 +188,7 @@ impl EventExecutor {
 
     /// Brings a switched block back to an SM; returns 0, the number of SMs known to be closed then.
     fn restore(&mut self, sm: usize, slot: u32, block: u64) -> usize {
-        let delay = self.dispatch();
+        self.dispatch();
         let launch = self.launches.get_mut(slot);
         let Some(saved) = launch.saved.remove(&block) else {
             return 0;
@@ -193,7 +196,7 @@ impl EventExecutor {
         let (tenant, shape) = (launch.tenant, launch.kernel.block);
         self.launches.stale = true;
         self.tenant(tenant).add(&shape, 1);
-        let delay = delay + self.switch_cycles(saved.bytes);
+        let delay = self.switch_cycles(saved.bytes);
         let now = self.now;
         let on = (slot, self.launches.get(slot));
         self.sms[sm].pass_to(now);
@@ -204,12 +207,30 @@ impl EventExecutor {
         0
     }
 
-    /// Takes the device's next turn to start a block; returns how many cycles that is from now.
+    /// Takes the device's turn to start a block.
     #[allow(clippy::cast_precision_loss, reason = "times stay below 2^53 cycles")]
-    fn dispatch(&mut self) -> f64 {
+    fn dispatch(&mut self) {
         let now = self.now as f64;
         self.dispatch_at = self.dispatch_at.max(now) + self.config.contention.dispatch_cycles;
-        self.dispatch_at - now
+    }
+
+    /// Returns the time one cycle from now.
+    #[allow(clippy::cast_precision_loss, reason = "times stay below 2^53 cycles")]
+    fn next_cycle(&self) -> f64 {
+        (self.now + 1) as f64
+    }
+
+    /// Returns when the device can start a block again, if some SM may take one.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "times stay below 2^53 cycles and are not negative"
+    )]
+    pub(super) fn next_dispatch(&self) -> u64 {
+        match self.open.contains(&true) {
+            true => (self.dispatch_at as u64).max(self.now + 1),
+            false => u64::MAX,
+        }
     }
 }
 

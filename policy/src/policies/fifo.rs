@@ -1,127 +1,83 @@
 //! First in, first out: what stock hardware does.
 //!
-//! Every kernel may fill the device; the launch that arrived first takes all the room it can, and
-//! nobody passes it (the FIFO of SRTF section 2, whose baseline is strict head-of-line).
+//! Every kernel may fill the device; free room goes to the launch that arrived first. Left over ([`NAME`]), the next
+//! launch takes what the first one cannot use (Left-Over in Warped-Slicer, section 2); strictly ([`STRICT`]), nobody
+//! passes a launch that has blocks to start (SRTF, section 5.2.1).
 
 use crate::contract::Element;
 use crate::event::Event;
-use crate::ids::{DeviceId, RowId, TenantId};
-use crate::plan::{
-    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, Stop,
-};
-use crate::plan_builder::PlanBuilder;
+use crate::ids::{DeviceId, RowId};
+use crate::layout::{Layout, whole};
+use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop};
 use crate::policy::Policy;
-use crate::shape::{BlockShape, DeviceShape, max_residency};
-use crate::sm_set::SmSet;
+use crate::roster::Roster;
+use crate::shape::DeviceShape;
 use crate::units::Nanos;
 
-/// The policy's name.
+/// Name of the left-over policy.
 pub const NAME: &str = "fifo";
-/// The elements of a plan that it uses.
-pub const USES: &[Element] = &[Element::Order, Element::HeadOfLine];
+/// Name of the strict policy.
+pub const STRICT: &str = "fifo-strict";
+/// The elements of a plan that the left-over policy uses.
+pub const USES: &[Element] = &[Element::Order];
+/// The elements of a plan that the strict policy uses.
+pub const STRICT_USES: &[Element] = &[Element::Order, Element::HeadOfLine];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Row {
-    tenant: TenantId,
-    block: BlockShape,
-    spill: bool,
-}
-
-/// Strict arrival order, maximum residency.
+/// Order of arrival, maximum residency.
 #[derive(Debug)]
 pub struct Fifo {
     device: DeviceId,
-    shape: DeviceShape,
-    /// By row.
-    rows: Vec<Option<Row>>,
-    changed: bool,
+    strict: bool,
+    roster: Roster,
+    rows: Vec<RowId>,
 }
 
 impl Fifo {
-    /// Returns the policy for one device.
+    /// Returns the left-over policy for one device.
     #[must_use]
     pub fn new(device: DeviceId, shape: &DeviceShape) -> Self {
         Self {
             device,
-            shape: *shape,
+            strict: false,
+            roster: Roster::new(shape),
             rows: Vec::new(),
-            changed: true,
+        }
+    }
+
+    /// Returns the strict policy for one device.
+    #[must_use]
+    pub fn strict(device: DeviceId, shape: &DeviceShape) -> Self {
+        Self {
+            strict: true,
+            ..Self::new(device, shape)
         }
     }
 }
 
 impl Policy for Fifo {
     fn observe(&mut self, event: &Event) {
-        match *event {
-            Event::RowNew {
-                row,
-                tenant,
-                block,
-                spill,
-                ..
-            } => {
-                if self.rows.len() <= row.index() {
-                    self.rows.resize(row.index() + 1, None);
-                }
-                let known = Some(Row {
-                    tenant,
-                    block,
-                    spill,
-                });
-                self.changed |= std::mem::replace(&mut self.rows[row.index()], known) != known;
-            }
-            Event::RowGone { row } => {
-                let known = self.rows.get_mut(row.index()).and_then(Option::take);
-                self.changed |= known.is_some();
-            }
-            Event::TenantGone { tenant } => {
-                let of_tenant = |known: &mut Row| known.tenant == tenant;
-                for known in &mut self.rows {
-                    self.changed |= known.take_if(of_tenant).is_some();
-                }
-            }
-            // What lives is named again; until then the default row says the same.
-            Event::Lost { .. } => {
-                self.changed = true;
-                self.rows.fill(None);
-            }
-            _ => {}
-        }
+        self.roster.observe(event);
     }
 
     fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        if !std::mem::take(&mut self.changed) {
+        if !self.roster.take_rows_changed() {
             return false;
         }
-        let mut plan = PlanBuilder::new(next, self.device, &self.shape);
-        plan.default_row(DefaultRow {
+        let layout = Layout {
+            device: self.device,
             stop: Stop::Ahead,
-            ..DefaultRow::default()
-        });
-        plan.group(Group {
-            sms: SmSet::first(self.shape.sms),
-            order: DispatchOrder::Arrival,
-            preemption: Preemption::None,
-            head_of_line: true,
-        });
-        for (row, known) in (0..).map(RowId).zip(&self.rows) {
-            let Some(known) = known else { continue };
-            let cap = match known.spill {
-                true => NO_CAP,
-                false => max_residency(&self.shape, &known.block),
-            };
-            let row = PlanRow {
-                row,
-                tenant: known.tenant,
-                rank: 0,
-                stop: Stop::Ahead,
-                budget: None,
-            };
-            plan.row(row, Cell::capped(cap));
-        }
-        // Caps are upper limits in a group without preemption, so no block's shape is asked for.
-        plan.finish(standing, |_| BlockShape::default())
-            .expect("one group over all SMs with each row once is a valid plan");
+            default_cap: NO_CAP,
+            wake_at: None,
+        };
+        let all = Group {
+            head_of_line: self.strict,
+            ..whole(&self.roster, DispatchOrder::Arrival, Preemption::None)
+        };
+        self.rows.clear();
+        self.rows.extend(self.roster.rows().map(|(row, _)| row));
+        let most = |_: usize, row| self.roster.row(row).map_or(NO_CAP, |info| info.most);
+        let plans = (standing, &mut *next);
+        layout.fill(&self.roster, plans, &[all], &self.rows, most);
         true
     }
 

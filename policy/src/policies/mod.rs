@@ -4,4 +4,10 @@
 //! share (accounting, partitioning) stands beside this folder, not in it.
 
 pub mod fifo;
+pub mod ljf;
+pub mod mpmax;
+pub mod sjf;
 pub mod smk_p;
+pub mod srtf;
+pub mod srtf_adaptive;
+pub mod srtf_zero;

@@ -1,0 +1,94 @@
+//! One kernel at a time: what policies without sharing have in common.
+//!
+//! Rule: a kernel that was given the device keeps it until the launch ends that it was given it for.
+
+use crate::event::Event;
+use crate::ids::{DeviceId, RowId};
+use crate::layout::{Layout, whole};
+use crate::plan::{DispatchOrder, Plan, Preemption, Stop};
+use crate::predict::Durations;
+use crate::profiles::Profiles;
+use crate::roster::{Job, Roster};
+use crate::shape::DeviceShape;
+
+/// The launches of a device, how long they run, and which has it.
+#[derive(Debug)]
+pub struct Exclusive {
+    device: DeviceId,
+    roster: Roster,
+    durations: Durations,
+    profiles: Profiles,
+    heads: Vec<Job>,
+    rows: Vec<RowId>,
+    /// The launch that has the device: row and number.
+    current: Option<(RowId, u64)>,
+}
+
+impl Exclusive {
+    /// Returns the state for one device, with profiles of kernels.
+    #[must_use]
+    pub fn new(device: DeviceId, shape: &DeviceShape, profiles: Profiles) -> Self {
+        Self {
+            device,
+            roster: Roster::new(shape),
+            durations: Durations::default(),
+            profiles,
+            heads: Vec::new(),
+            rows: Vec::new(),
+            current: None,
+        }
+    }
+
+    /// Takes note of an event.
+    pub fn observe(&mut self, event: &Event) {
+        self.roster.observe(event);
+        self.durations.observe(event);
+    }
+
+    /// Gives the device to the launch whose runtime in nanoseconds has the least key, if nobody has it; fills the plan
+    /// and returns true if something changed.
+    pub fn replan(&mut self, standing: &Plan, next: &mut Plan, key: impl Fn(f64) -> f64) -> bool {
+        if !self.roster.take_changed() {
+            return false;
+        }
+        self.roster.heads(&mut self.heads);
+        let has = |job: &&Job| Some((job.row, job.launch)) == self.current;
+        if !self.heads.iter().any(|job| has(&job)) {
+            let known = |job: &Job| self.runtime(job).map_or(f64::INFINITY, &key);
+            let first = self
+                .heads
+                .iter()
+                .min_by(|one, other| known(one).total_cmp(&known(other)));
+            self.current = first.map(|job| (job.row, job.launch));
+        }
+        self.rows.clear();
+        self.rows.extend(self.heads.iter().map(|job| job.row));
+        let layout = Layout {
+            device: self.device,
+            stop: Stop::Checked,
+            default_cap: 0,
+            wake_at: None,
+        };
+        let all = whole(&self.roster, DispatchOrder::Arrival, Preemption::None);
+        let has = |row| self.current.is_some_and(|current| current.0 == row);
+        let cap = |_: usize, row| match has(row) {
+            true => self.roster.row(row).map_or(0, |info| info.most),
+            false => 0,
+        };
+        layout.fill(&self.roster, (standing, next), &[all], &self.rows, cap);
+        true
+    }
+
+    /// Returns the runtime of a launch alone in nanoseconds, if anything is known of its kernel.
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "grids are far below 2^53 blocks"
+    )]
+    fn runtime(&self, job: &Job) -> Option<f64> {
+        let info = self.roster.row(job.row)?;
+        let profile = self.profiles.block_ns(info.profile);
+        let block_ns = profile.or_else(|| self.durations.of(job.row))?;
+        let resident = u64::from(info.most) * u64::from(self.roster.shape().sms);
+        Some(job.blocks as f64 * block_ns / resident.max(1) as f64)
+    }
+}

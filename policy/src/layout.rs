@@ -1,0 +1,74 @@
+//! Plans as policies that order launches make them: some groups, and one cap a row on each.
+//!
+//! Rule: rows with work are listed; the default row binds the others until the replan that follows their next launch.
+
+use crate::ids::{DeviceId, GroupId, RowId};
+use crate::plan::{Cell, DefaultRow, DispatchOrder, Group, Plan, Preemption, Stop};
+use crate::plan_builder::PlanBuilder;
+use crate::roster::Roster;
+use crate::shape::BlockShape;
+use crate::sm_set::SmSet;
+use crate::units::Nanos;
+
+/// What a plan says of all rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// The device.
+    pub device: DeviceId,
+    /// How promptly rows must be able to stop.
+    pub stop: Stop,
+    /// Cap of rows that are not listed.
+    pub default_cap: u16,
+    /// When the policy wants to be woken.
+    pub wake_at: Option<Nanos>,
+}
+
+impl Layout {
+    /// Fills `next`: rows with work have a rank, in whose order free room is filled, and a cap on each group; the others
+    /// come last.
+    ///
+    /// # Panics
+    /// If the groups overlap or leave an SM out.
+    pub fn fill(
+        &self,
+        roster: &Roster,
+        (standing, next): (&Plan, &mut Plan),
+        groups: &[Group],
+        ranked: &[RowId],
+        cap: impl Fn(usize, RowId) -> u16,
+    ) {
+        let mut plan = PlanBuilder::new(next, self.device, roster.shape());
+        plan.wake_at(self.wake_at).default_row(DefaultRow {
+            cap: self.default_cap,
+            stop: self.stop,
+        });
+        for group in groups {
+            plan.group(*group);
+        }
+        for (rank, row) in (0..).zip(ranked) {
+            let place = plan.row(roster.listed(*row, rank, self.stop), Cell::default());
+            for group in 0..groups.len() {
+                let id = GroupId(u16::try_from(group).unwrap_or(u16::MAX));
+                plan.cell(id, place, Cell::capped(cap(group, *row)));
+            }
+        }
+        let block = |row: RowId| {
+            roster
+                .row(row)
+                .map_or_else(BlockShape::default, |i| i.block)
+        };
+        plan.finish(standing, block)
+            .expect("groups cover the device once, and each row is listed once");
+    }
+}
+
+/// Returns the group of all SMs.
+#[must_use]
+pub fn whole(roster: &Roster, order: DispatchOrder, preemption: Preemption) -> Group {
+    Group {
+        sms: SmSet::first(roster.shape().sms),
+        order,
+        preemption,
+        head_of_line: false,
+    }
+}

@@ -1,0 +1,89 @@
+//! A mix: launches of several tenants together on the event executor, under any policy, beside each alone.
+
+use crate::class::Class;
+use crate::driver::DriverOptions;
+use crate::executor::{EventConfig, EventDriver, EventExecutor, EventSubmission, Refusal};
+use crate::ids::{DeviceId, TenantId};
+use crate::policies::fifo::Fifo;
+use crate::policy::Policy;
+use crate::units::Cycles;
+
+/// A launch of a mix; each is of a tenant of its own.
+#[derive(Clone, Debug)]
+pub struct MixLaunch {
+    /// What is launched.
+    pub submission: EventSubmission,
+    /// When it arrives.
+    pub arrival: Cycles,
+    /// The tenant's weight.
+    pub weight: u32,
+}
+
+/// How a launch of a mix went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Went {
+    /// When it arrived.
+    pub arrival: Cycles,
+    /// When its first block started.
+    pub start: Cycles,
+    /// When its last block ended.
+    pub end: Cycles,
+}
+
+impl Went {
+    /// Returns the time from arrival to end.
+    #[must_use]
+    pub fn turnaround(&self) -> Cycles {
+        self.end - self.arrival
+    }
+}
+
+/// Runs a mix to its end and returns how each launch went, in order.
+///
+/// # Errors
+/// [`Refusal`] of a launch that cannot run.
+///
+/// # Panics
+/// If the policy never gives a launch room.
+pub fn together(
+    config: EventConfig,
+    policy: Box<dyn Policy>,
+    launches: &[MixLaunch],
+) -> Result<Vec<Went>, Refusal> {
+    let engine = EventExecutor::new(config);
+    let mut driver = EventDriver::new(engine, policy, DeviceId(0), DriverOptions::default());
+    for (tenant, launch) in (0..).map(TenantId).zip(launches) {
+        driver.tenant(tenant, launch.weight, Class::Normal);
+        let submitted = driver.submit(tenant, launch.submission.clone(), launch.arrival);
+        submitted.map_err(|error| match error {
+            crate::driver::SubmitError::Launch(refusal) => refusal,
+            crate::driver::SubmitError::NoTenant(_) => unreachable!("it was introduced"),
+        })?;
+    }
+    let ended = driver.run(Cycles(u64::MAX));
+    assert!(ended, "a launch never got room");
+    let went = |number| {
+        let outcome = driver.outcome(number);
+        let outcome = outcome.expect("every number up to the last was submitted");
+        Went {
+            arrival: outcome.arrival,
+            start: outcome.first_start.unwrap_or(outcome.arrival),
+            end: outcome.end.unwrap_or(outcome.arrival),
+        }
+    };
+    Ok((0..).take(launches.len()).map(went).collect())
+}
+
+/// Runs a launch alone and returns its turnaround.
+///
+/// # Errors
+/// [`Refusal`] of a launch that cannot run.
+pub fn alone(config: EventConfig, submission: &EventSubmission) -> Result<Cycles, Refusal> {
+    let launch = MixLaunch {
+        submission: submission.clone(),
+        arrival: Cycles(0),
+        weight: 1,
+    };
+    let policy = Box::new(Fifo::new(DeviceId(0), &config.shape));
+    Ok(together(config, policy, &[launch])?[0].turnaround())
+}

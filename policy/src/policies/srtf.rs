@@ -1,0 +1,291 @@
+//! Shortest remaining time first (SRTF, section 5.1.1).
+//!
+//! The kernel with the least predicted remaining time has the device to itself. What is new is sampled first: it gets
+//! one SM until enough of its blocks have ended, while the present kernel goes on with the others; new kernels are
+//! sampled one at a time, in order of arrival. Remaining time is the second term of equation 2 ([`crate::predict`]).
+//!
+//! Rules: blocks that run are not preempted, so a hand-over takes until they end; a kernel keeps the device until it
+//! ends or until another one needs less than nine tenths of its remaining time, because predictions of nearly equal
+//! kernels would change places all the time.
+//!
+//! Three policies share this file's state: with sampling ([`NAME`]), with profiles instead of it
+//! ([`super::srtf_zero`]), and one that shares where that is fairer ([`super::srtf_adaptive`]).
+
+use crate::contract::Element;
+use crate::event::Event;
+use crate::ids::{DeviceId, RowId};
+use crate::layout::Layout;
+use crate::plan::{DispatchOrder, Group, Plan, Preemption, Stop};
+use crate::policy::{Policy, Watch};
+use crate::predict::Durations;
+use crate::profiles::Profiles;
+use crate::roster::{Job, Roster};
+use crate::shape::{DeviceShape, Room};
+use crate::sm_set::SmSet;
+use crate::units::Nanos;
+
+/// The policy's name.
+pub const NAME: &str = "srtf";
+/// The elements of a plan that it uses.
+pub const USES: &[Element] = &[Element::Cap];
+
+/// Another kernel takes over if its remaining time is less than this part of the present one's.
+const HYSTERESIS: f64 = 0.9;
+
+/// What can be set.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// What is known of kernels, which are not sampled then.
+    pub profiles: Profiles,
+    /// Shares where predicted slowdowns differ by more than this (SRTF, section 5.1.2: 0.5).
+    pub share_beyond: Option<f64>,
+}
+
+/// Blocks of the fastest kernel on an SM where kernels share (SRTF, section 5.1.2).
+const SHARED_RESIDENCY: u16 = 3;
+
+/// Predicted remaining time decides.
+#[derive(Debug)]
+pub struct Srtf {
+    device: DeviceId,
+    settings: Settings,
+    roster: Roster,
+    durations: Durations,
+    heads: Vec<Job>,
+    rows: Vec<RowId>,
+    /// Remaining and total runtime alone in nanoseconds of each head that is known, by remaining time.
+    order: Vec<Forecast>,
+    /// The row that has the device.
+    current: Option<RowId>,
+    /// The row that is sampled, and the ended blocks after which it is known.
+    sampled: Option<Watch>,
+    shares: bool,
+    watch: Option<Watch>,
+}
+
+/// What is predicted of a launch.
+#[derive(Clone, Copy, Debug)]
+struct Forecast {
+    row: RowId,
+    arrived: Nanos,
+    remaining: f64,
+    total: f64,
+}
+
+impl Srtf {
+    /// Returns the policy for one device.
+    #[must_use]
+    pub fn new(device: DeviceId, shape: &DeviceShape, settings: Settings) -> Self {
+        Self {
+            device,
+            settings,
+            roster: Roster::new(shape),
+            durations: Durations::default(),
+            heads: Vec::new(),
+            rows: Vec::new(),
+            order: Vec::new(),
+            current: None,
+            sampled: None,
+            shares: false,
+            watch: None,
+        }
+    }
+
+    /// Returns the duration of a row's blocks in nanoseconds, if it is known.
+    fn block_ns(&self, row: RowId) -> Option<f64> {
+        let profile = self.roster.row(row)?.profile;
+        let known = self.settings.profiles.block_ns(profile);
+        known.or_else(|| self.durations.of(row))
+    }
+
+    /// Returns the number of a row's blocks that reside on the device alone.
+    fn resident(&self, row: RowId) -> u64 {
+        let most = self.roster.row(row).map_or(1, |info| info.most);
+        u64::from(most) * u64::from(self.roster.shape().sms)
+    }
+
+    /// Predicts every head that is known.
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "grids are far below 2^53 blocks"
+    )]
+    fn forecast(&mut self) {
+        self.order.clear();
+        for job in &self.heads {
+            let Some(block_ns) = self.block_ns(job.row) else {
+                continue;
+            };
+            let wave = block_ns / self.resident(job.row).max(1) as f64;
+            self.order.push(Forecast {
+                row: job.row,
+                arrived: job.arrived,
+                remaining: job.left() as f64 * wave,
+                total: job.blocks as f64 * wave,
+            });
+        }
+        self.order
+            .sort_by(|one, other| one.remaining.total_cmp(&other.remaining));
+    }
+
+    /// Decides who has the device, and who is sampled.
+    fn decide(&mut self, now: Nanos) {
+        let heads = &self.heads;
+        let works = |row: RowId| heads.iter().any(|job| job.row == row);
+        self.current = self.current.filter(|row| works(*row));
+        let ended = |row: RowId| self.roster.row(row).map_or(u64::MAX, |info| info.ended.0);
+        self.sampled = self
+            .sampled
+            .filter(|watch| works(watch.row) && ended(watch.row) < watch.ended);
+        if self.sampled.is_some() && self.current.is_some() {
+            return;
+        }
+        let shortest = self.order.first().map(|forecast| forecast.row);
+        let first = shortest.or_else(|| heads.first().map(|job| job.row));
+        self.current = self.current.or(first);
+        let unknown = |row: &RowId| self.block_ns(*row).is_none();
+        let rows = heads.iter().map(|job| job.row);
+        let next = rows.filter(unknown).find(|row| Some(*row) != self.current);
+        if let Some(row) = next {
+            let ended = ended(row).saturating_add(1);
+            self.sampled = Some(Watch { row, ended });
+            return;
+        }
+        self.sampled = None;
+        let present = self.order.iter().find(|f| Some(f.row) == self.current);
+        if let (Some(best), Some(present)) = (self.order.first(), present)
+            && best.remaining < HYSTERESIS * present.remaining
+        {
+            self.current = Some(best.row);
+        }
+        self.shares = self
+            .settings
+            .share_beyond
+            .is_some_and(|beyond| self.differ(now) > beyond);
+    }
+
+    /// Returns the greatest less the least slowdown that is predicted without sharing.
+    #[allow(clippy::cast_precision_loss, reason = "times are far below 2^53 ns")]
+    fn differ(&self, now: Nanos) -> f64 {
+        let (mut least, mut most, mut ahead) = (f64::INFINITY, 0.0_f64, 0.0);
+        for forecast in &self.order {
+            ahead += forecast.remaining;
+            let waited = (now - forecast.arrived).0 as f64;
+            let slowdown = (waited + ahead) / forecast.total.max(1.0);
+            least = least.min(slowdown);
+            most = most.max(slowdown);
+        }
+        most - least
+    }
+
+    /// Returns a row's cap on the SM of samples, or on the others.
+    fn cap(&self, on_sample: bool, row: RowId) -> u16 {
+        let most = self.roster.row(row).map_or(0, |info| info.most);
+        let owner = match self.sampled {
+            Some(watch) if on_sample => Some(watch.row),
+            _ => self.current,
+        };
+        match owner == Some(row) {
+            true => most,
+            false => 0,
+        }
+    }
+
+    /// Returns a row's cap where kernels share: the fastest keeps a few blocks, the others have what is left in order.
+    fn shared_cap(&self, row: RowId) -> u16 {
+        let mut room = Room::empty_sm(self.roster.shape());
+        for (place, forecast) in self.order.iter().enumerate() {
+            let Some(info) = self.roster.row(forecast.row) else {
+                continue;
+            };
+            let fits = u16::try_from(room.fits(&info.block)).unwrap_or(info.most);
+            let cap = match place {
+                0 => fits.min(SHARED_RESIDENCY),
+                _ => fits,
+            };
+            if forecast.row == row {
+                return cap;
+            }
+            room.take(&info.block, cap.into());
+        }
+        0
+    }
+
+    fn fill(&mut self, standing: &Plan, next: &mut Plan) {
+        let layout = Layout {
+            device: self.device,
+            stop: Stop::Checked,
+            default_cap: 0,
+            wake_at: None,
+        };
+        let sms = self.roster.shape().sms;
+        let group = |from, to| Group {
+            sms: SmSet::range(from, to),
+            order: DispatchOrder::Rank,
+            preemption: Preemption::None,
+            head_of_line: false,
+        };
+        self.rows.clear();
+        self.rows.extend(self.heads.iter().map(|job| job.row));
+        let plans = (standing, next);
+        if self.shares && self.sampled.is_none() {
+            let all = [group(0, sms)];
+            layout.fill(&self.roster, plans, &all, &self.rows, |_, row| {
+                self.shared_cap(row)
+            });
+        } else if self.sampled.is_some() && sms > 1 {
+            let two = [group(0, 1), group(1, sms)];
+            layout.fill(&self.roster, plans, &two, &self.rows, |group, row| {
+                self.cap(group == 0, row)
+            });
+        } else {
+            let all = [group(0, sms)];
+            layout.fill(&self.roster, plans, &all, &self.rows, |_, row| {
+                self.cap(true, row)
+            });
+        }
+    }
+
+    /// Watches the row that is sampled; else the one that runs, until its next wave has ended.
+    fn next_watch(&self) -> Option<Watch> {
+        let wave = |row: RowId| {
+            let ended = self.roster.row(row)?.ended.0 + self.resident(row);
+            Some(Watch { row, ended })
+        };
+        let several = self.heads.len() > 1;
+        self.sampled
+            .or_else(|| self.current.filter(|_| several).and_then(wave))
+    }
+}
+
+impl Policy for Srtf {
+    fn observe(&mut self, event: &Event) {
+        self.roster.observe(event);
+        self.durations.observe(event);
+    }
+
+    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
+        let reached = |watch: Watch| {
+            let row = self.roster.row(watch.row);
+            row.is_some_and(|row| row.ended.0 >= watch.ended)
+        };
+        let due = self.watch.is_some_and(reached);
+        if !(self.roster.take_changed() || due) {
+            return false;
+        }
+        self.roster.heads(&mut self.heads);
+        self.shares = false;
+        self.forecast();
+        self.decide(now);
+        self.watch = self.next_watch();
+        self.fill(standing, next);
+        !next.says_the_same(standing) || standing.groups().is_empty()
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        self.watch
+    }
+}
