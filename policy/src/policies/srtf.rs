@@ -67,7 +67,6 @@ pub struct Srtf {
 #[derive(Clone, Copy, Debug)]
 struct Forecast {
     row: RowId,
-    arrived: Nanos,
     remaining: f64,
     total: f64,
 }
@@ -118,7 +117,6 @@ impl Srtf {
             let wave = block_ns / self.resident(job.row).max(1) as f64;
             self.order.push(Forecast {
                 row: job.row,
-                arrived: job.arrived,
                 remaining: job.left() as f64 * wave,
                 total: job.blocks as f64 * wave,
             });
@@ -128,7 +126,7 @@ impl Srtf {
     }
 
     /// Decides who has the device, and who is sampled.
-    fn decide(&mut self, now: Nanos) {
+    fn decide(&mut self) {
         let heads = &self.heads;
         let works = |row: RowId| heads.iter().any(|job| job.row == row);
         self.current = self.current.filter(|row| works(*row));
@@ -160,17 +158,17 @@ impl Srtf {
         self.shares = self
             .settings
             .share_beyond
-            .is_some_and(|beyond| self.differ(now) > beyond);
+            .is_some_and(|beyond| self.differ() > beyond);
     }
 
     /// Returns the greatest less the least slowdown that is predicted without sharing.
-    #[allow(clippy::cast_precision_loss, reason = "times are far below 2^53 ns")]
-    fn differ(&self, now: Nanos) -> f64 {
+    fn differ(&self) -> f64 {
         let (mut least, mut most, mut ahead) = (f64::INFINITY, 0.0_f64, 0.0);
         for forecast in &self.order {
             ahead += forecast.remaining;
-            let waited = (now - forecast.arrived).0 as f64;
-            let slowdown = (waited + ahead) / forecast.total.max(1.0);
+            // It was active for what it has done, and ends when all before it have ended (equation 2).
+            let active = forecast.total - forecast.remaining;
+            let slowdown = (active + ahead) / forecast.total.max(1.0);
             least = least.min(slowdown);
             most = most.max(slowdown);
         }
@@ -263,7 +261,7 @@ impl Policy for Srtf {
         self.durations.observe(event);
     }
 
-    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
+    fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
         let reached = |watch: Watch| {
             let row = self.roster.row(watch.row);
             row.is_some_and(|row| row.ended.0 >= watch.ended)
@@ -275,7 +273,7 @@ impl Policy for Srtf {
         self.roster.heads(&mut self.heads);
         self.shares = false;
         self.forecast();
-        self.decide(now);
+        self.decide();
         self.watch = self.next_watch();
         self.fill(standing, next);
         !next.says_the_same(standing) || standing.groups().is_empty()
