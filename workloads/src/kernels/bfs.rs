@@ -15,7 +15,7 @@ use crate::workload::{Class, Limits, Workload};
 pub(super) const WORKLOAD: Workload = Workload {
     name: "bfs",
     summary: "irregular: a level of breadth-first search, atomic claims; uneven blocks",
-    class: Class::Memory,
+    class: Class::Cache,
     entry: "bfs",
     ptx: include_str!("../../ptx/bfs.ptx"),
     elements: "nodes of the graph",
@@ -24,7 +24,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         elements: 1 << 24,
         rounds: 64,
     },
-    sizes: [(500, 6), (20_000, 6), (800_000, 6)],
+    sizes: [(500, 6), (25_000, 6), (900_000, 6)],
     build,
 };
 

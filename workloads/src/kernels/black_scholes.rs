@@ -15,7 +15,7 @@ use crate::workload::{Class, Limits, Workload};
 pub(super) const WORKLOAD: Workload = Workload {
     name: "black_scholes",
     summary: "special functions: exponentials, logarithms, roots and divisions",
-    class: Class::Compute,
+    class: Class::Memory,
     entry: "black_scholes",
     ptx: include_str!("../../ptx/black_scholes.ptx"),
     elements: "options",

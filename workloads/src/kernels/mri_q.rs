@@ -25,7 +25,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         elements: 1 << 24,
         rounds: 1 << 20,
     },
-    sizes: [(200, 20), (600, 130), (30_000, 150)],
+    sizes: [(200, 20), (600, 130), (8_000, 600)],
     build,
 };
 

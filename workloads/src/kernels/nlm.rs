@@ -27,7 +27,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         elements: 1 << 14,
         rounds: 64,
     },
-    sizes: [(9, 2), (24, 3), (100, 4)],
+    sizes: [(9, 2), (24, 3), (56, 8)],
     build,
 };
 

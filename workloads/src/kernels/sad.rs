@@ -23,7 +23,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         elements: 1 << 10,
         rounds: 0,
     },
-    sizes: [(2, 0), (10, 0), (70, 0)],
+    sizes: [(2, 0), (10, 0), (60, 0)],
     build,
 };
 

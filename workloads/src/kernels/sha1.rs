@@ -22,7 +22,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         elements: 1 << 20,
         rounds: 1 << 7,
     },
-    sizes: [(70, 1), (200, 1), (3_000, 8)],
+    sizes: [(70, 1), (200, 1), (2_600, 8)],
     build,
 };
 
