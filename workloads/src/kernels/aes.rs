@@ -72,7 +72,7 @@ fn times(a: u8, b: u8) -> u8 {
             product ^= shifted;
         }
         let overflow = shifted >> 7;
-        shifted = shifted << 1 ^ overflow * 0x1b;
+        shifted = (shifted << 1) ^ (overflow * 0x1b);
     }
     product
 }
