@@ -1,5 +1,5 @@
-//! What each workload needs most of, measured, against the class that the table of workloads states; and what limits
-//! how many of its blocks an SM holds.
+//! What each workload needs most of, measured, against the class that the table of workloads states; what limits how
+//! many of its blocks an SM holds; and whose blocks last alike.
 //!
 //! A launch of `small` size runs alone on 4 of a `gtx980`'s 16 SMs, with their part of the L2 cache and of the
 //! bandwidth, so that there are enough blocks for each SM. The rule takes two figures from its counters:
@@ -13,8 +13,9 @@
 mod support;
 
 use gridmux_hw_model::config::SECTOR_BYTES;
-use gridmux_hw_model::{Counters, GpuConfig, OccupancyLimit, occupancy};
-use gridmux_workloads::{Class, Size, Workload, workloads};
+use gridmux_hw_model::{Advance, Counters, GpuConfig, OccupancyLimit, Report, occupancy};
+use gridmux_policy::units::Cycles;
+use gridmux_workloads::{Class, Size, Workload, by_name, workloads};
 use std::collections::BTreeMap;
 use support::{Bench, kernel_of};
 
@@ -107,5 +108,41 @@ fn every_resource_limits_some_workload() {
         ] {
             assert!(limits.contains_key(limit.name()), "{gpu}: {limits:?}");
         }
+    }
+}
+
+/// Returns the longest stay of a block on the whole `gtx980` over the shortest one.
+#[allow(clippy::cast_precision_loss, reason = "a ratio")]
+fn unevenness(name: &str) -> f64 {
+    let workload = by_name(name).expect("in the table");
+    let mut bench = Bench::named("gtx980");
+    let kernel = kernel_of(&mut bench, workload);
+    let case = workload.case(Size::Small, 1);
+    let prepared = bench.prepare(&case);
+    let launch = bench.launch(&kernel, &case, &prepared.params);
+    bench.gpu.launch(launch).expect("accepted");
+    let (mut reports, mut stays) = (Vec::new(), Vec::new());
+    while bench.gpu.advance(Cycles(u64::MAX / 2), &mut reports) != Advance::Idle {
+        for report in reports.drain(..) {
+            if let Report::Retired { blocks, ran, .. } = report {
+                stays.push(ran.0 / u64::from(blocks));
+            }
+        }
+    }
+    let (least, most) = (stays.iter().min(), stays.iter().max());
+    *most.expect("blocks ended") as f64 / *least.expect("blocks ended") as f64
+}
+
+#[test]
+fn blocks_of_some_workloads_last_alike_and_of_others_do_not() {
+    for name in ["tea", "sha1", "mri_q"] {
+        let ratio = unevenness(name);
+        println!("{name}: {ratio:.2}");
+        assert!(ratio < 1.1, "{name}: {ratio}");
+    }
+    for name in ["sad", "raytrace", "bfs"] {
+        let ratio = unevenness(name);
+        println!("{name}: {ratio:.2}");
+        assert!(ratio > 2.0, "{name}: {ratio}");
     }
 }
