@@ -283,7 +283,7 @@ fn main() {
         if asked.0 || asked.1 {
             // The irregular ones take long enough when small.
             let size = match workload.name {
-                "spmv" | "pointer_chase" => Size::Small,
+                "spmv" | "pointer_chase" | "bfs" => Size::Small,
                 _ => Size::Large,
             };
             let mut setup = Setup::new(&gpu, workload, size);

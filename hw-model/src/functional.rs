@@ -206,7 +206,8 @@ impl FunctionalRun {
         while self.ready != 0 {
             while self.next < self.warps {
                 if self.done() >= until {
-                    return Ok(false);
+                    // The last warp may have ended with warps behind it that ended before.
+                    return Ok(self.ready == 0);
                 }
                 let index = self.next;
                 self.next += 1;

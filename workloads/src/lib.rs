@@ -7,7 +7,8 @@
 //! Rules:
 //! - The same workload, [`Params`] and seed give the same bytes on every machine.
 //! - A host reference is computed another way than the kernel computes it (another order, `f64`, a closed form), and
-//!   only when `verify` is called.
+//!   only when `verify` is called. Where the last bit decides which way a kernel goes, the reference does the kernel's
+//!   own correctly rounded operations, and nothing is tolerated.
 //! - Integers must match exactly. Each kernel's module states its floating-point tolerance and where it comes from.
 //!
 //! ```
@@ -31,4 +32,4 @@ pub use case::{Arg, Case, Role};
 pub use params::{BadParams, Params, Size, UnknownSize};
 pub use prng::Prng;
 pub use verify::Mismatch;
-pub use workload::{Limits, Workload, by_name, workloads};
+pub use workload::{Class, Limits, Workload, by_name, workloads};

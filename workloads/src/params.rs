@@ -9,11 +9,11 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
-    /// About 50 thousand, for tests of correctness: a few blocks, the last one partly idle.
+    /// From 10 thousand to half a million, for tests of correctness: a few blocks, some partly idle.
     Tiny,
-    /// One to three million.
+    /// About one to three million.
     Small,
-    /// Thirty to a hundred million.
+    /// About thirty to a hundred million. Durations span a hundredfold range (`cargo xtask bench durations`).
     Large,
 }
 

@@ -3,6 +3,8 @@
 use crate::case::Case;
 use crate::kernels;
 use crate::params::{BadParams, Params, Size};
+use serde::Serialize;
+use std::fmt;
 
 /// The largest parameters a workload takes: beyond them its 32-bit index arithmetic would wrap.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +15,28 @@ pub struct Limits {
     pub rounds: u32,
 }
 
+/// What a kernel needs most of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// Issue slots.
+    Compute,
+    /// Memory bandwidth.
+    Memory,
+    /// What the first-level cache keeps for it.
+    Cache,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Compute => "compute",
+            Self::Memory => "memory",
+            Self::Cache => "cache",
+        })
+    }
+}
+
 /// One kernel with its source of launches.
 #[derive(Debug, Clone, Copy)]
 pub struct Workload {
@@ -20,6 +44,8 @@ pub struct Workload {
     pub name: &'static str,
     /// One line on what the kernel stresses.
     pub summary: &'static str,
+    /// What the kernel needs most of, as `hw-model/tests/classes.rs` measures it.
+    pub class: Class,
     /// Name of the `.entry` in [`Workload::ptx`].
     pub entry: &'static str,
     /// The PTX module, for `sm_80`.

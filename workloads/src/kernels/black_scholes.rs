@@ -5,16 +5,17 @@
 //! absolute error of 2⁻²¹ (PTX ISA, `lg2.approx`) grows by 1/(σ√T) ≤ 9 in d₁ and by S φ(d) ≤ 20 in the price, which
 //! makes 10⁻⁴; the rest is room for the other approximations.
 
-use super::{floats, output_f32, random_f32};
+use super::{floats, output, random_f32};
 use crate::case::{Arg, Case};
 use crate::params::Params;
 use crate::prng::Prng;
 use crate::verify::{Bounded, Expected};
-use crate::workload::{Limits, Workload};
+use crate::workload::{Class, Limits, Workload};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "black_scholes",
     summary: "special functions: exponentials, logarithms, roots and divisions",
+    class: Class::Memory,
     entry: "black_scholes",
     ptx: include_str!("../../ptx/black_scholes.ptx"),
     elements: "options",
@@ -46,8 +47,8 @@ fn build(params: Params) -> Case {
             random_f32(&mut prng, n, 10.0, 50.0),
             random_f32(&mut prng, n, 10.0, 60.0),
             random_f32(&mut prng, n, 0.2, 5.0),
-            output_f32(n),
-            output_f32(n),
+            output(n),
+            output(n),
             Arg::F32(RATE),
             Arg::F32(VOLATILITY),
             Arg::U32(params.elements),

@@ -4,15 +4,16 @@
 //! at most u·1100 and earlier errors shrink by f, so a chain is off by at most u·1100 / (1 − f) = 0.07, and the
 //! tolerance is 10⁻⁴ of a sum of eight chains that lies between 3,200 and 8,300 once the first steps are done.
 
-use super::output_f32;
+use super::output;
 use crate::case::{Arg, Case};
 use crate::params::Params;
 use crate::verify::{Bounded, Expected};
-use crate::workload::{Limits, Workload};
+use crate::workload::{Class, Limits, Workload};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "fma_loop",
     summary: "peak: independent chains of fused multiply-adds, almost no memory",
+    class: Class::Compute,
     entry: "fma_loop",
     ptx: include_str!("../../ptx/fma_loop.ptx"),
     elements: "threads, rounded up to whole blocks",
@@ -43,7 +44,7 @@ fn build(params: Params) -> Case {
         block: [THREADS, 1, 1],
         dynamic_shared_bytes: 0,
         args: vec![
-            output_f32(blocks as usize * THREADS as usize),
+            output(blocks as usize * THREADS as usize),
             Arg::F32(FACTOR),
             Arg::F32(OFFSET),
             Arg::U32(params.rounds),

@@ -3,16 +3,17 @@
 //! The reference multiplies in `f64`, by rows of `B`. The tolerance of an element is the rounding bound γₙ times
 //! Σ |a| |b|, which holds for any order of the sum.
 
-use super::{dot_bound, floats, output_f32, random_f32};
+use super::{dot_bound, floats, output, random_f32};
 use crate::case::{Arg, Case};
 use crate::params::Params;
 use crate::prng::Prng;
 use crate::verify::{Bounded, Expected};
-use crate::workload::{Limits, Workload};
+use crate::workload::{Class, Limits, Workload};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "matmul",
     summary: "compute: tiled matrix product with shared memory and barriers",
+    class: Class::Compute,
     entry: "matmul",
     ptx: include_str!("../../ptx/matmul.ptx"),
     elements: "edge of the matrices",
@@ -42,7 +43,7 @@ fn build(params: Params) -> Case {
         args: vec![
             random_f32(&mut prng, cells, -1.0, 1.0),
             random_f32(&mut prng, cells, -1.0, 1.0),
-            output_f32(cells),
+            output(cells),
             Arg::U32(params.elements),
         ],
         params,

@@ -1,13 +1,25 @@
 //! One file per kernel, each with the same three parts: `WORKLOAD` (its row in the table), `build` (inputs and launch
 //! dimensions) and `reference` (what the outputs must be).
 
+mod aes;
+mod bfs;
 mod black_scholes;
+mod cutcp;
 mod fma_loop;
+mod histogram;
+mod hotspot;
+mod lbm;
 mod matmul;
+mod mri_q;
+mod nlm;
 mod pointer_chase;
+mod raytrace;
 mod reduction;
+mod sad;
+mod sha1;
 mod spmv;
 mod stencil3d;
+mod tea;
 mod vecadd;
 
 use crate::case::{Arg, Role};
@@ -15,7 +27,7 @@ use crate::prng::Prng;
 use crate::workload::Workload;
 
 /// Every workload, in the order in which tables show them.
-pub(crate) static ALL: [Workload; 8] = [
+pub(crate) static ALL: [Workload; 20] = [
     vecadd::WORKLOAD,
     matmul::WORKLOAD,
     black_scholes::WORKLOAD,
@@ -24,6 +36,18 @@ pub(crate) static ALL: [Workload; 8] = [
     spmv::WORKLOAD,
     fma_loop::WORKLOAD,
     pointer_chase::WORKLOAD,
+    sad::WORKLOAD,
+    tea::WORKLOAD,
+    mri_q::WORKLOAD,
+    sha1::WORKLOAD,
+    aes::WORKLOAD,
+    histogram::WORKLOAD,
+    lbm::WORKLOAD,
+    nlm::WORKLOAD,
+    raytrace::WORKLOAD,
+    cutcp::WORKLOAD,
+    hotspot::WORKLOAD,
+    bfs::WORKLOAD,
 ];
 
 /// Unit roundoff of single precision: the relative error of one correctly rounded operation.
@@ -39,11 +63,30 @@ fn dot_bound(n: usize) -> f64 {
 
 /// An input buffer of 32-bit floats drawn from `low..high`.
 fn random_f32(prng: &mut Prng, n: usize, low: f32, high: f32) -> Arg {
-    input(
-        (0..n)
-            .flat_map(|_| prng.f32_in(low, high).to_le_bytes())
-            .collect(),
-    )
+    input_f32((0..n).map(|_| prng.f32_in(low, high)))
+}
+
+/// An input buffer of `n` random 32-bit words.
+fn random_u32(prng: &mut Prng, n: usize) -> Arg {
+    input_u32((0..n).map(|_| prng.next_u32()))
+}
+
+/// An input buffer with these 32-bit floats.
+fn input_f32(values: impl IntoIterator<Item = f32>) -> Arg {
+    input_u32(values.into_iter().map(f32::to_bits))
+}
+
+/// An input buffer with these 32-bit words.
+fn input_u32(words: impl IntoIterator<Item = u32>) -> Arg {
+    input(words.into_iter().flat_map(u32::to_le_bytes).collect())
+}
+
+/// A buffer of these 32-bit words that the kernel reads and writes.
+fn in_out_u32(words: impl IntoIterator<Item = u32>) -> Arg {
+    Arg::Buffer {
+        bytes: words.into_iter().flat_map(u32::to_le_bytes).collect(),
+        role: Role::InOut,
+    }
 }
 
 /// An input buffer with these bytes.
@@ -54,8 +97,8 @@ fn input(bytes: Vec<u8>) -> Arg {
     }
 }
 
-/// An output buffer of `n` 32-bit values. It starts as NaN (all ones), so that a value never written is found.
-fn output_f32(n: usize) -> Arg {
+/// An output buffer of `n` 32-bit values. It starts as all ones, which is a NaN, so that a value never written is found.
+fn output(n: usize) -> Arg {
     Arg::Buffer {
         bytes: vec![0xff; n * 4],
         role: Role::Out,

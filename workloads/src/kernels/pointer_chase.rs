@@ -8,11 +8,12 @@ use crate::case::{Arg, Case, Role};
 use crate::params::Params;
 use crate::prng::Prng;
 use crate::verify::Expected;
-use crate::workload::{Limits, Workload};
+use crate::workload::{Class, Limits, Workload};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "pointer_chase",
     summary: "latency: every load waits for the one before",
+    class: Class::Memory,
     entry: "pointer_chase",
     ptx: include_str!("../../ptx/pointer_chase.ptx"),
     elements: "links of the ring, 8 bytes each",

@@ -5,11 +5,12 @@ use crate::case::{Arg, Case, Role};
 use crate::params::Params;
 use crate::prng::Prng;
 use crate::verify::Expected;
-use crate::workload::{Limits, Workload};
+use crate::workload::{Class, Limits, Workload};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "reduction",
     summary: "atomics: warp shuffles, a tree in dynamic shared memory, one atomic per block",
+    class: Class::Memory,
     entry: "reduction",
     ptx: include_str!("../../ptx/reduction.ptx"),
     elements: "integers to sum",

@@ -3,16 +3,17 @@
 //! One row in eight is up to eight times as long as the mean, the others are short and some are empty, so that lanes
 //! diverge. The reference adds in `f64` from each row's end; the tolerance of a row is γ of its length times Σ |v x|.
 
-use super::{dot_bound, floats, input, output_f32, random_f32, words};
+use super::{dot_bound, floats, input, output, random_f32, words};
 use crate::case::{Arg, Case};
 use crate::params::Params;
 use crate::prng::Prng;
 use crate::verify::{Bounded, Expected};
-use crate::workload::{Limits, Workload};
+use crate::workload::{Class, Limits, Workload};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "spmv",
     summary: "irregular: sparse matrix-vector product, gathers and divergent loops",
+    class: Class::Cache,
     entry: "spmv",
     ptx: include_str!("../../ptx/spmv.ptx"),
     elements: "rows and columns of the matrix",
@@ -57,7 +58,7 @@ fn build(params: Params) -> Case {
             input(le_bytes(columns)),
             random_f32(&mut prng, entries, -1.0, 1.0),
             random_f32(&mut prng, rows as usize, -1.0, 1.0),
-            output_f32(rows as usize),
+            output(rows as usize),
             Arg::U32(rows),
         ],
         params,

@@ -4,16 +4,17 @@
 //! sum to one, so the result does too; seven rounded operations on partial sums of at most 6 stay below 32 roundoffs,
 //! which is the tolerance.
 
-use super::{ROUNDOFF, floats, output_f32, random_f32};
+use super::{ROUNDOFF, floats, output, random_f32};
 use crate::case::{Arg, Case};
 use crate::params::Params;
 use crate::prng::Prng;
 use crate::verify::{Bounded, Expected};
-use crate::workload::{Limits, Workload};
+use crate::workload::{Class, Limits, Workload};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "stencil3d",
     summary: "cache: seven-point stencil on a box, three-dimensional grid",
+    class: Class::Cache,
     entry: "stencil3d",
     ptx: include_str!("../../ptx/stencil3d.ptx"),
     elements: "shortest edge of the box; the others are one and two longer",
@@ -43,7 +44,7 @@ fn build(params: Params) -> Case {
         dynamic_shared_bytes: 0,
         args: vec![
             random_f32(&mut prng, cells, 0.0, 1.0),
-            output_f32(cells),
+            output(cells),
             Arg::F32(CENTRE),
             Arg::F32(NEIGHBOUR),
             Arg::U32(extent[0]),

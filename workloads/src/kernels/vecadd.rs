@@ -1,15 +1,16 @@
 //! Streaming: `sum = a + b`. The tolerance is zero, because one IEEE addition has one answer.
 
-use super::{floats, output_f32, random_f32};
+use super::{floats, output, random_f32};
 use crate::case::{Arg, Case};
 use crate::params::Params;
 use crate::prng::Prng;
 use crate::verify::{Bounded, Expected};
-use crate::workload::{Limits, Workload};
+use crate::workload::{Class, Limits, Workload};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "vecadd",
     summary: "streaming: one addition for twelve bytes of memory traffic",
+    class: Class::Memory,
     entry: "vecadd",
     ptx: include_str!("../../ptx/vecadd.ptx"),
     elements: "elements of each vector",
@@ -37,7 +38,7 @@ fn build(params: Params) -> Case {
         args: vec![
             random_f32(&mut prng, n, -1.0, 1.0),
             random_f32(&mut prng, n, -1.0, 1.0),
-            output_f32(n),
+            output(n),
             Arg::U32(params.elements),
         ],
         params,

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::table;
 use clap::Subcommand;
-use gridmux_workloads::workloads;
+use gridmux_workloads::{Class, workloads};
 use serde::Serialize;
 
 /// Commands on workloads.
@@ -29,6 +29,8 @@ pub(crate) enum Workload {
 struct Listed {
     name: &'static str,
     summary: &'static str,
+    /// What it needs most of.
+    class: Class,
     entry: &'static str,
     /// What `--elements` counts.
     elements: &'static str,
@@ -47,16 +49,18 @@ fn list(out: &Output) -> Result<(), Failure> {
     let listed = workloads().iter().map(|w| Listed {
         name: w.name,
         summary: w.summary,
+        class: w.class,
         entry: w.entry,
         elements: w.elements,
     });
     let listed: Vec<Listed> = listed.collect();
     out.show(&listed, || {
         let rows = listed.iter().map(|w| {
-            [w.name, w.summary, w.elements]
+            let class = w.class.to_string();
+            [w.name, &class, w.summary, w.elements]
                 .map(ToOwned::to_owned)
                 .into()
         });
-        table::of(&["workload", "summary", "elements"], rows)
+        table::of(&["workload", "class", "summary", "elements"], rows)
     })
 }

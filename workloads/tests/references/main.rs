@@ -2,6 +2,9 @@
 //! and in the kernel's order, as plain loops over its threads. The reference must accept its result, and must refuse
 //! it once any one value is changed.
 
+mod floats;
+mod integers;
+
 use gridmux_workloads::{Arg, Case, Size, by_name, workloads};
 
 fn bytes(arg: &Arg) -> &[u8] {
@@ -186,6 +189,18 @@ fn run(case: &Case) -> Vec<Vec<u8>> {
         "spmv" => spmv(case),
         "fma_loop" => fma_loop(case),
         "pointer_chase" => pointer_chase(case),
+        "sad" => integers::sad(case),
+        "tea" => integers::tea(case),
+        "mri_q" => floats::mri_q(case),
+        "sha1" => integers::sha1(case),
+        "aes" => integers::aes(case),
+        "histogram" => integers::histogram(case),
+        "lbm" => floats::lbm(case),
+        "nlm" => floats::nlm(case),
+        "raytrace" => floats::raytrace(case),
+        "cutcp" => floats::cutcp(case),
+        "hotspot" => floats::hotspot(case),
+        "bfs" => integers::bfs(case),
         other => panic!("{other} has no second implementation here: write one"),
     }
 }

@@ -1,0 +1,112 @@
+//! How long the workloads take on the model, alone, at their `large` size.
+//!
+//! `durations/GPU/WORKLOAD`: from the start of the first block to the end of the last one, in microseconds; the floor
+//! is what its instructions take if every issue slot is used, or what its DRAM traffic takes at full bandwidth,
+//! whichever is longer. `durations/GPU/span` is the longest duration over the shortest, without `pointer_chase`, whose
+//! blocks have one thread. Arguments that name a benchmark's part select it, the span apart, which needs all.
+
+use gridmux_hw_model::{Advance, Counters, Gpu, GpuConfig, Launch, QueueId, Report};
+use gridmux_policy::units::Cycles;
+use gridmux_workloads::{Arg, Size, Workload, workloads};
+
+/// Cycles from the first block's start to the last one's end, and what was counted.
+fn timed(config: &GpuConfig, workload: &Workload) -> (u64, Counters) {
+    let mut gpu = Gpu::new(config.clone());
+    let domain = gpu
+        .memory_mut()
+        .create_domain(8 << 30)
+        .expect("address space");
+    let module = gridmux_ptx::Module::parse(workload.ptx).expect("our own PTX");
+    let program = module.decode().expect("our own PTX");
+    let loaded = gpu
+        .load(domain, &program, workload.ptx.as_bytes())
+        .expect("modelled");
+    let case = workload.case(Size::Large, 1);
+    let mut addresses = Vec::new();
+    for arg in &case.args {
+        if let Arg::Buffer { bytes, .. } = arg {
+            let memory = gpu.memory_mut();
+            let address = memory.alloc(domain, bytes.len() as u64).expect("fits");
+            memory.write(domain, address, bytes).expect("inside");
+            addresses.push(address);
+        }
+    }
+    gpu.launch(Launch {
+        queue: QueueId(0),
+        tag: 1,
+        domain,
+        kernel: loaded.kernel(workload.entry).expect("exists"),
+        grid: case.grid,
+        block: case.block,
+        dynamic_shared_bytes: case.dynamic_shared_bytes,
+        params: &case.pack_params(&addresses),
+        budget: None,
+    })
+    .expect("accepted");
+    let mut reports = Vec::new();
+    loop {
+        let advance = gpu.advance(Cycles(u64::MAX / 2), &mut reports);
+        for report in reports.drain(..) {
+            match report {
+                Report::Ended {
+                    first_start,
+                    end,
+                    counters,
+                    ..
+                } => return (end.0 - first_start.0, counters),
+                Report::Faulted { fault, .. } => panic!("{}: {fault}", workload.name),
+                _ => {}
+            }
+        }
+        assert_ne!(advance, Advance::Idle, "the launch vanished");
+    }
+}
+
+/// The least cycles that the GPU needs for what was counted.
+fn floor_cycles(config: &GpuConfig, counters: &Counters) -> f64 {
+    let rates = counters.rates(config, 1);
+    rates.pur.max(rates.mur)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "durations for display")]
+fn main() {
+    let filters: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with('-'))
+        .collect();
+    let is_chosen =
+        |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
+    for gpu in ["gtx980", "h200"] {
+        let config = GpuConfig::builtin(gpu).expect("built in");
+        let mhz = f64::from(config.clock.core_mhz);
+        let mut durations: Vec<f64> = Vec::new();
+        for workload in workloads() {
+            let name = format!("durations/{gpu}/{}", workload.name);
+            if !is_chosen(&name) {
+                continue;
+            }
+            let (cycles, counters) = timed(&config, workload);
+            let (value, floor) = (cycles as f64 / mhz, floor_cycles(&config, &counters) / mhz);
+            print(&name, value, "us", Some(floor));
+            if workload.name != "pointer_chase" {
+                durations.push(value);
+            }
+        }
+        if filters.is_empty() {
+            let longest = durations.iter().copied().fold(0.0, f64::max);
+            let shortest = durations.iter().copied().fold(f64::INFINITY, f64::min);
+            let span = longest / shortest;
+            print(&format!("durations/{gpu}/span"), span, "times", None);
+        }
+    }
+}
+
+fn print(name: &str, value: f64, unit: &str, floor: Option<f64>) {
+    let number = |v: Option<f64>| v.map_or_else(|| "null".to_owned(), |v| format!("{v:.2}"));
+    println!(
+        "{{\"name\":\"{name}\",\"value\":{value:.2},\"unit\":\"{unit}\",\"better\":\"lower\",\"floor\":{},\
+         \"ratio\":{},\"peer\":null}}",
+        number(floor),
+        number(floor.map(|floor| value / floor))
+    );
+}
