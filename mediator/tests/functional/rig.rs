@@ -21,27 +21,10 @@ use std::time::{Duration, Instant};
 /// How long a test waits for something that must happen, in a build that is not optimised.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Adds to a word per thread `n` times; its blocks all take the same time.
-pub(crate) const SPIN: &str = "
-.version 7.0
-.target sm_80
-.address_size 64
-.visible .entry spin(.param .u64 out, .param .u32 n)
-{
-    .reg .pred %p<2>;
-    .reg .u32 %r<4>;
-    .reg .u64 %rd<2>;
-    ld.param.u64 %rd1, [out];
-    ld.param.u32 %r1, [n];
-    mov.u32 %r2, 0;
-LOOP:
-    add.u32 %r2, %r2, 1;
-    setp.lt.u32 %p1, %r2, %r1;
-    @%p1 bra LOOP;
-    st.global.u32 [%rd1], %r2;
-    ret;
-}
-";
+#[path = "../common/kernels.rs"]
+mod kernels;
+
+pub(crate) use kernels::SPIN;
 
 /// A loaded kernel and where its control struct goes.
 #[derive(Clone)]

@@ -62,7 +62,7 @@ scenarios! {
     modules: kernels_and_variables bad_images messages_go_to_the_programs_buffers unloaded_while_it_runs libraries;
     launches: parameters_of_all_sizes bad_parameters bad_shapes configurations;
     memory: allocated_and_released pitched pinned_and_registered what_is_told_of_addresses;
-    copies: every_kind edges fills large_ones_from_everywhere;
+    copies: every_kind edges lengths_beyond_the_last_address fills large_ones_from_everywhere;
     boxes: planar_between_all_places spatial_between_all_places bad_descriptors
         they_keep_the_order_of_their_stream;
     pools: reuse_follows_the_order_of_streams figures_and_thresholds destroyed_pools_give_their_memory_back;

@@ -16,6 +16,7 @@ mod cpu_budget;
 mod functional;
 mod hardware;
 mod printed;
+mod steps;
 mod thread;
 mod transfer;
 mod wires;
@@ -39,6 +40,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use steps::Steps as _;
 use thread::DeviceThread;
 use wires::Wires;
 

@@ -1,16 +1,15 @@
 //! The device thread: obeys commands and lets virtual time pass under permits.
 
 use super::cpu_budget::{CpuBudget, processor_time};
+use super::steps::Steps;
 use super::transfer::Transfer;
 use super::{CHUNK_BYTES, Shared, State, Wires, fault_status};
-use crate::backoff::Backoff;
 use crate::device::{Command, Direction, LaunchCommand, Outcome, PARAM_BYTES, Report, Tag};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_hw_model::launch::{Copy, CopyEngine, Launch, QueueId};
 use gridmux_hw_model::memory::DomainId;
 use gridmux_hw_model::report::{Advance, Report as ModelReport};
 use gridmux_policy::units::{Cycles, Nanos};
-use parking_lot::MutexGuard;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,51 +34,13 @@ pub(super) struct DeviceThread {
     model_reports: Vec<ModelReport>,
 }
 
-impl DeviceThread {
-    pub(super) fn new(shared: Arc<Shared>, wires: Wires, cpu_budget: Duration) -> Self {
-        Self {
-            pause: false,
-            budget: CpuBudget::new(cpu_budget),
-            shared,
-            wires,
-            launch_params: Vec::with_capacity(PARAM_BYTES + CHUNK_BYTES),
-            transfers: HashMap::new(),
-            permit: None,
-            model_reports: Vec::new(),
-        }
+impl Steps for DeviceThread {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
-    /// Runs until the dispatcher's end is gone.
-    pub(super) fn run(mut self) {
-        let mut backoff = Backoff::default();
-        while !self.shared.is_closed() {
-            if self.step() {
-                backoff.reset();
-            } else {
-                // Spinning, then yielding, then parked until the dispatcher submits something.
-                backoff.wait(std::thread::park);
-            }
-        }
-    }
-
-    fn step(&mut self) -> bool {
-        let mut worked = false;
-        let shared = Arc::clone(&self.shared);
-        let mut state = shared.state.lock();
-        while let Some(command) = self.wires.commands.try_pop() {
-            worked = true;
-            self.obey(&mut state, &command);
-        }
-        if let Some(until) = self.permit {
-            worked = true;
-            self.pass_time(&mut state, until);
-        }
-        // Fair: a control operation that waits gets its turn before time passes on.
-        MutexGuard::unlock_fair(state);
-        if worked {
-            self.wires.waker.wake();
-        }
-        worked
+    fn wires(&mut self) -> &mut Wires {
+        &mut self.wires
     }
 
     fn obey(&mut self, state: &mut State, command: &Command) {
@@ -119,6 +80,29 @@ impl DeviceThread {
             }
             Command::Permit { until } => self.permit = Some(*until),
             Command::Pause => self.pause = self.permit.is_some(),
+        }
+    }
+
+    fn work(&mut self, state: &mut State) -> bool {
+        let Some(until) = self.permit else {
+            return false;
+        };
+        self.pass_time(state, until);
+        true
+    }
+}
+
+impl DeviceThread {
+    pub(super) fn new(shared: Arc<Shared>, wires: Wires, cpu_budget: Duration) -> Self {
+        Self {
+            pause: false,
+            budget: CpuBudget::new(cpu_budget),
+            shared,
+            wires,
+            launch_params: Vec::with_capacity(PARAM_BYTES + CHUNK_BYTES),
+            transfers: HashMap::new(),
+            permit: None,
+            model_reports: Vec::new(),
         }
     }
 

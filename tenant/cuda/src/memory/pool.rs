@@ -403,13 +403,14 @@ fn trim_to(pool: Arc<Pool>, keep: usize) -> CudaResult {
 }
 
 fn get_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResult {
+    // Relaxed, here and below: values that stand alone.
     let wide = |figure: &AtomicU64| {
         value.of::<u64>()?.set(figure.load(Ordering::Relaxed));
         Ok(())
     };
-    // Relaxed, here and below: values that stand alone.
     match attribute {
         1..=3 => {
+            // Relaxed: as above.
             let allowed = pool.reuse[attribute as usize - 1].load(Ordering::Relaxed);
             value.of::<c_uint>()?.set(allowed);
             Ok(())

@@ -6,6 +6,10 @@ use std::ptr::null_mut;
 pub(crate) const SCENARIOS: &[crate::Scenario] = &[
     ("copies::every_kind", every_kind),
     ("copies::edges", edges),
+    (
+        "copies::lengths_beyond_the_last_address",
+        lengths_beyond_the_last_address,
+    ),
     ("copies::fills", fills),
     (
         "copies::large_ones_from_everywhere",
@@ -134,6 +138,28 @@ fn edges() {
     session.write(device, &[0; 64]);
     ok(session.cuMemcpyHtoD_v2(device + 3, [0xffu8; 5].as_ptr().cast(), 5));
     assert_eq!(session.read(device, 3), [0xff00_0000, 0xffff_ffff, 0]);
+}
+
+/// Lengths that go round the end of the addresses are refused, wherever the bytes stand.
+fn lengths_beyond_the_last_address() {
+    let session = Session::start();
+    let device = session.words(&[7; 64]);
+    let mut host = [0u32; 64];
+    let at: *mut std::ffi::c_void = host.as_mut_ptr().cast();
+    let mut words = [0u32; 64];
+    let registered: *mut std::ffi::c_void = words.as_mut_ptr().cast();
+    ok(session.cuMemHostRegister_v2(registered, 256, 0));
+    let pinned = session.pinned(256).cast();
+    for own in [at, registered, pinned].map(|own| own.expose_provenance() as u64) {
+        for bytes in [usize::MAX, 1 << 63, usize::MAX - 0x1000] {
+            refused(session.cuMemcpy(own + 4, own, bytes), code::INVALID_VALUE);
+            refused(session.cuMemcpy(device, own, bytes), code::INVALID_VALUE);
+            refused(session.cuMemcpy(own, device, bytes), code::INVALID_VALUE);
+        }
+    }
+    ok(session.cuMemHostUnregister(registered));
+    assert_eq!((host, words), ([0; 64], [0; 64]));
+    assert_eq!(session.read(device, 64), [7; 64]);
 }
 
 fn fills() {

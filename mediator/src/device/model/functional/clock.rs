@@ -11,7 +11,7 @@ pub(super) struct EstimatedClock {
     /// Part of a nanosecond that has passed.
     fraction: f64,
     core_mhz: f64,
-    /// It passes by itself.
+    /// Whether it passes with wall time.
     passes: bool,
 }
 
@@ -46,14 +46,14 @@ impl EstimatedClock {
         shared.set(self.now);
     }
 
-    /// Lets the clock pass with wall time: the device is idle.
+    /// Lets the clock pass with wall time, because the device is idle.
     pub(super) fn pass(&mut self, shared: &SharedClock) {
         if !std::mem::replace(&mut self.passes, true) {
             shared.pass(self.now);
         }
     }
 
-    /// Takes the clock over again: there is something to do. Returns whether it passed by itself.
+    /// Stops the clock, because there is something to do; returns whether it was passing with wall time.
     pub(super) fn stop(&mut self, shared: &SharedClock) -> bool {
         if !std::mem::replace(&mut self.passes, false) {
             return false;

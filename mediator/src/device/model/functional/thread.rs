@@ -1,18 +1,17 @@
 //! The device thread without timing: obeys commands and gives turns.
 
 use super::super::cpu_budget::{CpuBudget, processor_time};
+use super::super::steps::Steps;
 use super::super::transfer::Transfer;
 use super::super::{CHUNK_BYTES, Shared, State, Wires, fault_status};
 use super::clock::EstimatedClock;
 use super::lanes::{Job, Lanes, Moving};
 use super::running::Running;
-use crate::backoff::Backoff;
 use crate::device::{Command, Direction, Lane, LaunchCommand, Outcome, PARAM_BYTES, Report, Tag};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_hw_model::config::GpuConfig;
 use gridmux_hw_model::{CopyEngine, RunError};
 use gridmux_policy::units::Nanos;
-use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,6 +40,39 @@ pub(in crate::device::model) struct FunctionalThread {
     spent: Duration,
 }
 
+impl Steps for FunctionalThread {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn wires(&mut self) -> &mut Wires {
+        &mut self.wires
+    }
+
+    fn obey(&mut self, state: &mut State, command: &Command) {
+        match command {
+            Command::Launch(launch) => self.launch(state, launch),
+            Command::Copy(copy) => self.transfer(Transfer::Copy(*copy)),
+            Command::DeviceCopy(copy) => self.transfer(Transfer::DeviceCopy(*copy)),
+            Command::Memset(memset) => self.transfer(Transfer::Memset(*memset)),
+            Command::Kill(tag) => self.kill(state, *tag),
+            // Time passes without permits.
+            Command::Permit { .. } | Command::Pause => {}
+        }
+    }
+
+    fn work(&mut self, state: &mut State) -> bool {
+        let lane = self.lanes.next();
+        if let Some(lane) = lane {
+            self.give_turn(state, lane);
+        }
+        if self.lanes.is_empty() {
+            self.clock.pass(&self.shared.clock);
+        }
+        lane.is_some()
+    }
+}
+
 impl FunctionalThread {
     /// Makes a thread's state.
     pub(in crate::device::model) fn new(
@@ -59,63 +91,14 @@ impl FunctionalThread {
         }
     }
 
-    /// Runs until the dispatcher's end is gone.
-    pub(in crate::device::model) fn run(mut self) {
-        let mut backoff = Backoff::default();
-        self.clock.pass(&self.shared.clock);
-        while !self.shared.is_closed() {
-            if self.step() {
-                backoff.reset();
-            } else {
-                // Spinning, then yielding, then parked until the dispatcher submits something.
-                backoff.wait(std::thread::park);
-            }
-        }
+    /// Puts a copy or fill behind what its lane holds.
+    fn transfer(&mut self, transfer: Transfer) {
+        self.clock.stop(&self.shared.clock);
+        self.lanes.push(Job::transfer(transfer));
     }
 
-    fn step(&mut self) -> bool {
-        let mut worked = false;
-        let shared = Arc::clone(&self.shared);
-        let mut state = shared.state.lock();
-        while let Some(command) = self.wires.commands.try_pop() {
-            worked = true;
-            self.obey(&mut state, &command);
-        }
-        if let Some(lane) = self.lanes.next() {
-            worked = true;
-            self.give_turn(&mut state, lane);
-        }
-        // Fair: a control operation that waits gets its turn before the next one here.
-        MutexGuard::unlock_fair(state);
-        if worked {
-            self.wires.waker.wake();
-        }
-        if self.lanes.is_empty() {
-            self.clock.pass(&self.shared.clock);
-        }
-        worked
-    }
-
-    fn obey(&mut self, state: &mut State, command: &Command) {
-        if matches!(command, Command::Permit { .. } | Command::Pause) {
-            return;
-        }
+    fn launch(&mut self, state: &mut State, launch: &LaunchCommand) {
         let was_idle = self.clock.stop(&self.shared.clock);
-        match command {
-            Command::Launch(launch) => self.launch(state, launch, was_idle),
-            Command::Copy(copy) => self.lanes.push(Job::transfer(Transfer::Copy(*copy))),
-            Command::DeviceCopy(copy) => {
-                self.lanes.push(Job::transfer(Transfer::DeviceCopy(*copy)));
-            }
-            Command::Memset(memset) => {
-                self.lanes.push(Job::transfer(Transfer::Memset(*memset)));
-            }
-            Command::Kill(tag) => self.kill(state, *tag),
-            Command::Permit { .. } | Command::Pause => {}
-        }
-    }
-
-    fn launch(&mut self, state: &mut State, launch: &LaunchCommand, was_idle: bool) {
         let mut params =
             Vec::with_capacity(PARAM_BYTES.min(launch.params_bytes as usize) + CHUNK_BYTES);
         self.wires.take_params(launch.params_bytes, &mut params);
@@ -152,6 +135,7 @@ impl FunctionalThread {
     }
 
     fn kill(&mut self, state: &mut State, tag: Tag) {
+        self.clock.stop(&self.shared.clock);
         let Some(job) = self.lanes.remove(tag) else {
             return;
         };
