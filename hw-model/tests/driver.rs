@@ -196,7 +196,7 @@ fn a_tenant_with_two_block_shapes_gets_its_half() {
 fn fifo_fills_the_device_strictly_in_order_of_arrival() {
     let mut setting = Setting::new();
     let long = setting.busy(64, 2000, 300);
-    let mut driver = setting.under("fifo", 1);
+    let mut driver = setting.under("fifo-strict", 1);
     for tenant in [A, B, C] {
         driver.tenant(tenant, 1, Class::Normal);
     }

@@ -66,7 +66,7 @@ impl Exclusive {
         let layout = Layout {
             device: self.device,
             stop: Stop::Checked,
-            default_cap: 0,
+            default_cap: 1,
             wake_at: None,
         };
         let all = whole(&self.roster, DispatchOrder::Arrival, Preemption::None);

@@ -68,7 +68,7 @@ pub struct Roster {
     jobs: Vec<Job>,
     /// By tenant: its weight, none for one that is gone.
     weights: Vec<Option<u32>>,
-    /// By row: it is among the heads already.
+    /// By row: it is among the heads already, or does not exist.
     listed: Vec<bool>,
     changed: bool,
     rows_changed: bool,
@@ -190,7 +190,7 @@ impl Roster {
     pub fn heads(&mut self, heads: &mut Vec<Job>) {
         heads.clear();
         self.listed.clear();
-        self.listed.resize(self.rows.len(), false);
+        self.listed.extend(self.rows.iter().map(Option::is_none));
         for job in &self.jobs {
             let listed = self.listed.get_mut(job.row.index());
             if listed.is_some_and(|listed| !std::mem::replace(listed, true)) {
@@ -235,9 +235,16 @@ impl Roster {
         if self.rows.len() <= row.index() {
             self.rows.resize(row.index() + 1, None);
         }
+        let slot = &mut self.rows[row.index()];
+        let again = |info: &RowInfo| {
+            (info.tenant, info.profile, info.block, info.spill) == (tenant, profile, block, spill)
+        };
+        if slot.as_ref().is_some_and(again) {
+            return;
+        }
         self.changed = true;
         self.rows_changed = true;
-        self.rows[row.index()] = Some(RowInfo {
+        *slot = Some(RowInfo {
             tenant,
             block,
             profile,

@@ -16,7 +16,7 @@ use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, RowId, TenantId};
 use gridmux_policy::plan::{DispatchOrder, Plan, PlanReader, Publisher, Stop};
 use gridmux_policy::plan_builder::{PlanBuilder, PlanError};
-use gridmux_policy::policy::Policy;
+use gridmux_policy::policy::{Policy, Watch};
 use gridmux_policy::shape::{BlockShape, DeviceShape, SmUnits};
 use gridmux_policy::units::Nanos;
 use gridmux_sync::shim::{Arc, AtomicU32, AtomicU64};
@@ -74,6 +74,8 @@ pub struct PolicyLink {
     unflushed: bool,
     /// Events were sent since the last end of an instant.
     instant_open: bool,
+    /// The watch that was reached last, as [`packed`].
+    reached: u64,
 }
 
 /// What the two ends share beside the queue and the plan.
@@ -82,6 +84,8 @@ struct Shared {
     observed: AtomicU64,
     /// When the policy is to be woken, in device nanoseconds; [`NEVER`] for never. It moves without a new plan.
     wake_ns: AtomicU64,
+    /// The row that the policy watches and its count, as [`packed`]; it moves without a new plan.
+    watch: AtomicU64,
     /// What the policy thread does: [`AWAKE`], [`ASLEEP`] or [`RESTING`].
     activity: AtomicU32,
 }
@@ -96,6 +100,16 @@ pub(super) const RESTING: u32 = 2;
 const CROWD: u64 = EVENTS as u64 / 2;
 
 const NEVER: u64 = u64::MAX;
+
+/// The policy watches no row.
+const NO_WATCH: u64 = 0;
+
+/// Returns a watch in one word: one more than the row's number, and the lower half of its count.
+fn packed(watch: Option<Watch>) -> u64 {
+    watch.map_or(NO_WATCH, |watch| {
+        (u64::from(watch.row.0) + 1) << 32 | watch.ended & u64::from(u32::MAX)
+    })
+}
 
 /// The policy thread's end.
 pub struct PolicyRunner {
@@ -162,6 +176,7 @@ pub fn link_with_room(
     let shared = Arc::new(Shared {
         observed: AtomicU64::new(0),
         wake_ns: AtomicU64::new(wake_ns),
+        watch: AtomicU64::new(packed(policy.watch())),
         activity: AtomicU32::new(AWAKE),
     });
     let mut link = PolicyLink {
@@ -177,6 +192,7 @@ pub fn link_with_room(
         thread: None,
         unflushed: false,
         instant_open: false,
+        reached: NO_WATCH,
     };
     link.refresh();
     Ok((
@@ -369,6 +385,22 @@ impl PolicyLink {
         self.plan().head_of_line()
     }
 
+    /// Returns once whether a row, of which so many blocks have ended, has reached what the policy watches for.
+    pub fn reaches_watch(&mut self, row: RowId, ended: u64) -> bool {
+        // Relaxed: it says only when the policy wants to be asked, and a watch that is seen late is reached late.
+        let watch = self.shared.watch.load(Ordering::Relaxed);
+        if watch >> 32 != u64::from(row.0) + 1 || watch == self.reached {
+            return false;
+        }
+        // Counts differ by far less than half of the range of their lower halves.
+        let beyond = (ended & u64::from(u32::MAX)).wrapping_sub(watch & u64::from(u32::MAX));
+        let is_reached = beyond & (1 << 31) == 0;
+        if is_reached {
+            self.reached = watch;
+        }
+        is_reached
+    }
+
     /// Returns when the policy is to be woken.
     #[must_use]
     pub fn wake_at(&self) -> Option<Nanos> {
@@ -457,6 +489,9 @@ impl PolicyRunner {
         // Relaxed: with a virtual clock the Release in `acknowledge` publishes it; else it may be seen late.
         let wake_ns = wake.map_or(NEVER, |wake| wake.0);
         self.shared.wake_ns.store(wake_ns, Ordering::Relaxed);
+        // Relaxed: as above; read in `PolicyLink::reaches_watch`.
+        let watch = packed(self.policy.watch());
+        self.shared.watch.store(watch, Ordering::Relaxed);
         changed
     }
 

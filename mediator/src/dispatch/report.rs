@@ -116,11 +116,21 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.meter.retired(flight.tenant, &flight.shape, blocks, at);
         if let Some(row) = flight.row.and_then(|row| self.rows.get_mut(row)) {
             row.live = row.live.saturating_sub(blocks);
+            row.ended += u64::from(blocks);
         }
         self.note_blocks(flight.slot, flight.operation, |unreported| {
             unreported.ended += blocks;
             unreported.ran_ns += ran.0;
         });
+        let ended = flight
+            .row
+            .and_then(|id| Some((id, self.rows.get(id)?.ended)));
+        if let Some((row, ended)) = ended
+            && self.policy.reaches_watch(row, ended)
+        {
+            // On a virtual clock the policy is asked when this instant is complete.
+            self.flush_blocks();
+        }
     }
 
     /// Learns from a piece that ended well how long the row's slices take, how much of them resides, and how long

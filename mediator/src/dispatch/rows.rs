@@ -41,6 +41,8 @@ pub struct Row {
     pub starts: u64,
     /// Blocks that started and have not ended.
     pub live: u32,
+    /// Blocks that ended since the row was made.
+    pub ended: u64,
     /// Blocks of launches that the policy knows of, not yet started.
     pub waiting: u64,
     /// Running mean of a block's residence in nanoseconds; 0 before one has ended, and after one ran into its budget.
@@ -213,6 +215,7 @@ impl RowTable {
             charged: 0,
             starts: 0,
             live: 0,
+            ended: 0,
             waiting: 0,
             block_ns: self.block_ns,
             slice_ns: 0,

@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::ids::RowId;
 use crate::plan::{Cell, NO_CAP, Plan, Stop};
 use crate::plan_builder::PlanBuilder;
-use crate::policy::Policy;
+use crate::policy::{Policy, Watch};
 use crate::shape::{BlockShape, DeviceShape};
 use crate::units::Nanos;
 use std::collections::BTreeMap;
@@ -150,5 +150,9 @@ impl Policy for Breaking {
 
     fn wake_at(&self) -> Option<Nanos> {
         self.inner.wake_at()
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        self.inner.watch()
     }
 }

@@ -7,6 +7,7 @@
 use super::run::{Run, SMALL, Scene, load};
 use super::script::{LogEntry, PlanSpec};
 use super::{Case, Change, Failure, Subject, Verdict};
+use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{GroupId, RowId};
 use crate::ledger::Ledger;
@@ -23,6 +24,11 @@ pub(super) const CASES: &[Case] = &[
         name: "after a loss the counters make good what was missed",
         needs: &[],
         run: after_a_loss,
+    },
+    Case {
+        name: "the policy is asked when a row that it watches has ended its blocks",
+        needs: &[Element::Cap],
+        run: asked_at_a_count,
     },
 ];
 
@@ -294,6 +300,35 @@ fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
         let left = book.map(|book| (book.open_launches, book.live, book.waiting));
         run.expect(&format!("what {row} has left"), left, Some((0, 0, 0)))?;
     }
+    Ok(Verdict::Held)
+}
+
+/// One row of 3 blocks an SM, each of 4 grains, under a cap of 1, is watched until as many blocks have ended as there are
+/// SMs. Nothing arrives and nothing ends before 12 grains, so only the watch has the policy asked between the first wave's
+/// end and the second's, and what it has heard by then is complete.
+fn asked_at_a_count(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+    let (sms, grain) = (subject.device().sms, subject.grain());
+    let mut spec = PlanSpec::at(Nanos(0), sms).row(0, 0, 1);
+    spec.watch = Some((0, u64::from(sms)));
+    let run = Scene {
+        case: "the policy is asked when a row that it watches has ended its blocks",
+        specs: vec![spec],
+        loads: vec![load(0, SMALL, 3 * u32::from(sms), grain * 4)],
+        until: grain * 40,
+        again: None,
+    }
+    .perform(subject)?;
+    run.all_ended()?;
+    let asked = run.log.iter().filter_map(|entry| match entry {
+        LogEntry::NoNewPlan(at) | LogEntry::NewPlan(at, _) => Some(*at),
+        LogEntry::Observed(_) => None,
+    });
+    let between = |at: &Nanos| (grain * 4..grain * 8).contains(at);
+    let asked = asked.filter(between).count();
+    run.require(
+        &format!("the policy was asked {asked} times in the second wave"),
+        asked > 0,
+    )?;
     Ok(Verdict::Held)
 }
 

@@ -11,7 +11,7 @@ use crate::plan::{
     Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, Stop, TenantLimit,
 };
 use crate::plan_builder::PlanBuilder;
-use crate::policy::Policy;
+use crate::policy::{Policy, Watch};
 use crate::shape::{BlockShape, DeviceShape, SmUnits};
 use crate::sm_set::SmSet;
 use crate::units::Nanos;
@@ -87,6 +87,8 @@ pub struct PlanSpec {
     pub limits: Vec<LimitSpec>,
     /// Cap of rows that are not listed.
     pub default_cap: u16,
+    /// The load whose row is watched, and its count of ended blocks.
+    pub watch: Option<(usize, u64)>,
 }
 
 impl PlanSpec {
@@ -104,6 +106,7 @@ impl PlanSpec {
             rows: Vec::new(),
             limits: Vec::new(),
             default_cap: NO_CAP,
+            watch: None,
         }
     }
 
@@ -207,6 +210,15 @@ impl Script {
         let _ = self.log.send(entry);
     }
 
+    /// Returns the row of a load, once the policy has heard of it.
+    fn row_of(&self, load: usize) -> Option<&Known> {
+        let (tenant, threads) = self.names[load];
+        let named = |known: &&Known| {
+            !known.spill && known.tenant == tenant && known.block.threads == threads
+        };
+        self.known.iter().find(named)
+    }
+
     fn build(&self, standing: &Plan, next: &mut Plan) {
         let spec = &self.specs[self.now];
         let mut plan = PlanBuilder::new(next, DeviceId(0), &self.shape);
@@ -225,11 +237,8 @@ impl Script {
         }
         let nth = |all: &[u16], n: usize| all[n.min(all.len() - 1)];
         for row in &spec.rows {
-            let (tenant, threads) = self.names[row.load];
-            let named = |known: &&Known| {
-                !known.spill && known.tenant == tenant && known.block.threads == threads
-            };
-            let Some(known) = self.known.iter().find(named) else {
+            let tenant = self.names[row.load].0;
+            let Some(known) = self.row_of(row.load) else {
                 continue;
             };
             let listed = PlanRow {
@@ -331,5 +340,11 @@ impl Policy for Script {
 
     fn wake_at(&self) -> Option<Nanos> {
         self.wake_at
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        let (load, ended) = self.specs[self.now].watch?;
+        let row = self.row_of(load)?.row;
+        Some(Watch { row, ended })
     }
 }

@@ -122,7 +122,7 @@ impl Srtf {
             });
         }
         self.order
-            .sort_by(|one, other| one.remaining.total_cmp(&other.remaining));
+            .sort_unstable_by(|one, other| one.remaining.total_cmp(&other.remaining));
     }
 
     /// Decides who has the device, and who is sampled.
@@ -212,7 +212,7 @@ impl Srtf {
         let layout = Layout {
             device: self.device,
             stop: Stop::Checked,
-            default_cap: 0,
+            default_cap: 1,
             wake_at: None,
         };
         let sms = self.roster.shape().sms;
