@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::tasks::{bench, ci, coverage, demo, fuzz, ptx, test, tidy};
+use xtask::tasks::{bench, ci, coverage, demo, fuzz, ptx, repro, test, tidy};
 
 /// Tasks of this repository. Results go to stdout, progress to stderr.
 #[derive(Parser)]
@@ -20,6 +20,7 @@ enum Task {
     Demo(demo::Args),
     Fuzz(fuzz::Args),
     Ptx(ptx::Args),
+    Repro(repro::Args),
     Test(test::Args),
     Tidy(tidy::Args),
 }
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Task::Demo(args) => demo::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Ptx(args) => ptx::run(&args),
+        Task::Repro(args) => repro::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Tidy(args) => tidy::run(&args),
     };

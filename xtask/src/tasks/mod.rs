@@ -6,5 +6,6 @@ pub mod coverage;
 pub mod demo;
 pub mod fuzz;
 pub mod ptx;
+pub mod repro;
 pub mod test;
 pub mod tidy;

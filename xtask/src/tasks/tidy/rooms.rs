@@ -11,7 +11,7 @@ enum MayKnow {
 
 /// One row per crate: its name, its folder, and the rooms that its ordinary and build dependencies may name.
 /// Tests of a room (development dependencies) may also use the workloads.
-const ROOMS: [(&str, &str, MayKnow); 13] = [
+const ROOMS: [(&str, &str, MayKnow); 14] = [
     ("gridmux-ptx", "ptx", MayKnow::Only(&[])),
     ("gridmux-sync", "sync", MayKnow::Only(&[])),
     ("gridmux-policy", "policy", MayKnow::Only(&["gridmux-sync"])),
@@ -50,6 +50,11 @@ const ROOMS: [(&str, &str, MayKnow); 13] = [
     ),
     ("gridmux", "cli", MayKnow::All),
     ("gridmux-workloads", "workloads", MayKnow::Only(&[])),
+    (
+        "gridmux-repro",
+        "repro",
+        MayKnow::Only(&["gridmux-policy", "gridmux-hw-model", "gridmux-workloads"]),
+    ),
     ("xtask", "xtask", MayKnow::Only(&[])),
     ("gridmux-tests", "tests", MayKnow::All),
 ];
