@@ -71,8 +71,11 @@ impl Exclusive {
         };
         let all = whole(&self.roster, DispatchOrder::Arrival, Preemption::None);
         let has = |row| self.current.is_some_and(|current| current.0 == row);
-        let cap = |_: usize, row| match has(row) {
-            true => self.roster.row(row).map_or(0, |info| info.most),
+        let cap = |_: usize, place: usize| match has(self.rows[place]) {
+            true => self
+                .roster
+                .row(self.rows[place])
+                .map_or(0, |info| info.most),
             false => 0,
         };
         layout.fill(&self.roster, (standing, next), &[all], &self.rows, cap);

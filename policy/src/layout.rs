@@ -25,7 +25,7 @@ pub struct Layout {
 
 impl Layout {
     /// Fills `next`: rows with work have a rank, in whose order free room is filled, and a cap on each group; the others
-    /// come last.
+    /// come last. `cap` is asked for a group and a place in `ranked`.
     ///
     /// # Panics
     /// If the groups overlap or leave an SM out.
@@ -35,7 +35,7 @@ impl Layout {
         (standing, next): (&Plan, &mut Plan),
         groups: &[Group],
         ranked: &[RowId],
-        cap: impl Fn(usize, RowId) -> u16,
+        cap: impl Fn(usize, usize) -> u16,
     ) {
         let mut plan = PlanBuilder::new(next, self.device, roster.shape());
         plan.wake_at(self.wake_at).default_row(DefaultRow {
@@ -45,11 +45,12 @@ impl Layout {
         for group in groups {
             plan.group(*group);
         }
-        for (rank, row) in (0..).zip(ranked) {
+        for (at, row) in ranked.iter().enumerate() {
+            let rank = u32::try_from(at).unwrap_or(u32::MAX);
             let place = plan.row(roster.listed(*row, rank, self.stop), Cell::default());
             for group in 0..groups.len() {
                 let id = GroupId(u16::try_from(group).unwrap_or(u16::MAX));
-                plan.cell(id, place, Cell::capped(cap(group, *row)));
+                plan.cell(id, place, Cell::capped(cap(group, at)));
             }
         }
         let block = |row: RowId| {

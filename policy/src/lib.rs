@@ -37,6 +37,7 @@ pub mod share;
 pub mod share_control;
 pub mod share_meter;
 pub mod sm_set;
+pub mod spread;
 pub mod units;
 
 pub use class::{Class, UnknownClass};

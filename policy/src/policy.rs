@@ -8,7 +8,9 @@ use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::plan::Plan;
-use crate::policies::{fifo, ljf, mpmax, sjf, smk_p, srtf, srtf_adaptive, srtf_zero};
+use crate::policies::{
+    accelos, elastic, even, fifo, ljf, mpmax, sjf, smk_p, spatial, srtf, srtf_adaptive, srtf_zero,
+};
 use crate::profiles::Profiles;
 use crate::shape::DeviceShape;
 use crate::units::Nanos;
@@ -141,6 +143,38 @@ pub fn policies() -> &'static [PolicyInfo] {
             promises_weights: false,
             uses: srtf_adaptive::USES,
             make: |device, shape| Box::new(srtf_adaptive::new(device, shape)),
+        },
+        PolicyInfo {
+            name: spatial::NAME,
+            summary: "every kernel has SMs of its own",
+            source: "Spart of SMK section 6; Spatial of Warped-Slicer section 2",
+            promises_weights: false,
+            uses: spatial::USES,
+            make: |device, shape| Box::new(spatial::Spatial::new(device, shape)),
+        },
+        PolicyInfo {
+            name: even::NAME,
+            summary: "kernels hold equal parts of every SM",
+            source: "Even of Warped-Slicer section 5",
+            promises_weights: false,
+            uses: even::USES,
+            make: |device, shape| Box::new(even::Even::new(device, shape)),
+        },
+        PolicyInfo {
+            name: accelos::NAME,
+            summary: "kernels hold equal parts of the device, and the rest is filled up",
+            source: "accelOS section 3",
+            promises_weights: false,
+            uses: accelos::USES,
+            make: |device, shape| Box::new(accelos::AccelOs::new(device, shape)),
+        },
+        PolicyInfo {
+            name: elastic::NAME,
+            summary: "kernels are merged before they start, with sizes that do not change",
+            source: "Elastic Kernels, the baseline of accelOS section 7.3",
+            promises_weights: false,
+            uses: elastic::USES,
+            make: |device, shape| Box::new(elastic::Elastic::new(device, shape)),
         },
         PolicyInfo {
             name: smk_p::NAME,

@@ -206,6 +206,13 @@ impl Roster {
         known.unwrap_or(1)
     }
 
+    /// Returns the sum of the weights of rows' tenants, a tenant counting once for each of its rows.
+    #[must_use]
+    pub fn weights_of(&self, rows: &[RowId]) -> u64 {
+        let known = rows.iter().filter_map(|row| self.row(*row));
+        known.map(|info| u64::from(self.weight(info.tenant))).sum()
+    }
+
     /// Returns a row as plans list it.
     #[must_use]
     pub fn listed(&self, row: RowId, rank: u32, stop: Stop) -> PlanRow {

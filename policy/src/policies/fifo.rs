@@ -75,7 +75,10 @@ impl Policy for Fifo {
         };
         self.rows.clear();
         self.rows.extend(self.roster.rows().map(|(row, _)| row));
-        let most = |_: usize, row| self.roster.row(row).map_or(NO_CAP, |info| info.most);
+        let most = |_: usize, place: usize| {
+            let info = self.roster.row(self.rows[place]);
+            info.map_or(NO_CAP, |info| info.most)
+        };
         let plans = (standing, &mut *next);
         layout.fill(&self.roster, plans, &[all], &self.rows, most);
         true

@@ -76,8 +76,8 @@ impl Policy for MpMax {
         };
         let all = whole(&self.roster, DispatchOrder::Arrival, Preemption::None);
         let plans = (standing, &mut *next);
-        layout.fill(&self.roster, plans, &[all], &self.rows, |_, row| {
-            self.cap(row, &room)
+        layout.fill(&self.roster, plans, &[all], &self.rows, |_, place| {
+            self.cap(self.rows[place], &room)
         });
         true
     }

@@ -227,18 +227,18 @@ impl Srtf {
         let plans = (standing, next);
         if self.shares && self.sampled.is_none() {
             let all = [group(0, sms)];
-            layout.fill(&self.roster, plans, &all, &self.rows, |_, row| {
-                self.shared_cap(row)
+            layout.fill(&self.roster, plans, &all, &self.rows, |_, place| {
+                self.shared_cap(self.rows[place])
             });
         } else if self.sampled.is_some() && sms > 1 {
             let two = [group(0, 1), group(1, sms)];
-            layout.fill(&self.roster, plans, &two, &self.rows, |group, row| {
-                self.cap(group == 0, row)
+            layout.fill(&self.roster, plans, &two, &self.rows, |group, place| {
+                self.cap(group == 0, self.rows[place])
             });
         } else {
             let all = [group(0, sms)];
-            layout.fill(&self.roster, plans, &all, &self.rows, |_, row| {
-                self.cap(true, row)
+            layout.fill(&self.roster, plans, &all, &self.rows, |_, place| {
+                self.cap(true, self.rows[place])
             });
         }
     }

@@ -1,0 +1,120 @@
+//! Caps by row and SM, filled block by block, and the groups of SMs that come out alike.
+
+use crate::ids::SmId;
+use crate::plan::{DispatchOrder, Group, Preemption};
+use crate::shape::{BlockShape, DeviceShape, Room};
+use crate::sm_set::SmSet;
+
+/// How many blocks of each row each SM may hold.
+#[derive(Debug, Default)]
+pub struct Spread {
+    rows: usize,
+    rooms: Vec<Room>,
+    /// SM by SM, a number for each row.
+    caps: Vec<u16>,
+    /// Of each group of SMs alike: its first SM, and all of them.
+    groups: Vec<(usize, SmSet)>,
+}
+
+impl Spread {
+    /// Begins with empty SMs and so many rows.
+    pub fn begin(&mut self, device: &DeviceShape, rows: usize) {
+        let sms = usize::from(device.sms);
+        self.rows = rows;
+        self.rooms.clear();
+        self.rooms.resize(sms, Room::empty_sm(device));
+        self.caps.clear();
+        self.caps.resize(sms * rows, 0);
+    }
+
+    /// Permits one more block of a row on an SM, if there is room; returns whether there was.
+    pub fn place(&mut self, sm: usize, row: usize, block: &BlockShape) -> bool {
+        let fits = self.rooms[sm].holds(block);
+        if fits {
+            self.rooms[sm].take(block, 1);
+            self.caps[sm * self.rows + row] += 1;
+        }
+        fits
+    }
+
+    /// Permits up to `blocks` more blocks of a row, one an SM in turn from SM `first` on; returns how many found room.
+    pub fn place_in_turn(
+        &mut self,
+        row: usize,
+        block: &BlockShape,
+        (first, blocks): (usize, u64),
+    ) -> u64 {
+        let sms = self.rooms.len();
+        let (mut placed, mut refused) = (0, 0);
+        for step in 0.. {
+            if placed == blocks || refused == sms {
+                break;
+            }
+            match self.place((first + step) % sms, row, block) {
+                true => (placed, refused) = (placed + 1, 0),
+                false => refused += 1,
+            }
+        }
+        placed
+    }
+
+    /// Returns the cap of a row on the SMs of a group.
+    #[must_use]
+    pub fn cap(&self, group: usize, row: usize) -> u16 {
+        self.caps[self.groups[group].0 * self.rows + row]
+    }
+
+    /// Puts SMs with the same caps into groups, which fill free room in the given order.
+    pub fn groups(&mut self, order: DispatchOrder, groups: &mut Vec<Group>) {
+        self.groups.clear();
+        for sm in 0..self.rooms.len() {
+            let caps = |sm: usize| &self.caps[sm * self.rows..(sm + 1) * self.rows];
+            let alike = |(first, _): &(usize, SmSet)| caps(*first) == caps(sm);
+            let place = self.groups.iter().position(alike).unwrap_or_else(|| {
+                self.groups.push((sm, SmSet::empty()));
+                self.groups.len() - 1
+            });
+            let id = SmId(u16::try_from(sm).unwrap_or(u16::MAX));
+            self.groups[place].1.insert(id);
+        }
+        groups.clear();
+        groups.extend(self.groups.iter().map(|(_, sms)| Group {
+            sms: *sms,
+            order,
+            preemption: Preemption::None,
+            head_of_line: false,
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spread;
+    use crate::plan::DispatchOrder;
+    use crate::shape::{BlockShape, DeviceShape};
+
+    #[test]
+    fn blocks_go_to_sms_in_turn_and_equal_sms_form_a_group() {
+        let device = DeviceShape {
+            sms: 3,
+            threads: 100,
+            blocks: 8,
+            registers: 1,
+            shared_bytes: 1,
+        };
+        let block = BlockShape {
+            threads: 40,
+            ..BlockShape::default()
+        };
+        let mut spread = Spread::default();
+        spread.begin(&device, 2);
+        assert_eq!(spread.place_in_turn(0, &block, (2, 4)), 4);
+        assert_eq!(spread.place_in_turn(1, &block, (0, 9)), 2, "two an SM fit");
+        let mut groups = Vec::new();
+        spread.groups(DispatchOrder::Arrival, &mut groups);
+        // SM 2 took the first and the fourth block of row 0.
+        assert_eq!(groups.len(), 2);
+        assert_eq!((spread.cap(0, 0), spread.cap(0, 1)), (1, 1));
+        assert_eq!((spread.cap(1, 0), spread.cap(1, 1)), (2, 0));
+    }
+}
