@@ -48,6 +48,25 @@ pub fn unfairness(runs: &[(f64, f64)]) -> f64 {
     if fairness > 0.0 { 1.0 / fairness } else { 0.0 }
 }
 
+/// accelOS's overlap O: the time during which all programs run, over the time during which any does, given when each
+/// started and ended. Zero when nothing ran.
+#[must_use]
+pub fn overlap(spans: &[(f64, f64)]) -> f64 {
+    let all_from = spans.iter().fold(0.0_f64, |from, span| from.max(span.0));
+    let all_to = spans.iter().fold(f64::INFINITY, |to, span| to.min(span.1));
+    let mut sorted = spans.to_vec();
+    sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let (mut any, mut until) = (0.0, f64::NEG_INFINITY);
+    for (from, to) in sorted {
+        any += (to - from.max(until)).max(0.0);
+        until = until.max(to);
+    }
+    match any > 0.0 {
+        true => (all_to - all_from).max(0.0) / any,
+        false => 0.0,
+    }
+}
+
 /// The geometric mean, by which SRTF averages over pairs. Zero for no values.
 #[must_use]
 #[allow(
@@ -70,7 +89,7 @@ fn slowdowns(runs: &[(f64, f64)]) -> impl Iterator<Item = f64> + '_ {
 
 #[cfg(test)]
 mod tests {
-    use super::{antt, geometric_mean, stp, strict_f, unfairness};
+    use super::{antt, geometric_mean, overlap, stp, strict_f, unfairness};
 
     fn close(left: f64, right: f64) {
         assert!((left - right).abs() < 1e-9, "{left} is not {right}");
@@ -84,6 +103,15 @@ mod tests {
         close(antt(&runs), f64::midpoint(1.5, 4.0));
         close(strict_f(&runs), 1.5 / 4.0);
         close(unfairness(&runs), 4.0 / 1.5);
+    }
+
+    #[test]
+    fn overlap_counts_pauses_for_nobody() {
+        close(overlap(&[(0.0, 10.0), (5.0, 20.0)]), 5.0 / 20.0);
+        close(overlap(&[(0.0, 10.0), (15.0, 20.0)]), 0.0);
+        // All three run from 4 to 6, somebody from 0 to 8.
+        close(overlap(&[(0.0, 6.0), (4.0, 8.0), (3.0, 7.0)]), 2.0 / 8.0);
+        close(overlap(&[]), 0.0);
     }
 
     #[test]

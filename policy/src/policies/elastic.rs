@@ -2,8 +2,9 @@
 //! sections 2.1 and 7.3; Pai et al., ASPLOS 2013).
 //!
 //! When the device is free, the launches that wait are merged in order of arrival, as many as an SM holds one block of
-//! each. Each gets an equal part of every SM, at least one block, and then, in order of arrival, what is left. Until the
-//! last of them ends, sizes stay as they are, whoever ends, and launches that arrive wait.
+//! each. Each is sized to what fits on an SM beside one block of each other one (MPMax, the best of Elastic Kernels'
+//! ways to divide an SM by SRTF, section 5.2.2). Until the last of them ends sizes stay as they are, whoever ends, and
+//! launches that arrive wait. [`super::mpmax`] is the same with sizes that follow arrivals and ends.
 
 use crate::contract::Element;
 use crate::event::Event;
@@ -59,21 +60,13 @@ impl Elastic {
             room.take(&info.block, 1);
             self.merged.push((job.row, job.launch, 1));
         }
-        let count = u64::try_from(self.merged.len()).unwrap_or(1).max(1);
-        for left_over in [false, true] {
-            for (row, _, cap) in &mut self.merged {
-                let Some(info) = self.roster.row(*row) else {
-                    continue;
-                };
-                let most = match left_over {
-                    true => info.most,
-                    false => u16::try_from(u64::from(info.most) / count).unwrap_or(1),
-                };
-                while *cap < most && room.holds(&info.block) {
-                    room.take(&info.block, 1);
-                    *cap += 1;
-                }
-            }
+        for (row, _, cap) in &mut self.merged {
+            let Some(info) = self.roster.row(*row) else {
+                continue;
+            };
+            let mut beside = room;
+            beside.give_back(&info.block);
+            *cap = u16::try_from(beside.fits(&info.block)).unwrap_or(info.most);
         }
     }
 

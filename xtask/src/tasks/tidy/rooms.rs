@@ -53,7 +53,12 @@ const ROOMS: [(&str, &str, MayKnow); 14] = [
     (
         "gridmux-repro",
         "repro",
-        MayKnow::Only(&["gridmux-policy", "gridmux-hw-model", "gridmux-workloads"]),
+        MayKnow::Only(&[
+            "gridmux-policy",
+            "gridmux-hw-model",
+            "gridmux-ptx",
+            "gridmux-workloads",
+        ]),
     ),
     ("xtask", "xtask", MayKnow::Only(&[])),
     ("gridmux-tests", "tests", MayKnow::All),
