@@ -54,7 +54,8 @@ impl Exclusive {
         self.roster.heads(&mut self.heads);
         let has = |job: &&Job| Some((job.row, job.launch)) == self.current;
         if !self.heads.iter().any(|job| has(&job)) {
-            let known = |job: &Job| self.runtime(job).map_or(f64::INFINITY, &key);
+            // What is not known comes first, so that it becomes known.
+            let known = |job: &Job| self.runtime(job).map_or(f64::NEG_INFINITY, &key);
             let first = self
                 .heads
                 .iter()

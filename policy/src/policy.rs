@@ -9,7 +9,8 @@ use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::plan::Plan;
 use crate::policies::{
-    accelos, elastic, even, fifo, ljf, mpmax, sjf, smk_p, spatial, srtf, srtf_adaptive, srtf_zero,
+    accelos, elastic, even, fifo, gridmux, ljf, mpmax, sjf, smk_p, spatial, srtf, srtf_adaptive,
+    srtf_zero,
 };
 use crate::profiles::Profiles;
 use crate::shape::DeviceShape;
@@ -104,7 +105,7 @@ pub fn policies() -> &'static [PolicyInfo] {
         },
         PolicyInfo {
             name: sjf::NAME,
-            summary: "the kernel with the least runtime by its profile has the device until it ends",
+            summary: "the kernel with the least runtime has the device until it ends; unknown ones go first",
             source: "SRTF section 6.2, where it is an oracle",
             promises_weights: false,
             uses: sjf::USES,
@@ -112,7 +113,7 @@ pub fn policies() -> &'static [PolicyInfo] {
         },
         PolicyInfo {
             name: ljf::NAME,
-            summary: "the kernel with the greatest runtime by its profile has the device until it ends",
+            summary: "the kernel with the greatest runtime has the device until it ends; unknown ones go first",
             source: "SRTF section 6.2, where it is an oracle",
             promises_weights: false,
             uses: ljf::USES,
@@ -175,6 +176,20 @@ pub fn policies() -> &'static [PolicyInfo] {
             promises_weights: false,
             uses: elastic::USES,
             make: |device, shape| Box::new(elastic::Elastic::new(device, shape)),
+        },
+        PolicyInfo {
+            name: gridmux::NAME,
+            summary: "shortest remaining time by profiles and samples, with preemption, a bound and a guard",
+            source: "ours, from SRTF section 5, SMK sections 4 and 5.2",
+            promises_weights: false,
+            uses: gridmux::USES,
+            make: |device, shape| {
+                Box::new(gridmux::Gridmux::new(
+                    device,
+                    shape,
+                    gridmux::Settings::default(),
+                ))
+            },
         },
         PolicyInfo {
             name: smk_p::NAME,

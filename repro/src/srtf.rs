@@ -5,7 +5,7 @@ use gridmux_policy::driver::Engine;
 use gridmux_policy::executor::{ErcKernel, EventConfig, EventExecutor, ercbench};
 use gridmux_policy::metrics::{antt, geometric_mean, stp, strict_f};
 use gridmux_policy::mix::{MixLaunch, alone, together};
-use gridmux_policy::policies::{ljf::Ljf, sjf::Sjf, srtf_zero};
+use gridmux_policy::policies::{gridmux, ljf::Ljf, sjf::Sjf, srtf_zero};
 use gridmux_policy::profiles::Profiles;
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{DeviceId, Policy, by_name};
@@ -25,6 +25,8 @@ const TABLES: &[Paper] = &[
             ("srtf-zero", [1.64, 1.33, f64::NAN]),
             ("sjf", [1.82, 1.13, 0.80]),
             ("ljf", [1.16, f64::NAN, f64::NAN]),
+            ("gridmux", [f64::NAN; 3]),
+            ("gridmux, profiles known", [f64::NAN; 3]),
         ],
     ),
     (
@@ -34,6 +36,8 @@ const TABLES: &[Paper] = &[
             ("mpmax", [1.45, 2.05, 0.38]),
             ("srtf", [1.62, 1.60, 0.53]),
             ("srtf-adaptive", [1.56, 1.65, 0.56]),
+            ("gridmux", [f64::NAN; 3]),
+            ("gridmux, profiles known", [f64::NAN; 3]),
         ],
     ),
     (
@@ -43,6 +47,8 @@ const TABLES: &[Paper] = &[
             ("mpmax", [1.49, 1.93, 0.40]),
             ("srtf", [1.63, 1.56, 0.55]),
             ("srtf-adaptive", [1.59, 1.58, 0.59]),
+            ("gridmux", [f64::NAN; 3]),
+            ("gridmux, profiles known", [f64::NAN; 3]),
         ],
     ),
 ];
@@ -150,6 +156,13 @@ fn make(
     Ok(match name {
         "sjf" => Box::new(Sjf::new(device, shape, known())),
         "ljf" => Box::new(Ljf::new(device, shape, known())),
+        "gridmux, profiles known" => {
+            let settings = gridmux::Settings {
+                profiles: known(),
+                ..gridmux::Settings::default()
+            };
+            Box::new(gridmux::Gridmux::new(device, shape, settings))
+        }
         "srtf-zero" => Box::new(srtf_zero::new(device, shape, known())),
         name => by_name(name, device, shape)?,
     })

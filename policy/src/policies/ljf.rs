@@ -1,6 +1,7 @@
-//! Longest job first: the kernel with the greatest runtime has the device to itself until it ends (the worst order of SRTF, section 6.2).
+//! Longest job first: the kernel with the greatest runtime has the device to itself until it ends (the worst order of
+//! SRTF, section 6.2).
 //!
-//! Runtimes come from profiles; a kernel without one goes last, and is known from its own blocks once it has run.
+//! Runtimes come from profiles; a kernel without one goes first, and is known from its own blocks once it has run.
 
 use crate::contract::Element;
 use crate::event::Event;

@@ -7,6 +7,7 @@ pub mod accelos;
 pub mod elastic;
 pub mod even;
 pub mod fifo;
+pub mod gridmux;
 pub mod ljf;
 pub mod mpmax;
 pub mod sjf;

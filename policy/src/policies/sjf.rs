@@ -1,7 +1,7 @@
 //! Shortest job first: the kernel with the least runtime has the device to itself until it ends (SRTF, section 6.2).
 //!
 //! Runtimes come from profiles. With profiles of what will run this is the papers' oracle, which knows them before
-//! a kernel has run; a kernel without a profile goes last, and is known from its own blocks once it has run.
+//! a kernel has run; a kernel without a profile goes first, and is known from its own blocks once it has run.
 
 use crate::contract::Element;
 use crate::event::Event;
