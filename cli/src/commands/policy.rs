@@ -12,6 +12,11 @@ use serde::Serialize;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Policy {
     /// Every policy, with where it comes from and whether it promises weighted shares
+    #[command(
+        after_help = "SRTF is the paper on preemptive thread block scheduling with online structural runtime \
+        prediction, SMK the one on simultaneous multikernel GPUs.\n\nOnly `cargo xtask repro srtf` gives sjf, ljf and \
+        srtf-zero profiles of the kernels. Elsewhere they have none, and sjf and ljf cannot tell which kernel is shorter."
+    )]
     List,
     /// One policy: which elements of a plan it uses, and how well each executor holds them
     Show(Show),

@@ -3,10 +3,10 @@
 use crate::{process, repo, setup};
 use anyhow::{Context, Result, bail};
 
-/// Repeat the experiments of a paper: `srtf`.
+/// Repeat the experiments of a paper.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The paper.
+    /// The paper: `srtf`, preemptive thread block scheduling with online structural runtime prediction.
     paper: String,
     /// Print one JSON object instead of tables.
     #[arg(long)]
