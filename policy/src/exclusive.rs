@@ -88,7 +88,7 @@ impl Exclusive {
         let info = self.roster.row(job.row)?;
         let profile = self.profiles.block_ns(info.profile);
         let block_ns = profile.or_else(|| self.durations.of(job.row))?;
-        let resident = u64::from(info.most) * u64::from(self.roster.shape().sms);
-        Some(job.blocks as f64 * block_ns / resident.max(1) as f64)
+        let resident = self.roster.resident(job.row);
+        Some(job.blocks as f64 * block_ns / resident as f64)
     }
 }

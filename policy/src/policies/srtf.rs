@@ -97,12 +97,6 @@ impl Srtf {
         known.or_else(|| self.durations.of(row))
     }
 
-    /// Returns the number of a row's blocks that reside on the device alone.
-    fn resident(&self, row: RowId) -> u64 {
-        let most = self.roster.row(row).map_or(1, |info| info.most);
-        u64::from(most) * u64::from(self.roster.shape().sms)
-    }
-
     /// Predicts every head that is known.
     #[allow(
         clippy::cast_precision_loss,
@@ -114,7 +108,7 @@ impl Srtf {
             let Some(block_ns) = self.block_ns(job.row) else {
                 continue;
             };
-            let wave = block_ns / self.resident(job.row).max(1) as f64;
+            let wave = block_ns / self.roster.resident(job.row) as f64;
             self.order.push(Forecast {
                 row: job.row,
                 remaining: job.left() as f64 * wave,
@@ -246,7 +240,7 @@ impl Srtf {
     /// Watches the row that is sampled; else the one that runs, until its next wave has ended.
     fn next_watch(&self) -> Option<Watch> {
         let wave = |row: RowId| {
-            let ended = self.roster.row(row)?.ended.0 + self.resident(row);
+            let ended = self.roster.row(row)?.ended.0 + self.roster.resident(row);
             Some(Watch { row, ended })
         };
         let several = self.heads.len() > 1;
