@@ -1,4 +1,5 @@
-//! Longest job first: the kernel with the greatest runtime has the device to itself until it ends (the worst order of SRTF, section 6.2).
+//! Longest job first: the kernel with the greatest runtime has the device to itself until it ends (the worst order of
+//! SRTF, section 6.2).
 //!
 //! Runtimes come from profiles; a kernel without one goes last, and is known from its own blocks once it has run.
 
