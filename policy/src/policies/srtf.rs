@@ -17,7 +17,7 @@ use crate::ids::{DeviceId, RowId};
 use crate::layout::Layout;
 use crate::plan::{DispatchOrder, Group, Plan, Preemption, Stop};
 use crate::policy::{Policy, Watch};
-use crate::predict::Durations;
+use crate::predict::{Durations, simple_slicing};
 use crate::profiles::Profiles;
 use crate::roster::{Job, Roster};
 use crate::shape::{DeviceShape, Room};
@@ -98,21 +98,18 @@ impl Srtf {
     }
 
     /// Predicts every head that is known.
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "grids are far below 2^53 blocks"
-    )]
     fn forecast(&mut self) {
         self.order.clear();
         for job in &self.heads {
             let Some(block_ns) = self.block_ns(job.row) else {
                 continue;
             };
-            let wave = block_ns / self.roster.resident(job.row) as f64;
+            let resident = self.roster.resident(job.row);
+            let runtime = |blocks| simple_slicing(0.0, blocks, resident, block_ns);
             self.order.push(Forecast {
                 row: job.row,
-                remaining: job.left() as f64 * wave,
-                total: job.blocks as f64 * wave,
+                remaining: runtime(job.left()),
+                total: runtime(job.blocks),
             });
         }
         self.order
