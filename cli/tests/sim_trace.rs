@@ -104,7 +104,8 @@ fn close(value: &Value, due: f64) {
 #[test]
 fn alone_a_trace_takes_as_long_as_it_did() {
     let traces = Traces::new();
-    // 16 blocks fill the GPU once, 40 three times; the second waits for the first, though it was submitted before its end.
+    // 16 blocks fill the GPU once, 40 three times; the second waits for the first, though it was submitted before its
+    // end.
     let launches = [
         Launch::new(3, 16, 0, 200),
         Launch {
@@ -131,7 +132,8 @@ fn alone_a_trace_takes_as_long_as_it_did() {
 #[test]
 fn a_second_tenant_waits_under_fifo_and_shares_under_smk_p() {
     let traces = Traces::new();
-    // Ten waves of the whole GPU, and one that arrives when they have begun. By order of arrival it has to wait for all.
+    // Ten waves of the whole GPU, and one that arrives when they have begun. By order of arrival it has to wait for
+    // all.
     let long = traces.write("long", &[Launch::new(0, 160, 0, 2000)]);
     let short = traces.write("short", &[Launch::new(0, 16, 0, 200)]);
     let fifo = figures(&["--policy", "fifo", &long, &short]);
@@ -161,7 +163,8 @@ fn arrivals_are_recorded_or_follow_the_end_before() {
         close(&report["tenants"][1]["alone_ns"]["mean"], 200_000.0);
         report["tenants"][1]["turnaround_ns"].clone()
     };
-    // Recorded: all of them wait for the end of the long one, at 20 ms, and then for each other: n-th ends at 20 + 0.2n.
+    // Recorded: all of them wait for the end of the long one, at 20 ms, and then for each other: the n-th ends at
+    // 20 + 0.2n.
     let recorded = mean("recorded");
     close(&recorded["max"], 20_200_000.0);
     close(&recorded["p50"], 19_800_000.0);

@@ -3,11 +3,12 @@
 mod common;
 
 use common::{Rig, SHAPE, Wire, launch};
+use gridmux_mediator::dispatch::policy_link;
 use gridmux_policy::event::Event;
-use gridmux_policy::ids::{DeviceId, RowId, TenantId};
+use gridmux_policy::ids::{DeviceId, ProfileKey, RowId, TenantId};
 use gridmux_policy::ledger::Ledger;
 use gridmux_policy::units::Nanos;
-use gridmux_policy::{Plan, Policy};
+use gridmux_policy::{BlockShape, Plan, Policy, Watch};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -189,4 +190,45 @@ fn a_loss_that_takes_many_turns_to_make_good_is_made_good_once() {
     assert_eq!(counted.len(), 200);
     let losses = events.iter().filter(|e| matches!(e, Event::Lost { .. }));
     assert!(losses.count() <= 2, "making it good lost events again");
+}
+
+/// Watches row 5 until its first block has ended.
+struct Watches;
+
+impl Policy for Watches {
+    fn observe(&mut self, _event: &Event) {}
+
+    fn replan(&mut self, _now: Nanos, _standing: &Plan, _next: &mut Plan) -> bool {
+        false
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        let row = RowId(5);
+        Some(Watch { row, ended: 1 })
+    }
+}
+
+#[test]
+fn a_watch_is_reached_once_and_again_when_its_row_is_named_anew() {
+    let linked = policy_link::link(Box::new(Watches), DeviceId(0), &SHAPE, true, Nanos(0));
+    let (mut end, mut runner) = linked.expect("a shape for which there are plans");
+    let named = |row| Event::RowNew {
+        row: RowId(row),
+        tenant: TenantId(0),
+        block: BlockShape::default(),
+        profile: ProfileKey(0),
+        spill: false,
+    };
+    assert!(!end.reaches_watch(RowId(4), 7), "another row");
+    assert!(!end.reaches_watch(RowId(5), 0), "too early");
+    assert!(end.reaches_watch(RowId(5), 1));
+    end.tell(named(4));
+    assert!(!end.reaches_watch(RowId(5), 2), "reached before");
+    end.tell(named(5));
+    runner.run();
+    assert!(end.reaches_watch(RowId(5), 1));
 }

@@ -62,7 +62,8 @@ pub enum Event {
         row: RowId,
         /// Sequence number of the launch, unique for the device.
         launch: u64,
-        /// How many blocks its grid has.
+        /// How many blocks its grid has; fewer, or none, where it is not to get more before a block of its row has
+        /// ended: [`Event::Counters`] of the row follow then.
         blocks: u64,
         /// When it was admitted.
         at: Nanos,

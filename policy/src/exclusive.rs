@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::{Layout, whole};
 use crate::plan::{DispatchOrder, Plan, Preemption, Stop};
-use crate::predict::Durations;
+use crate::predict::{Durations, simple_slicing};
 use crate::profiles::Profiles;
 use crate::roster::{Job, Roster};
 use crate::shape::DeviceShape;
@@ -84,15 +84,11 @@ impl Exclusive {
     }
 
     /// Returns the runtime of a launch alone in nanoseconds, if anything is known of its kernel.
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "grids are far below 2^53 blocks"
-    )]
     fn runtime(&self, job: &Job) -> Option<f64> {
         let info = self.roster.row(job.row)?;
         let profile = self.profiles.block_ns(info.profile);
         let block_ns = profile.or_else(|| self.durations.of(job.row))?;
-        let resident = u64::from(info.most) * u64::from(self.roster.shape().sms);
-        Some(job.blocks as f64 * block_ns / resident.max(1) as f64)
+        let resident = self.roster.resident(job.row);
+        Some(simple_slicing(0.0, job.blocks, resident, block_ns))
     }
 }

@@ -24,8 +24,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Fills `next`: rows with work have a rank, in whose order free room is filled, and a cap on each group; the others
-    /// come last. `cap` is asked for a group and a place in `ranked`.
+    /// Fills `next`: the rows of `ranked` have a rank, in whose order free room is filled, and a cap on each group; the
+    /// others come last. `cap` is asked for a group and a place in `ranked`.
     ///
     /// # Panics
     /// If the groups overlap or leave an SM out.

@@ -60,18 +60,21 @@ pub fn together(
             crate::driver::SubmitError::NoTenant(_) => unreachable!("it was introduced"),
         })?;
     }
-    let ended = driver.run(Cycles(u64::MAX));
-    assert!(ended, "a launch never got room");
-    let went = |number| {
+    driver.run(Cycles(u64::MAX));
+    let went = |(number, launch): (u64, &MixLaunch)| {
         let outcome = driver.outcome(number);
         let outcome = outcome.expect("every number up to the last was submitted");
+        let (Some(start), Some(end)) = (outcome.first_start, outcome.end) else {
+            let kernel = &launch.submission.kernel.name;
+            panic!("the policy never gave launch {number}, of `{kernel}`, room to end");
+        };
         Went {
             arrival: outcome.arrival,
-            start: outcome.first_start.unwrap_or(outcome.arrival),
-            end: outcome.end.unwrap_or(outcome.arrival),
+            start,
+            end,
         }
     };
-    Ok((0..).take(launches.len()).map(went).collect())
+    Ok((0..).zip(launches).map(went).collect())
 }
 
 /// Runs a launch alone and returns its turnaround.

@@ -1,6 +1,6 @@
 //! What is known of kernels from earlier runs: how long a block of theirs takes alone.
 //!
-//! Rule: profiles are hints. A policy that finds one wrong measures for itself.
+//! Rule: a profile is believed: a policy that has one of a kernel does not measure that kernel.
 
 use crate::ids::ProfileKey;
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! The open launches of a device in order of arrival, as policies that order launches see them.
 //!
-//! A row **works** while one of its launches is open. Most policies decide by row: of a row's launches the oldest is the
-//! one that counts, as launches of one kernel usually come one after another.
+//! A row **works** while one of its launches is open. Most policies decide by row: of a row's launches the oldest is
+//! the one that counts, as launches of one kernel usually come one after another.
 //!
-//! Rules: after a loss only what is named again exists, and a row's counters stand for its launches as one; counts that
-//! run backwards are taken as zero.
+//! Rules: after a loss only what is named again exists, and a row's counters stand for its launches as one; what is told
+//! of a launch by its number goes to that one, and only if there is none to those that counters stand for.
 
 use crate::event::Event;
 use crate::ids::{ProfileKey, RowId, TenantId};
@@ -24,10 +24,8 @@ pub struct Job {
     pub row: RowId,
     /// When it arrived.
     pub arrived: Nanos,
-    /// Number of its blocks.
+    /// Number of its blocks, as far as it is known.
     pub blocks: u64,
-    /// Blocks that have started.
-    pub started: u64,
     /// Blocks that have ended.
     pub ended: u64,
     /// Launches that it stands for: more than one where only counters are known.
@@ -127,7 +125,6 @@ impl Roster {
                     row,
                     arrived: at,
                     blocks,
-                    started: 0,
                     ended: 0,
                     launches: 1,
                 });
@@ -135,11 +132,10 @@ impl Roster {
             Event::Blocks {
                 row,
                 launch,
-                started,
                 ended,
                 ran_ns,
                 ..
-            } => self.count(row, launch, (started, ended), ran_ns),
+            } => self.count(row, launch, ended, ran_ns),
             Event::Ended { row, launch, .. } => self.end(row, launch),
             Event::Lost { .. } => {
                 self.changed = true;
@@ -153,7 +149,10 @@ impl Roster {
                 live,
                 waiting,
                 at,
-            } => self.recount(row, open_launches, u64::from(live), waiting, at),
+            } => {
+                let left = u64::from(live).saturating_add(waiting);
+                self.recount(row, open_launches, left, at);
+            }
             _ => {}
         }
     }
@@ -211,6 +210,16 @@ impl Roster {
     pub fn weights_of(&self, rows: &[RowId]) -> u64 {
         let known = rows.iter().filter_map(|row| self.row(*row));
         known.map(|info| u64::from(self.weight(info.tenant))).sum()
+    }
+
+    /// Returns how many blocks of a row the device holds if nothing else is on it, at least 1; of a spill row, how many
+    /// like those of its first launch.
+    #[must_use]
+    pub fn resident(&self, row: RowId) -> u64 {
+        let most = self
+            .row(row)
+            .map(|info| max_residency(&self.shape, &info.block));
+        (u64::from(most.unwrap_or(0)) * u64::from(self.shape.sms)).max(1)
     }
 
     /// Returns a row as plans list it.
@@ -275,9 +284,7 @@ impl Roster {
 
     fn end(&mut self, row: RowId, launch: u64) {
         self.changed = true;
-        let mut own = (0..self.jobs.len()).filter(|at| self.jobs[*at].row == row);
-        let named = |job: &Job| job.launch == launch || job.launch == UNNAMED;
-        let Some(at) = own.find(|at| named(&self.jobs[*at])) else {
+        let Some(at) = self.place_of(row, launch) else {
             return;
         };
         self.jobs[at].launches -= 1;
@@ -286,23 +293,35 @@ impl Roster {
         }
     }
 
-    fn count(&mut self, row: RowId, launch: u64, blocks: (u32, u32), ran_ns: u64) {
+    fn count(&mut self, row: RowId, launch: u64, ended: u32, ran_ns: u64) {
         if let Some(Some(info)) = self.rows.get_mut(row.index()) {
-            info.ended.0 += u64::from(blocks.1);
+            info.ended.0 += u64::from(ended);
             info.ended.1 = info.ended.1.saturating_add(ran_ns);
         }
-        let mut own = self.jobs.iter_mut().filter(|job| job.row == row);
-        let found = own.find(|job| job.launch == launch || job.launch == UNNAMED);
-        if let Some(job) = found {
-            job.started = (job.started + u64::from(blocks.0)).min(job.blocks);
-            job.ended = (job.ended + u64::from(blocks.1)).min(job.blocks);
+        if let Some(at) = self.place_of(row, launch) {
+            self.jobs[at].ended += u64::from(ended);
         }
     }
 
-    /// Takes a row's counters in place of what is known of its launches, where their number differs.
-    fn recount(&mut self, row: RowId, open: u32, live: u64, waiting: u64, at: Nanos) {
-        let own = self.jobs.iter().filter(|job| job.row == row);
-        if own.map(|job| job.launches).sum::<u32>() == open {
+    /// Returns which job a launch is: its own or, if there is none, that of launches that are not named.
+    fn place_of(&self, row: RowId, launch: u64) -> Option<usize> {
+        let place = |number: u64| {
+            let is_it = |job: &Job| (job.row, job.launch) == (row, number);
+            self.jobs.iter().position(is_it)
+        };
+        place(launch).or_else(|| place(UNNAMED))
+    }
+
+    /// Takes a row's counters in place of what is known of its launches, where these are not as many or have not as many
+    /// blocks left. Launches that are known by number stay so, and are taken to have equal parts of the blocks.
+    fn recount(&mut self, row: RowId, open: u32, left: u64, at: Nanos) {
+        let own = || self.jobs.iter().filter(|job| job.row == row);
+        let launches: u64 = own().map(|job| u64::from(job.launches)).sum();
+        if launches == u64::from(open) {
+            let (jobs, known) = (own().count() as u64, own().map(Job::left));
+            if known.fold(0, u64::saturating_add) != left {
+                self.share_out(row, jobs, left);
+            }
             return;
         }
         self.changed = true;
@@ -312,11 +331,151 @@ impl Roster {
                 launch: UNNAMED,
                 row,
                 arrived: at,
-                blocks: live.saturating_add(waiting),
-                started: live,
+                blocks: left,
                 ended: 0,
                 launches: open,
             });
         }
+    }
+
+    /// Gives each of the `jobs` jobs of a row an equal part of the blocks that are left, the older ones the remainder.
+    fn share_out(&mut self, row: RowId, mut jobs: u64, mut left: u64) {
+        self.changed = true;
+        for job in self.jobs.iter_mut().filter(|job| job.row == row) {
+            let part = left.div_ceil(jobs);
+            job.blocks = job.ended.saturating_add(part);
+            (jobs, left) = (jobs - 1, left - part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Roster;
+    use crate::event::Event;
+    use crate::ids::{GroupId, ProfileKey, RowId, TenantId};
+    use crate::shape::{BlockShape, DeviceShape};
+    use crate::units::Nanos;
+
+    const ROW: RowId = RowId(0);
+    const BLOCK: BlockShape = BlockShape {
+        threads: 512,
+        registers: 0,
+        shared_bytes: 0,
+    };
+
+    /// Returns a roster that knows one row, of which an SM of three holds two blocks.
+    fn roster(spill: bool) -> Roster {
+        let mut roster = Roster::new(&DeviceShape {
+            sms: 3,
+            threads: 1024,
+            blocks: 8,
+            registers: 1,
+            shared_bytes: 1,
+        });
+        roster.observe(&Event::RowNew {
+            row: ROW,
+            tenant: TenantId(0),
+            block: BLOCK,
+            profile: ProfileKey(0),
+            spill,
+        });
+        roster
+    }
+
+    fn arrive(launch: u64, blocks: u64) -> Event {
+        Event::Arrive {
+            row: ROW,
+            launch,
+            blocks,
+            at: Nanos(launch),
+        }
+    }
+
+    fn blocks(launch: u64, ended: u32) -> Event {
+        Event::Blocks {
+            row: ROW,
+            group: GroupId(0),
+            launch,
+            started: 0,
+            ended,
+            ran_ns: 1,
+            at: Nanos(9),
+        }
+    }
+
+    fn ended(launch: u64) -> Event {
+        Event::Ended {
+            row: ROW,
+            launch,
+            at: Nanos(9),
+        }
+    }
+
+    fn counters(open_launches: u32, live: u32, waiting: u64) -> Event {
+        Event::Counters {
+            row: ROW,
+            open_launches,
+            live,
+            waiting,
+            at: Nanos(9),
+        }
+    }
+
+    /// Returns the blocks that each open launch has left, in order of arrival.
+    fn left(roster: &Roster) -> Vec<u64> {
+        roster.jobs().iter().map(super::Job::left).collect()
+    }
+
+    #[test]
+    fn after_a_loss_a_launch_that_is_named_ends_by_its_name() {
+        let mut roster = roster(false);
+        // Launches 1 and 2 were lost, 3 came later.
+        for event in [counters(2, 4, 6), arrive(3, 5), blocks(3, 2), ended(3)] {
+            roster.observe(&event);
+        }
+        assert_eq!(left(&roster), [10]);
+        roster.observe(&ended(1));
+        roster.observe(&ended(2));
+        assert_eq!(left(&roster), []);
+    }
+
+    #[test]
+    fn blocks_that_become_known_after_their_launch_arrived_are_counted() {
+        let mut roster = roster(false);
+        roster.observe(&arrive(1, 0));
+        roster.observe(&blocks(1, 1));
+        roster.observe(&counters(1, 6, 93));
+        assert_eq!((left(&roster), roster.jobs()[0].blocks), (vec![99], 100));
+        roster.observe(&arrive(2, 0));
+        roster.take_changed();
+        roster.observe(&counters(2, 6, 93));
+        assert!(!roster.take_changed(), "nothing new");
+        roster.observe(&counters(2, 6, 195));
+        assert!(roster.take_changed());
+        assert_eq!(left(&roster), [101, 100]);
+        let numbers: Vec<u64> = roster.jobs().iter().map(|job| job.launch).collect();
+        assert_eq!(numbers, [1, 2]);
+    }
+
+    #[test]
+    fn counters_that_cannot_be_are_taken() {
+        let mut roster = roster(false);
+        for event in [
+            counters(u32::MAX, u32::MAX, u64::MAX),
+            arrive(1, u64::MAX),
+            counters(0, u32::MAX, u64::MAX),
+            counters(0, 1, 1),
+        ] {
+            roster.observe(&event);
+        }
+        assert_eq!(left(&roster), []);
+    }
+
+    #[test]
+    fn what_binds_no_spill_row_does_not_make_it_shorter() {
+        assert_eq!(roster(false).resident(ROW), 6);
+        assert_eq!(roster(true).resident(ROW), 6);
+        assert_eq!(roster(true).resident(RowId(7)), 1);
     }
 }

@@ -3,8 +3,8 @@
 //! Control-flow graph and post-dominators are those of `ptx`.
 //!
 //! Rules: lanes that leave by a guarded `exit` or `ret` need no reconvergence, so their block is a way out only in a
-//! loop that nothing else ends; a `trap` ends the whole grid and is no way out, so that a failed assertion does not keep
-//! the branches around it from reconverging; a branch from which no thread can leave never reconverges.
+//! loop that nothing else ends; a `trap` ends the whole grid and is no way out, so that a failed assertion does not
+//! keep the branches around it from reconverging; a branch from which no thread can leave never reconverges.
 
 use gridmux_ptx::analysis::{Block, Flow, PostDominators};
 use gridmux_ptx::decode::{Function, Opcode};

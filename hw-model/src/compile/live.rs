@@ -2,10 +2,10 @@
 //!
 //! Each register is searched for by itself, from its uses backwards to its definitions (Appel and Palsberg, *Modern
 //! Compiler Implementation in Java*, section 19.6, `LiveOutAtBlock`), which takes as long as the ranges are and memory
-//! for one mark per block.
+//! for two marks per block.
 //!
-//! Rule: a range may be longer than it is, never shorter: in a function whose ranges take too long to find, what is left
-//! is live everywhere.
+//! Rule: a range may be longer than the register is live, never shorter: in a function whose ranges take too long to
+//! find, what is left is live everywhere.
 
 use gridmux_ptx::analysis::{Access, Flow, for_each_register};
 use gridmux_ptx::decode::{Function, Instruction};

@@ -74,7 +74,8 @@ pub struct PolicyLink {
     unflushed: bool,
     /// Events were sent since the last end of an instant.
     instant_open: bool,
-    /// The watch that was reached last, as [`packed`].
+    /// The watch that was reached last, as [`packed`]; [`NO_WATCH`] once its row was named anew, because a new row may
+    /// have its number, and a policy that lost events counts from nothing.
     reached: u64,
 }
 
@@ -107,8 +108,13 @@ const NO_WATCH: u64 = 0;
 /// Returns a watch in one word: one more than the row's number, and the lower half of its count.
 fn packed(watch: Option<Watch>) -> u64 {
     watch.map_or(NO_WATCH, |watch| {
-        (u64::from(watch.row.0) + 1) << 32 | watch.ended & u64::from(u32::MAX)
+        watched(watch.row) << 32 | watch.ended & u64::from(u32::MAX)
     })
+}
+
+/// Returns what stands for a row in the upper half of a [`packed`] watch.
+fn watched(row: RowId) -> u64 {
+    u64::from(row.0) + 1
 }
 
 /// The policy thread's end.
@@ -251,6 +257,11 @@ impl PolicyLink {
     pub fn tell(&mut self, event: Event) -> u64 {
         self.unflushed = true;
         self.instant_open = true;
+        if let Event::RowNew { row, .. } = event
+            && self.reached >> 32 == watched(row)
+        {
+            self.reached = NO_WATCH;
+        }
         // Inlined, so that the event is made where the queue wants it and not copied there.
         if self.waiting.is_empty() && self.lost == 0 && self.events.has_room() {
             self.sent += u64::from(self.events.try_push(event).is_ok());
@@ -389,7 +400,7 @@ impl PolicyLink {
     pub fn reaches_watch(&mut self, row: RowId, ended: u64) -> bool {
         // Relaxed: it says only when the policy wants to be asked, and a watch that is seen late is reached late.
         let watch = self.shared.watch.load(Ordering::Relaxed);
-        if watch >> 32 != u64::from(row.0) + 1 || watch == self.reached {
+        if watch >> 32 != watched(row) || watch == self.reached {
             return false;
         }
         // Counts differ by far less than half of the range of their lower halves.

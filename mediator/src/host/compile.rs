@@ -23,9 +23,6 @@ pub enum CompileError {
     /// One of its parts is not PTX, or they do not fit each other.
     #[error("the modules cannot be linked: {0}")]
     Link(#[from] LinkError),
-    /// It holds nothing to launch.
-    #[error("the module has no kernel (.entry)")]
-    NoKernel,
     /// It holds more kernels than a client may have loaded.
     #[error("the module has {0} kernels; {most} at once is the most", most = KERNELS_PER_CLIENT)]
     TooManyKernels(usize),
@@ -116,9 +113,6 @@ fn compile_module(module: &Module) -> Result<CompiledModule, CompileError> {
             malformed: bad
                 .map(|error| format!("kernel '{}' is not valid PTX: {error}", shown(&form.name))),
         });
-    }
-    if kernels.is_empty() {
-        return Err(CompileError::NoKernel);
     }
     let ptx = rewritten.bytes;
     let (program, _) = Module::parse(ptx.clone())?.decode_each()?;

@@ -303,9 +303,9 @@ fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// One row of 3 blocks an SM, each of 4 grains, under a cap of 1, is watched until as many blocks have ended as there are
-/// SMs. Nothing arrives and nothing ends before 12 grains, so only the watch has the policy asked between the first wave's
-/// end and the second's, and what it has heard by then is complete.
+/// One row of 3 blocks an SM, each of 4 grains, under a cap of 1, is watched until as many blocks have ended as there
+/// are SMs. Nothing arrives and nothing ends before 12 grains, so only the watch has the policy asked between the first
+/// wave's end and the second's, and what it has heard by then is complete.
 fn asked_at_a_count(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let mut spec = PlanSpec::at(Nanos(0), sms).row(0, 0, 1);

@@ -68,8 +68,8 @@ pub trait Engine {
     /// Forgets what was counted for a row that has no open launch.
     fn forget_row(&mut self, row: RowId);
 
-    /// Lets time pass until a cycle, at most until a launch has ended or the watched row has ended as many blocks as the
-    /// watch says. May come back earlier, and may pass the cycle by as much as it cannot divide.
+    /// Lets time pass until a cycle, at most until a launch has ended or the watched row has ended as many blocks as
+    /// the watch says. May come back earlier, and may pass the cycle by as much as it cannot divide.
     fn advance(&mut self, until: Cycles, watch: Option<Watch>);
 
     /// Takes what happened to blocks since the last call, in any order.
@@ -78,8 +78,8 @@ pub trait Engine {
     /// Takes the launches that ended since the last call, in order of time.
     fn take_ended(&mut self) -> Vec<Ending<Self>>;
 
-    /// Takes the rows that only their cap kept from a block more since the last call, each once until its caps change or
-    /// all of its blocks have started.
+    /// Takes the rows that only their cap kept from a block more since the last call, each once until its caps change
+    /// or all of its blocks have started.
     fn take_caps_reached(&mut self) -> Vec<CapReached>;
 
     /// Returns what the blocks of each row did on each SM since the row was made; nothing where the engine does not

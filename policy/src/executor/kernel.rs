@@ -28,7 +28,7 @@ pub enum Work {
         /// Standard deviation, relative to the mean.
         deviation: f64,
     },
-    /// As measured, block by block; the last ones are repeated where there are fewer than blocks.
+    /// As measured, block by block; the last one stands for all blocks behind it.
     Measured(Arc<[u32]>),
 }
 

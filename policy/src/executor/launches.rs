@@ -1,7 +1,8 @@
 //! Launches, their queues, and which of them may place blocks.
 //!
 //! Rules: launches of one queue run one after another, in order of arrival; a slot names a launch until the launch is
-//! removed; the list of candidates is made again only after a launch came, went, or placed its last block.
+//! removed; the lists of candidates are made again only after a launch came, went or placed its last block, after a
+//! switch, and for a new plan.
 
 use super::kernel::{Blocks, EventKernel, LaunchCounters};
 use crate::ids::{RowId, TenantId};

@@ -48,11 +48,13 @@ impl EventExecutor {
             self.turn = (sm + 1) % count;
             let choice = self.open[sm].then(|| self.choose(sm)).flatten();
             self.open[sm] = choice.is_some();
-            closed = match choice {
-                None => closed + 1,
+            // A block that was placed may be the last of its launch, which opens every SM to others.
+            closed = if choice.is_some() { 0 } else { closed + 1 };
+            match choice {
                 Some(Choice::Start(slot)) => self.start(sm, slot),
                 Some(Choice::Restore(slot, block)) => self.restore(sm, slot, block),
-            };
+                None => {}
+            }
             self.launches.sort(&self.plan);
         }
     }
@@ -159,8 +161,8 @@ impl EventExecutor {
         }
     }
 
-    /// Starts a launch's next block on an SM; returns 0, the number of SMs known to be closed then.
-    fn start(&mut self, sm: usize, slot: u32) -> usize {
+    /// Starts a launch's next block on an SM.
+    fn start(&mut self, sm: usize, slot: u32) {
         self.dispatch();
         let launch = self.launches.get_mut(slot);
         let block = launch.started;
@@ -183,15 +185,14 @@ impl EventExecutor {
         self.sms[sm].place(on, block, (work, 0.0), 0);
         self.moved[sm] = true;
         self.record(sm, slot, block, BlockChange::Placed);
-        0
     }
 
-    /// Brings a switched block back to an SM; returns 0, the number of SMs known to be closed then.
-    fn restore(&mut self, sm: usize, slot: u32, block: u64) -> usize {
+    /// Brings a switched block back to an SM.
+    fn restore(&mut self, sm: usize, slot: u32, block: u64) {
         self.dispatch();
         let launch = self.launches.get_mut(slot);
         let Some(saved) = launch.saved.remove(&block) else {
-            return 0;
+            return;
         };
         let (tenant, shape) = (launch.tenant, launch.kernel.block);
         self.launches.stale = true;
@@ -204,7 +205,6 @@ impl EventExecutor {
         self.moved[sm] = true;
         let bytes = saved.bytes;
         self.record(sm, slot, block, BlockChange::SwitchedIn { bytes });
-        0
     }
 
     /// Takes the device's turn to start a block.

@@ -120,7 +120,7 @@ impl Sm {
             next = next.min((first - cohort.progress) / cohort.speed);
         }
         let ends = match next.is_finite() {
-            true => self.at + (next.ceil().max(1.0) as u64),
+            true => self.at.saturating_add(next.ceil().max(1.0) as u64),
             false => u64::MAX,
         };
         let leaves = self.leaving.iter().map(|leaving| leaving.at).min();
@@ -157,7 +157,8 @@ impl Sm {
         Some((left.launch, left.block, left.saved))
     }
 
-    /// Places a block with so much work left, which begins after a delay.
+    /// Places a block with so much work left, which begins after a delay. The delay passes like work, at the speed of the
+    /// block's cohort.
     pub(super) fn place(
         &mut self,
         (slot, launch): (u32, &Launch),
@@ -206,7 +207,7 @@ impl Sm {
             launch: slot,
             block,
             shape: cohort.shape,
-            at: self.at + cycles.ceil() as u64,
+            at: self.at.saturating_add(cycles.ceil() as u64),
             saved: Saved {
                 work: resident.ends_at - cohort.progress,
                 ran: resident.ran(self.at),

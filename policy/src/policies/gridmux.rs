@@ -116,12 +116,6 @@ impl Gridmux {
         profile.or_else(|| self.durations.of(row))
     }
 
-    /// Returns the number of a row's blocks that reside on the device alone.
-    fn resident(&self, row: RowId) -> u64 {
-        let most = self.roster.row(row).map_or(1, |info| info.most);
-        u64::from(most) * u64::from(self.roster.shape().sms)
-    }
-
     /// Returns where a launch stands in the order.
     #[allow(
         clippy::cast_precision_loss,
@@ -134,7 +128,7 @@ impl Gridmux {
             let (band, key) = (3, job.arrived.0 as f64);
             return Entry { row, band, key };
         };
-        let wave_ns = block_ns / self.resident(row).max(1) as f64;
+        let wave_ns = block_ns / self.roster.resident(row).max(1) as f64;
         let remaining = job.left() as f64 * wave_ns;
         let total = (job.blocks as f64 * wave_ns).max(1.0);
         let slowdown = ((now - job.arrived).0 as f64 + remaining) / total;
@@ -239,7 +233,11 @@ impl Gridmux {
         let head = self.heads.iter().find(|job| Some(job.row) == self.first);
         let next = head.filter(|_| self.heads.len() > 1).and_then(|job| {
             let ended = self.roster.row(job.row)?.ended.0;
-            let step = self.resident(job.row).min(job.left().div_ceil(2)).max(1);
+            let step = self
+                .roster
+                .resident(job.row)
+                .min(job.left().div_ceil(2))
+                .max(1);
             Some(Watch {
                 row: job.row,
                 ended: ended + step,

@@ -17,7 +17,7 @@ use crate::ids::{DeviceId, RowId};
 use crate::layout::Layout;
 use crate::plan::{DispatchOrder, Group, Plan, Preemption, Stop};
 use crate::policy::{Policy, Watch};
-use crate::predict::Durations;
+use crate::predict::{Durations, simple_slicing};
 use crate::profiles::Profiles;
 use crate::roster::{Job, Roster};
 use crate::shape::{DeviceShape, Room};
@@ -97,28 +97,19 @@ impl Srtf {
         known.or_else(|| self.durations.of(row))
     }
 
-    /// Returns the number of a row's blocks that reside on the device alone.
-    fn resident(&self, row: RowId) -> u64 {
-        let most = self.roster.row(row).map_or(1, |info| info.most);
-        u64::from(most) * u64::from(self.roster.shape().sms)
-    }
-
     /// Predicts every head that is known.
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "grids are far below 2^53 blocks"
-    )]
     fn forecast(&mut self) {
         self.order.clear();
         for job in &self.heads {
             let Some(block_ns) = self.block_ns(job.row) else {
                 continue;
             };
-            let wave = block_ns / self.resident(job.row).max(1) as f64;
+            let resident = self.roster.resident(job.row);
+            let runtime = |blocks| simple_slicing(0.0, blocks, resident, block_ns);
             self.order.push(Forecast {
                 row: job.row,
-                remaining: job.left() as f64 * wave,
-                total: job.blocks as f64 * wave,
+                remaining: runtime(job.left()),
+                total: runtime(job.blocks),
             });
         }
         self.order
@@ -246,7 +237,7 @@ impl Srtf {
     /// Watches the row that is sampled; else the one that runs, until its next wave has ended.
     fn next_watch(&self) -> Option<Watch> {
         let wave = |row: RowId| {
-            let ended = self.roster.row(row)?.ended.0 + self.resident(row);
+            let ended = self.roster.row(row)?.ended.0 + self.roster.resident(row);
             Some(Watch { row, ended })
         };
         let several = self.heads.len() > 1;

@@ -292,8 +292,8 @@ impl PostDominators {
         Self::build(flow, leaves, &doomed)
     }
 
-    /// Builds the tree for threads that leave at the end of the blocks in `leaves` and nowhere else. A block that
-    /// reaches none of these is held to be doomed.
+    /// Builds the tree for threads that leave at the end of the blocks that are marked in `leaves`, which has an entry
+    /// for each block, and nowhere else. A block that reaches none of these is held to be doomed.
     #[must_use]
     pub fn with_exits(flow: &Flow, leaves: Vec<bool>) -> Self {
         let reaches = flow.reaching(&leaves).into_iter();
@@ -324,8 +324,8 @@ impl PostDominators {
         }
     }
 
-    /// Whether every thread that reaches `b` and neither traps nor loops for ever passes `a` then or later; true
-    /// for `a == b` unless the block is doomed.
+    /// Whether every thread that reaches `b` and leaves by one of the tree's exits passes `a` then or later; one that
+    /// traps or loops for ever does not leave. True for `a == b` unless the block is doomed.
     #[must_use]
     pub fn dominates(&self, a: u32, b: u32) -> bool {
         self.tree.dominates(a, b)

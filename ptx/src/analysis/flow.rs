@@ -105,7 +105,7 @@ impl Flow {
         index(after.saturating_sub(1))
     }
 
-    /// Which blocks are marked in `to` or can lead to one that is.
+    /// Returns which blocks are marked in `to`, which has an entry for each block, or can lead to one that is.
     #[must_use]
     pub fn reaching(&self, to: &[bool]) -> Vec<bool> {
         let mut found = vec![false; self.blocks.len()];

@@ -13,7 +13,7 @@ use crate::stream::CUstream;
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What must have happened before a function may be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -280,6 +280,25 @@ pub fn look(address: u64, into: &mut [u8]) -> Option<usize> {
 /// Returns whether the process has memory at `address`. Where the system does not let it look, the program is believed.
 pub fn is_mapped(address: u64) -> bool {
     look(address, &mut [0]) != Some(0)
+}
+
+/// Returns whether the page at `address` is there and can be written. Where the system cannot say, as before Linux 5.14,
+/// the program is believed.
+pub fn is_writable(address: u64) -> bool {
+    static CAN_SAY: LazyLock<bool> = LazyLock::new(|| {
+        let own = 0_u8;
+        populates((&raw const own).addr() as u64)
+    });
+    populates(address) || !*CAN_SAY
+}
+
+/// Returns whether the kernel makes the page at an address ready to be written. What is in it stays.
+fn populates(address: u64) -> bool {
+    // SAFETY: it has no preconditions.
+    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    let start = pointer(address & !(page - 1)).cast();
+    // SAFETY: the advice changes nothing in the page, and the kernel checks the address itself.
+    unsafe { libc::madvise(start, 1, libc::MADV_POPULATE_WRITE) == 0 }
 }
 
 /// Returns the `len` elements at `start`, which must not be null unless there are none.

@@ -1,5 +1,5 @@
-//! Memory bandwidth and registers: one step of the lattice Boltzmann method, D3Q19 with collision after Bhatnagar, Gross
-//! and Krook (Y. Qian, D. d'Humières, P. Lallemand, "Lattice BGK models for Navier-Stokes equation", 1992).
+//! Memory bandwidth and registers: one step of the lattice Boltzmann method, D3Q19 with collision after Bhatnagar,
+//! Gross and Krook (Y. Qian, D. d'Humières, P. Lallemand, "Lattice BGK models for Navier-Stokes equation", 1992).
 //!
 //! The reference works in `f64` and pushes populations to where they flow, where the kernel pulls. Populations are a
 //! tenth around the weights of a fluid at rest, so that densities lie in 0.9..1.1 and velocities below 0.1. A density

@@ -97,7 +97,8 @@ fn input(bytes: Vec<u8>) -> Arg {
     }
 }
 
-/// An output buffer of `n` 32-bit values. It starts as all ones, which is a NaN, so that a value never written is found.
+/// An output buffer of `n` 32-bit values. It starts as all ones, which is a NaN, so that a value never written is
+/// found.
 fn output(n: usize) -> Arg {
     Arg::Buffer {
         bytes: vec![0xff; n * 4],

@@ -1,8 +1,8 @@
 //! Divergence: parallel rays meet mirroring spheres, up to eight times each. The tolerance is zero.
 //!
-//! Whether a ray meets a sphere hangs on the last bit, and so does where it goes from there. So the kernel uses correctly
-//! rounded operations only, and the reference does the same ones in the same order, but follows all rays together,
-//! bounce by bounce.
+//! Whether a ray meets a sphere hangs on the last bit, and so does where it goes from there. So the kernel uses
+//! correctly rounded operations only, and the reference does the same ones in the same order, but follows all rays
+//! together, bounce by bounce.
 
 use super::{floats, input_f32, output};
 use crate::case::{Arg, Case};

@@ -1,4 +1,5 @@
-//! Motion estimation: the displacement of least sum of absolute differences (SAD) for each 8 × 8 tile of a frame. Exact.
+//! Motion estimation: the displacement of least sum of absolute differences (SAD) for each 8 × 8 tile of a frame.
+//! Exact.
 //!
 //! One tile in eight searches as far as it may, the others one or two pixels, so that blocks last for very different
 //! times. A result holds the sum in its upper half and the displacement's number, row by row, in its lower. The

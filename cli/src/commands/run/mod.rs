@@ -29,7 +29,9 @@ use environment::Environment;
 use library::Library;
 use server::Server;
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Longest path of the private folder: a socket's path is at most 107 bytes, its name in the folder included.
@@ -149,7 +151,23 @@ fn folder() -> Result<tempfile::TempDir, Failure> {
 
 /// Empties a file, making it first where it is missing, and returns its absolute path: programs change folders.
 fn emptied(path: &Path) -> Result<PathBuf, Failure> {
-    std::fs::write(path, "").with_context(|| format!("writing {}", path.display()))?;
+    // Without waiting, as the opening of a pipe would, for somebody who reads.
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(path)
+        .with_context(|| format!("writing {}", path.display()))?;
+    let kind = file
+        .metadata()
+        .context("looking at a file that was opened")?;
+    if kind.file_type().is_fifo() {
+        return Err(Failure::new(format!(
+            "{} is a pipe, in which a report could get stuck; name a file",
+            path.display()
+        )));
+    }
     let path = path.canonicalize();
     Ok(path.context("finding a file that was made")?)
 }

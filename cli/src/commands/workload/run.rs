@@ -194,7 +194,8 @@ fn explain(error: ClientError, socket: &Path) -> Failure {
     }
 }
 
-/// Replaces the client library's text for a lost connection by one for users of the command; returns other errors unchanged.
+/// Replaces the client library's text for a lost connection by one for users of the command; returns other errors
+/// unchanged.
 fn lost(error: anyhow::Error) -> anyhow::Error {
     let reason = match error.downcast_ref::<ClientError>() {
         Some(ClientError::DeviceLost(reason)) => (*reason).to_owned(),

@@ -497,7 +497,7 @@ impl Session {
     }
 }
 
-fn device_error(error: DeviceError) -> ControlError {
+pub(super) fn device_error(error: DeviceError) -> ControlError {
     let code = match &error {
         DeviceError::OutOfMemory { .. } => ControlCode::OutOfMemory,
         DeviceError::BadAddress { .. } => ControlCode::NotFound,

@@ -4,7 +4,7 @@
 //! module that is unloaded keeps its variables until nothing that was launched of it is under way.
 
 use super::deferred::Release;
-use super::{MODULES, Session};
+use super::{MODULES, Session, device_error};
 use crate::device::{DeviceError, DeviceKernelId, LoadedGlobal, LoadedKernel};
 use crate::dispatch::client::{ClientKernel, KERNELS_PER_CLIENT};
 use crate::dispatch::message::Message;
@@ -141,10 +141,11 @@ impl Session {
                 Ok(()) => self.adopt(module),
                 Err(error) => ControlReply::Error(error),
             },
-            Err(failure) => ControlReply::Error(ControlError::new(
-                ControlCode::BadModule,
-                failure.to_string(),
-            )),
+            Err(LoadFailure::Compile(refusal)) => {
+                let text = refusal.to_string();
+                ControlReply::Error(ControlError::new(ControlCode::BadModule, text))
+            }
+            Err(LoadFailure::Device(refusal)) => ControlReply::Error(device_error(refusal)),
         };
         if !self.mailbox.answer(&reply)
             && let ControlReply::Loaded(module) = &reply

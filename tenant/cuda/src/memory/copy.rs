@@ -90,6 +90,17 @@ impl Place {
         })
     }
 
+    /// Returns the place unless the program's memory begins with a page that cannot be written.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`].
+    fn writable(self) -> CudaResult<Self> {
+        match self {
+            Self::Pageable(address) if !border::is_writable(address) => Err(Status::INVALID_VALUE),
+            place => Ok(place),
+        }
+    }
+
     /// Returns whether it is the device's.
     pub(super) fn is_device(&self) -> bool {
         matches!(self, Self::Device(..))
@@ -208,7 +219,7 @@ impl Transfer {
         pattern: Pattern,
     ) -> CudaResult<Self> {
         Ok(Self {
-            to: Place::of(driver, to, pattern.span(|repeat| repeat.to_step)?)?,
+            to: Place::of(driver, to, pattern.span(|repeat| repeat.to_step)?)?.writable()?,
             from: Place::of(driver, from, pattern.span(|repeat| repeat.from_step)?)?,
             pattern: pattern.joined(),
         })

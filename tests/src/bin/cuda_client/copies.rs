@@ -10,6 +10,10 @@ pub(crate) const SCENARIOS: &[crate::Scenario] = &[
         "copies::lengths_beyond_the_last_address",
         lengths_beyond_the_last_address,
     ),
+    (
+        "copies::memory_that_cannot_be_written",
+        memory_that_cannot_be_written,
+    ),
     ("copies::fills", fills),
     (
         "copies::large_ones_from_everywhere",
@@ -160,6 +164,27 @@ fn lengths_beyond_the_last_address() {
     ok(session.cuMemHostUnregister(registered));
     assert_eq!((host, words), ([0; 64], [0; 64]));
     assert_eq!(session.read(device, 64), [7; 64]);
+}
+
+/// A copy into memory that the program may only read is refused; one out of it is not.
+fn memory_that_cannot_be_written() {
+    let session = Session::start();
+    let device = session.words(&[7; 64]);
+    let file = std::fs::File::open("/proc/self/exe").expect("this program");
+    // SAFETY: nobody writes to a program that runs.
+    let map = unsafe { memmap2::Mmap::map(&file) }.expect("a mapping");
+    let at = map.as_ptr().expose_provenance() as u64;
+    refused(session.cuMemcpy(at, device, 256), code::INVALID_VALUE);
+    let to = map.as_ptr().cast_mut().cast();
+    refused(
+        session.cuMemcpyDtoH_v2(to, device, 256),
+        code::INVALID_VALUE,
+    );
+    ok(session.cuMemcpyHtoD_v2(device, map.as_ptr().cast(), 4));
+    assert_eq!(
+        session.read(device, 2),
+        [u32::from_le_bytes(*b"\x7fELF"), 7]
+    );
 }
 
 fn fills() {

@@ -7,6 +7,7 @@ use std::ptr::{null, null_mut};
 
 pub(crate) const SCENARIOS: &[crate::Scenario] = &[
     ("modules::kernels_and_variables", kernels_and_variables),
+    ("modules::variables_alone", variables_alone),
     ("modules::bad_images", bad_images),
     (
         "modules::messages_go_to_the_programs_buffers",
@@ -52,6 +53,20 @@ fn kernels_and_variables() {
         code::INVALID_VALUE,
     );
     refused(session.cuMemFree_v2(number), code::INVALID_VALUE);
+}
+
+/// A module need not have a kernel.
+fn variables_alone() {
+    let session = Session::start();
+    let image =
+        c".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .u32 number = 9;\n";
+    let (mut module, mut number, mut function) = (0, 0, 0);
+    ok(session.cuModuleLoadData(&mut module, image.as_ptr().cast()));
+    ok(session.cuModuleGetGlobal_v2(&mut number, null_mut(), module, c"number".as_ptr()));
+    assert_eq!(session.read(number, 1), [9]);
+    let found = session.cuModuleGetFunction(&mut function, module, c"number".as_ptr());
+    refused(found, code::NOT_FOUND);
+    ok(session.cuModuleUnload(module));
 }
 
 fn bad_images() {
