@@ -75,6 +75,7 @@ pub struct UnknownPolicy {
     pub known: String,
 }
 
+// Length: a table, one entry for each policy.
 /// Every policy there is.
 #[must_use]
 pub fn policies() -> &'static [PolicyInfo] {

@@ -6,8 +6,12 @@ use anyhow::{Context, Result, bail};
 /// Repeat the experiments of a paper.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The paper: `srtf`, preemptive thread block scheduling with online structural runtime prediction.
+    /// The paper: `srtf` (preemptive thread block scheduling with online structural runtime prediction) or `accelos`
+    /// (sharing an accelerator as an operating system would); `measure` prints the shapes of our kernels anew.
     paper: String,
+    /// Part of the sets of kernels that accelOS's experiments draw, from 0 to 1.
+    #[arg(long)]
+    part: Option<f64>,
     /// Print one JSON object instead of tables.
     #[arg(long)]
     json: bool,
@@ -22,6 +26,9 @@ pub fn run(args: &Args) -> Result<()> {
     let mut repro = repo::cargo("run");
     repro.args(["--release", "--quiet", "--package", "gridmux-repro", "--"]);
     repro.arg(&args.paper);
+    if let Some(part) = args.part {
+        repro.args(["--part", &part.to_string()]);
+    }
     if args.json {
         repro.arg("--json");
     }
