@@ -1,7 +1,8 @@
 //! Caps by row and SM, filled block by block, and the groups of SMs that come out alike.
 
-use crate::ids::SmId;
+use crate::ids::{RowId, SmId};
 use crate::plan::{DispatchOrder, Group, Preemption};
+use crate::roster::Roster;
 use crate::shape::{BlockShape, DeviceShape, Room};
 use crate::sm_set::SmSet;
 
@@ -58,14 +59,63 @@ impl Spread {
         placed
     }
 
+    /// Gives each of `rows` its part of the device, at least one block: as many blocks as its weight's part of each
+    /// resource holds, `min(T/(K w), L/(K m), R/(K r))` with equal weights (accelOS, section 3). `first` is the place of
+    /// the first row, `most` says how many blocks a row can use.
+    pub fn give_parts(
+        &mut self,
+        roster: &Roster,
+        rows: &[RowId],
+        first: usize,
+        most: impl Fn(RowId) -> u64,
+    ) {
+        let all_weights = roster.weights_of(rows);
+        let mut sm = 0;
+        for (place, row) in (first..).zip(rows) {
+            let Some(info) = roster.row(*row) else {
+                continue;
+            };
+            let weight = u64::from(roster.weight(info.tenant));
+            let part = part(roster.shape(), &info.block, (weight, all_weights));
+            let placed = self.place_in_turn(place, &info.block, (sm, part.min(most(*row))));
+            // The next row's odd blocks go where this one's did not.
+            sm = (sm + usize::try_from(placed).unwrap_or(0)) % self.rooms.len();
+        }
+    }
+
+    /// Gives rows what is left over, block by block and row after row, until nothing fits. Places are those of `rows`.
+    pub fn fill_up(&mut self, roster: &Roster, rows: &[RowId], most: impl Fn(RowId) -> u64) {
+        let mut fits = true;
+        while std::mem::take(&mut fits) {
+            for (place, row) in rows.iter().enumerate() {
+                let Some(info) = roster.row(*row) else {
+                    continue;
+                };
+                if self.placed(place) < most(*row) {
+                    fits |= self.place_in_turn(place, &info.block, (0, 1)) > 0;
+                }
+            }
+        }
+    }
+
+    /// Returns how many blocks of a row may reside on the device.
+    fn placed(&self, row: usize) -> u64 {
+        let caps = self.caps.iter().skip(row).step_by(self.rows.max(1));
+        caps.map(|cap| u64::from(*cap)).sum()
+    }
+
     /// Returns the cap of a row on the SMs of a group.
     #[must_use]
     pub fn cap(&self, group: usize, row: usize) -> u16 {
         self.caps[self.groups[group].0 * self.rows + row]
     }
 
-    /// Puts SMs with the same caps into groups, which fill free room in the given order.
-    pub fn groups(&mut self, order: DispatchOrder, groups: &mut Vec<Group>) {
+    /// Puts SMs with the same caps into groups, which fill free room and give blocks up as is said.
+    pub fn groups(
+        &mut self,
+        (order, preemption): (DispatchOrder, Preemption),
+        groups: &mut Vec<Group>,
+    ) {
         self.groups.clear();
         for sm in 0..self.rooms.len() {
             let caps = |sm: usize| &self.caps[sm * self.rows..(sm + 1) * self.rows];
@@ -81,16 +131,29 @@ impl Spread {
         groups.extend(self.groups.iter().map(|(_, sms)| Group {
             sms: *sms,
             order,
-            preemption: Preemption::None,
+            preemption,
             head_of_line: false,
         }));
     }
 }
 
+/// Returns how many blocks a weight's part of the device holds, at least one.
+fn part(device: &DeviceShape, block: &BlockShape, (weight, all): (u64, u64)) -> u64 {
+    let holds = |of_sm: u32, each: u32| {
+        let part = u64::from(of_sm) * u64::from(device.sms) * weight / all.max(1);
+        part.checked_div(u64::from(each)).unwrap_or(u64::MAX)
+    };
+    holds(device.threads, block.threads)
+        .min(holds(device.registers, block.registers))
+        .min(holds(device.shared_bytes, block.shared_bytes))
+        .min(holds(device.blocks, 1))
+        .max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::Spread;
-    use crate::plan::DispatchOrder;
+    use crate::plan::{DispatchOrder, Preemption};
     use crate::shape::{BlockShape, DeviceShape};
 
     #[test]
@@ -111,7 +174,8 @@ mod tests {
         assert_eq!(spread.place_in_turn(0, &block, (2, 4)), 4);
         assert_eq!(spread.place_in_turn(1, &block, (0, 9)), 2, "two an SM fit");
         let mut groups = Vec::new();
-        spread.groups(DispatchOrder::Arrival, &mut groups);
+        let how = (DispatchOrder::Arrival, Preemption::None);
+        spread.groups(how, &mut groups);
         // SM 2 took the first and the fourth block of row 0.
         assert_eq!(groups.len(), 2);
         assert_eq!((spread.cap(0, 0), spread.cap(0, 1)), (1, 1));

@@ -93,7 +93,8 @@ fn a_module_that_is_no_ptx_is_refused_with_line_and_column() {
         assert_names(&gpu.module(&bytes).unwrap_err(), &["not valid PTX", &place]);
 
         let none = ".version 8.0\n.target sm_80\n.address_size 64\n";
-        assert_names(&gpu.module(none.as_bytes()).unwrap_err(), &["no kernel"]);
+        let nothing = gpu.module(none.as_bytes()).unwrap();
+        assert_names(&nothing.kernel("k").unwrap_err(), &["no kernel `k`"]);
         assert_names(&gpu.module(b"").unwrap_err(), &["0 bytes"]);
     });
 }

@@ -11,10 +11,10 @@ use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::Layout;
-use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Stop};
+use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop};
 use crate::policy::Policy;
 use crate::roster::{Job, Roster};
-use crate::shape::{BlockShape, DeviceShape};
+use crate::shape::DeviceShape;
 use crate::spread::Spread;
 use crate::units::Nanos;
 
@@ -48,49 +48,13 @@ impl AccelOs {
         }
     }
 
-    fn block(&self, row: RowId) -> BlockShape {
-        let info = self.roster.row(row);
-        info.map_or_else(BlockShape::default, |info| info.block)
-    }
-
-    /// Returns how many blocks of a row its part of the device holds: `min(T/(K w), L/(K m), R/(K r))`.
-    fn part(&self, row: RowId, all_weights: u64) -> u64 {
-        let Some(info) = self.roster.row(row) else {
-            return 0;
-        };
-        let (shape, block) = (self.roster.shape(), info.block);
-        let weight = u64::from(self.roster.weight(info.tenant));
-        let holds = |of_sm: u32, each: u32| {
-            let all = u64::from(of_sm) * u64::from(shape.sms) * weight / all_weights.max(1);
-            all.checked_div(u64::from(each)).unwrap_or(u64::MAX)
-        };
-        holds(shape.threads, block.threads)
-            .min(holds(shape.registers, block.registers))
-            .min(holds(shape.shared_bytes, block.shared_bytes))
-            .min(holds(shape.blocks, 1))
-            .max(1)
-    }
-
     /// Gives each row its part, and then what is left over.
     fn divide(&mut self) {
-        let all_weights = self.roster.weights_of(&self.rows);
-        let sms = usize::from(self.roster.shape().sms);
+        let everything = |_: RowId| u64::MAX;
         self.spread.begin(self.roster.shape(), self.rows.len());
-        let mut first = 0;
-        for place in 0..self.rows.len() {
-            let row = self.rows[place];
-            let (block, part) = (self.block(row), self.part(row, all_weights));
-            let placed = self.spread.place_in_turn(place, &block, (first, part));
-            // The next row's odd blocks go where this one's did not.
-            first = (first + usize::try_from(placed).unwrap_or(0)) % sms;
-        }
-        let mut fits = true;
-        while std::mem::take(&mut fits) {
-            for place in 0..self.rows.len() {
-                let block = self.block(self.rows[place]);
-                fits |= self.spread.place_in_turn(place, &block, (0, 1)) > 0;
-            }
-        }
+        self.spread
+            .give_parts(&self.roster, &self.rows, 0, everything);
+        self.spread.fill_up(&self.roster, &self.rows, everything);
     }
 }
 
@@ -107,7 +71,8 @@ impl Policy for AccelOs {
         self.rows.clear();
         self.rows.extend(self.heads.iter().map(|job| job.row));
         self.divide();
-        self.spread.groups(DispatchOrder::Arrival, &mut self.groups);
+        let how = (DispatchOrder::Arrival, Preemption::None);
+        self.spread.groups(how, &mut self.groups);
         let layout = Layout {
             device: self.device,
             stop: Stop::Checked,

@@ -3,27 +3,29 @@
 //! Terms, each of which can be switched off ([`Settings`]):
 //! 1. **order**: kernels go by predicted remaining time over their tenant's weight (SRTF, section 5.1.1; Smith's rule for
 //!    the weights); free room that the first cannot use goes to the next;
-//! 2. **profiles**: a kernel that ran before is not sampled (SRTF, section 6.2.2);
-//! 3. **hand-over**: blocks in the way leave the cheapest way that the device has (SMK, section 4; the papers on order
+//! 2. **sharing**: kernels whose remaining time is not much longer than the first one's share the device with it in equal
+//!    parts (accelOS, section 3), because one after another the last of them would wait for all others;
+//! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
+//! 4. **hand-over**: blocks in the way leave the cheapest way that the device has (SMK, section 4; the papers on order
 //!    wait for their ends);
-//! 4. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes after
+//! 5. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes after
 //!    all who held less (dominant-resource fairness over time, SMK section 5.2);
-//! 5. **bound**: a launch whose slowdown would exceed a bound comes before all others.
+//! 6. **bound**: a launch whose slowdown would exceed a bound comes before all others.
 //!
-//! Rules: a kernel of which nothing is known is sampled on one SM, one kernel at a time, in order of arrival; a kernel
-//! keeps its place until another one's key is less than nine tenths of its own.
+//! Rules: while nothing is known of some kernel, all share the device, until a block of it has ended; a kernel keeps its
+//! place until another one's key is less than nine tenths of its own.
 
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId, TenantId};
 use crate::layout::Layout;
-use crate::plan::{DispatchOrder, Group, Plan, Preemption, Stop};
+use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop};
 use crate::policy::{Policy, Watch};
 use crate::predict::Durations;
 use crate::profiles::Profiles;
 use crate::roster::{Job, Roster};
 use crate::shape::DeviceShape;
-use crate::sm_set::SmSet;
+use crate::spread::Spread;
 use crate::units::Nanos;
 
 /// The policy's name.
@@ -39,8 +41,10 @@ const HYSTERESIS: f64 = 0.9;
 pub struct Settings {
     /// What is known of kernels; learnt from on the way.
     pub profiles: Profiles,
-    /// Kernels with a profile are not sampled.
+    /// Profiles say how long kernels take that have not run yet.
     pub uses_profiles: bool,
+    /// Kernels share with the first whose keys are at most this many times its own; 0 for no sharing.
+    pub share_within: f64,
     /// How blocks leave that are in the way.
     pub hand_over: Preemption,
     /// Device time, in nanoseconds of the whole device, that a tenant may hold beyond its part; none for no guard.
@@ -54,6 +58,7 @@ impl Default for Settings {
         Self {
             profiles: Profiles::default(),
             uses_profiles: true,
+            share_within: 2.4,
             hand_over: Preemption::Cheapest,
             guard: Some(50e6),
             bound: Some(8.0),
@@ -65,7 +70,7 @@ impl Default for Settings {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     row: RowId,
-    /// 0: its slowdown would exceed the bound; 1: ordinary; 2: its tenant held too much; 3: nothing is known of it.
+    /// 0: its slowdown would exceed the bound; 1: ordinary; 2: its tenant held too much.
     band: u8,
     key: f64,
 }
@@ -82,10 +87,12 @@ pub struct Gridmux {
     heads: Vec<Job>,
     order: Vec<Entry>,
     rows: Vec<RowId>,
+    /// How many of the first rows share the device.
+    sharing: usize,
     /// The row that came first in the newest plan.
     first: Option<RowId>,
-    /// The row that is sampled, and the ended blocks after which it is known.
-    sampled: Option<Watch>,
+    spread: Spread,
+    groups: Vec<Group>,
     watch: Option<Watch>,
 }
 
@@ -102,8 +109,10 @@ impl Gridmux {
             heads: Vec::new(),
             order: Vec::new(),
             rows: Vec::new(),
+            sharing: 0,
             first: None,
-            sampled: None,
+            spread: Spread::default(),
+            groups: Vec::new(),
             watch: None,
         }
     }
@@ -125,8 +134,11 @@ impl Gridmux {
         let row = job.row;
         let tenant = self.roster.row(row).map_or(TenantId(0), |info| info.tenant);
         let Some(block_ns) = self.block_ns(row) else {
-            let (band, key) = (3, job.arrived.0 as f64);
-            return Entry { row, band, key };
+            return Entry {
+                row,
+                band: 1,
+                key: 0.0,
+            };
         };
         let wave_ns = block_ns / self.roster.resident(row).max(1) as f64;
         let remaining = job.left() as f64 * wave_ns;
@@ -165,94 +177,92 @@ impl Gridmux {
         self.first = self.rows.first().copied();
     }
 
-    /// Decides who is sampled: the oldest of which nothing is known, unless it is alone.
-    fn sample(&mut self) {
-        let ended = |row: RowId| self.roster.row(row).map_or(u64::MAX, |info| info.ended.0);
-        let works = |row: RowId| self.rows.contains(&row);
-        let goes_on = |watch: &Watch| works(watch.row) && ended(watch.row) < watch.ended;
-        let sampled = self.sampled.filter(goes_on);
-        let unknown = |row: RowId| self.block_ns(row).is_none();
-        let next = self
-            .heads
-            .iter()
-            .map(|job| job.row)
-            .find(|row| unknown(*row));
-        let next = next.filter(|row| Some(*row) != self.first && self.rows.len() > 1);
-        let next = next.map(|row| Watch {
-            row,
-            ended: ended(row).saturating_add(1),
-        });
-        self.sampled = sampled.or(next);
+    /// Returns whether nothing is known of a row.
+    fn is_unknown(&self, row: RowId) -> bool {
+        self.block_ns(row).is_none()
     }
 
-    /// Returns a row's cap: what it can use. A launch in its last wave needs less than an SM.
-    fn cap(&self, row: RowId) -> u16 {
-        let most = self.roster.row(row).map_or(0, |info| info.most);
-        let job = self.heads.iter().find(|job| job.row == row);
-        let left = job
-            .map_or(0, Job::left)
-            .div_ceil(self.roster.shape().sms.into());
-        most.min(u16::try_from(left).unwrap_or(u16::MAX)).max(1)
+    /// Decides how many of the first rows share the device: all while one is unknown, else those like the first.
+    fn share(&mut self) {
+        let one_is_unknown = self.rows.iter().any(|row| self.is_unknown(*row));
+        let Some(first) = self.order.first().copied() else {
+            self.sharing = 0;
+            return;
+        };
+        let like = |entry: &&Entry| {
+            entry.band == first.band && entry.key <= self.settings.share_within * first.key
+        };
+        self.sharing = match one_is_unknown {
+            true => self.rows.len(),
+            false => self.order.iter().take_while(like).count().max(1),
+        };
     }
 
     fn fill(&mut self, standing: &Plan, next: &mut Plan) {
+        let heads = &self.heads;
+        let left = |row: RowId| {
+            let job = heads.iter().find(|job| job.row == row);
+            job.map_or(0, Job::left).max(1)
+        };
+        let (sharing, rest) = self.rows.split_at(self.sharing);
+        self.spread.begin(self.roster.shape(), self.rows.len());
+        self.spread.give_parts(&self.roster, sharing, 0, left);
+        self.spread.fill_up(&self.roster, sharing, left);
+        for (place, row) in (self.sharing..).zip(rest) {
+            if let Some(info) = self.roster.row(*row) {
+                let blocks = (0, left(*row));
+                self.spread.place_in_turn(place, &info.block, blocks);
+            }
+        }
+        let how = (DispatchOrder::Rank, self.settings.hand_over);
+        self.spread.groups(how, &mut self.groups);
         let layout = Layout {
             device: self.device,
             stop: Stop::Checked,
             default_cap: 1,
             wake_at: None,
         };
-        let sms = self.roster.shape().sms;
-        let group = |from, to| Group {
-            sms: SmSet::range(from, to),
-            order: DispatchOrder::Rank,
-            preemption: self.settings.hand_over,
-            head_of_line: false,
-        };
         let plans = (standing, next);
-        let sampled = self.sampled.filter(|_| sms > 1).map(|watch| watch.row);
-        let Some(sampled) = sampled else {
-            let all = [group(0, sms)];
-            layout.fill(&self.roster, plans, &all, &self.rows, |_, at| {
-                self.cap(self.rows[at])
-            });
-            return;
-        };
-        let two = [group(0, 1), group(1, sms)];
-        layout.fill(&self.roster, plans, &two, &self.rows, |group, at| {
-            match (group == 0, self.rows[at] == sampled) {
-                (true, true) => self.roster.row(sampled).map_or(1, |info| info.most),
-                (true, false) | (false, true) => 0,
-                (false, false) => self.cap(self.rows[at]),
-            }
-        });
+        layout.fill(
+            &self.roster,
+            plans,
+            &self.groups,
+            &self.rows,
+            |group, place| {
+                let spill = |row| self.roster.row(row).is_some_and(|info| info.spill);
+                match place < self.sharing && spill(self.rows[place]) {
+                    true => NO_CAP,
+                    false => self.spread.cap(group, place),
+                }
+            },
+        );
     }
 
-    /// Watches the row that is sampled; else the first, until a wave of it has ended, or half of its last one.
+    /// Watches a row of which nothing is known until its first block ends; else the first row, until a wave of it has
+    /// ended, or half of its last one.
     fn next_watch(&self) -> Option<Watch> {
-        let head = self.heads.iter().find(|job| Some(job.row) == self.first);
-        let next = head.filter(|_| self.heads.len() > 1).and_then(|job| {
-            let ended = self.roster.row(job.row)?.ended.0;
-            let step = self
-                .roster
-                .resident(job.row)
-                .min(job.left().div_ceil(2))
-                .max(1);
-            Some(Watch {
-                row: job.row,
-                ended: ended + step,
-            })
-        });
-        self.sampled.or(next)
+        let ended = |row: RowId| self.roster.row(row).map(|info| info.ended.0);
+        if let Some(row) = self.rows.iter().find(|row| self.is_unknown(**row)) {
+            let ended = ended(*row)? + 1;
+            return Some(Watch { row: *row, ended });
+        }
+        let job = self.heads.iter().find(|job| Some(job.row) == self.first)?;
+        let step = self
+            .roster
+            .resident(job.row)
+            .min(job.left().div_ceil(2))
+            .max(1);
+        (self.heads.len() > 1).then_some(Watch {
+            row: job.row,
+            ended: ended(job.row)? + step,
+        })
     }
 
-    /// Learns from blocks of the row that comes first.
+    /// Learns from blocks that ended, whoever ran beside them.
     fn learn(&mut self, event: &Event) {
         if let Event::Blocks {
             row, ended, ran_ns, ..
         } = *event
-            && Some(row) == self.first
-            && self.sampled.is_none()
             && let Some(info) = self.roster.row(row).filter(|info| !info.spill)
         {
             let key = info.profile;
@@ -291,7 +301,7 @@ impl Policy for Gridmux {
         }
         self.roster.heads(&mut self.heads);
         self.sort(now);
-        self.sample();
+        self.share();
         self.watch = self.next_watch();
         self.fill(standing, next);
         !next.says_the_same(standing) || standing.groups().is_empty()
