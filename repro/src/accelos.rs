@@ -102,11 +102,10 @@ pub(crate) fn run(part: f64) -> Result<Report> {
 }
 
 fn names(figures: [f64; 3]) -> BTreeMap<&'static str, f64> {
-    BTreeMap::from_iter(
-        ["unfairness", "overlap", "throughput"]
-            .into_iter()
-            .zip(figures),
-    )
+    let named = ["unfairness", "overlap", "throughput"]
+        .into_iter()
+        .zip(figures);
+    named.filter(|(_, figure)| !figure.is_nan()).collect()
 }
 
 /// Returns all ordered pairs, those of a kernel with itself included (section 7.2).
