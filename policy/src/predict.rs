@@ -1,7 +1,7 @@
 //! How long a kernel runs: predictions from the structure of its grid (SRTF, sections 3 and 4).
 //!
 //! A kernel alone runs in waves of as many blocks as reside, so its runtime follows from the duration of one block
-//! ([`staircase`], equation 1; [`simple_slicing`], equation 2). Execution is cut into slices at every arrival and every
+//! ([`simple_slicing`], equation 2). Execution is cut into slices at every arrival and every
 //! end of a kernel, because residency and co-runners change there; within a slice the duration of a block is taken as
 //! constant.
 //!
@@ -9,16 +9,6 @@
 
 use crate::event::Event;
 use crate::ids::RowId;
-
-/// Returns the runtime of `blocks` blocks of which `resident` reside at a time and each takes `t` (SRTF, equation 1).
-#[must_use]
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "grids are far below 2^53 blocks"
-)]
-pub fn staircase(blocks: u64, resident: u64, t: f64) -> f64 {
-    blocks.div_ceil(resident.max(1)) as f64 * t
-}
 
 /// Returns the runtime of a kernel that was active for so long and has `left` of its blocks to end (SRTF, equation 2).
 #[must_use]
@@ -91,7 +81,7 @@ impl Durations {
 
 #[cfg(test)]
 mod tests {
-    use super::{Durations, simple_slicing, staircase};
+    use super::{Durations, simple_slicing};
     use crate::event::Event;
     use crate::ids::{GroupId, RowId};
     use crate::units::Nanos;
@@ -110,8 +100,6 @@ mod tests {
 
     #[test]
     fn equations_by_hand() {
-        // SAD of SRTF's Tables 2 and 3: 1584 blocks of 32,332 cycles, 8 on each of 15 SMs: 14 waves.
-        assert!((staircase(1584, 120, 32_332.0) - 14.0 * 32_332.0).abs() < 1e-6);
         assert!((simple_slicing(100.0, 30, 10, 50.0) - 250.0).abs() < 1e-9);
     }
 

@@ -1,4 +1,4 @@
-//! What is known of kernels from earlier runs: how long a block of theirs takes alone.
+//! Durations of kernels' blocks, from earlier runs.
 //!
 //! Rule: a profile is believed: a policy that has one of a kernel does not measure that kernel.
 
@@ -17,7 +17,7 @@ pub struct Profiles {
 /// What is known of one kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Profile {
-    /// Mean duration of a block in nanoseconds, at full residency with nothing else on its SM.
+    /// Mean duration of a block in nanoseconds.
     block_ns: f64,
     /// Blocks that it was learnt from, [`MEMORY`] at most.
     blocks: u64,
@@ -36,7 +36,7 @@ impl Profiles {
         self.kernels.insert(key, Profile { block_ns, blocks });
     }
 
-    /// Learns from blocks that ran alone.
+    /// Updates a kernel's mean with `blocks` blocks whose residences add up to `ran_ns`.
     #[allow(
         clippy::cast_precision_loss,
         reason = "durations are far below 2^53 ns"

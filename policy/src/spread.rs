@@ -18,7 +18,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Begins with empty SMs and so many rows.
+    /// Clears the table, for empty SMs and this number of rows.
     pub fn begin(&mut self, device: &DeviceShape, rows: usize) {
         let sms = usize::from(device.sms);
         self.rows = rows;

@@ -15,7 +15,7 @@ pub(crate) enum Policy {
     #[command(
         after_help = "SRTF is the paper on preemptive thread block scheduling with online structural runtime \
         prediction, SMK the one on simultaneous multikernel GPUs.\n\nOnly `cargo xtask repro srtf` gives sjf, ljf and \
-        srtf-zero profiles of the kernels. Elsewhere they have none, and sjf and ljf cannot tell which kernel is shorter."
+        srtf-zero profiles of the kernels. Elsewhere they know a kernel once a block of it has ended."
     )]
     List,
     /// One policy: which elements of a plan it uses, and how well each executor holds them

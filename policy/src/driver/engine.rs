@@ -62,7 +62,7 @@ pub trait Engine {
         submission: &Self::Submission,
     ) -> Result<(), Self::Failure>;
 
-    /// Drops a launch that has arrived and not ended; nothing is told of it any more.
+    /// Drops a launch that has arrived and not ended; no further event names it.
     fn kill(&mut self, number: u64);
 
     /// Forgets what was counted for a row that has no open launch.

@@ -279,7 +279,7 @@ impl Feed {
         self.meter.read(tenant)
     }
 
-    /// Returns the state of a live row with so many open launches, for [`Event::Counters`].
+    /// Returns the event [`Event::Counters`] of a live row that has `open_launches` open launches.
     pub(super) fn counters(&self, row: RowId, open_launches: u32, at: Nanos) -> Event {
         let own = || self.open.values().filter(|open| open.row == row);
         let live = own().map(|open| open.started - open.ended).sum::<u64>();

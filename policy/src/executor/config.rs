@@ -1,4 +1,4 @@
-//! What the event executor is told of a device, and how kernels that share an SM slow each other down.
+//! Configuration of the event executor: the device, and the slowdown of kernels that share an SM.
 //!
 //! Rule: one set of parameters holds for every workload; they lie in `policy/data/event.toml`.
 

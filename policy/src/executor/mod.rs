@@ -7,7 +7,7 @@
 //! [`place`] is the block scheduler, [`leave`] takes blocks off SMs, [`sm`] is the progress of what resides,
 //! [`launches`] the queues and what rows and tenants hold.
 //!
-//! Rules: what ended at an instant is told before anything is placed at that instant; blocks of a launch start in
+//! Rules: ends of an instant are reported before blocks are placed at that instant; blocks of a launch start in
 //! ascending order, a switched block comes back before its launch starts a new one; equal inputs give equal runs; the
 //! work of a block depends on its kernel and number alone, not on the policy.
 

@@ -157,7 +157,7 @@ impl Sm {
         Some((left.launch, left.block, left.saved))
     }
 
-    /// Places a block with so much work left, which begins after a delay. The delay passes like work, at the speed of the
+    /// Places a block with `work` left, which begins after `delay`. The delay passes like work, at the speed of the
     /// block's cohort.
     pub(super) fn place(
         &mut self,

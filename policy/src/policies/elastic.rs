@@ -3,8 +3,8 @@
 //!
 //! When the device is free, the launches that wait are merged in order of arrival, as many as an SM holds one block of
 //! each. Each is sized to what fits on an SM beside one block of each other one (MPMax, the best of Elastic Kernels'
-//! ways to divide an SM by SRTF, section 5.2.2). Until the last of them ends sizes stay as they are, whoever ends, and
-//! launches that arrive wait. [`super::mpmax`] is the same with sizes that follow arrivals and ends.
+//! ways to divide an SM by SRTF, section 5.2.2). Sizes do not change until the last
+//! of them ends, and launches that arrive wait until then. [`super::mpmax`] is the same with sizes that follow arrivals and ends.
 
 use crate::contract::Element;
 use crate::event::Event;

@@ -1,18 +1,18 @@
 //! The combined policy: shortest remaining time first, with what the papers lack to make it fair and quick.
 //!
-//! Terms, each of which can be switched off ([`Settings`]):
-//! 1. **order**: kernels go by predicted remaining time over their tenant's weight (SRTF, section 5.1.1; Smith's rule for
-//!    the weights); free room that the first cannot use goes to the next;
-//! 2. **sharing**: kernels whose remaining time is not much longer than the first one's share the device with it in equal
-//!    parts (accelOS, section 3), because one after another the last of them would wait for all others;
+//! Terms, of which all but the first can be switched off ([`Settings`]):
+//! 1. **order**: kernels go by predicted remaining time over their tenant's weight (SRTF, section 5.1.1; Smith's rule
+//!    for the weights); free room that the first cannot use goes to the next;
+//! 2. **sharing**: kernels whose remaining time is not much longer than the first one's share the device with it in
+//!    equal parts (accelOS, section 3), because one after another the last of them would wait for all others;
 //! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
 //! 4. **hand-over**: blocks in the way leave the cheapest way that the device has (SMK, section 4; the papers on order
 //!    wait for their ends);
-//! 5. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes after
-//!    all who held less (dominant-resource fairness over time, SMK section 5.2);
+//! 5. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes
+//!    after all who held less (dominant-resource fairness over time, SMK section 5.2);
 //! 6. **bound**: a launch whose slowdown would exceed a bound comes before all others.
 //!
-//! Rules: while nothing is known of some kernel, all share the device, until a block of it has ended; a kernel keeps its
+//! Rules: while a kernel is unknown, all share the device, until a block of it has ended; a kernel keeps its
 //! place until another one's key is less than nine tenths of its own.
 
 use crate::contract::Element;
@@ -117,7 +117,8 @@ impl Gridmux {
         }
     }
 
-    /// Returns the duration of a row's blocks in nanoseconds, if it is known: as measured lately, else from its profile.
+    /// Returns the duration of a row's blocks in nanoseconds, if it is known: from its profile, which is learnt from its
+    /// blocks, or, without profiles, as measured lately.
     fn block_ns(&self, row: RowId) -> Option<f64> {
         let key = self.roster.row(row)?.profile;
         let profile = self.settings.profiles.block_ns(key);
@@ -258,7 +259,7 @@ impl Gridmux {
         })
     }
 
-    /// Learns from blocks that ended, whoever ran beside them.
+    /// Updates the profile of a kernel with its blocks that ended, those beside other kernels included.
     fn learn(&mut self, event: &Event) {
         if let Event::Blocks {
             row, ended, ran_ns, ..

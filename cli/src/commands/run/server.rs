@@ -201,7 +201,7 @@ impl Server {
             Err(error) => error,
         };
         let hint = match (&error, self) {
-            // Whoever named a tenant is told those that there are, and wants one of them.
+            // The refusal of a named tenant lists the tenants that exist.
             (ClientError::Call(CallError::Control(_)), Self::Running { tenant: None, .. })
             | (ClientError::Call(CallError::Connect { .. }), Self::Running { .. }) => {
                 Some("with --device model:h200 the program gets a private service instead")
