@@ -5,7 +5,7 @@
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::{Layout, whole};
-use crate::plan::{DispatchOrder, Plan, Preemption, Stop};
+use crate::plan::{DispatchOrder, Plan, Preemption};
 use crate::predict::{Durations, simple_slicing};
 use crate::profiles::Profiles;
 use crate::roster::{Job, Roster};
@@ -64,12 +64,7 @@ impl Exclusive {
         }
         self.rows.clear();
         self.rows.extend(self.heads.iter().map(|job| job.row));
-        let layout = Layout {
-            device: self.device,
-            stop: Stop::Checked,
-            default_cap: 1,
-            wake_at: None,
-        };
+        let layout = Layout::checked(self.device);
         let all = whole(&self.roster, DispatchOrder::Arrival, Preemption::None);
         let has = |row| self.current.is_some_and(|current| current.0 == row);
         let cap = |_: usize, place: usize| match has(self.rows[place]) {

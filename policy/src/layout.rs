@@ -8,7 +8,6 @@ use crate::plan_builder::PlanBuilder;
 use crate::roster::Roster;
 use crate::shape::BlockShape;
 use crate::sm_set::SmSet;
-use crate::units::Nanos;
 
 /// What a plan says of all rows.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +18,20 @@ pub struct Layout {
     pub stop: Stop,
     /// Cap of rows that are not listed.
     pub default_cap: u16,
-    /// When the policy wants to be woken.
-    pub wake_at: Option<Nanos>,
 }
 
 impl Layout {
+    /// Returns the layout of a policy that caps rows: rows can stop within about one block, and a row that is not listed
+    /// yet may have one block on each SM.
+    #[must_use]
+    pub fn checked(device: DeviceId) -> Self {
+        Self {
+            device,
+            stop: Stop::Checked,
+            default_cap: 1,
+        }
+    }
+
     /// Fills `next`: the rows of `ranked` have a rank, in whose order free room is filled, and a cap on each group; the
     /// others come last. `cap` is asked for a group and a place in `ranked`.
     ///
@@ -38,7 +46,7 @@ impl Layout {
         cap: impl Fn(usize, usize) -> u16,
     ) {
         let mut plan = PlanBuilder::new(next, self.device, roster.shape());
-        plan.wake_at(self.wake_at).default_row(DefaultRow {
+        plan.default_row(DefaultRow {
             cap: self.default_cap,
             stop: self.stop,
         });

@@ -1,9 +1,8 @@
 //! How long a kernel runs: predictions from the structure of its grid (SRTF, sections 3 and 4).
 //!
 //! A kernel alone runs in waves of as many blocks as reside, so its runtime follows from the duration of one block
-//! ([`simple_slicing`], equation 2). Execution is cut into slices at every arrival and every
-//! end of a kernel, because residency and co-runners change there; within a slice the duration of a block is taken as
-//! constant.
+//! ([`simple_slicing`], equation 2). Execution is cut into slices at every arrival and every end of
+//! a kernel, because residency and co-runners change there; within a slice the duration of a block is taken as constant.
 //!
 //! Rule: durations of a slice are pooled over its blocks and SMs, as the first block to end is shorter than most.
 

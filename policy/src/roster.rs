@@ -198,6 +198,13 @@ impl Roster {
         }
     }
 
+    /// Puts the rows that work into `rows` and their oldest open launches into `heads`, in order of arrival.
+    pub fn line_up(&mut self, heads: &mut Vec<Job>, rows: &mut Vec<RowId>) {
+        self.heads(heads);
+        rows.clear();
+        rows.extend(heads.iter().map(|job| job.row));
+    }
+
     /// Returns the weight of a tenant, 1 for one that is not known.
     #[must_use]
     pub fn weight(&self, tenant: TenantId) -> u32 {

@@ -396,7 +396,7 @@ impl PolicyLink {
         self.plan().head_of_line()
     }
 
-    /// Returns true once when `ended`, the count of a row's ended blocks, reaches the count that the policy watches for.
+    /// Returns true once when `ended`, the count of a row's ended blocks, reaches what the policy watches for.
     pub fn reaches_watch(&mut self, row: RowId, ended: u64) -> bool {
         // Relaxed: it says only when the policy wants to be asked, and a watch that is seen late is reached late.
         let watch = self.shared.watch.load(Ordering::Relaxed);

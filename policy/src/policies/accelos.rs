@@ -11,7 +11,7 @@ use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::Layout;
-use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop};
+use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption};
 use crate::policy::Policy;
 use crate::roster::{Job, Roster};
 use crate::shape::DeviceShape;
@@ -67,18 +67,11 @@ impl Policy for AccelOs {
         if !self.roster.take_changed() {
             return false;
         }
-        self.roster.heads(&mut self.heads);
-        self.rows.clear();
-        self.rows.extend(self.heads.iter().map(|job| job.row));
+        self.roster.line_up(&mut self.heads, &mut self.rows);
         self.divide();
         let how = (DispatchOrder::Arrival, Preemption::None);
         self.spread.groups(how, &mut self.groups);
-        let layout = Layout {
-            device: self.device,
-            stop: Stop::Checked,
-            default_cap: 1,
-            wake_at: None,
-        };
+        let layout = Layout::checked(self.device);
         let plans = (standing, &mut *next);
         layout.fill(
             &self.roster,

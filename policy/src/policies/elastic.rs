@@ -3,14 +3,14 @@
 //!
 //! When the device is free, the launches that wait are merged in order of arrival, as many as an SM holds one block of
 //! each. Each is sized to what fits on an SM beside one block of each other one (MPMax, the best of Elastic Kernels'
-//! ways to divide an SM by SRTF, section 5.2.2). Sizes do not change until the last
-//! of them ends, and launches that arrive wait until then. [`super::mpmax`] is the same with sizes that follow arrivals and ends.
+//! ways to divide an SM by SRTF, section 5.2.2). Sizes do not change until the last of them ends, and launches that
+//! arrive wait until then. [`super::mpmax`] is the same with sizes that follow arrivals and ends.
 
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::{Layout, whole};
-use crate::plan::{DispatchOrder, NO_CAP, Plan, Preemption, Stop};
+use crate::plan::{DispatchOrder, NO_CAP, Plan, Preemption};
 use crate::policy::Policy;
 use crate::roster::{Job, Roster};
 use crate::shape::{DeviceShape, Room};
@@ -102,12 +102,7 @@ impl Policy for Elastic {
         }
         self.rows.clear();
         self.rows.extend(self.heads.iter().map(|job| job.row));
-        let layout = Layout {
-            device: self.device,
-            stop: Stop::Checked,
-            default_cap: 1,
-            wake_at: None,
-        };
+        let layout = Layout::checked(self.device);
         let all = whole(&self.roster, DispatchOrder::Arrival, Preemption::None);
         let plans = (standing, &mut *next);
         layout.fill(&self.roster, plans, &[all], &self.rows, |_, place| {

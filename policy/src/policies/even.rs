@@ -7,7 +7,7 @@ use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::{Layout, whole};
-use crate::plan::{DispatchOrder, NO_CAP, Plan, Preemption, Stop};
+use crate::plan::{DispatchOrder, NO_CAP, Plan, Preemption};
 use crate::policy::Policy;
 use crate::roster::{Job, Roster};
 use crate::shape::DeviceShape;
@@ -69,16 +69,9 @@ impl Policy for Even {
         if !self.roster.take_changed() {
             return false;
         }
-        self.roster.heads(&mut self.heads);
-        self.rows.clear();
-        self.rows.extend(self.heads.iter().map(|job| job.row));
+        self.roster.line_up(&mut self.heads, &mut self.rows);
         let all_weights = self.roster.weights_of(&self.rows);
-        let layout = Layout {
-            device: self.device,
-            stop: Stop::Checked,
-            default_cap: 1,
-            wake_at: None,
-        };
+        let layout = Layout::checked(self.device);
         let all = whole(&self.roster, DispatchOrder::Arrival, Preemption::None);
         let plans = (standing, &mut *next);
         layout.fill(&self.roster, plans, &[all], &self.rows, |_, place| {

@@ -67,7 +67,6 @@ impl Policy for Fifo {
             device: self.device,
             stop: Stop::Ahead,
             default_cap: NO_CAP,
-            wake_at: None,
         };
         let all = Group {
             head_of_line: self.strict,

@@ -19,7 +19,7 @@ use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId, TenantId};
 use crate::layout::Layout;
-use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop};
+use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption};
 use crate::policy::{Policy, Watch};
 use crate::predict::Durations;
 use crate::profiles::Profiles;
@@ -117,8 +117,8 @@ impl Gridmux {
         }
     }
 
-    /// Returns the duration of a row's blocks in nanoseconds, if it is known: from its profile, which is learnt from its
-    /// blocks, or, without profiles, as measured lately.
+    /// Returns the duration of a row's blocks in nanoseconds, if it is known: from its profile, which is learnt from
+    /// its blocks, or, without profiles, as measured lately.
     fn block_ns(&self, row: RowId) -> Option<f64> {
         let key = self.roster.row(row)?.profile;
         let profile = self.settings.profiles.block_ns(key);
@@ -217,12 +217,7 @@ impl Gridmux {
         }
         let how = (DispatchOrder::Rank, self.settings.hand_over);
         self.spread.groups(how, &mut self.groups);
-        let layout = Layout {
-            device: self.device,
-            stop: Stop::Checked,
-            default_cap: 1,
-            wake_at: None,
-        };
+        let layout = Layout::checked(self.device);
         let plans = (standing, next);
         layout.fill(
             &self.roster,

@@ -15,7 +15,7 @@ use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::Layout;
-use crate::plan::{DispatchOrder, Group, Plan, Preemption, Stop};
+use crate::plan::{DispatchOrder, Group, Plan, Preemption};
 use crate::policy::{Policy, Watch};
 use crate::predict::{Durations, simple_slicing};
 use crate::profiles::Profiles;
@@ -200,12 +200,7 @@ impl Srtf {
     }
 
     fn fill(&mut self, standing: &Plan, next: &mut Plan) {
-        let layout = Layout {
-            device: self.device,
-            stop: Stop::Checked,
-            default_cap: 1,
-            wake_at: None,
-        };
+        let layout = Layout::checked(self.device);
         let sms = self.roster.shape().sms;
         let group = |from, to| Group {
             sms: SmSet::range(from, to),

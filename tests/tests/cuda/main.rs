@@ -59,10 +59,12 @@ scenarios! {
         the_device_is_coherent;
     contexts: the_stack_is_the_threads_own the_primary_context_is_counted a_destroyed_context_says_so
         what_a_context_holds_goes_with_it;
-    modules: kernels_and_variables variables_alone bad_images messages_go_to_the_programs_buffers unloaded_while_it_runs libraries;
+    modules: kernels_and_variables variables_alone bad_images messages_go_to_the_programs_buffers
+        unloaded_while_it_runs libraries;
     launches: parameters_of_all_sizes bad_parameters bad_shapes configurations;
     memory: allocated_and_released pitched pinned_and_registered what_is_told_of_addresses;
-    copies: every_kind edges lengths_beyond_the_last_address memory_that_cannot_be_written fills large_ones_from_everywhere;
+    copies: every_kind edges lengths_beyond_the_last_address memory_that_cannot_be_written fills
+        large_ones_from_everywhere;
     boxes: planar_between_all_places spatial_between_all_places bad_descriptors
         they_keep_the_order_of_their_stream;
     pools: reuse_follows_the_order_of_streams figures_and_thresholds destroyed_pools_give_their_memory_back;
