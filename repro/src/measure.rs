@@ -9,7 +9,7 @@ use gridmux_policy::driver::Engine;
 use gridmux_policy::executor::{Contention, EventConfig, EventKernel, EventSubmission, Work};
 use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Cycles;
-use gridmux_policy::{Class, DeviceId, TenantId, by_name};
+use gridmux_policy::{Class, DeviceId, Profiles, TenantId, by_name};
 use gridmux_workloads::{Size, Workload, workloads};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ fn measure(workload: &Workload) -> Result<Shape> {
     let mut gpu = Gpu::new(GpuConfig::builtin(GPU)?);
     let submission = submission(&mut gpu, workload, Size::Large, 0)?;
     let described = gpu.describe(&submission)?;
-    let policy = by_name("fifo", DeviceId(0), &gpu.shape())?;
+    let policy = by_name("fifo", DeviceId(0), &gpu.shape(), &Profiles::default())?;
     let options = DriverOptions {
         record: true,
         ..DriverOptions::default()
