@@ -294,13 +294,13 @@ mod tests {
 
     #[test]
     fn blocks_beside_others_use_up_what_they_contradict() {
-        for block_ns in [100, 40_000] {
+        for block_ns in [100_u32, 40_000] {
             let profiles = Profiles::default();
             profiles.learn(KEY, &seen(2 * WAVE, 1000, true));
-            profiles.learn(KEY, &seen(WAVE, block_ns, false));
+            profiles.learn(KEY, &seen(WAVE, block_ns.into(), false));
             assert_eq!(ns(&profiles), 1000.0, "one wave may be an accident");
-            profiles.learn(KEY, &seen(WAVE, block_ns, false));
-            assert_eq!(ns(&profiles) as u64, block_ns, "two are not");
+            profiles.learn(KEY, &seen(WAVE, block_ns.into(), false));
+            assert_eq!(ns(&profiles), f64::from(block_ns), "two are not");
             assert!(!profiles.get(KEY).expect("it is known").alone);
         }
     }

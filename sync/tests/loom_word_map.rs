@@ -19,7 +19,8 @@ fn value(key: u64, n: u64) -> u64 {
 fn set(map: &WordMap, key: u64, n: u64) -> bool {
     let writer = map.try_write();
     writer.is_some_and(|mut writer| {
-        writer.set(key, value(key, n), |_| 0);
+        // Key 2 is worth most, so that others take each other's place.
+        writer.set(key, value(key, n), |value| u64::from(value / 100 == 2));
         true
     })
 }
@@ -34,7 +35,7 @@ fn w1_key_and_value_belong_together() {
         let writing = {
             let map = Arc::clone(&map);
             thread::spawn(move || {
-                // Each takes the first slot, as all are worth the same.
+                // All in one slot.
                 for (key, n) in [(3, 0), (1, 1), (1, 2)] {
                     assert!(set(&map, key, n), "nobody else writes");
                 }
