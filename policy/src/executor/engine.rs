@@ -54,7 +54,7 @@ impl Engine for EventExecutor {
         self.plan.clone_from(plan);
         self.is_new = true;
         self.launches.stale = true;
-        self.open.fill(true);
+        self.open.fill();
         self.rows.iter_mut().for_each(|row| row.capped = false);
     }
 
@@ -75,7 +75,7 @@ impl Engine for EventExecutor {
             (kernel, work),
             (submission.blocks, most),
         ));
-        self.open.fill(true);
+        self.open.fill();
         Ok(())
     }
 
@@ -87,12 +87,12 @@ impl Engine for EventExecutor {
         for sm in 0..self.sms.len() {
             self.sms[sm].pass_to(self.now);
             counted += self.sms[sm].drop_launch(slot);
-            self.moved[sm] = true;
+            self.moved.set(sm);
         }
         let launch = self.launches.remove(slot);
         self.tenant(launch.tenant)
             .remove(&launch.kernel.block, counted);
-        self.open.fill(true);
+        self.open.fill();
     }
 
     fn forget_row(&mut self, row: RowId) {
@@ -102,9 +102,7 @@ impl Engine for EventExecutor {
     fn advance(&mut self, until: Cycles, watch: Option<Watch>) {
         while self.now < until.0 {
             self.place();
-            let next = self.next_dispatch().min(until.0);
-            let next = self.next_at.iter().copied().fold(next, u64::min);
-            self.now = next;
+            self.now = self.next_dispatch().min(until.0).min(self.next_at.least());
             self.retire();
             let reached = watch.is_some_and(|watch| self.row(watch.row).ended >= watch.ended);
             if reached || !self.ended.is_empty() || self.events.len() >= MOST_EVENTS {

@@ -118,7 +118,7 @@ impl EventExecutor {
         }
         self.sms[block.sm].pass_to(self.now);
         self.sms[block.sm].switch_out(block.slot, block.block, cycles, bytes);
-        self.moved[block.sm] = true;
+        self.moved.set(block.sm);
         self.release(block.slot);
         true
     }

@@ -14,12 +14,14 @@
 mod config;
 mod engine;
 mod ercbench;
+mod flags;
 mod kernel;
 mod launches;
 mod leave;
 mod measured;
 mod place;
 mod sm;
+mod soonest;
 
 pub use config::{Contention, EventConfig, EventConfigError};
 pub use ercbench::{ErcKernel, ercbench};
@@ -32,14 +34,16 @@ use crate::ids::{RowId, SmId, TenantId};
 use crate::plan::Plan;
 use crate::shape::{Held, SmUnits};
 use crate::units::Cycles;
+use flags::Flags;
 use launches::{Launches, RowBook};
 use sm::Sm;
+use soonest::Soonest;
 
 /// A policy in charge of an event executor.
 pub type EventDriver = Driver<EventExecutor>;
 
 /// Block events that are kept before [`EventExecutor`] comes back to its driver.
-const MOST_EVENTS: usize = 1 << 14;
+const MOST_EVENTS: usize = 1 << 10;
 
 /// A simulated device.
 #[derive(Debug)]
@@ -50,12 +54,12 @@ pub struct EventExecutor {
     /// Blocks beyond the plan's caps and limits have not been looked for.
     is_new: bool,
     sms: Vec<Sm>,
-    /// By SM: when a block there ends or has left; [`u64::MAX`] for never.
-    next_at: Vec<u64>,
+    /// When a block ends or has left, by SM.
+    next_at: Soonest,
     /// SMs that may take a block.
-    open: Vec<bool>,
+    open: Flags,
     /// SMs on which something moved since their speeds were computed.
-    moved: Vec<bool>,
+    moved: Flags,
     /// SM that is looked at first for the next block.
     turn: usize,
     /// When the device can start the next block, in cycles; more than one may start in a cycle.
@@ -103,9 +107,9 @@ impl EventExecutor {
             plan: Plan::default(),
             is_new: false,
             sms: (0..sms).map(|_| Sm::new(&config.shape)).collect(),
-            next_at: vec![u64::MAX; sms],
-            open: vec![true; sms],
-            moved: vec![false; sms],
+            next_at: Soonest::new(sms),
+            open: Flags::new(sms),
+            moved: Flags::new(sms),
             turn: 0,
             dispatch_at: 0.0,
             launches: Launches::default(),
@@ -153,19 +157,18 @@ impl EventExecutor {
         self.tenant(tenant).remove(&shape, 1);
         // Whatever shape its waiting blocks have, they may fit within the limit now, on any SM.
         if self.plan.device_limit(tenant) != SmUnits::MAX {
-            self.open.fill(true);
+            self.open.fill();
         }
     }
 
     /// Ends the blocks, and frees the room of those that leave, whose time has come.
     fn retire(&mut self) {
-        for sm in 0..self.sms.len() {
-            if self.next_at[sm] > self.now {
-                continue;
-            }
+        while let Some(sm) = self.next_at.until(self.now) {
+            // It moved, so that its next time is computed before time passes.
+            self.next_at.set(sm, u64::MAX);
             self.sms[sm].pass_to(self.now);
-            self.open[sm] = true;
-            self.moved[sm] = true;
+            self.open.set(sm);
+            self.moved.set(sm);
             while let Some(ended) = self.sms[sm].take_ended(self.now) {
                 let ran = Cycles(ended.ran);
                 self.record(sm, ended.launch, ended.block, BlockChange::Retired { ran });
@@ -188,12 +191,12 @@ impl EventExecutor {
                 launch.counters.switched_bytes += bytes;
                 launch.saved.insert(block, saved);
                 self.launches.stale = true;
-                self.open.fill(true);
+                self.open.fill();
             }
         }
         while let Some(slot) = self.done.pop() {
             let launch = self.launches.remove(slot);
-            self.open.fill(true);
+            self.open.fill();
             self.ended.push(Ending {
                 number: launch.number,
                 at: Cycles(self.now),

@@ -25,53 +25,47 @@ impl EventExecutor {
     /// Places what the plan permits now, and computes when something happens next on the SMs where something moved.
     pub(super) fn place(&mut self) {
         self.give_up();
-        if self.open.contains(&true) {
-            self.launches.sort(&self.plan);
+        if self.open.any() {
             self.fill();
         }
-        for sm in 0..self.sms.len() {
-            if std::mem::take(&mut self.moved[sm]) {
-                self.next_at[sm] = self.sms[sm].plan_ahead(&self.config.contention);
-            }
-        }
+        let Self {
+            moved,
+            sms,
+            next_at,
+            config,
+            ..
+        } = self;
+        moved.take(|sm| next_at.set(sm, sms[sm].plan_ahead(&config.contention)));
     }
 
     /// Gives SMs blocks, until none may take one.
     fn fill(&mut self) {
-        let count = self.sms.len();
-        let mut closed = 0;
-        while closed < count {
+        let mut from = self.turn;
+        while let Some(sm) = self.open.next(from) {
             if self.dispatch_at >= self.next_cycle() {
                 return;
             }
-            let sm = self.turn;
-            self.turn = (sm + 1) % count;
-            let choice = self.open[sm].then(|| self.choose(sm)).flatten();
-            self.open[sm] = choice.is_some();
-            // A block that was placed may be the last of its launch, which opens every SM to others.
-            closed = if choice.is_some() { 0 } else { closed + 1 };
-            match choice {
-                Some(Choice::Start(slot)) => self.start(sm, slot),
-                Some(Choice::Restore(slot, block)) => self.restore(sm, slot, block),
-                None => {}
-            }
+            // The last block of a launch makes other launches candidates.
             self.launches.sort(&self.plan);
+            from = (sm + 1) % self.sms.len();
+            let Some(choice) = self.choose(sm) else {
+                self.open.clear(sm);
+                continue;
+            };
+            self.turn = from;
+            match choice {
+                Choice::Start(slot) => self.start(sm, slot),
+                Choice::Restore(slot, block) => self.restore(sm, slot, block),
+            }
         }
     }
 
     /// Returns what an SM takes next.
     fn choose(&mut self, sm: usize) -> Option<Choice> {
         let group = group_of(self, sm);
-        let ranked = self
-            .plan
-            .groups()
-            .get(group)
-            .is_some_and(|g| g.order == DispatchOrder::Rank);
-        let in_line = self
-            .plan
-            .groups()
-            .get(group)
-            .is_some_and(|g| g.head_of_line);
+        let rules = self.plan.groups().get(group);
+        let ranked = rules.is_some_and(|group| group.order == DispatchOrder::Rank);
+        let in_line = rules.is_some_and(|group| group.head_of_line);
         for at in 0..self.launches.candidates(ranked).len() {
             let slot = self.launches.candidates(ranked)[at];
             let launch = self.launches.get(slot);
@@ -173,7 +167,7 @@ impl EventExecutor {
         if done {
             self.launches.stale = true;
             // It may have held up others on any SM.
-            self.open.fill(true);
+            self.open.fill();
         }
         let book = self.row(row);
         book.started += 1;
@@ -183,7 +177,7 @@ impl EventExecutor {
         let on = (slot, self.launches.get(slot));
         self.sms[sm].pass_to(now);
         self.sms[sm].place(on, block, (work, 0.0), 0);
-        self.moved[sm] = true;
+        self.moved.set(sm);
         self.record(sm, slot, block, BlockChange::Placed);
     }
 
@@ -202,7 +196,7 @@ impl EventExecutor {
         let on = (slot, self.launches.get(slot));
         self.sms[sm].pass_to(now);
         self.sms[sm].place(on, block, (saved.work, delay), saved.ran);
-        self.moved[sm] = true;
+        self.moved.set(sm);
         let bytes = saved.bytes;
         self.record(sm, slot, block, BlockChange::SwitchedIn { bytes });
     }
@@ -227,7 +221,7 @@ impl EventExecutor {
         reason = "times stay below 2^53 cycles and are not negative"
     )]
     pub(super) fn next_dispatch(&self) -> u64 {
-        match self.open.contains(&true) {
+        match self.open.any() {
             true => (self.dispatch_at as u64).max(self.now + 1),
             false => u64::MAX,
         }
