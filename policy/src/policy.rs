@@ -59,10 +59,12 @@ pub struct PolicyInfo {
     pub source: &'static str,
     /// Whether tenants' shares follow their weights.
     pub promises_weights: bool,
+    /// What a tenant's weight means to it, or why it means nothing.
+    pub weights: &'static str,
     /// The elements of a plan that it uses.
     pub uses: &'static [Element],
     #[serde(skip)]
-    make: fn(DeviceId, &DeviceShape) -> Box<dyn Policy>,
+    make: fn(DeviceId, &DeviceShape, &Profiles) -> Box<dyn Policy>,
 }
 
 /// No policy has this name.
@@ -85,48 +87,54 @@ pub fn policies() -> &'static [PolicyInfo] {
             summary: "launches fill the device in order of arrival; the next takes what is left over",
             source: "stock hardware; Left-Over of Warped-Slicer section 2",
             promises_weights: false,
+            weights: "they have no meaning: launches go in order of arrival, whosever they are",
             uses: fifo::USES,
-            make: |device, shape| Box::new(fifo::Fifo::new(device, shape)),
+            make: |device, shape, _| Box::new(fifo::Fifo::new(device, shape)),
         },
         PolicyInfo {
             name: fifo::STRICT,
             summary: "launches fill the device strictly in order of arrival",
             source: "stock hardware; the baseline of SRTF section 5.2.1",
             promises_weights: false,
+            weights: "they have no meaning: launches go in order of arrival, whosever they are",
             uses: fifo::STRICT_USES,
-            make: |device, shape| Box::new(fifo::Fifo::strict(device, shape)),
+            make: |device, shape, _| Box::new(fifo::Fifo::strict(device, shape)),
         },
         PolicyInfo {
             name: mpmax::NAME,
             summary: "every kernel leaves room for one block of each co-runner",
             source: "just-in-time MPMax of SRTF section 5.2.2",
             promises_weights: false,
+            weights: "they have no meaning: every kernel leaves room for one block of each other one",
             uses: mpmax::USES,
-            make: |device, shape| Box::new(mpmax::MpMax::new(device, shape)),
+            make: |device, shape, _| Box::new(mpmax::MpMax::new(device, shape)),
         },
         PolicyInfo {
             name: sjf::NAME,
             summary: "the kernel with the least runtime has the device until it ends; unknown ones go first",
             source: "SRTF section 6.2, where it is an oracle",
             promises_weights: false,
+            weights: "they have no meaning: kernels go by their runtimes alone",
             uses: sjf::USES,
-            make: |device, shape| Box::new(sjf::Sjf::new(device, shape, Profiles::default())),
+            make: |device, shape, known| Box::new(sjf::Sjf::new(device, shape, known.clone())),
         },
         PolicyInfo {
             name: ljf::NAME,
             summary: "the kernel with the greatest runtime has the device until it ends; unknown ones go first",
             source: "SRTF section 6.2, where it is an oracle",
             promises_weights: false,
+            weights: "they have no meaning: kernels go by their runtimes alone",
             uses: ljf::USES,
-            make: |device, shape| Box::new(ljf::Ljf::new(device, shape, Profiles::default())),
+            make: |device, shape, known| Box::new(ljf::Ljf::new(device, shape, known.clone())),
         },
         PolicyInfo {
             name: srtf::NAME,
             summary: "the kernel with the least predicted remaining time has the device; new ones are sampled",
             source: "SRTF section 5.1.1",
             promises_weights: false,
+            weights: "they have no meaning: kernels go by their remaining times alone",
             uses: srtf::USES,
-            make: |device, shape| {
+            make: |device, shape, _| {
                 Box::new(srtf::Srtf::new(device, shape, srtf::Settings::default()))
             },
         },
@@ -135,61 +143,68 @@ pub fn policies() -> &'static [PolicyInfo] {
             summary: "as srtf, with profiles instead of samples",
             source: "SRTF section 6.2.2",
             promises_weights: false,
+            weights: "they have no meaning: kernels go by their remaining times alone",
             uses: srtf_zero::USES,
-            make: |device, shape| Box::new(srtf_zero::new(device, shape, Profiles::default())),
+            make: |device, shape, known| Box::new(srtf_zero::new(device, shape, known.clone())),
         },
         PolicyInfo {
             name: srtf_adaptive::NAME,
             summary: "as srtf, but kernels share the device where exclusive use would be unfair",
             source: "SRTF section 5.1.2",
             promises_weights: false,
+            weights: "they have no meaning: kernels go by their remaining times alone, or share as the paper says",
             uses: srtf_adaptive::USES,
-            make: |device, shape| Box::new(srtf_adaptive::new(device, shape)),
+            make: |device, shape, _| Box::new(srtf_adaptive::new(device, shape)),
         },
         PolicyInfo {
             name: spatial::NAME,
             summary: "every kernel has SMs of its own",
             source: "Spart of SMK section 6; Spatial of Warped-Slicer section 2",
             promises_weights: false,
+            weights: "SMs are divided in proportion, among kernels and not tenants",
             uses: spatial::USES,
-            make: |device, shape| Box::new(spatial::Spatial::new(device, shape)),
+            make: |device, shape, _| Box::new(spatial::Spatial::new(device, shape)),
         },
         PolicyInfo {
             name: even::NAME,
             summary: "kernels hold equal parts of every SM",
             source: "Even of Warped-Slicer section 5",
             promises_weights: false,
+            weights: "parts of an SM are in proportion, among kernels and not tenants",
             uses: even::USES,
-            make: |device, shape| Box::new(even::Even::new(device, shape)),
+            make: |device, shape, _| Box::new(even::Even::new(device, shape)),
         },
         PolicyInfo {
             name: accelos::NAME,
             summary: "kernels hold equal parts of the device, and the rest is filled up",
             source: "accelOS section 3",
             promises_weights: false,
+            weights: "parts of the device are in proportion, among kernels and not tenants, before the rest is filled up",
             uses: accelos::USES,
-            make: |device, shape| Box::new(accelos::AccelOs::new(device, shape)),
+            make: |device, shape, _| Box::new(accelos::AccelOs::new(device, shape)),
         },
         PolicyInfo {
             name: elastic::NAME,
             summary: "kernels are merged before they start, with sizes that do not change",
             source: "Elastic Kernels, the baseline of accelOS section 7.3",
             promises_weights: false,
+            weights: "they have no meaning: every kernel leaves room for one block of each other one",
             uses: elastic::USES,
-            make: |device, shape| Box::new(elastic::Elastic::new(device, shape)),
+            make: |device, shape, _| Box::new(elastic::Elastic::new(device, shape)),
         },
         PolicyInfo {
             name: gridmux::NAME,
             summary: "shortest remaining time by profiles and samples, with preemption, a bound and a guard",
             source: "ours, from SRTF section 5, SMK sections 4 and 5.2",
             promises_weights: false,
+            weights: "remaining times are divided by them, and a tenant that held more than its part comes later",
             uses: gridmux::USES,
-            make: |device, shape| {
-                Box::new(gridmux::Gridmux::new(
-                    device,
-                    shape,
-                    gridmux::Settings::default(),
-                ))
+            make: |device, shape, known| {
+                let settings = gridmux::Settings {
+                    profiles: known.clone(),
+                    ..gridmux::Settings::default()
+                };
+                Box::new(gridmux::Gridmux::new(device, shape, settings))
             },
         },
         PolicyInfo {
@@ -197,14 +212,16 @@ pub fn policies() -> &'static [PolicyInfo] {
             summary: "each SM is partitioned by weighted dominant-resource fairness",
             source: "SMK section 5.3.2, Figures 6 to 8; weights and share control are ours",
             promises_weights: true,
+            weights: "a tenant's share of the dominant resource is in proportion, whatever kernels it has",
             uses: smk_p::USES,
-            make: |device, shape| Box::new(smk_p::SmkP::new(device, shape)),
+            make: |device, shape, _| Box::new(smk_p::SmkP::new(device, shape)),
         },
     ];
     POLICIES
 }
 
-/// Makes the policy of that name for a device.
+/// Makes the policy of that name for a device, with the store of the device's profiles. Policies that use none leave it
+/// alone.
 ///
 /// # Errors
 /// [`UnknownPolicy`], which lists the names that exist.
@@ -212,11 +229,12 @@ pub fn by_name(
     name: &str,
     device: DeviceId,
     shape: &DeviceShape,
+    profiles: &Profiles,
 ) -> Result<Box<dyn Policy>, UnknownPolicy> {
     policies()
         .iter()
         .find(|info| info.name == name)
-        .map(|info| (info.make)(device, shape))
+        .map(|info| (info.make)(device, shape, profiles))
         .ok_or_else(|| {
             let known: Vec<&str> = policies().iter().map(|info| info.name).collect();
             UnknownPolicy {

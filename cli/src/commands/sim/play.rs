@@ -7,6 +7,7 @@ use super::meter::Meter;
 use crate::failure::Failure;
 use gridmux_policy::driver::{Driver, DriverOptions, Engine};
 use gridmux_policy::ids::{DeviceId, TenantId};
+use gridmux_policy::profiles::Profiles;
 use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::{Cycles, Nanos};
 use gridmux_policy::{Class, ShareReading};
@@ -101,15 +102,17 @@ pub(super) struct Run {
     pub(super) meter: Meter,
 }
 
-/// Puts the policy of that name in charge of an idle engine.
+/// Puts the policy of that name in charge of an idle engine. It knows nothing of any kernel yet, and learns what runs.
 pub(super) fn driver<E: Engine>(engine: E, policy: &str) -> Result<Driver<E>, Failure> {
-    let device = DeviceId(0);
-    let policy = gridmux_policy::by_name(policy, device, &engine.shape())?;
+    let (device, profiles) = (DeviceId(0), Profiles::default());
+    let policy = gridmux_policy::by_name(policy, device, &engine.shape(), &profiles)?;
     let options = DriverOptions {
         record: true,
         ..DriverOptions::default()
     };
-    Ok(Driver::new(engine, policy, device, options))
+    let mut driver = Driver::new(engine, policy, device, options);
+    driver.learn(&profiles);
+    Ok(driver)
 }
 
 /// Says on stderr that no two programs had blocks on the device at once, where none of them waited for another either:
