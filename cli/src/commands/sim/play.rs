@@ -115,18 +115,19 @@ pub(super) fn driver<E: Engine>(engine: E, policy: &str) -> Result<Driver<E>, Fa
     Ok(driver)
 }
 
-/// Says on stderr that no two programs had blocks on the device at once, where none of them waited for another either:
-/// then the figures say nothing about sharing.
+/// Says on stderr that the programs of a run did not get in each other's way, where none was slowed down: then the
+/// figures say nothing about sharing.
 pub(super) fn hint_if_nobody_met(run: &Run, slowdowns: impl IntoIterator<Item = f64>) {
     let slowed = slowdowns.into_iter().any(|slowdown| slowdown > SLOWED);
-    if run.played.len() > 1 && !run.meter.met() && !slowed {
-        // Nobody is left to be told when stderr is gone.
-        let _ = writeln!(
-            std::io::stderr(),
-            "hint: no two programs had blocks on the GPU at the same time, and none waited: they are too short, or the \
-             GPU is too large for them; try fewer SMs, with --sms"
-        );
+    if run.played.len() < 2 || slowed {
+        return;
     }
+    let why = match run.meter.met() {
+        true => "no program was slowed down by another: the GPU has room for all of them at once",
+        false => "no two programs had blocks on the GPU at the same time, and none waited",
+    };
+    // Nobody is left to be told when stderr is gone.
+    let _ = writeln!(std::io::stderr(), "hint: {why}; try fewer SMs, with --sms");
 }
 
 /// A launch that was submitted, by the number that the driver gave it.
