@@ -61,7 +61,7 @@ pub(super) fn text(tracks: &[Track], names: impl Iterator<Item = String>, end_ns
     let width = names.iter().map(|name| name.chars().count()).max();
     let width = width.unwrap_or(0);
     let mut text = format!(
-        "timeline, {} a column: {WAITS} waits; {} to {} holds up to an eighth to all of the GPU\n",
+        "timeline, {} a column: {WAITS} waits, {} to {} holds an eighth to all of the GPU\n",
         nanos(Some(column_ns)),
         EIGHTHS[0],
         EIGHTHS[7]

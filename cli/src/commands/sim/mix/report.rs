@@ -236,7 +236,7 @@ impl Report {
         };
         let sms = counted(u64::from(*sms), "SM");
         let mut text = format!(
-            "{policy} on the {on}, {gpu} with {sms}; mean virtual times from arrival to end\n{}\n\n{}\n\n{}",
+            "{policy} on the {on}, {gpu} with {sms}; mean times from arrival to end\n{}\n\n{}\n\n{}",
             table::of(&headings, self.programs.iter().map(Program::row)),
             self.metrics.text(self.programs.len()),
             gantt::text(
@@ -278,7 +278,7 @@ impl Report {
 impl Metrics {
     /// Returns the figures, each with what it says.
     fn text(&self, programs: usize) -> String {
-        let best = format!("sum of alone/together; higher is better, at most {programs}");
+        let best = format!("sum of alone/together; at most {programs}, which is ideal");
         let rows = [
             ("stp", self.stp, best.as_str()),
             ("antt", self.antt, "mean slowdown; 1 is ideal"),
@@ -300,7 +300,7 @@ impl Metrics {
             (
                 "overlap",
                 self.overlap,
-                "time in which all programs run, over that in which any does",
+                "time in which all programs run, over any of them",
             ),
             (
                 "throughput",
