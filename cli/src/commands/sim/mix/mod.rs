@@ -184,11 +184,7 @@ impl Mix {
                 )));
             }
             if self.on == On::Model && matches!(spec.source, Source::ErcBench(_)) {
-                let message = format!(
-                    "{name}: the code of ERCBench's kernels is not here, only their shapes and durations, which the \
-                     model cannot run"
-                );
-                return Err(Failure::usage(message).hint("run the mix with --on event"));
+                return Err(on_model::no_code(name));
             }
         }
         let first = &self.workloads[0];

@@ -128,13 +128,16 @@ pub(super) fn load(gpu: &mut Gpu, member: &Member, queue: QueueId) -> Result<Loa
     match &member.spec.source {
         Source::Own { workload, size } => own(gpu, workload, *size, queue),
         Source::Ptx(kernel) => users(gpu, kernel, queue),
-        Source::ErcBench(_) | Source::Trace { .. } => {
-            let name = &member.spec.name;
-            let message =
-                format!("{name}: there is no code of an ERCBench kernel, only shape and durations");
-            Err(Failure::usage(message).hint("run the mix with --on event"))
-        }
+        Source::ErcBench(_) | Source::Trace { .. } => Err(no_code(&member.spec.name)),
     }
+}
+
+/// Returns the failure of a workload of which only shapes and durations are known.
+pub(super) fn no_code(name: &str) -> Failure {
+    let message = format!(
+        "{name}: the code of ERCBench's kernels is not here, only their shapes and durations, which the model cannot run"
+    );
+    Failure::usage(message).hint("run the mix with --on event")
 }
 
 fn own(gpu: &mut Gpu, workload: &Workload, size: Size, queue: QueueId) -> Result<Loaded, Failure> {

@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// Before the name of a kernel of ERCBench, some of which are called as ours are.
 const ERCBENCH: &str = "ercbench:";
 
+/// Launches that a workload may have.
+const MOST_LAUNCHES: u64 = 1_000_000;
+
 /// A workload of a mix.
 #[derive(Debug, Clone)]
 pub(super) struct Spec {
@@ -120,7 +123,7 @@ pub(super) fn parse(text: &str) -> Result<Spec, String> {
         class: keys.one("class", plain)?.unwrap_or_default(),
         launches: match is_trace {
             true => 1,
-            false => keys.one("launches", at_least_one)?.unwrap_or(1),
+            false => keys.one("launches", launches)?.unwrap_or(1),
         },
         pace: match is_trace {
             true => Pace::Closed(0),
@@ -245,9 +248,15 @@ fn plain<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-fn at_least_one<T: std::str::FromStr + From<u8> + PartialOrd>(text: &str) -> Result<T, String> {
-    let number = text.parse().ok().filter(|number| *number >= T::from(1));
+fn at_least_one(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number >= 1);
     number.ok_or_else(|| "give a whole number of at least 1".to_owned())
+}
+
+fn launches(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| (1..=MOST_LAUNCHES).contains(number));
+    number.ok_or_else(|| format!("give a whole number from 1 to {MOST_LAUNCHES}"))
 }
 
 /// Parses `50%` or a duration.
@@ -340,7 +349,11 @@ mod tests {
             ),
             ("matmul,weight=heavy", "`weight=heavy`"),
             ("matmul,weight=1,weight=2", "`weight` is given twice"),
-            ("matmul,launches=0", "`launches=0`"),
+            (
+                "matmul,launches=0",
+                "`launches=0`: give a whole number from 1",
+            ),
+            ("matmul,launches=2000000", "to 1000000"),
             ("matmul,class=fast", "known are latency, normal, batch"),
             ("matmul,size=huge", "choose tiny, small or large"),
             ("matmul,at=5", "`at=5`: give a time with its unit"),
