@@ -25,6 +25,7 @@ pub mod ids;
 pub mod layout;
 pub mod learner;
 pub mod ledger;
+pub mod loops;
 pub mod metrics;
 pub mod mix;
 pub mod partition;

@@ -33,6 +33,19 @@ pub struct Job {
 }
 
 impl Job {
+    /// Returns a launch of a row that is expected to come.
+    #[must_use]
+    pub fn expected(row: RowId, blocks: u64, at: Nanos) -> Self {
+        Self {
+            launch: UNNAMED,
+            row,
+            arrived: at,
+            blocks,
+            ended: 0,
+            launches: 1,
+        }
+    }
+
     /// Returns how many of its blocks have not ended.
     #[must_use]
     pub fn left(&self) -> u64 {

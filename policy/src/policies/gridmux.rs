@@ -23,6 +23,7 @@ use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId, TenantId};
 use crate::layout::{Layout, whole};
+use crate::loops::Loops;
 use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption};
 use crate::policy::{Policy, Watch};
 use crate::predict::Durations;
@@ -98,6 +99,8 @@ struct Entry {
     total: f64,
     /// Its blocks that have not ended, at least one.
     left: u64,
+    /// Blocks for which it may have room: those that are left, or all of a launch of a loop.
+    room: u64,
     /// No block of its row has ended, and there is no profile.
     unknown: bool,
 }
@@ -110,6 +113,7 @@ pub struct Gridmux {
     roster: Roster,
     durations: Durations,
     ages: Ages,
+    loops: Loops,
     /// By tenant: what its blocks held beyond its part, in SM · nanoseconds.
     excess: Vec<f64>,
     heads: Vec<Job>,
@@ -139,6 +143,7 @@ impl Gridmux {
             roster: Roster::new(shape),
             durations: Durations::default(),
             ages: Ages::default(),
+            loops: Loops::default(),
             excess: Vec::new(),
             heads: Vec::new(),
             order: Vec::new(),
@@ -196,12 +201,19 @@ impl Gridmux {
             key: present * remaining / weight,
             total: total / weight,
             left: job.left().max(1),
+            room: self.loops.blocks(row).unwrap_or(0).max(job.left()).max(1),
             unknown: known.is_none(),
         }
     }
 
     fn sort(&mut self, now: Nanos) {
         self.roster.heads(&mut self.heads);
+        // A loop between two launches keeps its place as if it had the next one.
+        for (row, blocks, _) in self.loops.held(now) {
+            if self.roster.row(row).is_some() {
+                self.heads.push(Job::expected(row, blocks, now));
+            }
+        }
         self.order.clear();
         for at in 0..self.heads.len() {
             let entry = self.entry(&self.heads[at], now);
@@ -255,7 +267,7 @@ impl Gridmux {
 
     fn fill(&mut self, standing: &Plan, next: &mut Plan) {
         let order = &self.order;
-        let left = |place: usize| order[place].left;
+        let room = |place: usize| order[place].room;
         self.spread.begin(self.roster.shape(), self.rows.len());
         let waiting = || (self.sharing..).zip(&order[self.sharing..]);
         for (sm, (place, entry)) in waiting().filter(|(_, entry)| entry.unknown).enumerate() {
@@ -268,11 +280,11 @@ impl Gridmux {
             }
         }
         let sharing = &self.rows[..self.sharing];
-        self.spread.give_parts(&self.roster, sharing, left);
-        self.spread.fill_up(&self.roster, sharing, left);
+        self.spread.give_parts(&self.roster, sharing, room);
+        self.spread.fill_up(&self.roster, sharing, room);
         for (place, entry) in waiting() {
             if let Some(info) = self.roster.row(entry.row) {
-                let blocks = (0, entry.left);
+                let blocks = (0, entry.room);
                 self.spread.place_in_turn(place, &info.block, blocks);
             }
         }
@@ -312,7 +324,8 @@ impl Gridmux {
         })
     }
 
-    /// Returns when unknown rows have run long enough to be looked at again, or a tenant has been alone for a grace.
+    /// Returns when unknown rows have run long enough to be looked at again, a loop gives its room up, or a tenant has
+    /// been alone for a grace.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -327,7 +340,8 @@ impl Gridmux {
             now + Nanos((LOOK_AGAIN * age) as u64)
         });
         let grace = self.others_until.filter(|until| *until > now);
-        look.into_iter().chain(grace).min()
+        let held = self.loops.held(now).map(|(_, _, until)| until);
+        look.into_iter().chain(grace).chain(held).min()
     }
 }
 
@@ -336,6 +350,7 @@ impl Policy for Gridmux {
         self.roster.observe(event);
         self.durations.observe(event);
         self.ages.observe(event);
+        self.loops.observe(event);
         if let Event::Share {
             tenant,
             held,
