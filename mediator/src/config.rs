@@ -451,7 +451,7 @@ fn default_instance() -> String {
 }
 
 fn default_policy() -> String {
-    "smk-p".into()
+    "gridmux".into()
 }
 
 fn default_user() -> String {

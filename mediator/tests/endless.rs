@@ -23,7 +23,7 @@ fn stream(blocks: u32, rounds: u32, count: u64) -> StreamLoop {
 
 #[test]
 fn launches_of_others_run_to_their_end_while_an_endless_kernel_runs() {
-    for policy in ["fifo", "smk-p"] {
+    for policy in ["fifo", "smk-p", "gridmux"] {
         let shape = gridmux_hw_model::device_shape(
             &gridmux_hw_model::GpuConfig::builtin("h200")
                 .expect("built in")

@@ -1,5 +1,5 @@
 //! A tenant that is alone, and one that comes: the newcomer's first block starts within two windows of 200 us and one
-//! block of the tenant that was alone, whatever that one runs. Under `smk-p` on the timed model, in device time.
+//! block of the tenant that was alone, whatever that one runs. Under the default policy on the timed model, in device time.
 
 #[path = "common/modelled.rs"]
 #[allow(dead_code, reason = "each user takes its part")]
@@ -29,7 +29,7 @@ fn rig() -> ModelRig {
         .scaled_to_sms(SMS);
     let device = gridmux_hw_model::device_shape(&config);
     let policy = gridmux_policy::by_name(
-        "smk-p",
+        "gridmux",
         DeviceId(0),
         &device,
         &gridmux_policy::Profiles::default(),

@@ -1,4 +1,4 @@
-//! Two honest tenants beside an offender, on the timed model under `smk-p`: how long their launches take from
+//! Two honest tenants beside an offender, on the timed model under the default policy: how long their launches take from
 //! submission to completion, against the same two without it.
 //!
 //! Each offender is there once before the honest tenants and once comes after them. Everything is device time, so the
@@ -127,7 +127,7 @@ fn rig(budgets: Budgets) -> ModelRig {
         .scaled_to_sms(SMS);
     let device = gridmux_hw_model::device_shape(&config);
     let policy: Box<dyn Policy> = gridmux_policy::by_name(
-        "smk-p",
+        "gridmux",
         DeviceId(0),
         &device,
         &gridmux_policy::Profiles::default(),

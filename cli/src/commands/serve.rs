@@ -43,7 +43,7 @@ pub(crate) struct Serve {
     /// A modelled device gives results as fast as the host can, in estimated time
     #[arg(long)]
     functional: bool,
-    /// Scheduling policy (`gridmux policy list`) [default: smk-p]
+    /// Scheduling policy (`gridmux policy list`) [default: gridmux]
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
     /// Name under which eBPF maps are pinned [default: gridmux]

@@ -40,7 +40,7 @@ pub(crate) struct Demo {
         long = "policy",
         value_name = "NAME",
         value_parser = name_parser(),
-        default_values = ["fifo", "smk-p"]
+        default_values = ["fifo", "smk-p", "gridmux"]
     )]
     policies: Vec<String>,
     /// Part of the work, in percent

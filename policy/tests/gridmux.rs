@@ -1,0 +1,249 @@
+//! The combined policy in small cases, worked out by hand.
+
+use gridmux_policy::policies::gridmux::{GRACE, Gridmux, Settings};
+use gridmux_policy::{
+    BlockShape, Class, DeviceId, DeviceShape, Event, GroupId, NO_CAP, Nanos, Plan, Policy,
+    ProfileKey, Profiles, RowId, SmId, Stop, TenantId,
+};
+
+/// Two SMs, of which each holds ten blocks.
+const DEVICE: DeviceShape = DeviceShape {
+    sms: 2,
+    threads: 1000,
+    blocks: 32,
+    registers: 1,
+    shared_bytes: 1,
+};
+const TENTH: BlockShape = BlockShape {
+    threads: 100,
+    registers: 0,
+    shared_bytes: 0,
+};
+
+/// A policy, the plan that stands, and the time.
+struct Host {
+    policy: Gridmux,
+    standing: Plan,
+    next: Plan,
+    now: u64,
+}
+
+impl Host {
+    /// Returns the policy with two tenants, of which each has the row of its number; blocks of row 0 last 1,000 ns,
+    /// where they are known those of row 1 as much.
+    fn new(settings: Settings, known: &[u64]) -> Self {
+        let profiles = Profiles::default();
+        for row in known {
+            profiles.set(ProfileKey(*row), 1000.0);
+        }
+        let settings = Settings {
+            profiles,
+            ..settings
+        };
+        let mut host = Self {
+            policy: Gridmux::new(DeviceId(0), &DEVICE, settings),
+            standing: Plan::default(),
+            next: Plan::default(),
+            now: 0,
+        };
+        for number in 0..2 {
+            let tenant = TenantId(number);
+            host.policy.observe(&Event::Tenant {
+                tenant,
+                weight: 1,
+                class: Class::Normal,
+            });
+            host.policy.observe(&Event::RowNew {
+                row: RowId(number),
+                tenant,
+                block: TENTH,
+                profile: ProfileKey(number.into()),
+                spill: false,
+            });
+        }
+        host.plan();
+        host
+    }
+
+    fn plan(&mut self) {
+        let at = Nanos(self.now);
+        if self.policy.replan(at, &self.standing, &mut self.next) {
+            std::mem::swap(&mut self.standing, &mut self.next);
+        }
+    }
+
+    /// A launch of a row arrives.
+    fn arrive(&mut self, row: u32, blocks: u64) {
+        let (launch, at) = (u64::from(row), Nanos(self.now));
+        let row = RowId(row);
+        self.policy.observe(&Event::Arrive {
+            row,
+            launch,
+            blocks,
+            at,
+        });
+        self.plan();
+    }
+
+    /// The first block of a row starts.
+    fn start(&mut self, row: u32) {
+        let (launch, at) = (u64::from(row), Nanos(self.now));
+        let row = RowId(row);
+        self.policy.observe(&Event::FirstStart { row, launch, at });
+    }
+
+    /// Blocks of a row end, each after `ran_ns`.
+    fn blocks_end(&mut self, row: u32, ended: u32, ran_ns: u64) {
+        self.policy.observe(&Event::Blocks {
+            row: RowId(row),
+            group: GroupId(0),
+            launch: row.into(),
+            started: 0,
+            ended,
+            ran_ns: ran_ns * u64::from(ended),
+            at: Nanos(self.now),
+        });
+        self.plan();
+    }
+
+    fn end(&mut self, row: u32) {
+        let (launch, at) = (u64::from(row), Nanos(self.now));
+        let row = RowId(row);
+        self.policy.observe(&Event::Ended { row, launch, at });
+        self.plan();
+    }
+
+    fn wake(&mut self) {
+        self.now = self.policy.wake_at().expect("it wants to be woken").0;
+        self.plan();
+    }
+
+    /// Caps of a row on both SMs.
+    fn caps(&self, row: u32) -> [u16; 2] {
+        [0, 1].map(|sm| self.standing.on_sm(SmId(sm), RowId(row)).cap)
+    }
+}
+
+#[test]
+fn who_is_alone_has_the_device_as_if_there_were_no_policy() {
+    let mut host = Host::new(Settings::default(), &[0, 1]);
+    host.arrive(0, 1000);
+    assert_eq!(host.standing.stop(RowId(0)), Stop::Ahead);
+    assert_eq!(host.caps(0), [10, 10]);
+    assert_eq!(host.standing.default_row().cap, NO_CAP);
+    host.now = 50_000;
+    host.arrive(1, 20);
+    assert_eq!(host.standing.stop(RowId(0)), Stop::Checked);
+    host.end(1);
+    assert_eq!(host.standing.stop(RowId(0)), Stop::Checked, "a grace lasts");
+    while host.now < 50_000 + GRACE.0 {
+        host.wake();
+    }
+    assert_eq!(host.standing.stop(RowId(0)), Stop::Ahead);
+}
+
+#[test]
+fn the_shorter_remaining_time_comes_first_and_what_it_cannot_use_goes_on() {
+    let mut host = Host::new(Settings::default(), &[0, 1]);
+    host.arrive(0, 1000);
+    host.arrive(1, 14);
+    assert_eq!(host.caps(1), [7, 7]);
+    assert_eq!(host.caps(0), [3, 3]);
+}
+
+#[test]
+fn launches_of_like_length_share() {
+    let mut host = Host::new(Settings::default(), &[0, 1]);
+    host.arrive(0, 1000);
+    host.arrive(1, 600);
+    assert_eq!((host.caps(0), host.caps(1)), ([5, 5], [5, 5]));
+    let alone = Settings {
+        share_within: 0.0,
+        ..Settings::default()
+    };
+    let mut host = Host::new(alone, &[0, 1]);
+    host.arrive(0, 1000);
+    host.arrive(1, 600);
+    assert_eq!((host.caps(0), host.caps(1)), ([0, 0], [10, 10]));
+}
+
+#[test]
+fn of_an_unknown_kernel_that_waits_one_block_runs_until_it_is_known() {
+    let mut host = Host::new(Settings::default(), &[0]);
+    // 2 us are left; unknown blocks are taken to last 10 us, so that 400 of them need 200 us.
+    host.arrive(0, 40);
+    host.arrive(1, 400);
+    assert_eq!((host.caps(0), host.caps(1)), ([9, 10], [1, 0]));
+    host.start(1);
+    host.now = 50;
+    // They last 50 ns: 1 us for all.
+    host.blocks_end(1, 1, 50);
+    assert_eq!((host.caps(0), host.caps(1)), ([5, 5], [5, 5]));
+}
+
+#[test]
+fn an_unknown_kernel_gives_way_when_it_has_run_for_long() {
+    let mut host = Host::new(Settings::default(), &[0]);
+    // 1,000 us are left of row 0; the unknown one is taken to need 100 us, and comes first.
+    host.arrive(0, 20_000);
+    host.arrive(1, 200);
+    host.start(1);
+    assert_eq!(host.caps(1), [10, 10]);
+    // No block of it has ended after 100 us: it is taken to need 2,000 us.
+    while host.now < 101_000 {
+        host.wake();
+    }
+    assert_eq!((host.caps(0), host.caps(1)), ([9, 10], [1, 0]));
+}
+
+#[test]
+fn a_loop_keeps_its_room_between_launches() {
+    let mut host = Host::new(Settings::default(), &[0, 1]);
+    host.arrive(0, 1_000_000);
+    for _ in 0..2 {
+        host.arrive(1, 10);
+        assert_eq!(host.caps(1), [5, 5]);
+        host.now += 1000;
+        host.end(1);
+        host.now += 500;
+    }
+    assert_eq!((host.caps(0), host.caps(1)), ([5, 5], [5, 5]));
+    host.now += gridmux_policy::loops::HOLD.0;
+    host.plan();
+    assert_eq!(host.caps(0), [10, 10], "it has come no more");
+}
+
+#[test]
+fn a_launch_that_would_wait_too_long_comes_first() {
+    let bound = Settings {
+        bound: Some(4.0),
+        share_within: 0.0,
+        ..Settings::default()
+    };
+    let mut host = Host::new(bound, &[0, 1]);
+    // 50 us alone.
+    host.arrive(0, 1000);
+    host.now = 100_000;
+    host.arrive(1, 400);
+    assert_eq!(host.caps(0), [0, 0]);
+    host.now = 160_000;
+    host.blocks_end(1, 200, 1000);
+    assert_eq!(host.caps(0), [10, 10], "it would take 210 us");
+}
+
+#[test]
+fn who_held_too_much_comes_after_others() {
+    let mut host = Host::new(Settings::default(), &[0, 1]);
+    host.arrive(0, 1000);
+    host.arrive(1, 100);
+    assert_eq!(host.caps(1), [10, 10]);
+    host.policy.observe(&Event::Share {
+        tenant: TenantId(1),
+        held: 200e6,
+        entitled: 50e6,
+        at: Nanos(1),
+    });
+    host.now = 1000;
+    host.blocks_end(1, 20, 1000);
+    assert_eq!((host.caps(0), host.caps(1)), ([10, 10], [0, 0]));
+}
