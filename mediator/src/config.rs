@@ -45,6 +45,9 @@ pub struct Config {
     /// Limits that protect the service and tenants from one another.
     #[serde(default)]
     pub limits: Limits,
+    /// What is learnt of kernels.
+    #[serde(default)]
+    pub profiles: ProfilesConfig,
     /// User that device hosts run as when the service is root.
     #[serde(default = "default_user")]
     pub host_user: String,
@@ -88,6 +91,31 @@ impl Default for DeviceConfig {
             memory_bytes: 4 << 30,
             clock: Clock::Live,
             timing: Timing::Timed,
+        }
+    }
+}
+
+/// Profiles: how long blocks of kernels last, learnt while they run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProfilesConfig {
+    /// File that keeps them while the service is down, such as `/var/lib/gridmux/profiles`; an absolute path in a folder
+    /// that exists and that the service's own user may write. It is of one device. Without it they last as long as the
+    /// service.
+    pub file: Option<PathBuf>,
+}
+
+impl ProfilesConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        match file.is_absolute() && file.file_name().is_some() {
+            true => Ok(()),
+            false => Err(ConfigError::Value {
+                key: "profiles.file".into(),
+                message: format!("{file:?} must be an absolute path of a file"),
+            }),
         }
     }
 }
@@ -310,6 +338,7 @@ impl Config {
         }
         self.device.check()?;
         self.limits.check()?;
+        self.profiles.check()?;
         let mut seen = std::collections::BTreeSet::new();
         for tenant in &self.tenants {
             let key = format!("tenant.{}", tenant.name);
@@ -505,6 +534,10 @@ mod tests {
             (
                 "schema_version = 1\n[device]\nclock = \"lockstep\"\ntiming = \"functional\"",
                 "device.clock",
+            ),
+            (
+                "schema_version = 1\n[profiles]\nfile = \"profiles\"",
+                "profiles.file",
             ),
             (
                 "schema_version = 1\n[limits]\ntenants = 0",
