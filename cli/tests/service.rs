@@ -515,10 +515,16 @@ fn what_was_learnt_outlives_device_hosts_and_the_service() {
     assert!(!first.is_empty());
 
     let service = serve("knows");
-    let host = || service.ask(&["device", "show"])["host_pid"].as_i64();
-    let killed = host().and_then(|pid| i32::try_from(pid).ok());
-    kill(Pid::from_raw(killed.unwrap()), Signal::SIGKILL).unwrap();
-    while host() == killed.map(i64::from) {
+    let killed = service.ask(&["device", "show"])["host_pid"].clone();
+    let pid = killed.as_i64().and_then(|pid| i32::try_from(pid).ok());
+    kill(Pid::from_raw(pid.unwrap()), Signal::SIGKILL).unwrap();
+    let run_dir = service.run_dir.to_str().unwrap();
+    // There is no answer while there is no host.
+    loop {
+        let shown = gridmux(["-j", "device", "show", "--run-dir", run_dir]);
+        if shown.code == Some(0) && shown.json()["host_pid"] != killed {
+            break;
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
     run(&service, "vecadd");

@@ -4,8 +4,10 @@
 //! the system, so a configuration can be validated anywhere.
 
 mod principal;
+mod profiles;
 
 pub use principal::Principal;
+pub use profiles::ProfilesConfig;
 
 use crate::device::Timing;
 use gridmux_channel::control::MAX_TENANT_NAME_BYTES;
@@ -91,31 +93,6 @@ impl Default for DeviceConfig {
             memory_bytes: 4 << 30,
             clock: Clock::Live,
             timing: Timing::Timed,
-        }
-    }
-}
-
-/// Profiles: how long blocks of kernels last, learnt while they run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ProfilesConfig {
-    /// File that keeps them while the service is down, such as `/var/lib/gridmux/profiles`; an absolute path in a folder
-    /// that exists and that the service's own user may write. It is of one device. Without it they last as long as the
-    /// service.
-    pub file: Option<PathBuf>,
-}
-
-impl ProfilesConfig {
-    fn check(&self) -> Result<(), ConfigError> {
-        let Some(file) = &self.file else {
-            return Ok(());
-        };
-        match file.is_absolute() && file.file_name().is_some() {
-            true => Ok(()),
-            false => Err(ConfigError::Value {
-                key: "profiles.file".into(),
-                message: format!("{file:?} must be an absolute path of a file"),
-            }),
         }
     }
 }
@@ -534,10 +511,6 @@ mod tests {
             (
                 "schema_version = 1\n[device]\nclock = \"lockstep\"\ntiming = \"functional\"",
                 "device.clock",
-            ),
-            (
-                "schema_version = 1\n[profiles]\nfile = \"profiles\"",
-                "profiles.file",
             ),
             (
                 "schema_version = 1\n[limits]\ntenants = 0",
