@@ -11,9 +11,10 @@ use crate::ids::ProfileKey;
 use crate::profiles::{CAPACITY, Profile, Profiles};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
-use std::fs::File;
-use std::io::{self, Read};
+use std::fmt;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -23,6 +24,8 @@ const FORMAT: &str = "gridmux profiles";
 const VERSION: u32 = 1;
 /// Longest file that is read; a full store takes less than half of it.
 const MOST_BYTES: u64 = 1 << 20;
+/// Mode of a file: its owner writes it, its group reads it.
+const MODE: u32 = 0o640;
 
 /// The device that profiles were learnt on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,10 +194,34 @@ impl ProfileFile {
                 alone: profile.alone,
             };
             text += &serde_json::to_string(&line)?;
-            // Writing to a String does not fail.
-            let _ = text.write_char('\n');
+            text.push('\n');
         }
         Ok(text)
+    }
+
+    /// Replaces a file by one of this. It is written beside it, as `PATH.new`, and renamed: nobody sees a part of it, and
+    /// no link is followed. Its mode is 0640.
+    ///
+    /// # Errors
+    /// The system calls'; the file is as it was then.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let text = self.text()?;
+        let mut new = path.as_os_str().to_owned();
+        new.push(".new");
+        let new = PathBuf::from(new);
+        // One may be left of a process that was killed.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // It must not exist, so that no link is followed.
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(MODE).open(&new)?;
+        let written = fill(file, text.as_bytes()).and_then(|()| fs::rename(&new, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        written
     }
 
     /// Parses a text, or returns the line that is wrong and how.
@@ -228,6 +255,13 @@ impl ProfileFile {
             profiles: profiles.into_iter().collect(),
         })
     }
+}
+
+fn fill(mut file: File, text: &[u8]) -> io::Result<()> {
+    // Whatever the umask leaves of it.
+    file.set_permissions(Permissions::from_mode(MODE))?;
+    file.write_all(text)?;
+    file.sync_all()
 }
 
 fn header(text: &[u8]) -> Result<Header, String> {

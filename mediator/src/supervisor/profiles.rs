@@ -7,12 +7,12 @@
 //!
 //! Rules: a file that is not what it should be is never overwritten: it is set aside under another name, and the
 //! service begins without profiles; where even that fails, and where the file is a link or no plain file, nothing is
-//! written. The file is replaced as a whole, by renaming one that was written beside it. No link is followed.
+//! written. No link is followed.
 
 use gridmux_policy::{Profile, ProfileFile, ProfileFileError, ProfileKey, ProfiledDevice};
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 const WRITE_PAUSE: Duration = Duration::from_secs(60);
 /// Files that are set aside at most.
 const MOST_ASIDE: u32 = 100;
-/// The file's mode: the service's user writes it, its group reads it.
-const MODE: u32 = 0o640;
 
 /// The profiles of the service's device.
 #[derive(Debug)]
@@ -116,8 +114,7 @@ impl Kept {
         let Some(path) = &self.file else {
             return;
         };
-        let text = self.held.text().map_err(io::Error::from);
-        if let Err(error) = text.and_then(|text| replace(path, text.as_bytes())) {
+        if let Err(error) = self.held.write(path) {
             tracing::warn!(%error, file = %path.display(), "profiles are not written; is its folder there?");
         }
     }
@@ -169,34 +166,6 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
     )))
 }
 
-/// Replaces the file by one with this text.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let new = beside(path, ".new");
-    // One may be left of a service that was killed.
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    // It must not exist, so that no link is followed.
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(MODE)
-        .open(&new)?;
-    let written = fill(file, text).and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
-}
-
-fn fill(mut file: File, text: &[u8]) -> io::Result<()> {
-    // Whatever the umask leaves of it.
-    file.set_permissions(Permissions::from_mode(MODE))?;
-    file.write_all(text)?;
-    file.sync_all()
-}
-
 /// Returns the path with an addition to the file's name.
 fn beside(path: &Path, addition: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -206,7 +175,7 @@ fn beside(path: &Path, addition: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kept, replace};
+    use super::Kept;
     use gridmux_policy::profiles::CAPACITY;
     use gridmux_policy::{Profile, ProfileKey, ProfiledDevice};
     use std::fs;
@@ -336,17 +305,19 @@ mod tests {
         let folder = Folder::new("through");
         let target = folder.0.join("target");
         fs::write(&target, "mine").expect("written");
+        let mut kept = Kept::open(Some(&folder.file()), device("x"));
         for name in ["profiles", "profiles.new"] {
             symlink(&target, folder.0.join(name)).expect("a link");
         }
-        replace(&folder.file(), b"text").expect("written");
+        kept.take(vec![(ProfileKey(1), GOOD)]);
+        kept.write();
         assert_eq!(fs::read(&target).expect("there"), b"mine");
-        assert_eq!(fs::read(folder.file()).expect("there"), b"text");
         assert!(
             fs::symlink_metadata(folder.file())
                 .expect("there")
                 .is_file()
         );
+        assert_eq!(folder.names(), ["profiles", "target"]);
     }
 
     #[test]
