@@ -204,6 +204,8 @@ where
             open += usize::from(stage.submit((program, stream), end_ns)?);
         }
     }
+    // No time passes, but the last ends are told.
+    stage.driver.run_until(Cycles(0));
     for (tenant, played) in (0..).map(TenantId).zip(&mut stage.played) {
         played.reading = stage.driver.reading(tenant);
     }
