@@ -48,9 +48,26 @@ impl Asked {
         self,
         engine: E,
         policy: Box<dyn Policy>,
+        loads: (&[Load], Nanos),
+        submission: impl FnMut(usize, &Load, &LoadLaunch) -> E::Submission,
+    ) -> Trace
+    where
+        E::Refusal: std::fmt::Debug,
+    {
+        self.run_on(engine, policy, loads, submission).0
+    }
+
+    /// Runs loads as [`Asked::run`] does, and returns the engine as it is then, with what the launches left in it.
+    ///
+    /// # Panics
+    /// If the engine refuses a launch.
+    pub fn run_on<E: Engine>(
+        self,
+        engine: E,
+        policy: Box<dyn Policy>,
         (loads, until): (&[Load], Nanos),
         mut submission: impl FnMut(usize, &Load, &LoadLaunch) -> E::Submission,
-    ) -> Trace
+    ) -> (Trace, E)
     where
         E::Refusal: std::fmt::Debug,
     {
@@ -92,10 +109,11 @@ impl Asked {
         }
         let until = driver.engine().cycle(until);
         driver.run_until(until);
-        Trace {
+        let trace = Trace {
             shapes,
             ..trace(&mut driver, &launches)
-        }
+        };
+        (trace, driver.into_engine())
     }
 }
 

@@ -236,6 +236,12 @@ impl<E: Engine> Driver<E> {
         &mut self.engine
     }
 
+    /// Returns the engine as it is, and drops the rest.
+    #[must_use]
+    pub fn into_engine(self) -> E {
+        self.engine
+    }
+
     /// Takes every block's event since the last call, in order of time, if they are recorded; tags are launch numbers.
     pub fn take_block_events(&mut self) -> Vec<BlockEvent> {
         std::mem::take(&mut self.history)
