@@ -19,6 +19,7 @@ pub mod driver;
 pub mod event;
 pub mod exclusive;
 pub mod executor;
+pub mod guard;
 pub mod ids;
 pub mod layout;
 pub mod ledger;

@@ -64,17 +64,20 @@ pub fn together(
     let went = |(number, launch): (u64, &MixLaunch)| {
         let outcome = driver.outcome(number);
         let outcome = outcome.expect("every number up to the last was submitted");
+        if let Some(refusal) = &outcome.error {
+            return Err(refusal.clone());
+        }
         let (Some(start), Some(end)) = (outcome.first_start, outcome.end) else {
             let kernel = &launch.submission.kernel.name;
             panic!("the policy never gave launch {number}, of `{kernel}`, room to end");
         };
-        Went {
+        Ok(Went {
             arrival: outcome.arrival,
             start,
             end,
-        }
+        })
     };
-    Ok((0..).zip(launches).map(went).collect())
+    (0..).zip(launches).map(went).collect()
 }
 
 /// Runs a launch alone and returns its turnaround.

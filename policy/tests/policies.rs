@@ -187,6 +187,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 open_launches: few % 3,
                 live: n,
                 waiting: many,
+                ended: at.0.wrapping_mul(u64::from(some)),
                 at,
             },
             12 => Event::Timer { at },
@@ -316,6 +317,7 @@ fn what_lives_is_named_again_after_a_loss() {
                 open_launches: 1,
                 live: 0,
                 waiting: 1000,
+                ended: 0,
                 at: Nanos(3),
             };
             host.tell(&[tenant(number, 1), row_new(number, number, block), counters]);

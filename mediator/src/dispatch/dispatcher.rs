@@ -333,6 +333,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             || self.permit_out
             || !self.deferred.is_empty()
             || !self.policy.is_caught_up()
+            || self.resync_from.is_some()
             || self.quiet_rings < self.clients.hot()
     }
 

@@ -129,6 +129,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             open_launches,
             live: row.live,
             waiting: row.waiting,
+            ended: row.ended,
             at,
         });
         if let Some(account) = self.accounts.get_mut(tenant) {
@@ -320,6 +321,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 open_launches: row.open,
                 live: row.live,
                 waiting: row.waiting,
+                ended: row.ended,
                 at,
             });
         }

@@ -15,7 +15,7 @@ use crate::device::{Device, DeviceControl, DomainId};
 use crate::dispatch::accounts::Account;
 use crate::dispatch::client::ClientSlot;
 use crate::dispatch::message::{Message, Notice, Slot};
-use crate::dispatch::policy_link::{self, PolicyRunner};
+use crate::dispatch::policy_link::{self, PolicyRunner, PolicyStatus};
 use crate::dispatch::samples::SampleSink;
 use crate::dispatch::{ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells};
 use crate::link::{ClientIdentity, HostStatistics, Link, ToHost, ToSupervisor};
@@ -102,6 +102,7 @@ pub(super) struct ControlThread {
     stop: Arc<AtomicBool>,
     dispatcher: JoinHandle<()>,
     policy: JoinHandle<()>,
+    policy_status: PolicyStatus,
 }
 
 impl ControlThread {
@@ -129,6 +130,7 @@ impl ControlThread {
         )
         .map_err(|e| e.to_string())?;
         let stop = Arc::new(AtomicBool::new(false));
+        let policy_status = runner.status();
         let policy = spawn_policy(runner, &waker, &stop)?;
         policy_end.set_thread(policy.thread().clone());
         let link = Arc::new(ControlLink::with_bell(Arc::clone(&bell)));
@@ -177,6 +179,7 @@ impl ControlThread {
             stop,
             dispatcher,
             policy,
+            policy_status,
         })
     }
 
@@ -452,6 +455,7 @@ impl ControlThread {
         HostStatistics {
             device: device.facts(),
             policy: self.config.policy.clone(),
+            policy_failure: self.policy_status.failure().map(ToString::to_string),
             device_now_ns: device.now_ns(),
             memory_used_bytes: tenants.iter().map(|tenant| tenant.memory_used_bytes).sum(),
             holds_expired: self.outbound.link.holds_expired(),

@@ -83,6 +83,7 @@ impl Asked {
             lose: self.lose,
             lost: 0,
             known: BTreeMap::new(),
+            ended: BTreeMap::new(),
             tenants: BTreeMap::new(),
         };
         let options = DriverOptions {
@@ -164,6 +165,8 @@ struct Between {
     lose: Option<(u64, u64)>,
     lost: u64,
     known: BTreeMap<RowId, Event>,
+    /// By row: blocks that have ended.
+    ended: BTreeMap<RowId, u64>,
     tenants: BTreeMap<TenantId, Event>,
 }
 
@@ -181,6 +184,7 @@ impl Between {
                 open_launches: book.open_launches,
                 live: book.live,
                 waiting: book.waiting,
+                ended: self.ended.get(row).copied().unwrap_or(0),
                 at,
             });
         }
@@ -193,7 +197,13 @@ impl Policy for Between {
         match *event {
             Event::Tenant { tenant, .. } => drop(self.tenants.insert(tenant, *event)),
             Event::RowNew { row, .. } => drop(self.known.insert(row, *event)),
-            Event::RowGone { row } => drop(self.known.remove(&row)),
+            Event::RowGone { row } => {
+                self.known.remove(&row);
+                self.ended.remove(&row);
+            }
+            Event::Blocks { row, ended, .. } => {
+                *self.ended.entry(row).or_default() += u64::from(ended);
+            }
             _ => {}
         }
         self.heard += 1;
