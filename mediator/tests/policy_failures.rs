@@ -6,6 +6,7 @@ use common::{BLOCK_NS, Rig, SHAPE, launch};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::DeviceId;
 use gridmux_policy::policy::Watch;
+use gridmux_policy::profiles::Profiles;
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{DispatchOrder, Plan, Policy, all_policies, by_name};
 
@@ -45,7 +46,7 @@ impl Policy for Fails {
 }
 
 fn fails(policy: &str, observes: u64, replans: u64) -> Box<dyn Policy> {
-    let inner = by_name(policy, DeviceId(0), &SHAPE).expect("a policy");
+    let inner = by_name(policy, DeviceId(0), &SHAPE, &Profiles::default()).expect("a policy");
     Box::new(Fails {
         inner,
         observes,

@@ -5,6 +5,7 @@ use gridmux_policy::executor::{
     EventConfig, EventDriver, EventExecutor, EventKernel, EventSubmission, Work,
 };
 use gridmux_policy::policy::Watch;
+use gridmux_policy::profiles::Profiles;
 use gridmux_policy::{
     BlockShape, Class, Cycles, DeviceId, DispatchOrder, Event, Nanos, Plan, Policy, TenantId,
     all_policies, by_name,
@@ -50,7 +51,7 @@ impl Policy for Fails {
 fn run(policy: &str, observes: u64, replans: u64) -> EventDriver {
     let config = EventConfig::gtx480();
     let fails = Fails {
-        inner: by_name(policy, DeviceId(0), &config.shape).expect("listed"),
+        inner: by_name(policy, DeviceId(0), &config.shape, &Profiles::default()).expect("listed"),
         observes,
         replans,
     };

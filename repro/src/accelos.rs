@@ -3,14 +3,14 @@
 //! All ordered pairs, and sets of 4 and 8 drawn as often as the paper drew them. Each set runs under stock hardware
 //! (`fifo`), `accelos` and `elastic`; figures are means over sets.
 
-use crate::measure::{Shape, device, shapes};
+use crate::measure::device;
 use crate::tables::{Figures, Report, Row};
 use anyhow::Result;
-use gridmux_policy::executor::{EventConfig, EventSubmission};
+use gridmux_policy::executor::{EventConfig, EventSubmission, MeasuredKernel, measured_kernels};
 use gridmux_policy::metrics::{overlap, unfairness};
-use gridmux_policy::mix::{MixLaunch, Went, alone, together};
+use gridmux_policy::mix::{MixLaunch, Went, alone, together_learning};
 use gridmux_policy::units::Cycles;
-use gridmux_policy::{DeviceId, by_name};
+use gridmux_policy::{DeviceId, Profiles, by_name};
 use std::collections::BTreeMap;
 
 /// Sets of one size, and the paper's figures for a K20m: unfairness, overlap and throughput.
@@ -64,7 +64,8 @@ type Sums = [[f64; 3]; POLICIES.len()];
 /// Runs every experiment; `part` of the sets of 4 and 8.
 pub(crate) fn run(part: f64) -> Result<Report> {
     let config = device()?;
-    let kernels: Vec<EventSubmission> = shapes()?.iter().map(Shape::submission).collect();
+    let kernels = measured_kernels("large");
+    let kernels: Vec<EventSubmission> = kernels.iter().map(MeasuredKernel::submission).collect();
     let runtimes: Vec<Cycles> = kernels
         .iter()
         .map(|k| alone(config, k))
@@ -197,8 +198,9 @@ fn one(
         weight: 1,
     };
     let mix: Vec<MixLaunch> = set.iter().map(launch).collect();
-    let policy = by_name(policy, DeviceId(0), &config.shape)?;
-    let went = together(config, policy, &mix)?;
+    let profiles = Profiles::default();
+    let policy = by_name(policy, DeviceId(0), &config.shape, &profiles)?;
+    let went = together_learning(config, policy, &profiles, &mix)?;
     let run =
         |(kernel, went): (&usize, &Went)| (runtimes[*kernel].0 as f64, went.turnaround().0 as f64);
     let runs: Vec<(f64, f64)> = set.iter().zip(&went).map(run).collect();

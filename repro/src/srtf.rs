@@ -4,11 +4,10 @@ use crate::tables::{Figures, Report, Row};
 use gridmux_policy::driver::Engine;
 use gridmux_policy::executor::{ErcKernel, EventConfig, EventExecutor, ercbench};
 use gridmux_policy::metrics::{antt, geometric_mean, stp, strict_f};
-use gridmux_policy::mix::{MixLaunch, alone, together};
-use gridmux_policy::policies::{gridmux, ljf::Ljf, sjf::Sjf, srtf_zero};
+use gridmux_policy::mix::{MixLaunch, Went, alone, together, together_learning};
 use gridmux_policy::profiles::Profiles;
 use gridmux_policy::units::Cycles;
-use gridmux_policy::{DeviceId, Policy, by_name};
+use gridmux_policy::{DeviceId, by_name};
 use std::collections::BTreeMap;
 
 /// Arrival of the second kernel, in percent of the first one's runtime, and the paper's figures for it.
@@ -133,8 +132,7 @@ fn pairs(
             };
             let later = Cycles(later);
             let mix = [launch(first, Cycles(0)), launch(second, later)];
-            let policy = make(policy, config, (kernels, runtimes))?;
-            let went = together(config, policy, &mix)?;
+            let went = went(policy, config, (kernels, runtimes), &mix)?;
             let runs = [(first, went[0]), (second, went[1])];
             let runs = runs.map(|(k, went)| (runtimes[k].0 as f64, went.turnaround().0 as f64));
             metrics[0].push(stp(&runs));
@@ -145,26 +143,24 @@ fn pairs(
     Ok(metrics.map(|values| geometric_mean(&values)))
 }
 
-/// Makes a policy; those that are oracles in the paper know every kernel's runtime.
-fn make(
+/// Runs a mix under a policy. Those that are oracles in the paper know every kernel's runtime; ours alone learns.
+fn went(
     name: &str,
     config: EventConfig,
     (kernels, runtimes): (&[ErcKernel], &[Cycles]),
-) -> anyhow::Result<Box<dyn Policy>> {
-    let (device, shape) = (DeviceId(0), &config.shape);
-    let known = || oracle(config, kernels, runtimes);
-    Ok(match name {
-        "sjf" => Box::new(Sjf::new(device, shape, known())),
-        "ljf" => Box::new(Ljf::new(device, shape, known())),
-        "gridmux, profiles known" => {
-            let settings = gridmux::Settings {
-                profiles: known(),
-                ..gridmux::Settings::default()
-            };
-            Box::new(gridmux::Gridmux::new(device, shape, settings))
+    mix: &[MixLaunch],
+) -> anyhow::Result<Vec<Went>> {
+    let profiles = match name {
+        "sjf" | "ljf" | "srtf-zero" | "gridmux, profiles known" => {
+            oracle(config, kernels, runtimes)
         }
-        "srtf-zero" => Box::new(srtf_zero::new(device, shape, known())),
-        name => by_name(name, device, shape)?,
+        _ => Profiles::default(),
+    };
+    let plain = name.split(',').next().unwrap_or(name);
+    let policy = by_name(plain, DeviceId(0), &config.shape, &profiles)?;
+    Ok(match plain {
+        "gridmux" => together_learning(config, policy, &profiles, mix)?,
+        _ => together(config, policy, mix)?,
     })
 }
 
@@ -172,7 +168,7 @@ fn make(
 #[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 fn oracle(config: EventConfig, kernels: &[ErcKernel], runtimes: &[Cycles]) -> Profiles {
     let engine = EventExecutor::new(config);
-    let mut profiles = Profiles::default();
+    let profiles = Profiles::default();
     for (kernel, runtime) in kernels.iter().zip(runtimes) {
         let submission = kernel.submission(&config.shape);
         let key = engine.profile(&submission.kernel, &submission.kernel.block);

@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::ids::{DeviceId, TenantId};
 use crate::plan::Plan;
 use crate::policy::{Policy, Watch, by_name};
+use crate::profiles::Profiles;
 use crate::shape::{BlockShape, DeviceShape};
 use crate::units::Nanos;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -95,7 +96,7 @@ pub fn check_policy(
     loads: &[Load],
     until: Nanos,
 ) -> Result<(), Failure> {
-    let made = by_name(policy, DeviceId(0), &subject.device());
+    let made = by_name(policy, DeviceId(0), &subject.device(), &Profiles::default());
     let made = made.unwrap_or_else(|error| panic!("{error}"));
     let (recorder, heard) = Recorder::new(made);
     let trace = subject.run(Box::new(recorder), loads, until);

@@ -25,8 +25,10 @@ use crate::class::Class;
 use crate::event::Event;
 use crate::guard::{Guarded, PolicyFailure};
 use crate::ids::{DeviceId, RowId, TenantId};
+use crate::learner::Learner;
 use crate::plan::{Plan, Publisher};
 use crate::policy::{Policy, Watch};
+use crate::profiles::Profiles;
 use crate::share_meter::ShareReading;
 use crate::units::{Cycles, Nanos};
 use feed::Feed;
@@ -39,6 +41,7 @@ pub struct Driver<E: Engine> {
     policy: Guarded,
     /// Failures of policies after which what lives was told.
     failures: u32,
+    learner: Option<Learner>,
     publisher: Publisher,
     options: DriverOptions,
     rows: Rows<E::Kernel>,
@@ -90,6 +93,7 @@ impl<E: Engine> Driver<E> {
             policy: Guarded::new(policy, device, &engine.shape()),
             failures: 0,
             engine,
+            learner: None,
             publisher,
             options,
             rows: Rows::new(options.rows_per_tenant, options.first_row),
@@ -104,6 +108,11 @@ impl<E: Engine> Driver<E> {
             history: Vec::new(),
             counters: DriverCounters::default(),
         }
+    }
+
+    /// Fills a store of profiles from now on with what the policy hears; without one, nothing is learnt.
+    pub fn learn(&mut self, profiles: &Profiles) {
+        self.learner = Some(Learner::new(profiles));
     }
 
     /// Introduces a tenant, or changes its weight and class from now on.
@@ -364,6 +373,7 @@ impl<E: Engine> Driver<E> {
             counters,
             ..
         } = self;
+        // Shares say nothing of blocks, so that nothing is learnt from them.
         feed.shares(due, at, |event| {
             counters.events += 1;
             policy.observe(event);
@@ -382,6 +392,9 @@ impl<E: Engine> Driver<E> {
 
     fn tell(&mut self, event: &Event) {
         self.counters.events += 1;
+        if let Some(learner) = &mut self.learner {
+            learner.observe(event);
+        }
         self.policy.observe(event);
     }
 
