@@ -45,7 +45,7 @@ impl Went {
 /// [`Refusal`] of a launch that cannot run.
 ///
 /// # Panics
-/// If the policy never gives a launch room.
+/// If the policy panics, or never gives a launch room.
 pub fn together(
     config: EventConfig,
     policy: Box<dyn Policy>,
@@ -87,6 +87,9 @@ fn run(mut driver: EventDriver, launches: &[MixLaunch]) -> Result<Vec<Went>, Ref
         })?;
     }
     driver.run(Cycles(u64::MAX));
+    if let Some(failure) = driver.policy_failure() {
+        panic!("{failure}");
+    }
     let went = |(number, launch): (u64, &MixLaunch)| {
         let outcome = driver.outcome(number);
         let outcome = outcome.expect("every number up to the last was submitted");

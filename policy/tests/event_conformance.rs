@@ -144,7 +144,7 @@ mod policies {
         for (policy, breach, what) in [
             ("mpmax", Breach::Caps, "cap of"),
             ("even", Breach::Caps, "cap of"),
-            ("gridmux", Breach::Ranks, "which had room there"),
+            ("fifo", Breach::Order, "which had room there"),
             ("sjf", Breach::Stops, "beside"),
             ("spatial", Breach::Stops, "under one plan"),
             ("srtf", Breach::Stops, "one samples"),

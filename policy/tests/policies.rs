@@ -138,6 +138,22 @@ fn caps(plan: &Plan, row: u32) -> [u16; 2] {
     [0, 1].map(|sm| plan.on_sm(SmId(sm), RowId(row)).cap)
 }
 
+/// Blocks as they are, one that needs more than an SM has, and one that needs nothing.
+const BLOCKS: [BlockShape; 4] = [
+    K1,
+    K2,
+    BlockShape {
+        threads: 10_000,
+        registers: u32::MAX,
+        shared_bytes: 101,
+    },
+    BlockShape {
+        threads: 0,
+        registers: 0,
+        shared_bytes: 0,
+    },
+];
+
 /// Events out of order, of rows, launches and tenants that nobody knows, with numbers that are wrong.
 fn any_event() -> impl Strategy<Value = Event> {
     let ids = (0_u32..6, 0_u32..4, any::<u16>(), any::<bool>());
@@ -146,7 +162,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         let (row, tenant, at) = (RowId(row), TenantId(tenant), Nanos(at));
         let (group, launch, few) = (GroupId(some), u64::from(some), u32::from(some));
         let n = u32::try_from(many).unwrap_or(u32::MAX);
-        let block = if flag { K1 } else { K2 };
+        let block = BLOCKS[usize::from(some) % BLOCKS.len()];
         match kind {
             0 => Event::Tenant {
                 tenant,
@@ -158,7 +174,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 row,
                 tenant,
                 block: BlockShape {
-                    threads: block.threads * (1 + few % 3),
+                    threads: block.threads * (1 + few / 4 % 3),
                     ..block
                 },
                 profile: ProfileKey(many),
@@ -177,8 +193,12 @@ fn any_event() -> impl Strategy<Value = Event> {
             },
             6 => Event::Share {
                 tenant,
-                held: f64::from(n),
-                entitled: f64::from(few),
+                held: if flag { f64::from(n) } else { f64::NAN },
+                entitled: if few > 60_000 {
+                    f64::INFINITY
+                } else {
+                    f64::from(few)
+                },
                 at,
             },
             7 => Event::Ended { row, launch, at },

@@ -497,7 +497,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Publishes what a tenant held and was entitled to.
     pub(super) fn publish_share(&mut self, tenant: TenantId) {
         if let Some(account) = self.accounts.get(tenant) {
-            account.counters.share(&self.meter.read(tenant));
+            let waits = account.open > 0 && self.meter.held_now(tenant).blocks() == 0;
+            account.counters.share(&self.meter.read(tenant), waits);
         }
     }
 

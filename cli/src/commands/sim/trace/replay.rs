@@ -151,6 +151,9 @@ impl Replay<'_> {
                 open += usize::from(self.submit(sent.tenant, sent.stream, end_ns)?);
             }
         }
+        if let Some(failure) = self.driver.policy_failure() {
+            return Err(Failure::new(failure.to_string()));
+        }
         for (tenant, played) in (0..).zip(&mut self.played) {
             played.reading = self.driver.reading(TenantId(tenant));
         }
