@@ -148,7 +148,7 @@ mod policies {
             ("sjf", Breach::Stops, "beside"),
             ("spatial", Breach::Stops, "under one plan"),
             ("srtf", Breach::Stops, "one samples"),
-            ("fifo", Breach::Blocks, "instead of"),
+            ("fifo", Breach::Blocks, "is said to have"),
         ] {
             let failure = OnEvents::new().mixed(policy, Some(breach));
             let text = failure.expect_err(policy);

@@ -154,6 +154,7 @@ const BLOCKS: [BlockShape; 4] = [
     },
 ];
 
+// Length: an arm for each kind of event.
 /// Events out of order, of rows, launches and tenants that nobody knows, with numbers that are wrong.
 fn any_event() -> impl Strategy<Value = Event> {
     let ids = (0_u32..6, 0_u32..4, any::<u16>(), any::<bool>());

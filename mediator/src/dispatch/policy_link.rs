@@ -12,6 +12,8 @@
 //!   what lives, as after a loss; until the replacement has seen it the plan in force stays.
 //! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it
 //!   by. On a real clock the period and the wake-ups follow from what plans cost (`policy_thread`).
+//!
+//! Length: both ends of the link, which share its atomics and their orderings.
 
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_policy::event::Event;

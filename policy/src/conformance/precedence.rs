@@ -3,7 +3,8 @@
 //! Rules: a launch goes before another as the group's order says, by rank and then by arrival or by arrival alone, once
 //! it has arrived, is first in its stream, and has a block that is on no SM. It had the room that another one got if its
 //! blocks are no larger, as free room need not be in one piece, and the plan permits it one more block there. In a line
-//! it need not have room. Judged only where the subject holds the order exactly and says where blocks are; a plan that
+//! it need not have room. Where blocks leave by context switch, those on their way have room that nobody sees, so that
+//! nothing is judged there. Judged only where the subject holds the order exactly and says where blocks are; a plan that
 //! was made at the instant of a start may or may not be in force, and a block that ended within
 //! [`Subject::observation`] may or may not count towards caps.
 
@@ -114,6 +115,9 @@ impl Scene<'_> {
         let group = plan
             .group_of(sm)
             .map(|id| &plan.groups()[usize::from(id.0)]);
+        if group.is_some_and(|group| group.preemption.switches()) {
+            return None;
+        }
         let ranked = group.is_some_and(|group| group.order == DispatchOrder::Rank);
         let in_line = self.lines && group.is_some_and(|group| group.head_of_line);
         let at = self.place_of(seen)?;
