@@ -135,8 +135,7 @@ impl ControlThread {
         .map_err(|e| e.to_string())?;
         runner.learn(&profiles);
         let stop = Arc::new(AtomicBool::new(false));
-        let policy_status = runner.status();
-        let policy = spawn_policy(runner, &waker, &stop)?;
+        let (policy, policy_status) = spawn_policy(runner, &waker, &stop)?;
         policy_end.set_thread(policy.thread().clone());
         let link = Arc::new(ControlLink::with_bell(Arc::clone(&bell)));
         let settings = DispatcherConfig {
@@ -154,8 +153,7 @@ impl ControlThread {
         let samples = SampleSink::with_recorder(recorder);
         let mut dispatcher =
             Dispatcher::new(&settings, device, policy_end, Arc::clone(&link), samples);
-        let bells: Arc<dyn Doorbells> = Arc::clone(&waker) as _;
-        dispatcher.set_doorbells(bells);
+        dispatcher.set_doorbells(Arc::clone(&waker) as Arc<dyn Doorbells>);
         // In lockstep what was learnt by the time that a row is new would depend on the host's speed.
         if config.device.clock == Clock::Live {
             dispatcher.set_profiles(&profiles);
@@ -548,7 +546,9 @@ fn spawn_policy(
     runner: PolicyRunner,
     waker: &Arc<Waker>,
     stop: &Arc<AtomicBool>,
-) -> Result<JoinHandle<()>, String> {
+) -> Result<(JoinHandle<()>, PolicyStatus), String> {
     let (waker, stop) = (Arc::clone(waker), Arc::clone(stop));
-    spawn("policy", move || runner.serve(&stop, || waker.wake()))
+    let status = runner.status();
+    let thread = spawn("policy", move || runner.serve(&stop, || waker.wake()))?;
+    Ok((thread, status))
 }
