@@ -66,8 +66,8 @@ pub struct RowInfo {
     pub spill: bool,
     /// Blocks that an SM holds; [`NO_CAP`] for a spill row.
     pub most: u16,
-    /// Blocks that have ended since it exists, and the sum of their residences in nanoseconds.
-    pub ended: (u64, u64),
+    /// Blocks that have ended since it exists.
+    pub ended: u64,
 }
 
 /// Open launches, rows and tenants.
@@ -143,12 +143,8 @@ impl Roster {
                 });
             }
             Event::Blocks {
-                row,
-                launch,
-                ended,
-                ran_ns,
-                ..
-            } => self.count(row, launch, ended, ran_ns),
+                row, launch, ended, ..
+            } => self.count(row, launch, ended),
             Event::Ended { row, launch, .. } => self.end(row, launch),
             Event::Lost { .. } => {
                 self.changed = true;
@@ -161,8 +157,12 @@ impl Roster {
                 open_launches,
                 live,
                 waiting,
+                ended,
                 at,
             } => {
+                if let Some(Some(info)) = self.rows.get_mut(row.index()) {
+                    info.ended = ended;
+                }
                 let left = u64::from(live).saturating_add(waiting);
                 self.recount(row, open_launches, left, at);
             }
@@ -289,7 +289,7 @@ impl Roster {
                 true => NO_CAP,
                 false => max_residency(&self.shape, &block),
             },
-            ended: (0, 0),
+            ended: 0,
         });
     }
 
@@ -313,13 +313,13 @@ impl Roster {
         }
     }
 
-    fn count(&mut self, row: RowId, launch: u64, ended: u32, ran_ns: u64) {
+    fn count(&mut self, row: RowId, launch: u64, ended: u32) {
         if let Some(Some(info)) = self.rows.get_mut(row.index()) {
-            info.ended.0 += u64::from(ended);
-            info.ended.1 = info.ended.1.saturating_add(ran_ns);
+            info.ended = info.ended.saturating_add(ended.into());
         }
         if let Some(at) = self.place_of(row, launch) {
-            self.jobs[at].ended += u64::from(ended);
+            let job = &mut self.jobs[at];
+            job.ended = job.ended.saturating_add(ended.into());
         }
     }
 
@@ -438,6 +438,7 @@ mod tests {
             open_launches,
             live,
             waiting,
+            ended: 0,
             at: Nanos(9),
         }
     }
@@ -457,7 +458,7 @@ mod tests {
         assert_eq!(left(&roster), [10]);
         roster.observe(&ended(1));
         roster.observe(&ended(2));
-        assert_eq!(left(&roster), []);
+        assert!(left(&roster).is_empty());
     }
 
     #[test]
@@ -489,7 +490,7 @@ mod tests {
         ] {
             roster.observe(&event);
         }
-        assert_eq!(left(&roster), []);
+        assert!(left(&roster).is_empty());
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use gridmux_policy::policies::smk_p::{Settings, SmkP};
 use gridmux_policy::{
-    BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Event, GroupId, Nanos, Plan, Policy,
-    Preemption, ProfileKey, Profiles, RowId, SmId, SmUnits, Stop, TenantId, all_policies, by_name,
+    BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Event, GroupId, Learner, Nanos, Plan,
+    Policy, Preemption, ProfileKey, Profiles, RowId, SmId, SmUnits, Stop, TenantId, all_policies,
+    by_name,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -40,24 +41,30 @@ const WIDE: DeviceShape = DeviceShape {
 /// A policy and the plan that stands, as an executor holds them.
 struct Host {
     policy: Box<dyn Policy>,
+    /// Learns what policies by name use.
+    learner: Learner,
     standing: Plan,
     next: Plan,
 }
 
 impl Host {
     fn new(policy: Box<dyn Policy>) -> Self {
+        Self::learning(policy, &Profiles::default())
+    }
+
+    fn learning(policy: Box<dyn Policy>, profiles: &Profiles) -> Self {
         Self {
             policy,
+            learner: Learner::new(profiles),
             standing: Plan::default(),
             next: Plan::default(),
         }
     }
 
     fn named(name: &str, device: &DeviceShape) -> Self {
-        Self::new(
-            by_name(name, DeviceId(3), device, &Profiles::default())
-                .expect("a listed policy exists"),
-        )
+        let profiles = Profiles::default();
+        let policy = by_name(name, DeviceId(3), device, &profiles);
+        Self::learning(policy.expect("a listed policy exists"), &profiles)
     }
 
     fn paper(device: &DeviceShape) -> Self {
@@ -69,7 +76,10 @@ impl Host {
     }
 
     fn tell(&mut self, events: &[Event]) -> &mut Self {
-        events.iter().for_each(|event| self.policy.observe(event));
+        for event in events {
+            self.learner.observe(event);
+            self.policy.observe(event);
+        }
         self
     }
 
@@ -138,6 +148,23 @@ fn caps(plan: &Plan, row: u32) -> [u16; 2] {
     [0, 1].map(|sm| plan.on_sm(SmId(sm), RowId(row)).cap)
 }
 
+/// Blocks as they are, one that needs more than an SM has, and one that needs nothing.
+const BLOCKS: [BlockShape; 4] = [
+    K1,
+    K2,
+    BlockShape {
+        threads: 10_000,
+        registers: u32::MAX,
+        shared_bytes: 101,
+    },
+    BlockShape {
+        threads: 0,
+        registers: 0,
+        shared_bytes: 0,
+    },
+];
+
+// Length: an arm for each kind of event.
 /// Events out of order, of rows, launches and tenants that nobody knows, with numbers that are wrong.
 fn any_event() -> impl Strategy<Value = Event> {
     let ids = (0_u32..6, 0_u32..4, any::<u16>(), any::<bool>());
@@ -146,7 +173,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         let (row, tenant, at) = (RowId(row), TenantId(tenant), Nanos(at));
         let (group, launch, few) = (GroupId(some), u64::from(some), u32::from(some));
         let n = u32::try_from(many).unwrap_or(u32::MAX);
-        let block = if flag { K1 } else { K2 };
+        let block = BLOCKS[usize::from(some) % BLOCKS.len()];
         match kind {
             0 => Event::Tenant {
                 tenant,
@@ -158,7 +185,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 row,
                 tenant,
                 block: BlockShape {
-                    threads: block.threads * (1 + few % 3),
+                    threads: block.threads * (1 + few / 4 % 3),
                     ..block
                 },
                 profile: ProfileKey(many),
@@ -177,8 +204,12 @@ fn any_event() -> impl Strategy<Value = Event> {
             },
             6 => Event::Share {
                 tenant,
-                held: f64::from(n),
-                entitled: f64::from(few),
+                held: if flag { f64::from(n) } else { f64::NAN },
+                entitled: if few > 60_000 {
+                    f64::INFINITY
+                } else {
+                    f64::from(few)
+                },
                 at,
             },
             7 => Event::Ended { row, launch, at },
@@ -190,6 +221,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 open_launches: few % 3,
                 live: n,
                 waiting: many,
+                ended: at.0.wrapping_mul(u64::from(some)),
                 at,
             },
             12 => Event::Timer { at },
@@ -319,6 +351,7 @@ fn what_lives_is_named_again_after_a_loss() {
                 open_launches: 1,
                 live: 0,
                 waiting: 1000,
+                ended: 0,
                 at: Nanos(3),
             };
             host.tell(&[tenant(number, 1), row_new(number, number, block), counters]);
@@ -327,6 +360,81 @@ fn what_lives_is_named_again_after_a_loss() {
             assert_eq!(caps(host.at(now), 1), before, "{} at {now}", info.name);
         }
     }
+}
+
+/// Cumulative numbers that are lower than before, ends of what never started, and numbers that nothing can have.
+#[test]
+fn numbers_that_run_backwards_leave_a_plan_in_force() {
+    let (row, tenant) = (RowId(0), TenantId(0));
+    let blocks = |started, ended, ran_ns, at| Event::Blocks {
+        row,
+        group: GroupId(0),
+        launch: 1,
+        started,
+        ended,
+        ran_ns,
+        at: Nanos(at),
+    };
+    let counters = |open_launches, live, waiting, at| Event::Counters {
+        row,
+        open_launches,
+        live,
+        waiting,
+        ended: 0,
+        at: Nanos(at),
+    };
+    let share = |held, entitled, at| Event::Share {
+        tenant,
+        held,
+        entitled,
+        at: Nanos(at),
+    };
+    let absurd = [
+        vec![blocks(0, u32::MAX, 0, 5), blocks(0, 1, u64::MAX, 0)],
+        vec![counters(1, 8, 100, 9), counters(1, 2, 10, 3)],
+        vec![counters(1, u32::MAX, u64::MAX, 9), counters(1, 0, 0, 1)],
+        vec![share(1e12, 1e12, 900), share(5.0, 1.0, 100)],
+        vec![share(f64::NAN, f64::INFINITY, 900), share(-1.0, -1.0, 0)],
+        vec![ended(0, 77), ended(0, 77)],
+    ];
+    for info in all_policies() {
+        for events in &absurd {
+            let mut host = Host::named(info.name, &FIG8);
+            host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
+            host.tell(&[blocks(4, 2, 2000, 2)]).replan(3);
+            host.tell(events).replan(4);
+            for now in [1, 5, 1_000_000, 2_000_000] {
+                let plan = host.at(now);
+                let room = [0, 1].map(|row| plan.cap_total(RowId(row)));
+                assert!(room[0] > 0 || room[1] > 0, "{}: {events:?}", info.name);
+                let sms = plan.groups().iter().map(|group| group.sms.len());
+                assert_eq!(sms.sum::<u32>(), 2, "{}: {events:?}", info.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_profile_is_used_where_a_policy_would_measure() {
+    // Row 0 has the longer blocks. Before a block has ended nothing but a profile says so.
+    let first = |name: &str, profiles: &Profiles| {
+        let policy = by_name(name, DeviceId(0), &FIG8, profiles).expect("a listed policy exists");
+        let mut host = Host::learning(policy, profiles);
+        host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K1));
+        let plan = host.at(3);
+        [0, 1].map(|row| plan.cap_total(RowId(row)))
+    };
+    let known = Profiles::default();
+    known.set(ProfileKey(0), 50_000.0);
+    known.set(ProfileKey(1), 1_000.0);
+    for (name, expected) in [("sjf", [0, 20]), ("ljf", [20, 0]), ("srtf-zero", [0, 20])] {
+        assert_eq!(first(name, &known), expected, "{name}");
+    }
+    let unknown = Profiles::default();
+    for name in ["srtf", "srtf-adaptive"] {
+        assert_eq!(first(name, &known), first(name, &unknown), "{name} samples");
+    }
+    assert_ne!(first("gridmux", &known), first("gridmux", &unknown));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use super::accounts::Accounts;
 use super::clients::{Clients, Making};
 use super::compile::compile_parts;
+use super::learnt::Learnt;
 use super::session::{Hello, LoadFailure, LoadedModuleKernel, Member, ModuleForSession};
 use super::threads;
 use super::watch::Watch;
@@ -15,7 +16,7 @@ use crate::device::{Device, DeviceControl, DomainId};
 use crate::dispatch::accounts::Account;
 use crate::dispatch::client::ClientSlot;
 use crate::dispatch::message::{Message, Notice, Slot};
-use crate::dispatch::policy_link::{self, PolicyRunner};
+use crate::dispatch::policy_link::{self, PolicyRunner, PolicyStatus};
 use crate::dispatch::samples::SampleSink;
 use crate::dispatch::{ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells};
 use crate::link::{ClientIdentity, HostStatistics, Link, ToHost, ToSupervisor};
@@ -100,9 +101,11 @@ pub(super) struct ControlThread {
     bell: Arc<EventFd>,
     accounts: Accounts,
     clients: Clients,
+    learnt: Learnt,
     stop: Arc<AtomicBool>,
     dispatcher: JoinHandle<()>,
     policy: JoinHandle<()>,
+    policy_status: PolicyStatus,
 }
 
 impl ControlThread {
@@ -132,7 +135,7 @@ impl ControlThread {
         .map_err(|e| e.to_string())?;
         runner.learn(&profiles);
         let stop = Arc::new(AtomicBool::new(false));
-        let policy = spawn_policy(runner, &waker, &stop)?;
+        let (policy, policy_status) = spawn_policy(runner, &waker, &stop)?;
         policy_end.set_thread(policy.thread().clone());
         let link = Arc::new(ControlLink::with_bell(Arc::clone(&bell)));
         let settings = DispatcherConfig {
@@ -150,8 +153,11 @@ impl ControlThread {
         let samples = SampleSink::with_recorder(recorder);
         let mut dispatcher =
             Dispatcher::new(&settings, device, policy_end, Arc::clone(&link), samples);
-        let bells: Arc<dyn Doorbells> = Arc::clone(&waker) as _;
-        dispatcher.set_doorbells(bells);
+        dispatcher.set_doorbells(Arc::clone(&waker) as Arc<dyn Doorbells>);
+        // In lockstep what was learnt by the time that a row is new would depend on the host's speed.
+        if config.device.clock == Clock::Live {
+            dispatcher.set_profiles(&profiles);
+        }
         let own_waker = Arc::clone(&waker);
         let dispatcher = spawn("dispatcher", move || {
             threads::dispatch(dispatcher, &own_waker)
@@ -177,9 +183,11 @@ impl ControlThread {
             bell,
             accounts: Accounts::new(config),
             clients: Clients::new(config.limits.clients),
+            learnt: Learnt::new(profiles),
             stop,
             dispatcher,
             policy,
+            policy_status,
         })
     }
 
@@ -194,8 +202,14 @@ impl ControlThread {
         let watch = Watch::new(link.fd(), &*self.bell)?;
         link.send(&ToSupervisor::Ready(self.device.facts()), &[])?;
         loop {
-            let longest = self.clients.time_to_greeting(Instant::now());
-            let ready = watch.wait(longest)?;
+            let now = Instant::now();
+            let greeting = self.clients.time_to_greeting(now);
+            let report = self.learnt.time_left(now);
+            let longest = greeting.map_or(report, |greeting| greeting.min(report));
+            let ready = watch.wait(Some(longest))?;
+            if let Some(learnt) = self.learnt.report_if_due(Instant::now()) {
+                link.send(&ToSupervisor::Profiles(learnt), &[])?;
+            }
             if ready.link && !self.obey_supervisor(&mut link, &watch)? {
                 break;
             }
@@ -214,16 +228,20 @@ impl ControlThread {
                 }
             }
         }
-        self.stop()
+        self.stop(&link)
     }
 
-    fn stop(self) -> io::Result<()> {
+    fn stop(mut self, link: &Link) -> io::Result<()> {
         self.outbound.tell(Message::Stop);
         let _ = self.dispatcher.join();
         // Release: pairs with the Acquire in `PolicyRunner::serve`.
         self.stop.store(true, Ordering::Release);
         self.policy.thread().unpark();
         let _ = self.policy.join();
+        if let Some(learnt) = self.learnt.report() {
+            // A supervisor that is gone keeps nothing.
+            let _ = link.send(&ToSupervisor::Profiles(learnt), &[]);
+        }
         Ok(())
     }
 
@@ -242,6 +260,7 @@ impl ControlThread {
                     link.send(&ToSupervisor::Gone { id }, &[])?;
                 }
             }
+            Some((ToHost::Profiles(kept), _)) => self.learnt.take(kept),
             Some((ToHost::Start { .. }, _)) => tracing::warn!("a second start is ignored"),
         }
         Ok(true)
@@ -455,6 +474,7 @@ impl ControlThread {
         HostStatistics {
             device: device.facts(),
             policy: self.config.policy.clone(),
+            policy_failure: self.policy_status.failure().map(ToString::to_string),
             device_now_ns: device.now_ns(),
             memory_used_bytes: tenants.iter().map(|tenant| tenant.memory_used_bytes).sum(),
             holds_expired: self.outbound.link.holds_expired(),
@@ -526,7 +546,9 @@ fn spawn_policy(
     runner: PolicyRunner,
     waker: &Arc<Waker>,
     stop: &Arc<AtomicBool>,
-) -> Result<JoinHandle<()>, String> {
+) -> Result<(JoinHandle<()>, PolicyStatus), String> {
     let (waker, stop) = (Arc::clone(waker), Arc::clone(stop));
-    spawn("policy", move || runner.serve(&stop, || waker.wake()))
+    let status = runner.status();
+    let thread = spawn("policy", move || runner.serve(&stop, || waker.wake()))?;
+    Ok((thread, status))
 }
