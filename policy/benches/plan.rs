@@ -50,13 +50,24 @@ fn main() {
             run(name);
         }
     }
-    let grown: [Grown; 4] = [
+    let grown: [Grown; 9] = [
         ("plan_replan_fifo", n_log_n(), |n| replan("fifo", n, false)),
         ("plan_replan_smk_p", n_log_n(), |n| {
             replan("smk-p", n, false)
         }),
         ("plan_rebalance_smk_p", n_log_n(), |n| {
             replan("smk-p", n, true)
+        }),
+        ("plan_replan_sjf", n_log_n(), |n| replan("sjf", n, false)),
+        ("plan_replan_srtf", n_log_n(), |n| replan("srtf", n, false)),
+        ("plan_replan_accelos", n_log_n(), |n| {
+            replan("accelos", n, false)
+        }),
+        ("plan_replan_elastic", n_log_n(), |n| {
+            replan("elastic", n, false)
+        }),
+        ("plan_replan_gridmux", n_log_n(), |n| {
+            replan("gridmux", n, false)
         }),
         ("plan_share_meter", 1.0, share_meter),
     ];

@@ -91,6 +91,8 @@ impl Default for Settings {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     row: RowId,
+    /// Its place in order of arrival.
+    place: usize,
     /// 0: its slowdown would exceed the bound; 1: ordinary; 2: its tenant held too much.
     band: u8,
     /// Predicted remaining device time over its tenant's weight.
@@ -173,7 +175,8 @@ impl Gridmux {
         clippy::cast_precision_loss,
         reason = "grids and times are far below 2^53"
     )]
-    fn entry(&self, job: &Job, now: Nanos) -> Entry {
+    fn entry(&self, place: usize, now: Nanos) -> Entry {
+        let job = &self.heads[place];
         let row = job.row;
         let tenant = self.roster.row(row).map_or(TenantId(0), |info| info.tenant);
         let known = self.block_ns(row);
@@ -193,6 +196,7 @@ impl Gridmux {
         let weight = f64::from(self.roster.weight(tenant));
         Entry {
             row,
+            place,
             band: match (self.settings.bound, self.settings.guard) {
                 (Some(bound), _) if slowdown > bound => 0,
                 (_, Some(window)) if device_ns > window => 2,
@@ -215,14 +219,14 @@ impl Gridmux {
             }
         }
         self.order.clear();
-        for at in 0..self.heads.len() {
-            let entry = self.entry(&self.heads[at], now);
+        for place in 0..self.heads.len() {
+            let entry = self.entry(place, now);
             self.order.push(entry);
         }
         self.order.sort_unstable_by(|one, other| {
             let key = one.key.total_cmp(&other.key);
             let band = one.band.cmp(&other.band);
-            band.then(key).then(one.row.cmp(&other.row))
+            band.then(key).then(one.place.cmp(&other.place))
         });
         self.rows.clear();
         self.rows.extend(self.order.iter().map(|entry| entry.row));
