@@ -109,9 +109,7 @@ fn measure(workload: &Workload) -> Result<Shape> {
         BlockChange::Retired { ran } => Some(ran.0 as f64),
         _ => None,
     });
-    let ran: Vec<f64> = ran.collect();
-    let mean = ran.iter().sum::<f64>() / ran.len() as f64;
-    let variance = ran.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / ran.len() as f64;
+    let (mean, deviation) = mean_and_deviation(&ran.collect::<Vec<f64>>());
     let outcome = driver.outcome(number).context("it was submitted")?;
     let round = |x: f64| (x * 100.0).round() / 100.0;
     Ok(Shape {
@@ -120,6 +118,15 @@ fn measure(workload: &Workload) -> Result<Shape> {
         blocks: described.blocks,
         runtime_cycles: (outcome.end.context("it ended")? - outcome.arrival).0,
         block_cycles: round(mean),
-        deviation_percent: round(100.0 * variance.sqrt() / mean),
+        deviation_percent: round(deviation),
     })
+}
+
+/// Returns the mean of values and their standard deviation, in percent of the mean.
+#[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 values")]
+pub(crate) fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+    (mean, 100.0 * variance.sqrt() / mean)
 }

@@ -1,0 +1,180 @@
+//! `docs/reproduction.md`, written from reports.
+//!
+//! Rule: nothing in it is written by hand; numbers come from runs, sentences from the experiments' notes.
+
+use crate::tables::{Figures, Report, number};
+use anyhow::{Context, Result, bail};
+use std::fmt::Write;
+use std::path::Path;
+
+const HEAD: &str = "\
+# Reproduction
+
+`cargo xtask repro all` writes this file. It repeats the experiments of two papers that order and share kernels, on the
+`event` executor with one file of parameters (`policy/data/event.toml`) and on the SM model, and shows each figure that
+the papers' texts give beside ours, with the ratio of ours to the paper's. Where they differ by more than 5 %, a sentence
+says why, as far as that is known. Runs are deterministic: the same program prints the same figures.
+
+`cargo xtask repro srtf`, `accelos` and so on print one part, `--json` as JSON; pictures lie under `target/repro/`.
+Metrics: `stp` and `throughput` are better when higher, `antt`, `worst_antt` and `unfairness` when lower; `fairness`,
+`overlap` and `min_speedup` lie between 0 and 1 and are better when higher (`policy/src/metrics.rs`).
+";
+
+/// Writes the document, or with `check` compares it.
+pub(crate) fn keep(reports: &[Report], file: &Path, check: bool) -> Result<()> {
+    let text = document(reports);
+    if !check {
+        return std::fs::write(file, text).with_context(|| format!("writing {}", file.display()));
+    }
+    let kept =
+        std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    match kept == text {
+        true => Ok(()),
+        false => bail!(
+            "docs/reproduction.md is not what came out; `cargo xtask repro all` writes it anew"
+        ),
+    }
+}
+
+fn document(reports: &[Report]) -> String {
+    let mut text = HEAD.to_owned();
+    for report in reports {
+        let _ = writeln!(text, "\n## {}", report.paper);
+        for table in &report.tables {
+            text += &section(table);
+        }
+    }
+    text
+}
+
+/// Returns a table and the sentences about it.
+pub(crate) fn section(table: &Figures) -> String {
+    let mut text = format!("\n### {}\n\n", table.name);
+    if !table.about.is_empty() {
+        let _ = writeln!(text, "{}\n", wrapped(&table.about));
+    }
+    text += &rows(table);
+    let differences = table.differences();
+    let mut said: Vec<Option<&str>> = Vec::new();
+    for difference in &differences {
+        if said.contains(&difference.why) {
+            continue;
+        }
+        said.push(difference.why);
+        let alike = differences
+            .iter()
+            .filter(|other| other.why == difference.why);
+        let figures: Vec<String> = alike
+            .map(|other| format!("{} {} ({:.2})", other.row, other.metric, other.ratio))
+            .collect();
+        let why = difference.why.unwrap_or("Why is not known.");
+        let _ = write!(
+            text,
+            "\n{}\n",
+            wrapped(&format!("*{}*: {why}", figures.join("; ")))
+        );
+    }
+    text
+}
+
+/// Returns the table's rows: for each metric ours, and the paper's and the ratio where the paper has it.
+fn rows(table: &Figures) -> String {
+    let metrics = table.metrics();
+    let told = |metric: &str| table.rows.iter().any(|row| row.paper.contains_key(metric));
+    let mut head = String::from("|");
+    let mut line = String::from("|---|");
+    for metric in &metrics {
+        let _ = match told(metric) {
+            true => write!(head, " | {metric}: paper | ours | ratio"),
+            false => write!(head, " | {metric}"),
+        };
+        line += if told(metric) { "---|---|---|" } else { "---|" };
+    }
+    let mut text = format!("{head} |\n{line}\n");
+    for row in &table.rows {
+        let _ = write!(text, "| {}", row.name);
+        for metric in &metrics {
+            let shown = |figure: Option<f64>| figure.map_or_else(String::new, number);
+            let ours = shown(row.measured.get(metric).copied());
+            let _ = match told(metric) {
+                true => {
+                    let paper = shown(row.paper.get(metric).copied());
+                    let ratio = row
+                        .ratio(metric)
+                        .map_or_else(String::new, |ratio| format!("{ratio:.3}"));
+                    write!(text, " | {paper} | {ours} | {ratio}")
+                }
+                false => write!(text, " | {ours}"),
+            };
+        }
+        text += " |\n";
+    }
+    text
+}
+
+/// Returns a paragraph in lines of at most 120 characters.
+fn wrapped(text: &str) -> String {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        let line = &mut lines[last];
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > 120 {
+            lines.push(word.to_owned());
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{keep, section};
+    use crate::tables::{Figures, Note, Report, Row};
+
+    fn table() -> Figures {
+        Figures {
+            name: "pairs".to_owned(),
+            about: "Means.".to_owned(),
+            rows: vec![
+                Row::new("fifo", ["antt", "stp"], [f64::NAN, 1.0], [3.0, 1.2]),
+                Row::new("sjf", ["antt", "stp"], [f64::NAN, 2.0], [1.5, 2.0]),
+            ],
+            notes: vec![Note {
+                rows: &[],
+                metrics: &[],
+                why: "Because.",
+            }],
+        }
+    }
+
+    #[test]
+    fn a_section_has_paper_ours_ratio_and_a_sentence_for_what_differs() {
+        let text = section(&table());
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+        assert_eq!(rows[0], "| | antt | stp: paper | ours | ratio |");
+        assert_eq!(rows[2], "| fifo | 3.000 | 1.000 | 1.200 | 1.200 |");
+        assert_eq!(rows[3], "| sjf | 1.500 | 2.000 | 2.000 | 1.000 |");
+        assert!(text.contains("*fifo stp (1.20)*: Because."), "{text}");
+        assert!(!text.contains("sjf stp"), "{text}");
+    }
+
+    #[test]
+    fn what_was_written_is_what_comes_out_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("reproduction.md");
+        let mut reports = [Report {
+            paper: "srtf",
+            tables: vec![table()],
+            pictures: Vec::new(),
+        }];
+        keep(&reports, &file, false).expect("writes");
+        keep(&reports, &file, true).expect("is the same");
+        reports[0].tables[0].rows.pop();
+        let error = keep(&reports, &file, true).expect_err("differs");
+        assert!(error.to_string().contains("repro all"), "{error}");
+    }
+}
