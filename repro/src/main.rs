@@ -8,8 +8,9 @@ mod context;
 mod document;
 mod gridmux;
 mod measure;
-mod on_model;
+mod model;
 mod picture;
+mod predictors;
 mod srtf;
 mod store;
 mod tables;
@@ -102,6 +103,7 @@ fn run(args: &Args) -> Result<()> {
     let context = Context::new(out, args.part, args.on)?;
     let reports = match args.paper {
         Paper::Srtf => vec![srtf::run(&context)?],
+
         Paper::Accelos => vec![accelos::run(&context)?],
         Paper::Gridmux => vec![gridmux::run(&context)?],
         Paper::All => vec![

@@ -2,7 +2,7 @@
 //!
 //! The result is `repro/data/kernels.toml`, which `cargo xtask repro measure` makes anew.
 
-use crate::on_model::submission;
+use crate::model::submission;
 use anyhow::{Context, Result};
 use gridmux_hw_model::{BlockChange, DriverOptions, Gpu, GpuConfig, PolicyDriver};
 use gridmux_policy::driver::Engine;
@@ -93,7 +93,7 @@ pub(crate) fn print() -> Result<()> {
 #[allow(clippy::cast_precision_loss, reason = "cycles of one launch")]
 fn measure(workload: &Workload) -> Result<Shape> {
     let mut gpu = Gpu::new(GpuConfig::builtin(GPU)?);
-    let submission = submission(&mut gpu, workload, Size::Large, 0)?;
+    let submission = submission(&mut gpu, workload, &workload.case(Size::Large, 1), 0)?;
     let described = gpu.describe(&submission)?;
     let policy = by_name("fifo", DeviceId(0), &gpu.shape())?;
     let options = DriverOptions {

@@ -10,6 +10,7 @@ mod tables;
 mod text;
 
 use crate::context::{Context, On};
+use crate::predictors;
 use crate::tables::Report;
 use crate::world::World;
 use anyhow::Result;
@@ -47,6 +48,9 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
         report.tables.push(table);
         report.pictures.push(picture);
         report.pictures.extend(pairs::pictures(&runs, &kernels));
+    }
+    if context.wants(On::Model) {
+        report.tables.extend(predictors::tables(context)?);
     }
     Ok(report)
 }

@@ -2,22 +2,57 @@
 
 use anyhow::{Context, Result};
 use gridmux_hw_model::{DomainId, Gpu, QueueId, Submission};
-use gridmux_workloads::{Arg, Size, Workload};
+use gridmux_workloads::{Arg, Case, Params, Size, Workload};
 
 /// Address space of a tenant, in bytes.
 const SPACE: u64 = 8 << 30;
+
+/// A kernel in a size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sized {
+    /// The kernel.
+    pub(crate) workload: &'static Workload,
+    /// What it works on.
+    pub(crate) params: Params,
+}
+
+impl Sized {
+    /// Returns a kernel in the first size of its own series, which grows by a quarter from `tiny` on, whose grid has at
+    /// least so many blocks; the largest that it takes if none has.
+    pub(crate) fn with_blocks(workload: &'static Workload, blocks: u64) -> Self {
+        let mut params = workload.params(Size::Tiny, 1);
+        while blocks_of(workload, params) < blocks {
+            let grown = params.elements + params.elements.div_ceil(4);
+            if grown > workload.limits.elements {
+                break;
+            }
+            params.elements = grown;
+        }
+        Self { workload, params }
+    }
+
+    /// Returns its launch on the host.
+    pub(crate) fn case(&self) -> Result<Case> {
+        Ok(self.workload.case_with(self.params)?)
+    }
+}
+
+fn blocks_of(workload: &Workload, params: Params) -> u64 {
+    workload
+        .case_with(params)
+        .map_or(u64::MAX, |case| case.blocks())
+}
 
 /// Loads a kernel and the buffers of one launch for a tenant of its own; launches go to the given queue.
 pub(crate) fn submission(
     gpu: &mut Gpu,
     workload: &Workload,
-    size: Size,
+    case: &Case,
     queue: u8,
 ) -> Result<Submission> {
     let domain: DomainId = gpu.memory_mut().create_domain(SPACE)?;
     let module = gridmux_ptx::Module::parse(workload.ptx)?;
     let loaded = gpu.load(domain, &module.decode()?, workload.ptx.as_bytes())?;
-    let case = workload.case(size, 1);
     let mut addresses = Vec::new();
     for arg in &case.args {
         if let Arg::Buffer { bytes, .. } = arg {
