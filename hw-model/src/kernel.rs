@@ -5,6 +5,7 @@
 use crate::compile::LoadError;
 use crate::exec::{Op, Slot};
 use crate::memory::DomainId;
+use gridmux_policy::KernelKey;
 use gridmux_ptx::decode::ScalarType;
 use std::sync::Arc;
 
@@ -105,6 +106,8 @@ pub struct Kernel {
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid`.
     pub required_threads: Option<[u32; 3]>,
+    /// Under which it is known to profiles.
+    pub(crate) key: KernelKey,
     pub(crate) domain: DomainId,
     /// First 128-byte line of its code, which no other loaded kernel has.
     pub(crate) code_line: u64,

@@ -44,7 +44,8 @@ pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
 pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition};
 pub use occupancy::{Occupancy, OccupancyLimit, device_shape, occupancy};
 pub use plan::{
-    BlockChange, BlockEvent, CapReached, DriverCounters, DriverOptions, Outcome, PlanNote,
-    PlanOptions, PolicyDriver, Sample, StandIn, Standing, Submission, SubmitError, enforces,
+    BlockChange, BlockEvent, CapReached, DriverCounters, DriverOptions, MeasureError, Measured,
+    Outcome, PlanNote, PlanOptions, PolicyDriver, Sample, StandIn, Standing, Submission,
+    SubmitError, enforces, measure,
 };
 pub use report::{Advance, Printed, Report};

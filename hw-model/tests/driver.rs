@@ -11,7 +11,7 @@ use gridmux_hw_model::{
 };
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::units::Cycles;
-use gridmux_policy::{Class, by_name as policy_named};
+use gridmux_policy::{Class, Profiles, by_name as policy_named};
 use gridmux_workloads::{Size, by_name};
 use std::sync::Arc;
 use support::Bench;
@@ -75,7 +75,13 @@ impl Setting {
         let mut gpu: Gpu = self.bench.gpu;
         gpu.set_threads(threads);
         let device = DeviceId(0);
-        let policy = policy_named(policy, device, &device_shape(gpu.config())).expect("a policy");
+        let policy = policy_named(
+            policy,
+            device,
+            &device_shape(gpu.config()),
+            &Profiles::default(),
+        )
+        .expect("a policy");
         let options = DriverOptions {
             record: true,
             ..DriverOptions::default()
@@ -229,6 +235,7 @@ fn rows_are_bounded_and_a_tenant_that_goes_takes_its_own_along() {
         "smk-p",
         DeviceId(0),
         &device_shape(setting.bench.gpu.config()),
+        &Profiles::default(),
     );
     let options = DriverOptions {
         rows_per_tenant: 2,

@@ -8,7 +8,7 @@ use gridmux_hw_model::{
 };
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::units::Cycles;
-use gridmux_policy::{Class, by_name};
+use gridmux_policy::{Class, Profiles, by_name};
 use support::Bench;
 
 const SMS: u16 = 2;
@@ -35,7 +35,13 @@ fn duration(case: &Case, policy: &str) -> u64 {
     let kernel = stand_in.load(&mut bench.gpu, domain).expect("it loads");
     assert_eq!(&*kernel.name, "any");
     let device = DeviceId(0);
-    let policy = by_name(policy, device, &device_shape(bench.gpu.config())).expect("a policy");
+    let policy = by_name(
+        policy,
+        device,
+        &device_shape(bench.gpu.config()),
+        &Profiles::default(),
+    )
+    .expect("a policy");
     let mut driver = PolicyDriver::new(bench.gpu, policy, device, DriverOptions::default());
     driver.tenant(TenantId(0), 1, Class::Normal);
     let submission = Submission {
@@ -152,7 +158,13 @@ fn a_block_that_is_switched_out_goes_on_where_it_was() {
         stand_in.load(&mut bench.gpu, domain).expect("it loads")
     });
     let device = DeviceId(0);
-    let policy = by_name("smk-p", device, &device_shape(bench.gpu.config())).expect("a policy");
+    let policy = by_name(
+        "smk-p",
+        device,
+        &device_shape(bench.gpu.config()),
+        &Profiles::default(),
+    )
+    .expect("a policy");
     let options = DriverOptions {
         record: true,
         ..DriverOptions::default()

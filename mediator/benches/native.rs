@@ -90,7 +90,13 @@ fn mediated_ns(policy: &str, shape: &Shape, streams: u16, count: u64) -> f64 {
         .expect("built in")
         .scaled_to_sms(SMS);
     let device = gridmux_hw_model::device_shape(&config);
-    let policy = gridmux_policy::by_name(policy, DeviceId(0), &device).expect("a policy");
+    let policy = gridmux_policy::by_name(
+        policy,
+        DeviceId(0),
+        &device,
+        &gridmux_policy::Profiles::default(),
+    )
+    .expect("a policy");
     let mut rig = ModelRig::new(policy, GPU, SMS);
     let tenant = rig.tenant(1);
     let own = StreamLoop {

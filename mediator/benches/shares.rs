@@ -98,7 +98,13 @@ fn worst_error(tenants: &[(u32, Vec<Shape>)]) -> (f64, Vec<f64>) {
         .expect("built in")
         .scaled_to_sms(SMS);
     let device = gridmux_hw_model::device_shape(&config);
-    let policy = gridmux_policy::by_name("smk-p", DeviceId(0), &device).expect("a policy");
+    let policy = gridmux_policy::by_name(
+        "smk-p",
+        DeviceId(0),
+        &device,
+        &gridmux_policy::Profiles::default(),
+    )
+    .expect("a policy");
     let mut rig = ModelRig::new(policy, GPU, SMS);
     let ids: Vec<TenantId> = tenants
         .iter()

@@ -29,7 +29,13 @@ fn launches_of_others_run_to_their_end_while_an_endless_kernel_runs() {
                 .expect("built in")
                 .scaled_to_sms(4),
         );
-        let made = gridmux_policy::by_name(policy, DeviceId(0), &shape).expect("it exists");
+        let made = gridmux_policy::by_name(
+            policy,
+            DeviceId(0),
+            &shape,
+            &gridmux_policy::Profiles::default(),
+        )
+        .expect("it exists");
         let mut rig = ModelRig::new(made, "h200", 4);
         let (evil, good) = (rig.tenant(1), rig.tenant(1));
         // A block of it runs for 2^32 rounds, some seconds of device time.

@@ -45,7 +45,13 @@ fn launches_complete_once_and_time_waits_for_the_policy() {
     builder.preemption_bound = Some(2);
     builder.check(|| {
         let started = Arc::new(AtomicU32::new(0));
-        let inner = gridmux_policy::by_name("smk-p", DeviceId(0), &common::SHAPE).unwrap();
+        let inner = gridmux_policy::by_name(
+            "smk-p",
+            DeviceId(0),
+            &common::SHAPE,
+            &gridmux_policy::Profiles::default(),
+        )
+        .unwrap();
         let mut rig = Rig::with_policy(Box::new(Watched {
             inner,
             started: Arc::clone(&started),

@@ -41,7 +41,15 @@ impl Policy for Heard {
 /// On a real clock, where nobody waits for the policy, with room for 16 events.
 fn rig(policy: Option<&str>) -> (Rig, Receiver<Event>) {
     let (sender, heard) = channel();
-    let named = |name| gridmux_policy::by_name(name, DeviceId(0), &SHAPE).expect("it exists");
+    let named = |name| {
+        gridmux_policy::by_name(
+            name,
+            DeviceId(0),
+            &SHAPE,
+            &gridmux_policy::Profiles::default(),
+        )
+        .expect("it exists")
+    };
     let policy = Heard {
         inner: policy.map(named),
         events: sender,

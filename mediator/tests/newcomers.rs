@@ -28,7 +28,13 @@ fn rig() -> ModelRig {
         .expect("built in")
         .scaled_to_sms(SMS);
     let device = gridmux_hw_model::device_shape(&config);
-    let policy = gridmux_policy::by_name("smk-p", DeviceId(0), &device).expect("a policy");
+    let policy = gridmux_policy::by_name(
+        "smk-p",
+        DeviceId(0),
+        &device,
+        &gridmux_policy::Profiles::default(),
+    )
+    .expect("a policy");
     ModelRig::new(policy, GPU, SMS)
 }
 

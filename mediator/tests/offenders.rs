@@ -126,8 +126,13 @@ fn rig(budgets: Budgets) -> ModelRig {
         .expect("built in")
         .scaled_to_sms(SMS);
     let device = gridmux_hw_model::device_shape(&config);
-    let policy: Box<dyn Policy> =
-        gridmux_policy::by_name("smk-p", DeviceId(0), &device).expect("a policy");
+    let policy: Box<dyn Policy> = gridmux_policy::by_name(
+        "smk-p",
+        DeviceId(0),
+        &device,
+        &gridmux_policy::Profiles::default(),
+    )
+    .expect("a policy");
     ModelRig::with_budgets(policy, GPU, SMS, budgets)
 }
 

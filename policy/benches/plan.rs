@@ -10,8 +10,8 @@
 use gridmux_policy::plan::TenantLimit;
 use gridmux_policy::{
     BlockShape, Cell, Class, DeviceId, DeviceShape, DispatchOrder, Event, Group, GroupId, Nanos,
-    Plan, PlanBuilder, PlanRow, Policy, Preemption, ProfileKey, Publisher, RowId, ShareMeter,
-    SmSet, SmUnits, Stop, TenantId, by_name,
+    Plan, PlanBuilder, PlanRow, Policy, Preemption, ProfileKey, Profiles, Publisher, RowId,
+    ShareMeter, SmSet, SmUnits, Stop, TenantId, by_name,
 };
 use gridmux_sync::spsc;
 use std::hint::black_box;
@@ -336,7 +336,8 @@ fn event_queue(name: &str) {
 
 /// A policy that heard of `tenants` busy tenants with one row each.
 fn busy(policy: &str, tenants: u32) -> Box<dyn Policy> {
-    let mut policy = by_name(policy, DeviceId(0), &DEVICE).expect("the policy is registered");
+    let mut policy = by_name(policy, DeviceId(0), &DEVICE, &Profiles::default())
+        .expect("the policy is registered");
     for n in 0..tenants {
         policy.observe(&weight_of(n, 1));
         policy.observe(&row_new(n));

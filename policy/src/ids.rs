@@ -3,6 +3,8 @@
 //! Rules: an identifier is never reused while what it names lives, and interfaces take these types,
 //! never bare integers.
 
+use crate::hash::Fnv;
+use crate::shape::BlockShape;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -57,11 +59,38 @@ id!(
 );
 
 id!(
-    /// Names what a kernel does across launches and services: a hash of its text and block shape,
-    /// under which profiles are kept.
+    /// Names a kernel across clients, processes and versions of the program: a hash of its module's text and of its own
+    /// name.
+    KernelKey(u64),
+    "kernel"
+);
+
+id!(
+    /// Under which profiles are kept: a kernel and the shape of its blocks, which tells numbers of threads and amounts
+    /// of shared memory apart.
     ProfileKey(u64),
     "profile"
 );
+
+impl KernelKey {
+    /// Names a kernel by the hash of its module's text and by its own name.
+    #[must_use]
+    pub fn new(text: Fnv, entry: &str) -> Self {
+        let text = Fnv::default().bytes(&text.finish().to_le_bytes());
+        Self(text.bytes(entry.as_bytes()).finish())
+    }
+}
+
+impl ProfileKey {
+    /// Names a kernel that runs with blocks of one shape.
+    #[must_use]
+    pub fn new(kernel: KernelKey, block: &BlockShape) -> Self {
+        let parts = [block.threads, block.registers, block.shared_bytes];
+        let hash = |hash: Fnv, part: u32| hash.bytes(&part.to_le_bytes());
+        let kernel = Fnv::default().bytes(&kernel.0.to_le_bytes());
+        Self(parts.into_iter().fold(kernel, hash).finish())
+    }
+}
 
 impl GroupId {
     /// Stands where an executor does not know on which group's SMs something happened.

@@ -19,8 +19,10 @@ pub mod driver;
 pub mod event;
 pub mod exclusive;
 pub mod executor;
+pub mod hash;
 pub mod ids;
 pub mod layout;
+pub mod learner;
 pub mod ledger;
 pub mod metrics;
 pub mod mix;
@@ -43,12 +45,14 @@ pub mod units;
 pub use class::{Class, UnknownClass};
 pub use contract::{Element, Enforcement};
 pub use event::Event;
-pub use ids::{BlockIndex, DeviceId, GroupId, ProfileKey, RowId, SmId, TenantId};
+pub use ids::{BlockIndex, DeviceId, GroupId, KernelKey, ProfileKey, RowId, SmId, TenantId};
+pub use learner::Learner;
 pub use plan::{
     Cell, DispatchOrder, Group, NO_CAP, Plan, PlanReader, PlanRow, Preemption, Publisher, Stop,
 };
 pub use plan_builder::{PlanBuilder, PlanError};
 pub use policy::{Policy, PolicyInfo, UnknownPolicy, Watch, by_name, policies as all_policies};
+pub use profiles::Profiles;
 pub use shape::{BlockShape, DeviceShape, Held, SmUnits};
 pub use share::Share;
 pub use share_meter::{ShareMeter, ShareReading};

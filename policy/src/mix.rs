@@ -6,6 +6,7 @@ use crate::executor::{EventConfig, EventDriver, EventExecutor, EventSubmission, 
 use crate::ids::{DeviceId, TenantId};
 use crate::policies::fifo::Fifo;
 use crate::policy::Policy;
+use crate::profiles::Profiles;
 use crate::units::Cycles;
 
 /// A launch of a mix; each is of a tenant of its own.
@@ -50,8 +51,33 @@ pub fn together(
     policy: Box<dyn Policy>,
     launches: &[MixLaunch],
 ) -> Result<Vec<Went>, Refusal> {
+    run(driver(config, policy), launches)
+}
+
+/// As [`together`], and fills a store of profiles with what runs.
+///
+/// # Errors
+/// As for [`together`].
+///
+/// # Panics
+/// As for [`together`].
+pub fn together_learning(
+    config: EventConfig,
+    policy: Box<dyn Policy>,
+    profiles: &Profiles,
+    launches: &[MixLaunch],
+) -> Result<Vec<Went>, Refusal> {
+    let mut driver = driver(config, policy);
+    driver.learn(profiles);
+    run(driver, launches)
+}
+
+fn driver(config: EventConfig, policy: Box<dyn Policy>) -> EventDriver {
     let engine = EventExecutor::new(config);
-    let mut driver = EventDriver::new(engine, policy, DeviceId(0), DriverOptions::default());
+    EventDriver::new(engine, policy, DeviceId(0), DriverOptions::default())
+}
+
+fn run(mut driver: EventDriver, launches: &[MixLaunch]) -> Result<Vec<Went>, Refusal> {
     for (tenant, launch) in (0..).map(TenantId).zip(launches) {
         driver.tenant(tenant, launch.weight, Class::Normal);
         let submitted = driver.submit(tenant, launch.submission.clone(), launch.arrival);

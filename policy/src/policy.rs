@@ -62,7 +62,7 @@ pub struct PolicyInfo {
     /// The elements of a plan that it uses.
     pub uses: &'static [Element],
     #[serde(skip)]
-    make: fn(DeviceId, &DeviceShape) -> Box<dyn Policy>,
+    make: fn(DeviceId, &DeviceShape, &Profiles) -> Box<dyn Policy>,
 }
 
 /// No policy has this name.
@@ -86,7 +86,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "stock hardware; Left-Over of Warped-Slicer section 2",
             promises_weights: false,
             uses: fifo::USES,
-            make: |device, shape| Box::new(fifo::Fifo::new(device, shape)),
+            make: |device, shape, _| Box::new(fifo::Fifo::new(device, shape)),
         },
         PolicyInfo {
             name: fifo::STRICT,
@@ -94,7 +94,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "stock hardware; the baseline of SRTF section 5.2.1",
             promises_weights: false,
             uses: fifo::STRICT_USES,
-            make: |device, shape| Box::new(fifo::Fifo::strict(device, shape)),
+            make: |device, shape, _| Box::new(fifo::Fifo::strict(device, shape)),
         },
         PolicyInfo {
             name: mpmax::NAME,
@@ -102,7 +102,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "just-in-time MPMax of SRTF section 5.2.2",
             promises_weights: false,
             uses: mpmax::USES,
-            make: |device, shape| Box::new(mpmax::MpMax::new(device, shape)),
+            make: |device, shape, _| Box::new(mpmax::MpMax::new(device, shape)),
         },
         PolicyInfo {
             name: sjf::NAME,
@@ -110,7 +110,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "SRTF section 6.2, where it is an oracle",
             promises_weights: false,
             uses: sjf::USES,
-            make: |device, shape| Box::new(sjf::Sjf::new(device, shape, Profiles::default())),
+            make: |device, shape, known| Box::new(sjf::Sjf::new(device, shape, known.clone())),
         },
         PolicyInfo {
             name: ljf::NAME,
@@ -118,7 +118,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "SRTF section 6.2, where it is an oracle",
             promises_weights: false,
             uses: ljf::USES,
-            make: |device, shape| Box::new(ljf::Ljf::new(device, shape, Profiles::default())),
+            make: |device, shape, known| Box::new(ljf::Ljf::new(device, shape, known.clone())),
         },
         PolicyInfo {
             name: srtf::NAME,
@@ -126,7 +126,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "SRTF section 5.1.1",
             promises_weights: false,
             uses: srtf::USES,
-            make: |device, shape| {
+            make: |device, shape, _| {
                 Box::new(srtf::Srtf::new(device, shape, srtf::Settings::default()))
             },
         },
@@ -136,7 +136,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "SRTF section 6.2.2",
             promises_weights: false,
             uses: srtf_zero::USES,
-            make: |device, shape| Box::new(srtf_zero::new(device, shape, Profiles::default())),
+            make: |device, shape, known| Box::new(srtf_zero::new(device, shape, known.clone())),
         },
         PolicyInfo {
             name: srtf_adaptive::NAME,
@@ -144,7 +144,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "SRTF section 5.1.2",
             promises_weights: false,
             uses: srtf_adaptive::USES,
-            make: |device, shape| Box::new(srtf_adaptive::new(device, shape)),
+            make: |device, shape, _| Box::new(srtf_adaptive::new(device, shape)),
         },
         PolicyInfo {
             name: spatial::NAME,
@@ -152,7 +152,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "Spart of SMK section 6; Spatial of Warped-Slicer section 2",
             promises_weights: false,
             uses: spatial::USES,
-            make: |device, shape| Box::new(spatial::Spatial::new(device, shape)),
+            make: |device, shape, _| Box::new(spatial::Spatial::new(device, shape)),
         },
         PolicyInfo {
             name: even::NAME,
@@ -160,7 +160,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "Even of Warped-Slicer section 5",
             promises_weights: false,
             uses: even::USES,
-            make: |device, shape| Box::new(even::Even::new(device, shape)),
+            make: |device, shape, _| Box::new(even::Even::new(device, shape)),
         },
         PolicyInfo {
             name: accelos::NAME,
@@ -168,7 +168,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "accelOS section 3",
             promises_weights: false,
             uses: accelos::USES,
-            make: |device, shape| Box::new(accelos::AccelOs::new(device, shape)),
+            make: |device, shape, _| Box::new(accelos::AccelOs::new(device, shape)),
         },
         PolicyInfo {
             name: elastic::NAME,
@@ -176,7 +176,7 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "Elastic Kernels, the baseline of accelOS section 7.3",
             promises_weights: false,
             uses: elastic::USES,
-            make: |device, shape| Box::new(elastic::Elastic::new(device, shape)),
+            make: |device, shape, _| Box::new(elastic::Elastic::new(device, shape)),
         },
         PolicyInfo {
             name: gridmux::NAME,
@@ -184,12 +184,12 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "ours, from SRTF section 5, SMK sections 4 and 5.2",
             promises_weights: false,
             uses: gridmux::USES,
-            make: |device, shape| {
-                Box::new(gridmux::Gridmux::new(
-                    device,
-                    shape,
-                    gridmux::Settings::default(),
-                ))
+            make: |device, shape, known| {
+                let settings = gridmux::Settings {
+                    profiles: known.clone(),
+                    ..gridmux::Settings::default()
+                };
+                Box::new(gridmux::Gridmux::new(device, shape, settings))
             },
         },
         PolicyInfo {
@@ -198,13 +198,14 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "SMK section 5.3.2, Figures 6 to 8; weights and share control are ours",
             promises_weights: true,
             uses: smk_p::USES,
-            make: |device, shape| Box::new(smk_p::SmkP::new(device, shape)),
+            make: |device, shape, _| Box::new(smk_p::SmkP::new(device, shape)),
         },
     ];
     POLICIES
 }
 
-/// Makes the policy of that name for a device.
+/// Makes the policy of that name for a device, with the store of the device's profiles. Policies that use none leave it
+/// alone.
 ///
 /// # Errors
 /// [`UnknownPolicy`], which lists the names that exist.
@@ -212,11 +213,12 @@ pub fn by_name(
     name: &str,
     device: DeviceId,
     shape: &DeviceShape,
+    profiles: &Profiles,
 ) -> Result<Box<dyn Policy>, UnknownPolicy> {
     policies()
         .iter()
         .find(|info| info.name == name)
-        .map(|info| (info.make)(device, shape))
+        .map(|info| (info.make)(device, shape, profiles))
         .ok_or_else(|| {
             let known: Vec<&str> = policies().iter().map(|info| info.name).collect();
             UnknownPolicy {

@@ -3,7 +3,7 @@
 use gridmux_policy::policies::smk_p::{Settings, SmkP};
 use gridmux_policy::{
     BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Event, GroupId, Nanos, Plan, Policy,
-    Preemption, ProfileKey, RowId, SmId, SmUnits, Stop, TenantId, all_policies, by_name,
+    Preemption, ProfileKey, Profiles, RowId, SmId, SmUnits, Stop, TenantId, all_policies, by_name,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -54,7 +54,10 @@ impl Host {
     }
 
     fn named(name: &str, device: &DeviceShape) -> Self {
-        Self::new(by_name(name, DeviceId(3), device).expect("a listed policy exists"))
+        Self::new(
+            by_name(name, DeviceId(3), device, &Profiles::default())
+                .expect("a listed policy exists"),
+        )
     }
 
     fn paper(device: &DeviceShape) -> Self {
@@ -271,7 +274,7 @@ fn every_policy_plans_at_once() {
 
 #[test]
 fn an_unknown_name_lists_the_known_ones() {
-    let Err(error) = by_name("lottery", DeviceId(0), &FIG8) else {
+    let Err(error) = by_name("lottery", DeviceId(0), &FIG8, &Profiles::default()) else {
         panic!("there is no such policy");
     };
     let text = error.to_string();

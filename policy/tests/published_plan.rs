@@ -4,7 +4,7 @@
 use gridmux_policy::plan::DefaultRow;
 use gridmux_policy::{
     BlockShape, Class, DeviceId, DeviceShape, Event, GroupId, Nanos, Plan, PlanBuilder, PlanReader,
-    Policy, ProfileKey, RowId, Stop, TenantId, all_policies, by_name,
+    Policy, ProfileKey, Profiles, RowId, Stop, TenantId, all_policies, by_name,
 };
 use gridmux_sync::publish::Publisher;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -121,7 +121,8 @@ fn row_new(row: u32) -> Event {
 impl Service {
     /// 64 tenants, each with four rows, a spill row among them.
     fn new(name: &str) -> Self {
-        let mut policy = by_name(name, DeviceId(0), &DEVICE).expect("a listed policy exists");
+        let mut policy = by_name(name, DeviceId(0), &DEVICE, &Profiles::default())
+            .expect("a listed policy exists");
         for tenant in 0..TENANTS {
             policy.observe(&Event::Tenant {
                 tenant: TenantId(tenant),

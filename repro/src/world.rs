@@ -6,12 +6,15 @@
 use anyhow::Result;
 use gridmux_policy::driver::Engine;
 use gridmux_policy::executor::{EventConfig, EventExecutor, EventSubmission};
-use gridmux_policy::mix::{MixLaunch, Went, alone, together};
-use gridmux_policy::policies::{gridmux, ljf::Ljf, sjf::Sjf, srtf_zero};
-use gridmux_policy::profiles::Profiles;
-use gridmux_policy::shape::{DeviceShape, max_residency};
+use gridmux_policy::ids::ProfileKey;
+use gridmux_policy::mix::{MixLaunch, Went, alone, together, together_learning};
+use gridmux_policy::policies::gridmux;
+use gridmux_policy::shape::max_residency;
 use gridmux_policy::units::Cycles;
-use gridmux_policy::{DeviceId, Policy, by_name};
+use gridmux_policy::{DeviceId, Policy, Profiles, by_name};
+
+/// Policies that know every kernel's runtime.
+pub(crate) const ORACLES: [&str; 3] = ["sjf", "ljf", "srtf-zero"];
 
 /// A policy with its settings, under the name that tables show.
 #[derive(Clone, Debug)]
@@ -59,22 +62,50 @@ impl Contender {
         format!("{:?}", self.make)
     }
 
-    fn policy(&self, shape: &DeviceShape, known: &Profiles) -> Result<Box<dyn Policy>> {
-        let device = DeviceId(0);
-        let profiles = || known.clone();
-        Ok(match &self.make {
-            Make::Named("sjf") => Box::new(Sjf::new(device, shape, profiles())),
-            Make::Named("ljf") => Box::new(Ljf::new(device, shape, profiles())),
-            Make::Named("srtf-zero") => Box::new(srtf_zero::new(device, shape, profiles())),
-            Make::Named(name) => by_name(name, device, shape)?,
-            Make::Gridmux { settings, known } => {
-                let mut settings = settings.as_ref().clone();
-                if *known {
-                    settings.profiles = profiles();
-                }
-                Box::new(gridmux::Gridmux::new(device, shape, settings))
+    /// Runs launches under the policy. A store of profiles is filled with what runs where the policy reads one.
+    fn run(
+        &self,
+        config: EventConfig,
+        known: &[(ProfileKey, f64)],
+        wrap: impl FnOnce(Box<dyn Policy>) -> Box<dyn Policy>,
+        launches: &[MixLaunch],
+    ) -> Result<Vec<Went>> {
+        let (device, shape) = (DeviceId(0), &config.shape);
+        let profiles = Profiles::default();
+        if self.knows() {
+            known
+                .iter()
+                .for_each(|(key, block_ns)| profiles.set(*key, *block_ns));
+        }
+        let (policy, learns): (Box<dyn Policy>, bool) = match &self.make {
+            Make::Named(name) => (
+                by_name(name, device, shape, &profiles)?,
+                *name == gridmux::NAME,
+            ),
+            Make::Gridmux { settings, .. } => {
+                let settings = gridmux::Settings {
+                    profiles: profiles.clone(),
+                    ..settings.as_ref().clone()
+                };
+                (
+                    Box::new(gridmux::Gridmux::new(device, shape, settings)),
+                    true,
+                )
             }
+        };
+        let policy = wrap(policy);
+        Ok(match learns {
+            true => together_learning(config, policy, &profiles, launches)?,
+            false => together(config, policy, launches)?,
         })
+    }
+
+    /// Returns whether it knows every kernel before it has run.
+    fn knows(&self) -> bool {
+        match &self.make {
+            Make::Named(name) => ORACLES.contains(name),
+            Make::Gridmux { known, .. } => *known,
+        }
     }
 }
 
@@ -87,7 +118,8 @@ pub(crate) struct World {
     pub(crate) kernels: Vec<EventSubmission>,
     /// Runtime of each alone.
     pub(crate) runtimes: Vec<Cycles>,
-    known: Profiles,
+    /// Under which name each kernel's profile is kept, and the duration of a block from which its runtime follows.
+    known: Vec<(ProfileKey, f64)>,
 }
 
 impl World {
@@ -122,8 +154,7 @@ impl World {
             weight: 1,
         };
         let mix: Vec<MixLaunch> = launches.iter().map(launch).collect();
-        let policy = contender.policy(&self.config.shape, &self.known)?;
-        Ok(together(self.config, wrap(policy), &mix)?)
+        contender.run(self.config, &self.known, wrap, &mix)
     }
 
     /// Returns the time alone and together of each launch.
@@ -138,15 +169,18 @@ impl World {
 
 /// Returns profiles from which the runtimes alone follow.
 #[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
-fn oracle(config: EventConfig, kernels: &[EventSubmission], runtimes: &[Cycles]) -> Profiles {
+fn oracle(
+    config: EventConfig,
+    kernels: &[EventSubmission],
+    runtimes: &[Cycles],
+) -> Vec<(ProfileKey, f64)> {
     let engine = EventExecutor::new(config);
-    let mut profiles = Profiles::default();
-    for (launch, runtime) in kernels.iter().zip(runtimes) {
+    let block = |(launch, runtime): (&EventSubmission, &Cycles)| {
         let block = &launch.kernel.block;
         let key = engine.profile(&launch.kernel, block);
         let resident = u64::from(max_residency(&config.shape, block)) * u64::from(config.shape.sms);
         let runtime = engine.time(*runtime).0 as f64;
-        profiles.set(key, runtime * resident as f64 / launch.blocks as f64);
-    }
-    profiles
+        (key, runtime * resident as f64 / launch.blocks as f64)
+    };
+    kernels.iter().zip(runtimes).map(block).collect()
 }

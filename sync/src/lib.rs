@@ -5,6 +5,7 @@
 //! - [`spsc`]: a bounded ring from one producer to one consumer.
 //! - [`park`]: the flag by which one end falls asleep and the other wakes it.
 //! - [`table`]: objects by number, any of which may be removed while it is in use.
+//! - [`word_map`]: words by word, for readers that never wait and one writer.
 //! - [`shim`]: atomics, cells, counted pointers, locks and threads, those that ship or loom's.
 //!
 //! Rules of this room:
@@ -19,3 +20,4 @@ pub mod publish;
 pub mod shim;
 pub mod spsc;
 pub mod table;
+pub mod word_map;

@@ -18,6 +18,8 @@ use crate::config::GpuConfig;
 use crate::exec::HEAP_BYTES;
 use crate::kernel::{Kernel, KernelParam, LoadedModule, ModuleVariable};
 use crate::memory::{DomainId, Memory, MemoryError};
+use gridmux_policy::KernelKey;
+use gridmux_policy::hash::Fnv;
 use gridmux_ptx::analysis::registers_estimate;
 use gridmux_ptx::decode::{FuncId, Function, Instruction, Program, Span};
 use gridmux_ptx::shown;
@@ -121,6 +123,7 @@ pub(crate) fn load(
         variables: placed.variables().into(),
         files: files::named(text),
         text,
+        hash: Fnv::default().bytes(text),
         heap,
         taken: reach::address_taken(program),
         lines: &lines,
@@ -151,6 +154,8 @@ struct Module<'a> {
     variables: Arc<[ModuleVariable]>,
     files: Arc<[(u32, Arc<str>)]>,
     text: &'a [u8],
+    /// The hash of `text`.
+    hash: Fnv,
     /// Device address of the domain's heap, where the module uses it.
     heap: Option<u64>,
     /// Functions whose address is taken.
@@ -211,6 +216,7 @@ fn compile(
         registers_per_thread: registers.max(1),
         max_threads: function.bounds.max_threads,
         required_threads: function.bounds.required_threads,
+        key: KernelKey::new(module.hash, &function.name),
         domain,
         code_line: 0,
         slots: image.functions.iter().map(|f| f.slots).max().unwrap_or(0),

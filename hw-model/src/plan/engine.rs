@@ -100,7 +100,7 @@ impl Engine for Gpu {
     }
 
     fn profile(&self, kernel: &Kernel, block: &BlockShape) -> ProfileKey {
-        profile(kernel, block)
+        ProfileKey::new(kernel.key, block)
     }
 
     fn set_plan(&mut self, plan: &Plan) {
@@ -170,23 +170,4 @@ impl Engine for Gpu {
         };
         self.samples().into_iter().map(row_sample).collect()
     }
-}
-
-/// Returns a hash (64-bit FNV-1a) of a kernel's name, instructions and block shape.
-fn profile(kernel: &Kernel, block: &BlockShape) -> ProfileKey {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        }
-    };
-    add(kernel.name.as_bytes());
-    for origin in &kernel.origins {
-        add(origin.mnemonic.as_bytes());
-        add(&[0]);
-    }
-    for part in [block.threads, block.registers, block.shared_bytes] {
-        add(&part.to_le_bytes());
-    }
-    ProfileKey(hash)
 }

@@ -4,7 +4,7 @@
 //! launch runs under the row that [`crate::Gpu::launch_under`] names. [`obey`] is the block scheduler, [`leave`] takes
 //! blocks off SMs, [`rules`] is the plan as both read it, [`books`] what rows and tenants hold; the context switch and
 //! the quotas are the SM's (`timing`). [`PolicyDriver`] runs a policy on all of this, [`StandIn`]
-//! stands for a kernel of which only durations are known.
+//! stands for a kernel of which only durations are known, [`measure`] finds the durations of one.
 //!
 //! Rules: a plan for another GPU is obeyed as far as it applies and reported, never refused; everything is decided
 //! between epochs, so cycles do not depend on the number of threads; with plans read from a publisher they depend on
@@ -13,6 +13,7 @@
 mod books;
 mod engine;
 mod leave;
+mod measure;
 pub(crate) mod obey;
 mod rules;
 mod stand_in;
@@ -21,6 +22,7 @@ pub use engine::{Outcome, PolicyDriver, Submission, SubmitError};
 pub use gridmux_policy::driver::{
     BlockChange, BlockEvent, CapReached, DriverCounters, DriverOptions, Standing,
 };
+pub use measure::{MeasureError, Measured, measure};
 pub use stand_in::StandIn;
 
 use crate::counters::Counters;

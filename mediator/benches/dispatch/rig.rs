@@ -15,7 +15,7 @@ use gridmux_mediator::dispatch::{
 };
 use gridmux_mediator::waker::Waker;
 use gridmux_policy::Class;
-use gridmux_policy::ids::{DeviceId, ProfileKey, TenantId};
+use gridmux_policy::ids::{DeviceId, KernelKey, TenantId};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
 use std::ops::RangeInclusive;
@@ -52,8 +52,13 @@ pub(crate) struct Rig {
 impl Rig {
     /// Connects clients, the first `active` of which will submit, to a device of that block time.
     pub(crate) fn new(connected: u16, active: u16, block_ns: u64) -> Self {
-        let policy =
-            gridmux_policy::by_name("smk-p", DeviceId(0), &SHAPE).expect("a policy of ours");
+        let policy = gridmux_policy::by_name(
+            "smk-p",
+            DeviceId(0),
+            &SHAPE,
+            &gridmux_policy::Profiles::default(),
+        )
+        .expect("a policy of ours");
         let (mut end, runner) =
             policy_link::link(policy, DeviceId(0), &SHAPE, false, Nanos(20_000))
                 .expect("a plan stands");
@@ -206,7 +211,7 @@ fn join(control: &ControlLink<HostRings>, number: u16, host: HostRings) -> Arc<T
         unusable: false,
         limits,
         control_offset: Some(0),
-        key: ProfileKey(1),
+        key: KernelKey(1),
     };
     tell(Message::AddKernel(Slot(number), 0, kernel));
     counters

@@ -15,7 +15,7 @@ pub mod model;
 
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_channel::ring::{CompletionStatus, Width};
-use gridmux_policy::ids::ProfileKey;
+use gridmux_policy::ids::KernelKey;
 use gridmux_policy::shape::{BlockShape, DeviceShape};
 use gridmux_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -492,7 +492,7 @@ impl CompiledModule {
 #[derive(Debug, Clone)]
 pub struct CompiledKernel {
     /// Names it by its text.
-    pub key: ProfileKey,
+    pub key: KernelKey,
     /// Name.
     pub name: String,
     /// Bytes of the tenant's own parameters.

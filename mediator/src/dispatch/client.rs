@@ -9,7 +9,7 @@ use super::params::ParamPool;
 use super::port::TenantPort;
 use crate::device::{BufferId, DomainId, KernelLimits};
 use gridmux_channel::ring::RELEASE_STREAMS;
-use gridmux_policy::ids::{ProfileKey, TenantId};
+use gridmux_policy::ids::{KernelKey, TenantId};
 use gridmux_policy::units::Nanos;
 
 /// Streams per client.
@@ -29,7 +29,7 @@ pub struct ClientKernel {
     /// Where the control struct goes, if the kernel can be sliced.
     pub control_offset: Option<u32>,
     /// Names the kernel by its text, whichever client loaded it.
-    pub key: ProfileKey,
+    pub key: KernelKey,
     /// It cannot run on the device: its launches are refused.
     pub unusable: bool,
 }

@@ -14,9 +14,11 @@
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, RowId, TenantId};
+use gridmux_policy::learner::Learner;
 use gridmux_policy::plan::{DispatchOrder, Plan, PlanReader, Publisher, Stop};
 use gridmux_policy::plan_builder::{PlanBuilder, PlanError};
 use gridmux_policy::policy::{Policy, Watch};
+use gridmux_policy::profiles::Profiles;
 use gridmux_policy::shape::{BlockShape, DeviceShape, SmUnits};
 use gridmux_policy::units::Nanos;
 use gridmux_sync::shim::{Arc, AtomicU32, AtomicU64};
@@ -122,6 +124,7 @@ pub struct PolicyRunner {
     events: Consumer<Event>,
     publisher: Publisher,
     policy: Box<dyn Policy>,
+    learner: Option<Learner>,
     seen: u64,
     shared: Arc<Shared>,
     now: Nanos,
@@ -207,6 +210,7 @@ pub fn link_with_room(
             events: consumer,
             publisher,
             policy,
+            learner: None,
             seen: 0,
             shared,
             now: Nanos(0),
@@ -422,6 +426,11 @@ impl PolicyLink {
 }
 
 impl PolicyRunner {
+    /// Fills a store of profiles from now on with what the policy hears; without one, nothing is learnt.
+    pub fn learn(&mut self, profiles: &Profiles) {
+        self.learner = Some(Learner::new(profiles));
+    }
+
     /// Observes everything that has arrived and publishes a new plan if the policy makes one; returns the number of
     /// events.
     pub fn run(&mut self) -> u64 {
@@ -445,13 +454,17 @@ impl PolicyRunner {
 
     fn take_events(&mut self) -> u64 {
         let mut events = 0;
-        let (policy, now, due) = (&mut self.policy, &mut self.now, &mut self.due);
+        let (policy, learner) = (&mut self.policy, &mut self.learner);
+        let (now, due) = (&mut self.now, &mut self.due);
         let by_instant = self.by_instant;
         self.events.drain(|event| {
             if let Some(at) = event.at() {
                 *now = (*now).max(at);
             }
             *due |= !by_instant || matches!(event, Event::Timer { .. });
+            if let Some(learner) = learner {
+                learner.observe(&event);
+            }
             policy.observe(&event);
             events += 1;
         });

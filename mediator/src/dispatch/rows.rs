@@ -8,7 +8,7 @@
 //! that the row is gone and the plan that stands does not list it, so that no plan can mistake one row for another.
 //! Nothing is allocated after construction.
 
-use gridmux_policy::ids::{ProfileKey, RowId, TenantId};
+use gridmux_policy::ids::{KernelKey, ProfileKey, RowId, TenantId};
 use gridmux_policy::shape::BlockShape;
 use std::collections::VecDeque;
 
@@ -25,7 +25,9 @@ pub struct Row {
     /// The tenant that it belongs to.
     pub tenant: TenantId,
     /// The kernel.
-    pub key: ProfileKey,
+    pub key: KernelKey,
+    /// Under which name profiles of the kernel with blocks of this shape are kept.
+    pub profile: ProfileKey,
     /// What a block takes; of a spill row, what a block of its first launch takes.
     pub block: BlockShape,
     /// It takes launches of any kernel and shape of its tenant.
@@ -152,7 +154,7 @@ impl RowTable {
     pub fn claim(
         &mut self,
         tenant: TenantId,
-        key: ProfileKey,
+        key: KernelKey,
         block: &BlockShape,
         whole_only: bool,
     ) -> Claimed {
@@ -192,7 +194,7 @@ impl RowTable {
         let row = RowId(tenant.0);
         let is_new = self.rows[row.index()].is_none();
         if is_new {
-            self.rows[row.index()] = Some(self.make(tenant, ProfileKey(0), block, false, true));
+            self.rows[row.index()] = Some(self.make(tenant, KernelKey(0), block, false, true));
         }
         Claimed { row, is_new, gone }
     }
@@ -200,7 +202,7 @@ impl RowTable {
     fn make(
         &self,
         tenant: TenantId,
-        key: ProfileKey,
+        key: KernelKey,
         block: &BlockShape,
         whole_only: bool,
         spill: bool,
@@ -208,6 +210,7 @@ impl RowTable {
         Row {
             tenant,
             key,
+            profile: ProfileKey::new(key, block),
             block: *block,
             spill,
             admitted: 0,
@@ -279,7 +282,7 @@ impl RowTable {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{ROWS_PER_TENANT, RowTable};
-    use gridmux_policy::ids::{ProfileKey, RowId, TenantId};
+    use gridmux_policy::ids::{KernelKey, RowId, TenantId};
     use gridmux_policy::shape::BlockShape;
 
     fn block(threads: u32) -> BlockShape {
@@ -294,7 +297,7 @@ mod tests {
     fn a_row_is_a_tenant_a_kernel_and_a_block_shape() {
         let mut rows = RowTable::default();
         let mut claim = |tenant, key, threads| {
-            let claimed = rows.claim(TenantId(tenant), ProfileKey(key), &block(threads), false);
+            let claimed = rows.claim(TenantId(tenant), KernelKey(key), &block(threads), false);
             (claimed.row, claimed.is_new)
         };
         let (first, new) = claim(3, 7, 256);
@@ -309,10 +312,10 @@ mod tests {
         let mut rows = RowTable::default();
         let tenant = TenantId(1);
         let ids: Vec<RowId> = (0..ROWS_PER_TENANT as u64)
-            .map(|key| rows.claim(tenant, ProfileKey(key), &block(32), false).row)
+            .map(|key| rows.claim(tenant, KernelKey(key), &block(32), false).row)
             .collect();
         rows.get_mut(ids[0]).unwrap().admitted = 1;
-        let claimed = rows.claim(tenant, ProfileKey(1000), &block(32), false);
+        let claimed = rows.claim(tenant, KernelKey(1000), &block(32), false);
         assert_eq!(
             claimed.gone,
             Some(ids[1]),
@@ -333,13 +336,13 @@ mod tests {
         let mut rows = RowTable::default();
         let tenant = TenantId(2);
         for key in 0..ROWS_PER_TENANT as u64 {
-            let row = rows.claim(tenant, ProfileKey(key), &block(32), false).row;
+            let row = rows.claim(tenant, KernelKey(key), &block(32), false).row;
             rows.get_mut(row).unwrap().admitted = 1;
         }
-        let claimed = rows.claim(tenant, ProfileKey(900), &block(64), false);
+        let claimed = rows.claim(tenant, KernelKey(900), &block(64), false);
         assert_eq!((claimed.row, claimed.is_new), (RowId(2), true));
         assert!(rows.get(claimed.row).unwrap().spill);
-        let again = rows.claim(tenant, ProfileKey(901), &block(96), false);
+        let again = rows.claim(tenant, KernelKey(901), &block(96), false);
         assert_eq!((again.row, again.is_new), (RowId(2), false));
     }
 }

@@ -17,7 +17,7 @@ use super::rows::Row;
 use super::window;
 use crate::device::Device;
 use gridmux_policy::event::Event;
-use gridmux_policy::ids::{GroupId, ProfileKey, RowId, TenantId};
+use gridmux_policy::ids::{GroupId, KernelKey, RowId, TenantId};
 use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
 
@@ -29,7 +29,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn claim_row(
         &mut self,
         tenant: TenantId,
-        key: ProfileKey,
+        key: KernelKey,
         block: &BlockShape,
         whole_only: bool,
     ) -> RowId {
@@ -342,7 +342,7 @@ fn new_row(id: RowId, row: &Row) -> Event {
         row: id,
         tenant: row.tenant,
         block: row.block,
-        profile: row.key,
+        profile: row.profile,
         spill: row.spill,
     }
 }

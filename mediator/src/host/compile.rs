@@ -6,13 +6,13 @@
 
 use crate::device::{CompiledGlobal, CompiledKernel, CompiledModule};
 use crate::dispatch::client::KERNELS_PER_CLIENT;
-use gridmux_policy::ids::ProfileKey;
+use gridmux_policy::hash::Fnv;
+use gridmux_policy::ids::KernelKey;
 use gridmux_ptx::decode::{FuncId, Opcode, Operand, Program, StateSpace, Symbol};
 use gridmux_ptx::forms::{Form, Options, rewrite};
 use gridmux_ptx::link::{LinkError, Part, link};
 use gridmux_ptx::{Module, ParseError, shown};
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Why a module is refused.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +71,7 @@ pub(super) fn part_name(n: usize, count: usize) -> String {
 }
 
 fn compile_module(module: &Module) -> Result<CompiledModule, CompileError> {
-    let text_hash = hash_of(&module.source());
+    let text = Fnv::default().bytes(module.source());
     // Each kernel for itself: what is wrong in one leaves the others usable.
     let (original, malformed) = module.decode_each()?;
     let mut entries = HashMap::new();
@@ -105,7 +105,7 @@ fn compile_module(module: &Module) -> Result<CompiledModule, CompileError> {
             (None, None) => Err("the kernel was not rewritten".to_owned()),
         };
         kernels.push(CompiledKernel {
-            key: key_of(text_hash, &form.name),
+            key: KernelKey::new(text, &form.name),
             name: form.name.clone(),
             params_bytes: function.params_bytes,
             params,
@@ -166,17 +166,6 @@ fn ptx_version(target: &str) -> u32 {
         .find(|character: char| !character.is_ascii_digit())
         .unwrap_or(number.len());
     number[..end].parse().unwrap_or(0)
-}
-
-fn hash_of(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Names a kernel by its module's text and its own name, whichever client loads it.
-fn key_of(text_hash: u64, name: &str) -> ProfileKey {
-    ProfileKey(hash_of(&(text_hash, name)))
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use gridmux_channel::control::{ControlCode, ControlError};
 use gridmux_channel::ring::host::HostRings;
 use gridmux_policy::ids::DeviceId;
 use gridmux_policy::units::Nanos;
+use gridmux_policy::{Profiles, by_name};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::HashMap;
 use std::io;
@@ -118,9 +119,10 @@ impl ControlThread {
             .map_err(|e| e.to_string())?;
         let bell = Arc::new(bell);
         let device_id = DeviceId(0);
-        let policy = gridmux_policy::by_name(&config.policy, device_id, &facts.shape)
+        let profiles = Profiles::default();
+        let policy = by_name(&config.policy, device_id, &facts.shape, &profiles)
             .map_err(|e| e.to_string())?;
-        let (mut policy_end, runner) = policy_link::link(
+        let (mut policy_end, mut runner) = policy_link::link(
             policy,
             device_id,
             &facts.shape,
@@ -128,6 +130,7 @@ impl ControlThread {
             LEAST_PERIOD,
         )
         .map_err(|e| e.to_string())?;
+        runner.learn(&profiles);
         let stop = Arc::new(AtomicBool::new(false));
         let policy = spawn_policy(runner, &waker, &stop)?;
         policy_end.set_thread(policy.thread().clone());

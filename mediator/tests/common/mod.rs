@@ -19,7 +19,7 @@ use gridmux_mediator::dispatch::samples::SampleSink;
 use gridmux_mediator::dispatch::{
     ClockMode, ControlLink, Dispatcher, DispatcherConfig, Message, Slot, policy_link,
 };
-use gridmux_policy::ids::{DeviceId, ProfileKey, TenantId};
+use gridmux_policy::ids::{DeviceId, KernelKey, TenantId};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{Class, Policy};
@@ -259,7 +259,13 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new(policy: &str) -> Self {
-        let policy = gridmux_policy::by_name(policy, DeviceId(0), &SHAPE).expect("policy exists");
+        let policy = gridmux_policy::by_name(
+            policy,
+            DeviceId(0),
+            &SHAPE,
+            &gridmux_policy::Profiles::default(),
+        )
+        .expect("policy exists");
         Self::with_policy(policy)
     }
 
@@ -272,7 +278,13 @@ impl Rig {
 
     /// With a virtual clock that nobody holds.
     pub(crate) fn live(policy: &str) -> Self {
-        let policy = gridmux_policy::by_name(policy, DeviceId(0), &SHAPE).expect("policy exists");
+        let policy = gridmux_policy::by_name(
+            policy,
+            DeviceId(0),
+            &SHAPE,
+            &gridmux_policy::Profiles::default(),
+        )
+        .expect("policy exists");
         let linked = policy_link::link(policy, DeviceId(0), &SHAPE, true, Nanos(0));
         Self::linked(linked.expect("a plan stands"), ClockMode::Live)
     }
@@ -368,7 +380,7 @@ impl Rig {
             unusable: false,
             limits,
             control_offset: Some(16),
-            key: ProfileKey(1),
+            key: KernelKey(1),
         };
         self.tell(Message::Join(Slot(slot), Box::new(client)));
         self.tell(Message::AddKernel(Slot(slot), 0, kernel));

@@ -10,7 +10,7 @@ use gridmux_mediator::device::{
     LaunchCommand, Outcome, Report, Tag,
 };
 use gridmux_mediator::dispatch::client::ClientKernel;
-use gridmux_policy::ids::ProfileKey;
+use gridmux_policy::ids::KernelKey;
 use gridmux_policy::shape::{BlockShape, DeviceShape, Held, SmUnits};
 use gridmux_policy::units::Nanos;
 use std::cmp::Reverse;
@@ -279,7 +279,7 @@ impl Machine for Scripted {
             unusable: false,
             limits: limits(load),
             control_offset: Some(8),
-            key: ProfileKey(load.into()),
+            key: KernelKey(load.into()),
         }
     }
 }

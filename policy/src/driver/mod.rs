@@ -22,8 +22,10 @@ pub use types::{DriverCounters, DriverOptions, Outcome, OutcomeOn, SubmitError};
 use crate::class::Class;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId, TenantId};
+use crate::learner::Learner;
 use crate::plan::{Plan, Publisher};
 use crate::policy::{Policy, Watch};
+use crate::profiles::Profiles;
 use crate::share_meter::ShareReading;
 use crate::units::{Cycles, Nanos};
 use feed::Feed;
@@ -34,6 +36,7 @@ use std::collections::BTreeMap;
 pub struct Driver<E: Engine> {
     engine: E,
     policy: Box<dyn Policy>,
+    learner: Option<Learner>,
     publisher: Publisher,
     options: DriverOptions,
     rows: Rows<E::Kernel>,
@@ -84,6 +87,7 @@ impl<E: Engine> Driver<E> {
             feed: Feed::new(&engine.shape()),
             engine,
             policy,
+            learner: None,
             publisher,
             options,
             rows: Rows::new(options.rows_per_tenant, options.first_row),
@@ -98,6 +102,11 @@ impl<E: Engine> Driver<E> {
             history: Vec::new(),
             counters: DriverCounters::default(),
         }
+    }
+
+    /// Fills a store of profiles from now on with what the policy hears; without one, nothing is learnt.
+    pub fn learn(&mut self, profiles: &Profiles) {
+        self.learner = Some(Learner::new(profiles));
     }
 
     /// Introduces a tenant, or changes its weight and class from now on.
@@ -342,6 +351,7 @@ impl<E: Engine> Driver<E> {
             counters,
             ..
         } = self;
+        // Shares say nothing of blocks, so that nothing is learnt from them.
         feed.shares(due, at, |event| {
             counters.events += 1;
             policy.observe(event);
@@ -355,6 +365,9 @@ impl<E: Engine> Driver<E> {
 
     fn tell(&mut self, event: &Event) {
         self.counters.events += 1;
+        if let Some(learner) = &mut self.learner {
+            learner.observe(event);
+        }
         self.policy.observe(event);
     }
 

@@ -38,6 +38,7 @@ impl<E: Engine> Driver<E> {
         let Self {
             feed,
             policy,
+            learner,
             counters,
             engine,
             ..
@@ -46,6 +47,9 @@ impl<E: Engine> Driver<E> {
             |at| engine.time(at),
             |event| {
                 counters.events += 1;
+                if let Some(learner) = learner {
+                    learner.observe(event);
+                }
                 policy.observe(event);
             },
         );

@@ -1,10 +1,11 @@
 //! The executor as an engine of the driver.
 
-use super::kernel::{Blocks, hash};
+use super::kernel::Blocks;
 use super::launches::Launch;
 use super::{EventExecutor, EventKernel, EventSubmission, LaunchCounters, MOST_EVENTS, Refusal};
 use crate::driver::{BlockEvent, CapReached, Described, Ending, Engine, RowSample, Standing};
-use crate::ids::{ProfileKey, RowId};
+use crate::hash::Fnv;
+use crate::ids::{KernelKey, ProfileKey, RowId};
 use crate::plan::Plan;
 use crate::policy::Watch;
 use crate::shape::{BlockShape, DeviceShape, max_residency};
@@ -46,11 +47,7 @@ impl Engine for EventExecutor {
     }
 
     fn profile(&self, kernel: &EventKernel, block: &BlockShape) -> ProfileKey {
-        let mut text = kernel.name.clone().into_bytes();
-        for part in [block.threads, block.registers, block.shared_bytes] {
-            text.extend(part.to_le_bytes());
-        }
-        ProfileKey(hash(&text))
+        ProfileKey::new(KernelKey::new(Fnv::default(), &kernel.name), block)
     }
 
     fn set_plan(&mut self, plan: &Plan) {

@@ -1,5 +1,6 @@
 //! Kernels and launches of the event executor: what blocks take of an SM, how long they work, what they do to others.
 
+use crate::hash::Fnv;
 use crate::shape::{BlockShape, DeviceShape, max_residency};
 use std::f64::consts::TAU;
 use std::sync::Arc;
@@ -152,7 +153,9 @@ impl Blocks {
         Self {
             work: submission.work.clone(),
             wave: (resident * u64::from(device.sms)).max(1),
-            seed: hash(submission.kernel.name.as_bytes()),
+            seed: Fnv::default()
+                .bytes(submission.kernel.name.as_bytes())
+                .finish(),
             median,
             of_wave: (variance * wave_part).sqrt(),
             of_block: (variance * (1.0 - wave_part)).sqrt(),
@@ -179,13 +182,6 @@ impl Blocks {
         let own = self.of_block * normal(self.seed.wrapping_add(block));
         (self.drawn.1 + own).exp().max(1.0)
     }
-}
-
-/// Returns the 64-bit FNV-1a hash of a text.
-pub(super) fn hash(text: &[u8]) -> u64 {
-    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    })
 }
 
 /// Returns a number of the standard normal distribution (Box and Muller) that depends on the key alone.

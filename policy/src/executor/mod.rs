@@ -17,12 +17,14 @@ mod ercbench;
 mod kernel;
 mod launches;
 mod leave;
+mod measured;
 mod place;
 mod sm;
 
 pub use config::{Contention, EventConfig, EventConfigError};
 pub use ercbench::{ErcKernel, ercbench};
 pub use kernel::{EventKernel, EventSubmission, LaunchCounters, Refusal, Work};
+pub use measured::{MEASURED_ON, MeasuredKernel, measured_kernels};
 
 use crate::contract::{Element, Enforcement};
 use crate::driver::{BlockChange, BlockEvent, CapReached, Driver, Ending};

@@ -39,7 +39,7 @@ const HYSTERESIS: f64 = 0.9;
 /// What can be set.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is known of kernels; learnt from on the way.
+    /// What is known of kernels.
     pub profiles: Profiles,
     /// Profiles say how long kernels take that have not run yet.
     pub uses_profiles: bool,
@@ -117,8 +117,8 @@ impl Gridmux {
         }
     }
 
-    /// Returns the duration of a row's blocks in nanoseconds, if it is known: from its profile, which is learnt from
-    /// its blocks, or, without profiles, as measured lately.
+    /// Returns the duration of a row's blocks in nanoseconds, if it is known: from its profile or, where there is none,
+    /// as measured lately.
     fn block_ns(&self, row: RowId) -> Option<f64> {
         let key = self.roster.row(row)?.profile;
         let profile = self.settings.profiles.block_ns(key);
@@ -253,25 +253,12 @@ impl Gridmux {
             ended: ended(job.row)? + step,
         })
     }
-
-    /// Updates the profile of a kernel with its blocks that ended, those beside other kernels included.
-    fn learn(&mut self, event: &Event) {
-        if let Event::Blocks {
-            row, ended, ran_ns, ..
-        } = *event
-            && let Some(info) = self.roster.row(row).filter(|info| !info.spill)
-        {
-            let key = info.profile;
-            self.settings.profiles.learn(key, ended.into(), ran_ns);
-        }
-    }
 }
 
 impl Policy for Gridmux {
     fn observe(&mut self, event: &Event) {
         self.roster.observe(event);
         self.durations.observe(event);
-        self.learn(event);
         if let Event::Share {
             tenant,
             held,

@@ -8,7 +8,7 @@
 
 use gridmux_policy::{
     BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Event, GroupId, Held, Nanos, Plan,
-    Policy, ProfileKey, RowId, ShareMeter, ShareReading, TenantId, by_name,
+    Policy, ProfileKey, Profiles, RowId, ShareMeter, ShareReading, TenantId, by_name,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -162,7 +162,8 @@ impl Toy {
         let mut toy = Self {
             loads: loads.to_vec(),
             quirks,
-            policy: by_name("smk-p", DeviceId(0), &DEVICE).expect("smk-p is registered"),
+            policy: by_name("smk-p", DeviceId(0), &DEVICE, &Profiles::default())
+                .expect("smk-p is registered"),
             standing: Plan::default(),
             next: Plan::default(),
             now: 0,

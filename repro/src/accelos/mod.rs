@@ -7,10 +7,11 @@ mod sets;
 mod tables;
 
 use crate::context::{Context, On};
-use crate::measure::{Shape, device, shapes};
+use crate::measure::device;
 use crate::tables::Report;
 use crate::world::{Contender, World};
 use anyhow::Result;
+use gridmux_policy::executor::{MeasuredKernel, measured_kernels};
 use gridmux_policy::policies::gridmux;
 
 pub(crate) use sets::{Draw, Results};
@@ -18,9 +19,10 @@ pub(crate) use tables::means;
 
 /// Names of our kernels, and the kernels on the device that they were measured on.
 pub(crate) fn kernels() -> Result<(Vec<String>, World)> {
-    let shapes = shapes()?;
-    let names = shapes.iter().map(|shape| shape.name.clone()).collect();
-    let world = World::new(device()?, shapes.iter().map(Shape::submission).collect())?;
+    let kernels = measured_kernels("large");
+    let names = kernels.iter().map(|kernel| kernel.name.clone()).collect();
+    let launches = kernels.iter().map(MeasuredKernel::submission);
+    let world = World::new(device()?, launches.collect())?;
     Ok((names, world))
 }
 

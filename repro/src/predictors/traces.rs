@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::model::{Mix, Ran, Sized};
 use anyhow::Result;
 use gridmux_hw_model::GpuConfig;
-use gridmux_policy::{DeviceId, by_name};
+use gridmux_policy::{DeviceId, Profiles, by_name};
 use gridmux_workloads::{Workload, workloads};
 
 const GPU: &str = "gtx480";
@@ -25,7 +25,9 @@ fn run(policy: &'static str, launches: &[(Sized, u64)]) -> Result<Ran> {
         gpu: gpu()?,
         launches: launches.to_vec(),
     };
-    mix.run(true, |shape, _| Ok(by_name(policy, DeviceId(0), shape)?))
+    mix.run(true, |shape, _| {
+        Ok(by_name(policy, DeviceId(0), shape, &Profiles::default())?)
+    })
 }
 
 /// Returns a trace of each kernel alone.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use gridmux_policy::driver::{BlockChange, DriverOptions};
 use gridmux_policy::executor::{ErcKernel, EventDriver, EventExecutor};
 use gridmux_policy::units::Cycles;
-use gridmux_policy::{Class, DeviceId, TenantId, by_name};
+use gridmux_policy::{Class, DeviceId, Profiles, TenantId, by_name};
 
 const NOTES: &[Note] = &[
     Note {
@@ -49,7 +49,12 @@ pub(super) fn table(kernels: &[ErcKernel], world: &World) -> Result<Figures> {
 /// Returns the mean duration in cycles of a kernel's blocks, and their relative standard deviation in percent.
 #[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 fn blocks(world: &World, kernel: usize) -> Result<(f64, f64)> {
-    let policy = by_name("fifo", DeviceId(0), &world.config.shape)?;
+    let policy = by_name(
+        "fifo",
+        DeviceId(0),
+        &world.config.shape,
+        &Profiles::default(),
+    )?;
     let options = DriverOptions {
         record: true,
         ..DriverOptions::default()

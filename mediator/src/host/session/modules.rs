@@ -15,7 +15,7 @@ use gridmux_channel::control::{
     ControlCode, ControlError, ControlReply, KernelInfo, MAX_MODULE_PARTS, Module, ModulePart,
     ParamInfo,
 };
-use gridmux_policy::ids::ProfileKey;
+use gridmux_policy::ids::KernelKey;
 
 /// A module that was compiled and loaded for a client.
 pub(in crate::host) struct ModuleForSession {
@@ -32,7 +32,7 @@ pub(in crate::host) struct LoadedModuleKernel {
     pub(in crate::host) params: Vec<(u32, u32, u32)>,
     pub(in crate::host) control_offset: Option<u32>,
     /// Names the kernel by its text.
-    pub(in crate::host) key: ProfileKey,
+    pub(in crate::host) key: KernelKey,
 }
 
 /// Why a module was not loaded.

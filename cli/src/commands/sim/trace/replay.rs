@@ -12,7 +12,7 @@ use gridmux_hw_model::{
 };
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::units::Cycles;
-use gridmux_policy::{Class, ShareReading};
+use gridmux_policy::{Class, Profiles, ShareReading};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -97,8 +97,11 @@ pub(super) fn run(setting: &Setting<'_>, parties: &[Party<'_>]) -> Result<Vec<Pl
         }
     }
     let device = DeviceId(0);
-    let policy = gridmux_policy::by_name(setting.policy, device, &device_shape(setting.config))?;
+    let profiles = Profiles::default();
+    let shape = device_shape(setting.config);
+    let policy = gridmux_policy::by_name(setting.policy, device, &shape, &profiles)?;
     let mut driver = PolicyDriver::new(gpu, policy, device, DriverOptions::default());
+    driver.learn(&profiles);
     for (tenant, party) in (0..).zip(parties) {
         driver.tenant(TenantId(tenant), party.weight, party.class);
     }
