@@ -204,7 +204,7 @@ mod tests {
         let table = Figures {
             name: "two".to_owned(),
             rows: vec![
-                Row::new("near", ["antt", "stp"], [2.0, f64::NAN], [2.1, 9.0]),
+                Row::new("near", ["antt", "stp"], [2.0, f64::NAN], [2.08, 9.0]),
                 Row::new("far", ["antt", "stp"], [2.0, 0.0], [2.2, 1.0]),
                 Row::one("alone", "stp", Some(1.0), 0.9),
             ],

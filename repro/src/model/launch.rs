@@ -1,7 +1,9 @@
 //! Our kernels as launches on the SM model.
 
 use anyhow::{Context, Result};
-use gridmux_hw_model::{DomainId, Gpu, QueueId, Submission};
+use gridmux_hw_model::{DomainId, Gpu, GpuConfig, QueueId, Submission};
+use gridmux_policy::driver::Engine;
+use gridmux_policy::shape::max_residency;
 use gridmux_workloads::{Arg, Case, Params, Size, Workload};
 
 /// Address space of a tenant, in bytes.
@@ -17,18 +19,27 @@ pub(crate) struct Sized {
 }
 
 impl Sized {
-    /// Returns a kernel in the first size of its own series, which grows by a quarter from `tiny` on, whose grid has at
-    /// least so many blocks; the largest that it takes if none has.
-    pub(crate) fn with_blocks(workload: &'static Workload, blocks: u64) -> Self {
+    /// Returns a kernel in the first size of its own series, which grows by a quarter from `tiny` on with the rounds of
+    /// `small`, whose grid has at least so many waves of blocks; the largest that it takes if none has.
+    pub(crate) fn with_waves(
+        workload: &'static Workload,
+        waves: u64,
+        gpu: &GpuConfig,
+    ) -> Result<Self> {
         let mut params = workload.params(Size::Tiny, 1);
-        while blocks_of(workload, params) < blocks {
+        params.rounds = workload.params(Size::Small, 1).rounds;
+        let mut device = Gpu::new(gpu.clone());
+        let launch = submission(&mut device, workload, &workload.case_with(params)?, 0)?;
+        let block = device.describe(&launch)?.block;
+        let resident = u64::from(max_residency(&device.shape(), &block)) * u64::from(gpu.sm.count);
+        while blocks_of(workload, params) < waves * resident {
             let grown = params.elements + params.elements.div_ceil(4);
             if grown > workload.limits.elements {
                 break;
             }
             params.elements = grown;
         }
-        Self { workload, params }
+        Ok(Self { workload, params })
     }
 
     /// Returns its launch on the host.

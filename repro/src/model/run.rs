@@ -58,31 +58,34 @@ impl Traced {
 }
 
 impl Mix {
-    /// Runs the mix; `policy` is made for the device and the names under which the launches' profiles are kept. Blocks
+    /// Runs the mix; `policy` is made for the device and the launches, each with the name under which its
+    /// kernel's profile is kept. Blocks
     /// are kept if `record` says so.
     pub(crate) fn run(
         &self,
         record: bool,
-        policy: impl FnOnce(&DeviceShape, &[ProfileKey]) -> Result<Box<dyn Policy>>,
+        policy: impl FnOnce(&DeviceShape, &[(ProfileKey, Traced)]) -> Result<Box<dyn Policy>>,
     ) -> Result<Ran> {
         let mut gpu = Gpu::new(self.gpu.clone());
         let shape = gpu.shape();
-        let (mut submissions, mut keys, mut launches) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut submissions, mut launches) = (Vec::new(), Vec::new());
         for (place, (kernel, arrival)) in (0..).zip(&self.launches) {
             let submission = submission(&mut gpu, kernel.workload, &kernel.case()?, place)?;
             let described = gpu.describe(&submission)?;
-            keys.push(gpu.profile(&described.kernel, &described.block));
-            launches.push(Traced {
+            let key = gpu.profile(&described.kernel, &described.block);
+            let launch = Traced {
                 kernel: kernel.workload.name.to_owned(),
                 blocks: described.blocks,
                 resident: max_residency(&shape, &described.block),
                 arrival: *arrival,
                 start: 0,
                 end: 0,
-            });
+            };
+            launches.push((key, launch));
             submissions.push(submission);
         }
-        let policy = policy(&shape, &keys)?;
+        let policy = policy(&shape, &launches)?;
+        let mut launches: Vec<Traced> = launches.into_iter().map(|(_, launch)| launch).collect();
         let options = DriverOptions {
             record,
             ..DriverOptions::default()

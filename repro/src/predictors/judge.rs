@@ -271,7 +271,7 @@ mod tests {
         all.extend(blocks(&[200; 5], 500));
         let ran = Ran {
             sms: 1,
-            launches: vec![launch(10, 0, 1500), launch(1, 500, 9000)],
+            launches: vec![launch(10, 0, 1500), launch(1, 501, 9000)],
             blocks: all,
         };
         let corun = Corun::of(&ran);

@@ -51,7 +51,7 @@ fn kernels(single: &[(String, Alone)]) -> Figures {
     };
     Figures {
         name: "Predictions over runtimes of our kernels alone (section 4.2)".to_owned(),
-        about: "Traces of the SM model, GTX 480 with 4 SMs, stock scheduling. Equation 2 on each SM at the end of its \
+        about: "Traces of the SM model, an H200 of 2 SMs, stock scheduling. Equation 2 on each SM at the end of its \
                 first block, least and greatest over SMs; pooled over SMs when each has ended one block; equation 1 \
                 with the first block's duration. `waves` are blocks over resident blocks."
             .to_owned(),
@@ -75,7 +75,11 @@ fn ranges(single: &[(String, Alone)]) -> Figures {
         let (least, most) = over(values);
         Row::new(name, metrics, paper, [least, most])
     };
-    let rows = vec![
+    let bar = |alone: &Alone| (0.48..=1.08).contains(&alone.pooled);
+    #[allow(clippy::cast_precision_loss, reason = "twenty kernels")]
+    let [inside, of] =
+        [even().filter(|alone| bar(alone)).count(), even().count()].map(|n| n as f64);
+    let mut rows = vec![
         row(
             "equation 2, even blocks",
             [0.48, 1.08],
@@ -107,6 +111,12 @@ fn ranges(single: &[(String, Alone)]) -> Figures {
             all().flat_map(|alone| alone.early.clone()).collect(),
         ),
     ];
+    rows.push(Row::one(
+        "kernels of even blocks within 0.48 to 1.08, pooled",
+        "kernels",
+        Some(of),
+        inside,
+    ));
     Figures {
         name: "Ranges of predictions over runtimes (sections 3.2, 3.5 and 4.2)".to_owned(),
         about: format!(
@@ -116,11 +126,25 @@ fn ranges(single: &[(String, Alone)]) -> Figures {
             single.len()
         ),
         rows,
-        notes: vec![Note {
-            rows: &[],
-            metrics: &[],
-            why: "Other kernels on a modelled GPU; the paper's ranges are those of ERCBench on a Tesla C2070.",
-        }],
+        notes: vec![
+            Note {
+                rows: &["equation 2, even blocks", "equation 2, even blocks, pooled"],
+                metrics: &["most"],
+                why: "Falls short for the kernels outside of the range (`matmul`, `spmv`, `mri_q`): the first wave starts \
+                      cold and all at once, which the paper calls start-up effects and finds in its own \
+                      overestimates, and equation 2 takes one wave too many where blocks run in step.",
+            },
+            Note {
+                rows: &["equation 1, all kernels (ERCBench)"],
+                metrics: &[],
+                why: "Our kernels include uneven ones, as BFS, whose first blocks say little about the others.",
+            },
+            Note {
+                rows: &[],
+                metrics: &[],
+                why: "Other kernels on a modelled GPU; the paper's ranges are those of ERCBench on a Tesla C2070.",
+            },
+        ],
     }
 }
 
@@ -159,5 +183,32 @@ fn corun(pairs: &[Ran]) -> Figures {
             row("slice-unaware", |corun| corun.unaware),
         ],
         ..Figures::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judge::{Alone, Corun, range};
+    use super::traces;
+
+    #[test]
+    fn one_block_an_sm_predicts_kernels_of_even_blocks() {
+        for kernel in ["fma_loop", "reduction", "tea"] {
+            let alone = Alone::of(&traces::one(&[(kernel, 0)]).expect("it runs"));
+            let (least, most) = range(&alone.slicing);
+            assert!(alone.deviation < 30.0, "{kernel}: {alone:?}");
+            assert!(least >= 0.48 && most <= 1.08, "{kernel}: {least} to {most}");
+            assert!((0.48..=1.08).contains(&alone.pooled), "{kernel}: {alone:?}");
+        }
+    }
+
+    #[test]
+    fn slices_make_predictions_beside_others_better() {
+        let ran = traces::one(&[("reduction", 0), ("tea", 5_000)]).expect("they run");
+        let errors = Corun::of(&ran);
+        assert!(!errors.is_empty());
+        let sum = |error: fn(&Corun) -> f64| errors.iter().map(|corun| error(corun).abs()).sum::<f64>();
+        let (aware, unaware) = (sum(|corun| corun.aware), sum(|corun| corun.unaware));
+        assert!(aware < unaware, "{aware} is not less than {unaware}: {errors:?}");
     }
 }

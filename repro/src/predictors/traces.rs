@@ -7,17 +7,24 @@ use gridmux_hw_model::GpuConfig;
 use gridmux_policy::{DeviceId, Profiles, by_name};
 use gridmux_workloads::{Workload, workloads};
 
-const GPU: &str = "gtx480";
-const SMS: u16 = 4;
-/// Waves of blocks that a grid has at least, if its kernel can be so large; an SM of the GPU holds eight blocks at most.
-const WAVES: u64 = 10;
+const GPU: &str = "h200";
+const SMS: u16 = 2;
+/// Waves of blocks that a grid has at least, alone and in a pair, if its kernel can be so large.
+const WAVES: [u64; 2] = [16, 5];
 
 fn gpu() -> Result<GpuConfig> {
     Ok(GpuConfig::builtin(GPU)?.scaled_to_sms(SMS))
 }
 
-fn sized(workload: &'static Workload) -> Sized {
-    Sized::with_blocks(workload, WAVES * 8 * u64::from(SMS))
+/// Returns all kernels in alphabetical order, in sizes of so many waves.
+fn kernels(waves: u64) -> Result<Vec<Sized>> {
+    let mut all: Vec<&'static Workload> = workloads().iter().collect();
+    all.sort_by_key(|workload| workload.name);
+    let gpu = gpu()?;
+    let sized = all
+        .into_iter()
+        .map(|workload| Sized::with_waves(workload, waves, &gpu));
+    sized.collect()
 }
 
 fn run(policy: &'static str, launches: &[(Sized, u64)]) -> Result<Ran> {
@@ -32,10 +39,13 @@ fn run(policy: &'static str, launches: &[(Sized, u64)]) -> Result<Ran> {
 
 /// Returns a trace of each kernel alone.
 pub(super) fn alone(context: &Context) -> Result<Vec<Ran>> {
-    let all: Vec<Sized> = workloads().iter().map(sized).collect();
+    singly(context, &kernels(WAVES[0])?)
+}
+
+fn singly(context: &Context, kernels: &[Sized]) -> Result<Vec<Ran>> {
     context.parts(
         "traces of kernels alone",
-        &all,
+        kernels,
         |kernel| {
             format!(
                 "{} {:?} on {SMS} SMs of {GPU}",
@@ -46,37 +56,35 @@ pub(super) fn alone(context: &Context) -> Result<Vec<Ran>> {
     )
 }
 
-/// Returns traces of pairs: each kernel with the next two in alphabetical order, in both orders, the second arriving at
-/// a quarter of the first one's runtime.
+/// Returns traces of pairs: each kernel with the next one in alphabetical order, in both orders, the second arriving at a
+/// quarter of the first one's runtime.
 pub(super) fn pairs(context: &Context) -> Result<Vec<Ran>> {
-    let mut all: Vec<&'static Workload> = workloads().iter().collect();
-    all.sort_by_key(|workload| workload.name);
-    let alone = alone(context)?;
-    let runtime = |workload: &Workload| {
-        let ran = alone
-            .iter()
-            .map(|ran| &ran.launches[0])
-            .find(|launch| launch.kernel == workload.name);
-        ran.map_or(0, |launch| launch.turnaround())
-    };
+    let all = kernels(WAVES[1])?;
+    let alone = singly(context, &all)?;
     let mut pairs = Vec::new();
-    for place in 0..all.len() {
-        for apart in [1, 2] {
-            let (one, other) = (all[place], all[(place + apart) % all.len()]);
-            for (first, second) in [(one, other), (other, one)] {
-                pairs.push([(sized(first), 0), (sized(second), runtime(first) / 4)]);
-            }
+    for one in 0..all.len() {
+        let other = (one + 1) % all.len();
+        for (first, second) in [(one, other), (other, one)] {
+            let quarter = alone[first].launches[0].turnaround() / 4;
+            pairs.push([(all[first], 0), (all[second], quarter)]);
         }
     }
+    let named = |(kernel, at): (Sized, u64)| (kernel.workload.name, kernel.params, at);
     context.parts(
         "traces of pairs",
         &pairs,
-        |pair| {
-            format!(
-                "{:?} on {SMS} SMs of {GPU}",
-                pair.map(|(kernel, at)| (kernel.workload.name, kernel.params, at))
-            )
-        },
+        |pair| format!("{:?} on {SMS} SMs of {GPU}", pair.map(named)),
         |pair| run("mpmax", pair),
     )
+}
+
+/// Returns a trace of named kernels with their arrivals.
+#[cfg(test)]
+pub(super) fn one(launches: &[(&str, u64)]) -> Result<Ran> {
+    let all = kernels(WAVES[0])?;
+    let named = |(name, at): &(&str, u64)| {
+        let kernel = all.iter().find(|kernel| kernel.workload.name == *name);
+        (*kernel.expect("a kernel of the table"), *at)
+    };
+    run("mpmax", &launches.iter().map(named).collect::<Vec<_>>())
 }

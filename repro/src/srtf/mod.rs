@@ -1,10 +1,13 @@
 //! SRTF: the paper's experiments on its eight ERCBench kernels, and on ours where the SM model is to say it.
 //!
 //! [`alone`] is Table 3; [`pairs`] runs the 56 ordered pairs, of which [`tables`] makes Tables 5 and 6, [`text`] what
-//! the text counts, and [`figure_1`] Figure 1.
+//! the text counts, [`order`] the order of the policies, and [`figure_1`] Figure 1.
 
 mod alone;
+#[cfg(test)]
+mod bars;
 mod figure_1;
+mod order;
 mod pairs;
 mod tables;
 mod text;
@@ -41,6 +44,7 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
         report.tables.push(alone::table(&kernels, &world)?);
         let runs = Runs::of(context, &world)?;
         report.tables.extend(tables::all(&runs));
+        report.tables.push(order::on_event(&runs));
         report.tables.push(tables::derived(&runs));
         report.tables.push(text::counts(&runs));
         report.tables.push(text::examples(&runs));
@@ -50,6 +54,7 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
         report.pictures.extend(pairs::pictures(&runs, &kernels));
     }
     if context.wants(On::Model) {
+        report.tables.extend(order::on_model(context)?);
         report.tables.extend(predictors::tables(context)?);
     }
     Ok(report)

@@ -20,7 +20,7 @@ const STAGGER: u64 = 100;
 /// Policies that know of both kernels before either has run (section 6.2.1).
 const AT_ONCE: [&str; 2] = ["sjf", "ljf"];
 /// Policies of the paper.
-const POLICIES: [&str; 7] = [
+pub(super) const POLICIES: [&str; 7] = [
     "fifo-strict",
     "mpmax",
     "srtf",

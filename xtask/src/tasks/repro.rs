@@ -2,37 +2,63 @@
 
 use crate::{process, repo, setup};
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 
 /// Repeat the experiments of a paper.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The paper: `srtf` (preemptive thread block scheduling with online structural runtime prediction) or `accelos`
-    /// (sharing an accelerator as an operating system would); `measure` prints the shapes of our kernels anew.
-    paper: String,
-    /// Part of the sets of kernels that accelOS's experiments draw, from 0 to 1.
+    /// The paper, or what belongs to the experiments of all.
+    paper: Paper,
+    /// Part of the sets of kernels that accelOS's experiments draw, above 0 and at most 1.
     #[arg(long)]
     part: Option<f64>,
-    /// Print one JSON object instead of tables.
+    /// Only experiments on one executor: `event` or `model`.
+    #[arg(long, value_parser = ["event", "model"])]
+    on: Option<String>,
+    /// With `all`: compare docs/reproduction.md with what comes out instead of writing it.
+    #[arg(long)]
+    check: bool,
+    /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
+}
+
+/// A paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Paper {
+    /// Preemptive thread block scheduling with online structural runtime prediction.
+    Srtf,
+    /// Sharing an accelerator as an operating system would.
+    Accelos,
+    /// No paper: the combined policy beside the papers', term by term.
+    Gridmux,
+    /// Every paper; writes docs/reproduction.md.
+    All,
+    /// No paper: prints the shapes of our kernels anew.
+    Measure,
 }
 
 /// Runs the task.
 ///
 /// # Errors
-/// The build fails, or there is no such paper.
+/// The build fails, or an experiment does.
 pub fn run(args: &Args) -> Result<()> {
     setup::ensure(&setup::BUILD)?;
     let mut repro = repo::cargo("run");
     repro.args(["--release", "--quiet", "--package", "gridmux-repro", "--"]);
-    repro.arg(&args.paper);
+    if let Some(paper) = args.paper.to_possible_value() {
+        repro.arg(paper.get_name());
+    }
+    repro.arg("--out").arg(repo::target().join("repro"));
     if let Some(part) = args.part {
         repro.args(["--part", &part.to_string()]);
     }
-    if args.json {
-        repro.arg("--json");
+    if let Some(on) = &args.on {
+        repro.args(["--on", on]);
     }
-    // Its stdout is ours: tables, or the JSON object.
+    repro.args(args.check.then_some("--check"));
+    repro.args(args.json.then_some("--json"));
+    // Its stdout is ours: tables, or the JSON.
     let status = repro.status();
     let status = status.with_context(|| format!("cannot run `{}`", process::shown(&repro)))?;
     if !status.success() {
