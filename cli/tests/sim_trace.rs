@@ -2,83 +2,13 @@
 
 mod command;
 
+use command::traces::{Launch, SMS, Traces, line, process};
 use command::{Ran, gridmux};
 use serde_json::{Value, json};
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// SMs of the GPU of these tests.
-const SMS: u32 = 2;
 /// How much a figure may be off: what launching and sleeping cost.
 const TOLERANCE: f64 = 0.05;
-
-/// A launch of 256-thread blocks, eight of which fit an SM of a V100.
-#[derive(Clone, Copy)]
-struct Launch {
-    stream: u64,
-    blocks: u32,
-    submit_us: u64,
-    start_us: u64,
-    end_us: u64,
-}
-
-impl Launch {
-    /// One that takes as long as it did alone, from its submission on.
-    fn new(stream: u64, blocks: u32, submit_us: u64, us: u64) -> Self {
-        Self {
-            stream,
-            blocks,
-            submit_us,
-            start_us: submit_us,
-            end_us: submit_us + us,
-        }
-    }
-}
-
-fn process() -> Value {
-    json!({
-        "trace": 1, "pid": 7, "program": "made by hand", "a member of later times": true,
-        "device": {
-            "name": "v100", "is_model": true, "sms": SMS, "warp_size": 32, "threads": 2048, "blocks": 32,
-            "registers": 65536, "register_unit": 256, "shared_bytes": 98304, "shared_unit_bytes": 256,
-            "reserved_shared_bytes_per_block": 0,
-        },
-    })
-}
-
-fn line(launch: Launch) -> Value {
-    json!({
-        "kernel": "k", "registers": 16, "static_shared_bytes": 0, "grid": [launch.blocks, 1, 1], "block": [256, 1, 1],
-        "shared_bytes": 0, "arguments": [8], "stream": launch.stream, "pid": 7, "failed": false,
-        "submit_ns": launch.submit_us * 1000, "start_ns": launch.start_us * 1000, "end_ns": launch.end_us * 1000,
-    })
-}
-
-/// Traces in a folder.
-struct Traces(tempfile::TempDir);
-
-impl Traces {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn text(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.path(name), text).unwrap();
-        self.path(name).display().to_string()
-    }
-
-    fn write(&self, name: &str, launches: &[Launch]) -> String {
-        let mut text = format!("{}\n", process());
-        for launch in launches {
-            writeln!(text, "{}", line(*launch)).unwrap();
-        }
-        self.text(name, &text)
-    }
-}
 
 fn replay(arguments: &[&str]) -> Ran {
     let sms = SMS.to_string();

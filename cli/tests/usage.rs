@@ -207,6 +207,25 @@ fn policies_are_listed_with_what_they_promise() {
     assert_eq!((promises("fifo"), promises("smk-p")), (false, true));
     let text = gridmux(["policy", "list"]).succeeded().stdout;
     assert!(text.lines().any(|line| line.starts_with("smk-p")), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+}
+
+#[test]
+fn a_policy_is_shown_with_its_weights_and_with_every_executor() {
+    let show = |name: &str| {
+        let text = gridmux(["policy", "show", name]).succeeded().stdout;
+        let json = gridmux(["policy", "show", name, "-j"]).succeeded().json();
+        (text, json)
+    };
+    let (text, json) = show("fifo");
+    assert!(text.contains("they have no meaning"), "{text}");
+    let (with_weights, _) = show("smk-p");
+    assert!(with_weights.contains("weights  promised"), "{with_weights}");
+    for executor in ["event", "model", "device"] {
+        let holds = json["enforced"][0][executor].as_str();
+        assert!(holds.is_some_and(|holds| !holds.is_empty()), "{json}");
+        assert!(text.contains(&format!("\n  {executor} ")), "{text}");
+    }
 }
 
 #[test]
@@ -239,6 +258,16 @@ fn what_help_refers_to_is_there() {
     let trace = help(&["sim", "trace"]);
     for column in ["SLOWDOWN", "ASKED", "GOT", "ANTT"] {
         assert!(trace.contains(column), "{column}: {trace}");
+    }
+    let mix = help(&["sim", "mix"]);
+    for word in [
+        "ercbench:sha1",
+        "launches=N",
+        "think=TIME",
+        "at=TIME|PERCENT%",
+        "Examples:",
+    ] {
+        assert!(mix.contains(word), "{word}: {mix}");
     }
     let run = help(&["run"]);
     for word in ["SIGTERM", "SIGINT", "--kernel-seconds", "[default: 300]"] {

@@ -3,7 +3,7 @@
 //! Rule: rows with work are listed; the default row binds the others until the replan that follows their next launch.
 
 use crate::ids::{DeviceId, GroupId, RowId};
-use crate::plan::{Cell, DefaultRow, DispatchOrder, Group, Plan, Preemption, Stop};
+use crate::plan::{Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop};
 use crate::plan_builder::PlanBuilder;
 use crate::roster::Roster;
 use crate::shape::BlockShape;
@@ -29,6 +29,17 @@ impl Layout {
             device,
             stop: Stop::Checked,
             default_cap: 1,
+        }
+    }
+
+    /// Returns the layout of a policy that leaves everything to the hardware: launches run ahead, those of rows that are
+    /// not listed yet too.
+    #[must_use]
+    pub fn free(device: DeviceId) -> Self {
+        Self {
+            device,
+            stop: Stop::Ahead,
+            default_cap: NO_CAP,
         }
     }
 

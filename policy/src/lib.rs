@@ -12,6 +12,7 @@
 //! - Publishing and reading a plan takes no lock, and events reach the policy over a bounded
 //!   lock-free ring (`gridmux-sync`).
 
+pub mod ages;
 pub mod class;
 pub mod conformance;
 pub mod contract;

@@ -48,6 +48,32 @@ pub fn unfairness(runs: &[(f64, f64)]) -> f64 {
     if fairness > 0.0 { 1.0 / fairness } else { 0.0 }
 }
 
+/// Greatest normalised turnaround time of a program: max shared / alone. Lower is better. accelOS's W.ANTT (its Tables 1
+/// and 2) is the greatest over all sets; over the runs of one mix it is this. Zero when there is no pair to go by.
+#[must_use]
+pub fn worst_antt(runs: &[(f64, f64)]) -> f64 {
+    slowdowns(runs).fold(0.0, f64::max)
+}
+
+/// Warped-Slicer's minimum speedup: min alone / shared, where a program's speedup is its speed together over that alone
+/// (its section V.F). Higher is better; 1 is ideal. Zero when there is no pair to go by.
+#[must_use]
+pub fn min_speedup(runs: &[(f64, f64)]) -> f64 {
+    let worst = worst_antt(runs);
+    if worst > 0.0 { 1.0 / worst } else { 0.0 }
+}
+
+/// accelOS's throughput speedup `T_baseline / T` (its section 7.4): the time in which the baseline ends all programs over
+/// the time in which they ended together. Higher is better. Zero when nothing ran.
+#[must_use]
+pub fn throughput(baseline: f64, together: f64) -> f64 {
+    if together > 0.0 {
+        baseline / together
+    } else {
+        0.0
+    }
+}
+
 /// accelOS's overlap O: the time during which all programs run, over the time during which any does, given when each
 /// started and ended. Zero when nothing ran.
 #[must_use]
@@ -89,7 +115,10 @@ fn slowdowns(runs: &[(f64, f64)]) -> impl Iterator<Item = f64> + '_ {
 
 #[cfg(test)]
 mod tests {
-    use super::{antt, geometric_mean, overlap, stp, strict_f, unfairness};
+    use super::{
+        antt, geometric_mean, min_speedup, overlap, stp, strict_f, throughput, unfairness,
+        worst_antt,
+    };
 
     fn close(left: f64, right: f64) {
         assert!((left - right).abs() < 1e-9, "{left} is not {right}");
@@ -103,6 +132,9 @@ mod tests {
         close(antt(&runs), f64::midpoint(1.5, 4.0));
         close(strict_f(&runs), 1.5 / 4.0);
         close(unfairness(&runs), 4.0 / 1.5);
+        close(worst_antt(&runs), 4.0);
+        close(min_speedup(&runs), 0.25);
+        close(throughput(10.0 + 20.0, 80.0), 30.0 / 80.0);
     }
 
     #[test]
@@ -120,6 +152,9 @@ mod tests {
         assert!(stp(&[]).is_sign_positive());
         close(antt(&[(0.0, 4.0)]), 0.0);
         close(strict_f(&[]), 0.0);
+        close(worst_antt(&[]), 0.0);
+        close(min_speedup(&[]), 0.0);
+        close(throughput(5.0, 0.0), 0.0);
         close(geometric_mean(&[]), 0.0);
     }
 

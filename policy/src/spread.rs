@@ -13,6 +13,10 @@ pub struct Spread {
     rooms: Vec<Room>,
     /// SM by SM, a number for each row.
     caps: Vec<u16>,
+    /// By row: the sum of its caps.
+    placed: Vec<u64>,
+    /// By row: SMs before this one have no room for its blocks any more.
+    full: Vec<usize>,
     /// Of each group of SMs alike: its first SM, and all of them.
     groups: Vec<(usize, SmSet)>,
 }
@@ -26,6 +30,10 @@ impl Spread {
         self.rooms.resize(sms, Room::empty_sm(device));
         self.caps.clear();
         self.caps.resize(sms * rows, 0);
+        self.placed.clear();
+        self.placed.resize(rows, 0);
+        self.full.clear();
+        self.full.resize(rows, 0);
     }
 
     /// Permits one more block of a row on an SM, if there is room; returns whether there was.
@@ -34,6 +42,7 @@ impl Spread {
         if fits {
             self.rooms[sm].take(block, 1);
             self.caps[sm * self.rows + row] += 1;
+            self.placed[row] += 1;
         }
         fits
     }
@@ -60,48 +69,47 @@ impl Spread {
     }
 
     /// Gives each of `rows` its part of the device, at least one block: as many blocks as its weight's part of each
-    /// resource holds, `min(T/(K w), L/(K m), R/(K r))` with equal weights (accelOS, section 3). `first` is the place of
-    /// the first row, `most` says how many blocks a row can use.
-    pub fn give_parts(
-        &mut self,
-        roster: &Roster,
-        rows: &[RowId],
-        first: usize,
-        most: impl Fn(RowId) -> u64,
-    ) {
+    /// resource holds, `min(T/(K w), L/(K m), R/(K r))` with equal weights (accelOS, section 3). `most` says how many
+    /// blocks the row at a place can use.
+    pub fn give_parts(&mut self, roster: &Roster, rows: &[RowId], most: impl Fn(usize) -> u64) {
         let all_weights = roster.weights_of(rows);
         let mut sm = 0;
-        for (place, row) in (first..).zip(rows) {
+        for (place, row) in rows.iter().enumerate() {
             let Some(info) = roster.row(*row) else {
                 continue;
             };
             let weight = u64::from(roster.weight(info.tenant));
             let part = part(roster.shape(), &info.block, (weight, all_weights));
-            let placed = self.place_in_turn(place, &info.block, (sm, part.min(most(*row))));
+            let placed = self.place_in_turn(place, &info.block, (sm, part.min(most(place))));
             // The next row's odd blocks go where this one's did not.
             sm = (sm + usize::try_from(placed).unwrap_or(0)) % self.rooms.len();
         }
     }
 
-    /// Gives rows what is left over, block by block and row after row, until nothing fits. Places are those of `rows`.
-    pub fn fill_up(&mut self, roster: &Roster, rows: &[RowId], most: impl Fn(RowId) -> u64) {
+    /// Gives rows what is left over, block by block and row after row, until nothing fits.
+    pub fn fill_up(&mut self, roster: &Roster, rows: &[RowId], most: impl Fn(usize) -> u64) {
         let mut fits = true;
         while std::mem::take(&mut fits) {
             for (place, row) in rows.iter().enumerate() {
-                let Some(info) = roster.row(*row) else {
-                    continue;
-                };
-                if self.placed(place) < most(*row) {
-                    fits |= self.place_in_turn(place, &info.block, (0, 1)) > 0;
+                if let Some(info) = roster.row(*row)
+                    && self.placed[place] < most(place)
+                {
+                    fits |= self.place_first(place, &info.block);
                 }
             }
         }
     }
 
-    /// Returns how many blocks of a row may reside on the device.
-    fn placed(&self, row: usize) -> u64 {
-        let caps = self.caps.iter().skip(row).step_by(self.rows.max(1));
-        caps.map(|cap| u64::from(*cap)).sum()
+    /// Permits one more block of a row on the first SM with room for it; returns whether there was one.
+    fn place_first(&mut self, row: usize, block: &BlockShape) -> bool {
+        while self.full[row] < self.rooms.len() {
+            if self.place(self.full[row], row, block) {
+                return true;
+            }
+            // Room only shrinks, so it need not be looked at again.
+            self.full[row] += 1;
+        }
+        false
     }
 
     /// Returns the cap of a row on the SMs of a group.

@@ -11,14 +11,18 @@ use serde::Serialize;
 /// Commands on policies.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Policy {
-    /// Every policy, with where it comes from and whether it promises weighted shares
+    /// Every policy, with whether it promises weighted shares
     #[command(
-        after_help = "SRTF is the paper on preemptive thread block scheduling with online structural runtime \
-        prediction, SMK the one on simultaneous multikernel GPUs.\n\nOnly `cargo xtask repro srtf` gives sjf, ljf and \
+        after_help = "`gridmux policy show NAME` says where a policy comes from and what it does with weights.\n\nOnly `cargo xtask repro srtf` gives sjf, ljf and \
         srtf-zero profiles of the kernels. Elsewhere they know a kernel once a block of it has ended."
     )]
     List,
-    /// One policy: which elements of a plan it uses, and how well each executor holds them
+    /// One policy: where it comes from, what weights mean to it, which elements of a plan it uses, and how well each
+    /// executor holds them
+    #[command(
+        after_help = "SRTF is the paper on preemptive thread block scheduling with online structural runtime \
+        prediction, SMK the one on simultaneous multikernel GPUs."
+    )]
     Show(Show),
 }
 
@@ -42,6 +46,8 @@ struct Shown {
 #[derive(Debug, Serialize)]
 struct Enforced {
     element: Element,
+    /// By the event executor, which simulates blocks by their durations.
+    event: Enforcement,
     /// By the SM model's plan mode: the papers' hardware.
     model: Enforcement,
     /// By the service on a stock device.
@@ -52,8 +58,9 @@ impl Policy {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         match self {
             Self::List => out.show(&all_policies(), || {
-                table::of(
-                    &["policy", "weights", "summary", "source"],
+                table::within(
+                    table::TERMINAL,
+                    &["policy", "weights", "summary"],
                     all_policies().iter().map(row),
                 )
             }),
@@ -74,6 +81,7 @@ impl Show {
         };
         let enforced = |element: &Element| Enforced {
             element: *element,
+            event: gridmux_policy::executor::enforces(*element),
             model: gridmux_hw_model::plan::enforces(*element),
             device: gridmux_mediator::dispatch::enforces(*element),
         };
@@ -87,19 +95,25 @@ impl Show {
 
 impl Shown {
     fn text(&self) -> String {
-        let weights = match self.info.promises_weights {
-            true => "yes",
-            false => "no",
+        let PolicyInfo {
+            name,
+            summary,
+            source,
+            weights,
+            ..
+        } = self.info;
+        let promise = match self.info.promises_weights {
+            true => "promised",
+            false => "no promise",
         };
         let mut text = format!(
-            "policy   {}\nsummary  {}\nsource   {}\nweights  {weights}\n\n",
-            self.info.name, self.info.summary, self.info.source
+            "policy   {name}\nsummary  {summary}\nsource   {source}\nweights  {promise}: {weights}\n\n"
         );
         for row in &self.enforced {
             let name = row.element.name();
             text += &format!(
-                "{name}\n  model   {}\n  device  {}\n",
-                row.model, row.device
+                "{name}\n  event   {}\n  model   {}\n  device  {}\n",
+                row.event, row.model, row.device
             );
         }
         text
@@ -113,7 +127,7 @@ pub(super) fn name_parser() -> PossibleValuesParser {
 
 fn row(info: &PolicyInfo) -> Vec<String> {
     let weights = if info.promises_weights { "yes" } else { "no" };
-    [info.name, weights, info.summary, info.source]
+    [info.name, weights, info.summary]
         .map(ToOwned::to_owned)
         .into()
 }

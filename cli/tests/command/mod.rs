@@ -1,6 +1,8 @@
 //! Running the command as a user does, and taking its output apart.
 #![allow(dead_code, reason = "each test program uses the part that it needs")]
 
+pub(crate) mod traces;
+
 use serde_json::Value;
 use std::process::{Command, Output};
 

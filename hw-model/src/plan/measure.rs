@@ -80,3 +80,59 @@ pub fn measure(gpu: Gpu, submission: Submission, limit: Cycles) -> Result<Measur
         durations,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{MeasureError, measure};
+    use crate::config::GpuConfig;
+    use crate::gpu::Gpu;
+    use crate::launch::QueueId;
+    use crate::plan::{StandIn, Submission};
+    use gridmux_policy::units::Cycles;
+
+    /// Returns a launch of blocks that stay for 50 us.
+    fn launch(gpu: &mut Gpu, blocks: u32) -> Submission {
+        let stand_in = StandIn {
+            name: "k".to_owned(),
+            registers: 16,
+            static_shared_bytes: 0,
+        };
+        let domain = gpu.memory_mut().create_domain(1 << 30).expect("room");
+        Submission {
+            queue: QueueId(0),
+            kernel: stand_in.load(gpu, domain).expect("it is PTX"),
+            grid: [blocks, 1, 1],
+            block: [64, 1, 1],
+            dynamic_shared_bytes: 0,
+            params: StandIn::params(50_000),
+            budget: None,
+        }
+    }
+
+    #[test]
+    fn every_block_has_its_duration_and_what_does_not_end_is_an_error() {
+        let config = GpuConfig::builtin("gtx980").expect("it is built in");
+        let config = config.scaled_to_sms(1);
+        let due = u32::try_from(config.ns_to_cycles(50_000)).expect("small");
+        let mut gpu = Gpu::new(config.clone());
+        let submission = launch(&mut gpu, 5);
+        let measured = measure(gpu, submission, Cycles(1 << 40)).expect("it ends");
+        assert_eq!((measured.durations.len(), measured.block.threads), (5, 64));
+        for ran in &measured.durations {
+            assert!((due..due + due / 20).contains(ran), "{ran} for {due}");
+        }
+        assert!(measured.runtime.0 >= due.into());
+        let mut gpu = Gpu::new(config.clone());
+        let submission = launch(&mut gpu, 5);
+        let error = measure(gpu, submission, Cycles(1000)).expect_err("too early");
+        assert!(
+            matches!(error, MeasureError::Endless { limit: 1000, .. }),
+            "{error}"
+        );
+        let mut gpu = Gpu::new(config);
+        let mut submission = launch(&mut gpu, 5);
+        submission.block = [2048, 1, 1];
+        let error = measure(gpu, submission, Cycles(1 << 40)).expect_err("too large");
+        assert!(matches!(error, MeasureError::Refused(_)), "{error}");
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! Rule: one set of parameters holds for every workload; they lie in `policy/data/event.toml`.
 
-use crate::shape::DeviceShape;
+use crate::shape::{BlockShape, DeviceShape, max_residency};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -124,11 +124,63 @@ impl EventConfig {
             contention: Contention::calibrated(),
         }
     }
+
+    /// Returns the work of a block, in cycles alone at full residency, that took `cycles` in a launch of `blocks` blocks
+    /// alone on this device: a launch that does not fill the SMs loads them less.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "numbers of blocks")]
+    pub fn work_of(&self, block: &BlockShape, blocks: u64, cycles: f64) -> f64 {
+        let most = u64::from(max_residency(&self.shape, block)).max(1);
+        let sms = u64::from(self.shape.sms.max(1));
+        if blocks == 0 || blocks >= most * sms {
+            return cycles;
+        }
+        // Blocks are spread evenly: `more` SMs have one more than the others. A block sees those beside it.
+        let (each, more) = (blocks / sms, blocks % sms);
+        let seen = more * (each + 1) * (each + 1) + (sms - more) * each * each;
+        let load = seen as f64 / blocks as f64 / most as f64;
+        cycles / (1.0 + self.contention.shared * (load - 1.0))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Contention, EventConfigError};
+    use super::{Contention, EventConfig, EventConfigError};
+    use crate::executor::{EventKernel, EventSubmission, Work};
+    use crate::mix::alone;
+    use crate::shape::BlockShape;
+    use std::sync::Arc;
+
+    #[test]
+    #[allow(clippy::cast_precision_loss, reason = "a small number")]
+    fn a_block_takes_the_time_that_its_work_was_made_from() {
+        let config = EventConfig::gtx480();
+        // Six fit an SM.
+        let block = BlockShape {
+            threads: 256,
+            ..BlockShape::default()
+        };
+        for blocks in [1, 15, 45, 90] {
+            let mean = config.work_of(&block, blocks, 10_000.0);
+            let submission = EventSubmission {
+                queue: 0,
+                kernel: Arc::new(EventKernel {
+                    name: "any".to_owned(),
+                    block,
+                    pressure: 1.0,
+                    sensitivity: 1.0,
+                }),
+                blocks,
+                work: Work::Random {
+                    mean,
+                    deviation: 0.0,
+                },
+            };
+            let took = alone(config, &submission).expect("it fits").0 as f64;
+            assert!((took / 10_000.0 - 1.0).abs() < 0.02, "{blocks}: {took}");
+        }
+        assert!(config.work_of(&block, 15, 1.0) > config.work_of(&block, 90, 1.0));
+    }
 
     #[test]
     fn the_file_holds_parameters_and_errors_name_theirs() {

@@ -50,10 +50,9 @@ impl AccelOs {
 
     /// Gives each row its part, and then what is left over.
     fn divide(&mut self) {
-        let everything = |_: RowId| u64::MAX;
+        let everything = |_: usize| u64::MAX;
         self.spread.begin(self.roster.shape(), self.rows.len());
-        self.spread
-            .give_parts(&self.roster, &self.rows, 0, everything);
+        self.spread.give_parts(&self.roster, &self.rows, everything);
         self.spread.fill_up(&self.roster, &self.rows, everything);
     }
 }

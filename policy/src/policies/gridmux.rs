@@ -1,24 +1,28 @@
 //! The combined policy: shortest remaining time first, with what the papers lack to make it fair and quick.
 //!
 //! Terms, of which all but the first can be switched off ([`Settings`]):
-//! 1. **order**: kernels go by predicted remaining time over their tenant's weight (SRTF, section 5.1.1; Smith's rule
+//! 1. **order**: launches go by predicted remaining time over their tenant's weight (SRTF, section 5.1.1; Smith's rule
 //!    for the weights); free room that the first cannot use goes to the next;
-//! 2. **sharing**: kernels whose remaining time is not much longer than the first one's share the device with it in
-//!    equal parts (accelOS, section 3), because one after another the last of them would wait for all others;
+//! 2. **sharing**: launches that take not much longer in all than the first one share the device with it in equal parts
+//!    (accelOS, section 3), because one after another the last of them would wait for all others;
 //! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
-//! 4. **hand-over**: blocks in the way leave the cheapest way that the device has (SMK, section 4; the papers on order
+//! 4. **samples**: of an unknown kernel that has to wait, one block runs at once (SRTF samples on a whole SM, section
+//!    5.1.1). Until a block has ended, the kernel's blocks are taken to last twice as long as the oldest has run, at
+//!    least [`PRIOR_NS`];
+//! 5. **hand-over**: blocks in the way leave the cheapest way that the device has (SMK, section 4; the papers on order
 //!    wait for their ends);
-//! 5. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes
+//! 6. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes
 //!    after all who held less (dominant-resource fairness over time, SMK section 5.2);
-//! 6. **bound**: a launch whose slowdown would exceed a bound comes before all others.
+//! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others.
 //!
-//! Rules: while a kernel is unknown, all share the device, until a block of it has ended; a kernel keeps its
-//! place until another one's key is less than nine tenths of its own.
+//! Rules: a kernel keeps its place until another one's key is less than nine tenths of its own. A tenant that has been
+//! alone for a [`GRACE`] has the whole device, as if there were no policy; until then its rows must be able to stop.
 
+use crate::ages::Ages;
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId, TenantId};
-use crate::layout::Layout;
+use crate::layout::{Layout, whole};
 use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption};
 use crate::policy::{Policy, Watch};
 use crate::predict::Durations;
@@ -31,10 +35,23 @@ use crate::units::Nanos;
 /// The policy's name.
 pub const NAME: &str = "gridmux";
 /// The elements of a plan that it uses.
-pub const USES: &[Element] = &[Element::Cap, Element::Order, Element::Preemption];
+pub const USES: &[Element] = &[
+    Element::Cap,
+    Element::Order,
+    Element::Preemption,
+    Element::Stop,
+];
 
 /// Another kernel comes first if its key is less than this part of the present first one's.
 const HYSTERESIS: f64 = 0.9;
+/// The least that blocks of an unknown kernel are taken to last, in nanoseconds.
+const PRIOR_NS: f64 = 10_000.0;
+/// An unknown kernel's blocks are taken to last this many times as long as the oldest has run.
+const OUTLAST: f64 = 2.0;
+/// What is taken to last longer is looked at again when it has run by this part longer.
+const LOOK_AGAIN: f64 = 0.25;
+/// A tenant without work counts as busy for so long, because programs launch one kernel after the other.
+pub const GRACE: Nanos = Nanos(20_000);
 
 /// What can be set.
 #[derive(Clone, Debug)]
@@ -43,8 +60,10 @@ pub struct Settings {
     pub profiles: Profiles,
     /// Profiles say how long kernels take that have not run yet.
     pub uses_profiles: bool,
-    /// Kernels share with the first whose keys are at most this many times its own; 0 for no sharing.
+    /// Launches share with the first whose runtime is at most this many times its own; 0 for no sharing.
     pub share_within: f64,
+    /// Blocks of an unknown kernel that run while it waits; 0 for none.
+    pub samples: u64,
     /// How blocks leave that are in the way.
     pub hand_over: Preemption,
     /// Device time, in nanoseconds of the whole device, that a tenant may hold beyond its part; none for no guard.
@@ -58,7 +77,8 @@ impl Default for Settings {
         Self {
             profiles: Profiles::default(),
             uses_profiles: true,
-            share_within: 2.4,
+            share_within: 2.0,
+            samples: 1,
             hand_over: Preemption::Cheapest,
             guard: Some(50e6),
             bound: Some(8.0),
@@ -72,7 +92,14 @@ struct Entry {
     row: RowId,
     /// 0: its slowdown would exceed the bound; 1: ordinary; 2: its tenant held too much.
     band: u8,
+    /// Predicted remaining device time over its tenant's weight.
     key: f64,
+    /// Predicted device time of the whole launch over its tenant's weight.
+    total: f64,
+    /// Its blocks that have not ended, at least one.
+    left: u64,
+    /// No block of its row has ended, and there is no profile.
+    unknown: bool,
 }
 
 /// The policy's state.
@@ -82,18 +109,24 @@ pub struct Gridmux {
     settings: Settings,
     roster: Roster,
     durations: Durations,
+    ages: Ages,
     /// By tenant: what its blocks held beyond its part, in SM · nanoseconds.
     excess: Vec<f64>,
     heads: Vec<Job>,
     order: Vec<Entry>,
+    /// The rows of `order`.
     rows: Vec<RowId>,
     /// How many of the first rows share the device.
     sharing: usize,
     /// The row that came first in the newest plan.
     first: Option<RowId>,
+    /// The tenant that worked last, and when another one ended its last launch.
+    last: Option<TenantId>,
+    others_until: Option<Nanos>,
     spread: Spread,
     groups: Vec<Group>,
     watch: Option<Watch>,
+    wake_at: Option<Nanos>,
 }
 
 impl Gridmux {
@@ -105,15 +138,19 @@ impl Gridmux {
             settings,
             roster: Roster::new(shape),
             durations: Durations::default(),
+            ages: Ages::default(),
             excess: Vec::new(),
             heads: Vec::new(),
             order: Vec::new(),
             rows: Vec::new(),
             sharing: 0,
             first: None,
+            last: None,
+            others_until: None,
             spread: Spread::default(),
             groups: Vec::new(),
             watch: None,
+            wake_at: None,
         }
     }
 
@@ -134,33 +171,37 @@ impl Gridmux {
     fn entry(&self, job: &Job, now: Nanos) -> Entry {
         let row = job.row;
         let tenant = self.roster.row(row).map_or(TenantId(0), |info| info.tenant);
-        let Some(block_ns) = self.block_ns(row) else {
-            return Entry {
-                row,
-                band: 1,
-                key: 0.0,
-            };
-        };
-        let wave_ns = block_ns / self.roster.resident(row).max(1) as f64;
-        let remaining = job.left() as f64 * wave_ns;
-        let total = (job.blocks as f64 * wave_ns).max(1.0);
-        let slowdown = ((now - job.arrived).0 as f64 + remaining) / total;
+        let known = self.block_ns(row);
+        let outlast = || (OUTLAST * self.ages.of(row, now) as f64).max(PRIOR_NS);
+        let block_ns = known.unwrap_or_else(outlast);
+        let wave_ns = block_ns / self.roster.resident(row) as f64;
+        let (remaining, total) = (job.left() as f64 * wave_ns, job.blocks as f64 * wave_ns);
+        // No launch is quicker than one block of it.
+        let alone = total.max(block_ns).max(1.0);
+        let slowdown = ((now - job.arrived).0 as f64 + remaining) / alone;
         let held = self.excess.get(tenant.index()).copied().unwrap_or(0.0);
         let device_ns = held / f64::from(self.roster.shape().sms);
         let present = match self.first == Some(row) {
             true => HYSTERESIS,
             false => 1.0,
         };
-        let key = present * remaining / f64::from(self.roster.weight(tenant));
-        let band = match (self.settings.bound, self.settings.guard) {
-            (Some(bound), _) if slowdown > bound => 0,
-            (_, Some(window)) if device_ns > window => 2,
-            _ => 1,
-        };
-        Entry { row, band, key }
+        let weight = f64::from(self.roster.weight(tenant));
+        Entry {
+            row,
+            band: match (self.settings.bound, self.settings.guard) {
+                (Some(bound), _) if slowdown > bound => 0,
+                (_, Some(window)) if device_ns > window => 2,
+                _ => 1,
+            },
+            key: present * remaining / weight,
+            total: total / weight,
+            left: job.left().max(1),
+            unknown: known.is_none(),
+        }
     }
 
     fn sort(&mut self, now: Nanos) {
+        self.roster.heads(&mut self.heads);
         self.order.clear();
         for at in 0..self.heads.len() {
             let entry = self.entry(&self.heads[at], now);
@@ -168,50 +209,70 @@ impl Gridmux {
         }
         self.order.sort_unstable_by(|one, other| {
             let key = one.key.total_cmp(&other.key);
-            one.band
-                .cmp(&other.band)
-                .then(key)
-                .then(one.row.cmp(&other.row))
+            let band = one.band.cmp(&other.band);
+            band.then(key).then(one.row.cmp(&other.row))
         });
         self.rows.clear();
         self.rows.extend(self.order.iter().map(|entry| entry.row));
         self.first = self.rows.first().copied();
+        let most = self.settings.share_within * self.order.first().map_or(0.0, |entry| entry.total);
+        let band = self.order.first().map(|entry| entry.band);
+        let like = |entry: &&Entry| Some(entry.band) == band && entry.total <= most;
+        let sharing = self.order.iter().take_while(like).count();
+        self.sharing = sharing.max(1).min(self.order.len());
     }
 
-    /// Returns whether nothing is known of a row.
-    fn is_unknown(&self, row: RowId) -> bool {
-        self.block_ns(row).is_none()
+    /// Returns whether one tenant alone has work, and has had for a grace.
+    fn is_alone(&mut self, now: Nanos) -> bool {
+        let tenants = self
+            .heads
+            .iter()
+            .filter_map(|job| Some(self.roster.row(job.row)?.tenant));
+        for tenant in tenants {
+            if self.last.replace(tenant).is_some_and(|last| last != tenant) {
+                self.others_until = Some(now + GRACE);
+            }
+        }
+        self.others_until.is_none_or(|until| until <= now)
     }
 
-    /// Decides how many of the first rows share the device: all while one is unknown, else those like the first.
-    fn share(&mut self) {
-        let one_is_unknown = self.rows.iter().any(|row| self.is_unknown(*row));
-        let Some(first) = self.order.first().copied() else {
-            self.sharing = 0;
-            return;
-        };
-        let like = |entry: &&Entry| {
-            entry.band == first.band && entry.key <= self.settings.share_within * first.key
-        };
-        self.sharing = match one_is_unknown {
-            true => self.rows.len(),
-            false => self.order.iter().take_while(like).count().max(1),
-        };
+    /// Fills the plan of a tenant that has the device to itself.
+    fn fill_alone(&self, standing: &Plan, next: &mut Plan) {
+        let layout = Layout::free(self.device);
+        let all = whole(&self.roster, DispatchOrder::Rank, Preemption::None);
+        layout.fill(
+            &self.roster,
+            (standing, next),
+            &[all],
+            &self.rows,
+            |_, place| {
+                self.roster
+                    .row(self.rows[place])
+                    .map_or(0, |info| info.most)
+            },
+        );
     }
 
     fn fill(&mut self, standing: &Plan, next: &mut Plan) {
-        let heads = &self.heads;
-        let left = |row: RowId| {
-            let job = heads.iter().find(|job| job.row == row);
-            job.map_or(0, Job::left).max(1)
-        };
-        let (sharing, rest) = self.rows.split_at(self.sharing);
+        let order = &self.order;
+        let left = |place: usize| order[place].left;
         self.spread.begin(self.roster.shape(), self.rows.len());
-        self.spread.give_parts(&self.roster, sharing, 0, left);
+        let waiting = || (self.sharing..).zip(&order[self.sharing..]);
+        for (sm, (place, entry)) in waiting().filter(|(_, entry)| entry.unknown).enumerate() {
+            if let Some(info) = self.roster.row(entry.row) {
+                let from = (
+                    sm % usize::from(self.roster.shape().sms),
+                    self.settings.samples,
+                );
+                self.spread.place_in_turn(place, &info.block, from);
+            }
+        }
+        let sharing = &self.rows[..self.sharing];
+        self.spread.give_parts(&self.roster, sharing, left);
         self.spread.fill_up(&self.roster, sharing, left);
-        for (place, row) in (self.sharing..).zip(rest) {
-            if let Some(info) = self.roster.row(*row) {
-                let blocks = (0, left(*row));
+        for (place, entry) in waiting() {
+            if let Some(info) = self.roster.row(entry.row) {
+                let blocks = (0, entry.left);
                 self.spread.place_in_turn(place, &info.block, blocks);
             }
         }
@@ -234,24 +295,39 @@ impl Gridmux {
         );
     }
 
-    /// Watches a row of which nothing is known until its first block ends; else the first row, until a wave of it has
-    /// ended, or half of its last one.
+    /// Watches an unknown row until its first block ends; else the first row, until a wave of it has ended, or half of
+    /// its last one.
     fn next_watch(&self) -> Option<Watch> {
         let ended = |row: RowId| self.roster.row(row).map(|info| info.ended.0);
-        if let Some(row) = self.rows.iter().find(|row| self.is_unknown(**row)) {
-            let ended = ended(*row)? + 1;
-            return Some(Watch { row: *row, ended });
+        if let Some(entry) = self.order.iter().find(|entry| entry.unknown) {
+            let (row, ended) = (entry.row, ended(entry.row)? + 1);
+            return Some(Watch { row, ended });
         }
-        let job = self.heads.iter().find(|job| Some(job.row) == self.first)?;
-        let step = self
-            .roster
-            .resident(job.row)
-            .min(job.left().div_ceil(2))
-            .max(1);
-        (self.heads.len() > 1).then_some(Watch {
-            row: job.row,
-            ended: ended(job.row)? + step,
+        let first = self.order.first()?;
+        let resident = self.roster.resident(first.row);
+        let step = resident.min(first.left.div_ceil(2)).max(1);
+        (self.order.len() > 1).then_some(Watch {
+            row: first.row,
+            ended: ended(first.row)? + step,
         })
+    }
+
+    /// Returns when unknown rows have run long enough to be looked at again, or a tenant has been alone for a grace.
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "times are far below 2^53 and not negative"
+    )]
+    fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+        let unknown = self.order.iter().filter(|entry| entry.unknown);
+        let ages = unknown.map(|entry| self.ages.of(entry.row, now));
+        let look = ages.min().filter(|_| self.order.len() > 1).map(|age| {
+            let age = (age as f64).max(PRIOR_NS);
+            now + Nanos((LOOK_AGAIN * age) as u64)
+        });
+        let grace = self.others_until.filter(|until| *until > now);
+        look.into_iter().chain(grace).min()
     }
 }
 
@@ -259,6 +335,7 @@ impl Policy for Gridmux {
     fn observe(&mut self, event: &Event) {
         self.roster.observe(event);
         self.durations.observe(event);
+        self.ages.observe(event);
         if let Event::Share {
             tenant,
             held,
@@ -278,20 +355,27 @@ impl Policy for Gridmux {
             let row = self.roster.row(watch.row);
             row.is_some_and(|row| row.ended.0 >= watch.ended)
         };
-        let due = self.watch.is_some_and(reached);
+        let due = self.wake_at.is_some_and(|at| at <= now) || self.watch.is_some_and(reached);
         if !(self.roster.take_changed() || due) {
             return false;
         }
-        self.roster.heads(&mut self.heads);
         self.sort(now);
-        self.share();
-        self.watch = self.next_watch();
-        self.fill(standing, next);
+        match self.is_alone(now) {
+            true => {
+                self.watch = None;
+                self.fill_alone(standing, next);
+            }
+            false => {
+                self.watch = self.next_watch();
+                self.fill(standing, next);
+            }
+        }
+        self.wake_at = self.next_wake(now);
         !next.says_the_same(standing) || standing.groups().is_empty()
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        None
+        self.wake_at
     }
 
     fn watch(&self) -> Option<Watch> {

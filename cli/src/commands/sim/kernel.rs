@@ -1,23 +1,21 @@
 //! `gridmux sim kernel`: one kernel of anybody's PTX on a modelled GPU, with nothing else around it.
 
-use super::argument::{Argument, Source};
+use super::argument::Argument;
 use super::launch;
+use super::loading::{Room, extent, fetch, gpu, lay_out, memory_bytes, named, place};
 use super::report::Report;
 use crate::commands::ptx::{at, form_parser, parse};
 use crate::failure::Failure;
 use crate::output::Output;
 use anyhow::Context;
 use clap::Args;
+use gridmux_hw_model::Gpu;
 use gridmux_hw_model::drive::FormedKernel;
-use gridmux_hw_model::{Gpu, GpuConfig, MemoryError, Partition};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
 use gridmux_ptx::forms::{Form, KernelForm, Options, Shape, rewrite};
-use std::path::{Path, PathBuf};
-
-/// Memory for the module's own variables and for what allocation rounds up.
-const SPARE_BYTES: u64 = 1 << 30;
+use std::path::PathBuf;
 
 /// Runs a kernel.
 #[derive(Debug, Args)]
@@ -67,30 +65,6 @@ pub(crate) struct Kernel {
 /// A domain with a fenced partition is at least this large: the least partition, wherever it has to be aligned.
 const LEAST_AROUND_BYTES: u64 = 16 << 30;
 
-/// The memory that the kernel sees.
-#[derive(Debug, Clone, Copy)]
-struct Room {
-    /// A tenant's partition, or the window of the whole domain.
-    partition: Partition,
-    is_fenced: bool,
-}
-
-impl Room {
-    fn alloc(self, gpu: &mut Gpu, bytes: u64) -> Result<u64, MemoryError> {
-        match self.is_fenced {
-            true => gpu.memory_mut().alloc_in(self.partition, bytes),
-            false => gpu.memory_mut().alloc(self.partition.domain, bytes),
-        }
-    }
-}
-
-/// A buffer whose bytes go to a file afterwards.
-struct Wanted {
-    address: u64,
-    bytes: u64,
-    file: PathBuf,
-}
-
 impl Kernel {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         if self.slice_blocks.is_some() && !matches!(self.form.shape, Shape::Slice | Shape::Gate) {
@@ -118,17 +92,12 @@ impl Kernel {
         out.show(&report, || report.text())
     }
 
-    /// Returns the memory that the kernel needs at most, in bytes.
-    fn memory_bytes(&self) -> u64 {
-        let buffers = self.args.iter().map(Argument::buffer_bytes);
-        buffers.fold(SPARE_BYTES, u64::saturating_add)
-    }
-
     /// Makes the memory that the kernel sees: a partition where the form is fenced, with its domain around it for what
     /// the host keeps; else the domain alone.
     fn reserve(&self, gpu: &mut Gpu) -> Result<Room, Failure> {
-        let (bytes, memory) = (self.memory_bytes(), gpu.memory_mut());
+        let bytes = memory_bytes(&self.args);
         if self.form.fenced {
+            let memory = gpu.memory_mut();
             let around = bytes.saturating_mul(4).max(LEAST_AROUND_BYTES);
             let domain = memory.create_domain(around)?;
             let partition = memory.reserve(domain, bytes)?;
@@ -137,17 +106,7 @@ impl Kernel {
                 is_fenced: true,
             });
         }
-        let domain = memory.create_domain(bytes)?;
-        let (base, bytes) = memory.window(domain)?;
-        let partition = Partition {
-            domain,
-            base,
-            bytes,
-        };
-        Ok(Room {
-            partition,
-            is_fenced: false,
-        })
+        Room::whole(gpu, bytes)
     }
 
     /// Loads the module in the form that was asked for, and lays the parameters out.
@@ -159,12 +118,7 @@ impl Kernel {
             false => gpu.load(room.partition.domain, &program, module.source()),
         }
         .with_context(|| self.file.display().to_string())?;
-        let Some(kernel) = loaded.kernel(&self.entry) else {
-            let kernels = loaded.kernels().iter();
-            let names: Vec<&str> = kernels.map(|kernel| &*kernel.name).collect();
-            let message = format!("{} has no kernel {:?}", self.file.display(), self.entry);
-            return Err(Failure::new(message).hint(format!("it has: {}", names.join(", "))));
-        };
+        let kernel = named(&self.file, &loaded, &self.entry)?;
         // A kernel that no form was made for is launched whole.
         let form = form.unwrap_or_else(|| KernelForm::original(&self.entry, kernel.params_bytes));
         Ok(FormedKernel {
@@ -220,129 +174,5 @@ impl Kernel {
             return Err(Failure::new(message).hint(format!("run it with --form {gate}")));
         }
         Ok(())
-    }
-}
-
-/// Returns a built-in GPU, or the one that a file describes.
-pub(super) fn gpu(name: &str) -> Result<GpuConfig, Failure> {
-    if !name.ends_with(".toml") {
-        return Ok(GpuConfig::builtin(name)?);
-    }
-    let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
-    Ok(GpuConfig::from_toml(&text).with_context(|| name.to_owned())?)
-}
-
-/// Returns the bytes of the parameter that an argument stands for; a buffer is made and filled.
-fn place(
-    gpu: &mut Gpu,
-    room: Room,
-    argument: &Argument,
-    wanted: &mut Vec<Wanted>,
-) -> Result<Vec<u8>, Failure> {
-    let (from, to) = match argument {
-        Argument::Value(bytes) => return Ok(bytes.clone()),
-        Argument::Buffer { from, to } => (from, to),
-    };
-    let domain = room.partition.domain;
-    let (address, bytes) = match from {
-        Source::Zeroes(bytes) => {
-            let address = room.alloc(gpu, *bytes)?;
-            gpu.memory_mut().fill(domain, address, *bytes, 0)?;
-            (address, *bytes)
-        }
-        Source::File(file) => {
-            let contents = std::fs::read(file).with_context(|| file.display().to_string())?;
-            let bytes = contents.len() as u64;
-            let address = room
-                .alloc(gpu, bytes)
-                .with_context(|| file.display().to_string())?;
-            gpu.memory_mut().write(domain, address, &contents)?;
-            (address, bytes)
-        }
-    };
-    if let Some(file) = to {
-        wanted.push(Wanted {
-            address,
-            bytes,
-            file: file.clone(),
-        });
-    }
-    Ok(address.to_le_bytes().to_vec())
-}
-
-fn fetch(gpu: &Gpu, partition: Partition, result: &Wanted) -> Result<(), Failure> {
-    let mut contents = vec![0; usize::try_from(result.bytes)?];
-    gpu.memory()
-        .read(partition.domain, result.address, &mut contents)?;
-    let write =
-        |file: &Path| std::fs::write(file, &contents).with_context(|| file.display().to_string());
-    Ok(write(&result.file)?)
-}
-
-/// Returns the parameter block of the original, without the control block behind it.
-fn lay_out(
-    kernel: &gridmux_hw_model::Kernel,
-    values: &[Vec<u8>],
-    control_offset: Option<u32>,
-) -> Result<Vec<u8>, Failure> {
-    let own: Vec<_> = kernel
-        .params
-        .iter()
-        .filter(|param| Some(param.offset) != control_offset)
-        .collect();
-    if own.len() != values.len() {
-        let takes: Vec<String> = own
-            .iter()
-            .map(|param| format!("{} ({} bytes)", param.name, param.bytes))
-            .collect();
-        let (many, given) = (own.len(), values.len());
-        let failure = Failure::new(format!(
-            "kernel {} takes {many} parameters, {given} --arg were given",
-            kernel.name
-        ));
-        return Err(failure.hint(format!("its parameters are: {}", takes.join(", "))));
-    }
-    let mut block = vec![0; control_offset.unwrap_or(kernel.params_bytes) as usize];
-    for (param, value) in own.iter().zip(values) {
-        if param.bytes as usize != value.len() {
-            return Err(Failure::new(format!(
-                "parameter {} of kernel {} takes {} bytes, its --arg has {}",
-                param.name,
-                kernel.name,
-                param.bytes,
-                value.len()
-            )));
-        }
-        block[param.offset as usize..][..value.len()].copy_from_slice(value);
-    }
-    Ok(block)
-}
-
-/// Parses `X[,Y[,Z]]`; what is missing is 1.
-fn extent(text: &str) -> Result<[u32; 3], String> {
-    let wrong = || format!("{text:?} is not X[,Y[,Z]] with numbers of at least 1");
-    let mut extent = [1; 3];
-    let parts: Vec<&str> = text.split(',').collect();
-    if parts.len() > extent.len() {
-        return Err(wrong());
-    }
-    for (axis, part) in extent.iter_mut().zip(parts) {
-        *axis = part.parse().ok().filter(|n| *n > 0).ok_or_else(wrong)?;
-    }
-    Ok(extent)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::extent;
-
-    #[test]
-    fn missing_axes_are_one() {
-        assert_eq!(extent("4"), Ok([4, 1, 1]));
-        assert_eq!(extent("4,2"), Ok([4, 2, 1]));
-        assert_eq!(extent("4,2,3"), Ok([4, 2, 3]));
-        for wrong in ["", "0", "4,", "1,2,3,4", "-1", "4,0"] {
-            assert!(extent(wrong).is_err(), "{wrong}");
-        }
     }
 }

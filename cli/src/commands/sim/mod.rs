@@ -1,8 +1,17 @@
-//! `gridmux sim`: the SM model by itself.
+//! `gridmux sim`: the SM model and the `event` executor by themselves.
+//!
+//! `kernel` runs one kernel. `mix` and `trace` run programs together under a policy: [`play`] runs them, [`meter`]
+//! measures what they hold, [`recording`] reads traces, [`replay`] makes launches of them, [`loading`] loads users' PTX.
 
 mod argument;
 mod kernel;
 mod launch;
+mod loading;
+mod meter;
+mod mix;
+mod play;
+mod recording;
+mod replay;
 mod report;
 mod trace;
 
@@ -10,11 +19,13 @@ use crate::failure::Failure;
 use crate::output::Output;
 use clap::Subcommand;
 
-/// Commands on the SM model.
+/// Commands on the SM model and the event executor.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sim {
     /// Run one kernel of a PTX file on a modelled GPU, with nothing else around it
     Kernel(kernel::Kernel),
+    /// Run any mix of kernels and recorded programs together under a policy, beside each alone
+    Mix(mix::Mix),
     /// Run recorded launches again, as tenants under a policy
     Trace(trace::Trace),
 }
@@ -23,6 +34,7 @@ impl Sim {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         match self {
             Self::Kernel(kernel) => kernel.run(out),
+            Self::Mix(mix) => mix.run(out),
             Self::Trace(trace) => trace.run(out),
         }
     }

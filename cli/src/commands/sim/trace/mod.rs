@@ -2,18 +2,19 @@
 //!
 //! Rule: what is compared is compared under one policy: the time alone is that of the same replay with one tenant.
 
-mod read;
-mod replay;
 mod report;
 
-use super::kernel::gpu;
+use super::loading::gpu;
+use super::play::{self, Program, Run};
+use super::recording::{self, Recording};
+use super::replay::{Arrivals, StandIns};
 use crate::commands::policy::name_parser;
 use crate::commands::serve::{TenantOption, tenant};
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
-use read::Recording;
-use replay::{Arrivals, Party, Setting};
+use gridmux_hw_model::{Gpu, GpuConfig};
+use gridmux_policy::Class;
 use report::{Report, Tenant};
 use std::path::PathBuf;
 
@@ -74,6 +75,15 @@ struct Source {
     file: PathBuf,
 }
 
+/// A tenant that takes part.
+#[derive(Debug)]
+struct Party<'a> {
+    name: &'a str,
+    weight: u32,
+    class: Class,
+    recording: &'a Recording,
+}
+
 impl Trace {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         self.check()?;
@@ -81,7 +91,10 @@ impl Trace {
         if let Some(sms) = self.sms {
             config = config.scaled_to_sms(sms);
         }
-        let read = self.sources.iter().map(|source| read::file(&source.file));
+        let read = self
+            .sources
+            .iter()
+            .map(|source| recording::file(&source.file));
         let recordings = read.collect::<Result<Vec<Recording>, Failure>>()?;
         let parties: Vec<Party<'_>> = self
             .sources
@@ -89,26 +102,19 @@ impl Trace {
             .zip(&recordings)
             .map(|pair| self.party(pair))
             .collect();
-        let setting = Setting {
-            config: &config,
-            policy: &self.policy,
-            arrivals: self.arrivals,
-            threads: self.threads,
-        };
-        let together = replay::run(&setting, &parties)?;
+        let together = self.play(&config, &parties)?;
         let mut tenants = Vec::new();
-        for (party, together) in parties.iter().zip(&together) {
+        for (party, together) in parties.iter().zip(&together.played) {
             // The only tenant was alone already.
             let alone = match parties.len() {
-                1 => Vec::new(),
-                _ => replay::run(&setting, std::slice::from_ref(party))?,
+                1 => None,
+                _ => Some(self.play(&config, std::slice::from_ref(party))?),
             };
-            tenants.push(Tenant::new(
-                party,
-                together,
-                alone.first().unwrap_or(together),
-            ));
+            let alone = alone.as_ref().map_or(together, |run| &run.played[0]);
+            tenants.push(Tenant::new(party, together, alone));
         }
+        let slowdowns = tenants.iter().filter_map(Tenant::slowdown);
+        play::hint_if_nobody_met(&together, slowdowns);
         let report = Report::new(
             (&config.name, config.sm.count),
             &self.policy,
@@ -116,6 +122,26 @@ impl Trace {
             tenants,
         );
         out.show(&report, || report.text())
+    }
+
+    /// Runs all parties together.
+    fn play(&self, config: &GpuConfig, parties: &[Party<'_>]) -> Result<Run, Failure> {
+        let mut gpu = Gpu::new(config.clone());
+        gpu.set_threads(self.threads.into());
+        let (mut programs, mut first_stream) = (Vec::new(), 0);
+        for party in parties {
+            let stand_ins = StandIns::load(&mut gpu, party.recording)?;
+            let arrivals = (self.arrivals, 0);
+            programs.push(Program {
+                name: party.name.to_owned(),
+                weight: party.weight,
+                class: party.class,
+                streams: stand_ins.streams(party.recording, arrivals, first_stream),
+            });
+            first_stream += party.recording.streams;
+        }
+        let mut driver = play::driver(gpu, &self.policy)?;
+        play::run(&mut driver, &programs, |_, _| Ok(()))
     }
 
     /// Checks the names that belong together.

@@ -1,6 +1,8 @@
 //! What `gridmux sim trace` prints.
 
-use super::replay::{Arrivals, Party, Played};
+use super::Party;
+use crate::commands::sim::play::Played;
+use crate::commands::sim::replay::Arrivals;
 use crate::commands::workload::Percentiles;
 use crate::table;
 use crate::units::{counted, nanos};
@@ -71,8 +73,8 @@ impl Spread {
 impl Tenant {
     /// Puts a tenant's two runs side by side.
     pub(super) fn new(party: &Party<'_>, together: &Played, alone: &Played) -> Self {
-        let turnaround_ns = Spread::of(&together.turnaround_ns);
-        let alone_ns = Spread::of(&alone.turnaround_ns);
+        let turnaround_ns = Spread::of(&together.turnaround_ns());
+        let alone_ns = Spread::of(&alone.turnaround_ns());
         let means = turnaround_ns.mean.zip(alone_ns.mean);
         let reading = &together.reading;
         let part = |integral: f64| (reading.total > 0.0).then(|| integral / reading.total);
@@ -86,11 +88,16 @@ impl Tenant {
             slowdown: means.map(|(together, alone)| together / alone),
             turnaround_ns,
             alone_ns,
-            span_ns: together.span_ns,
-            alone_span_ns: alone.span_ns,
+            span_ns: together.end_ns(),
+            alone_span_ns: alone.end_ns(),
             got: part(reading.held),
             asked: part(reading.entitled),
         }
+    }
+
+    /// Returns mean turnaround together over that alone.
+    pub(super) fn slowdown(&self) -> Option<f64> {
+        self.slowdown
     }
 
     fn row(&self) -> Vec<String> {

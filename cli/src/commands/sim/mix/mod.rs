@@ -1,0 +1,238 @@
+//! `gridmux sim mix`: any mix of workloads together under a policy, beside each alone.
+//!
+//! Rule: a program alone runs under `fifo`, which is the bare device, whatever policy the mix runs under: so policies
+//! are compared by one measure.
+
+mod gantt;
+mod member;
+mod on_event;
+mod on_model;
+mod report;
+mod spec;
+
+use super::loading::gpu;
+use super::play::{self, Run};
+use crate::commands::policy::name_parser;
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::{Args, ValueEnum};
+use gridmux_hw_model::GpuConfig;
+use member::Member;
+use on_event::OnEvent;
+use on_model::{OnModel, Verdict};
+use report::{Program, Report, Setting};
+use serde::Serialize;
+use spec::{Offset, Source, Spec};
+use std::io::Write as _;
+
+/// The policy under which programs run alone.
+const ALONE: &str = "fifo";
+
+/// How workloads are written, behind the options.
+const NOTES: &str = "\
+A workload is [NAME=]SOURCE[,KEY=VALUE...]. SOURCE is one of
+  matmul            a kernel of `gridmux workload list`
+  ercbench:sha1     a kernel of ERCBench as the SRTF paper's Tables 2 and 3 give it, on the event executor only: aes-d,
+                    aes-e, nlm2, jpeg-d, jpeg-e, raytracing, sad, sha1
+  FILE.ptx          a kernel of a PTX file
+  FILE              a trace that `gridmux run --record` wrote
+
+KEY=VALUE, for any workload:
+  at=TIME|PERCENT%  when it begins: a time, as 150us, or a part of the time that the first workload takes alone [0us]
+  weight=N          its tenant's weight [1]
+  class=CLASS       latency, normal or batch [normal]
+for a kernel:
+  launches=N        how often it is launched [1]
+  think=TIME        closed loop: a launch arrives so long after the end of the one before [0us]
+  every=TIME        open loop: a launch arrives so long after the arrival of the one before
+for a kernel of ours:
+  size=SIZE         tiny, small or large [large]
+for a kernel of a PTX file, as `gridmux sim kernel` takes them:
+  entry=NAME  grid=X[,Y[,Z]]  block=X[,Y[,Z]]  shared=BYTES  arg=KIND=VALUE (repeated, in order)
+for a trace:
+  arrivals=WHEN     recorded or closed, as `gridmux sim trace` takes it [recorded]
+
+Executors:
+  event  simulates thread blocks by their durations: fast, no instruction is executed. Our kernels have durations that
+         were measured on the modelled gtx980; on another GPU they are measured first, alone on the model, as kernels of
+         PTX files always are. Blocks slow each other down by one formula (policy/data/event.toml).
+  model  executes every instruction and counts cycles. Results of our kernels are compared with a host reference; a wrong
+         one makes the command fail. Buffers of `out=` and `inout=` are written to their files on the model only.
+
+A program's time alone is that under fifo, the bare device. Times are the GPU's own (virtual). Equal commands print equal
+figures.
+
+Examples:
+  gridmux sim mix matmul spmv,at=50% --policy srtf
+  gridmux sim mix ercbench:sha1 ercbench:jpeg-d --policy srtf --gpu gtx480
+  gridmux sim mix a=sad,launches=20,think=50us b=lbm,launches=5,every=1ms,weight=2 --policy smk-p --on model
+  gridmux sim mix my.ptx,entry=add,grid=64,block=256,arg=in=a.bin,arg=out=65536:b.bin vecadd --policy gridmux
+  gridmux sim mix one.trace two.trace,at=2ms --policy accelos --gpu h200 --sms 8";
+
+/// Runs workloads together.
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct Mix {
+    /// A workload for each tenant; see below
+    #[arg(value_name = "[NAME=]SOURCE[,KEY=VALUE…]", required = true, value_parser = spec::parse)]
+    workloads: Vec<Spec>,
+    /// Scheduling policy (`gridmux policy list`)
+    #[arg(long, value_name = "NAME", value_parser = name_parser())]
+    policy: String,
+    /// What executes the mix
+    #[arg(long, value_enum, default_value = "event")]
+    on: On,
+    /// GPU by name, or a description in TOML
+    #[arg(
+        long,
+        visible_alias = "device",
+        value_name = "NAME|FILE.toml",
+        default_value = gridmux_policy::executor::MEASURED_ON
+    )]
+    gpu: String,
+    /// Its streaming multiprocessors, caches and bandwidth in proportion [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    sms: Option<u16>,
+    /// Threads that run the model; times are the same for any number
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+}
+
+/// An executor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum On {
+    /// Thread blocks by their durations
+    Event,
+    /// Every instruction, cycle by cycle
+    Model,
+}
+
+/// The executor of a command, ready to run members.
+enum Bench<'a> {
+    Event(OnEvent<'a>),
+    Model(OnModel<'a>),
+}
+
+impl Bench<'_> {
+    /// Runs some members, each from its offset in nanoseconds on; `keep` as in [`OnModel::run`].
+    fn run(
+        &self,
+        policy: &str,
+        take: &[(usize, u64)],
+        keep: bool,
+    ) -> Result<(Run, Vec<Verdict>), Failure> {
+        match self {
+            Self::Event(event) => {
+                let run = event.run(policy, take)?;
+                Ok((run, take.iter().map(|_| None).collect()))
+            }
+            Self::Model(model) => model.run(policy, take, keep),
+        }
+    }
+}
+
+impl Mix {
+    pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
+        self.check()?;
+        let mut config = gpu(&self.gpu)?;
+        if let Some(sms) = self.sms {
+            config = config.scaled_to_sms(sms);
+        }
+        let members = self.workloads.iter().cloned().map(Member::read);
+        let members = members.collect::<Result<Vec<Member>, Failure>>()?;
+        let bench = self.bench(&config, &members)?;
+        let mut alone = Vec::with_capacity(members.len());
+        for member in 0..members.len() {
+            let (run, _) = bench.run(ALONE, &[(member, 0)], false)?;
+            alone.extend(run.played);
+        }
+        let (from, to) = alone[0].span_ns();
+        let take: Vec<(usize, u64)> = self.offsets(to - from).into_iter().enumerate().collect();
+        let (together, verdicts) = bench.run(&self.policy, &take, true)?;
+        let programs = members.iter().zip(together.played.iter().zip(&alone));
+        let programs = programs.zip(verdicts);
+        let programs: Vec<Program> = programs
+            .map(|((member, played), verdict)| Program::new(member, played, verdict))
+            .collect();
+        play::hint_if_nobody_met(&together, programs.iter().map(Program::slowdown));
+        let setting = Setting {
+            policy: self.policy,
+            on: self.on,
+            gpu: config.name.clone(),
+            sms: config.sm.count,
+        };
+        let report = Report::new(setting, programs, (&together, &alone));
+        out.show(&report, || report.text())?;
+        match report.wrong() {
+            None => Ok(()),
+            Some(_) if out.is_json() => Err(Failure::reported()),
+            Some(wrong) => Err(Failure::new(wrong)),
+        }
+    }
+
+    /// Checks what belongs together.
+    fn check(&self) -> Result<(), Failure> {
+        for (place, spec) in self.workloads.iter().enumerate() {
+            let name = &spec.name;
+            if self.workloads[..place]
+                .iter()
+                .any(|other| other.name == *name)
+            {
+                return Err(Failure::usage(format!(
+                    "two workloads are named {name:?}; name them, as a={name} b={name}"
+                )));
+            }
+            if self.on == On::Model && matches!(spec.source, Source::ErcBench(_)) {
+                return Err(on_model::no_code(name));
+            }
+        }
+        let first = &self.workloads[0];
+        if matches!(first.at, Offset::Percent(_)) {
+            return Err(Failure::usage(format!(
+                "{:?} is the first workload, whose time alone other offsets are percentages of; give it a time",
+                first.name
+            )));
+        }
+        Ok(())
+    }
+
+    fn bench<'a>(
+        &self,
+        config: &'a GpuConfig,
+        members: &'a [Member],
+    ) -> Result<Bench<'a>, Failure> {
+        Ok(match self.on {
+            On::Event => Bench::Event(OnEvent::new(config, members, |name| {
+                // Nobody is left to be told when stderr is gone.
+                let _ = writeln!(std::io::stderr(), "measuring {name} alone on the model");
+            })?),
+            On::Model => Bench::Model(OnModel {
+                config,
+                threads: self.threads,
+                members,
+            }),
+        })
+    }
+
+    /// Returns when each workload begins; the first one takes so long alone.
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "times are far below 2^53 ns, and the conversion saturates"
+    )]
+    fn offsets(&self, first_alone_ns: u64) -> Vec<u64> {
+        let begin = match self.workloads[0].at {
+            Offset::Ns(at) => at,
+            Offset::Percent(_) => 0,
+        };
+        let offset = |spec: &Spec| match spec.at {
+            Offset::Ns(at) => at,
+            Offset::Percent(percent) => {
+                begin + (first_alone_ns as f64 * percent / 100.0).round() as u64
+            }
+        };
+        self.workloads.iter().map(offset).collect()
+    }
+}

@@ -1,0 +1,191 @@
+//! A mix on the `event` executor.
+//!
+//! Rules: our kernels have the shapes of `policy/data/kernels.toml` on the GPU where these were measured; on another one
+//! they are measured first, alone on the model, as users' kernels are; blocks of a recorded program stay as long as they
+//! did while that program is alone. What was measured or recorded with few blocks on an SM counts as work at full
+//! residency ([`EventConfig::work_of`]).
+
+use super::member::Member;
+use super::on_model::load;
+use super::spec::Source;
+use crate::commands::sim::play::{self, NEVER, Planned, Program, Run};
+use crate::commands::sim::recording::Recording;
+use crate::commands::sim::replay::{StandIns, queue};
+use crate::failure::Failure;
+use anyhow::Context;
+use gridmux_hw_model::{Gpu, GpuConfig, QueueId, StandIn, device_shape, measure};
+use gridmux_policy::driver::Engine;
+use gridmux_policy::executor::{
+    Contention, EventConfig, EventExecutor, EventKernel, EventSubmission, MEASURED_ON, Work,
+    measured_kernels,
+};
+use gridmux_policy::shape::BlockShape;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A mix on the event executor.
+#[derive(Debug)]
+pub(super) struct OnEvent<'a> {
+    config: EventConfig,
+    members: &'a [Member],
+    /// For each member its launch, or those of its trace in their order.
+    launches: Vec<Vec<EventSubmission>>,
+}
+
+impl<'a> OnEvent<'a> {
+    /// Finds the shape of every member; `progress` is told what is measured.
+    pub(super) fn new(
+        gpu: &GpuConfig,
+        members: &'a [Member],
+        mut progress: impl FnMut(&str),
+    ) -> Result<Self, Failure> {
+        let config = event_config(gpu);
+        let mut launches = Vec::new();
+        for member in members {
+            launches.push(match (&member.spec.source, &member.recording) {
+                (Source::ErcBench(kernel), _) => vec![kernel.submission(&config.shape)],
+                (Source::Own { workload, size }, _) if gpu.name == MEASURED_ON => {
+                    vec![from_table(workload.name, &size.to_string())?]
+                }
+                (_, Some(recording)) => recorded(gpu, config, recording)?,
+                _ => {
+                    progress(&member.spec.name);
+                    vec![measured(gpu, config, member)?]
+                }
+            });
+        }
+        Ok(Self {
+            config,
+            members,
+            launches,
+        })
+    }
+
+    /// Runs some members, each from its offset on.
+    pub(super) fn run(&self, policy: &str, take: &[(usize, u64)]) -> Result<Run, Failure> {
+        let (mut programs, mut first) = (Vec::new(), 0);
+        for (place, offset) in take {
+            let member = &self.members[*place];
+            let launches = &self.launches[*place];
+            let planned = |(stream, arrivals): (usize, Vec<(usize, play::Arrival)>)| {
+                let queue = u32::from(queue(stream).0);
+                let launch = |(at, arrival): (usize, play::Arrival)| Planned {
+                    submission: Rc::new(EventSubmission {
+                        queue,
+                        ..launches[at].clone()
+                    }),
+                    arrival,
+                };
+                arrivals.into_iter().map(launch).collect()
+            };
+            let streams = (first..).zip(member.arrivals(*offset)).map(planned);
+            programs.push(Program {
+                name: member.spec.name.clone(),
+                weight: member.spec.weight,
+                class: member.spec.class,
+                streams: streams.collect(),
+            });
+            first += member.streams();
+        }
+        let mut driver = play::driver(EventExecutor::new(self.config), policy)?;
+        play::run(&mut driver, &programs, |_, _| Ok(()))
+    }
+}
+
+/// Returns the event executor's device that stands for a modelled GPU.
+fn event_config(gpu: &GpuConfig) -> EventConfig {
+    EventConfig {
+        shape: device_shape(gpu),
+        clock_mhz: gpu.clock.core_mhz,
+        contention: Contention::calibrated(),
+    }
+}
+
+fn kernel(name: &str, block: BlockShape) -> Arc<EventKernel> {
+    Arc::new(EventKernel {
+        name: name.to_owned(),
+        block,
+        pressure: 1.0,
+        sensitivity: 1.0,
+    })
+}
+
+/// Returns a kernel of ours as the table has it.
+fn from_table(name: &str, size: &str) -> Result<EventSubmission, Failure> {
+    let of_size = measured_kernels(size).into_iter();
+    let found = of_size.into_iter().find(|kernel| kernel.name == name);
+    let found = found.with_context(|| format!("{name} has not been measured"))?;
+    let on = event_config(&GpuConfig::builtin(MEASURED_ON)?);
+    let mut submission = found.submission();
+    if let Work::Random { mean, .. } = &mut submission.work {
+        *mean = on.work_of(&found.block, found.blocks, *mean);
+    }
+    Ok(submission)
+}
+
+/// Measures a kernel alone on the model.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "work is at most about twice a duration, which fits far below the type's end"
+)]
+fn measured(
+    gpu: &GpuConfig,
+    config: EventConfig,
+    member: &Member,
+) -> Result<EventSubmission, Failure> {
+    let name = &member.spec.name;
+    let mut model = Gpu::new(gpu.clone());
+    let submission = load(&mut model, member, QueueId(0))?.submission;
+    let measured = measure(model, submission, NEVER);
+    let measured = measured.with_context(|| format!("{name}, measured alone on the model"))?;
+    let (block, blocks) = (measured.block, measured.durations.len() as u64);
+    let durations = measured.durations.iter();
+    let work = durations.map(|ran| config.work_of(&block, blocks, f64::from(*ran)).round() as u32);
+    Ok(EventSubmission {
+        queue: 0,
+        kernel: kernel(name, block),
+        blocks,
+        work: Work::Measured(work.collect()),
+    })
+}
+
+/// Returns the launches of a recording.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a stay in cycles; one that is longer than the type holds counts as its end"
+)]
+fn recorded(
+    gpu: &GpuConfig,
+    config: EventConfig,
+    recording: &Recording,
+) -> Result<Vec<EventSubmission>, Failure> {
+    let mut model = Gpu::new(gpu.clone());
+    let stand_ins = StandIns::load(&mut model, recording)?;
+    let mut kernels: HashMap<(&StandIn, BlockShape), Arc<EventKernel>> = HashMap::new();
+    let mut launches = Vec::with_capacity(recording.launches.len());
+    for launch in &recording.launches {
+        let name = &launch.kernel.name;
+        let described = model.describe(&stand_ins.submission(launch, QueueId(0)));
+        let described = described.map_err(|error| {
+            Failure::new(format!("{name}: {error}"))
+                .hint("replay on a GPU that is at least as large as the recorded one, with --gpu")
+        })?;
+        let (block, blocks) = (described.block, described.blocks);
+        let kernel = kernels
+            .entry((&launch.kernel, block))
+            .or_insert_with(|| kernel(name, block));
+        let stay = gpu.ns_to_cycles(launch.stay_ns) as f64;
+        let work = config.work_of(&block, blocks, stay).round() as u32;
+        launches.push(EventSubmission {
+            queue: 0,
+            kernel: Arc::clone(kernel),
+            blocks,
+            work: Work::Measured(Arc::new([work])),
+        });
+    }
+    Ok(launches)
+}

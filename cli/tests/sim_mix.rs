@@ -1,0 +1,352 @@
+//! `gridmux sim mix`: workloads of every kind on both executors, figures that follow from each other, and errors that
+//! say what to do.
+
+mod command;
+
+use command::traces::{Launch, SMS, Traces, line, process};
+use command::{Ran, gridmux, workload_ptx};
+use serde_json::{Value, json};
+
+/// How much a figure may be off: what launching and sleeping cost.
+const TOLERANCE: f64 = 0.05;
+
+fn run(arguments: &[&str]) -> Ran {
+    gridmux(["-j", "sim", "mix"].iter().chain(arguments))
+}
+
+fn figures(arguments: &[&str]) -> Value {
+    run(arguments).succeeded().json()
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[track_caller]
+fn close(value: f64, due: f64) {
+    assert!(
+        (value / due - 1.0).abs() <= TOLERANCE,
+        "{value} instead of {due}"
+    );
+}
+
+#[test]
+fn metrics_follow_from_the_programs_and_a_run_repeats() {
+    let arguments = [
+        "ercbench:nlm2",
+        "ercbench:jpeg-d,at=25%",
+        "--policy",
+        "fifo-strict",
+        "--gpu",
+        "gtx480",
+    ];
+    let report = figures(&arguments);
+    let head = ["policy", "on", "gpu"].map(|key| &report[key]);
+    assert_eq!(head, ["fifo-strict", "event", "gtx480"]);
+    let [first, second] = [&report["programs"][0], &report["programs"][1]];
+    assert_eq!([&first["name"], &second["name"]], ["nlm2", "jpeg-d"]);
+    let slowdowns = [first, second].map(|program| number(&program["slowdown"]));
+    close(slowdowns[0], 1.0);
+    assert!(slowdowns[1] > 10.0, "it waits for the long one: {report}");
+    let metric = |name: &str| number(&report["metrics"][name]);
+    close(metric("stp"), 1.0 / slowdowns[0] + 1.0 / slowdowns[1]);
+    close(metric("antt"), f64::midpoint(slowdowns[0], slowdowns[1]));
+    close(metric("worst_antt"), slowdowns[1]);
+    close(metric("min_speedup"), 1.0 / slowdowns[1]);
+    close(metric("fairness"), slowdowns[0] / slowdowns[1]);
+    close(metric("unfairness"), slowdowns[1] / slowdowns[0]);
+    let ratio = number(&report["serial_ns"]) / number(&report["makespan_ns"]);
+    close(metric("throughput"), ratio);
+    assert!((0.0..=1.0).contains(&metric("overlap")), "{report}");
+    // A quarter of the first one's time alone, and the time from arrival to end.
+    close(
+        number(&second["arrival_ns"]),
+        0.25 * number(&first["alone_ns"]),
+    );
+    close(
+        number(&second["together_ns"]),
+        number(&second["end_ns"]) - number(&second["arrival_ns"]),
+    );
+    assert_eq!(report, figures(&arguments));
+    // By remaining time the short one does not wait for the end of the long one.
+    let mut arguments = arguments;
+    arguments[3] = "srtf";
+    let srtf = figures(&arguments);
+    let antt = number(&srtf["metrics"]["antt"]);
+    assert!(antt < 0.7 * metric("antt"), "{antt}: {srtf}");
+}
+
+#[test]
+fn the_timeline_shows_who_held_what() {
+    let report = figures(&["spmv", "a=spmv", "--policy", "fifo-strict"]);
+    let held = |program: usize| {
+        let track = &report["timeline"][program];
+        let sum = |of: &str| {
+            let parts = track[of].as_array().unwrap().iter();
+            parts.map(number).sum::<f64>() * number(&track["span_ns"])
+        };
+        [sum("held"), sum("running"), sum("waiting")]
+    };
+    let alone = number(&report["programs"][0]["alone_ns"]);
+    let [first, second] = [held(0), held(1)];
+    close(first[1], alone);
+    assert!(first[0] <= first[1] && first[0] > 0.8 * alone, "{first:?}");
+    // It waits until the first one leaves room, near its end.
+    assert!(second[2] > 0.8 * alone && second[2] < alone, "{second:?}");
+    close(
+        second[1] + second[2],
+        number(&report["programs"][1]["end_ns"]),
+    );
+}
+
+#[test]
+fn launches_arrive_in_open_and_closed_loops() {
+    let report = figures(&[
+        "open=vecadd,launches=5,every=1ms",
+        "closed=vecadd,launches=5,think=1ms,at=3s",
+        "--policy",
+        "fifo",
+    ]);
+    let [open, closed] = [&report["programs"][0], &report["programs"][1]];
+    let one = number(&open["alone_ns"]);
+    assert_eq!([&open["launches"], &closed["launches"]], [5, 5]);
+    close(number(&open["end_ns"]), 4e6 + one);
+    let span = number(&closed["end_ns"]) - number(&closed["arrival_ns"]);
+    close(span, 4e6 + 5.0 * one);
+    assert!((number(&closed["arrival_ns"]) - 3e9).abs() < 1.0);
+    // Launches that come more quickly than they end wait for each other, alone as well.
+    let report = figures(&["vecadd,launches=5,every=1us", "--policy", "fifo"]);
+    close(number(&report["programs"][0]["alone_ns"]), 3.0 * one);
+}
+
+#[test]
+fn on_the_model_results_are_verified() {
+    let report = figures(&[
+        "a=vecadd,size=tiny,launches=3",
+        "b=matmul,size=tiny,weight=2,class=latency",
+        "c=bfs,size=tiny,at=10us",
+        "--on",
+        "model",
+        "--policy",
+        "smk-p",
+        "--sms",
+        "2",
+    ]);
+    let programs = report["programs"].as_array().unwrap();
+    assert_eq!(programs.len(), 3);
+    for program in programs {
+        assert_eq!(program["verified"], true, "{program}");
+        assert!(number(&program["slowdown"]) >= 0.99, "{program}");
+    }
+    assert_eq!(
+        (&report["on"], &report["sms"]),
+        (&json!("model"), &json!(2))
+    );
+    assert_eq!(programs[1]["class"], "latency");
+    let report = figures(&["vecadd,size=tiny", "--policy", "fifo"]);
+    assert_eq!(report["programs"][0]["verified"], Value::Null);
+}
+
+#[test]
+fn a_kernel_of_the_users_runs_on_both_executors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let n = 1024_u32;
+    let numbers =
+        |of: fn(u16) -> f32| -> Vec<u8> { (0..1024).flat_map(|i| of(i).to_le_bytes()).collect() };
+    std::fs::write(path("a"), numbers(f32::from)).unwrap();
+    std::fs::write(path("b"), numbers(|i| 2.0 * f32::from(i))).unwrap();
+    let entry = gridmux_workloads::by_name("vecadd").unwrap().entry;
+    let own = format!(
+        "mine={},entry={entry},grid=4,block=256,arg=in={},arg=in={},arg=out=4096:{},arg=u32={n}",
+        workload_ptx("vecadd"),
+        path("a"),
+        path("b"),
+        path("c")
+    );
+    let both = [&*own, "vecadd,size=tiny", "--policy", "even", "--sms", "1"];
+    let event = figures(&both);
+    assert!(!std::path::Path::new(&path("c")).exists());
+    let model = figures(&[&both[..], &["--on", "model"]].concat());
+    assert_eq!(
+        std::fs::read(path("c")).unwrap(),
+        numbers(|i| 3.0 * f32::from(i))
+    );
+    for report in [&event, &model] {
+        assert_eq!(report["programs"][0]["name"], "mine");
+        assert_eq!(report["programs"][0]["verified"], Value::Null);
+        assert!(
+            number(&report["programs"][0]["alone_ns"]) > 100.0,
+            "{report}"
+        );
+    }
+}
+
+#[test]
+fn a_trace_runs_on_both_executors_and_takes_as_long_as_it_did() {
+    let traces = Traces::new();
+    // The GPU filled three times, half of an SM, and one launch behind the other in its stream.
+    let launches = [
+        Launch::new(3, 48, 0, 600),
+        Launch::new(4, 1, 1000, 200),
+        Launch::new(4, 16, 1100, 300),
+    ];
+    let trace = traces.write("one.trace", &launches);
+    let sms = SMS.to_string();
+    for on in ["event", "model"] {
+        let of = |workload: &str| {
+            let report = figures(&[
+                workload, "--policy", "fifo", "--on", on, "--gpu", "v100", "--sms", &sms,
+            ]);
+            report["programs"][0].clone()
+        };
+        let program = of(&trace);
+        assert_eq!(
+            (&program["name"], &program["launches"]),
+            (&json!("one"), &json!(3))
+        );
+        close(number(&program["turnaround_ns"]["max"]), 600_000.0);
+        // Recorded at 1.1 ms, it waits until 1.2 ms; closed, it follows at once.
+        close(
+            number(&program["alone_ns"]),
+            (600_000.0 + 200_000.0 + 400_000.0) / 3.0,
+        );
+        let program = of(&format!("{trace},arrivals=closed"));
+        close(number(&program["alone_ns"]), 1_100_000.0 / 3.0);
+    }
+}
+
+#[test]
+fn programs_that_do_not_get_in_each_others_way_are_told_of() {
+    let traces = Traces::new();
+    let short = Launch::new(0, 16, 0, 100);
+    let one = traces.write("one", &[short]);
+    let late = traces.write("late", &[short, Launch::new(0, 16, 10_000, 100)]);
+    let stderr = |arguments: &[&str]| {
+        let gpu = ["sim", arguments[0], "--policy", "fifo", "--gpu", "v100"];
+        let ran = gridmux(gpu.iter().chain(&arguments[1..]));
+        ran.succeeded().stderr
+    };
+    let apart = "no two programs had blocks on the GPU at the same time";
+    let workload = format!("late={late},at=1ms");
+    let told = stderr(&["mix", &one, &workload]);
+    assert!(told.contains(apart) && told.contains("--sms"), "{told}");
+    let beside = "no program was slowed down by another";
+    for command in ["mix", "trace"] {
+        let told = stderr(&[command, &one, &late]);
+        assert!(told.contains(beside) && told.contains("--sms"), "{told}");
+        // On as many SMs as were recorded one of them waits, and a program alone meets nobody.
+        assert_eq!(stderr(&[command, "--sms", "2", &one, &late]), "");
+        assert_eq!(stderr(&[command, &one]), "");
+    }
+}
+
+#[test]
+fn text_fits_a_terminal() {
+    let ran = gridmux([
+        "sim",
+        "mix",
+        "a_name_that_is_longer_than_a_table_has_room_for=lbm,launches=1000",
+        "pointer_chase,at=50%",
+        "--policy",
+        "smk-p",
+    ]);
+    let text = ran.succeeded().stdout;
+    for text in text.lines() {
+        assert!(text.chars().count() <= 80, "{text:?}");
+    }
+    for word in [
+        "SLOWDOWN",
+        "worst_antt",
+        "least slowdown over greatest",
+        "timeline",
+        "█",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_meant_is_wrong_usage() {
+    for (arguments, due) in [
+        (&["matmull"][..], "no workload \"matmull\""),
+        (&["matmull"], "ercbench:jpeg-d"),
+        (
+            &["matmul,weight=0"],
+            "`weight=0`: give a whole number of at least 1",
+        ),
+        (&["matmul,weight=heavy"], "`weight=heavy`"),
+        (&["matmul,wieght=1"], "no key `wieght`; keys are launches"),
+        (&["a=k.ptx,entry=k,grid=0,block=32"], "`grid=0`"),
+        (&["matmul,at=50%"], "\"matmul\" is the first workload"),
+        (&["matmul", "matmul"], "name them, as a=matmul b=matmul"),
+        (
+            &["ercbench:sad", "--on", "model"],
+            "sad: the code of ERCBench's kernels is not here",
+        ),
+    ] {
+        let ran = run(&[arguments, &["--policy", "fifo"]].concat());
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.stdout);
+        let error = ran.json_error();
+        assert!(error.contains(due), "{arguments:?}: {error}");
+    }
+    let ran = run(&["matmul", "--policy", "best"]);
+    assert_eq!(ran.code, Some(2));
+    let error = ran.json_error();
+    assert!(error.contains("best") && error.contains("srtf"), "{error}");
+}
+
+#[test]
+fn what_cannot_run_is_told_with_its_name() {
+    let traces = Traces::new();
+    let launch = line(Launch::new(0, 16, 0, 100));
+    let mut failed = launch.clone();
+    failed["failed"] = true.into();
+    let mut large = launch.clone();
+    large["shared_bytes"] = 65_536.into();
+    let process = process();
+    let none = traces.text("none", &format!("{process}\n{failed}\n"));
+    let foreign = traces.text("foreign", "a,b\n1,2\n");
+    let large = traces.text("large", &format!("{process}\n{large}\n"));
+    let ptx = workload_ptx("vecadd");
+    let entry = gridmux_workloads::by_name("vecadd").unwrap().entry;
+    let args = "arg=u64=0,arg=u64=0,arg=u64=0,arg=u32=0";
+    let kernel = |rest: &str| format!("k={ptx},entry={entry},grid=1,{rest},{args}");
+    let wide = kernel("block=2048");
+    let shared = kernel("block=32,shared=1000000");
+    let nameless = format!("{ptx},entry=nope,grid=1,block=1");
+    for (workload, due) in [
+        (&*none, "none holds no launch that ended in good order"),
+        (&foreign, "foreign, line 1: no JSON"),
+        ("/nonexistent/trace", "/nonexistent/trace"),
+        (&wide, "block [2048, 1, 1] is outside the limits"),
+        (&shared, "1000000 bytes of shared memory were asked for"),
+        (&nameless, "has no kernel \"nope\""),
+        (
+            "/nonexistent/k.ptx,entry=k,grid=1,block=1",
+            "/nonexistent/k.ptx",
+        ),
+    ] {
+        for on in ["event", "model"] {
+            let ran = run(&[workload, "--policy", "fifo", "--on", on]);
+            assert_eq!(ran.code, Some(1), "{workload}: {}", ran.stdout);
+            let error = ran.json_error();
+            assert!(error.contains(due), "{workload} on {on}: {error}");
+        }
+    }
+    // The block fits an SM of the GPU on which it was recorded, and none of a GTX 480.
+    for on in ["event", "model"] {
+        let on_gpu = |gpu| run(&[&large, "--policy", "fifo", "--on", on, "--gpu", gpu]);
+        on_gpu("v100").succeeded();
+        let ran = on_gpu("gtx480");
+        let error = ran.json_error();
+        assert!(error.contains("65536 bytes of shared memory"), "{error}");
+        assert!(
+            ran.json()["hint"]
+                .as_str()
+                .is_some_and(|hint| hint.contains("--gpu"))
+        );
+    }
+}
