@@ -4,6 +4,7 @@
 //! [`context`] runs what experiments are made of, [`document`] writes `docs/reproduction.md`.
 
 mod accelos;
+mod calibrate;
 mod context;
 mod document;
 mod gridmux;
@@ -14,6 +15,7 @@ mod predictors;
 mod srtf;
 mod store;
 mod tables;
+mod traces;
 mod world;
 
 use anyhow::Result;
@@ -32,8 +34,12 @@ enum Paper {
     Accelos,
     /// No paper: the combined policy beside the papers', term by term.
     Gridmux,
+    /// No paper: mixes of recorded CUDA programs under every policy.
+    Traces,
     /// Every paper; writes docs/reproduction.md.
     All,
+    /// No paper: how well parameters of the event executor fit what the SM model and Table 3 say.
+    Calibrate,
     /// No paper: measures our kernels on the SM model and prints their shapes for the event executor.
     Measure,
 }
@@ -55,6 +61,9 @@ struct Args {
     /// Folder of pictures and of finished parts [default: target/repro]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// The program `gridmux`, which runs mixes of traces [default: target/debug/gridmux]
+    #[arg(long, value_name = "FILE")]
+    gridmux: Option<PathBuf>,
     /// With `all`: compares docs/reproduction.md with what comes out instead of writing it
     #[arg(long)]
     check: bool,
@@ -101,15 +110,23 @@ fn run(args: &Args) -> Result<()> {
         .clone()
         .unwrap_or_else(|| root.join("target/repro"));
     let context = Context::new(out, args.part, args.on)?;
+    let gridmux = args
+        .gridmux
+        .clone()
+        .unwrap_or_else(|| root.join("target/debug/gridmux"));
     let reports = match args.paper {
         Paper::Srtf => vec![srtf::run(&context)?],
 
         Paper::Accelos => vec![accelos::run(&context)?],
         Paper::Gridmux => vec![gridmux::run(&context)?],
+        Paper::Traces => vec![traces::run(&context, &gridmux)?],
+        Paper::Calibrate => vec![calibrate::run(&context)?],
         Paper::All => vec![
             srtf::run(&context)?,
             accelos::run(&context)?,
             gridmux::run(&context)?,
+            traces::run(&context, &gridmux)?,
+            calibrate::run(&context)?,
         ],
         Paper::Measure => return measure::print(),
     };

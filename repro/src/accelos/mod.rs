@@ -11,7 +11,7 @@ use crate::measure::device;
 use crate::tables::Report;
 use crate::world::{Contender, World};
 use anyhow::Result;
-use gridmux_policy::executor::{MeasuredKernel, measured_kernels};
+use gridmux_policy::executor::{MeasuredKernel, Work, measured_kernels};
 use gridmux_policy::policies::gridmux;
 
 pub(crate) use sets::{Draw, Results};
@@ -21,8 +21,16 @@ pub(crate) use tables::means;
 pub(crate) fn kernels() -> Result<(Vec<String>, World)> {
     let kernels = measured_kernels("large");
     let names = kernels.iter().map(|kernel| kernel.name.clone()).collect();
-    let launches = kernels.iter().map(MeasuredKernel::submission);
-    let world = World::new(device()?, launches.collect())?;
+    let device = device()?;
+    // What was measured with few blocks on an SM counts as work at full residency.
+    let launch = |kernel: &MeasuredKernel| {
+        let mut launch = kernel.submission();
+        if let Work::Random { mean, .. } = &mut launch.work {
+            *mean = device.work_of(&kernel.block, kernel.blocks, *mean);
+        }
+        launch
+    };
+    let world = World::new(device, kernels.iter().map(launch).collect())?;
     Ok((names, world))
 }
 

@@ -47,6 +47,9 @@ const PAPER: [Paper; 3] = [
     },
 ];
 
+/// A figure of a set under a policy and under stock hardware.
+type Metric = fn(&Made, &Made) -> f64;
+
 const SETS: [&str; 3] = ["unfairness", "overlap", "throughput"];
 const TABLE_1: [&str; 3] = ["stp", "antt", "worst_antt"];
 
@@ -279,7 +282,7 @@ fn table_1(all: &[(Draw, Results)]) -> Figures {
 
 /// Draws each policy's unfairness over the sets of a size, sorted, as Figure 10 does.
 pub(super) fn pictures(all: &[(Draw, Results)]) -> Vec<Picture> {
-    let metrics: [(&str, fn(&Made, &Made) -> f64); 2] = [
+    let metrics: [(&str, Metric); 2] = [
         ("Figure 10: logarithm of unfairness", |made, _| {
             made.unfairness.ln()
         }),

@@ -18,11 +18,12 @@ use gridmux_policy::policies::gridmux::Settings;
 type Term = (&'static str, fn(&mut Settings));
 
 /// Every term of the policy that can be switched off.
-const TERMS: [Term; 5] = [
+const TERMS: [Term; 6] = [
     ("without profiles", |settings| {
         settings.uses_profiles = false
     }),
     ("without sharing", |settings| settings.share_within = 0.0),
+    ("without samples", |settings| settings.samples = 0),
     ("without switching blocks out", |settings| {
         settings.hand_over = Preemption::None
     }),

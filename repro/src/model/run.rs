@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use gridmux_hw_model::{BlockChange, DriverOptions, Gpu, GpuConfig, PolicyDriver};
 use gridmux_policy::driver::Engine;
 use gridmux_policy::ids::ProfileKey;
-use gridmux_policy::shape::{DeviceShape, max_residency};
+use gridmux_policy::shape::{BlockShape, DeviceShape, max_residency};
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{Class, DeviceId, Policy, TenantId};
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,8 @@ pub(crate) struct Ran {
 pub(crate) struct Traced {
     /// The kernel.
     pub(crate) kernel: String,
+    /// What a block takes.
+    pub(crate) block: BlockShape,
     /// Blocks of its grid.
     pub(crate) blocks: u64,
     /// Blocks that an SM holds when they are alone.
@@ -75,6 +77,7 @@ impl Mix {
             let key = gpu.profile(&described.kernel, &described.block);
             let launch = Traced {
                 kernel: kernel.workload.name.to_owned(),
+                block: described.block,
                 blocks: described.blocks,
                 resident: max_residency(&shape, &described.block),
                 arrival: *arrival,

@@ -227,10 +227,12 @@ impl Corun {
 mod tests {
     use super::{Alone, Corun, line_at};
     use crate::model::{Ran, Traced};
+    use gridmux_policy::BlockShape;
 
     fn launch(blocks: u64, arrival: u64, end: u64) -> Traced {
         Traced {
             kernel: "any".to_owned(),
+            block: BlockShape::default(),
             blocks,
             resident: 1,
             arrival,

@@ -3,7 +3,7 @@
 //! [`traces`] records our kernels alone and in pairs, [`judge`] feeds the predictors with them and compares.
 
 mod judge;
-mod traces;
+pub(crate) mod traces;
 
 use crate::context::Context;
 use crate::model::Ran;
@@ -207,8 +207,12 @@ mod tests {
         let ran = traces::one(&[("reduction", 0), ("tea", 5_000)]).expect("they run");
         let errors = Corun::of(&ran);
         assert!(!errors.is_empty());
-        let sum = |error: fn(&Corun) -> f64| errors.iter().map(|corun| error(corun).abs()).sum::<f64>();
+        let sum =
+            |error: fn(&Corun) -> f64| errors.iter().map(|corun| error(corun).abs()).sum::<f64>();
         let (aware, unaware) = (sum(|corun| corun.aware), sum(|corun| corun.unaware));
-        assert!(aware < unaware, "{aware} is not less than {unaware}: {errors:?}");
+        assert!(
+            aware < unaware,
+            "{aware} is not less than {unaware}: {errors:?}"
+        );
     }
 }

@@ -3,7 +3,8 @@
 use crate::context::Context;
 use crate::model::{Mix, Ran, Sized};
 use anyhow::Result;
-use gridmux_hw_model::GpuConfig;
+use gridmux_hw_model::{GpuConfig, device_shape};
+use gridmux_policy::executor::{Contention, EventConfig};
 use gridmux_policy::{DeviceId, Profiles, by_name};
 use gridmux_workloads::{Workload, workloads};
 
@@ -56,11 +57,26 @@ fn singly(context: &Context, kernels: &[Sized]) -> Result<Vec<Ran>> {
     )
 }
 
+/// Returns a trace of each kernel alone in the size that it has in pairs.
+pub(crate) fn small(context: &Context) -> Result<Vec<Ran>> {
+    singly(context, &kernels(WAVES[1])?)
+}
+
+/// Returns the event executor's device that stands for the GPU of the traces.
+pub(crate) fn device() -> Result<EventConfig> {
+    let gpu = gpu()?;
+    Ok(EventConfig {
+        shape: device_shape(&gpu),
+        clock_mhz: gpu.clock.core_mhz,
+        contention: Contention::calibrated(),
+    })
+}
+
 /// Returns traces of pairs: each kernel with the next one in alphabetical order, in both orders, the second arriving at a
 /// quarter of the first one's runtime.
-pub(super) fn pairs(context: &Context) -> Result<Vec<Ran>> {
+pub(crate) fn pairs(context: &Context) -> Result<Vec<Ran>> {
     let all = kernels(WAVES[1])?;
-    let alone = singly(context, &all)?;
+    let alone = small(context)?;
     let mut pairs = Vec::new();
     for one in 0..all.len() {
         let other = (one + 1) % all.len();
@@ -81,10 +97,11 @@ pub(super) fn pairs(context: &Context) -> Result<Vec<Ran>> {
 /// Returns a trace of named kernels with their arrivals.
 #[cfg(test)]
 pub(super) fn one(launches: &[(&str, u64)]) -> Result<Ran> {
-    let all = kernels(WAVES[0])?;
-    let named = |(name, at): &(&str, u64)| {
-        let kernel = all.iter().find(|kernel| kernel.workload.name == *name);
-        (*kernel.expect("a kernel of the table"), *at)
-    };
-    run("mpmax", &launches.iter().map(named).collect::<Vec<_>>())
+    let gpu = gpu()?;
+    let mut mix = Vec::new();
+    for (name, at) in launches {
+        let workload = gridmux_workloads::by_name(name).expect("a kernel of the table");
+        mix.push((Sized::with_waves(workload, WAVES[0], &gpu)?, *at));
+    }
+    run("mpmax", &mix)
 }

@@ -68,6 +68,7 @@ fn tables_5_and_6_are_the_papers_and_what_differs_has_a_sentence() {
     );
     let mut tables = tables::all(&runs);
     tables.extend([
+        order::on_event(&runs),
         tables::derived(&runs),
         text::counts(&runs),
         text::examples(&runs),

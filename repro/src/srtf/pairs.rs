@@ -32,6 +32,9 @@ pub(super) const POLICIES: [&str; 7] = [
 /// Arrivals of the second kernel, in percent of the first one's runtime (Tables 5 and 6).
 pub(crate) const OFFSETS: [u64; 3] = [0, 25, 50];
 
+/// A figure of a pair.
+type Metric = fn(&Pair) -> f64;
+
 /// How a pair went.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Pair {
@@ -124,7 +127,7 @@ impl Runs {
 }
 
 /// Returns the geometric mean of a metric over pairs.
-pub(super) fn mean(pairs: &[Pair], metric: fn(&Pair) -> f64) -> f64 {
+pub(super) fn mean(pairs: &[Pair], metric: Metric) -> f64 {
     geometric_mean(&pairs.iter().map(metric).collect::<Vec<f64>>())
 }
 
@@ -199,12 +202,12 @@ impl Policy for Spy {
 
 /// Draws Figures 14 to 16: a metric of all pairs, sorted for each policy by itself.
 pub(super) fn pictures(runs: &Runs, kernels: &[ErcKernel]) -> Vec<Picture> {
-    let metrics: [(&str, fn(&Pair) -> f64); 3] = [
+    let metrics: [(&str, Metric); 3] = [
         ("Figure 14: STP", Pair::stp),
         ("Figure 15: logarithm of ANTT", |pair| pair.antt().ln()),
         ("Figure 16: fairness", Pair::fairness),
     ];
-    let draw = |(title, metric): (&str, fn(&Pair) -> f64)| {
+    let draw = |(title, metric): (&str, Metric)| {
         let series = POLICIES.map(|policy| {
             let mut values: Vec<f64> = runs.get(policy, 0).iter().map(metric).collect();
             values.sort_by(f64::total_cmp);

@@ -1,5 +1,7 @@
 //! `cargo xtask repro PAPER [--json]`: repeats a paper's experiments and prints its figures beside ours.
 
+mod record;
+
 use crate::{process, repo, setup};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -32,8 +34,14 @@ enum Paper {
     Accelos,
     /// No paper: the combined policy beside the papers', term by term.
     Gridmux,
+    /// No paper: mixes of recorded CUDA programs under every policy.
+    Traces,
+    /// No paper: records those programs anew, into repro/data/traces.
+    Record,
     /// Every paper; writes docs/reproduction.md.
     All,
+    /// No paper: how well parameters of the event executor fit.
+    Calibrate,
     /// No paper: prints the shapes of our kernels anew.
     Measure,
 }
@@ -44,12 +52,22 @@ enum Paper {
 /// The build fails, or an experiment does.
 pub fn run(args: &Args) -> Result<()> {
     setup::ensure(&setup::BUILD)?;
+    match args.paper {
+        Paper::Record => return record::run(),
+        Paper::Traces | Paper::All => {
+            process::aloud(repo::cargo("build").args(["--package", "gridmux"]))?;
+        }
+        _ => {}
+    }
     let mut repro = repo::cargo("run");
     repro.args(["--release", "--quiet", "--package", "gridmux-repro", "--"]);
     if let Some(paper) = args.paper.to_possible_value() {
         repro.arg(paper.get_name());
     }
     repro.arg("--out").arg(repo::target().join("repro"));
+    repro
+        .arg("--gridmux")
+        .arg(repo::target().join("debug/gridmux"));
     if let Some(part) = args.part {
         repro.args(["--part", &part.to_string()]);
     }
