@@ -16,24 +16,68 @@ the papers' texts give beside ours, with the ratio of ours to the paper's. Where
 says why, as far as that is known. Runs are deterministic: the same program prints the same figures.
 
 `cargo xtask repro srtf`, `accelos` and so on print one part, `--json` as JSON; pictures lie under `target/repro/`.
+Not repeated: figures of other devices (SRTF section 9, accelOS's AMD columns), and accelOS section 8.5, single kernels
+under its just-in-time form; `cargo xtask bench form-cost` measures the forms of this project.
+
 Metrics: `stp` and `throughput` are better when higher, `antt`, `worst_antt` and `unfairness` when lower; `fairness`,
 `overlap` and `min_speedup` lie between 0 and 1 and are better when higher (`policy/src/metrics.rs`).
 ";
 
-/// Writes the document, or with `check` compares it.
-pub(crate) fn keep(reports: &[Report], file: &Path, check: bool) -> Result<()> {
-    let text = document(reports);
-    if !check {
-        return std::fs::write(file, text).with_context(|| format!("writing {}", file.display()));
+/// What is done with the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Written anew.
+    Whole,
+    /// The tables that were made are replaced in it.
+    Tables,
+    /// Compared with the tables that were made.
+    Check,
+}
+
+/// Writes the document, or compares it.
+pub(crate) fn keep(reports: &[Report], file: &Path, how: Keep) -> Result<()> {
+    if how == Keep::Whole {
+        return std::fs::write(file, document(reports))
+            .with_context(|| format!("writing {}", file.display()));
     }
     let kept =
         std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-    match kept == text {
-        true => Ok(()),
-        false => bail!(
-            "docs/reproduction.md is not what came out; `cargo xtask repro all` writes it anew"
-        ),
+    let tables = reports.iter().flat_map(|report| &report.tables);
+    if how == Keep::Check {
+        return match differing(&kept, tables) {
+            Some(name) => bail!(
+                "docs/reproduction.md: {name:?} is not what came out; `cargo xtask repro all` writes it anew"
+            ),
+            None => Ok(()),
+        };
     }
+    let mut text = kept;
+    for table in tables {
+        let heading = format!("\n### {}\n", table.name);
+        let from = text.find(&heading);
+        let from = from.with_context(|| {
+            format!(
+                "the document has no table {:?}; `repro all` writes it anew",
+                table.name
+            )
+        })?;
+        let rest = &text[from + heading.len()..];
+        let to = rest
+            .find("\n##")
+            .map_or(text.len(), |end| from + heading.len() + end);
+        text.replace_range(from..to, &section(table));
+    }
+    std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))
+}
+
+/// Returns the name of the first table that the document does not show as it came out.
+pub(crate) fn differing<'a>(
+    document: &str,
+    tables: impl IntoIterator<Item = &'a Figures>,
+) -> Option<&'a str> {
+    let mut tables = tables.into_iter();
+    let found = tables.find(|table| !document.contains(&section(table)));
+    found.map(|table| table.name.as_str())
 }
 
 fn document(reports: &[Report]) -> String {
@@ -132,7 +176,7 @@ fn wrapped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{keep, section};
+    use super::{Keep, keep, section};
     use crate::tables::{Figures, Note, Report, Row};
 
     fn table() -> Figures {
@@ -168,13 +212,30 @@ mod tests {
         let file = folder.path().join("reproduction.md");
         let mut reports = [Report {
             paper: "srtf",
-            tables: vec![table()],
+            tables: vec![
+                table(),
+                Figures {
+                    name: "last".to_owned(),
+                    ..table()
+                },
+            ],
             pictures: Vec::new(),
         }];
-        keep(&reports, &file, false).expect("writes");
-        keep(&reports, &file, true).expect("is the same");
+        keep(&reports, &file, Keep::Whole).expect("writes");
+        keep(&reports, &file, Keep::Check).expect("is the same");
         reports[0].tables[0].rows.pop();
-        let error = keep(&reports, &file, true).expect_err("differs");
-        assert!(error.to_string().contains("repro all"), "{error}");
+        let error = keep(&reports, &file, Keep::Check).expect_err("differs");
+        assert!(error.to_string().contains("pairs"), "{error}");
+        keep(&reports, &file, Keep::Tables).expect("replaces");
+        keep(&reports, &file, Keep::Check).expect("is the same");
+        let text = std::fs::read_to_string(&file).expect("reads");
+        assert_eq!(
+            text,
+            super::document(&reports),
+            "nothing but the table has changed"
+        );
+        reports[0].tables[0].name = "sets".to_owned();
+        let error = keep(&reports, &file, Keep::Tables).expect_err("there is no such table");
+        assert!(error.to_string().contains("sets"), "{error}");
     }
 }

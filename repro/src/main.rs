@@ -21,6 +21,7 @@ mod world;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use context::{Context, On};
+use document::Keep;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tables::Report;
@@ -64,7 +65,10 @@ struct Args {
     /// The program `gridmux`, which runs mixes of traces [default: target/debug/gridmux]
     #[arg(long, value_name = "FILE")]
     gridmux: Option<PathBuf>,
-    /// With `all`: compares docs/reproduction.md with what comes out instead of writing it
+    /// Replaces the tables that are made in docs/reproduction.md, which `all` writes as a whole
+    #[arg(long, conflicts_with = "check")]
+    write: bool,
+    /// Compares docs/reproduction.md with what comes out instead of writing it
     #[arg(long)]
     check: bool,
 }
@@ -134,8 +138,14 @@ fn run(args: &Args) -> Result<()> {
         let file = picture::write(report, &context.out)?;
         eprintln!("pictures: {}", file.display());
     }
-    if args.paper == Paper::All {
-        document::keep(&reports, &root.join("docs/reproduction.md"), args.check)?;
+    let keep = match (args.paper, args.check, args.write) {
+        (_, true, _) => Some(Keep::Check),
+        (Paper::All, ..) if args.on.is_none() => Some(Keep::Whole),
+        (_, _, true) => Some(Keep::Tables),
+        _ => None,
+    };
+    if let Some(keep) = keep {
+        document::keep(&reports, &root.join("docs/reproduction.md"), keep)?;
     }
     show(&reports, args.json)
 }

@@ -14,13 +14,16 @@ use std::collections::HashMap;
 /// Sets in one part of the store.
 const SETS_OF_A_PART: usize = 256;
 
+/// A set, and how often it was drawn.
+type Counted = (Vec<usize>, u32);
+
 /// Sets of one size.
 #[derive(Clone, Debug)]
 pub(crate) struct Draw {
     /// Kernels of a set.
     pub(crate) size: usize,
     /// Each different set, and how often it was drawn.
-    pub(crate) sets: Vec<(Vec<usize>, u32)>,
+    pub(crate) sets: Vec<Counted>,
 }
 
 /// What a policy made of a set.
@@ -74,7 +77,7 @@ impl Draw {
                 .wrapping_add(1_442_695_040_888_963_407);
             usize::try_from(state >> 33).unwrap_or(0) % kernels
         };
-        let mut sets: Vec<(Vec<usize>, u32)> = Vec::new();
+        let mut sets: Vec<Counted> = Vec::new();
         let mut places = HashMap::new();
         for _ in 0..drawn {
             let set: Vec<usize> = (0..size).map(|_| next()).collect();
@@ -117,7 +120,7 @@ impl Results {
         draw: &Draw,
     ) -> Result<Self> {
         let chunks = || draw.sets.chunks(SETS_OF_A_PART);
-        let parts: Vec<(&Contender, &[(Vec<usize>, u32)])> = contenders
+        let parts: Vec<(&Contender, &[Counted])> = contenders
             .iter()
             .flat_map(|contender| chunks().map(move |chunk| (contender, chunk)))
             .collect();

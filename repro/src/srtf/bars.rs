@@ -3,6 +3,8 @@
 use super::pairs::Runs;
 use super::{kernels, order, tables, text};
 use crate::context::Context;
+use crate::document::differing;
+use std::path::Path;
 
 /// Policy, offset of arrival, and what STP, ANTT and fairness have to be within which part of; no number for no bar.
 type Bar = (&'static str, u64, [f64; 3], [f64; 3]);
@@ -78,6 +80,13 @@ fn tables_5_and_6_are_the_papers_and_what_differs_has_a_sentence() {
             assert!(differs.why.is_some(), "{}: {differs:?}", table.name);
         }
     }
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reproduction.md");
+    let document = std::fs::read_to_string(document).expect("it is part of the repository");
+    let differs = differing(&document, &tables);
+    assert_eq!(
+        differs, None,
+        "`cargo xtask repro srtf --on event --write` brings the document up to date"
+    );
     let bridge = tables
         .iter()
         .find(|table| table.name.starts_with("What the text derives"));

@@ -17,7 +17,10 @@ pub struct Args {
     /// Only experiments on one executor: `event` or `model`.
     #[arg(long, value_parser = ["event", "model"])]
     on: Option<String>,
-    /// With `all`: compare docs/reproduction.md with what comes out instead of writing it.
+    /// Replace the tables that are made in docs/reproduction.md, which `all` writes as a whole.
+    #[arg(long, conflicts_with = "check")]
+    write: bool,
+    /// Compare docs/reproduction.md with what comes out instead of writing it.
     #[arg(long)]
     check: bool,
     /// Print JSON instead of tables.
@@ -74,6 +77,7 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(on) = &args.on {
         repro.args(["--on", on]);
     }
+    repro.args(args.write.then_some("--write"));
     repro.args(args.check.then_some("--check"));
     repro.args(args.json.then_some("--json"));
     // Its stdout is ours: tables, or the JSON.
