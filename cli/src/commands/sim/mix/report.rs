@@ -319,3 +319,68 @@ impl Metrics {
         table::of(&["metric", "value", "meaning"], rows)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Program, Report, Setting};
+    use crate::commands::sim::meter::Meter;
+    use crate::commands::sim::mix::On;
+    use crate::commands::sim::mix::member::Member;
+    use crate::commands::sim::mix::spec::parse;
+    use crate::commands::sim::play::{Played, Run, Went};
+    use gridmux_policy::shape::DeviceShape;
+
+    #[test]
+    fn wrong_results_are_told_of() {
+        let played = Played {
+            launches: vec![Went {
+                arrival_ns: 0,
+                start_ns: 10,
+                end_ns: 110,
+            }],
+            ..Played::default()
+        };
+        let program = |workload: &str, verdict| {
+            let member = Member::read(parse(workload).unwrap()).unwrap();
+            Program::new(&member, (&played, &played), Some(verdict))
+        };
+        let programs = vec![
+            program("vecadd", Ok(())),
+            program("matmul", Err("3 of 4 values are wrong".to_owned())),
+        ];
+        let device = DeviceShape {
+            sms: 1,
+            threads: 1024,
+            blocks: 8,
+            registers: 65_536,
+            shared_bytes: 65_536,
+        };
+        let run = Run {
+            played: Vec::new(),
+            meter: Meter::new(device, 2),
+        };
+        let setting = Setting {
+            policy: "fifo".to_owned(),
+            on: On::Model,
+            gpu: "v100".to_owned(),
+            sms: 1,
+        };
+        let report = Report::new(setting, programs, (&run, std::slice::from_ref(&played)));
+        assert_eq!(
+            report.wrong().unwrap(),
+            "matmul: wrong results: 3 of 4 values are wrong"
+        );
+        let text = report.text();
+        assert!(
+            text.contains("equal the host reference: vecadd\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("DIFFER FROM the host reference: matmul\n"),
+            "{text}"
+        );
+        let json = serde_json::to_value(&report).unwrap();
+        let verified = [0, 1].map(|place| &json["programs"][place]["verified"]);
+        assert_eq!(verified, [true, false], "{json}");
+    }
+}
