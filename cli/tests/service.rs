@@ -64,10 +64,14 @@ struct Service {
 
 impl Service {
     fn start(name: &str) -> Self {
+        Self::start_with(name, &[])
+    }
+
+    fn start_with(name: &str, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let run_dir = folder.path().join("run");
         let instance = format!("{name}-{}", std::process::id());
-        let mut running = Running::start(&[
+        let arguments = [
             "-j",
             "serve",
             "--run-dir",
@@ -84,7 +88,8 @@ impl Service {
             "first:2:latency",
             "--tenant",
             "second",
-        ]);
+        ];
+        let mut running = Running::start(&[&arguments, more].concat());
         let ready = running.next();
         Self {
             running,
@@ -470,4 +475,65 @@ fn a_client_that_may_not_be_a_tenant_is_told_which_it_may_be() {
     assert!(hint.is_some_and(|hint| hint.contains("--tenant")));
     assert_eq!(run("second").succeeded().json()["name"], "second");
     assert_eq!(service.stop(), Some(0));
+}
+
+/// Returns the keys of what a file says was learnt.
+fn learnt(file: &str) -> Vec<String> {
+    let shown = gridmux(["-j", "policy", "profiles", file])
+        .succeeded()
+        .json();
+    assert_eq!(shown["device"]["sms"], 4, "{shown}");
+    let key = |profile: &Value| {
+        assert!(profile["block_ns"].as_f64() > Some(0.0), "{profile}");
+        profile["key"].as_str().expect("a key").to_owned()
+    };
+    let profiles = shown["profiles"].as_array().expect("a list");
+    profiles.iter().map(key).collect()
+}
+
+#[test]
+fn what_was_learnt_outlives_device_hosts_and_the_service() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, config) = (path("profiles"), path("config.toml"));
+    let text = format!("schema_version = 1\n[profiles]\nfile = {file:?}\n");
+    std::fs::write(&config, text).unwrap();
+    std::fs::write(&file, "what is this\n").unwrap();
+    let serve = |name: &str| Service::start_with(name, &["--config", &config]);
+    let run = |service: &Service, workload: &str| {
+        let socket = service.socket();
+        let arguments = ["-j", "workload", "run", workload, "--socket", &socket];
+        let rest = ["--size", "tiny", "--launches", "3"];
+        gridmux(arguments.iter().chain(&rest)).succeeded();
+    };
+    let service = serve("learns");
+    run(&service, "reduction");
+    assert_eq!(service.stop(), Some(0));
+    let aside = std::fs::read_to_string(path("profiles.bad1")).unwrap();
+    assert_eq!(aside, "what is this\n");
+    let first = learnt(&file);
+    assert!(!first.is_empty());
+
+    let service = serve("knows");
+    let killed = service.ask(&["device", "show"])["host_pid"].clone();
+    let pid = killed.as_i64().and_then(|pid| i32::try_from(pid).ok());
+    kill(Pid::from_raw(pid.unwrap()), Signal::SIGKILL).unwrap();
+    let run_dir = service.run_dir.to_str().unwrap();
+    // There is no answer while there is no host.
+    loop {
+        let shown = gridmux(["-j", "device", "show", "--run-dir", run_dir]);
+        if shown.code == Some(0) && shown.json()["host_pid"] != killed {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    run(&service, "vecadd");
+    assert_eq!(service.stop(), Some(0));
+    // The newest host names all that it knows: it never ran what the first service learnt.
+    let both = learnt(&file);
+    assert!(
+        first.iter().all(|key| both.contains(key)),
+        "{first:?}, {both:?}"
+    );
+    assert!(both.len() > first.len(), "{first:?}, {both:?}");
 }

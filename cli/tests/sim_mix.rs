@@ -350,3 +350,49 @@ fn what_cannot_run_is_told_with_its_name() {
         );
     }
 }
+
+#[test]
+fn profiles_are_kept_and_used_by_the_next_mix_and_bad_ones_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("profiles").to_str().unwrap().to_owned();
+    let arguments = [
+        "ercbench:nlm2",
+        "ercbench:jpeg-d",
+        "--policy",
+        "sjf",
+        "--gpu",
+        "gtx480",
+        "--profiles",
+        &file,
+    ];
+    let turnaround = |report: &Value| number(&report["programs"][1]["slowdown"]);
+    let first = figures(&arguments);
+    let kept = gridmux(["-j", "policy", "profiles", &file])
+        .succeeded()
+        .json();
+    assert_eq!(kept["profiles"].as_array().map(Vec::len), Some(2), "{kept}");
+    assert_eq!(kept["device"]["name"], "event executor gtx480");
+    // Who is not known goes in order of arrival; who is known to be short goes first.
+    let second = figures(&arguments);
+    let slowdowns = [turnaround(&first), turnaround(&second)];
+    assert!(slowdowns[0] > 5.0 && slowdowns[1] < 1.1, "{slowdowns:?}");
+
+    let text = std::fs::read_to_string(&file).unwrap();
+    let refused = |arguments: &[&str], part: &str| {
+        let ran = run(arguments);
+        let error = ran.json_error();
+        assert_eq!(ran.code, Some(1), "{error}");
+        assert!(error.contains(&file) && error.contains(part), "{error}");
+    };
+    let more: Vec<&str> = arguments.iter().copied().chain(["--sms", "3"]).collect();
+    refused(&more, "15 SMs");
+    for (bad, part) in [
+        (&text[..text.len() - 1], "line 3: the line is cut off"),
+        (text.lines().next().unwrap(), "line 1"),
+        ("", "line 1: the file is empty"),
+    ] {
+        std::fs::write(&file, bad).unwrap();
+        refused(&arguments, part);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), bad, "it is left");
+    }
+}

@@ -229,6 +229,50 @@ fn a_policy_is_shown_with_its_weights_and_with_every_executor() {
 }
 
 #[test]
+fn profiles_are_listed_and_a_bad_file_is_named_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profiles").to_str().unwrap().to_owned();
+    let header = "{\"format\":\"gridmux profiles\",\"version\":1,\"device\":\"a GPU\",\"sms\":8,\"profiles\":1}\n";
+    let line = "{\"key\":\"00000000000000ff\",\"block_ns\":1500.5,\"blocks\":7,\"alone\":true}\n";
+    std::fs::write(&path, format!("{header}{line}")).unwrap();
+    let json = gridmux(["policy", "profiles", &path, "-j"])
+        .succeeded()
+        .json();
+    let expected = serde_json::json!({
+        "device": { "name": "a GPU", "sms": 8 },
+        "profiles": [{ "key": "00000000000000ff", "block_ns": 1500.5, "blocks": 7, "alone": true }],
+    });
+    assert_eq!(json, expected);
+    let text = gridmux(["policy", "profiles", &path]).succeeded().stdout;
+    for part in ["\"a GPU\" with 8 SMs", "00000000000000ff", "1.5us", "yes"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for (bad, place) in [
+        (
+            format!("{header}{}", &line[..20]),
+            "line 2: the line is cut off",
+        ),
+        (header.to_owned(), "line 1"),
+        (
+            header.replace("version\":1", "version\":9"),
+            "line 1: version 9 is unknown",
+        ),
+        (String::new(), "line 1: the file is empty"),
+    ] {
+        std::fs::write(&path, bad).unwrap();
+        let ran = gridmux(["-j", "policy", "profiles", &path]);
+        let error = ran.json_error();
+        assert_eq!(ran.code, Some(1), "{error}");
+        assert!(
+            error.contains(&path) && error.contains(place),
+            "{place}: {error}"
+        );
+    }
+    let ran = gridmux(["-j", "policy", "profiles", "/nonexistent/profiles"]);
+    assert!(ran.json_error().contains("/nonexistent/profiles"));
+}
+
+#[test]
 fn what_help_refers_to_is_there() {
     let json = gridmux(["workload", "list", "-j"]).succeeded().json();
     for workload in json.as_array().unwrap() {

@@ -4,8 +4,10 @@
 //! the system, so a configuration can be validated anywhere.
 
 mod principal;
+mod profiles;
 
 pub use principal::Principal;
+pub use profiles::ProfilesConfig;
 
 use crate::device::Timing;
 use gridmux_channel::control::MAX_TENANT_NAME_BYTES;
@@ -45,6 +47,9 @@ pub struct Config {
     /// Limits that protect the service and tenants from one another.
     #[serde(default)]
     pub limits: Limits,
+    /// What is learnt of kernels.
+    #[serde(default)]
+    pub profiles: ProfilesConfig,
     /// User that device hosts run as when the service is root.
     #[serde(default = "default_user")]
     pub host_user: String,
@@ -310,6 +315,7 @@ impl Config {
         }
         self.device.check()?;
         self.limits.check()?;
+        self.profiles.check()?;
         let mut seen = std::collections::BTreeSet::new();
         for tenant in &self.tenants {
             let key = format!("tenant.{}", tenant.name);

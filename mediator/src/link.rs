@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::device::DeviceFacts;
 use crate::dispatch::accounting::TenantUsage;
 use crate::dispatch::samples::LatencyView;
-use gridmux_policy::Class;
+use gridmux_policy::{Class, Profile, ProfileKey};
 use nix::cmsg_space;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
@@ -39,6 +39,8 @@ pub enum ToHost {
     },
     /// An accepted client; comes with its connection and a descriptor of its process.
     Client(ClientIdentity),
+    /// What is known of kernels, before the first client.
+    Profiles(Vec<(ProfileKey, Profile)>),
     /// Asks for [`ToSupervisor::Statistics`].
     Statistics,
     /// End in good order.
@@ -79,6 +81,8 @@ pub enum ToSupervisor {
         /// Number.
         id: u32,
     },
+    /// All that the host knows of kernels, in order of keys; now and then, and before it ends.
+    Profiles(Vec<(ProfileKey, Profile)>),
     /// Answer to [`ToHost::Statistics`].
     Statistics(Box<HostStatistics>),
 }

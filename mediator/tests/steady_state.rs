@@ -7,6 +7,7 @@ mod common;
 
 use common::{Rig, launch};
 use gridmux_mediator::lock;
+use gridmux_policy::Profiles;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -52,6 +53,9 @@ fn the_counters_count() {
 #[test]
 fn steady_turns_allocate_nothing_and_lock_nothing() {
     let mut rig = Rig::new("smk-p");
+    let profiles = Profiles::default();
+    rig.policy.learn(&profiles);
+    rig.dispatcher.set_profiles(&profiles);
     let wires = [rig.join(0, 2), rig.join(1, 1), rig.join(2, 1)];
     let mut cookie = 0;
     let mut submit = || {

@@ -12,7 +12,7 @@ use gridmux_policy::ids::{DeviceId, RowId, TenantId};
 use gridmux_policy::plan::{DefaultRow, Stop};
 use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
-use gridmux_policy::{Plan, PlanBuilder, Policy};
+use gridmux_policy::{Plan, PlanBuilder, Policy, Profiles};
 use std::cell::RefCell;
 
 /// Lists no row, and gives all of them a default cap of blocks per SM that is one higher with each plan.
@@ -199,4 +199,31 @@ fn rows_stay_while_launches_that_wait_name_them() {
             assert_eq!(completions.len(), launches, "{policy}");
         }
     }
+}
+
+/// A profile says how long blocks last, not that they end.
+#[test]
+fn a_kernel_with_a_profile_begins_as_small_and_goes_on_as_the_profile_says() {
+    let profiles = Profiles::default();
+    let grids = |rig: &mut Rig| -> Vec<u32> {
+        let wire = rig.join(0, 1);
+        let entry = launch(1, [1000, 1, 1], [256, 1, 1]);
+        wire.borrow_mut().submissions.push_back(entry);
+        rig.settle(1000);
+        let launched = &rig.bench.borrow().launched;
+        launched.iter().map(|launch| launch.grid[0]).collect()
+    };
+    let mut rig = Rig::new("fifo");
+    rig.policy.learn(&profiles);
+    assert_eq!(grids(&mut rig)[..2], [1, 1], "nothing is known");
+    let all = profiles.all();
+    let [(key, learnt)] = all.as_slice() else {
+        panic!("one kernel ran: {all:?}");
+    };
+    assert!((learnt.block_ns - 1000.0).abs() < 1.0 && learnt.alone);
+    // Blocks of a millisecond's third: a window holds a wave of 32.
+    profiles.set(*key, 330_000.0);
+    let mut rig = Rig::new("fifo");
+    rig.dispatcher.set_profiles(&profiles);
+    assert_eq!(grids(&mut rig)[..3], [1, 1, 32]);
 }

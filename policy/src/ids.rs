@@ -123,3 +123,41 @@ impl SmId {
         usize::from(self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{KernelKey, ProfileKey};
+    use crate::hash::Fnv;
+    use crate::shape::BlockShape;
+
+    /// Files hold these numbers, so that a change of them needs another version of the format.
+    #[test]
+    fn names_of_kernels_and_profiles_never_change() {
+        let kernel = KernelKey::new(Fnv::default().bytes(b".version 7.0"), "saxpy");
+        assert_eq!(kernel, KernelKey(0x3bb2_45e2_d419_984f));
+        let block = BlockShape {
+            threads: 256,
+            registers: 8192,
+            shared_bytes: 1024,
+        };
+        let profile = ProfileKey::new(kernel, &block);
+        assert_eq!(profile, ProfileKey(0x5bdf_1217_11d2_217e));
+        let others = [
+            BlockShape {
+                threads: 128,
+                ..block
+            },
+            BlockShape {
+                registers: 4096,
+                ..block
+            },
+            BlockShape {
+                shared_bytes: 2048,
+                ..block
+            },
+        ];
+        for other in others {
+            assert_ne!(ProfileKey::new(kernel, &other), profile, "{other:?}");
+        }
+    }
+}

@@ -33,6 +33,7 @@ pub mod plan_builder;
 pub mod policies;
 pub mod policy;
 pub mod predict;
+pub mod profile_file;
 pub mod profiles;
 pub mod roster;
 pub mod shape;
@@ -53,7 +54,8 @@ pub use plan::{
 };
 pub use plan_builder::{PlanBuilder, PlanError};
 pub use policy::{Policy, PolicyInfo, UnknownPolicy, Watch, by_name, policies as all_policies};
-pub use profiles::Profiles;
+pub use profile_file::{ProfileFile, ProfileFileError, ProfiledDevice};
+pub use profiles::{Profile, Profiles};
 pub use shape::{BlockShape, DeviceShape, Held, SmUnits};
 pub use share::Share;
 pub use share_meter::{ShareMeter, ShareReading};

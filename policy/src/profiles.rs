@@ -17,6 +17,7 @@
 use crate::ids::ProfileKey;
 use gridmux_sync::shim::Arc;
 use gridmux_sync::word_map::WordMap;
+use serde::{Deserialize, Serialize};
 
 /// Profiles in a store. Few under loom, which follows every word.
 pub const CAPACITY: usize = if cfg!(loom) { 2 } else { 4096 };
@@ -42,7 +43,7 @@ pub struct Profiles {
 }
 
 /// What is known of one kernel.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// Mean duration of a block in nanoseconds.
     pub block_ns: f64,
@@ -141,6 +142,17 @@ impl Profile {
             alone: seen.alone,
         };
         profile.is_sound().then_some(profile)
+    }
+
+    /// Returns the duration of a block in whole nanoseconds, at least 1.
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a duration is positive and at most MOST_NS"
+    )]
+    pub fn whole_ns(&self) -> u64 {
+        self.block_ns.max(1.0) as u64
     }
 
     /// Returns whether its numbers are in range.

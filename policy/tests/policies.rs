@@ -2,8 +2,9 @@
 
 use gridmux_policy::policies::smk_p::{Settings, SmkP};
 use gridmux_policy::{
-    BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Event, GroupId, Nanos, Plan, Policy,
-    Preemption, ProfileKey, Profiles, RowId, SmId, SmUnits, Stop, TenantId, all_policies, by_name,
+    BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Event, GroupId, Learner, Nanos, Plan,
+    Policy, Preemption, ProfileKey, Profiles, RowId, SmId, SmUnits, Stop, TenantId, all_policies,
+    by_name,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -40,24 +41,30 @@ const WIDE: DeviceShape = DeviceShape {
 /// A policy and the plan that stands, as an executor holds them.
 struct Host {
     policy: Box<dyn Policy>,
+    /// Learns what policies by name use.
+    learner: Learner,
     standing: Plan,
     next: Plan,
 }
 
 impl Host {
     fn new(policy: Box<dyn Policy>) -> Self {
+        Self::learning(policy, &Profiles::default())
+    }
+
+    fn learning(policy: Box<dyn Policy>, profiles: &Profiles) -> Self {
         Self {
             policy,
+            learner: Learner::new(profiles),
             standing: Plan::default(),
             next: Plan::default(),
         }
     }
 
     fn named(name: &str, device: &DeviceShape) -> Self {
-        Self::new(
-            by_name(name, DeviceId(3), device, &Profiles::default())
-                .expect("a listed policy exists"),
-        )
+        let profiles = Profiles::default();
+        let policy = by_name(name, DeviceId(3), device, &profiles);
+        Self::learning(policy.expect("a listed policy exists"), &profiles)
     }
 
     fn paper(device: &DeviceShape) -> Self {
@@ -69,7 +76,10 @@ impl Host {
     }
 
     fn tell(&mut self, events: &[Event]) -> &mut Self {
-        events.iter().for_each(|event| self.policy.observe(event));
+        for event in events {
+            self.learner.observe(event);
+            self.policy.observe(event);
+        }
         self
     }
 
@@ -327,6 +337,80 @@ fn what_lives_is_named_again_after_a_loss() {
             assert_eq!(caps(host.at(now), 1), before, "{} at {now}", info.name);
         }
     }
+}
+
+/// Cumulative numbers that are lower than before, ends of what never started, and numbers that nothing can have.
+#[test]
+fn numbers_that_run_backwards_leave_a_plan_in_force() {
+    let (row, tenant) = (RowId(0), TenantId(0));
+    let blocks = |started, ended, ran_ns, at| Event::Blocks {
+        row,
+        group: GroupId(0),
+        launch: 1,
+        started,
+        ended,
+        ran_ns,
+        at: Nanos(at),
+    };
+    let counters = |open_launches, live, waiting, at| Event::Counters {
+        row,
+        open_launches,
+        live,
+        waiting,
+        at: Nanos(at),
+    };
+    let share = |held, entitled, at| Event::Share {
+        tenant,
+        held,
+        entitled,
+        at: Nanos(at),
+    };
+    let absurd = [
+        vec![blocks(0, u32::MAX, 0, 5), blocks(0, 1, u64::MAX, 0)],
+        vec![counters(1, 8, 100, 9), counters(1, 2, 10, 3)],
+        vec![counters(1, u32::MAX, u64::MAX, 9), counters(1, 0, 0, 1)],
+        vec![share(1e12, 1e12, 900), share(5.0, 1.0, 100)],
+        vec![share(f64::NAN, f64::INFINITY, 900), share(-1.0, -1.0, 0)],
+        vec![ended(0, 77), ended(0, 77)],
+    ];
+    for info in all_policies() {
+        for events in &absurd {
+            let mut host = Host::named(info.name, &FIG8);
+            host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
+            host.tell(&[blocks(4, 2, 2000, 2)]).replan(3);
+            host.tell(events).replan(4);
+            for now in [1, 5, 1_000_000, 2_000_000] {
+                let plan = host.at(now);
+                let room = [0, 1].map(|row| plan.cap_total(RowId(row)));
+                assert!(room[0] > 0 || room[1] > 0, "{}: {events:?}", info.name);
+                let sms = plan.groups().iter().map(|group| group.sms.len());
+                assert_eq!(sms.sum::<u32>(), 2, "{}: {events:?}", info.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_profile_is_used_where_a_policy_would_measure() {
+    // Row 0 has the longer blocks. Before a block has ended nothing but a profile says so.
+    let first = |name: &str, profiles: &Profiles| {
+        let policy = by_name(name, DeviceId(0), &FIG8, profiles).expect("a listed policy exists");
+        let mut host = Host::learning(policy, profiles);
+        host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K1));
+        let plan = host.at(3);
+        [0, 1].map(|row| plan.cap_total(RowId(row)))
+    };
+    let known = Profiles::default();
+    known.set(ProfileKey(0), 50_000.0);
+    known.set(ProfileKey(1), 1_000.0);
+    for (name, expected) in [("sjf", [0, 20]), ("ljf", [20, 0]), ("srtf-zero", [0, 20])] {
+        assert_eq!(first(name, &known), expected, "{name}");
+    }
+    let unknown = Profiles::default();
+    for name in ["srtf", "srtf-adaptive"] {
+        assert_eq!(first(name, &known), first(name, &unknown), "{name} samples");
+    }
+    assert_ne!(first("gridmux", &known), first("gridmux", &unknown));
 }
 
 #[test]

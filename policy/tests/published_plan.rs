@@ -3,8 +3,8 @@
 
 use gridmux_policy::plan::DefaultRow;
 use gridmux_policy::{
-    BlockShape, Class, DeviceId, DeviceShape, Event, GroupId, Nanos, Plan, PlanBuilder, PlanReader,
-    Policy, ProfileKey, Profiles, RowId, Stop, TenantId, all_policies, by_name,
+    BlockShape, Class, DeviceId, DeviceShape, Event, GroupId, Learner, Nanos, Plan, PlanBuilder,
+    PlanReader, Policy, ProfileKey, Profiles, RowId, Stop, TenantId, all_policies, by_name,
 };
 use gridmux_sync::publish::Publisher;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -234,6 +234,31 @@ impl Service {
         }
         called + self.turn(1_000_000)
     }
+}
+
+#[test]
+fn learning_and_looking_a_profile_up_call_no_allocator() {
+    let profiles = Profiles::default();
+    let mut learner = Learner::new(&profiles);
+    (0..4 * TENANTS).for_each(|row| learner.observe(&row_new(row)));
+    let before = calls();
+    let mut found = 0;
+    for key in 0..10_000 {
+        learner.observe(&Event::Blocks {
+            row: RowId(0),
+            group: GroupId::UNKNOWN,
+            launch: key,
+            started: 9,
+            ended: 3,
+            ran_ns: 30_000,
+            at: Nanos(key),
+        });
+        // More keys than the store holds.
+        profiles.set(ProfileKey(key), 100.0);
+        found += u64::from(profiles.block_ns(ProfileKey(key / 2)).is_some());
+    }
+    assert_eq!(calls() - before, 0, "the allocator was called");
+    assert!(found > 1000, "{found} looks found a profile");
 }
 
 #[test]

@@ -3,18 +3,24 @@
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::table;
+use crate::units;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use gridmux_policy::{Element, Enforcement, PolicyInfo, all_policies};
+use gridmux_policy::{
+    Element, Enforcement, PolicyInfo, Profile, ProfileFile, ProfileKey, ProfiledDevice,
+    all_policies,
+};
 use serde::Serialize;
+use std::path::PathBuf;
 
 /// Commands on policies.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Policy {
     /// Every policy, with whether it promises weighted shares
     #[command(
-        after_help = "`gridmux policy show NAME` says where a policy comes from and what it does with weights.\n\nOnly `cargo xtask repro srtf` gives sjf, ljf and \
-        srtf-zero profiles of the kernels. Elsewhere they know a kernel once a block of it has ended."
+        after_help = "`gridmux policy show NAME` says where a policy comes from and what it does with weights.\n\nThe \
+        service and `gridmux sim` learn profiles of kernels while they run; sjf, ljf, srtf-zero and gridmux use them. A \
+        kernel without a profile is known once a block of it has ended."
     )]
     List,
     /// One policy: where it comes from, what weights mean to it, which elements of a plan it uses, and how well each
@@ -24,6 +30,36 @@ pub(crate) enum Policy {
         prediction, SMK the one on simultaneous multikernel GPUs."
     )]
     Show(Show),
+    /// What a service has learnt of kernels: how long their blocks last
+    #[command(
+        after_help = "The service keeps the file where its configuration says so (`file` in `[profiles]`); `gridmux sim \
+        mix --profiles FILE` keeps one too. A profile is of a kernel (its module's text and its name) and a block shape. `blocks` says how many blocks stand behind \
+        it, `alone` that no other kernel was on the device meanwhile."
+    )]
+    Profiles(Profiles),
+}
+
+/// Arguments of `policy profiles`.
+#[derive(Debug, Args)]
+pub(crate) struct Profiles {
+    /// File of profiles
+    file: PathBuf,
+}
+
+/// A file of profiles as it is printed.
+#[derive(Debug, Serialize)]
+struct ShownProfiles {
+    device: ProfiledDevice,
+    profiles: Vec<ShownProfile>,
+}
+
+/// A profile as it is printed.
+#[derive(Debug, Serialize)]
+struct ShownProfile {
+    /// Sixteen hexadecimal digits.
+    key: String,
+    #[serde(flatten)]
+    profile: Profile,
 }
 
 /// Arguments of `policy show`.
@@ -65,7 +101,41 @@ impl Policy {
                 )
             }),
             Self::Show(show) => show.run(out),
+            Self::Profiles(profiles) => profiles.run(out),
         }
+    }
+}
+
+impl Profiles {
+    fn run(self, out: &Output) -> Result<(), Failure> {
+        let file = ProfileFile::open(&self.file)?;
+        let shown = |(key, profile): &(ProfileKey, Profile)| ShownProfile {
+            key: format!("{:016x}", key.0),
+            profile: *profile,
+        };
+        let shown = ShownProfiles {
+            profiles: file.profiles.iter().map(shown).collect(),
+            device: file.device,
+        };
+        out.show(&shown, || shown.text())
+    }
+}
+
+impl ShownProfiles {
+    fn text(&self) -> String {
+        let row = |shown: &ShownProfile| {
+            let profile = &shown.profile;
+            let alone = if profile.alone { "yes" } else { "no" };
+            vec![
+                shown.key.clone(),
+                units::nanos(Some(profile.whole_ns())),
+                profile.blocks.to_string(),
+                alone.to_owned(),
+            ]
+        };
+        let headings = ["profile", "block lasts", "blocks", "alone"];
+        let table = table::of(&headings, self.profiles.iter().map(row));
+        format!("learnt on {}\n\n{table}", self.device)
     }
 }
 

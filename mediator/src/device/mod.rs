@@ -15,6 +15,7 @@ pub mod model;
 
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_channel::ring::{CompletionStatus, Width};
+use gridmux_policy::ProfiledDevice;
 use gridmux_policy::ids::KernelKey;
 use gridmux_policy::shape::{BlockShape, DeviceShape};
 use gridmux_policy::units::Nanos;
@@ -293,6 +294,20 @@ pub struct DeviceFacts {
     pub shape: DeviceShape,
     /// What tenants may know besides, and the mediator does not use.
     pub hardware: HardwareFacts,
+}
+
+impl DeviceFacts {
+    /// Returns how files of profiles name it. The functional model's time is estimated, so that durations on it say
+    /// nothing of the timed one.
+    #[must_use]
+    pub fn profiled(&self) -> ProfiledDevice {
+        let name = match self.timing {
+            Some(Timing::Functional) => format!("{}, functional", self.name),
+            Some(Timing::Timed) | None => self.name.clone(),
+        };
+        let sms = self.sms;
+        ProfiledDevice { name, sms }
+    }
 }
 
 /// Facts about a device that only tenants ask for. A figure that the device does not tell is 0.

@@ -25,11 +25,11 @@ use super::rows::{RowTable, TENANTS};
 use super::samples::SampleSink;
 use crate::device::Device;
 use crossbeam::queue::ArrayQueue;
-use gridmux_policy::ShareMeter;
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
+use gridmux_policy::{Profiles, ShareMeter};
 use nix::sys::eventfd::EventFd;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -165,6 +165,8 @@ pub struct Dispatcher<D, P> {
     pub(super) clients: ClientTable<P>,
     pub(super) accounts: Accounts,
     pub(super) rows: RowTable,
+    /// Durations of kernels' blocks that are known when a row is new.
+    pub(super) profiles: Option<Profiles>,
     pub(super) lanes: Lanes,
     pub(super) queue: IssueQueue,
     pub(super) clock: Clock,
@@ -237,6 +239,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             clients: ClientTable::default(),
             accounts: Accounts::default(),
             rows: RowTable::default(),
+            profiles: None,
             queue: IssueQueue::with_capacity(ROOM),
             clock: Clock::new(config.clock),
             meter: ShareMeter::new(&config.shape),
@@ -274,6 +277,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Names who knows which doorbells rang. Without it every client's ring is looked at in every turn.
     pub fn set_doorbells(&mut self, bells: Arc<dyn Doorbells>) {
         self.bells = Some(bells);
+    }
+
+    /// Names the store from which rows take how long their blocks last before one has ended.
+    pub fn set_profiles(&mut self, profiles: &Profiles) {
+        self.profiles = Some(profiles.clone());
     }
 
     /// Replaces the table of rows, before the first launch was admitted.

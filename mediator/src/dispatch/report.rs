@@ -308,6 +308,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 }
 
-fn mean(old: u64, new: u64) -> u64 {
+/// Returns a running mean after one more value.
+pub(super) fn mean(old: u64, new: u64) -> u64 {
     (old * (MEAN_OF - 1) + new) / MEAN_OF
 }

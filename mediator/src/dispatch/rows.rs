@@ -49,6 +49,9 @@ pub struct Row {
     pub waiting: u64,
     /// Running mean of a block's residence in nanoseconds; 0 before one has ended, and after one ran into its budget.
     pub block_ns: u64,
+    /// What a block of it is predicted to last before one has ended, from the kernel's profile, in nanoseconds; 0 where
+    /// nothing is known, or a launch ran into its budget.
+    pub predicted_ns: u64,
     /// Time on the device of the longest slice lately, in nanoseconds; 0 before one has ended.
     pub slice_ns: u64,
     /// Block-time for which pieces counted against the cap, in nanoseconds, older ones weighing less.
@@ -221,6 +224,7 @@ impl RowTable {
             ended: 0,
             waiting: 0,
             block_ns: self.block_ns,
+            predicted_ns: 0,
             slice_ns: 0,
             charged_ns: 0,
             resided_ns: 0,

@@ -13,6 +13,7 @@ use super::dispatcher::{Arrival, Dispatcher};
 use super::message::Slot;
 use super::operation::{Operation, OperationId, UnreportedBlocks, Work};
 use super::port::TenantPort;
+use super::report::mean;
 use super::rows::Row;
 use super::window;
 use crate::device::Device;
@@ -39,9 +40,19 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             self.rows.quarantine(row, sent);
         }
         if claimed.is_new {
+            self.predict_row(claimed.row);
             self.tell_row(claimed.row);
         }
         claimed.row
+    }
+
+    /// Takes from the kernel's profile how long blocks of a new row last.
+    fn predict_row(&mut self, id: RowId) {
+        let (Some(profiles), Some(row)) = (&self.profiles, self.rows.get_mut(id)) else {
+            return;
+        };
+        let known = profiles.get(row.profile).filter(|_| !row.spill);
+        row.predicted_ns = known.map_or(0, |profile| profile.whole_ns());
     }
 
     fn tell_row(&mut self, id: RowId) {
@@ -122,7 +133,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some(row) = self.rows.get_mut(id) else {
             return;
         };
-        row.block_ns = block_ns;
+        row.block_ns = match row.predicted_ns {
+            0 => block_ns,
+            predicted_ns => mean(predicted_ns, block_ns),
+        };
         let (tenant, open_launches) = (row.tenant, row.open);
         self.policy.tell(Event::Counters {
             row: id,
@@ -143,7 +157,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some(row) = self.rows.get_mut(id).filter(|row| !row.is_unproven()) else {
             return;
         };
-        row.block_ns = 0;
+        // Its profile is of launches that ended.
+        (row.block_ns, row.predicted_ns) = (0, 0);
         let (tenant, open) = (row.tenant, row.open);
         if let Some(account) = self.accounts.get_mut(tenant) {
             account.unproven += open;

@@ -13,6 +13,12 @@
 //!   such rows of a tenant together, ahead of time two, and at most a quarter of the device. So kernels that never end
 //!   leave room for others. They slow down others' blocks nonetheless: they take issue slots of the SMs they are on.
 //!
+//! A profile of the kernel, learnt from earlier launches of anybody's, says how long blocks last, and no more. It proves
+//! nothing: blocks that ended on one input may not end on another, so a row with a profile is as unproven as any, and
+//! gets the same small window. What it saves is measuring: once a block has ended, the row's mean begins with the
+//! profile and not with that block, which was the first to end and so a short one. A launch that runs into its budget
+//! discredits the profile for its row.
+//!
 //! A slice waits for its launch before its blocks reside. With cap and limit as bounds of what is on the device, short
 //! slices would hold less than that on average; so more is handed over ([`ahead_percent`]). A row that lately had a
 //! long slice has next to nothing handed over ahead.

@@ -7,6 +7,7 @@
 use super::accounts::Accounts;
 use super::clients::{Clients, Making};
 use super::compile::compile_parts;
+use super::learnt::Learnt;
 use super::session::{Hello, LoadFailure, LoadedModuleKernel, Member, ModuleForSession};
 use super::threads;
 use super::watch::Watch;
@@ -100,6 +101,7 @@ pub(super) struct ControlThread {
     bell: Arc<EventFd>,
     accounts: Accounts,
     clients: Clients,
+    learnt: Learnt,
     stop: Arc<AtomicBool>,
     dispatcher: JoinHandle<()>,
     policy: JoinHandle<()>,
@@ -152,6 +154,10 @@ impl ControlThread {
             Dispatcher::new(&settings, device, policy_end, Arc::clone(&link), samples);
         let bells: Arc<dyn Doorbells> = Arc::clone(&waker) as _;
         dispatcher.set_doorbells(bells);
+        // In lockstep what was learnt by the time that a row is new would depend on the host's speed.
+        if config.device.clock == Clock::Live {
+            dispatcher.set_profiles(&profiles);
+        }
         let own_waker = Arc::clone(&waker);
         let dispatcher = spawn("dispatcher", move || {
             threads::dispatch(dispatcher, &own_waker)
@@ -177,6 +183,7 @@ impl ControlThread {
             bell,
             accounts: Accounts::new(config),
             clients: Clients::new(config.limits.clients),
+            learnt: Learnt::new(profiles),
             stop,
             dispatcher,
             policy,
@@ -194,8 +201,14 @@ impl ControlThread {
         let watch = Watch::new(link.fd(), &*self.bell)?;
         link.send(&ToSupervisor::Ready(self.device.facts()), &[])?;
         loop {
-            let longest = self.clients.time_to_greeting(Instant::now());
-            let ready = watch.wait(longest)?;
+            let now = Instant::now();
+            let greeting = self.clients.time_to_greeting(now);
+            let report = self.learnt.time_left(now);
+            let longest = greeting.map_or(report, |greeting| greeting.min(report));
+            let ready = watch.wait(Some(longest))?;
+            if let Some(learnt) = self.learnt.report_if_due(Instant::now()) {
+                link.send(&ToSupervisor::Profiles(learnt), &[])?;
+            }
             if ready.link && !self.obey_supervisor(&mut link, &watch)? {
                 break;
             }
@@ -214,16 +227,20 @@ impl ControlThread {
                 }
             }
         }
-        self.stop()
+        self.stop(&link)
     }
 
-    fn stop(self) -> io::Result<()> {
+    fn stop(mut self, link: &Link) -> io::Result<()> {
         self.outbound.tell(Message::Stop);
         let _ = self.dispatcher.join();
         // Release: pairs with the Acquire in `PolicyRunner::serve`.
         self.stop.store(true, Ordering::Release);
         self.policy.thread().unpark();
         let _ = self.policy.join();
+        if let Some(learnt) = self.learnt.report() {
+            // A supervisor that is gone keeps nothing.
+            let _ = link.send(&ToSupervisor::Profiles(learnt), &[]);
+        }
         Ok(())
     }
 
@@ -242,6 +259,7 @@ impl ControlThread {
                     link.send(&ToSupervisor::Gone { id }, &[])?;
                 }
             }
+            Some((ToHost::Profiles(kept), _)) => self.learnt.take(kept),
             Some((ToHost::Start { .. }, _)) => tracing::warn!("a second start is ignored"),
         }
         Ok(true)

@@ -12,6 +12,7 @@ mod clients;
 mod compile;
 mod control;
 mod facts;
+mod learnt;
 mod sandbox;
 mod session;
 mod threads;

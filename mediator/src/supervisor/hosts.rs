@@ -7,6 +7,7 @@ use super::ServeError;
 use crate::config::Config;
 use crate::device::DeviceFacts;
 use crate::link::{Link, ToHost, ToSupervisor};
+use gridmux_policy::{Profile, ProfileKey};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -97,10 +98,31 @@ impl Host {
             .map_or_else(|error| error.to_string(), |status| status.to_string())
     }
 
-    /// Ends the host in good order, or by force after a while.
-    pub(super) fn stop(&mut self) {
+    /// Tells the host what is known of kernels.
+    pub(super) fn teach(&self, profiles: &[(ProfileKey, Profile)]) {
+        if profiles.is_empty() {
+            return;
+        }
+        if let Err(error) = self.link.send(&ToHost::Profiles(profiles.to_vec()), &[]) {
+            tracing::warn!(%error, "the device host begins without profiles");
+        }
+    }
+
+    /// Ends the host in good order, or by force after a while; hands on what it says until then.
+    pub(super) fn stop(&mut self, mut hear: impl FnMut(ToSupervisor)) {
         let _ = self.link.send(&ToHost::Stop, &[]);
         let deadline = Instant::now() + STOP_PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // No patience at all would be endless patience.
+            if left < Duration::from_millis(1) || self.link.set_patience(left).is_err() {
+                break;
+            }
+            match self.link.receive() {
+                Ok(Some((message, _))) => hear(message),
+                Ok(None) | Err(_) => break,
+            }
+        }
         while Instant::now() < deadline {
             if let Ok(Some(_)) = self.child.try_wait() {
                 return;

@@ -9,6 +9,7 @@
 mod admin;
 mod hosts;
 mod identity;
+mod profiles;
 mod rules;
 mod sockets;
 mod tracing_maps;
@@ -22,6 +23,7 @@ use hosts::Host;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use profiles::Kept;
 use rules::Rules;
 use sockets::Claim;
 pub use sockets::{CLIENT_SOCKET, SocketError};
@@ -74,6 +76,7 @@ struct Supervisor {
     signals: SignalFd,
     maps: LatencyMaps,
     rules: Rules,
+    profiles: Kept,
     /// Clients that the device host has, by number.
     connected: BTreeSet<u32>,
     next_id: u32,
@@ -97,6 +100,8 @@ pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError>
         maps.register(u32::try_from(number).unwrap_or(u32::MAX));
     }
     let host = Host::start(&config, maps.producer_fd())?;
+    let profiles = Kept::open(config.profiles.file.as_deref(), host.facts.profiled());
+    host.teach(profiles.profiles());
     let mut supervisor = Supervisor {
         config,
         claim,
@@ -104,6 +109,7 @@ pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError>
         signals,
         maps,
         rules,
+        profiles,
         connected: BTreeSet::new(),
         next_id: 1,
         restarts: 0,
@@ -116,7 +122,13 @@ pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError>
     let clients = supervisor.connected.len();
     let noun = if clients == 1 { "client" } else { "clients" };
     tracing::info!("stopping, {clients} {noun} connected");
-    supervisor.host.stop();
+    let Supervisor { host, profiles, .. } = &mut supervisor;
+    host.stop(|message| {
+        if let ToSupervisor::Profiles(learnt) = message {
+            profiles.take(learnt);
+        }
+    });
+    profiles.write();
     Ok(())
 }
 
@@ -167,6 +179,7 @@ impl Supervisor {
             }
         }
         self.maps.drain();
+        self.profiles.write_if_due();
         Ok(())
     }
 
@@ -263,6 +276,7 @@ impl Supervisor {
                     tracing::info!(id, "gone");
                 }
             }
+            ToSupervisor::Profiles(learnt) => self.profiles.take(learnt),
             ToSupervisor::Ready(_) | ToSupervisor::Statistics(_) => {}
             ToSupervisor::Failed(reason) => tracing::error!(%reason, "device host"),
         }
@@ -280,6 +294,7 @@ impl Supervisor {
             std::thread::sleep(RESTART_PAUSE * (1 << attempt));
             match Host::start(&self.config, self.maps.producer_fd()) {
                 Ok(host) => {
+                    host.teach(self.profiles.profiles());
                     self.host = host;
                     return Ok(());
                 }

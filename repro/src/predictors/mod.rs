@@ -14,6 +14,26 @@ use judge::{Alone, Corun};
 /// Kernels whose blocks' durations deviate by less than this, in percent of their mean, have even blocks.
 const EVEN_PERCENT: f64 = 30.0;
 
+const NOTES: &[Note] = &[
+    Note {
+        rows: &["equation 2, even blocks", "equation 2, even blocks, pooled"],
+        metrics: &["most"],
+        why: "Falls short for the kernels outside of the range (`matmul`, `spmv`, `mri_q`): the first wave starts \
+                      cold and all at once, which the paper calls start-up effects and finds in its own \
+                      overestimates, and equation 2 takes one wave too many where blocks run in step.",
+    },
+    Note {
+        rows: &["equation 1, all kernels (ERCBench)"],
+        metrics: &[],
+        why: "Our kernels include uneven ones, as BFS, whose first blocks say little about the others.",
+    },
+    Note {
+        rows: &[],
+        metrics: &[],
+        why: "Other kernels on a modelled GPU; the paper's ranges are those of ERCBench on a Tesla C2070.",
+    },
+];
+
 /// Returns the tables.
 pub(crate) fn tables(context: &Context) -> Result<Vec<Figures>> {
     let alone = traces::alone(context)?;
@@ -126,25 +146,7 @@ fn ranges(single: &[(String, Alone)]) -> Figures {
             single.len()
         ),
         rows,
-        notes: vec![
-            Note {
-                rows: &["equation 2, even blocks", "equation 2, even blocks, pooled"],
-                metrics: &["most"],
-                why: "Falls short for the kernels outside of the range (`matmul`, `spmv`, `mri_q`): the first wave starts \
-                      cold and all at once, which the paper calls start-up effects and finds in its own \
-                      overestimates, and equation 2 takes one wave too many where blocks run in step.",
-            },
-            Note {
-                rows: &["equation 1, all kernels (ERCBench)"],
-                metrics: &[],
-                why: "Our kernels include uneven ones, as BFS, whose first blocks say little about the others.",
-            },
-            Note {
-                rows: &[],
-                metrics: &[],
-                why: "Other kernels on a modelled GPU; the paper's ranges are those of ERCBench on a Tesla C2070.",
-            },
-        ],
+        notes: NOTES.to_vec(),
     }
 }
 

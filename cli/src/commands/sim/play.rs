@@ -102,16 +102,20 @@ pub(super) struct Run {
     pub(super) meter: Meter,
 }
 
-/// Puts the policy of that name in charge of an idle engine. It knows nothing of any kernel yet, and learns what runs.
-pub(super) fn driver<E: Engine>(engine: E, policy: &str) -> Result<Driver<E>, Failure> {
-    let (device, profiles) = (DeviceId(0), Profiles::default());
-    let policy = gridmux_policy::by_name(policy, device, &engine.shape(), &profiles)?;
+/// Puts the policy of that name in charge of an idle engine. It knows the kernels that have profiles, and learns what
+/// runs.
+pub(super) fn driver<E: Engine>(
+    engine: E,
+    (policy, profiles): (&str, &Profiles),
+) -> Result<Driver<E>, Failure> {
+    let device = DeviceId(0);
+    let policy = gridmux_policy::by_name(policy, device, &engine.shape(), profiles)?;
     let options = DriverOptions {
         record: true,
         ..DriverOptions::default()
     };
     let mut driver = Driver::new(engine, policy, device, options);
-    driver.learn(&profiles);
+    driver.learn(profiles);
     Ok(driver)
 }
 
@@ -200,6 +204,8 @@ where
             open += usize::from(stage.submit((program, stream), end_ns)?);
         }
     }
+    // No time passes, but the last ends are told.
+    stage.driver.run_until(Cycles(0));
     for (tenant, played) in (0..).map(TenantId).zip(&mut stage.played) {
         played.reading = stage.driver.reading(tenant);
     }

@@ -7,6 +7,7 @@ mod gantt;
 mod member;
 mod on_event;
 mod on_model;
+mod profiles;
 mod report;
 mod spec;
 
@@ -17,13 +18,16 @@ use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, ValueEnum};
 use gridmux_hw_model::GpuConfig;
+use gridmux_policy::Profiles;
 use member::Member;
 use on_event::OnEvent;
 use on_model::{OnModel, Verdict};
+use profiles::Known;
 use report::{Program, Report, Setting};
 use serde::Serialize;
 use spec::{Offset, Source, Spec};
 use std::io::Write as _;
+use std::path::PathBuf;
 
 /// The policy under which programs run alone.
 const ALONE: &str = "fifo";
@@ -93,6 +97,9 @@ pub(crate) struct Mix {
     /// Its streaming multiprocessors, caches and bandwidth in proportion [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     sms: Option<u16>,
+    /// File of profiles that the policy begins with, and that what runs together is added to [default: nothing is known]
+    #[arg(long, value_name = "FILE")]
+    profiles: Option<PathBuf>,
     /// Threads that run the model; times are the same for any number
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
@@ -118,7 +125,7 @@ impl Bench<'_> {
     /// Runs some members, each from its offset in nanoseconds on; `keep` as in [`OnModel::run`].
     fn run(
         &self,
-        policy: &str,
+        policy: (&str, &Profiles),
         take: &[(usize, u64)],
         keep: bool,
     ) -> Result<(Run, Vec<Verdict>), Failure> {
@@ -141,15 +148,17 @@ impl Mix {
         }
         let members = self.workloads.iter().cloned().map(Member::read);
         let members = members.collect::<Result<Vec<Member>, Failure>>()?;
+        let known = Known::read(self.profiles.clone(), &config, self.on)?;
         let bench = self.bench(&config, &members)?;
         let mut alone = Vec::with_capacity(members.len());
         for member in 0..members.len() {
-            let (run, _) = bench.run(ALONE, &[(member, 0)], false)?;
+            let (run, _) = bench.run((ALONE, &Profiles::default()), &[(member, 0)], false)?;
             alone.extend(run.played);
         }
         let (from, to) = alone[0].span_ns();
         let take: Vec<(usize, u64)> = self.offsets(to - from).into_iter().enumerate().collect();
-        let (together, verdicts) = bench.run(&self.policy, &take, true)?;
+        let (together, verdicts) = bench.run((&self.policy, &known.profiles), &take, true)?;
+        known.keep()?;
         let programs = members.iter().zip(together.played.iter().zip(&alone));
         let programs = programs.zip(verdicts);
         let programs: Vec<Program> = programs

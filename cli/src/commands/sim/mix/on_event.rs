@@ -14,6 +14,7 @@ use crate::commands::sim::replay::{StandIns, queue};
 use crate::failure::Failure;
 use anyhow::Context;
 use gridmux_hw_model::{Gpu, GpuConfig, QueueId, StandIn, device_shape, measure};
+use gridmux_policy::Profiles;
 use gridmux_policy::driver::Engine;
 use gridmux_policy::executor::{
     Contention, EventConfig, EventExecutor, EventKernel, EventSubmission, MEASURED_ON, Work,
@@ -63,7 +64,11 @@ impl<'a> OnEvent<'a> {
     }
 
     /// Runs some members, each from its offset on.
-    pub(super) fn run(&self, policy: &str, take: &[(usize, u64)]) -> Result<Run, Failure> {
+    pub(super) fn run(
+        &self,
+        policy: (&str, &Profiles),
+        take: &[(usize, u64)],
+    ) -> Result<Run, Failure> {
         let (mut programs, mut first) = (Vec::new(), 0);
         for (place, offset) in take {
             let member = &self.members[*place];

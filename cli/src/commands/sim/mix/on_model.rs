@@ -12,6 +12,7 @@ use crate::commands::sim::replay::{StandIns, queue};
 use crate::failure::Failure;
 use anyhow::Context;
 use gridmux_hw_model::{DomainId, Gpu, GpuConfig, Partition, QueueId, Submission};
+use gridmux_policy::Profiles;
 use gridmux_workloads::{Arg, Case, Role, Size, Workload};
 use std::rc::Rc;
 
@@ -57,7 +58,7 @@ impl OnModel<'_> {
     /// Runs some members, each from its offset on. `keep` says whether buffers go to the files that users named.
     pub(super) fn run(
         &self,
-        policy: &str,
+        policy: (&str, &Profiles),
         take: &[(usize, u64)],
         keep: bool,
     ) -> Result<(Run, Vec<Verdict>), Failure> {

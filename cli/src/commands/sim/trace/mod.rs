@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
 use gridmux_hw_model::{Gpu, GpuConfig};
-use gridmux_policy::Class;
+use gridmux_policy::{Class, Profiles};
 use report::{Report, Tenant};
 use std::path::PathBuf;
 
@@ -140,7 +140,7 @@ impl Trace {
             });
             first_stream += party.recording.streams;
         }
-        let mut driver = play::driver(gpu, &self.policy)?;
+        let mut driver = play::driver(gpu, (&self.policy, &Profiles::default()))?;
         play::run(&mut driver, &programs, |_, _| Ok(()))
     }
 

@@ -1,0 +1,57 @@
+//! The file of profiles that a mix begins with and adds to.
+
+use super::On;
+use crate::failure::Failure;
+use anyhow::Context;
+use gridmux_hw_model::GpuConfig;
+use gridmux_policy::{ProfileFile, ProfiledDevice, Profiles};
+use std::path::PathBuf;
+
+/// What is known of kernels before a mix and after it.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// None where nothing is kept.
+    file: Option<PathBuf>,
+    device: ProfiledDevice,
+    pub(super) profiles: Profiles,
+}
+
+impl Known {
+    /// Reads the file, if one is named and exists.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not what it should be, or is of another device.
+    pub(super) fn read(file: Option<PathBuf>, gpu: &GpuConfig, on: On) -> Result<Self, Failure> {
+        let executor = match on {
+            On::Event => "event executor",
+            On::Model => "SM model",
+        };
+        let device = ProfiledDevice {
+            name: format!("{executor} {}", gpu.name),
+            sms: gpu.sm.count,
+        };
+        let profiles = Profiles::default();
+        if let Some(path) = file.as_ref().filter(|path| path.exists()) {
+            let read = ProfileFile::open(path)?.of_device(&device, path)?;
+            read.add_to(&profiles);
+        }
+        Ok(Self {
+            file,
+            device,
+            profiles,
+        })
+    }
+
+    /// Writes what is known now, if a file is named.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn keep(&self) -> Result<(), Failure> {
+        let Some(path) = &self.file else {
+            return Ok(());
+        };
+        let file = ProfileFile::of(&self.profiles, self.device.clone());
+        let written = file.write(path);
+        Ok(written.with_context(|| format!("writing {}", path.display()))?)
+    }
+}
