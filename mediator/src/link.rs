@@ -94,6 +94,8 @@ pub struct HostStatistics {
     pub device: DeviceFacts,
     /// Policy by name.
     pub policy: String,
+    /// How the policy failed, if it did and another one took its place.
+    pub policy_failure: Option<String>,
     /// Device time, nanoseconds.
     pub device_now_ns: u64,
     /// Device memory that all tenants hold.

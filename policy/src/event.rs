@@ -176,6 +176,8 @@ pub enum Event {
         live: u32,
         /// Blocks that arrived and have not started.
         waiting: u64,
+        /// Blocks that have ended since the row was made; [`crate::Watch::ended`] counts them.
+        ended: u64,
         /// When the counters were read.
         at: Nanos,
     },

@@ -317,6 +317,7 @@ mod tests {
             open_launches,
             live,
             waiting: u64::MAX,
+            ended: 0,
             at: AT,
         };
         for event in [counters(u32::MAX, u32::MAX), counters(0, 0), counters(3, 1)] {

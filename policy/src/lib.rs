@@ -20,6 +20,7 @@ pub mod driver;
 pub mod event;
 pub mod exclusive;
 pub mod executor;
+pub mod guard;
 pub mod hash;
 pub mod ids;
 pub mod layout;

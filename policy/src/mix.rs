@@ -45,7 +45,7 @@ impl Went {
 /// [`Refusal`] of a launch that cannot run.
 ///
 /// # Panics
-/// If the policy never gives a launch room.
+/// If the policy panics, or never gives a launch room.
 pub fn together(
     config: EventConfig,
     policy: Box<dyn Policy>,
@@ -87,20 +87,26 @@ fn run(mut driver: EventDriver, launches: &[MixLaunch]) -> Result<Vec<Went>, Ref
         })?;
     }
     driver.run(Cycles(u64::MAX));
+    if let Some(failure) = driver.policy_failure() {
+        panic!("{failure}");
+    }
     let went = |(number, launch): (u64, &MixLaunch)| {
         let outcome = driver.outcome(number);
         let outcome = outcome.expect("every number up to the last was submitted");
+        if let Some(refusal) = &outcome.error {
+            return Err(refusal.clone());
+        }
         let (Some(start), Some(end)) = (outcome.first_start, outcome.end) else {
             let kernel = &launch.submission.kernel.name;
             panic!("the policy never gave launch {number}, of `{kernel}`, room to end");
         };
-        Went {
+        Ok(Went {
             arrival: outcome.arrival,
             start,
             end,
-        }
+        })
     };
-    Ok((0..).zip(launches).map(went).collect())
+    (0..).zip(launches).map(went).collect()
 }
 
 /// Runs a launch alone and returns its turnaround.

@@ -53,8 +53,8 @@ pub struct RowInfo {
     pub spill: bool,
     /// Blocks that an SM holds; [`NO_CAP`] for a spill row.
     pub most: u16,
-    /// Blocks that have ended since it exists, and the sum of their residences in nanoseconds.
-    pub ended: (u64, u64),
+    /// Blocks that have ended since it exists.
+    pub ended: u64,
 }
 
 /// Open launches, rows and tenants.
@@ -130,12 +130,8 @@ impl Roster {
                 });
             }
             Event::Blocks {
-                row,
-                launch,
-                ended,
-                ran_ns,
-                ..
-            } => self.count(row, launch, ended, ran_ns),
+                row, launch, ended, ..
+            } => self.count(row, launch, ended),
             Event::Ended { row, launch, .. } => self.end(row, launch),
             Event::Lost { .. } => {
                 self.changed = true;
@@ -148,8 +144,12 @@ impl Roster {
                 open_launches,
                 live,
                 waiting,
+                ended,
                 at,
             } => {
+                if let Some(Some(info)) = self.rows.get_mut(row.index()) {
+                    info.ended = ended;
+                }
                 let left = u64::from(live).saturating_add(waiting);
                 self.recount(row, open_launches, left, at);
             }
@@ -276,7 +276,7 @@ impl Roster {
                 true => NO_CAP,
                 false => max_residency(&self.shape, &block),
             },
-            ended: (0, 0),
+            ended: 0,
         });
     }
 
@@ -300,13 +300,13 @@ impl Roster {
         }
     }
 
-    fn count(&mut self, row: RowId, launch: u64, ended: u32, ran_ns: u64) {
+    fn count(&mut self, row: RowId, launch: u64, ended: u32) {
         if let Some(Some(info)) = self.rows.get_mut(row.index()) {
-            info.ended.0 += u64::from(ended);
-            info.ended.1 = info.ended.1.saturating_add(ran_ns);
+            info.ended = info.ended.saturating_add(ended.into());
         }
         if let Some(at) = self.place_of(row, launch) {
-            self.jobs[at].ended += u64::from(ended);
+            let job = &mut self.jobs[at];
+            job.ended = job.ended.saturating_add(ended.into());
         }
     }
 
@@ -425,6 +425,7 @@ mod tests {
             open_launches,
             live,
             waiting,
+            ended: 0,
             at: Nanos(9),
         }
     }

@@ -1,6 +1,8 @@
 //! The event executor is a subject of the conformance suite.
 
-use gridmux_policy::conformance::{Asked, Load, Slack, Subject, Trace, Verdict, check};
+use gridmux_policy::conformance::{
+    Asked, Breach, Load, Slack, Subject, Trace, Verdict, check, check_policy, mix,
+};
 use gridmux_policy::executor::{
     Contention, EventConfig, EventExecutor, EventKernel, EventSubmission, Work, enforces,
 };
@@ -34,6 +36,14 @@ impl OnEvents {
             },
             asked: Asked::default(),
         }
+    }
+
+    /// Runs the mix under a policy, with a rule broken if asked.
+    fn mixed(&mut self, policy: &'static str, breach: Option<Breach>) -> Result<(), String> {
+        let loads = mix(&self.config.shape, self.grain());
+        self.asked.breach = breach;
+        let until = self.grain() * 1_000;
+        check_policy(self, policy, &loads, until).map_err(|failure| failure.to_string())
     }
 }
 
@@ -116,4 +126,33 @@ fn the_event_executor_holds_every_rule_that_applies() {
     let names: Vec<_> = skipped.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["rows issue as their weights are"]);
     assert!(went.len() >= 20, "{}", went.len());
+}
+
+/// Every policy over the mix of the suite.
+mod policies {
+    use super::{Breach, OnEvents};
+
+    gridmux_policy::policy_tests!(holds);
+
+    fn holds(policy: &'static str) {
+        let held = OnEvents::new().mixed(policy, None);
+        held.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+
+    #[test]
+    fn a_broken_rule_is_noticed() {
+        for (policy, breach, what) in [
+            ("mpmax", Breach::Caps, "cap of"),
+            ("even", Breach::Caps, "cap of"),
+            ("fifo", Breach::Order, "which had room there"),
+            ("sjf", Breach::Stops, "beside"),
+            ("spatial", Breach::Stops, "under one plan"),
+            ("srtf", Breach::Stops, "one samples"),
+            ("fifo", Breach::Blocks, "is said to have"),
+        ] {
+            let failure = OnEvents::new().mixed(policy, Some(breach));
+            let text = failure.expect_err(policy);
+            assert!(text.contains(what), "{breach:?}: {text}");
+        }
+    }
 }

@@ -148,6 +148,23 @@ fn caps(plan: &Plan, row: u32) -> [u16; 2] {
     [0, 1].map(|sm| plan.on_sm(SmId(sm), RowId(row)).cap)
 }
 
+/// Blocks as they are, one that needs more than an SM has, and one that needs nothing.
+const BLOCKS: [BlockShape; 4] = [
+    K1,
+    K2,
+    BlockShape {
+        threads: 10_000,
+        registers: u32::MAX,
+        shared_bytes: 101,
+    },
+    BlockShape {
+        threads: 0,
+        registers: 0,
+        shared_bytes: 0,
+    },
+];
+
+// Length: an arm for each kind of event.
 /// Events out of order, of rows, launches and tenants that nobody knows, with numbers that are wrong.
 fn any_event() -> impl Strategy<Value = Event> {
     let ids = (0_u32..6, 0_u32..4, any::<u16>(), any::<bool>());
@@ -156,7 +173,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         let (row, tenant, at) = (RowId(row), TenantId(tenant), Nanos(at));
         let (group, launch, few) = (GroupId(some), u64::from(some), u32::from(some));
         let n = u32::try_from(many).unwrap_or(u32::MAX);
-        let block = if flag { K1 } else { K2 };
+        let block = BLOCKS[usize::from(some) % BLOCKS.len()];
         match kind {
             0 => Event::Tenant {
                 tenant,
@@ -168,7 +185,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 row,
                 tenant,
                 block: BlockShape {
-                    threads: block.threads * (1 + few % 3),
+                    threads: block.threads * (1 + few / 4 % 3),
                     ..block
                 },
                 profile: ProfileKey(many),
@@ -187,8 +204,12 @@ fn any_event() -> impl Strategy<Value = Event> {
             },
             6 => Event::Share {
                 tenant,
-                held: f64::from(n),
-                entitled: f64::from(few),
+                held: if flag { f64::from(n) } else { f64::NAN },
+                entitled: if few > 60_000 {
+                    f64::INFINITY
+                } else {
+                    f64::from(few)
+                },
                 at,
             },
             7 => Event::Ended { row, launch, at },
@@ -200,6 +221,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 open_launches: few % 3,
                 live: n,
                 waiting: many,
+                ended: at.0.wrapping_mul(u64::from(some)),
                 at,
             },
             12 => Event::Timer { at },
@@ -329,6 +351,7 @@ fn what_lives_is_named_again_after_a_loss() {
                 open_launches: 1,
                 live: 0,
                 waiting: 1000,
+                ended: 0,
                 at: Nanos(3),
             };
             host.tell(&[tenant(number, 1), row_new(number, number, block), counters]);
@@ -357,6 +380,7 @@ fn numbers_that_run_backwards_leave_a_plan_in_force() {
         open_launches,
         live,
         waiting,
+        ended: 0,
         at: Nanos(at),
     };
     let share = |held, entitled, at| Event::Share {

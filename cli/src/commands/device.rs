@@ -37,6 +37,8 @@ struct Shown {
     memory_bytes: u64,
     memory_used_bytes: u64,
     policy: String,
+    /// How the policy failed, if it did and another one took its place.
+    policy_failure: Option<String>,
     /// Device time: virtual or estimated on a modelled device.
     device_now_ns: u64,
     /// How often a client held the virtual clock for the longest wall time permitted.
@@ -78,6 +80,7 @@ impl From<ServiceStatistics> for Shown {
             memory_bytes: device.memory_bytes,
             memory_used_bytes: service.host.memory_used_bytes,
             policy: service.host.policy,
+            policy_failure: service.host.policy_failure,
             device_now_ns: service.host.device_now_ns,
             holds_expired: service.host.holds_expired,
             tenants: service.host.tenants.len(),
@@ -116,7 +119,13 @@ impl Shown {
         );
         let lines = [
             ("device", self.name.clone()),
-            ("policy", self.policy.clone()),
+            (
+                "policy",
+                match &self.policy_failure {
+                    Some(failure) => format!("{} failed: {failure}", self.policy),
+                    None => self.policy.clone(),
+                },
+            ),
             (
                 "SMs",
                 format!("{} at {} MHz", self.sms, self.clock_khz / 1000),

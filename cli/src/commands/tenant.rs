@@ -39,7 +39,8 @@ pub(crate) struct Show {
 /// What the columns are.
 const COLUMNS: &str = "\
 Columns, over all clients of a tenant since the device host started:
-  CLASS           class; (behind): its launches keep ending at their budget, so they wait for all others
+  CLASS           class; (behind): its launches keep ending at their budget, so they wait for all others;
+                  (waiting): it has launches open and no block on the device
   CLIENTS         clients connected now
   WEIGHT          weight of its share
   ASKED           part of the device that its weight entitled it to while it was busy; - before any work
@@ -76,6 +77,8 @@ struct Row {
     budget_ends: u64,
     /// Its launches keep ending at their budget, so they run only while no other tenant has one open.
     is_behind: bool,
+    /// It has a launch open and no block on the device.
+    is_waiting: bool,
     memory_used_bytes: u64,
     memory_limit_bytes: u64,
     launches: u64,
@@ -242,6 +245,7 @@ impl Row {
             held_sm_ns: usage.held_sm_ns,
             budget_ends: usage.budget_ends,
             is_behind: usage.is_behind,
+            is_waiting: usage.is_waiting,
             memory_used_bytes: tenant.memory_used_bytes,
             memory_limit_bytes: facts.memory_limit_bytes,
             launches: latency.count,
@@ -276,9 +280,10 @@ impl Row {
             share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0))
         };
         // A tenant whose launches keep ending at their budget runs while the others have nothing to do.
-        let class = match self.is_behind {
-            true => format!("{} (behind)", self.class),
-            false => self.class.to_string(),
+        let class = match (self.is_behind, self.is_waiting) {
+            (true, _) => format!("{} (behind)", self.class),
+            (false, true) => format!("{} (waiting)", self.class),
+            (false, false) => self.class.to_string(),
         };
         vec![
             self.name.clone(),

@@ -96,6 +96,7 @@ impl Engine for Gpu {
             kernel: Arc::clone(&submission.kernel),
             block: needs.counted(),
             blocks: submission.grid.iter().map(|n| u64::from(*n)).product(),
+            queue: submission.queue.0.into(),
         })
     }
 

@@ -28,6 +28,7 @@ pub struct TenantCounters {
     total_bits: AtomicU64,
     budget_ends: AtomicU64,
     behind: AtomicBool,
+    waiting: AtomicBool,
     start_latency: LatencyHistogram,
     complete_latency: LatencyHistogram,
 }
@@ -67,6 +68,9 @@ pub struct TenantUsage {
     pub budget_ends: u64,
     /// Its launches keep ending at their budget: they run while no other tenant has one open.
     pub is_behind: bool,
+    /// It has a launch open and no block on the device, so that its shares say nothing of the present: they are not
+    /// measured before a block of it has ended.
+    pub is_waiting: bool,
 }
 
 impl TenantCounters {
@@ -97,7 +101,8 @@ impl TenantCounters {
         add(&self.bytes_copied, bytes);
     }
 
-    pub(super) fn share(&self, reading: &ShareReading) {
+    pub(super) fn share(&self, reading: &ShareReading, is_waiting: bool) {
+        self.waiting.store(is_waiting, Relaxed);
         self.held_bits.store(reading.held.to_bits(), Relaxed);
         self.entitled_bits
             .store(reading.entitled.to_bits(), Relaxed);
@@ -153,6 +158,7 @@ impl TenantCounters {
             entitled_sm_ns: reading.entitled,
             budget_ends: self.budget_ends.load(Relaxed),
             is_behind: self.behind.load(Relaxed),
+            is_waiting: self.waiting.load(Relaxed),
         }
     }
 }

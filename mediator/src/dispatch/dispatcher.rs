@@ -341,6 +341,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             || self.permit_out
             || !self.deferred.is_empty()
             || !self.policy.is_caught_up()
+            || self.resync_from.is_some()
             || self.quiet_rings < self.clients.hot()
     }
 
@@ -504,7 +505,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Publishes what a tenant held and was entitled to.
     pub(super) fn publish_share(&mut self, tenant: TenantId) {
         if let Some(account) = self.accounts.get(tenant) {
-            account.counters.share(&self.meter.read(tenant));
+            let waits = account.open > 0 && self.meter.held_now(tenant).blocks() == 0;
+            account.counters.share(&self.meter.read(tenant), waits);
         }
     }
 

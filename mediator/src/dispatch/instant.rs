@@ -49,6 +49,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             return true;
         }
         let mut worked = self.admit_in_order();
+        self.resynchronise();
         if self.is_instant_settled() {
             worked |= self.issue();
             worked |= self.give_permit();

@@ -8,11 +8,16 @@
 //!   so that what the policy hears does not depend on the host's speed.
 //! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
 //!   the one that it began with.
+//! - A policy that panics is replaced ([`gridmux_policy::guard`]). Its end counts that, and the dispatcher then tells
+//!   what lives, as after a loss; until the replacement has seen it the plan in force stays.
 //! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it
 //!   by. On a real clock the period and the wake-ups follow from what plans cost (`policy_thread`).
+//!
+//! Length: both ends of the link, which share its atomics and their orderings.
 
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_policy::event::Event;
+use gridmux_policy::guard::{Guarded, PolicyFailure};
 use gridmux_policy::ids::{DeviceId, RowId, TenantId};
 use gridmux_policy::learner::Learner;
 use gridmux_policy::plan::{DispatchOrder, Plan, PlanReader, Publisher, Stop};
@@ -24,6 +29,7 @@ use gridmux_policy::units::Nanos;
 use gridmux_sync::shim::{Arc, AtomicU32, AtomicU64};
 use gridmux_sync::spsc::{self, Consumer, Producer};
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::thread::Thread;
 
@@ -69,6 +75,10 @@ pub struct PolicyLink {
     loses: bool,
     /// Counters are due.
     resync: bool,
+    /// Failures of policies after which what lives was told, or is about to be.
+    failures: u32,
+    /// What takes a failed one's place is to be told what lives.
+    tells_anew: bool,
     shared: Arc<Shared>,
     /// The policy thread, to be woken after events were sent.
     thread: Option<Thread>,
@@ -91,6 +101,22 @@ struct Shared {
     watch: AtomicU64,
     /// What the policy thread does: [`AWAKE`], [`ASLEEP`] or [`RESTING`].
     activity: AtomicU32,
+    /// How often a policy failed and was replaced.
+    failures: AtomicU32,
+    /// The first failure.
+    failure: OnceLock<PolicyFailure>,
+}
+
+/// What can be known of a policy while its thread runs.
+#[derive(Clone)]
+pub struct PolicyStatus(Arc<Shared>);
+
+impl PolicyStatus {
+    /// Returns how the policy failed, if it did and was replaced.
+    #[must_use]
+    pub fn failure(&self) -> Option<&PolicyFailure> {
+        self.0.failure.get()
+    }
 }
 
 /// It runs, and looks for events before it does anything else.
@@ -123,7 +149,9 @@ fn watched(row: RowId) -> u64 {
 pub struct PolicyRunner {
     events: Consumer<Event>,
     publisher: Publisher,
-    policy: Box<dyn Policy>,
+    policy: Guarded,
+    /// Failures of the policy that were reported.
+    failures: u32,
     learner: Option<Learner>,
     seen: u64,
     shared: Arc<Shared>,
@@ -164,7 +192,7 @@ pub fn link(
 /// # Errors
 /// As for [`link`].
 pub fn link_with_room(
-    mut policy: Box<dyn Policy>,
+    policy: Box<dyn Policy>,
     device: DeviceId,
     shape: &DeviceShape,
     is_timed: bool,
@@ -175,6 +203,7 @@ pub fn link_with_room(
     let none = |_: RowId| BlockShape::default();
     PlanBuilder::new(&mut first, device, shape).finish(&Plan::default(), none)?;
     let mut publisher = Publisher::new(first);
+    let mut policy = Guarded::new(policy, device, shape);
     let mut draft = publisher.edit();
     let (standing, next) = draft.both();
     if policy.replan(Nanos(0), standing, next) {
@@ -187,6 +216,8 @@ pub fn link_with_room(
         wake_ns: AtomicU64::new(wake_ns),
         watch: AtomicU64::new(packed(policy.watch())),
         activity: AtomicU32::new(AWAKE),
+        failures: AtomicU32::new(0),
+        failure: OnceLock::new(),
     });
     let mut link = PolicyLink {
         events: producer,
@@ -197,6 +228,8 @@ pub fn link_with_room(
         waiting: VecDeque::with_capacity(EVENTS),
         loses: true,
         resync: false,
+        failures: 0,
+        tells_anew: false,
         shared: Arc::clone(&shared),
         thread: None,
         unflushed: false,
@@ -204,24 +237,24 @@ pub fn link_with_room(
         reached: NO_WATCH,
     };
     link.refresh();
-    Ok((
-        link,
-        PolicyRunner {
-            events: consumer,
-            publisher,
-            policy,
-            learner: None,
-            seen: 0,
-            shared,
-            now: Nanos(0),
-            by_instant: is_timed,
-            due: false,
-            least_period,
-            woken: Nanos(0),
-            #[cfg(not(loom))]
-            cost: super::policy_thread::PlanCost::default(),
-        },
-    ))
+    let mut runner = PolicyRunner {
+        events: consumer,
+        publisher,
+        policy,
+        failures: 0,
+        learner: None,
+        seen: 0,
+        shared,
+        now: Nanos(0),
+        by_instant: is_timed,
+        due: false,
+        least_period,
+        woken: Nanos(0),
+        #[cfg(not(loom))]
+        cost: super::policy_thread::PlanCost::default(),
+    };
+    runner.report_failure();
+    Ok((link, runner))
 }
 
 impl PolicyLink {
@@ -295,8 +328,11 @@ impl PolicyLink {
         self.sent + self.waiting.len() as u64
     }
 
-    /// Sends what waits for room, then how much was lost.
+    /// Sends what waits for room, then how much was lost, or that all will be told anew.
     fn send_waiting(&mut self) {
+        // Relaxed: who acts on what the policy has observed looks again, in `is_caught_up`.
+        let failures = self.shared.failures.load(Ordering::Relaxed);
+        self.tells_anew |= std::mem::replace(&mut self.failures, failures) != failures;
         while let Some(event) = self.waiting.front() {
             if self.events.try_push(*event).is_err() {
                 return;
@@ -305,9 +341,12 @@ impl PolicyLink {
             self.unflushed = true;
             self.waiting.pop_front();
         }
-        if self.lost > 0 && self.events.try_push(Event::Lost { n: self.lost }).is_ok() {
+        let anew = self.lost > 0 || self.tells_anew;
+        if anew && self.events.try_push(Event::Lost { n: self.lost }).is_ok() {
             self.lost = 0;
+            self.tells_anew = false;
             self.sent += 1;
+            self.unflushed = true;
             self.resync = true;
         }
     }
@@ -356,8 +395,11 @@ impl PolicyLink {
     /// Returns whether the policy has seen every event and published what it made of them.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
-        let all_sent = self.waiting.is_empty() && self.lost == 0;
-        all_sent && self.observed() == self.sent
+        let all_sent = self.waiting.is_empty() && self.lost == 0 && !self.tells_anew;
+        // Relaxed: a failure is counted before the events that led to it are acknowledged, and the Acquire in `observed`
+        // comes first.
+        let failures = || self.shared.failures.load(Ordering::Relaxed);
+        all_sent && self.observed() == self.sent && failures() == self.failures
     }
 
     /// Reads the newest plan, for the turn that begins; returns whether it is another one than before.
@@ -472,8 +514,30 @@ impl PolicyRunner {
         events
     }
 
+    /// Returns what can be asked of the policy while it runs.
+    #[must_use]
+    pub fn status(&self) -> PolicyStatus {
+        PolicyStatus(Arc::clone(&self.shared))
+    }
+
+    /// Says that the policy failed, if it did since the last time.
+    fn report_failure(&mut self) {
+        let failures = self.policy.failures();
+        if std::mem::replace(&mut self.failures, failures) == failures {
+            return;
+        }
+        if let Some(failure) = self.policy.failure() {
+            tracing::error!("{failure}");
+            // Only the first one is kept: what came after it ran in its place.
+            let _ = self.shared.failure.set(failure.clone());
+        }
+        // Relaxed: the Release in `acknowledge` publishes it; without that it may be seen late.
+        self.shared.failures.store(failures, Ordering::Relaxed);
+    }
+
     /// Says what was observed. Release: pairs with the Acquire in `PolicyLink::observed`.
-    fn acknowledge(&self) {
+    fn acknowledge(&mut self) {
+        self.report_failure();
         self.shared.observed.store(self.seen, Ordering::Release);
     }
 
@@ -516,6 +580,7 @@ impl PolicyRunner {
         // Relaxed: as above; read in `PolicyLink::reaches_watch`.
         let watch = packed(self.policy.watch());
         self.shared.watch.store(watch, Ordering::Relaxed);
+        self.report_failure();
         changed
     }
 

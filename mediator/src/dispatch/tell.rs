@@ -143,6 +143,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             open_launches,
             live: row.live,
             waiting: row.waiting,
+            ended: row.ended,
             at,
         });
         if let Some(account) = self.accounts.get_mut(tenant) {
@@ -335,6 +336,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 open_launches: row.open,
                 live: row.live,
                 waiting: row.waiting,
+                ended: row.ended,
                 at,
             });
         }

@@ -16,7 +16,7 @@ use crate::device::{Device, DeviceControl, DomainId};
 use crate::dispatch::accounts::Account;
 use crate::dispatch::client::ClientSlot;
 use crate::dispatch::message::{Message, Notice, Slot};
-use crate::dispatch::policy_link::{self, PolicyRunner};
+use crate::dispatch::policy_link::{self, PolicyRunner, PolicyStatus};
 use crate::dispatch::samples::SampleSink;
 use crate::dispatch::{ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells};
 use crate::link::{ClientIdentity, HostStatistics, Link, ToHost, ToSupervisor};
@@ -105,6 +105,7 @@ pub(super) struct ControlThread {
     stop: Arc<AtomicBool>,
     dispatcher: JoinHandle<()>,
     policy: JoinHandle<()>,
+    policy_status: PolicyStatus,
 }
 
 impl ControlThread {
@@ -134,7 +135,7 @@ impl ControlThread {
         .map_err(|e| e.to_string())?;
         runner.learn(&profiles);
         let stop = Arc::new(AtomicBool::new(false));
-        let policy = spawn_policy(runner, &waker, &stop)?;
+        let (policy, policy_status) = spawn_policy(runner, &waker, &stop)?;
         policy_end.set_thread(policy.thread().clone());
         let link = Arc::new(ControlLink::with_bell(Arc::clone(&bell)));
         let settings = DispatcherConfig {
@@ -152,8 +153,7 @@ impl ControlThread {
         let samples = SampleSink::with_recorder(recorder);
         let mut dispatcher =
             Dispatcher::new(&settings, device, policy_end, Arc::clone(&link), samples);
-        let bells: Arc<dyn Doorbells> = Arc::clone(&waker) as _;
-        dispatcher.set_doorbells(bells);
+        dispatcher.set_doorbells(Arc::clone(&waker) as Arc<dyn Doorbells>);
         // In lockstep what was learnt by the time that a row is new would depend on the host's speed.
         if config.device.clock == Clock::Live {
             dispatcher.set_profiles(&profiles);
@@ -187,6 +187,7 @@ impl ControlThread {
             stop,
             dispatcher,
             policy,
+            policy_status,
         })
     }
 
@@ -473,6 +474,7 @@ impl ControlThread {
         HostStatistics {
             device: device.facts(),
             policy: self.config.policy.clone(),
+            policy_failure: self.policy_status.failure().map(ToString::to_string),
             device_now_ns: device.now_ns(),
             memory_used_bytes: tenants.iter().map(|tenant| tenant.memory_used_bytes).sum(),
             holds_expired: self.outbound.link.holds_expired(),
@@ -544,7 +546,9 @@ fn spawn_policy(
     runner: PolicyRunner,
     waker: &Arc<Waker>,
     stop: &Arc<AtomicBool>,
-) -> Result<JoinHandle<()>, String> {
+) -> Result<(JoinHandle<()>, PolicyStatus), String> {
     let (waker, stop) = (Arc::clone(waker), Arc::clone(stop));
-    spawn("policy", move || runner.serve(&stop, || waker.wake()))
+    let status = runner.status();
+    let thread = spawn("policy", move || runner.serve(&stop, || waker.wake()))?;
+    Ok((thread, status))
 }

@@ -6,8 +6,10 @@
 mod ahead;
 mod hardware;
 mod model;
+mod policies;
 mod rig;
 mod tap;
+mod workloads;
 
 use gridmux_policy::conformance::{Breach, Verdict, cases, check};
 use gridmux_policy::units::Nanos;

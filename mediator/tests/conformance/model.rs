@@ -32,7 +32,7 @@ LOOP:
 ";
 
 /// Processor time that modelling a launch may cost: more than any here needs.
-const CPU_BUDGET: Duration = Duration::from_secs(600);
+pub(crate) const CPU_BUDGET: Duration = Duration::from_secs(600);
 
 /// The model of a GPU with few SMs.
 pub(crate) struct Model {

@@ -7,7 +7,7 @@
 //! How far the dispatcher may be off follows from what it says of itself (`gridmux_mediator::dispatch::enforces`) and
 //! from the length of a block against a launch's latency; the figures are at [`Dispatched::slack`].
 
-use crate::tap::{Place, Port, Stage, Tap};
+use crate::tap::{Place, Port, Request, Stage, Tap};
 use gridmux_mediator::device::{Device, DomainId};
 use gridmux_mediator::dispatch::accounting::TenantCounters;
 use gridmux_mediator::dispatch::accounts::Account;
@@ -23,7 +23,7 @@ use gridmux_policy::conformance::{Breach, Breaking, LaunchSeen, Load, Slack, Sub
 use gridmux_policy::ids::{DeviceId, RowId, TenantId};
 use gridmux_policy::shape::{BlockShape, DeviceShape};
 use gridmux_policy::units::Nanos;
-use gridmux_policy::{Class, Element, Enforcement, Event, Plan, Policy};
+use gridmux_policy::{Class, Element, Enforcement, Event, Plan, Policy, Watch};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -46,6 +46,12 @@ pub(crate) trait Machine {
     fn domain(&mut self, client: u16) -> DomainId;
     /// Returns a kernel whose blocks stay for as long as its parameter, eight bytes, says.
     fn kernel(&mut self, domain: DomainId, load: u32) -> ClientKernel;
+    /// Returns what a launch asks for, where its load does not say it all.
+    fn request(&self, _place: Place) -> Option<Request> {
+        None
+    }
+    /// Checks what the launches left in the device's memory.
+    fn judge(&mut self, _device: &mut dyn Device) {}
 }
 
 /// The dispatcher on some device.
@@ -58,6 +64,8 @@ pub(crate) struct Dispatched {
     rows_per_tenant: usize,
     first_row: usize,
     events: usize,
+    /// The residences of blocks, the shortest and the longest; a grain unless they are given.
+    pub(crate) residences: Option<[Nanos; 2]>,
     /// A rule that is broken by hand.
     pub(crate) breach: Option<Breach>,
 }
@@ -72,6 +80,7 @@ impl Dispatched {
             rows_per_tenant: ROWS_PER_TENANT,
             first_row: 0,
             events: EVENTS,
+            residences: None,
             breach: None,
         }
     }
@@ -87,13 +96,17 @@ impl Subject for Dispatched {
     }
 
     /// A piece obeys the plan under which it was handed over, and starts a launch's latency later. Caps and limits may
-    /// be exceeded by what is handed over ahead, which is the more the shorter a slice is: the shortest lasts a grain.
+    /// be exceeded by what is handed over ahead, which is the more the shorter a slice is: the shortest lasts a grain,
+    /// or as long as the shortest block. Where blocks stay unequally long, what was handed over may have to wait until
+    /// a slice ahead of it in its lane and the blocks in its way have ended.
     fn slack(&self, element: Element) -> Slack {
-        let ahead = most_ahead(Some(self.launch.0), self.grain().0);
+        let [shortest, longest] = self.residences.unwrap_or([self.grain(), Nanos(0)]);
+        let ahead = most_ahead(Some(self.launch.0), shortest.0);
         let ahead = f64::from(u32::try_from(ahead).expect("a percentage"));
         let exact = Slack::exact(self.launch + self.observation);
         match element {
             Element::Cap | Element::DeviceLimit | Element::GroupLimit => Slack {
+                time: exact.time + longest * 2,
                 factor: 1.0 + ahead / 100.0,
                 ..exact
             },
@@ -150,14 +163,16 @@ impl Subject for Dispatched {
         .with_known_blocks(self.grain().0);
         let events = std::mem::replace(&mut self.events, EVENTS);
         let (listener, names) = Listener::new(policy);
+        let mut machine = (self.open)();
         let mut rig = Rig::new(
-            (self.open)(),
+            &mut *machine,
             Box::new(listener),
             (rows, events),
             loads,
             until,
         );
         rig.run();
+        machine.judge(&mut *rig.stage.borrow_mut().device);
         rig.trace(loads, &names)
     }
 }
@@ -207,6 +222,10 @@ impl Policy for Listener {
     fn wake_at(&self) -> Option<Nanos> {
         self.inner.wake_at()
     }
+
+    fn watch(&self) -> Option<Watch> {
+        self.inner.watch()
+    }
 }
 
 struct Rig {
@@ -220,7 +239,7 @@ struct Rig {
 
 impl Rig {
     fn new(
-        mut machine: Box<dyn Machine>,
+        machine: &mut dyn Machine,
         policy: Box<dyn Policy>,
         (rows, events): (RowTable, usize),
         loads: &[Load],
@@ -259,7 +278,7 @@ impl Rig {
         let mut dispatcher = Dispatcher::new(&config, tap, end, Arc::clone(&control), sink);
         dispatcher.set_rows(rows);
         let tell = |message| assert!(control.messages.push(message).is_ok(), "room");
-        let domains = join(&mut *machine, &stage, &tenants, loads, &tell);
+        let domains = join(machine, &stage, &tenants, loads, &tell);
         let mut shapes = Vec::new();
         for (place, load) in loads.iter().enumerate() {
             let number = u32::try_from(place).expect("few loads");
@@ -270,6 +289,11 @@ impl Rig {
             let slot = slot(clients[place]);
             tell(Message::AddKernel(slot, number, kernel));
             tell(Message::AddStream(slot, load.stream.into()));
+            for launch in 0..load.launches.len() {
+                if let Some(request) = machine.request((place, launch)) {
+                    stage.borrow_mut().set_request((place, launch), request);
+                }
+            }
         }
         Self {
             dispatcher,

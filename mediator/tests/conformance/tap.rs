@@ -21,6 +21,15 @@ use std::rc::Rc;
 /// A launch by its places: of the load, and in the load.
 pub(crate) type Place = (usize, usize);
 
+/// What a launch asks for, where that is more than its load says.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u16; 3],
+    pub(crate) shared_bytes: u32,
+    pub(crate) args: Vec<u8>,
+}
+
 /// A piece of a launch on the device.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
@@ -43,13 +52,14 @@ struct Pending {
 struct Wire {
     submissions: VecDeque<(Place, SubmissionEntry)>,
     /// The argument area, as the launch that was popped last left it.
-    args: [u8; 8],
+    args: Vec<u8>,
 }
 
 /// What the tap, the clients' ports and the test share.
 pub(crate) struct Stage {
-    device: Box<dyn Device>,
+    pub(crate) device: Box<dyn Device>,
     loads: Vec<Load>,
+    requests: HashMap<Place, Request>,
     /// By device kernel: its load.
     kernels: HashMap<u32, usize>,
     /// By load: blocks handed to the device.
@@ -92,6 +102,7 @@ impl Stage {
         Self {
             device,
             loads: loads.to_vec(),
+            requests: HashMap::new(),
             kernels: HashMap::new(),
             issued: vec![0; loads.len()],
             pieces: HashMap::new(),
@@ -109,6 +120,24 @@ impl Stage {
         self.kernels.insert(kernel.0, load);
     }
 
+    /// Has a launch ask for this.
+    pub(crate) fn set_request(&mut self, place: Place, request: Request) {
+        self.requests.insert(place, request);
+    }
+
+    /// Returns what a launch asks for: as its load says, with how long its blocks stay as its argument.
+    fn request(&self, place: Place) -> Request {
+        let of = &self.loads[place.0];
+        let launch = &of.launches[place.1];
+        let made = || Request {
+            grid: [launch.blocks, 1, 1],
+            block: [u16::try_from(of.block.threads).expect("a block"), 1, 1],
+            shared_bytes: of.block.shared_bytes,
+            args: launch.block_ns.0.to_le_bytes().to_vec(),
+        };
+        self.requests.get(&place).cloned().unwrap_or_else(made)
+    }
+
     pub(crate) fn now(&self) -> Nanos {
         self.device.now()
     }
@@ -117,17 +146,17 @@ impl Stage {
     pub(crate) fn submit_due(&mut self, now: Nanos) {
         while let Some(pending) = self.pending.pop_if(|pending| pending.at <= now) {
             let (load, launch) = pending.place;
-            let of = &self.loads[load];
+            let asked = self.request(pending.place);
             let request = Launch {
                 kernel: u32::try_from(load).expect("few loads"),
-                grid: [of.launches[launch].blocks, 1, 1],
-                block: [u16::try_from(of.block.threads).expect("a block"), 1, 1],
-                shared_bytes: of.block.shared_bytes,
+                grid: asked.grid,
+                block: asked.block,
+                shared_bytes: asked.shared_bytes,
                 args_offset: 0,
-                args_len: 8,
+                args_len: u32::try_from(asked.args.len()).expect("short"),
             };
             let cookie = (load as u64) << 32 | launch as u64;
-            let stream = u16::from(of.stream);
+            let stream = u16::from(self.loads[load].stream);
             let entry = SubmissionEntry::new(Operation::Launch(request), stream, cookie, 0);
             let wire = &mut self.wires[pending.client];
             wire.submissions.push_back((pending.place, entry));
@@ -256,8 +285,7 @@ impl TenantPort for Port {
         let Some((place, entry)) = stage.wires[self.client].submissions.pop_front() else {
             return Ok(None);
         };
-        let stay = stage.loads[place.0].launches[place.1].block_ns;
-        stage.wires[self.client].args = stay.0.to_le_bytes();
+        stage.wires[self.client].args = stage.request(place).args;
         stage.admitted.push(place);
         Ok(Some(entry))
     }

@@ -6,7 +6,7 @@
 
 use crate::event::Event;
 use crate::ids::RowId;
-use crate::plan::{Cell, NO_CAP, Plan, Stop};
+use crate::plan::{Cell, DispatchOrder, Group, NO_CAP, Plan, Stop};
 use crate::plan_builder::PlanBuilder;
 use crate::policy::{Policy, Watch};
 use crate::shape::{BlockShape, DeviceShape};
@@ -20,6 +20,8 @@ pub enum Breach {
     Caps,
     /// Ranks are turned around.
     Ranks,
+    /// The row that was made last goes first, whatever the plan's order.
+    Order,
     /// Tenants have no limits.
     Limits,
     /// Budgets begin anew with each plan.
@@ -69,12 +71,19 @@ impl Breaking {
         let groups: Vec<_> = said
             .groups()
             .iter()
-            .map(|group| builder.group(*group))
+            .map(|group| {
+                let order = match self.breach {
+                    Breach::Order => DispatchOrder::Rank,
+                    _ => group.order,
+                };
+                builder.group(Group { order, ..*group })
+            })
             .collect();
         for (place, row) in said.rows().iter().enumerate() {
             let mut row = *row;
             match self.breach {
                 Breach::Ranks => row.rank = 10_u32.saturating_sub(row.rank),
+                Breach::Order => row.rank = u32::MAX - 1 - row.row.0,
                 Breach::Budgets => {
                     let started = self.started.get(&row.row).copied().unwrap_or(0);
                     row.budget = row.budget.map(|more| started + more);

@@ -48,9 +48,26 @@ impl Asked {
         self,
         engine: E,
         policy: Box<dyn Policy>,
+        loads: (&[Load], Nanos),
+        submission: impl FnMut(usize, &Load, &LoadLaunch) -> E::Submission,
+    ) -> Trace
+    where
+        E::Refusal: std::fmt::Debug,
+    {
+        self.run_on(engine, policy, loads, submission).0
+    }
+
+    /// Runs loads as [`Asked::run`] does, and returns the engine as it is then, with what the launches left in it.
+    ///
+    /// # Panics
+    /// If the engine refuses a launch.
+    pub fn run_on<E: Engine>(
+        self,
+        engine: E,
+        policy: Box<dyn Policy>,
         (loads, until): (&[Load], Nanos),
         mut submission: impl FnMut(usize, &Load, &LoadLaunch) -> E::Submission,
-    ) -> Trace
+    ) -> (Trace, E)
     where
         E::Refusal: std::fmt::Debug,
     {
@@ -66,6 +83,7 @@ impl Asked {
             lose: self.lose,
             lost: 0,
             known: BTreeMap::new(),
+            ended: BTreeMap::new(),
             tenants: BTreeMap::new(),
         };
         let options = DriverOptions {
@@ -92,10 +110,11 @@ impl Asked {
         }
         let until = driver.engine().cycle(until);
         driver.run_until(until);
-        Trace {
+        let trace = Trace {
             shapes,
             ..trace(&mut driver, &launches)
-        }
+        };
+        (trace, driver.into_engine())
     }
 }
 
@@ -146,6 +165,8 @@ struct Between {
     lose: Option<(u64, u64)>,
     lost: u64,
     known: BTreeMap<RowId, Event>,
+    /// By row: blocks that have ended.
+    ended: BTreeMap<RowId, u64>,
     tenants: BTreeMap<TenantId, Event>,
 }
 
@@ -163,6 +184,7 @@ impl Between {
                 open_launches: book.open_launches,
                 live: book.live,
                 waiting: book.waiting,
+                ended: self.ended.get(row).copied().unwrap_or(0),
                 at,
             });
         }
@@ -175,7 +197,13 @@ impl Policy for Between {
         match *event {
             Event::Tenant { tenant, .. } => drop(self.tenants.insert(tenant, *event)),
             Event::RowNew { row, .. } => drop(self.known.insert(row, *event)),
-            Event::RowGone { row } => drop(self.known.remove(&row)),
+            Event::RowGone { row } => {
+                self.known.remove(&row);
+                self.ended.remove(&row);
+            }
+            Event::Blocks { row, ended, .. } => {
+                *self.ended.entry(row).or_default() += u64::from(ended);
+            }
             _ => {}
         }
         self.heard += 1;

@@ -72,15 +72,18 @@ pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
         .events()
         .any(|event| matches!(event, Event::Lost { .. }));
     let mut rows = HashMap::new();
+    // A launch that waited in its stream arrives with the time of its admission, which may be past.
+    let mut newest = Nanos(0);
     for entry in &run.log {
         match entry {
             LogEntry::Observed(event) => {
+                newest = newest.max(event.at().unwrap_or(newest));
                 row_lives(run, &mut rows, event, lost)?;
                 if !lost {
                     of_launch(run, &mut launches, event, subject)?;
                 }
-                if let (Event::Arrive { at, .. } | Event::Ended { at, .. }, false) = (event, lost) {
-                    flushed(run, &launches, *at, subject)?;
+                if let (Event::Arrive { .. } | Event::Ended { .. }, false) = (event, lost) {
+                    flushed(run, &launches, newest, subject)?;
                 }
             }
             LogEntry::NoNewPlan(at) if !lost => flushed(run, &launches, *at, subject)?,

@@ -8,6 +8,8 @@
 //! Rules: on top of its own expectations every case is watched by the [`referee`] (no block may start that a plan in
 //! force does not permit) and by [`hearing`] (the policy hears what happened, in order and in full). What happened is
 //! the subject's own ground truth ([`Trace`]), never its events.
+//!
+//! The same watch over every policy that there is, on a mix of launches: [`check_policy`].
 
 mod breaking;
 mod budgets;
@@ -17,6 +19,9 @@ mod hearing;
 mod invariance;
 mod limits;
 mod order;
+mod policies;
+mod precedence;
+mod promises;
 mod referee;
 mod rows;
 mod run;
@@ -27,6 +32,7 @@ mod weights;
 
 pub use breaking::{Breach, Breaking};
 pub use driven::Asked;
+pub use policies::{check_policy, mix};
 
 use crate::contract::{Element, Enforcement};
 use crate::ids::{RowId, SmId, TenantId};

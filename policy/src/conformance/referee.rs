@@ -2,8 +2,8 @@
 //!
 //! Rules: a plan is in force from the time at which it was made until the next one was, and for as long after as the
 //! subject says that it takes to obey ([`super::Slack::time`]), for a row that runs ahead as long as it takes to stop.
-//! Where blocks leave by context switch, those on their way count towards nothing, so that nothing is judged while some
-//! may be.
+//! A block that leaves by context switch counts towards nothing while it is on its way, which may take as long as the
+//! subject says.
 
 use super::run::Run;
 use super::{BlockSeen, Change, Failure, Slack, Subject};
@@ -14,9 +14,17 @@ use crate::shape::{BlockShape, DeviceShape, Held, SmUnits};
 use crate::units::Nanos;
 use std::collections::HashMap;
 
+/// The elements that decide whether a block may come.
+pub(super) const JUDGED: [Element; 4] = [
+    Element::Cap,
+    Element::GroupLimit,
+    Element::DeviceLimit,
+    Element::Budget,
+];
+
 /// What is held, by the blocks that were seen.
 #[derive(Default)]
-struct Book {
+pub(super) struct Book {
     on_sm: HashMap<(Option<SmId>, RowId), u32>,
     on_device: HashMap<RowId, u32>,
     started: HashMap<RowId, u64>,
@@ -25,18 +33,18 @@ struct Book {
 }
 
 /// A block that starts or comes back.
-struct Coming<'a> {
-    seen: &'a BlockSeen,
-    row: RowId,
-    tenant: TenantId,
-    block: BlockShape,
+pub(super) struct Coming<'a> {
+    pub(super) seen: &'a BlockSeen,
+    pub(super) row: RowId,
+    pub(super) tenant: TenantId,
+    pub(super) block: BlockShape,
 }
 
 /// Checks every start of a run.
 pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
     let plans: Vec<(Nanos, &Plan)> = run.plans().collect();
     let mut book = Book::default();
-    for seen in &run.trace.blocks {
+    for seen in &on_their_way(run, subject.slack(Element::Preemption).time) {
         let Some(row) = run.row_of(seen) else {
             return run.fail(format!("{seen:?} is of a launch that never arrived"));
         };
@@ -49,12 +57,7 @@ pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
         match seen.change {
             Change::Ended | Change::SwitchedOut => book.leave(&coming),
             Change::Started | Change::SwitchedIn => {
-                for element in [
-                    Element::Cap,
-                    Element::GroupLimit,
-                    Element::DeviceLimit,
-                    Element::Budget,
-                ] {
+                for element in JUDGED {
                     judge(run, subject, &plans, (&book, &coming), element)?;
                 }
                 book.come(&coming);
@@ -62,6 +65,26 @@ pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Returns what happened to blocks in order, where those that were switched out have left as early as they may have
+/// begun to.
+fn on_their_way(run: &Run, takes: Nanos) -> Vec<BlockSeen> {
+    let mut came = HashMap::new();
+    let mut blocks = run.trace.blocks.clone();
+    for seen in &mut blocks {
+        let name = (seen.load, seen.launch, seen.block);
+        match seen.change {
+            Change::Started | Change::SwitchedIn => drop(came.insert(name, seen.at)),
+            Change::SwitchedOut => {
+                let since = came.get(&name).copied().unwrap_or(Nanos(0));
+                seen.at = since.max(Nanos(seen.at.0.saturating_sub(takes.0)));
+            }
+            Change::Ended => {}
+        }
+    }
+    blocks.sort_by_key(|seen| seen.at);
+    blocks
 }
 
 fn judge(
@@ -89,19 +112,9 @@ fn judge(
             in_force.push(*plan);
         }
     }
-    let leave = subject.slack(Element::Preemption).time;
-    let made = plans
-        .iter()
-        .filter(|(made, _)| *made <= at && *made + leave >= at);
-    let moving = made.map(|(_, plan)| plan).any(|plan| {
-        plan.groups()
-            .iter()
-            .any(|group| group.preemption.switches())
-    });
     let shape = subject.device();
     let permits = |plan: &&Plan| book.permits(plan, &shape, coming, element, &slack);
-    let moving = moving && element != Element::Budget;
-    if moving || in_force.is_empty() || in_force.iter().any(permits) {
+    if in_force.is_empty() || in_force.iter().any(permits) {
         return Ok(());
     }
     run.fail(format!(
@@ -113,7 +126,7 @@ fn judge(
 }
 
 impl Book {
-    fn come(&mut self, coming: &Coming<'_>) {
+    pub(super) fn come(&mut self, coming: &Coming<'_>) {
         let (sm, row, tenant) = (coming.seen.sm, coming.row, coming.tenant);
         *self.on_sm.entry((sm, row)).or_default() += 1;
         *self.on_device.entry(row).or_default() += 1;
@@ -125,7 +138,7 @@ impl Book {
         }
     }
 
-    fn leave(&mut self, coming: &Coming<'_>) {
+    pub(super) fn leave(&mut self, coming: &Coming<'_>) {
         let (sm, row, tenant) = (coming.seen.sm, coming.row, coming.tenant);
         *self.on_sm.entry((sm, row)).or_default() -= 1;
         *self.on_device.entry(row).or_default() -= 1;
@@ -137,8 +150,8 @@ impl Book {
             .remove(&coming.block, 1);
     }
 
-    /// Whether a plan lets the block come, as far as one element goes.
-    fn permits(
+    /// Returns whether a plan lets the block come, as far as one element goes.
+    pub(super) fn permits(
         &self,
         plan: &Plan,
         shape: &DeviceShape,

@@ -171,7 +171,7 @@ impl Run {
     }
 
     /// A block starts once, leaves and comes back by turns, and ends once, where it is.
-    fn well_formed(&self) -> Result<(), Failure> {
+    pub(super) fn well_formed(&self) -> Result<(), Failure> {
         let mut blocks = std::collections::BTreeMap::new();
         let mut last = Nanos(0);
         for seen in &self.trace.blocks {

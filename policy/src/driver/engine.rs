@@ -96,6 +96,8 @@ pub struct Described<K> {
     pub block: BlockShape,
     /// Number of its blocks.
     pub blocks: u64,
+    /// Its tenant's queue: launches of one run one after another, in order of arrival.
+    pub queue: u64,
 }
 
 /// A launch that ended.

@@ -1,15 +1,18 @@
 //! From block events to policy events: tallies of blocks, switches, first starts and shares.
 //!
-//! Rules: a tenant is busy from the arrival of a launch until its last open one ends; a block that leaves by context
+//! Rules: a tenant is busy from the arrival of a launch until its last open one ends; the policy hears of a launch when
+//! it is first in its queue, because until then no plan lets it run; a block that leaves by context
 //! switch holds its room until it has left; tallies go by the group that an SM has in the plan in force.
 
 use super::engine::{BlockChange, BlockEvent};
+use crate::class::Class;
 use crate::event::Event;
 use crate::ids::{GroupId, RowId, TenantId};
 use crate::plan::Plan;
 use crate::shape::{BlockShape, DeviceShape};
 use crate::share_meter::{ShareMeter, ShareReading};
 use crate::units::{Cycles, Nanos};
+use std::collections::{BTreeMap, VecDeque};
 
 /// An open launch.
 #[derive(Debug)]
@@ -20,6 +23,11 @@ pub(super) struct Open {
     pub(super) blocks: u64,
     pub(super) started: u64,
     pub(super) ended: u64,
+    /// Its tenant's queue, and when it came to it.
+    queue: u64,
+    arrived: Nanos,
+    /// The policy has heard of it: it is, or was, the first in its queue.
+    pub(super) is_announced: bool,
     /// Blocks that are on SMs.
     resident: u32,
     tallies: Vec<Tally>,
@@ -42,6 +50,8 @@ struct Tally {
 #[derive(Debug, Clone, Copy, Default)]
 struct Tenant {
     known: bool,
+    weight: u32,
+    class: Class,
     open: u32,
     /// It became busy or idle since the last shares were sent.
     flipped: bool,
@@ -53,13 +63,20 @@ pub(super) struct Feed {
     meter: ShareMeter,
     tenants: Vec<Tenant>,
     /// Open launches by number; sorted, because numbers rise.
-    open: std::collections::BTreeMap<u64, Open>,
+    open: BTreeMap<u64, Open>,
+    /// Open launches by queue, in order of arrival.
+    queues: BTreeMap<(TenantId, u64), VecDeque<u64>>,
     touched: Vec<u64>,
     flips: bool,
 }
 
 impl Open {
-    pub(super) fn new(row: RowId, tenant: TenantId, block: BlockShape, blocks: u64) -> Self {
+    pub(super) fn new(
+        (row, tenant): (RowId, TenantId),
+        queue: u64,
+        (block, blocks): (BlockShape, u64),
+        arrived: Nanos,
+    ) -> Self {
         Self {
             row,
             tenant,
@@ -67,6 +84,9 @@ impl Open {
             blocks,
             started: 0,
             ended: 0,
+            queue,
+            arrived,
+            is_announced: false,
             resident: 0,
             tallies: Vec::new(),
         }
@@ -96,18 +116,32 @@ impl Feed {
         Self {
             meter: ShareMeter::new(shape),
             tenants: Vec::new(),
-            open: std::collections::BTreeMap::new(),
+            open: BTreeMap::new(),
+            queues: BTreeMap::new(),
             touched: Vec::new(),
             flips: false,
         }
     }
 
-    pub(super) fn tenant(&mut self, tenant: TenantId, weight: u32, at: Nanos) {
+    pub(super) fn tenant(&mut self, tenant: TenantId, (weight, class): (u32, Class), at: Nanos) {
         if self.tenants.len() <= tenant.index() {
             self.tenants.resize(tenant.index() + 1, Tenant::default());
         }
-        self.tenants[tenant.index()].known = true;
+        let book = &mut self.tenants[tenant.index()];
+        book.known = true;
+        (book.weight, book.class) = (weight, class);
         self.meter.set_weight(tenant, weight, at);
+    }
+
+    /// Returns the events that introduce the tenants that there are.
+    pub(super) fn tenants(&self) -> impl Iterator<Item = Event> {
+        let numbered = (0..).map(TenantId).zip(&self.tenants);
+        let known = numbered.filter(|(_, book)| book.known);
+        known.map(|(tenant, book)| Event::Tenant {
+            tenant,
+            weight: book.weight,
+            class: book.class,
+        })
     }
 
     pub(super) fn knows(&self, tenant: TenantId) -> bool {
@@ -127,8 +161,8 @@ impl Feed {
         own.map(|(number, _)| *number).collect()
     }
 
-    /// Takes note of a launch that was admitted.
-    pub(super) fn arrived(&mut self, number: u64, open: Open, at: Nanos) {
+    /// Takes note of a launch that was admitted; returns whether it is the first in its queue.
+    pub(super) fn arrived(&mut self, number: u64, open: Open, at: Nanos) -> bool {
         let tenant = &mut self.tenants[open.tenant.index()];
         tenant.open += 1;
         if tenant.open == 1 {
@@ -136,12 +170,37 @@ impl Feed {
             self.flips = true;
             self.meter.set_busy(open.tenant, true, at);
         }
+        let queue = self.queues.entry((open.tenant, open.queue)).or_default();
+        queue.push_back(number);
+        let is_first = queue.len() == 1;
         self.open.insert(number, open);
+        is_first
     }
 
-    /// Removes a launch that has ended or was dropped.
-    pub(super) fn closed(&mut self, number: u64) -> Option<Open> {
-        self.open.remove(&number)
+    /// Removes a launch that has ended or was dropped; returns it and the one that is first in its queue instead.
+    pub(super) fn closed(&mut self, number: u64) -> Option<(Open, Option<u64>)> {
+        let open = self.open.remove(&number)?;
+        let key = (open.tenant, open.queue);
+        let queue = self.queues.get_mut(&key)?;
+        let was_first = queue.front() == Some(&number);
+        queue.retain(|other| *other != number);
+        let next = queue.front().copied().filter(|_| was_first);
+        if queue.is_empty() {
+            self.queues.remove(&key);
+        }
+        Some((open, next))
+    }
+
+    /// Returns the event that announces a launch that nothing before it holds up any more, if it is open.
+    pub(super) fn announce(&mut self, launch: u64) -> Option<Event> {
+        let open = self.open.get_mut(&launch)?;
+        open.is_announced = true;
+        Some(Event::Arrive {
+            row: open.row,
+            launch,
+            blocks: open.blocks,
+            at: open.arrived,
+        })
     }
 
     fn idle_once(&mut self, tenant: TenantId, at: Nanos) {
@@ -279,15 +338,19 @@ impl Feed {
         self.meter.read(tenant)
     }
 
-    /// Returns the event [`Event::Counters`] of a live row that has `open_launches` open launches.
-    pub(super) fn counters(&self, row: RowId, open_launches: u32, at: Nanos) -> Event {
-        let own = || self.open.values().filter(|open| open.row == row);
+    /// Returns the event [`Event::Counters`] of a live row of which `ended` blocks have ended.
+    pub(super) fn counters(&self, row: RowId, ended: u64, at: Nanos) -> Event {
+        let own = || {
+            let open = self.open.values();
+            open.filter(|open| open.row == row && open.is_announced)
+        };
         let live = own().map(|open| open.started - open.ended).sum::<u64>();
         Event::Counters {
             row,
-            open_launches,
+            open_launches: u32::try_from(own().count()).unwrap_or(u32::MAX),
             live: u32::try_from(live).unwrap_or(u32::MAX),
             waiting: own().map(|open| open.blocks - open.started).sum(),
+            ended,
             at,
         }
     }

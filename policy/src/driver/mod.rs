@@ -5,8 +5,10 @@
 //! arrival, at every end, when it wanted to be woken and when the row that it watches has ended as many blocks as it
 //! said.
 //!
-//! Rules: the policy hears of an instant's ends, then of its arrivals, and is asked once; every event that precedes a
-//! plan is sent before the plan is asked for; a run is as deterministic as its engine.
+//! Rules: the policy hears of an instant's ends, then of its arrivals, and is asked once; a launch behind others in its
+//! queue arrives for the policy when they have ended; every event that precedes a
+//! plan is sent before the plan is asked for; a run is as deterministic as its engine. A policy that panics is replaced
+//! ([`crate::guard`]) by one that is told what lives and asked at the same instant.
 
 mod engine;
 mod feed;
@@ -21,6 +23,7 @@ pub use types::{DriverCounters, DriverOptions, Outcome, OutcomeOn, SubmitError};
 
 use crate::class::Class;
 use crate::event::Event;
+use crate::guard::{Guarded, PolicyFailure};
 use crate::ids::{DeviceId, RowId, TenantId};
 use crate::learner::Learner;
 use crate::plan::{Plan, Publisher};
@@ -35,7 +38,9 @@ use std::collections::BTreeMap;
 /// An engine, a policy and the launches of tenants.
 pub struct Driver<E: Engine> {
     engine: E,
-    policy: Box<dyn Policy>,
+    policy: Guarded,
+    /// Failures of policies after which what lives was told.
+    failures: u32,
     learner: Option<Learner>,
     publisher: Publisher,
     options: DriverOptions,
@@ -85,8 +90,9 @@ impl<E: Engine> Driver<E> {
         engine.set_plan(publisher.newest());
         Self {
             feed: Feed::new(&engine.shape()),
+            policy: Guarded::new(policy, device, &engine.shape()),
+            failures: 0,
             engine,
-            policy,
             learner: None,
             publisher,
             options,
@@ -111,7 +117,7 @@ impl<E: Engine> Driver<E> {
 
     /// Introduces a tenant, or changes its weight and class from now on.
     pub fn tenant(&mut self, tenant: TenantId, weight: u32, class: Class) {
-        self.feed.tenant(tenant, weight, self.now_ns());
+        self.feed.tenant(tenant, (weight, class), self.now_ns());
         self.tell(&Event::Tenant {
             tenant,
             weight,
@@ -228,6 +234,12 @@ impl<E: Engine> Driver<E> {
         self.counters
     }
 
+    /// Returns how the policy failed, if it did and was replaced.
+    #[must_use]
+    pub fn policy_failure(&self) -> Option<&PolicyFailure> {
+        self.policy.failure()
+    }
+
     /// Returns the plan that is obeyed.
     #[must_use]
     pub fn plan(&self) -> &Plan {
@@ -245,6 +257,12 @@ impl<E: Engine> Driver<E> {
         &mut self.engine
     }
 
+    /// Returns the engine as it is, and drops the rest.
+    #[must_use]
+    pub fn into_engine(self) -> E {
+        self.engine
+    }
+
     /// Takes every block's event since the last call, in order of time, if they are recorded; tags are launch numbers.
     pub fn take_block_events(&mut self) -> Vec<BlockEvent> {
         std::mem::take(&mut self.history)
@@ -253,8 +271,10 @@ impl<E: Engine> Driver<E> {
     fn pass(&mut self, until: Cycles, stop: Stop) {
         loop {
             self.consult();
+            // A launch that was refused as it arrived has ended too.
+            let has_ended = stop == Stop::AtAnEnd && !self.ended.is_empty();
             let now = self.engine.now();
-            if now >= until || (stop != Stop::AtTime && self.unfinished == 0) {
+            if has_ended || now >= until || (stop != Stop::AtTime && self.unfinished == 0) {
                 return;
             }
             let arrival = self.coming.keys().next().map(|(at, _)| Cycles(*at));
@@ -317,6 +337,7 @@ impl<E: Engine> Driver<E> {
         }
     }
 
+    /// Takes note of the end of a launch, one that the engine refused when it arrived included.
     fn close(&mut self, number: u64, at: Cycles) {
         self.outcomes[place(number)].end = Some(at);
         self.unfinished -= 1;
@@ -332,7 +353,8 @@ impl<E: Engine> Driver<E> {
             .keys()
             .next()
             .is_some_and(|(at, _)| *at <= now.0);
-        if !(std::mem::take(&mut self.ask) || due || arrives || !self.ended.is_empty()) {
+        let failed = self.policy.failures() != self.failures;
+        if !(std::mem::take(&mut self.ask) || due || arrives || failed || !self.ended.is_empty()) {
             return;
         }
         self.report_ends();
@@ -361,6 +383,11 @@ impl<E: Engine> Driver<E> {
             self.tell(&Event::Timer { at });
         }
         self.replan(at);
+        while self.policy.failures() != self.failures {
+            self.failures = self.policy.failures();
+            self.tell_anew(at);
+            self.replan(at);
+        }
     }
 
     fn tell(&mut self, event: &Event) {

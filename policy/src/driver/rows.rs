@@ -72,6 +72,12 @@ impl<K> Rows<K> {
         self.rows.get(row.index())?.as_ref()
     }
 
+    /// Returns the rows that live, in order of their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (RowId, &Row<K>)> {
+        let numbered = (0..).map(RowId).zip(&self.rows);
+        numbered.filter_map(|(id, row)| Some((id, row.as_ref()?)))
+    }
+
     pub(super) fn get_mut(&mut self, row: RowId) -> Option<&mut Row<K>> {
         self.rows.get_mut(row.index())?.as_mut()
     }

@@ -8,6 +8,7 @@ use super::feed::Open;
 use super::{Coming, Driver, place};
 use crate::event::Event;
 use crate::ids::{GroupId, RowId};
+use crate::policy::Policy as _;
 use crate::units::{Cycles, Nanos};
 use std::collections::BTreeMap;
 
@@ -15,22 +16,36 @@ impl<E: Engine> Driver<E> {
     /// Sends everything that blocks did until now, and then the ends.
     pub(super) fn report_ends(&mut self) {
         self.flush();
+        let mut next = Vec::new();
         for (launch, end) in std::mem::take(&mut self.ended) {
-            let Some(open) = self.feed.closed(launch) else {
+            let Some((open, follows)) = self.feed.closed(launch) else {
                 continue;
             };
+            next.extend(follows);
             let at = self.time(end);
             let row = open.row;
-            self.tell(&Event::Ended { row, launch, at });
+            if open.is_announced {
+                self.tell(&Event::Ended { row, launch, at });
+            }
             let Some(book) = self.rows.get_mut(row) else {
                 continue;
             };
             book.open -= 1;
-            if open.ended < open.blocks && book.open > 0 {
+            if open.is_announced && open.ended < open.blocks && book.open > 0 {
                 // Its blocks are gone without having ended.
-                let counters = self.feed.counters(row, book.open, at);
+                let counters = self.feed.counters(row, book.ended, at);
                 self.tell(&counters);
             }
+        }
+        for launch in next {
+            self.announce(launch);
+        }
+    }
+
+    /// Tells the policy of a launch that nothing before it holds up.
+    fn announce(&mut self, launch: u64) {
+        if let Some(event) = self.feed.announce(launch) {
+            self.tell(&event);
         }
     }
 
@@ -93,22 +108,39 @@ impl<E: Engine> Driver<E> {
         let outcome = &mut self.outcomes[place(number)];
         outcome.row = Some(row);
         if let Err(error) = launched {
-            outcome.end = Some(self.engine.now());
             outcome.error = Some(error);
-            self.unfinished -= 1;
+            self.close(number, self.engine.now());
             return;
         }
         if let Some(book) = self.rows.get_mut(row) {
             book.open += 1;
         }
-        let open = Open::new(row, tenant, block, described.blocks);
-        self.feed.arrived(number, open, at);
-        self.tell(&Event::Arrive {
-            row,
-            launch: number,
-            blocks: described.blocks,
-            at,
+        let size = (block, described.blocks);
+        let open = Open::new((row, tenant), described.queue, size, at);
+        if self.feed.arrived(number, open, at) {
+            self.announce(number);
+        }
+    }
+
+    /// Tells the policy what lives, as after a loss.
+    pub(super) fn tell_anew(&mut self, at: Nanos) {
+        self.tell(&Event::Lost { n: 0 });
+        for event in self.feed.tenants().collect::<Vec<_>>() {
+            self.tell(&event);
+        }
+        let rows = self.rows.iter().map(|(row, book)| {
+            let new = Event::RowNew {
+                row,
+                tenant: book.tenant,
+                block: book.block,
+                profile: book.profile,
+                spill: book.spill,
+            };
+            [new, self.feed.counters(row, book.ended, at)]
         });
+        for event in rows.collect::<Vec<_>>().concat() {
+            self.tell(&event);
+        }
     }
 
     pub(super) fn row_gone(&mut self, row: RowId) {

@@ -43,6 +43,7 @@ impl Engine for EventExecutor {
             kernel: Arc::clone(&submission.kernel),
             block: submission.kernel.block,
             blocks: submission.blocks,
+            queue: submission.queue.into(),
         })
     }
 

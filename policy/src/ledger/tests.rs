@@ -78,6 +78,7 @@ fn counters(row: u32, open_launches: u32, live: u32, waiting: u64, at: u64) -> E
         open_launches,
         live,
         waiting,
+        ended: 0,
         at: Nanos(at),
     }
 }

@@ -298,7 +298,7 @@ impl Gridmux {
     /// Watches an unknown row until its first block ends; else the first row, until a wave of it has ended, or half of
     /// its last one.
     fn next_watch(&self) -> Option<Watch> {
-        let ended = |row: RowId| self.roster.row(row).map(|info| info.ended.0);
+        let ended = |row: RowId| self.roster.row(row).map(|info| info.ended);
         if let Some(entry) = self.order.iter().find(|entry| entry.unknown) {
             let (row, ended) = (entry.row, ended(entry.row)? + 1);
             return Some(Watch { row, ended });
@@ -353,7 +353,7 @@ impl Policy for Gridmux {
     fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
         let reached = |watch: Watch| {
             let row = self.roster.row(watch.row);
-            row.is_some_and(|row| row.ended.0 >= watch.ended)
+            row.is_some_and(|row| row.ended >= watch.ended)
         };
         let due = self.wake_at.is_some_and(|at| at <= now) || self.watch.is_some_and(reached);
         if !(self.roster.take_changed() || due) {

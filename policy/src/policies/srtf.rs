@@ -50,7 +50,7 @@ pub struct Srtf {
     durations: Durations,
     heads: Vec<Job>,
     rows: Vec<RowId>,
-    /// Remaining and total runtime alone in nanoseconds of each head that is known, by remaining time.
+    /// Remaining and total runtime alone in nanoseconds of each head that is known, by remaining time and arrival.
     order: Vec<Forecast>,
     /// The row that has the device.
     current: Option<RowId>,
@@ -64,6 +64,8 @@ pub struct Srtf {
 #[derive(Clone, Copy, Debug)]
 struct Forecast {
     row: RowId,
+    /// Its place in order of arrival.
+    place: usize,
     remaining: f64,
     total: f64,
 }
@@ -97,7 +99,7 @@ impl Srtf {
     /// Predicts every head that is known.
     fn forecast(&mut self) {
         self.order.clear();
-        for job in &self.heads {
+        for (place, job) in self.heads.iter().enumerate() {
             let Some(block_ns) = self.block_ns(job.row) else {
                 continue;
             };
@@ -105,12 +107,15 @@ impl Srtf {
             let runtime = |blocks| simple_slicing(0.0, blocks, resident, block_ns);
             self.order.push(Forecast {
                 row: job.row,
+                place,
                 remaining: runtime(job.left()),
                 total: runtime(job.blocks),
             });
         }
-        self.order
-            .sort_unstable_by(|one, other| one.remaining.total_cmp(&other.remaining));
+        self.order.sort_unstable_by(|one, other| {
+            let remaining = one.remaining.total_cmp(&other.remaining);
+            remaining.then(one.place.cmp(&other.place))
+        });
     }
 
     /// Decides who has the device, and who is sampled.
@@ -118,7 +123,7 @@ impl Srtf {
         let heads = &self.heads;
         let works = |row: RowId| heads.iter().any(|job| job.row == row);
         self.current = self.current.filter(|row| works(*row));
-        let ended = |row: RowId| self.roster.row(row).map_or(u64::MAX, |info| info.ended.0);
+        let ended = |row: RowId| self.roster.row(row).map_or(u64::MAX, |info| info.ended);
         self.sampled = self
             .sampled
             .filter(|watch| works(watch.row) && ended(watch.row) < watch.ended);
@@ -229,7 +234,7 @@ impl Srtf {
     /// Watches the row that is sampled; else the one that runs, until its next wave has ended.
     fn next_watch(&self) -> Option<Watch> {
         let wave = |row: RowId| {
-            let ended = self.roster.row(row)?.ended.0 + self.roster.resident(row);
+            let ended = self.roster.row(row)?.ended + self.roster.resident(row);
             Some(Watch { row, ended })
         };
         let several = self.heads.len() > 1;
@@ -247,7 +252,7 @@ impl Policy for Srtf {
     fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
         let reached = |watch: Watch| {
             let row = self.roster.row(watch.row);
-            row.is_some_and(|row| row.ended.0 >= watch.ended)
+            row.is_some_and(|row| row.ended >= watch.ended)
         };
         let due = self.watch.is_some_and(reached);
         if !(self.roster.take_changed() || due) {

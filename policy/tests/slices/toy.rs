@@ -78,6 +78,7 @@ struct Row {
     kernel: Kernel,
     named: bool,
     in_flight: u32,
+    ended: u64,
     open: u32,
     waiting: u64,
 }
@@ -149,6 +150,7 @@ impl Toy {
                 kernel: *kernel,
                 named: false,
                 in_flight: 0,
+                ended: 0,
                 open: 0,
                 waiting: 0,
             }));
@@ -338,6 +340,7 @@ impl Toy {
                 open_launches: state.open,
                 live: state.in_flight,
                 waiting: state.waiting,
+                ended: state.ended,
                 at: Nanos(self.now),
             });
         }
@@ -459,6 +462,7 @@ impl Toy {
         untold.1 += size;
         untold.2 += ran_ns;
         self.rows[row].in_flight -= size;
+        self.rows[row].ended += u64::from(size);
         self.in_flight[tenant].remove(&self.rows[row].kernel.block, size);
         self.launches[launch].left -= u64::from(size);
         if self.launches[launch].left > 0 {

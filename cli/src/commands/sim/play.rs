@@ -206,6 +206,9 @@ where
     }
     // No time passes, but the last ends are told.
     stage.driver.run_until(Cycles(0));
+    if let Some(failure) = stage.driver.policy_failure() {
+        return Err(Failure::new(failure.to_string()));
+    }
     for (tenant, played) in (0..).map(TenantId).zip(&mut stage.played) {
         played.reading = stage.driver.reading(tenant);
     }

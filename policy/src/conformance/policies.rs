@@ -1,0 +1,175 @@
+//! Every policy on an executor, over a mix of launches of several tenants.
+//!
+//! An executor's tests call [`check_policy`] for each policy ([`policy_tests!`](crate::policy_tests) makes a test of
+//! each), with loads of its own or those of [`mix`]. The plans are the policy's, so nothing is worked out by hand:
+//! what is checked follows from the plans that were made and from what the subject says that it enforces.
+//!
+//! Rules: every launch ends; the [`referee`], [`hearing`] and [`precedence`] watch as they do in every case; a policy
+//! that promises more than its plans say is held to that ([`promises`]).
+
+use super::run::Run;
+use super::script::LogEntry;
+use super::{Change, Failure, Load, LoadLaunch, Subject, hearing, precedence, promises, referee};
+use crate::event::Event;
+use crate::ids::{DeviceId, TenantId};
+use crate::plan::Plan;
+use crate::policy::{Policy, Watch, by_name};
+use crate::profiles::Profiles;
+use crate::shape::{BlockShape, DeviceShape};
+use crate::units::Nanos;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Makes a test of each policy, named after it, which calls the function given with the policy's name; and one that
+/// fails when a policy has no test.
+#[macro_export]
+macro_rules! policy_tests {
+    ($check:path) => {
+        $crate::policy_tests! {
+            $check;
+            fifo "fifo", fifo_strict "fifo-strict", mpmax "mpmax", sjf "sjf", ljf "ljf", srtf "srtf",
+            srtf_zero "srtf-zero", srtf_adaptive "srtf-adaptive", spatial "spatial", even "even", accelos "accelos",
+            elastic "elastic", gridmux "gridmux", smk_p "smk-p",
+        }
+    };
+    ($check:path; $($test:ident $name:literal,)*) => {
+        $(
+            #[test]
+            fn $test() {
+                $check($name);
+            }
+        )*
+
+        #[test]
+        fn every_policy_has_a_test() {
+            let listed: Vec<&str> = $crate::all_policies().iter().map(|info| info.name).collect();
+            assert_eq!(listed, [$($name),*]);
+        }
+    };
+}
+
+/// Returns loads of three tenants, one of them with two kernels, whose launches meet on a device: several waves of each,
+/// blocks of unlike shapes, residences of half a grain to three grains, arrivals between others.
+#[must_use]
+pub fn mix(shape: &DeviceShape, grain: Nanos) -> Vec<Load> {
+    let sms = u32::from(shape.sms);
+    let load = |(tenant, weight, stream): (u32, u32, u8),
+                (threads, shared_bytes): (u32, u32),
+                (blocks, halves): (u32, u64),
+                arrivals: &[u64]| {
+        let launch = |at: &u64| LoadLaunch {
+            at: grain * *at,
+            blocks: blocks * sms,
+            block_ns: Nanos(grain.0 / 2 * halves),
+        };
+        Load {
+            tenant: TenantId(tenant),
+            weight,
+            block: BlockShape {
+                threads,
+                shared_bytes,
+                ..BlockShape::default()
+            },
+            computes: false,
+            stream,
+            launches: arrivals.iter().map(launch).collect(),
+        }
+    };
+    let quarter = shape.shared_bytes / 5;
+    vec![
+        load((0, 1, 0), (256, 0), (20, 4), &[0, 12]),
+        load((1, 2, 0), (128, 0), (6, 2), &[1, 9, 14]),
+        load((1, 2, 1), (512, quarter), (3, 6), &[2, 16]),
+        load((2, 1, 0), (64, 0), (12, 1), &[3, 4, 5]),
+    ]
+}
+
+/// Runs a policy over loads, whose launches must end before `until`, and holds subject and policy to their word.
+///
+/// # Errors
+/// The first rule that was broken, with the policy's name as the case.
+///
+/// # Panics
+/// If there is no such policy.
+pub fn check_policy(
+    subject: &mut dyn Subject,
+    policy: &'static str,
+    loads: &[Load],
+    until: Nanos,
+) -> Result<(), Failure> {
+    let made = by_name(policy, DeviceId(0), &subject.device(), &Profiles::default());
+    let made = made.unwrap_or_else(|error| panic!("{error}"));
+    let (recorder, heard) = Recorder::new(made);
+    let trace = subject.run(Box::new(recorder), loads, until);
+    let run = Run {
+        case: policy,
+        loads: loads.to_vec(),
+        trace,
+        log: heard.try_iter().collect(),
+    };
+    run.well_formed()?;
+    run.all_ended()?;
+    contended(&run)?;
+    promises::watch(&run, subject)?;
+    referee::watch(&run, subject)?;
+    hearing::watch(&run, subject)?;
+    precedence::watch(&run, subject)
+}
+
+/// Returns a failure unless launches of at least three loads wait or run at some time: else the policy had nothing to
+/// decide.
+fn contended(run: &Run) -> Result<(), Failure> {
+    let span = |load: usize| {
+        let own = run.trace.launches.iter().filter(move |l| l.load == load);
+        own.filter_map(move |l| Some((run.loads[load].launches[l.launch].at, l.end?)))
+    };
+    let open_at = |at: Nanos| {
+        let is_open = |load: &usize| span(*load).any(|(from, to)| from <= at && at < to);
+        (0..run.loads.len()).filter(is_open).count()
+    };
+    let starts = run.trace.blocks.iter();
+    let starts = starts.filter(|seen| seen.change == Change::Started);
+    let most = starts.map(|seen| open_at(seen.at)).max().unwrap_or(0);
+    run.require(&format!("{most} loads at once"), most >= 3)
+}
+
+/// Writes down what a policy hears and which plans it makes.
+struct Recorder {
+    inner: Box<dyn Policy>,
+    log: Sender<LogEntry>,
+}
+
+impl Recorder {
+    fn new(inner: Box<dyn Policy>) -> (Self, Receiver<LogEntry>) {
+        let (log, heard) = channel();
+        (Self { inner, log }, heard)
+    }
+
+    fn note(&self, entry: LogEntry) {
+        // The harness outlives the run; what comes after it has no reader.
+        let _ = self.log.send(entry);
+    }
+}
+
+impl Policy for Recorder {
+    fn observe(&mut self, event: &Event) {
+        self.note(LogEntry::Observed(*event));
+        self.inner.observe(event);
+    }
+
+    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
+        let made = self.inner.replan(now, standing, next);
+        self.note(match made {
+            true => LogEntry::NewPlan(now, Box::new(next.clone())),
+            false => LogEntry::NoNewPlan(now),
+        });
+        made
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.inner.wake_at()
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        self.inner.watch()
+    }
+}

@@ -1,0 +1,271 @@
+//! A policy under guard: one that panics is replaced by FIFO.
+//!
+//! Rules:
+//! - A policy that panicked is not called again, and what it wrote into a plan is not published.
+//! - The plan in force stays until the replacement has been told what lives: it hears nothing before the
+//!   [`Event::Lost`] with which that begins, and makes no plan before it.
+//! - A replacement that panics is replaced by a plan that leaves everything to the hardware, because what panicked twice
+//!   is likely to be what they share.
+
+use crate::event::Event;
+use crate::ids::{DeviceId, RowId};
+use crate::plan::{DefaultRow, NO_CAP, Plan, Stop};
+use crate::plan_builder::PlanBuilder;
+use crate::policies::fifo::Fifo;
+use crate::policy::{Policy, Watch};
+use crate::shape::{BlockShape, DeviceShape};
+use crate::units::Nanos;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use thiserror::Error;
+
+/// A policy panicked.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the policy panicked while it {doing}, and {replaced}: {message}")]
+pub struct PolicyFailure {
+    /// What it was doing.
+    pub doing: &'static str,
+    /// What took its place.
+    pub replaced: &'static str,
+    /// The text of the panic.
+    pub message: String,
+}
+
+/// A policy, or what took its place.
+pub struct Guarded {
+    inner: Box<dyn Policy>,
+    device: DeviceId,
+    shape: DeviceShape,
+    /// The newest failure.
+    failure: Option<PolicyFailure>,
+    failures: u32,
+    /// It has taken another one's place and has not been told what lives.
+    is_uninformed: bool,
+    wake_at: Option<Nanos>,
+    watch: Option<Watch>,
+}
+
+impl Guarded {
+    /// Puts a policy of a device under guard.
+    #[must_use]
+    pub fn new(policy: Box<dyn Policy>, device: DeviceId, shape: &DeviceShape) -> Self {
+        Self {
+            inner: policy,
+            device,
+            shape: *shape,
+            failure: None,
+            failures: 0,
+            is_uninformed: false,
+            wake_at: None,
+            watch: None,
+        }
+    }
+
+    /// Returns how often a policy failed. Each time the executor has to tell what lives, as after [`Event::Lost`].
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Returns the newest failure.
+    #[must_use]
+    pub fn failure(&self) -> Option<&PolicyFailure> {
+        self.failure.as_ref()
+    }
+
+    /// Drops what failed and puts something else in its place.
+    fn replace(&mut self, doing: &'static str, panic: &(dyn Any + Send)) {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        let (next, replaced): (Box<dyn Policy>, _) = match self.failures {
+            0 => (
+                Box::new(Fifo::new(self.device, &self.shape)),
+                "fifo took its place",
+            ),
+            _ => (
+                Box::new(HandsOff {
+                    device: self.device,
+                    shape: self.shape,
+                    planned: false,
+                }),
+                "the hardware decides",
+            ),
+        };
+        let failed = std::mem::replace(&mut self.inner, next);
+        // Its tables may be in any state; a second panic in here says nothing new.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
+        self.failure = Some(PolicyFailure {
+            doing,
+            replaced,
+            message: text.unwrap_or_else(|| "no text".to_owned()),
+        });
+        self.failures += 1;
+        self.is_uninformed = true;
+        (self.wake_at, self.watch) = (None, None);
+    }
+}
+
+impl Policy for Guarded {
+    fn observe(&mut self, event: &Event) {
+        if self.is_uninformed && !matches!(event, Event::Lost { .. }) {
+            return;
+        }
+        self.is_uninformed = false;
+        // Whatever state a panic leaves behind is dropped with the policy.
+        let done = catch_unwind(AssertUnwindSafe(|| self.inner.observe(event)));
+        if let Err(panic) = done {
+            self.replace("observed an event", &*panic);
+        }
+    }
+
+    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
+        if self.is_uninformed {
+            return false;
+        }
+        let inner = &mut self.inner;
+        // As above; what is in `next` is not published, and whoever fills it next begins anew.
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let made = inner.replan(now, standing, next);
+            (made, inner.wake_at(), inner.watch())
+        }));
+        match done {
+            Ok((made, wake_at, watch)) => {
+                (self.wake_at, self.watch) = (wake_at, watch);
+                made
+            }
+            Err(panic) => {
+                self.replace("made a plan", &*panic);
+                false
+            }
+        }
+    }
+
+    /// Returns when the policy wants to be woken, as of its last replan.
+    fn wake_at(&self) -> Option<Nanos> {
+        self.wake_at
+    }
+
+    /// Returns which row the policy watches, as of its last replan.
+    fn watch(&self) -> Option<Watch> {
+        self.watch
+    }
+}
+
+/// Leaves everything to the hardware.
+struct HandsOff {
+    device: DeviceId,
+    shape: DeviceShape,
+    planned: bool,
+}
+
+impl Policy for HandsOff {
+    fn observe(&mut self, _event: &Event) {}
+
+    fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
+        if std::mem::replace(&mut self.planned, true) {
+            return false;
+        }
+        let mut plan = PlanBuilder::new(next, self.device, &self.shape);
+        plan.default_row(DefaultRow {
+            cap: NO_CAP,
+            stop: Stop::Ahead,
+        });
+        // A plan without groups and rows says nothing that could be wrong.
+        plan.finish(standing, |_: RowId| BlockShape::default())
+            .is_ok()
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Guarded, Policy};
+    use crate::event::Event;
+    use crate::ids::{DeviceId, ProfileKey, RowId, TenantId};
+    use crate::plan::{Cell, Plan, PlanRow, Stop};
+    use crate::plan_builder::PlanBuilder;
+    use crate::shape::{BlockShape, DeviceShape};
+    use crate::units::Nanos;
+
+    const SHAPE: DeviceShape = DeviceShape {
+        sms: 2,
+        threads: 1024,
+        blocks: 8,
+        registers: 1,
+        shared_bytes: 1,
+    };
+
+    /// Panics when it plans, with half of a plan written.
+    struct HalfAPlan;
+
+    impl Policy for HalfAPlan {
+        fn observe(&mut self, _event: &Event) {}
+
+        fn replan(&mut self, _now: Nanos, _standing: &Plan, next: &mut Plan) -> bool {
+            let mut plan = PlanBuilder::new(next, DeviceId(0), &SHAPE);
+            let row = PlanRow {
+                row: RowId(7),
+                tenant: TenantId(0),
+                rank: 0,
+                stop: Stop::Ahead,
+                budget: None,
+            };
+            plan.row(row, Cell::capped(1));
+            panic!("half a plan of {} rows", 1);
+        }
+
+        fn wake_at(&self) -> Option<Nanos> {
+            None
+        }
+    }
+
+    fn row_new() -> Event {
+        Event::RowNew {
+            row: RowId(1),
+            tenant: TenantId(0),
+            block: BlockShape {
+                threads: 256,
+                ..BlockShape::default()
+            },
+            profile: ProfileKey(0),
+            spill: false,
+        }
+    }
+
+    #[test]
+    fn fifo_takes_over_once_it_has_been_told_what_lives() {
+        let mut policy = Guarded::new(Box::new(HalfAPlan), DeviceId(0), &SHAPE);
+        let (standing, mut next) = (Plan::default(), Plan::default());
+        assert!(!policy.replan(Nanos(0), &standing, &mut next));
+        let failure = policy.failure().expect("it panicked").to_string();
+        assert_eq!(
+            failure,
+            "the policy panicked while it made a plan, and fifo took its place: half a plan of 1 rows"
+        );
+        policy.observe(&row_new());
+        assert!(!policy.replan(Nanos(1), &standing, &mut next), "not told");
+        policy.observe(&Event::Lost { n: 0 });
+        policy.observe(&row_new());
+        assert!(policy.replan(Nanos(2), &standing, &mut next));
+        let rows: Vec<RowId> = next.rows().iter().map(|row| row.row).collect();
+        assert_eq!((rows, policy.failures()), (vec![RowId(1)], 1));
+    }
+
+    #[test]
+    fn what_fails_twice_leaves_everything_to_the_hardware() {
+        let mut policy = Guarded::new(Box::new(HalfAPlan), DeviceId(0), &SHAPE);
+        policy.replace("observed an event", &"one");
+        policy.observe(&Event::Lost { n: 0 });
+        policy.replace("observed an event", &"other");
+        policy.observe(&Event::Lost { n: 0 });
+        policy.observe(&row_new());
+        let (standing, mut next) = (Plan::default(), Plan::default());
+        assert!(policy.replan(Nanos(0), &standing, &mut next));
+        assert!(next.rows().is_empty());
+        assert_eq!(next.cap_total(RowId(1)), u32::MAX);
+        assert!(!policy.replan(Nanos(1), &standing, &mut next));
+    }
+}
