@@ -1,20 +1,46 @@
-//! The papers' experiments on the event executor, beside the papers' figures.
+//! The papers' experiments on the event executor and the SM model, beside the papers' figures.
+//!
+//! A paper is a folder, an experiment a file in it, which returns tables ([`tables`]) and pictures ([`picture`]).
+//! [`context`] runs what experiments are made of, [`document`] writes `docs/reproduction.md`.
 
 mod accelos;
+mod calibrate;
+mod context;
+mod document;
+mod gridmux;
 mod measure;
-mod on_model;
+mod model;
+mod picture;
+mod predictors;
 mod srtf;
+mod store;
 mod tables;
+mod traces;
+mod world;
 
+use anyhow::Result;
 use clap::{Parser, ValueEnum};
+use context::{Context, On};
+use document::Keep;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tables::Report;
 
-/// A paper.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+/// A paper, or what belongs to the experiments of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Paper {
     /// Preemptive thread block scheduling with online structural runtime prediction.
     Srtf,
-    /// Accelerating sharing of OpenCL kernels with an operating-system-like runtime.
+    /// Portable and transparent software managed scheduling on accelerators for fair resource sharing.
     Accelos,
+    /// No paper: the combined policy beside the papers', term by term.
+    Gridmux,
+    /// No paper: mixes of recorded CUDA programs under every policy.
+    Traces,
+    /// Every paper; writes docs/reproduction.md.
+    All,
+    /// No paper: how well parameters of the event executor fit what the SM model and Table 3 say.
+    Calibrate,
     /// No paper: measures our kernels on the SM model and prints their shapes for the event executor.
     Measure,
 }
@@ -24,24 +50,112 @@ enum Paper {
 struct Args {
     /// The paper.
     paper: Paper,
-    /// Part of the sets of 4 and 8 kernels that accelOS's experiments draw.
-    #[arg(long, default_value_t = 1.0)]
+    /// Part of the sets of 4 and 8 kernels that accelOS's experiments draw, above 0 and at most 1
+    #[arg(long, default_value_t = 1.0, value_parser = part)]
     part: f64,
+    /// Only experiments of one executor [default: both]
+    #[arg(long)]
+    on: Option<On>,
     /// Prints one JSON document instead of tables.
     #[arg(long)]
     json: bool,
+    /// Folder of pictures and of finished parts [default: target/repro]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// The program `gridmux`, which runs mixes of traces [default: target/debug/gridmux]
+    #[arg(long, value_name = "FILE")]
+    gridmux: Option<PathBuf>,
+    /// Replaces the tables that are made in docs/reproduction.md, which `all` writes as a whole
+    #[arg(long, conflicts_with = "check")]
+    write: bool,
+    /// Compares docs/reproduction.md with what comes out instead of writing it
+    #[arg(long)]
+    check: bool,
 }
 
-fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
-    let report = match args.paper {
-        Paper::Srtf => srtf::run()?,
-        Paper::Accelos => accelos::run(args.part)?,
+/// Parses a part, above 0 and at most 1.
+fn part(text: &str) -> Result<f64, String> {
+    let part: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    match part > 0.0 && part <= 1.0 {
+        true => Ok(part),
+        false => Err("give a number above 0 and at most 1".to_owned()),
+    }
+}
+
+fn main() -> ExitCode {
+    let json = std::env::args().any(|arg| arg == "--json");
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) if json && error.use_stderr() => {
+            println!(
+                "{}",
+                serde_json::json!({ "error": error.to_string().trim() })
+            );
+            return ExitCode::from(2);
+        }
+        Err(error) => error.exit(),
+    };
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            match json {
+                true => println!("{}", serde_json::json!({ "error": format!("{error:#}") })),
+                false => eprintln!("error: {error:#}"),
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let out = args
+        .out
+        .clone()
+        .unwrap_or_else(|| root.join("target/repro"));
+    let context = Context::new(out, args.part, args.on)?;
+    let gridmux = args
+        .gridmux
+        .clone()
+        .unwrap_or_else(|| root.join("target/debug/gridmux"));
+    let reports = match args.paper {
+        Paper::Srtf => vec![srtf::run(&context)?],
+
+        Paper::Accelos => vec![accelos::run(&context)?],
+        Paper::Gridmux => vec![gridmux::run(&context)?],
+        Paper::Traces => vec![traces::run(&context, &gridmux)?],
+        Paper::Calibrate => vec![calibrate::run(&context)?],
+        Paper::All => vec![
+            srtf::run(&context)?,
+            accelos::run(&context)?,
+            gridmux::run(&context)?,
+            traces::run(&context, &gridmux)?,
+            calibrate::run(&context)?,
+        ],
         Paper::Measure => return measure::print(),
     };
-    match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
-        false => print!("{report}"),
+    for report in &reports {
+        let file = picture::write(report, &context.out)?;
+        eprintln!("pictures: {}", file.display());
+    }
+    let keep = match (args.paper, args.check, args.write) {
+        (_, true, _) => Some(Keep::Check),
+        (Paper::All, ..) if args.on.is_none() => Some(Keep::Whole),
+        (_, _, true) => Some(Keep::Tables),
+        _ => None,
+    };
+    if let Some(keep) = keep {
+        document::keep(&reports, &root.join("docs/reproduction.md"), keep)?;
+    }
+    show(&reports, args.json)
+}
+
+/// Prints reports: one JSON object for one paper, a list of them for several.
+fn show(reports: &[Report], json: bool) -> Result<()> {
+    match (json, reports) {
+        (true, [one]) => println!("{}", serde_json::to_string_pretty(one)?),
+        (true, several) => println!("{}", serde_json::to_string_pretty(several)?),
+        (false, all) => all.iter().for_each(|report| print!("{report}")),
     }
     Ok(())
 }

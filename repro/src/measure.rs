@@ -2,7 +2,7 @@
 //!
 //! The result is `policy/data/kernels.toml`, which `cargo xtask repro measure` prints anew.
 
-use crate::on_model::submission;
+use crate::model::submission;
 use anyhow::{Context, Result};
 use gridmux_hw_model::{Gpu, GpuConfig};
 use gridmux_policy::executor::{Contention, EventConfig, MEASURED_ON, MeasuredKernel};
@@ -38,7 +38,7 @@ pub(crate) fn print() -> Result<()> {
 
 fn measure(workload: &Workload, size: Size) -> Result<MeasuredKernel> {
     let mut gpu = Gpu::new(GpuConfig::builtin(MEASURED_ON)?);
-    let submission = submission(&mut gpu, workload, size, 0)?;
+    let submission = submission(&mut gpu, workload, &workload.case(size, 1), 0)?;
     let measured = gridmux_hw_model::measure(gpu, submission, NEVER)?;
     let name = (workload.name, &*size.to_string());
     Ok(MeasuredKernel::of(
@@ -47,4 +47,13 @@ fn measure(workload: &Workload, size: Size) -> Result<MeasuredKernel> {
         measured.runtime.0,
         &measured.durations,
     ))
+}
+
+/// Returns the mean of values and their standard deviation, in percent of the mean.
+#[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 values")]
+pub(crate) fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+    (mean, 100.0 * variance.sqrt() / mean)
 }

@@ -17,7 +17,7 @@ use crate::ids::{DeviceId, RowId};
 use crate::layout::Layout;
 use crate::plan::{DispatchOrder, Group, Plan, Preemption};
 use crate::policy::{Policy, Watch};
-use crate::predict::{Durations, simple_slicing};
+use crate::predict::{Durations, simple_slicing, takes_over};
 use crate::profiles::Profiles;
 use crate::roster::{Job, Roster};
 use crate::shape::{DeviceShape, Room};
@@ -28,9 +28,6 @@ use crate::units::Nanos;
 pub const NAME: &str = "srtf";
 /// The elements of a plan that it uses.
 pub const USES: &[Element] = &[Element::Cap];
-
-/// Another kernel takes over if its remaining time is less than this part of the present one's.
-const HYSTERESIS: f64 = 0.9;
 
 /// What can be set.
 #[derive(Clone, Debug, Default)]
@@ -147,7 +144,7 @@ impl Srtf {
         self.sampled = None;
         let present = self.order.iter().find(|f| Some(f.row) == self.current);
         if let (Some(best), Some(present)) = (self.order.first(), present)
-            && best.remaining < HYSTERESIS * present.remaining
+            && takes_over(best.remaining, present.remaining)
         {
             self.current = Some(best.row);
         }

@@ -85,14 +85,7 @@ struct Places {
 pub(super) fn stages() -> Result<Vec<Stage>> {
     setup::ensure(&[Need::Gcc, Need::PythonVenv, Need::PythonHeaders])?;
     let clients = repo::root().join("tests/clients");
-    let requirements = clients.join("requirements.txt");
-    let requirements = fs::read_to_string(&requirements)
-        .with_context(|| format!("cannot read {}", repo::shown(&requirements)))?;
-    let packages: Vec<&str> = requirements
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .collect();
-    let environment = python::ensure("clients", &packages)?;
+    let environment = environment()?;
     let build = repo::target().join("debug");
     process::aloud(repo::cargo("build").args([
         "--package",
@@ -110,6 +103,21 @@ pub(super) fn stages() -> Result<Vec<Stage>> {
         clients,
     };
     Ok(CLIENTS.iter().map(|client| client.stage(&places)).collect())
+}
+
+/// Returns the Python environment of the clients, installed on first use.
+///
+/// # Errors
+/// If Python is missing and cannot be installed, or the package index cannot be reached.
+pub(crate) fn environment() -> Result<PathBuf> {
+    let requirements = repo::root().join("tests/clients/requirements.txt");
+    let requirements = fs::read_to_string(&requirements)
+        .with_context(|| format!("cannot read {}", repo::shown(&requirements)))?;
+    let packages: Vec<&str> = requirements
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    python::ensure("clients", &packages)
 }
 
 /// Compiles the C program and links it with gridmux's libcuda, as it would be with NVIDIA's.

@@ -5,7 +5,7 @@
 //! A test that cannot run on this machine prints `SKIPPED: reason` and returns; it is counted as skipped, not as
 //! passed. The last line on stdout is `N passed, N failed, N skipped`.
 
-mod clients;
+pub(crate) mod clients;
 mod tally;
 
 use crate::{process, repo, setup};

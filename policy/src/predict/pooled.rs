@@ -1,23 +1,9 @@
-//! How long a kernel runs: predictions from the structure of its grid (SRTF, sections 3 and 4).
-//!
-//! A kernel alone runs in waves of as many blocks as reside, so its runtime follows from the duration of one block
-//! ([`simple_slicing`], equation 2). Execution is cut into slices at every arrival and every end of
-//! a kernel, because residency and co-runners change there; within a slice the duration of a block is taken as constant.
+//! Durations of blocks pooled over SMs, by slice: what policies use, which see events and not single blocks.
 //!
 //! Rule: durations of a slice are pooled over its blocks and SMs, as the first block to end is shorter than most.
 
 use crate::event::Event;
 use crate::ids::RowId;
-
-/// Returns the runtime of a kernel that was active for so long and has `left` of its blocks to end (SRTF, equation 2).
-#[must_use]
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "grids are far below 2^53 blocks"
-)]
-pub fn simple_slicing(active: f64, left: u64, resident: u64, t: f64) -> f64 {
-    active + left as f64 * t / resident.max(1) as f64
-}
 
 /// Durations of rows' blocks, by slice.
 #[derive(Debug, Default)]
@@ -80,7 +66,7 @@ impl Durations {
 
 #[cfg(test)]
 mod tests {
-    use super::{Durations, simple_slicing};
+    use super::Durations;
     use crate::event::Event;
     use crate::ids::{GroupId, RowId};
     use crate::units::Nanos;
@@ -95,11 +81,6 @@ mod tests {
             ran_ns,
             at: Nanos(0),
         }
-    }
-
-    #[test]
-    fn equations_by_hand() {
-        assert!((simple_slicing(100.0, 30, 10, 50.0) - 250.0).abs() < 1e-9);
     }
 
     #[test]

@@ -1,0 +1,195 @@
+//! How well parameters of the event executor fit: slowdowns of pairs that the SM model ran, and Table 3's runtimes.
+//!
+//! Each parameter is varied while the others stay as `policy/data/event.toml` has them. Pairs are those of the
+//! predictors' traces; on the event executor their blocks work as long as they did alone on the model.
+//!
+//! Rule: nothing is changed; the frozen parameters are the row that says so.
+
+use crate::context::Context;
+use crate::model::{Ran, Traced};
+use crate::predictors::traces;
+use crate::srtf;
+use crate::tables::{Figures, Report, Row};
+use anyhow::Result;
+use gridmux_policy::executor::{
+    Contention, ErcKernel, EventConfig, EventKernel, EventSubmission, Work,
+};
+use gridmux_policy::mix::{MixLaunch, alone, together};
+use gridmux_policy::units::Cycles;
+use gridmux_policy::{DeviceId, Profiles, by_name};
+use std::sync::Arc;
+
+/// A parameter: its name, how it is set, and values.
+type Parameter = (&'static str, fn(&mut Contention, f64), &'static [f64]);
+
+const PARAMETERS: [Parameter; 3] = [
+    (
+        "shared",
+        |contention, value| contention.shared = value,
+        &[0.0, 0.2, 0.4, 0.5, 0.571_428, 0.65, 0.75, 0.85, 1.0],
+    ),
+    (
+        "wave_part",
+        |contention, value| contention.wave_part = value,
+        &[0.0, 0.25, 0.5, 0.75, 0.9, 1.0],
+    ),
+    (
+        "dispatch_cycles",
+        |contention, value| contention.dispatch_cycles = value,
+        &[0.25, 0.5, 1.0, 2.0, 4.0],
+    ),
+];
+
+const METRICS: [&str; 3] = ["corun_log_error", "corun_bias", "table_3_log_error"];
+
+/// Runs the calibration.
+pub(crate) fn run(context: &Context) -> Result<Report> {
+    let singles = traces::small(context)?;
+    let pairs = traces::pairs(context)?;
+    let (ercbench, _) = srtf::kernels()?;
+    let frozen = Contention::calibrated();
+    let mut tables = Vec::new();
+    for (name, set, values) in PARAMETERS {
+        let with = |value: f64| {
+            let mut contention = frozen;
+            set(&mut contention, value);
+            contention
+        };
+        let figures = context.parts(
+            &format!("calibration of {name}"),
+            values,
+            |value| format!("{value} beside {frozen:?}"),
+            |value| Ok(errors(with(*value), &singles, &pairs, &ercbench)?.to_vec()),
+        )?;
+        let named = |value: f64| match with(value) == frozen {
+            true => format!("{name} = {value}, as it is"),
+            false => format!("{name} = {value}"),
+        };
+        let best = |metric: usize| {
+            let least = figures
+                .iter()
+                .zip(values)
+                .min_by(|(one, _), (other, _)| one[metric].total_cmp(&other[metric]));
+            least.map_or(f64::NAN, |(_, value)| *value)
+        };
+        let about = format!(
+            "Mean absolute natural logarithm of the slowdown of each kernel of {} pairs on `event` over that on the SM \
+             model (an H200 of 2 SMs, `mpmax`), its mean with its sign, and of Table 3's runtimes. Best for pairs: {}, \
+             for Table 3: {}.",
+            pairs.len(),
+            best(0),
+            best(2)
+        );
+        let row = |(value, figures): (&f64, &Vec<f64>)| {
+            let measured = [figures[0], figures[1], figures[2]];
+            Row::new(named(*value), METRICS, [f64::NAN; 3], measured)
+        };
+        tables.push(Figures {
+            name: format!("Errors by `{name}`"),
+            about,
+            rows: values.iter().zip(&figures).map(row).collect(),
+            ..Figures::default()
+        });
+    }
+    Ok(Report {
+        paper: "calibrate",
+        tables,
+        pictures: Vec::new(),
+    })
+}
+
+/// Returns the mean absolute error of slowdowns, their mean error, and the mean absolute error of Table 3, all as
+/// logarithms.
+#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
+fn errors(
+    contention: Contention,
+    singles: &[Ran],
+    pairs: &[Ran],
+    ercbench: &[ErcKernel],
+) -> Result<[f64; 3]> {
+    let device = EventConfig {
+        contention,
+        ..traces::device()?
+    };
+    let (mut sum, mut bias, mut count) = (0.0, 0.0, 0.0);
+    for ran in pairs {
+        let launches: Vec<MixLaunch> = ran
+            .launches
+            .iter()
+            .map(|launch| like(launch, singles, &device))
+            .collect();
+        let policy = by_name("mpmax", DeviceId(0), &device.shape, &Profiles::default())?;
+        let went = together(device, policy, &launches)?;
+        for ((launch, event), went) in ran.launches.iter().zip(&launches).zip(went) {
+            let Some(apart) = runtime(launch, singles) else {
+                continue;
+            };
+            let on_model = launch.turnaround() as f64 / apart;
+            let on_event = went.turnaround().0 as f64 / alone(device, &event.submission)?.0 as f64;
+            let error = (on_event / on_model).ln();
+            (sum, bias, count) = (sum + error.abs(), bias + error, count + 1.0);
+        }
+    }
+    let gtx480 = EventConfig {
+        contention,
+        ..EventConfig::gtx480()
+    };
+    let mut table_3 = 0.0;
+    for kernel in ercbench {
+        let ours = alone(gtx480, &kernel.submission(&gtx480.shape))?.0 as f64;
+        table_3 += (ours / kernel.runtime_cycles as f64).ln().abs();
+    }
+    Ok([sum / count, bias / count, table_3 / ercbench.len() as f64])
+}
+
+/// Returns the run of a launch's kernel alone, in the same size.
+fn single<'a>(launch: &Traced, singles: &'a [Ran]) -> Option<&'a Ran> {
+    singles
+        .iter()
+        .find(|ran| ran.launches[0].kernel == launch.kernel)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
+fn runtime(launch: &Traced, singles: &[Ran]) -> Option<f64> {
+    Some(single(launch, singles)?.launches[0].turnaround() as f64)
+}
+
+/// Returns a launch on the event executor whose blocks work as long as they did alone on the model.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "cycles of short runs"
+)]
+fn like(launch: &Traced, singles: &[Ran], device: &EventConfig) -> MixLaunch {
+    let mut started: Vec<(u64, u64)> = single(launch, singles)
+        .into_iter()
+        .flat_map(|ran| {
+            ran.blocks
+                .iter()
+                .filter_map(|(at, _, _, ran)| Some((at - (*ran)?, (*ran)?)))
+        })
+        .collect();
+    // Blocks start in ascending order.
+    started.sort_unstable();
+    let work = started.into_iter().map(|(_, ran)| {
+        device
+            .work_of(&launch.block, launch.blocks, ran as f64)
+            .round() as u32
+    });
+    MixLaunch {
+        submission: EventSubmission {
+            queue: 0,
+            kernel: Arc::new(EventKernel {
+                name: launch.kernel.clone(),
+                block: launch.block,
+                pressure: 1.0,
+                sensitivity: 1.0,
+            }),
+            blocks: launch.blocks,
+            work: Work::Measured(work.collect()),
+        },
+        arrival: Cycles(launch.arrival),
+        weight: 1,
+    }
+}

@@ -1,0 +1,241 @@
+//! `docs/reproduction.md`, written from reports.
+//!
+//! Rule: nothing in it is written by hand; numbers come from runs, sentences from the experiments' notes.
+
+use crate::tables::{Figures, Report, number};
+use anyhow::{Context, Result, bail};
+use std::fmt::Write;
+use std::path::Path;
+
+const HEAD: &str = "\
+# Reproduction
+
+`cargo xtask repro all` writes this file. It repeats the experiments of two papers that order and share kernels, on the
+`event` executor with one file of parameters (`policy/data/event.toml`) and on the SM model, and shows each figure that
+the papers' texts give beside ours, with the ratio of ours to the paper's. Where they differ by more than 5 %, a sentence
+says why, as far as that is known. Runs are deterministic: the same program prints the same figures.
+
+`cargo xtask repro srtf`, `accelos` and so on print one part, `--json` as JSON; pictures lie under `target/repro/`.
+Not repeated: figures of other devices (SRTF section 9, accelOS's AMD columns), and accelOS section 8.5, single kernels
+under its just-in-time form; `cargo xtask bench form-cost` measures the forms of this project.
+
+Metrics: `stp` and `throughput` are better when higher, `antt`, `worst_antt` and `unfairness` when lower; `fairness`,
+`overlap` and `min_speedup` lie between 0 and 1 and are better when higher (`policy/src/metrics.rs`).
+";
+
+/// What is done with the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Written anew.
+    Whole,
+    /// The tables that were made are replaced in it.
+    Tables,
+    /// Compared with the tables that were made.
+    Check,
+}
+
+/// Writes the document, or compares it.
+pub(crate) fn keep(reports: &[Report], file: &Path, how: Keep) -> Result<()> {
+    if how == Keep::Whole {
+        return std::fs::write(file, document(reports))
+            .with_context(|| format!("writing {}", file.display()));
+    }
+    let kept =
+        std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let tables = reports.iter().flat_map(|report| &report.tables);
+    if how == Keep::Check {
+        return match differing(&kept, tables) {
+            Some(name) => bail!(
+                "docs/reproduction.md: {name:?} is not what came out; `cargo xtask repro all` writes it anew"
+            ),
+            None => Ok(()),
+        };
+    }
+    let mut text = kept;
+    for table in tables {
+        let heading = format!("\n### {}\n", table.name);
+        let from = text.find(&heading);
+        let from = from.with_context(|| {
+            format!(
+                "the document has no table {:?}; `repro all` writes it anew",
+                table.name
+            )
+        })?;
+        let rest = &text[from + heading.len()..];
+        let to = rest
+            .find("\n##")
+            .map_or(text.len(), |end| from + heading.len() + end);
+        text.replace_range(from..to, &section(table));
+    }
+    std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))
+}
+
+/// Returns the name of the first table that the document does not show as it came out.
+pub(crate) fn differing<'a>(
+    document: &str,
+    tables: impl IntoIterator<Item = &'a Figures>,
+) -> Option<&'a str> {
+    let mut tables = tables.into_iter();
+    let found = tables.find(|table| !document.contains(&section(table)));
+    found.map(|table| table.name.as_str())
+}
+
+fn document(reports: &[Report]) -> String {
+    let mut text = HEAD.to_owned();
+    for report in reports {
+        let _ = writeln!(text, "\n## {}", report.paper);
+        for table in &report.tables {
+            text += &section(table);
+        }
+    }
+    text
+}
+
+/// Returns a table and the sentences about it.
+pub(crate) fn section(table: &Figures) -> String {
+    let mut text = format!("\n### {}\n\n", table.name);
+    if !table.about.is_empty() {
+        let _ = writeln!(text, "{}\n", wrapped(&table.about));
+    }
+    text += &rows(table);
+    let differences = table.differences();
+    let mut said: Vec<Option<&str>> = Vec::new();
+    for difference in &differences {
+        if said.contains(&difference.why) {
+            continue;
+        }
+        said.push(difference.why);
+        let alike = differences
+            .iter()
+            .filter(|other| other.why == difference.why);
+        let figures: Vec<String> = alike
+            .map(|other| format!("{} {} ({:.2})", other.row, other.metric, other.ratio))
+            .collect();
+        let why = difference.why.unwrap_or("Why is not known.");
+        let _ = write!(
+            text,
+            "\n{}\n",
+            wrapped(&format!("*{}*: {why}", figures.join("; ")))
+        );
+    }
+    text
+}
+
+/// Returns the table's rows: for each metric ours, and the paper's and the ratio where the paper has it.
+fn rows(table: &Figures) -> String {
+    let metrics = table.metrics();
+    let told = |metric: &str| table.rows.iter().any(|row| row.paper.contains_key(metric));
+    let mut head = String::from("|");
+    let mut line = String::from("|---|");
+    for metric in &metrics {
+        let _ = match told(metric) {
+            true => write!(head, " | {metric}: paper | ours | ratio"),
+            false => write!(head, " | {metric}"),
+        };
+        line += if told(metric) { "---|---|---|" } else { "---|" };
+    }
+    let mut text = format!("{head} |\n{line}\n");
+    for row in &table.rows {
+        let _ = write!(text, "| {}", row.name);
+        for metric in &metrics {
+            let shown = |figure: Option<f64>| figure.map_or_else(String::new, number);
+            let ours = shown(row.measured.get(metric).copied());
+            let _ = match told(metric) {
+                true => {
+                    let paper = shown(row.paper.get(metric).copied());
+                    let ratio = row
+                        .ratio(metric)
+                        .map_or_else(String::new, |ratio| format!("{ratio:.3}"));
+                    write!(text, " | {paper} | {ours} | {ratio}")
+                }
+                false => write!(text, " | {ours}"),
+            };
+        }
+        text += " |\n";
+    }
+    text
+}
+
+/// Returns a paragraph in lines of at most 120 characters.
+fn wrapped(text: &str) -> String {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        let line = &mut lines[last];
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > 120 {
+            lines.push(word.to_owned());
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Keep, keep, section};
+    use crate::tables::{Figures, Note, Report, Row};
+
+    fn table() -> Figures {
+        Figures {
+            name: "pairs".to_owned(),
+            about: "Means.".to_owned(),
+            rows: vec![
+                Row::new("fifo", ["antt", "stp"], [f64::NAN, 1.0], [3.0, 1.2]),
+                Row::new("sjf", ["antt", "stp"], [f64::NAN, 2.0], [1.5, 2.0]),
+            ],
+            notes: vec![Note {
+                rows: &[],
+                metrics: &[],
+                why: "Because.",
+            }],
+        }
+    }
+
+    #[test]
+    fn a_section_has_paper_ours_ratio_and_a_sentence_for_what_differs() {
+        let text = section(&table());
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+        assert_eq!(rows[0], "| | antt | stp: paper | ours | ratio |");
+        assert_eq!(rows[2], "| fifo | 3.000 | 1.000 | 1.200 | 1.200 |");
+        assert_eq!(rows[3], "| sjf | 1.500 | 2.000 | 2.000 | 1.000 |");
+        assert!(text.contains("*fifo stp (1.20)*: Because."), "{text}");
+        assert!(!text.contains("sjf stp"), "{text}");
+    }
+
+    #[test]
+    fn what_was_written_is_what_comes_out_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("reproduction.md");
+        let mut reports = [Report {
+            paper: "srtf",
+            tables: vec![
+                table(),
+                Figures {
+                    name: "last".to_owned(),
+                    ..table()
+                },
+            ],
+            pictures: Vec::new(),
+        }];
+        keep(&reports, &file, Keep::Whole).expect("writes");
+        keep(&reports, &file, Keep::Check).expect("is the same");
+        reports[0].tables[0].rows.pop();
+        let error = keep(&reports, &file, Keep::Check).expect_err("differs");
+        assert!(error.to_string().contains("pairs"), "{error}");
+        keep(&reports, &file, Keep::Tables).expect("replaces");
+        keep(&reports, &file, Keep::Check).expect("is the same");
+        let text = std::fs::read_to_string(&file).expect("reads");
+        assert_eq!(
+            text,
+            super::document(&reports),
+            "nothing but the table has changed"
+        );
+        reports[0].tables[0].name = "sets".to_owned();
+        let error = keep(&reports, &file, Keep::Tables).expect_err("there is no such table");
+        assert!(error.to_string().contains("sets"), "{error}");
+    }
+}

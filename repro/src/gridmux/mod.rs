@@ -1,0 +1,66 @@
+//! The combined policy beside the papers': which of its terms is worth what, and which policies nothing else beats.
+//!
+//! [`ablation`] switches each term off in turn, [`front`] finds the policies that are not dominated. There is no paper
+//! to compare with; rows of the papers' policies stand beside.
+
+mod ablation;
+mod front;
+
+use crate::context::{Context, On};
+use crate::tables::Report;
+use crate::world::Contender;
+use crate::{accelos, srtf};
+use anyhow::Result;
+use gridmux_policy::plan::Preemption;
+use gridmux_policy::policies::gridmux::Settings;
+
+/// A term's name and how it is switched off.
+type Term = (&'static str, fn(&mut Settings));
+
+/// Every term of the policy that can be switched off.
+const TERMS: [Term; 6] = [
+    ("without profiles", |settings| {
+        settings.uses_profiles = false
+    }),
+    ("without sharing", |settings| settings.share_within = 0.0),
+    ("without samples", |settings| settings.samples = 0),
+    ("without switching blocks out", |settings| {
+        settings.hand_over = Preemption::None
+    }),
+    ("without the guard", |settings| settings.guard = None),
+    ("without the bound", |settings| settings.bound = None),
+];
+
+/// Returns the policy as it is, and without each of its terms in turn; with `known` it has every kernel's profile.
+fn line_up(known: bool) -> Vec<Contender> {
+    let suffix = if known { ", profiles known" } else { "" };
+    let whole = Contender::gridmux(format!("gridmux{suffix}"), Settings::default(), known);
+    let without = |(name, switch_off): &Term| {
+        let mut settings = Settings::default();
+        switch_off(&mut settings);
+        Contender::gridmux(format!("gridmux {name}{suffix}"), settings, known)
+    };
+    std::iter::once(whole)
+        .chain(TERMS.iter().map(without))
+        .collect()
+}
+
+/// Runs every experiment.
+pub(crate) fn run(context: &Context) -> Result<Report> {
+    let mut report = Report {
+        paper: "gridmux",
+        tables: Vec::new(),
+        pictures: Vec::new(),
+    };
+    if context.wants(On::Event) {
+        let (_, pairs) = srtf::kernels()?;
+        let (_, sets) = accelos::kernels()?;
+        report.tables.extend(ablation::pairs(context, &pairs)?);
+        report.tables.extend(ablation::sets(context, &sets)?);
+        for (table, picture) in [front::pairs(context, &pairs)?, front::sets(context, &sets)?] {
+            report.tables.push(table);
+            report.pictures.push(picture);
+        }
+    }
+    Ok(report)
+}

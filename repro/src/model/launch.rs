@@ -1,0 +1,87 @@
+//! Our kernels as launches on the SM model.
+
+use anyhow::{Context, Result};
+use gridmux_hw_model::{DomainId, Gpu, GpuConfig, QueueId, Submission};
+use gridmux_policy::driver::Engine;
+use gridmux_policy::shape::max_residency;
+use gridmux_workloads::{Arg, Case, Params, Size, Workload};
+
+/// Address space of a tenant, in bytes.
+const SPACE: u64 = 8 << 30;
+
+/// A kernel in a size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sized {
+    /// The kernel.
+    pub(crate) workload: &'static Workload,
+    /// What it works on.
+    pub(crate) params: Params,
+}
+
+impl Sized {
+    /// Returns a kernel in the first size of its own series, which grows by a quarter from `tiny` on with the rounds of
+    /// `small`, whose grid has at least so many waves of blocks; the largest that it takes if none has.
+    pub(crate) fn with_waves(
+        workload: &'static Workload,
+        waves: u64,
+        gpu: &GpuConfig,
+    ) -> Result<Self> {
+        let mut params = workload.params(Size::Tiny, 1);
+        params.rounds = workload.params(Size::Small, 1).rounds;
+        let mut device = Gpu::new(gpu.clone());
+        let launch = submission(&mut device, workload, &workload.case_with(params)?, 0)?;
+        let block = device.describe(&launch)?.block;
+        let resident = u64::from(max_residency(&device.shape(), &block)) * u64::from(gpu.sm.count);
+        while blocks_of(workload, params) < waves * resident {
+            let grown = params.elements + params.elements.div_ceil(4);
+            if grown > workload.limits.elements {
+                break;
+            }
+            params.elements = grown;
+        }
+        Ok(Self { workload, params })
+    }
+
+    /// Returns its launch on the host.
+    pub(crate) fn case(&self) -> Result<Case> {
+        Ok(self.workload.case_with(self.params)?)
+    }
+}
+
+fn blocks_of(workload: &Workload, params: Params) -> u64 {
+    workload
+        .case_with(params)
+        .map_or(u64::MAX, |case| case.blocks())
+}
+
+/// Loads a kernel and the buffers of one launch for a tenant of its own; launches go to the given queue.
+pub(crate) fn submission(
+    gpu: &mut Gpu,
+    workload: &Workload,
+    case: &Case,
+    queue: u8,
+) -> Result<Submission> {
+    let domain: DomainId = gpu.memory_mut().create_domain(SPACE)?;
+    let module = gridmux_ptx::Module::parse(workload.ptx)?;
+    let loaded = gpu.load(domain, &module.decode()?, workload.ptx.as_bytes())?;
+    let mut addresses = Vec::new();
+    for arg in &case.args {
+        if let Arg::Buffer { bytes, .. } = arg {
+            let memory = gpu.memory_mut();
+            let address = memory.alloc(domain, bytes.len() as u64)?;
+            memory.write(domain, address, bytes)?;
+            addresses.push(address);
+        }
+    }
+    Ok(Submission {
+        queue: QueueId(queue),
+        kernel: loaded
+            .kernel(workload.entry)
+            .context("a kernel that the table names")?,
+        grid: case.grid,
+        block: case.block,
+        dynamic_shared_bytes: case.dynamic_shared_bytes,
+        params: case.pack_params(&addresses),
+        budget: None,
+    })
+}

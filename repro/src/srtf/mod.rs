@@ -1,0 +1,61 @@
+//! SRTF: the paper's experiments on its eight ERCBench kernels, and on ours where the SM model is to say it.
+//!
+//! [`alone`] is Table 3; [`pairs`] runs the 56 ordered pairs, of which [`tables`] makes Tables 5 and 6, [`text`] what
+//! the text counts, [`order`] the order of the policies, and [`figure_1`] Figure 1.
+
+mod alone;
+#[cfg(test)]
+mod bars;
+mod figure_1;
+mod order;
+mod pairs;
+mod tables;
+mod text;
+
+use crate::context::{Context, On};
+use crate::predictors;
+use crate::tables::Report;
+use crate::world::World;
+use anyhow::Result;
+use gridmux_policy::executor::{ErcKernel, EventConfig, ercbench};
+
+pub(crate) use pairs::{OFFSETS, Runs};
+
+/// Returns the kernels in the paper's order, which is alphabetical there, and their launches on a GTX 480.
+pub(crate) fn kernels() -> Result<(Vec<ErcKernel>, World)> {
+    let config = EventConfig::gtx480();
+    let kernels = ercbench();
+    let launches = kernels
+        .iter()
+        .map(|kernel| kernel.submission(&config.shape));
+    let world = World::new(config, launches.collect())?;
+    Ok((kernels, world))
+}
+
+/// Runs every experiment.
+pub(crate) fn run(context: &Context) -> Result<Report> {
+    let mut report = Report {
+        paper: "srtf",
+        tables: Vec::new(),
+        pictures: Vec::new(),
+    };
+    if context.wants(On::Event) {
+        let (kernels, world) = kernels()?;
+        report.tables.push(alone::table(&kernels, &world)?);
+        let runs = Runs::of(context, &world)?;
+        report.tables.extend(tables::all(&runs));
+        report.tables.push(order::on_event(&runs));
+        report.tables.push(tables::derived(&runs));
+        report.tables.push(text::counts(&runs));
+        report.tables.push(text::examples(&runs));
+        let (table, picture) = figure_1::table(&runs);
+        report.tables.push(table);
+        report.pictures.push(picture);
+        report.pictures.extend(pairs::pictures(&runs, &kernels));
+    }
+    if context.wants(On::Model) {
+        report.tables.extend(order::on_model(context)?);
+        report.tables.extend(predictors::tables(context)?);
+    }
+    Ok(report)
+}

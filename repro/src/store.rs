@@ -1,0 +1,111 @@
+//! Results of finished parts, kept on disk so that a run that was stopped goes on where it was.
+//!
+//! A part's key says everything that determines its result, beside the program itself: results lie in a folder named by
+//! the hash of the running executable, which holds parameters, tables and policies.
+//!
+//! Rules: a file is written under another name and renamed, so it is whole or absent; it repeats its key, so that two
+//! keys of one hash cannot be mixed up; a file that cannot be read counts as absent.
+
+use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
+
+/// The store of one build of the program.
+#[derive(Debug)]
+pub(crate) struct Store {
+    folder: PathBuf,
+}
+
+/// What a file holds.
+#[derive(Deserialize, Serialize)]
+struct Kept<T> {
+    key: String,
+    value: T,
+}
+
+impl Store {
+    /// Opens the store of the running program, below a folder.
+    pub(crate) fn open(cache: &Path) -> Result<Self> {
+        let program = std::env::current_exe().context("cannot find the running program")?;
+        let bytes = fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
+        Self::of(cache, &bytes)
+    }
+
+    fn of(cache: &Path, program: &[u8]) -> Result<Self> {
+        let folder = cache.join(format!("{:016x}", hash(program)));
+        fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        Ok(Self { folder })
+    }
+
+    /// Returns what was kept under a key.
+    pub(crate) fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        let text = fs::read_to_string(self.file(key)).ok()?;
+        let kept: Kept<T> = serde_json::from_str(&text).ok()?;
+        (kept.key == key).then_some(kept.value)
+    }
+
+    /// Keeps a result under a key.
+    pub(crate) fn put<T: Serialize>(&self, key: &str, value: &T) -> Result<()> {
+        let file = self.file(key);
+        let kept = Kept {
+            key: key.to_owned(),
+            value,
+        };
+        let unfinished = file.with_extension(format!("{}.new", process::id()));
+        let written = fs::write(&unfinished, serde_json::to_string(&kept)?);
+        written
+            .and_then(|()| fs::rename(&unfinished, &file))
+            .with_context(|| format!("writing {}", file.display()))
+    }
+
+    fn file(&self, key: &str) -> PathBuf {
+        let name = format!("{:016x}.json", hash(key.as_bytes()));
+        self.folder.join(name)
+    }
+}
+
+/// Returns the 64-bit FNV-1a hash of bytes.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Store;
+    use std::fs;
+
+    #[test]
+    fn what_is_kept_is_found_again_by_the_same_program_under_the_same_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::of(folder.path(), b"program").expect("opens");
+        assert_eq!(store.get::<Vec<f64>>("pairs"), None);
+        let values = vec![0.1, 1.0 / 3.0, 1e-300];
+        store.put("pairs", &values).expect("writes");
+        assert_eq!(store.get("pairs"), Some(values));
+        assert_eq!(store.get::<Vec<f64>>("other"), None);
+        let again = Store::of(folder.path(), b"program").expect("opens");
+        assert!(again.get::<Vec<f64>>("pairs").is_some());
+        let changed = Store::of(folder.path(), b"program 2").expect("opens");
+        assert_eq!(changed.get::<Vec<f64>>("pairs"), None);
+    }
+
+    #[test]
+    fn a_file_that_is_broken_or_of_another_key_counts_as_absent() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::of(folder.path(), b"program").expect("opens");
+        store.put("pairs", &7).expect("writes");
+        fs::rename(store.file("pairs"), store.file("other")).expect("moves");
+        assert_eq!(store.get::<u32>("other"), None, "it holds another key");
+        fs::write(store.file("pairs"), "{\"key\":\"pai").expect("writes");
+        assert_eq!(store.get::<u32>("pairs"), None, "it is cut off");
+        store.put("pairs", &8).expect("writes over it");
+        assert_eq!(store.get("pairs"), Some(8));
+        let left = fs::read_dir(&store.folder).expect("lists").count();
+        assert_eq!(left, 2, "no unfinished file stays");
+    }
+}

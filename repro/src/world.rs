@@ -1,0 +1,186 @@
+//! Kernels on a device of the event executor, and the policies that are compared there.
+//!
+//! Rule: what a policy knows of kernels beforehand is the runtime that each has alone on the same executor, as the
+//! papers' oracles do.
+
+use anyhow::Result;
+use gridmux_policy::driver::Engine;
+use gridmux_policy::executor::{EventConfig, EventExecutor, EventSubmission};
+use gridmux_policy::ids::ProfileKey;
+use gridmux_policy::mix::{MixLaunch, Went, alone, together, together_learning};
+use gridmux_policy::policies::gridmux;
+use gridmux_policy::shape::max_residency;
+use gridmux_policy::units::Cycles;
+use gridmux_policy::{DeviceId, Policy, Profiles, by_name};
+
+/// Policies that know every kernel's runtime.
+pub(crate) const ORACLES: [&str; 3] = ["sjf", "ljf", "srtf-zero"];
+
+/// A policy with its settings, under the name that tables show.
+#[derive(Clone, Debug)]
+pub(crate) struct Contender {
+    /// The name.
+    pub(crate) name: String,
+    make: Make,
+}
+
+#[derive(Clone, Debug)]
+enum Make {
+    Named(&'static str),
+    Gridmux {
+        settings: Box<gridmux::Settings>,
+        known: bool,
+    },
+}
+
+impl Contender {
+    /// Returns a policy as it is; `sjf`, `ljf` and `srtf-zero` know every kernel's runtime.
+    pub(crate) fn named(name: &'static str) -> Self {
+        Self {
+            name: name.to_owned(),
+            make: Make::Named(name),
+        }
+    }
+
+    /// Returns `gridmux` with settings; with `known` it has every kernel's profile.
+    pub(crate) fn gridmux(
+        name: impl Into<String>,
+        settings: gridmux::Settings,
+        known: bool,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            make: Make::Gridmux {
+                settings: Box::new(settings),
+                known,
+            },
+        }
+    }
+
+    /// Returns what determines the policy, as text.
+    pub(crate) fn key(&self) -> String {
+        format!("{:?}", self.make)
+    }
+
+    /// Runs launches under the policy. A store of profiles is filled with what runs where the policy reads one.
+    fn run(
+        &self,
+        config: EventConfig,
+        known: &[(ProfileKey, f64)],
+        wrap: impl FnOnce(Box<dyn Policy>) -> Box<dyn Policy>,
+        launches: &[MixLaunch],
+    ) -> Result<Vec<Went>> {
+        let (device, shape) = (DeviceId(0), &config.shape);
+        let profiles = Profiles::default();
+        if self.knows() {
+            known
+                .iter()
+                .for_each(|(key, block_ns)| profiles.set(*key, *block_ns));
+        }
+        let (policy, learns): (Box<dyn Policy>, bool) = match &self.make {
+            Make::Named(name) => (
+                by_name(name, device, shape, &profiles)?,
+                *name == gridmux::NAME,
+            ),
+            Make::Gridmux { settings, .. } => {
+                let settings = gridmux::Settings {
+                    profiles: profiles.clone(),
+                    ..settings.as_ref().clone()
+                };
+                (
+                    Box::new(gridmux::Gridmux::new(device, shape, settings)),
+                    true,
+                )
+            }
+        };
+        let policy = wrap(policy);
+        Ok(match learns {
+            true => together_learning(config, policy, &profiles, launches)?,
+            false => together(config, policy, launches)?,
+        })
+    }
+
+    /// Returns whether it knows every kernel before it has run.
+    fn knows(&self) -> bool {
+        match &self.make {
+            Make::Named(name) => ORACLES.contains(name),
+            Make::Gridmux { known, .. } => *known,
+        }
+    }
+}
+
+/// Kernels on a device.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    /// The device.
+    pub(crate) config: EventConfig,
+    /// What each kernel launches.
+    pub(crate) kernels: Vec<EventSubmission>,
+    /// Runtime of each alone.
+    pub(crate) runtimes: Vec<Cycles>,
+    /// Under which name each kernel's profile is kept, and the duration of a block from which its runtime follows.
+    known: Vec<(ProfileKey, f64)>,
+}
+
+impl World {
+    /// Runs every kernel alone.
+    pub(crate) fn new(config: EventConfig, kernels: Vec<EventSubmission>) -> Result<Self> {
+        let runtimes = kernels.iter().map(|kernel| alone(config, kernel));
+        let runtimes: Vec<Cycles> = runtimes.collect::<Result<_, _>>()?;
+        let known = oracle(config, &kernels, &runtimes);
+        Ok(Self {
+            config,
+            kernels,
+            runtimes,
+            known,
+        })
+    }
+
+    /// Returns what determines how the kernels run, as text.
+    pub(crate) fn key(&self) -> String {
+        format!("{:?} {:?}", self.config, self.kernels)
+    }
+
+    /// Runs kernels together, each with its arrival, and hands the policy on through `wrap`.
+    pub(crate) fn run(
+        &self,
+        contender: &Contender,
+        launches: &[(usize, Cycles)],
+        wrap: impl FnOnce(Box<dyn Policy>) -> Box<dyn Policy>,
+    ) -> Result<Vec<Went>> {
+        let launch = |(kernel, arrival): &(usize, Cycles)| MixLaunch {
+            submission: self.kernels[*kernel].clone(),
+            arrival: *arrival,
+            weight: 1,
+        };
+        let mix: Vec<MixLaunch> = launches.iter().map(launch).collect();
+        contender.run(self.config, &self.known, wrap, &mix)
+    }
+
+    /// Returns the time alone and together of each launch.
+    #[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
+    pub(crate) fn times(&self, launches: &[(usize, Cycles)], went: &[Went]) -> Vec<(f64, f64)> {
+        let times = |((kernel, _), went): (&(usize, Cycles), &Went)| {
+            (self.runtimes[*kernel].0 as f64, went.turnaround().0 as f64)
+        };
+        launches.iter().zip(went).map(times).collect()
+    }
+}
+
+/// Returns profiles from which the runtimes alone follow.
+#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
+fn oracle(
+    config: EventConfig,
+    kernels: &[EventSubmission],
+    runtimes: &[Cycles],
+) -> Vec<(ProfileKey, f64)> {
+    let engine = EventExecutor::new(config);
+    let block = |(launch, runtime): (&EventSubmission, &Cycles)| {
+        let block = &launch.kernel.block;
+        let key = engine.profile(&launch.kernel, block);
+        let resident = u64::from(max_residency(&config.shape, block)) * u64::from(config.shape.sms);
+        let runtime = engine.time(*runtime).0 as f64;
+        (key, runtime * resident as f64 / launch.blocks as f64)
+    };
+    kernels.iter().zip(runtimes).map(block).collect()
+}
