@@ -1,6 +1,6 @@
 //! Plans as policies that order launches make them: some groups, and one cap a row on each.
 //!
-//! Rule: rows with work are listed; the default row binds the others until the replan that follows their next launch.
+//! Rule: rows with work, or that are expected to have some, are listed; the default row binds the others until the replan that follows their next launch.
 
 use crate::ids::{DeviceId, GroupId, RowId};
 use crate::plan::{Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop};

@@ -3,7 +3,7 @@
 //! If a loop's room went to others between two launches, or at the end of each, their blocks would have to leave again
 //! at once. So a loop keeps the room of a whole launch until nothing has come of it for [`HOLD`].
 //!
-//! Rule: a row is a loop from the second launch on that came within [`HOLD`] of the end of the one before.
+//! Rule: a row is a loop while launches come before the one before has ended, or within [`HOLD`] of its end.
 
 use crate::event::Event;
 use crate::ids::RowId;
@@ -39,7 +39,7 @@ impl Loops {
                 let soon = row.ended.is_some_and(|ended| at <= ended + HOLD);
                 row.loops = row.open > 0 || soon;
                 row.blocks = blocks;
-                row.open += 1;
+                row.open = row.open.saturating_add(1);
             }
             Event::Ended { row, at, .. } => {
                 let row = self.row(row);

@@ -195,7 +195,7 @@ pub fn policies() -> &'static [PolicyInfo] {
         PolicyInfo {
             name: gridmux::NAME,
             summary: "shortest remaining time by profiles and samples, with preemption, a bound and a guard",
-            source: "ours, from SRTF section 5, SMK sections 4 and 5.2",
+            source: "ours, from SRTF section 5, accelOS section 3, SMK sections 4 and 5.2",
             promises_weights: false,
             weights: "remaining times are divided by them, and a tenant that held more than its part comes later",
             uses: gridmux::USES,

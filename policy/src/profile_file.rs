@@ -199,17 +199,17 @@ impl ProfileFile {
         Ok(text)
     }
 
-    /// Replaces a file by one of this. It is written beside it, as `PATH.new`, and renamed: nobody sees a part of it, and
-    /// no link is followed. Its mode is 0640.
+    /// Replaces a file by one of this. It is written beside it, under a name with the process's number, and renamed:
+    /// nobody sees a part of it, of several writers the last one's stays, and no link is followed. Its mode is 0640.
     ///
     /// # Errors
     /// The system calls'; the file is as it was then.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let text = self.text()?;
         let mut new = path.as_os_str().to_owned();
-        new.push(".new");
+        new.push(format!(".{}.new", std::process::id()));
         let new = PathBuf::from(new);
-        // One may be left of a process that was killed.
+        // One may be left of an earlier process of that number.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

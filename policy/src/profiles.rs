@@ -18,6 +18,7 @@ use crate::ids::ProfileKey;
 use gridmux_sync::shim::Arc;
 use gridmux_sync::word_map::WordMap;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Profiles in a store. Few under loom, which follows every word.
 pub const CAPACITY: usize = if cfg!(loom) { 2 } else { 4096 };
@@ -37,9 +38,16 @@ pub const COMPANY: f64 = 4.0;
 const QUICKER: f64 = 0.8;
 
 /// Durations by kernel and block shape. Clones share one table.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Profiles {
     table: Arc<WordMap>,
+}
+
+impl fmt::Debug for Profiles {
+    /// Leaves the table out, which has thousands of entries.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Profiles").finish_non_exhaustive()
+    }
 }
 
 /// What is known of one kernel.
@@ -350,7 +358,7 @@ mod tests {
                 };
                 let again = Profile::unpack(profile.pack());
                 assert!((again.block_ns / block_ns - 1.0).abs() < 1e-6, "{again:?}");
-                assert!(again.is_sound() || block_ns >= MOST_NS);
+                assert!(again.is_sound());
                 assert_eq!((again.blocks, again.alone), (blocks, alone));
             }
         }

@@ -173,7 +173,7 @@ fn of_an_unknown_kernel_that_waits_one_block_runs_until_it_is_known() {
     // 2 us are left; unknown blocks are taken to last 10 us, so that 400 of them need 200 us.
     host.arrive(0, 40);
     host.arrive(1, 400);
-    assert_eq!((host.caps(0), host.caps(1)), ([9, 10], [1, 0]));
+    assert_eq!((host.caps(0), host.caps(1)), ([10, 9], [0, 1]));
     host.start(1);
     host.now = 50;
     // They last 50 ns: 1 us for all.
@@ -193,7 +193,7 @@ fn an_unknown_kernel_gives_way_when_it_has_run_for_long() {
     while host.now < 101_000 {
         host.wake();
     }
-    assert_eq!((host.caps(0), host.caps(1)), ([9, 10], [1, 0]));
+    assert_eq!((host.caps(0), host.caps(1)), ([10, 9], [0, 1]));
 }
 
 #[test]

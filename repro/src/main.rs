@@ -120,7 +120,6 @@ fn run(args: &Args) -> Result<()> {
         .unwrap_or_else(|| root.join("target/debug/gridmux"));
     let reports = match args.paper {
         Paper::Srtf => vec![srtf::run(&context)?],
-
         Paper::Accelos => vec![accelos::run(&context)?],
         Paper::Gridmux => vec![gridmux::run(&context)?],
         Paper::Traces => vec![traces::run(&context, &gridmux)?],

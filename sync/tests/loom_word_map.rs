@@ -60,6 +60,25 @@ fn w1_key_and_value_belong_together() {
 }
 
 #[test]
+fn w1_holds_where_one_writer_replaces_a_key_and_another_sets_it() {
+    explore(|| {
+        let map = Arc::new(WordMap::new(2));
+        set(&map, 1, 0);
+        set(&map, 2, 0);
+        let one = with(&map, |map| set(map, 3, 0));
+        let other = with(&map, |map| set(map, 3, 1));
+        let reading = with(&map, |map| {
+            if let Some(found) = map.get(1) {
+                assert_eq!(found / 100, 1, "W1");
+            }
+        });
+        reading.join().unwrap();
+        let (one, other) = (one.join().unwrap(), other.join().unwrap());
+        assert!(one || other, "one got the right");
+    });
+}
+
+#[test]
 fn w2_what_was_set_before_is_found_beside_other_writes() {
     explore(|| {
         let map = Arc::new(WordMap::new(2));

@@ -103,8 +103,8 @@ struct Shared {
     activity: AtomicU32,
     /// How often a policy failed and was replaced.
     failures: AtomicU32,
-    /// The first failure.
-    failure: OnceLock<PolicyFailure>,
+    /// Its failure, and that of the one that took its place.
+    failure: [OnceLock<PolicyFailure>; 2],
 }
 
 /// What can be known of a policy while its thread runs.
@@ -112,10 +112,11 @@ struct Shared {
 pub struct PolicyStatus(Arc<Shared>);
 
 impl PolicyStatus {
-    /// Returns how the policy failed, if it did and was replaced.
+    /// Returns how the policy failed last, if it did and was replaced.
     #[must_use]
     pub fn failure(&self) -> Option<&PolicyFailure> {
-        self.0.failure.get()
+        let newest_first = self.0.failure.iter().rev();
+        newest_first.filter_map(OnceLock::get).next()
     }
 }
 
@@ -217,7 +218,7 @@ pub fn link_with_room(
         watch: AtomicU64::new(packed(policy.watch())),
         activity: AtomicU32::new(AWAKE),
         failures: AtomicU32::new(0),
-        failure: OnceLock::new(),
+        failure: [OnceLock::new(), OnceLock::new()],
     });
     let mut link = PolicyLink {
         events: producer,
@@ -528,8 +529,11 @@ impl PolicyRunner {
         }
         if let Some(failure) = self.policy.failure() {
             tracing::error!("{failure}");
-            // Only the first one is kept: what came after it ran in its place.
-            let _ = self.shared.failure.set(failure.clone());
+            let mut places = self.shared.failure.iter();
+            if let Some(place) = places.find(|place| place.get().is_none()) {
+                // This thread alone sets them.
+                let _ = place.set(failure.clone());
+            }
         }
         // Relaxed: the Release in `acknowledge` publishes it; without that it may be seen late.
         self.shared.failures.store(failures, Ordering::Relaxed);

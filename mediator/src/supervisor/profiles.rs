@@ -107,15 +107,19 @@ impl Kept {
 
     /// Writes the file if there is something new.
     pub(super) fn write(&mut self) {
-        if std::mem::replace(&mut self.is_written, true) {
+        if self.is_written {
             return;
         }
+        // A write that failed is tried again after the pause, and at the end.
         self.written_at = Instant::now();
         let Some(path) = &self.file else {
             return;
         };
-        if let Err(error) = self.held.write(path) {
-            tracing::warn!(%error, file = %path.display(), "profiles are not written; is its folder there?");
+        match self.held.write(path) {
+            Ok(()) => self.is_written = true,
+            Err(error) => {
+                tracing::warn!(%error, file = %path.display(), "profiles are not written; is its folder there?");
+            }
         }
     }
 }

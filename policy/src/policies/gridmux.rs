@@ -26,7 +26,7 @@ use crate::layout::{Layout, whole};
 use crate::loops::Loops;
 use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption};
 use crate::policy::{Policy, Watch};
-use crate::predict::Durations;
+use crate::predict::{Durations, HYSTERESIS};
 use crate::profiles::Profiles;
 use crate::roster::{Job, Roster};
 use crate::shape::DeviceShape;
@@ -43,8 +43,6 @@ pub const USES: &[Element] = &[
     Element::Stop,
 ];
 
-/// Another kernel comes first if its key is less than this part of the present first one's.
-const HYSTERESIS: f64 = 0.9;
 /// The least that blocks of an unknown kernel are taken to last, in nanoseconds.
 const PRIOR_NS: f64 = 10_000.0;
 /// An unknown kernel's blocks are taken to last this many times as long as the oldest has run.
@@ -53,6 +51,9 @@ const OUTLAST: f64 = 2.0;
 const LOOK_AGAIN: f64 = 0.25;
 /// A tenant without work counts as busy for so long, because programs launch one kernel after the other.
 pub const GRACE: Nanos = Nanos(20_000);
+/// How often the order is looked at while several tenants have work, because slowdowns and what tenants held grow with
+/// time.
+const CHECK: Nanos = Nanos(100_000);
 
 /// What can be set.
 #[derive(Clone, Debug)]
@@ -274,12 +275,11 @@ impl Gridmux {
         let room = |place: usize| order[place].room;
         self.spread.begin(self.roster.shape(), self.rows.len());
         let waiting = || (self.sharing..).zip(&order[self.sharing..]);
-        for (sm, (place, entry)) in waiting().filter(|(_, entry)| entry.unknown).enumerate() {
+        for (place, entry) in waiting().filter(|(_, entry)| entry.unknown) {
             if let Some(info) = self.roster.row(entry.row) {
-                let from = (
-                    sm % usize::from(self.roster.shape().sms),
-                    self.settings.samples,
-                );
+                // A row's sample stays on its SM, whatever becomes of other rows.
+                let sm = entry.row.index() % usize::from(self.roster.shape().sms);
+                let from = (sm, self.settings.samples);
                 self.spread.place_in_turn(place, &info.block, from);
             }
         }
@@ -316,7 +316,7 @@ impl Gridmux {
     fn next_watch(&self) -> Option<Watch> {
         let ended = |row: RowId| self.roster.row(row).map(|info| info.ended);
         if let Some(entry) = self.order.iter().find(|entry| entry.unknown) {
-            let (row, ended) = (entry.row, ended(entry.row)? + 1);
+            let (row, ended) = (entry.row, ended(entry.row)?.saturating_add(1));
             return Some(Watch { row, ended });
         }
         let first = self.order.first()?;
@@ -324,28 +324,37 @@ impl Gridmux {
         let step = resident.min(first.left.div_ceil(2)).max(1);
         (self.order.len() > 1).then_some(Watch {
             row: first.row,
-            ended: ended(first.row)? + step,
+            ended: ended(first.row)?.saturating_add(step),
         })
     }
 
-    /// Returns when unknown rows have run long enough to be looked at again, a loop gives its room up, or a tenant has
-    /// been alone for a grace.
+    /// Returns when to look at the order again: unknown rows have run, or waited for their start, by a part longer; a
+    /// loop gives its room up; a tenant has been alone for a grace; or it is time for a [`CHECK`].
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "times are far below 2^53 and not negative"
     )]
-    fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+    fn next_wake(&self, alone: bool, now: Nanos) -> Option<Nanos> {
+        if alone {
+            return None;
+        }
+        let age = |entry: &Entry| match self.ages.of(entry.row, now) {
+            0 => (now - self.heads[entry.place].arrived).0,
+            age => age,
+        };
         let unknown = self.order.iter().filter(|entry| entry.unknown);
-        let ages = unknown.map(|entry| self.ages.of(entry.row, now));
-        let look = ages.min().filter(|_| self.order.len() > 1).map(|age| {
+        let look = unknown.map(age).min().map(|age| {
             let age = (age as f64).max(PRIOR_NS);
             now + Nanos((LOOK_AGAIN * age) as u64)
         });
-        let grace = self.others_until.filter(|until| *until > now);
         let held = self.loops.held(now).map(|(_, _, until)| until);
-        look.into_iter().chain(grace).chain(held).min()
+        let check = match self.order.len() {
+            0 | 1 => self.others_until,
+            _ => Some(now + CHECK),
+        };
+        look.into_iter().chain(held).chain(check).min()
     }
 }
 
@@ -355,17 +364,27 @@ impl Policy for Gridmux {
         self.durations.observe(event);
         self.ages.observe(event);
         self.loops.observe(event);
-        if let Event::Share {
-            tenant,
-            held,
-            entitled,
-            ..
-        } = *event
-        {
-            if self.excess.len() <= tenant.index() {
-                self.excess.resize(tenant.index() + 1, 0.0);
+        match *event {
+            Event::Share {
+                tenant,
+                held,
+                entitled,
+                ..
+            } => {
+                if self.excess.len() <= tenant.index() {
+                    self.excess.resize(tenant.index() + 1, 0.0);
+                }
+                self.excess[tenant.index()] = held - entitled;
             }
-            self.excess[tenant.index()] = held - entitled;
+            // Another tenant or row may get the number.
+            Event::TenantGone { tenant } => {
+                if let Some(excess) = self.excess.get_mut(tenant.index()) {
+                    *excess = 0.0;
+                }
+            }
+            Event::RowGone { row } if self.first == Some(row) => self.first = None,
+            Event::Lost { .. } => self.first = None,
+            _ => {}
         }
     }
 
@@ -379,7 +398,8 @@ impl Policy for Gridmux {
             return false;
         }
         self.sort(now);
-        match self.is_alone(now) {
+        let alone = self.is_alone(now);
+        match alone {
             true => {
                 self.watch = None;
                 self.fill_alone(standing, next);
@@ -389,7 +409,7 @@ impl Policy for Gridmux {
                 self.fill(standing, next);
             }
         }
-        self.wake_at = self.next_wake(now);
+        self.wake_at = self.next_wake(alone, now);
         !next.says_the_same(standing) || standing.groups().is_empty()
     }
 

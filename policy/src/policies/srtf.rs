@@ -234,7 +234,8 @@ impl Srtf {
     /// Watches the row that is sampled; else the one that runs, until its next wave has ended.
     fn next_watch(&self) -> Option<Watch> {
         let wave = |row: RowId| {
-            let ended = self.roster.row(row)?.ended + self.roster.resident(row);
+            let ended = self.roster.row(row)?.ended;
+            let ended = ended.saturating_add(self.roster.resident(row));
             Some(Watch { row, ended })
         };
         let several = self.heads.len() > 1;

@@ -94,7 +94,7 @@ fn tables_5_and_6_are_the_papers_and_what_differs_has_a_sentence() {
         .expect("a table")
         .row("bridge from fifo-strict to sjf, in percent");
     assert!(
-        (row.paper["stp"] - 49.0).abs() < 1e-9 && row.measured["stp"] > 0.0,
+        row.measured["stp"] > 25.0 && row.measured["stp"] < 100.0,
         "{row:?}"
     );
 }

@@ -20,6 +20,7 @@ use gridmux_policy::executor::{
     Contention, EventConfig, EventExecutor, EventKernel, EventSubmission, MEASURED_ON, Work,
     measured_kernels,
 };
+use gridmux_policy::hash::Fnv;
 use gridmux_policy::shape::BlockShape;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -46,7 +47,7 @@ impl<'a> OnEvent<'a> {
         for member in members {
             launches.push(match (&member.spec.source, &member.recording) {
                 (Source::ErcBench(kernel), _) => vec![kernel.submission(&config.shape)],
-                (Source::Own { workload, size }, _) if gpu.name == MEASURED_ON => {
+                (Source::Own { workload, size }, _) if is_measured(gpu) => {
                     vec![from_table(workload.name, &size.to_string())?]
                 }
                 (_, Some(recording)) => recorded(gpu, config, recording)?,
@@ -98,6 +99,12 @@ impl<'a> OnEvent<'a> {
     }
 }
 
+/// Returns whether a GPU is the one of the table of measured kernels, but for the number of its SMs.
+fn is_measured(gpu: &GpuConfig) -> bool {
+    let built_in = GpuConfig::builtin(MEASURED_ON);
+    built_in.is_ok_and(|on| on.scaled_to_sms(gpu.sm.count) == *gpu)
+}
+
 /// Returns the event executor's device that stands for a modelled GPU.
 fn event_config(gpu: &GpuConfig) -> EventConfig {
     EventConfig {
@@ -145,12 +152,25 @@ fn measured(
     let submission = load(&mut model, member, QueueId(0))?.submission;
     let measured = measure(model, submission, NEVER);
     let measured = measured.with_context(|| format!("{name}, measured alone on the model"))?;
+    // Profiles are kept under a kernel's name, which for a user's is that of its code.
+    let known_as = match &member.spec.source {
+        Source::Ptx(kernel) => {
+            let file = kernel.file.display();
+            let text = std::fs::read(&kernel.file).with_context(|| format!("reading {file}"))?;
+            format!(
+                "{:016x} {}",
+                Fnv::default().bytes(&text).finish(),
+                kernel.entry
+            )
+        }
+        _ => name.clone(),
+    };
     let (block, blocks) = (measured.block, measured.durations.len() as u64);
     let durations = measured.durations.iter();
     let work = durations.map(|ran| config.work_of(&block, blocks, f64::from(*ran)).round() as u32);
     Ok(EventSubmission {
         queue: 0,
-        kernel: kernel(name, block),
+        kernel: kernel(&known_as, block),
         blocks,
         work: Work::Measured(work.collect()),
     })
