@@ -6,6 +6,7 @@
 
 mod commands;
 mod failure;
+mod files;
 mod logging;
 mod notify;
 mod output;

@@ -1,5 +1,6 @@
 //! A tenant that is alone, and one that comes: the newcomer's first block starts within two windows of 200 us and one
-//! block of the tenant that was alone, whatever that one runs. Under the default policy on the timed model, in device time.
+//! block of the tenant that was alone, whatever that one runs. Under the default policy on the timed model, in device
+//! time.
 
 #[path = "common/modelled.rs"]
 #[allow(dead_code, reason = "each user takes its part")]

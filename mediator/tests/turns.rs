@@ -221,7 +221,7 @@ fn a_kernel_with_a_profile_begins_as_small_and_goes_on_as_the_profile_says() {
         panic!("one kernel ran: {all:?}");
     };
     assert!((learnt.block_ns - 1000.0).abs() < 1.0 && learnt.alone);
-    // Blocks of a millisecond's third: a window holds a wave of 32.
+    // Blocks of a third of a millisecond: a window holds a wave of 32.
     profiles.set(*key, 330_000.0);
     let mut rig = Rig::new("fifo");
     rig.dispatcher.set_profiles(&profiles);

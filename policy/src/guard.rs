@@ -2,8 +2,8 @@
 //!
 //! Rules:
 //! - A policy that panicked is not called again, and what it wrote into a plan is not published.
-//! - The plan in force stays until the replacement has been told what lives: it hears nothing before the
-//!   [`Event::Lost`] with which that begins, and makes no plan before it.
+//! - The plan in force stays until the replacement has been told what lives: that begins with
+//!   [`Event::Lost`], before which it hears nothing and makes no plan.
 //! - A replacement that panics is replaced by a plan that leaves everything to the hardware, because what panicked twice
 //!   is likely to be what they share.
 

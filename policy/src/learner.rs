@@ -18,8 +18,8 @@ pub struct Learner {
     rows: Vec<Option<Row>>,
     /// Rows with an open launch.
     working: u32,
-    /// How often a row ceased to be alone.
-    companies: u64,
+    /// Number of the newest co-run: how often a row ceased to be alone.
+    co_run: u64,
 }
 
 /// What is known of a row.
@@ -34,8 +34,8 @@ struct Row {
     live: u64,
     /// Of these, blocks that ran beside those of another row.
     beside: u64,
-    /// Value of [`Learner::companies`] up to which `beside` counts.
-    companies: u64,
+    /// The co-run to which `beside` belongs.
+    co_run: u64,
 }
 
 impl Learner {
@@ -46,7 +46,7 @@ impl Learner {
             profiles: profiles.clone(),
             rows: Vec::new(),
             working: 0,
-            companies: 0,
+            co_run: 0,
         }
     }
 
@@ -88,7 +88,7 @@ impl Learner {
                 // Until all rows are named again, nobody knows who is alone.
                 self.rows.fill(None);
                 self.working = 0;
-                self.companies += 1;
+                self.co_run += 1;
             }
             Event::Counters {
                 row,
@@ -127,7 +127,7 @@ impl Learner {
             open: 0,
             live: 0,
             beside: 0,
-            companies: 0,
+            co_run: 0,
         });
     }
 
@@ -147,7 +147,7 @@ impl Learner {
         match (before, row.open) {
             (0, 1..) => {
                 self.working += 1;
-                self.companies += u64::from(self.working == 2);
+                self.co_run += u64::from(self.working == 2);
             }
             (1.., 0) => self.working -= 1,
             _ => {}
@@ -155,14 +155,14 @@ impl Learner {
     }
 
     fn blocks(&mut self, row: RowId, started: u64, ended: u64, ran_ns: u64) {
-        let (is_alone, companies) = (self.working <= 1, self.companies);
+        let (is_alone, co_run) = (self.working <= 1, self.co_run);
         let Some(row) = self.row(row) else {
             return;
         };
         let before = row.live;
         row.live = before.saturating_add(started).saturating_sub(ended);
-        if row.companies != companies {
-            (row.companies, row.beside) = (companies, before);
+        if row.co_run != co_run {
+            (row.co_run, row.beside) = (co_run, before);
         }
         let alone = is_alone && row.beside == 0;
         row.beside = match is_alone {

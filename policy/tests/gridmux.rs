@@ -29,8 +29,8 @@ struct Host {
 }
 
 impl Host {
-    /// Returns the policy with two tenants, of which each has the row of its number; blocks of row 0 last 1,000 ns,
-    /// where they are known those of row 1 as much.
+    /// Returns the policy with two tenants, of which each has the row of its number. Blocks of the rows that are known
+    /// last 1,000 ns.
     fn new(settings: Settings, known: &[u64]) -> Self {
         let profiles = Profiles::default();
         for row in known {

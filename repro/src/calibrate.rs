@@ -175,7 +175,7 @@ fn like(launch: &Traced, singles: &[Ran], device: &EventConfig) -> MixLaunch {
     let work = started.into_iter().map(|(_, ran)| {
         device
             .work_of(&launch.block, launch.blocks, ran as f64)
-            .round() as u32
+            .round()
     });
     MixLaunch {
         submission: EventSubmission {

@@ -137,6 +137,14 @@ fn run(args: &Args) -> Result<()> {
         let file = picture::write(report, &context.out)?;
         eprintln!("pictures: {}", file.display());
     }
+    if args.paper == Paper::All && args.on.is_none() && !args.check && args.part < 1.0 {
+        eprintln!(
+            "docs/reproduction.md is written from whole draws only; \
+             it stays as it is with --part {}",
+            args.part
+        );
+        return show(&reports, args.json);
+    }
     let keep = match (args.paper, args.check, args.write) {
         (_, true, _) => Some(Keep::Check),
         (Paper::All, ..) if args.on.is_none() => Some(Keep::Whole),

@@ -27,7 +27,7 @@ pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
     }
 }
 
-/// A kernel has the device until it ends: no block starts while one of another launch is there.
+/// Checks that a kernel has the device until it ends: no block starts while one of another launch is there.
 fn one_at_a_time(run: &Run) -> Result<(), Failure> {
     let mut resident: BTreeMap<(usize, usize), u32> = BTreeMap::new();
     for seen in &run.trace.blocks {
@@ -46,7 +46,7 @@ fn one_at_a_time(run: &Run) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every SM belongs to one kernel, as there are no more kernels than SMs: under a plan blocks of one row start there.
+/// Checks that every SM belongs to one kernel, as there are no more kernels than SMs: under a plan blocks of one row start there.
 fn sms_apart(run: &Run) -> Result<(), Failure> {
     let mut owners = 0;
     for (_, starts) in under_plans(run) {
@@ -64,7 +64,7 @@ fn sms_apart(run: &Run) -> Result<(), Failure> {
     run.require(&format!("{owners} rows at once"), owners >= 3)
 }
 
-/// While a kernel is sampled it has SM 0, and another one the rest; else one has the device if `alone`.
+/// Checks that a kernel that is sampled has SM 0, and another one the rest; else one has the device if `alone`.
 fn one_samples(run: &Run, alone: bool) -> Result<(), Failure> {
     let mut sampled: BTreeSet<RowId> = BTreeSet::new();
     for (plan, starts) in under_plans(run) {

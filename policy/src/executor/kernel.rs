@@ -29,8 +29,8 @@ pub enum Work {
         /// Standard deviation, relative to the mean.
         deviation: f64,
     },
-    /// As measured, block by block; the last one stands for all blocks behind it.
-    Measured(Arc<[u32]>),
+    /// As measured, block by block, in cycles; the last one stands for all blocks behind it.
+    Measured(Arc<[f64]>),
 }
 
 /// A launch.
@@ -114,6 +114,11 @@ impl EventSubmission {
         if let Work::Random { mean, deviation } = self.work {
             numbers.extend([("the mean work", mean), ("the deviation", deviation)]);
         }
+        if let Work::Measured(cycles) = &self.work {
+            let cannot_be = |cycles: &&f64| !(cycles.is_finite() && **cycles >= 0.0);
+            let bad = cycles.iter().find(cannot_be);
+            numbers.extend(bad.map(|cycles| ("the work of a block", *cycles)));
+        }
         for (what, value) in numbers {
             if !(value.is_finite() && value >= 0.0) {
                 return Err(Refusal::Number {
@@ -168,9 +173,7 @@ impl Blocks {
         if let Work::Measured(cycles) = &self.work {
             let at = usize::try_from(block).unwrap_or(usize::MAX);
             let at = at.min(cycles.len().saturating_sub(1));
-            return cycles
-                .get(at)
-                .map_or(1.0, |cycles| f64::from(*cycles).max(1.0));
+            return cycles.get(at).map_or(1.0, |cycles| cycles.max(1.0));
         }
         if self.of_wave == 0.0 && self.of_block == 0.0 {
             return self.median.exp().max(1.0);

@@ -77,15 +77,15 @@ const NOTES: &[Note] = &[
     Note {
         rows: &["accelos"],
         metrics: &["unfairness"],
-        why: "A kernel whose grid fills less than its part is hardly slowed down, one that fills the device is slowed down \
-              by the number of kernels; our sets mix both kinds, and kernels without their longer co-runners get more \
+        why: "A kernel whose grid fills less than its part is hardly slowed down, one that fills the device is slowed \
+              down by the number of kernels; our sets mix both kinds, and kernels without their longer co-runners get more \
               again, so that slowdowns differ by more than the paper's.",
     },
     Note {
         rows: &["elastic"],
         metrics: &[],
-        why: "The paper's Elastic Kernels is a port of its own, of which it says that sizes are static. Ours merges as many \
-              waiting launches as an SM holds one block of each, sized as MPMax does, so that few kernels wait behind a \
+        why: "The paper's Elastic Kernels is a port of its own, of which it says that sizes are static. Ours merges as \
+              many waiting launches as an SM holds one block of each, sized as MPMax does, so that few kernels wait behind a \
               whole other one.",
     },
 ];

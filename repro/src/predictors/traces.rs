@@ -1,4 +1,4 @@
-//! Traces: our kernels alone and in pairs on a small GTX 480 of the SM model.
+//! Traces: our kernels alone and in pairs on a small H200 of the SM model.
 
 use crate::context::Context;
 use crate::model::{Mix, Ran, Sized};

@@ -2,6 +2,7 @@
 
 use super::argument::{Argument, Source};
 use crate::failure::Failure;
+use crate::files;
 use anyhow::Context;
 use gridmux_hw_model::{Gpu, GpuConfig, LoadedModule, MemoryError, Partition};
 use std::path::{Path, PathBuf};
@@ -76,7 +77,7 @@ pub(super) fn gpu(name: &str) -> Result<GpuConfig, Failure> {
     if !name.ends_with(".toml") {
         return Ok(GpuConfig::builtin(name)?);
     }
-    let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
+    let text = files::text(Path::new(name), files::MOST_DESCRIPTION)?;
     Ok(GpuConfig::from_toml(&text).with_context(|| name.to_owned())?)
 }
 
@@ -99,7 +100,7 @@ pub(super) fn place(
             (address, *bytes)
         }
         Source::File(file) => {
-            let contents = std::fs::read(file).with_context(|| file.display().to_string())?;
+            let contents = files::bytes(file, files::MOST_DATA)?;
             let bytes = contents.len() as u64;
             let address = room
                 .alloc(gpu, bytes)

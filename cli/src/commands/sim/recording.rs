@@ -4,6 +4,7 @@
 //! program may be killed; a launch without times, or that failed, is counted and left out.
 
 use crate::failure::Failure;
+use crate::files;
 use anyhow::{Context, ensure};
 use gridmux_hw_model::StandIn;
 use serde::Deserialize;
@@ -83,7 +84,7 @@ struct LaunchLine {
 /// Reads a file.
 pub(super) fn file(path: &Path) -> Result<Recording, Failure> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading {name}"))?;
+    let text = files::text(path, files::MOST_DATA)?;
     let mut reader = Reader::default();
     let mut lines = text.split_inclusive('\n').zip(1..).peekable();
     while let Some((line, number)) = lines.next() {

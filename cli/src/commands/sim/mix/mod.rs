@@ -95,7 +95,7 @@ pub(crate) struct Mix {
     )]
     gpu: String,
     /// Its streaming multiprocessors, caches and bandwidth in proportion [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     sms: Option<u16>,
     /// File of profiles that the policy begins with, and that what runs together is added to [default: nothing is known]
     #[arg(long, value_name = "FILE")]

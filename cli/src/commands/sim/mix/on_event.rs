@@ -12,6 +12,7 @@ use crate::commands::sim::play::{self, NEVER, Planned, Program, Run};
 use crate::commands::sim::recording::Recording;
 use crate::commands::sim::replay::{StandIns, queue};
 use crate::failure::Failure;
+use crate::files;
 use anyhow::Context;
 use gridmux_hw_model::{Gpu, GpuConfig, QueueId, StandIn, device_shape, measure};
 use gridmux_policy::Profiles;
@@ -137,11 +138,6 @@ fn from_table(name: &str, size: &str) -> Result<EventSubmission, Failure> {
 }
 
 /// Measures a kernel alone on the model.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "work is at most about twice a duration, which fits far below the type's end"
-)]
 fn measured(
     gpu: &GpuConfig,
     config: EventConfig,
@@ -155,8 +151,7 @@ fn measured(
     // Profiles are kept under a kernel's name, which for a user's is that of its code.
     let known_as = match &member.spec.source {
         Source::Ptx(kernel) => {
-            let file = kernel.file.display();
-            let text = std::fs::read(&kernel.file).with_context(|| format!("reading {file}"))?;
+            let text = files::bytes(&kernel.file, files::MOST_PTX)?;
             format!(
                 "{:016x} {}",
                 Fnv::default().bytes(&text).finish(),
@@ -167,7 +162,7 @@ fn measured(
     };
     let (block, blocks) = (measured.block, measured.durations.len() as u64);
     let durations = measured.durations.iter();
-    let work = durations.map(|ran| config.work_of(&block, blocks, f64::from(*ran)).round() as u32);
+    let work = durations.map(|ran| config.work_of(&block, blocks, f64::from(*ran)).round());
     Ok(EventSubmission {
         queue: 0,
         kernel: kernel(&known_as, block),
@@ -178,10 +173,8 @@ fn measured(
 
 /// Returns the launches of a recording.
 #[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     clippy::cast_precision_loss,
-    reason = "a stay in cycles; one that is longer than the type holds counts as its end"
+    reason = "a stay in cycles to 53 bits is exact enough"
 )]
 fn recorded(
     gpu: &GpuConfig,
@@ -204,7 +197,7 @@ fn recorded(
             .entry((&launch.kernel, block))
             .or_insert_with(|| kernel(name, block));
         let stay = gpu.ns_to_cycles(launch.stay_ns) as f64;
-        let work = config.work_of(&block, blocks, stay).round() as u32;
+        let work = config.work_of(&block, blocks, stay).round();
         launches.push(EventSubmission {
             queue: 0,
             kernel: Arc::clone(kernel),

@@ -58,7 +58,7 @@ pub(crate) struct Trace {
     )]
     gpu: String,
     /// Its streaming multiprocessors, caches and bandwidth in proportion [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     sms: Option<u16>,
     /// When launches arrive; never before the one before them in their stream has ended
     #[arg(long, value_enum, default_value = "recorded")]
