@@ -310,7 +310,8 @@ mod tests {
         let target = folder.0.join("target");
         fs::write(&target, "mine").expect("written");
         let mut kept = Kept::open(Some(&folder.file()), device("x"));
-        for name in ["profiles", "profiles.new"] {
+        let beside = format!("profiles.{}.new", std::process::id());
+        for name in ["profiles", &beside] {
             symlink(&target, folder.0.join(name)).expect("a link");
         }
         kept.take(vec![(ProfileKey(1), GOOD)]);
@@ -322,6 +323,18 @@ mod tests {
                 .is_file()
         );
         assert_eq!(folder.names(), ["profiles", "target"]);
+    }
+
+    #[test]
+    fn a_write_that_failed_is_tried_again() {
+        let folder = Folder::new("again");
+        let inner = folder.0.join("later");
+        let mut kept = Kept::open(Some(&inner.join("profiles")), device("x"));
+        kept.take(vec![(ProfileKey(1), GOOD)]);
+        kept.write();
+        fs::create_dir(&inner).expect("made");
+        kept.write();
+        assert!(inner.join("profiles").is_file());
     }
 
     #[test]
