@@ -45,7 +45,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Makes the meter of so many programs.
+    /// Returns a meter for a number of programs.
     pub(super) fn new(device: DeviceShape, programs: usize) -> Self {
         Self {
             device,

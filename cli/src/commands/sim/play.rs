@@ -26,7 +26,7 @@ const SLOWED: f64 = 1.01;
 pub(super) enum Arrival {
     /// At this time, in nanoseconds.
     At(u64),
-    /// So many nanoseconds after the end of the launch before it in its stream; that is time 0 for the first one.
+    /// Nanoseconds after the end of the launch before it in its stream; for the first one after time 0.
     After(u64),
 }
 

@@ -37,7 +37,7 @@ pub(super) struct OnEvent<'a> {
 }
 
 impl<'a> OnEvent<'a> {
-    /// Finds the shape of every member; `progress` is told what is measured.
+    /// Finds the shape of every member; `progress` gets the name of each that has to be measured.
     pub(super) fn new(
         gpu: &GpuConfig,
         members: &'a [Member],

@@ -62,16 +62,16 @@ pub(super) struct UserKernel {
 pub(super) enum Offset {
     /// At this time, in nanoseconds.
     Ns(u64),
-    /// So many percent of the first workload's time alone after that one's begin.
+    /// Percent of the first workload's time alone, after its begin.
     Percent(f64),
 }
 
 /// When the launches after the first one arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// So many nanoseconds after the end of the one before.
+    /// Nanoseconds after the end of the launch before it.
     Closed(u64),
-    /// So many nanoseconds after the arrival of the one before.
+    /// Nanoseconds after the arrival of the launch before it.
     Open(u64),
 }
 
