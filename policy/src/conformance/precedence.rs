@@ -3,10 +3,9 @@
 //! Rules: a launch goes before another as the group's order says, by rank and then by arrival or by arrival alone, once
 //! it has arrived, is first in its stream, and has a block that is on no SM. It had the room that another one got if its
 //! blocks are no larger, as free room need not be in one piece, and the plan permits it one more block there. In a line
-//! it need not have room. Where blocks leave by context switch, those on their way have room that nobody sees, so that
-//! nothing is judged there. Judged only where the subject holds the order exactly and says where blocks are; a plan that
-//! was made at the instant of a start may or may not be in force, and a block that ended within
-//! [`Subject::observation`] may or may not count towards caps.
+//! it need not have room. Judged only where the subject holds the order exactly and says where blocks are; a plan that
+//! was made at the instant of a start may or may not be in force, and a block that ended or was switched out within
+//! [`Subject::observation`] may or may not count towards caps, and may or may not be known to wait.
 
 use super::referee::{Book, Coming, JUDGED};
 use super::run::Run;
@@ -16,7 +15,7 @@ use crate::ids::RowId;
 use crate::plan::{DispatchOrder, Plan};
 use crate::shape::DeviceShape;
 use crate::units::Nanos;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// A launch that arrived.
 struct Queued {
@@ -27,8 +26,8 @@ struct Queued {
     ready: Nanos,
     /// Blocks that have not started.
     left: u32,
-    /// Blocks that were switched out and are not back.
-    away: u32,
+    /// When blocks left that were switched out and are not back, by number.
+    away: BTreeMap<u64, Nanos>,
 }
 
 /// The device as the blocks that were seen leave it.
@@ -42,6 +41,8 @@ struct Scene<'a> {
     leaving: VecDeque<BlockSeen>,
     /// The head of a line holds up those behind it to the block.
     lines: bool,
+    /// How long ago a block may have left without the subject's knowing.
+    lag: Nanos,
 }
 
 /// Checks every start of a run.
@@ -53,16 +54,16 @@ pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
     let plans: Vec<(Nanos, &Plan)> = run.plans().collect();
     let mut scene = Scene {
         run,
+        // Rounding of the instant apart.
+        lag: Nanos(subject.observation().0.saturating_sub(1)),
         shape: subject.device(),
         queue: queue(run, subject),
         book: Book::default(),
         leaving: VecDeque::new(),
         lines: exact(Element::HeadOfLine),
     };
-    // Rounding of the instant apart.
-    let lag = Nanos(subject.observation().0.saturating_sub(1));
     for seen in &run.trace.blocks {
-        scene.let_go(seen.at, lag);
+        scene.let_go(seen.at);
         if matches!(seen.change, Change::Started | Change::SwitchedIn) {
             let until = |n: usize| plans.get(n + 1).map_or(Nanos::MAX, |next| next.0);
             let in_force = plans.iter().enumerate();
@@ -102,7 +103,7 @@ fn queue(run: &Run, subject: &dyn Subject) -> Vec<Queued> {
             row: seen.row,
             ready: from + latency,
             left: load.launches[seen.launch].blocks,
-            away: 0,
+            away: BTreeMap::new(),
         }
     });
     queued.collect()
@@ -115,9 +116,6 @@ impl Scene<'_> {
         let group = plan
             .group_of(sm)
             .map(|id| &plan.groups()[usize::from(id.0)]);
-        if group.is_some_and(|group| group.preemption.switches()) {
-            return None;
-        }
         let ranked = group.is_some_and(|group| group.order == DispatchOrder::Rank);
         let in_line = self.lines && group.is_some_and(|group| group.head_of_line);
         let at = self.place_of(seen)?;
@@ -127,10 +125,17 @@ impl Scene<'_> {
         };
         let key = (rank(&self.queue[at]), at);
         let mut waiting = self.queue.iter().enumerate().filter(|(other, queued)| {
-            queued.ready <= seen.at && queued.left + queued.away > 0 && (rank(queued), *other) < key
+            queued.ready <= seen.at
+                && (queued.left > 0 || self.is_away(queued, seen.at))
+                && (rank(queued), *other) < key
         });
         let first = waiting.find(|(_, queued)| in_line || self.has_room(plan, seen, queued));
         first.map(|(_, queued)| (queued.load, queued.launch))
+    }
+
+    /// Returns whether a block of a launch waits to come back, and the subject knows.
+    fn is_away(&self, queued: &Queued, now: Nanos) -> bool {
+        queued.away.values().any(|since| *since + self.lag <= now)
     }
 
     /// Returns whether a launch might have had a block more on an SM.
@@ -143,9 +148,9 @@ impl Scene<'_> {
         let would = BlockSeen {
             load: queued.load,
             launch: queued.launch,
-            change: match queued.away {
-                0 => Change::Started,
-                _ => Change::SwitchedIn,
+            change: match self.is_away(queued, seen.at) {
+                true => Change::SwitchedIn,
+                false => Change::Started,
             },
             ..*seen
         };
@@ -163,8 +168,9 @@ impl Scene<'_> {
         is_smaller && JUDGED.into_iter().all(may)
     }
 
-    /// Takes blocks that left longer ago than `lag` out of the books.
-    fn let_go(&mut self, now: Nanos, lag: Nanos) {
+    /// Takes blocks that left longer ago than the lag out of the books.
+    fn let_go(&mut self, now: Nanos) {
+        let lag = self.lag;
         while let Some(left) = self.leaving.pop_front_if(|left| left.at + lag <= now) {
             let Some(at) = self.place_of(&left) else {
                 continue;
@@ -186,8 +192,8 @@ impl Scene<'_> {
         let queued = &mut self.queue[at];
         match seen.change {
             Change::Started => queued.left -= 1,
-            Change::SwitchedOut => queued.away += 1,
-            Change::SwitchedIn => queued.away -= 1,
+            Change::SwitchedOut => drop(queued.away.insert(seen.block, seen.at)),
+            Change::SwitchedIn => drop(queued.away.remove(&seen.block)),
             Change::Ended => {}
         }
         if matches!(seen.change, Change::Ended | Change::SwitchedOut) {
