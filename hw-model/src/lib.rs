@@ -42,7 +42,7 @@ pub use gpu::{Gpu, RunError, run_functional};
 pub use kernel::{Kernel, KernelParam, LoadedModule};
 pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
 pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition};
-pub use occupancy::{Occupancy, OccupancyLimit, device_shape, occupancy};
+pub use occupancy::{Occupancy, OccupancyLimit, device_shape, event_config, occupancy};
 pub use plan::{
     BlockChange, BlockEvent, CapReached, DriverCounters, DriverOptions, MeasureError, Measured,
     Outcome, PlanNote, PlanOptions, PolicyDriver, Sample, StandIn, Standing, Submission,

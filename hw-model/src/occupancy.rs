@@ -5,6 +5,7 @@
 
 use crate::config::{GpuConfig, WARP_LANES};
 use crate::kernel::Kernel;
+use gridmux_policy::executor::{Contention, EventConfig};
 use gridmux_policy::shape::{BlockShape, DeviceShape};
 
 /// The resource that runs out first.
@@ -74,6 +75,16 @@ pub fn device_shape(config: &GpuConfig) -> DeviceShape {
         blocks: config.sm.max_blocks,
         registers: config.sm.registers,
         shared_bytes: config.sm.shared_bytes,
+    }
+}
+
+/// Returns the device of the event executor that stands for the GPU.
+#[must_use]
+pub fn event_config(config: &GpuConfig) -> EventConfig {
+    EventConfig {
+        shape: device_shape(config),
+        clock_mhz: config.clock.core_mhz,
+        contention: Contention::calibrated(),
     }
 }
 

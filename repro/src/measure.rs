@@ -4,8 +4,8 @@
 
 use crate::model::submission;
 use anyhow::{Context, Result};
-use gridmux_hw_model::{Gpu, GpuConfig};
-use gridmux_policy::executor::{Contention, EventConfig, MEASURED_ON, MeasuredKernel};
+use gridmux_hw_model::{Gpu, GpuConfig, event_config};
+use gridmux_policy::executor::{EventConfig, MEASURED_ON, MeasuredKernel};
 use gridmux_policy::units::Cycles;
 use gridmux_workloads::{Size, Workload, workloads};
 
@@ -14,12 +14,7 @@ const NEVER: Cycles = Cycles(u64::MAX / 2);
 
 /// Returns the event executor's device that stands for the measured GPU.
 pub(crate) fn device() -> Result<EventConfig> {
-    let config = GpuConfig::builtin(MEASURED_ON)?;
-    Ok(EventConfig {
-        shape: gridmux_hw_model::device_shape(&config),
-        clock_mhz: config.clock.core_mhz,
-        contention: Contention::calibrated(),
-    })
+    Ok(event_config(&GpuConfig::builtin(MEASURED_ON)?))
 }
 
 /// Measures every kernel at every size and prints the table.

@@ -7,6 +7,7 @@
 //! keys of one hash cannot be mixed up; a file that cannot be read counts as absent.
 
 use anyhow::{Context, Result};
+use gridmux_policy::hash::Fnv;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -69,9 +70,7 @@ impl Store {
 
 /// Returns the 64-bit FNV-1a hash of bytes.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    })
+    Fnv::default().bytes(bytes).finish()
 }
 
 #[cfg(test)]

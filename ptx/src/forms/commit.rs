@@ -27,7 +27,7 @@ use crate::decode::{
     AddressBase, Function, Instruction, MemoryOrder, Opcode, Operand, RegId, StateSpace,
 };
 
-/// So many instructions take as long as the load of the word.
+/// How many instructions take as long as the load of the word.
 pub(super) const HIDES: u32 = 96;
 /// Joins that are tried where ways part, and blocks between a parting and its join.
 const MOST_JOINS: usize = 8;

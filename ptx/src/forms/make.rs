@@ -21,7 +21,7 @@ pub enum LaunchGrid {
     /// A sub-box that is cut across this axis only (0 is x), with the instance's memory:
     /// [`Gate`](crate::protocol::Gate).
     Planes(u8),
-    /// So many workers in x, each of which takes blocks of the tenant's grid until told to leave.
+    /// Workers along x, each of which takes blocks of the tenant's grid until told to leave.
     Workers,
 }
 

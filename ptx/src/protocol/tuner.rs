@@ -16,7 +16,7 @@ use crate::control::Taking;
 const TICKET_NS: u64 = 20_000;
 /// Beside blocks that last so long some round trips to memory do not count, but a block more before a stop does.
 const WARY_NS: u64 = 100_000;
-/// So many chunks in a row that were no better than the best, and no larger one is tried.
+/// How many chunks in a row may be no better than the best before no larger one is tried.
 const IN_VAIN: usize = 2;
 
 /// How tickets are taken.

@@ -3,8 +3,8 @@
 use crate::context::Context;
 use crate::model::{Mix, Ran, Sized};
 use anyhow::Result;
-use gridmux_hw_model::{GpuConfig, device_shape};
-use gridmux_policy::executor::{Contention, EventConfig};
+use gridmux_hw_model::{GpuConfig, event_config};
+use gridmux_policy::executor::EventConfig;
 use gridmux_policy::{DeviceId, Profiles, by_name};
 use gridmux_workloads::{Workload, workloads};
 
@@ -64,12 +64,7 @@ pub(crate) fn small(context: &Context) -> Result<Vec<Ran>> {
 
 /// Returns the event executor's device that stands for the GPU of the traces.
 pub(crate) fn device() -> Result<EventConfig> {
-    let gpu = gpu()?;
-    Ok(EventConfig {
-        shape: device_shape(&gpu),
-        clock_mhz: gpu.clock.core_mhz,
-        contention: Contention::calibrated(),
-    })
+    Ok(event_config(&gpu()?))
 }
 
 /// Returns traces of pairs: each kernel with the next one in alphabetical order, in both orders, the second arriving at a

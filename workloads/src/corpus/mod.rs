@@ -209,7 +209,7 @@ fn count(arg: &Arg) -> usize {
     }
 }
 
-/// So many draws.
+/// Draws `n` values.
 fn draws<T>(prng: &mut Prng, n: usize, mut draw: impl FnMut(&mut Prng) -> T) -> Vec<T> {
     (0..n).map(|_| draw(prng)).collect()
 }

@@ -26,7 +26,7 @@ pub(super) enum Argument {
 pub(super) enum Source {
     /// A file's bytes.
     File(PathBuf),
-    /// So many zero bytes.
+    /// A buffer of zeros, of this length in bytes.
     Zeroes(u64),
 }
 

@@ -23,7 +23,7 @@ pub(crate) const SCENARIOS: &[crate::Scenario] = &[
 
 /// More rounds than a test waits for: who gets so far was not woken.
 const LONG: u64 = 100_000_000;
-/// So many rounds that what is submitted behind would be done, if it did not wait.
+/// Rounds enough that what is submitted behind would be done, if it did not wait.
 const WHILE: u64 = 100_000;
 
 /// Whether `second` runs while `first` does: a kernel on `first` looks at a flag, and one on `second` sets it.

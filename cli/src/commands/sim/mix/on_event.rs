@@ -14,12 +14,11 @@ use crate::commands::sim::replay::{StandIns, queue};
 use crate::failure::Failure;
 use crate::files;
 use anyhow::Context;
-use gridmux_hw_model::{Gpu, GpuConfig, QueueId, StandIn, device_shape, measure};
+use gridmux_hw_model::{Gpu, GpuConfig, QueueId, StandIn, event_config, measure};
 use gridmux_policy::Profiles;
 use gridmux_policy::driver::Engine;
 use gridmux_policy::executor::{
-    Contention, EventConfig, EventExecutor, EventKernel, EventSubmission, MEASURED_ON, Work,
-    measured_kernels,
+    EventConfig, EventExecutor, EventKernel, EventSubmission, MEASURED_ON, Work, measured_kernels,
 };
 use gridmux_policy::hash::Fnv;
 use gridmux_policy::shape::BlockShape;
@@ -104,15 +103,6 @@ impl<'a> OnEvent<'a> {
 fn is_measured(gpu: &GpuConfig) -> bool {
     let built_in = GpuConfig::builtin(MEASURED_ON);
     built_in.is_ok_and(|on| on.scaled_to_sms(gpu.sm.count) == *gpu)
-}
-
-/// Returns the event executor's device that stands for a modelled GPU.
-fn event_config(gpu: &GpuConfig) -> EventConfig {
-    EventConfig {
-        shape: device_shape(gpu),
-        clock_mhz: gpu.clock.core_mhz,
-        contention: Contention::calibrated(),
-    }
 }
 
 fn kernel(name: &str, block: BlockShape) -> Arc<EventKernel> {

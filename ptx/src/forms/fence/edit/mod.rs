@@ -60,7 +60,7 @@ const MOST_HELD: u32 = 2048;
 
 /// Offsets in a stretch of this length share a fence of shared memory whose end is known at run time only.
 const MOST_SHARED_SPAN: i64 = 256;
-/// So many bytes of shared memory a kernel has at least, so that a base can be held below them.
+/// The least shared memory of a kernel, in bytes, so that a base can be held below it.
 const LEAST_SHARED: u32 = 256;
 
 struct Pass<'p, 'a> {
