@@ -7,6 +7,7 @@
 //! device host says is checked for form and believed for nothing that matters to another tenant.
 
 mod admin;
+mod folder;
 mod hosts;
 mod identity;
 mod profiles;
@@ -93,6 +94,7 @@ pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError>
     let rules = Rules::resolve(&config)?;
     Rules::warn_of_missing_groups(&config);
     raise_descriptor_limit();
+    folder::keep_others_out();
     let signals = watch_signals().map_err(system("signalfd"))?;
     let claim = Claim::take(&config)?;
     let maps = LatencyMaps::load(&config.instance);
