@@ -5,15 +5,15 @@
 mod check;
 
 use crate::failure::Failure;
-use crate::notify;
+use crate::notify::Manager;
 use crate::output::Output;
 use clap::Args;
 use gridmux_mediator::config::{Config, EXAMPLE, TenantConfig};
 use gridmux_mediator::device::Timing;
-use gridmux_mediator::supervisor::{self, ServeError, SocketError};
+use gridmux_mediator::supervisor::{self, ServeError, SocketError, State};
 use gridmux_policy::{Class, UnknownClass};
 use serde_json::json;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The configuration that is read when no other is named.
@@ -86,32 +86,13 @@ impl Serve {
         if check {
             return check::run(&config, file, out);
         }
-        let (run_dir, policy, instance) = (
-            config.run_dir.clone(),
-            config.policy.clone(),
-            config.instance.clone(),
-        );
-        let socket = run_dir.join(supervisor::CLIENT_SOCKET);
-        let tenants: Vec<String> = config
-            .tenants
-            .iter()
-            .map(|tenant| tenant.name.clone())
-            .collect();
-        supervisor::serve(config, |device| {
-            let _ = std::io::Write::write_fmt(
-                &mut std::io::stderr(),
-                format_args!(
-                    "gridmux: serving {device} at {} under {policy}\n",
-                    socket.display()
-                ),
-            );
-            let ready = json!({ "ready": {
-                "device": device, "policy": policy, "run_dir": run_dir, "socket": socket, "instance": instance,
-                "tenants": tenants, "pid": std::process::id(),
-            }});
-            // A service goes on when the reader of its first line is gone.
-            let _ = out.line(&ready);
-            notify::ready();
+        let mut manager = Manager::new();
+        let shown = config.clone();
+        supervisor::serve(config, |state| {
+            if let State::Ready(device) = state {
+                announce(&shown, device, out);
+            }
+            manager.tell(state);
         })
         .map_err(explain)
     }
@@ -158,6 +139,28 @@ impl Serve {
         }
         Ok(config)
     }
+}
+
+/// Says that clients can connect: on stderr to people, on stdout to programs.
+fn announce(config: &Config, device: &str, out: &Output) {
+    let Config {
+        run_dir,
+        policy,
+        instance,
+        ..
+    } = config;
+    let socket = run_dir.join(supervisor::CLIENT_SOCKET);
+    let tenants: Vec<&str> = config.tenants.iter().map(|tenant| &*tenant.name).collect();
+    // A service goes on when nobody reads what it says.
+    let _ = writeln!(
+        std::io::stderr(),
+        "gridmux: serving {device} at {} under {policy}",
+        socket.display()
+    );
+    let _ = out.line(&json!({ "ready": {
+        "device": device, "policy": policy, "run_dir": run_dir, "socket": socket, "instance": instance,
+        "tenants": tenants, "pid": std::process::id(),
+    }}));
 }
 
 /// Prints the example, in JSON with its keys and defaults too.
