@@ -61,6 +61,7 @@ fn confined(role: Role, tries: impl FnOnce(&mut Vec<Outcome>)) -> Vec<Outcome> {
 }
 
 /// What no confined process may do: names, and calls with their arguments.
+// Length: a list of calls, each with its arguments.
 fn forbidden(parent: i64) -> Vec<(&'static str, libc::c_long, [i64; 5])> {
     const PATH: &CStr = c"/tmp";
     const NEW: &CStr = c"/tmp/gridmux-sandbox-new";
