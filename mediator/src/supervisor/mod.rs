@@ -7,6 +7,7 @@
 //! device host says is checked for form and believed for nothing that matters to another tenant.
 
 mod admin;
+mod folder;
 mod hosts;
 mod identity;
 mod profiles;
@@ -84,15 +85,27 @@ struct Supervisor {
     stopping: bool,
 }
 
-/// Runs the service until it is told to stop (SIGTERM, SIGINT). `ready` is called once tenants can connect.
+/// What the service is doing, for whoever started it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State<'a> {
+    /// Clients can connect to the device of this name.
+    Ready(&'a str),
+    /// The service has done what was asked of it, and waits for more; several times a second.
+    Alive,
+    /// It was told to stop.
+    Stopping,
+}
+
+/// Runs the service until it is told to stop (SIGTERM, SIGINT), and tells `tell` what it is doing.
 ///
 /// # Errors
 /// Anything that keeps it from starting; a device host that cannot be replaced.
-pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError> {
+pub fn serve(config: Config, mut tell: impl FnMut(State<'_>)) -> Result<(), ServeError> {
     config.check()?;
     let rules = Rules::resolve(&config)?;
     Rules::warn_of_missing_groups(&config);
     raise_descriptor_limit();
+    folder::keep_others_out();
     let signals = watch_signals().map_err(system("signalfd"))?;
     let claim = Claim::take(&config)?;
     let maps = LatencyMaps::load(&config.instance);
@@ -115,10 +128,12 @@ pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError>
         restarts: 0,
         stopping: false,
     };
-    ready(&supervisor.host.facts.name);
+    tell(State::Ready(&supervisor.host.facts.name));
     while !supervisor.stopping {
         supervisor.step()?;
+        tell(State::Alive);
     }
+    tell(State::Stopping);
     let clients = supervisor.connected.len();
     let noun = if clients == 1 { "client" } else { "clients" };
     tracing::info!("stopping, {clients} {noun} connected");

@@ -6,22 +6,27 @@
 //! in any case.
 //!
 //! Rules: the lock is taken before any socket is touched, so a second service on the same folder changes nothing of
-//! the first; a path that is no socket is never removed; sockets go when the service goes.
+//! the first; a path that is no socket is never removed; sockets go when the service goes, also when it does not get as
+//! far as serving.
 
+use super::folder::{Folder, at};
 use crate::config::{Config, TenantConfig};
 use nix::fcntl::{Flock, FlockArg};
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Name of the socket for all clients.
 pub const CLIENT_SOCKET: &str = "gridmux.sock";
 /// Name of the operators' socket.
 pub(crate) const ADMIN_SOCKET: &str = "control.sock";
+/// Name of the lock.
+const LOCK: &str = "gridmux.lock";
+/// Most bytes of the lock that are read to name its owner.
+const OWNER_BYTES: u64 = 32;
 
-/// Why a socket cannot be had.
+/// Why the run directory or a socket cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Another service is there.
@@ -37,6 +42,46 @@ pub enum SocketError {
     /// Something else is there.
     #[error("{path}: exists and is no socket; move it away")]
     NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The lock or another file of the service is a link, or somebody else's, or no file.
+    #[error(
+        "{path}: is no regular file of this user's with one name, so it is not written; move it away"
+    )]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The run directory is a link or no directory.
+    #[error("{path}: is a link or no directory; name the directory itself as run_dir")]
+    NotADirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The run directory is somebody else's.
+    #[error(
+        "{path}: belongs to user {owner}, who could replace what the service keeps there; set another run_dir"
+    )]
+    ForeignDirectory {
+        /// The path.
+        path: PathBuf,
+        /// Its owner, as a number.
+        owner: u32,
+    },
+    /// Others may write the run directory.
+    #[error(
+        "{path}: its mode {mode:04o} lets others write; take that away (chmod go-w), or set another run_dir"
+    )]
+    SharedDirectory {
+        /// The path.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The path of a socket is longer than clients can connect to.
+    #[error("{path}: is longer than the 107 bytes of a socket's path; set a shorter run_dir")]
+    LongPath {
         /// The path.
         path: PathBuf,
     },
@@ -57,105 +102,77 @@ pub(super) struct Claim {
     pub(super) admin: UnixListener,
     /// For clients.
     pub(super) clients: UnixListener,
-    paths: Vec<PathBuf>,
+    _bound: Bound,
+}
+
+/// What is taken of the folder; it is given back when dropped.
+#[derive(Debug)]
+struct Bound {
+    folder: Folder,
+    names: Vec<&'static str>,
     _lock: Flock<File>,
 }
 
 impl Claim {
     /// Locks the folder and binds every socket.
     pub(super) fn take(config: &Config) -> Result<Self, SocketError> {
-        let folder = &config.run_dir;
-        std::fs::create_dir_all(folder).map_err(at(folder))?;
-        let lock = lock(folder)?;
-        let mut paths = Vec::new();
-        let mut bind = |name: &str, mode: u32| -> Result<UnixListener, SocketError> {
-            let path = folder.join(name);
-            let listener = bind(&path, mode)?;
-            paths.push(path);
-            Ok(listener)
+        let folder = Folder::open(&config.run_dir)?;
+        let mut bound = Bound {
+            _lock: lock(&folder)?,
+            folder,
+            names: Vec::new(),
         };
         let has_rules = config.tenants.iter().any(TenantConfig::has_rule);
-        let admin = bind(ADMIN_SOCKET, 0o600)?;
-        let clients = bind(CLIENT_SOCKET, if has_rules { 0o666 } else { 0o600 })?;
         Ok(Self {
-            admin,
-            clients,
-            paths,
-            _lock: lock,
+            admin: bound.bind(ADMIN_SOCKET, 0o600)?,
+            clients: bound.bind(CLIENT_SOCKET, if has_rules { 0o666 } else { 0o600 })?,
+            _bound: bound,
         })
     }
 }
 
-impl Drop for Claim {
+impl Bound {
+    fn bind(&mut self, name: &'static str, mode: u32) -> Result<UnixListener, SocketError> {
+        let listener = self.folder.bind(name, mode)?;
+        self.names.push(name);
+        Ok(listener)
+    }
+}
+
+impl Drop for Bound {
     fn drop(&mut self) {
-        for path in &self.paths {
-            let _ = std::fs::remove_file(path);
+        for name in &self.names {
+            let _ = self.folder.remove(name);
         }
     }
 }
 
-fn at(path: &Path) -> impl Fn(io::Error) -> SocketError {
-    let path = path.to_owned();
-    move |source| SocketError::System {
-        path: path.clone(),
-        source,
-    }
-}
-
-fn lock(folder: &Path) -> Result<Flock<File>, SocketError> {
-    let path = folder.join("gridmux.lock");
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(at(&path))?;
+fn lock(folder: &Folder) -> Result<Flock<File>, SocketError> {
+    let file = folder.open_file(LOCK)?;
+    let at = at(&folder.path().join(LOCK));
     let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => lock,
-        Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
-            let owner = std::fs::read_to_string(&path)
-                .unwrap_or_default()
-                .trim()
-                .to_owned();
+        Err((file, nix::errno::Errno::EWOULDBLOCK)) => {
+            let mut owner = String::new();
+            let _ = file.take(OWNER_BYTES).read_to_string(&mut owner);
             return Err(SocketError::Claimed {
-                path: folder.to_owned(),
-                owner,
+                path: folder.path().to_owned(),
+                owner: owner.trim().to_owned(),
             });
         }
-        Err((_, errno)) => return Err(at(&path)(errno.into())),
+        Err((_, errno)) => return Err(at(errno.into())),
     };
-    lock.set_len(0).map_err(at(&path))?;
+    lock.set_len(0).map_err(&at)?;
     io::Write::write_all(&mut *lock, format!("{}\n", std::process::id()).as_bytes())
-        .map_err(at(&path))?;
+        .map_err(&at)?;
     Ok(lock)
-}
-
-fn bind(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
-    match std::fs::symlink_metadata(path) {
-        // The lock is ours, so a socket that is still there belongs to a service that is gone.
-        Ok(metadata) if metadata.file_type().is_socket() => {
-            std::fs::remove_file(path).map_err(at(path))?
-        }
-        Ok(_) => {
-            return Err(SocketError::NotASocket {
-                path: path.to_owned(),
-            });
-        }
-        Err(_) => {}
-    }
-    let listener = UnixListener::bind(path).map_err(at(path))?;
-    listener.set_nonblocking(true).map_err(at(path))?;
-    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).map_err(at(path))?;
-    Ok(listener)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ADMIN_SOCKET, CLIENT_SOCKET, Claim, SocketError};
+    use super::{ADMIN_SOCKET, CLIENT_SOCKET, Claim, LOCK, SocketError};
     use crate::config::Config;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn config(folder: &std::path::Path) -> Config {
         let text = format!("schema_version = 1\nrun_dir = {folder:?}\n[[tenant]]\nname = \"a\"\n");
@@ -204,5 +221,107 @@ mod tests {
             Err(SocketError::NotASocket { .. })
         ));
         assert_eq!(std::fs::read_to_string(path).unwrap(), "mine");
+    }
+
+    /// Returns the error of a claim, and asserts that there is one.
+    fn refused(folder: &std::path::Path) -> SocketError {
+        match Claim::take(&config(folder)) {
+            Err(error) => error,
+            Ok(claim) => panic!("{claim:?}"),
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_or_has_a_second_name_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (victim, lock) = (folder.path().join("victim"), folder.path().join(LOCK));
+        std::fs::write(&victim, "precious").unwrap();
+        let ways: [fn(&std::path::Path, &std::path::Path) -> std::io::Result<()>; 2] = [
+            |victim, lock| symlink(victim, lock),
+            |victim, lock| std::fs::hard_link(victim, lock),
+        ];
+        for make in ways {
+            make(&victim, &lock).unwrap();
+            let error = refused(folder.path());
+            assert!(matches!(error, SocketError::NotAFile { .. }), "{error}");
+            assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+            std::fs::remove_file(&lock).unwrap();
+        }
+        std::fs::create_dir(&lock).unwrap();
+        let error = refused(folder.path());
+        assert!(matches!(error, SocketError::NotAFile { .. }), "{error}");
+        std::fs::remove_dir(&lock).unwrap();
+        // A link that leads nowhere makes no file there either.
+        symlink(folder.path().join("nowhere"), &lock).unwrap();
+        refused(folder.path());
+        assert!(!folder.path().join("nowhere").exists());
+    }
+
+    #[test]
+    fn a_folder_that_is_a_link_or_that_others_may_write_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::fs::create_dir(&real).unwrap();
+        symlink(&real, &link).unwrap();
+        let error = refused(&link);
+        assert!(
+            matches!(error, SocketError::NotADirectory { .. }),
+            "{error}"
+        );
+        for mode in [0o777, 0o1777, 0o770] {
+            std::fs::set_permissions(&real, PermissionsExt::from_mode(mode)).unwrap();
+            let error = refused(&real);
+            assert!(
+                matches!(error, SocketError::SharedDirectory { .. }),
+                "{error}"
+            );
+        }
+        assert_eq!(std::fs::read_dir(&real).unwrap().count(), 0);
+        std::fs::set_permissions(&real, PermissionsExt::from_mode(0o750)).unwrap();
+        Claim::take(&config(&real)).unwrap();
+    }
+
+    #[test]
+    fn a_folder_of_somebody_else_is_refused() {
+        if !nix::unistd::geteuid().is_root() {
+            println!("SKIPPED: only root can give a folder away");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let owner = Some(nix::unistd::Uid::from_raw(65_534));
+        nix::unistd::chown(folder.path(), owner, None).unwrap();
+        let error = refused(folder.path());
+        assert!(
+            matches!(error, SocketError::ForeignDirectory { owner: 65_534, .. }),
+            "{error}"
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn missing_folders_are_made_so_that_clients_can_pass() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("a/b");
+        let _claim = Claim::take(&config(&run)).unwrap();
+        for made in [&run, &folder.path().join("a")] {
+            let mode = std::fs::metadata(made).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, 0o755, "{made:?}");
+        }
+    }
+
+    #[test]
+    fn a_claim_that_fails_leaves_no_socket_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(CLIENT_SOCKET)).unwrap();
+        let error = refused(folder.path());
+        assert!(matches!(error, SocketError::NotASocket { .. }), "{error}");
+        assert!(!folder.path().join(ADMIN_SOCKET).exists());
+    }
+
+    #[test]
+    fn a_path_that_no_client_could_connect_to_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = refused(&folder.path().join("x".repeat(100)));
+        assert!(matches!(error, SocketError::LongPath { .. }), "{error}");
     }
 }
