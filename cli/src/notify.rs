@@ -1,28 +1,96 @@
-//! Telling the service manager that the service is up (sd_notify(3)).
+//! Telling the service manager what the service is doing (sd_notify(3)), and that it is alive (sd_watchdog_enabled(3)).
 //!
 //! Rule: a service manager that cannot be told is no reason not to serve.
 
-use std::ffi::OsStr;
+use gridmux_mediator::supervisor::State;
+use std::env;
+use std::ffi::OsString;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
 
-/// Sends `READY=1` to the socket that `NOTIFY_SOCKET` names, where it is set.
-pub(crate) fn ready() {
-    if let Some(path) = std::env::var_os("NOTIFY_SOCKET")
-        && let Err(error) = send(&path, b"READY=1\n")
-    {
-        tracing::warn!(%error, socket = ?path, "the service manager cannot be told that the service is ready");
+/// The service manager, if one wants to be told.
+#[derive(Debug)]
+pub(crate) struct Manager {
+    /// Name of its socket.
+    socket: Option<OsString>,
+    /// How long it waits at most for a sign of life, if it waits at all.
+    patience: Option<Duration>,
+    /// When it got the last one.
+    told: Instant,
+}
+
+impl Manager {
+    /// Finds out from the environment who is to be told, and how often.
+    pub(crate) fn new() -> Self {
+        Self {
+            socket: env::var_os("NOTIFY_SOCKET"),
+            patience: patience(
+                env::var("WATCHDOG_USEC").ok(),
+                env::var("WATCHDOG_PID").ok(),
+            ),
+            told: Instant::now(),
+        }
+    }
+
+    /// Tells it, where it has to be told; signs of life are sent twice in the time that it waits for one.
+    pub(crate) fn tell(&mut self, state: State<'_>) {
+        match state {
+            State::Ready(_) => self.send("READY=1\n"),
+            State::Stopping => self.send("STOPPING=1\n"),
+            State::Alive => {
+                let is_due = |patience: Duration| self.told.elapsed() >= patience / 2;
+                if self.patience.is_some_and(is_due) {
+                    self.told = Instant::now();
+                    self.send("WATCHDOG=1\n");
+                }
+            }
+        }
+    }
+
+    fn send(&self, message: &str) {
+        if let Some(socket) = &self.socket
+            && let Err(error) = send(socket, message.as_bytes())
+        {
+            tracing::warn!(%error, ?socket, "the service manager cannot be told {}", message.trim());
+        }
     }
 }
 
+/// Returns how long the manager waits, unless it waits for another process.
+fn patience(microseconds: Option<String>, process: Option<String>) -> Option<Duration> {
+    let is_meant = process.is_none_or(|process| process == std::process::id().to_string());
+    let microseconds = microseconds?.parse().ok().filter(|_| is_meant)?;
+    Some(Duration::from_micros(microseconds)).filter(|patience| !patience.is_zero())
+}
+
 /// Sends a message to a socket. A name that starts with `@` is in the abstract namespace (unix(7)).
-fn send(path: &OsStr, message: &[u8]) -> io::Result<()> {
-    let address = match path.as_bytes() {
+fn send(socket: &OsString, message: &[u8]) -> io::Result<()> {
+    let address = match socket.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        _ => SocketAddr::from_pathname(path)?,
+        _ => SocketAddr::from_pathname(socket)?,
     };
     UnixDatagram::unbound()?.send_to_addr(message, &address)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::patience;
+    use std::time::Duration;
+
+    #[test]
+    fn the_manager_waits_for_the_process_that_it_names() {
+        let own = std::process::id().to_string();
+        let text = |text: &str| Some(text.to_owned());
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(patience(text("1000000"), Some(own)), second);
+        assert_eq!(patience(text("1000000"), None), second);
+        assert_eq!(patience(text("1000000"), text("1")), None);
+        assert_eq!(patience(text("0"), None), None);
+        assert_eq!(patience(text("soon"), None), None);
+        assert_eq!(patience(None, None), None);
+    }
 }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(
     name = "gridmux",
-    version,
+    version = env!("GRIDMUX_VERSION"),
     about,
     subcommand_required = true,
     arg_required_else_help = true

@@ -189,7 +189,7 @@ fn it_says_when_it_is_ready_answers_and_stops() {
 }
 
 #[test]
-fn the_service_manager_is_told_when_it_is_ready() {
+fn the_service_manager_is_told_of_every_state_and_that_the_service_lives() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
@@ -198,31 +198,38 @@ fn the_service_manager_is_told_when_it_is_ready() {
         .args([
             "serve",
             "--instance",
-            "notify",
+            &format!("notify-{}", std::process::id()),
             "--sms",
-            "1",
+            "2",
             "--tenant",
             "a",
             "--run-dir",
         ])
         .arg(&run_dir)
         .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "200000")
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut message = [0; 64];
     // Without a limit a service that says nothing would hang the test for ever.
     manager
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
-    let length = manager.recv(&mut message);
+    let heard = || {
+        let mut message = [0; 64];
+        let length = manager.recv(&mut message).unwrap_or(0);
+        String::from_utf8_lossy(&message[..length]).into_owned()
+    };
+    let first = [heard(), heard(), heard()];
     kill(
         Pid::from_raw(i32::try_from(child.id()).unwrap()),
         Signal::SIGTERM,
     )
     .unwrap();
+    let last = std::iter::repeat_with(heard).find(|message| message != "WATCHDOG=1\n");
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(&message[..length.unwrap()], b"READY=1\n");
+    assert_eq!(first, ["READY=1\n", "WATCHDOG=1\n", "WATCHDOG=1\n"]);
+    assert_eq!(last.unwrap(), "STOPPING=1\n");
 }
 
 #[test]

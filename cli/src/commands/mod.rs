@@ -1,9 +1,11 @@
 //! The commands, one file per object.
 
+mod completions;
 mod demo;
 mod device;
 mod device_host;
 mod latency;
+mod man;
 mod policy;
 pub(crate) mod ptx;
 pub(crate) mod run;
@@ -52,6 +54,10 @@ pub(crate) enum Command {
     Workload(workload::Workload),
     /// Three tenants share a GPU, alone and together under two policies; takes a few minutes on two cores
     Demo(demo::Demo),
+    /// Print the completions of a shell
+    Completions(completions::Completions),
+    /// Print the manual page, or write those of all commands
+    Man(man::Man),
 }
 
 impl Command {
@@ -78,6 +84,8 @@ impl Command {
             Self::Sim(sim) => sim.run(out),
             Self::Workload(workload) => workload.run(out),
             Self::Demo(demo) => demo.run(out),
+            Self::Completions(completions) => completions.run(out),
+            Self::Man(man) => man.run(out),
         }
     }
 }

@@ -117,11 +117,22 @@ struct Handing {
     identity: ClientIdentity,
 }
 
-/// Runs the service until it is told to stop (SIGTERM, SIGINT). `ready` is called once tenants can connect.
+/// What the service is doing, for whoever started it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State<'a> {
+    /// Clients can connect to the device of this name.
+    Ready(&'a str),
+    /// The service has done what was asked of it, and waits for more; several times a second.
+    Alive,
+    /// It was told to stop.
+    Stopping,
+}
+
+/// Runs the service until it is told to stop (SIGTERM, SIGINT), and tells `tell` what it is doing.
 ///
 /// # Errors
 /// Anything that keeps it from starting.
-pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError> {
+pub fn serve(config: Config, mut tell: impl FnMut(State<'_>)) -> Result<(), ServeError> {
     config.check()?;
     let rules = Rules::resolve(&config)?;
     Rules::warn_of_missing_groups(&config);
@@ -152,11 +163,13 @@ pub fn serve(config: Config, ready: impl FnOnce(&str)) -> Result<(), ServeError>
     };
     let device = supervisor.start()?;
     if !supervisor.stopping {
-        ready(&device);
+        tell(State::Ready(&device));
     }
     while !supervisor.stopping {
         supervisor.step()?;
+        tell(State::Alive);
     }
+    tell(State::Stopping);
     supervisor.stop();
     Ok(())
 }

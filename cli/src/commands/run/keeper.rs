@@ -13,7 +13,7 @@ use crate::output::Output;
 use anyhow::Context;
 use clap::Args;
 use gridmux_mediator::config::Config;
-use gridmux_mediator::supervisor;
+use gridmux_mediator::supervisor::{self, State};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -42,9 +42,11 @@ impl Keeper {
         let configuration = folder.0.join(CONFIGURATION);
         if configuration.exists() {
             let config = Config::read(&configuration)?;
-            supervisor::serve(config, |device| {
-                // If nobody reads it, the parent is gone, which the pipe says as well.
-                let _ = out.line(&json!({ "ready": { "device": device } }));
+            supervisor::serve(config, |state| {
+                if let State::Ready(device) = state {
+                    // If nobody reads it, the parent is gone, which the pipe says as well.
+                    let _ = out.line(&json!({ "ready": { "device": device } }));
+                }
             })?;
         } else {
             out.line(&json!({ "ready": { "device": null } }))?;

@@ -2,16 +2,18 @@
 //!
 //! Rule: flags override the configuration file, and the outcome is checked as a whole.
 
+mod check;
+
 use crate::failure::Failure;
-use crate::notify;
+use crate::notify::Manager;
 use crate::output::Output;
 use clap::Args;
-use gridmux_mediator::config::{Config, TenantConfig};
+use gridmux_mediator::config::{Config, EXAMPLE, TenantConfig};
 use gridmux_mediator::device::Timing;
-use gridmux_mediator::supervisor::{self, ServeError, SocketError};
+use gridmux_mediator::supervisor::{self, ServeError, SocketError, State};
 use gridmux_policy::{Class, UnknownClass};
 use serde_json::json;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The configuration that is read when no other is named.
@@ -19,7 +21,11 @@ const DEFAULT_CONFIG: &str = "/etc/gridmux/gridmux.toml";
 
 /// How it runs and stops, behind its options.
 const NOTES: &str = "\
-It runs until SIGTERM or SIGINT (Ctrl-C); its clients lose their connections then.
+Every key of the configuration is in `gridmux serve --example-config`; `--check` looks at a configuration and at what \
+it needs of this system.
+
+It runs until SIGTERM or SIGINT (Ctrl-C); its clients lose their connections then. GRIDMUX_LOG says what is logged on \
+stderr: debug, info (the default of the service), warn or error, or gridmux_mediator=debug for one part.
 
 It may run as any user. Only as root does it measure latencies by eBPF, run its device host as another user, and have \
 /run/gridmux for its sockets; others name a folder with --run-dir.";
@@ -54,6 +60,12 @@ pub(crate) struct Serve {
     /// NAME::batch the class
     #[arg(long = "tenant", value_name = "NAME[:WEIGHT[:CLASS]]", value_parser = tenant)]
     tenants: Vec<TenantOption>,
+    /// Check the configuration and what it needs of this system (folders, users, groups, the device), and start nothing
+    #[arg(long)]
+    check: bool,
+    /// Print a configuration with every key, its unit, its default and what it does
+    #[arg(long, conflicts_with_all = ["check", "config", "run_dir", "device", "tenants"])]
+    example_config: bool,
 }
 
 /// What one `--tenant` says.
@@ -66,42 +78,34 @@ pub(super) struct TenantOption {
 
 impl Serve {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
+        if self.example_config {
+            return example(out);
+        }
+        let (check, file) = (self.check, self.file());
         let config = self.configuration()?;
-        let (run_dir, policy, instance) = (
-            config.run_dir.clone(),
-            config.policy.clone(),
-            config.instance.clone(),
-        );
-        let socket = run_dir.join(supervisor::CLIENT_SOCKET);
-        let tenants: Vec<String> = config
-            .tenants
-            .iter()
-            .map(|tenant| tenant.name.clone())
-            .collect();
-        supervisor::serve(config, |device| {
-            let _ = std::io::Write::write_fmt(
-                &mut std::io::stderr(),
-                format_args!(
-                    "gridmux: serving {device} at {} under {policy}\n",
-                    socket.display()
-                ),
-            );
-            let ready = json!({ "ready": {
-                "device": device, "policy": policy, "run_dir": run_dir, "socket": socket, "instance": instance,
-                "tenants": tenants, "pid": std::process::id(),
-            }});
-            // A service goes on when the reader of its first line is gone.
-            let _ = out.line(&ready);
-            notify::ready();
+        if check {
+            return check::run(&config, file, out);
+        }
+        let mut manager = Manager::new();
+        let shown = config.clone();
+        supervisor::serve(config, |state| {
+            if let State::Ready(device) = state {
+                announce(&shown, device, out);
+            }
+            manager.tell(state);
         })
         .map_err(explain)
     }
 
-    fn configuration(self) -> Result<Config, Failure> {
+    /// Returns the file that is read, if one is.
+    fn file(&self) -> Option<PathBuf> {
         let default = Path::new(DEFAULT_CONFIG);
-        let file = self
-            .config
-            .or_else(|| default.exists().then(|| default.to_owned()));
+        let named = self.config.clone();
+        named.or_else(|| default.exists().then(|| default.to_owned()))
+    }
+
+    fn configuration(self) -> Result<Config, Failure> {
+        let file = self.file();
         let mut config = match &file {
             Some(path) => Config::read(path)?,
             None => Config::parse("schema_version = 1")?,
@@ -135,6 +139,35 @@ impl Serve {
         }
         Ok(config)
     }
+}
+
+/// Says that clients can connect: on stderr to people, on stdout to programs.
+fn announce(config: &Config, device: &str, out: &Output) {
+    let Config {
+        run_dir,
+        policy,
+        instance,
+        ..
+    } = config;
+    let socket = run_dir.join(supervisor::CLIENT_SOCKET);
+    let tenants: Vec<&str> = config.tenants.iter().map(|tenant| &*tenant.name).collect();
+    // A service goes on when nobody reads what it says.
+    let _ = writeln!(
+        std::io::stderr(),
+        "gridmux: serving {device} at {} under {policy}",
+        socket.display()
+    );
+    let _ = out.line(&json!({ "ready": {
+        "device": device, "policy": policy, "run_dir": run_dir, "socket": socket, "instance": instance,
+        "tenants": tenants, "pid": std::process::id(),
+    }}));
+}
+
+/// Prints the example, in JSON with its keys and defaults too.
+fn example(out: &Output) -> Result<(), Failure> {
+    let defaults = Config::parse(EXAMPLE)?;
+    let shown = json!({ "text": EXAMPLE, "defaults": defaults });
+    out.show(&shown, || EXAMPLE.to_owned())
 }
 
 fn explain(error: ServeError) -> Failure {

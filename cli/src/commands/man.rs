@@ -1,0 +1,61 @@
+//! `gridmux man`: the manual pages, made from the same text as `--help`.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::usage::Cli;
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+use clap_mangen::Man as Page;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// How they are read.
+const NOTES: &str = "\
+  gridmux man | man -l -                    reads the page of gridmux itself
+  gridmux man /usr/local/share/man/man1     installs all; then `man gridmux-sim-mix`";
+
+/// Prints or writes manual pages.
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct Man {
+    /// Folder to write the pages of all commands to; it is made if it is not there [default: print that of gridmux]
+    folder: Option<PathBuf>,
+}
+
+impl Man {
+    pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
+        let mut command = Cli::command();
+        // A page is named after its command's whole path.
+        command.build();
+        let Some(folder) = self.folder else {
+            let mut page = Vec::new();
+            Page::new(command).render(&mut page)?;
+            let page = String::from_utf8(page)?;
+            return out.show(&json!({ "page": page }), || page.clone());
+        };
+        let name = folder.display().to_string();
+        std::fs::create_dir_all(&folder).with_context(|| name.clone())?;
+        let mut written = Vec::new();
+        write(&command, &folder, &mut written).with_context(|| name.clone())?;
+        let shown = json!({ "folder": name, "pages": written });
+        out.show(&shown, || format!("{} pages in {name}", written.len()))
+    }
+}
+
+/// Writes the page of a command and of those below it.
+fn write(
+    command: &clap::Command,
+    folder: &std::path::Path,
+    written: &mut Vec<String>,
+) -> std::io::Result<()> {
+    let page = Page::new(command.clone());
+    written.push(page.get_filename());
+    page.generate_to(folder)?;
+    let shown = command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set());
+    for below in shown.filter(|below| below.get_name() != "help") {
+        write(below, folder, written)?;
+    }
+    Ok(())
+}

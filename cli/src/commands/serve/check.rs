@@ -1,0 +1,357 @@
+//! `gridmux serve --check`: what would keep the service from starting, or from serving somebody, found without
+//! starting it.
+//!
+//! Rules: nothing is made, changed or locked for longer than a look; each finding names the key that it is about; what
+//! may be right later, such as a control group that does not exist yet, is a warning and no error.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::table;
+use gridmux_mediator::config::{Config, TenantConfig};
+use gridmux_mediator::sandbox;
+use gridmux_mediator::supervisor::CLIENT_SOCKET;
+use gridmux_policy::ProfileFile;
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::{AccessFlags, Group, User, access, geteuid};
+use serde::Serialize;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Most bytes of the path of a Unix socket (`sun_path` of unix(7), with its end).
+const SOCKET_PATH_BYTES: usize = 107;
+/// Where the unified hierarchy of control groups is mounted (cgroups(7)).
+const CGROUPS: &str = "/sys/fs/cgroup";
+/// What the kernel knows of its own types, which the eBPF program is linked with.
+const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
+/// Where eBPF maps are pinned.
+const BPF_FILES: &str = "/sys/fs/bpf";
+
+/// How a look at one thing ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    Ok,
+    Warning,
+    Error,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    /// Key of the configuration, dotted, or what else it is about.
+    key: String,
+    verdict: Verdict,
+    message: String,
+}
+
+/// All that was found.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// The file that was read; `None` where flags say everything.
+    file: Option<PathBuf>,
+    /// Whether the service can start.
+    ok: bool,
+    findings: Vec<Finding>,
+}
+
+/// Looks at everything that a configuration needs of the system, and prints it.
+pub(super) fn run(config: &Config, file: Option<PathBuf>, out: &Output) -> Result<(), Failure> {
+    let mut findings = vec![Finding {
+        key: "configuration".into(),
+        verdict: Verdict::Ok,
+        message: format!(
+            "every value makes sense; {} of at most {} tenants",
+            config.tenants.len(),
+            config.limits.tenants
+        ),
+    }];
+    findings.push(Finding::of("run_dir", run_dir(&config.run_dir)));
+    findings.push(Finding::of(
+        "host_user",
+        host_user(config.host_user.as_deref()),
+    ));
+    findings.push(Finding::of("device.kind", device(&config.device.kind)));
+    if let Some(path) = &config.profiles.file {
+        findings.push(Finding::of("profiles.file", profiles(path)));
+    }
+    findings.extend(config.tenants.iter().flat_map(rules));
+    findings.push(Finding::of("eBPF", ebpf()));
+    let report = Report {
+        file,
+        ok: findings.iter().all(|found| found.verdict != Verdict::Error),
+        findings,
+    };
+    out.show(&report, || report.text())?;
+    match report.ok {
+        true => Ok(()),
+        false => Err(Failure::reported()),
+    }
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let row = |found: &Finding| {
+            let verdict = match found.verdict {
+                Verdict::Ok => "ok",
+                Verdict::Warning => "warning",
+                Verdict::Error => "error",
+            };
+            vec![found.key.clone(), verdict.to_owned(), found.message.clone()]
+        };
+        let rows = self.findings.iter().map(row);
+        table::within(table::TERMINAL, &["about", "verdict", "what"], rows)
+    }
+}
+
+/// What a look says: it is right, or it may become a problem, or the service cannot start.
+type Said = Result<String, (Verdict, String)>;
+
+fn warning(message: impl Into<String>) -> Said {
+    Err((Verdict::Warning, message.into()))
+}
+
+fn error(message: impl Into<String>) -> Said {
+    Err((Verdict::Error, message.into()))
+}
+
+impl Finding {
+    fn of(key: impl Into<String>, said: Said) -> Self {
+        let (verdict, message) = match said {
+            Ok(message) => (Verdict::Ok, message),
+            Err(found) => found,
+        };
+        Self {
+            key: key.into(),
+            verdict,
+            message,
+        }
+    }
+}
+
+/// Looks at the folder of the sockets, or at the one in which it would be made.
+fn run_dir(folder: &Path) -> Said {
+    let name = folder.display();
+    let socket = folder.join(CLIENT_SOCKET);
+    let bytes = socket.as_os_str().len();
+    if bytes > SOCKET_PATH_BYTES {
+        return error(format!(
+            "{}: a socket's path has at most {SOCKET_PATH_BYTES} bytes, this one {bytes}",
+            socket.display()
+        ));
+    }
+    let metadata = match fs::symlink_metadata(folder) {
+        Ok(metadata) => metadata,
+        Err(failed) if failed.kind() == ErrorKind::NotFound => return would_be_made(folder),
+        Err(failed) => return error(format!("{name}: {failed}")),
+    };
+    if !metadata.is_dir() {
+        return error(format!("{name} is no folder"));
+    }
+    let owner = metadata.uid();
+    if owner != 0 && owner != geteuid().as_raw() {
+        return error(format!(
+            "{name} is user {owner}'s, who could replace the sockets; name a folder of the service's own user"
+        ));
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return error(format!(
+            "others than its owner may write {name} (mode {:o}); chmod go-w",
+            metadata.mode() & 0o7777
+        ));
+    }
+    if access(folder, AccessFlags::W_OK).is_err() {
+        return error(format!("{name} cannot be written by this user"));
+    }
+    match fs::symlink_metadata(&socket) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return error(format!("{} exists and is no socket", socket.display()));
+        }
+        _ => {}
+    }
+    match owner_of(&folder.join("gridmux.lock")) {
+        Some(process) => warning(format!("{name}: a service runs there (process {process})")),
+        None => Ok(format!("{name} is there and can be written")),
+    }
+}
+
+/// Says whether a folder that is not there can be made.
+fn would_be_made(folder: &Path) -> Said {
+    let above = folder.ancestors().skip(1).find(|above| above.exists());
+    // The parents of a relative path end with an empty one, which is the current folder.
+    let above = above.unwrap_or(Path::new("."));
+    let (name, parent) = (folder.display(), above.display());
+    match access(above, AccessFlags::W_OK) {
+        Ok(()) if above.is_dir() => Ok(format!("{name} will be made")),
+        _ => error(format!(
+            "{name} cannot be made by this user in {parent}; name a folder with --run-dir"
+        )),
+    }
+}
+
+/// Returns the process that holds a service's lock, as far as it can be told.
+fn owner_of(lock: &Path) -> Option<String> {
+    let file = File::open(lock).ok()?;
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        // Dropping it unlocks.
+        Ok(_) => None,
+        Err(_) => Some(fs::read_to_string(lock).ok()?.trim().to_owned()),
+    }
+}
+
+fn host_user(name: Option<&str>) -> Said {
+    let name = name.unwrap_or_else(|| sandbox::default_user());
+    if !geteuid().is_root() {
+        return Ok("not needed: the device host is this user, who is not root".into());
+    }
+    match User::from_name(name) {
+        Ok(Some(user)) if user.uid.is_root() => error(format!(
+            "{name:?} is root; name a user without rights, such as \"nobody\""
+        )),
+        Ok(Some(user)) => Ok(format!("{name:?} is user {}", user.uid)),
+        Ok(None) => error(format!("there is no user {name:?} on this system")),
+        Err(failed) => error(format!("{name:?}: {failed}")),
+    }
+}
+
+/// Looks for a GPU's files and its driver; a model needs nothing.
+fn device(kind: &str) -> Said {
+    let Some(number) = kind.strip_prefix("cuda:") else {
+        return Ok(format!("{kind:?} is a model, which needs no GPU"));
+    };
+    // SAFETY: NVIDIA's driver library may be loaded by any process; its initialisers do nothing until cuInit.
+    if let Err(failed) = unsafe { libloading::Library::new("libcuda.so.1") } {
+        return error(format!("NVIDIA's driver is not there: {failed}"));
+    }
+    let file = format!("/dev/nvidia{number}");
+    match access(Path::new(&file), AccessFlags::R_OK | AccessFlags::W_OK) {
+        Ok(()) => Ok(format!("the driver and {file} are there")),
+        // Containers and other systems may name it otherwise; the driver decides at start.
+        Err(failed) => warning(format!("{file}: {failed}")),
+    }
+}
+
+/// Looks at the file of profiles, or at the folder in which it would be made.
+fn profiles(path: &Path) -> Said {
+    let name = path.display();
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    if access(folder, AccessFlags::W_OK).is_err() || !folder.is_dir() {
+        let message = format!("{} is no folder that this user may write", folder.display());
+        return warning(format!("{message}, so nothing will be kept"));
+    }
+    match fs::symlink_metadata(path) {
+        Err(failed) if failed.kind() == ErrorKind::NotFound => {
+            return Ok(format!("{name} will be made"));
+        }
+        Ok(found) if !found.is_file() => {
+            return warning(format!(
+                "{name} is no regular file, so nothing will be kept"
+            ));
+        }
+        _ => {}
+    }
+    match ProfileFile::open(path) {
+        Ok(file) => Ok(format!(
+            "{} profiles of {}",
+            file.profiles.len(),
+            file.device
+        )),
+        Err(failed) => warning(format!("{failed}; the service begins without")),
+    }
+}
+
+/// Looks up the users and groups of a tenant's rules.
+fn rules(tenant: &TenantConfig) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let key = |rule: &str| format!("tenant.{}.{rule}", tenant.name);
+    let missing = |kind: &str, name: &str| error(format!("there is no {kind} {name:?} here"));
+    if let Some(user) = &tenant.user {
+        let said = match user.number() {
+            Some(number) => Ok(format!("user {number}")),
+            None => match User::from_name(user.as_str()).ok().flatten() {
+                Some(known) => Ok(format!("{:?} is user {}", known.name, known.uid)),
+                None => missing("user", user.as_str()),
+            },
+        };
+        found.push(Finding::of(key("user"), said));
+    }
+    if let Some(group) = &tenant.group {
+        let said = match group.number() {
+            Some(number) => Ok(format!("group {number}")),
+            None => match Group::from_name(group.as_str()).ok().flatten() {
+                Some(known) => Ok(format!("{:?} is group {}", known.name, known.gid)),
+                None => missing("group", group.as_str()),
+            },
+        };
+        found.push(Finding::of(key("group"), said));
+    }
+    if let Some(cgroup) = &tenant.cgroup {
+        found.push(Finding::of(key("cgroup"), control_group(cgroup)));
+    }
+    if !tenant.has_rule() {
+        let own = geteuid();
+        let who = match own.is_root() {
+            true => "root".to_owned(),
+            false => format!("root and user {own}"),
+        };
+        found.push(Finding::of(
+            format!("tenant.{}", tenant.name),
+            Ok(format!("without a rule it is for {who} alone")),
+        ));
+    }
+    found
+}
+
+fn control_group(path: &str) -> Said {
+    let root = Path::new(CGROUPS);
+    if !root.join("cgroup.controllers").exists() {
+        return warning(format!(
+            "the unified hierarchy is not mounted at {CGROUPS}; {path:?} cannot be looked up"
+        ));
+    }
+    match root.join(path.trim_start_matches('/')).is_dir() {
+        true => Ok(format!("{path:?} is there")),
+        false => warning(format!(
+            "there is no control group {path:?}: nobody can be this tenant until there is"
+        )),
+    }
+}
+
+fn ebpf() -> Said {
+    const WITHOUT: &str = "latencies come from the service itself then";
+    if !geteuid().is_root() {
+        return warning(format!("only root may load it; {WITHOUT}"));
+    }
+    let missing = [KERNEL_TYPES, BPF_FILES]
+        .into_iter()
+        .find(|path| !Path::new(path).exists());
+    match missing {
+        Some(path) => warning(format!("{path} is not there; {WITHOUT}")),
+        None => Ok("the kernel has what it needs".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Verdict, run_dir};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_folder_that_others_can_write_is_an_error_and_a_new_one_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(
+            run_dir(&folder.path().join("a/b"))
+                .unwrap()
+                .contains("will be made")
+        );
+        assert!(run_dir(folder.path()).unwrap().contains("is there"));
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(folder.path(), open).unwrap();
+        let (verdict, message) = run_dir(folder.path()).unwrap_err();
+        assert_eq!(verdict, Verdict::Error);
+        assert!(message.contains("chmod go-w"), "{message}");
+        let long = folder.path().join("x".repeat(120));
+        assert!(run_dir(&long).unwrap_err().1.contains("at most 107 bytes"));
+    }
+}
