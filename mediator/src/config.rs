@@ -66,9 +66,10 @@ pub struct Config {
     /// What is learnt of kernels.
     #[serde(default)]
     pub profiles: ProfilesConfig,
-    /// User that device hosts run as when the service is root.
-    #[serde(default = "default_user")]
-    pub host_user: String,
+    /// User that device hosts run as when the service is root; without it, `gridmux` if there is such a user, and
+    /// `nobody` otherwise.
+    #[serde(default)]
+    pub host_user: Option<String>,
     /// Tenants, in the order in which a client that names none is matched with them.
     #[serde(default, rename = "tenant")]
     pub tenants: Vec<TenantConfig>,
@@ -576,10 +577,6 @@ fn default_instance() -> String {
 
 fn default_policy() -> String {
     "gridmux".into()
-}
-
-fn default_user() -> String {
-    "nobody".into()
 }
 
 fn default_weight() -> u32 {

@@ -19,6 +19,8 @@ pub mod host;
 pub mod link;
 pub mod lock;
 #[cfg(not(loom))]
+pub mod sandbox;
+#[cfg(not(loom))]
 pub mod supervisor;
 #[cfg(not(loom))]
 mod texts;

@@ -13,7 +13,6 @@ mod compile;
 mod control;
 mod facts;
 mod learnt;
-mod sandbox;
 mod session;
 mod threads;
 mod watch;
@@ -23,6 +22,7 @@ pub use compile::{CompileError, compile};
 use crate::config::Config;
 use crate::device::{self, DeviceControl};
 use crate::link::{Link, ToHost, ToSupervisor};
+use crate::sandbox::{self, Role};
 use crate::waker::Waker;
 use control::ControlThread;
 use gridmux_bpf::Recorder;
@@ -63,7 +63,11 @@ fn end_on_panic() {
 
 fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, String> {
     sandbox::tie_to_parent().map_err(|error| format!("prctl: {error}"))?;
-    sandbox::drop_privileges(&config.host_user).map_err(|error| error.to_string())?;
+    if config.host_user.is_none() && nix::unistd::geteuid().is_root() {
+        let user = sandbox::default_user();
+        tracing::info!(user, "the configuration names no host_user");
+    }
+    sandbox::drop_privileges(config.host_user.as_deref()).map_err(|error| error.to_string())?;
     let recorder = descriptors.into_iter().next().and_then(|fd| {
         Recorder::from_fd(fd)
             .map_err(|error| tracing::warn!(%error, "the sample ring cannot be mapped"))
@@ -71,30 +75,30 @@ fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, 
     });
     let waker = Arc::new(Waker::new().map_err(|error| format!("epoll: {error}"))?);
     let (kind, name) = config.device.kind.split_once(':').unwrap_or(("", ""));
+    // No thread exists yet, so none escapes.
+    let confine = |role| sandbox::confine(role).map_err(|error| error.to_string());
     match kind {
         "model" => {
+            confine(Role::ModelHost)?;
             let (sms, timing) = (config.device.sms, config.device.timing);
             let memory_bytes = config.device.memory_bytes;
             let seconds = config.limits.kernel_budget_cpu_seconds;
             let budget = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
             let open = device::model::open(name, sms, timing, memory_bytes, budget, &waker)
                 .map_err(|error| error.to_string())?;
-            confine(config, &open.control)?;
+            say_up(config, &open.control);
             ControlThread::start(config, open.device, open.control, waker, recorder)
         }
         "cuda" => {
+            confine(Role::CudaHost)?;
             let open = device::cuda::open(name, &waker).map_err(|error| error.to_string())?;
-            // The driver opens device files and maps libraries as it goes, so only system calls are confined.
-            sandbox::limit_system_calls().map_err(|error| error.to_string())?;
+            say_up(config, &open.control);
             ControlThread::start(config, open.device, open.control, waker, recorder)
         }
         _ => Err(format!("device.kind {:?} is unknown", config.device.kind)),
     }
 }
 
-fn confine(config: &Config, control: &Arc<dyn DeviceControl>) -> Result<(), String> {
-    let confined = sandbox::forbid_files().and_then(|()| sandbox::limit_system_calls());
-    confined.map_err(|error| error.to_string())?;
+fn say_up(config: &Config, control: &Arc<dyn DeviceControl>) {
     tracing::info!(device = %control.facts().name, policy = %config.policy, "device host up");
-    Ok(())
 }

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::table;
 use gridmux_mediator::config::{Config, TenantConfig};
+use gridmux_mediator::sandbox;
 use gridmux_mediator::supervisor::CLIENT_SOCKET;
 use gridmux_policy::ProfileFile;
 use nix::fcntl::{Flock, FlockArg};
@@ -67,7 +68,10 @@ pub(super) fn run(config: &Config, file: Option<PathBuf>, out: &Output) -> Resul
         ),
     }];
     findings.push(Finding::of("run_dir", run_dir(&config.run_dir)));
-    findings.push(Finding::of("host_user", host_user(&config.host_user)));
+    findings.push(Finding::of(
+        "host_user",
+        host_user(config.host_user.as_deref()),
+    ));
     findings.push(Finding::of("device.kind", device(&config.device.kind)));
     if let Some(path) = &config.profiles.file {
         findings.push(Finding::of("profiles.file", profiles(path)));
@@ -196,7 +200,8 @@ fn owner_of(lock: &Path) -> Option<String> {
     }
 }
 
-fn host_user(name: &str) -> Said {
+fn host_user(name: Option<&str>) -> Said {
+    let name = name.unwrap_or_else(|| sandbox::default_user());
     if !geteuid().is_root() {
         return Ok("not needed: the device host is this user, who is not root".into());
     }
