@@ -16,6 +16,7 @@ fn an_unknown_key_is_named() {
     assert!(error.to_string().contains("polcy"), "{error}");
 }
 
+// Length: one line for each value that is refused.
 #[test]
 fn values_are_checked_and_named() {
     for (text, key) in [
