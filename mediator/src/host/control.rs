@@ -367,18 +367,27 @@ impl ControlThread {
             return refused(ControlCode::Limit, text);
         }
         let internal = |text: String| ControlError::new(ControlCode::Internal, text);
+        if !account.take_descriptors(client.session.descriptors()) {
+            let text = format!(
+                "the clients of tenant {} hold all file descriptors of the service that it may have; close some",
+                facts.name
+            );
+            return refused(ControlCode::Limit, text);
+        }
         // Taken once: a client is greeted with success once.
         let rings = client.rings.take();
         let rings = rings.ok_or_else(|| internal("this client has no rings left".into()))?;
         let domain = match self.device.create_domain(facts.memory_limit_bytes) {
             Ok(domain) => domain,
             Err(error) => {
+                account.give_descriptors_back(client.session.descriptors());
                 client.rings = Some(rings);
                 return refused(ControlCode::OutOfMemory, error.to_string());
             }
         };
         if let Err(error) = self.outbound.waker.watch(client.session.doorbell(), slot) {
             self.device.destroy_domain(domain);
+            account.give_descriptors_back(client.session.descriptors());
             client.rings = Some(rings);
             return Err(internal(error.to_string()));
         }
