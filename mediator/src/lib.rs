@@ -18,6 +18,7 @@ pub mod host;
 #[cfg(not(loom))]
 pub mod link;
 pub mod lock;
+pub mod page;
 #[cfg(not(loom))]
 pub mod sandbox;
 #[cfg(not(loom))]

@@ -8,7 +8,7 @@
 //! taken over. Descriptors travel from the supervisor to the host only. The supervisor never waits in this module
 //! ([`Link::try_send`], [`Link::try_receive`]); a host may.
 
-use crate::config::Config;
+use crate::config::{Config, TenantConfig};
 use crate::device::DeviceFacts;
 use crate::dispatch::accounting::TenantUsage;
 use crate::dispatch::samples::LatencyView;
@@ -31,7 +31,8 @@ const DESCRIPTORS: usize = 2;
 /// From the supervisor to a device host.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToHost {
-    /// First message: what to be. Comes with the sample ring's descriptor when eBPF measures latency.
+    /// First message: what to be. Comes with the page of statistics, and with the sample ring's descriptor when eBPF
+    /// measures latency.
     Start {
         /// The configuration.
         config: Box<Config>,
@@ -40,8 +41,11 @@ pub enum ToHost {
     Client(ClientIdentity),
     /// What is known of kernels, before the first client.
     Profiles(Vec<(ProfileKey, Profile)>),
-    /// Asks for [`ToSupervisor::Statistics`].
-    Statistics,
+    /// Asks to write the page of statistics, and for [`ToSupervisor::Written`].
+    WriteStatistics {
+        /// Number of the question.
+        number: u64,
+    },
     /// Asks for [`ToSupervisor::Alive`].
     Ping,
     /// End in good order.
@@ -86,11 +90,14 @@ pub enum ToSupervisor {
     Alive,
     /// All that the host knows of kernels, in order of keys; now and then, and before it ends.
     Profiles(Vec<(ProfileKey, Profile)>),
-    /// Answer to [`ToHost::Statistics`].
-    Statistics(Box<HostStatistics>),
+    /// Answer to [`ToHost::WriteStatistics`].
+    Written {
+        /// Number of the question.
+        number: u64,
+    },
 }
 
-/// A reading of a device host.
+/// A reading of a device host, with what the configuration says of tenants.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HostStatistics {
     /// Device facts.
@@ -127,6 +134,22 @@ pub struct TenantFacts {
     pub clients_limit: u16,
 }
 
+impl TenantFacts {
+    /// Takes what a configuration says of one of its tenants.
+    #[must_use]
+    pub fn new(number: u32, tenant: &TenantConfig, config: &Config) -> Self {
+        let limit = tenant.memory_limit_bytes;
+        Self {
+            number,
+            name: tenant.name.clone(),
+            weight: tenant.weight,
+            class: tenant.class,
+            memory_limit_bytes: limit.unwrap_or(config.device.memory_bytes),
+            clients_limit: tenant.clients.unwrap_or(config.limits.clients),
+        }
+    }
+}
+
 /// A connected client of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientFacts {
@@ -140,7 +163,7 @@ pub struct ClientFacts {
     pub memory_used_bytes: u64,
 }
 
-/// A reading of one tenant. What is counted is counted over all of its clients since the host started.
+/// A reading of one tenant. What is counted is counted over all of its clients since the service started.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TenantStatistics {
     /// The tenant's name and settings.

@@ -29,6 +29,8 @@ pub struct TenantCounters {
     budget_ends: AtomicU64,
     behind: AtomicBool,
     waiting: AtomicBool,
+    /// Integrals that were counted before these counters began.
+    before: ShareReading,
     start_latency: LatencyHistogram,
     complete_latency: LatencyHistogram,
 }
@@ -64,6 +66,8 @@ pub struct TenantUsage {
     pub held_sm_ns: f64,
     /// SM · nanoseconds of device time that it was entitled to by its weight.
     pub entitled_sm_ns: f64,
+    /// SM · nanoseconds of device time that the blocks of all tenants held while it was busy.
+    pub all_held_sm_ns: f64,
     /// Launches that ended at their budget, the last of them in a row.
     pub budget_ends: u64,
     /// Its launches keep ending at their budget: they run while no other tenant has one open.
@@ -74,6 +78,34 @@ pub struct TenantUsage {
 }
 
 impl TenantCounters {
+    /// Makes counters that go on from what was counted before, of a tenant with nothing under way.
+    #[must_use]
+    pub fn going_on(usage: &TenantUsage, start: &[u64], complete: &[u64]) -> Self {
+        let before = ShareReading {
+            held: usage.held_sm_ns,
+            entitled: usage.entitled_sm_ns,
+            total: usage.all_held_sm_ns,
+        };
+        Self {
+            submitted: usage.submitted.into(),
+            launches: usage.launches.into(),
+            completed: usage.completed.into(),
+            failed: usage.failed.into(),
+            slices: usage.slices.into(),
+            blocks: usage.blocks.into(),
+            block_ns: usage.block_ns.into(),
+            bytes_copied: usage.bytes_copied.into(),
+            abandoned: usage.abandoned.into(),
+            held_bits: before.held.to_bits().into(),
+            entitled_bits: before.entitled.to_bits().into(),
+            total_bits: before.total.to_bits().into(),
+            before,
+            start_latency: LatencyHistogram::of(start),
+            complete_latency: LatencyHistogram::of(complete),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn admitted(&self, is_launch: bool) {
         add(&self.submitted, 1);
         add(&self.launches, is_launch.into());
@@ -103,10 +135,15 @@ impl TenantCounters {
 
     pub(super) fn share(&self, reading: &ShareReading, is_waiting: bool) {
         self.waiting.store(is_waiting, Relaxed);
-        self.held_bits.store(reading.held.to_bits(), Relaxed);
-        self.entitled_bits
-            .store(reading.entitled.to_bits(), Relaxed);
-        self.total_bits.store(reading.total.to_bits(), Relaxed);
+        let ShareReading {
+            held,
+            entitled,
+            total,
+        } = self.before;
+        let store = |bits: &AtomicU64, value: f64| bits.store(value.to_bits(), Relaxed);
+        store(&self.held_bits, held + reading.held);
+        store(&self.entitled_bits, entitled + reading.entitled);
+        store(&self.total_bits, total + reading.total);
     }
 
     pub(super) fn budget_ends(&self, in_a_row: u32, is_behind: bool) {
@@ -156,6 +193,7 @@ impl TenantCounters {
             share_entitled: reading.asked(),
             held_sm_ns: reading.held,
             entitled_sm_ns: reading.entitled,
+            all_held_sm_ns: reading.total,
             budget_ends: self.budget_ends.load(Relaxed),
             is_behind: self.behind.load(Relaxed),
             is_waiting: self.waiting.load(Relaxed),

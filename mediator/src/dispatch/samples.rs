@@ -81,6 +81,20 @@ impl Default for LatencyHistogram {
 }
 
 impl LatencyHistogram {
+    /// Makes one with these counts, one per bucket in order.
+    #[must_use]
+    pub fn of(counts: &[u64]) -> Self {
+        let counts = counts.iter().copied().chain(std::iter::repeat(0));
+        Self {
+            buckets: counts.take(BUCKETS).map(AtomicU64::new).collect(),
+        }
+    }
+
+    /// Returns the count of every bucket, in order.
+    pub fn counts(&self) -> impl Iterator<Item = u64> + '_ {
+        self.buckets.iter().map(|bucket| bucket.load(Relaxed))
+    }
+
     /// Adds one value; only the dispatcher does so. Relaxed: a bucket publishes nothing but itself.
     pub fn add(&self, ns: u64) {
         add(&self.buckets[bucket_of(ns)], 1);
@@ -88,7 +102,7 @@ impl LatencyHistogram {
 
     /// Reads every bucket: its greatest value and its count.
     pub fn read(&self) -> Histogram {
-        Histogram::from_counts(self.buckets.iter().map(|bucket| bucket.load(Relaxed)))
+        Histogram::from_counts(self.counts())
     }
 }
 
@@ -108,13 +122,9 @@ pub struct LatencyView {
 }
 
 impl LatencyView {
-    /// Reads a tenant's histograms.
+    /// Takes the percentiles of launch latencies and of completion latencies.
     #[must_use]
-    pub fn of(counters: &TenantCounters) -> Self {
-        let (start, complete) = (
-            counters.start_latency().read(),
-            counters.complete_latency().read(),
-        );
+    pub fn of(start: &Histogram, complete: &Histogram) -> Self {
         Self {
             count: start.count(),
             start_p50_ns: start.percentile(0.5),

@@ -8,8 +8,8 @@ use super::descriptors::Descriptors;
 use crate::config::Config;
 use crate::device::{DeviceControl, DomainId};
 use crate::dispatch::accounting::TenantCounters;
-use crate::dispatch::samples::LatencyView;
-use crate::link::{ClientFacts, TenantFacts, TenantStatistics};
+use crate::link::{ClientFacts, TenantFacts};
+use crate::page::{Buckets, Snapshot, TenantSnapshot};
 use gridmux_policy::ids::TenantId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -109,22 +109,14 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    /// Opens an account for each configured tenant.
-    pub(super) fn new(config: &Config) -> Self {
+    /// Opens an account for each configured tenant, which goes on from what was counted before.
+    pub(super) fn new(config: &Config, before: &Snapshot) -> Self {
         let all_descriptors = Rc::new(Descriptors::default());
         let open = |(number, tenant): (u32, &crate::config::TenantConfig)| {
-            let limit = tenant.memory_limit_bytes;
-            let facts = TenantFacts {
-                number,
-                name: tenant.name.clone(),
-                weight: tenant.weight,
-                class: tenant.class,
-                memory_limit_bytes: limit.unwrap_or(config.device.memory_bytes),
-                clients_limit: tenant.clients.unwrap_or(config.limits.clients),
-            };
+            let counted = before.tenant(&tenant.name).map(TenantSnapshot::counters);
             Rc::new(Account {
-                facts,
-                counters: Arc::default(),
+                facts: TenantFacts::new(number, tenant, config),
+                counters: Arc::new(counted.unwrap_or_default()),
                 domains: RefCell::default(),
                 descriptors: Cell::new(0),
                 all_descriptors: Rc::clone(&all_descriptors),
@@ -133,6 +125,11 @@ impl Accounts {
         Self {
             accounts: (0..).zip(&config.tenants).map(open).collect(),
         }
+    }
+
+    /// Returns whether some tenant has a client.
+    pub(super) fn have_clients(&self) -> bool {
+        self.iter().any(|account| account.clients() > 0)
     }
 
     /// Returns every account.
@@ -175,7 +172,7 @@ impl Accounts {
         &self,
         device: &dyn DeviceControl,
         clients: impl Fn(&Account) -> Vec<ClientFacts>,
-    ) -> Vec<TenantStatistics> {
+    ) -> Vec<TenantSnapshot> {
         let weight_of = |account: &Rc<Account>| u64::from(account.facts.weight);
         let present: u64 = self
             .iter()
@@ -189,13 +186,14 @@ impl Accounts {
             } else {
                 present + own
             };
-            TenantStatistics {
-                tenant: account.facts.clone(),
+            TenantSnapshot {
+                name: account.facts.name.clone(),
                 clients: clients(account),
                 memory_used_bytes: account.memory_used(device),
                 share_asked: ratio(own, all),
                 usage: account.counters.read(),
-                latency: LatencyView::of(&account.counters),
+                start: Buckets::of(account.counters.start_latency().counts()),
+                complete: Buckets::of(account.counters.complete_latency().counts()),
             }
         };
         self.iter().map(read).collect()
@@ -227,7 +225,7 @@ fn ratio(part: u64, all: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Accounts;
+    use super::{Accounts, Snapshot};
     use crate::config::Config;
 
     fn accounts(count: usize) -> Accounts {
@@ -235,7 +233,7 @@ mod tests {
         for number in 0..count {
             text += &format!("[[tenant]]\nname = \"t{number}\"\n");
         }
-        Accounts::new(&Config::parse(&text).unwrap())
+        Accounts::new(&Config::parse(&text).unwrap(), &Snapshot::default())
     }
 
     #[test]

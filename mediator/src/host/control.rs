@@ -9,6 +9,7 @@ use super::clients::{Clients, Making};
 use super::compile::compile_parts;
 use super::learnt::Learnt;
 use super::session::{Hello, LoadFailure, LoadedModuleKernel, Member, ModuleForSession};
+use super::statistics::Statistics;
 use super::threads;
 use super::watch::Watch;
 use crate::config::{Clock, Config};
@@ -19,7 +20,8 @@ use crate::dispatch::message::{Message, Notice, Slot};
 use crate::dispatch::policy_link::{self, PolicyRunner, PolicyStatus};
 use crate::dispatch::samples::SampleSink;
 use crate::dispatch::{ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells};
-use crate::link::{ClientIdentity, HostStatistics, Link, ToHost, ToSupervisor};
+use crate::link::{ClientIdentity, Link, ToHost, ToSupervisor};
+use crate::page::{Snapshot, monotonic_ns};
 use crate::waker::Waker;
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use gridmux_bpf::Recorder;
@@ -107,6 +109,7 @@ pub(super) struct ControlThread {
     accounts: Accounts,
     clients: Clients,
     learnt: Learnt,
+    statistics: Statistics,
     stop: Arc<AtomicBool>,
     dispatcher: JoinHandle<()>,
     policy: JoinHandle<()>,
@@ -121,6 +124,7 @@ impl ControlThread {
         control: Arc<dyn DeviceControl>,
         waker: Arc<Waker>,
         recorder: Option<Recorder>,
+        statistics: Statistics,
     ) -> Result<Self, String> {
         let facts = control.facts();
         let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
@@ -186,9 +190,10 @@ impl ControlThread {
             },
             compiled,
             bell,
-            accounts: Accounts::new(config),
+            accounts: Accounts::new(config, statistics.before()),
             clients: Clients::new(config.limits.clients),
             learnt: Learnt::new(profiles),
+            statistics,
             stop,
             dispatcher,
             policy,
@@ -209,11 +214,20 @@ impl ControlThread {
         loop {
             let now = Instant::now();
             let greeting = self.clients.time_to_greeting(now);
-            let report = self.learnt.time_left(now);
+            let report = self
+                .learnt
+                .time_left(now)
+                .min(self.statistics.time_left(now));
             let longest = greeting.map_or(report, |greeting| greeting.min(report));
             let ready = watch.wait(Some(longest))?;
             if let Some(learnt) = self.learnt.report_if_due(Instant::now()) {
                 link.send(&ToSupervisor::Profiles(learnt), &[])?;
+            }
+            if self
+                .statistics
+                .is_due(self.accounts.have_clients(), Instant::now())
+            {
+                self.write_statistics(false);
             }
             if ready.link && !self.obey_supervisor(&mut link, &watch)? {
                 break;
@@ -244,6 +258,7 @@ impl ControlThread {
         while !self.dispatcher.is_finished() && Instant::now() < deadline {
             std::thread::sleep(STOP_POLL);
         }
+        self.write_statistics(true);
         for account in self.accounts.iter() {
             let operations = account.counters.read().pending;
             if operations > 0 {
@@ -266,9 +281,9 @@ impl ControlThread {
     fn obey_supervisor(&mut self, link: &mut Link, watch: &Watch) -> io::Result<bool> {
         match link.receive::<ToHost>()? {
             None | Some((ToHost::Stop, _)) => return Ok(false),
-            Some((ToHost::Statistics, _)) => {
-                let statistics = Box::new(self.statistics());
-                link.send(&ToSupervisor::Statistics(statistics), &[])?;
+            Some((ToHost::WriteStatistics { number }, _)) => {
+                self.write_statistics(true);
+                link.send(&ToSupervisor::Written { number }, &[])?;
             }
             Some((ToHost::Ping, _)) => link.send(&ToSupervisor::Alive, &[])?,
             Some((ToHost::Client(identity), descriptors)) => {
@@ -493,20 +508,20 @@ impl ControlThread {
         Ok(())
     }
 
-    fn statistics(&self) -> HostStatistics {
+    /// Writes what is counted into the page; where it was not asked for, only if something changed.
+    fn write_statistics(&mut self, was_asked: bool) {
         let device = &*self.device;
         let tenants = self
             .accounts
             .statistics(device, |account| self.clients.of(account, device));
-        HostStatistics {
-            device: device.facts(),
-            policy: self.config.policy.clone(),
+        let snapshot = Snapshot {
+            at_ns: monotonic_ns(),
             policy_failure: self.policy_status.failure().map(ToString::to_string),
             device_now_ns: device.now_ns(),
-            memory_used_bytes: tenants.iter().map(|tenant| tenant.memory_used_bytes).sum(),
             holds_expired: self.outbound.link.holds_expired(),
             tenants,
-        }
+        };
+        self.statistics.write(snapshot, was_asked);
     }
 }
 

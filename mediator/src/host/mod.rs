@@ -15,6 +15,7 @@ mod descriptors;
 mod facts;
 mod learnt;
 mod session;
+mod statistics;
 mod threads;
 mod watch;
 
@@ -23,10 +24,12 @@ pub use compile::{CompileError, compile};
 use crate::config::Config;
 use crate::device::{self, DeviceControl};
 use crate::link::{Link, ToHost, ToSupervisor};
+use crate::page::MappedPage;
 use crate::sandbox::{self, Role};
 use crate::waker::Waker;
 use control::ControlThread;
 use gridmux_bpf::Recorder;
+use statistics::Statistics;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -69,7 +72,13 @@ fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, 
         tracing::info!(user, "the configuration names no host_user");
     }
     sandbox::drop_privileges(config.host_user.as_deref()).map_err(|error| error.to_string())?;
-    let recorder = descriptors.into_iter().next().and_then(|fd| {
+    let mut descriptors = descriptors.into_iter();
+    let page = descriptors
+        .next()
+        .ok_or("the page of statistics is missing")?;
+    let (page, before) = MappedPage::open(page).map_err(|error| error.to_string())?;
+    let statistics = Statistics::new(page, before);
+    let recorder = descriptors.next().and_then(|fd| {
         Recorder::from_fd(fd)
             .map_err(|error| tracing::warn!(%error, "the sample ring cannot be mapped"))
             .ok()
@@ -88,13 +97,27 @@ fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, 
             let open = device::model::open(name, sms, timing, memory_bytes, budget, &waker)
                 .map_err(|error| error.to_string())?;
             say_up(config, &open.control);
-            ControlThread::start(config, open.device, open.control, waker, recorder)
+            ControlThread::start(
+                config,
+                open.device,
+                open.control,
+                waker,
+                recorder,
+                statistics,
+            )
         }
         "cuda" => {
             confine(Role::CudaHost)?;
             let open = device::cuda::open(name, &waker).map_err(|error| error.to_string())?;
             say_up(config, &open.control);
-            ControlThread::start(config, open.device, open.control, waker, recorder)
+            ControlThread::start(
+                config,
+                open.device,
+                open.control,
+                waker,
+                recorder,
+                statistics,
+            )
         }
         _ => Err(format!("device.kind {:?} is unknown", config.device.kind)),
     }

@@ -47,6 +47,8 @@ pub struct ServiceStatistics {
     pub host_state: HostState,
     /// Device hosts that were replaced.
     pub host_restarts: u32,
+    /// How long ago the device host wrote the figures below, in milliseconds.
+    pub age_ms: u64,
     /// eBPF instance, when launch latency is measured by eBPF.
     pub ebpf_instance: Option<String>,
     /// Why it is not.

@@ -93,6 +93,26 @@ impl Folder {
         }
     }
 
+    /// Makes a file in it with that mode, in place of whatever file has the name.
+    pub(super) fn make_file(&self, name: &str, mode: u32) -> Result<File, SocketError> {
+        let failed = |errno: Errno| at(&self.path.join(name))(errno.into());
+        match self.remove(name) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
+        let narrow = Mode::S_IRUSR | Mode::S_IWUSR;
+        let file = openat(&self.fd, name, flags | OFlag::O_CLOEXEC, narrow).map_err(failed)?;
+        fchmod(&file, Mode::from_bits_truncate(mode)).map_err(failed)?;
+        Ok(file.into())
+    }
+
+    /// Gives a file another name, in place of whatever file has that.
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), SocketError> {
+        nix::fcntl::renameat(&self.fd, from, &self.fd, to)
+            .map_err(|errno| at(&self.path.join(to))(errno.into()))
+    }
+
     /// Binds a socket of that mode in it; a socket that is left there is removed first.
     pub(super) fn bind(&self, name: &str, mode: u32) -> Result<UnixListener, SocketError> {
         let path = self.path.join(name);

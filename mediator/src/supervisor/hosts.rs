@@ -20,6 +20,7 @@ use super::ServeError;
 use crate::config::Config;
 use crate::device::DeviceFacts;
 use crate::link::{Link, ToHost, ToSupervisor};
+use crate::page::{PageFile, plain};
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -129,24 +130,29 @@ impl Hosts {
         }
     }
 
-    /// Starts the next host if it is time.
-    pub(super) fn start_if_due(
+    /// Starts the next host, with the page that it is to write.
+    pub(super) fn start(
         &mut self,
         config: &Config,
+        page: &PageFile,
         samples: Option<BorrowedFd<'_>>,
         now: Instant,
     ) -> Heard {
-        self.reap(now);
-        match &self.state {
-            State::Down { retry_at, .. } if *retry_at <= now && self.dying.is_empty() => {}
-            _ => return Heard::Nothing,
-        }
-        match Host::spawn(config, samples, now) {
+        match Host::spawn(config, page, samples, now) {
             Ok(host) => {
                 self.state = State::Running(Box::new(host));
                 Heard::Nothing
             }
             Err(error) => self.fall(error.to_string(), now),
+        }
+    }
+
+    /// Returns whether it is time to start the next host.
+    pub(super) fn is_start_due(&mut self, now: Instant) -> bool {
+        self.reap(now);
+        match &self.state {
+            State::Down { retry_at, .. } => *retry_at <= now && self.dying.is_empty(),
+            State::Running(_) => false,
         }
     }
 
@@ -165,13 +171,17 @@ impl Hosts {
             return Heard::Nothing;
         };
         match host.link.try_receive::<ToSupervisor>() {
-            Ok(Some(ToSupervisor::Failed(why))) => Heard::Ended(why),
+            Ok(Some(ToSupervisor::Failed(why))) => Heard::Ended(plain(&why)),
             Ok(Some(message)) => {
                 host.silence = Duration::ZERO;
-                if let ToSupervisor::Ready(facts) = &message {
-                    host.facts = Some(facts.clone());
+                match message {
+                    ToSupervisor::Ready(mut facts) => {
+                        facts.name = plain(&facts.name);
+                        host.facts = Some(facts.clone());
+                        Heard::Message(ToSupervisor::Ready(facts))
+                    }
+                    message => Heard::Message(message),
                 }
-                Heard::Message(message)
             }
             Ok(None) => {
                 host.has_hung_up = true;
@@ -399,6 +409,7 @@ impl Host {
     /// Starts a process and tells it what to be.
     fn spawn(
         config: &Config,
+        page: &PageFile,
         samples: Option<BorrowedFd<'_>>,
         now: Instant,
     ) -> Result<Self, ServeError> {
@@ -446,7 +457,8 @@ impl Host {
             looked_at: now,
             asked_at: now,
         };
-        let descriptors: Vec<i32> = samples.iter().map(AsRawFd::as_raw_fd).collect();
+        let mut descriptors = vec![page.descriptor()];
+        descriptors.extend(samples.iter().map(AsRawFd::as_raw_fd));
         let start = ToHost::Start {
             config: Box::new(config.clone()),
         };

@@ -19,6 +19,7 @@ mod hosts;
 mod identity;
 mod operators;
 mod profiles;
+mod reading;
 mod rules;
 mod sockets;
 mod stop;
@@ -29,7 +30,8 @@ pub use hosts::HostState;
 pub(crate) use hosts::LINK_FD;
 
 use crate::config::{Config, ConfigError};
-use crate::link::{self, ClientIdentity, HostStatistics, ToHost, ToSupervisor};
+use crate::device::DeviceFacts;
+use crate::link::{self, ClientIdentity, ToHost, ToSupervisor};
 use doors::Doors;
 use hosts::{Heard, Hosts};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -37,6 +39,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use operators::Operators;
 use profiles::Kept;
+use reading::Readings;
 use rules::Rules;
 use sockets::Claim;
 pub use sockets::{CLIENT_SOCKET, SocketError};
@@ -59,8 +62,6 @@ const REFUSED: usize = 64;
 const DESCRIPTORS: u64 = 1 << 16;
 /// Least time between two warnings of connections that are closed because there is no device host.
 const WARNING_PAUSE: Duration = Duration::from_secs(1);
-/// How long a reading of the device host is waited for.
-const READING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why the service does not start, or ends.
 #[derive(Debug, thiserror::Error)]
@@ -104,8 +105,9 @@ struct Supervisor {
     last_id: u32,
     /// A connection for which the link has no room yet.
     handing: Option<Handing>,
-    /// Operators that wait for a reading, and until when.
-    asked: Vec<(u64, Instant)>,
+    readings: Readings,
+    /// What the device is; none before the first device host says so.
+    device: Option<DeviceFacts>,
     warned_at: Option<Instant>,
     stopping: bool,
 }
@@ -156,7 +158,8 @@ pub fn serve(config: Config, mut tell: impl FnMut(State<'_>)) -> Result<(), Serv
         connected: BTreeSet::new(),
         last_id: 0,
         handing: None,
-        asked: Vec::new(),
+        readings: Readings::default(),
+        device: None,
         warned_at: None,
         stopping: false,
         config,
@@ -209,8 +212,7 @@ impl Supervisor {
         while !self.stopping {
             let now = Instant::now();
             let failed = |why: String| Err(ServeError::Device(why));
-            let samples = self.maps.producer_fd();
-            if let Heard::Ended(why) = self.hosts.start_if_due(&self.config, samples, now) {
+            if let Some(why) = self.start_host_if_due(now) {
                 return failed(why);
             }
             self.wait(false)?;
@@ -236,8 +238,7 @@ impl Supervisor {
         if let Some(why) = self.hear_host(now) {
             self.take_end(&why, now);
         }
-        let samples = self.maps.producer_fd();
-        if let Heard::Ended(why) = self.hosts.start_if_due(&self.config, samples, now) {
+        if let Some(why) = self.start_host_if_due(now) {
             self.take_end(&why, now);
         }
         self.hand_on(now);
@@ -249,6 +250,22 @@ impl Supervisor {
             profiles.write_if_due();
         }
         Ok(())
+    }
+
+    /// Starts the next device host if it is time; returns why that failed, if it did.
+    fn start_host_if_due(&mut self, now: Instant) -> Option<String> {
+        if !self.hosts.is_start_due(now) {
+            return None;
+        }
+        let samples = self.maps.producer_fd();
+        let started = match self.readings.next_page(self.claim.folder(), &self.config) {
+            Ok(page) => self.hosts.start(&self.config, page, samples, now),
+            Err(error) => self.hosts.fall(error.to_string(), now),
+        };
+        match started {
+            Heard::Ended(why) => Some(why),
+            Heard::Message(_) | Heard::Nothing => None,
+        }
     }
 
     /// Waits until something is ready or due; for new connections as well if `serving`.
@@ -269,8 +286,8 @@ impl Supervisor {
             }
             self.operators.poll_fds(&mut fds);
         }
-        let start = self.hosts.time_to_start(now);
-        let longest = start.map_or(TURN, |start| start.min(TURN));
+        let due = [self.hosts.time_to_start(now), self.readings.time_left(now)];
+        let longest = due.into_iter().flatten().fold(TURN, Duration::min);
         // Rounded up, so that what is due soon is due when the wait returns.
         let timeout = PollTimeout::try_from(longest + Duration::from_millis(1));
         match poll(&mut fds, timeout.unwrap_or(PollTimeout::ZERO)) {
@@ -320,6 +337,7 @@ impl Supervisor {
                 }
             }
             ToSupervisor::Ready(facts) => {
+                self.device.get_or_insert_with(|| facts.clone());
                 let file = self.config.profiles.file.as_deref();
                 let kept = self
                     .profiles
@@ -331,7 +349,10 @@ impl Supervisor {
                     tracing::warn!(%error, "the device host begins without profiles");
                 }
             }
-            ToSupervisor::Statistics(host) => self.answer_with(*host),
+            ToSupervisor::Written { number } => {
+                let operators = self.readings.take_written(number);
+                self.answer_with_reading(&operators, Instant::now());
+            }
             ToSupervisor::Alive | ToSupervisor::Failed(_) => {}
         }
     }
@@ -473,16 +494,8 @@ impl Supervisor {
         for request in self.operators.go_on(now) {
             let reply = match serde_json::from_slice(&request.line) {
                 Ok(AdminRequest::Statistics) => {
-                    self.maps.drain();
-                    match self.hosts.tell(&ToHost::Statistics, &[]) {
-                        Ok(()) => {
-                            self.asked.push((request.number, now + READING_PATIENCE));
-                            continue;
-                        }
-                        Err(error) => {
-                            AdminReply::Error(format!("the device host does not answer: {error}"))
-                        }
-                    }
+                    self.ask_for_reading(request.number, now);
+                    continue;
                 }
                 Ok(AdminRequest::Stop) => {
                     self.stopping = true;
@@ -492,28 +505,6 @@ impl Supervisor {
             };
             self.operators.answer(request.number, &reply, now);
         }
-        let late = |asked: &mut (u64, Instant)| asked.1 <= now;
-        for (number, _) in self.asked.extract_if(.., late) {
-            let reply = AdminReply::Error("the device host did not answer".into());
-            self.operators.answer(number, &reply, now);
-        }
-    }
-
-    fn answer_with(&mut self, host: HostStatistics) {
-        let now = Instant::now();
-        let unavailable = self.maps.unavailable().map(ToOwned::to_owned);
-        let instance = self.config.instance.clone();
-        let reply = AdminReply::Statistics(Box::new(ServiceStatistics {
-            pid: std::process::id(),
-            host_pid: self.hosts.pid(),
-            host_state: self.hosts.state(now),
-            host_restarts: self.hosts.restarts(),
-            ebpf_instance: unavailable.is_none().then_some(instance),
-            ebpf_unavailable: unavailable,
-            host,
-        }));
-        for (number, _) in std::mem::take(&mut self.asked) {
-            self.operators.answer(number, &reply, now);
-        }
+        self.answer_late_readings(now);
     }
 }

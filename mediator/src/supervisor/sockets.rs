@@ -102,7 +102,7 @@ pub(super) struct Claim {
     pub(super) admin: UnixListener,
     /// For clients.
     pub(super) clients: UnixListener,
-    _bound: Bound,
+    bound: Bound,
 }
 
 /// What is taken of the folder; it is given back when dropped.
@@ -126,8 +126,15 @@ impl Claim {
         Ok(Self {
             admin: bound.bind(ADMIN_SOCKET, 0o600)?,
             clients: bound.bind(CLIENT_SOCKET, if has_rules { 0o666 } else { 0o600 })?,
-            _bound: bound,
+            bound,
         })
+    }
+}
+
+impl Claim {
+    /// Returns the folder.
+    pub(super) fn folder(&self) -> &Folder {
+        &self.bound.folder
     }
 }
 

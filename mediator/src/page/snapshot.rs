@@ -1,0 +1,258 @@
+//! What a page holds: what was counted of each tenant, by name.
+//!
+//! Rules: a snapshot that was read says only what a device host says, so that [`Snapshot::settle`] takes out of it what
+//! no host can mean before anybody uses it. Tenants are known by name, because their numbers change with the
+//! configuration.
+
+use crate::dispatch::accounting::{TenantCounters, TenantUsage};
+use crate::link::ClientFacts;
+use gridmux_bpf::histogram::Histogram;
+use gridmux_bpf::layout::BUCKETS;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Most characters of a text that a host says.
+const TEXT_CHARACTERS: usize = 1000;
+
+/// A reading of a device host, as its page holds it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// When it was taken, in nanoseconds of the machine's monotonic clock.
+    pub at_ns: u64,
+    /// How the policy failed, if it did and another one took its place.
+    pub policy_failure: Option<String>,
+    /// Device time, nanoseconds.
+    pub device_now_ns: u64,
+    /// How often a client held the virtual clock for the longest wall time permitted.
+    pub holds_expired: u64,
+    /// Tenants that the host knows.
+    pub tenants: Vec<TenantSnapshot>,
+}
+
+/// A reading of one tenant.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TenantSnapshot {
+    /// Name.
+    pub name: String,
+    /// Its clients: those connected, and those that left and still hold something.
+    pub clients: Vec<ClientFacts>,
+    /// Device memory that its clients hold.
+    pub memory_used_bytes: u64,
+    /// Share asked: its weight over the sum of the weights of all tenants that have clients, its own included.
+    pub share_asked: f64,
+    /// Counters, since the service started.
+    pub usage: TenantUsage,
+    /// Launch latencies, since the service started.
+    pub start: Buckets,
+    /// Completion latencies, since the service started.
+    pub complete: Buckets,
+}
+
+/// The counts of a histogram: those that are not 0, each with the number of its bucket, in ascending order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buckets(pub Vec<(u16, u64)>);
+
+impl Buckets {
+    /// Takes the counts of all buckets, in order.
+    pub fn of(counts: impl IntoIterator<Item = u64>) -> Self {
+        let numbered = (0..).zip(counts).filter(|(_, count)| *count > 0);
+        Self(numbered.collect())
+    }
+
+    /// Returns the counts of all buckets, in order; 0 for those that do not stand there.
+    #[must_use]
+    pub fn counts(&self) -> Vec<u64> {
+        let mut counts = vec![0; BUCKETS];
+        for (number, count) in &self.0 {
+            if let Some(place) = counts.get_mut(usize::from(*number)) {
+                *place = *count;
+            }
+        }
+        counts
+    }
+
+    /// Returns the histogram.
+    #[must_use]
+    pub fn histogram(&self) -> Histogram {
+        Histogram::from_counts(self.counts())
+    }
+}
+
+impl TenantSnapshot {
+    /// Returns counters that go on from these.
+    #[must_use]
+    pub fn counters(&self) -> TenantCounters {
+        TenantCounters::going_on(&self.usage, &self.start.counts(), &self.complete.counts())
+    }
+
+    /// Ends what was under way when the host ended: nobody is connected, holds anything, or waits.
+    fn end(&mut self) {
+        self.clients.clear();
+        self.memory_used_bytes = 0;
+        self.usage.abandoned = self.usage.abandoned.saturating_add(self.usage.pending);
+        self.usage.pending = 0;
+        self.usage.budget_ends = 0;
+        self.usage.is_behind = false;
+        self.usage.is_waiting = false;
+    }
+
+    fn settle(&mut self, clients: &mut usize) {
+        self.clients.truncate(*clients);
+        *clients -= self.clients.len();
+        for client in &mut self.clients {
+            client.name = plain(&client.name);
+        }
+        let usage = &mut self.usage;
+        for number in [
+            &mut self.share_asked,
+            &mut usage.held_sm_ns,
+            &mut usage.entitled_sm_ns,
+            &mut usage.all_held_sm_ns,
+        ] {
+            *number = sound(*number);
+        }
+        usage.share_got = usage.share_got.map(sound);
+        usage.share_entitled = usage.share_entitled.map(sound);
+        // A sum over a histogram stays a number of 64 bits.
+        for buckets in [&mut self.start, &mut self.complete] {
+            buckets.0.truncate(BUCKETS);
+            for (_, count) in &mut buckets.0 {
+                *count = (*count).min(u64::MAX / BUCKETS as u64);
+            }
+        }
+    }
+}
+
+impl Snapshot {
+    /// Returns the tenant of a name.
+    #[must_use]
+    pub fn tenant(&self, name: &str) -> Option<&TenantSnapshot> {
+        self.tenants.iter().find(|tenant| tenant.name == name)
+    }
+
+    /// Takes out what no host can mean: numbers that are none, control characters, and more than `tenants` tenants or
+    /// `clients` clients.
+    #[must_use]
+    pub fn settle(mut self, tenants: usize, mut clients: usize) -> Self {
+        self.policy_failure = self.policy_failure.as_deref().map(plain);
+        self.tenants.truncate(tenants);
+        for tenant in &mut self.tenants {
+            tenant.settle(&mut clients);
+        }
+        self
+    }
+
+    /// Returns what is left of it when its host has ended: what was counted.
+    #[must_use]
+    pub fn end(mut self) -> Self {
+        self.policy_failure = None;
+        for tenant in &mut self.tenants {
+            tenant.end();
+        }
+        self
+    }
+
+    /// Returns how long ago it was taken.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        Duration::from_nanos(monotonic_ns().saturating_sub(self.at_ns))
+    }
+}
+
+/// Returns the time of the machine's monotonic clock, which all processes share.
+pub(crate) fn monotonic_ns() -> u64 {
+    let clock = nix::time::ClockId::CLOCK_MONOTONIC;
+    let now = nix::time::clock_gettime(clock).map(Duration::from);
+    now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Returns a number that can be one of a sum or a share: finite and not below 0.
+fn sound(number: f64) -> f64 {
+    if number.is_finite() {
+        number.max(0.0)
+    } else {
+        0.0
+    }
+}
+
+/// Returns a text without what a terminal would obey, and not longer than a message is.
+pub(crate) fn plain(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().take(TEXT_CHARACTERS).map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Buckets, Snapshot, TenantSnapshot};
+    use crate::dispatch::accounting::TenantUsage;
+    use crate::link::{ClientFacts, Credentials};
+
+    fn tenant(name: &str) -> TenantSnapshot {
+        TenantSnapshot {
+            name: name.into(),
+            clients: vec![ClientFacts {
+                id: 1,
+                name: "a\u{1b}[2J".into(),
+                credentials: Credentials {
+                    pid: 1,
+                    uid: 2,
+                    gid: 3,
+                },
+                memory_used_bytes: 4,
+            }],
+            memory_used_bytes: 4,
+            share_asked: f64::NAN,
+            usage: TenantUsage {
+                submitted: 10,
+                completed: 7,
+                abandoned: 1,
+                pending: 2,
+                held_sm_ns: f64::INFINITY,
+                entitled_sm_ns: -1.0,
+                all_held_sm_ns: 8.0,
+                is_waiting: true,
+                ..TenantUsage::default()
+            },
+            start: Buckets(vec![(3, 5), (60_000, 1)]),
+            complete: Buckets(vec![(9, u64::MAX); 2000]),
+        }
+    }
+
+    #[test]
+    fn what_no_host_can_mean_is_taken_out() {
+        let snapshot = Snapshot {
+            policy_failure: Some("\u{7}bell".repeat(1000)),
+            tenants: vec![tenant("a"), tenant("b"), tenant("c")],
+            ..Snapshot::default()
+        };
+        let settled = snapshot.settle(2, 1);
+        let [a, b] = settled.tenants.as_slice() else {
+            panic!("{settled:?}");
+        };
+        assert_eq!((a.clients.len(), b.clients.len()), (1, 0));
+        assert_eq!(a.clients[0].name, "a\u{fffd}[2J");
+        assert_eq!(settled.policy_failure.unwrap().chars().count(), 1000);
+        let numbers = [a.share_asked, a.usage.held_sm_ns, a.usage.entitled_sm_ns];
+        assert!(numbers.iter().all(|number| *number == 0.0), "{numbers:?}");
+        assert_eq!(a.start.histogram().count(), 5);
+        assert!(a.complete.histogram().count() > 0);
+    }
+
+    #[test]
+    fn what_was_under_way_when_a_host_ended_is_abandoned_and_counters_go_on() {
+        let ended = Snapshot {
+            tenants: vec![tenant("a")],
+            ..Snapshot::default()
+        };
+        let ended = ended.settle(8, 8).end();
+        let usage = &ended.tenant("a").unwrap().usage;
+        assert_eq!(
+            (usage.pending, usage.abandoned, usage.is_waiting),
+            (0, 3, false)
+        );
+        assert_eq!(usage.submitted, usage.completed + usage.abandoned);
+        let counters = ended.tenant("a").unwrap().counters();
+        assert_eq!(&counters.read(), usage);
+        assert_eq!(counters.start_latency().read().count(), 5);
+    }
+}

@@ -1,0 +1,184 @@
+//! What the service says of itself: the page of statistics, read for operators.
+//!
+//! The device host is asked to write its page, and the answer comes when it has, or after a moment from what the page
+//! holds, with its age: a host that is busy, stopped or gone holds nobody up. What is known of a host that has ended is
+//! the first copy of the next one's page.
+//!
+//! Rules: tenants and their settings are those of the configuration, whatever the page says; a page that makes no sense
+//! is named in the log, and the last one that made sense is shown.
+
+use super::Supervisor;
+use super::admin::{AdminReply, ServiceStatistics};
+use super::folder::Folder;
+use crate::config::Config;
+use crate::dispatch::samples::LatencyView;
+use crate::link::{HostStatistics, TenantFacts, TenantStatistics, ToHost};
+use crate::page::{PageError, PageFile, Snapshot, capacity_for};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Name of the page.
+const PAGE: &str = "statistics";
+/// Name of the next page until it is whole.
+const NEXT_PAGE: &str = "statistics.new";
+/// Mode of the page.
+const MODE: u32 = 0o640;
+/// How long an operator waits for a host that is asked to write its page.
+const PATIENCE: Duration = Duration::from_millis(150);
+
+/// The page of the device host, and who waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Readings {
+    page: Option<PageFile>,
+    /// The last snapshot that made sense.
+    last: Snapshot,
+    /// Questions to the host so far.
+    asked: u64,
+    waiting: Vec<Waiting>,
+    has_warned: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    operator: u64,
+    /// Number of the question to the host.
+    number: u64,
+    deadline: Instant,
+}
+
+impl Readings {
+    /// Makes the page of the next host, which begins with what was counted so far.
+    pub(super) fn next_page(
+        &mut self,
+        folder: &Folder,
+        config: &Config,
+    ) -> Result<&PageFile, PageError> {
+        self.look(config);
+        self.last = std::mem::take(&mut self.last).end();
+        let capacity = capacity_for(config.limits.tenants, config.limits.clients);
+        let file = folder.make_file(NEXT_PAGE, MODE)?;
+        let page = PageFile::make(file, capacity, &self.last)?;
+        folder.rename(NEXT_PAGE, PAGE)?;
+        self.has_warned = false;
+        Ok(self.page.insert(page))
+    }
+
+    /// Reads the page.
+    fn look(&mut self, config: &Config) {
+        let Some(page) = &self.page else {
+            return;
+        };
+        match page.read() {
+            Ok((_, snapshot)) => {
+                let clients = usize::from(config.limits.clients) + super::REFUSED;
+                self.last = snapshot.settle(config.tenants.len(), clients);
+            }
+            Err(error) if !std::mem::replace(&mut self.has_warned, true) => {
+                tracing::warn!(%error, "the last statistics that made sense are shown");
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Takes note that the host has written its page; returns the operators that waited for that.
+    pub(super) fn take_written(&mut self, written: u64) -> Vec<u64> {
+        self.take(|waiting| waiting.number <= written)
+    }
+
+    /// Returns the operators that wait no longer.
+    fn take_late(&mut self, now: Instant) -> Vec<u64> {
+        self.take(|waiting| waiting.deadline <= now)
+    }
+
+    fn take(&mut self, is_over: impl Fn(&Waiting) -> bool) -> Vec<u64> {
+        let over = self.waiting.extract_if(.., |waiting| is_over(waiting));
+        over.map(|waiting| waiting.operator).collect()
+    }
+
+    /// Returns how long until somebody waits no longer.
+    pub(super) fn time_left(&self, now: Instant) -> Option<Duration> {
+        let deadlines = self.waiting.iter().map(|waiting| waiting.deadline);
+        Some(deadlines.min()?.saturating_duration_since(now))
+    }
+}
+
+impl Supervisor {
+    /// Answers an operator when the host has written its page, or else in a moment.
+    pub(super) fn ask_for_reading(&mut self, operator: u64, now: Instant) {
+        self.maps.drain();
+        let readings = &mut self.readings;
+        readings.asked += 1;
+        let number = readings.asked;
+        match self.hosts.tell(&ToHost::WriteStatistics { number }, &[]) {
+            Ok(()) => readings.waiting.push(Waiting {
+                operator,
+                number,
+                deadline: now + PATIENCE,
+            }),
+            Err(_) => self.answer_with_reading(&[operator], now),
+        }
+    }
+
+    /// Answers the operators that have waited for long enough.
+    pub(super) fn answer_late_readings(&mut self, now: Instant) {
+        let late = self.readings.take_late(now);
+        self.answer_with_reading(&late, now);
+    }
+
+    /// Answers operators with what the page says.
+    pub(super) fn answer_with_reading(&mut self, operators: &[u64], now: Instant) {
+        if operators.is_empty() {
+            return;
+        }
+        self.readings.look(&self.config);
+        let Some(device) = self.device.clone() else {
+            return;
+        };
+        let snapshot = &self.readings.last;
+        let tenants: Vec<TenantStatistics> = (0..)
+            .zip(&self.config.tenants)
+            .map(|(number, tenant)| {
+                let read = snapshot.tenant(&tenant.name).cloned().unwrap_or_default();
+                TenantStatistics {
+                    tenant: TenantFacts::new(number, tenant, &self.config),
+                    clients: read.clients,
+                    memory_used_bytes: read.memory_used_bytes,
+                    share_asked: read.share_asked,
+                    usage: read.usage,
+                    latency: LatencyView::of(&read.start.histogram(), &read.complete.histogram()),
+                }
+            })
+            .collect();
+        let held = tenants.iter().map(|tenant| tenant.memory_used_bytes);
+        let host = HostStatistics {
+            device,
+            policy: self.config.policy.clone(),
+            policy_failure: snapshot.policy_failure.clone(),
+            device_now_ns: snapshot.device_now_ns,
+            memory_used_bytes: held.fold(0, u64::saturating_add),
+            holds_expired: snapshot.holds_expired,
+            tenants,
+        };
+        let unavailable = self.maps.unavailable().map(ToOwned::to_owned);
+        let instance = self.config.instance.clone();
+        let reply = AdminReply::Statistics(Box::new(ServiceStatistics {
+            pid: std::process::id(),
+            host_pid: self.hosts.pid(),
+            host_state: self.hosts.state(now),
+            host_restarts: self.hosts.restarts(),
+            age_ms: u64::try_from(snapshot.age().as_millis()).unwrap_or(u64::MAX),
+            ebpf_instance: unavailable.is_none().then_some(instance),
+            ebpf_unavailable: unavailable,
+            host,
+        }));
+        for operator in operators {
+            self.operators.answer(*operator, &reply, now);
+        }
+    }
+}
+
+impl From<super::SocketError> for PageError {
+    fn from(error: super::SocketError) -> Self {
+        Self::System(io::Error::other(error.to_string()))
+    }
+}
