@@ -45,6 +45,78 @@ fn a_device_host_that_stands_still_is_replaced() {
 }
 
 #[test]
+fn statistics_are_answered_while_the_device_host_stands_still_and_history_outlives_it() {
+    let service = ServiceBuilder::new(&[("only", 1), ("never", 1)]).start();
+    let gpu = service.gpu("only");
+    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).unwrap();
+    for _ in 0..5 {
+        bench.run(&gpu).unwrap();
+    }
+    let before = service.tenant("only");
+    assert_eq!((before.clients.len(), before.usage.pending), (1, 0));
+    assert_eq!((before.usage.launches, before.latency.count), (5, 5));
+    let first = service.host();
+    kill(process(first), Signal::SIGSTOP).unwrap();
+    let still = service.statistics();
+    let later = service.statistics();
+    assert!(
+        later.age_ms > still.age_ms,
+        "{} and {}",
+        still.age_ms,
+        later.age_ms
+    );
+    assert_eq!((still.host_pid, later.host.tenants.len()), (Some(first), 2));
+    assert_eq!(later.host.tenants[0].usage, before.usage);
+    kill(process(first), Signal::SIGKILL).unwrap();
+    let gone = until("the end of the device host", || {
+        let statistics = service.statistics();
+        (statistics.host_pid != Some(first)).then_some(statistics)
+    });
+    let history = |statistics: &gridmux_mediator::supervisor::ServiceStatistics| {
+        let [only, never] = statistics.host.tenants.as_slice() else {
+            panic!("{statistics:?}");
+        };
+        assert_eq!((&*only.tenant.name, &*never.tenant.name), ("only", "never"));
+        (
+            only.usage.launches,
+            only.usage.completed,
+            only.latency.count,
+            never.usage.launches,
+        )
+    };
+    let expected = (5, before.usage.completed, 5, 0);
+    assert_eq!(history(&gone), expected);
+    // What the next host counts comes on top.
+    let gpu = until("the new device host", || {
+        connect(&service.socket(), "only").ok()
+    });
+    Bench::set_up(&gpu, "vecadd", Size::Tiny, 3)
+        .unwrap()
+        .run(&gpu)
+        .unwrap();
+    let after = service.statistics();
+    assert_eq!((history(&after).0, history(&after).2), (6, 6));
+    assert!(history(&after).1 > expected.1);
+    assert_eq!(
+        (after.host_restarts, after.host.tenants[0].clients.len()),
+        (1, 1)
+    );
+    let page = std::fs::metadata(service.folder().join("statistics")).unwrap();
+    assert_eq!(page.permissions().mode() & 0o7777, 0o640);
+}
+
+#[test]
+fn operators_that_say_nothing_keep_no_other_waiting() {
+    let service = ServiceBuilder::new(&[("only", 1)]).start();
+    let connect = || UnixStream::connect(service.folder().join("control.sock")).unwrap();
+    let silent: Vec<UnixStream> = (0..12).map(|_| connect()).collect();
+    for _ in 0..20 {
+        assert_eq!(service.statistics().host_restarts, 0);
+    }
+    drop(silent);
+}
+
+#[test]
 fn the_service_outlives_one_device_host_after_another() {
     let service = ServiceBuilder::new(&[("only", 1)]).start();
     let mut known = Vec::new();

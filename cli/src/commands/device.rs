@@ -51,6 +51,8 @@ struct Shown {
     /// None while there is no device host.
     host_pid: Option<u32>,
     host_state: HostState,
+    /// How long ago the device host wrote its figures.
+    age_ms: u64,
     host_restarts: u32,
     ebpf: bool,
     ebpf_instance: Option<String>,
@@ -95,6 +97,7 @@ impl From<ServiceStatistics> for Shown {
             service_pid: service.pid,
             host_pid: service.host_pid,
             host_state: service.host_state,
+            age_ms: service.age_ms,
             host_restarts: service.host_restarts,
             ebpf: service.ebpf_instance.is_some(),
             ebpf_instance: service.ebpf_instance,

@@ -210,6 +210,8 @@ mod tests {
                 held_sm_ns: f64::INFINITY,
                 entitled_sm_ns: -1.0,
                 all_held_sm_ns: 8.0,
+                share_got: Some(-1.0),
+                share_entitled: Some(0.0),
                 is_waiting: true,
                 ..TenantUsage::default()
             },

@@ -633,7 +633,10 @@ mod tests {
             heard => panic!("{heard:?}"),
         }
         drop(pretend(&mut hosts, now));
-        assert!(matches!(hosts.hear(now), Heard::Ended(_)));
+        // A process that another test is just starting may hold a copy of the link's end for a moment.
+        while matches!(hosts.hear(now), Heard::Nothing) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert_eq!(hosts.restarts(), 2);
     }
 }
