@@ -27,6 +27,10 @@ pub const MAX_TENANTS: u16 = 1024;
 pub const MAX_CLIENTS: u16 = 1024;
 /// Least memory of a modelled device, in bytes.
 const LEAST_MEMORY_BYTES: u64 = 1 << 20;
+/// Least memory of a compiler, in bytes.
+const LEAST_COMPILE_BYTES: u64 = 256 << 20;
+/// Most processor time of a compiler, in seconds.
+const MAX_COMPILE_SECONDS: u64 = 3600;
 
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -106,6 +110,12 @@ impl Default for DeviceConfig {
 pub struct Limits {
     /// Largest PTX module.
     pub module_bytes: u64,
+    /// Memory that compiling one module may take, in bytes.
+    pub compile_memory_bytes: u64,
+    /// Processor time that compiling one module may take, in seconds.
+    pub compile_cpu_seconds: u64,
+    /// Memory of the host that all loaded modules of one tenant may take together, in bytes, as estimated.
+    pub module_memory_bytes: u64,
     /// Longest time a slice may run, in core cycles.
     pub kernel_budget_cycles: u64,
     /// Longest wall time for which a tenant may hold the virtual clock, in milliseconds.
@@ -122,6 +132,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             module_bytes: 64 << 20,
+            compile_memory_bytes: 4 << 30,
+            compile_cpu_seconds: 30,
+            module_memory_bytes: 1 << 30,
             kernel_budget_cycles: 2_000_000_000,
             clock_hold_ms: 200,
             kernel_budget_cpu_seconds: 20.0,
@@ -424,6 +437,18 @@ impl Limits {
         };
         if self.module_bytes == 0 || self.module_bytes > 64 << 20 {
             return bad("limits.module_bytes", "must be 1 to 67108864 (64 MiB)");
+        }
+        if self.compile_memory_bytes < LEAST_COMPILE_BYTES {
+            return bad(
+                "limits.compile_memory_bytes",
+                "must be at least 268435456 (256 MiB), which the compiler itself needs a part of",
+            );
+        }
+        if !(1..=MAX_COMPILE_SECONDS).contains(&self.compile_cpu_seconds) {
+            return bad("limits.compile_cpu_seconds", "must be 1 to 3600");
+        }
+        if self.module_memory_bytes == 0 {
+            return bad("limits.module_memory_bytes", "0 bytes hold no module");
         }
         if self.kernel_budget_cycles == 0 {
             return bad("limits.kernel_budget_cycles", "0 cycles let nothing run");

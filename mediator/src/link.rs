@@ -41,6 +41,8 @@ pub enum ToHost {
     Client(ClientIdentity),
     /// What is known of kernels, before the first client.
     Profiles(Vec<(ProfileKey, Profile)>),
+    /// Compilers are there: the sockets of a new fork server, in place of those before.
+    Compilers,
     /// Asks for [`ToSupervisor::Statistics`].
     Statistics,
     /// End in good order.
@@ -81,6 +83,8 @@ pub enum ToSupervisor {
         /// Number.
         id: u32,
     },
+    /// The fork server of the compilers has ended; asks for [`ToHost::Compilers`].
+    NoCompilers,
     /// All that the host knows of kernels, in order of keys; now and then, and before it ends.
     Profiles(Vec<(ProfileKey, Profile)>),
     /// Answer to [`ToHost::Statistics`].
@@ -201,6 +205,12 @@ impl Link {
             &limit,
         )?;
         Ok(())
+    }
+
+    /// Gives the connected end away.
+    #[must_use]
+    pub fn into_fd(self) -> OwnedFd {
+        self.socket
     }
 
     /// For polling and for handing to a child.

@@ -9,6 +9,7 @@ use gridmux_channel::session::{CallError, Session};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -37,7 +38,17 @@ impl RawTenant {
     /// If the mediator refuses.
     #[must_use]
     pub fn connect(socket: &Path, tenant: &str) -> Self {
-        let mut session = Session::connect(socket).expect("a raw tenant connects");
+        let socket = UnixStream::connect(socket).expect("a raw tenant connects");
+        Self::over(socket, tenant)
+    }
+
+    /// Says hello as a tenant over a connected socket.
+    ///
+    /// # Panics
+    /// If the mediator refuses.
+    #[must_use]
+    pub fn over(socket: UnixStream, tenant: &str) -> Self {
+        let mut session = Session::over(socket).expect("a raw tenant is heard");
         let hello = ControlRequest::Hello {
             name: "raw".into(),
             client_version: CONTROL_VERSION,

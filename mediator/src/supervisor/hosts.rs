@@ -4,11 +4,12 @@
 //! descriptor 3 and gives up its privileges before it reads anything from a tenant.
 
 use super::ServeError;
+use crate::compiler::ForkServer;
 use crate::config::Config;
 use crate::device::DeviceFacts;
 use crate::link::{Link, ToHost, ToSupervisor};
 use gridmux_policy::{Profile, ProfileKey};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -28,6 +29,7 @@ pub(super) struct Host {
     /// What its device is.
     pub(super) facts: DeviceFacts,
     child: Child,
+    compilers: ForkServer,
 }
 
 impl Host {
@@ -68,12 +70,20 @@ impl Host {
             },
             &descriptors,
         );
+        let (compilers, sockets) =
+            ForkServer::start(config).map_err(super::system("starting the compilers"))?;
+        let sent = sent.and_then(|()| link.send(&ToHost::Compilers, &numbers(&sockets)));
         let reply = sent.and_then(|()| link.receive::<ToSupervisor>());
         match reply {
             Ok(Some((ToSupervisor::Ready(facts), _))) => {
                 link.set_patience(HOST_PATIENCE)
                     .map_err(super::system("the link's time limit"))?;
-                Ok(Self { link, facts, child })
+                Ok(Self {
+                    link,
+                    facts,
+                    child,
+                    compilers,
+                })
             }
             Ok(Some((ToSupervisor::Failed(reason), _))) => {
                 let _ = child.wait();
@@ -96,6 +106,20 @@ impl Host {
         self.child
             .wait()
             .map_or_else(|error| error.to_string(), |status| status.to_string())
+    }
+
+    /// Starts the compilers' fork server again, which the host says has ended.
+    pub(super) fn renew_compilers(&mut self, config: &Config) {
+        let sent = self.compilers.renew(config).and_then(|sockets| {
+            // Whoever asks too soon asks again.
+            sockets.map_or(Ok(()), |sockets| {
+                tracing::warn!("the compilers' fork server ended; a new one is there");
+                self.link.send(&ToHost::Compilers, &numbers(&sockets))
+            })
+        });
+        if let Err(error) = sent {
+            tracing::error!(%error, "the compilers' fork server is not there");
+        }
     }
 
     /// Tells the host what is known of kernels.
@@ -136,4 +160,8 @@ impl Host {
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
+}
+
+fn numbers(descriptors: &[OwnedFd]) -> Vec<RawFd> {
+    descriptors.iter().map(AsRawFd::as_raw_fd).collect()
 }

@@ -292,6 +292,7 @@ impl Supervisor {
                 }
             }
             ToSupervisor::Profiles(learnt) => self.profiles.take(learnt),
+            ToSupervisor::NoCompilers => self.host.renew_compilers(&self.config),
             ToSupervisor::Ready(_) | ToSupervisor::Statistics(_) => {}
             ToSupervisor::Failed(reason) => tracing::error!(%reason, "device host"),
         }

@@ -1,0 +1,94 @@
+//! Starting a fork server: the supervisor's part.
+
+use super::{FIRST_SEAT_FD, SEATS};
+use crate::config::Config;
+use crate::link::Link;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Least time between two starts.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A fork server that the supervisor started; it ends when this is dropped.
+#[derive(Debug)]
+pub struct ForkServer {
+    child: Child,
+    started: Instant,
+}
+
+impl ForkServer {
+    /// Starts one as `gridmux compiler`, and returns the other ends of its sockets, which are for a device host.
+    ///
+    /// # Errors
+    /// The system calls'.
+    pub fn start(config: &Config) -> io::Result<(Self, Vec<OwnedFd>)> {
+        let mut ours = Vec::new();
+        let mut theirs = Vec::new();
+        for _ in 0..SEATS {
+            let (own, other) = Link::pair()?;
+            ours.push(own.into_fd());
+            theirs.push(other.into_fd());
+        }
+        let mut command = Command::new("/proc/self/exe");
+        let limits = &config.limits;
+        command
+            .arg0("gridmux")
+            .arg("compiler")
+            .args(["--memory-bytes", &limits.compile_memory_bytes.to_string()])
+            .args(["--cpu-seconds", &limits.compile_cpu_seconds.to_string()])
+            .args(config.host_user.iter().flat_map(|user| ["--user", user]))
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let sources: Vec<RawFd> = theirs.iter().map(AsRawFd::as_raw_fd).collect();
+        // SAFETY: between fork and exec only fcntl, dup2 and sigprocmask are called, which are async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                // Copies beyond all targets first: a source may lie where another one is to be.
+                let mut high = [-1; SEATS];
+                for (copy, source) in high.iter_mut().zip(&sources) {
+                    let least = FIRST_SEAT_FD + SEATS as i32;
+                    *copy = check(libc::fcntl(*source, libc::F_DUPFD_CLOEXEC, least))?;
+                }
+                for (target, copy) in (FIRST_SEAT_FD..).zip(high) {
+                    check(libc::dup2(copy, target))?;
+                }
+                nix::sys::signal::SigSet::all().thread_unblock()?;
+                Ok(())
+            });
+        }
+        let child = command.spawn()?;
+        let started = Instant::now();
+        Ok((Self { child, started }, ours))
+    }
+
+    /// Starts another one in its place, unless it is new itself: a host that asks without end gets one now and then.
+    ///
+    /// # Errors
+    /// The system calls'.
+    pub fn renew(&mut self, config: &Config) -> io::Result<Option<Vec<OwnedFd>>> {
+        if self.started.elapsed() < PAUSE {
+            return Ok(None);
+        }
+        let (new, sockets) = Self::start(config)?;
+        *self = new;
+        Ok(Some(sockets))
+    }
+}
+
+fn check(result: i32) -> io::Result<i32> {
+    match result {
+        ..0 => Err(io::Error::last_os_error()),
+        result => Ok(result),
+    }
+}
+
+impl Drop for ForkServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
