@@ -16,13 +16,15 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
 mod dma;
+mod host_pages;
 mod mapped;
 
 pub use dma::DmaTable;
+pub use host_pages::HostPages;
 use mapped::Mapped;
 
 /// The most bytes of one DMA mapping with a descriptor: 64 GiB.
@@ -80,6 +82,16 @@ pub enum MemoryError {
         /// Its length in bytes.
         len: u64,
     },
+    /// The range may have holes, and the owner's files have taken too much memory of ours.
+    #[error(
+        "the buffer has holes, and copies into holes have taken {} MiB of the service's memory already; allocate the \
+         buffer's memory first (fallocate)",
+        most >> 20
+    )]
+    Holes {
+        /// The limit in bytes.
+        most: u64,
+    },
     /// The range is outside the buffer.
     #[error("{offset:#x}+{len:#x} is outside the buffer of {size:#x} bytes")]
     OutOfBounds {
@@ -106,7 +118,7 @@ impl MemoryError {
             Self::AccessMode => Errno::EACCES,
             Self::Size { .. } | Self::OutOfBounds { .. } => Errno::EINVAL,
             Self::Overlap { .. } => Errno::EEXIST,
-            Self::TooMany => Errno::ENOSPC,
+            Self::TooMany | Self::Holes { .. } => Errno::ENOSPC,
             Self::NotMapped { .. } => Errno::ENOENT,
             Self::Io(error) => error
                 .raw_os_error()
@@ -158,7 +170,15 @@ impl SealedMemfd {
     /// # Errors
     /// Out of memory.
     pub fn fill_holes(&self) -> Result<(), MemoryError> {
-        let length = i64::try_from(self.len).unwrap_or(i64::MAX);
+        self.fill(self.len)
+    }
+
+    /// Gives its first `bytes` bytes memory.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn fill(&self, bytes: u64) -> Result<(), MemoryError> {
+        let length = i64::try_from(bytes.min(self.len)).unwrap_or(i64::MAX);
         Ok(fallocate(&self.fd, FallocateFlags::empty(), 0, length)?)
     }
 
@@ -223,6 +243,8 @@ pub struct TenantBuffer {
     size: u64,
     /// Made at the first large copy, where it can be.
     mapped: OnceLock<Option<Mapped>>,
+    /// What filling its holes is charged to.
+    pages: Arc<HostPages>,
 }
 
 impl TenantBuffer {
@@ -261,7 +283,15 @@ impl TenantBuffer {
             offset,
             size,
             mapped: OnceLock::new(),
+            pages: Arc::default(),
         })
+    }
+
+    /// Charges memory that copies into its holes take to an account that its owner's buffers share.
+    #[must_use]
+    pub fn charged_to(mut self, pages: Arc<HostPages>) -> Self {
+        self.pages = pages;
+        self
     }
 
     /// Its size in bytes.
@@ -295,16 +325,27 @@ impl TenantBuffer {
     /// Copies `data` to `offset` of the buffer.
     ///
     /// # Errors
-    /// Out of bounds, or the kernel refused (as when the tenant sealed it
-    /// against writing).
+    /// Out of bounds, too much memory taken by holes, or the kernel refused (as
+    /// when the tenant sealed it against writing).
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), MemoryError> {
         self.check(offset, data.len())?;
-        if let Some(mapped) = self.mapped(data.len())
-            && mapped.write(&self.file, offset, data)
-        {
-            return Ok(());
+        let facts = self.file.metadata()?;
+        if self.pages.is_spent() && !mapped::is_whole(&facts) {
+            let most = self.pages.most();
+            return Err(MemoryError::Holes { most });
         }
-        Ok(self.file.write_all_at(data, self.offset + offset)?)
+        let written = match self.mapped(data.len()) {
+            Some(mapped) => mapped.write(&self.file, offset, data),
+            None => false,
+        };
+        if !written {
+            self.file.write_all_at(data, self.offset + offset)?;
+        }
+        // The tenant may touch and free pages of it meanwhile.
+        let after = mapped::bytes_of(&self.file.metadata()?);
+        self.pages
+            .take(after.saturating_sub(mapped::bytes_of(&facts)));
+        Ok(())
     }
 
     /// The mapping, for a copy that is worth one.

@@ -2,11 +2,12 @@
 #![cfg(not(loom))]
 
 use gridmux_channel::memory::{
-    DmaTable, MAX_MAPPINGS, MemoryError, Protection, SealedMemfd, TenantBuffer,
+    DmaTable, HostPages, MAX_MAPPINGS, MemoryError, Protection, SealedMemfd, TenantBuffer,
 };
 use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 const BOTH: Protection = Protection {
     read: true,
@@ -217,4 +218,27 @@ fn the_table_is_bounded() {
     ));
     table.clear();
     table.map(1 << 40, 1, 0, BOTH, None).unwrap();
+}
+
+#[test]
+fn copies_into_holes_take_memory_of_ours_up_to_a_limit() {
+    const PAGE: u64 = 4096;
+    let pages = Arc::new(HostPages::new(2 * PAGE));
+    let file = sealed(16 * PAGE);
+    let buffer = |fd: OwnedFd| {
+        let buffer = TenantBuffer::new(fd, 0, 16 * PAGE, BOTH).unwrap();
+        buffer.charged_to(Arc::clone(&pages))
+    };
+    let holed = buffer(file.try_clone().unwrap());
+    holed.write_at(0, b"one").unwrap();
+    holed.write_at(1, b"the same page").unwrap();
+    holed.write_at(5 * PAGE, b"two").unwrap();
+    let refused = holed.write_at(9 * PAGE, b"three").unwrap_err();
+    assert!(matches!(refused, MemoryError::Holes { .. }), "{refused}");
+    assert!(refused.to_string().contains("fallocate"), "{refused}");
+    let whole = SealedMemfd::create("whole", 16 * PAGE).unwrap();
+    whole.fill_holes().unwrap();
+    buffer(whole.as_fd().try_clone_to_owned().unwrap())
+        .write_at(9 * PAGE, b"memory of its owner's")
+        .unwrap();
 }

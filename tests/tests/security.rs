@@ -14,9 +14,11 @@ use gridmux_tests::{Bench, Bystander, RawTenant, Service, ServiceBuilder, until}
 use gridmux_workloads::{Prng, Size};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::Pid;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::process::Command as Program;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -412,4 +414,79 @@ fn faulting_address(text: &str) -> u64 {
     let digits = found.and_then(|rest| rest.split(|c: char| !c.is_ascii_hexdigit()).next());
     let address = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
     address.unwrap_or_else(|| panic!("no address in {text:?}"))
+}
+
+/// Maps a page until the mediator refuses; returns how many it took and the error number.
+fn map_until_refused(tenant: &mut RawTenant, protection: Protection) -> (u64, CallError) {
+    const PAGE_BYTES: u64 = 4096;
+    let memfd = SealedMemfd::create("hostile", PAGE_BYTES).unwrap();
+    for taken in 0..10_000 {
+        let iova = (1 << 40) + taken * PAGE_BYTES;
+        let mapped = tenant
+            .session
+            .dma_map(iova, PAGE_BYTES, 0, protection, memfd.as_fd());
+        if let Err(error) = mapped {
+            return (taken, error);
+        }
+    }
+    panic!("nothing was refused");
+}
+
+#[test]
+fn a_tenant_that_maps_until_it_is_refused_leaves_descriptors_to_others() {
+    let both = Protection {
+        read: true,
+        write: true,
+    };
+    let service = ServiceBuilder::new(&[("good", 1), ("hostile", 1)]).start();
+    let host = Pid::from_raw(i32::try_from(service.host()).unwrap());
+    // Far fewer than a service has, so that a few clients could take them all.
+    let limit = Program::new("prlimit")
+        .args(["--pid", &host.to_string(), "--nofile=200:200"])
+        .status();
+    if !limit.is_ok_and(|status| status.success()) {
+        println!("SKIPPED: the limits of the device host cannot be changed by this user");
+        return;
+    }
+    let mut hostile: Vec<RawTenant> = Vec::new();
+    for _ in 0..3 {
+        hostile.push(RawTenant::connect(&service.socket(), "hostile"));
+    }
+    let refusals: Vec<_> = hostile
+        .iter_mut()
+        .map(|tenant| map_until_refused(tenant, both))
+        .collect();
+    assert!(refusals[0].0 > 8, "{refusals:?}");
+    let is_emfile = |error: &CallError| matches!(error, CallError::Refused { errno, .. } if *errno == nix::errno::Errno::EMFILE);
+    assert!(
+        refusals.iter().all(|(_, error)| is_emfile(error)),
+        "{refusals:?}"
+    );
+    let bystander = Bystander::start(&service, "good", "vecadd");
+    drop(hostile);
+    service.await_gone("hostile");
+    // What it held is there again.
+    let mut again = RawTenant::connect(&service.socket(), "hostile");
+    assert!(map_until_refused(&mut again, both).0 > 8);
+    drop(again);
+    assert_unharmed(&service, bystander);
+}
+
+#[test]
+fn mappings_consist_of_whole_pages() {
+    let (service, bystander) = start();
+    let mut tenant = RawTenant::connect(&service.socket(), "hostile");
+    let memfd = SealedMemfd::create("hostile", 1 << 16).unwrap();
+    let protection = Protection {
+        read: true,
+        write: false,
+    };
+    for (iova, size, offset) in [(0x1001, 4096, 0), (0x1000, 33, 0), (0x1000, 4096, 8)] {
+        let refused = tenant
+            .session
+            .dma_map(iova, size, offset, protection, memfd.as_fd());
+        assert!(refused.is_err(), "{iova:#x} {size} {offset}");
+    }
+    drop(tenant);
+    assert_unharmed(&service, bystander);
 }

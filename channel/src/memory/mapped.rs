@@ -9,7 +9,7 @@
 //! at once is bounded, because address space is; the others go the slow way.
 
 use memmap2::{MmapOptions, MmapRaw};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -80,7 +80,7 @@ impl Mapped {
     /// Copies bytes at `offset` into `out`, if they lie inside and the file has
     /// no holes; returns whether it did.
     pub(super) fn read(&self, file: &File, offset: u64, out: &mut [u8]) -> bool {
-        let Some(at) = self.place(offset, out.len()).filter(|_| is_whole(file)) else {
+        let Some(at) = self.place(offset, out.len()).filter(|_| has_no_holes(file)) else {
             return false;
         };
         // SAFETY: `place` found the bytes inside the mapping, which is as long as the file's sealed length
@@ -94,7 +94,7 @@ impl Mapped {
     /// and has no holes; returns whether it did.
     pub(super) fn write(&self, file: &File, offset: u64, data: &[u8]) -> bool {
         let place = self.place(offset, data.len());
-        let Some(at) = place.filter(|_| self.is_writable && is_whole(file)) else {
+        let Some(at) = place.filter(|_| self.is_writable && has_no_holes(file)) else {
             return false;
         };
         // SAFETY: as in `read`; the mapping is writable.
@@ -110,7 +110,15 @@ impl Mapped {
 }
 
 /// Whether a file has as many blocks as its length needs.
-fn is_whole(file: &File) -> bool {
-    let facts = file.metadata();
-    facts.is_ok_and(|facts| facts.blocks().saturating_mul(BLOCK_BYTES) >= facts.len())
+pub(super) fn is_whole(facts: &Metadata) -> bool {
+    bytes_of(facts) >= facts.len()
+}
+
+/// Returns the memory that a file has, in bytes.
+pub(super) fn bytes_of(facts: &Metadata) -> u64 {
+    facts.blocks().saturating_mul(BLOCK_BYTES)
+}
+
+fn has_no_holes(file: &File) -> bool {
+    file.metadata().is_ok_and(|facts| is_whole(&facts))
 }

@@ -108,9 +108,14 @@ impl Inbox {
     }
 
     fn complete(&mut self, header: Header) -> Incoming {
-        if self.truncated || self.fds.len() > MAX_MESSAGE_FDS {
+        if self.truncated {
+            // The kernel drops descriptors when this process has no number left for them.
+            let errno = match self.fds.len() < MAX_MESSAGE_FDS {
+                true => Errno::EMFILE,
+                false => Errno::EINVAL,
+            };
             self.finish();
-            return Incoming::Refused(header, Errno::EINVAL);
+            return Incoming::Refused(header, errno);
         }
         Incoming::Message(header)
     }

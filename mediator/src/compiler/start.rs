@@ -24,7 +24,7 @@ impl ForkServer {
     ///
     /// # Errors
     /// The system calls'.
-    pub fn start(config: &Config) -> io::Result<(Self, Vec<OwnedFd>)> {
+    fn start(config: &Config) -> io::Result<(Self, Vec<OwnedFd>)> {
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
         for _ in 0..SEATS {
@@ -37,6 +37,7 @@ impl ForkServer {
         command
             .arg0("gridmux")
             .arg("compiler")
+            .current_dir("/")
             .args(["--memory-bytes", &limits.compile_memory_bytes.to_string()])
             .args(["--cpu-seconds", &limits.compile_cpu_seconds.to_string()])
             .args(config.host_user.iter().flat_map(|user| ["--user", user]))
@@ -44,7 +45,7 @@ impl ForkServer {
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let sources: Vec<RawFd> = theirs.iter().map(AsRawFd::as_raw_fd).collect();
-        // SAFETY: between fork and exec only fcntl, dup2 and sigprocmask are called, which are async-signal-safe.
+        // SAFETY: between fork and exec only fcntl, dup2, signal and sigprocmask are called, which are async-signal-safe.
         unsafe {
             command.pre_exec(move || {
                 // Copies beyond all targets first: a source may lie where another one is to be.
@@ -56,6 +57,12 @@ impl ForkServer {
                 for (target, copy) in (FIRST_SEAT_FD..).zip(high) {
                     check(libc::dup2(copy, target))?;
                 }
+                // Whoever stops the service may signal all of its processes; the supervisor ends this one.
+                for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+                    if libc::signal(signal, libc::SIG_IGN) == libc::SIG_ERR {
+                        return Err(io::Error::last_os_error());
+                    }
+                }
                 nix::sys::signal::SigSet::all().thread_unblock()?;
                 Ok(())
             });
@@ -65,16 +72,23 @@ impl ForkServer {
         Ok((Self { child, started }, ours))
     }
 
-    /// Starts another one in its place, unless it is new itself: a host that asks without end gets one now and then.
+    /// Starts one in the place of another, if there is one, and returns the sockets' other ends; nothing where the other
+    /// is new itself, so that a host that asks without end gets one now and then.
     ///
     /// # Errors
     /// The system calls'.
-    pub fn renew(&mut self, config: &Config) -> io::Result<Option<Vec<OwnedFd>>> {
-        if self.started.elapsed() < PAUSE {
+    pub fn renew(server: &mut Option<Self>, config: &Config) -> io::Result<Option<Vec<OwnedFd>>> {
+        if server
+            .as_ref()
+            .is_some_and(|server| server.started.elapsed() < PAUSE)
+        {
             return Ok(None);
         }
+        if server.is_some() {
+            tracing::warn!("the compilers' fork server ended; starting a new one");
+        }
         let (new, sockets) = Self::start(config)?;
-        *self = new;
+        *server = Some(new);
         Ok(Some(sockets))
     }
 }

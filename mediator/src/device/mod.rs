@@ -126,6 +126,8 @@ pub struct CopyCommand {
     pub address: u64,
     /// Length.
     pub bytes: u64,
+    /// How much more of the client's copy follows behind it. A copy whose rest is not valid is refused as a whole.
+    pub rest_bytes: u64,
 }
 
 /// One copy from device memory to device memory of one tenant.
@@ -141,6 +143,8 @@ pub struct DeviceCopyCommand {
     pub to: u64,
     /// Length.
     pub bytes: u64,
+    /// How much more of the client's copy follows behind it, as in [`CopyCommand::rest_bytes`].
+    pub rest_bytes: u64,
 }
 
 /// A fill of device memory with one value. The channel's codec has checked that it consists of whole, aligned elements.
@@ -154,6 +158,8 @@ pub struct MemsetCommand {
     pub address: u64,
     /// Length in bytes, a multiple of the width.
     pub bytes: u64,
+    /// How much more of the client's fill follows behind it, as in [`CopyCommand::rest_bytes`].
+    pub rest_bytes: u64,
     /// The value of each element.
     pub value: u32,
     /// The size of an element.

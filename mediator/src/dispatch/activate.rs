@@ -9,6 +9,7 @@ use super::message::Slot;
 use super::operation::{Operation, OperationId, Work};
 use super::port::TenantPort;
 use super::queue::Active;
+use super::transfers::Engine;
 use crate::device::Device;
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::ids::TenantId;
@@ -54,6 +55,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some((tenant, operation)) = self.operation_mut(slot, id) else {
             return;
         };
+        let engine = operation.work.engine();
         let mut row = None;
         if let Work::Launch(launch) = &mut operation.work {
             launch.after = after;
@@ -72,8 +74,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if row.is_some() && !behind {
             self.announce(slot, id);
         }
-        let rank = row.map_or(0, |row| self.policy.rank(row).saturating_add(1));
         self.accounts.change(tenant, 1, 0);
+        if let Some(engine) = engine {
+            return self.transfers.push(engine, active);
+        }
+        let rank = row.map_or(0, |row| self.policy.rank(row).saturating_add(1));
         self.queue.push(Active { rank, ..active });
     }
 
@@ -138,8 +143,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Puts what is parked at an account back into the queue.
     pub(super) fn unpark(&mut self, tenant: TenantId) {
         while let Some(active) = self.accounts.unpark(tenant) {
-            let rank = self.rank_of(&active);
-            self.queue.push(Active { rank, ..active });
+            match self.engine_of(&active) {
+                Some(engine) => self.transfers.push(engine, active),
+                None => {
+                    let rank = self.rank_of(&active);
+                    self.queue.push(Active { rank, ..active });
+                }
+            }
         }
     }
 
@@ -166,6 +176,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 _ => 0,
             }
         });
+    }
+
+    /// Returns what moves the bytes of an operation, if it is a copy or fill.
+    fn engine_of(&self, active: &Active) -> Option<Engine> {
+        let client = self.clients.get(active.slot)?;
+        client.operations.get(active.id)?.work.engine()
     }
 
     fn rank_of(&self, active: &Active) -> u32 {

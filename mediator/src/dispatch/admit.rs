@@ -201,7 +201,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 buffer_offset,
                 address: copy.address,
                 bytes,
-                issued: false,
+                issued: 0,
             }))
         };
         match request {
@@ -212,14 +212,14 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 from: request.from,
                 to: request.to,
                 bytes: request.len,
-                issued: false,
+                issued: 0,
             })),
             ring::Operation::Memset(request) => Ok(Work::Memset(MemsetWork {
                 address: request.address,
                 bytes: request.len,
                 value: request.value,
                 width: request.width,
-                issued: false,
+                issued: 0,
             })),
             // What is not held any more, or never was, has completed.
             ring::Operation::Wait { cookie } => Ok(match client.operations.by_cookie(cookie) {

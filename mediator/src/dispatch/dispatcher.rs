@@ -23,6 +23,7 @@ use super::port::TenantPort;
 use super::queue::IssueQueue;
 use super::rows::{RowTable, TENANTS};
 use super::samples::SampleSink;
+use super::transfers::Transfers;
 use crate::device::Device;
 use crossbeam::queue::ArrayQueue;
 use gridmux_policy::event::Event;
@@ -169,6 +170,7 @@ pub struct Dispatcher<D, P> {
     pub(super) profiles: Option<Profiles>,
     pub(super) lanes: Lanes,
     pub(super) queue: IssueQueue,
+    pub(super) transfers: Transfers,
     pub(super) clock: Clock,
     pub(super) meter: ShareMeter,
     pub(super) samples: SampleSink,
@@ -241,6 +243,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             rows: RowTable::default(),
             profiles: None,
             queue: IssueQueue::with_capacity(ROOM),
+            transfers: Transfers::with_capacity(ROOM),
             clock: Clock::new(config.clock),
             meter: ShareMeter::new(&config.shape),
             samples,

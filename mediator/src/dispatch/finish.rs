@@ -46,11 +46,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             operation.last_end = operation.last_end.max(due);
         }
         let mut operation = *operation;
-        // What does nothing on the device ends when its turn comes, not when it was admitted.
-        if matches!(
-            operation.work,
-            Work::Marker | Work::Wait { .. } | Work::Hold { .. }
-        ) {
+        // What does nothing on the device, as a copy of no bytes, ends when its turn comes, not when it was admitted.
+        if operation.first_start.is_none() {
             operation.last_end = operation.last_end.max(now);
         }
         let stream = client.stream_mut(operation.stream);

@@ -1,6 +1,6 @@
 //! The issue pass: which operations go to the device now, and in what pieces ([`super::window`]).
 //!
-//! Rules: operations go in the order of the queue; under a strict head of line nothing overtakes a launch; no tenant
+//! Rules: copies and fills go first ([`super::issue_transfers`]); launches go in the order of the queue; under a strict head of line nothing overtakes a launch; no tenant
 //! takes more lanes than its equal part, with a part for a tenant that may yet come; a tenant whose launches keep
 //! ending at their budget waits until no other has one open. Several launches of a stream may be on the device at once,
 //! in one lane, which keeps their order.
@@ -12,9 +12,7 @@ use super::operation::{LaunchWork, Operation, OperationId, Work};
 use super::port::TenantPort;
 use super::queue::Active;
 use super::window::{Behind, Piece, Situation, ahead_percent};
-use crate::device::{
-    Command, CopyCommand, Device, DeviceCopyCommand, Lane, LaunchCommand, MemsetCommand, Tag,
-};
+use crate::device::{Command, Device, Lane, LaunchCommand, Tag};
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::event::Event;
@@ -24,7 +22,7 @@ use gridmux_ptx::control::Control;
 
 /// Result of one attempt to issue an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Attempt {
+pub(super) enum Attempt {
     /// Something was issued.
     Issued,
     /// Cap, limit, budget or stream order hold it up: under a strict head of line nothing overtakes it.
@@ -37,7 +35,7 @@ enum Attempt {
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn issue(&mut self) -> bool {
-        let mut worked = false;
+        let mut worked = self.issue_transfers();
         while let Some(active) = self.queue.first() {
             match self.is_issued(active) {
                 None => {
@@ -64,7 +62,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     /// Returns whether nothing of an operation is left to issue; `None` when it is gone.
-    fn is_issued(&self, active: Active) -> Option<bool> {
+    pub(super) fn is_issued(&self, active: Active) -> Option<bool> {
         let client = self.clients.get(active.slot).filter(|c| !c.leaving)?;
         let operation = client.operations.get(active.id)?;
         (operation.sequence == active.sequence).then(|| operation.is_issued())
@@ -78,7 +76,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    fn try_issue(&mut self, active: Active) -> Attempt {
+    pub(super) fn try_issue(&mut self, active: Active) -> Attempt {
         let Some(account) = self.accounts.get(active.tenant) else {
             return Attempt::NotItsTurn;
         };
@@ -90,24 +88,22 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         let no_lane = self.lanes.free() == 0;
         let over_quota = account.lanes >= self.lanes_each();
-        let is_launch = match &operation.work {
-            Work::Launch(_) => true,
-            Work::Copy(_) | Work::DeviceCopy(_) | Work::Memset(_) => false,
-            Work::Marker | Work::Wait { .. } | Work::Hold { .. } => return Attempt::NotItsTurn,
-        };
-        if is_launch {
-            let others = self.accounts.busy.len() - usize::from(account.open > 0);
-            if account.is_behind() && others > 0 {
-                return Attempt::NotItsTurn;
-            }
-            self.announce(active.slot, active.id);
-            return self.issue_launch(active, no_lane, over_quota);
+        if operation.work.engine().is_some() {
+            return match (no_lane, over_quota) {
+                (true, _) => Attempt::DeviceFull,
+                (_, true) => Attempt::NotItsTurn,
+                _ => self.issue_transfer(active),
+            };
         }
-        match (no_lane, over_quota) {
-            (true, _) => Attempt::DeviceFull,
-            (_, true) => Attempt::NotItsTurn,
-            _ => self.issue_transfer(active),
+        if !matches!(operation.work, Work::Launch(_)) {
+            return Attempt::NotItsTurn;
         }
+        let others = self.accounts.busy.len() - usize::from(account.open > 0);
+        if account.is_behind() && others > 0 {
+            return Attempt::NotItsTurn;
+        }
+        self.announce(active.slot, active.id);
+        self.issue_launch(active, no_lane, over_quota)
     }
 
     /// Returns the lanes that each tenant may hold: equal parts, with one for a tenant that may yet come, which would
@@ -246,6 +242,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             work_ns: block_ns.saturating_mul(blocks.into()) / u64::from(launch.wave.max(1)),
             resident: 0,
             is_fresh: piece.behind.is_none(),
+            transfer: None,
         };
         let control = Control {
             offset: slice.offset,
@@ -330,7 +327,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     /// Wall time of handing something over, read once per turn.
-    fn issue_wall_ns(&mut self) -> u64 {
+    pub(super) fn issue_wall_ns(&mut self) -> u64 {
         *self.issue_wall_ns.get_or_insert_with(wall_ns)
     }
 
@@ -345,54 +342,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if held_up && !std::mem::replace(&mut row.cap_reached, true) {
             self.policy.tell(Event::CapReached { row: id, at });
         }
-    }
-
-    fn issue_transfer(&mut self, active: Active) -> Attempt {
-        let now = self.now;
-        let wall_ns = self.issue_wall_ns();
-        let Some(client) = self.clients.get_mut(active.slot) else {
-            return Attempt::NotItsTurn;
-        };
-        let domain = client.domain;
-        let Some(operation) = client.operations.get_mut(active.id) else {
-            return Attempt::NotItsTurn;
-        };
-        let flight = Flight {
-            slot: active.slot,
-            tenant: active.tenant,
-            operation: active.id,
-            row: None,
-            shape: gridmux_policy::BlockShape::default(),
-            first_block: 0,
-            issued: now,
-            blocks: 0,
-            charge: 0,
-            charged_from: now,
-            resided_ns: 0,
-            block_ns: 0,
-            work_ns: 0,
-            resident: 0,
-            is_fresh: true,
-        };
-        let Some(tag) = self.lanes.take(flight) else {
-            return Attempt::DeviceFull;
-        };
-        let submitted = transfer_command(&operation.work, tag, domain)
-            .is_some_and(|command| self.device.submit(&command, &[]).is_ok());
-        if !submitted {
-            self.lanes.release(tag, now);
-            return Attempt::DeviceFull;
-        }
-        operation.in_flight += 1;
-        operation.issued_wall_ns = wall_ns;
-        match &mut operation.work {
-            Work::Copy(copy) => copy.issued = true,
-            Work::DeviceCopy(copy) => copy.issued = true,
-            Work::Memset(memset) => memset.issued = true,
-            Work::Launch(_) | Work::Marker | Work::Wait { .. } | Work::Hold { .. } => {}
-        }
-        self.accounts.change(active.tenant, 0, 1);
-        Attempt::Issued
     }
 
     /// Lets virtual time pass once nobody has anything to add at this instant.
@@ -454,34 +403,4 @@ fn lanes_of(mut mask: u32) -> impl Iterator<Item = Lane> {
         mask &= left;
         Some(Lane(lane))
     })
-}
-
-fn transfer_command(work: &Work, tag: Tag, domain: crate::device::DomainId) -> Option<Command> {
-    match work {
-        Work::Copy(copy) => Some(Command::Copy(CopyCommand {
-            tag,
-            domain,
-            direction: copy.direction,
-            buffer: copy.buffer,
-            buffer_offset: copy.buffer_offset,
-            address: copy.address,
-            bytes: copy.bytes,
-        })),
-        Work::DeviceCopy(copy) => Some(Command::DeviceCopy(DeviceCopyCommand {
-            tag,
-            domain,
-            from: copy.from,
-            to: copy.to,
-            bytes: copy.bytes,
-        })),
-        Work::Memset(memset) => Some(Command::Memset(MemsetCommand {
-            tag,
-            domain,
-            address: memset.address,
-            bytes: memset.bytes,
-            value: memset.value,
-            width: memset.width,
-        })),
-        Work::Launch(_) | Work::Marker | Work::Wait { .. } | Work::Hold { .. } => None,
-    }
 }

@@ -11,6 +11,7 @@
 
 use super::message::Slot;
 use super::operation::OperationId;
+use super::transfers::Engine;
 use crate::device::{LANES, Lane, Tag};
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::shape::{BlockShape, Held};
@@ -52,6 +53,8 @@ pub struct Flight {
     pub resident: u32,
     /// It was handed over to an empty lane.
     pub is_fresh: bool,
+    /// For a piece of a copy or fill: what moves it, and its length in bytes.
+    pub transfer: Option<(Engine, u64)>,
 }
 
 /// A flight that left its lane, and the one that is first there now.
@@ -320,6 +323,7 @@ mod tests {
             work_ns: 0,
             resident: 0,
             is_fresh: true,
+            transfer: None,
         }
     }
 

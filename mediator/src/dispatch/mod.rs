@@ -23,6 +23,7 @@ mod enforce;
 mod finish;
 mod instant;
 mod issue;
+mod issue_transfers;
 pub mod lanes;
 pub mod message;
 pub mod operation;
@@ -37,6 +38,7 @@ pub mod rows;
 pub mod samples;
 mod tell;
 pub mod tenant_set;
+pub mod transfers;
 pub mod window;
 
 pub use clock::ClockMode;

@@ -5,6 +5,7 @@
 //! ([`super::params`]), so that an operation is small.
 
 use super::params::ParamSlot;
+use super::transfers::Engine;
 use crate::device::{BufferId, DeviceKernelId, Direction};
 use gridmux_channel::ring::{CompletionStatus, Width};
 use gridmux_policy::ids::RowId;
@@ -83,8 +84,8 @@ pub struct CopyWork {
     pub address: u64,
     /// Length.
     pub bytes: u64,
-    /// Whether it was handed to the device.
-    pub issued: bool,
+    /// Bytes handed to the device so far.
+    pub issued: u64,
 }
 
 /// A copy from device memory to device memory.
@@ -96,8 +97,8 @@ pub struct DeviceCopyWork {
     pub to: u64,
     /// Length.
     pub bytes: u64,
-    /// Whether it was handed to the device.
-    pub issued: bool,
+    /// Bytes handed to the device so far.
+    pub issued: u64,
 }
 
 /// A fill of device memory with one value.
@@ -111,8 +112,8 @@ pub struct MemsetWork {
     pub value: u32,
     /// The size of an element.
     pub width: Width,
-    /// Whether it was handed to the device.
-    pub issued: bool,
+    /// Bytes handed to the device so far.
+    pub issued: u64,
 }
 
 /// What an operation does.
@@ -142,6 +143,21 @@ pub enum Work {
         /// How many holds of its stream are released when it is; 0 once it is released.
         count: u64,
     },
+}
+
+impl Work {
+    /// Returns what moves the bytes of a copy or fill.
+    #[must_use]
+    pub fn engine(&self) -> Option<Engine> {
+        match self {
+            Self::Copy(copy) => Some(match copy.direction {
+                Direction::ToDevice => Engine::ToDevice,
+                Direction::FromDevice => Engine::FromDevice,
+            }),
+            Self::DeviceCopy(_) | Self::Memset(_) => Some(Engine::OnDevice),
+            Self::Launch(_) | Self::Marker | Self::Wait { .. } | Self::Hold { .. } => None,
+        }
+    }
 }
 
 /// One admitted submission.
@@ -182,9 +198,9 @@ impl Operation {
         }
         match &self.work {
             Work::Launch(launch) => launch.issued >= launch.blocks,
-            Work::Copy(copy) => copy.issued,
-            Work::DeviceCopy(copy) => copy.issued,
-            Work::Memset(memset) => memset.issued,
+            Work::Copy(copy) => copy.issued >= copy.bytes,
+            Work::DeviceCopy(copy) => copy.issued >= copy.bytes,
+            Work::Memset(memset) => memset.issued >= memset.bytes,
             Work::Marker => true,
             Work::Wait { sequence } => *sequence == 0,
             Work::Hold { count } => *count == 0,

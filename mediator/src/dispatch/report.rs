@@ -160,6 +160,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         self.uncharge(&released);
         let flight = released.flight;
+        if let Some((engine, bytes)) = flight.transfer {
+            self.transfers.ended(engine, bytes);
+        }
         if flight.resident > 0 {
             // A killed or failed piece: its blocks vanish with it.
             self.count_retired(&flight, flight.resident, Nanos(0), end);
@@ -208,7 +211,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 };
                 probes::slice_end(args, flight.first_block, u64::from(flight.blocks));
             }
-            Work::Copy(copy) => copied = copy.bytes,
+            Work::Copy(_) => copied = flight.transfer.map_or(0, |(_, bytes)| bytes),
             _ => {}
         }
         if copied > 0

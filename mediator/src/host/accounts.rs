@@ -4,13 +4,14 @@
 //! clients together and survive each of them. Everything here belongs to the control thread, which makes the check of a
 //! tenant's memory against what all of its clients hold exact.
 
+use super::descriptors::Descriptors;
 use crate::config::Config;
 use crate::device::{DeviceControl, DomainId};
 use crate::dispatch::accounting::TenantCounters;
 use crate::dispatch::samples::LatencyView;
 use crate::link::{ClientFacts, TenantFacts, TenantStatistics};
 use gridmux_policy::ids::TenantId;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -23,6 +24,10 @@ pub(super) struct Account {
     pub(super) counters: Arc<TenantCounters>,
     /// The memory of each of its clients.
     domains: RefCell<Vec<DomainId>>,
+    /// Descriptors that its clients hold.
+    descriptors: Cell<u64>,
+    /// What it shares these with.
+    all_descriptors: Rc<Descriptors>,
 }
 
 impl Account {
@@ -38,12 +43,37 @@ impl Account {
 
     /// Takes a client's memory into the account.
     pub(super) fn join(&self, domain: DomainId) {
-        self.domains.borrow_mut().push(domain);
+        let mut domains = self.domains.borrow_mut();
+        if domains.is_empty() {
+            self.all_descriptors.came();
+        }
+        domains.push(domain);
     }
 
     /// Takes a client's memory out of the account.
     pub(super) fn leave(&self, domain: DomainId) {
-        self.domains.borrow_mut().retain(|known| *known != domain);
+        let mut domains = self.domains.borrow_mut();
+        let before = domains.len();
+        domains.retain(|known| *known != domain);
+        if before > 0 && domains.is_empty() {
+            self.all_descriptors.left();
+        }
+    }
+
+    /// Takes descriptors into the account; returns whether there was room.
+    pub(super) fn take_descriptors(&self, count: u64) -> bool {
+        let after = self.descriptors.get() + count;
+        let has_room = after <= self.all_descriptors.of_a_tenant();
+        if has_room {
+            self.descriptors.set(after);
+        }
+        has_room
+    }
+
+    /// Takes descriptors out of the account.
+    pub(super) fn give_descriptors_back(&self, count: u64) {
+        self.descriptors
+            .set(self.descriptors.get().saturating_sub(count));
     }
 
     /// Returns the device memory that all clients hold, in bytes.
@@ -81,6 +111,7 @@ pub(super) struct Accounts {
 impl Accounts {
     /// Opens an account for each configured tenant.
     pub(super) fn new(config: &Config) -> Self {
+        let all_descriptors = Rc::new(Descriptors::default());
         let open = |(number, tenant): (u32, &crate::config::TenantConfig)| {
             let limit = tenant.memory_limit_bytes;
             let facts = TenantFacts {
@@ -95,6 +126,8 @@ impl Accounts {
                 facts,
                 counters: Arc::default(),
                 domains: RefCell::default(),
+                descriptors: Cell::new(0),
+                all_descriptors: Rc::clone(&all_descriptors),
             })
         };
         Self {

@@ -13,11 +13,12 @@ use crate::device::DeviceControl;
 use crate::dispatch::clients::CLIENTS;
 use crate::dispatch::message::Slot;
 use crate::link::{ClientFacts, ClientIdentity};
+use gridmux_channel::memory::HostPages;
 use gridmux_channel::ring::RingLayout;
 use gridmux_channel::ring::host::HostRings;
 use gridmux_channel::server::{Connection, Status};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -84,6 +85,9 @@ pub(super) struct Clients {
     places: Vec<Option<Client>>,
     /// Most clients that have slots.
     most: usize,
+    /// By user: what copies into holes of its buffers took of this process's memory. It is kept when a client leaves,
+    /// because the buffers' files may live on.
+    pages: HashMap<u32, Arc<HostPages>>,
     /// Clients in the order in which they connected, and until when each must be welcome.
     strangers: VecDeque<(Instant, Slot, u32)>,
 }
@@ -96,6 +100,7 @@ impl Clients {
         Self {
             places,
             most: usize::from(most).min(CLIENTS),
+            pages: HashMap::new(),
             strangers: VecDeque::new(),
         }
     }
@@ -128,6 +133,7 @@ impl Clients {
             doorbell: duplicate(rings.doorbell())?,
             rings_bytes: layout.total_bytes() as u64,
             module_bytes: making.module_bytes,
+            pages: Arc::clone(self.pages.entry(identity.credentials.uid).or_default()),
             identity,
         };
         let connection = Connection::new(connection).map_err(|error| error.to_string())?;

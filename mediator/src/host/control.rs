@@ -40,6 +40,11 @@ use std::time::{Duration, Instant};
 /// longer where plans cost much.
 const LEAST_PERIOD: Nanos = Nanos(20_000);
 
+/// How long what is in flight may take to complete when the service stops.
+const FLIGHT_PATIENCE: Duration = Duration::from_secs(2);
+/// Time between two looks at whether it has.
+const STOP_POLL: Duration = Duration::from_millis(1);
+
 /// Where a session's requests go.
 #[derive(Clone)]
 pub(super) struct Outbound {
@@ -204,9 +209,21 @@ impl ControlThread {
         self.stop(&link)
     }
 
+    /// Ends in good order: what is in flight may still complete for a while, and what does not is lost with the client's
+    /// connection, which is how its client learns of it.
     fn stop(mut self, link: &Link) -> io::Result<()> {
         self.outbound.tell(Message::Stop);
-        let _ = self.dispatcher.join();
+        let deadline = Instant::now() + FLIGHT_PATIENCE;
+        while !self.dispatcher.is_finished() && Instant::now() < deadline {
+            std::thread::sleep(STOP_POLL);
+        }
+        for account in self.accounts.iter() {
+            let operations = account.counters.read().pending;
+            if operations > 0 {
+                let tenant = &account.facts.name;
+                tracing::warn!(tenant, operations, "cut off: the service stops");
+            }
+        }
         // Release: pairs with the Acquire in `PolicyRunner::serve`.
         self.stop.store(true, Ordering::Release);
         self.policy.thread().unpark();
@@ -226,6 +243,7 @@ impl ControlThread {
                 let statistics = Box::new(self.statistics());
                 link.send(&ToSupervisor::Statistics(statistics), &[])?;
             }
+            Some((ToHost::Ping, _)) => link.send(&ToSupervisor::Alive, &[])?,
             Some((ToHost::Client(identity), descriptors)) => {
                 let id = identity.id;
                 if let Err(reason) = self.connect(identity, descriptors, watch) {
@@ -323,18 +341,27 @@ impl ControlThread {
             return refused(ControlCode::Limit, text);
         }
         let internal = |text: String| ControlError::new(ControlCode::Internal, text);
+        if !account.take_descriptors(client.session.descriptors()) {
+            let text = format!(
+                "the clients of tenant {} hold all file descriptors of the service that it may have; close some",
+                facts.name
+            );
+            return refused(ControlCode::Limit, text);
+        }
         // Taken once: a client is greeted with success once.
         let rings = client.rings.take();
         let rings = rings.ok_or_else(|| internal("this client has no rings left".into()))?;
         let domain = match self.device.create_domain(facts.memory_limit_bytes) {
             Ok(domain) => domain,
             Err(error) => {
+                account.give_descriptors_back(client.session.descriptors());
                 client.rings = Some(rings);
                 return refused(ControlCode::OutOfMemory, error.to_string());
             }
         };
         if let Err(error) = self.outbound.waker.watch(client.session.doorbell(), slot) {
             self.device.destroy_domain(domain);
+            account.give_descriptors_back(client.session.descriptors());
             client.rings = Some(rings);
             return Err(internal(error.to_string()));
         }

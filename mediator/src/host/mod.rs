@@ -11,6 +11,7 @@ mod accounts;
 mod clients;
 mod compile;
 mod control;
+mod descriptors;
 mod facts;
 mod learnt;
 mod session;

@@ -10,7 +10,7 @@ use gridmux_channel::ring::{
 };
 use gridmux_mediator::device::{
     AllocationUnits, Busy, Command, Device, DeviceKernelId, DomainId, KernelLimits, LaunchCommand,
-    Outcome, Report, Tag,
+    MemsetCommand, Outcome, Report, Tag,
 };
 use gridmux_mediator::dispatch::accounting::TenantCounters;
 use gridmux_mediator::dispatch::accounts::Account;
@@ -141,6 +141,10 @@ pub(crate) struct Bench {
     pub(crate) outcome: Option<Outcome>,
     /// Launches that it refuses for want of room, before it takes one.
     pub(crate) refuses: usize,
+    /// Fills handed over: whose memory, address, length, and how much more follows.
+    pub(crate) fills: Vec<(u32, u64, u64, u64)>,
+    /// Most operations on it at once.
+    pub(crate) most_in_flight: usize,
 }
 
 /// The scripted device.
@@ -172,7 +176,18 @@ impl Device for MockDevice {
             }
             Command::Copy(copy) => bench.in_flight.push_back((copy.tag, 0)),
             Command::DeviceCopy(copy) => bench.in_flight.push_back((copy.tag, 0)),
-            Command::Memset(memset) => bench.in_flight.push_back((memset.tag, 0)),
+            Command::Memset(memset) => {
+                let MemsetCommand {
+                    domain,
+                    address,
+                    bytes,
+                    rest_bytes,
+                    ..
+                } = *memset;
+                bench.fills.push((domain.0, address, bytes, rest_bytes));
+                bench.in_flight.push_back((memset.tag, 0));
+                bench.most_in_flight = bench.most_in_flight.max(bench.in_flight.len());
+            }
             Command::Kill(tag) => {
                 bench.killed.push(*tag);
                 bench.in_flight.retain(|(other, _)| other != tag);

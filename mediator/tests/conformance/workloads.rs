@@ -170,6 +170,7 @@ impl Workloads {
             buffer_offset: 0,
             address,
             bytes: bytes.len() as u64,
+            rest_bytes: 0,
         });
         assert!(device.submit(&copy, &[]).is_ok(), "room");
         let until = Nanos(u64::MAX);

@@ -175,6 +175,7 @@ fn large_copies_arrive_whole_beside_a_kernel_and_on_both() {
                 from: a,
                 to: b,
                 bytes: length,
+                rest_bytes: 0,
             })
         });
         assert_eq!(rig.end_of(tag), Outcome::Done);
@@ -190,6 +191,7 @@ fn large_copies_arrive_whole_beside_a_kernel_and_on_both() {
                     domain,
                     address: a + 4,
                     bytes: length - 8,
+                    rest_bytes: 0,
                     value,
                     width,
                 })

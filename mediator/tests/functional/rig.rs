@@ -189,6 +189,7 @@ impl Rig {
             buffer_offset: 0,
             address,
             bytes,
+            rest_bytes: 0,
         });
         self.submit(&command, &[]);
         tag

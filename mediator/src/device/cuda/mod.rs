@@ -171,11 +171,13 @@ impl CudaDevice {
             domain,
             address,
             bytes,
+            rest_bytes,
             value,
             width,
         } = *memset;
-        if !self.tables.read().holds(domain, address, bytes) {
-            let text = outside("a fill", address, bytes);
+        let all = bytes.saturating_add(rest_bytes);
+        if !self.tables.read().holds(domain, address, all) {
+            let text = outside("a fill", address, all);
             return self.flights.refuse(tag, CompletionStatus::BadAddress, text);
         }
         let work = Work::Fill {
@@ -267,19 +269,18 @@ fn find_copy(
     copy: &CopyCommand,
 ) -> Result<(Work<'static>, Keep), (CompletionStatus, String)> {
     let CopyCommand { address, bytes, .. } = *copy;
-    if !tables.holds(copy.domain, address, bytes) {
-        return Err((
-            CompletionStatus::BadAddress,
-            outside("a copy", address, bytes),
-        ));
+    let all = bytes.saturating_add(copy.rest_bytes);
+    if !tables.holds(copy.domain, address, all) {
+        let text = outside("a copy", address, all);
+        return Err((CompletionStatus::BadAddress, text));
     }
     let Some(buffer) = tables.buffers.get(&copy.buffer.0) else {
         let text = "the buffer was unmapped before the copy started".to_owned();
         return Err((CompletionStatus::BadIova, text));
     };
-    let Some(host) = buffer.at(copy.buffer_offset, bytes) else {
+    let Some(host) = buffer.at(copy.buffer_offset, all) else {
         let text = format!(
-            "a copy of {bytes} bytes at offset {:#x} leaves its buffer of {} bytes",
+            "a copy of {all} bytes at offset {:#x} leaves its buffer of {} bytes",
             copy.buffer_offset,
             buffer.len_bytes()
         );
@@ -312,9 +313,10 @@ fn find_device_copy(
     let DeviceCopyCommand {
         from, to, bytes, ..
     } = *copy;
+    let all = bytes.saturating_add(copy.rest_bytes);
     for address in [from, to] {
-        if !tables.holds(copy.domain, address, bytes) {
-            let text = outside("a copy", address, bytes);
+        if !tables.holds(copy.domain, address, all) {
+            let text = outside("a copy", address, all);
             return Err((CompletionStatus::BadAddress, text));
         }
     }

@@ -118,12 +118,14 @@ fn a_copy_must_stay_inside_an_allocation_and_its_buffer() {
         buffer_offset: 0,
         address: 0x10_0000,
         bytes: 4096,
+        rest_bytes: 0,
     };
     assert!(find_copy(&tables, &good).is_ok());
     for (bad, status) in [
         (
             CopyCommand {
                 bytes: 4097,
+                rest_bytes: 0,
                 ..good
             },
             CompletionStatus::BadAddress,
@@ -183,6 +185,7 @@ fn both_ends_of_a_copy_on_the_device_must_stay_inside_allocations() {
         from: 0x10_0800,
         to: 0x20_0000,
         bytes: 0x800,
+        rest_bytes: 0,
     };
     assert!(find_device_copy(&tables, &good).is_ok());
     for bad in [
@@ -307,6 +310,7 @@ impl Gpu {
             buffer_offset: 0,
             address: self.address,
             bytes: 4096,
+            rest_bytes: 0,
         }
     }
 
@@ -324,6 +328,7 @@ impl Gpu {
             domain: self.domain,
             address: self.address,
             bytes: 4096,
+            rest_bytes: 0,
             value: 0xeeee_eeee,
             width: Width::Four,
         };
@@ -364,6 +369,7 @@ impl Gpu {
     fn memory_is_checked(&mut self) {
         let outside = CopyCommand {
             bytes: 4097,
+            rest_bytes: 0,
             ..self.copy_out()
         };
         let ended = run(&mut self.device, &Command::Copy(outside));

@@ -48,16 +48,28 @@ impl Transfer {
         }
     }
 
-    /// Checks that the device's ends lie inside allocations of the tenant.
+    /// Checks that the device's ends lie inside allocations of the tenant, with what follows behind.
     ///
     /// # Errors
     /// The range that does not, and why.
     pub(super) fn check(&self, state: &State) -> Result<(), String> {
+        let all = u64::saturating_add;
         match self {
-            Self::Copy(copy) => check_range(state, copy.domain, copy.address, copy.bytes),
-            Self::DeviceCopy(copy) => check_range(state, copy.domain, copy.from, copy.bytes)
-                .and_then(|()| check_range(state, copy.domain, copy.to, copy.bytes)),
-            Self::Memset(memset) => check_range(state, memset.domain, memset.address, memset.bytes),
+            Self::Copy(copy) => check_range(
+                state,
+                copy.domain,
+                copy.address,
+                all(copy.bytes, copy.rest_bytes),
+            ),
+            Self::DeviceCopy(copy) => {
+                let bytes = all(copy.bytes, copy.rest_bytes);
+                check_range(state, copy.domain, copy.from, bytes)
+                    .and_then(|()| check_range(state, copy.domain, copy.to, bytes))
+            }
+            Self::Memset(memset) => {
+                let bytes = all(memset.bytes, memset.rest_bytes);
+                check_range(state, memset.domain, memset.address, bytes)
+            }
         }
     }
 

@@ -11,13 +11,17 @@ use gridmux_channel::Errno;
 use gridmux_channel::control::CONTROL_VERSION;
 use gridmux_channel::memory::{MAX_MAPPINGS, TenantBuffer};
 use gridmux_channel::regions::{
-    self, DOORBELL_OFFSET_BYTES, REGION_CONTROL, REGION_COUNT, REGION_FACTS, REGION_RINGS,
+    self, DOORBELL_OFFSET_BYTES, PAGE_BYTES, REGION_CONTROL, REGION_COUNT, REGION_FACTS,
+    REGION_RINGS,
 };
 use gridmux_channel::server::{Handler, IoFd};
 use gridmux_channel::wire::device::{DeviceInfo, RegionDescription};
 use gridmux_channel::wire::transfer::{DmaMap, DmaUnmap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+
+/// Mappings with memory that a client may have before it is welcome.
+const MAPPINGS_OF_A_STRANGER: usize = 4;
 
 impl Handler for Session {
     fn device_info(&self) -> DeviceInfo {
@@ -106,6 +110,9 @@ impl Handler for Session {
         if overlaps {
             return Err(Errno::EEXIST);
         }
+        if !(iova | size | request.offset).is_multiple_of(PAGE_BYTES) {
+            return Err(Errno::EINVAL);
+        }
         let with_memory = self
             .mappings
             .values()
@@ -126,17 +133,27 @@ impl Handler for Session {
         if fd.is_some() && releasing.count() >= MAPPINGS_PER_CLIENT {
             return Err(Errno::ENOSPC);
         }
+        let most_of_a_stranger = !self.is_welcome() && with_memory >= MAPPINGS_OF_A_STRANGER;
+        if fd.is_some() && most_of_a_stranger {
+            return Err(Errno::EPERM);
+        }
         let protection = request.protection();
         let mut buffer = None;
         if let Some(fd) = fd {
             let shared = TenantBuffer::new(fd, request.offset, size, protection)
                 .map_err(|error| error.errno())?;
-            let shared = Arc::new(shared);
-            let id = self
-                .parts
-                .device
-                .register_buffer(Arc::clone(&shared))
-                .map_err(|_| Errno::ENOMEM)?;
+            let shared = Arc::new(shared.charged_to(Arc::clone(&self.parts.pages)));
+            let account = self.member.as_ref().map(|member| &member.account);
+            if account.is_some_and(|account| !account.take_descriptors(1)) {
+                return Err(Errno::EMFILE);
+            }
+            let registered = self.parts.device.register_buffer(Arc::clone(&shared));
+            let id = registered.map_err(|_| {
+                if let Some(account) = account {
+                    account.give_descriptors_back(1);
+                }
+                Errno::ENOMEM
+            })?;
             buffer = Some((id, shared));
         }
         let mapping = DmaMapping {

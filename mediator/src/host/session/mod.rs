@@ -13,6 +13,7 @@ pub(super) use modules::{LoadFailure, LoadedModuleKernel, ModuleForSession};
 
 use super::accounts::Account;
 use super::control::Outbound;
+use super::descriptors::OF_A_CLIENT;
 use super::facts::facts_for_tenant;
 use crate::device::{BufferId, DeviceControl, DeviceError, DeviceKernelId, DomainId};
 use crate::dispatch::client::{Mapping, STREAMS_PER_CLIENT};
@@ -25,7 +26,7 @@ use gridmux_channel::control::{
     CONTROL_VERSION, ControlCode, ControlError, ControlReply, ControlRequest, MAX_NAME_BYTES,
     MAX_TENANT_NAME_BYTES, Mailbox, Usage, Welcome,
 };
-use gridmux_channel::memory::TenantBuffer;
+use gridmux_channel::memory::{HostPages, TenantBuffer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -71,6 +72,8 @@ pub(super) struct SessionParts {
     pub(super) doorbell: OwnedFd,
     pub(super) rings_bytes: u64,
     pub(super) module_bytes: u64,
+    /// What copies into holes of the buffers of its user took.
+    pub(super) pages: Arc<HostPages>,
 }
 
 impl SessionParts {
@@ -205,8 +208,19 @@ impl Session {
         self.mailbox.answer(&ControlReply::Error(error));
     }
 
+    /// Returns how many descriptors the client holds.
+    pub(super) fn descriptors(&self) -> u64 {
+        let mapped = self.mappings.values().filter(|m| m.buffer.is_some());
+        let released = self.deferred.iter();
+        let released = released.filter(|release| matches!(release, Release::Buffer(_)));
+        OF_A_CLIENT + (mapped.count() + released.count()) as u64
+    }
+
     /// Forgets the client's buffers; its device memory goes with its domain.
     pub(super) fn release(&mut self) {
+        if let Some(member) = &self.member {
+            member.account.give_descriptors_back(self.descriptors());
+        }
         let mapped = std::mem::take(&mut self.mappings).into_values();
         let mapped = mapped.filter_map(|mapping| Some(mapping.buffer?.0));
         let deferred = std::mem::take(&mut self.deferred);
@@ -259,7 +273,12 @@ impl Session {
                     }
                 }
                 Release::Kernels(kernels) => self.parts.device.unload(domain, &kernels),
-                Release::Buffer(buffer) => self.parts.device.unregister_buffer(buffer),
+                Release::Buffer(buffer) => {
+                    self.parts.device.unregister_buffer(buffer);
+                    if let Some(member) = &self.member {
+                        member.account.give_descriptors_back(1);
+                    }
+                }
             }
         }
         self.resume();

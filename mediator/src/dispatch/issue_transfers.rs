@@ -1,0 +1,155 @@
+//! Handing pieces of copies and fills to the device, in the order of [`super::transfers`].
+
+use super::dispatcher::Dispatcher;
+use super::issue::Attempt;
+use super::lanes::Flight;
+use super::operation::Work;
+use super::port::TenantPort;
+use super::queue::Active;
+use super::transfers::{Engine, PIECE_BYTES};
+use crate::device::{
+    Command, CopyCommand, Device, DeviceCopyCommand, DomainId, MemsetCommand, Tag,
+};
+use gridmux_policy::BlockShape;
+
+impl<D: Device, P: TenantPort> Dispatcher<D, P> {
+    /// Hands over what the engines have room for; returns whether anything was done.
+    pub(super) fn issue_transfers(&mut self) -> bool {
+        let mut worked = false;
+        for engine in Engine::ALL {
+            while let Some(active) = self.transfers.first(engine) {
+                match self.is_issued(active) {
+                    None => {
+                        self.transfers.pop(engine);
+                        self.accounts.change(active.tenant, -1, 0);
+                        continue;
+                    }
+                    Some(true) => {
+                        worked = true;
+                        self.transfers.pop(engine);
+                        self.accounts.change(active.tenant, -1, 0);
+                        self.activate_more(active.slot, active.stream);
+                        self.finish_if_over(active.slot, active.id);
+                        continue;
+                    }
+                    Some(false) if !self.transfers.has_room(engine) => break,
+                    Some(false) => {}
+                }
+                match self.try_issue(active) {
+                    Attempt::Issued => worked = true,
+                    Attempt::DeviceFull => break,
+                    Attempt::Blocked | Attempt::NotItsTurn => {
+                        self.transfers.pop(engine);
+                        self.accounts.park(active);
+                    }
+                }
+            }
+        }
+        worked
+    }
+
+    /// Hands the next piece of a transfer over.
+    pub(super) fn issue_transfer(&mut self, active: Active) -> Attempt {
+        let now = self.now;
+        let wall_ns = self.issue_wall_ns();
+        let Some(account) = self.accounts.get(active.tenant) else {
+            return Attempt::NotItsTurn;
+        };
+        let weight = account.weight;
+        let Some(client) = self.clients.get_mut(active.slot) else {
+            return Attempt::NotItsTurn;
+        };
+        let domain = client.domain;
+        let Some(operation) = client.operations.get_mut(active.id) else {
+            return Attempt::NotItsTurn;
+        };
+        let Some((engine, bytes)) = operation.work.engine().zip(next_bytes(&operation.work)) else {
+            return Attempt::NotItsTurn;
+        };
+        let flight = Flight {
+            slot: active.slot,
+            tenant: active.tenant,
+            operation: active.id,
+            row: None,
+            shape: BlockShape::default(),
+            first_block: 0,
+            issued: now,
+            blocks: 0,
+            charge: 0,
+            charged_from: now,
+            resided_ns: 0,
+            block_ns: 0,
+            work_ns: 0,
+            resident: 0,
+            is_fresh: true,
+            transfer: Some((engine, bytes)),
+        };
+        let Some(tag) = self.lanes.take(flight) else {
+            return Attempt::DeviceFull;
+        };
+        let submitted = command(&operation.work, bytes, tag, domain)
+            .is_some_and(|command| self.device.submit(&command, &[]).is_ok());
+        if !submitted {
+            self.lanes.release(tag, now);
+            return Attempt::DeviceFull;
+        }
+        operation.in_flight += 1;
+        if operation.issued_wall_ns == 0 {
+            operation.issued_wall_ns = wall_ns;
+        }
+        match &mut operation.work {
+            Work::Copy(copy) => copy.issued += bytes,
+            Work::DeviceCopy(copy) => copy.issued += bytes,
+            Work::Memset(memset) => memset.issued += bytes,
+            Work::Launch(_) | Work::Marker | Work::Wait { .. } | Work::Hold { .. } => {}
+        }
+        self.accounts.change(active.tenant, 0, 1);
+        self.transfers
+            .handed_over(engine, bytes, active.tenant, weight);
+        Attempt::Issued
+    }
+}
+
+/// Returns the length of a transfer's next piece, in bytes.
+fn next_bytes(work: &Work) -> Option<u64> {
+    let (bytes, issued) = match work {
+        Work::Copy(copy) => (copy.bytes, copy.issued),
+        Work::DeviceCopy(copy) => (copy.bytes, copy.issued),
+        Work::Memset(memset) => (memset.bytes, memset.issued),
+        Work::Launch(_) | Work::Marker | Work::Wait { .. } | Work::Hold { .. } => return None,
+    };
+    Some((bytes - issued).min(PIECE_BYTES))
+}
+
+fn command(work: &Work, bytes: u64, tag: Tag, domain: DomainId) -> Option<Command> {
+    match work {
+        Work::Copy(copy) => Some(Command::Copy(CopyCommand {
+            tag,
+            domain,
+            direction: copy.direction,
+            buffer: copy.buffer,
+            buffer_offset: copy.buffer_offset + copy.issued,
+            address: copy.address.checked_add(copy.issued)?,
+            bytes,
+            rest_bytes: copy.bytes - copy.issued - bytes,
+        })),
+        Work::DeviceCopy(copy) => Some(Command::DeviceCopy(DeviceCopyCommand {
+            tag,
+            domain,
+            from: copy.from.checked_add(copy.issued)?,
+            to: copy.to.checked_add(copy.issued)?,
+            bytes,
+            rest_bytes: copy.bytes - copy.issued - bytes,
+        })),
+        Work::Memset(memset) => Some(Command::Memset(MemsetCommand {
+            tag,
+            domain,
+            address: memset.address.checked_add(memset.issued)?,
+            bytes,
+            rest_bytes: memset.bytes - memset.issued - bytes,
+            value: memset.value,
+            width: memset.width,
+        })),
+        Work::Launch(_) | Work::Marker | Work::Wait { .. } | Work::Hold { .. } => None,
+    }
+}
