@@ -2,6 +2,8 @@
 //!
 //! Rules: an unknown key is an error that names it; every value has a default that is safe; nothing here touches
 //! the system, so a configuration can be validated anywhere.
+//!
+//! Length: every key stands here with its default and its check.
 
 mod example;
 mod principal;

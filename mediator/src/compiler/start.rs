@@ -44,6 +44,7 @@ impl ForkServer {
             .env_clear()
             .stdin(Stdio::null())
             .stdout(Stdio::null());
+        let least = FIRST_SEAT_FD + i32::try_from(SEATS).unwrap_or(0);
         let sources: Vec<RawFd> = theirs.iter().map(AsRawFd::as_raw_fd).collect();
         // SAFETY: between fork and exec only fcntl, dup2, signal and sigprocmask are called, which are async-signal-safe.
         unsafe {
@@ -51,7 +52,6 @@ impl ForkServer {
                 // Copies beyond all targets first: a source may lie where another one is to be.
                 let mut high = [-1; SEATS];
                 for (copy, source) in high.iter_mut().zip(&sources) {
-                    let least = FIRST_SEAT_FD + SEATS as i32;
                     *copy = check(libc::fcntl(*source, libc::F_DUPFD_CLOEXEC, least))?;
                 }
                 for (target, copy) in (FIRST_SEAT_FD..).zip(high) {
