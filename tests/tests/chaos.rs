@@ -162,11 +162,10 @@ fn leave_at_work(gpu: &Gpu, prng: &mut Prng) -> Went {
 
 /// Submissions of a tenant without a client library: each completes once, in order, under its own cookie.
 fn raw(world: &World, name: &str, prng: &mut Prng) {
-    let attempt = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        RawTenant::connect(&world.socket, name)
-    }));
-    // The service was away.
-    let Ok(mut tenant) = attempt else { return };
+    // The service may be away.
+    let Ok(mut tenant) = RawTenant::try_connect(&world.socket, name) else {
+        return;
+    };
     for _ in 0..prng.below(20) {
         let count = 1 + u64::from(prng.below(32));
         let first = tenant.push(0, Operation::Barrier);
