@@ -15,6 +15,7 @@ mod speaker;
 mod table;
 mod units;
 mod usage;
+mod waiting;
 
 use std::process::ExitCode;
 

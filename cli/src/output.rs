@@ -1,11 +1,12 @@
 //! What goes to stdout: text for people, or JSON for programs.
 //!
-//! Rules: a command prints one JSON document, or lines of one document each where it goes on for a while; every write
-//! is flushed, because a program may wait for it; an error is `{"error": …}` in JSON, and otherwise stands on stderr
-//! with its hint.
+//! Rules: control characters in text for people are shown and not sent, whoever named something with them; a command
+//! prints one JSON document, or lines of one document each where it goes on for a while; every write is flushed, because
+//! a program may wait for it; an error is `{"error": …}` in JSON, and otherwise stands on stderr with its hint.
 
 use crate::failure::Failure;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -58,7 +59,7 @@ impl Output {
         text: impl FnOnce() -> String,
     ) -> Result<String, Failure> {
         let mut text = match self.format {
-            Format::Text => text(),
+            Format::Text => harmless(&text()).into_owned(),
             Format::Json => serde_json::to_string(value)?,
             Format::Pretty => serde_json::to_string_pretty(value)?,
         };
@@ -80,7 +81,7 @@ impl Output {
     /// Prints text, ending with a line break.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         let end = if text.ends_with('\n') { "" } else { "\n" };
-        self.bytes(format!("{text}{end}").as_bytes())
+        self.bytes(format!("{}{end}", harmless(text)).as_bytes())
     }
 
     /// Prints bytes as they are.
@@ -111,10 +112,9 @@ impl Output {
             let _ = self.show(&report, String::new);
             return;
         }
-        let mut stderr = io::stderr().lock();
-        let _ = writeln!(stderr, "error: {message}");
+        note(&format!("error: {message}"));
         if let Some(hint) = hint {
-            let _ = writeln!(stderr, "hint: {hint}");
+            note(&format!("hint: {hint}"));
         }
     }
 
@@ -123,6 +123,29 @@ impl Output {
         self.report(message, Some("gridmux --help"));
         ExitCode::from(crate::failure::WRONG_USAGE)
     }
+}
+
+/// Says something on stderr, in a line of its own.
+pub(crate) fn note(text: &str) {
+    // Nobody is left to be told when stderr is gone.
+    let _ = writeln!(io::stderr(), "{}", harmless(text));
+}
+
+/// Returns text without what a terminal would obey: control characters other than line breaks and tabulators, and
+/// those that turn the direction of text, stand there by their names.
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    let is_obeyed = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let shown = text.chars().map(|c| match is_obeyed(c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    });
+    Cow::Owned(shown.collect())
 }
 
 /// Returns the error and what caused it, outermost first; a cause that an outer one has told already is left out.
@@ -142,8 +165,16 @@ fn causes(error: &anyhow::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::causes;
+    use super::{causes, harmless};
     use anyhow::anyhow;
+
+    #[test]
+    fn a_terminal_gets_nothing_to_obey() {
+        assert_eq!(harmless("a\tb\n\u{e9}"), "a\tb\n\u{e9}");
+        assert_eq!(harmless("\u{1b}[31mx"), "\\u{1b}[31mx");
+        assert_eq!(harmless("a\rb\u{9b}2J\u{7f}"), "a\\rb\\u{9b}2J\\u{7f}");
+        assert_eq!(harmless("\u{202e}cba"), "\\u{202e}cba");
+    }
 
     #[test]
     fn each_cause_is_told_once() {

@@ -1,5 +1,6 @@
 //! Tables for people: aligned columns, a heading, no lines.
 
+use crate::output::harmless;
 use comfy_table::{ContentArrangement, Table, presets};
 
 /// Columns of the terminal that tables with long texts are made for.
@@ -30,10 +31,18 @@ fn text(
 ) -> String {
     table.load_preset(presets::NOTHING);
     table.set_header(headings.iter().map(|heading| heading.to_uppercase()));
+    let rows = rows
+        .into_iter()
+        .map(|row| row.iter().map(|cell| one_line(cell)).collect::<Vec<_>>());
     table.add_rows(rows);
     let text = table.to_string();
     let lines = text
         .lines()
         .map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end());
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns a cell's text in one line, whatever somebody put into a name.
+fn one_line(cell: &str) -> String {
+    harmless(&cell.replace('\n', "\\n").replace('\t', "\\t")).into_owned()
 }

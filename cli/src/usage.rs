@@ -4,7 +4,7 @@
 //! prefix; wrong usage exits with 2, as JSON when JSON was asked for.
 
 use crate::commands::Command;
-use crate::output::{Format, Output};
+use crate::output::{Format, Output, note};
 use clap::Parser;
 use clap::error::ErrorKind;
 use std::ffi::OsStr;
@@ -62,8 +62,8 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
             if out.is_json() {
                 out.wrong_usage(&message(&error))
             } else {
-                // clap's own form is `error: …` with a tip; it goes to stderr.
-                let _ = error.print();
+                // clap's own form is `error: …` with a tip.
+                note(error.render().to_string().trim_end());
                 ExitCode::from(crate::failure::WRONG_USAGE)
             }
         }

@@ -275,7 +275,7 @@ fn what_cannot_be_meant_is_wrong_usage() {
         (&["matmull"], "ercbench:jpeg-d"),
         (
             &["matmul,weight=0"],
-            "`weight=0`: give a whole number of at least 1",
+            "`weight=0`: give a whole number from 1 to 1000",
         ),
         (&["matmul,weight=heavy"], "`weight=heavy`"),
         (&["matmul,wieght=1"], "no key `wieght`; keys are launches"),
@@ -394,5 +394,142 @@ fn profiles_are_kept_and_used_by_the_next_mix_and_bad_ones_are_refused() {
         std::fs::write(&file, bad).unwrap();
         refused(&arguments, part);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), bad, "it is left");
+    }
+}
+
+/// A kernel that does not end, one that does nothing, and one that the model cannot run.
+const KERNELS: &str = "\
+.version 8.0
+.target sm_70
+.address_size 64
+.visible .entry endless() {
+LOOP:
+    bra LOOP;
+}
+.visible .entry empty() {
+    ret;
+}
+.visible .entry bad() {
+    .reg .b32 %r<2>;
+    frobnicate.u32 %r1;
+    ret;
+}
+";
+
+fn kernels(folder: &std::path::Path) -> String {
+    let file = folder.join("kernels.ptx");
+    std::fs::write(&file, KERNELS).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_kernel_that_does_not_end_is_given_up_at_its_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = kernels(folder.path());
+    let endless = format!("{file},entry=endless,grid=1,block=32");
+    for on in ["model", "event"] {
+        let ran = gridmux([
+            "-j",
+            "sim",
+            "mix",
+            &endless,
+            "vecadd,size=tiny",
+            "--policy",
+            "fifo",
+            "--on",
+            on,
+            "--sms",
+            "1",
+            "--budget",
+            "200000",
+        ]);
+        assert_eq!(ran.code, Some(1), "{on}: {}", ran.stdout);
+        let error = ran.json_error();
+        assert!(error.starts_with("kernels"), "{on}: {error}");
+        assert!(error.contains("budget of 200000 cycles"), "{on}: {error}");
+        assert!(ran.json()["hint"].as_str().unwrap().contains("--budget"));
+    }
+}
+
+#[test]
+fn a_kernel_that_does_nothing_is_not_slowed_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = kernels(folder.path());
+    for on in ["model", "event"] {
+        let empty = format!("{file},entry=empty,grid=1,block=32");
+        let report = gridmux(["-j", "sim", "mix", &empty, "--policy", "fifo", "--on", on])
+            .succeeded()
+            .json();
+        let slowdown = report["programs"][0]["slowdown"].as_f64().unwrap();
+        assert!((slowdown - 1.0).abs() < 1e-9, "{on}: {report}");
+        let stp = report["metrics"]["stp"].as_f64().unwrap();
+        assert!((stp - 1.0).abs() < 1e-9, "{on}: {report}");
+    }
+}
+
+#[test]
+fn a_kernel_that_cannot_run_leaves_the_others_of_its_file_usable() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = kernels(folder.path());
+    let shape = ["--grid", "1", "--block", "32", "-j"];
+    for form in ["whole", "slice"] {
+        let ran = gridmux(
+            [
+                &["sim", "kernel", &file, "--form", form, "--entry", "empty"][..],
+                &shape,
+            ]
+            .concat(),
+        );
+        ran.succeeded();
+    }
+    let ran = gridmux([&["sim", "kernel", &file, "--entry", "bad"][..], &shape].concat());
+    assert_eq!(ran.code, Some(1));
+    let error = ran.json_error();
+    assert!(error.contains("frobnicate"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_written_is_found_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link");
+    std::fs::write(folder.path().join("known"), "").unwrap();
+    std::os::unix::fs::symlink(folder.path().join("known"), &link).unwrap();
+    let ptx = command::workload_ptx("vecadd");
+    let buffer = format!("{ptx},entry=vecadd,grid=1,block=32,arg=out=64:/nonexistent/out");
+    let link = link.to_str().unwrap();
+    for (more, due) in [
+        (
+            vec!["matmul", "--profiles", "/nonexistent/profiles"],
+            "/nonexistent",
+        ),
+        (vec!["matmul", "--profiles", link], "is a link"),
+        (vec![buffer.as_str(), "--on", "model"], "/nonexistent"),
+    ] {
+        let ran = gridmux(["-j", "sim", "mix", "--policy", "fifo"].iter().chain(&more));
+        assert_eq!(ran.code, Some(1), "{more:?}");
+        assert!(ran.json_error().contains(due), "{}", ran.json_error());
+    }
+    assert!(std::path::Path::new(link).is_symlink());
+}
+
+#[test]
+fn times_that_no_run_lasts_to_are_blamed_on_the_workload() {
+    let traces = Traces::new();
+    let launches = [
+        Launch::new(0, 8, 0, 10),
+        Launch::new(1, 8, 15_000_000_000_000_000, 10),
+    ];
+    let late = traces.write("late", &launches);
+    for on in ["event", "model"] {
+        let ran = gridmux([
+            "-j", "sim", "mix", &late, "--policy", "srtf", "--gpu", "v100", "--sms", "2", "--on",
+            on,
+        ]);
+        assert_eq!(ran.code, Some(1), "{on}: {}", ran.stdout);
+        let error = ran.json_error();
+        assert!(
+            error.starts_with("late: a launch would arrive at 15000000000000000000 ns"),
+            "{on}: {error}"
+        );
     }
 }

@@ -132,7 +132,7 @@ fn each_cause_is_told_once() {
         (&["serve", "--config", "/nonexistent"], "os error 2"),
         (
             &["serve", "--tenant", "a", "--run-dir", &below],
-            "os error 20",
+            "no directory",
         ),
         (
             &["workload", "run", "vecadd", "--socket", "/nonexistent"],
@@ -318,4 +318,86 @@ fn what_help_refers_to_is_there() {
         assert!(run.contains(word), "{word}: {run}");
     }
     assert!(help(&["latency"]).contains("hand-over"));
+}
+
+#[test]
+fn a_named_pipe_is_no_file_and_the_pipe_of_a_shell_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("k.ptx");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let pipe = pipe.to_str().unwrap();
+    let toml = folder.path().join("gpu.toml");
+    nix::unistd::mkfifo(&toml, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let toml = toml.to_str().unwrap();
+    let kernel = ["--entry", "vecadd", "--grid", "1", "--block", "32"];
+    let ptx = workload_ptx("vecadd");
+    let buffer = format!("in={pipe}");
+    for arguments in [
+        vec!["ptx", "rewrite", "--form", "slice", pipe],
+        vec!["policy", "profiles", pipe],
+        vec!["serve", "--config", pipe],
+        [&["sim", "kernel", pipe][..], &kernel].concat(),
+        [&["sim", "kernel", "--gpu", toml, &ptx][..], &kernel].concat(),
+        [&["sim", "kernel", "--arg", &buffer, &ptx][..], &kernel].concat(),
+        vec!["sim", "trace", pipe],
+        vec![
+            "sim",
+            "mix",
+            "vecadd",
+            "--policy",
+            "fifo",
+            "--profiles",
+            pipe,
+        ],
+    ] {
+        let ran = gridmux(arguments.iter().chain(&["-j"]));
+        assert_eq!(ran.code, Some(1), "{arguments:?}: {}", ran.stderr);
+        let error = ran.json_error();
+        let says_so = ["named pipe", "no regular file"]
+            .iter()
+            .any(|words| error.contains(words));
+        assert!(says_so, "{arguments:?}: {error}");
+    }
+    let ran = gridmux(["ptx", "check", "-j", pipe]);
+    assert!(ran.stdout.contains("named pipe"), "{}", ran.stdout);
+    let shell = |script: String| Command::new("bash").args(["-c", &script]).output().unwrap();
+    for script in [
+        format!("{PROGRAM} ptx check <(cat {ptx})"),
+        format!("{PROGRAM} ptx check - < {ptx}"),
+    ] {
+        let output = shell(script.clone());
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.contains("vecadd"),
+            "{script}: {text}"
+        );
+    }
+}
+
+#[test]
+fn nothing_that_somebody_named_is_obeyed_by_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a\u{1b}[31mb.ptx");
+    std::fs::copy(workload_ptx("vecadd"), &file).unwrap();
+    let file = file.to_str().unwrap();
+    let toml = folder.path().join("g.toml");
+    std::fs::write(&toml, "schema_version = 1\n\"\\u001b[2J\" = 1\n").unwrap();
+    let toml = toml.to_str().unwrap();
+    let mix = "x\u{1b}[2Jy=vecadd,size=tiny";
+    for arguments in [
+        vec!["ptx", "check", file],
+        vec!["ptx", "check", "no\u{1b}[31msuch.ptx"],
+        vec!["sim", "mix", mix, "--policy", "fifo"],
+        vec!["serve", "--check", "--config", toml],
+        vec!["tenant", "\u{1b}[31m"],
+        vec!["policy", "show", "\u{9b}31m"],
+    ] {
+        let ran = gridmux(&arguments);
+        let said = ran.stdout + &ran.stderr;
+        assert!(!said.is_empty(), "{arguments:?}");
+        let obeyed = said
+            .chars()
+            .find(|c| c.is_control() && !matches!(c, '\n' | '\t'));
+        assert_eq!(obeyed, None, "{arguments:?}: {said:?}");
+    }
 }

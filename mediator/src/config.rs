@@ -17,7 +17,9 @@ use gridmux_hw_model::GpuConfig;
 use gridmux_hw_model::config::builtin_names;
 use gridmux_policy::Class;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
 
 /// Largest weight of a tenant.
 pub const MAX_WEIGHT: u32 = 1000;
@@ -25,8 +27,24 @@ pub const MAX_WEIGHT: u32 = 1000;
 pub const MAX_TENANTS: u16 = 1024;
 /// Most clients of a service, over all tenants together.
 pub const MAX_CLIENTS: u16 = 1024;
+/// Largest `limits.connects_per_second`.
+const MAX_CONNECTS: u32 = 1_000_000;
+/// Largest `limits.host_patience_seconds`.
+const MAX_PATIENCE: u32 = 3600;
 /// Least memory of a modelled device, in bytes.
 const LEAST_MEMORY_BYTES: u64 = 1 << 20;
+/// Most memory of a modelled device, in bytes; no GPU of today has more.
+const MOST_MEMORY_BYTES: u64 = 1 << 40;
+/// Least length of the longest module, in bytes.
+const LEAST_MODULE_BYTES: u64 = 1024;
+/// Longest time for which a client may hold the virtual clock: ten minutes.
+const MOST_HOLD_MS: u64 = 600_000;
+/// Most processor time of a launch, in seconds: more than eleven days.
+const MOST_CPU_SECONDS: f64 = 1e6;
+/// Most bytes of a configuration.
+const MOST_BYTES: u64 = 4 << 20;
+/// What stands for no user in system calls (chown(2)).
+const NOBODY: u32 = u32::MAX;
 
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -116,6 +134,10 @@ pub struct Limits {
     pub tenants: u16,
     /// Most clients connected at once, over all tenants together.
     pub clients: u16,
+    /// Connections that the processes of one user may make each second in the long run; four times as many at once.
+    pub connects_per_second: u32,
+    /// How long a device host may say nothing before it is replaced, in seconds.
+    pub host_patience_seconds: u32,
 }
 
 impl Default for Limits {
@@ -127,6 +149,8 @@ impl Default for Limits {
             kernel_budget_cpu_seconds: 20.0,
             tenants: MAX_TENANTS,
             clients: MAX_CLIENTS,
+            connects_per_second: 50,
+            host_patience_seconds: 15,
         }
     }
 }
@@ -204,10 +228,66 @@ impl TenantConfig {
         if self.clients == Some(0) {
             return bad("clients", "0 clients can do nothing".into());
         }
-        if let Some(path) = self.cgroup.as_ref().filter(|path| !path.starts_with('/')) {
+        let is_path = |path: &&String| {
+            let mut parts = Path::new(path.as_str()).components();
+            parts.next() == Some(Component::RootDir)
+                && parts.all(|part| matches!(part, Component::Normal(_)))
+        };
+        if let Some(path) = self.cgroup.as_ref().filter(|path| !is_path(path)) {
             return bad(
                 "cgroup",
-                format!("{path:?} must be an absolute path, as in /proc/PID/cgroup after 0::"),
+                format!(
+                    "{path:?} must be an absolute path without \"..\", as in /proc/PID/cgroup after 0::"
+                ),
+            );
+        }
+        self.check_users()
+    }
+
+    /// Checks the users and groups of rules, as far as numbers tell.
+    fn check_users(&self) -> Result<(), ConfigError> {
+        let bad = |field: &str, message: String| {
+            Err(ConfigError::Value {
+                key: format!("tenant.{}.{field}", self.name),
+                message,
+            })
+        };
+        let user = self.user.as_ref().and_then(Principal::number);
+        let group = self.group.as_ref().and_then(Principal::number);
+        for (field, number) in [("user", user), ("group", group), ("uid", self.uid)] {
+            if number == Some(NOBODY) {
+                return bad(field, format!("{NOBODY} is no number of anybody"));
+            }
+        }
+        match (user, self.uid) {
+            (Some(user), Some(uid)) if user != uid && user != 0 => bad(
+                "uid",
+                format!("nobody is user {user} and user {uid}; leave one of the rules out"),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks what it may use against what there is.
+    fn check_against(&self, limits: &Limits, device: &DeviceConfig) -> Result<(), ConfigError> {
+        let bad = |field: &str, message: String| {
+            Err(ConfigError::Value {
+                key: format!("tenant.{}.{field}", self.name),
+                message,
+            })
+        };
+        let (bytes, all) = (self.memory_limit_bytes, device.memory_bytes);
+        if let Some(bytes) = bytes.filter(|bytes| device.is_model() && *bytes > all) {
+            return bad(
+                "memory_limit_bytes",
+                format!("{bytes} is more than the {all} bytes of device.memory_bytes"),
+            );
+        }
+        let all = limits.clients;
+        if let Some(clients) = self.clients.filter(|clients| *clients > all) {
+            return bad(
+                "clients",
+                format!("{clients} is more than limits.clients, which is {all}"),
             );
         }
         Ok(())
@@ -249,15 +329,17 @@ impl Config {
     /// # Errors
     /// [`ConfigError`], naming the file and the key.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+        let text = read_text(path).map_err(|source| ConfigError::Read {
             path: path.to_owned(),
             source,
         })?;
-        let config = Self::parse(&text).map_err(|error| ConfigError::Parse {
+        Self::parse(&text).map_err(|error| ConfigError::Parse {
             path: path.to_owned(),
-            message: error.to_string(),
-        })?;
-        Ok(config)
+            message: match error {
+                ConfigError::Parse { message, .. } => message,
+                error => error.to_string(),
+            },
+        })
     }
 
     /// Parses and checks the text of a configuration.
@@ -335,6 +417,7 @@ impl Config {
                 return bad(&key, "is configured twice".into());
             }
             tenant.check()?;
+            tenant.check_against(&self.limits, &self.device)?;
         }
         if self.tenants.len() > usize::from(self.limits.tenants) {
             return bad(
@@ -351,6 +434,10 @@ impl Config {
 }
 
 impl DeviceConfig {
+    fn is_model(&self) -> bool {
+        self.kind.starts_with("model:")
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         let bad = |key: &str, message: String| {
             Err(ConfigError::Value {
@@ -390,6 +477,24 @@ impl DeviceConfig {
             );
             return bad("device.memory_bytes", message);
         }
+        if self.memory_bytes > MOST_MEMORY_BYTES {
+            let message = format!(
+                "at most {MOST_MEMORY_BYTES} (1 TiB), not {}",
+                self.memory_bytes
+            );
+            return bad("device.memory_bytes", message);
+        }
+        if !self.is_model() {
+            let own = Self::default();
+            let is_set = [
+                ("device.sms", self.sms.is_some()),
+                ("device.memory_bytes", self.memory_bytes != own.memory_bytes),
+                ("device.clock", self.clock != own.clock),
+            ];
+            if let Some((key, _)) = is_set.into_iter().find(|(_, is_set)| *is_set) {
+                return bad(key, "is for model:NAME; a GPU has its own".into());
+            }
+        }
         if self.timing == Timing::Functional {
             let refused = |key: &str, message: &str| {
                 Err(ConfigError::Value {
@@ -397,7 +502,7 @@ impl DeviceConfig {
                     message: message.into(),
                 })
             };
-            if !self.kind.starts_with("model:") {
+            if !self.is_model() {
                 return refused(
                     "device.timing",
                     "\"functional\" is for model:NAME; a GPU has its own time",
@@ -422,16 +527,20 @@ impl Limits {
                 message: message.into(),
             })
         };
-        if self.module_bytes == 0 || self.module_bytes > 64 << 20 {
-            return bad("limits.module_bytes", "must be 1 to 67108864 (64 MiB)");
+        if !(LEAST_MODULE_BYTES..=64 << 20).contains(&self.module_bytes) {
+            return bad("limits.module_bytes", "must be 1024 to 67108864 (64 MiB)");
+        }
+        if !(1..=MOST_HOLD_MS).contains(&self.clock_hold_ms) {
+            return bad("limits.clock_hold_ms", "must be 1 to 600000 (ten minutes)");
         }
         if self.kernel_budget_cycles == 0 {
             return bad("limits.kernel_budget_cycles", "0 cycles let nothing run");
         }
-        if !(self.kernel_budget_cpu_seconds.is_finite() && self.kernel_budget_cpu_seconds > 0.0) {
+        let seconds = self.kernel_budget_cpu_seconds;
+        if !(seconds > 0.0 && seconds <= MOST_CPU_SECONDS) {
             return bad(
                 "limits.kernel_budget_cpu_seconds",
-                "must be a number of seconds above 0",
+                "must be a number of seconds above 0, at most 1000000",
             );
         }
         if self.tenants == 0 || self.tenants > MAX_TENANTS {
@@ -440,7 +549,33 @@ impl Limits {
         if self.clients == 0 || self.clients > MAX_CLIENTS {
             return bad("limits.clients", "must be 1 to 1024");
         }
+        if self.connects_per_second == 0 || self.connects_per_second > MAX_CONNECTS {
+            return bad(
+                "limits.connects_per_second",
+                "must be 1 to 1000000 connections",
+            );
+        }
+        if self.host_patience_seconds == 0 || self.host_patience_seconds > MAX_PATIENCE {
+            return bad("limits.host_patience_seconds", "must be 1 to 3600 seconds");
+        }
         Ok(())
+    }
+}
+
+/// Reads a file of text that is no longer than a configuration may be.
+fn read_text(path: &Path) -> io::Result<String> {
+    // Opening a pipe that nobody writes would wait for ever.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("this is no regular file"));
+    }
+    let mut text = String::new();
+    let file = File::open(path)?;
+    file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MOST_BYTES {
+        true => Err(io::Error::other(format!(
+            "the file has more than {MOST_BYTES} bytes"
+        ))),
+        false => Ok(text),
     }
 }
 

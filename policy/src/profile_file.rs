@@ -125,11 +125,15 @@ impl ProfileFile {
     /// # Errors
     /// [`ProfileFileError`]; whether the device is the right one is for [`ProfileFile::of_device`] to say.
     pub fn open(path: &Path) -> Result<Self, ProfileFileError> {
-        let file = File::open(path).map_err(|source| ProfileFileError::Read {
+        let unreadable = |source| ProfileFileError::Read {
             path: path.to_owned(),
             source,
-        })?;
-        Self::read(file, path)
+        };
+        // Opening a pipe that nobody writes would wait for ever.
+        if !fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(unreadable(io::Error::other("this is no regular file")));
+        }
+        Self::read(File::open(path).map_err(unreadable)?, path)
     }
 
     /// Reads a file that was opened; `path` is what errors call it.

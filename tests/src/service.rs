@@ -253,6 +253,15 @@ impl Service {
         }
     }
 
+    /// The process of the device host.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn host(&self) -> u32 {
+        self.statistics().host_pid.expect("there is a device host")
+    }
+
     /// A reading of one tenant.
     ///
     /// # Panics
@@ -277,6 +286,15 @@ impl Service {
                 .any(|tenant| tenant.tenant.name == name && !tenant.clients.is_empty());
             (!is_there).then_some(statistics)
         })
+    }
+}
+
+/// The process of the device host; none while there is no host, or the service does not answer yet.
+#[must_use]
+pub fn host_of(service: &Service) -> Option<u32> {
+    match ask(service.folder(), &AdminRequest::Statistics) {
+        Ok(AdminReply::Statistics(statistics)) => statistics.host_pid,
+        _ => None,
     }
 }
 

@@ -1,9 +1,9 @@
 //! `gridmux ptx`: what can be done with PTX modules, and doing it.
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::files;
+use crate::output::{Output, note};
 use crate::units::counted;
-use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use gridmux_ptx::check::{ErrorReport, FileReport, KernelReport, Resources, check};
@@ -56,7 +56,7 @@ impl Check {
         let mut reports = Vec::new();
         for path in &self.files {
             let file = path.display().to_string();
-            let found = match std::fs::read(path) {
+            let found = match files::bytes(path, files::MOST_PTX) {
                 Ok(bytes) => Module::parse(bytes)
                     .and_then(|module| check(&module))
                     .map_err(Problem::Ptx),
@@ -87,7 +87,7 @@ impl Check {
 
 /// Why there is no report on a file.
 enum Problem {
-    Unreadable(std::io::Error),
+    Unreadable(anyhow::Error),
     Ptx(ParseError),
 }
 
@@ -99,7 +99,7 @@ impl Problem {
             Self::Unreadable(error) => ErrorReport {
                 line: 0,
                 column: 0,
-                message: format!("the file cannot be read: {error}"),
+                message: format!("the file cannot be read: {}", error.root_cause()),
             },
         }
     }
@@ -113,19 +113,14 @@ fn show_file(
     match found {
         Ok(kernels) => out.text(&kernels_text(file, kernels)),
         Err(Problem::Ptx(error)) => {
-            eprint_quietly(&format!("error: {file}:{error}"));
+            note(&format!("error: {file}:{error}"));
             Ok(())
         }
         Err(Problem::Unreadable(error)) => {
-            eprint_quietly(&format!("error: {file}: {error}"));
+            note(&format!("error: {file}: {}", error.root_cause()));
             Ok(())
         }
     }
-}
-
-fn eprint_quietly(text: &str) {
-    // A reader of stderr that is gone changes nothing about the check.
-    let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{text}\n"));
 }
 
 fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
@@ -258,7 +253,7 @@ impl Rewrite {
         for kernel in &rewritten.kernels {
             if let Some(refusal) = &kernel.reason {
                 let file = self.file.display();
-                eprint_quietly(&format!(
+                note(&format!(
                     "warning: {file}: kernel {} stays whole: {refusal}",
                     kernel.name
                 ));
@@ -295,7 +290,7 @@ pub(crate) fn form_parser() -> impl TypedValueParser<Value = Form> {
 
 /// Reads and parses a file.
 pub(crate) fn parse(file: &Path) -> Result<Module, Failure> {
-    let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
+    let bytes = files::bytes(file, files::MOST_PTX)?;
     Module::parse(bytes).map_err(|error| at(file, &error))
 }
 

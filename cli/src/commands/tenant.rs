@@ -193,8 +193,7 @@ fn clients_text(rows: &[Row]) -> String {
             vec![
                 client.id.to_string(),
                 tenant.clone(),
-                // The name is the client's own: nothing in it may reach the terminal as a control sequence.
-                client.name.escape_debug().to_string(),
+                client.name.clone(),
                 client.pid.to_string(),
                 client.uid.to_string(),
                 units::bytes(client.memory_used_bytes),

@@ -16,6 +16,7 @@ fn an_unknown_key_is_named() {
     assert!(error.to_string().contains("polcy"), "{error}");
 }
 
+// Length: one line for each value that is refused.
 #[test]
 fn values_are_checked_and_named() {
     for (text, key) in [
@@ -59,12 +60,68 @@ fn values_are_checked_and_named() {
             "tenant.a",
         ),
         (
+            "schema_version = 1\n[[tenant]]\nname = \"a\"\nmemory_limit_bytes = 4294967297",
+            "tenant.a.memory_limit_bytes",
+        ),
+        (
+            "schema_version = 1\n[device]\nmemory_bytes = 1099511627777",
+            "device.memory_bytes",
+        ),
+        (
+            "schema_version = 1\n[device]\nkind = \"cuda:0\"\nsms = 8",
+            "device.sms",
+        ),
+        (
+            "schema_version = 1\n[device]\nkind = \"cuda:0\"\nclock = \"lockstep\"",
+            "device.clock",
+        ),
+        (
+            "schema_version = 1\n[[tenant]]\nname = \"a\"\nuid = 4294967295",
+            "tenant.a.uid",
+        ),
+        (
+            "schema_version = 1\n[[tenant]]\nname = \"a\"\nuser = 4294967295",
+            "tenant.a.user",
+        ),
+        (
+            "schema_version = 1\n[[tenant]]\nname = \"a\"\nuser = 7\nuid = 8",
+            "tenant.a.uid",
+        ),
+        (
+            "schema_version = 1\n[[tenant]]\nname = \"a\"\nclients = 5\n[limits]\nclients = 4",
+            "tenant.a.clients",
+        ),
+        (
+            "schema_version = 1\n[[tenant]]\nname = \"a\"\ncgroup = \"/a/../b\"",
+            "tenant.a.cgroup",
+        ),
+        (
+            "schema_version = 1\n[limits]\nclock_hold_ms = 0",
+            "limits.clock_hold_ms",
+        ),
+        (
+            "schema_version = 1\n[limits]\nmodule_bytes = 1",
+            "limits.module_bytes",
+        ),
+        (
+            "schema_version = 1\n[limits]\nkernel_budget_cpu_seconds = 1e300",
+            "limits.kernel_budget_cpu_seconds",
+        ),
+        (
             "schema_version = 1\n[limits]\ntenants = 1025",
             "limits.tenants",
         ),
         (
             "schema_version = 1\n[limits]\nclients = 0",
             "limits.clients",
+        ),
+        (
+            "schema_version = 1\n[limits]\nconnects_per_second = 0",
+            "limits.connects_per_second",
+        ),
+        (
+            "schema_version = 1\n[limits]\nhost_patience_seconds = 3601",
+            "limits.host_patience_seconds",
         ),
         (
             "schema_version = 1\n[limits]\nkernel_budget_cpu_seconds = 0",
@@ -124,4 +181,20 @@ fn an_unknown_class_or_clock_is_named() {
         let error = Config::parse(&format!("schema_version = 1\n{text}\n")).unwrap_err();
         assert!(error.to_string().contains(word), "{error}");
     }
+}
+
+#[test]
+fn a_file_is_named_once_and_a_pipe_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gridmux.toml");
+    std::fs::write(&file, "schema_version = \n").unwrap();
+    let error = Config::read(&file).unwrap_err().to_string();
+    assert!(
+        error.starts_with(&format!("{}: TOML", file.display())),
+        "{error}"
+    );
+    std::fs::remove_file(&file).unwrap();
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let error = Config::read(&file).unwrap_err().to_string();
+    assert!(error.contains("no regular file"), "{error}");
 }

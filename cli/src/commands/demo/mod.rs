@@ -16,14 +16,13 @@ mod roles;
 
 use super::policy::name_parser;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 use clap::Args;
 use gridmux_mediator::config::Config;
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use phase::{Outcome, Phase};
 use report::{PolicyReport, Report};
 use roles::{ROLES, Role};
-use std::io::Write as _;
 use std::path::Path;
 
 /// Three tenants share a GPU, alone and together under two policies; takes a few minutes on two cores.
@@ -118,7 +117,7 @@ impl Demo {
 fn announce(bars: &MultiProgress, title: &str) {
     if bars.is_hidden() {
         // Progress that nobody can see stops nothing.
-        let _ = writeln!(std::io::stderr(), "demo: {title}");
+        note(&format!("demo: {title}"));
     }
 }
 

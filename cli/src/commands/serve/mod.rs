@@ -6,14 +6,14 @@ mod check;
 
 use crate::failure::Failure;
 use crate::notify::Manager;
-use crate::output::Output;
+use crate::output::{Output, note};
 use clap::Args;
 use gridmux_mediator::config::{Config, EXAMPLE, TenantConfig};
 use gridmux_mediator::device::Timing;
 use gridmux_mediator::supervisor::{self, ServeError, SocketError, State};
 use gridmux_policy::{Class, UnknownClass};
 use serde_json::json;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The configuration that is read when no other is named.
@@ -151,12 +151,11 @@ fn announce(config: &Config, device: &str, out: &Output) {
     } = config;
     let socket = run_dir.join(supervisor::CLIENT_SOCKET);
     let tenants: Vec<&str> = config.tenants.iter().map(|tenant| &*tenant.name).collect();
+    let place = socket.display();
+    note(&format!(
+        "gridmux: serving {device} at {place} under {policy}"
+    ));
     // A service goes on when nobody reads what it says.
-    let _ = writeln!(
-        std::io::stderr(),
-        "gridmux: serving {device} at {} under {policy}",
-        socket.display()
-    );
     let _ = out.line(&json!({ "ready": {
         "device": device, "policy": policy, "run_dir": run_dir, "socket": socket, "instance": instance,
         "tenants": tenants, "pid": std::process::id(),

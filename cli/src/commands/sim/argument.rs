@@ -4,7 +4,8 @@
 //! value), `in=FILE` (a buffer with the file's bytes), `out=BYTES:FILE` (a zeroed buffer, written to the file
 //! afterwards), `inout=FILE:FILE` (both).
 
-use std::path::PathBuf;
+use crate::files::MOST_DATA;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// One argument.
@@ -44,6 +45,14 @@ impl Argument {
                 from: Source::File(file),
                 ..
             } => std::fs::metadata(file).map_or(0, |data| data.len()),
+        }
+    }
+
+    /// Returns the file that the buffer goes to afterwards, if it goes to one.
+    pub(super) fn target(&self) -> Option<&Path> {
+        match self {
+            Self::Buffer { to, .. } => to.as_deref(),
+            Self::Value(_) => None,
         }
     }
 }
@@ -115,6 +124,11 @@ fn out(value: &str) -> Result<Argument, String> {
         .ok_or_else(|| format!("{value:?} is not BYTES:FILE"))?;
     let bytes = unsigned(bytes)?.filter(|bytes| *bytes > 0);
     let bytes = bytes.ok_or_else(|| format!("{value:?} has no number of bytes of at least 1"))?;
+    if bytes > MOST_DATA {
+        return Err(format!(
+            "a buffer has at most {MOST_DATA} bytes (1 GiB), not {bytes}"
+        ));
+    }
     Ok(Argument::Buffer {
         from: Source::Zeroes(bytes),
         to: Some(path(file)?),
@@ -176,7 +190,14 @@ mod tests {
             "inout=a:b".parse(),
             buffer(Source::File("a".into()), Some("b"))
         );
-        for wrong in ["in=", "out=16", "out=0:b", "inout=a", "inout=:b"] {
+        for wrong in [
+            "in=",
+            "out=16",
+            "out=0:b",
+            "inout=a",
+            "inout=:b",
+            "out=1073741825:b",
+        ] {
             assert!(wrong.parse::<Argument>().is_err(), "{wrong}");
         }
     }

@@ -2,12 +2,15 @@
 
 use super::argument::Argument;
 use super::launch;
-use super::loading::{Room, extent, fetch, gpu, lay_out, memory_bytes, named, place};
+use super::loading::{
+    BUDGET, Room, check_targets, extent, fetch, gpu, grid, lay_out, load_kernel, memory_bytes,
+    place, with_budget_hint,
+};
 use super::report::Report;
 use crate::commands::ptx::{at, form_parser, parse};
 use crate::failure::Failure;
 use crate::output::Output;
-use anyhow::Context;
+use crate::waiting::Waiting;
 use clap::Args;
 use gridmux_hw_model::Gpu;
 use gridmux_hw_model::drive::FormedKernel;
@@ -27,7 +30,7 @@ pub(crate) struct Kernel {
     #[arg(long, value_name = "NAME")]
     entry: String,
     /// Blocks per axis: X[,Y[,Z]]
-    #[arg(long, value_name = "X[,Y[,Z]]", value_parser = extent)]
+    #[arg(long, value_name = "X[,Y[,Z]]", value_parser = grid)]
     grid: [u32; 3],
     /// Threads of a block per axis: X[,Y[,Z]]
     #[arg(long, value_name = "X[,Y[,Z]]", value_parser = extent)]
@@ -50,7 +53,8 @@ pub(crate) struct Kernel {
     /// With --form slice or gate: most blocks of a launch [default: two waves]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     slice_blocks: Option<u32>,
-    /// Cycles after which the kernel is given up; with --functional, warp instructions of one block
+    /// Cycles after which a launch is given up [default: 100000000]; with --functional its warp instructions
+    /// [default: 2000000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
     /// Threads that run the model; cycles are the same for any number
@@ -61,6 +65,9 @@ pub(crate) struct Kernel {
     #[arg(long = "arg", value_name = "KIND=VALUE")]
     args: Vec<Argument>,
 }
+
+/// Warp instructions of a launch without timing unless more are allowed: some minutes.
+const FUNCTIONAL_BUDGET: u64 = 2_000_000_000;
 
 /// A domain with a fenced partition is at least this large: the least partition, wherever it has to be aligned.
 const LEAST_AROUND_BYTES: u64 = 16 << 30;
@@ -73,6 +80,7 @@ impl Kernel {
                 "--slice-blocks says nothing of the form {form}; it goes with --form slice or gate, fenced or not"
             )));
         }
+        check_targets(&self.args)?;
         let mut config = gpu(&self.gpu)?;
         config.checks.uninitialised_shared |= self.check_shared;
         let mut gpu = Gpu::new(config);
@@ -84,7 +92,9 @@ impl Kernel {
             values.push(place(&mut gpu, room, argument, &mut wanted)?);
         }
         let kernel = self.load(&mut gpu, room, &values)?;
-        let outcome = launch::run(&mut gpu, kernel, self.slice_blocks, !self.functional)?;
+        let _waiting = Waiting::begin(format!("running {}", self.entry));
+        let outcome = launch::run(&mut gpu, kernel, self.slice_blocks, !self.functional)
+            .map_err(with_budget_hint)?;
         for result in &wanted {
             fetch(&gpu, room.partition, result)?;
         }
@@ -112,13 +122,12 @@ impl Kernel {
     /// Loads the module in the form that was asked for, and lays the parameters out.
     fn load(&self, gpu: &mut Gpu, room: Room, values: &[Vec<u8>]) -> Result<FormedKernel, Failure> {
         let (module, form) = self.form(room)?;
-        let program = module.decode().map_err(|error| at(&self.file, &error))?;
-        let loaded = match room.is_fenced {
-            true => gpu.load_in(room.partition, &program, module.source()),
-            false => gpu.load(room.partition.domain, &program, module.source()),
-        }
-        .with_context(|| self.file.display().to_string())?;
-        let kernel = named(&self.file, &loaded, &self.entry)?;
+        let kernel = load_kernel(gpu, room, (&self.file, &module), &self.entry)?;
+        let budget = if self.functional {
+            FUNCTIONAL_BUDGET
+        } else {
+            BUDGET
+        };
         // A kernel that no form was made for is launched whole.
         let form = form.unwrap_or_else(|| KernelForm::original(&self.entry, kernel.params_bytes));
         Ok(FormedKernel {
@@ -129,7 +138,7 @@ impl Kernel {
             grid: self.grid,
             block: self.block,
             dynamic_shared_bytes: self.shared,
-            budget: self.budget.map(Cycles),
+            budget: Some(Cycles(self.budget.unwrap_or(budget))),
         })
     }
 
@@ -140,7 +149,9 @@ impl Kernel {
         if self.form == Form::WHOLE {
             return Ok((module, None));
         }
-        let program = module.decode().map_err(|error| at(&self.file, &error))?;
+        let (program, _) = module
+            .decode_each()
+            .map_err(|error| at(&self.file, &error))?;
         let options = Options {
             fence: FenceOptions {
                 mode: FenceMode::for_reservation(room.partition.bytes),

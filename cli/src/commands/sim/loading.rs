@@ -1,12 +1,21 @@
 //! What a kernel of a user's PTX file needs on the model: a GPU, memory, buffers from files, and its parameter block.
 
 use super::argument::{Argument, Source};
+use crate::commands::ptx::at;
 use crate::failure::Failure;
 use crate::files;
 use anyhow::Context;
-use gridmux_hw_model::{Gpu, GpuConfig, LoadedModule, MemoryError, Partition};
+use gridmux_hw_model::{Gpu, GpuConfig, Kernel, LoadedModule, MemoryError, Partition};
+use gridmux_ptx::Module;
+use gridmux_ptx::decode::FuncId;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Cycles of a launch unless more are allowed: a tenth of a second of a GPU, and many minutes of the model.
+pub(super) const BUDGET: u64 = 100_000_000;
+
+/// Most blocks of a simulated grid.
+const MOST_BLOCKS: u64 = 1 << 24;
 
 /// Memory for the module's own variables and for what allocation rounds up.
 const SPARE_BYTES: u64 = 1 << 30;
@@ -52,12 +61,36 @@ pub(super) struct Wanted {
     file: PathBuf,
 }
 
-/// Returns the kernel of that name; the error lists those that there are.
-pub(super) fn named(
-    file: &Path,
-    loaded: &LoadedModule,
+/// Loads a module into the memory of a room and returns one of its kernels; what is wrong with another one does not
+/// matter.
+///
+/// # Errors
+/// The module makes no sense, or has no such kernel (the error lists those that there are), or the model cannot run it.
+pub(super) fn load_kernel(
+    gpu: &mut Gpu,
+    room: Room,
+    (file, module): (&Path, &Module),
     entry: &str,
-) -> Result<Arc<gridmux_hw_model::Kernel>, Failure> {
+) -> Result<Arc<Kernel>, Failure> {
+    let decoded = module.decode_each().map_err(|error| at(file, &error))?;
+    let (program, malformed) = decoded;
+    let of_entry = |id: &FuncId| &*program.functions[id.0 as usize].name == entry;
+    if let Some((_, error)) = malformed.iter().find(|(id, _)| of_entry(id)) {
+        return Err(at(file, error));
+    }
+    let loaded = match room.is_fenced {
+        true => gpu.load_in(room.partition, &program, module.source()),
+        false => gpu.load_each(room.partition.domain, &program, module.source()),
+    }
+    .with_context(|| file.display().to_string())?;
+    let mut refused = loaded.refused().iter();
+    if let Some((_, error)) = refused.find(|(name, _)| name == entry) {
+        return Err(Failure::new(format!("{}: {error}", file.display())));
+    }
+    named(file, &loaded, entry)
+}
+
+fn named(file: &Path, loaded: &LoadedModule, entry: &str) -> Result<Arc<Kernel>, Failure> {
     loaded.kernel(entry).ok_or_else(|| {
         let kernels = loaded.kernels().iter();
         let names: Vec<&str> = kernels.map(|kernel| &*kernel.name).collect();
@@ -124,14 +157,12 @@ pub(super) fn fetch(gpu: &Gpu, partition: Partition, result: &Wanted) -> Result<
     let mut contents = vec![0; usize::try_from(result.bytes)?];
     gpu.memory()
         .read(partition.domain, result.address, &mut contents)?;
-    let write =
-        |file: &Path| std::fs::write(file, &contents).with_context(|| file.display().to_string());
-    Ok(write(&result.file)?)
+    Ok(files::write(&result.file, &contents)?)
 }
 
 /// Returns the parameter block of the original, without the control block behind it.
 pub(super) fn lay_out(
-    kernel: &gridmux_hw_model::Kernel,
+    kernel: &Kernel,
     values: &[Vec<u8>],
     control_offset: Option<u32>,
 ) -> Result<Vec<u8>, Failure> {
@@ -168,6 +199,45 @@ pub(super) fn lay_out(
     Ok(block)
 }
 
+/// Checks that the buffers of arguments can be written to their files.
+///
+/// # Errors
+/// A file that cannot be written.
+pub(super) fn check_targets(args: &[Argument]) -> Result<(), Failure> {
+    for file in args.iter().filter_map(Argument::target) {
+        files::check_writable(file)?;
+    }
+    Ok(())
+}
+
+/// Adds, to the failure of a launch that was given up at its budget, how to give it more.
+pub(super) fn with_budget_hint(failure: Failure) -> Failure {
+    let is_given_up = |error: &anyhow::Error| format!("{error:#}").contains("exceeded its budget");
+    match failure.error.as_ref().is_some_and(is_given_up) {
+        true => failure.hint("a kernel that takes longer, and ends, runs with a larger --budget"),
+        false => failure,
+    }
+}
+
+/// Parses the blocks of a grid per axis.
+pub(super) fn grid(text: &str) -> Result<[u32; 3], String> {
+    let grid = extent(text)?;
+    check_blocks(grid)?;
+    Ok(grid)
+}
+
+/// Checks that a grid is none that nobody would wait for.
+pub(super) fn check_blocks(grid: [u32; 3]) -> Result<(), String> {
+    let blocks = grid.iter().map(|axis| u64::from(*axis));
+    let blocks = blocks.fold(1, u64::saturating_mul);
+    match blocks > MOST_BLOCKS {
+        true => Err(format!(
+            "a simulated grid has at most {MOST_BLOCKS} blocks, not {blocks}"
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Parses `X[,Y[,Z]]`; what is missing is 1.
 pub(super) fn extent(text: &str) -> Result<[u32; 3], String> {
     let wrong = || format!("{text:?} is not X[,Y[,Z]] with numbers of at least 1");
@@ -184,7 +254,7 @@ pub(super) fn extent(text: &str) -> Result<[u32; 3], String> {
 
 #[cfg(test)]
 mod tests {
-    use super::extent;
+    use super::{extent, grid};
 
     #[test]
     fn missing_axes_are_one() {
@@ -194,5 +264,7 @@ mod tests {
         for wrong in ["", "0", "4,", "1,2,3,4", "-1", "4,0"] {
             assert!(extent(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(grid("4096,4096"), Ok([4096, 4096, 1]));
+        assert!(grid("4096,4097").unwrap_err().contains("16777216 blocks"));
     }
 }

@@ -5,6 +5,7 @@
 
 use super::meter::Meter;
 use crate::failure::Failure;
+use crate::output::note;
 use gridmux_policy::driver::{Driver, DriverOptions, Engine};
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::profiles::Profiles;
@@ -12,7 +13,6 @@ use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::{Cycles, Nanos};
 use gridmux_policy::{Class, ShareReading};
 use std::error::Error;
-use std::io::Write as _;
 use std::rc::Rc;
 
 /// No run lasts until this cycle.
@@ -130,8 +130,7 @@ pub(super) fn hint_if_nobody_met(run: &Run, slowdowns: impl IntoIterator<Item = 
         true => "no program was slowed down by another: the GPU has room for all of them at once",
         false => "no two programs had blocks on the GPU at the same time, and none waited",
     };
-    // Nobody is left to be told when stderr is gone.
-    let _ = writeln!(std::io::stderr(), "hint: {why}; try fewer SMs, with --sms");
+    note(&format!("hint: {why}; try fewer SMs, with --sms"));
 }
 
 /// A launch that was submitted, by the number that the driver gave it.
@@ -249,6 +248,11 @@ where
         let described = self.driver.engine().describe(&submission);
         let block = described.map_err(|error| refused(&error))?.block;
         let at = self.driver.engine().cycle(Nanos(arrival_ns.max(before_ns)));
+        if at >= NEVER {
+            let name = &self.programs[program].name;
+            let message = format!("{name}: a launch would arrive at {arrival_ns} ns");
+            return Err(Failure::new(message).hint("no run lasts so long; give earlier times"));
+        }
         let tenant = TenantId(u32::try_from(program)?);
         let submitted = self.driver.submit(tenant, submission, at);
         submitted.map_err(|error| refused(&error))?;

@@ -3,6 +3,7 @@
 //! Rules: a line that makes no sense is an error with its file and number; only the last line may be cut off, because a
 //! program may be killed; a launch without times, or that failed, is counted and left out.
 
+use super::loading::check_blocks;
 use crate::failure::Failure;
 use crate::files;
 use anyhow::{Context, ensure};
@@ -141,6 +142,7 @@ impl Reader {
             !grid.contains(&0) && !block.contains(&0),
             "a launch without blocks or threads"
         );
+        check_blocks(grid).map_err(anyhow::Error::msg)?;
         let times = (launch.submit_ns, launch.start_ns, launch.end_ns);
         let (Some(submit_ns), Some(start_ns), Some(end_ns), false) =
             (times.0, times.1, times.2, launch.failed)

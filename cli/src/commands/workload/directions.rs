@@ -6,10 +6,10 @@
 //! disconnects.
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 use gridmux_tenant::Gpu;
 use serde_json::json;
-use std::io::{self, Write};
+use std::io;
 
 /// Progress is told at most this many times.
 const PROGRESS_STEPS: u64 = 50;
@@ -75,7 +75,7 @@ impl<'a> Directions<'a> {
             return self.out.line(&json!({ "progress": ended }));
         }
         // Progress that nobody can see stops nothing.
-        let _ = writeln!(io::stderr(), "{ended} of {launches} launches");
+        note(&format!("{ended} of {launches} launches"));
         Ok(())
     }
 }

@@ -11,14 +11,16 @@ mod profiles;
 mod report;
 mod spec;
 
-use super::loading::gpu;
+use super::loading::{BUDGET, check_targets, gpu, with_budget_hint};
 use super::play::{self, Run};
 use crate::commands::policy::name_parser;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
+use crate::waiting::Waiting;
 use clap::{Args, ValueEnum};
 use gridmux_hw_model::GpuConfig;
 use gridmux_policy::Profiles;
+use gridmux_policy::units::Cycles;
 use member::Member;
 use on_event::OnEvent;
 use on_model::{OnModel, Verdict};
@@ -26,7 +28,6 @@ use profiles::Known;
 use report::{Program, Report, Setting};
 use serde::Serialize;
 use spec::{Offset, Source, Spec};
-use std::io::Write as _;
 use std::path::PathBuf;
 
 /// The policy under which programs run alone.
@@ -103,6 +104,9 @@ pub(crate) struct Mix {
     /// Threads that run the model; times are the same for any number
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
+    /// Cycles after which a launch of a kernel of a PTX file is given up
+    #[arg(long, value_name = "N", default_value_t = BUDGET, value_parser = clap::value_parser!(u64).range(1..))]
+    budget: u64,
 }
 
 /// An executor.
@@ -142,6 +146,11 @@ impl Bench<'_> {
 impl Mix {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         self.check()?;
+        let _waiting = Waiting::begin("simulating".to_owned());
+        self.simulate(out).map_err(with_budget_hint)
+    }
+
+    fn simulate(self, out: &Output) -> Result<(), Failure> {
         let mut config = gpu(&self.gpu)?;
         if let Some(sms) = self.sms {
             config = config.scaled_to_sms(sms);
@@ -195,6 +204,9 @@ impl Mix {
             if self.on == On::Model && matches!(spec.source, Source::ErcBench(_)) {
                 return Err(on_model::no_code(name));
             }
+            if let (On::Model, Source::Ptx(kernel)) = (self.on, &spec.source) {
+                check_targets(&kernel.args)?;
+            }
         }
         let first = &self.workloads[0];
         if matches!(first.at, Offset::Percent(_)) {
@@ -212,13 +224,17 @@ impl Mix {
         members: &'a [Member],
     ) -> Result<Bench<'a>, Failure> {
         Ok(match self.on {
-            On::Event => Bench::Event(OnEvent::new(config, members, |name| {
-                // Nobody is left to be told when stderr is gone.
-                let _ = writeln!(std::io::stderr(), "measuring {name} alone on the model");
-            })?),
+            On::Event => Bench::Event(OnEvent::new(
+                config,
+                (members, Cycles(self.budget)),
+                |name| {
+                    note(&format!("measuring {name} alone on the model"));
+                },
+            )?),
             On::Model => Bench::Model(OnModel {
                 config,
                 threads: self.threads,
+                budget: Cycles(self.budget),
                 members,
             }),
         })

@@ -22,6 +22,7 @@ use gridmux_policy::executor::{
 };
 use gridmux_policy::hash::Fnv;
 use gridmux_policy::shape::BlockShape;
+use gridmux_policy::units::Cycles;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,10 +37,10 @@ pub(super) struct OnEvent<'a> {
 }
 
 impl<'a> OnEvent<'a> {
-    /// Finds the shape of every member; `progress` gets the name of each that has to be measured.
+    /// Finds the shape of every member; a launch that is measured may take `budget` cycles; `progress` gets the name of each that has to be measured.
     pub(super) fn new(
         gpu: &GpuConfig,
-        members: &'a [Member],
+        (members, budget): (&'a [Member], Cycles),
         mut progress: impl FnMut(&str),
     ) -> Result<Self, Failure> {
         let config = event_config(gpu);
@@ -53,7 +54,7 @@ impl<'a> OnEvent<'a> {
                 (_, Some(recording)) => recorded(gpu, config, recording)?,
                 _ => {
                     progress(&member.spec.name);
-                    vec![measured(gpu, config, member)?]
+                    vec![measured(gpu, config, (member, budget))?]
                 }
             });
         }
@@ -131,11 +132,11 @@ fn from_table(name: &str, size: &str) -> Result<EventSubmission, Failure> {
 fn measured(
     gpu: &GpuConfig,
     config: EventConfig,
-    member: &Member,
+    (member, budget): (&Member, Cycles),
 ) -> Result<EventSubmission, Failure> {
     let name = &member.spec.name;
     let mut model = Gpu::new(gpu.clone());
-    let submission = load(&mut model, member, QueueId(0))?.submission;
+    let submission = load(&mut model, (member, budget), QueueId(0))?.submission;
     let measured = measure(model, submission, NEVER);
     let measured = measured.with_context(|| format!("{name}, measured alone on the model"))?;
     // Profiles are kept under a kernel's name, which for a user's is that of its code.

@@ -5,14 +5,17 @@
 
 use super::member::Member;
 use super::spec::{Source, UserKernel};
-use crate::commands::ptx::{at, parse};
-use crate::commands::sim::loading::{Room, Wanted, fetch, lay_out, memory_bytes, named, place};
+use crate::commands::ptx::parse;
+use crate::commands::sim::loading::{
+    Room, Wanted, fetch, lay_out, load_kernel, memory_bytes, place,
+};
 use crate::commands::sim::play::{self, Planned, Program, Run};
 use crate::commands::sim::replay::{StandIns, queue};
 use crate::failure::Failure;
 use anyhow::Context;
 use gridmux_hw_model::{DomainId, Gpu, GpuConfig, Partition, QueueId, Submission};
 use gridmux_policy::Profiles;
+use gridmux_policy::units::Cycles;
 use gridmux_workloads::{Arg, Case, Role, Size, Workload};
 use std::rc::Rc;
 
@@ -25,6 +28,8 @@ pub(super) struct OnModel<'a> {
     pub(super) config: &'a GpuConfig,
     /// Threads that run the model.
     pub(super) threads: u16,
+    /// Cycles that a launch of a user's kernel may take.
+    pub(super) budget: Cycles,
     pub(super) members: &'a [Member],
 }
 
@@ -67,7 +72,7 @@ impl OnModel<'_> {
         let (mut programs, mut loaded, mut first) = (Vec::new(), Vec::new(), 0);
         for (member, offset) in take {
             let member = &self.members[*member];
-            let (program, kernel) = program(&mut gpu, member, *offset, first)?;
+            let (program, kernel) = program(&mut gpu, (member, self.budget), *offset, first)?;
             first += member.streams();
             programs.push(program);
             loaded.push(kernel);
@@ -96,7 +101,7 @@ impl OnModel<'_> {
 /// Loads a member into a GPU; its first stream has that number among those of all members.
 fn program(
     gpu: &mut Gpu,
-    member: &Member,
+    (member, budget): (&Member, Cycles),
     offset_ns: u64,
     first_stream: usize,
 ) -> Result<(Program<Submission>, Option<Loaded>), Failure> {
@@ -113,7 +118,7 @@ fn program(
         let streams = stand_ins.streams(recording, (*arrivals, offset_ns), first_stream);
         return Ok((program(streams), None));
     }
-    let loaded = load(gpu, member, queue(first_stream))?;
+    let loaded = load(gpu, (member, budget), queue(first_stream))?;
     let submission = Rc::new(loaded.submission.clone());
     let planned = |(_, arrival)| Planned {
         submission: Rc::clone(&submission),
@@ -125,10 +130,14 @@ fn program(
 }
 
 /// Loads the kernel of a member that is no trace.
-pub(super) fn load(gpu: &mut Gpu, member: &Member, queue: QueueId) -> Result<Loaded, Failure> {
+pub(super) fn load(
+    gpu: &mut Gpu,
+    (member, budget): (&Member, Cycles),
+    queue: QueueId,
+) -> Result<Loaded, Failure> {
     match &member.spec.source {
         Source::Own { workload, size } => own(gpu, workload, *size, queue),
-        Source::Ptx(kernel) => users(gpu, kernel, queue),
+        Source::Ptx(kernel) => users(gpu, (kernel, budget), queue),
         Source::ErcBench(_) | Source::Trace { .. } => Err(no_code(&member.spec.name)),
     }
 }
@@ -183,18 +192,18 @@ fn own(gpu: &mut Gpu, workload: &Workload, size: Size, queue: QueueId) -> Result
     })
 }
 
-fn users(gpu: &mut Gpu, kernel: &UserKernel, queue: QueueId) -> Result<Loaded, Failure> {
+fn users(
+    gpu: &mut Gpu,
+    (kernel, budget): (&UserKernel, Cycles),
+    queue: QueueId,
+) -> Result<Loaded, Failure> {
     let file = &kernel.file;
     let room = Room::whole(gpu, memory_bytes(&kernel.args))?;
     let (mut wanted, mut values) = (Vec::new(), Vec::new());
     for argument in &kernel.args {
         values.push(place(gpu, room, argument, &mut wanted)?);
     }
-    let module = parse(file)?;
-    let program = module.decode().map_err(|error| at(file, &error))?;
-    let loaded = gpu.load(room.partition.domain, &program, module.source());
-    let loaded = loaded.with_context(|| file.display().to_string())?;
-    let found = named(file, &loaded, &kernel.entry)?;
+    let found = load_kernel(gpu, room, (file, &parse(file)?), &kernel.entry)?;
     Ok(Loaded {
         submission: Submission {
             queue,
@@ -203,7 +212,7 @@ fn users(gpu: &mut Gpu, kernel: &UserKernel, queue: QueueId) -> Result<Loaded, F
             grid: kernel.grid,
             block: kernel.block,
             dynamic_shared_bytes: kernel.shared,
-            budget: None,
+            budget: Some(budget),
         },
         results: None,
         wanted,

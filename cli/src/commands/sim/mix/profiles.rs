@@ -2,6 +2,7 @@
 
 use super::On;
 use crate::failure::Failure;
+use crate::files;
 use anyhow::Context;
 use gridmux_hw_model::GpuConfig;
 use gridmux_policy::{ProfileFile, ProfiledDevice, Profiles};
@@ -20,7 +21,7 @@ impl Known {
     /// Reads the file, if one is named and exists.
     ///
     /// # Errors
-    /// The file cannot be read, is not what it should be, or is of another device.
+    /// The file cannot be read or written, is a link, is not what it should be, or is of another device.
     pub(super) fn read(file: Option<PathBuf>, gpu: &GpuConfig, on: On) -> Result<Self, Failure> {
         let executor = match on {
             On::Event => "event executor",
@@ -31,6 +32,14 @@ impl Known {
             sms: gpu.sm.count,
         };
         let profiles = Profiles::default();
+        if let Some(path) = &file {
+            if path.is_symlink() {
+                let message = format!("{} is a link, which would be replaced", path.display());
+                return Err(Failure::new(message).hint("name the file itself"));
+            }
+            // It is replaced by another file, which its folder must permit.
+            files::check_writable(path)?;
+        }
         if let Some(path) = file.as_ref().filter(|path| path.exists()) {
             let read = ProfileFile::open(path)?.of_device(&device, path)?;
             read.add_to(&profiles);

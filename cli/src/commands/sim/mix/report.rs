@@ -99,7 +99,7 @@ impl Program {
             weight: member.spec.weight,
             class: member.spec.class,
             launches: together.launches.len(),
-            slowdown: together_ns / alone_ns.max(1.0),
+            slowdown: slowdown(together_ns, alone_ns),
             alone_ns,
             together_ns,
             turnaround_ns: Percentiles::of(together.turnaround_ns()),
@@ -150,6 +150,11 @@ impl Program {
     }
 }
 
+/// Returns the time together over that alone; what takes no time either way is not slowed down.
+fn slowdown(together_ns: f64, alone_ns: f64) -> f64 {
+    together_ns.max(1.0) / alone_ns.max(1.0)
+}
+
 #[allow(clippy::cast_precision_loss, reason = "figures for display")]
 fn mean(played: &Played) -> f64 {
     let turnarounds = played.turnaround_ns();
@@ -175,7 +180,7 @@ impl Report {
     ) -> Self {
         let runs = programs
             .iter()
-            .map(|program| (program.alone_ns, program.together_ns));
+            .map(|program| (program.alone_ns.max(1.0), program.together_ns.max(1.0)));
         let runs: Vec<(f64, f64)> = runs.collect();
         let spans = programs
             .iter()

@@ -4,9 +4,10 @@
 //! its source is an error, as is one that does not exist.
 
 use crate::commands::sim::argument::Argument;
-use crate::commands::sim::loading::extent;
+use crate::commands::sim::loading::{extent, grid};
 use crate::commands::sim::replay::Arrivals;
 use clap::ValueEnum;
+use gridmux_mediator::config::MAX_WEIGHT;
 use gridmux_policy::Class;
 use gridmux_policy::executor::{ErcKernel, ercbench};
 use gridmux_workloads::{Size, Workload, workloads};
@@ -14,6 +15,12 @@ use std::path::{Path, PathBuf};
 
 /// Before the name of a kernel of ERCBench, some of which are called as ours are.
 const ERCBENCH: &str = "ercbench:";
+
+/// Longest time that a workload may be given: a quarter of an hour of the device, in nanoseconds.
+const MOST_NS: f64 = 1e12;
+
+/// Longest offset, in percent of the first workload's time alone.
+const MOST_PERCENT: f64 = 1e6;
 
 /// Launches that a workload may have.
 const MOST_LAUNCHES: u64 = 1_000_000;
@@ -119,7 +126,7 @@ pub(super) fn parse(text: &str) -> Result<Spec, String> {
     let spec = Spec {
         name: name.map_or(stem, ToOwned::to_owned),
         at: keys.one("at", offset)?.unwrap_or(Offset::Ns(0)),
-        weight: keys.one("weight", at_least_one)?.unwrap_or(1),
+        weight: keys.one("weight", weight)?.unwrap_or(1),
         class: keys.one("class", plain)?.unwrap_or_default(),
         launches: match is_trace {
             true => 1,
@@ -176,7 +183,7 @@ fn user_kernel(file: PathBuf, keys: &mut Keys) -> Result<UserKernel, String> {
     let needed = |key: &str| format!("{} needs `{key}=`", file.display());
     Ok(UserKernel {
         entry: keys.one("entry", plain)?.ok_or_else(|| needed("entry"))?,
-        grid: keys.one("grid", extent)?.ok_or_else(|| needed("grid"))?,
+        grid: keys.one("grid", grid)?.ok_or_else(|| needed("grid"))?,
         block: keys.one("block", extent)?.ok_or_else(|| needed("block"))?,
         shared: keys.one("shared", plain)?.unwrap_or(0),
         args: keys.all("arg", plain)?,
@@ -248,9 +255,10 @@ fn plain<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-fn at_least_one(text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| *number >= 1);
-    number.ok_or_else(|| "give a whole number of at least 1".to_owned())
+fn weight(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| (1..=MAX_WEIGHT).contains(number));
+    number.ok_or_else(|| format!("give a whole number from 1 to {MAX_WEIGHT}"))
 }
 
 fn launches(text: &str) -> Result<u64, String> {
@@ -265,11 +273,10 @@ fn offset(text: &str) -> Result<Offset, String> {
         return duration(text).map(Offset::Ns);
     };
     match number.parse() {
-        Ok(percent) if (0.0..=1e6).contains(&percent) => Ok(Offset::Percent(percent)),
-        _ => Err(
-            "give a time, as 150us, or a percentage of the first workload's time alone, as 50%"
-                .to_owned(),
-        ),
+        Ok(percent) if (0.0..=MOST_PERCENT).contains(&percent) => Ok(Offset::Percent(percent)),
+        _ => Err(format!(
+            "give a time, as 150us, or a percentage of the first workload's time alone, as 50%, at most {MOST_PERCENT}%"
+        )),
     }
 }
 
@@ -281,14 +288,14 @@ fn offset(text: &str) -> Result<Offset, String> {
 )]
 fn duration(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-    const MOST_NS: f64 = 1e15;
     let unit = UNITS
         .iter()
         .find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)));
     let ns = unit.and_then(|(number, ns)| Some(number.parse::<f64>().ok()? * ns));
     match ns {
         Some(ns) if (0.0..=MOST_NS).contains(&ns) => Ok(ns.round() as u64),
-        _ => Err("give a time with its unit (ns, us, ms or s), as 150us".to_owned()),
+        Some(_) => Err(format!("give a time from 0 to {}s", MOST_NS / 1e9)),
+        None => Err("give a time with its unit (ns, us, ms or s), as 150us".to_owned()),
     }
 }
 
@@ -345,9 +352,16 @@ mod tests {
             ("/some/trace,launches=2", "it goes with a kernel"),
             (
                 "matmul,weight=0",
-                "`weight=0`: give a whole number of at least 1",
+                "`weight=0`: give a whole number from 1 to 1000",
             ),
             ("matmul,weight=heavy", "`weight=heavy`"),
+            ("matmul,weight=1001", "from 1 to 1000"),
+            ("matmul,at=2000000%", "at most 1000000%"),
+            ("matmul,at=1001s", "from 0 to 1000s"),
+            (
+                "k.ptx,entry=k,block=32,grid=4097,4096",
+                "at most 16777216 blocks",
+            ),
             ("matmul,weight=1,weight=2", "`weight` is given twice"),
             (
                 "matmul,launches=0",
@@ -361,7 +375,7 @@ mod tests {
                 "matmul,at=%",
                 "a percentage of the first workload's time alone",
             ),
-            ("matmul,at=-5us", "`at=-5us`"),
+            ("matmul,at=-5us", "`at=-5us`: give a time from 0"),
             ("matmul,every=0us", "a period"),
             ("matmul,every=1us,think=1us", "do not go together"),
             ("matmull", "there is no workload \"matmull\""),
