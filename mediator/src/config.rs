@@ -27,6 +27,10 @@ pub const MAX_WEIGHT: u32 = 1000;
 pub const MAX_TENANTS: u16 = 1024;
 /// Most clients of a service, over all tenants together.
 pub const MAX_CLIENTS: u16 = 1024;
+/// Largest `limits.connects_per_second`.
+const MAX_CONNECTS: u32 = 1_000_000;
+/// Largest `limits.host_patience_seconds`.
+const MAX_PATIENCE: u32 = 3600;
 /// Least memory of a modelled device, in bytes.
 const LEAST_MEMORY_BYTES: u64 = 1 << 20;
 /// Most memory of a modelled device, in bytes; no GPU of today has more.
@@ -130,6 +134,10 @@ pub struct Limits {
     pub tenants: u16,
     /// Most clients connected at once, over all tenants together.
     pub clients: u16,
+    /// Connections that the processes of one user may make each second in the long run; four times as many at once.
+    pub connects_per_second: u32,
+    /// How long a device host may say nothing before it is replaced, in seconds.
+    pub host_patience_seconds: u32,
 }
 
 impl Default for Limits {
@@ -141,6 +149,8 @@ impl Default for Limits {
             kernel_budget_cpu_seconds: 20.0,
             tenants: MAX_TENANTS,
             clients: MAX_CLIENTS,
+            connects_per_second: 50,
+            host_patience_seconds: 15,
         }
     }
 }
@@ -538,6 +548,15 @@ impl Limits {
         }
         if self.clients == 0 || self.clients > MAX_CLIENTS {
             return bad("limits.clients", "must be 1 to 1024");
+        }
+        if self.connects_per_second == 0 || self.connects_per_second > MAX_CONNECTS {
+            return bad(
+                "limits.connects_per_second",
+                "must be 1 to 1000000 connections",
+            );
+        }
+        if self.host_patience_seconds == 0 || self.host_patience_seconds > MAX_PATIENCE {
+            return bad("limits.host_patience_seconds", "must be 1 to 3600 seconds");
         }
         Ok(())
     }

@@ -5,7 +5,8 @@
 //! and the connection ends.
 //!
 //! Rules: the supervisor trusts nothing that a host says beyond its form: a host meets tenants' bytes, so it may be
-//! taken over. Descriptors travel from the supervisor to the host only.
+//! taken over. Descriptors travel from the supervisor to the host only. The supervisor never waits in this module
+//! ([`Link::try_send`], [`Link::try_receive`]); a host may.
 
 use crate::config::Config;
 use crate::device::DeviceFacts;
@@ -15,14 +16,12 @@ use gridmux_policy::{Class, Profile, ProfileKey};
 use nix::cmsg_space;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
-    sendmsg, socketpair,
+    sendmsg, setsockopt, socketpair, sockopt,
 };
-use nix::sys::time::{TimeVal, TimeValLike};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::time::Duration;
 
 /// Largest message; statistics of 1,024 tenants and as many clients stay below half of it.
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -43,6 +42,8 @@ pub enum ToHost {
     Profiles(Vec<(ProfileKey, Profile)>),
     /// Asks for [`ToSupervisor::Statistics`].
     Statistics,
+    /// Asks for [`ToSupervisor::Alive`].
+    Ping,
     /// End in good order.
     Stop,
 }
@@ -81,6 +82,8 @@ pub enum ToSupervisor {
         /// Number.
         id: u32,
     },
+    /// The thread that speaks to the supervisor is at work.
+    Alive,
     /// All that the host knows of kernels, in order of keys; now and then, and before it ends.
     Profiles(Vec<(ProfileKey, Profile)>),
     /// Answer to [`ToHost::Statistics`].
@@ -175,7 +178,10 @@ impl Link {
         )?;
         let size = MESSAGE_BYTES * 2;
         for socket in [&a, &b] {
-            nix::sys::socket::setsockopt(socket, nix::sys::socket::sockopt::SndBuf, &size)?;
+            // Beyond the system's limit only root may go.
+            if setsockopt(socket, sockopt::SndBufForce, &size).is_err() {
+                setsockopt(socket, sockopt::SndBuf, &size)?;
+            }
         }
         Ok((Self::from_fd(a), Self::from_fd(b)))
     }
@@ -189,20 +195,6 @@ impl Link {
         }
     }
 
-    /// Limits how long [`Link::receive`] waits; beyond that it fails.
-    ///
-    /// # Errors
-    /// The system call's.
-    pub fn set_patience(&self, longest: Duration) -> io::Result<()> {
-        let limit = TimeVal::milliseconds(i64::try_from(longest.as_millis()).unwrap_or(i64::MAX));
-        nix::sys::socket::setsockopt(
-            &self.socket,
-            nix::sys::socket::sockopt::ReceiveTimeout,
-            &limit,
-        )?;
-        Ok(())
-    }
-
     /// For polling and for handing to a child.
     #[must_use]
     pub fn fd(&self) -> &OwnedFd {
@@ -214,6 +206,23 @@ impl Link {
     /// # Errors
     /// The system call's, or a message that is too long.
     pub fn send<T: Serialize>(&self, message: &T, descriptors: &[RawFd]) -> io::Result<()> {
+        self.send_with(message, descriptors, MsgFlags::empty())
+    }
+
+    /// Sends a message if the peer's buffer has room for it.
+    ///
+    /// # Errors
+    /// As [`Link::send`], and [`io::ErrorKind::WouldBlock`] where there is no room.
+    pub fn try_send<T: Serialize>(&self, message: &T, descriptors: &[RawFd]) -> io::Result<()> {
+        self.send_with(message, descriptors, MsgFlags::MSG_DONTWAIT)
+    }
+
+    fn send_with<T: Serialize>(
+        &self,
+        message: &T,
+        descriptors: &[RawFd],
+        flags: MsgFlags,
+    ) -> io::Result<()> {
         let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
         if bytes.len() > MESSAGE_BYTES {
             return Err(io::Error::other(format!(
@@ -227,7 +236,7 @@ impl Link {
             self.socket.as_raw_fd(),
             &[IoSlice::new(&bytes)],
             control,
-            MsgFlags::MSG_NOSIGNAL,
+            flags | MsgFlags::MSG_NOSIGNAL,
             None,
         )?;
         Ok(())
@@ -263,4 +272,33 @@ impl Link {
         let message = postcard::from_bytes(&self.buffer[..length]).map_err(io::Error::other)?;
         Ok(Some((message, descriptors)))
     }
+
+    /// Receives a message if one is there; `None` when the peer has closed its end. Descriptors that come with it are
+    /// not taken.
+    ///
+    /// # Errors
+    /// As [`Link::receive`], and [`io::ErrorKind::WouldBlock`] where there is no message.
+    pub fn try_receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        let mut iov = [IoSliceMut::new(&mut self.buffer)];
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let received = recvmsg::<()>(self.socket.as_raw_fd(), &mut iov, None, flags)?;
+        if received.flags.contains(MsgFlags::MSG_TRUNC) {
+            return Err(io::Error::other("a message is longer than any may be"));
+        }
+        let length = received.bytes;
+        if length == 0 {
+            return Ok(None);
+        }
+        let message = postcard::from_bytes(&self.buffer[..length]).map_err(io::Error::other)?;
+        Ok(Some(message))
+    }
+}
+
+/// Returns whether an error of sending means that the peer is gone, and not that this message cannot go.
+#[must_use]
+pub fn is_broken(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
+    )
 }

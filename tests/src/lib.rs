@@ -24,5 +24,5 @@ pub use busy::BusyHost;
 pub use bystander::Bystander;
 pub use process::{Speaker, run};
 pub use raw::RawTenant;
-pub use service::{Service, ServiceBuilder, connect};
+pub use service::{Service, ServiceBuilder, connect, host_of};
 pub use wait::until;

@@ -62,7 +62,7 @@ fn fifty_tenants_are_killed_and_nothing_of_them_stays() {
     let held = |name: &str| service.tenant(name).memory_used_bytes;
     let (first_held, second_held) = (held("first"), held("second"));
     assert!(before.host.memory_used_bytes > 0 && first_held > 0 && second_held > 0);
-    let descriptors_before = descriptors(before.host_pid);
+    let descriptors_before = descriptors(service.host());
     let mut prng = Prng::new(SEED);
     let mut killed_at_work = 0;
     for round in 0..KILLS {
@@ -112,7 +112,7 @@ fn fifty_tenants_are_killed_and_nothing_of_them_stays() {
     );
     if descriptors_before.is_some() {
         until("the device host to close the victims' descriptors", || {
-            (descriptors(after.host_pid) <= descriptors_before).then_some(())
+            (descriptors(service.host()) <= descriptors_before).then_some(())
         });
     } else {
         println!("SKIPPED: the device host's descriptors cannot be counted by this user");
@@ -133,7 +133,7 @@ fn a_killed_device_host_is_reported_and_replaced() {
     let (busy, busy_bench) = connect("first");
     let (idle, _idle_bench) = connect("second");
     busy_bench.run(&busy).unwrap();
-    let host = Pid::from_raw(i32::try_from(before.host_pid).unwrap());
+    let host = Pid::from_raw(i32::try_from(service.host()).unwrap());
     kill(host, Signal::SIGKILL).unwrap();
     let error = until("a tenant at work to hear of it", || {
         busy_bench.run(&busy).err()
@@ -169,7 +169,7 @@ fn reconnected(lost: &Gpu) -> Option<Gpu> {
 #[test]
 fn a_device_host_does_not_outlive_its_service() {
     let service = ServiceBuilder::new(&[("only", 1)]).start();
-    let host = service.statistics().host_pid;
+    let host = service.host();
     kill(service.pid(), Signal::SIGKILL).unwrap();
     until("the end of the device host", || {
         // A zombie that nobody has reaped yet has ended too.

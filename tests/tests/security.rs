@@ -439,7 +439,7 @@ fn a_tenant_that_maps_until_it_is_refused_leaves_descriptors_to_others() {
         write: true,
     };
     let service = ServiceBuilder::new(&[("good", 1), ("hostile", 1)]).start();
-    let host = Pid::from_raw(i32::try_from(service.statistics().host_pid).unwrap());
+    let host = Pid::from_raw(i32::try_from(service.host()).unwrap());
     // Far fewer than a service has, so that a few clients could take them all.
     let limit = Program::new("prlimit")
         .args(["--pid", &host.to_string(), "--nofile=200:200"])

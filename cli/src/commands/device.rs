@@ -6,7 +6,7 @@ use crate::service::ServiceArgs;
 use crate::units;
 use clap::{Args, Subcommand};
 use gridmux_mediator::device::Timing;
-use gridmux_mediator::supervisor::ServiceStatistics;
+use gridmux_mediator::supervisor::{HostState, ServiceStatistics};
 use serde::Serialize;
 
 /// Commands on the device.
@@ -48,7 +48,9 @@ struct Shown {
     /// Clients connected.
     clients: usize,
     service_pid: u32,
-    host_pid: u32,
+    /// None while there is no device host.
+    host_pid: Option<u32>,
+    host_state: HostState,
     host_restarts: u32,
     ebpf: bool,
     ebpf_instance: Option<String>,
@@ -92,6 +94,7 @@ impl From<ServiceStatistics> for Shown {
                 .sum(),
             service_pid: service.pid,
             host_pid: service.host_pid,
+            host_state: service.host_state,
             host_restarts: service.host_restarts,
             ebpf: service.ebpf_instance.is_some(),
             ebpf_instance: service.ebpf_instance,
@@ -101,6 +104,22 @@ impl From<ServiceStatistics> for Shown {
 }
 
 impl Shown {
+    fn host(&self) -> String {
+        let pid = self
+            .host_pid
+            .map_or_else(String::new, |pid| format!("pid {pid}"));
+        match &self.host_state {
+            HostState::Up => pid,
+            HostState::Starting => format!("{pid}, starting"),
+            HostState::Down {
+                why, retry_in_ms, ..
+            } => {
+                let again = units::nanos(Some(retry_in_ms.saturating_mul(1_000_000)));
+                format!("none ({why}; the next one in {again})")
+            }
+        }
+    }
+
     fn text(&self) -> String {
         let clock = match self.timing {
             Some(Timing::Timed) => "virtual",
@@ -146,8 +165,8 @@ impl Shown {
             (
                 "device host",
                 format!(
-                    "pid {}, {}",
-                    self.host_pid,
+                    "{}, {}",
+                    self.host(),
                     units::counted(self.host_restarts.into(), "restart")
                 ),
             ),

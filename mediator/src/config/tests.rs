@@ -116,6 +116,14 @@ fn values_are_checked_and_named() {
             "limits.clients",
         ),
         (
+            "schema_version = 1\n[limits]\nconnects_per_second = 0",
+            "limits.connects_per_second",
+        ),
+        (
+            "schema_version = 1\n[limits]\nhost_patience_seconds = 3601",
+            "limits.host_patience_seconds",
+        ),
+        (
             "schema_version = 1\n[limits]\nkernel_budget_cpu_seconds = 0",
             "limits.kernel_budget_cpu_seconds",
         ),

@@ -44,6 +44,11 @@ const COMPILE_QUEUE: usize = 64;
 /// longer where plans cost much.
 const LEAST_PERIOD: Nanos = Nanos(20_000);
 
+/// How long what is in flight may take to complete when the service stops.
+const FLIGHT_PATIENCE: Duration = Duration::from_secs(2);
+/// Time between two looks at whether it has.
+const STOP_POLL: Duration = Duration::from_millis(1);
+
 /// A module for the compiler.
 pub(super) struct CompileJob {
     pub(super) slot: Slot,
@@ -231,9 +236,21 @@ impl ControlThread {
         self.stop(&link)
     }
 
+    /// Ends in good order: what is in flight may still complete for a while, and what does not is lost with the client's
+    /// connection, which is how its client learns of it.
     fn stop(mut self, link: &Link) -> io::Result<()> {
         self.outbound.tell(Message::Stop);
-        let _ = self.dispatcher.join();
+        let deadline = Instant::now() + FLIGHT_PATIENCE;
+        while !self.dispatcher.is_finished() && Instant::now() < deadline {
+            std::thread::sleep(STOP_POLL);
+        }
+        for account in self.accounts.iter() {
+            let operations = account.counters.read().pending;
+            if operations > 0 {
+                let tenant = &account.facts.name;
+                tracing::warn!(tenant, operations, "cut off: the service stops");
+            }
+        }
         // Release: pairs with the Acquire in `PolicyRunner::serve`.
         self.stop.store(true, Ordering::Release);
         self.policy.thread().unpark();
@@ -253,6 +270,7 @@ impl ControlThread {
                 let statistics = Box::new(self.statistics());
                 link.send(&ToSupervisor::Statistics(statistics), &[])?;
             }
+            Some((ToHost::Ping, _)) => link.send(&ToSupervisor::Alive, &[])?,
             Some((ToHost::Client(identity), descriptors)) => {
                 let id = identity.id;
                 if let Err(reason) = self.connect(identity, descriptors, watch) {

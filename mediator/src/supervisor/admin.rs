@@ -1,22 +1,15 @@
 //! The operators' socket: one JSON request a line, one JSON reply a line.
 //!
-//! The socket belongs to the service's user, mode 0600; whoever can open it may ask. Requests are short and answered
-//! by the supervisor's one thread, so an operator who does not read cannot hold the service: replies are written with
-//! a time limit.
+//! The socket belongs to the service's user, mode 0600; whoever can open it may ask. This is what is said, and the
+//! asking side; the answering side is `operators`.
 
-use super::Supervisor;
-use super::hosts::HOST_PATIENCE;
-use crate::link::{HostStatistics, ToHost, ToSupervisor};
+use super::HostState;
+use crate::link::HostStatistics;
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Longest request.
-const REQUEST_BYTES: u64 = 4096;
-/// Longest time an operator may take to write or read.
-const OPERATOR_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Longest time that an operator waits for the service.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
@@ -48,8 +41,10 @@ pub enum AdminReply {
 pub struct ServiceStatistics {
     /// Supervisor's process.
     pub pid: u32,
-    /// Device host's process.
-    pub host_pid: u32,
+    /// Device host's process; none while there is no host.
+    pub host_pid: Option<u32>,
+    /// How the device host stands.
+    pub host_state: HostState,
     /// Device hosts that were replaced.
     pub host_restarts: u32,
     /// eBPF instance, when launch latency is measured by eBPF.
@@ -106,70 +101,5 @@ pub fn ask(run_dir: &Path, request: &AdminRequest) -> Result<AdminReply, AdminEr
     match serde_json::from_str(&reply)? {
         AdminReply::Error(reason) => Err(AdminError::Refused(reason)),
         reply => Ok(reply),
-    }
-}
-
-impl Supervisor {
-    pub(super) fn answer_admin(&mut self) {
-        let Ok((stream, _)) = self.claim.admin.accept() else {
-            return;
-        };
-        if let Err(error) = self.converse(&stream) {
-            tracing::debug!(%error, "operator");
-        }
-    }
-
-    fn converse(&mut self, stream: &UnixStream) -> io::Result<()> {
-        stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(OPERATOR_PATIENCE))?;
-        stream.set_write_timeout(Some(OPERATOR_PATIENCE))?;
-        let mut line = String::new();
-        BufReader::new(stream.take(REQUEST_BYTES)).read_line(&mut line)?;
-        let reply = match serde_json::from_str(&line) {
-            Ok(AdminRequest::Statistics) => self.statistics(),
-            Ok(AdminRequest::Stop) => {
-                self.stopping = true;
-                AdminReply::Done
-            }
-            Err(error) => AdminReply::Error(format!("request not understood: {error}")),
-        };
-        let mut text = serde_json::to_string(&reply)?;
-        text.push('\n');
-        (&mut &*stream).write_all(text.as_bytes())
-    }
-
-    fn statistics(&mut self) -> AdminReply {
-        self.maps.drain();
-        match self.ask_host() {
-            Ok(host) => AdminReply::Statistics(Box::new(ServiceStatistics {
-                pid: std::process::id(),
-                host_pid: self.host.pid(),
-                host_restarts: self.restarts,
-                ebpf_instance: self
-                    .maps
-                    .unavailable()
-                    .is_none()
-                    .then(|| self.config.instance.clone()),
-                ebpf_unavailable: self.maps.unavailable().map(ToOwned::to_owned),
-                host,
-            })),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let seconds = HOST_PATIENCE.as_secs();
-                AdminReply::Error(format!("the device host did not answer in {seconds} s"))
-            }
-            Err(error) => AdminReply::Error(format!("the device host does not answer: {error}")),
-        }
-    }
-
-    /// Asks the host for a reading; what else it says meanwhile is taken as well.
-    fn ask_host(&mut self) -> io::Result<HostStatistics> {
-        self.host.link.send(&ToHost::Statistics, &[])?;
-        loop {
-            match self.host.link.receive::<ToSupervisor>()? {
-                Some((ToSupervisor::Statistics(statistics), _)) => return Ok(*statistics),
-                Some((message, _)) => self.obey(message),
-                None => return Err(io::Error::other("it ended")),
-            }
-        }
     }
 }

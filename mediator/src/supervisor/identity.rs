@@ -32,6 +32,15 @@ pub(super) struct Peer {
     pub(super) process: OwnedFd,
 }
 
+/// Returns the user of a peer.
+///
+/// # Errors
+/// The kernel does not tell.
+pub(super) fn user(connection: &UnixStream) -> io::Result<u32> {
+    let credentials = getsockopt(connection, sockopt::PeerCredentials).map_err(io::Error::from)?;
+    Ok(credentials.uid())
+}
+
 /// Establishes a peer; its control group as well if `with_cgroup`.
 ///
 /// # Errors

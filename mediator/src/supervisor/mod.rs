@@ -1,48 +1,66 @@
 //! The supervisor: the privileged half of the service.
 //!
 //! It reads the configuration, owns the sockets, establishes who connects, hands each accepted connection to the
-//! device host, loads eBPF, answers operators, and replaces a device host that dies.
+//! device host, loads eBPF, answers operators, and replaces a device host that dies or says nothing any more.
 //!
-//! Rules: it parses not one byte that a tenant wrote, holds no GPU context, and one thread does all of it. What a
-//! device host says is checked for form and believed for nothing that matters to another tenant.
+//! While no host is up, connections wait in the backlog of the clients' socket: most times without one are a fraction of
+//! a second long, and a client that comes then is served a little later instead of failing. When several hosts in a
+//! row did not come up it is otherwise: nobody knows how long that lasts, so connections are closed at once and clients
+//! fail with an error instead of hanging; the log and the statistics say why.
+//!
+//! Rules: it parses not one byte that a tenant wrote, holds no GPU context, and one thread does all of it, which waits
+//! in one place for whatever is ready and nowhere for one process. What a device host says is checked for form and
+//! believed for nothing that matters to another tenant; it is heard for a bounded number of messages in a turn.
 
 mod admin;
+mod doors;
 mod folder;
 mod hosts;
 mod identity;
+mod operators;
 mod profiles;
 mod rules;
 mod sockets;
+mod stop;
 mod tracing_maps;
 
 pub use admin::{AdminError, AdminReply, AdminRequest, ServiceStatistics, ask};
+pub use hosts::HostState;
 pub(crate) use hosts::LINK_FD;
 
 use crate::config::{Config, ConfigError};
-use crate::link::{ClientIdentity, ToHost, ToSupervisor};
-use hosts::Host;
+use crate::link::{self, ClientIdentity, HostStatistics, ToHost, ToSupervisor};
+use doors::Doors;
+use hosts::{Heard, Hosts};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use operators::Operators;
 use profiles::Kept;
 use rules::Rules;
 use sockets::Claim;
 pub use sockets::{CLIENT_SOCKET, SocketError};
 use std::collections::BTreeSet;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-use std::time::Duration;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 use tracing_maps::LatencyMaps;
 
-/// Least time between two starts of a device host.
-const RESTART_PAUSE: Duration = Duration::from_millis(200);
-
-/// How often a new device host is tried, with twice the pause each time.
-const RESTART_ATTEMPTS: u32 = 6;
+/// Longest wait: the samples' ring is emptied now and then even when nothing else happens.
+const TURN: Duration = Duration::from_millis(100);
+/// Messages of the device host that are heard in one turn.
+const MESSAGES_A_TURN: usize = 64;
+/// Connections that are accepted in one turn.
+const ACCEPTS_A_TURN: usize = 64;
 /// Connections beyond `limits.clients` that are handed on, so that the device host may tell them why it refuses them.
 const REFUSED: usize = 64;
 /// Open files that the service wants to be allowed: about eight for each of 1,024 clients, and their buffers.
 const DESCRIPTORS: u64 = 1 << 16;
+/// Least time between two warnings of connections that are closed because there is no device host.
+const WARNING_PAUSE: Duration = Duration::from_secs(1);
+/// How long a reading of the device host is waited for.
+const READING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why the service does not start, or ends.
 #[derive(Debug, thiserror::Error)]
@@ -73,16 +91,30 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
 struct Supervisor {
     config: Config,
     claim: Claim,
-    host: Host,
+    hosts: Hosts,
+    operators: Operators,
+    doors: Doors,
     signals: SignalFd,
     maps: LatencyMaps,
     rules: Rules,
-    profiles: Kept,
+    /// None before the first device host says what the device is.
+    profiles: Option<Kept>,
     /// Clients that the device host has, by number.
     connected: BTreeSet<u32>,
-    next_id: u32,
-    restarts: u32,
+    last_id: u32,
+    /// A connection for which the link has no room yet.
+    handing: Option<Handing>,
+    /// Operators that wait for a reading, and until when.
+    asked: Vec<(u64, Instant)>,
+    warned_at: Option<Instant>,
     stopping: bool,
+}
+
+/// An accepted connection on its way to the device host.
+struct Handing {
+    connection: UnixStream,
+    process: OwnedFd,
+    identity: ClientIdentity,
 }
 
 /// What the service is doing, for whoever started it.
@@ -99,7 +131,7 @@ pub enum State<'a> {
 /// Runs the service until it is told to stop (SIGTERM, SIGINT), and tells `tell` what it is doing.
 ///
 /// # Errors
-/// Anything that keeps it from starting; a device host that cannot be replaced.
+/// Anything that keeps it from starting.
 pub fn serve(config: Config, mut tell: impl FnMut(State<'_>)) -> Result<(), ServeError> {
     config.check()?;
     let rules = Rules::resolve(&config)?;
@@ -112,38 +144,33 @@ pub fn serve(config: Config, mut tell: impl FnMut(State<'_>)) -> Result<(), Serv
     for number in 0..config.tenants.len() {
         maps.register(u32::try_from(number).unwrap_or(u32::MAX));
     }
-    let host = Host::start(&config, maps.producer_fd())?;
-    let profiles = Kept::open(config.profiles.file.as_deref(), host.facts.profiled());
-    host.teach(profiles.profiles());
     let mut supervisor = Supervisor {
-        config,
         claim,
-        host,
+        hosts: Hosts::new(&config, Instant::now()),
+        operators: Operators::default(),
+        doors: Doors::new(config.limits.connects_per_second),
         signals,
         maps,
         rules,
-        profiles,
+        profiles: None,
         connected: BTreeSet::new(),
-        next_id: 1,
-        restarts: 0,
+        last_id: 0,
+        handing: None,
+        asked: Vec::new(),
+        warned_at: None,
         stopping: false,
+        config,
     };
-    tell(State::Ready(&supervisor.host.facts.name));
+    let device = supervisor.start()?;
+    if !supervisor.stopping {
+        tell(State::Ready(&device));
+    }
     while !supervisor.stopping {
         supervisor.step()?;
         tell(State::Alive);
     }
     tell(State::Stopping);
-    let clients = supervisor.connected.len();
-    let noun = if clients == 1 { "client" } else { "clients" };
-    tracing::info!("stopping, {clients} {noun} connected");
-    let Supervisor { host, profiles, .. } = &mut supervisor;
-    host.stop(|message| {
-        if let ToSupervisor::Profiles(learnt) = message {
-            profiles.take(learnt);
-        }
-    });
-    profiles.write();
+    supervisor.stop();
     Ok(())
 }
 
@@ -175,46 +202,81 @@ fn watch_signals() -> io::Result<SignalFd> {
     )?)
 }
 
-/// What became ready.
-enum Ready {
-    Signal,
-    Host,
-    Admin,
-    Client,
-}
-
 impl Supervisor {
-    fn step(&mut self) -> Result<(), ServeError> {
-        for ready in self.wait()? {
-            match ready {
-                Ready::Signal => self.take_signals(),
-                Ready::Host => self.take_host_message()?,
-                Ready::Admin => self.answer_admin(),
-                Ready::Client => self.accept()?,
+    /// Waits for the first device host; one that does not come up ends the service. Returns the device's name, or
+    /// nothing when the service was stopped before.
+    fn start(&mut self) -> Result<String, ServeError> {
+        while !self.stopping {
+            let now = Instant::now();
+            let failed = |why: String| Err(ServeError::Device(why));
+            let samples = self.maps.producer_fd();
+            if let Heard::Ended(why) = self.hosts.start_if_due(&self.config, samples, now) {
+                return failed(why);
+            }
+            self.wait(false)?;
+            self.take_signals();
+            if let Some(why) = self.hear_host(Instant::now()) {
+                return failed(why);
+            }
+            if let Some(facts) = self.hosts.facts() {
+                return Ok(facts.name.clone());
             }
         }
+        Ok(String::new())
+    }
+
+    fn step(&mut self) -> Result<(), ServeError> {
+        self.wait(true)?;
+        // First, so that the end of a host that ends because the service is to end is no surprise.
+        self.take_signals();
+        if self.stopping {
+            return Ok(());
+        }
+        let now = Instant::now();
+        if let Some(why) = self.hear_host(now) {
+            self.take_end(&why, now);
+        }
+        let samples = self.maps.producer_fd();
+        if let Heard::Ended(why) = self.hosts.start_if_due(&self.config, samples, now) {
+            self.take_end(&why, now);
+        }
+        self.hand_on(now);
+        self.accept(now);
+        self.operators.accept(&self.claim.admin, now);
+        self.hear_operators(now);
         self.maps.drain();
-        self.profiles.write_if_due();
+        if let Some(profiles) = &mut self.profiles {
+            profiles.write_if_due();
+        }
         Ok(())
     }
 
-    fn wait(&self) -> Result<Vec<Ready>, ServeError> {
-        let mut fds = [
-            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.host.link.fd().as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.claim.admin.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.claim.clients.as_fd(), PollFlags::POLLIN),
-        ];
-        // The samples' ring is emptied now and then even when nothing else happens.
-        let timeout = PollTimeout::from(100_u16);
-        match poll(&mut fds, timeout) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(errno) => return Err(system("poll")(errno.into())),
+    /// Waits until something is ready or due; for new connections as well if `serving`.
+    fn wait(&self, serving: bool) -> Result<(), ServeError> {
+        let now = Instant::now();
+        let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        if let Some(link) = self.hosts.poll_fd() {
+            let mut flags = PollFlags::POLLIN;
+            flags.set(PollFlags::POLLOUT, self.handing.is_some());
+            fds.push(PollFd::new(link, flags));
         }
-        let all = [Ready::Signal, Ready::Host, Ready::Admin, Ready::Client];
-        let ready = all.into_iter().zip(&fds);
-        let ready = ready.filter(|(_, fd)| fd.any() == Some(true));
-        Ok(ready.map(|(what, _)| what).collect())
+        if serving {
+            if self.operators.have_room() {
+                fds.push(PollFd::new(self.claim.admin.as_fd(), PollFlags::POLLIN));
+            }
+            if self.handing.is_none() && (self.hosts.facts().is_some() || self.hosts.is_failing()) {
+                fds.push(PollFd::new(self.claim.clients.as_fd(), PollFlags::POLLIN));
+            }
+            self.operators.poll_fds(&mut fds);
+        }
+        let start = self.hosts.time_to_start(now);
+        let longest = start.map_or(TURN, |start| start.min(TURN));
+        // Rounded up, so that what is due soon is due when the wait returns.
+        let timeout = PollTimeout::try_from(longest + Duration::from_millis(1));
+        match poll(&mut fds, timeout.unwrap_or(PollTimeout::ZERO)) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(errno) => Err(system("poll")(errno.into())),
+        }
     }
 
     fn take_signals(&mut self) {
@@ -228,97 +290,230 @@ impl Supervisor {
         }
     }
 
-    /// Accepts a connection, establishes who it is, and hands it to the device host with the tenants that it may be.
-    /// The host also answers those that may be none: this process reads nothing that a client wrote.
-    fn accept(&mut self) -> Result<(), ServeError> {
-        let (connection, _) = match self.claim.clients.accept() {
-            Ok(accepted) => accepted,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => {
-                // Descriptors may be short for a moment; the connection stays in the backlog.
-                tracing::warn!(%error, "accept");
-                return Ok(());
+    /// Hears what the device host says, a bounded number of messages; returns why it ended, if it did.
+    fn hear_host(&mut self, now: Instant) -> Option<String> {
+        for _ in 0..MESSAGES_A_TURN {
+            match self.hosts.hear(now) {
+                Heard::Message(message) => self.obey(message),
+                Heard::Ended(why) => return Some(why),
+                Heard::Nothing => {
+                    return match self.hosts.judge(now) {
+                        Heard::Ended(why) => Some(why),
+                        Heard::Message(_) | Heard::Nothing => None,
+                    };
+                }
             }
-        };
-        if self.connected.len() >= usize::from(self.config.limits.clients) + REFUSED {
-            tracing::warn!("too many connections at once; one was closed unheard");
-            return Ok(());
         }
-        let peer = match identity::establish(&connection, self.rules.need_cgroup()) {
-            Ok(peer) => peer,
-            Err(error) => {
-                tracing::warn!(%error, "cannot tell who connected; connection refused");
-                return Ok(());
-            }
-        };
-        let id = self.next_id;
-        self.next_id = self.next_id.wrapping_add(1);
-        let identity = ClientIdentity {
-            id,
-            credentials: peer.credentials,
-            allowed: self.rules.allowed(&peer),
-        };
-        let (pid, uid, tenants) = (
-            peer.credentials.pid,
-            peer.credentials.uid,
-            identity.allowed.len(),
-        );
-        tracing::info!(id, pid, uid, tenants, "connected");
-        let descriptors = [connection.as_raw_fd(), peer.process.as_raw_fd()];
-        match self.host.link.send(&ToHost::Client(identity), &descriptors) {
-            Ok(()) => {
-                self.connected.insert(id);
-                Ok(())
-            }
-            Err(_) => self.replace_host(),
-        }
-    }
-
-    fn take_host_message(&mut self) -> Result<(), ServeError> {
-        match self.host.link.receive::<ToSupervisor>() {
-            Ok(Some((message, _))) => {
-                self.obey(message);
-                Ok(())
-            }
-            Ok(None) | Err(_) => self.replace_host(),
-        }
+        None
     }
 
     fn obey(&mut self, message: ToSupervisor) {
         match message {
             ToSupervisor::Gone { id } => {
                 if self.connected.remove(&id) {
-                    tracing::info!(id, "gone");
+                    tracing::debug!(id, "gone");
                 }
             }
-            ToSupervisor::Profiles(learnt) => self.profiles.take(learnt),
-            ToSupervisor::Ready(_) | ToSupervisor::Statistics(_) => {}
-            ToSupervisor::Failed(reason) => tracing::error!(%reason, "device host"),
+            ToSupervisor::Profiles(learnt) => {
+                if let Some(profiles) = &mut self.profiles {
+                    profiles.take(learnt);
+                }
+            }
+            ToSupervisor::Ready(facts) => {
+                let file = self.config.profiles.file.as_deref();
+                let kept = self
+                    .profiles
+                    .get_or_insert_with(|| Kept::open(file, facts.profiled()));
+                let known = kept.profiles();
+                if !known.is_empty()
+                    && let Err(error) = self.hosts.tell(&ToHost::Profiles(known.to_vec()), &[])
+                {
+                    tracing::warn!(%error, "the device host begins without profiles");
+                }
+            }
+            ToSupervisor::Statistics(host) => self.answer_with(*host),
+            ToSupervisor::Alive | ToSupervisor::Failed(_) => {}
         }
     }
 
-    /// Starts a new device host. The clients' connections ended with the old one, which is how they learn of it;
+    /// Takes note of the end of a device host. The clients' connections ended with it, which is how they learn of it;
     /// they may connect again at once.
-    fn replace_host(&mut self) -> Result<(), ServeError> {
-        let how = self.host.reap();
-        self.restarts += 1;
-        tracing::error!(%how, clients = self.connected.len(), "the device host ended; starting a new one");
+    fn take_end(&mut self, how: &str, now: Instant) {
+        let (clients, failures) = (self.connected.len(), self.hosts.failures());
+        let pause_ms = self
+            .hosts
+            .time_to_start(now)
+            .map_or(0, |pause| pause.as_millis());
+        tracing::error!(%how, clients, failures, pause_ms, "the device host ended; starting a new one");
+        if self.hosts.is_failing() {
+            tracing::error!(
+                "no device host comes up; connections are closed until one does, and the service goes on trying"
+            );
+        }
         self.connected.clear();
-        let mut failure = None;
-        for attempt in 0..RESTART_ATTEMPTS {
-            std::thread::sleep(RESTART_PAUSE * (1 << attempt));
-            match Host::start(&self.config, self.maps.producer_fd()) {
-                Ok(host) => {
-                    host.teach(self.profiles.profiles());
-                    self.host = host;
-                    return Ok(());
-                }
+    }
+
+    /// Accepts connections, as many as a turn has room for.
+    fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPTS_A_TURN {
+            let has_host = self.hosts.facts().is_some();
+            if self.handing.is_some() || !(has_host || self.hosts.is_failing()) {
+                return;
+            }
+            let connection = match self.claim.clients.accept() {
+                Ok((connection, _)) => connection,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    tracing::error!(%error, attempt, "the device host does not start");
-                    failure = Some(error);
+                    // Descriptors may be short for a moment; the connection stays in the backlog.
+                    tracing::warn!(%error, "accept");
+                    return;
                 }
+            };
+            if !has_host {
+                self.warn_now_and_then(
+                    "there is no device host; a connection was closed unheard",
+                    now,
+                );
+                continue;
+            }
+            self.establish(connection, now);
+            self.hand_on(now);
+        }
+    }
+
+    /// Establishes who a connection is, for the device host with the tenants that it may be. The host also answers those
+    /// that may be none: this process reads nothing that a client wrote.
+    fn establish(&mut self, connection: UnixStream, now: Instant) {
+        let uid = match identity::user(&connection) {
+            Ok(uid) => uid,
+            Err(error) => {
+                tracing::warn!(%error, "cannot tell who connected; connection refused");
+                return;
+            }
+        };
+        if !self.doors.admit(uid, now) {
+            return;
+        }
+        if self.connected.len() >= usize::from(self.config.limits.clients) + REFUSED {
+            self.warn_now_and_then("too many connections at once; one was closed unheard", now);
+            return;
+        }
+        let peer = match identity::establish(&connection, self.rules.need_cgroup()) {
+            Ok(peer) => peer,
+            Err(error) => {
+                tracing::warn!(%error, "cannot tell who connected; connection refused");
+                return;
+            }
+        };
+        let allowed = self.rules.allowed(&peer);
+        let id = self.free_id();
+        let (pid, tenants) = (peer.credentials.pid, allowed.len());
+        tracing::debug!(id, pid, uid, tenants, "connected");
+        self.handing = Some(Handing {
+            connection,
+            process: peer.process,
+            identity: ClientIdentity {
+                id,
+                credentials: peer.credentials,
+                allowed,
+            },
+        });
+    }
+
+    /// Returns a number that no client has.
+    fn free_id(&mut self) -> u32 {
+        loop {
+            self.last_id = self.last_id.wrapping_add(1);
+            if self.last_id != 0 && !self.connected.contains(&self.last_id) {
+                return self.last_id;
             }
         }
-        failure.map_or(Ok(()), Err)
+    }
+
+    /// Hands the connection on that waits for that, if the link has room.
+    fn hand_on(&mut self, now: Instant) {
+        let Some(handing) = self.handing.take() else {
+            return;
+        };
+        let id = handing.identity.id;
+        let descriptors = [handing.connection.as_raw_fd(), handing.process.as_raw_fd()];
+        let message = ToHost::Client(handing.identity.clone());
+        match self.hosts.tell(&message, &descriptors) {
+            Ok(()) => {
+                self.connected.insert(id);
+            }
+            Err(error) if link::is_broken(&error) => {
+                // It is served by the next host. What this one said before it ended is heard first.
+                self.handing = Some(handing);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let is_kept = !self.hosts.is_failing();
+                self.handing = is_kept.then_some(handing);
+            }
+            // Such as too many descriptors under way: this message cannot go, and the host lives.
+            Err(error) => {
+                tracing::debug!(%error, id, "a connection cannot be handed on");
+                self.warn_now_and_then(
+                    "a connection cannot be handed to the device host; it was closed",
+                    now,
+                );
+            }
+        }
+    }
+
+    fn warn_now_and_then(&mut self, what: &str, now: Instant) {
+        let is_due = |warned: Instant| now.saturating_duration_since(warned) >= WARNING_PAUSE;
+        if self.warned_at.is_none_or(is_due) {
+            self.warned_at = Some(now);
+            tracing::warn!("{what}");
+        }
+    }
+
+    fn hear_operators(&mut self, now: Instant) {
+        for request in self.operators.go_on(now) {
+            let reply = match serde_json::from_slice(&request.line) {
+                Ok(AdminRequest::Statistics) => {
+                    self.maps.drain();
+                    match self.hosts.tell(&ToHost::Statistics, &[]) {
+                        Ok(()) => {
+                            self.asked.push((request.number, now + READING_PATIENCE));
+                            continue;
+                        }
+                        Err(error) => {
+                            AdminReply::Error(format!("the device host does not answer: {error}"))
+                        }
+                    }
+                }
+                Ok(AdminRequest::Stop) => {
+                    self.stopping = true;
+                    AdminReply::Done
+                }
+                Err(error) => AdminReply::Error(format!("request not understood: {error}")),
+            };
+            self.operators.answer(request.number, &reply, now);
+        }
+        let late = |asked: &mut (u64, Instant)| asked.1 <= now;
+        for (number, _) in self.asked.extract_if(.., late) {
+            let reply = AdminReply::Error("the device host did not answer".into());
+            self.operators.answer(number, &reply, now);
+        }
+    }
+
+    fn answer_with(&mut self, host: HostStatistics) {
+        let now = Instant::now();
+        let unavailable = self.maps.unavailable().map(ToOwned::to_owned);
+        let instance = self.config.instance.clone();
+        let reply = AdminReply::Statistics(Box::new(ServiceStatistics {
+            pid: std::process::id(),
+            host_pid: self.hosts.pid(),
+            host_state: self.hosts.state(now),
+            host_restarts: self.hosts.restarts(),
+            ebpf_instance: unavailable.is_none().then_some(instance),
+            ebpf_unavailable: unavailable,
+            host,
+        }));
+        for (number, _) in std::mem::take(&mut self.asked) {
+            self.operators.answer(number, &reply, now);
+        }
     }
 }

@@ -70,7 +70,7 @@ fn a_program_outlives_its_service() {
         let service = builder().start();
         let mut program = Program::start(&service, "tenant", "victim::loses_its_service", "");
         assert_eq!(program.hear(), "runs");
-        let host = service.statistics().host_pid;
+        let host = service.host();
         let host = Pid::from_raw(i32::try_from(host).expect("a process number"));
         if whole {
             kill(service.pid(), Signal::SIGKILL).expect("the supervisor can be killed");

@@ -1,0 +1,126 @@
+//! How many connections the processes of one user may make: a token bucket for each user.
+//!
+//! A connection costs the service several system calls and a device host a place, so that whoever connects and closes
+//! in a loop would keep both busy. The bucket refills with `limits.connects_per_second` and holds four times as many.
+//!
+//! Rules: root has a bucket of its own like everybody else; a connection beyond the bucket is closed unheard; each user
+//! is named in the log at most once a second, however many connections are closed.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Seconds of the rate that a bucket holds.
+const BURST_SECONDS: u32 = 4;
+/// Users that are remembered.
+const USERS: usize = 1024;
+/// Least time between two warnings of one user.
+const WARNING_PAUSE: Duration = Duration::from_secs(1);
+
+/// The buckets of all users.
+#[derive(Debug)]
+pub(super) struct Doors {
+    per_second: u32,
+    buckets: BTreeMap<u32, Bucket>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    /// Connections that may be made now.
+    tokens: f64,
+    /// When that was so.
+    at: Instant,
+    /// Connections closed since the last warning.
+    closed: u64,
+    warned_at: Option<Instant>,
+}
+
+impl Doors {
+    /// Makes full buckets.
+    pub(super) fn new(per_second: u32) -> Self {
+        Self {
+            per_second,
+            buckets: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a connection of a user; returns whether it may go on.
+    pub(super) fn admit(&mut self, uid: u32, now: Instant) -> bool {
+        if !self.buckets.contains_key(&uid) && self.buckets.len() >= USERS {
+            self.forget_one(now);
+        }
+        let (rate, burst) = (f64::from(self.per_second), self.burst());
+        let bucket = self.buckets.entry(uid).or_insert(Bucket {
+            tokens: burst,
+            at: now,
+            closed: 0,
+            warned_at: None,
+        });
+        let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
+        bucket.tokens = (bucket.tokens + passed * rate).min(burst);
+        bucket.at = now;
+        if bucket.tokens >= 1.0 {
+            bucket.tokens -= 1.0;
+            return true;
+        }
+        bucket.closed += 1;
+        let is_due = |warned: Instant| now.saturating_duration_since(warned) >= WARNING_PAUSE;
+        if bucket.warned_at.is_none_or(is_due) {
+            let closed = std::mem::take(&mut bucket.closed);
+            bucket.warned_at = Some(now);
+            tracing::warn!(
+                uid,
+                closed,
+                "too many connections of this user; closed unheard (limits.connects_per_second)"
+            );
+        }
+        false
+    }
+
+    /// Makes room for a user: the one that has not come for longest goes, whose bucket is the fullest.
+    fn forget_one(&mut self, now: Instant) {
+        let oldest = self
+            .buckets
+            .iter()
+            .max_by_key(|(_, bucket)| now.saturating_duration_since(bucket.at))
+            .map(|(uid, _)| *uid);
+        if let Some(uid) = oldest {
+            self.buckets.remove(&uid);
+        }
+    }
+
+    fn burst(&self) -> f64 {
+        f64::from(self.per_second) * f64::from(BURST_SECONDS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Doors, USERS};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_user_gets_a_burst_and_then_the_rate_and_takes_nothing_from_another() {
+        let mut doors = Doors::new(10);
+        let start = Instant::now();
+        let admitted =
+            |doors: &mut Doors, uid, at| (0..100).filter(|_| doors.admit(uid, at)).count();
+        assert_eq!(admitted(&mut doors, 1, start), 40);
+        assert_eq!(admitted(&mut doors, 2, start), 40);
+        assert_eq!(admitted(&mut doors, 1, start), 0);
+        let second = start + Duration::from_secs(1);
+        assert_eq!(admitted(&mut doors, 1, second), 10);
+        let much_later = start + Duration::from_secs(3600);
+        assert_eq!(admitted(&mut doors, 1, much_later), 40);
+    }
+
+    #[test]
+    fn there_are_not_more_buckets_than_users_to_remember() {
+        let mut doors = Doors::new(1);
+        let start = Instant::now();
+        for uid in 0..5000 {
+            assert!(doors.admit(uid, start + Duration::from_millis(uid.into())));
+        }
+        assert_eq!(doors.buckets.len(), USERS);
+        assert!(doors.buckets.contains_key(&4999) && !doors.buckets.contains_key(&0));
+    }
+}

@@ -1,0 +1,256 @@
+//! Conversations with operators: one JSON request a line, one JSON reply a line, on connections that are never waited
+//! for.
+//!
+//! Rules: a connection has a time limit for its request and one for reading the reply; a request is at most 4 KiB; no
+//! more than a few connections are open at once, the others wait in the backlog of the socket.
+
+use super::admin::AdminReply;
+use nix::poll::{PollFd, PollFlags};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+/// Longest request in bytes.
+const REQUEST_BYTES: usize = 4096;
+/// Connections at once.
+const CONVERSATIONS: usize = 16;
+/// How long an operator may take to write a request, and to read the reply.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// All conversations.
+#[derive(Debug, Default)]
+pub(super) struct Operators {
+    conversations: Vec<Conversation>,
+    next_number: u64,
+}
+
+#[derive(Debug)]
+struct Conversation {
+    number: u64,
+    stream: UnixStream,
+    bytes: Vec<u8>,
+    phase: Phase,
+    deadline: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The request is read.
+    Reading,
+    /// The reply is to come.
+    Asked,
+    /// The reply is written, from this byte on.
+    Writing(usize),
+    Over,
+}
+
+/// A request, to be answered under its number.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) number: u64,
+    pub(super) line: Vec<u8>,
+}
+
+impl Operators {
+    /// Returns whether there is room for one more connection.
+    pub(super) fn have_room(&self) -> bool {
+        self.conversations.len() < CONVERSATIONS
+    }
+
+    /// Takes new connections in, as many as there is room for.
+    pub(super) fn accept(&mut self, listener: &UnixListener, now: Instant) {
+        while self.have_room() {
+            let Ok((stream, _)) = listener.accept() else {
+                return;
+            };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            self.next_number += 1;
+            self.conversations.push(Conversation {
+                number: self.next_number,
+                stream,
+                bytes: Vec::new(),
+                phase: Phase::Reading,
+                deadline: now + PATIENCE,
+            });
+        }
+    }
+
+    /// Adds what is to be polled: a connection that reads or writes.
+    pub(super) fn poll_fds<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
+        for conversation in &self.conversations {
+            let flags = match conversation.phase {
+                Phase::Reading => PollFlags::POLLIN,
+                Phase::Writing(_) => PollFlags::POLLOUT,
+                Phase::Asked | Phase::Over => continue,
+            };
+            fds.push(PollFd::new(conversation.stream.as_fd(), flags));
+        }
+    }
+
+    /// Reads and writes what goes without waiting; returns the requests that are whole.
+    pub(super) fn go_on(&mut self, now: Instant) -> Vec<Request> {
+        let mut requests = Vec::new();
+        for conversation in &mut self.conversations {
+            match conversation.phase {
+                Phase::Reading => requests.extend(conversation.read()),
+                Phase::Writing(_) => conversation.write(),
+                Phase::Asked | Phase::Over => {}
+            }
+        }
+        self.conversations.retain(|conversation| {
+            let is_late = conversation.phase != Phase::Asked && now >= conversation.deadline;
+            conversation.phase != Phase::Over && !is_late
+        });
+        requests
+    }
+
+    /// Answers a request.
+    pub(super) fn answer(&mut self, number: u64, reply: &AdminReply, now: Instant) {
+        let found = self.conversations.iter_mut();
+        let Some(conversation) = found.into_iter().find(|one| one.number == number) else {
+            return;
+        };
+        conversation.bytes = match serde_json::to_vec(reply) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::error!(%error, "a reply to an operator cannot be written");
+                conversation.phase = Phase::Over;
+                return;
+            }
+        };
+        conversation.bytes.push(b'\n');
+        conversation.phase = Phase::Writing(0);
+        conversation.deadline = now + PATIENCE;
+        conversation.write();
+    }
+}
+
+impl Conversation {
+    fn read(&mut self) -> Option<Request> {
+        let mut buffer = [0; 1024];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => self.bytes.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                Err(_) => {
+                    self.phase = Phase::Over;
+                    return None;
+                }
+            }
+            if self.bytes.contains(&b'\n') || self.bytes.len() > REQUEST_BYTES {
+                break;
+            }
+        }
+        // The end of the stream ends a line as well.
+        self.phase = Phase::Asked;
+        Some(Request {
+            number: self.number,
+            line: std::mem::take(&mut self.bytes),
+        })
+    }
+
+    fn write(&mut self) {
+        while let Phase::Writing(from) = self.phase {
+            match self.stream.write(&self.bytes[from..]) {
+                Ok(0) => self.phase = Phase::Over,
+                Ok(count) if from + count == self.bytes.len() => self.phase = Phase::Over,
+                Ok(count) => self.phase = Phase::Writing(from + count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => self.phase = Phase::Over,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CONVERSATIONS, Operators, PATIENCE, REQUEST_BYTES};
+    use crate::supervisor::AdminReply;
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::PathBuf;
+    use std::time::Instant;
+
+    struct Socket {
+        _folder: tempfile::TempDir,
+        path: PathBuf,
+        listener: UnixListener,
+    }
+
+    fn socket() -> Socket {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Socket {
+            _folder: folder,
+            path,
+            listener,
+        }
+    }
+
+    #[test]
+    fn an_operator_is_answered_beside_others_that_are_silent_slow_or_talk_too_much() {
+        let socket = socket();
+        let connect = || UnixStream::connect(&socket.path).unwrap();
+        let now = Instant::now();
+        let mut operators = Operators::default();
+        let (mut good, _silent, mut half, mut long) = (connect(), connect(), connect(), connect());
+        good.write_all(b"hello\n").unwrap();
+        half.write_all(b"hel").unwrap();
+        long.write_all(&[b'x'; REQUEST_BYTES + 1]).unwrap();
+        operators.accept(&socket.listener, now);
+        let requests = operators.go_on(now);
+        let lines: Vec<usize> = requests.iter().map(|request| request.line.len()).collect();
+        assert_eq!(lines, [6, REQUEST_BYTES + 1]);
+        operators.answer(requests[0].number, &AdminReply::Done, now);
+        let mut reply = String::new();
+        BufReader::new(&good).read_line(&mut reply).unwrap();
+        assert_eq!(reply, "\"done\"\n");
+        assert!(operators.go_on(now).is_empty());
+        // Those that never said anything whole are closed when their time is over; what was asked waits for its reply.
+        operators.go_on(now + PATIENCE);
+        assert_eq!(operators.conversations.len(), 1);
+        assert_eq!(half.read(&mut [0; 8]).unwrap(), 0);
+    }
+
+    #[test]
+    fn no_more_than_a_few_are_open_at_once() {
+        let socket = socket();
+        let all: Vec<UnixStream> = (0..2 * CONVERSATIONS)
+            .map(|_| UnixStream::connect(&socket.path).unwrap())
+            .collect();
+        let now = Instant::now();
+        let mut operators = Operators::default();
+        operators.accept(&socket.listener, now);
+        assert_eq!(operators.conversations.len(), CONVERSATIONS);
+        assert!(!operators.have_room());
+        operators.go_on(now + PATIENCE);
+        operators.accept(&socket.listener, now + PATIENCE);
+        assert_eq!(operators.conversations.len(), CONVERSATIONS);
+        drop(all);
+    }
+
+    #[test]
+    fn an_operator_that_does_not_read_is_given_up() {
+        let socket = socket();
+        let mut one = UnixStream::connect(&socket.path).unwrap();
+        one.write_all(b"x\n").unwrap();
+        let now = Instant::now();
+        let mut operators = Operators::default();
+        operators.accept(&socket.listener, now);
+        let number = operators.go_on(now)[0].number;
+        let reply = AdminReply::Error("x".repeat(8 << 20));
+        operators.answer(number, &reply, now);
+        operators.go_on(now);
+        assert_eq!(operators.conversations.len(), 1);
+        operators.go_on(now + PATIENCE);
+        assert!(operators.conversations.is_empty());
+    }
+}

@@ -1,0 +1,264 @@
+//! Contract: the supervisor waits for nobody. A device host that stands still is replaced, a flood of connections keeps
+//! nobody else out, signals to all processes of the service end it in good order, and a host sees nothing that it does
+//! not need.
+
+use gridmux_mediator::supervisor::CLIENT_SOCKET;
+use gridmux_tests::{Bench, Service, ServiceBuilder, connect, program, until};
+use gridmux_workloads::Size;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+fn process(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).unwrap())
+}
+
+fn run_once(service: &Service, tenant: &str) {
+    let gpu = service.gpu(tenant);
+    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).unwrap();
+    bench.run(&gpu).unwrap();
+}
+
+#[test]
+fn a_device_host_that_stands_still_is_replaced() {
+    let builder = ServiceBuilder::new(&[("only", 1)]);
+    let service = builder.limit("host_patience_seconds", 2).start();
+    run_once(&service, "only");
+    let first = service.host();
+    kill(process(first), Signal::SIGSTOP).unwrap();
+    until("another device host", || {
+        let now = gridmux_tests::host_of(&service)?;
+        (now != first).then_some(())
+    });
+    run_once(&service, "only");
+    assert_eq!(service.statistics().host_restarts, 1);
+    assert!(
+        service.log().contains("host_patience_seconds"),
+        "{}",
+        service.log()
+    );
+}
+
+#[test]
+fn the_service_outlives_one_device_host_after_another() {
+    let service = ServiceBuilder::new(&[("only", 1)]).start();
+    let mut known = Vec::new();
+    for _ in 0..4 {
+        let host = until("a device host", || {
+            gridmux_tests::host_of(&service).filter(|host| !known.contains(host))
+        });
+        kill(process(host), Signal::SIGKILL).unwrap();
+        known.push(host);
+    }
+    // A client that comes while there is none waits in the backlog, or is closed and comes again.
+    let gpu = until("a place", || connect(&service.socket(), "only").ok());
+    Bench::set_up(&gpu, "vecadd", Size::Tiny, 3)
+        .unwrap()
+        .run(&gpu)
+        .unwrap();
+    assert_eq!(service.statistics().host_restarts, 4);
+}
+
+/// A service in a process group of its own; the group is killed when dropped.
+struct Group {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Group {
+    fn start() -> Self {
+        let folder = tempfile::Builder::new().prefix("gm").tempdir().unwrap();
+        let instance = format!("group-{}", std::process::id());
+        let run = folder.path().join("run");
+        let mut command = Command::new(program());
+        command.args([
+            "-j",
+            "serve",
+            "--tenant",
+            "only",
+            "--sms",
+            "4",
+            "--instance",
+            &instance,
+        ]);
+        command.arg("--run-dir").arg(&run).env("TOP_SECRET", "1");
+        command
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        // SAFETY: umask is async-signal-safe.
+        unsafe {
+            command.pre_exec(|| {
+                nix::sys::stat::umask(nix::sys::stat::Mode::empty());
+                Ok(())
+            });
+        }
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert!(line.contains("ready"), "{line:?}");
+        Self { child, folder }
+    }
+
+    fn pid(&self) -> Pid {
+        process(self.child.id())
+    }
+
+    fn run_dir(&self) -> std::path::PathBuf {
+        self.folder.path().join("run")
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = killpg(self.pid(), Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn signals_to_all_processes_of_the_service_are_an_orderly_stop() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut group = Group::start();
+        let gpu = connect(&group.run_dir().join(CLIENT_SOCKET), "only").unwrap();
+        let bench = Bench::set_up(&gpu, "matmul", Size::Tiny, 5).unwrap();
+        bench.run(&gpu).unwrap();
+        // Not a signal that ends the service.
+        killpg(group.pid(), Signal::SIGHUP).unwrap();
+        bench.run(&gpu).unwrap();
+        let error = std::thread::scope(|scope| {
+            let pid = group.pid();
+            scope.spawn(move || killpg(pid, signal).unwrap());
+            loop {
+                if let Err(error) = bench.run(&gpu) {
+                    break error;
+                }
+            }
+        });
+        assert!(error.is_lost(), "{error:?}");
+        let status = group.child.wait().unwrap();
+        let mut log = String::new();
+        let stderr = group.child.stderr.as_mut().unwrap();
+        stderr.read_to_string(&mut log).unwrap();
+        assert_eq!(status.code(), Some(0), "{log}");
+        assert!(!log.contains("ERROR") && log.contains("stopping"), "{log}");
+        let left: Vec<_> = std::fs::read_dir(group.run_dir()).unwrap().collect();
+        assert!(
+            left.iter()
+                .flatten()
+                .all(|entry| !entry.file_name().to_string_lossy().ends_with(".sock")),
+            "{left:?}"
+        );
+    }
+}
+
+/// A value that `/proc/PID/status` has under a name.
+fn status_of(process: &str, name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let found = text.lines().find_map(|line| line.strip_prefix(name));
+    Some(found?.trim_start_matches(':').trim().to_owned())
+}
+
+#[test]
+fn a_service_that_was_started_carelessly_keeps_others_out_and_tells_its_host_little() {
+    let group = Group::start();
+    assert_eq!(
+        status_of(&group.pid().to_string(), "Umask").as_deref(),
+        Some("0027")
+    );
+    let mode = |name: &str| {
+        let metadata = std::fs::metadata(group.run_dir().join(name)).unwrap();
+        metadata.permissions().mode() & 0o7777
+    };
+    assert_eq!(
+        (
+            mode("control.sock"),
+            mode(CLIENT_SOCKET),
+            mode("gridmux.lock")
+        ),
+        (0o600, 0o600, 0o600)
+    );
+    assert_eq!(mode("."), 0o755);
+    let children =
+        std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", group.pid())).unwrap();
+    for child in children.split_whitespace() {
+        let Ok(environment) = std::fs::read(format!("/proc/{child}/environ")) else {
+            println!("SKIPPED: the environment of another user's process cannot be read");
+            continue;
+        };
+        let environment = String::from_utf8_lossy(&environment);
+        for variable in environment
+            .split('\0')
+            .filter(|variable| !variable.is_empty())
+        {
+            let is_needed =
+                variable.starts_with("GRIDMUX_") || variable.starts_with("RUST_BACKTRACE=");
+            assert!(is_needed, "{variable}");
+        }
+        let stdout = std::fs::read_link(format!("/proc/{child}/fd/1")).unwrap();
+        assert_eq!(stdout, std::path::Path::new("/dev/null"));
+    }
+}
+
+#[test]
+fn a_flood_of_connections_of_one_user_keeps_no_other_out() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: only root can connect as two users");
+        return;
+    }
+    const OTHER: u32 = 65_534;
+    const FLOOD: u32 = 5000;
+    let service = ServiceBuilder::new(&[("root", 1), ("other", 1)])
+        .tenant_key("other", &format!("user = {OTHER}"))
+        .limit("connects_per_second", 25)
+        .start();
+    let open = PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(service.folder(), open).unwrap();
+    let (made, over) = (AtomicU32::new(0), AtomicBool::new(false));
+    let mut runs = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                // A full backlog is a refusal as well.
+                drop(UnixStream::connect(service.socket()));
+                made.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        while made.load(Ordering::Relaxed) < FLOOD || runs < 3 {
+            let mut command = Command::new("/proc/self/exe");
+            command.args(["--exact", "serve_as_somebody_else", "--nocapture"]);
+            command.env("GRIDMUX_TEST_SOCKET", service.socket());
+            let status = command.uid(OTHER).gid(OTHER).status().unwrap();
+            if !status.success() {
+                over.store(true, Ordering::Relaxed);
+                panic!("the other user was not served");
+            }
+            runs += 1;
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    // What the flood was let through is what its bucket holds, so that most of it was closed.
+    let log = service.log();
+    assert!(log.contains("limits.connects_per_second"), "{log}");
+    assert_eq!(service.statistics().host_restarts, 0);
+}
+
+/// What the other user of the flood's test does, in a process of its own.
+#[test]
+fn serve_as_somebody_else() {
+    let Some(socket) = std::env::var_os("GRIDMUX_TEST_SOCKET") else {
+        return;
+    };
+    let gpu = connect(socket.as_ref(), "other").unwrap();
+    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).unwrap();
+    for _ in 0..10 {
+        bench.run(&gpu).unwrap();
+    }
+}
