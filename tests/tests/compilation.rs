@@ -1,6 +1,6 @@
 //! Modules are compiled by processes apart: what eats memory or time, dies or is left fails alone and says why.
 
-use gridmux_channel::session::CallError;
+use gridmux_channel::session::{CallError, Session};
 use gridmux_tests::{RawTenant, Service, ServiceBuilder, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -159,7 +159,8 @@ fn a_client_that_leaves_ends_its_compilation() {
         .start();
     let module = big(2_000_000);
     let socket = UnixStream::connect(service.socket()).unwrap();
-    let mut tenant = RawTenant::over(socket.try_clone().unwrap(), "a");
+    let session = Session::over(socket.try_clone().unwrap()).unwrap();
+    let mut tenant = RawTenant::over(session, "a").unwrap();
     std::thread::scope(|scope| {
         let load = scope.spawn(|| tenant.load(&module).map(drop));
         let compiler = await_compiler(&service);
