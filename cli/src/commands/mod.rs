@@ -6,6 +6,7 @@ mod device;
 mod device_host;
 mod latency;
 mod man;
+mod metrics;
 mod policy;
 pub(crate) mod ptx;
 pub(crate) mod run;
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     Device(device::Device),
     /// Launch and completion latency per tenant, as histograms
     Latency(latency::Latency),
+    /// The service's figures for Prometheus, in the OpenMetrics text format
+    Metrics(metrics::Metrics),
     /// Scheduling policies
     #[command(subcommand)]
     Policy(policy::Policy),
@@ -79,6 +82,7 @@ impl Command {
             Self::Tenant(tenant) => tenant.run(out),
             Self::Device(device) => device.run(out),
             Self::Latency(latency) => latency.run(out),
+            Self::Metrics(metrics) => metrics.run(out),
             Self::Policy(policy) => policy.run(out),
             Self::Ptx(ptx) => ptx.run(out),
             Self::Sim(sim) => sim.run(out),
