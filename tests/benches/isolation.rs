@@ -57,7 +57,7 @@ fn main() {
         .memory(1 << 30)
         .lifetime(Duration::from_secs(1800))
         .start();
-    let host = service.statistics().host_pid;
+    let host = service.host();
     // What is made once is made before anything is compared.
     beside(&service, None);
     await_all_gone(&service);
@@ -91,11 +91,7 @@ fn main() {
         say("isolation/load", start.elapsed().as_secs_f64(), "s", None);
     }
     await_all_gone(&service);
-    assert_eq!(
-        service.statistics().host_pid,
-        host,
-        "the host is the one from the start"
-    );
+    assert_eq!(service.host(), host, "the host is the one from the start");
     let after = held(host);
     for (name, before, after) in [
         ("isolation/left/memory", before.0, after.0),

@@ -243,12 +243,12 @@ fn operate(world: &World, mut service: Service, length: Duration, prng: &mut Prn
 
 /// One disturbance: a reading, a reload, another policy, or a device host that is stopped for a moment or killed.
 fn disturb(world: &World, service: &Service, prng: &mut Prng) {
-    let host = world.statistics().map(|statistics| statistics.host_pid);
-    let host = host.and_then(|pid| {
-        Some(Pid::from_raw(
-            i32::try_from(pid).ok().filter(|pid| *pid > 1)?,
-        ))
-    });
+    let host = world
+        .statistics()
+        .and_then(|statistics| statistics.host_pid);
+    let host = host
+        .and_then(|pid| i32::try_from(pid).ok())
+        .map(Pid::from_raw);
     match (prng.below(12), host) {
         (0, Some(host)) => send(host, Signal::SIGKILL),
         (1, Some(host)) => {
