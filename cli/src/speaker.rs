@@ -4,9 +4,12 @@
 
 use crate::failure::Failure;
 use anyhow::{Context, anyhow};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getpid, getppid};
 use serde_json::Value;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -20,12 +23,26 @@ pub(crate) struct Speaker {
 }
 
 impl Speaker {
-    /// Starts this program with other arguments.
+    /// Starts this program with other arguments. It is ended (SIGTERM) when the thread that calls this ends, however
+    /// that ends.
     pub(crate) fn start<A: AsRef<OsStr>>(
         name: &str,
         args: impl IntoIterator<Item = A>,
     ) -> Result<Self, Failure> {
-        Self::spawn(name, &mut Command::new(this_program()?), args)
+        let mut command = Command::new(this_program()?);
+        let parent = getpid();
+        // SAFETY: between fork and exec only prctl and getppid are called, which are async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                set_pdeathsig(Signal::SIGTERM)?;
+                match getppid() == parent {
+                    true => Ok(()),
+                    // It ended before this process asked to be told.
+                    false => Err(ErrorKind::BrokenPipe.into()),
+                }
+            });
+        }
+        Self::spawn(name, &mut command, args)
     }
 
     /// Starts this program as [`Speaker::start`] does, out of reach of the terminal's signals: what is typed to end
@@ -62,6 +79,11 @@ impl Speaker {
             stdin,
             stdout,
         })
+    }
+
+    /// Returns its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Writes a line to it.
@@ -107,10 +129,7 @@ impl Speaker {
     /// Asks it to end (SIGTERM) and waits until it has.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
         let pid = i32::try_from(self.child.id()).context("a process number")?;
-        let _ = nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(pid),
-            nix::sys::signal::Signal::SIGTERM,
-        );
+        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         let status = self
             .child
             .wait()

@@ -2,124 +2,14 @@
 
 mod command;
 
+use command::running::{Running, Service};
 use command::{PROGRAM, gridmux};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
-
-/// A running command whose stdout is read line by line; it is killed if a test gives up.
-struct Running {
-    child: Child,
-    lines: BufReader<ChildStdout>,
-}
-
-impl Running {
-    fn start(arguments: &[&str]) -> Self {
-        let mut command = Command::new(PROGRAM);
-        command
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the command starts");
-        let lines = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        Self { child, lines }
-    }
-
-    /// The next line, which must be JSON.
-    fn next(&mut self) -> Value {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
-    }
-
-    fn say(&mut self, line: &str) {
-        let stdin = self.child.stdin.as_mut().expect("stdin is piped");
-        writeln!(stdin, "{line}").unwrap();
-    }
-
-    fn exit_code(mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A service in a folder of its own.
-struct Service {
-    running: Running,
-    run_dir: PathBuf,
-    ready: Value,
-    _folder: tempfile::TempDir,
-}
-
-impl Service {
-    fn start(name: &str) -> Self {
-        Self::start_with(name, &[])
-    }
-
-    fn start_with(name: &str, more: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let run_dir = folder.path().join("run");
-        let instance = format!("{name}-{}", std::process::id());
-        let arguments = [
-            "-j",
-            "serve",
-            "--run-dir",
-            run_dir.to_str().unwrap(),
-            "--instance",
-            &instance,
-            "--device",
-            "model:h200",
-            "--sms",
-            "4",
-            "--policy",
-            "smk-p",
-            "--tenant",
-            "first:2:latency",
-            "--tenant",
-            "second",
-        ];
-        let mut running = Running::start(&[&arguments, more].concat());
-        let ready = running.next();
-        Self {
-            running,
-            run_dir,
-            ready,
-            _folder: folder,
-        }
-    }
-
-    fn socket(&self) -> String {
-        self.run_dir
-            .join("gridmux.sock")
-            .to_str()
-            .unwrap()
-            .to_owned()
-    }
-
-    fn ask(&self, arguments: &[&str]) -> Value {
-        let folder = self.run_dir.to_str().unwrap();
-        gridmux(arguments.iter().copied().chain(["-j", "--run-dir", folder]))
-            .succeeded()
-            .json()
-    }
-
-    fn stop(self) -> Option<i32> {
-        let pid = i32::try_from(self.running.child.id()).unwrap();
-        kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
-        self.running.exit_code()
-    }
-}
 
 #[test]
 fn it_says_when_it_is_ready_answers_and_stops() {

@@ -11,11 +11,11 @@
 use crate::dispatch::{Doorbells, Slot};
 use gridmux_sync::park;
 use gridmux_sync::shim::AtomicU32;
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
 use std::os::fd::AsFd;
-
 use std::time::Duration;
 
 /// Marks our own eventfd among the events; doorbells carry their clients' slots.
@@ -83,9 +83,17 @@ impl Waker {
 
     /// Sleeps until woken, or for that long; adds the clients whose doorbells rang.
     pub fn sleep(&self, longest: Option<Duration>, rung: &mut Vec<Slot>) {
-        let timeout = longest.map_or(EpollTimeout::NONE, |time| {
-            EpollTimeout::try_from(time.max(Duration::from_millis(1))).unwrap_or(EpollTimeout::MAX)
-        });
+        let timeout = match longest {
+            None => EpollTimeout::NONE,
+            // epoll_wait(2) counts in milliseconds.
+            Some(time) if time < Duration::from_millis(1) => {
+                let mut fds = [PollFd::new(self.epoll.0.as_fd(), PollFlags::POLLIN)];
+                // An error is EINTR, as below.
+                let _ = ppoll(&mut fds, Some(time.into()), None);
+                EpollTimeout::ZERO
+            }
+            Some(time) => EpollTimeout::try_from(time).unwrap_or(EpollTimeout::MAX),
+        };
         self.take_events(timeout, rung);
         self.withdraw();
     }

@@ -37,24 +37,45 @@ impl RawTenant {
     /// If the mediator refuses.
     #[must_use]
     pub fn connect(socket: &Path, tenant: &str) -> Self {
-        let mut session = Session::connect(socket).expect("a raw tenant connects");
+        Self::try_connect(socket, tenant).expect("a raw tenant is welcome")
+    }
+
+    /// Connects and says hello as a tenant, if the mediator lets it.
+    ///
+    /// # Errors
+    /// The mediator's reason, or that it is away.
+    ///
+    /// # Panics
+    /// If what the mediator hands over is no channel.
+    pub fn try_connect(socket: &Path, tenant: &str) -> Result<Self, CallError> {
+        Self::over(Session::connect(socket)?, tenant)
+    }
+
+    /// Says hello as a tenant over a connection, if the mediator lets it.
+    ///
+    /// # Errors
+    /// The mediator's reason.
+    ///
+    /// # Panics
+    /// If what the mediator hands over is no channel.
+    pub fn over(mut session: Session, tenant: &str) -> Result<Self, CallError> {
         let hello = ControlRequest::Hello {
             name: "raw".into(),
             client_version: CONTROL_VERSION,
             tenant: Some(tenant.to_owned()),
         };
-        session.control(&hello).expect("a raw tenant is welcome");
+        session.control(&hello)?;
         let (_, memory) = session.region_info(REGION_RINGS).expect("there are rings");
         let memory = memory.expect("the rings are memory");
         let doorbell = session.doorbell().expect("there is a doorbell");
         let rings = ClientRings::map(&memory, doorbell).expect("the rings are valid");
-        Self {
+        Ok(Self {
             session,
             rings,
             memory: File::from(memory),
             next_cookie: 1,
             next_iova: IOVA,
-        }
+        })
     }
 
     /// Maps fresh memory with these bytes and says where.

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// After this a service is killed, so that a test that hangs ends with errors of whoever waited.
 const LIFETIME: Duration = Duration::from_secs(240);
+/// Name of its configuration in its folder.
+const CONFIG: &str = "gridmux.toml";
 
 /// What a service is to be.
 #[derive(Debug, Clone)]
@@ -32,6 +34,7 @@ pub struct ServiceBuilder {
     /// How the model treats time.
     timing: &'static str,
     memory_bytes: u64,
+    lifetime: Duration,
 }
 
 impl ServiceBuilder {
@@ -49,6 +52,7 @@ impl ServiceBuilder {
             clock: "live",
             timing: "timed",
             memory_bytes: 256 << 20,
+            lifetime: LIFETIME,
         }
     }
 
@@ -94,6 +98,13 @@ impl ServiceBuilder {
         self
     }
 
+    /// Lets it live longer than four minutes.
+    #[must_use]
+    pub fn lifetime(mut self, longest: Duration) -> Self {
+        self.lifetime = longest;
+        self
+    }
+
     /// Starts it and waits until it is ready.
     ///
     /// # Panics
@@ -112,6 +123,7 @@ impl ServiceBuilder {
             clock,
             timing,
             memory_bytes,
+            ..
         } = self;
         let mut text = format!(
             "schema_version = 1\nrun_dir = {folder:?}\ninstance = {instance:?}\npolicy = {policy:?}\n\
@@ -133,7 +145,8 @@ impl ServiceBuilder {
 pub struct Service {
     speaker: Speaker,
     /// Dropping it ends the thread that watches the lifetime.
-    _lifetime: Sender<()>,
+    lifetime: Sender<()>,
+    longest: Duration,
     folder: tempfile::TempDir,
 }
 
@@ -148,26 +161,51 @@ impl Service {
             .prefix("gm")
             .tempdir()
             .expect("a temporary folder");
-        let config = folder.path().join("gridmux.toml");
+        let config = folder.path().join(CONFIG);
         std::fs::write(&config, builder.config(folder.path(), &instance))
             .expect("writing the configuration");
-        let log = std::fs::File::create(folder.path().join("log")).expect("creating the log");
-        let arguments = ["serve".as_ref(), "--config".as_ref(), config.as_os_str()];
-        let speaker = Speaker::start(arguments, Stdio::from(log));
-        let lifetime = watch(speaker.pid());
-        let mut service = Self {
+        let speaker = serve(folder.path());
+        let lifetime = watch(speaker.pid(), builder.lifetime);
+        let service = Self {
             speaker,
-            _lifetime: lifetime,
+            lifetime,
+            longest: builder.lifetime,
             folder,
         };
-        if service
+        service.await_ready()
+    }
+
+    /// Kills it with SIGKILL and starts it again in the same folder.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn killed_and_started(mut self) -> Self {
+        self.speaker.kill();
+        self.speaker = serve(self.folder.path());
+        self.lifetime = watch(self.speaker.pid(), self.longest);
+        self.await_ready()
+    }
+
+    fn await_ready(mut self) -> Self {
+        if self
             .speaker
             .hear()
             .is_none_or(|line| line.get("ready").is_none())
         {
-            panic!("the service did not start: {}", service.log());
+            panic!("the service did not start: {}", self.log());
         }
-        service
+        self
+    }
+
+    /// Changes the text of its configuration file, which it reads when it is told to.
+    ///
+    /// # Panics
+    /// If the file cannot be read or written.
+    pub fn edit_configuration(&self, edit: impl FnOnce(String) -> String) {
+        let path = self.folder().join(CONFIG);
+        let text = std::fs::read_to_string(&path).expect("the configuration is there");
+        std::fs::write(&path, edit(text)).expect("writing the configuration");
     }
 
     /// The folder of its sockets and its configuration.
@@ -286,13 +324,25 @@ impl Drop for Service {
     }
 }
 
+/// Starts the service of a folder; its log is added to.
+fn serve(folder: &Path) -> Speaker {
+    let log = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(folder.join("log"))
+        .expect("opening the log");
+    let config = folder.join(CONFIG);
+    let arguments = ["serve".as_ref(), "--config".as_ref(), config.as_os_str()];
+    Speaker::start(arguments, Stdio::from(log))
+}
+
 /// Kills the process when its time is over, unless the returned end is dropped before.
-fn watch(pid: Pid) -> Sender<()> {
+fn watch(pid: Pid, longest: Duration) -> Sender<()> {
     let (alive, ended) = channel();
     std::thread::spawn(move || {
-        if ended.recv_timeout(LIFETIME) == Err(RecvTimeoutError::Timeout) {
+        if ended.recv_timeout(longest) == Err(RecvTimeoutError::Timeout) {
             eprintln!(
-                "a service was needed for over {LIFETIME:?}: the test hangs, so the service is killed"
+                "a service was needed for over {longest:?}: the test hangs, so the service is killed"
             );
             let _ = kill(pid, Signal::SIGKILL);
         }

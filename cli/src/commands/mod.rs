@@ -1,11 +1,13 @@
 //! The commands, one file per object.
 
+mod compiler;
 mod completions;
 mod demo;
 mod device;
 mod device_host;
 mod latency;
 mod man;
+mod metrics;
 mod policy;
 pub(crate) mod ptx;
 pub(crate) mod run;
@@ -27,6 +29,9 @@ pub(crate) enum Command {
     /// Run one device host; the service starts it
     #[command(hide = true)]
     DeviceHost,
+    /// Run the fork server of compilers; the service starts it
+    #[command(hide = true)]
+    Compiler(compiler::Compiler),
     /// Run a CUDA program on a shared or modelled GPU, unmodified
     Run(run::Run),
     /// Keep the folder and the private service of one `gridmux run`; that starts it
@@ -40,6 +45,8 @@ pub(crate) enum Command {
     Device(device::Device),
     /// Launch and completion latency per tenant, as histograms
     Latency(latency::Latency),
+    /// The service's figures for Prometheus, in the OpenMetrics text format
+    Metrics(metrics::Metrics),
     /// Scheduling policies
     #[command(subcommand)]
     Policy(policy::Policy),
@@ -52,7 +59,7 @@ pub(crate) enum Command {
     /// Benchmark kernels, as tenants
     #[command(subcommand)]
     Workload(workload::Workload),
-    /// Three tenants share a GPU, alone and together under two policies; takes a few minutes on two cores
+    /// Three tenants share a GPU, alone and together under three policies; takes a few minutes on two cores
     Demo(demo::Demo),
     /// Print the completions of a shell
     Completions(completions::Completions),
@@ -64,7 +71,7 @@ impl Command {
     /// Returns from which level on it logs when nothing else is said.
     pub(crate) fn default_log_level(&self) -> LevelFilter {
         match self {
-            Self::Serve(_) | Self::DeviceHost => LevelFilter::INFO,
+            Self::Serve(_) | Self::DeviceHost | Self::Compiler(_) => LevelFilter::INFO,
             _ => LevelFilter::WARN,
         }
     }
@@ -74,11 +81,13 @@ impl Command {
         match self {
             Self::Serve(serve) => serve.run(out),
             Self::DeviceHost => device_host::run(),
+            Self::Compiler(compiler) => compiler.run(),
             Self::Run(run) => run.run(out),
             Self::RunKeeper(keeper) => keeper.run(out),
             Self::Tenant(tenant) => tenant.run(out),
             Self::Device(device) => device.run(out),
             Self::Latency(latency) => latency.run(out),
+            Self::Metrics(metrics) => metrics.run(out),
             Self::Policy(policy) => policy.run(out),
             Self::Ptx(ptx) => ptx.run(out),
             Self::Sim(sim) => sim.run(out),

@@ -1,6 +1,7 @@
 //! Running the command as a user does, and taking its output apart.
 #![allow(dead_code, reason = "each test program uses the part that it needs")]
 
+pub(crate) mod running;
 pub(crate) mod traces;
 
 use serde_json::Value;

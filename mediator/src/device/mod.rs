@@ -21,6 +21,7 @@ use gridmux_policy::shape::{BlockShape, DeviceShape};
 use gridmux_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Hardware queues (lanes) that a device offers: CUDA's `CUDA_DEVICE_MAX_CONNECTIONS` tops out at 32.
 pub const LANES: usize = 32;
@@ -254,6 +255,11 @@ pub trait Device {
     /// Returns whether the clock is virtual, so that it passes only under a [`Command::Permit`]. Any other clock passes
     /// by itself, real or estimated.
     fn is_timed(&self) -> bool;
+    /// Returns how often the device is to be polled while something is on it; a device that has news more promptly than
+    /// that wakes the dispatcher itself.
+    fn poll_every(&self) -> Duration {
+        Duration::from_millis(1)
+    }
     /// Returns how many operations one lane takes at once; they run one after another, in order.
     fn lane_depth(&self) -> usize {
         1

@@ -524,7 +524,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     #[must_use]
     pub fn longest_sleep(&self) -> Option<Duration> {
         let waits = self.lanes.any_busy() || !self.accounts.busy.is_empty();
-        (waits && !self.device.is_timed()).then_some(Duration::from_millis(1))
+        (waits && !self.device.is_timed()).then(|| self.device.poll_every())
     }
 
     /// Arms every hot client's doorbell before the thread parks; returns true if work arrived meanwhile.

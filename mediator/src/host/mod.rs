@@ -19,8 +19,6 @@ mod statistics;
 mod threads;
 mod watch;
 
-pub use compile::{CompileError, compile};
-
 use crate::config::Config;
 use crate::device::{self, DeviceControl};
 use crate::link::{Link, ToHost, ToSupervisor};

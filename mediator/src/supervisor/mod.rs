@@ -353,6 +353,8 @@ impl Supervisor {
                 let operators = self.readings.take_written(number);
                 self.answer_with_reading(&operators, Instant::now());
             }
+            ToSupervisor::NoCompilers if self.stopping => {}
+            ToSupervisor::NoCompilers => self.hosts.renew_compilers(&self.config),
             ToSupervisor::Alive | ToSupervisor::Failed(_) => {}
         }
     }

@@ -31,6 +31,8 @@ use std::time::Duration;
 
 /// Residence of every block on the scripted device.
 pub(crate) const BLOCK_NS: u64 = 1000;
+/// How often the scripted device is to be polled.
+pub(crate) const POLL_EVERY: Duration = Duration::from_micros(70);
 
 /// A device of 4 SMs.
 pub(crate) const SHAPE: DeviceShape = DeviceShape {
@@ -228,6 +230,10 @@ impl Device for MockDevice {
 
     fn now(&self) -> Nanos {
         Nanos(self.0.borrow().now)
+    }
+
+    fn poll_every(&self) -> Duration {
+        POLL_EVERY
     }
 }
 

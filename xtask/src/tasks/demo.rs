@@ -1,41 +1,31 @@
-//! `cargo xtask demo`: makes the machine ready, builds `gridmux`, and runs its demonstration on the SM model.
+//! `cargo xtask demo`: makes the machine ready, builds `gridmux`, and becomes its demonstration on the SM model.
+//!
+//! Rule: it is the same process from then on, so that whoever ends it ends the demonstration.
 
 use crate::{process, repo, setup};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// Three tenants share a modelled GPU: builds gridmux and runs `gridmux demo`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Print one JSON object instead of tables.
-    #[arg(long)]
-    json: bool,
-    /// Device: model:NAME or cuda:N.
-    #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
+    /// Arguments of `gridmux demo`, as `--json`, `--sms N`, `--policy NAME` or `--work PERCENT`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
 }
 
 /// Runs the task.
 ///
 /// # Errors
-/// Something is missing and cannot be installed, the build fails, or a result of the demo is wrong.
+/// Something is missing and cannot be installed, or the build fails.
 pub fn run(args: &Args) -> Result<()> {
     setup::ensure(&setup::BUILD)?;
     process::aloud(repo::cargo("build").args(["--release", "--package", "gridmux"]))?;
     let mut demo = Command::new(repo::target().join("release/gridmux"));
-    if args.json {
-        demo.arg("--json");
-    }
-    demo.arg("demo");
-    if let Some(device) = &args.device {
-        demo.args(["--device", device]);
-    }
-    // Its stdout is ours: tables, or the JSON object.
-    let status = demo
-        .status()
-        .with_context(|| format!("cannot run `{}`", process::shown(&demo)))?;
-    if !status.success() {
-        bail!("`{}` failed ({status})", process::shown(&demo));
-    }
-    Ok(())
+    demo.arg("demo").args(&args.arguments);
+    // It returns only if that is not possible.
+    let error = demo.exec();
+    Err(error).with_context(|| format!("cannot run `{}`", process::shown(&demo)))
 }

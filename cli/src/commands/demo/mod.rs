@@ -13,6 +13,7 @@ mod native;
 mod phase;
 mod report;
 mod roles;
+mod workplace;
 
 use super::policy::name_parser;
 use crate::failure::Failure;
@@ -24,8 +25,9 @@ use phase::{Outcome, Phase};
 use report::{PolicyReport, Report};
 use roles::{ROLES, Role};
 use std::path::Path;
+use workplace::Caretaker;
 
-/// Three tenants share a GPU, alone and together under two policies; takes a few minutes on two cores.
+/// Three tenants share a GPU, alone and together under three policies; takes a few minutes on two cores.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Device: model:NAME or cuda:N
@@ -34,10 +36,11 @@ pub(crate) struct Demo {
     /// For a modelled device: this many of its SMs
     #[arg(long, value_name = "N", default_value_t = 8)]
     sms: u16,
-    /// Policies to compare; may be repeated
+    /// Policies to compare, separated by commas or each with its own --policy
     #[arg(
         long = "policy",
         value_name = "NAME",
+        value_delimiter = ',',
         value_parser = name_parser(),
         default_values = ["fifo", "smk-p", "gridmux"]
     )]
@@ -50,6 +53,8 @@ pub(crate) struct Demo {
 impl Demo {
     pub(crate) fn run(self, out: &Output) -> Result<(), Failure> {
         self.check()?;
+        // Before the progress bars, which start a thread.
+        let caretaker = Caretaker::begin()?;
         let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
         let mut native = Vec::new();
         for role in &ROLES {
@@ -62,14 +67,15 @@ impl Demo {
             let title = format!("{} alone", role.name);
             announce(&bars, &title);
             let phase = self.phase(&title, "fifo");
-            alone.push(phase.run(std::slice::from_ref(role), &bars)?);
+            alone.push(phase.run(std::slice::from_ref(role), &caretaker, &bars)?);
         }
         let mut policies = Vec::new();
         let mut together = Vec::new();
         for policy in &self.policies {
             let title = format!("together, {policy}");
             announce(&bars, &title);
-            let outcome = self.phase(&title, policy).run(&ROLES, &bars)?;
+            let phase = self.phase(&title, policy);
+            let outcome = phase.run(&ROLES, &caretaker, &bars)?;
             policies.push(PolicyReport::new(policy, &native, &alone, &outcome)?);
             together.push(outcome);
         }

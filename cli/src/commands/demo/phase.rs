@@ -1,6 +1,7 @@
 //! One phase: a service, some tenants, from start to end.
 
 use super::roles::Role;
+use super::workplace::{Caretaker, Workplace};
 use crate::failure::Failure;
 use crate::speaker::Speaker;
 use anyhow::{Context, anyhow};
@@ -68,11 +69,13 @@ pub(super) struct TenantOutcome {
 
 impl Phase<'_> {
     /// Runs the phase.
-    pub(super) fn run(&self, roles: &[Role], bars: &MultiProgress) -> Result<Outcome, Failure> {
-        let folder = tempfile::Builder::new()
-            .prefix("gridmux-demo-")
-            .tempdir()
-            .context("a folder for sockets")?;
+    pub(super) fn run(
+        &self,
+        roles: &[Role],
+        caretaker: &Caretaker,
+        bars: &MultiProgress,
+    ) -> Result<Outcome, Failure> {
+        let folder = Workplace::new(caretaker)?;
         let instance = format!("demo-{}", std::process::id());
         let config = folder.path().join("gridmux.toml");
         std::fs::write(&config, self.config(folder.path(), &instance, roles))
@@ -81,10 +84,12 @@ impl Phase<'_> {
             "the service",
             ["serve".as_ref(), "--config".as_ref(), config.as_os_str()],
         )?;
+        folder.add(service.process());
         service.expect("ready")?;
         let mut tenants = Vec::new();
         for role in roles {
             let mut tenant = Speaker::start(role.name, self.arguments(role, folder.path()))?;
+            folder.add(tenant.process());
             tenant.expect("ready")?;
             tenants.push(tenant);
         }

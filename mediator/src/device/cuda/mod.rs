@@ -46,8 +46,11 @@ use partition::Mapper;
 use queues::StreamQueues;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tables::{Keep, KernelEntry, Tables};
+
+/// How often events are asked while something is on the GPU: nobody says when one has happened.
+const POLL_EVERY: Duration = Duration::from_micros(50);
 
 /// What both ends share.
 struct Shared {
@@ -234,6 +237,10 @@ impl Device for CudaDevice {
 
     fn is_timed(&self) -> bool {
         false
+    }
+
+    fn poll_every(&self) -> Duration {
+        POLL_EVERY
     }
 
     fn now(&self) -> Nanos {

@@ -20,7 +20,7 @@ use tally::Tally;
 #[derive(clap::Args, Default)]
 pub struct Args {
     /// Judge 10,000 generated kernels in every form instead of a sample, and print how many took each; switch the
-    /// blocks of 2,000.
+    /// blocks of 2,000; let 64 tenants of a service fail in every way for 10 minutes.
     #[arg(long)]
     long: bool,
     /// Run unmodified CUDA programs instead: numba-cuda, cuda-bindings, cuda-core, Triton, C and Rust
@@ -28,10 +28,11 @@ pub struct Args {
     clients: bool,
 }
 
-/// Seeds of a long run, and the variables through which the tests of equivalence and of block switches hear of it.
-const LONG: [(&str, &str); 2] = [
+/// What a long run is, and the variables through which the tests of equivalence, block switches and chaos hear of it.
+const LONG: [(&str, &str); 3] = [
     ("GRIDMUX_EQUIVALENCE_SEEDS", "10000"),
     ("GRIDMUX_SWITCH_SEEDS", "2000"),
+    ("GRIDMUX_CHAOS_SECONDS", "600"),
 ];
 /// How a line of the summary of the test of equivalence ends.
 const SUMMARY: &str = " kernels, the same bits";

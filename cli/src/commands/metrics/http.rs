@@ -1,0 +1,310 @@
+//! As much of HTTP/1.1 (RFC 9112) as a scrape needs: one GET on a connection, and one answer.
+//!
+//! Rules: whoever connects is hostile: a request has few bytes and little time, few connections are served at once, and
+//! what is beyond is closed; no body is read, and nothing of a request is handed on.
+
+use anyhow::{Context, Result};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Connections that are served at once.
+const CONNECTIONS: usize = 8;
+/// Most bytes of a request.
+const REQUEST_BYTES: usize = 8192;
+/// Most header lines of a request.
+const HEADERS: usize = 64;
+/// How long a request may take to come, and its answer to go.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What the answer is.
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Whether other machines may reach it.
+    pub(super) fn is_public(&self) -> bool {
+        matches!(self, Self::Tcp(address) if !address.ip().is_loopback())
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("the socket's path is missing".to_owned()),
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => text.parse().map(Self::Tcp).map_err(|_| {
+                "give an address with its port, as 127.0.0.1:9400, or unix:PATH".to_owned()
+            }),
+        }
+    }
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(super) enum Server {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+/// A connection.
+trait Connection: Read + Write + Send {
+    /// Limits how long the next read, or write, may take.
+    fn limit(&self, time: Duration) -> io::Result<()>;
+}
+
+impl Connection for TcpStream {
+    fn limit(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))?;
+        self.set_write_timeout(Some(time))
+    }
+}
+
+impl Connection for UnixStream {
+    fn limit(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))?;
+        self.set_write_timeout(Some(time))
+    }
+}
+
+impl Server {
+    /// Begins to listen. A socket that a dead process left is replaced, and nothing else is.
+    pub(super) fn bind(address: &Address) -> Result<Self> {
+        match address {
+            Address::Tcp(address) => {
+                let listener = TcpListener::bind(address);
+                Ok(Self::Tcp(listener.with_context(|| address.to_string())?))
+            }
+            Address::Unix(path) => {
+                let name = || path.display().to_string();
+                let is_socket =
+                    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+                if is_socket && UnixStream::connect(path).is_err() {
+                    fs::remove_file(path).with_context(name)?;
+                }
+                let listener = UnixListener::bind(path).with_context(name)?;
+                Ok(Self::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    /// Returns where it listens, with the port that the system chose if it had to.
+    pub(super) fn address(&self) -> String {
+        match self {
+            Self::Tcp(listener) => listener
+                .local_addr()
+                .map_or_else(|error| error.to_string(), |address| address.to_string()),
+            Self::Unix(_, path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// Answers for ever with what `page` returns.
+    pub(super) fn run(
+        &self,
+        page: impl Fn() -> Result<String> + Send + Sync + 'static,
+    ) -> Result<()> {
+        let page = Arc::new(page);
+        loop {
+            let connection: Box<dyn Connection> = match self {
+                Self::Tcp(listener) => match listener.accept() {
+                    Ok((connection, _)) => Box::new(connection),
+                    Err(error) => {
+                        wait(&error);
+                        continue;
+                    }
+                },
+                Self::Unix(listener, _) => match listener.accept() {
+                    Ok((connection, _)) => Box::new(connection),
+                    Err(error) => {
+                        wait(&error);
+                        continue;
+                    }
+                },
+            };
+            // Each thread that serves a connection has a share in the page, and this one has another.
+            if Arc::strong_count(&page) > CONNECTIONS {
+                tracing::debug!("too many connections at once; one was closed unheard");
+                continue;
+            }
+            let page = Arc::clone(&page);
+            let thread = thread::Builder::new().name("connection".into());
+            // Without a thread the connection is closed.
+            let _ = thread.spawn(move || {
+                if let Err(error) = serve(connection, &*page) {
+                    tracing::debug!(%error, "connection");
+                }
+            });
+        }
+    }
+}
+
+/// Lets a moment pass: descriptors may be short.
+fn wait(error: &io::Error) {
+    tracing::warn!(%error, "accept");
+    thread::sleep(Duration::from_millis(100));
+}
+
+/// Reads a request and answers it.
+fn serve(mut connection: Box<dyn Connection>, page: &dyn Fn() -> Result<String>) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut request = Vec::new();
+    let answer = loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break Answer::plain("408 Request Timeout", "");
+        }
+        connection.limit(left)?;
+        let mut piece = [0; 1024];
+        let bytes = match connection.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        };
+        request.extend_from_slice(&piece[..bytes]);
+        if request.len() > REQUEST_BYTES {
+            break Answer::plain("431 Request Header Fields Too Large", "");
+        }
+        if let Some(answer) = answer(&request, page) {
+            break answer;
+        }
+    };
+    connection.limit(PATIENCE)?;
+    connection.write_all(answer.text().as_bytes())?;
+    connection.flush()
+}
+
+/// What goes back.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer {
+    status: &'static str,
+    content_type: &'static str,
+    body: String,
+    /// Whether the body itself goes back, and not its length alone.
+    is_whole: bool,
+}
+
+impl Answer {
+    fn plain(status: &'static str, body: &str) -> Self {
+        Self {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            body: body.to_owned(),
+            is_whole: true,
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self {
+            status,
+            content_type,
+            body,
+            is_whole,
+        } = self;
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\
+             X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+        );
+        match is_whole {
+            true => head + body,
+            false => head,
+        }
+    }
+}
+
+/// Returns the answer to a request, as soon as all of its head is there.
+fn answer(request: &[u8], page: &dyn Fn() -> Result<String>) -> Option<Answer> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut parsed = httparse::Request::new(&mut headers);
+    match parsed.parse(request) {
+        Ok(httparse::Status::Partial) => return None,
+        Ok(httparse::Status::Complete(_)) => {}
+        Err(_) => return Some(Answer::plain("400 Bad Request", "")),
+    }
+    let path = parsed.path.unwrap_or_default();
+    let path = path.split_once('?').map_or(path, |(path, _)| path);
+    let method = parsed.method.unwrap_or_default();
+    if !matches!(method, "GET" | "HEAD") {
+        return Some(Answer::plain("405 Method Not Allowed", ""));
+    }
+    if path != "/metrics" {
+        return Some(Answer::plain("404 Not Found", "metrics are at /metrics\n"));
+    }
+    let mut answer = match page() {
+        Ok(body) => Answer {
+            status: "200 OK",
+            content_type: CONTENT_TYPE,
+            body,
+            is_whole: true,
+        },
+        Err(error) => {
+            tracing::warn!("{error:#}");
+            Answer::plain("500 Internal Server Error", "")
+        }
+    };
+    answer.is_whole = method == "GET";
+    Some(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Address, answer};
+
+    fn status(request: &str) -> Option<&'static str> {
+        answer(request.as_bytes(), &|| Ok("figures".to_owned())).map(|answer| answer.status)
+    }
+
+    #[test]
+    fn one_path_is_answered_and_everything_else_refused() {
+        assert_eq!(
+            status("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+            Some("200 OK")
+        );
+        assert_eq!(status("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), Some("200 OK"));
+        assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), Some("404 Not Found"));
+        let refused = Some("405 Method Not Allowed");
+        assert_eq!(status("POST /metrics HTTP/1.1\r\n\r\n"), refused);
+        assert_eq!(status("\u{16}\u{3}\u{1}\r\n\r\n"), Some("400 Bad Request"));
+        assert_eq!(status("GET /metrics HTTP/1.1\r\nHost: x\r\n"), None);
+        let many = "A: b\r\n".repeat(65);
+        assert_eq!(
+            status(&format!("GET / HTTP/1.1\r\n{many}\r\n")),
+            Some("400 Bad Request")
+        );
+        let head = answer(b"HEAD /metrics HTTP/1.1\r\n\r\n", &|| {
+            Ok("figures".to_owned())
+        });
+        let head = head.unwrap().text();
+        assert!(
+            head.contains("Content-Length: 7\r\n") && head.ends_with("\r\n\r\n"),
+            "{head}"
+        );
+    }
+
+    #[test]
+    fn an_address_is_one_of_the_network_or_a_socket() {
+        let public = |text: &str| text.parse::<Address>().map(|address| address.is_public());
+        assert_eq!(public("127.0.0.1:9400"), Ok(false));
+        assert_eq!(public("[::1]:9400"), Ok(false));
+        assert_eq!(public("unix:/run/x.sock"), Ok(false));
+        assert_eq!(public("0.0.0.0:9400"), Ok(true));
+        for wrong in ["9400", "localhost", "unix:", ""] {
+            assert!(public(wrong).is_err(), "{wrong}");
+        }
+    }
+}

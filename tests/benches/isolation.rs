@@ -1,0 +1,304 @@
+//! `isolation`: what two honest tenants notice of a third one that does all it can, on the functional device.
+//!
+//! For each offence `isolation/control/OFFENCE` is the longest time that an honest control operation (an allocation and
+//! its release) took beyond the median of undisturbed ones, in milliseconds, and `isolation/launch/OFFENCE` the longest
+//! launch beside it over the longest undisturbed one. `isolation/load` is how long the module of 600,000 basic blocks
+//! takes until it is loaded or refused, and `isolation/left/*` is what the service holds when all have left, over what
+//! it held before. Times are wall time: on a machine with few processors they tell of these, too.
+#![allow(clippy::print_stdout, reason = "benchmarks print their results")]
+
+use gridmux_channel::memory::{Protection, SealedMemfd};
+use gridmux_channel::ring::{Copy, Operation};
+use gridmux_tenant::Gpu;
+use gridmux_tests::{Bench, RawTenant, Service, ServiceBuilder, connect, until};
+use gridmux_workloads::Size;
+use std::fmt::Write as _;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::scope;
+use std::time::{Duration, Instant};
+
+/// How long an offence goes on at least.
+const LENGTH: Duration = Duration::from_secs(5);
+/// Bytes of one copy of the offender.
+const COPY_BYTES: u64 = 128 << 20;
+/// Bytes that it copies in all.
+const COPIED_BYTES: u64 = 64 << 30;
+/// Basic blocks of the large module.
+const BLOCKS: usize = 600_000;
+
+/// What an offender does until it is told to stop.
+type Offence = (&'static str, fn(&Path, &AtomicBool));
+
+const OFFENCES: [Offence; 5] = [
+    ("copies", copies),
+    ("large_module", large_module),
+    ("modules", modules),
+    ("connections", connections),
+    ("descriptors", descriptors),
+];
+
+/// The longest control operation and launch of honest tenants, and the median of the former.
+#[derive(Clone, Copy, Default)]
+struct Noticed {
+    control: Duration,
+    usual_control: Duration,
+    launch: Duration,
+}
+
+fn main() {
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let wanted = |name: &str| filter.as_ref().is_none_or(|f| name.starts_with(f.as_str()));
+    let service = ServiceBuilder::new(&[("first", 1), ("second", 1), ("bad", 1)])
+        .policy("gridmux")
+        .functional()
+        .memory(1 << 30)
+        .lifetime(Duration::from_secs(1800))
+        .start();
+    let host = service.host();
+    // What is made once is made before anything is compared.
+    beside(&service, None);
+    await_all_gone(&service);
+    let before = held(host);
+    let undisturbed = beside(&service, None);
+    for (name, offence) in OFFENCES {
+        let (control, launch) = (
+            format!("isolation/control/{name}"),
+            format!("isolation/launch/{name}"),
+        );
+        if !wanted(&control) && !wanted(&launch) {
+            continue;
+        }
+        let noticed = beside(&service, Some(offence));
+        let beyond = noticed.control.saturating_sub(undisturbed.usual_control);
+        say(&control, ms(beyond), "ms", None);
+        let ratio = ms(noticed.launch) / ms(undisturbed.launch);
+        say(
+            &launch,
+            ms(noticed.launch),
+            "ms",
+            Some((ms(undisturbed.launch), ratio)),
+        );
+    }
+    if wanted("isolation/load") {
+        let tenant = || RawTenant::try_connect(&service.socket(), "bad").ok();
+        let mut tenant = until("a place", tenant);
+        let start = Instant::now();
+        // Loaded or refused: both are an answer.
+        let _ = tenant.load(spaghetti(BLOCKS).as_bytes());
+        say("isolation/load", start.elapsed().as_secs_f64(), "s", None);
+    }
+    await_all_gone(&service);
+    assert_eq!(service.host(), host, "the host is the one from the start");
+    let after = held(host);
+    for (name, before, after) in [
+        ("isolation/left/memory", before.0, after.0),
+        ("isolation/left/descriptors", before.1, after.1),
+    ] {
+        if wanted(name) {
+            say(name, after / before, "of before", None);
+        }
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn say(name: &str, value: f64, unit: &str, floor: Option<(f64, f64)>) {
+    let json = serde_json::json!({
+        "name": name, "value": value, "unit": unit, "better": "lower",
+        "floor": floor.map(|(floor, _)| floor), "ratio": floor.map(|(_, ratio)| ratio), "peer": null,
+    });
+    println!("{json}");
+}
+
+fn await_all_gone(service: &Service) {
+    for name in ["first", "second", "bad"] {
+        service.await_gone(name);
+    }
+}
+
+/// Connects as soon as the service has room.
+fn connected(service: &Service, name: &str) -> Gpu {
+    until("a place", || connect(&service.socket(), name).ok())
+}
+
+/// Runs two honest tenants, beside an offender if there is one.
+fn beside(service: &Service, offence: Option<fn(&Path, &AtomicBool)>) -> Noticed {
+    let (stop, socket) = (AtomicBool::new(false), service.socket());
+    let (stop, socket) = (&stop, &socket);
+    scope(|scope| {
+        let honest = ["first", "second"].map(|name| {
+            let gpu_of = move || connected(service, name);
+            scope.spawn(move || honest(&gpu_of(), stop))
+        });
+        let start = Instant::now();
+        match offence {
+            Some(offence) => {
+                let offender = scope.spawn(move || offence(socket, stop));
+                while start.elapsed() < LENGTH && !offender.is_finished() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+            None => std::thread::sleep(LENGTH),
+        }
+        // Relaxed: a flag that publishes nothing else.
+        stop.store(true, Ordering::Relaxed);
+        let mut all = Noticed::default();
+        for noticed in
+            honest.map(|thread| thread.join().expect("an honest tenant notices no failure"))
+        {
+            all.control = all.control.max(noticed.control);
+            all.usual_control = all.usual_control.max(noticed.usual_control);
+            all.launch = all.launch.max(noticed.launch);
+        }
+        all
+    })
+}
+
+/// Allocates, releases, launches and verifies without a pause.
+fn honest(gpu: &Gpu, stop: &AtomicBool) -> Noticed {
+    let bench = Bench::set_up(gpu, "matmul", Size::Small, 7).expect("it is set up");
+    let (mut controls, mut noticed) = (Vec::new(), Noticed::default());
+    while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        drop(gpu.alloc(4096).expect("there is room"));
+        controls.push(start.elapsed());
+        let case = bench.case();
+        let shared = case.dynamic_shared_bytes;
+        let start = Instant::now();
+        let launch =
+            bench
+                .stream
+                .launch(&bench.kernel, case.grid, case.block, shared, bench.args());
+        launch.and_then(|event| event.wait()).expect("it ends well");
+        noticed.launch = noticed.launch.max(start.elapsed());
+        bench.run(gpu).expect("its results are right");
+    }
+    controls.sort_unstable();
+    noticed.control = controls.last().copied().unwrap_or_default();
+    noticed.usual_control = controls
+        .get(controls.len() / 2)
+        .copied()
+        .unwrap_or_default();
+    noticed
+}
+
+fn copies(socket: &Path, stop: &AtomicBool) {
+    let mut tenant = RawTenant::connect(socket, "bad");
+    let protection = Protection {
+        read: true,
+        write: true,
+    };
+    let (iova, _) = tenant.map(
+        &vec![1; usize::try_from(COPY_BYTES).expect("64 bits")],
+        protection,
+    );
+    let address = tenant.alloc(COPY_BYTES);
+    let copy = Copy {
+        iova,
+        address,
+        len: COPY_BYTES,
+    };
+    let mut left = COPIED_BYTES / COPY_BYTES;
+    while left > 0 && !stop.load(Ordering::Relaxed) {
+        let batch = left.min(64);
+        for _ in 0..batch {
+            tenant.push(0, Operation::CopyToDevice(copy));
+        }
+        for _ in 0..batch {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            tenant.await_completion();
+        }
+        left -= batch;
+    }
+}
+
+/// A module whose one kernel jumps about among `blocks` basic blocks.
+fn spaghetti(blocks: usize) -> String {
+    let mut text =
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry s()\n{\n.reg .u32 %r<2>;\n\
+                    .reg .pred %p<2>;\nmov.u32 %r1, 0;\nsetp.eq.u32 %p1, %r1, 1;\n"
+            .to_owned();
+    for block in 0..blocks {
+        let target = block * 7919 % blocks;
+        let _ = writeln!(text, "L{block}: add.u32 %r1, %r1, 1; @%p1 bra L{target};");
+    }
+    text + "ret;\n}\n"
+}
+
+fn large_module(socket: &Path, stop: &AtomicBool) {
+    let text = spaghetti(BLOCKS);
+    while !stop.load(Ordering::Relaxed) {
+        if let Ok(mut tenant) = RawTenant::try_connect(socket, "bad") {
+            // Loaded or refused: both are an answer.
+            let _ = tenant.load(text.as_bytes());
+        }
+    }
+}
+
+/// Modules of about 40 MiB until one is refused, and again.
+fn modules(socket: &Path, stop: &AtomicBool) {
+    let head = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry m()\n{\n.reg .u32 %r<2>;\nmov.u32 %r1, 0;\n";
+    let body = "add.u32 %r1, %r1, 1;\n".repeat(2_000_000);
+    let text = format!("{head}{body}ret;\n}}\n");
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(mut tenant) = RawTenant::try_connect(socket, "bad") else {
+            continue;
+        };
+        while !stop.load(Ordering::Relaxed) && tenant.load(text.as_bytes()).is_ok() {}
+    }
+}
+
+fn connections(socket: &Path, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        let _ = UnixStream::connect(socket);
+    }
+}
+
+/// Maps pages from ever more clients until that is refused, and again.
+fn descriptors(socket: &Path, stop: &AtomicBool) {
+    let protection = Protection {
+        read: true,
+        write: false,
+    };
+    while !stop.load(Ordering::Relaxed) {
+        let mut tenants = Vec::new();
+        'clients: for _ in 0..16 {
+            let Ok(mut tenant) = RawTenant::try_connect(socket, "bad") else {
+                break;
+            };
+            let memfd = SealedMemfd::create("bad", 4096).expect("a memfd");
+            for page in 0..4096_u64 {
+                if stop.load(Ordering::Relaxed) {
+                    break 'clients;
+                }
+                let iova = (1 << 40) + page * 4096;
+                let mapped = tenant
+                    .session
+                    .dma_map(iova, 4096, 0, protection, memfd.as_fd());
+                if mapped.is_err() {
+                    break;
+                }
+            }
+            tenants.push(tenant);
+        }
+    }
+}
+
+/// Memory in KiB and descriptors of a process.
+fn held(process: u32) -> (f64, f64) {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let kib = status.lines().find_map(|line| {
+        let rest = line.strip_prefix("VmRSS:")?;
+        rest.trim().strip_suffix("kB")?.trim().parse().ok()
+    });
+    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count);
+    let descriptors = u32::try_from(descriptors).unwrap_or(u32::MAX);
+    (kib.unwrap_or(f64::NAN), f64::from(descriptors))
+}
