@@ -41,7 +41,7 @@ pub use functional::FunctionalRun;
 pub use gpu::{Gpu, RunError, run_functional};
 pub use kernel::{Kernel, KernelParam, LoadedModule};
 pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
-pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition};
+pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition, RemovedDomain};
 pub use occupancy::{Occupancy, OccupancyLimit, device_shape, event_config, occupancy};
 pub use plan::{
     BlockChange, BlockEvent, CapReached, DriverCounters, DriverOptions, MeasureError, Measured,

@@ -2,6 +2,8 @@
 //!
 //! Rules: an unknown key is an error that names it; every value has a default that is safe; nothing here touches
 //! the system, so a configuration can be validated anywhere.
+//!
+//! Length: every key stands here with its default and its check.
 
 mod example;
 mod principal;
@@ -34,6 +36,10 @@ const MAX_CONNECTS: u32 = 1_000_000;
 const MAX_PATIENCE: u32 = 3600;
 /// Least memory of a modelled device, in bytes.
 const LEAST_MEMORY_BYTES: u64 = 1 << 20;
+/// Least memory of a compiler, in bytes.
+const LEAST_COMPILE_BYTES: u64 = 256 << 20;
+/// Most processor time of a compiler, in seconds.
+const MAX_COMPILE_SECONDS: u64 = 3600;
 /// Most memory of a modelled device, in bytes; no GPU of today has more.
 const MOST_MEMORY_BYTES: u64 = 1 << 40;
 /// Least length of the longest module, in bytes.
@@ -123,6 +129,12 @@ impl Default for DeviceConfig {
 pub struct Limits {
     /// Largest PTX module.
     pub module_bytes: u64,
+    /// Memory that compiling one module may take, in bytes.
+    pub compile_memory_bytes: u64,
+    /// Processor time that compiling one module may take, in seconds.
+    pub compile_cpu_seconds: u64,
+    /// Memory of the host that all loaded modules of one tenant may take together, in bytes, as estimated.
+    pub module_memory_bytes: u64,
     /// Longest time a slice may run, in core cycles.
     pub kernel_budget_cycles: u64,
     /// Longest wall time for which a tenant may hold the virtual clock, in milliseconds.
@@ -143,6 +155,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             module_bytes: 64 << 20,
+            compile_memory_bytes: 4 << 30,
+            compile_cpu_seconds: 30,
+            module_memory_bytes: 1 << 30,
             kernel_budget_cycles: 2_000_000_000,
             clock_hold_ms: 200,
             kernel_budget_cpu_seconds: 20.0,
@@ -392,6 +407,18 @@ impl Limits {
         }
         if !(1..=MOST_HOLD_MS).contains(&self.clock_hold_ms) {
             return bad("limits.clock_hold_ms", "must be 1 to 600000 (ten minutes)");
+        }
+        if self.compile_memory_bytes < LEAST_COMPILE_BYTES {
+            return bad(
+                "limits.compile_memory_bytes",
+                "must be at least 268435456 (256 MiB), which the compiler itself needs a part of",
+            );
+        }
+        if !(1..=MAX_COMPILE_SECONDS).contains(&self.compile_cpu_seconds) {
+            return bad("limits.compile_cpu_seconds", "must be 1 to 3600");
+        }
+        if self.module_memory_bytes == 0 {
+            return bad("limits.module_memory_bytes", "0 bytes hold no module");
         }
         if self.kernel_budget_cycles == 0 {
             return bad("limits.kernel_budget_cycles", "0 cycles let nothing run");

@@ -10,6 +10,8 @@
 #[cfg(not(loom))]
 pub mod backoff;
 #[cfg(not(loom))]
+pub mod compiler;
+#[cfg(not(loom))]
 pub mod config;
 pub mod device;
 pub mod dispatch;

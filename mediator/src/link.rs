@@ -40,6 +40,8 @@ pub enum ToHost {
     Client(ClientIdentity),
     /// What is known of kernels, before the first client.
     Profiles(Vec<(ProfileKey, Profile)>),
+    /// Compilers are there: the sockets of a new fork server, in place of those before.
+    Compilers,
     /// Asks for [`ToSupervisor::Statistics`].
     Statistics,
     /// Asks for [`ToSupervisor::Alive`].
@@ -82,6 +84,8 @@ pub enum ToSupervisor {
         /// Number.
         id: u32,
     },
+    /// The fork server of the compilers has ended; asks for [`ToHost::Compilers`].
+    NoCompilers,
     /// The thread that speaks to the supervisor is at work.
     Alive,
     /// All that the host knows of kernels, in order of keys; now and then, and before it ends.
@@ -193,6 +197,12 @@ impl Link {
             socket,
             buffer: vec![0; MESSAGE_BYTES],
         }
+    }
+
+    /// Gives the connected end away.
+    #[must_use]
+    pub fn into_fd(self) -> OwnedFd {
+        self.socket
     }
 
     /// For polling and for handing to a child.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{POLL_EVERY, Rig, launch};
+use common::{Rig, launch};
 use gridmux_channel::ring::{CompletionStatus, Operation, SubmissionEntry};
 use gridmux_mediator::device::Outcome;
 use gridmux_mediator::dispatch::accounting::TenantCounters;
@@ -294,20 +294,6 @@ fn on_a_real_clock_the_policy_is_woken_once_when_its_time_has_come() {
         // Relaxed: as above.
         assert_eq!(woken.load(Ordering::Relaxed), times, "at {now} ns");
     }
-}
-
-#[test]
-fn on_a_real_clock_a_busy_device_is_polled_as_often_as_it_asks() {
-    let mut rig = Rig::new("fifo");
-    rig.bench.borrow_mut().has_real_clock = true;
-    let wire = rig.join(0, 1);
-    rig.settle(100);
-    assert_eq!(rig.dispatcher.longest_sleep(), None, "nothing is under way");
-    wire.borrow_mut()
-        .submissions
-        .push_back(launch(1, [1, 1, 1], [64, 1, 1]));
-    rig.settle(100);
-    assert_eq!(rig.dispatcher.longest_sleep(), Some(POLL_EVERY));
 }
 
 /// Kernel 0 with one thread a block, on a stream of its own.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Rig, SHAPE, Wire, launch};
+use common::{POLL_EVERY, Rig, SHAPE, Wire, launch};
 use gridmux_channel::ring::{CompletionStatus, Operation, SubmissionEntry};
 use gridmux_mediator::dispatch::policy_link;
 use gridmux_mediator::dispatch::rows::RowTable;
@@ -226,4 +226,18 @@ fn a_kernel_with_a_profile_begins_as_small_and_goes_on_as_the_profile_says() {
     let mut rig = Rig::new("fifo");
     rig.dispatcher.set_profiles(&profiles);
     assert_eq!(grids(&mut rig)[..3], [1, 1, 32]);
+}
+
+#[test]
+fn on_a_real_clock_a_busy_device_is_polled_as_often_as_it_asks() {
+    let mut rig = Rig::new("fifo");
+    rig.bench.borrow_mut().has_real_clock = true;
+    let wire = rig.join(0, 1);
+    rig.settle(100);
+    assert_eq!(rig.dispatcher.longest_sleep(), None, "nothing is under way");
+    wire.borrow_mut()
+        .submissions
+        .push_back(launch(1, [1, 1, 1], [64, 1, 1]));
+    rig.settle(100);
+    assert_eq!(rig.dispatcher.longest_sleep(), Some(POLL_EVERY));
 }

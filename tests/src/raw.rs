@@ -48,7 +48,17 @@ impl RawTenant {
     /// # Panics
     /// If what the mediator hands over is no channel.
     pub fn try_connect(socket: &Path, tenant: &str) -> Result<Self, CallError> {
-        let mut session = Session::connect(socket)?;
+        Self::over(Session::connect(socket)?, tenant)
+    }
+
+    /// Says hello as a tenant over a connection, if the mediator lets it.
+    ///
+    /// # Errors
+    /// The mediator's reason.
+    ///
+    /// # Panics
+    /// If what the mediator hands over is no channel.
+    pub fn over(mut session: Session, tenant: &str) -> Result<Self, CallError> {
         let hello = ControlRequest::Hello {
             name: "raw".into(),
             client_version: CONTROL_VERSION,

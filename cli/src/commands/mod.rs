@@ -1,5 +1,6 @@
 //! The commands, one file per object.
 
+mod compiler;
 mod completions;
 mod demo;
 mod device;
@@ -28,6 +29,9 @@ pub(crate) enum Command {
     /// Run one device host; the service starts it
     #[command(hide = true)]
     DeviceHost,
+    /// Run the fork server of compilers; the service starts it
+    #[command(hide = true)]
+    Compiler(compiler::Compiler),
     /// Run a CUDA program on a shared or modelled GPU, unmodified
     Run(run::Run),
     /// Keep the folder and the private service of one `gridmux run`; that starts it
@@ -67,7 +71,7 @@ impl Command {
     /// Returns from which level on it logs when nothing else is said.
     pub(crate) fn default_log_level(&self) -> LevelFilter {
         match self {
-            Self::Serve(_) | Self::DeviceHost => LevelFilter::INFO,
+            Self::Serve(_) | Self::DeviceHost | Self::Compiler(_) => LevelFilter::INFO,
             _ => LevelFilter::WARN,
         }
     }
@@ -77,6 +81,7 @@ impl Command {
         match self {
             Self::Serve(serve) => serve.run(out),
             Self::DeviceHost => device_host::run(),
+            Self::Compiler(compiler) => compiler.run(),
             Self::Run(run) => run.run(out),
             Self::RunKeeper(keeper) => keeper.run(out),
             Self::Tenant(tenant) => tenant.run(out),

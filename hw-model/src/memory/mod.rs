@@ -194,6 +194,12 @@ pub struct Memory {
     next_stamp: u64,
 }
 
+/// The memory of a domain that is no more.
+#[derive(Debug)]
+pub struct RemovedDomain {
+    _domain: Domain,
+}
+
 impl Memory {
     /// Creates a domain that may allocate up to `limit_bytes`.
     ///
@@ -249,10 +255,19 @@ impl Memory {
     /// # Errors
     /// [`MemoryError::NoDomain`].
     pub fn destroy_domain(&mut self, domain: DomainId) -> Result<(), MemoryError> {
-        self.domains
-            .get_mut(domain.0 as usize)
-            .and_then(Option::take)
-            .map(drop)
+        self.remove_domain(domain).map(drop)
+    }
+
+    /// Takes a domain out with everything in it. Its host memory is given back when what is returned is dropped, which
+    /// takes long where much of it was touched.
+    ///
+    /// # Errors
+    /// [`MemoryError::NoDomain`].
+    pub fn remove_domain(&mut self, domain: DomainId) -> Result<RemovedDomain, MemoryError> {
+        let found = self.domains.get_mut(domain.0 as usize);
+        let removed = found.and_then(Option::take);
+        removed
+            .map(|domain| RemovedDomain { _domain: domain })
             .ok_or(MemoryError::NoDomain(domain))
     }
 
@@ -365,12 +380,7 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Memory::read`].
-    pub(crate) fn clear(
-        &mut self,
-        domain: DomainId,
-        address: u64,
-        bytes: u64,
-    ) -> Result<(), MemoryError> {
+    pub fn clear(&mut self, domain: DomainId, address: u64, bytes: u64) -> Result<(), MemoryError> {
         let found = self.domain(domain)?;
         found.span(address, bytes)?;
         let end = address + bytes;

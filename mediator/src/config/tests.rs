@@ -116,6 +116,18 @@ fn values_are_checked_and_named() {
             "limits.clients",
         ),
         (
+            "schema_version = 1\n[limits]\ncompile_memory_bytes = 268435455",
+            "limits.compile_memory_bytes",
+        ),
+        (
+            "schema_version = 1\n[limits]\ncompile_cpu_seconds = 0",
+            "limits.compile_cpu_seconds",
+        ),
+        (
+            "schema_version = 1\n[limits]\nmodule_memory_bytes = 0",
+            "limits.module_memory_bytes",
+        ),
+        (
             "schema_version = 1\n[limits]\nconnects_per_second = 0",
             "limits.connects_per_second",
         ),

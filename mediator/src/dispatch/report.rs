@@ -160,9 +160,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         self.uncharge(&released);
         let flight = released.flight;
-        if let Some((engine, bytes)) = flight.transfer {
-            self.transfers.ended(engine, bytes);
-        }
         if flight.resident > 0 {
             // A killed or failed piece: its blocks vanish with it.
             self.count_retired(&flight, flight.resident, Nanos(0), end);
@@ -238,6 +235,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Takes a flight's blocks out of what cap and limit count, and counts in full what is first in its lane now.
     fn uncharge(&mut self, released: &Released) {
         let flight = &released.flight;
+        if let Some((engine, bytes)) = flight.transfer {
+            self.transfers.ended(engine, bytes);
+        }
         if let Some(account) = self.accounts.get_mut(flight.tenant) {
             account.charged.remove(&flight.shape, flight.charge);
         }

@@ -1,284 +1,308 @@
-//! From a tenant's PTX to a module that can be loaded: parsed, linked where it is several texts, judged, rewritten into
-//! slices.
+//! Threads that take modules through a compiler and onto the device, one for each of the compiler's seats.
 //!
-//! This is the only place where a tenant's code meets the PTX front end. It runs on a thread of its own, one module
-//! after another, so that a large or slow one keeps nobody else's control operations waiting.
+//! A module's texts are copied out of the client's memory here, once, when its turn has come. A fork server that has
+//! ended is asked for again by whoever needs it; a module that it had begun fails, one that it had not waits.
+//!
+//! Rules: each job that was pushed is either removed while it waits or has one result. A client that leaves ends its
+//! job. The control thread never waits for these threads.
 
-use crate::device::{CompiledGlobal, CompiledKernel, CompiledModule};
-use crate::dispatch::client::KERNELS_PER_CLIENT;
-use gridmux_policy::hash::Fnv;
-use gridmux_policy::ids::KernelKey;
-use gridmux_ptx::decode::{FuncId, Opcode, Operand, Program, StateSpace, Symbol};
-use gridmux_ptx::forms::{Form, Options, rewrite};
-use gridmux_ptx::link::{LinkError, Part, link};
-use gridmux_ptx::{Module, ParseError, shown};
+use super::session::{LoadFailure, LoadedModuleKernel, ModuleForSession};
+use crate::compiler::{
+    Canceller, FairQueue, JobError, JobLimits, SEATS, Seat, Text, Translated, admit, hash_of,
+    part_name,
+};
+use crate::config::Config;
+use crate::device::{DeviceControl, DomainId};
+use crate::dispatch::message::Slot;
+use crate::lock::CountedMutex;
+use crossbeam::channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
+use gridmux_channel::memory::TenantBuffer;
+use nix::sys::eventfd::EventFd;
+use parking_lot::Condvar;
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-/// Why a module is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum CompileError {
-    /// It is not PTX.
-    #[error("the module is not valid PTX: {0}")]
-    Parse(#[from] ParseError),
-    /// One of its parts is not PTX, or they do not fit each other.
-    #[error("the modules cannot be linked: {0}")]
-    Link(#[from] LinkError),
-    /// It holds more kernels than a client may have loaded.
-    #[error("the module has {0} kernels; {most} at once is the most", most = KERNELS_PER_CLIENT)]
-    TooManyKernels(usize),
+/// Results that may wait for the control thread.
+const RESULTS: usize = 64;
+/// How often a thread without a fork server looks for a new one and at whether its client is still there, and how often
+/// in all.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS: u32 = 100;
+/// After how many looks it asks again.
+const ASK_EVERY: u32 = 10;
+
+/// A text in a client's memory. The memory stays mapped as long as this lives.
+pub(super) struct TextSource {
+    pub(super) buffer: Arc<TenantBuffer>,
+    pub(super) offset: u64,
+    pub(super) bytes: usize,
 }
 
-/// Parses a module and rewrites every kernel that can be sliced; the others stay whole.
-///
-/// # Errors
-/// [`CompileError`], with line and column.
-pub fn compile(text: Vec<u8>) -> Result<CompiledModule, CompileError> {
-    compile_module(&Module::parse(text)?)
+/// A module for the compiler.
+pub(super) struct CompileJob {
+    pub(super) slot: Slot,
+    /// The number of the tenant that the client is accounted to.
+    pub(super) tenant: u32,
+    pub(super) domain: DomainId,
+    /// One PTX text, or several that are linked.
+    pub(super) texts: Vec<TextSource>,
 }
 
-/// Compiles one PTX text as [`compile`] does, and several as the module that they are linked to.
-///
-/// # Errors
-/// [`CompileError`], which names each of several texts by its place: `part 2 of 3`.
-pub(super) fn compile_parts(texts: Vec<Vec<u8>>) -> Result<CompiledModule, CompileError> {
-    let count = texts.len();
-    let mut parts = Vec::with_capacity(count);
-    for (n, text) in texts.into_iter().enumerate() {
-        if count == 1 {
-            return compile(text);
-        }
-        let name = part_name(n, count);
-        match Module::parse(text) {
-            Ok(module) => parts.push(Part { name, module }),
-            Err(error) => {
-                return Err(CompileError::Link(LinkError::Part {
-                    part: name,
-                    error: Box::new(error),
-                }));
+/// Result of a [`CompileJob`].
+pub(super) struct CompileResult {
+    pub(super) slot: Slot,
+    pub(super) loaded: Result<ModuleForSession, LoadFailure>,
+}
+
+/// What the control thread and the threads of the seats share.
+struct Jobs {
+    queue: CountedMutex<FairQueue<CompileJob>>,
+    /// A job was pushed, or a seat became free.
+    changed: Condvar,
+    cancellers: Vec<Canceller>,
+    /// A thread found no fork server.
+    is_server_wanted: AtomicBool,
+}
+
+impl Jobs {
+    /// Waits for the job that a seat does next.
+    fn take(&self, seat: usize) -> CompileJob {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(job) = queue.take(seat, Instant::now()) {
+                self.cancellers[seat].reset();
+                return job;
             }
+            self.changed.wait(&mut queue);
         }
     }
-    compile_module(&link(parts)?).map_err(|error| match error {
-        // Lines are those of the linked text.
-        CompileError::Parse(error) => LinkError::Linked(Box::new(error)).into(),
-        error => error,
-    })
+
+    fn done(&self, seat: usize) {
+        self.queue.lock().done(seat, Instant::now());
+        self.changed.notify_all();
+    }
 }
 
-/// What messages call one of several texts.
-pub(super) fn part_name(n: usize, count: usize) -> String {
-    format!("part {} of {count}", n + 1)
+/// The control thread's end.
+#[derive(Clone)]
+pub(super) struct CompileQueue(Arc<Jobs>);
+
+impl CompileQueue {
+    /// Adds a job. A client has one at a time, which bounds the queue.
+    pub(super) fn push(&self, job: CompileJob) {
+        let (tenant, client) = (job.tenant, job.slot.0);
+        self.0.queue.lock().push(tenant, client, job);
+        self.0.changed.notify_all();
+    }
+
+    /// Ends a client's job; returns whether it only waited, so that no result comes.
+    pub(super) fn cancel(&self, slot: Slot) -> bool {
+        let mut queue = self.0.queue.lock();
+        if queue.remove(slot.0) {
+            return true;
+        }
+        if let Some(seat) = queue.seat_of(slot.0) {
+            self.0.cancellers[seat].cancel();
+        }
+        false
+    }
+
+    /// Returns whether somebody found no fork server since the last call.
+    pub(super) fn takes_server(&self) -> bool {
+        // Acquire: pairs with the Release in `Worker::find_seat`; nothing but the flag is handed over.
+        self.0.is_server_wanted.swap(false, Ordering::Acquire)
+    }
 }
 
-fn compile_module(module: &Module) -> Result<CompiledModule, CompileError> {
-    let text = Fnv::default().bytes(module.source());
-    // Each kernel for itself: what is wrong in one leaves the others usable.
-    let (original, malformed) = module.decode_each()?;
-    let mut entries = HashMap::new();
-    for (id, function) in (0..).zip(&original.functions).filter(|(_, f)| f.is_entry) {
-        entries.entry(&*function.name).or_insert(FuncId(id));
-    }
-    if entries.len() > KERNELS_PER_CLIENT {
-        return Err(CompileError::TooManyKernels(entries.len()));
-    }
-    let malformed: HashMap<FuncId, _> = malformed.into_iter().collect();
-    let choose = |id| match malformed.contains_key(&id) {
-        true => Form::WHOLE,
-        false => Form::SLICE,
-    };
-    let rewritten = rewrite(module, &original, &Options::default(), choose);
-    let mut kernels = Vec::new();
-    for form in &rewritten.kernels {
-        let Some(id) = entries.get(&*form.name) else {
-            continue;
-        };
-        let function = &original.functions[id.0 as usize];
-        let bad = malformed.get(id);
-        let params = function
-            .params
-            .iter()
-            .map(|p| (p.offset, p.size_bytes, p.align))
-            .collect();
-        let control = match (form.control_offset, &form.reason) {
-            (Some(offset), _) => Ok(offset),
-            (None, Some(refusal)) => Err(refusal.to_string()),
-            (None, None) => Err("the kernel was not rewritten".to_owned()),
-        };
-        kernels.push(CompiledKernel {
-            key: KernelKey::new(text, &form.name),
-            name: form.name.clone(),
-            params_bytes: function.params_bytes,
-            params,
-            control,
-            malformed: bad
-                .map(|error| format!("kernel '{}' is not valid PTX: {error}", shown(&form.name))),
+/// What comes of starting the threads.
+pub(super) struct Compilers {
+    pub(super) queue: CompileQueue,
+    pub(super) results: Receiver<CompileResult>,
+    /// For the sockets of fork servers, one for each seat.
+    sockets: Vec<Sender<OwnedFd>>,
+}
+
+impl Compilers {
+    /// Starts a thread for each seat by `spawn`; each rings `bell` when it has something to say.
+    ///
+    /// # Errors
+    /// A thread or a descriptor that is not to be had.
+    pub(super) fn start(
+        config: &Config,
+        device: &Arc<dyn DeviceControl>,
+        bell: &Arc<EventFd>,
+        spawn: impl Fn(&str, Box<dyn FnOnce() + Send>) -> Result<(), String>,
+    ) -> Result<Self, String> {
+        let cancellers = (0..SEATS).map(|_| Canceller::new());
+        let cancellers: io::Result<Vec<_>> = cancellers.collect();
+        let jobs = Arc::new(Jobs {
+            queue: CountedMutex::default(),
+            changed: Condvar::new(),
+            cancellers: cancellers.map_err(|error| format!("eventfd: {error}"))?,
+            is_server_wanted: AtomicBool::new(false),
         });
-    }
-    let ptx = rewritten.bytes;
-    let (program, _) = Module::parse(ptx.clone())?.decode_each()?;
-    Ok(CompiledModule {
-        ptx,
-        program,
-        kernels,
-        globals: globals(&original),
-        ptx_version: ptx_version(&original.target),
-        prints: prints(&original),
-    })
-}
-
-/// Returns the variables of the tenant's own module, without those that the rewriter adds.
-fn globals(program: &Program) -> Vec<CompiledGlobal> {
-    let in_memory = program.variables.iter().filter(|variable| {
-        variable.owner.is_none()
-            && !variable.is_extern
-            && matches!(variable.space, StateSpace::Global | StateSpace::Const)
-    });
-    in_memory
-        .map(|variable| CompiledGlobal {
-            name: variable.name.clone(),
-            bytes: variable.size_bytes,
-            is_constant: variable.space == StateSpace::Const,
+        let (results_in, results) = bounded(RESULTS);
+        let mut sockets = Vec::new();
+        for number in 0..SEATS {
+            let (socket_in, fresh) = unbounded();
+            sockets.push(socket_in);
+            let mut worker = Worker {
+                number,
+                jobs: Arc::clone(&jobs),
+                fresh,
+                seat: None,
+                limits: JobLimits {
+                    memory_bytes: config.limits.compile_memory_bytes,
+                    cpu_seconds: config.limits.compile_cpu_seconds,
+                },
+                device: Arc::clone(device),
+                results: results_in.clone(),
+                bell: Arc::clone(bell),
+            };
+            spawn(
+                &format!("compiler {number}"),
+                Box::new(move || worker.run()),
+            )?;
+        }
+        Ok(Self {
+            queue: CompileQueue(jobs),
+            results,
+            sockets,
         })
-        .collect()
+    }
+
+    /// Hands the sockets of a new fork server to the threads.
+    pub(super) fn connect(&self, sockets: Vec<OwnedFd>) {
+        if sockets.len() != SEATS {
+            let count = sockets.len();
+            tracing::error!(count, "the sockets of the compilers did not come whole");
+            return;
+        }
+        for (seat, socket) in self.sockets.iter().zip(sockets) {
+            // A thread that has ended took the process along.
+            let _ = seat.send(socket);
+        }
+    }
 }
 
-/// Returns whether a function of the program calls `vprintf`.
-fn prints(program: &Program) -> bool {
-    let is_print = |operand: &Operand| {
-        let Operand::Symbol {
-            symbol: Symbol::Function(id),
-            ..
-        } = operand
-        else {
-            return false;
-        };
-        let callee = program.functions.get(id.0 as usize);
-        callee.is_some_and(|callee| callee.name == "vprintf" && !callee.is_defined)
-    };
-    let mut instructions = program.functions.iter().flat_map(|f| &f.body);
-    instructions.any(|i| i.opcode == Opcode::Call && i.operands.iter().any(is_print))
+/// The thread of one seat.
+struct Worker {
+    number: usize,
+    jobs: Arc<Jobs>,
+    fresh: Receiver<OwnedFd>,
+    seat: Option<Seat>,
+    limits: JobLimits,
+    device: Arc<dyn DeviceControl>,
+    results: Sender<CompileResult>,
+    bell: Arc<EventFd>,
 }
 
-/// Returns the number in a target: 80 for `sm_80`, 90 for `sm_90a`, 0 where it has none.
-fn ptx_version(target: &str) -> u32 {
-    let number = target.strip_prefix("sm_").unwrap_or_default();
-    let end = number
-        .find(|character: char| !character.is_ascii_digit())
-        .unwrap_or(number.len());
-    number[..end].parse().unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{compile, compile_parts, ptx_version};
-
-    #[test]
-    fn the_target_is_a_number() {
-        for (target, version) in [
-            ("sm_80", 80),
-            ("sm_90a", 90),
-            ("sm_120", 120),
-            ("texmode", 0),
-        ] {
-            assert_eq!(ptx_version(target), version, "{target}");
+impl Worker {
+    fn run(&mut self) {
+        loop {
+            let job = self.jobs.take(self.number);
+            let (slot, domain) = (job.slot, job.domain);
+            let loaded = self.load(domain, job.texts);
+            self.jobs.done(self.number);
+            if self.results.send(CompileResult { slot, loaded }).is_err() {
+                return;
+            }
+            let _ = self.bell.write(1);
         }
     }
 
-    #[test]
-    fn several_texts_are_linked_and_errors_name_the_part() {
-        let header = ".version 7.0\n.target sm_70\n.address_size 64\n";
-        let user = format!(
-            "{header}.extern .global .u32 x;\n.visible .entry k() {{ .reg .u32 %r; ld.global.u32 %r,[x]; ret; }}"
-        );
-        let library = format!("{header}.visible .global .u32 x = 1;");
-        let texts = |list: &[&String]| list.iter().map(|text| text.as_bytes().to_vec()).collect();
-        let module = compile_parts(texts(&[&user, &library])).unwrap();
-        assert_eq!(module.kernels.len(), 1);
-        let globals: Vec<_> = module.globals.iter().map(|g| g.name.as_str()).collect();
-        assert_eq!(globals, ["x"]);
-        let again = compile_parts(texts(&[&user, &library])).unwrap();
-        assert_eq!(again.kernels[0].key, module.kernels[0].key);
-        let error = |list: &[&String]| compile_parts(texts(list)).err().unwrap().to_string();
-        let unresolved = error(&[&user, &user.replace(" k()", " l()")]);
-        assert!(
-            unresolved.contains("`x`") && unresolved.contains("part 1 of 2, line 4"),
-            "{unresolved}"
-        );
-        let wrong = error(&[&user, &"no PTX".to_owned()]);
-        assert!(wrong.contains("part 2 of 2: 1:1"), "{wrong}");
-    }
-
-    #[test]
-    fn too_many_kernels_are_refused() {
-        let module = |kernels: usize| {
-            let entry = |n| format!(".visible .entry k{n}() {{ ret; }} //{:200}\n", "");
-            let entries: String = (0..kernels).map(entry).collect();
-            compile(format!(".version 7.0\n.target sm_70\n.address_size 64\n{entries}").into())
+    fn load(
+        &mut self,
+        domain: DomainId,
+        texts: Vec<TextSource>,
+    ) -> Result<ModuleForSession, LoadFailure> {
+        let (text, hash) = {
+            let texts = copy(&texts)?;
+            (Text::new(&texts)?, hash_of(&texts))
         };
-        assert_eq!(module(4096).unwrap().kernels.len(), 4096);
-        let error = module(4097).err().unwrap().to_string();
-        assert!(error.contains("4097 kernels"), "{error}");
+        drop(texts);
+        let translated = self.translate(&text)?;
+        drop(text);
+        let module = admit(translated, hash)?;
+        let loaded = self.device.load(domain, &module)?;
+        let compiled: HashMap<&str, _> = module.kernels.iter().map(|c| (&*c.name, c)).collect();
+        let with_params = loaded.kernels.into_iter().filter_map(|kernel| {
+            let compiled = compiled.get(&*kernel.name)?;
+            let control_offset = compiled.control.as_ref().ok().copied();
+            Some(LoadedModuleKernel {
+                loaded: kernel,
+                params: compiled.params.clone(),
+                control_offset,
+                key: compiled.key,
+            })
+        });
+        Ok(ModuleForSession {
+            kernels: with_params.collect(),
+            globals: loaded.globals,
+            prints: module.prints,
+        })
     }
 
-    #[test]
-    fn long_names_are_shortened_in_messages() {
-        let text = |bytes: usize| {
-            let name = "k".repeat(bytes);
-            let head = ".version 7.0\n.target sm_70\n.address_size 64\n";
-            format!(
-                "{head}.visible .entry {name}() {{ .reg .u32 %r<2>; add.u33 %r1, %r1, 1; ret; }}\n"
-            )
-        };
-        let module = compile(text(60_000).into()).unwrap();
-        let why = module.kernels[0].malformed.clone().unwrap();
-        assert!(why.len() < 1000, "{} bytes", why.len());
-        let error = compile(text(70_000).into()).err().unwrap().to_string();
-        assert!(
-            error.contains("4:17: a name of 70000 bytes; 65536"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_chain_of_calls_as_long_as_a_module_needs_no_stack() {
-        let last = 99_998;
-        let function = |n: usize| match n {
-            0 => format!(".func f{last}() {{ ret; }} //{:200}\n", ""),
-            n => {
-                let (own, next) = (last - n, last - n + 1);
-                format!(".func f{own}() {{ call.uni f{next}; ret; }} //{:200}\n", "")
+    /// Has a module compiled by the fork server, or by a new one where that one is gone and had not begun.
+    fn translate(&mut self, text: &Text) -> Result<Translated, JobError> {
+        let jobs = Arc::clone(&self.jobs);
+        let canceller = &jobs.cancellers[self.number];
+        loop {
+            let result = self.find_seat(canceller)?.compile(text, canceller);
+            match &result {
+                Err(JobError::NoServer) => self.seat = None,
+                Err(JobError::ServerEnded) => {
+                    self.seat = None;
+                    return result;
+                }
+                _ => return result,
             }
-        };
-        let head = ".version 7.0\n.target sm_70\n.address_size 64\n";
-        let chain: String = (0..=last).map(function).collect();
-        let text = format!("{head}{chain}.visible .entry k() {{ call.uni f0; ret; }}\n");
-        let thread = std::thread::Builder::new().stack_size(256 << 10);
-        let compiled = thread.spawn(|| compile(text.into()).map(|module| module.kernels.len()));
-        assert_eq!(compiled.unwrap().join().unwrap().unwrap(), 1);
+        }
     }
 
-    #[test]
-    fn variables_of_module_scope_are_found() {
-        let text = "
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .global .align 4 .u32 counter = 5;
-.visible .const .align 8 .b8 table[24];
-.shared .align 4 .b8 scratch[16];
-.visible .entry k()
-{
-    .local .align 4 .b8 own[8];
-    ret;
-}
-";
-        let module = compile(text.into()).unwrap();
-        let found: Vec<_> = module
-            .globals
-            .iter()
-            .map(|global| (global.name.as_str(), global.bytes, global.is_constant))
-            .collect();
-        assert_eq!(found, [("counter", 4, false), ("table", 24, true)]);
-        assert_eq!((module.constant_bytes(), module.ptx_version), (24, 70));
+    /// Returns the seat of the newest fork server; waits for one where there is none.
+    fn find_seat(&mut self, canceller: &Canceller) -> Result<&mut Seat, JobError> {
+        let mut looks = 0;
+        loop {
+            match self.fresh.try_recv() {
+                Ok(socket) => self.seat = Some(Seat::new(socket, self.limits)),
+                Err(TryRecvError::Disconnected) => return Err(JobError::NoServer),
+                Err(TryRecvError::Empty) if self.seat.is_some() => break,
+                Err(TryRecvError::Empty) if canceller.is_cancelled() => {
+                    return Err(JobError::Cancelled);
+                }
+                Err(TryRecvError::Empty) if looks == LOOKS => return Err(JobError::NoServer),
+                Err(TryRecvError::Empty) => {
+                    if looks % ASK_EVERY == 0 {
+                        // Release: pairs with the Acquire in `CompileQueue::takes_server`.
+                        self.jobs.is_server_wanted.store(true, Ordering::Release);
+                        let _ = self.bell.write(1);
+                    }
+                    looks += 1;
+                    if let Ok(socket) = self.fresh.recv_timeout(LOOK) {
+                        self.seat = Some(Seat::new(socket, self.limits));
+                    }
+                }
+            }
+        }
+        self.seat.as_mut().ok_or(JobError::NoServer)
     }
+}
+
+/// Copies texts out of a client's memory, once.
+fn copy(sources: &[TextSource]) -> Result<Vec<Vec<u8>>, LoadFailure> {
+    let copy = |(n, source): (usize, &TextSource)| {
+        let mut text = vec![0; source.bytes];
+        let read = source.buffer.read_at(source.offset, &mut text);
+        read.map_err(|error| LoadFailure::Unreadable {
+            part: part_name(n, sources.len()),
+            error: error.to_string(),
+        })?;
+        Ok(text)
+    };
+    sources.iter().enumerate().map(copy).collect()
 }

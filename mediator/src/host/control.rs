@@ -6,13 +6,13 @@
 
 use super::accounts::Accounts;
 use super::clients::{Clients, Making};
-use super::compile::compile_parts;
+use super::compile::{CompileJob, CompileQueue, CompileResult, Compilers};
 use super::learnt::Learnt;
-use super::session::{Hello, LoadFailure, LoadedModuleKernel, Member, ModuleForSession};
+use super::session::{Hello, Member};
 use super::threads;
 use super::watch::Watch;
 use crate::config::{Clock, Config};
-use crate::device::{Device, DeviceControl, DomainId};
+use crate::device::{Device, DeviceControl};
 use crate::dispatch::accounts::Account;
 use crate::dispatch::client::ClientSlot;
 use crate::dispatch::message::{Message, Notice, Slot};
@@ -21,7 +21,6 @@ use crate::dispatch::samples::SampleSink;
 use crate::dispatch::{ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells};
 use crate::link::{ClientIdentity, HostStatistics, Link, ToHost, ToSupervisor};
 use crate::waker::Waker;
-use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use gridmux_bpf::Recorder;
 use gridmux_channel::control::{ControlCode, ControlError};
 use gridmux_channel::ring::host::HostRings;
@@ -29,7 +28,6 @@ use gridmux_policy::ids::DeviceId;
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{Profiles, by_name};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -38,8 +36,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Modules that may wait for the compiler.
-const COMPILE_QUEUE: usize = 64;
 /// Least device time between a plan and the policy's next wake-up; arrivals and ends pass it by. On a real clock it is
 /// longer where plans cost much.
 const LEAST_PERIOD: Nanos = Nanos(20_000);
@@ -49,26 +45,12 @@ const FLIGHT_PATIENCE: Duration = Duration::from_secs(2);
 /// Time between two looks at whether it has.
 const STOP_POLL: Duration = Duration::from_millis(1);
 
-/// A module for the compiler.
-pub(super) struct CompileJob {
-    pub(super) slot: Slot,
-    pub(super) domain: DomainId,
-    /// One PTX text, or several that are linked.
-    pub(super) texts: Vec<Vec<u8>>,
-}
-
-/// Result of a [`CompileJob`].
-struct CompileResult {
-    slot: Slot,
-    loaded: Result<ModuleForSession, LoadFailure>,
-}
-
 /// Where a session's requests go.
 #[derive(Clone)]
 pub(super) struct Outbound {
     link: Arc<ControlLink<HostRings>>,
     waker: Arc<Waker>,
-    compiler: Sender<CompileJob>,
+    compilers: CompileQueue,
 }
 
 impl Outbound {
@@ -83,12 +65,9 @@ impl Outbound {
         self.waker.wake();
     }
 
-    /// Hands a module to the compiler; `false` when too many wait.
-    pub(super) fn compile(&self, job: CompileJob) -> bool {
-        !matches!(
-            self.compiler.try_send(job),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_))
-        )
+    /// Hands a module to the compilers.
+    pub(super) fn compile(&self, job: CompileJob) {
+        self.compilers.push(job);
     }
 
     /// Wakes the dispatcher.
@@ -102,7 +81,7 @@ pub(super) struct ControlThread {
     config: Config,
     device: Arc<dyn DeviceControl>,
     outbound: Outbound,
-    compiled: Receiver<CompileResult>,
+    compilers: Compilers,
     bell: Arc<EventFd>,
     accounts: Accounts,
     clients: Clients,
@@ -167,24 +146,18 @@ impl ControlThread {
         let dispatcher = spawn("dispatcher", move || {
             threads::dispatch(dispatcher, &own_waker)
         })?;
-        let (jobs_in, jobs_out) = bounded(COMPILE_QUEUE);
-        let (results_in, compiled) = bounded(COMPILE_QUEUE);
-        let compiler = Compiler {
-            device: Arc::clone(&control),
-            jobs: jobs_out,
-            results: results_in,
-            bell: Arc::clone(&bell),
-        };
-        spawn("compiler", move || compiler.run())?;
+        let compilers = Compilers::start(config, &control, &bell, |name, body| {
+            spawn(name, body).map(drop)
+        })?;
         Ok(Self {
             config: config.clone(),
             device: control,
             outbound: Outbound {
                 link,
                 waker,
-                compiler: jobs_in,
+                compilers: compilers.queue.clone(),
             },
-            compiled,
+            compilers,
             bell,
             accounts: Accounts::new(config),
             clients: Clients::new(config.limits.clients),
@@ -279,6 +252,7 @@ impl ControlThread {
                 }
             }
             Some((ToHost::Profiles(kept), _)) => self.learnt.take(kept),
+            Some((ToHost::Compilers, sockets)) => self.compilers.connect(sockets),
             Some((ToHost::Start { .. }, _)) => tracing::warn!("a second start is ignored"),
         }
         Ok(true)
@@ -418,6 +392,9 @@ impl ControlThread {
         }
         tracing::info!(id = client.session.identity().id, %reason, "leaving");
         watch.forget(&client.connection, &client.process);
+        if client.session.compiling && self.compilers.queue.cancel(slot) {
+            client.session.compiling = false;
+        }
         if client.session.is_welcome() {
             self.outbound.waker.forget(client.session.doorbell());
             self.outbound.tell(Message::Leave(slot));
@@ -436,7 +413,10 @@ impl ControlThread {
     }
 
     fn take_compiled(&mut self, link: &Link) -> io::Result<()> {
-        while let Ok(CompileResult { slot, loaded }) = self.compiled.try_recv() {
+        if self.compilers.queue.takes_server() {
+            link.send(&ToSupervisor::NoCompilers, &[])?;
+        }
+        while let Ok(CompileResult { slot, loaded }) = self.compilers.results.try_recv() {
             if let Some(client) = self.clients.get_mut(slot) {
                 client.session.finish_load(loaded);
             }
@@ -507,52 +487,6 @@ impl ControlThread {
             holds_expired: self.outbound.link.holds_expired(),
             tenants,
         }
-    }
-}
-
-/// Parses, rewrites and loads modules, one after another.
-struct Compiler {
-    device: Arc<dyn DeviceControl>,
-    jobs: Receiver<CompileJob>,
-    results: Sender<CompileResult>,
-    bell: Arc<EventFd>,
-}
-
-impl Compiler {
-    fn run(self) {
-        while let Ok(CompileJob {
-            slot,
-            domain,
-            texts,
-        }) = self.jobs.recv()
-        {
-            let loaded = self.load(domain, texts);
-            if self.results.send(CompileResult { slot, loaded }).is_err() {
-                return;
-            }
-            let _ = self.bell.write(1);
-        }
-    }
-
-    fn load(&self, domain: DomainId, texts: Vec<Vec<u8>>) -> Result<ModuleForSession, LoadFailure> {
-        let module = compile_parts(texts)?;
-        let loaded = self.device.load(domain, &module)?;
-        let compiled: HashMap<&str, _> = module.kernels.iter().map(|c| (&*c.name, c)).collect();
-        let with_params = loaded.kernels.into_iter().filter_map(|kernel| {
-            let compiled = compiled.get(&*kernel.name)?;
-            let control_offset = compiled.control.as_ref().ok().copied();
-            Some(LoadedModuleKernel {
-                loaded: kernel,
-                params: compiled.params.clone(),
-                control_offset,
-                key: compiled.key,
-            })
-        });
-        Ok(ModuleForSession {
-            kernels: with_params.collect(),
-            globals: loaded.globals,
-            prints: module.prints,
-        })
     }
 }
 

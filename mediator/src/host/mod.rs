@@ -18,8 +18,6 @@ mod session;
 mod threads;
 mod watch;
 
-pub use compile::{CompileError, compile};
-
 use crate::config::Config;
 use crate::device::{self, DeviceControl};
 use crate::link::{Link, ToHost, ToSupervisor};

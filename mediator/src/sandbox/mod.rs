@@ -130,6 +130,14 @@ pub fn confine(role: Role) -> Result<(), SandboxError> {
     calls::limit(role)
 }
 
+/// Takes all but a few system calls away from a process that was forked from a confined one, whose other limits it has.
+///
+/// # Errors
+/// [`SandboxError::System`].
+pub fn confine_calls(role: Role) -> Result<(), SandboxError> {
+    calls::limit(role)
+}
+
 /// Takes the file system, network ports, abstract sockets and signals to other processes away (landlock); descriptors
 /// that are open stay. NVIDIA's driver may read what a system library reads, and use NVIDIA's device files; these rules
 /// have not met a GPU yet.

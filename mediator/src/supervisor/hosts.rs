@@ -17,6 +17,7 @@
 //! it.
 
 use super::ServeError;
+use crate::compiler::ForkServer;
 use crate::config::Config;
 use crate::device::DeviceFacts;
 use crate::link::{Link, ToHost, ToSupervisor};
@@ -74,6 +75,8 @@ enum State {
 struct Host {
     link: Link,
     child: Child,
+    /// What compiles modules for it; it ends with the host.
+    compilers: Option<ForkServer>,
     started_at: Instant,
     facts: Option<DeviceFacts>,
     /// Time for which it has said nothing.
@@ -235,6 +238,15 @@ impl Hosts {
                 host.link.try_send(message, descriptors)
             }
             _ => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Starts the host's fork server of compilers again, which it says has ended. One that fails is asked for again.
+    pub(super) fn renew_compilers(&mut self, config: &Config) {
+        if let State::Running(host) = &mut self.state
+            && let Err(error) = host.give_compilers(config)
+        {
+            tracing::error!(%error, "starting the compilers");
         }
     }
 
@@ -436,9 +448,10 @@ impl Host {
         let child = command
             .spawn()
             .map_err(super::system("starting the device host"))?;
-        let host = Self {
+        let mut host = Self {
             link,
             child,
+            compilers: None,
             started_at: now,
             facts: None,
             silence: Duration::ZERO,
@@ -450,7 +463,8 @@ impl Host {
         let start = ToHost::Start {
             config: Box::new(config.clone()),
         };
-        match host.link.try_send(&start, &descriptors) {
+        let told = host.link.try_send(&start, &descriptors);
+        match told.and_then(|()| host.give_compilers(config)) {
             Ok(()) => Ok(host),
             Err(error) => {
                 let Self { mut child, .. } = host;
@@ -459,6 +473,15 @@ impl Host {
                 Err(super::system("telling the device host what to be")(error))
             }
         }
+    }
+
+    /// Starts a fork server of compilers and hands its sockets to the host.
+    fn give_compilers(&mut self, config: &Config) -> io::Result<()> {
+        let Some(sockets) = ForkServer::renew(&mut self.compilers, config)? else {
+            return Ok(());
+        };
+        let numbers: Vec<i32> = sockets.iter().map(AsRawFd::as_raw_fd).collect();
+        self.link.try_send(&ToHost::Compilers, &numbers)
     }
 }
 
@@ -541,6 +564,7 @@ mod tests {
         hosts.state = State::Running(Box::new(Host {
             link,
             child,
+            compilers: None,
             started_at: now,
             facts: Some(facts()),
             silence: Duration::ZERO,

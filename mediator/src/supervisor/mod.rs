@@ -332,6 +332,7 @@ impl Supervisor {
                 }
             }
             ToSupervisor::Statistics(host) => self.answer_with(*host),
+            ToSupervisor::NoCompilers => self.hosts.renew_compilers(&self.config),
             ToSupervisor::Alive | ToSupervisor::Failed(_) => {}
         }
     }

@@ -9,6 +9,7 @@ use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{
     CompletionEntry, Launch, Operation, PushError, RingError, SubmissionEntry, TenantState,
 };
+use gridmux_mediator::compiler::compile;
 use gridmux_mediator::config::Limits;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{DeviceControl, DomainId, Timing};
@@ -20,7 +21,6 @@ use gridmux_mediator::dispatch::samples::SampleSink;
 use gridmux_mediator::dispatch::{
     ClockMode, ControlLink, Dispatcher, DispatcherConfig, Message, Slot, Turn, policy_link,
 };
-use gridmux_mediator::host::compile;
 use gridmux_mediator::waker::Waker;
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::units::Nanos;

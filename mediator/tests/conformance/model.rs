@@ -1,10 +1,10 @@
 //! The SM model as a device of the suite.
 
 use crate::rig::Machine;
+use gridmux_mediator::compiler::compile;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{CompiledModule, Device, DeviceControl, DomainId, Timing};
 use gridmux_mediator::dispatch::client::ClientKernel;
-use gridmux_mediator::host::compile;
 use gridmux_mediator::waker::Waker;
 use gridmux_policy::shape::DeviceShape;
 use std::sync::Arc;

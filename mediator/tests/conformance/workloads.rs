@@ -5,13 +5,13 @@ use crate::model::CPU_BUDGET;
 use crate::rig::Machine;
 use crate::tap::{Place, Request};
 use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
+use gridmux_mediator::compiler::compile;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{
     BufferId, Command, CopyCommand, Device, DeviceControl, Direction, DomainId, Lane, Outcome,
     Report, Tag, Timing,
 };
 use gridmux_mediator::dispatch::client::ClientKernel;
-use gridmux_mediator::host::compile;
 use gridmux_mediator::waker::Waker;
 use gridmux_policy::conformance::{Load, LoadLaunch};
 use gridmux_policy::ids::TenantId;

@@ -1,12 +1,12 @@
 //! A modelled device without a dispatcher: a test hands it commands and reads its reports.
 
 use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
+use gridmux_mediator::compiler::compile;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{
     BufferId, Command, CopyCommand, Device, DeviceControl, Direction, DomainId, Lane,
     LaunchCommand, LoadedKernel, Outcome, Report, Tag, Timing,
 };
-use gridmux_mediator::host::compile;
 use gridmux_mediator::waker::Waker;
 use gridmux_policy::units::Nanos;
 use gridmux_ptx::control::Control;

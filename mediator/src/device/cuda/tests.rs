@@ -428,7 +428,7 @@ fn a_real_gpu_loads_launches_and_copies() {
         return;
     };
     // The slice form appends its control struct; the kernel is launched as it was written.
-    let mut module = crate::host::compile(PTX.into()).unwrap();
+    let mut module = crate::compiler::compile(PTX.into()).unwrap();
     module.ptx = PTX.into();
     gpu.kernels_compute(&module);
     gpu.memory_is_checked();

@@ -12,6 +12,9 @@ use gridmux_hw_model::{Kernel, LoadError};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+/// Bytes of memory that are given back to the host at a time.
+const GIVEN_BACK_BYTES: u64 = 32 << 20;
+
 /// The control thread's end.
 pub(super) struct ModelControl {
     shared: Arc<Shared>,
@@ -147,15 +150,22 @@ impl DeviceControl for ModelControl {
     }
 
     fn destroy_domain(&self, domain: DomainId) {
-        self.with(|state| {
+        let removed = self.with(|state| {
             state.gpu.kill_domain(model_domain(domain));
-            state.modules.remove(&domain.0);
-            state.printed.take(domain);
-            state.kernels.retain(|_, (owner, _)| *owner != domain);
-            if let Err(error) = state.gpu.memory_mut().destroy_domain(model_domain(domain)) {
-                tracing::error!(%error, "destroying a tenant's memory domain");
+            let modules = state.modules.remove(&domain.0);
+            for loaded in modules.iter().flatten() {
+                for id in &loaded.kernels {
+                    state.kernels.remove(&id.0);
+                }
             }
+            state.printed.take(domain);
+            let memory = state.gpu.memory_mut().remove_domain(model_domain(domain));
+            (modules, memory)
         });
+        // Gigabytes of pages and code are given back here, where nobody waits for the lock.
+        if let (_, Err(error)) = removed {
+            tracing::error!(%error, "destroying a tenant's memory domain");
+        }
     }
 
     fn alloc(&self, domain: DomainId, bytes: u64) -> Result<u64, DeviceError> {
@@ -167,10 +177,31 @@ impl DeviceControl for ModelControl {
     }
 
     fn free(&self, domain: DomainId, address: u64) -> Result<(), DeviceError> {
-        self.with(|state| {
-            let freed = state.gpu.memory_mut().free(model_domain(domain), address);
-            freed.map_err(|_| DeviceError::BadAddress { address })
-        })
+        let bad = |_| DeviceError::BadAddress { address };
+        let domain = model_domain(domain);
+        // Its pages go first, a piece at a time, so that others can take the lock between two of them.
+        let mut done = 0;
+        loop {
+            let cleared = self.with(|state| {
+                let memory = state.gpu.memory_mut();
+                let found = memory.allocation_at(domain, address);
+                let found = found.filter(|found| found.start == address);
+                let found = found.ok_or(DeviceError::BadAddress { address })?;
+                let length = (found.bytes - done.min(found.bytes)).min(GIVEN_BACK_BYTES);
+                match length {
+                    0 => Ok(0),
+                    _ => memory
+                        .clear(domain, address + done, length)
+                        .map(|()| length)
+                        .map_err(bad),
+                }
+            })?;
+            match cleared {
+                0 => break,
+                cleared => done += cleared,
+            }
+        }
+        self.with(|state| state.gpu.memory_mut().free(domain, address).map_err(bad))
     }
 
     fn used_bytes(&self, domain: DomainId) -> u64 {

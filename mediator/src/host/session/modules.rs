@@ -1,21 +1,22 @@
 //! A client's modules: to the compiler and back, their handles, and their end.
 //!
-//! Rules: a module's text is copied out of the client's memory once; a handle is looked up in this session only; a
+//! Rules: a module's texts are found in the client's memory here and copied by who compiles them, once; a handle is looked up in this session only; a
 //! module that is unloaded keeps its variables until nothing that was launched of it is under way.
 
 use super::deferred::Release;
 use super::{MODULES, Session, device_error};
+use crate::compiler::{AnswerError, JobError, part_name};
 use crate::device::{DeviceError, DeviceKernelId, LoadedGlobal, LoadedKernel};
 use crate::dispatch::client::{ClientKernel, KERNELS_PER_CLIENT};
 use crate::dispatch::message::Message;
-use crate::host::compile::{CompileError, part_name};
-use crate::host::control::CompileJob;
+use crate::host::compile::{CompileJob, TextSource};
 use crate::host::facts::globals_for_tenant;
 use gridmux_channel::control::{
     ControlCode, ControlError, ControlReply, KernelInfo, MAX_MODULE_PARTS, Module, ModulePart,
     ParamInfo,
 };
 use gridmux_policy::ids::KernelKey;
+use std::sync::Arc;
 
 /// A module that was compiled and loaded for a client.
 pub(in crate::host) struct ModuleForSession {
@@ -38,16 +39,51 @@ pub(in crate::host) struct LoadedModuleKernel {
 /// Why a module was not loaded.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::host) enum LoadFailure {
-    /// The front end refused it.
+    /// A text cannot be copied out of the client's memory.
+    #[error("{part} cannot be read: {error}")]
+    Unreadable {
+        /// Which text.
+        part: String,
+        /// Why not.
+        error: String,
+    },
+    /// It was not compiled.
     #[error(transparent)]
-    Compile(#[from] CompileError),
+    Compile(#[from] JobError),
+    /// What the compiler made of it is wrong.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
     /// The device refused it.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
 
+impl LoadFailure {
+    /// Says it to the client.
+    fn for_client(self) -> ControlError {
+        let text = self.to_string();
+        let code = match self {
+            Self::Device(refusal) => return device_error(refusal),
+            Self::Unreadable { .. } => ControlCode::BadIova,
+            Self::Answer(_) => ControlCode::Internal,
+            Self::Compile(error) => match error {
+                JobError::Memory(_) | JobError::Time(_) | JobError::Wall(_) => ControlCode::Limit,
+                JobError::Refused(_) => ControlCode::BadModule,
+                JobError::ServerEnded | JobError::NoServer | JobError::Cancelled => {
+                    ControlCode::Busy
+                }
+                JobError::Signal { .. }
+                | JobError::Failed { .. }
+                | JobError::Answer(_)
+                | JobError::System { .. } => ControlCode::Internal,
+            },
+        };
+        ControlError::new(code, text)
+    }
+}
+
 impl Session {
-    /// Copies a module's texts out of the tenant's memory, once, and hands them to the compiler thread.
+    /// Finds a module's texts in the client's memory and hands them to the compilers.
     pub(super) fn begin_load(&mut self, parts: &[ModulePart]) -> Result<(), ControlError> {
         self.check_lengths(parts)?;
         if self.modules.len() >= MODULES {
@@ -72,19 +108,15 @@ impl Session {
                 "a module is being compiled; wait for its reply",
             ));
         }
-        let domain = self.member()?.domain;
-        let texts = parts.iter().map(|part| self.copy_part(part));
+        let member = self.member()?;
+        let texts = parts.iter().map(|part| self.find_part(part));
         let job = CompileJob {
             slot: self.parts.slot,
-            domain,
+            tenant: member.account.facts.number,
+            domain: member.domain,
             texts: texts.collect::<Result<_, _>>()?,
         };
-        if !self.parts.outbound.compile(job) {
-            return Err(ControlError::new(
-                ControlCode::Busy,
-                "the compiler has too many modules waiting; try again",
-            ));
-        }
+        self.parts.outbound.compile(job);
         self.compiling = true;
         Ok(())
     }
@@ -112,8 +144,8 @@ impl Session {
         }
     }
 
-    /// Copies one text out of the tenant's memory.
-    fn copy_part(&self, part: &ModulePart) -> Result<Vec<u8>, ControlError> {
+    /// Finds one text in the client's memory.
+    fn find_part(&self, part: &ModulePart) -> Result<TextSource, ControlError> {
         let ModulePart { iova, len } = *part;
         let bad = || {
             let text = format!("{len} bytes at {iova:#x} are not mapped");
@@ -121,16 +153,18 @@ impl Session {
         };
         let (start, mapping) = self.mappings.range(..=iova).next_back().ok_or_else(bad)?;
         let (_, buffer) = mapping.buffer.as_ref().ok_or_else(bad)?;
-        let size = usize::try_from(len).map_err(|_| bad())?;
+        let bytes = usize::try_from(len).map_err(|_| bad())?;
         if (iova - start)
             .checked_add(len)
             .is_none_or(|end| end > mapping.size)
         {
             return Err(bad());
         }
-        let mut text = vec![0; size];
-        buffer.read_at(iova - start, &mut text).map_err(|_| bad())?;
-        Ok(text)
+        Ok(TextSource {
+            buffer: Arc::clone(buffer),
+            offset: iova - start,
+            bytes,
+        })
     }
 
     /// Takes over what the compiler made and answers the tenant.
@@ -141,11 +175,7 @@ impl Session {
                 Ok(()) => self.adopt(module),
                 Err(error) => ControlReply::Error(error),
             },
-            Err(LoadFailure::Compile(refusal)) => {
-                let text = refusal.to_string();
-                ControlReply::Error(ControlError::new(ControlCode::BadModule, text))
-            }
-            Err(LoadFailure::Device(refusal)) => ControlReply::Error(device_error(refusal)),
+            Err(failure) => ControlReply::Error(failure.for_client()),
         };
         if !self.mailbox.answer(&reply)
             && let ControlReply::Loaded(module) = &reply

@@ -3,7 +3,8 @@
 //!
 //! A word in backticks is taken for a path of ours if it begins with a file or folder of the repository's root, ends
 //! with a slash, or ends like a source file; a file's bare name may stand for any file of that name. Absolute paths,
-//! placeholders and what tasks make under `target/` are not ours to check.
+//! placeholders and what tasks make under `target/` are not ours to check. `path.rs::name` is a function of that file,
+//! as a document names the test that shows something.
 
 use crate::repo::{self, Package};
 use anyhow::{Context, Result};
@@ -67,6 +68,11 @@ fn check_text(text: &str, folder: &Path, crates: &[&str]) -> Vec<(usize, String)
                     number + 1,
                     format!("`{word}` is no crate of this workspace"),
                 ));
+            } else if let Some((path, name)) = word.split_once(".rs::") {
+                let source = fs::read_to_string(repo::root().join(format!("{path}.rs")));
+                if !source.is_ok_and(|source| source.contains(&format!("fn {name}("))) {
+                    findings.push((number + 1, format!("`{word}` does not exist")));
+                }
             } else if is_path(word) && !exists(word, folder) {
                 findings.push((number + 1, format!("`{word}` does not exist")));
             }
@@ -146,7 +152,9 @@ mod tests {
     #[test]
     fn names_of_things_that_exist_pass() {
         assert_eq!(
-            findings("`xtask/src/main.rs`, `ptx/`, `gridmux-ptx`, [map](ARCHITECTURE.md#rooms)"),
+            findings(
+                "`xtask/src/main.rs::main`, `xtask/src/main.rs`, `ptx/`, `gridmux-ptx`, [map](ARCHITECTURE.md#rooms)"
+            ),
             [""; 0]
         );
         assert_eq!(
@@ -168,6 +176,10 @@ mod tests {
             ["`xtask/src/gone.rs` does not exist"]
         );
         assert_eq!(findings("`gone/`"), ["`gone/` does not exist"]);
+        for word in ["xtask/src/main.rs::gone", "xtask/src/gone.rs::main"] {
+            let expected = format!("`{word}` does not exist");
+            assert_eq!(findings(&format!("`{word}`")), [expected]);
+        }
         assert_eq!(
             findings("`gridmux-gone`"),
             ["`gridmux-gone` is no crate of this workspace"]

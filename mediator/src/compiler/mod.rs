@@ -1,0 +1,83 @@
+//! Compilation apart: each module is parsed, linked and rewritten by a process of its own, which has no rights and ends
+//! when it is done.
+//!
+//! A *fork server* ([`run`]) is this same program, started by the supervisor beside each device host. It has one thread,
+//! one socket for each of [`SEATS`] jobs at a time, and forks for each job a child, the *compiler*, which limits its
+//! memory and its processor time, confines itself, reads the texts from a sealed memfd, and writes what it made into
+//! another. The device host's end of a socket is a [`Seat`]. Which module is compiled next says [`FairQueue`].
+//!
+//! ```text
+//! supervisor ──starts──► fork server ──forks──► compiler (one module, then it ends)
+//!     └──the sockets' other ends──► device host: seat 0, seat 1
+//! ```
+//!
+//! Rules: a compiler that one tenant took over touches no other tenant's module, and what it returns is read as hostile
+//! ([`admit`]). The fork server decodes what the host says and nothing that a tenant wrote. A job ends with an answer
+//! or with the reason why there is none, whatever becomes of its process; whoever waits for one gets it.
+
+mod job;
+mod queue;
+mod seat;
+mod server;
+mod start;
+mod translate;
+
+pub use queue::FairQueue;
+pub use seat::{Canceller, JobError, Seat, Text};
+pub use server::run;
+pub use start::ForkServer;
+pub(crate) use translate::part_name;
+pub use translate::{
+    AnswerError, CompileError, Translated, Verdict, admit, compile, compile_parts, hash_of,
+    translate,
+};
+
+use serde::{Deserialize, Serialize};
+
+/// Modules that are compiled at a time.
+pub const SEATS: usize = 2;
+
+/// Descriptor under which the fork server finds its end of the first socket; the others follow it.
+const FIRST_SEAT_FD: i32 = 3;
+
+/// Longest answer of a compiler in bytes: the longest text that is PTX, and what is said of its kernels.
+const ANSWER_BYTES: u64 = (64 + 16) << 20;
+
+/// What a compiler may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobLimits {
+    /// Memory in bytes, the program's own included (`limits.compile_memory_bytes`).
+    pub memory_bytes: u64,
+    /// Processor time in seconds (`limits.compile_cpu_seconds`).
+    pub cpu_seconds: u64,
+}
+
+/// From a seat to the fork server.
+#[derive(Debug, Serialize, Deserialize)]
+enum ToServer {
+    /// Compile the texts of these lengths, which stand one behind another in the descriptor that comes along.
+    Job(Vec<u64>),
+    /// End the job that is running, if one is.
+    Cancel,
+}
+
+/// From the fork server to a seat: the job has ended. With the descriptors of the answer and of what the compiler wrote
+/// to stderr.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Ended {
+    /// With that exit code; 0 when there is an answer.
+    Exited(i32),
+    /// By that signal.
+    Signalled(i32),
+    /// It was never started: the number of a system error.
+    NotStarted(i32),
+}
+
+/// What stands before the text in an answer.
+#[derive(Debug, Serialize, Deserialize)]
+enum Head {
+    /// The rewritten text follows.
+    Translated(Vec<Verdict>),
+    /// The module is refused, with the reason.
+    Refused(String),
+}
