@@ -275,16 +275,7 @@ fn compile(
             .iter()
             .map(|id| &program.functions[id.0 as usize])
     };
-    // The tables by function and by variable that each kernel has count as the operations that take as much.
-    let tables = (program.functions.len() + program.variables.len()) / ENTRIES_PER_OPERATION;
-    let instructions = bodies().map(|f| f.body.len()).sum::<usize>();
-    let operations = instructions.saturating_add(tables);
-    *room = room
-        .checked_sub(operations)
-        .ok_or_else(|| LoadError::TooLarge {
-            kernel: shown(&function.name),
-            operations,
-        })?;
+    take_room(room, program, function, bodies())?;
     let frames: Result<Vec<_>, _> = bodies().map(|f| reach::frame(program, f, lines)).collect();
     let mut frames = frames?;
     let layout = module.placed.layout(program, &reach, &mut frames);
@@ -296,12 +287,7 @@ fn compile(
             bytes: local_bytes,
         });
     }
-    let shared_bytes = layout.shared_bytes;
-    let static_shared_bytes =
-        u32::try_from(shared_bytes).map_err(|_| LoadError::TooMuchSharedMemory {
-            kernel: shown(&function.name),
-            bytes: shared_bytes,
-        })?;
+    let static_shared_bytes = static_shared_bytes(function, layout.shared_bytes)?;
     let frame_bytes = frames.first().map_or(0, |f| f.bytes);
     let image = image::link(
         config,
@@ -347,6 +333,33 @@ fn compile(
         checks_shared: config.checks.uninitialised_shared,
         numbers: numbers(program, &reach),
         tables: image.tables.into(),
+    })
+}
+
+/// Takes what a kernel needs from the room that the kernels of a module have together.
+fn take_room<'a>(
+    room: &mut usize,
+    program: &Program,
+    kernel: &Function,
+    bodies: impl Iterator<Item = &'a Function>,
+) -> Result<(), LoadError> {
+    // The tables by function and by variable that each kernel has count as the operations that take as much.
+    let tables = (program.functions.len() + program.variables.len()) / ENTRIES_PER_OPERATION;
+    let instructions = bodies.map(|f| f.body.len()).sum::<usize>();
+    let operations = instructions.saturating_add(tables);
+    *room = room
+        .checked_sub(operations)
+        .ok_or_else(|| LoadError::TooLarge {
+            kernel: shown(&kernel.name),
+            operations,
+        })?;
+    Ok(())
+}
+
+fn static_shared_bytes(kernel: &Function, bytes: u64) -> Result<u32, LoadError> {
+    u32::try_from(bytes).map_err(|_| LoadError::TooMuchSharedMemory {
+        kernel: shown(&kernel.name),
+        bytes,
     })
 }
 
