@@ -1,5 +1,9 @@
 //! The mediator's side of region 1: a request comes in, its reply stays to be
 //! read until the next request.
+//!
+//! Allocation, modules and streams are asked for here and not in the rings: such
+//! requests are rare, may take long, and carry text of any length, none of which
+//! a ring of 64-byte entries serves.
 
 use super::{ControlCode, ControlError, ControlReply, ControlRequest};
 use nix::errno::Errno;

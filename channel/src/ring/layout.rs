@@ -18,6 +18,10 @@
 //! bytes each, written by the tenant), the completion entries (32 bytes each,
 //! written by the mediator) and the argument area (written by the tenant). An
 //! entry tells by its turn whether it was published ([`super::queue`]).
+//!
+//! A release is a word here and no submission, because the ring may be full of
+//! what stands behind the hold that it ends; nor is it a control operation,
+//! because the one before it may wait for a fence that does.
 
 use thiserror::Error;
 

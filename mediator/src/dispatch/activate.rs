@@ -1,5 +1,9 @@
 //! The way of operations into the issue queue and out of it: first in their stream, parked, taken back, ranked anew.
 //!
+//! The policy hears that a launch arrived when it is first in its stream, or follows one whose last piece is on the
+//! device in a single lane, because its blocks wait only from then on; the event's time is that of admission. What
+//! stands further back policies do not see.
+//!
 //! Rules: an operation is in the queue or parked at its tenant's account, never both. What is parked comes back when
 //! something of its tenant ends, or with a plan; what waits for another operation takes no place in the queue.
 

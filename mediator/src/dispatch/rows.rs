@@ -4,6 +4,9 @@
 //! A tenant has at most [`ROWS_PER_TENANT`]; beyond that its least recently used idle row is given up, and when all of
 //! them have work a launch runs under the tenant's spill row, which only the tenant's limit binds.
 //!
+//! What a spill row says of its blocks is what those of its first launch took. Limits and shares count what each launch
+//! really takes, but the policy gives a spill row no cap.
+//!
 //! Rules: ids below [`TENANTS`] are spill rows, one per tenant. A freed id is in quarantine until the policy has seen
 //! that the row is gone and the plan that stands does not list it, so that no plan can mistake one row for another.
 //! Nothing is allocated after construction.

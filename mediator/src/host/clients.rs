@@ -3,6 +3,9 @@
 //! A client that connects is a stranger until its Hello has found it a tenant. One that may be no tenant, or for which
 //! there is no room, gets a place of its own, without a slot of the dispatcher's, until it was told so.
 //!
+//! The supervisor hands every connection on with the list of tenants that the process may be, even an empty list: only
+//! this process reads what a client wrote, so only it can answer.
+//!
 //! Rules: a client's slot and memory are given back only when the dispatcher says that nothing of it is in flight and
 //! the compiler holds nothing of it. Whoever says no Hello in time is disconnected.
 
