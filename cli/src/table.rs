@@ -1,40 +1,39 @@
 //! Tables for people: aligned columns, a heading, no lines.
+//!
+//! Rules: a table has at most [`TERMINAL`] columns of text, and what does not fit goes on in the next line, in its own
+//! column; a cell is one line, whatever somebody put into a name.
 
 use crate::output::harmless;
 use comfy_table::{ContentArrangement, Table, presets};
 
-/// Columns of the terminal that tables with long texts are made for.
+/// Columns of text that every terminal has.
 pub(crate) const TERMINAL: u16 = 80;
 
 /// Returns a table as text; every row has as many cells as there are headings.
 pub(crate) fn of(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    text(Table::new(), headings, rows)
-}
-
-/// Returns a table at most so many columns wide: long texts go on in the next line, in their column.
-pub(crate) fn within(
-    width: u16,
-    headings: &[&str],
-    rows: impl IntoIterator<Item = Vec<String>>,
-) -> String {
     let mut table = Table::new();
-    table
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(width);
-    text(table, headings, rows)
+    table.set_header(headings.iter().map(|heading| heading.to_uppercase()));
+    text(table, rows)
 }
 
-fn text(
-    mut table: Table,
-    headings: &[&str],
-    rows: impl IntoIterator<Item = Vec<String>>,
-) -> String {
-    table.load_preset(presets::NOTHING);
-    table.set_header(headings.iter().map(|heading| heading.to_uppercase()));
-    let rows = rows
-        .into_iter()
-        .map(|row| row.iter().map(|cell| one_line(cell)).collect::<Vec<_>>());
-    table.add_rows(rows);
+/// Returns values with their names as text, one below the other.
+pub(crate) fn fields(fields: impl IntoIterator<Item = (&'static str, String)>) -> String {
+    let rows = fields.into_iter();
+    text(
+        Table::new(),
+        rows.map(|(name, value)| vec![name.to_owned(), value]),
+    )
+}
+
+fn text(mut table: Table, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        // The blank before the first column is taken away again.
+        .set_width(TERMINAL + 1);
+    for row in rows {
+        table.add_row(row.iter().map(|cell| one_line(cell)));
+    }
     let text = table.to_string();
     let lines = text
         .lines()
@@ -42,7 +41,29 @@ fn text(
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a cell's text in one line, whatever somebody put into a name.
+/// Returns a cell's text in one line.
 fn one_line(cell: &str) -> String {
     harmless(&cell.replace('\n', "\\n").replace('\t', "\\t")).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TERMINAL, fields, of};
+
+    #[test]
+    fn what_does_not_fit_goes_on_below() {
+        let words = "word ".repeat(40);
+        let row = vec!["a".repeat(50), words.clone(), "1".to_owned()];
+        for text in [
+            of(&["name", "what", "number"], [row]),
+            fields([("name", words)]),
+        ] {
+            assert!(text.lines().count() > 2, "{text}");
+            for line in text.lines() {
+                assert!(line.chars().count() <= TERMINAL.into(), "{line:?}");
+            }
+        }
+        let name = of(&["name"], [vec!["a\nb\u{1b}c".to_owned()]]);
+        assert_eq!(name, "NAME\na\\nb\\u{1b}c");
+    }
 }

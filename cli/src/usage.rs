@@ -16,6 +16,7 @@ use std::process::ExitCode;
     name = "gridmux",
     version = env!("GRIDMUX_VERSION"),
     about,
+    max_term_width = crate::table::TERMINAL as usize,
     subcommand_required = true,
     arg_required_else_help = true
 )]

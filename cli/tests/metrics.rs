@@ -239,7 +239,7 @@ fn a_real_prometheus_scrapes_it() {
         .output()
         .is_err()
     {
-        println!("skipped: prometheus is not installed (Debian's package prometheus)");
+        println!("SKIPPED: prometheus is not installed (Debian's package prometheus)");
         return;
     }
     let service = Service::start("scraped");

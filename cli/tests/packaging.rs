@@ -30,7 +30,7 @@ fn is_skipped() -> bool {
         .output()
         .is_ok();
     if !is_here {
-        println!("skipped: systemd-analyze is not installed (Debian's package systemd has it)");
+        println!("SKIPPED: systemd-analyze is not installed (Debian's package systemd has it)");
     }
     !is_here
 }

@@ -266,7 +266,7 @@ fn a_workload_whose_service_is_not_there_or_goes_away_fails_clearly() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.json_error().contains("/nonexistent/a.sock"));
     let hint = ran.json()["hint"].as_str().map(ToOwned::to_owned);
-    assert!(hint.is_some_and(|hint| hint.contains("--socket")));
+    assert!(hint.is_some_and(|hint| hint.contains("--run-dir")));
 
     let service = Service::start("gone");
     let socket = service.socket();

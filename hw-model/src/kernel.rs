@@ -49,6 +49,18 @@ impl LoadedModule {
         &self.refused
     }
 
+    /// Returns about how much of the host's memory the module takes, in bytes: operations, their origins, constants and
+    /// tables of its kernels, and its variables' names. What the allocator adds is not counted.
+    #[must_use]
+    pub fn host_bytes(&self) -> u64 {
+        let kernels = self.kernels.iter().map(|kernel| kernel.host_bytes());
+        let names = self.variables.iter().map(|v| v.name.len() + size_of_val(v));
+        let refused = self.refused.iter().map(|(name, _)| 4 * name.len() + 256);
+        kernels
+            .chain(names.chain(refused).map(|bytes| bytes as u64))
+            .sum()
+    }
+
     /// All variables in device memory.
     #[must_use]
     pub fn variables(&self) -> &[ModuleVariable] {
@@ -158,6 +170,27 @@ pub(crate) struct FunctionEntry {
 }
 
 impl Kernel {
+    /// Returns about how much of the host's memory it takes, in bytes.
+    fn host_bytes(&self) -> u64 {
+        let parts = [
+            size_of_val(self),
+            size_of_val(&*self.ops),
+            size_of_val(&*self.origins),
+            size_of_val(&*self.constants),
+            size_of_val(&*self.functions),
+            size_of_val(&*self.numbers),
+            size_of_val(&*self.params),
+            self.tables.iter().map(|table| size_of_val(&**table)).sum(),
+        ];
+        // Each mnemonic stands behind a pointer of its own.
+        let texts = self.origins.iter().map(|origin| origin.mnemonic.len() + 16);
+        parts
+            .into_iter()
+            .chain(texts)
+            .map(|bytes| bytes as u64)
+            .sum()
+    }
+
     /// Number of the function at an address.
     pub(crate) fn function_at(&self, address: u64) -> Option<u32> {
         let offset = address.checked_sub(FUNCTION_WINDOW)?;

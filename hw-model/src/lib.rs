@@ -32,7 +32,7 @@ mod text;
 pub mod texture;
 mod timing;
 
-pub use compile::LoadError;
+pub use compile::{Compiled, LoadError, Loading};
 pub use config::{ConfigError, GpuConfig, builtin_names};
 pub use counters::Counters;
 pub use drive::{DriveError, FormedKernel, Run};

@@ -1,5 +1,6 @@
 //! Modules are compiled by processes apart: what eats memory or time, dies or is left fails alone and says why.
 
+use gridmux_channel::control::{ControlReply, ControlRequest};
 use gridmux_channel::session::{CallError, Session};
 use gridmux_tests::{RawTenant, Service, ServiceBuilder, until};
 use nix::sys::signal::{Signal, kill};
@@ -198,6 +199,46 @@ fn a_small_module_does_not_wait_for_a_big_one_of_another_tenant() {
         // Acquire: pairs with the Release above.
         assert!(!is_done.load(Ordering::Acquire), "the big one was first");
     });
+}
+
+#[test]
+fn modules_of_a_tenant_take_memory_of_the_host_up_to_its_limit() {
+    let service = ServiceBuilder::new(&[("a", 1), ("b", 1)])
+        .limit("module_memory_bytes", 32 << 20)
+        .start();
+    let module = big(50_000);
+    let mut tenant = RawTenant::connect(&service.socket(), "a");
+    let mut second = RawTenant::connect(&service.socket(), "a");
+    let mut loaded = Vec::new();
+    let text = loop {
+        match tenant.load(&module) {
+            Ok(module) => loaded.push(module.handle),
+            Err(error) => break error.to_string(),
+        }
+        assert!(loaded.len() < 32, "a module takes at least its text");
+    };
+    assert!(text.contains("limits.module_memory_bytes"), "{text}");
+    assert!(loaded.len() > 1, "{loaded:?}");
+    // All clients of the tenant share the limit, and another tenant has its own.
+    assert!(reason(second.load(&module)).contains("limits.module_memory_bytes"));
+    RawTenant::connect(&service.socket(), "b")
+        .load(&module)
+        .unwrap();
+    let unload = ControlRequest::UnloadModule { module: loaded[0] };
+    assert!(matches!(
+        tenant.session.control(&unload),
+        Ok(ControlReply::Done)
+    ));
+    let again = until("memory that is free again", || second.load(&module).ok());
+    drop(again);
+    assert!(reason(tenant.load(&module)).contains("limits.module_memory_bytes"));
+    // A client that leaves gives back all of its modules' memory.
+    drop(tenant);
+    for _ in 1..loaded.len() {
+        until("memory that is free again", || second.load(&module).ok());
+    }
+    // A text that is larger than what is left is refused before it is compiled.
+    assert!(reason(second.load(&big(2_000_000))).contains("limits.module_memory_bytes"));
 }
 
 #[test]

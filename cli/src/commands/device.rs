@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::service::ServiceArgs;
-use crate::units;
+use crate::{table, units};
 use clap::{Args, Subcommand};
 use gridmux_mediator::device::Timing;
 use gridmux_mediator::supervisor::{HostState, ServiceStatistics};
@@ -176,9 +176,6 @@ impl Shown {
             ("service", format!("pid {}", self.service_pid)),
             ("eBPF", ebpf),
         ];
-        lines
-            .iter()
-            .map(|(name, value)| format!("{name:<12} {value}\n"))
-            .collect()
+        table::fields(lines)
     }
 }

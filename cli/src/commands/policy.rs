@@ -94,8 +94,7 @@ impl Policy {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         match self {
             Self::List => out.show(&all_policies(), || {
-                table::within(
-                    table::TERMINAL,
+                table::of(
                     &["policy", "weights", "summary"],
                     all_policies().iter().map(row),
                 )
@@ -176,17 +175,24 @@ impl Shown {
             true => "promised",
             false => "no promise",
         };
-        let mut text = format!(
-            "policy   {name}\nsummary  {summary}\nsource   {source}\nweights  {promise}: {weights}\n\n"
-        );
-        for row in &self.enforced {
-            let name = row.element.name();
-            text += &format!(
-                "{name}\n  event   {}\n  model   {}\n  device  {}\n",
-                row.event, row.model, row.device
-            );
-        }
-        text
+        let head = table::fields([
+            ("policy", name.to_owned()),
+            ("summary", summary.to_owned()),
+            ("source", source.to_owned()),
+            ("weights", format!("{promise}: {weights}")),
+        ]);
+        let headings = ["element", "executor", "how it is held"];
+        let row = |element: &str, executor: &str, held: &Enforcement| {
+            vec![element.to_owned(), executor.to_owned(), held.to_string()]
+        };
+        let rows = self.enforced.iter().flat_map(|of| {
+            [
+                row(of.element.name(), "event", &of.event),
+                row("", "model", &of.model),
+                row("", "device", &of.device),
+            ]
+        });
+        format!("{head}\n\n{}", table::of(&headings, rows))
     }
 }
 

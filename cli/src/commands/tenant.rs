@@ -39,19 +39,25 @@ pub(crate) struct Show {
 /// What the columns are.
 const COLUMNS: &str = "\
 Columns, over all clients of a tenant since the device host started:
-  CLASS           class; (behind): its launches keep ending at their budget, so they wait for all others;
-                  (waiting): it has launches open and no block on the device
-  CLIENTS         clients connected now
-  WEIGHT          weight of its share
-  ASKED           part of the device that its weight entitled it to while it was busy; - before any work
-  GOT             part that it held of what all tenants held while it was busy; - before any work
-  MEMORY          device memory in use, and the most that it may use
-  LAUNCHES        launches that ended
-  PENDING         operations submitted and not ended
-  FAILED          operations that failed
-  BLOCKS          thread blocks that ran
-  LAUNCH P50/P99  launch latency, submission to first block, on the device's clock (virtual if modelled)
-  COMPLETION P99  completion latency, submission to the end of the last block, on the same clock";
+  CLASS     class; (behind): its launches keep ending at their budget, so they
+            wait for all others; (waiting): it has launches open and no block
+            on the device
+  CLIENTS   clients connected now
+  WEIGHT    weight of its share
+  ASKED     part of the device that its weight entitled it to while it was
+            busy; - before any work, and while it waits
+  GOT       part that it held of what all tenants held while it was busy;
+            - before any work, and while it waits
+  MEMORY    device memory in use
+  LIMIT     the most that it may use
+  LAUNCHES  launches that ended
+  PENDING   operations submitted and not ended
+  FAILED    operations that failed
+  BLOCKS    thread blocks that ran
+  P50, P99  launch latency, submission to first block, on the device's clock
+            (virtual if modelled)
+  END P99   completion latency, submission to the end of the last block, on
+            the same clock";
 
 /// A tenant as it is printed: counters are those of all of its clients together. Times are of the device's clock, which
 /// is virtual on a modelled device.
@@ -165,24 +171,19 @@ fn rows(service: &ServiceArgs) -> Result<Vec<Row>, Failure> {
     Ok(tenants.map(|tenant| Row::new(tenant, clock)).collect())
 }
 
+/// Returns who has what in one table, and what came of it in another.
 fn text(rows: &[Row]) -> String {
-    const HEADINGS: [&str; 14] = [
-        "tenant",
-        "class",
-        "clients",
-        "weight",
-        "asked",
-        "got",
-        "memory",
-        "launches",
-        "pending",
-        "failed",
-        "blocks",
-        "launch p50",
-        "launch p99",
-        "completion p99",
+    let holds = [
+        "tenant", "class", "clients", "weight", "asked", "got", "memory", "limit",
     ];
-    table::of(&HEADINGS, rows.iter().map(Row::cells))
+    let work = [
+        "tenant", "launches", "pending", "failed", "blocks", "p50", "p99", "end p99",
+    ];
+    let [holds, work] = [
+        table::of(&holds, rows.iter().map(Row::holds)),
+        table::of(&work, rows.iter().map(Row::work)),
+    ];
+    format!("{holds}\n\n{work}")
 }
 
 fn clients_text(rows: &[Row]) -> String {
@@ -273,10 +274,11 @@ impl Row {
         }
     }
 
-    fn cells(&self) -> Vec<String> {
-        let latency = &self.launch_latency_ns;
-        let percent = |share: Option<f64>| {
-            share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0))
+    fn holds(&self) -> Vec<String> {
+        // Shares of a tenant that waits say nothing of the present.
+        let percent = |share: Option<f64>| match share.filter(|_| !self.is_waiting) {
+            Some(share) => format!("{:.1}%", share * 100.0),
+            None => "-".to_owned(),
         };
         // A tenant whose launches keep ending at their budget runs while the others have nothing to do.
         let class = match (self.is_behind, self.is_waiting) {
@@ -291,11 +293,15 @@ impl Row {
             self.weight.to_string(),
             percent(self.share_entitled),
             percent(self.share_got),
-            format!(
-                "{}/{}",
-                units::bytes(self.memory_used_bytes),
-                units::bytes(self.memory_limit_bytes)
-            ),
+            units::bytes(self.memory_used_bytes),
+            units::bytes(self.memory_limit_bytes),
+        ]
+    }
+
+    fn work(&self) -> Vec<String> {
+        let latency = &self.launch_latency_ns;
+        vec![
+            self.name.clone(),
             self.launches.to_string(),
             self.pending.to_string(),
             self.failed.to_string(),

@@ -22,7 +22,7 @@ use gridmux_policy::KernelKey;
 use gridmux_policy::hash::Fnv;
 use gridmux_ptx::analysis::registers_estimate;
 use gridmux_ptx::decode::{FuncId, Function, Instruction, Program, Span};
-use gridmux_ptx::shown;
+use gridmux_ptx::{MAX_INSTRUCTIONS, shown};
 use reach::Reach;
 use std::sync::Arc;
 use variables::Placed;
@@ -63,6 +63,27 @@ pub enum LoadError {
         /// Slots needed.
         slots: usize,
     },
+    /// The kernels of the module take too much room together.
+    #[error(
+        "kernel '{kernel}' and the functions it may call have {operations} instructions, and all kernels of a module \
+         together may have {MAX_OPERATIONS}"
+    )]
+    TooLarge {
+        /// Kernel.
+        kernel: String,
+        /// Its instructions, with those of the functions that it may call.
+        operations: usize,
+    },
+    /// The kernel's static shared memory cannot be addressed.
+    #[error(
+        "kernel '{kernel}' declares {bytes} bytes of shared memory, more than 32-bit addresses reach"
+    )]
+    TooMuchSharedMemory {
+        /// Kernel.
+        kernel: String,
+        /// Bytes of a block.
+        bytes: u64,
+    },
     /// The kernel's local memory would exhaust the host.
     #[error(
         "kernel '{kernel}' uses {bytes} bytes of local memory a thread, the model gives at most 65536"
@@ -75,10 +96,16 @@ pub enum LoadError {
     },
 }
 
+/// Instructions that the kernels of a module may have together, each with those of every function it may call: twice as
+/// many as a module may have itself.
+const MAX_OPERATIONS: usize = 2 * MAX_INSTRUCTIONS;
+/// Entries of a kernel's tables that take as much memory as an operation.
+const ENTRIES_PER_OPERATION: usize = 32;
 /// Local memory of one thread, in bytes; all resident threads of a large GPU have theirs at once.
 const MAX_LOCAL_BYTES: u32 = 64 << 10;
 
 /// Lines of a PTX text.
+#[derive(Debug)]
 struct Lines(Vec<usize>);
 
 impl Lines {
@@ -94,8 +121,115 @@ impl Lines {
     }
 }
 
-/// Loads a program: places and initialises its variables and compiles its kernels, each for itself. A kernel that
-/// cannot be compiled is among those refused, and the others are there all the same.
+/// A module on its way onto a GPU: its variables have their places, its kernels are still to be compiled. That takes
+/// long for a large module and needs no GPU, so that whoever shares one may let others use it meanwhile.
+#[derive(Debug)]
+pub struct Loading<'a> {
+    program: &'a Program,
+    text: &'a [u8],
+    lines: Lines,
+    domain: DomainId,
+    placed: Placed,
+    /// Device address of the domain's heap, where the module uses it.
+    heap: Option<u64>,
+}
+
+/// A module whose kernels are compiled and not yet the GPU's.
+#[derive(Debug)]
+pub struct Compiled {
+    domain: DomainId,
+    kernels: Vec<Kernel>,
+    refused: Vec<(String, LoadError)>,
+    variables: Vec<ModuleVariable>,
+}
+
+impl<'a> Loading<'a> {
+    /// Begins to load a program for a domain; `text` is the PTX it was decoded from.
+    #[must_use]
+    pub fn new(domain: DomainId, program: &'a Program, text: &'a [u8]) -> Self {
+        Self {
+            program,
+            text,
+            lines: Lines::new(text),
+            domain,
+            placed: Placed::default(),
+            heap: None,
+        }
+    }
+
+    /// Places and initialises the variables.
+    pub(crate) fn place(&mut self, memory: &mut Memory) -> Result<(), LoadError> {
+        self.placed = variables::place(memory, self.domain, self.program, &self.lines)?;
+        if reach::needs_heap(self.program) {
+            match memory.heap(self.domain, HEAP_BYTES) {
+                Ok(heap) => self.heap = Some(heap),
+                Err(error) => {
+                    std::mem::take(&mut self.placed).free(memory, self.domain);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compiles the kernels, each for itself. A kernel that cannot be compiled is among those refused, and the others
+    /// are there all the same.
+    #[must_use]
+    pub fn compile(self, config: &GpuConfig) -> Compiled {
+        let Self {
+            program,
+            text,
+            lines,
+            domain,
+            placed,
+            heap,
+        } = self;
+        let module = Module {
+            program,
+            placed: &placed,
+            variables: placed.variables().into(),
+            files: files::named(text),
+            text,
+            hash: Fnv::default().bytes(text),
+            heap,
+            taken: reach::address_taken(program),
+            lines: &lines,
+        };
+        let (mut kernels, mut refused) = (Vec::new(), Vec::new());
+        let entries = program.functions.iter().zip(0..);
+        let mut room = MAX_OPERATIONS;
+        for (function, id) in entries.filter(|(f, _)| f.is_entry && f.is_defined) {
+            match compile(config, domain, &module, FuncId(id), &mut room) {
+                Ok(kernel) => kernels.push(kernel),
+                Err(reason) => refused.push((function.name.clone(), reason)),
+            }
+        }
+        Compiled {
+            domain,
+            kernels,
+            refused,
+            variables: placed.into_variables(),
+        }
+    }
+}
+
+impl Compiled {
+    /// Gives the kernels places for their code.
+    pub(crate) fn adopt(self, memory: &mut Memory) -> LoadedModule {
+        let place = |mut kernel: Kernel| {
+            kernel.code_line = memory.place_code(kernel.ops.len());
+            Arc::new(kernel)
+        };
+        LoadedModule {
+            domain: self.domain,
+            kernels: self.kernels.into_iter().map(place).collect(),
+            refused: self.refused,
+            variables: self.variables,
+        }
+    }
+}
+
+/// Loads a program in one go.
 pub(crate) fn load(
     config: &GpuConfig,
     memory: &mut Memory,
@@ -103,48 +237,9 @@ pub(crate) fn load(
     program: &Program,
     text: &[u8],
 ) -> Result<LoadedModule, LoadError> {
-    let lines = Lines::new(text);
-    let placed = variables::place(memory, domain, program, &lines)?;
-    let heap = if reach::needs_heap(program) {
-        memory.heap(domain, HEAP_BYTES).map(Some)
-    } else {
-        Ok(None)
-    };
-    let heap = match heap {
-        Ok(heap) => heap,
-        Err(error) => {
-            placed.free(memory, domain);
-            return Err(error.into());
-        }
-    };
-    let module = Module {
-        program,
-        placed: &placed,
-        variables: placed.variables().into(),
-        files: files::named(text),
-        text,
-        hash: Fnv::default().bytes(text),
-        heap,
-        taken: reach::address_taken(program),
-        lines: &lines,
-    };
-    let (mut kernels, mut refused) = (Vec::new(), Vec::new());
-    let entries = program.functions.iter().zip(0..);
-    for (function, id) in entries.filter(|(f, _)| f.is_entry && f.is_defined) {
-        match compile(config, domain, &module, FuncId(id)) {
-            Ok(mut kernel) => {
-                kernel.code_line = memory.place_code(kernel.ops.len());
-                kernels.push(Arc::new(kernel));
-            }
-            Err(reason) => refused.push((function.name.clone(), reason)),
-        }
-    }
-    Ok(LoadedModule {
-        domain,
-        kernels,
-        refused,
-        variables: placed.into_variables(),
-    })
+    let mut loading = Loading::new(domain, program, text);
+    loading.place(memory)?;
+    Ok(loading.compile(config).adopt(memory))
 }
 
 /// What the kernels of a module share while they are compiled.
@@ -168,6 +263,7 @@ fn compile(
     domain: DomainId,
     module: &Module<'_>,
     id: FuncId,
+    room: &mut usize,
 ) -> Result<Kernel, LoadError> {
     let (program, lines) = (module.program, module.lines);
     let function = &program.functions[id.0 as usize];
@@ -179,6 +275,7 @@ fn compile(
             .iter()
             .map(|id| &program.functions[id.0 as usize])
     };
+    take_room(room, program, function, bodies())?;
     let frames: Result<Vec<_>, _> = bodies().map(|f| reach::frame(program, f, lines)).collect();
     let mut frames = frames?;
     let layout = module.placed.layout(program, &reach, &mut frames);
@@ -190,6 +287,7 @@ fn compile(
             bytes: local_bytes,
         });
     }
+    let static_shared_bytes = static_shared_bytes(function, layout.shared_bytes)?;
     let frame_bytes = frames.first().map_or(0, |f| f.bytes);
     let image = image::link(
         config,
@@ -210,7 +308,7 @@ fn compile(
         name: function.name.as_str().into(),
         params_bytes: function.params_bytes,
         params: function.params.iter().map(param).collect(),
-        static_shared_bytes: layout.shared_bytes,
+        static_shared_bytes,
         local_bytes,
         frame_bytes,
         registers_per_thread: registers.max(1),
@@ -235,6 +333,33 @@ fn compile(
         checks_shared: config.checks.uninitialised_shared,
         numbers: numbers(program, &reach),
         tables: image.tables.into(),
+    })
+}
+
+/// Takes what a kernel needs from the room that the kernels of a module have together.
+fn take_room<'a>(
+    room: &mut usize,
+    program: &Program,
+    kernel: &Function,
+    bodies: impl Iterator<Item = &'a Function>,
+) -> Result<(), LoadError> {
+    // The tables by function and by variable that each kernel has count as the operations that take as much.
+    let tables = (program.functions.len() + program.variables.len()) / ENTRIES_PER_OPERATION;
+    let instructions = bodies.map(|f| f.body.len()).sum::<usize>();
+    let operations = instructions.saturating_add(tables);
+    *room = room
+        .checked_sub(operations)
+        .ok_or_else(|| LoadError::TooLarge {
+            kernel: shown(&kernel.name),
+            operations,
+        })?;
+    Ok(())
+}
+
+fn static_shared_bytes(kernel: &Function, bytes: u64) -> Result<u32, LoadError> {
+    u32::try_from(bytes).map_err(|_| LoadError::TooMuchSharedMemory {
+        kernel: shown(&kernel.name),
+        bytes,
     })
 }
 

@@ -10,6 +10,8 @@ use super::live::live_ranges;
 use crate::exec::NONE;
 use gridmux_ptx::analysis::Flow;
 use gridmux_ptx::decode::{Function, ScalarType};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Where each register lives.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
         .filter_map(|(register, range)| range.map(|(start, end)| (start, end, register)))
         .collect();
     order.sort_unstable();
-    let mut pools = [const { Pool::new() }; CLASSES.len()];
+    let mut pools = CLASSES.map(|_| Pool::default());
     let mut units: Vec<Option<(usize, usize)>> = vec![None; function.registers.len()];
     for (start, end, register) in order {
         let class = class(function.registers[register]);
@@ -51,7 +53,7 @@ pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
     let mut slots = usize::from(reserved);
     for (class, width) in CLASSES.into_iter().enumerate().skip(1) {
         base[class] = slots;
-        slots += width * pools[class].busy_until.len();
+        slots += width * pools[class].units;
     }
     let slot = |(class, unit): (usize, usize)| {
         // Predicates stand in a place of their own, one after another.
@@ -63,7 +65,7 @@ pub(super) fn assign(function: &Function, flow: &Flow, reserved: u16) -> Slots {
         place,
         slots,
         wide_from: base[2],
-        predicates: pools[0].busy_until.len(),
+        predicates: pools[0].units,
     }
 }
 
@@ -83,27 +85,35 @@ fn class(ty: ScalarType) -> usize {
     }
 }
 
-/// For each unit of a class, the position where its present register is read last.
-#[derive(Debug)]
+/// The units of a class: each register takes the lowest one that is free.
+#[derive(Debug, Default)]
 struct Pool {
-    busy_until: Vec<u32>,
+    /// Units with the position where their present register is read last, the earliest first.
+    busy: BinaryHeap<Reverse<(u32, usize)>>,
+    /// Units whose register is read no more, the lowest first.
+    free: BinaryHeap<Reverse<usize>>,
+    /// Units that there are.
+    units: usize,
 }
 
 impl Pool {
-    const fn new() -> Self {
-        Self {
-            busy_until: Vec::new(),
-        }
-    }
-
+    /// Takes a unit for a register; positions come in ascending order.
     fn take(&mut self, start: u32, end: u32) -> usize {
         // A register written at an odd position may take a unit read last at the even position just before.
-        let found = self.busy_until.iter().position(|until| *until < start);
-        let unit = found.unwrap_or(self.busy_until.len());
-        if unit == self.busy_until.len() {
-            self.busy_until.push(end);
+        while let Some(Reverse((until, unit))) = self.busy.peek().copied()
+            && until < start
+        {
+            self.busy.pop();
+            self.free.push(Reverse(unit));
         }
-        self.busy_until[unit] = end;
+        let unit = match self.free.pop() {
+            Some(Reverse(unit)) => unit,
+            None => {
+                self.units += 1;
+                self.units - 1
+            }
+        };
+        self.busy.push(Reverse((end, unit)));
         unit
     }
 }

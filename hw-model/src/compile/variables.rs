@@ -19,6 +19,7 @@ use std::ops::Deref;
 const DYNAMIC_SHARED_ALIGN: u64 = 16;
 
 /// Device addresses of a program's variables.
+#[derive(Debug, Default)]
 pub(super) struct Placed {
     addresses: Vec<Option<(StateSpace, u64)>>,
     variables: Vec<ModuleVariable>,
@@ -27,7 +28,7 @@ pub(super) struct Placed {
 /// What one kernel sees.
 pub(super) struct Layout {
     pub(super) addresses: Vec<Option<(StateSpace, u64)>>,
-    pub(super) shared_bytes: u32,
+    pub(super) shared_bytes: u64,
 }
 
 impl Deref for Layout {
@@ -74,9 +75,10 @@ impl Placed {
                     dynamic.push(index);
                 }
                 StateSpace::Shared => {
-                    let start = shared.next_multiple_of(u64::from(variable.align.max(1)));
+                    let aligned = shared.checked_next_multiple_of(u64::from(variable.align.max(1)));
+                    let start = aligned.unwrap_or(u64::MAX);
                     addresses[index] = Some((variable.space, start));
-                    shared = start + variable.size_bytes;
+                    shared = start.saturating_add(variable.size_bytes);
                 }
                 StateSpace::Local | StateSpace::Param => {
                     let owner = variable.owner.and_then(|id| reach.place_of(id));
@@ -91,7 +93,8 @@ impl Placed {
             }
         }
         for index in dynamic {
-            let start = shared.next_multiple_of(DYNAMIC_SHARED_ALIGN);
+            let aligned = shared.checked_next_multiple_of(DYNAMIC_SHARED_ALIGN);
+            let start = aligned.unwrap_or(u64::MAX);
             addresses[index] = Some((StateSpace::Shared, start));
             shared = start;
         }
@@ -100,7 +103,7 @@ impl Placed {
         }
         Layout {
             addresses,
-            shared_bytes: u32::try_from(shared).unwrap_or(u32::MAX),
+            shared_bytes: shared,
         }
     }
 }

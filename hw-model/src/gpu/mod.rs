@@ -12,7 +12,7 @@ mod functional;
 
 pub use functional::{RunError, run_functional};
 
-use crate::compile::{self, LoadError};
+use crate::compile::{self, Compiled, LoadError, Loading};
 use crate::config::GpuConfig;
 use crate::copies::CopyQueues;
 use crate::counters::Counters;
@@ -278,6 +278,19 @@ impl Gpu {
         text: &[u8],
     ) -> Result<Arc<LoadedModule>, LoadError> {
         compile::load(&self.config, &mut self.memory, domain, program, text).map(Arc::new)
+    }
+
+    /// Places the variables of a module that is loaded in steps: this, [`Loading::compile`], and [`Gpu::adopt`].
+    ///
+    /// # Errors
+    /// As [`Gpu::load_each`].
+    pub fn place(&mut self, loading: &mut Loading<'_>) -> Result<(), LoadError> {
+        loading.place(&mut self.memory)
+    }
+
+    /// Takes over a module whose kernels are compiled.
+    pub fn adopt(&mut self, compiled: Compiled) -> Arc<LoadedModule> {
+        Arc::new(compiled.adopt(&mut self.memory))
     }
 
     /// Returns a module unless one of its kernels cannot run.

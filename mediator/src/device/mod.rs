@@ -72,6 +72,10 @@ pub struct DomainId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeviceKernelId(pub u32);
 
+/// A loaded module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DeviceModuleId(pub u32);
+
 /// A registered tenant buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(pub u32);
@@ -358,6 +362,10 @@ pub struct HardwareFacts {
 /// A module that a backend loaded.
 #[derive(Debug, Clone)]
 pub struct LoadedModule {
+    /// Handle.
+    pub id: DeviceModuleId,
+    /// About how much of the host's memory it takes, in bytes, until it is unloaded.
+    pub host_bytes: u64,
     /// Its kernels.
     pub kernels: Vec<LoadedKernel>,
     /// Its variables of module scope in device memory.
@@ -566,8 +574,8 @@ pub trait DeviceControl: Send + Sync {
     /// # Errors
     /// A module none of whose kernels can run, with the reason of the first, or one whose variables have no room.
     fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<LoadedModule, DeviceError>;
-    /// Drops kernels that no launch uses any more.
-    fn unload(&self, domain: DomainId, kernels: &[DeviceKernelId]);
+    /// Drops a module whose kernels no launch uses any more.
+    fn unload(&self, domain: DomainId, module: DeviceModuleId);
     /// Makes a tenant buffer known to the copy engine.
     ///
     /// # Errors

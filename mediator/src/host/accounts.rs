@@ -24,6 +24,9 @@ pub(super) struct Account {
     pub(super) counters: Arc<TenantCounters>,
     /// The memory of each of its clients.
     domains: RefCell<Vec<DomainId>>,
+    /// What the modules of its clients take of the host's memory, in bytes, and may take.
+    modules: Cell<u64>,
+    modules_limit: u64,
     /// Descriptors that its clients hold.
     descriptors: Cell<u64>,
     /// What it shares these with.
@@ -58,6 +61,37 @@ impl Account {
         if before > 0 && domains.is_empty() {
             self.all_descriptors.left();
         }
+    }
+
+    /// Checks that a module of that many bytes still fits into what all clients' modules may take of the host's memory.
+    ///
+    /// # Errors
+    /// The reason why it does not, for the client.
+    pub(super) fn check_modules(&self, more: u64) -> Result<(), String> {
+        let (used, limit) = (self.modules.get(), self.modules_limit);
+        if used.saturating_add(more) <= limit {
+            return Ok(());
+        }
+        Err(format!(
+            "the module takes {more} bytes of the host's memory, and loaded modules of tenant {} take {used} of the \
+             {limit} that they may (limits.module_memory_bytes); unload some",
+            self.facts.name
+        ))
+    }
+
+    /// Takes a module into the account, if it fits.
+    ///
+    /// # Errors
+    /// As [`Account::check_modules`].
+    pub(super) fn take_modules(&self, bytes: u64) -> Result<(), String> {
+        self.check_modules(bytes)?;
+        self.modules.set(self.modules.get() + bytes);
+        Ok(())
+    }
+
+    /// Takes modules out of the account.
+    pub(super) fn give_modules_back(&self, bytes: u64) {
+        self.modules.set(self.modules.get().saturating_sub(bytes));
     }
 
     /// Takes descriptors into the account; returns whether there was room.
@@ -118,6 +152,8 @@ impl Accounts {
                 facts: TenantFacts::new(number, tenant, config),
                 counters: Arc::new(counted.unwrap_or_default()),
                 domains: RefCell::default(),
+                modules: Cell::new(0),
+                modules_limit: config.limits.module_memory_bytes,
                 descriptors: Cell::new(0),
                 all_descriptors: Rc::clone(&all_descriptors),
             })

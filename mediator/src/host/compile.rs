@@ -241,6 +241,8 @@ impl Worker {
             })
         });
         Ok(ModuleForSession {
+            id: loaded.id,
+            host_bytes: loaded.host_bytes,
             kernels: with_params.collect(),
             globals: loaded.globals,
             prints: module.prints,

@@ -4,8 +4,8 @@ use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
 use gridmux_mediator::compiler::compile;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{
-    BufferId, Command, CopyCommand, Device, DeviceControl, Direction, DomainId, Lane,
-    LaunchCommand, LoadedKernel, Outcome, Report, Tag, Timing,
+    BufferId, Command, CopyCommand, Device, DeviceControl, DeviceModuleId, Direction, DomainId,
+    Lane, LaunchCommand, LoadedKernel, Outcome, Report, Tag, Timing,
 };
 use gridmux_mediator::waker::Waker;
 use gridmux_policy::units::Nanos;
@@ -98,6 +98,15 @@ impl Rig {
 
     /// Loads a module; its kernels by name.
     pub(crate) fn load(&self, domain: DomainId, ptx: &str) -> Result<Vec<Kernel>, String> {
+        self.load_module(domain, ptx).map(|(_, kernels)| kernels)
+    }
+
+    /// Loads a module; its handle, and its kernels by name.
+    pub(crate) fn load_module(
+        &self,
+        domain: DomainId,
+        ptx: &str,
+    ) -> Result<(DeviceModuleId, Vec<Kernel>), String> {
         let module = compile(ptx.as_bytes().to_vec()).map_err(|error| error.to_string())?;
         let loaded = self.control.load(domain, &module);
         let loaded = loaded.map_err(|error| error.to_string())?;
@@ -106,7 +115,7 @@ impl Rig {
             let control = compiled.and_then(|k| k.control.as_ref().ok().copied());
             Kernel { loaded, control }
         });
-        Ok(with_control.collect())
+        Ok((loaded.id, with_control.collect()))
     }
 
     pub(crate) fn kernel(&self, domain: DomainId, ptx: &str) -> Kernel {

@@ -232,7 +232,7 @@ impl Report {
                 policy.name, policy.stp, policy.antt, policy.fairness, policy.against_alone.stp,
             );
             let headings = [
-                "tenant", "weight", "native", "alone", "shared", "slowdown", "asked", "got", "p50",
+                "tenant", "weight", "native", "alone", "shared", "slower", "asked", "got", "p50",
                 "p99",
             ];
             text.push_str(&table::of(

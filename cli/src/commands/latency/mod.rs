@@ -107,7 +107,7 @@ fn row_text(row: &Row, unit: Unit) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "tenant = {} (id {}), {}, {} clock: {}, p50 {}, p99 {}",
+        "tenant = {} (id {})\n{}, {} clock\n{}, p50 {}, p99 {}",
         row.tenant,
         row.id,
         row.kind_in_words(),

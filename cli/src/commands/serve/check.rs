@@ -101,7 +101,7 @@ impl Report {
             vec![found.key.clone(), verdict.to_owned(), found.message.clone()]
         };
         let rows = self.findings.iter().map(row);
-        table::within(table::TERMINAL, &["about", "verdict", "what"], rows)
+        table::of(&["about", "verdict", "what"], rows)
     }
 }
 

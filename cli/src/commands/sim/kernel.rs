@@ -22,6 +22,9 @@ use std::path::PathBuf;
 
 /// Runs a kernel.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "gridmux sim kernel [OPTIONS] --entry NAME --grid X[,Y[,Z]]\n                          --block X[,Y[,Z]] FILE"
+)]
 pub(crate) struct Kernel {
     /// PTX file
     #[arg(value_name = "FILE")]

@@ -32,7 +32,8 @@ pub(super) struct Report {
     ipc: Option<f64>,
     /// Processor time of the simulation.
     cpu_seconds: f64,
-    counters: BTreeMap<&'static str, u64>,
+    /// `None` for what a run without timing did not meet, or does not count.
+    counters: BTreeMap<&'static str, Option<u64>>,
     /// What follows from counters and kernel cycles; `None` without timing.
     rates: Option<Rates>,
     /// Counters of each SM, memory behind L1 apart; empty without timing.
@@ -92,7 +93,9 @@ impl Report {
             thread_instructions: counters.thread_instructions,
             ipc: timed.map(|cycles| counters.ipc(cycles)),
             cpu_seconds: outcome.cpu_seconds,
-            counters: named(counters),
+            counters: (counters.named().into_iter())
+                .map(|(name, count)| (name, (timed.is_some() || count > 0).then_some(count)))
+                .collect(),
             rates: timed.map(|cycles| counters.rates(config, cycles).into()),
             sms: timed.map_or_else(Vec::new, |_| gpu.sm_counters().iter().map(named).collect()),
         }
@@ -108,21 +111,24 @@ impl Report {
         let _ = match (kernel, latency, self.ipc) {
             (Some((cycles, ns)), Some((latency, latency_ns)), Some(ipc)) => writeln!(
                 text,
-                "{}: {cycles} cycles ({ns} ns) from first block to last, {ipc:.3} warp instructions per cycle\n\
-                 launch latency before it: {latency} cycles ({latency_ns} ns) from submission to first block",
+                "{}: {cycles} cycles ({ns} ns) from first block to last\n\
+                 {ipc:.3} warp instructions per cycle\n\
+                 launch latency before it: {latency} cycles ({latency_ns} ns)",
                 self.gpu
             ),
             _ => writeln!(text, "{}: results only, not timed", self.gpu),
         };
         let _ = writeln!(
             text,
-            "simulated {} thread instructions in {:.3} CPU seconds ({rate:.1} million per second), {}",
+            "simulated {} thread instructions in {}, {:.3} CPU seconds ({rate:.1} M/s)",
             self.thread_instructions,
-            self.cpu_seconds,
             counted(self.slices, "launch"),
+            self.cpu_seconds,
         );
-        for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
-            let _ = writeln!(text, "{name:<24} {count}");
+        for (name, count) in &self.counters {
+            if let Some(count) = count.filter(|count| *count > 0) {
+                let _ = writeln!(text, "{name:<24} {count}");
+            }
         }
         text
     }

@@ -6,7 +6,9 @@ use super::lane::Lane;
 use super::report::{Percentiles, Report};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::service::DEFAULT_RUN_DIR;
 use clap::Args;
+use gridmux_mediator::supervisor::CLIENT_SOCKET;
 use gridmux_tenant::{CallError, ClientError, ConnectOptions, ControlCode, Gpu};
 use gridmux_workloads::{Case, Size, Workload, by_name, workloads};
 use std::io::ErrorKind;
@@ -22,9 +24,12 @@ pub(crate) struct Run {
     /// Workload (`gridmux workload list`)
     #[arg(value_name = "NAME")]
     name: String,
-    /// The service's socket for clients
-    #[arg(long, value_name = "PATH", default_value = "/run/gridmux/gridmux.sock")]
-    socket: PathBuf,
+    /// Folder of the service's sockets
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_RUN_DIR)]
+    run_dir: PathBuf,
+    /// The service's socket for clients, instead of the one in that folder
+    #[arg(long, value_name = "PATH", conflicts_with = "run_dir")]
+    socket: Option<PathBuf>,
     /// Tenant to be accounted to, instead of the first one that this process may be
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
@@ -62,8 +67,9 @@ impl Run {
             name: format!("gridmux workload {}", workload.name),
             tenant: self.tenant.clone(),
         };
-        let gpu =
-            Gpu::connect_to(&self.socket, options).map_err(|error| explain(error, &self.socket))?;
+        let socket = self.socket.clone();
+        let socket = socket.unwrap_or_else(|| self.run_dir.join(CLIENT_SOCKET));
+        let gpu = Gpu::connect_to(&socket, options).map_err(|error| explain(error, &socket))?;
         let tenant = gpu.welcome().tenant.clone();
         let directions = Directions::new(out, self.wait_go, self.progress);
         let report = self.drive(&gpu, workload, &case, directions, out);
@@ -159,10 +165,17 @@ fn unknown(name: &str) -> Failure {
 
 /// Adds to a connection that failed what to do about it, which depends on who refused it.
 fn explain(error: ClientError, socket: &Path) -> Failure {
+    if socket
+        .file_name()
+        .is_some_and(|name| name == "control.sock")
+    {
+        let message = format!("{} is the operators' socket", socket.display());
+        return Failure::new(message).hint("clients connect to gridmux.sock beside it");
+    }
     let hint = match &error {
         ClientError::Call(CallError::Connect { error, .. }) => match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                Some("start it with `gridmux serve`, or name its socket with --socket")
+                Some("start it with `gridmux serve`, or name its folder with --run-dir")
             }
             ErrorKind::PermissionDenied => Some(
                 "run it as the user that runs the service, or give a tenant of the configuration a rule (`user`, \

@@ -10,7 +10,7 @@ use super::state::State;
 use super::tables::Tables;
 use crate::device::{
     AllocationUnits, BufferId, CompiledModule, DeviceControl, DeviceError, DeviceFacts,
-    DeviceKernelId, DomainId, KernelLimits, LoadedGlobal, LoadedModule, Tag,
+    DeviceKernelId, DeviceModuleId, DomainId, KernelLimits, LoadedGlobal, LoadedModule, Tag,
 };
 use crate::lock::CountedMutex;
 use crate::waker::Waker;
@@ -161,8 +161,14 @@ impl DeviceControl for CudaControl {
             .and_then(|functions| Ok((functions, find_globals(&loaded, module)?)));
         match found {
             Ok((functions, globals)) => self.with(|state| {
-                let kernels = state.adopt(domain, loaded, functions, module)?;
-                Ok(LoadedModule { kernels, globals })
+                let (id, kernels) = state.adopt(domain, loaded, functions, module)?;
+                Ok(LoadedModule {
+                    id,
+                    // The driver does not tell what it keeps: the text and code of about its size.
+                    host_bytes: 2 * module.ptx.len() as u64,
+                    kernels,
+                    globals,
+                })
             }),
             Err(error) => {
                 // Nobody knows of it yet; if it cannot be unloaded, the context is lost and that error is elsewhere.
@@ -172,8 +178,8 @@ impl DeviceControl for CudaControl {
         }
     }
 
-    fn unload(&self, domain: DomainId, kernels: &[DeviceKernelId]) {
-        self.give_up(|state| state.unload(domain, kernels));
+    fn unload(&self, domain: DomainId, module: DeviceModuleId) {
+        self.give_up(|state| state.unload(domain, module));
     }
 
     fn register_buffer(&self, buffer: Arc<TenantBuffer>) -> Result<BufferId, DeviceError> {

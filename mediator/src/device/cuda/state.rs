@@ -11,7 +11,8 @@ use super::module::{FunctionFacts, Module};
 use super::partition::{Mapper, Partition};
 use super::tables::{KernelEntry, Tables};
 use crate::device::{
-    BufferId, CompiledModule, DeviceError, DeviceKernelId, DomainId, KernelLimits, LoadedKernel,
+    BufferId, CompiledModule, DeviceError, DeviceKernelId, DeviceModuleId, DomainId, KernelLimits,
+    LoadedKernel,
 };
 use cudarc::driver::sys::CUresult;
 use gridmux_channel::memory::TenantBuffer;
@@ -29,8 +30,9 @@ struct Domain {
     allocator: Allocator,
 }
 
-/// The control thread's own handle of a module, and the kernels of it that its tenant still has.
+/// The control thread's own handle of a module, and its kernels.
 struct LoadedModule {
+    id: DeviceModuleId,
     module: Arc<Module>,
     kernels: Vec<DeviceKernelId>,
 }
@@ -54,6 +56,7 @@ pub(super) struct State {
     pinned_budget_bytes: u64,
     next_domain: u32,
     next_kernel: u32,
+    next_module: u32,
     next_buffer: u32,
 }
 
@@ -72,6 +75,7 @@ impl State {
             pinned_budget_bytes: pinned_budget_bytes(),
             next_domain: 0,
             next_kernel: 0,
+            next_module: 0,
             next_buffer: 0,
         };
         (state, reader)
@@ -208,17 +212,22 @@ impl State {
         module: Module,
         functions: Vec<(FunctionFacts, KernelLimits)>,
         compiled: &CompiledModule,
-    ) -> Result<Vec<LoadedKernel>, DeviceError> {
+    ) -> Result<(DeviceModuleId, Vec<LoadedKernel>), DeviceError> {
         let module = Arc::new(module);
         if !self.domains.contains_key(&domain.0) {
             self.retired.push(Retired::Module(module));
             return Err(unknown(domain));
         }
         let more = u32::try_from(functions.len()).unwrap_or(u32::MAX);
-        if self.next_kernel.checked_add(more).is_none() {
+        let id = DeviceModuleId(self.next_module);
+        let next_module = id.0.checked_add(1);
+        let Some(next_module) =
+            next_module.filter(|_| self.next_kernel.checked_add(more).is_some())
+        else {
             self.retired.push(Retired::Module(module));
             return Err(exhausted());
-        }
+        };
+        self.next_module = next_module;
         let mut kernels = Vec::new();
         let mut entries = Vec::new();
         for ((facts, mut limits), compiled) in functions.into_iter().zip(&compiled.kernels) {
@@ -241,28 +250,26 @@ impl State {
             entries.push((limits.id.0, entry));
         }
         let own = LoadedModule {
+            id,
             module,
             kernels: kernels.iter().map(|kernel| kernel.limits.id).collect(),
         };
         self.modules.entry(domain.0).or_default().push(own);
         self.publish_kernels(|all| all.extend(entries));
-        Ok(kernels)
+        Ok((id, kernels))
     }
 
-    /// Gives kernels up, and the modules that have none left.
-    pub(super) fn unload(&mut self, domain: DomainId, kernels: &[DeviceKernelId]) {
+    /// Gives a module and its kernels up.
+    pub(super) fn unload(&mut self, domain: DomainId, module: DeviceModuleId) {
+        let own = self.modules.entry(domain.0).or_default();
+        let gone: Vec<_> = own.extract_if(.., |known| known.id == module).collect();
         self.publish_kernels(|all| {
-            for id in kernels {
+            for id in gone.iter().flat_map(|gone| &gone.kernels) {
                 all.remove(&id.0);
             }
         });
-        let own = self.modules.entry(domain.0).or_default();
-        for module in own.iter_mut() {
-            module.kernels.retain(|id| !kernels.contains(id));
-        }
-        let gone = own.extract_if(.., |module| module.kernels.is_empty());
         self.retired
-            .extend(gone.map(|gone| Retired::Module(gone.module)));
+            .extend(gone.into_iter().map(|gone| Retired::Module(gone.module)));
     }
 
     /// Maps a tenant's buffer, pinned while the budget lasts.

@@ -3,13 +3,13 @@
 use super::{Loaded, Shared, State};
 use crate::device::{
     AllocationUnits, BufferId, CompiledGlobal, CompiledKernel, CompiledModule, DeviceControl,
-    DeviceError, DeviceFacts, DeviceKernelId, DomainId, KernelAttributes, KernelLimits,
-    LoadedGlobal, LoadedKernel, LoadedModule, Tag,
+    DeviceError, DeviceFacts, DeviceKernelId, DeviceModuleId, DomainId, KernelAttributes,
+    KernelLimits, LoadedGlobal, LoadedKernel, LoadedModule, Tag,
 };
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_hw_model::memory::{self, MemoryError};
-use gridmux_hw_model::{Kernel, LoadError};
-use std::collections::{HashMap, HashSet};
+use gridmux_hw_model::{Kernel, LoadError, Loading};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes of memory that are given back to the host at a time.
@@ -129,6 +129,66 @@ impl State {
         let detail = format!("{used} of {all} bytes are in use by all tenants");
         Err(DeviceError::OutOfMemory { asked, detail })
     }
+
+    /// Gives a loaded module and its kernels their numbers.
+    ///
+    /// # Errors
+    /// None of the kernels can run, or the numbers are used up; nothing is kept of it then.
+    fn adopt(
+        &mut self,
+        domain: DomainId,
+        module: &CompiledModule,
+        loaded: &Arc<gridmux_hw_model::LoadedModule>,
+    ) -> Result<LoadedModule, DeviceError> {
+        let usable: HashMap<&str, _> = loaded.kernels().iter().map(|k| (&*k.name, k)).collect();
+        let refused = loaded.refused().iter();
+        let refused: HashMap<&str, _> = refused.map(|(k, why)| (&**k, why)).collect();
+        let count = u32::try_from(module.kernels.len()).map_err(|_| exhausted())?;
+        let first = self.next_kernel;
+        let (next_kernel, id) = (first.checked_add(count), self.next_module);
+        let (next_kernel, next_module) =
+            next_kernel.zip(id.checked_add(1)).ok_or_else(exhausted)?;
+        let judge = |(number, compiled): (u32, &CompiledKernel)| {
+            let kernel = usable.get(&*compiled.name).copied();
+            let why = refused.get(&*compiled.name).copied();
+            let id = DeviceKernelId(number);
+            judged(
+                self,
+                kernel.map(|kernel| &**kernel),
+                why,
+                module,
+                compiled,
+                id,
+            )
+        };
+        let kernels: Vec<_> = (first..).zip(&module.kernels).map(judge).collect();
+        if let Some(LoadedKernel {
+            unusable: Some(reason),
+            ..
+        }) = kernels.first()
+            && kernels.iter().all(|kernel| kernel.unusable.is_some())
+        {
+            return Err(DeviceError::Load(reason.clone()));
+        }
+        (self.next_kernel, self.next_module) = (next_kernel, next_module);
+        let ids: Vec<DeviceKernelId> = kernels.iter().map(|kernel| kernel.limits.id).collect();
+        for (id, compiled) in ids.iter().zip(&module.kernels) {
+            if let Some(kernel) = usable.get(&*compiled.name) {
+                self.kernels.insert(id.0, (domain, Arc::clone(kernel)));
+            }
+        }
+        let own = Loaded {
+            module: Arc::clone(loaded),
+            kernels: ids,
+        };
+        self.modules.entry(domain.0).or_default().insert(id, own);
+        Ok(LoadedModule {
+            id: DeviceModuleId(id),
+            host_bytes: loaded.host_bytes(),
+            kernels,
+            globals: globals_of(module, loaded),
+        })
+    }
 }
 
 impl DeviceControl for ModelControl {
@@ -153,7 +213,7 @@ impl DeviceControl for ModelControl {
         let removed = self.with(|state| {
             state.gpu.kill_domain(model_domain(domain));
             let modules = state.modules.remove(&domain.0);
-            for loaded in modules.iter().flatten() {
+            for loaded in modules.iter().flat_map(HashMap::values) {
                 for id in &loaded.kernels {
                     state.kernels.remove(&id.0);
                 }
@@ -226,66 +286,37 @@ impl DeviceControl for ModelControl {
         let rounded = |global: &CompiledGlobal| global.bytes.max(1).checked_next_multiple_of(256);
         let sum = |all: u64, global| all.saturating_add(rounded(global).unwrap_or(u64::MAX));
         let asked = module.globals.iter().fold(0, sum);
-        self.with(|state| {
+        // Compiling takes long for a large module, so it is done outside the lock, which the device thread needs.
+        let mut loading = Loading::new(model_domain(domain), &module.program, &module.ptx);
+        let config = self.with(|state| {
             state.check_room(asked)?;
-            let loaded = state
-                .gpu
-                .load_each(model_domain(domain), &module.program, &module.ptx)
-                .map_err(|error| DeviceError::Load(error.to_string()))?;
-            let usable: HashMap<&str, _> = loaded.kernels().iter().map(|k| (&*k.name, k)).collect();
-            let refused: HashMap<&str, _> = loaded
-                .refused()
-                .iter()
-                .map(|(k, why)| (&**k, why))
-                .collect();
-            let mut kernels = Vec::new();
-            for compiled in &module.kernels {
-                let id = state.next_kernel;
-                state.next_kernel = id.checked_add(1).ok_or_else(exhausted)?;
-                let id = DeviceKernelId(id);
-                let kernel = usable.get(&*compiled.name).copied().cloned();
-                let why = refused.get(&*compiled.name).copied();
-                kernels.push(judged(state, kernel.as_deref(), why, module, compiled, id));
-                if let Some(kernel) = kernel {
-                    state.kernels.insert(id.0, (domain, kernel));
-                }
-            }
-            if let Some(first) = kernels.first()
-                && let Some(reason) = &first.unusable
-                && kernels.iter().all(|kernel| kernel.unusable.is_some())
-            {
+            let placed = state.gpu.place(&mut loading);
+            placed.map_err(|error| DeviceError::Load(error.to_string()))?;
+            Ok::<_, DeviceError>(state.gpu.config().clone())
+        })?;
+        let compiled = loading.compile(&config);
+        let (loaded, garbage) = self.with(|state| {
+            let loaded = state.gpu.adopt(compiled);
+            let adopted = state.adopt(domain, module, &loaded);
+            if adopted.is_err() {
                 state.gpu.unload(&loaded);
-                return Err(DeviceError::Load(reason.clone()));
             }
-            let globals = globals_of(module, &loaded);
-            state.modules.entry(domain.0).or_default().push(Loaded {
-                module: loaded,
-                kernels: kernels.iter().map(|kernel| kernel.limits.id).collect(),
-            });
-            Ok(LoadedModule { kernels, globals })
-        })
+            (adopted, loaded)
+        });
+        // A module that was refused is dropped outside the lock, too.
+        drop(garbage);
+        loaded
     }
 
-    fn unload(&self, domain: DomainId, kernels: &[DeviceKernelId]) {
-        self.with(|state| {
-            for id in kernels {
-                state.kernels.remove(&id.0);
-            }
-            let gone: HashSet<u32> = kernels.iter().map(|id| id.0).collect();
-            // A module whose kernels are all gone gives its variables back.
-            let State { modules, gpu, .. } = state;
-            if let Some(modules) = modules.get_mut(&domain.0) {
-                modules.retain_mut(|loaded| {
-                    let before = loaded.kernels.len();
-                    loaded.kernels.retain(|id| !gone.contains(&id.0));
-                    let is_gone = before > 0 && loaded.kernels.is_empty();
-                    if is_gone {
-                        gpu.unload(&loaded.module);
-                    }
-                    !is_gone
-                });
-            }
+    fn unload(&self, domain: DomainId, module: DeviceModuleId) {
+        let garbage = self.with(|state| {
+            let loaded = state.modules.get_mut(&domain.0)?.remove(&module.0)?;
+            state.gpu.unload(&loaded.module);
+            let kernels = loaded.kernels.iter();
+            let kernels = kernels.filter_map(|id| state.kernels.remove(&id.0));
+            Some((kernels.collect::<Vec<_>>(), loaded.module))
         });
+        drop(garbage);
     }
 
     fn register_buffer(&self, buffer: Arc<TenantBuffer>) -> Result<BufferId, DeviceError> {

@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-/// A loaded module, and those of its kernels that are not unloaded, unusable ones included.
+/// A loaded module and its kernels, unusable ones included.
 struct Loaded {
     module: Arc<gridmux_hw_model::LoadedModule>,
     kernels: Vec<DeviceKernelId>,
@@ -87,9 +87,11 @@ pub(crate) struct State {
     gpu: Gpu,
     memory_bytes: u64,
     kernels: HashMap<u32, (DomainId, Arc<Kernel>)>,
-    modules: HashMap<u32, Vec<Loaded>>,
+    /// By domain and by number.
+    modules: HashMap<u32, HashMap<u32, Loaded>>,
     buffers: HashMap<u32, Arc<TenantBuffer>>,
     next_kernel: u32,
+    next_module: u32,
     next_buffer: u32,
     /// By tag.
     faults: Texts,
@@ -161,6 +163,7 @@ pub fn open(
             modules: HashMap::new(),
             buffers: HashMap::new(),
             next_kernel: 0,
+            next_module: 0,
             next_buffer: 0,
             faults: Texts::new(FAULTS),
             printed: PrintedTexts::default(),

@@ -1,10 +1,10 @@
-//! What a client gave back and operations of it may still use: memory, kernels, buffers.
+//! What a client gave back and operations of it may still use: memory, modules, buffers.
 //!
 //! Rules: a release waits until a fence says that every operation admitted before it has ended; a client has one fence
 //! under way at a time, and what is given back meanwhile waits for the next one. So a client costs the dispatcher one
 //! fence, however much it gives back.
 
-use crate::device::{BufferId, DeviceKernelId};
+use crate::device::{BufferId, DeviceModuleId};
 
 /// One thing to be released.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +16,13 @@ pub(super) enum Release {
         /// What it takes, in bytes.
         bytes: u64,
     },
-    /// Kernels of an unloaded module.
-    Kernels(Vec<DeviceKernelId>),
+    /// An unloaded module.
+    Module {
+        /// Its handle.
+        id: DeviceModuleId,
+        /// What it takes of the host's memory, in bytes.
+        host_bytes: u64,
+    },
     /// A buffer of the client's own memory.
     Buffer(BufferId),
 }
@@ -53,7 +58,7 @@ impl Deferred {
     pub(super) fn memory_bytes(&self) -> u64 {
         let bytes = |release: &Release| match release {
             Release::Memory { bytes, .. } => *bytes,
-            Release::Kernels(_) | Release::Buffer(_) => 0,
+            Release::Module { .. } | Release::Buffer(_) => 0,
         };
         self.iter().map(bytes).sum()
     }

@@ -9,13 +9,14 @@ mod deferred;
 mod handler;
 mod modules;
 
+use modules::ClientModule;
 pub(super) use modules::{LoadFailure, LoadedModuleKernel, ModuleForSession};
 
 use super::accounts::Account;
 use super::control::Outbound;
 use super::descriptors::OF_A_CLIENT;
 use super::facts::facts_for_tenant;
-use crate::device::{BufferId, DeviceControl, DeviceError, DeviceKernelId, DomainId};
+use crate::device::{BufferId, DeviceControl, DeviceError, DomainId};
 use crate::dispatch::client::{Mapping, STREAMS_PER_CLIENT};
 use crate::dispatch::clients::CLIENTS;
 use crate::dispatch::message::{Message, Refusal, Slot};
@@ -116,7 +117,7 @@ pub(super) struct Session {
     /// Device memory that the client holds: its size in bytes, by its address.
     allocations: BTreeMap<u64, u64>,
     deferred: Deferred,
-    modules: BTreeMap<u32, Vec<(u32, DeviceKernelId)>>,
+    modules: BTreeMap<u32, ClientModule>,
     /// Why a kernel cannot run, by its handle.
     unusable: BTreeMap<u32, String>,
     next_module: u32,
@@ -220,13 +221,14 @@ impl Session {
     pub(super) fn release(&mut self) {
         if let Some(member) = &self.member {
             member.account.give_descriptors_back(self.descriptors());
+            member.account.give_modules_back(self.module_bytes());
         }
         let mapped = std::mem::take(&mut self.mappings).into_values();
         let mapped = mapped.filter_map(|mapping| Some(mapping.buffer?.0));
         let deferred = std::mem::take(&mut self.deferred);
         let unmapped = deferred.iter().filter_map(|release| match release {
             Release::Buffer(buffer) => Some(*buffer),
-            Release::Memory { .. } | Release::Kernels(_) => None,
+            Release::Memory { .. } | Release::Module { .. } => None,
         });
         for buffer in mapped.chain(unmapped) {
             self.parts.device.unregister_buffer(buffer);
@@ -272,7 +274,12 @@ impl Session {
                         tracing::error!(%error, "freeing what a client gave back");
                     }
                 }
-                Release::Kernels(kernels) => self.parts.device.unload(domain, &kernels),
+                Release::Module { id, host_bytes } => {
+                    self.parts.device.unload(domain, id);
+                    if let Some(member) = &self.member {
+                        member.account.give_modules_back(host_bytes);
+                    }
+                }
                 Release::Buffer(buffer) => {
                     self.parts.device.unregister_buffer(buffer);
                     if let Some(member) = &self.member {

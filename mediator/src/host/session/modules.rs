@@ -6,7 +6,7 @@
 use super::deferred::Release;
 use super::{MODULES, Session, device_error};
 use crate::compiler::{AnswerError, JobError, part_name};
-use crate::device::{DeviceError, DeviceKernelId, LoadedGlobal, LoadedKernel};
+use crate::device::{DeviceError, DeviceModuleId, LoadedGlobal, LoadedKernel};
 use crate::dispatch::client::{ClientKernel, KERNELS_PER_CLIENT};
 use crate::dispatch::message::Message;
 use crate::host::compile::{CompileJob, TextSource};
@@ -18,8 +18,23 @@ use gridmux_channel::control::{
 use gridmux_policy::ids::KernelKey;
 use std::sync::Arc;
 
+/// A module that a client has loaded.
+pub(super) struct ClientModule {
+    id: DeviceModuleId,
+    /// What it takes of the host's memory, in bytes.
+    host_bytes: u64,
+    /// The handle of each kernel.
+    kernels: Vec<u32>,
+}
+
+/// What a kernel takes of this process's memory beside the device's, in bytes: its entries in tables, its names.
+const KERNEL_HOST_BYTES: u64 = 1024;
+
 /// A module that was compiled and loaded for a client.
 pub(in crate::host) struct ModuleForSession {
+    pub(in crate::host) id: DeviceModuleId,
+    /// What it takes of the host's memory, in bytes, as the device says.
+    pub(in crate::host) host_bytes: u64,
     pub(in crate::host) kernels: Vec<LoadedModuleKernel>,
     pub(in crate::host) globals: Vec<LoadedGlobal>,
     /// A function of it calls `vprintf`.
@@ -93,7 +108,7 @@ impl Session {
         let unloading = self
             .deferred
             .iter()
-            .filter(|release| matches!(release, Release::Kernels(_)));
+            .filter(|release| matches!(release, Release::Module { .. }));
         if unloading.count() >= MODULES {
             return Err(ControlError::new(
                 ControlCode::Busy,
@@ -109,6 +124,10 @@ impl Session {
             ));
         }
         let member = self.member()?;
+        // Every module takes more than its text.
+        let bytes = parts.iter().map(|part| part.len).sum();
+        let room = member.account.check_modules(bytes);
+        room.map_err(|text| ControlError::new(ControlCode::Limit, text))?;
         let texts = parts.iter().map(|part| self.find_part(part));
         let job = CompileJob {
             slot: self.parts.slot,
@@ -171,8 +190,8 @@ impl Session {
     pub(in crate::host) fn finish_load(&mut self, loaded: Result<ModuleForSession, LoadFailure>) {
         self.compiling = false;
         let reply = match loaded {
-            Ok(module) => match self.check_loaded(&module.kernels) {
-                Ok(()) => self.adopt(module),
+            Ok(module) => match self.check_loaded(&module) {
+                Ok(host_bytes) => self.adopt(module, host_bytes),
                 Err(error) => ControlReply::Error(error),
             },
             Err(failure) => ControlReply::Error(failure.for_client()),
@@ -186,34 +205,42 @@ impl Session {
         }
     }
 
-    /// Checks what the module takes against the limits; one that is over them is unloaded again.
-    fn check_loaded(&self, kernels: &[LoadedModuleKernel]) -> Result<(), ControlError> {
+    /// Checks what the module takes against the limits, and takes its part of the host's memory into the account; one
+    /// that is over them is unloaded again.
+    fn check_loaded(&self, module: &ModuleForSession) -> Result<u64, ControlError> {
         let member = self.member()?;
         let device = &*self.parts.device;
-        let checked = if kernels.len() + self.kernels_in_use() > KERNELS_PER_CLIENT {
+        let count = module.kernels.len();
+        let host_bytes = module.host_bytes + KERNEL_HOST_BYTES * count as u64;
+        let checked = if count + self.kernels_in_use() > KERNELS_PER_CLIENT {
             let text = format!("more than {KERNELS_PER_CLIENT} kernels at once; unload modules");
             Err(ControlError::new(ControlCode::Limit, text))
         } else {
             // The module's variables are allocated by now, so they need no more room.
             let room = member.account.check_room(device, 0);
-            room.map_err(|text| {
+            let room = room.map_err(|text| {
                 let text = format!("the module's variables do not fit: {text}");
                 ControlError::new(ControlCode::OutOfMemory, text)
+            });
+            room.and_then(|()| {
+                let taken = member.account.take_modules(host_bytes);
+                taken.map_err(|text| ControlError::new(ControlCode::Limit, text))
             })
         };
         if checked.is_err() {
-            let ids: Vec<DeviceKernelId> = kernels.iter().map(|k| k.loaded.limits.id).collect();
-            device.unload(member.domain, &ids);
+            device.unload(member.domain, module.id);
         }
-        checked
+        checked.map(|()| host_bytes)
     }
 
     fn kernels_in_use(&self) -> usize {
-        self.modules.values().map(Vec::len).sum()
+        self.modules.values().map(|m| m.kernels.len()).sum()
     }
 
-    fn adopt(&mut self, loaded: ModuleForSession) -> ControlReply {
+    fn adopt(&mut self, loaded: ModuleForSession, host_bytes: u64) -> ControlReply {
         let ModuleForSession {
+            id,
+            host_bytes: _,
             kernels,
             globals,
             prints,
@@ -260,7 +287,7 @@ impl Session {
                 ptx_version: attributes.ptx_version,
                 unusable: unusable.clone(),
             });
-            handles.push((handle, limits.id));
+            handles.push(handle);
             let kernel = ClientKernel {
                 limits,
                 control_offset,
@@ -274,7 +301,12 @@ impl Session {
                 .outbound
                 .tell(Message::AddKernel(self.parts.slot, handle, kernel));
         }
-        self.modules.insert(module, handles);
+        let own = ClientModule {
+            id,
+            host_bytes,
+            kernels: handles,
+        };
+        self.modules.insert(module, own);
         ControlReply::Loaded(Module {
             handle: module,
             kernels: infos,
@@ -290,16 +322,29 @@ impl Session {
                 format!("module {module} is not loaded"),
             )
         };
-        let kernels = self.modules.remove(&module).ok_or_else(unknown)?;
-        let ids: Vec<DeviceKernelId> = kernels.iter().map(|(_, id)| *id).collect();
-        for (handle, _) in kernels {
+        let ClientModule {
+            id,
+            host_bytes,
+            kernels,
+        } = self.modules.remove(&module).ok_or_else(unknown)?;
+        for handle in kernels {
             self.parts
                 .outbound
                 .tell(Message::RemoveKernel(self.parts.slot, handle));
             self.unusable.remove(&handle);
             self.free_kernels.push(handle);
         }
-        self.defer(Release::Kernels(ids));
+        self.defer(Release::Module { id, host_bytes });
         Ok(ControlReply::Done)
+    }
+
+    /// Returns what the client's modules take of the host's memory, those included that are not released yet.
+    pub(super) fn module_bytes(&self) -> u64 {
+        let waiting = self.deferred.iter().map(|release| match release {
+            Release::Module { host_bytes, .. } => *host_bytes,
+            Release::Memory { .. } | Release::Buffer(_) => 0,
+        });
+        let loaded = self.modules.values().map(|module| module.host_bytes);
+        loaded.chain(waiting).sum()
     }
 }

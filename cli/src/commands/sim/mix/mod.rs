@@ -37,41 +37,53 @@ const ALONE: &str = "fifo";
 const NOTES: &str = "\
 A workload is [NAME=]SOURCE[,KEY=VALUE...]. SOURCE is one of
   matmul            a kernel of `gridmux workload list`
-  ercbench:sha1     a kernel of ERCBench as the SRTF paper's Tables 2 and 3 give it, on the event executor only: aes-d,
-                    aes-e, nlm2, jpeg-d, jpeg-e, raytracing, sad, sha1
+  ercbench:sha1     a kernel of ERCBench as the SRTF paper's Tables 2 and 3
+                    give it, on the event executor only: aes-d, aes-e, nlm2,
+                    jpeg-d, jpeg-e, raytracing, sad, sha1
   FILE.ptx          a kernel of a PTX file
   FILE              a trace that `gridmux run --record` wrote
 
 KEY=VALUE, for any workload:
-  at=TIME|PERCENT%  when it begins: a time, as 150us, or a part of the time that the first workload takes alone [0us]
-  weight=N          its tenant's weight [1]
+  at=TIME|PERCENT%  when it begins: a time, as 150us, or a part of the time
+                    that the first workload takes alone [0us]
+  weight=N          its tenant's weight, 1 to 1000 [1]
   class=CLASS       latency, normal or batch [normal]
 for a kernel:
-  launches=N        how often it is launched [1]
-  think=TIME        closed loop: a launch arrives so long after the end of the one before [0us]
-  every=TIME        open loop: a launch arrives so long after the arrival of the one before
+  launches=N        how often it is launched, 1 to 1000000 [1]
+  think=TIME        closed loop: a launch arrives so long after the end of the
+                    one before [0us]
+  every=TIME        open loop: a launch arrives so long after the arrival of
+                    the one before
 for a kernel of ours:
   size=SIZE         tiny, small or large [large]
 for a kernel of a PTX file, as `gridmux sim kernel` takes them:
-  entry=NAME  grid=X[,Y[,Z]]  block=X[,Y[,Z]]  shared=BYTES  arg=KIND=VALUE (repeated, in order)
+  entry=NAME  grid=X[,Y[,Z]]  block=X[,Y[,Z]]  shared=BYTES
+  arg=KIND=VALUE    may be repeated, in order
 for a trace:
-  arrivals=WHEN     recorded or closed, as `gridmux sim trace` takes it [recorded]
+  arrivals=WHEN     recorded or closed, as `gridmux sim trace` takes it
+                    [recorded]
 
 Executors:
-  event  simulates thread blocks by their durations: fast, no instruction is executed. Our kernels have durations that
-         were measured on the modelled gtx980; on another GPU they are measured first, alone on the model, as kernels of
-         PTX files always are. Blocks slow each other down by one formula (policy/data/event.toml).
-  model  executes every instruction and counts cycles. Results of our kernels are compared with a host reference; a wrong
-         one makes the command fail. Buffers of `out=` and `inout=` are written to their files on the model only.
+  event  simulates thread blocks by their durations: fast, no instruction is
+         executed. Our kernels have durations that were measured on the
+         modelled gtx980; on another GPU they are measured first, alone on the
+         model, as kernels of PTX files always are. Blocks slow each other
+         down by one formula (policy/data/event.toml).
+  model  executes every instruction and counts cycles. Results of our kernels
+         are compared with a host reference; a wrong one makes the command
+         fail. Buffers of `out=` and `inout=` are written to their files on
+         the model only.
 
-A program's time alone is that under fifo, the bare device. Times are the GPU's own (virtual). Equal commands print equal
-figures.
+A program's time alone is that under fifo, the bare device. Times are the GPU's
+own (virtual). Equal commands print equal figures.
 
 Examples:
   gridmux sim mix matmul spmv,at=50% --policy srtf
   gridmux sim mix ercbench:sha1 ercbench:jpeg-d --policy srtf --gpu gtx480
-  gridmux sim mix a=sad,launches=20,think=50us b=lbm,launches=5,every=1ms,weight=2 --policy smk-p --on model
-  gridmux sim mix my.ptx,entry=add,grid=64,block=256,arg=in=a.bin,arg=out=65536:b.bin vecadd --policy gridmux
+  gridmux sim mix a=sad,launches=20,think=50us b=lbm,every=1ms,launches=5 \\
+    --policy smk-p --on model
+  gridmux sim mix vecadd my.ptx,entry=k,grid=64,block=256,arg=out=65536:out.bin \\
+    --policy gridmux --on model
   gridmux sim mix one.trace two.trace,at=2ms --policy accelos --gpu h200 --sms 8";
 
 /// Runs workloads together.

@@ -241,7 +241,7 @@ impl Report {
         };
         let sms = counted(u64::from(*sms), "SM");
         let mut text = format!(
-            "{policy} on the {on}, {gpu} with {sms}; mean times from arrival to end\n{}\n\n{}\n\n{}",
+            "{policy} on the {on}, {gpu} with {sms}\nmean times from arrival to end\n{}\n\n{}\n\n{}",
             table::of(&headings, self.programs.iter().map(Program::row)),
             self.metrics.text(self.programs.len()),
             gantt::text(

@@ -164,7 +164,7 @@ impl Report {
             "asked",
         ];
         let mut text = format!(
-            "{} with {} under {}, virtual time from arrival to end\n{}\nSTP {}, ANTT {}, fairness {}\n",
+            "{} with {} under {}\nvirtual time from arrival to end\n{}\nSTP {}, ANTT {}, fairness {}\n",
             self.gpu,
             counted(self.sms.into(), "SM"),
             self.policy,

@@ -1,0 +1,135 @@
+//! Everything that people read fits a terminal of 80 columns: the help and the tables of every command.
+
+mod command;
+
+use command::running::Service;
+use command::traces::{Launch, Traces};
+use command::{gridmux, workload_ptx};
+
+/// Columns of a terminal.
+const COLUMNS: usize = 80;
+
+/// Runs a command for people, and checks what it prints; a figure that is as long as a name may be is no excuse.
+fn check(arguments: &[&str]) -> String {
+    let ran = gridmux(arguments);
+    let ran = ran.succeeded();
+    assert!(!ran.stdout.is_empty(), "{arguments:?} prints nothing");
+    for line in ran.stdout.lines() {
+        let columns = line.chars().count();
+        assert!(
+            columns <= COLUMNS,
+            "{arguments:?}, {columns} columns: {line}"
+        );
+    }
+    ran.stdout
+}
+
+/// Every command that `--help` shows, as its words.
+fn commands() -> Vec<Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let report = gridmux(["man", "-j", folder.path().to_str().unwrap()]);
+    let report = report.succeeded().json();
+    let pages = report["pages"].as_array().unwrap().iter();
+    let words = pages.map(|page| {
+        let name = page.as_str().unwrap().trim_end_matches(".1");
+        name.split('-').skip(1).map(ToOwned::to_owned).collect()
+    });
+    words.collect()
+}
+
+#[test]
+fn the_help_of_every_command_fits() {
+    let commands = commands();
+    assert!(commands.len() > 20, "{commands:?}");
+    for words in commands {
+        let mut arguments: Vec<&str> = words.iter().map(String::as_str).collect();
+        arguments.push("--help");
+        check(&arguments);
+        let last = arguments.len() - 1;
+        arguments[last] = "-h";
+        check(&arguments);
+    }
+}
+
+#[test]
+fn the_tables_of_commands_without_a_service_fit() {
+    check(&["workload", "list"]);
+    check(&["policy", "list"]);
+    let policies = gridmux(["policy", "list", "-j"]).succeeded().json();
+    for policy in policies.as_array().unwrap() {
+        check(&["policy", "show", policy["name"].as_str().unwrap()]);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let profiles = folder.path().join("profiles");
+    let profiles = profiles.to_str().unwrap();
+    check(&[
+        "sim",
+        "mix",
+        "vecadd,size=tiny",
+        "sixteen-letters-=matmul,size=tiny,launches=2",
+        "ercbench:sad",
+        "--policy",
+        "gridmux",
+        "--profiles",
+        profiles,
+    ]);
+    check(&["policy", "profiles", profiles]);
+    let vecadd = workload_ptx("vecadd");
+    let words = [
+        "--arg",
+        "out=1024:/dev/null",
+        "--arg",
+        "out=1024:/dev/null",
+        "--arg",
+        "out=1024:/dev/null",
+    ];
+    let kernel = [
+        "--entry", "vecadd", "--grid", "1", "--block", "256", "--arg", "u32=256",
+    ];
+    check(
+        &[
+            &["sim", "kernel", "--gpu", "gtx480", &vecadd][..],
+            &words,
+            &kernel,
+        ]
+        .concat(),
+    );
+    let traces = Traces::new();
+    let one = traces.write("one", &[Launch::new(0, 64, 0, 5000)]);
+    let other = traces.write("other", &[Launch::new(0, 64, 0, 5000)]);
+    check(&[
+        "sim",
+        "trace",
+        &format!("a-tenant-with-a-long-name={one}"),
+        &other,
+        "--gpu",
+        "v100",
+        "--sms",
+        "2",
+    ]);
+    let example = gridmux(["serve", "--example-config"]).succeeded().stdout;
+    let file = folder.path().join("gridmux.toml");
+    std::fs::write(&file, example).unwrap();
+    let run_dir = folder.path().join("run");
+    let [file, run_dir] = [&file, &run_dir].map(|path| path.to_str().unwrap());
+    check(&["serve", "--check", "--config", file, "--run-dir", run_dir]);
+}
+
+#[test]
+fn the_tables_of_a_service_fit() {
+    let long = "a".repeat(32);
+    let service = Service::start_with("width", &["--tenant", &format!("{long}:1000:latency")]);
+    let folder = service.run_dir.to_str().unwrap();
+    let socket = service.socket();
+    for tenant in ["first", &long] {
+        let ran = gridmux([
+            "workload", "run", "vecadd", "--size", "tiny", "--socket", &socket, "--tenant", tenant,
+        ]);
+        ran.succeeded();
+    }
+    check(&["tenant", "list", "--run-dir", folder]);
+    check(&["tenant", "show", "--run-dir", folder]);
+    check(&["device", "show", "--run-dir", folder]);
+    let text = check(&["latency", "--run-dir", folder]);
+    assert!(text.contains(&long), "{text}");
+}

@@ -1,0 +1,156 @@
+//! A tenant of the configuration, and who may be it.
+
+use super::{ConfigError, DeviceConfig, Limits, MAX_WEIGHT, Principal};
+use gridmux_policy::Class;
+use serde::{Deserialize, Serialize};
+use std::path::{Component, Path};
+
+/// What stands for no user in system calls (chown(2)).
+const NOBODY: u32 = u32::MAX;
+
+/// One tenant: who is accounted for what its clients use.
+///
+/// Who its clients are is told by `user`, `group`, `cgroup` and `uid`: a process must meet every rule that is given.
+/// Without a rule they are processes of root and of the service's own user.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TenantConfig {
+    /// Name, by which clients ask for it and operators see it.
+    pub name: String,
+    /// Weight of its share, relative to the others'.
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+    /// What kind of service it asks for.
+    #[serde(default)]
+    pub class: Class,
+    /// Device memory that its clients may hold together; without it, all of the device's.
+    #[serde(default)]
+    pub memory_limit_bytes: Option<u64>,
+    /// Most clients of it at once; without it, `limits.clients`.
+    #[serde(default)]
+    pub clients: Option<u16>,
+    /// Only processes of this user, by name or number.
+    #[serde(default)]
+    pub user: Option<Principal>,
+    /// Only processes in this group, first or supplementary, by name or number.
+    #[serde(default)]
+    pub group: Option<Principal>,
+    /// Only processes in this control group or one below it: an absolute path in the unified hierarchy.
+    #[serde(default)]
+    pub cgroup: Option<String>,
+    /// Only processes of this user number, or root's.
+    #[serde(default)]
+    pub uid: Option<u32>,
+}
+
+impl TenantConfig {
+    /// Makes a tenant without rules and limits of its own.
+    #[must_use]
+    pub fn new(name: impl Into<String>, weight: u32, class: Class) -> Self {
+        Self {
+            name: name.into(),
+            weight,
+            class,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the configuration says who its clients are.
+    #[must_use]
+    pub fn has_rule(&self) -> bool {
+        self.user.is_some() || self.group.is_some() || self.cgroup.is_some() || self.uid.is_some()
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let bad = |field: &str, message: String| {
+            Err(ConfigError::Value {
+                key: format!("tenant.{}.{field}", self.name),
+                message,
+            })
+        };
+        if self.weight == 0 || self.weight > MAX_WEIGHT {
+            return bad(
+                "weight",
+                format!("{} is outside 1..={MAX_WEIGHT}", self.weight),
+            );
+        }
+        if self.memory_limit_bytes == Some(0) {
+            let message = "0 bytes hold nothing; leave it out for all of the device's memory";
+            return bad("memory_limit_bytes", message.into());
+        }
+        if self.clients == Some(0) {
+            return bad("clients", "0 clients can do nothing".into());
+        }
+        let is_path = |path: &&String| {
+            let mut parts = Path::new(path.as_str()).components();
+            parts.next() == Some(Component::RootDir)
+                && parts.all(|part| matches!(part, Component::Normal(_)))
+        };
+        if let Some(path) = self.cgroup.as_ref().filter(|path| !is_path(path)) {
+            return bad(
+                "cgroup",
+                format!(
+                    "{path:?} must be an absolute path without \"..\", as in /proc/PID/cgroup after 0::"
+                ),
+            );
+        }
+        self.check_users()
+    }
+
+    /// Checks the users and groups of rules, as far as numbers tell.
+    fn check_users(&self) -> Result<(), ConfigError> {
+        let bad = |field: &str, message: String| {
+            Err(ConfigError::Value {
+                key: format!("tenant.{}.{field}", self.name),
+                message,
+            })
+        };
+        let user = self.user.as_ref().and_then(Principal::number);
+        let group = self.group.as_ref().and_then(Principal::number);
+        for (field, number) in [("user", user), ("group", group), ("uid", self.uid)] {
+            if number == Some(NOBODY) {
+                return bad(field, format!("{NOBODY} is no number of anybody"));
+            }
+        }
+        match (user, self.uid) {
+            (Some(user), Some(uid)) if user != uid && user != 0 => bad(
+                "uid",
+                format!("nobody is user {user} and user {uid}; leave one of the rules out"),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks what it may use against what there is.
+    pub(super) fn check_against(
+        &self,
+        limits: &Limits,
+        device: &DeviceConfig,
+    ) -> Result<(), ConfigError> {
+        let bad = |field: &str, message: String| {
+            Err(ConfigError::Value {
+                key: format!("tenant.{}.{field}", self.name),
+                message,
+            })
+        };
+        let (bytes, all) = (self.memory_limit_bytes, device.memory_bytes);
+        if let Some(bytes) = bytes.filter(|bytes| device.is_model() && *bytes > all) {
+            return bad(
+                "memory_limit_bytes",
+                format!("{bytes} is more than the {all} bytes of device.memory_bytes"),
+            );
+        }
+        let all = limits.clients;
+        if let Some(clients) = self.clients.filter(|clients| *clients > all) {
+            return bad(
+                "clients",
+                format!("{clients} is more than limits.clients, which is {all}"),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn default_weight() -> u32 {
+    1
+}
