@@ -1,5 +1,6 @@
 //! The control thread's end of the model: memory, modules and buffers.
 
+use super::reaper::Reaper;
 use super::{Loaded, Shared, State};
 use crate::device::{
     AllocationUnits, BufferId, CompiledGlobal, CompiledKernel, CompiledModule, DeviceControl,
@@ -18,11 +19,12 @@ const GIVEN_BACK_BYTES: u64 = 32 << 20;
 /// The control thread's end.
 pub(super) struct ModelControl {
     shared: Arc<Shared>,
+    reaper: Reaper,
 }
 
 impl ModelControl {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+    pub(super) fn new(shared: Arc<Shared>, reaper: Reaper) -> Self {
+        Self { shared, reaper }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
@@ -222,10 +224,10 @@ impl DeviceControl for ModelControl {
             let memory = state.gpu.memory_mut().remove_domain(model_domain(domain));
             (modules, memory)
         });
-        // Gigabytes of pages and code are given back here, where nobody waits for the lock.
-        if let (_, Err(error)) = removed {
+        if let (_, Err(error)) = &removed {
             tracing::error!(%error, "destroying a tenant's memory domain");
         }
+        self.reaper.take(removed);
     }
 
     fn alloc(&self, domain: DomainId, bytes: u64) -> Result<u64, DeviceError> {
@@ -316,7 +318,7 @@ impl DeviceControl for ModelControl {
             let kernels = kernels.filter_map(|id| state.kernels.remove(&id.0));
             Some((kernels.collect::<Vec<_>>(), loaded.module))
         });
-        drop(garbage);
+        self.reaper.take(garbage);
     }
 
     fn register_buffer(&self, buffer: Arc<TenantBuffer>) -> Result<BufferId, DeviceError> {
@@ -329,7 +331,9 @@ impl DeviceControl for ModelControl {
     }
 
     fn unregister_buffer(&self, buffer: BufferId) {
-        self.with(|state| state.buffers.remove(&buffer.0));
+        let buffer = self.with(|state| state.buffers.remove(&buffer.0));
+        // Where its client has ended, the last descriptor frees all of its pages.
+        self.reaper.take(buffer);
     }
 
     fn take_fault(&self, tag: Tag) -> Option<String> {

@@ -16,6 +16,7 @@ mod cpu_budget;
 mod functional;
 mod hardware;
 mod printed;
+mod reaper;
 mod steps;
 mod thread;
 mod transfer;
@@ -36,6 +37,7 @@ use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
 use gridmux_sync::spsc::{self, Consumer, Producer};
 use printed::PrintedTexts;
+use reaper::Reaper;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -196,7 +198,7 @@ pub fn open(
     };
     Ok(OpenModel {
         device,
-        control: Arc::new(ModelControl::new(shared)),
+        control: Arc::new(ModelControl::new(shared, Reaper::start()?)),
         thread,
     })
 }
