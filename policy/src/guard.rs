@@ -16,6 +16,7 @@ use crate::policy::{Policy, Watch};
 use crate::shape::{BlockShape, DeviceShape};
 use crate::units::Nanos;
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thiserror::Error;
 
@@ -29,6 +30,26 @@ pub struct PolicyFailure {
     pub replaced: &'static str,
     /// The text of the panic.
     pub message: String,
+}
+
+thread_local! {
+    /// Whether this thread is in a policy whose panic is caught.
+    static IS_UNDER_GUARD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether this thread is in a policy whose panic is caught, so that a panic hook that ends the process lets it
+/// pass.
+#[must_use]
+pub fn is_under_guard() -> bool {
+    IS_UNDER_GUARD.get()
+}
+
+/// Calls a policy and catches its panic. Whatever state the panic leaves behind is dropped with the policy.
+fn guarded<T>(call: impl FnOnce() -> T) -> std::thread::Result<T> {
+    IS_UNDER_GUARD.set(true);
+    let done = catch_unwind(AssertUnwindSafe(call));
+    IS_UNDER_GUARD.set(false);
+    done
 }
 
 /// A policy, or what took its place.
@@ -93,7 +114,7 @@ impl Guarded {
         };
         let failed = std::mem::replace(&mut self.inner, next);
         // Its tables may be in any state; a second panic in here says nothing new.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
+        let _ = guarded(|| drop(failed));
         self.failure = Some(PolicyFailure {
             doing,
             replaced,
@@ -111,8 +132,7 @@ impl Policy for Guarded {
             return;
         }
         self.is_uninformed = false;
-        // Whatever state a panic leaves behind is dropped with the policy.
-        let done = catch_unwind(AssertUnwindSafe(|| self.inner.observe(event)));
+        let done = guarded(|| self.inner.observe(event));
         if let Err(panic) = done {
             self.replace("observed an event", &*panic);
         }
@@ -123,11 +143,11 @@ impl Policy for Guarded {
             return false;
         }
         let inner = &mut self.inner;
-        // As above; what is in `next` is not published, and whoever fills it next begins anew.
-        let done = catch_unwind(AssertUnwindSafe(|| {
+        // What is in `next` is not published, and whoever fills it next begins anew.
+        let done = guarded(|| {
             let made = inner.replan(now, standing, next);
             (made, inner.wake_at(), inner.watch())
-        }));
+        });
         match done {
             Ok((made, wake_at, watch)) => {
                 (self.wake_at, self.watch) = (wake_at, watch);

@@ -54,12 +54,14 @@ pub fn run() -> io::Result<()> {
 }
 
 /// A thread that panics takes the whole host with it: the supervisor then tells the tenants and starts another, where
-/// the threads that are left would keep them waiting for ever.
+/// the threads that are left would keep them waiting for ever. A policy's panic is caught, and another takes its place.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         report(info);
-        std::process::abort();
+        if !gridmux_policy::guard::is_under_guard() {
+            std::process::abort();
+        }
     }));
 }
 
@@ -123,4 +125,69 @@ fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, 
 
 fn say_up(config: &Config, control: &Arc<dyn DeviceControl>) {
     tracing::info!(device = %control.facts().name, policy = %config.policy, "device host up");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end_on_panic;
+    use gridmux_policy::event::Event;
+    use gridmux_policy::guard::Guarded;
+    use gridmux_policy::ids::DeviceId;
+    use gridmux_policy::units::Nanos;
+    use gridmux_policy::{DeviceShape, Plan, Policy};
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
+
+    /// Tells the test below what to do, in a process of its own, because a panic hook is the whole process's.
+    const PART: &str = "GRIDMUX_TEST_PANIC";
+
+    struct Panics;
+
+    impl Policy for Panics {
+        fn observe(&mut self, _: &Event) {
+            panic!("a policy's panic");
+        }
+
+        fn replan(&mut self, _: Nanos, _: &Plan, _: &mut Plan) -> bool {
+            false
+        }
+
+        fn wake_at(&self) -> Option<Nanos> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_the_host_but_for_a_policys() {
+        match std::env::var(PART).as_deref() {
+            Ok("policy") => {
+                end_on_panic();
+                let shape = DeviceShape {
+                    sms: 1,
+                    threads: 64,
+                    blocks: 1,
+                    registers: 64,
+                    shared_bytes: 64,
+                };
+                let mut policy = Guarded::new(Box::new(Panics), DeviceId(0), &shape);
+                policy.observe(&Event::Lost { n: 1 });
+                assert_eq!(policy.failures(), 1);
+                return;
+            }
+            Ok(_) => {
+                end_on_panic();
+                let caught = std::panic::catch_unwind(|| panic!("a thread's panic"));
+                panic!("{caught:?}");
+            }
+            Err(_) => {}
+        }
+        let name = "host::tests::a_panic_ends_the_host_but_for_a_policys";
+        let run = |part: &str| {
+            let mut command = Command::new("/proc/self/exe");
+            command.args(["--exact", name]).env(PART, part);
+            command.output().unwrap().status
+        };
+        assert_eq!(run("policy").code(), Some(0));
+        assert_eq!(run("thread").signal(), Some(libc::SIGABRT));
+    }
 }

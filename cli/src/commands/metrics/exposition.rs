@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicU64;
 type Labels = Vec<(String, String)>;
 /// A figure that goes up and down.
 type Level = Gauge<f64, AtomicU64>;
-/// A figure that only grows while a device host lives.
+/// A figure that only grows while the service lives.
 type Total = Counter<f64, AtomicU64>;
 
 /// Returns the text for a reading, or for a service that does not answer.

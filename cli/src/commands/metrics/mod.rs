@@ -1,6 +1,7 @@
 //! `gridmux metrics`: the service's figures for Prometheus, in the OpenMetrics text format.
 //!
-//! It is a process beside the service: whoever asks over the network never meets a process of root.
+//! It is a process beside the service, which needs no right but to ask it: whoever asks over the network never meets
+//! the service itself.
 //!
 //! Rules: every answer is a reading of that moment, at most a second old; a service that does not answer is a figure,
 //! `gridmux_up 0`, and no failed scrape.
@@ -23,8 +24,8 @@ const FRESH: Duration = Duration::from_secs(1);
 /// What it is for, behind the options.
 const NOTES: &str = "\
 It answers GET /metrics in the OpenMetrics text format, over TCP or on a Unix socket. Times of a modelled device are \
-virtual. Counters begin anew when the device host does. Run it beside the service as a user who may read the service's \
-statistics (packaging/gridmux-metrics.service).
+virtual. Counters begin anew when the service does. Run it beside the service, as the service's user, who alone may \
+ask it; it needs no capability (packaging/gridmux-metrics.service).
 
 In Prometheus:
   scrape_configs:
