@@ -62,6 +62,7 @@ impl LatencyProgram {
                 pid: owner.pid,
             });
         }
+        sweep();
         let timer = start_timer(&core, tunables);
         let mut program = Self {
             instance,
@@ -239,6 +240,17 @@ impl Drop for LatencyProgram {
         if self.pinned.is_ok() {
             // Nothing to be done about an error here; a later instance of this name replaces the pins.
             let _ = pins::remove_folder(&self.instance);
+        }
+    }
+}
+
+/// Removes the pins of processes that were killed, whatever their instance was called.
+fn sweep() {
+    for instance in crate::instance::list() {
+        let owner = reader::owner_of(&instance);
+        if owner.is_some_and(|owner| !pins::is_alive(&owner)) {
+            // Who may not remove them leaves them.
+            let _ = pins::remove_folder(&instance);
         }
     }
 }

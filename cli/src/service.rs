@@ -42,9 +42,11 @@ fn explain(error: AdminError) -> Failure {
             }
             _ => None,
         },
-        AdminError::Silent | AdminError::Io(_) | AdminError::Reply(_) | AdminError::Refused(_) => {
-            None
-        }
+        AdminError::Silent
+        | AdminError::Long
+        | AdminError::Io(_)
+        | AdminError::Reply(_)
+        | AdminError::Refused(_) => None,
     };
     let failure = Failure::from(error);
     match hint {

@@ -74,6 +74,19 @@ fn every_shell_gets_completions() {
 }
 
 #[test]
+fn manual_pages_are_not_written_through_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let (precious, pages) = (folder.path().join("precious"), folder.path().join("man1"));
+    fs::write(&precious, "mine").unwrap();
+    fs::create_dir(&pages).unwrap();
+    std::os::unix::fs::symlink(&precious, pages.join("gridmux.1")).unwrap();
+    gridmux(["man", pages.to_str().unwrap()]).succeeded();
+    assert_eq!(fs::read_to_string(precious).unwrap(), "mine");
+    let page = fs::symlink_metadata(pages.join("gridmux.1")).unwrap();
+    assert!(page.is_file());
+}
+
+#[test]
 fn every_command_has_a_manual_page() {
     let page = gridmux(["man"]).succeeded().stdout;
     assert!(page.contains(".TH gridmux 1"), "{page}");

@@ -154,6 +154,20 @@ fn a_compiler_and_a_fork_server_that_are_killed_fail_one_module_each() {
 }
 
 #[test]
+fn a_fork_server_that_stands_still_is_replaced() {
+    let service = ServiceBuilder::new(&[("a", 1)]).start();
+    let mut tenant = RawTenant::connect(&service.socket(), "a");
+    tenant.load(SMALL).unwrap();
+    let stopped = fork_server(&service).unwrap();
+    kill(stopped, Signal::SIGSTOP).unwrap();
+    let text = reason(tenant.load(SMALL));
+    assert!(text.contains("does not answer"), "{text}");
+    tenant.load(SMALL).unwrap();
+    assert_ne!(fork_server(&service), Some(stopped));
+    assert_eq!(service.statistics().host_restarts, 0);
+}
+
+#[test]
 fn a_client_that_leaves_ends_its_compilation() {
     let service = ServiceBuilder::new(&[("a", 1)])
         .tenant_key("a", "clients = 1")

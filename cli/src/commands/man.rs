@@ -49,8 +49,14 @@ fn write(
     written: &mut Vec<String>,
 ) -> std::io::Result<()> {
     let page = Page::new(command.clone());
-    written.push(page.get_filename());
-    page.generate_to(folder)?;
+    let name = page.get_filename();
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    // A new file takes the place of what has the name, so that no link is followed.
+    let mut file = new_file(folder, &name)?;
+    std::io::Write::write_all(&mut file, &text)?;
+    std::fs::rename(folder.join(format!(".{name}.new")), folder.join(&name))?;
+    written.push(name);
     let shown = command
         .get_subcommands()
         .filter(|below| !below.is_hide_set());
@@ -58,4 +64,14 @@ fn write(
         write(below, folder, written)?;
     }
     Ok(())
+}
+
+/// Makes the file under a name that nobody has; what was left of an earlier attempt is removed.
+fn new_file(folder: &std::path::Path, name: &str) -> std::io::Result<std::fs::File> {
+    let path = folder.join(format!(".{name}.new"));
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    std::fs::File::create_new(path)
 }

@@ -61,10 +61,12 @@ enum ToServer {
     Cancel,
 }
 
-/// From the fork server to a seat: the job has ended. With the descriptors of the answer and of what the compiler wrote
-/// to stderr.
+/// From the fork server to a seat: the job has begun, and later how it ended. With its end come the descriptors of the
+/// answer and of what the compiler wrote to stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Ended {
+    /// Its compiler was started.
+    Begun,
     /// With that exit code; 0 when there is an answer.
     Exited(i32),
     /// By that signal.

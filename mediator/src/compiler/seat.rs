@@ -26,6 +26,8 @@ const HEAD_BYTES: u64 = 16 << 20;
 /// core.
 const WALL_PER_CPU: u32 = 8;
 const WALL_BESIDE: Duration = Duration::from_secs(10);
+/// How long the fork server, which does nothing long, may take for a word.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// What the allocator's last words are, wherever an allocation fails.
 const OUT_OF_MEMORY: &str = "memory allocation of ";
 
@@ -75,6 +77,9 @@ pub enum JobError {
     /// The fork server ended while it had the job.
     #[error("the fork server of the compilers ended while it compiled this module; load it again")]
     ServerEnded,
+    /// The fork server says nothing.
+    #[error("the fork server of the compilers does not answer; load this module again")]
+    ServerSilent,
     /// The fork server cannot be spoken to, and has not begun.
     #[error("the fork server of the compilers is not there")]
     NoServer,
@@ -180,15 +185,22 @@ impl Seat {
     /// Compiles a module, and waits until it is done.
     ///
     /// # Errors
-    /// [`JobError`]. After [`JobError::ServerEnded`] and [`JobError::NoServer`] the seat is of no use.
+    /// [`JobError`]. After [`JobError::ServerEnded`], [`JobError::ServerSilent`] and [`JobError::NoServer`] the seat is of
+    /// no use.
     pub fn compile(&mut self, text: &Text, canceller: &Canceller) -> Result<Translated, JobError> {
         let job = ToServer::Job(text.lengths.clone());
         let sent = self.link.send(&job, &[text.memfd.as_raw_fd()]);
         sent.map_err(|_| JobError::NoServer)?;
-        let early = self.wait(canceller)?;
-        let (ended, descriptors) = match self.link.receive::<Ended>() {
-            Ok(Some(ended)) => ended,
-            Ok(None) | Err(_) => return Err(JobError::ServerEnded),
+        let begun = self.await_word(ANSWER_PATIENCE)?;
+        let (early, (ended, descriptors)) = match begun.0 {
+            Ended::Begun => {
+                let early = self.wait(canceller)?;
+                (early, self.await_word(ANSWER_PATIENCE)?)
+            }
+            Ended::NotStarted(_) => (None, begun),
+            Ended::Exited(_) | Ended::Signalled(_) => {
+                return Err(JobError::Answer("it ended before it began".into()));
+            }
         };
         if let Some(error) = early {
             return Err(error);
@@ -200,6 +212,7 @@ impl Seat {
             }
             Ended::Exited(_) | Ended::Signalled(_) => <[OwnedFd; 2]>::try_from(descriptors)
                 .map_err(|_| JobError::Answer("its descriptors are missing".into()))?,
+            Ended::Begun => return Err(JobError::Answer("it began twice".into())),
         };
         match ended {
             Ended::Exited(0) => read_answer(&File::from(answer)),
@@ -207,29 +220,46 @@ impl Seat {
         }
     }
 
-    /// Waits until the fork server says that the job has ended; returns why it was ended early, if it was.
+    /// Returns what the fork server says within a time.
+    fn await_word(&mut self, longest: Duration) -> Result<(Ended, Vec<OwnedFd>), JobError> {
+        let deadline = Instant::now() + longest;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut fds = [PollFd::new(self.link.fd().as_fd(), PollFlags::POLLIN)];
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            match poll(&mut fds, timeout) {
+                Ok(0) => return Err(JobError::ServerSilent),
+                Ok(_) => break,
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(errno) => return Err(system("poll")(errno)),
+            }
+        }
+        match self.link.receive::<Ended>() {
+            Ok(Some(said)) => Ok(said),
+            Ok(None) | Err(_) => Err(JobError::ServerEnded),
+        }
+    }
+
+    /// Waits until the fork server says that the job has ended, or has been told to end it; returns why, if it was.
     fn wait(&self, canceller: &Canceller) -> Result<Option<JobError>, JobError> {
         let cpu = Duration::from_secs(self.limits.cpu_seconds);
         let longest = cpu.saturating_mul(WALL_PER_CPU).saturating_add(WALL_BESIDE);
         let deadline = Instant::now() + longest;
-        let mut early = None;
         loop {
-            let mut fds = vec![PollFd::new(self.link.fd().as_fd(), PollFlags::POLLIN)];
-            let mut timeout = PollTimeout::NONE;
-            if early.is_none() {
-                fds.push(PollFd::new(canceller.0.as_fd(), PollFlags::POLLIN));
-                let left = deadline.saturating_duration_since(Instant::now());
-                timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            }
+            let mut fds = [
+                PollFd::new(self.link.fd().as_fd(), PollFlags::POLLIN),
+                PollFd::new(canceller.0.as_fd(), PollFlags::POLLIN),
+            ];
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
             match poll(&mut fds, timeout) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(errno) => return Err(system("poll")(errno)),
             }
             if fds[0].any() == Some(true) {
-                return Ok(early);
+                return Ok(None);
             }
-            let is_cancelled = fds.get(1).is_some_and(|fd| fd.any() == Some(true));
-            let reason = match is_cancelled {
+            let reason = match fds[1].any() == Some(true) {
                 true => JobError::Cancelled,
                 false if Instant::now() >= deadline => JobError::Wall(longest.as_secs()),
                 false => continue,
@@ -237,7 +267,7 @@ impl Seat {
             self.link
                 .send(&ToServer::Cancel, &[])
                 .map_err(|_| JobError::ServerEnded)?;
-            early = Some(reason);
+            return Ok(Some(reason));
         }
     }
 
@@ -263,6 +293,7 @@ impl Seat {
                 said,
             },
             Ended::Exited(code) => JobError::Failed { code, said },
+            Ended::Begun => JobError::Answer("it began twice".into()),
         }
     }
 }

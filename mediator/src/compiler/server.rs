@@ -112,7 +112,10 @@ impl Place {
                     return Ok(false);
                 };
                 match start(text, lengths, limits) {
-                    Ok(running) => self.running = Some(running),
+                    Ok(running) => {
+                        self.running = Some(running);
+                        self.link.send(&Ended::Begun, &[])?;
+                    }
                     Err(error) => {
                         let number = error.raw_os_error().unwrap_or(0);
                         self.link.send(&Ended::NotStarted(number), &[])?;

@@ -257,7 +257,7 @@ impl Worker {
             let result = self.find_seat(canceller)?.compile(text, canceller);
             match &result {
                 Err(JobError::NoServer) => self.seat = None,
-                Err(JobError::ServerEnded) => {
+                Err(JobError::ServerEnded | JobError::ServerSilent) => {
                     self.seat = None;
                     return result;
                 }

@@ -108,6 +108,15 @@ fn find_user(name: Option<&str>) -> Result<(Uid, Gid), SandboxError> {
     Ok((uid, gid))
 }
 
+/// Returns the number of the user that a host becomes; nothing where the service stays who it is, or there is no such
+/// user.
+#[must_use]
+pub fn host_uid(name: Option<&str>) -> Option<u32> {
+    let is_root = nix::unistd::geteuid().is_root();
+    let found = is_root.then(|| find_user(name))?;
+    found.ok().map(|(uid, _)| uid.as_raw())
+}
+
 /// Returns the name of the user that a host becomes where the configuration names none.
 #[must_use]
 pub fn default_user() -> &'static str {

@@ -6,13 +6,15 @@
 use super::HostState;
 use crate::link::HostStatistics;
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest time that an operator waits for the service.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// Longest answer.
+const REPLY_BYTES: usize = 16 << 20;
 
 /// What an operator asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +73,11 @@ pub enum AdminError {
     /// It took longer than [`ANSWER_PATIENCE`].
     #[error("the service did not answer in {} s", ANSWER_PATIENCE.as_secs())]
     Silent,
+    /// It is longer than any answer.
+    #[error(
+        "the answer is over {REPLY_BYTES} bytes: whoever answers is no service of this version"
+    )]
+    Long,
     /// The conversation broke off.
     #[error("asking the service: {0}")]
     Io(#[from] io::Error),
@@ -82,6 +89,33 @@ pub enum AdminError {
     Refused(String),
 }
 
+/// Reads one line, in [`ANSWER_PATIENCE`] and [`REPLY_BYTES`] all together, whoever answers.
+fn read_reply(mut stream: &UnixStream) -> Result<Vec<u8>, AdminError> {
+    let deadline = Instant::now() + ANSWER_PATIENCE;
+    let mut reply = Vec::new();
+    let mut part = vec![0; 64 << 10];
+    while !reply.ends_with(b"\n") {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(AdminError::Silent);
+        }
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        match stream.read(&mut part) {
+            Ok(0) => break,
+            Ok(read) => reply.extend_from_slice(&part[..read]),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => return Err(AdminError::Silent),
+                ErrorKind::Interrupted => {}
+                _ => return Err(error.into()),
+            },
+        }
+        if reply.len() > REPLY_BYTES {
+            return Err(AdminError::Long);
+        }
+    }
+    Ok(reply)
+}
+
 /// Asks the service whose sockets are in a folder.
 ///
 /// # Errors
@@ -90,18 +124,38 @@ pub fn ask(run_dir: &Path, request: &AdminRequest) -> Result<AdminReply, AdminEr
     let path = run_dir.join(super::sockets::ADMIN_SOCKET);
     let stream =
         UnixStream::connect(&path).map_err(|source| AdminError::Connect { path, source })?;
-    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+    stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     (&stream).write_all(line.as_bytes())?;
-    let mut reply = String::new();
-    let read = BufReader::new(&stream).read_line(&mut reply);
-    read.map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => AdminError::Silent,
-        _ => AdminError::Io(error),
-    })?;
-    match serde_json::from_str(&reply)? {
+    match serde_json::from_slice(&read_reply(&stream)?)? {
         AdminReply::Error(reason) => Err(AdminError::Refused(reason)),
         reply => Ok(reply),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AdminError, AdminRequest, REPLY_BYTES, ask};
+    use crate::supervisor::sockets::ADMIN_SOCKET;
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn an_answer_without_end_is_not_read_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join(ADMIN_SOCKET)).unwrap();
+        let flood = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let part = vec![b'x'; 1 << 20];
+            let mut sent = 0_usize;
+            while stream.write_all(&part).is_ok() {
+                sent += part.len();
+            }
+            sent
+        });
+        let error = ask(folder.path(), &AdminRequest::Statistics).unwrap_err();
+        assert!(matches!(error, AdminError::Long), "{error}");
+        assert!(flood.join().unwrap() < 2 * REPLY_BYTES);
     }
 }

@@ -3,7 +3,7 @@
 //! A service of root may be told to use a folder below one that everybody may write, such as `/tmp`, where somebody
 //! else may have made it first, with links that lead to files of root.
 //!
-//! Rules: the directory itself is no link, belongs to root or to the service's own user, and is written by nobody else.
+//! Rules: nobody but root can put another directory in its place; the directory itself is no link, belongs to root or to the service's own user, and is written by nobody else.
 //! What is opened, made, bound or removed in it is named relative to its descriptor, and no link in it is followed. A
 //! file is written only if it is a regular one of ours with one name.
 
@@ -18,6 +18,7 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -54,6 +55,9 @@ impl Folder {
             }
             opened => opened.map_err(|errno| at(&path)(errno.into()))?,
         };
+        if let Some((above, owner)) = endangered(&path) {
+            return Err(SocketError::ForeignParent { path, above, owner });
+        }
         let stat = fstat(&fd).map_err(|errno| at(&path)(errno.into()))?;
         if !is_ours_or_roots(&stat) {
             let owner = stat.st_uid;
@@ -177,6 +181,27 @@ impl Folder {
     fn stat(&self, name: &str) -> nix::Result<FileStat> {
         fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW)
     }
+}
+
+/// Returns a directory or link above a path whose owner could put something else in the path's place, and that owner;
+/// where root asks only, as anybody else trusts the system that he found.
+#[must_use]
+pub fn endangered(path: &Path) -> Option<(PathBuf, u32)> {
+    if !geteuid().is_root() {
+        return None;
+    }
+    let path = std::path::absolute(path).ok()?;
+    // As it is written, links and all, and as they lead.
+    let led = path.parent().and_then(|above| above.canonicalize().ok());
+    let led = led.iter().flat_map(|above| above.ancestors());
+    let mut above = path.ancestors().skip(1).chain(led);
+    above.find_map(|above| {
+        let metadata = above.symlink_metadata().ok()?;
+        let (mode, is_link) = (metadata.mode(), metadata.is_symlink());
+        // In a directory with the sticky bit only its owner and a file's own rename the file.
+        let is_open = !is_link && mode & 0o022 != 0 && mode & 0o1000 == 0;
+        (metadata.uid() != 0 || is_open).then(|| (above.to_owned(), metadata.uid()))
+    })
 }
 
 fn open_directory(path: &Path) -> nix::Result<OwnedFd> {

@@ -33,6 +33,7 @@ use crate::config::{Config, ConfigError};
 use crate::device::DeviceFacts;
 use crate::link::{self, ClientIdentity, ToHost, ToSupervisor};
 use doors::Doors;
+pub use folder::endangered;
 use hosts::{Heard, Hosts};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -41,6 +42,7 @@ use operators::Operators;
 use profiles::Kept;
 use reading::Readings;
 use rules::Rules;
+pub use rules::tenants_of_host_user;
 use sockets::Claim;
 pub use sockets::{CLIENT_SOCKET, SocketError};
 use std::collections::BTreeSet;
@@ -137,7 +139,7 @@ pub enum State<'a> {
 pub fn serve(config: Config, mut tell: impl FnMut(State<'_>)) -> Result<(), ServeError> {
     config.check()?;
     let rules = Rules::resolve(&config)?;
-    Rules::warn_of_missing_groups(&config);
+    Rules::warn_of_doubts(&config);
     raise_descriptor_limit();
     folder::keep_others_out();
     let signals = watch_signals().map_err(system("signalfd"))?;
@@ -193,9 +195,14 @@ fn raise_descriptor_limit() {
     }
 }
 
+/// Signals that say something to the service.
+const TAKEN: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+/// Signals that would end the process without order, and say nothing to it.
+const IGNORED: [Signal; 3] = [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM];
+
 fn watch_signals() -> io::Result<SignalFd> {
     let mut set = SigSet::empty();
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+    for signal in TAKEN.into_iter().chain(IGNORED) {
         set.add(signal);
     }
     set.thread_block()?;
@@ -302,6 +309,9 @@ impl Supervisor {
                 Ok(Signal::SIGHUP) => tracing::warn!(
                     "SIGHUP: the configuration is read at start only; restart to apply it"
                 ),
+                Ok(signal) if IGNORED.contains(&signal) => {
+                    tracing::warn!("{signal} means nothing to this service");
+                }
                 _ => self.stopping = true,
             }
         }

@@ -6,6 +6,7 @@
 
 use super::identity::Peer;
 use crate::config::{Config, ConfigError, Principal, TenantConfig};
+use crate::sandbox;
 use nix::unistd::{Group, User};
 use std::path::Path;
 
@@ -46,8 +47,15 @@ impl Rules {
         })
     }
 
-    /// Warns of control groups that are not there. They may come later, so they are no error.
-    pub(super) fn warn_of_missing_groups(config: &Config) {
+    /// Warns of tenants that may end the hosts, and of control groups that are not there. These may come later, so they
+    /// are no error.
+    pub(super) fn warn_of_doubts(config: &Config) {
+        for tenant in tenants_of_host_user(config) {
+            tracing::warn!(
+                tenant,
+                "processes of the hosts' user may be this tenant and may end the hosts; set host_user"
+            );
+        }
         for (tenant, cgroup) in missing_groups(config, Path::new(UNIFIED)) {
             tracing::warn!(
                 tenant,
@@ -66,6 +74,21 @@ impl Rules {
         let matching = |(place, rule): (u16, &Rule)| rule.admits(peer, self.own).then_some(place);
         (0..).zip(&self.rules).filter_map(matching).collect()
     }
+}
+
+/// Returns the tenants that processes of the hosts' user may be: these could end the hosts by a signal.
+#[must_use]
+pub fn tenants_of_host_user(config: &Config) -> Vec<&str> {
+    let Some(host) = sandbox::host_uid(config.host_user.as_deref()) else {
+        return Vec::new();
+    };
+    let is_host = |tenant: &&TenantConfig| {
+        let user = tenant.user.as_ref();
+        let named = user.and_then(|user| user.number().or_else(|| user_number(user.as_str())));
+        named == Some(host) || tenant.uid == Some(host)
+    };
+    let found = config.tenants.iter().filter(is_host);
+    found.map(|tenant| tenant.name.as_str()).collect()
 }
 
 /// Returns the tenants whose control group is not there, each with that group; none where the unified hierarchy is not

@@ -69,6 +69,20 @@ pub enum SocketError {
         /// Its owner, as a number.
         owner: u32,
     },
+    /// A directory above the run directory is somebody else's.
+    #[error(
+        "{path}: {} is user {owner}'s or can be written by others, who could put another directory in its place; set \
+         another run_dir",
+        above.display()
+    )]
+    ForeignParent {
+        /// The run directory.
+        path: PathBuf,
+        /// What is above it.
+        above: PathBuf,
+        /// The owner of that, as a number.
+        owner: u32,
+    },
     /// Others may write the run directory.
     #[error(
         "{path}: its mode {mode:04o} lets others write; take that away (chmod go-w), or set another run_dir"
@@ -303,6 +317,27 @@ mod tests {
             "{error}"
         );
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_below_one_of_somebody_else_is_refused_links_included() {
+        if !nix::unistd::geteuid().is_root() {
+            println!("SKIPPED: only root can give a folder away");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (theirs, link) = (folder.path().join("theirs"), folder.path().join("link"));
+        let run = theirs.join("run");
+        std::fs::create_dir_all(&run).unwrap();
+        std::os::unix::fs::symlink(&theirs, &link).unwrap();
+        Claim::take(&config(&link.join("run"))).unwrap();
+        let owner = Some(nix::unistd::Uid::from_raw(65_534));
+        nix::unistd::chown(&theirs, owner, None).unwrap();
+        for run in [run, link.join("run")] {
+            let error = refused(&run);
+            let is_named = matches!(&error, SocketError::ForeignParent { above, owner: 65_534, .. } if *above == theirs);
+            assert!(is_named, "{error}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::table;
 use gridmux_mediator::config::{Config, TenantConfig};
 use gridmux_mediator::sandbox;
-use gridmux_mediator::supervisor::CLIENT_SOCKET;
+use gridmux_mediator::supervisor::{CLIENT_SOCKET, endangered, tenants_of_host_user};
 use gridmux_policy::ProfileFile;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{AccessFlags, Group, User, access, geteuid};
@@ -77,6 +77,10 @@ pub(super) fn run(config: &Config, file: Option<PathBuf>, out: &Output) -> Resul
         findings.push(Finding::of("profiles.file", profiles(path)));
     }
     findings.extend(config.tenants.iter().flat_map(rules));
+    findings.extend(tenants_of_host_user(config).iter().map(|tenant| {
+        let message = "processes of the device host's user may be this tenant and may end the host; set another host_user";
+        Finding::of(format!("tenant.{tenant}"), warning(message))
+    }));
     findings.push(Finding::of("eBPF", ebpf()));
     let report = Report {
         file,
@@ -139,6 +143,12 @@ fn run_dir(folder: &Path) -> Said {
         return error(format!(
             "{}: a socket's path has at most {SOCKET_PATH_BYTES} bytes, this one {bytes}",
             socket.display()
+        ));
+    }
+    if let Some((above, owner)) = endangered(folder) {
+        return error(format!(
+            "{} is user {owner}'s or can be written by others, who could put another folder in the place of {name}",
+            above.display()
         ));
     }
     let metadata = match fs::symlink_metadata(folder) {

@@ -84,9 +84,10 @@ impl LoadFailure {
             Self::Compile(error) => match error {
                 JobError::Memory(_) | JobError::Time(_) | JobError::Wall(_) => ControlCode::Limit,
                 JobError::Refused(_) => ControlCode::BadModule,
-                JobError::ServerEnded | JobError::NoServer | JobError::Cancelled => {
-                    ControlCode::Busy
-                }
+                JobError::ServerEnded
+                | JobError::ServerSilent
+                | JobError::NoServer
+                | JobError::Cancelled => ControlCode::Busy,
                 JobError::Signal { .. }
                 | JobError::Failed { .. }
                 | JobError::Answer(_)
