@@ -191,7 +191,13 @@ impl Seat {
         let job = ToServer::Job(text.lengths.clone());
         let sent = self.link.send(&job, &[text.memfd.as_raw_fd()]);
         sent.map_err(|_| JobError::NoServer)?;
-        let begun = self.await_word(ANSWER_PATIENCE)?;
+        let begun = self
+            .await_word(ANSWER_PATIENCE)
+            .map_err(|error| match error {
+                // It ended before it began with this job, which another one may do.
+                JobError::ServerEnded => JobError::NoServer,
+                error => error,
+            })?;
         let (early, (ended, descriptors)) = match begun.0 {
             Ended::Begun => {
                 let early = self.wait(canceller)?;

@@ -257,13 +257,26 @@ impl Worker {
             let result = self.find_seat(canceller)?.compile(text, canceller);
             match &result {
                 Err(JobError::NoServer) => self.seat = None,
-                Err(JobError::ServerEnded | JobError::ServerSilent) => {
+                Err(JobError::ServerEnded) => {
                     self.seat = None;
+                    return result;
+                }
+                Err(JobError::ServerSilent) => {
+                    // The other seats are the same server's: it is replaced before one of them asks it.
+                    self.seat = None;
+                    self.ask_for_server();
                     return result;
                 }
                 _ => return result,
             }
         }
+    }
+
+    /// Has the supervisor asked for a new fork server.
+    fn ask_for_server(&self) {
+        // Release: pairs with the Acquire in `CompileQueue::takes_server`.
+        self.jobs.is_server_wanted.store(true, Ordering::Release);
+        let _ = self.bell.write(1);
     }
 
     /// Returns the seat of the newest fork server; waits for one where there is none.
@@ -280,9 +293,7 @@ impl Worker {
                 Err(TryRecvError::Empty) if looks == LOOKS => return Err(JobError::NoServer),
                 Err(TryRecvError::Empty) => {
                     if looks % ASK_EVERY == 0 {
-                        // Release: pairs with the Acquire in `CompileQueue::takes_server`.
-                        self.jobs.is_server_wanted.store(true, Ordering::Release);
-                        let _ = self.bell.write(1);
+                        self.ask_for_server();
                     }
                     looks += 1;
                     if let Ok(socket) = self.fresh.recv_timeout(LOOK) {
