@@ -145,7 +145,8 @@ pub struct Limits {
     pub tenants: u16,
     /// Most clients connected at once, over all tenants together.
     pub clients: u16,
-    /// Connections that the processes of one user may make each second in the long run; four times as many at once.
+    /// Connections that the processes of one user may make each second in the long run; four times as many, or
+    /// `clients`, at once.
     pub connects_per_second: u32,
     /// How long a device host may say nothing before it is replaced, in seconds.
     pub host_patience_seconds: u32,

@@ -16,12 +16,14 @@ use std::fmt::Write as _;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
 /// How long an offence goes on at least.
 const LENGTH: Duration = Duration::from_secs(5);
+/// How long it goes on at most, where one round of it takes longer.
+const LONGEST: Duration = Duration::from_secs(60);
 /// Bytes of one copy of the offender.
 const COPY_BYTES: u64 = 128 << 20;
 /// Bytes that it copies in all.
@@ -29,13 +31,37 @@ const COPIED_BYTES: u64 = 64 << 30;
 /// Basic blocks of the large module.
 const BLOCKS: usize = 600_000;
 
-/// What an offender does until it is told to stop.
-type Offence = (&'static str, fn(&Path, &AtomicBool));
+/// How far an offender is.
+#[derive(Default)]
+struct Progress {
+    stop: AtomicBool,
+    /// What it did from beginning to end.
+    rounds: AtomicU64,
+}
 
-const OFFENCES: [Offence; 5] = [
+impl Progress {
+    fn goes_on(&self) -> bool {
+        // Relaxed: a flag that publishes nothing else, and a count below.
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn round(&self) {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn has_begun_anew(&self) -> bool {
+        self.rounds.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// What an offender does until it is told to stop.
+type Offence = (&'static str, fn(&Path, &Progress));
+
+const OFFENCES: [Offence; 6] = [
     ("copies", copies),
     ("large_module", large_module),
     ("modules", modules),
+    ("variables", variables),
     ("connections", connections),
     ("descriptors", descriptors),
 ];
@@ -127,26 +153,27 @@ fn connected(service: &Service, name: &str) -> Gpu {
 }
 
 /// Runs two honest tenants, beside an offender if there is one.
-fn beside(service: &Service, offence: Option<fn(&Path, &AtomicBool)>) -> Noticed {
-    let (stop, socket) = (AtomicBool::new(false), service.socket());
-    let (stop, socket) = (&stop, &socket);
+fn beside(service: &Service, offence: Option<fn(&Path, &Progress)>) -> Noticed {
+    let (progress, socket) = (Progress::default(), service.socket());
+    let (progress, socket) = (&progress, &socket);
     scope(|scope| {
         let honest = ["first", "second"].map(|name| {
             let gpu_of = move || connected(service, name);
-            scope.spawn(move || honest(&gpu_of(), stop))
+            scope.spawn(move || honest(&gpu_of(), progress))
         });
         let start = Instant::now();
         match offence {
             Some(offence) => {
-                let offender = scope.spawn(move || offence(socket, stop));
-                while start.elapsed() < LENGTH && !offender.is_finished() {
+                scope.spawn(move || offence(socket, progress));
+                while (start.elapsed() < LENGTH || !progress.has_begun_anew())
+                    && start.elapsed() < LONGEST
+                {
                     std::thread::sleep(Duration::from_millis(20));
                 }
             }
             None => std::thread::sleep(LENGTH),
         }
-        // Relaxed: a flag that publishes nothing else.
-        stop.store(true, Ordering::Relaxed);
+        progress.stop.store(true, Ordering::Relaxed);
         let mut all = Noticed::default();
         for noticed in
             honest.map(|thread| thread.join().expect("an honest tenant notices no failure"))
@@ -160,10 +187,10 @@ fn beside(service: &Service, offence: Option<fn(&Path, &AtomicBool)>) -> Noticed
 }
 
 /// Allocates, releases, launches and verifies without a pause.
-fn honest(gpu: &Gpu, stop: &AtomicBool) -> Noticed {
+fn honest(gpu: &Gpu, progress: &Progress) -> Noticed {
     let bench = Bench::set_up(gpu, "matmul", Size::Small, 7).expect("it is set up");
     let (mut controls, mut noticed) = (Vec::new(), Noticed::default());
-    while !stop.load(Ordering::Relaxed) {
+    while progress.goes_on() {
         let start = Instant::now();
         drop(gpu.alloc(4096).expect("there is room"));
         controls.push(start.elapsed());
@@ -187,7 +214,7 @@ fn honest(gpu: &Gpu, stop: &AtomicBool) -> Noticed {
     noticed
 }
 
-fn copies(socket: &Path, stop: &AtomicBool) {
+fn copies(socket: &Path, progress: &Progress) {
     let mut tenant = RawTenant::connect(socket, "bad");
     let protection = Protection {
         read: true,
@@ -204,18 +231,19 @@ fn copies(socket: &Path, stop: &AtomicBool) {
         len: COPY_BYTES,
     };
     let mut left = COPIED_BYTES / COPY_BYTES;
-    while left > 0 && !stop.load(Ordering::Relaxed) {
+    while left > 0 && progress.goes_on() {
         let batch = left.min(64);
         for _ in 0..batch {
             tenant.push(0, Operation::CopyToDevice(copy));
         }
         for _ in 0..batch {
-            if stop.load(Ordering::Relaxed) {
+            if !progress.goes_on() {
                 return;
             }
             tenant.await_completion();
         }
         left -= batch;
+        progress.round();
     }
 }
 
@@ -232,42 +260,63 @@ fn spaghetti(blocks: usize) -> String {
     text + "ret;\n}\n"
 }
 
-fn large_module(socket: &Path, stop: &AtomicBool) {
+fn large_module(socket: &Path, progress: &Progress) {
     let text = spaghetti(BLOCKS);
-    while !stop.load(Ordering::Relaxed) {
+    while progress.goes_on() {
         if let Ok(mut tenant) = RawTenant::try_connect(socket, "bad") {
             // Loaded or refused: both are an answer.
             let _ = tenant.load(text.as_bytes());
+            drop(tenant);
+            progress.round();
         }
     }
 }
 
 /// Modules of about 40 MiB until one is refused, and again.
-fn modules(socket: &Path, stop: &AtomicBool) {
+fn modules(socket: &Path, progress: &Progress) {
     let head = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry m()\n{\n.reg .u32 %r<2>;\nmov.u32 %r1, 0;\n";
     let body = "add.u32 %r1, %r1, 1;\n".repeat(2_000_000);
     let text = format!("{head}{body}ret;\n}}\n");
-    while !stop.load(Ordering::Relaxed) {
+    while progress.goes_on() {
         let Ok(mut tenant) = RawTenant::try_connect(socket, "bad") else {
             continue;
         };
-        while !stop.load(Ordering::Relaxed) && tenant.load(text.as_bytes()).is_ok() {}
+        while progress.goes_on() && tenant.load(text.as_bytes()).is_ok() {}
+        drop(tenant);
+        progress.round();
     }
 }
 
-fn connections(socket: &Path, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
+/// A module of so many variables that no reply could list them, over and over.
+fn variables(socket: &Path, progress: &Progress) {
+    let mut text = ".version 8.0\n.target sm_80\n.address_size 64\n".to_owned();
+    for variable in 0..1_500_000 {
+        let _ = writeln!(text, ".global .u32 v{variable};");
+    }
+    while progress.goes_on() {
+        if let Ok(mut tenant) = RawTenant::try_connect(socket, "bad") {
+            // Loaded or refused: both are an answer.
+            let _ = tenant.load(text.as_bytes());
+            drop(tenant);
+            progress.round();
+        }
+    }
+}
+
+fn connections(socket: &Path, progress: &Progress) {
+    while progress.goes_on() {
         let _ = UnixStream::connect(socket);
+        progress.round();
     }
 }
 
 /// Maps pages from ever more clients until that is refused, and again.
-fn descriptors(socket: &Path, stop: &AtomicBool) {
+fn descriptors(socket: &Path, progress: &Progress) {
     let protection = Protection {
         read: true,
         write: false,
     };
-    while !stop.load(Ordering::Relaxed) {
+    while progress.goes_on() {
         let mut tenants = Vec::new();
         'clients: for _ in 0..16 {
             let Ok(mut tenant) = RawTenant::try_connect(socket, "bad") else {
@@ -275,7 +324,7 @@ fn descriptors(socket: &Path, stop: &AtomicBool) {
             };
             let memfd = SealedMemfd::create("bad", 4096).expect("a memfd");
             for page in 0..4096_u64 {
-                if stop.load(Ordering::Relaxed) {
+                if !progress.goes_on() {
                     break 'clients;
                 }
                 let iova = (1 << 40) + page * 4096;
@@ -288,6 +337,7 @@ fn descriptors(socket: &Path, stop: &AtomicBool) {
             }
             tenants.push(tenant);
         }
+        progress.round();
     }
 }
 

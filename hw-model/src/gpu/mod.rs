@@ -343,10 +343,9 @@ impl Gpu {
 
     /// Frees a module's variables; its kernels must not run any more.
     pub fn unload(&mut self, module: &LoadedModule) {
-        for variable in module.variables() {
-            // The caller may have destroyed the domain before, which freed them, too.
-            let _ = self.memory.free(module.domain(), variable.address);
-        }
+        let addresses = module.variables().iter().map(|variable| variable.address);
+        // The caller may have destroyed the domain before, which freed them, too.
+        self.memory.free_all(module.domain(), addresses.collect());
     }
 
     /// Queues a launch at the present time.

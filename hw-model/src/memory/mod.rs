@@ -322,13 +322,24 @@ impl Memory {
         }
         let freed = domain.allocator.free(address)?;
         domain.stamp = stamp;
-        let first = freed.start.next_multiple_of(PAGE);
-        let last = freed.end() / PAGE * PAGE;
-        if first < last {
-            // A refusal leaves the pages in place, which is harmless.
-            give_pages_back(domain, first, last);
-        }
+        give_whole_pages_back(domain, &freed);
         Ok(())
+    }
+
+    /// Frees many allocations by their start addresses, as [`Memory::free`] does, in one pass over all that there are;
+    /// addresses at which none begins are left out.
+    pub fn free_all(&mut self, domain: DomainId, mut addresses: Vec<u64>) {
+        let stamp = self.fresh_stamp();
+        let Ok(domain) = self.domain_mut(domain) else {
+            return;
+        };
+        addresses.retain(|address| !matches!(domain.free_in_partition(*address), Ok(true)));
+        addresses.sort_unstable();
+        let freed = domain.allocator.free_all(&addresses);
+        domain.stamp = stamp;
+        for allocation in &freed {
+            give_whole_pages_back(domain, allocation);
+        }
     }
 
     /// Copies device bytes to the host.
@@ -525,6 +536,16 @@ impl Memory {
 /// Bytes of a page of the host.
 const PAGE: u64 = 4096;
 
+/// Gives the host pages of an allocation that was freed back, those that are its own alone.
+fn give_whole_pages_back(domain: &Domain, freed: &Allocation) {
+    let first = freed.start.next_multiple_of(PAGE);
+    let last = freed.end() / PAGE * PAGE;
+    if first < last {
+        // A refusal leaves the pages in place, which is harmless.
+        give_pages_back(domain, first, last);
+    }
+}
+
 /// Gives the host pages from `first` to `last` back, device addresses inside one allocation, live or just freed; they
 /// read as zero afterwards. Returns whether the host did so.
 fn give_pages_back(domain: &Domain, first: u64, last: u64) -> bool {
@@ -546,6 +567,27 @@ fn give_pages_back(domain: &Domain, first: u64, last: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{DomainId, Memory, MemoryError};
+
+    #[test]
+    fn many_allocations_are_freed_at_once_and_others_stay() {
+        let mut memory = Memory::default();
+        let d = memory.create_domain(8 << 30).expect("domain");
+        let all: Vec<u64> = (0..1000)
+            .map(|_| memory.alloc(d, 300).expect("fits"))
+            .collect();
+        let (mut freed, kept): (Vec<u64>, Vec<u64>) =
+            all.iter().partition(|address| *address % 3 == 0);
+        freed.push(1);
+        memory.free_all(d, freed.clone());
+        assert_eq!(memory.used_bytes(d), Ok(512 * kept.len() as u64));
+        for address in kept {
+            memory.free(d, address).expect("it is there");
+        }
+        assert_eq!(memory.used_bytes(d), Ok(0));
+        memory
+            .alloc(d, 1 << 30)
+            .expect("nothing is left in between");
+    }
 
     #[test]
     fn clearing_leaves_untouched_pages_untouched() {

@@ -20,6 +20,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// Longest reason that is kept of what a compiler says of a kernel, in bytes.
 const REASON_BYTES: usize = 1024;
 
+/// Variables that a module may have, those of its functions included.
+const VARIABLES: usize = 65_536;
+
 /// Why a module is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
@@ -32,6 +35,9 @@ pub enum CompileError {
     /// It holds more kernels than a client may have loaded.
     #[error("the module has {0} kernels; {most} at once is the most", most = KERNELS_PER_CLIENT)]
     TooManyKernels(usize),
+    /// It has more variables than a reply can list.
+    #[error("the module has {0} variables; {VARIABLES} is the most")]
+    TooManyVariables(usize),
     /// What was made of it is wrong.
     #[error(transparent)]
     Answer(#[from] AnswerError),
@@ -46,6 +52,9 @@ pub enum AnswerError {
     /// A list is too long.
     #[error("the rewritten module has {0} kernels; {most} at once is the most", most = KERNELS_PER_CLIENT)]
     TooManyKernels(usize),
+    /// It has more variables than its original may have.
+    #[error("the rewritten module has {0} variables; {VARIABLES} is the most")]
+    TooManyVariables(usize),
     /// The verdicts are not those of the text's kernels.
     #[error("the compiler speaks of other kernels than its text has: '{0}'")]
     Kernels(String),
@@ -156,6 +165,10 @@ fn translate_module(module: &Module) -> Result<Translated, CompileError> {
     if kernels.len() > KERNELS_PER_CLIENT {
         return Err(CompileError::TooManyKernels(kernels.len()));
     }
+    let variables = original.variables.len();
+    if variables > VARIABLES {
+        return Err(CompileError::TooManyVariables(variables));
+    }
     let malformed: HashMap<FuncId, _> = malformed.into_iter().collect();
     let choose = |id| match malformed.contains_key(&id) {
         true => Form::WHOLE,
@@ -210,6 +223,11 @@ pub fn admit(translated: Translated, hash: Fnv) -> Result<CompiledModule, Answer
     let in_text = kernels_of(&program);
     if in_text.len() > KERNELS_PER_CLIENT {
         return Err(AnswerError::TooManyKernels(in_text.len()));
+    }
+    // A few are the rewriter's own.
+    let variables = program.variables.len();
+    if variables > VARIABLES + 2 * KERNELS_PER_CLIENT {
+        return Err(AnswerError::TooManyVariables(variables));
     }
     let mut seen = HashSet::new();
     let mut kernels = Vec::new();
@@ -384,6 +402,18 @@ mod tests {
         assert_eq!(module(4096).unwrap().kernels.len(), 4096);
         let error = module(4097).err().unwrap().to_string();
         assert!(error.contains("4097 kernels"), "{error}");
+    }
+
+    #[test]
+    fn too_many_variables_are_refused() {
+        let module = |variables: usize| {
+            let variable = |n| format!(".global .u32 v{n};\n");
+            let variables: String = (0..variables).map(variable).collect();
+            compile(format!(".version 7.0\n.target sm_70\n.address_size 64\n{variables}").into())
+        };
+        assert_eq!(module(65_536).unwrap().globals.len(), 65_536);
+        let error = module(65_537).err().unwrap().to_string();
+        assert!(error.contains("65537 variables"), "{error}");
     }
 
     #[test]

@@ -263,6 +263,7 @@ fn ratio(part: u64, all: u64) -> f64 {
 mod tests {
     use super::{Accounts, Snapshot};
     use crate::config::Config;
+    use crate::device::DomainId;
 
     fn accounts(count: usize) -> Accounts {
         let mut text = "schema_version = 1\n".to_owned();
@@ -289,6 +290,26 @@ mod tests {
         assert!(
             error.contains("t0") && error.contains("matches no tenant"),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn a_tenant_takes_its_part_of_the_descriptors_and_leaves_the_rest() {
+        let accounts = accounts(2);
+        let [greedy, other] = [0, 1].map(|place| &accounts.accounts[place]);
+        greedy.join(DomainId(0));
+        let mut taken = 0;
+        while greedy.take_descriptors(1) {
+            taken += 1;
+        }
+        assert_eq!(taken, greedy.all_descriptors.of_a_tenant());
+        other.join(DomainId(1));
+        assert!(other.take_descriptors(other.all_descriptors.of_a_tenant()));
+        assert!(!greedy.take_descriptors(1));
+        greedy.give_descriptors_back(taken);
+        assert!(
+            greedy.take_descriptors(1),
+            "what was given back is there again"
         );
     }
 

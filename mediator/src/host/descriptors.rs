@@ -11,7 +11,7 @@ const OWN: u64 = 64;
 /// What a client takes besides its buffers: connection, process, rings and doorbell, some of them twice.
 pub(super) const OF_A_CLIENT: u64 = 8;
 /// Least part of a tenant, with which it can have a client with some buffers.
-const LEAST: u64 = 16;
+const LEAST: u64 = 32;
 
 /// The descriptors of this process that tenants share.
 #[derive(Debug, Default)]
@@ -23,6 +23,7 @@ pub(super) struct Descriptors {
 impl Descriptors {
     /// Returns how many descriptors one tenant may hold, by the limit that this process has now.
     pub(super) fn of_a_tenant(&self) -> u64 {
+        // Where that is not told, it is the least that a system gives (getrlimit(2)).
         let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
         self.part_of(limit)
     }

@@ -1,7 +1,8 @@
 //! How many connections the processes of one user may make: a token bucket for each user.
 //!
 //! A connection costs the service several system calls and a device host a place, so that whoever connects and closes
-//! in a loop would keep both busy. The bucket refills with `limits.connects_per_second` and holds four times as many.
+//! in a loop would keep both busy. The bucket refills with `limits.connects_per_second` and holds four times as many, or
+//! as many as there may be clients (`limits.clients`), which a job of many processes may all bring at once.
 //!
 //! Rules: root has a bucket of its own like everybody else; a connection beyond the bucket is closed unheard; each user
 //! is named in the log at most once a second, however many connections are closed.
@@ -20,6 +21,8 @@ const WARNING_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Doors {
     per_second: u32,
+    /// Clients that a service may have.
+    clients: u16,
     buckets: BTreeMap<u32, Bucket>,
 }
 
@@ -36,9 +39,10 @@ struct Bucket {
 
 impl Doors {
     /// Makes full buckets.
-    pub(super) fn new(per_second: u32) -> Self {
+    pub(super) fn new(per_second: u32, clients: u16) -> Self {
         Self {
             per_second,
+            clients,
             buckets: BTreeMap::new(),
         }
     }
@@ -89,7 +93,7 @@ impl Doors {
     }
 
     fn burst(&self) -> f64 {
-        f64::from(self.per_second) * f64::from(BURST_SECONDS)
+        (f64::from(self.per_second) * f64::from(BURST_SECONDS)).max(self.clients.into())
     }
 }
 
@@ -100,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_user_gets_a_burst_and_then_the_rate_and_takes_nothing_from_another() {
-        let mut doors = Doors::new(10);
+        let mut doors = Doors::new(10, 1);
         let start = Instant::now();
         let admitted =
             |doors: &mut Doors, uid, at| (0..100).filter(|_| doors.admit(uid, at)).count();
@@ -115,7 +119,7 @@ mod tests {
 
     #[test]
     fn there_are_not_more_buckets_than_users_to_remember() {
-        let mut doors = Doors::new(1);
+        let mut doors = Doors::new(1, 1);
         let start = Instant::now();
         for uid in 0..5000 {
             assert!(doors.admit(uid, start + Duration::from_millis(uid.into())));

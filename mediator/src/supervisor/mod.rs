@@ -152,7 +152,7 @@ pub fn serve(config: Config, mut tell: impl FnMut(State<'_>)) -> Result<(), Serv
         claim,
         hosts: Hosts::new(&config, Instant::now()),
         operators: Operators::default(),
-        doors: Doors::new(config.limits.connects_per_second),
+        doors: Doors::new(config.limits.connects_per_second, config.limits.clients),
         signals,
         maps,
         rules,
