@@ -117,6 +117,8 @@ fn main() {
         say("isolation/load", start.elapsed().as_secs_f64(), "s", None);
     }
     await_all_gone(&service);
+    // What was held is given back after a while in which nothing comes.
+    std::thread::sleep(Duration::from_secs(3));
     assert_eq!(service.host(), host, "the host is the one from the start");
     let after = held(host);
     for (name, before, after) in [
