@@ -139,12 +139,6 @@ impl Transfers {
         let queue = &mut self.queues[engine as usize];
         queue.bytes = queue.bytes.saturating_sub(bytes);
     }
-
-    /// Returns whether nothing waits for an engine.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.queues.iter().all(|queue| queue.waiting.is_empty())
-    }
 }
 
 #[cfg(all(test, not(loom)))]
