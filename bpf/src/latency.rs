@@ -13,7 +13,7 @@ use libbpf_rs::{MapCore, MapFlags, Object, ProgramInput, ProgramMut};
 use crate::drain::{self, Drained};
 use crate::histogram::TenantHistogram;
 use crate::instance::InstanceName;
-use crate::layout::{RawKey, RawTunables, Stats, bytes_of};
+use crate::layout::{RawTunables, Stats, bytes_of};
 use crate::load::{self, CORE, TIMER};
 use crate::pins;
 use crate::reader::{self, ReadError};
@@ -21,9 +21,24 @@ use crate::unavailable::Unavailable;
 use crate::{Admission, LatencyOptions};
 
 /// The maps that the timer's object takes from the core object.
-const SHARED_MAPS: [&str; 5] = ["samples", "histograms", "empty", "tenants", "stats"];
-/// What readers need: three maps and the program that drains.
-const PINNED_MAPS: [&str; 3] = ["histograms", "stats", "owner"];
+const SHARED_MAPS: [&str; 5] = [
+    "gridmux_samples",
+    HISTOGRAMS,
+    "gridmux_empty",
+    TENANTS,
+    STATS,
+];
+const HISTOGRAMS: &str = "gridmux_latency";
+const STATS: &str = "gridmux_stats";
+const OWNER: &str = "gridmux_owner";
+const TENANTS: &str = "gridmux_tenants";
+const DRAIN: &str = "gridmux_drain";
+/// What readers need beside the program that drains: maps, each with the name of its pin.
+const PINNED_MAPS: [(&str, &str); 3] = [
+    (HISTOGRAMS, "histograms"),
+    (STATS, "stats"),
+    (OWNER, "owner"),
+];
 
 /// The loaded programs of one instance.
 #[derive(Debug)]
@@ -82,7 +97,7 @@ impl LatencyProgram {
 
     /// The ring that a [`crate::Recorder`] maps; to be sent to the device host.
     pub fn producer_fd(&self) -> BorrowedFd<'_> {
-        self.map_fd("samples")
+        self.map_fd("gridmux_samples")
     }
 
     /// Whether the pins stand, or why not.
@@ -102,7 +117,7 @@ impl LatencyProgram {
     /// The kernel's; `InvalidData` when a producer wrote positions or lengths that make no sense. Then nothing more
     /// will come out of this ring, and the instance has to be loaded anew.
     pub fn drain(&self) -> io::Result<()> {
-        let program = self.program("drain");
+        let program = self.program(DRAIN);
         let outcome = drain::until_empty(|| {
             program
                 .test_run(ProgramInput::default())
@@ -126,7 +141,7 @@ impl LatencyProgram {
     /// See [`ReadError`].
     pub fn histograms(&self) -> Result<Vec<TenantHistogram>, ReadError> {
         self.drain_to_read()?;
-        reader::histograms_of_fd(self.map_owned("histograms")?)
+        reader::histograms_of_fd(self.map_owned(HISTOGRAMS)?)
     }
 
     /// What became of the samples, drained first.
@@ -136,7 +151,7 @@ impl LatencyProgram {
     pub fn stats(&self) -> Result<Stats, ReadError> {
         // Broken rings are told by the statistics themselves.
         let _ = self.drain();
-        reader::stats_of_fd(self.map_owned("stats")?)
+        reader::stats_of_fd(self.map_owned(STATS)?)
     }
 
     /// Lets a tenant's samples in; needed with [`Admission::Registered`] only.
@@ -144,32 +159,9 @@ impl LatencyProgram {
     /// # Errors
     /// The kernel's, when 4,096 tenants are registered.
     pub fn register(&self, tenant: u32) -> io::Result<()> {
-        self.map("tenants")
+        self.map(TENANTS)
             .update(&tenant.to_ne_bytes(), &1u32.to_ne_bytes(), MapFlags::ANY)
             .map_err(io::Error::other)
-    }
-
-    /// Forgets a tenant: its registration and its histograms.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn forget(&self, tenant: u32) -> Result<(), ReadError> {
-        // Not registered, or gone already: both are what was asked.
-        let _ = self.map("tenants").delete(&tenant.to_ne_bytes());
-        let histograms = self.map("histograms");
-        for entry in self
-            .histograms()?
-            .into_iter()
-            .filter(|entry| entry.tenant == tenant)
-        {
-            let key = RawKey {
-                tenant,
-                device: entry.device,
-                kind: entry.kind as u16,
-            };
-            let _ = histograms.delete(bytes_of(&key));
-        }
-        Ok(())
     }
 
     fn drain_to_read(&self) -> Result<(), ReadError> {
@@ -184,7 +176,7 @@ impl LatencyProgram {
 
     fn write_owner(&self) -> Result<(), Unavailable> {
         let owner = pins::own_identity();
-        self.map("owner")
+        self.map(OWNER)
             .update(&0u32.to_ne_bytes(), bytes_of(&owner), MapFlags::ANY)
             .map_err(|error| Unavailable::Refused {
                 what: "writing the owner map".into(),
@@ -197,11 +189,11 @@ impl LatencyProgram {
         let pins: Result<(), libbpf_rs::Error> = (|| {
             for mut map in self.core.maps_mut() {
                 let name = map.name().to_owned();
-                if PINNED_MAPS.iter().any(|pinned| name == **pinned) {
-                    map.pin(folder.join(name))?;
+                if let Some((_, pin)) = PINNED_MAPS.iter().find(|(map, _)| name == **map) {
+                    map.pin(folder.join(pin))?;
                 }
             }
-            self.program("drain").pin(folder.join("drain"))
+            self.program(DRAIN).pin(folder.join("drain"))
         })();
         pins.map_err(|error| pin_refusal(&folder, &error))
     }
@@ -267,8 +259,8 @@ fn start_timer(core: &Object, tunables: RawTunables) -> Result<Object, Unavailab
     };
     let armed = timer
         .progs_mut()
-        .find(|program| program.name() == OsStr::new("arm"))
-        .expect("timer.bpf.c defines `arm`")
+        .find(|program| program.name() == OsStr::new("gridmux_arm"))
+        .expect("timer.bpf.c defines `gridmux_arm`")
         .test_run(ProgramInput::default())
         .map_err(|error| refused(error.to_string()))?;
     match armed.return_value {

@@ -48,7 +48,10 @@ pub(crate) fn load(
         return Err(Unavailable::NotPermitted { missing });
     }
     listen(|| {
-        let mut open = ObjectBuilder::default().name(name)?.open_memory(&image.0)?;
+        // The kernel names an object's read-only variables after it.
+        let mut open = ObjectBuilder::default()
+            .name("gridmux")?
+            .open_memory(&image.0)?;
         prepare(&mut open)?;
         open.load()
     })

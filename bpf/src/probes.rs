@@ -37,7 +37,7 @@ pub enum Probe {
     SliceStart = 3,
     /// The device finished them.
     SliceEnd = 4,
-    /// A running kernel was asked to give room up.
+    /// A launch that has begun is to give room up, or waits for some.
     Preempt = 5,
     /// It got room again.
     Resume = 6,
@@ -135,11 +135,12 @@ probe!(
     slice_end, "slice_end", SLICE_END, first_block, blocks
 );
 probe!(
-    /// A running kernel was asked to give room up; `blocks_left` blocks have not started.
+    /// A launch that has begun is to give room up under a new plan, or waits for room; `blocks_left` blocks have not
+    /// started.
     preempt, "preempt", PREEMPT, blocks_left
 );
 probe!(
-    /// A preempted kernel got room again; `blocks_left` blocks have not started.
+    /// A preempted launch got room again; `blocks_left` blocks have not started.
     resume, "resume", RESUME, blocks_left
 );
 probe!(

@@ -48,7 +48,7 @@ impl TraceProgram {
             what: "probe counts".into(),
             reason,
         };
-        let map = MapData::from_fd(self.map("probe_counts")?)
+        let map = MapData::from_fd(self.map("gridmux_probes")?)
             .map_err(|error| failed(error.to_string()))?;
         let map: HashMap<MapData, RawProbeKey, u64> =
             HashMap::try_from(Map::HashMap(map)).map_err(|error| failed(error.to_string()))?;
@@ -75,7 +75,7 @@ impl TraceProgram {
     /// # Errors
     /// [`ReadError::Kernel`].
     pub fn histograms(&self) -> Result<Vec<TenantHistogram>, ReadError> {
-        reader::histograms_of_fd(self.map("histograms")?)
+        reader::histograms_of_fd(self.map("gridmux_latency")?)
     }
 
     fn map(&self, name: &str) -> Result<OwnedFd, ReadError> {
@@ -113,9 +113,9 @@ fn attach_present(object: &Object, pid: u32) -> libbpf_rs::Result<Vec<Link>> {
 
 fn attach_probe(object: &Object, pid: u32, probe: Probe) -> libbpf_rs::Result<Link> {
     let name = if probe == Probe::Complete {
-        "complete"
+        "gridmux_done"
     } else {
-        "count"
+        "gridmux_count"
     };
     let program = object
         .progs_mut()

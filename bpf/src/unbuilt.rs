@@ -79,10 +79,6 @@ impl LatencyProgram {
     pub fn register(&self, _tenant: u32) -> io::Result<()> {
         match self.0 {}
     }
-
-    pub fn forget(&self, _tenant: u32) -> Result<(), ReadError> {
-        match self.0 {}
-    }
 }
 
 #[allow(missing_docs, clippy::missing_errors_doc)] // Documented where they work, in trace.rs.

@@ -61,9 +61,9 @@ fn libbpf_and_aya_count_the_same() {
         };
         data.fd().as_fd().try_clone_to_owned().unwrap()
     };
-    record_all(&mut Recorder::from_fd(fd_of("samples", &through_aya)).unwrap());
+    record_all(&mut Recorder::from_fd(fd_of("gridmux_samples", &through_aya)).unwrap());
     let drain: &mut RawTracePoint = through_aya
-        .program_mut("drain")
+        .program_mut("gridmux_drain")
         .unwrap()
         .try_into()
         .unwrap();
@@ -71,7 +71,7 @@ fn libbpf_and_aya_count_the_same() {
     let result = drain.test_run(RawTracePointRunOptions::new()).unwrap();
     assert_eq!(result.return_value, 5000);
     assert_eq!(
-        histograms_of_fd(fd_of("histograms", &through_aya)).unwrap(),
+        histograms_of_fd(fd_of("gridmux_latency", &through_aya)).unwrap(),
         want
     );
 }

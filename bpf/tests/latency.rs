@@ -273,8 +273,6 @@ fn unregistered_tenants_are_dropped_and_keys_are_bounded() {
         (1, 7, 2)
     );
     assert_eq!(program.stats().unwrap().unknown_tenant, 1);
-    program.forget(7).unwrap();
-    assert!(program.histograms().unwrap().is_empty());
     drop(program);
 
     let program = load(&instance("bounded"), Admission::Any).unwrap();
@@ -364,4 +362,25 @@ fn unusable_names_and_absent_instances_have_their_own_errors() {
         Err(Unavailable::InstanceName { .. } | Unavailable::NotBuilt { .. }) => {}
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn maps_and_programs_have_names_that_begin_with_gridmux() {
+    let name = instance("names");
+    let Some(program) = load(&name, Admission::Any) else {
+        return;
+    };
+    if let Err(reason) = program.pinned() {
+        println!("SKIPPED: {reason}");
+        return;
+    }
+    let folder = std::path::Path::new("/sys/fs/bpf/gridmux").join(&name);
+    let map = |pin: &str| {
+        let info = aya::maps::MapInfo::from_pin(folder.join(pin)).unwrap();
+        info.name_as_str().unwrap().to_owned()
+    };
+    let maps = ["histograms", "stats", "owner"].map(map);
+    assert_eq!(maps, ["gridmux_latency", "gridmux_stats", "gridmux_owner"]);
+    let drain = aya::programs::ProgramInfo::from_pin(folder.join("drain")).unwrap();
+    assert_eq!(drain.name_as_str(), Some("gridmux_drain"));
 }

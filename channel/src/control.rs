@@ -29,7 +29,9 @@ pub const MAX_REPLY_BYTES: usize = 4 << 20;
 /// 3: a kernel says why it cannot run, a module whether it prints,
 /// `TakePrinted` gives what kernels printed, and `LoadModule` takes several
 /// texts, which are linked.
-pub const CONTROL_VERSION: u32 = 3;
+///
+/// 4: a kernel says why its grid cannot be cut.
+pub const CONTROL_VERSION: u32 = 4;
 /// The most bytes of a client's name.
 pub const MAX_NAME_BYTES: usize = 64;
 /// The most bytes of a tenant's name.
@@ -269,6 +271,10 @@ pub struct KernelInfo {
     /// Why it cannot run on the device, though others of its module can; its
     /// launches are refused with this text.
     pub unusable: Option<String>,
+    /// Why its grid cannot be cut, though it can run: each launch goes to the
+    /// device as a whole, so that it waits for more room and others may wait
+    /// for its end.
+    pub undivided: Option<String>,
 }
 
 /// A parameter of a kernel.

@@ -20,6 +20,13 @@ use std::time::Duration;
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
+/// Turned away: the user's processes connect too often.
+pub const TOO_OFTEN: Errno = Errno::EAGAIN;
+/// Turned away: there is no room for one more connection.
+pub const TOO_MANY: Errno = Errno::EUSERS;
+/// Turned away: there is no device, and nobody knows for how long.
+pub const NO_DEVICE: Errno = Errno::ENODEV;
+
 /// The first read of a reply asks for this much, which is all of most.
 const FIRST_READ_BYTES: usize = 4096;
 
@@ -41,7 +48,7 @@ pub enum CallError {
     #[error("the mediator's socket failed: {0}")]
     Socket(#[from] Errno),
     /// The mediator refused a command.
-    #[error("the mediator refused {command:?}: {errno}")]
+    #[error("the mediator refused {command:?}: {errno}{}", why(*command, *errno))]
     Refused {
         /// Which command.
         command: Command,
@@ -67,6 +74,23 @@ fn advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => "; is `gridmux serve` running?",
         ErrorKind::PermissionDenied => "; no tenant of the service has a rule for this user",
+        _ => "",
+    }
+}
+
+/// Returns what a connection that was turned away unheard suggests, as the end
+/// of a sentence.
+fn why(command: Command, errno: Errno) -> &'static str {
+    match (command, errno) {
+        (Command::Version, TOO_OFTEN) => {
+            "; this user's processes connect too often (limits.connects_per_second): try again later"
+        }
+        (Command::Version, TOO_MANY) => {
+            "; it has as many connections as it takes (limits.clients): try again later"
+        }
+        (Command::Version, NO_DEVICE) => {
+            "; its device does not come up, and its log says why: try again later"
+        }
         _ => "",
     }
 }
@@ -120,7 +144,11 @@ impl Session {
     ) -> Result<Vec<u8>, CallError> {
         self.next_id = self.next_id.wrapping_add(1);
         let header = Header::command(self.next_id, command, payload.len());
-        self.send(&[header.as_bytes(), payload].concat(), fds)?;
+        match self.send(&[header.as_bytes(), payload].concat(), fds) {
+            // A mediator that turns a client away says why before it closes.
+            Ok(()) | Err(CallError::Closed) => {}
+            Err(error) => return Err(error),
+        }
         self.fds.clear();
         let mut bytes = vec![0; HEADER_BYTES];
         self.receive(&mut bytes)?;

@@ -2,7 +2,7 @@
 //!
 //! Rule: a failure carries the message, a hint where there is something to do about it, and its exit code.
 
-use crate::output::StdoutFailed;
+use crate::output::{StdoutFailed, causes};
 use std::fmt::Display;
 use std::io;
 
@@ -53,6 +53,13 @@ impl Failure {
             hint: None,
             code,
         }
+    }
+
+    /// Returns what went wrong and what to do about it, in one line.
+    pub(crate) fn line(&self) -> String {
+        let error = self.error.as_ref().map(causes);
+        let parts = error.iter().chain(&self.hint);
+        parts.map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 
     /// Adds what to do about it.

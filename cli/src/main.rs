@@ -2,13 +2,15 @@
 //!
 //! Rules: it only reads arguments and prints; what it prints about, the rooms do. Data goes to stdout, logs and
 //! progress to stderr; with `-j` or `-p` everything on stdout is JSON, errors included. Exit codes: 0 done, 1 it
-//! failed, 2 wrong usage.
+//! failed, 2 the command line is wrong, which is found before anything is done.
 
 mod commands;
 mod failure;
 mod files;
 mod logging;
+mod names;
 mod notify;
+mod offer;
 mod output;
 mod service;
 mod speaker;
@@ -27,7 +29,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
-    logging::start(cli.command.default_log_level());
+    let command = &cli.command;
+    logging::start(command.default_log_level(), command.is_for_people());
     let out = cli.output();
     match cli.command.run(&out) {
         Ok(()) => ExitCode::SUCCESS,

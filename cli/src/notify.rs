@@ -3,6 +3,7 @@
 //! Rule: a service manager that cannot be told is no reason not to serve.
 
 use gridmux_mediator::supervisor::State;
+use nix::time::{ClockId, clock_gettime};
 use std::env;
 use std::ffi::OsString;
 use std::io;
@@ -38,7 +39,13 @@ impl Manager {
     /// Tells it, where it has to be told; signs of life are sent twice in the time that it waits for one.
     pub(crate) fn tell(&mut self, state: State<'_>) {
         match state {
-            State::Ready(_) => self.send("READY=1\n"),
+            State::Ready(_) | State::Reloaded(Ok(())) => self.send("READY=1\n"),
+            State::Reloaded(Err(reason)) => self.send(&refused(&reason)),
+            // What was wrong with the last configuration is no status any more.
+            State::Reloading => self.send(&format!(
+                "RELOADING=1\nMONOTONIC_USEC={}\nSTATUS=\n",
+                monotonic_us()
+            )),
             State::Stopping => self.send("STOPPING=1\n"),
             State::Alive => {
                 let is_due = |patience: Duration| self.told.elapsed() >= patience / 2;
@@ -54,9 +61,26 @@ impl Manager {
         if let Some(socket) = &self.socket
             && let Err(error) = send(socket, message.as_bytes())
         {
-            tracing::warn!(%error, ?socket, "the service manager cannot be told {}", message.trim());
+            let what = message.split('=').next().unwrap_or_default();
+            tracing::warn!(%error, ?socket, "the service manager cannot be told {what}");
         }
     }
+}
+
+/// Returns the message to the service manager after a reload that was refused: `READY=1`, and the reason as `STATUS`.
+fn refused(reason: &str) -> String {
+    let line: String = reason
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    format!("READY=1\nSTATUS=the configuration is not applied: {line}\n")
+}
+
+/// Returns the time of the machine's monotonic clock in microseconds.
+fn monotonic_us() -> u128 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
+    // The clock always exists.
+    now.map_or(0, |now| Duration::from(now).as_micros())
 }
 
 /// Returns how long the manager waits, unless it waits for another process.
@@ -78,8 +102,21 @@ fn send(socket: &OsString, message: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::patience;
+    use super::{patience, refused};
     use std::time::Duration;
+
+    #[test]
+    fn a_reason_is_one_line_of_status() {
+        let said = refused("f: line 3\nREADY=0");
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "READY=1",
+                "STATUS=the configuration is not applied: f: line 3 READY=0"
+            ]
+        );
+    }
 
     #[test]
     fn the_manager_waits_for_the_process_that_it_names() {

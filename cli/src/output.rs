@@ -1,8 +1,8 @@
 //! What goes to stdout: text for people, or JSON for programs.
 //!
-//! Rules: control characters in text for people are shown and not sent, whoever named something with them; a command
-//! prints one JSON document, or lines of one document each where it goes on for a while; every write is flushed, because
-//! a program may wait for it; an error is `{"error": …}` in JSON, and otherwise stands on stderr with its hint.
+//! Rules: control characters in text for people are shown and not sent, whatever name holds them; a command
+//! prints one JSON document, or lines of one document each where it goes on for a while; every write is flushed,
+//! because a program may wait for it; an error is `{"error": …}` in JSON, and otherwise stands on stderr with its hint.
 
 use crate::failure::Failure;
 use serde::Serialize;
@@ -149,7 +149,7 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the error and what caused it, outermost first; a cause that an outer one has told already is left out.
-fn causes(error: &anyhow::Error) -> String {
+pub(crate) fn causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
         let cause = cause.to_string();

@@ -1,8 +1,11 @@
 //! Asking a running service.
 
 use crate::failure::Failure;
-use clap::Args;
-use gridmux_mediator::supervisor::{AdminError, AdminReply, AdminRequest, ServiceStatistics, ask};
+use crate::units;
+use clap::{Args, ValueHint};
+use gridmux_mediator::supervisor::{
+    AdminError, AdminReply, AdminRequest, HostState, ServiceStatistics, ask,
+};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -13,7 +16,7 @@ pub(crate) const DEFAULT_RUN_DIR: &str = "/run/gridmux";
 #[derive(Debug, Args)]
 pub(crate) struct ServiceArgs {
     /// Folder of the service's sockets
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_RUN_DIR)]
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_RUN_DIR, value_hint = ValueHint::DirPath)]
     pub(crate) run_dir: PathBuf,
 }
 
@@ -23,20 +26,32 @@ impl ServiceArgs {
     /// # Errors
     /// Nobody serves there, or it does not answer.
     pub(crate) fn statistics(&self) -> Result<ServiceStatistics, Failure> {
-        match ask(&self.run_dir, &AdminRequest::Statistics) {
-            Ok(AdminReply::Statistics(statistics)) => Ok(*statistics),
-            Ok(_) => Err(Failure::new(
-                "the service answered something else than was asked",
-            )),
-            Err(error) => Err(explain(error)),
+        match self.ask(&AdminRequest::Statistics)? {
+            AdminReply::Statistics(statistics) => Ok(*statistics),
+            _ => Err(unexpected()),
         }
     }
+
+    /// Asks the service something.
+    ///
+    /// # Errors
+    /// As for [`ServiceArgs::statistics`], and what the service refuses.
+    pub(crate) fn ask(&self, request: &AdminRequest) -> Result<AdminReply, Failure> {
+        ask(&self.run_dir, request).map_err(explain)
+    }
+}
+
+/// Makes the failure of an answer to another question.
+pub(crate) fn unexpected() -> Failure {
+    Failure::new("the service answered something else than was asked")
 }
 
 fn explain(error: AdminError) -> Failure {
     let hint = match &error {
         AdminError::Connect { source, .. } => match source.kind() {
-            ErrorKind::PermissionDenied => Some("ask as the user that runs the service"),
+            ErrorKind::PermissionDenied => Some(
+                "ask as the user that runs the service, or as a member of its operator_group, who may read statistics",
+            ),
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
                 Some("start it with `gridmux serve`, or name its folder with --run-dir")
             }
@@ -52,6 +67,31 @@ fn explain(error: AdminError) -> Failure {
     match hint {
         Some(hint) => failure.hint(hint),
         None => failure,
+    }
+}
+
+/// Age from which figures are said to be old, in milliseconds: a host that serves writes them when it is asked.
+const OLD_MS: u64 = 2000;
+
+/// Returns how old a service's figures are, where they are not those of now.
+pub(crate) fn age(service: &ServiceStatistics) -> Option<String> {
+    let is_fresh = service.host_state == HostState::Up && service.age_ms < OLD_MS;
+    let age_ns = service.age_ms.saturating_mul(1_000_000);
+    (!is_fresh).then(|| format!("{} old", units::nanos(Some(age_ns))))
+}
+
+/// Returns how the device host stands.
+pub(crate) fn host(state: &HostState, pid: Option<u32>) -> String {
+    let pid = pid.map_or_else(String::new, |pid| format!("pid {pid}"));
+    match state {
+        HostState::Up => pid,
+        HostState::Starting => format!("{pid}, starting"),
+        HostState::Down {
+            why, retry_in_ms, ..
+        } => {
+            let again = units::nanos(Some(retry_in_ms.saturating_mul(1_000_000)));
+            format!("none ({why}; the next one in {again})")
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Rule: a child that is dropped is killed and reaped, so that a command that fails leaves nothing behind.
 
 use crate::failure::Failure;
+use crate::logging;
 use anyhow::{Context, anyhow};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
@@ -63,8 +64,8 @@ impl Speaker {
             .arg("--json")
             .args(args)
             .env(
-                "GRIDMUX_LOG",
-                std::env::var("GRIDMUX_LOG").unwrap_or_else(|_| "error".into()),
+                logging::VARIABLE,
+                logging::directives().unwrap_or_else(|| "error".into()),
             )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -13,24 +13,33 @@ pub(crate) const TERMINAL: u16 = 80;
 pub(crate) fn of(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.set_header(headings.iter().map(|heading| heading.to_uppercase()));
-    text(table, rows)
+    text(table, rows, TERMINAL)
 }
 
 /// Returns values with their names as text, one below the other.
 pub(crate) fn fields(fields: impl IntoIterator<Item = (&'static str, String)>) -> String {
-    let rows = fields.into_iter();
-    text(
-        Table::new(),
-        rows.map(|(name, value)| vec![name.to_owned(), value]),
-    )
+    indented_fields(0, fields)
 }
 
-fn text(mut table: Table, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+/// Returns values with their names as text, one below the other, with blanks before each line.
+pub(crate) fn indented_fields(
+    blanks: u16,
+    fields: impl IntoIterator<Item = (&'static str, String)>,
+) -> String {
+    let rows = fields.into_iter();
+    let rows = rows.map(|(name, value)| vec![name.to_owned(), value]);
+    let text = text(Table::new(), rows, TERMINAL - blanks);
+    let begin = " ".repeat(blanks.into());
+    let lines = text.lines().map(|line| format!("{begin}{line}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn text(mut table: Table, rows: impl IntoIterator<Item = Vec<String>>, columns: u16) -> String {
     table
         .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         // The blank before the first column is taken away again.
-        .set_width(TERMINAL + 1);
+        .set_width(columns + 1);
     for row in rows {
         table.add_row(row.iter().map(|cell| one_line(cell)));
     }
@@ -48,7 +57,7 @@ fn one_line(cell: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{TERMINAL, fields, of};
+    use super::{TERMINAL, fields, indented_fields, of};
 
     #[test]
     fn what_does_not_fit_goes_on_below() {
@@ -56,7 +65,8 @@ mod tests {
         let row = vec!["a".repeat(50), words.clone(), "1".to_owned()];
         for text in [
             of(&["name", "what", "number"], [row]),
-            fields([("name", words)]),
+            fields([("name", words.clone())]),
+            indented_fields(4, [("name", words)]),
         ] {
             assert!(text.lines().count() > 2, "{text}");
             for line in text.lines() {

@@ -16,6 +16,26 @@ pub(crate) fn bytes(bytes: u64) -> String {
     unit.map_or_else(|| format!("{bytes}B"), |unit| format!("{value:.1}{unit}"))
 }
 
+/// Parses a number of bytes, plain or with a binary prefix, as `4GiB`.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit());
+    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
+    let shift = match unit {
+        "" | "B" => Some(0),
+        "KiB" => Some(10),
+        "MiB" => Some(20),
+        "GiB" => Some(30),
+        "TiB" => Some(40),
+        _ => None,
+    };
+    let bytes = shift.and_then(|shift| number.parse::<u64>().ok()?.checked_mul(1 << shift));
+    bytes.ok_or_else(|| {
+        format!(
+            "{text:?} is no number of bytes: a whole number, plain or with KiB, MiB, GiB or TiB"
+        )
+    })
+}
+
 /// Returns nanoseconds in the unit that fits, as `12.3us`; `-` for none.
 #[allow(clippy::cast_precision_loss, reason = "a rounded figure for display")]
 pub(crate) fn nanos(ns: Option<u64>) -> String {
@@ -40,7 +60,7 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, counted, nanos};
+    use super::{bytes, counted, nanos, parse_bytes};
 
     #[test]
     fn one_is_no_plural() {
@@ -53,6 +73,26 @@ mod tests {
             ],
             ["1 launch", "0 launches", "2 streams", "1 stream"]
         );
+    }
+
+    #[test]
+    fn bytes_are_read_as_they_are_written() {
+        let read = ["512", "512B", "3KiB", "4GiB", "1TiB"].map(parse_bytes);
+        let expected = [512, 512, 3 << 10, 4 << 30, 1 << 40].map(Ok);
+        assert_eq!(read, expected);
+        for bad in [
+            "",
+            "GiB",
+            "-1",
+            "1.5GiB",
+            "4GB",
+            "4 GiB",
+            "99999999999TiB",
+            "4gib",
+        ] {
+            let error = parse_bytes(bad).unwrap_err();
+            assert!(error.contains("whole number"), "{error}");
+        }
     }
 
     #[test]

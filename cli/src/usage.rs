@@ -10,12 +10,19 @@ use clap::error::ErrorKind;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
+/// How commands end, behind all of them.
+const NOTES: &str = "\
+Exit status: 0 it is done; 1 it failed; 2 the command line is wrong, whatever files hold and services say, which is \
+found before anything is done. `gridmux run` passes the status of its program on. With -j or -p an error is JSON too, \
+on stdout.";
+
 /// Share one GPU among many tenants.
 #[derive(Debug, Parser)]
 #[command(
     name = "gridmux",
     version = env!("GRIDMUX_VERSION"),
     about,
+    after_help = NOTES,
     max_term_width = crate::table::TERMINAL as usize,
     subcommand_required = true,
     arg_required_else_help = true

@@ -3,7 +3,7 @@
 
 mod command;
 
-use command::gridmux;
+use command::{checked, gridmux};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -60,14 +60,28 @@ fn every_shell_gets_completions() {
         );
     }
     let script = gridmux(["completions", "bash"]).succeeded().stdout;
-    let completed = Command::new("bash")
-        .arg("-c")
-        .arg(format!(
-            "{script}\nCOMP_WORDS=(gridmux pol); COMP_CWORD=1; _gridmux gridmux pol gridmux; echo ${{COMPREPLY[@]}}"
-        ))
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8_lossy(&completed.stdout), "policy\n");
+    let completed = |words: &[&str]| {
+        let (last, before) = (words[words.len() - 1], words[words.len() - 2]);
+        let (all, place) = (words.join(" "), words.len() - 1);
+        let complete = format!(
+            "COMP_WORDS=({all}); COMP_CWORD={place}; _gridmux gridmux '{last}' {before}; echo ${{COMPREPLY[@]}}"
+        );
+        let mut bash = Command::new("bash");
+        let output = bash.args(["-c", &format!("{script}\n{complete}")]).output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        text.trim().to_owned()
+    };
+    for (words, due) in [
+        (&["gridmux", "pol"][..], "policy"),
+        (&["gridmux", "policy", "set", "acc"], "accelos"),
+        (&["gridmux", "sim", "kernel", "--gpu", "v"], "v100"),
+        (&["gridmux", "ptx", "rewrite", "--form", "gat"], "gate"),
+        (&["gridmux", "tenant", "set", "--class", "b"], "batch"),
+        (&["gridmux", "workload", "run", "vec"], "vecadd"),
+        (&["gridmux", "workload", "run", "--size", "t"], "tiny"),
+    ] {
+        assert_eq!(completed(words), due, "{words:?}");
+    }
     let ran = gridmux(["completions", "tcsh", "-j"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.json_error().contains("tcsh"));
@@ -118,6 +132,15 @@ fn every_command_has_a_manual_page() {
         let title = name.trim_end_matches(".1");
         assert!(page.contains(&format!(".TH {title} 1")), "{name}: {page}");
         assert!(page.contains(".SH SYNOPSIS"), "{name}: {page}");
+        // Every page that it refers to is there.
+        let plain = page.replace('\\', "");
+        for (at, _) in plain.match_indices("(1)") {
+            let begin = plain[..at]
+                .rfind(char::is_whitespace)
+                .map_or(0, |at| at + 1);
+            let other = format!("{}.1", &plain[begin..at]);
+            assert!(pages.contains(&&*other), "{name} refers to {other}");
+        }
     }
     let written = fs::read_dir(&below).unwrap().count();
     assert_eq!(written, pages.len());
@@ -135,24 +158,13 @@ fn the_example_is_a_configuration_that_passes_the_check() {
     assert_eq!(json["text"], text);
     assert_eq!(json["defaults"]["device"]["kind"], "model:h200");
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("gridmux.toml");
-    fs::write(&file, &text).unwrap();
-    let run_dir = folder.path().join("run");
-    let [file, run_dir] = [&file, &run_dir].map(|path| path.to_str().unwrap());
-    let ran = gridmux([
-        "serve",
-        "--check",
-        "-j",
-        "--config",
-        file,
-        "--run-dir",
-        run_dir,
-    ]);
-    let report = ran.succeeded().json();
+    let report = checked(folder.path(), &text);
     assert_eq!(report["ok"], true, "{report}");
-    assert_eq!(report["file"], file);
+    let file = folder.path().join("gridmux.toml");
+    assert_eq!(report["file"], file.to_str().unwrap());
     assert_eq!(verdict(&report, "device.kind").0, "ok");
-    assert!(!Path::new(run_dir).exists(), "a check makes nothing");
+    let run_dir = folder.path().join("run");
+    assert!(!run_dir.exists(), "a check makes nothing");
 }
 
 #[test]
@@ -160,7 +172,7 @@ fn a_check_names_each_thing_that_is_not_there() {
     let folder = tempfile::tempdir().unwrap();
     let file = configuration(
         folder.path(),
-        "[device]\nkind = \"cuda:0\"\n[profiles]\nfile = \"/nonexistent/profiles\"\n\
+        "[device]\nkind = \"cuda:0\"\n[profiles]\nfile = \"/nonexistent/deep/profiles\"\n\
          [[tenant]]\nname = \"a\"\nuser = \"no-such-user\"\n[[tenant]]\nname = \"b\"\ngroup = \"no-such-group\"\n\
          [[tenant]]\nname = \"c\"\ncgroup = \"/no-such.slice\"\n",
     );

@@ -4,16 +4,15 @@
 
 mod command;
 
+use command::documents::{commands, repository, shell};
 use command::running::Running;
-use command::{PROGRAM, gridmux, workload_ptx};
+use command::{checked, gridmux, workload_ptx};
 use std::collections::BTreeSet;
-use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 /// Commands that are not run here, by how they begin, and why not.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 15] = [
     (
         "cargo xtask demo",
         "takes minutes; tests/tests/repeatable.rs runs the demo",
@@ -41,6 +40,10 @@ const ELSEWHERE: [(&str, &str); 14] = [
         "cli/tests/run.rs runs programs on a running service",
     ),
     ("install target/release/gridmux", "changes the machine"),
+    (
+        "install -D -m 644 target/release/libcuda.so",
+        "changes the machine; cli/tests/run.rs runs a program that is installed so",
+    ),
     (
         "install -m 644 packaging/gridmux.service",
         "changes the machine; cli/tests/packaging.rs has systemd read it",
@@ -80,53 +83,8 @@ fn adapted(command: &str, folder: &Path) -> String {
     }
 }
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("..")
-        .canonicalize()
-        .unwrap()
-}
-
 fn readme() -> String {
     fs::read_to_string(repository().join("README.md")).unwrap()
-}
-
-/// The lines of the README's blocks of commands, without what is said about them.
-fn commands(text: &str) -> Vec<String> {
-    let mut commands = Vec::new();
-    let mut is_inside = None;
-    for line in text.lines() {
-        if let Some(kind) = line.strip_prefix("```") {
-            is_inside = match is_inside {
-                None => Some(kind.is_empty()),
-                Some(_) => None,
-            };
-            continue;
-        }
-        let command = line.split(" #").next().unwrap_or_default().trim();
-        if is_inside == Some(true) && !command.is_empty() {
-            commands.push(command.to_owned());
-        }
-    }
-    commands
-}
-
-/// Runs a line as a shell does whose path has the program.
-fn shell(line: &str, folder: &Path) {
-    let programs = Path::new(PROGRAM).parent().unwrap().display();
-    let path = env::var("PATH").unwrap();
-    let output = Command::new("bash")
-        .args(["-c", line])
-        .env("PATH", format!("{programs}:{path}"))
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    assert!(
-        output.status.success(),
-        "{line}: {}",
-        String::from_utf8_lossy(&text)
-    );
 }
 
 #[test]
@@ -212,24 +170,11 @@ fn the_example_configuration_is_right_and_somebody_may_be_each_tenant() {
     let (_, rest) = text.split_once("```toml\n").unwrap();
     let (example, _) = rest.split_once("```").unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("gridmux.toml");
     // Another system may have no such user; the file of profiles is of this machine.
     let example = example
         .replace("user = \"www-data\"", "user = \"root\"")
         .replace("/var/lib/gridmux", folder.path().to_str().unwrap());
-    fs::write(&file, example).unwrap();
-    let run_dir = folder.path().join("run");
-    let [file, run_dir] = [&file, &run_dir].map(|path| path.to_str().unwrap());
-    let ran = gridmux([
-        "serve",
-        "--check",
-        "-j",
-        "--config",
-        file,
-        "--run-dir",
-        run_dir,
-    ]);
-    let report = ran.succeeded().json();
+    let report = checked(folder.path(), &example);
     let findings = report["findings"].as_array().unwrap();
     let admin = findings.iter().find(|found| found["key"] == "tenant.admin");
     let admin = admin.unwrap()["message"].as_str().unwrap();

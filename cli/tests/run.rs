@@ -198,6 +198,8 @@ fn a_running_service_is_used_and_must_be_there_if_it_was_named() {
     );
 
     let instance = format!("run-test-{}", std::process::id());
+    let configuration = installed.root.path().join("gridmux.toml");
+    std::fs::write(&configuration, "schema_version = 1\n").unwrap();
     let mut service = installed
         .command(&[
             "-j",
@@ -208,6 +210,8 @@ fn a_running_service_is_used_and_must_be_there_if_it_was_named() {
             "first",
             "--instance",
             &instance,
+            "--config",
+            configuration.to_str().unwrap(),
             "--run-dir",
         ])
         .arg(&run_dir)
@@ -402,17 +406,19 @@ fn it_ends_on_a_signal_while_its_service_does_not_end() {
 }
 
 #[test]
-fn without_the_library_it_says_how_to_build_it() {
+fn without_the_library_it_says_how_to_build_and_install_it() {
     let installed = Installed::new();
     std::fs::remove_file(installed.root.path().join("lib/gridmux/libcuda.so.1")).unwrap();
     let ran = installed.run(&["run", "--", "true"]);
     assert_eq!(ran.code, Some(1));
-    assert!(
-        ran.stderr
-            .contains("cargo build -p gridmux -p gridmux-cuda"),
-        "{}",
-        ran.stderr
-    );
+    let library = installed.root.path().join("lib/gridmux/libcuda.so.1");
+    let steps = [
+        "cargo build --release -p gridmux-cuda",
+        &format!("libcuda.so {}", library.display()),
+    ];
+    for step in steps {
+        assert!(ran.stderr.contains(step), "{step}: {}", ran.stderr);
+    }
 }
 
 #[test]

@@ -2,14 +2,60 @@
 
 mod command;
 
-use command::running::{Running, Service};
+use command::running::{Running, Service, until};
 use command::{PROGRAM, gridmux};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use std::os::unix::net::UnixDatagram;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+/// Returns which policy the device obeys, and for how long, which passes.
+fn in_force(of: &Value, key: &str) -> (Value, bool) {
+    let in_force = &of[key];
+    (in_force["name"].clone(), in_force["for_ms"].is_u64())
+}
+
+#[test]
+fn an_operator_sets_the_policy() {
+    let service = Service::start("policy-set");
+    let set = service.ask(&["policy", "set", "even"]);
+    let said = |key: &str| set[key].as_str().map(ToOwned::to_owned);
+    assert_eq!(said("policy").as_deref(), Some("even"), "{set}");
+    assert_eq!(said("before").as_deref(), Some("smk-p"), "{set}");
+    let even = |shown: &Value| shown["policy"] == "even" && shown["in_force"]["name"] == "even";
+    let mut looks = 0..1000;
+    assert!(
+        looks.any(|_| even(&service.ask(&["policy", "show"]))),
+        "it takes over"
+    );
+    let run_dir = service.run_dir.to_str().unwrap();
+    let text = gridmux(["policy", "show", "--run-dir", run_dir]);
+    let text = text.succeeded().stdout;
+    assert!(text.contains("in force  even for "), "{text}");
+    assert_eq!(set["changed"], true, "{set}");
+    let again = service.ask(&["policy", "set", "even"]);
+    assert_eq!(
+        (&again["before"], &again["changed"]),
+        (&Value::from("even"), &Value::from(false))
+    );
+    let text = gridmux(["policy", "set", "even", "--run-dir", run_dir]);
+    let text = text.succeeded().stdout;
+    assert!(
+        text.contains("even was set already") && text.contains("in force: even for "),
+        "{text}"
+    );
+    let wrong = gridmux(["-j", "policy", "set", "evne", "--run-dir", run_dir]);
+    assert_eq!(wrong.code, Some(2));
+    let error = wrong.json_error();
+    for word in ["evne", "even", "fifo", "smk-p"] {
+        assert!(error.contains(word), "{error}");
+    }
+    assert!(even(&service.ask(&["policy", "show"])));
+    assert_eq!(service.stop(), Some(0));
+}
 
 #[test]
 fn it_says_when_it_is_ready_answers_and_stops() {
@@ -25,6 +71,14 @@ fn it_says_when_it_is_ready_answers_and_stops() {
         (&Value::from(4), &Value::from("smk-p"))
     );
     assert_eq!(device["memory_used_bytes"], 0);
+    let obeyed = service.ask(&["policy", "show"]);
+    assert_eq!(
+        (&obeyed["policy"], &obeyed["failure"]),
+        (&Value::from("smk-p"), &Value::Null)
+    );
+    let expected = (Value::from("smk-p"), true);
+    assert_eq!(in_force(&obeyed, "in_force"), expected);
+    assert_eq!(in_force(&device, "policy_in_force"), expected);
     assert_eq!(
         (&device["tenants"], &device["clients"]),
         (&Value::from(2), &Value::from(0))
@@ -78,12 +132,69 @@ fn it_says_when_it_is_ready_answers_and_stops() {
     assert_eq!(service.stop(), Some(0));
 }
 
+/// Connects and says nothing.
+fn stranger(service: &Service) -> UnixStream {
+    let connection = UnixStream::connect(service.socket()).unwrap();
+    connection.set_nonblocking(true).unwrap();
+    connection
+}
+
+/// Returns whether the service has closed a connection.
+fn is_cut(mut connection: &UnixStream) -> bool {
+    let mut rest = [0; 256];
+    let would_wait = |error: std::io::Error| error.kind() == ErrorKind::WouldBlock;
+    !connection.read(&mut rest).is_err_and(would_wait)
+}
+
+#[test]
+fn figures_of_a_host_that_stands_still_say_their_age_and_half_open_connections_are_counted() {
+    let service = Service::start("age");
+    let mut strangers = [(); 3].map(|()| stranger(&service));
+    let folder = service.run_dir.to_str().unwrap();
+    let text = |command: [&str; 2]| {
+        let ran = gridmux(command.iter().chain(&["--run-dir", folder]));
+        ran.succeeded().stdout
+    };
+    // Who does not greet is cut off after a while, so that on a slow machine some have to come again.
+    let device = until("three strangers", || {
+        for connection in strangers.iter_mut().filter(|connection| is_cut(connection)) {
+            *connection = stranger(&service);
+        }
+        let device = service.ask(&["device", "show"]);
+        let shown = text(["device", "show"]);
+        let is_said = shown.contains("3 connections not greeted") && !shown.contains(" old");
+        (device["strangers"] == 3 && is_said).then_some(device)
+    });
+    assert_eq!(device["clients"], 0);
+    drop(strangers);
+    let host = i32::try_from(device["host_pid"].as_u64().unwrap()).unwrap();
+    kill(Pid::from_raw(host), Signal::SIGSTOP).unwrap();
+    let still = until("figures of more than two seconds' age", || {
+        let row = service.ask(&["tenant", "show", "first"])[0].clone();
+        (row["age_ms"].as_u64().unwrap() > 2000).then_some(row)
+    });
+    assert_eq!(still["host_state"], "up");
+    for command in [["tenant", "list"], ["tenant", "show"], ["device", "show"]] {
+        let text = text(command);
+        let says = |word: &str| text.lines().any(|line| line.contains(word));
+        assert!(says(" old") && says(&format!("pid {host}")), "{text}");
+    }
+    kill(Pid::from_raw(host), Signal::SIGKILL).unwrap();
+    assert_eq!(service.stop(), Some(0));
+}
+
 #[test]
 fn the_service_manager_is_told_of_every_state_and_that_the_service_lives() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     let run_dir = folder.path().join("run");
+    let configuration = folder.path().join("gridmux.toml");
+    std::fs::write(
+        &configuration,
+        "schema_version = 1\n[[tenant]]\nname = \"a\"\n",
+    )
+    .unwrap();
     let mut child = Command::new(PROGRAM)
         .args([
             "serve",
@@ -91,11 +202,11 @@ fn the_service_manager_is_told_of_every_state_and_that_the_service_lives() {
             &format!("notify-{}", std::process::id()),
             "--sms",
             "2",
-            "--tenant",
-            "a",
             "--run-dir",
         ])
         .arg(&run_dir)
+        .arg("--config")
+        .arg(&configuration)
         .env("NOTIFY_SOCKET", &path)
         .env("WATCHDOG_USEC", "200000")
         .stderr(Stdio::null())
@@ -106,19 +217,25 @@ fn the_service_manager_is_told_of_every_state_and_that_the_service_lives() {
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     let heard = || {
-        let mut message = [0; 64];
+        let mut message = [0; 80];
         let length = manager.recv(&mut message).unwrap_or(0);
         String::from_utf8_lossy(&message[..length]).into_owned()
     };
     let first = [heard(), heard(), heard()];
-    kill(
-        Pid::from_raw(i32::try_from(child.id()).unwrap()),
-        Signal::SIGTERM,
-    )
-    .unwrap();
-    let last = std::iter::repeat_with(heard).find(|message| message != "WATCHDOG=1\n");
+    let service = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let mut news = std::iter::repeat_with(heard).filter(|message| message != "WATCHDOG=1\n");
+    kill(service, Signal::SIGHUP).unwrap();
+    let reload = [news.next().unwrap(), news.next().unwrap()];
+    kill(service, Signal::SIGTERM).unwrap();
+    let last = news.next();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(first, ["READY=1\n", "WATCHDOG=1\n", "WATCHDOG=1\n"]);
+    let [begin, end] = reload;
+    assert!(
+        begin.starts_with("RELOADING=1\nMONOTONIC_USEC="),
+        "{begin:?}"
+    );
+    assert_eq!(end, "READY=1\n");
     assert_eq!(last.unwrap(), "STOPPING=1\n");
 }
 
@@ -395,7 +512,8 @@ fn what_was_learnt_outlives_device_hosts_and_the_service() {
     let (file, config) = (path("profiles"), path("config.toml"));
     let text = format!("schema_version = 1\n[profiles]\nfile = {file:?}\n");
     std::fs::write(&config, text).unwrap();
-    std::fs::write(&file, "what is this\n").unwrap();
+    let unknown = "{\"format\":\"gridmux profiles\",\"version\":9}\n";
+    std::fs::write(&file, unknown).unwrap();
     let serve = |name: &str| Service::start_with(name, &["--config", &config]);
     let run = |service: &Service, workload: &str| {
         let socket = service.socket();
@@ -407,7 +525,7 @@ fn what_was_learnt_outlives_device_hosts_and_the_service() {
     run(&service, "reduction");
     assert_eq!(service.stop(), Some(0));
     let aside = std::fs::read_to_string(path("profiles.bad1")).unwrap();
-    assert_eq!(aside, "what is this\n");
+    assert_eq!(aside, unknown);
     let first = learnt(&file);
     assert!(!first.is_empty());
 
@@ -417,13 +535,10 @@ fn what_was_learnt_outlives_device_hosts_and_the_service() {
     kill(Pid::from_raw(pid.unwrap()), Signal::SIGKILL).unwrap();
     let run_dir = service.run_dir.to_str().unwrap();
     // There is no answer while there is no host.
-    loop {
+    until("another device host", || {
         let shown = gridmux(["-j", "device", "show", "--run-dir", run_dir]);
-        if shown.code == Some(0) && shown.json()["host_pid"] != killed {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        (shown.code == Some(0) && shown.json()["host_pid"] != killed).then_some(())
+    });
     run(&service, "vecadd");
     assert_eq!(service.stop(), Some(0));
     // The newest host names all that it knows: it never ran what the first service learnt.

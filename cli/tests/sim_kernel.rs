@@ -309,7 +309,7 @@ fn wrong_arguments_are_named() {
         too_many.json_error()
     );
     let unknown = files.run(&["--gpu", "abacus"]);
-    assert_eq!(unknown.code, Some(1));
+    assert_eq!(unknown.code, Some(2));
     assert!(
         unknown.json_error().contains("h200"),
         "{}",

@@ -317,21 +317,23 @@ fn what_cannot_run_is_told_with_its_name() {
     let wide = kernel("block=2048");
     let shared = kernel("block=32,shared=1000000");
     let nameless = format!("{ptx},entry=nope,grid=1,block=1");
-    for (workload, due) in [
-        (&*none, "none holds no launch that ended in good order"),
-        (&foreign, "foreign, line 1: no JSON"),
-        ("/nonexistent/trace", "/nonexistent/trace"),
-        (&wide, "block [2048, 1, 1] is outside the limits"),
-        (&shared, "1000000 bytes of shared memory were asked for"),
-        (&nameless, "has no kernel \"nope\""),
+    // What no kernel may ask of the GPU is wrong usage, and found before any file is read.
+    for (workload, code, due) in [
+        (&*none, 1, "none holds no launch that ended in good order"),
+        (&foreign, 1, "foreign, line 1: no JSON"),
+        ("/nonexistent/trace", 1, "/nonexistent/trace"),
+        (&wide, 2, "block [2048, 1, 1] is outside the limits"),
+        (&shared, 2, "1000000 bytes of shared memory were asked for"),
+        (&nameless, 1, "has no kernel \"nope\""),
         (
             "/nonexistent/k.ptx,entry=k,grid=1,block=1",
+            1,
             "/nonexistent/k.ptx",
         ),
     ] {
         for on in ["event", "model"] {
             let ran = run(&[workload, "--policy", "fifo", "--on", on]);
-            assert_eq!(ran.code, Some(1), "{workload}: {}", ran.stdout);
+            assert_eq!(ran.code, Some(code), "{workload}: {}", ran.stdout);
             let error = ran.json_error();
             assert!(error.contains(due), "{workload} on {on}: {error}");
         }

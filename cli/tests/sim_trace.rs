@@ -204,7 +204,8 @@ fn what_does_not_belong_together_is_wrong_usage() {
             vec!["--tenant", "other:2", &path],
             "\"other\", of whom there is no trace",
         ),
-        (vec!["--tenant", "one:0", &path], "at least 1"),
+        (vec!["--tenant", "one:0", &path], "1 to 1000"),
+        (vec!["--tenant", "one:1001", &path], "1 to 1000"),
         (vec!["--tenant", "one", "--tenant", "one:2", &path], "twice"),
     ] {
         let ran = replay(&arguments);

@@ -6,45 +6,123 @@ use command::{PROGRAM, gridmux, workload_ptx};
 use std::io::Read;
 use std::process::{Command, Stdio};
 
+/// Command lines that are wrong, whatever files hold and services say.
+const WRONG: &[&str] = &[
+    "-j nonsense",
+    "nonsense -j",
+    "policy -jp",
+    "poli list --json",
+    "ptx check -j",
+    "ptx rewrite --form origami x.ptx -p",
+    "-j sim kernel x.ptx --entry k --grid 0 --block 1",
+    "-j sim kernel x.ptx --entry k --grid 1 --block 1 --arg u9=1",
+    "-j sim kernel x.ptx --entry k --grid 1 --block 1 --slice-blocks 2",
+    "-j latency 0",
+    "-j serve --tenant a:heavy",
+    "-j serve --tenant a:2 --tenant a:5",
+    "-j workload run nonsense --socket /nowhere",
+    "-j serve --sms 0 --tenant a",
+    "-j serve --device tpu --tenant a",
+    "-j serve --policy best --tenant a",
+    "-j serve --instance ../x --tenant a",
+    "-j serve --tenant a:0",
+    "-j serve --check --sms 0 --tenant a",
+    "-j demo --sms 0",
+    "-j demo --device tpu",
+    "-j run --sms 0 -- true",
+    "-j run --kernel-seconds nan -- true",
+    "-j policy show best",
+    "-j metrics --listen nowhere",
+    "-j sim kernel x.ptx --entry k --grid 1 --block 1 --gpu tpu",
+    "-j sim mix vecadd --policy fifo --gpu tpu",
+    // What no GPU has is found before the file is looked for, which is not there.
+    "-j sim kernel x.ptx --entry k --grid 1 --block 2048",
+    "-j sim kernel x.ptx --entry k --grid 1 --block 2048 --gpu h200 --gpu v100",
+    "-j sim kernel x.ptx --entry k --grid 1 --block 32 --shared 1000000",
+    "-j sim kernel x.ptx --entry k --grid 1 --block 32 --gpu h200 --gpu v100 --arg inout=x:x",
+    "-j sim mix k=x.ptx,entry=k,grid=1,block=2048 --policy fifo",
+    "-j sim trace x.trace --tenant x:1001",
+    "-j sim trace x.trace --sms 0",
+    "-j workload run vecadd --elements 0 --socket /nowhere",
+    "-j workload run vecadd --size huge --socket /nowhere",
+    "-j tenant set a --weight 0 --run-dir /nowhere",
+    "-j tenant set a --clients 0 --run-dir /nowhere",
+    "-j tenant set a --class fast --run-dir /nowhere",
+    "-j tenant set a --memory-limit 1KiB --run-dir /nowhere",
+    "-j policy set best --run-dir /nowhere",
+    "-j demo --work 0",
+    "-j run --weight 0 -- true",
+    "-j run --sms 500 -- true",
+    "-j run --timed --device cuda:0 -- true",
+    "-j run --device model:h200 --tenant ../x -- true",
+];
+
 #[test]
 fn wrong_usage_exits_with_2_and_says_so_in_json() {
-    for arguments in [
-        &["-j", "nonsense"][..],
-        &["nonsense", "-j"],
-        &["policy", "-jp"],
-        &["poli", "list", "--json"],
-        &["ptx", "check", "-j"],
-        &["ptx", "rewrite", "--form", "origami", "x.ptx", "-p"],
-        &[
-            "-j", "sim", "kernel", "x.ptx", "--entry", "k", "--grid", "0", "--block", "1",
-        ],
-        &[
-            "-j", "sim", "kernel", "x.ptx", "--entry", "k", "--grid", "1", "--block", "1", "--arg",
-            "u9=1",
-        ],
-        &[
-            "-j",
-            "sim",
-            "kernel",
-            "x.ptx",
-            "--entry",
-            "k",
-            "--grid",
-            "1",
-            "--block",
-            "1",
-            "--slice-blocks",
-            "2",
-        ],
-        &["-j", "latency", "0"],
-        &["-j", "serve", "--tenant", "a:heavy"],
-        &["-j", "serve", "--tenant", "a:2", "--tenant", "a:5"],
-        &["-j", "workload", "run", "nonsense", "--socket", "/nowhere"],
-    ] {
-        let ran = gridmux(arguments);
+    for line in WRONG {
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let ran = gridmux(&arguments);
         assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.stderr);
         assert!(!ran.json_error().is_empty(), "{arguments:?}");
         assert_eq!(ran.stderr, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_files_and_services_say_is_a_failure_and_no_wrong_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad");
+    std::fs::write(&file, "nonsense\n").unwrap();
+    let file = file.to_str().unwrap();
+    let launch = ["--entry", "k", "--grid", "1", "--block", "32"];
+    for arguments in [
+        &[
+            "tenant",
+            "set",
+            "a",
+            "--weight",
+            "2",
+            "--run-dir",
+            "/nowhere",
+        ][..],
+        &["policy", "set", "fifo", "--run-dir", "/nowhere"],
+        &["policy", "profiles", file],
+        &["ptx", "check", file],
+        &["sim", "trace", file],
+        &["serve", "--config", file],
+        &["workload", "run", "vecadd", "--socket", "/nowhere"],
+        &[&["sim", "kernel", file][..], &launch].concat(),
+        &[&["sim", "kernel", &workload_ptx("vecadd")][..], &launch].concat(),
+    ] {
+        let ran = gridmux(arguments);
+        assert_eq!(ran.code, Some(1), "{arguments:?}: {}", ran.stderr);
+    }
+    for page in [&["--help"][..], &["man"]] {
+        let text = gridmux(page).succeeded().stdout;
+        assert!(text.contains("2 the command line is wrong"), "{text}");
+    }
+}
+
+#[test]
+fn a_level_of_logs_that_does_not_exist_is_told_and_passed_over() {
+    let say = |level: &str| {
+        let mut command = Command::new(PROGRAM);
+        let output = command.args(["policy", "list"]).env("GRIDMUX_LOG", level);
+        let output = output.output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for right in ["debug", "gridmux_mediator=debug", ""] {
+        assert_eq!(say(right), "", "{right:?}");
+    }
+    for wrong in ["debgu", "gridmux_mediator=debgu"] {
+        let said = say(&format!("{wrong},info"));
+        for part in [
+            &format!("GRIDMUX_LOG: {wrong:?}"),
+            "error, warn, info, debug, trace",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
     }
 }
 
@@ -85,7 +163,7 @@ fn a_policy_that_does_not_exist_is_refused_before_anything_runs() {
 fn more_sms_than_there_are_is_refused_with_their_number() {
     for arguments in [&["demo"][..], &["serve", "--tenant", "a"]] {
         let ran = gridmux(arguments.iter().chain(&["-j", "--sms", "500"]));
-        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
         let error = ran.json_error();
         assert!(
             error.contains("device.sms") && error.contains("132"),
@@ -114,6 +192,22 @@ fn a_service_that_does_not_run_is_a_failure_with_a_hint() {
 }
 
 #[test]
+fn a_name_that_nobody_can_look_up_is_not_passed_over() {
+    let ran = gridmux([
+        "-j",
+        "latency",
+        "nobody",
+        "--instance",
+        "x",
+        "--run-dir",
+        "/nonexistent",
+    ]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    let hint = ran.json()["hint"].as_str().unwrap().to_owned();
+    assert!(hint.contains("leave the name out"), "{hint}");
+}
+
+#[test]
 fn each_cause_is_told_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.toml");
@@ -138,7 +232,7 @@ fn each_cause_is_told_once() {
             &["workload", "run", "vecadd", "--socket", "/nonexistent"],
             "os error 2",
         ),
-        (&[&sim[..], &["--gpu", file]].concat(), "nonsense = 1"),
+        (&[&sim[..], &["--gpu", file]].concat(), "key 'nonsense'"),
     ] {
         let ran = gridmux(arguments.iter().chain(&["-j"]));
         assert_eq!(ran.code, Some(1), "{arguments:?}");
@@ -300,6 +394,7 @@ fn what_help_refers_to_is_there() {
     for column in ["CLASS", "ASKED", "GOT", "PENDING", "behind"] {
         assert!(list.contains(column), "{column}: {list}");
     }
+    assert!(help(&["tenant", "show"]).contains("UID"));
     let trace = help(&["sim", "trace"]);
     for column in ["SLOWDOWN", "ASKED", "GOT", "ANTT"] {
         assert!(trace.contains(column), "{column}: {trace}");

@@ -9,19 +9,47 @@ use command::{gridmux, workload_ptx};
 /// Columns of a terminal.
 const COLUMNS: usize = 80;
 
+/// Columns that a terminal shows a line in.
+fn columns(line: &str) -> usize {
+    line.chars().fold(0, |columns, c| match c {
+        '\t' => (columns / 8 + 1) * 8,
+        _ => columns + 1,
+    })
+}
+
 /// Runs a command for people, and checks what it prints; a figure that is as long as a name may be is no excuse.
 fn check(arguments: &[&str]) -> String {
     let ran = gridmux(arguments);
     let ran = ran.succeeded();
     assert!(!ran.stdout.is_empty(), "{arguments:?} prints nothing");
     for line in ran.stdout.lines() {
-        let columns = line.chars().count();
+        let columns = columns(line);
         assert!(
             columns <= COLUMNS,
             "{arguments:?}, {columns} columns: {line}"
         );
     }
     ran.stdout
+}
+
+/// Checks that a terminal does not break the example commands of a help text: each stands on a line, or goes on behind
+/// a backslash.
+fn check_examples(help: &str) {
+    let is_example = |line: &str| line.starts_with("  gridmux ");
+    for (line, next) in help.lines().zip(help.lines().skip(1)) {
+        let goes_on = line.ends_with('\\');
+        let is_broken = match (is_example(line), goes_on) {
+            (_, true) => !next.starts_with("    "),
+            (true, false) => {
+                next.starts_with("  ") && !is_example(next) && !next.starts_with("  man ")
+            }
+            (false, false) => false,
+        };
+        assert!(
+            !is_broken && line.trim() != "\\",
+            "{line:?}, {next:?}: {help}"
+        );
+    }
 }
 
 /// Every command that `--help` shows, as its words.
@@ -44,7 +72,7 @@ fn the_help_of_every_command_fits() {
     for words in commands {
         let mut arguments: Vec<&str> = words.iter().map(String::as_str).collect();
         arguments.push("--help");
-        check(&arguments);
+        check_examples(&check(&arguments));
         let last = arguments.len() - 1;
         arguments[last] = "-h";
         check(&arguments);
@@ -55,6 +83,9 @@ fn the_help_of_every_command_fits() {
 fn the_tables_of_commands_without_a_service_fit() {
     check(&["workload", "list"]);
     check(&["policy", "list"]);
+    check(&["sim", "gpus"]);
+    check(&["sim", "gpu", "show", "gtx480"]);
+    check(&["sim", "counters"]);
     let policies = gridmux(["policy", "list", "-j"]).succeeded().json();
     for policy in policies.as_array().unwrap() {
         check(&["policy", "show", policy["name"].as_str().unwrap()]);
@@ -116,6 +147,32 @@ fn the_tables_of_commands_without_a_service_fit() {
 }
 
 #[test]
+fn what_is_said_of_ptx_fits_and_so_does_rewritten_ptx() {
+    for workload in gridmux_workloads::workloads() {
+        let file = workload_ptx(workload.name);
+        check(&["ptx", "check", &file]);
+        for form in gridmux_ptx::forms::Form::ALL {
+            check(&["ptx", "rewrite", "--form", form.name(), &file]);
+        }
+    }
+}
+
+#[test]
+fn a_replay_of_long_names_and_large_figures_fits() {
+    let traces = Traces::new();
+    let many: Vec<Launch> = (0..20)
+        .map(|n| Launch::new(0, 64, n * 12_345, 5_000))
+        .collect();
+    let sources = ["a", "b", "c"].map(|letter| {
+        let file = traces.write(letter, &many);
+        format!("{}={file}", letter.repeat(32))
+    });
+    let options = ["--gpu", "v100", "--sms", "2", "--policy", "fifo"];
+    let sources = sources.each_ref().map(String::as_str);
+    check(&[&["sim", "trace"][..], &sources, &options].concat());
+}
+
+#[test]
 fn the_tables_of_a_service_fit() {
     let long = "a".repeat(32);
     let service = Service::start_with("width", &["--tenant", &format!("{long}:1000:latency")]);
@@ -130,6 +187,7 @@ fn the_tables_of_a_service_fit() {
     check(&["tenant", "list", "--run-dir", folder]);
     check(&["tenant", "show", "--run-dir", folder]);
     check(&["device", "show", "--run-dir", folder]);
+    check(&["policy", "show", "--run-dir", folder]);
     let text = check(&["latency", "--run-dir", folder]);
     assert!(text.contains(&long), "{text}");
 }

@@ -5,7 +5,7 @@
 //! Length: a description is one tree of tables, and every key in it has its own documentation.
 
 use crate::timing::dram::Channel;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Bytes of a cache line.
 pub const LINE_BYTES: u64 = 128;
@@ -16,34 +16,8 @@ pub const WARP_LANES: u32 = 32;
 /// Most warps that one SM may hold; the schedulers keep them in one 64-bit mask.
 pub const MAX_WARPS_PER_SM: u32 = 64;
 
-/// Why a GPU description was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The text is no valid TOML, lacks a key or has an unknown one.
-    #[error("the GPU description cannot be read: {0}")]
-    Syntax(#[from] toml::de::Error),
-    /// No built-in description has this name.
-    #[error("no built-in GPU is called '{name}'; there are: {known}")]
-    UnknownBuiltin {
-        /// The name asked for.
-        name: String,
-        /// The names that exist.
-        known: String,
-    },
-    /// A value makes no sense.
-    #[error("{key} = {value} makes no sense: {reason}")]
-    Value {
-        /// Dotted name of the key.
-        key: &'static str,
-        /// The value given.
-        value: String,
-        /// What it must be.
-        reason: &'static str,
-    },
-}
-
 /// Order in which a warp scheduler offers its warps the issue slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SchedulerPolicy {
     /// Loose round robin.
@@ -55,7 +29,7 @@ pub enum SchedulerPolicy {
 }
 
 /// What a store to global memory does to a line that L1 holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WritePolicy {
     /// The line's sectors go.
@@ -65,7 +39,7 @@ pub enum WritePolicy {
 }
 
 /// What a store does to a line that L2 does not hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteMiss {
     /// The bytes stay in the slice under a byte mask until the line goes; nothing is fetched.
@@ -75,7 +49,7 @@ pub enum WriteMiss {
 }
 
 /// A whole GPU.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuConfig {
     /// Name, as `--gpu` takes it.
@@ -85,7 +59,7 @@ pub struct GpuConfig {
     /// Streaming multiprocessors.
     pub sm: Sm,
     /// Front end of an SM; absent where the supply of instructions never limits.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetch: Option<Fetch>,
     /// Execution pipelines of one SM.
     pub pipelines: Pipelines,
@@ -115,7 +89,7 @@ pub struct GpuConfig {
 }
 
 /// Checks that no real chip makes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Checks {
     /// Reading shared memory that no thread of the block has written is a fault.
@@ -123,7 +97,7 @@ pub struct Checks {
 }
 
 /// Clocks.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clock {
     /// Core clock in MHz; all cycles of the model are cycles of this clock.
@@ -131,7 +105,7 @@ pub struct Clock {
 }
 
 /// Streaming multiprocessors and what one of them holds.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sm {
     /// Number of SMs.
@@ -181,7 +155,7 @@ pub struct Sm {
 }
 
 /// Front end of an SM: one fetch a cycle fills one warp's instruction buffer.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fetch {
     /// Instructions that a fetch brings, as many as a warp's buffer holds.
@@ -197,7 +171,7 @@ pub struct Fetch {
 }
 
 /// Latency, initiation interval and number of one pipeline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pipeline {
     /// Cycles until a dependent instruction may issue.
@@ -207,7 +181,7 @@ pub struct Pipeline {
 }
 
 /// Units of an SM that execute warp instructions.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Units {
     /// Integer; 0 where the single-precision units do it (before Volta).
@@ -223,7 +197,7 @@ pub struct Units {
 }
 
 /// Execution pipelines of one SM.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pipelines {
     /// How many units of each kind an SM has.
@@ -255,7 +229,7 @@ pub struct Pipelines {
 }
 
 /// Shared memory.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shared {
     /// Load-to-use cycles without conflicts.
@@ -267,7 +241,7 @@ pub struct Shared {
 }
 
 /// Level-1 cache of one SM; no allocation on stores to global memory.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct L1 {
     /// Size in bytes.
@@ -298,7 +272,7 @@ pub struct L1 {
 }
 
 /// A read-only cache of one SM.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SmallCache {
     /// Size in bytes.
@@ -310,7 +284,7 @@ pub struct SmallCache {
 }
 
 /// Network between SMs and level-2 slices.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interconnect {
     /// One-way cycles of an unloaded packet.
@@ -324,7 +298,7 @@ pub struct Interconnect {
 }
 
 /// Level-2 cache: write-back, least recently used.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct L2 {
     /// Slices; the same number for each DRAM channel.
@@ -352,7 +326,7 @@ pub struct L2 {
 }
 
 /// Device memory.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dram {
     /// Channels.
@@ -368,7 +342,7 @@ pub struct Dram {
     /// Bytes of a row.
     pub row_bytes: u64,
     /// Banks that take turns along neighbouring addresses; absent where those of a row all lie in one bank.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stripe: Option<Stripe>,
     /// Groups of banks; neighbouring banks lie in different ones.
     #[serde(default = "one")]
@@ -386,7 +360,7 @@ pub struct Dram {
 }
 
 /// How neighbouring addresses of a channel are spread over banks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stripe {
     /// Banks that take turns.
@@ -400,7 +374,7 @@ fn one() -> u32 {
 }
 
 /// Timing of a DRAM chip in command clocks, by JEDEC's names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DramTiming {
     /// Column command to column command.
@@ -438,7 +412,7 @@ pub struct DramTiming {
 }
 
 /// Costs of starting kernels and blocks.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LaunchCosts {
     /// Cycles from submission to an idle hardware queue until the first block may start.
@@ -454,7 +428,7 @@ pub struct LaunchCosts {
 }
 
 /// Copy engines, one per direction.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CopyEngines {
     /// Host to device, 10⁹ bytes per second.
@@ -466,7 +440,7 @@ pub struct CopyEngines {
 }
 
 /// Energies of events, for an estimate; leakage is of the whole GPU.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Energy {
     /// One integer or move operation of one thread, register file and issue included.
@@ -489,51 +463,7 @@ pub struct Energy {
     pub static_watts: f64,
 }
 
-const BUILTIN: [(&str, &str); 9] = [
-    ("h200", include_str!("../configs/h200.toml")),
-    ("v100", include_str!("../configs/v100.toml")),
-    ("gtx980", include_str!("../configs/gtx980.toml")),
-    ("k20m", include_str!("../configs/k20m.toml")),
-    ("gtx680", include_str!("../configs/gtx680.toml")),
-    ("gtx480", include_str!("../configs/gtx480.toml")),
-    ("gtx480-lrr", include_str!("../configs/gtx480-lrr.toml")),
-    ("c2050", include_str!("../configs/c2050.toml")),
-    (
-        "warped-slicer",
-        include_str!("../configs/warped-slicer.toml"),
-    ),
-];
-
-/// Names that [`GpuConfig::builtin`] knows.
-pub fn builtin_names() -> impl Iterator<Item = &'static str> {
-    BUILTIN.iter().map(|(name, _)| *name)
-}
-
 impl GpuConfig {
-    /// One of the descriptions in `configs/`.
-    ///
-    /// # Errors
-    /// [`ConfigError::UnknownBuiltin`], which lists the known names.
-    pub fn builtin(name: &str) -> Result<Self, ConfigError> {
-        let Some((_, text)) = BUILTIN.iter().find(|(known, _)| *known == name) else {
-            return Err(ConfigError::UnknownBuiltin {
-                name: name.to_owned(),
-                known: builtin_names().collect::<Vec<_>>().join(", "),
-            });
-        };
-        Self::from_toml(text)
-    }
-
-    /// Reads and checks a description.
-    ///
-    /// # Errors
-    /// [`ConfigError::Syntax`] for broken TOML, missing and unknown keys, [`ConfigError::Value`] for nonsense.
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text)?;
-        config.validate()?;
-        Ok(config)
-    }
-
     /// The same GPU with `sms` SMs, and level-2 slices, DRAM channels and bandwidth in proportion.
     /// Zero SMs count as one.
     #[must_use]

@@ -1,11 +1,11 @@
-//! Checks of a GPU description: each value that makes no sense is refused with its key's name.
+//! Checks of a GPU description: each value that makes no sense is refused with its key's name, and two that contradict
+//! each other with both.
 //!
 //! Rule: a description that passes here can make nothing else in the crate divide by zero, overflow a mask or
 //! wait for ever.
 
-use crate::config::{
-    ConfigError, GpuConfig, LINE_BYTES, MAX_WARPS_PER_SM, Pipeline, SECTOR_BYTES, WARP_LANES,
-};
+use crate::config::{GpuConfig, LINE_BYTES, MAX_WARPS_PER_SM, Pipeline, SECTOR_BYTES, WARP_LANES};
+use crate::description::ConfigError;
 use crate::timing::dram::Channel;
 use crate::timing::issue::MAX_UNITS;
 use std::fmt::Display;
@@ -77,11 +77,34 @@ impl GpuConfig {
         at_least_one("sm.max_registers_per_thread", sm.max_registers_per_thread)?;
         at_least_one("sm.register_unit", sm.register_unit)?;
         at_least_one("sm.shared_unit_bytes", sm.shared_unit_bytes)?;
-        require(
-            "sm.max_shared_bytes_per_block",
-            sm.max_shared_bytes_per_block,
-            sm.max_shared_bytes_per_block <= sm.shared_bytes,
-            "a block cannot have more shared memory than its SM",
+        self.validate_room()
+    }
+
+    /// A block of the largest kind fits an SM.
+    fn validate_room(&self) -> Result<(), ConfigError> {
+        let sm = &self.sm;
+        agree(
+            ("sm.max_threads_per_block", sm.max_threads_per_block),
+            ("sm.max_threads", sm.max_threads),
+            sm.max_threads_per_block <= sm.max_threads,
+            "a block cannot have more threads than its SM",
+        )?;
+        let registers = u64::from(sm.max_registers_per_thread) * u64::from(WARP_LANES);
+        agree(
+            ("sm.max_registers_per_thread", sm.max_registers_per_thread),
+            ("sm.registers", sm.registers),
+            registers.next_multiple_of(u64::from(sm.register_unit)) <= u64::from(sm.registers),
+            "the 32 threads of a warp must find their registers on an SM, in units of sm.register_unit",
+        )?;
+        let reserved = u64::from(sm.reserved_shared_bytes_per_block);
+        agree(
+            (
+                "sm.max_shared_bytes_per_block",
+                sm.max_shared_bytes_per_block,
+            ),
+            ("sm.shared_bytes", sm.shared_bytes),
+            u64::from(sm.max_shared_bytes_per_block) + reserved <= u64::from(sm.shared_bytes),
+            "a block, with sm.reserved_shared_bytes_per_block, cannot have more shared memory than its SM",
         )
     }
 
@@ -103,11 +126,11 @@ impl GpuConfig {
                 in_range || (may_lack && count == 0),
                 "it must lie between 1 and 8; 0 only for int and tensor, whose work fp32 then does",
             )?;
-            require(
-                key,
-                count,
+            agree(
+                (key, count),
+                ("sm.schedulers", schedulers),
                 !self.sm.sub_cores || count.is_multiple_of(schedulers),
-                "with sub-cores every scheduler needs the same number of units",
+                "with sm.sub_cores every scheduler needs the same number of units",
             )?;
         }
         let all: [(&'static str, Pipeline); 12] = [
@@ -151,7 +174,7 @@ impl GpuConfig {
                 && (4..=16).contains(&fetch.instruction_bytes),
             "an instruction takes 4, 8 or 16 bytes",
         )?;
-        cache_geometry("fetch.ways", "fetch.bytes", fetch.ways, fetch.bytes)
+        cache_geometry(("fetch.ways", fetch.ways), ("fetch.bytes", fetch.bytes))
     }
 
     fn validate_caches(&self) -> Result<(), ConfigError> {
@@ -182,12 +205,12 @@ impl GpuConfig {
             ),
         ];
         for ([ways, bytes, latency], cache) in small {
-            cache_geometry(ways, bytes, cache.ways, cache.bytes)?;
+            cache_geometry((ways, cache.ways), (bytes, cache.bytes))?;
             at_least_one(latency, cache.latency)?;
         }
         self.validate_fetch()?;
         at_least_one("l1.line_interval", self.l1.line_interval)?;
-        cache_geometry("l1.ways", "l1.bytes", self.l1.ways, self.l1.bytes)?;
+        cache_geometry(("l1.ways", self.l1.ways), ("l1.bytes", self.l1.bytes))?;
         self.validate_l2()
     }
 
@@ -201,8 +224,8 @@ impl GpuConfig {
             "interconnect.reply_bytes_per_cycle",
             self.interconnect.reply_bytes_per_cycle,
         )?;
-        at_least_one("l2.slices", self.l2.slices)?;
-        at_least_one("l2.banks", self.l2.banks)?;
+        up_to_1024("l2.slices", self.l2.slices)?;
+        up_to_1024("l2.banks", self.l2.banks)?;
         require(
             "l2.interleave_bytes",
             self.l2.interleave_bytes,
@@ -210,27 +233,35 @@ impl GpuConfig {
                 && (LINE_BYTES..=1 << 20).contains(&self.l2.interleave_bytes),
             "it must be a power of two from 128 to 1048576",
         )?;
-        at_least_one("dram.channels", self.dram.channels)?;
-        require(
-            "l2.slices",
-            self.l2.slices,
+        up_to_1024("dram.channels", self.dram.channels)?;
+        agree(
+            ("l2.slices", self.l2.slices),
+            ("dram.channels", self.dram.channels),
             self.l2.slices.is_multiple_of(self.dram.channels),
             "every DRAM channel needs the same number of slices",
         )?;
-        cache_geometry(
-            "l2.ways",
-            "l2.bytes",
-            self.l2.ways,
-            self.l2.bytes / u64::from(self.l2.slices.max(1)),
+        ways("l2.ways", self.l2.ways)?;
+        not_too_large("l2.bytes", self.l2.bytes)?;
+        agree(
+            ("l2.bytes", self.l2.bytes),
+            ("l2.slices", self.l2.slices),
+            has_whole_sets(self.l2.bytes / u64::from(self.l2.slices), self.l2.ways),
+            "each slice must hold whole sets of 128-byte lines, l2.ways in a set",
         )?;
         at_least_one("l2.bytes_per_cycle", self.l2.bytes_per_cycle)?;
         at_least_one("l2.atomic_interval", self.l2.atomic_interval)?;
-        require(
-            "l2.latency",
-            self.l2.latency,
-            self.l2.latency > self.l1.latency
-                && self.l2.latency > 2 * self.interconnect.latency + 8,
-            "it must exceed the L1's and twice the interconnect's latency, which it includes",
+        agree(
+            ("l2.latency", self.l2.latency),
+            ("l1.latency", self.l1.latency),
+            self.l2.latency > self.l1.latency,
+            "what L1 lacks comes later than what it has",
+        )?;
+        let both_ways = 2 * u64::from(self.interconnect.latency) + 8;
+        agree(
+            ("l2.latency", self.l2.latency),
+            ("interconnect.latency", self.interconnect.latency),
+            u64::from(self.l2.latency) > both_ways,
+            "the way there and back, and 8 cycles, are part of the latency of L2",
         )
     }
 
@@ -285,12 +316,23 @@ impl GpuConfig {
             dram.row_bytes.is_power_of_two() && dram.row_bytes >= LINE_BYTES,
             "it must be a power of two of at least 128",
         )?;
-        require(
-            "dram.latency",
-            dram.latency,
-            u64::from(dram.latency) >= u64::from(self.l2.latency) + Channel::lone_read_cycles(self),
-            "it must exceed l2.latency and the timing of a row's opening and a read, which it includes",
+        agree(
+            ("dram.latency", dram.latency),
+            ("l2.latency", self.l2.latency),
+            dram.latency >= self.l2.latency,
+            "the way through L2 is part of the latency of DRAM",
         )?;
+        agree(
+            ("dram.latency", dram.latency),
+            ("dram.timing.rcd", t.rcd),
+            u64::from(dram.latency) >= u64::from(self.l2.latency) + Channel::lone_read_cycles(self),
+            "l2.latency and the opening of a row and the read (the figures of dram.timing, in command clocks) are part \
+             of the latency of DRAM",
+        )?;
+        self.validate_costs()
+    }
+
+    fn validate_costs(&self) -> Result<(), ConfigError> {
         at_least_one(
             "launch.block_interval_cycles",
             self.launch.block_interval_cycles,
@@ -320,22 +362,33 @@ impl GpuConfig {
         require(
             "dram.bank_groups",
             dram.bank_groups,
-            dram.bank_groups.is_power_of_two() && dram.bank_groups <= dram.banks,
-            "it must be a power of two, at most as many as banks",
+            dram.bank_groups.is_power_of_two(),
+            "it must be a power of two",
+        )?;
+        agree(
+            ("dram.bank_groups", dram.bank_groups),
+            ("dram.banks", dram.banks),
+            dram.bank_groups <= dram.banks,
+            "a group has a bank at least",
         )?;
         if let Some(stripe) = dram.stripe {
-            require(
-                "dram.stripe.banks",
-                stripe.banks,
+            agree(
+                ("dram.stripe.banks", stripe.banks),
+                ("dram.banks", dram.banks),
                 stripe.banks != 0 && dram.banks.is_multiple_of(stripe.banks),
-                "it must divide the number of banks",
+                "the banks that take turns must divide the number of banks",
             )?;
             require(
                 "dram.stripe.bytes",
                 stripe.bytes,
-                stripe.bytes.is_power_of_two()
-                    && (LINE_BYTES..=dram.row_bytes).contains(&stripe.bytes),
-                "it must be a power of two from 128 to a row",
+                stripe.bytes.is_power_of_two() && stripe.bytes >= LINE_BYTES,
+                "it must be a power of two of at least 128",
+            )?;
+            agree(
+                ("dram.stripe.bytes", stripe.bytes),
+                ("dram.row_bytes", dram.row_bytes),
+                stripe.bytes <= dram.row_bytes,
+                "a turn must lie in one row",
             )?;
         }
         let t = &dram.timing;
@@ -352,11 +405,11 @@ impl GpuConfig {
                 "it must lie between 0 and 4096 command clocks",
             )?;
         }
-        require(
-            "dram.timing.refi",
-            t.refi,
+        agree(
+            ("dram.timing.refi", t.refi),
+            ("dram.timing.rc", t.rc),
             t.refi == 0 || t.refi > 2 * (t.rp + t.rfc + t.rc),
-            "refreshes must leave at least half of the time (0: none are made)",
+            "refreshes, with dram.timing.rp and rfc, must leave at least half of the time (refi 0: none are made)",
         )
     }
 
@@ -400,8 +453,38 @@ fn require(
     })
 }
 
+/// Refuses two parts of a description that contradict each other.
+fn agree<A: Display, B: Display>(
+    (key, value): (&'static str, A),
+    (other, other_value): (&'static str, B),
+    holds: bool,
+    reason: &'static str,
+) -> Result<(), ConfigError> {
+    if holds {
+        return Ok(());
+    }
+    Err(ConfigError::Contradiction {
+        key,
+        value: value.to_string(),
+        other,
+        other_value: other_value.to_string(),
+        reason,
+    })
+}
+
 fn at_least_one(key: &'static str, value: u32) -> Result<(), ConfigError> {
     require(key, value, value >= 1, "it must be at least 1")
+}
+
+fn up_to_1024(key: &'static str, value: u32) -> Result<(), ConfigError> {
+    let holds = (1..=1024).contains(&value);
+    require(key, value, holds, "it must lie between 1 and 1024")
+}
+
+/// Refuses a cache whose lines this machine might have no memory for.
+fn not_too_large(key: &'static str, bytes: u64) -> Result<(), ConfigError> {
+    let holds = bytes <= 1 << 30;
+    require(key, bytes, holds, "it must be at most 1073741824 (1 GiB)")
 }
 
 fn positive(key: &'static str, value: f64) -> Result<(), ConfigError> {
@@ -413,29 +496,34 @@ fn positive(key: &'static str, value: f64) -> Result<(), ConfigError> {
     )
 }
 
+fn ways(key: &'static str, ways: u32) -> Result<(), ConfigError> {
+    let holds = (1..=64).contains(&ways);
+    require(key, ways, holds, "it must lie between 1 and 64")
+}
+
+fn has_whole_sets(bytes: u64, ways: u32) -> bool {
+    let set = LINE_BYTES * u64::from(ways);
+    bytes >= set && bytes.is_multiple_of(set)
+}
+
 fn cache_geometry(
-    ways_key: &'static str,
-    bytes_key: &'static str,
-    ways: u32,
-    bytes: u64,
+    (ways_key, count): (&'static str, u32),
+    (bytes_key, bytes): (&'static str, u64),
 ) -> Result<(), ConfigError> {
-    require(
-        ways_key,
-        ways,
-        (1..=64).contains(&ways),
-        "it must lie between 1 and 64",
-    )?;
-    require(
-        bytes_key,
-        bytes,
-        bytes >= LINE_BYTES * u64::from(ways) && bytes.is_multiple_of(LINE_BYTES * u64::from(ways)),
-        "it (or one slice of it) must be whole sets of 128-byte lines",
+    ways(ways_key, count)?;
+    not_too_large(bytes_key, bytes)?;
+    agree(
+        (bytes_key, bytes),
+        (ways_key, count),
+        has_whole_sets(bytes, count),
+        "a cache must hold whole sets of 128-byte lines",
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{ConfigError, GpuConfig, SchedulerPolicy, builtin_names};
+    use crate::config::{GpuConfig, SchedulerPolicy};
+    use crate::description::{ConfigError, Description, builtin_names};
 
     #[test]
     fn every_builtin_is_valid_and_named_after_itself() {
@@ -458,6 +546,23 @@ mod tests {
         let text = include_str!("../configs/h200.toml").replace("[shared]", "[shared]\nbogus = 1");
         let error = GpuConfig::from_toml(&text).expect_err("refused");
         assert!(error.to_string().contains("bogus"), "{error}");
+    }
+
+    #[test]
+    fn what_no_machine_has_memory_for_is_refused() {
+        for change in [
+            "l1.bytes=4611686018427387904",
+            "l2.bytes=4611686018427387904",
+            "l2.banks=4294967295",
+            "l2.slices=4294967295",
+            "dram.channels=4294967295",
+        ] {
+            let mut description = Description::builtin("h200").expect("built in");
+            description.set(change).expect("a number");
+            let (key, _) = change.split_once('=').expect("a key");
+            let error = description.config().expect_err("refused").to_string();
+            assert!(error.contains(key), "{change}: {error}");
+        }
     }
 
     #[test]
@@ -489,7 +594,10 @@ mod tests {
         for (from, to, key) in cases {
             let text = include_str!("../configs/h200.toml").replacen(from, to, 1);
             match GpuConfig::from_toml(&text) {
-                Err(ConfigError::Value { key: named, .. }) => assert_eq!(named, key),
+                Err(
+                    ConfigError::Value { key: named, .. }
+                    | ConfigError::Contradiction { key: named, .. },
+                ) => assert_eq!(named, key),
                 other => panic!("{to}: {other:?}"),
             }
         }

@@ -2,15 +2,27 @@
 //!
 //! Rule: counters are sums of events, never derived rates; a rate is a method.
 
-use crate::config::GpuConfig;
+use crate::config::{GpuConfig, SECTOR_BYTES};
+use serde::Serialize;
 use std::ops::AddAssign;
 
+/// What a counter or a rate counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Legend {
+    /// Name.
+    pub name: &'static str,
+    /// Unit.
+    pub unit: &'static str,
+    /// One sentence.
+    pub meaning: &'static str,
+}
+
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])+ $name:ident: $unit:literal,)*) => {
         /// Event counts of one launch.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct Counters {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $doc])+ pub $name: u64,)*
         }
 
         impl AddAssign for Counters {
@@ -20,137 +32,179 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// Every counter with its name, in declaration order.
+            /// Returns every counter with its name, in declaration order.
             #[must_use]
             pub fn named(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
+            }
+
+            /// Returns what each counter counts, in declaration order.
+            #[must_use]
+            pub fn legend() -> Vec<Legend> {
+                vec![$(Legend {
+                    name: stringify!($name),
+                    unit: $unit,
+                    meaning: concat!($($doc),+).trim_ascii(),
+                },)*]
+            }
+        }
+    };
+}
+
+macro_rules! rates {
+    ($($(#[doc = $doc:literal])+ $name:ident: $unit:literal,)*) => {
+        /// Rates that follow from counters, the time they took and the GPU that they were counted on.
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub struct Rates {
+            $($(#[doc = $doc])+ pub $name: f64,)*
+        }
+
+        impl Rates {
+            /// Returns every rate with its name, in declaration order.
+            #[must_use]
+            pub fn named(&self) -> Vec<(&'static str, f64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+
+            /// Returns what each rate says, in declaration order.
+            #[must_use]
+            pub fn legend() -> Vec<Legend> {
+                vec![$(Legend {
+                    name: stringify!($name),
+                    unit: $unit,
+                    meaning: concat!($($doc),+).trim_ascii(),
+                },)*]
             }
         }
     };
 }
 
 counters! {
-    /// Warp instructions issued.
-    warp_instructions,
+    /// Warp instructions executed, those that are folded into others included.
+    warp_instructions: "warp instructions",
     /// Thread instructions executed: lanes under the mask, summed over warp instructions.
-    thread_instructions,
+    thread_instructions: "thread instructions",
     /// Blocks that ran to their end.
-    blocks,
+    blocks: "blocks",
     /// Residence of blocks on SMs, summed over blocks, in cycles.
-    block_cycles,
+    block_cycles: "block cycles",
     /// Warp instructions that read global memory.
-    global_loads,
+    global_loads: "warp instructions",
     /// Warp instructions that wrote global memory.
-    global_stores,
+    global_stores: "warp instructions",
     /// Warp instructions with a global atomic operation or reduction.
-    global_atomics,
+    global_atomics: "warp instructions",
     /// Warp instructions on shared memory.
-    shared_accesses,
+    shared_accesses: "warp instructions",
     /// Extra shared-memory cycles caused by bank conflicts.
-    shared_conflict_cycles,
+    shared_conflict_cycles: "cycles",
     /// 128-byte lines that global accesses touched.
-    global_lines,
+    global_lines: "lines",
     /// 32-byte sectors that global accesses touched.
-    global_sectors,
+    global_sectors: "sectors",
     /// Sectors that hit in L1.
-    l1_hit_sectors,
+    l1_hit_sectors: "sectors",
     /// Sectors that missed in L1.
-    l1_miss_sectors,
+    l1_miss_sectors: "sectors",
     /// Sectors that hit in L2.
-    l2_hit_sectors,
+    l2_hit_sectors: "sectors",
     /// Sectors that missed in L2.
-    l2_miss_sectors,
+    l2_miss_sectors: "sectors",
     /// Bytes read from DRAM.
-    dram_read_bytes,
+    dram_read_bytes: "bytes",
     /// Bytes written to DRAM.
-    dram_write_bytes,
+    dram_write_bytes: "bytes",
     /// DRAM reads and writes that found their row open.
-    dram_row_hits,
+    dram_row_hits: "accesses",
     /// DRAM reads and writes that had to open their row.
-    dram_row_misses,
+    dram_row_misses: "accesses",
     /// Barriers passed, counted per warp.
-    barriers,
+    barriers: "warps",
     /// Branches whose lanes went both ways.
-    divergent_branches,
+    divergent_branches: "branches",
     /// Warp instructions that the chip would not execute, because its compiler folds them into others.
-    folded_instructions,
+    folded_instructions: "warp instructions",
     /// Thread instructions of the integer pipelines, moves included.
-    int_threads,
+    int_threads: "thread instructions",
     /// Thread instructions of the single-precision pipelines.
-    fp32_threads,
+    fp32_threads: "thread instructions",
     /// Thread instructions of the double-precision pipelines.
-    fp64_threads,
+    fp64_threads: "thread instructions",
     /// Thread instructions of the special-function units.
-    sfu_threads,
+    sfu_threads: "thread instructions",
     /// Thread instructions of the matrix units.
-    tensor_threads,
+    tensor_threads: "thread instructions",
     /// Thread instructions that read or wrote memory, shuffles included.
-    memory_threads,
+    memory_threads: "thread instructions",
     /// Branches, barriers and other control instructions, by thread.
-    control_threads,
+    control_threads: "thread instructions",
     /// Residence of warps on SMs, summed over warps, in cycles.
-    warp_cycles,
+    warp_cycles: "warp cycles",
     /// Warp instructions on local memory.
-    local_accesses,
+    local_accesses: "warp instructions",
     /// Warp instructions on constant memory.
-    constant_accesses,
+    constant_accesses: "warp instructions",
     /// Constant accesses that missed in the constant cache.
-    constant_misses,
+    constant_misses: "accesses",
     /// Warp instructions on textures.
-    texture_accesses,
+    texture_accesses: "warp instructions",
     /// Texture lines that missed in the texture cache.
-    texture_misses,
-    /// Loads that found their sectors on the way to L1.
-    l1_reserved_sectors,
-    /// Scheduler cycles without an issue because all warps that could go on wait for memory.
-    stall_memory_cycles,
-    /// The same, for the result of an instruction of short latency.
-    stall_short_raw_cycles,
-    /// The same, for a pipeline or the load/store unit.
-    stall_resource_cycles,
-    /// The same, at barriers.
-    stall_barrier_cycles,
-    /// The same, behind branches and fences.
-    stall_control_cycles,
+    texture_misses: "lines",
+    /// Sectors that loads found on their way to L1 already.
+    l1_reserved_sectors: "sectors",
+    /// Scheduler cycles without an issue while a warp waits for memory, and none for what ends sooner. As with the
+    /// other stalls, time in which nothing happens on an SM, because all of its warps wait, is left out.
+    stall_memory_cycles: "scheduler cycles",
+    /// Scheduler cycles without an issue while a warp waits for a result of short latency, and none is ready.
+    stall_short_raw_cycles: "scheduler cycles",
+    /// Scheduler cycles without an issue although a warp is ready, because its pipeline or the load/store unit is busy.
+    stall_resource_cycles: "scheduler cycles",
+    /// Scheduler cycles without an issue because all warps that are left wait at barriers.
+    stall_barrier_cycles: "scheduler cycles",
+    /// Scheduler cycles without an issue while a warp waits behind a branch, a fence or a sleep or for its code, and
+    /// none for a result of short latency.
+    stall_control_cycles: "scheduler cycles",
     /// Scheduler cycles without an issue because the scheduler has no warp while its SM has a block.
-    stall_empty_cycles,
+    stall_empty_cycles: "scheduler cycles",
     /// Blocks that were switched out.
-    switches_out,
+    switches_out: "blocks",
     /// Blocks that came back.
-    switches_in,
+    switches_in: "blocks",
     /// Bytes of contexts written to memory by switches.
-    context_written_bytes,
+    context_written_bytes: "bytes",
     /// Bytes of contexts read back.
-    context_read_bytes,
+    context_read_bytes: "bytes",
 }
 
-/// Rates that follow from counters, the time they took and the GPU that they were counted on.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rates {
-    /// Warp instructions per cycle.
-    pub ipc: f64,
-    /// Resident warps over the most that could be, on the SMs of the GPU.
-    pub occupancy: f64,
+rates! {
+    /// Warp instructions issued per cycle of the whole GPU.
+    ipc: "instructions a cycle",
+    /// The same on an SM, over all SMs.
+    ipc_per_sm: "instructions a cycle",
+    /// Achieved occupancy: resident warps over the most that could be, over all SMs and the whole time.
+    occupancy: "0 to 1",
     /// Pipeline utilisation ratio: instructions issued over issue slots (Kernelet, section 4.2).
-    pub pur: f64,
-    /// Memory bandwidth utilisation ratio: DRAM bytes over what the bus could move (the same).
-    pub mur: f64,
+    pur: "0 to 1",
+    /// Memory bandwidth utilisation ratio: DRAM bytes over what the bus could move (Kernelet, section 4.2).
+    mur: "0 to 1",
     /// Sectors that missed in L2 per thousand thread instructions.
-    pub l2_mpki: f64,
+    l2_mpki: "sectors",
     /// Hits over accesses in L1, by sector.
-    pub l1_hit_rate: f64,
+    l1_hit_rate: "0 to 1",
     /// Hits over accesses in L2, by sector.
-    pub l2_hit_rate: f64,
-    /// Bytes from and to DRAM, 10⁹ a second.
-    pub dram_gigabytes_per_second: f64,
+    l2_hit_rate: "0 to 1",
+    /// Bytes of the sectors that were asked of L2, hits and misses.
+    l2_gigabytes_per_second: "GB/s",
+    /// Bytes from and to DRAM.
+    dram_gigabytes_per_second: "GB/s",
     /// DRAM accesses that found their row open.
-    pub dram_row_hit_rate: f64,
-    /// Energy of all events and of leakage, in microjoules.
-    pub energy_microjoules: f64,
+    dram_row_hit_rate: "0 to 1",
+    /// Energy of all events and of leakage.
+    energy_microjoules: "uJ",
 }
 
 impl Counters {
-    /// Rates over `cycles`, on the GPU they were counted on.
+    /// Returns the rates over `cycles`, on the GPU they were counted on.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "rates for display")]
     pub fn rates(&self, config: &GpuConfig, cycles: u64) -> Rates {
@@ -158,12 +212,14 @@ impl Counters {
         let time = cycles.max(1) as f64;
         let sms = f64::from(config.sm.count);
         let slots = sms * f64::from(config.sm.schedulers) * f64::from(config.sm.issue_width);
-        let bytes = self.dram_read_bytes + self.dram_write_bytes;
         let seconds = time / (f64::from(config.clock.core_mhz) * 1e6);
-        let rate = bytes as f64 / seconds / 1e9;
+        let gigabytes = |bytes: u64| bytes as f64 / seconds / 1e9;
+        let rate = gigabytes(self.dram_read_bytes + self.dram_write_bytes);
+        let l2_sectors = self.l2_hit_sectors + self.l2_miss_sectors;
         let of = |hits: u64, misses: u64| ratio(hits, (hits + misses) as f64);
         Rates {
             ipc: self.ipc(cycles),
+            ipc_per_sm: self.ipc(cycles) / sms,
             occupancy: ratio(
                 self.warp_cycles,
                 time * sms * f64::from(config.warps_per_sm()),
@@ -176,6 +232,7 @@ impl Counters {
             ),
             l1_hit_rate: of(self.l1_hit_sectors, self.l1_miss_sectors),
             l2_hit_rate: of(self.l2_hit_sectors, self.l2_miss_sectors),
+            l2_gigabytes_per_second: gigabytes(l2_sectors * SECTOR_BYTES),
             dram_gigabytes_per_second: rate,
             dram_row_hit_rate: of(self.dram_row_hits, self.dram_row_misses),
             energy_microjoules: self.picojoules(config) * 1e-6

@@ -25,7 +25,9 @@ pub(crate) fn dress(
     // A fault of an operation names its lane; what concerns the whole warp names where it waits.
     let waits = matches!(
         raw.kind,
-        FaultKind::BarrierDeadlock | FaultKind::BudgetExceeded { .. }
+        FaultKind::BarrierDeadlock
+            | FaultKind::BudgetExceeded { .. }
+            | FaultKind::InstructionBudgetExceeded { .. }
     );
     let (pc, lane) = if waits {
         warp.place()
@@ -67,7 +69,7 @@ fn origin(kernel: &Kernel, pc: u32) -> &Origin {
 }
 
 /// Name that a `.file` directive gives to a number.
-fn source_file(kernel: &Kernel, number: u32) -> Option<Arc<str>> {
+pub(crate) fn source_file(kernel: &Kernel, number: u32) -> Option<Arc<str>> {
     let known = kernel.files.iter().find(|(n, _)| *n == number)?;
     Some(known.1.clone())
 }

@@ -58,6 +58,11 @@ pub enum FaultKind {
         /// The budget in cycles.
         budget_cycles: u64,
     },
+    /// The launch, run without timing, executed more than its budget.
+    InstructionBudgetExceeded {
+        /// The budget in warp instructions.
+        budget_instructions: u64,
+    },
     /// `trap` was executed.
     Trap,
     /// `brkpt` was executed, and no debugger is there.
@@ -216,6 +221,14 @@ impl Fault {
                 write!(
                     f,
                     "the launch exceeded its budget of {budget_cycles} cycles"
+                )?;
+            }
+            FaultKind::InstructionBudgetExceeded {
+                budget_instructions,
+            } => {
+                write!(
+                    f,
+                    "the launch exceeded its budget of {budget_instructions} warp instructions"
                 )?;
             }
             FaultKind::Trap => f.write_str("it executed a trap")?,

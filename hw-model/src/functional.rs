@@ -266,8 +266,10 @@ impl FunctionalRun {
             },
         }
         match self.budget {
-            Some(budget_cycles) if self.counters.warp_instructions > budget_cycles => {
-                let kind = FaultKind::BudgetExceeded { budget_cycles };
+            Some(budget) if self.counters.warp_instructions > budget => {
+                let kind = FaultKind::InstructionBudgetExceeded {
+                    budget_instructions: budget,
+                };
                 Err(self.storage.explain(plain(kind), index, kernel, domain))
             }
             _ => Ok(()),

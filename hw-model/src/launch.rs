@@ -136,11 +136,43 @@ pub enum LaunchError {
     TagInUse(u64),
 }
 
+/// Checks the shape of a launch against what any kernel may have on a GPU; returns the threads of a block.
+///
+/// # Errors
+/// [`LaunchError::Grid`] or [`LaunchError::Block`].
+pub fn check_shape(
+    config: &GpuConfig,
+    grid: [u32; 3],
+    block: [u32; 3],
+) -> Result<u32, LaunchError> {
+    let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
+    if gx == 0 || gy == 0 || gz == 0 || gx > i32::MAX.unsigned_abs() || gy > 65535 || gz > 65535 {
+        return Err(LaunchError::Grid(grid));
+    }
+    let threads = [bx, by, bz].into_iter().map(u64::from);
+    let threads = threads.fold(1, u64::saturating_mul);
+    let limit = config.sm.max_threads_per_block.min(config.sm.max_threads);
+    match u32::try_from(threads) {
+        Ok(threads) if (1..=limit).contains(&threads) && bz <= 64 => Ok(threads),
+        _ => Err(LaunchError::Block { block, limit }),
+    }
+}
+
+/// Checks the shared memory of a block, in bytes, against what any kernel may have on a GPU.
+///
+/// # Errors
+/// [`LaunchError::SharedMemory`].
+pub fn check_shared(config: &GpuConfig, asked: u64) -> Result<(), LaunchError> {
+    let limit = config.sm.max_shared_bytes_per_block;
+    match asked > u64::from(limit) {
+        true => Err(LaunchError::SharedMemory { asked, limit }),
+        false => Ok(()),
+    }
+}
+
 /// Checks everything about a launch that does not depend on the state of the GPU.
 pub(crate) fn check(config: &GpuConfig, launch: &Launch<'_>) -> Result<(), LaunchError> {
     let kernel = &launch.kernel;
-    let [gx, gy, gz] = launch.grid;
-    let [bx, by, bz] = launch.block;
     if usize::from(launch.queue.0) >= HARDWARE_QUEUES {
         return Err(LaunchError::NoQueue(launch.queue.0));
     }
@@ -150,17 +182,7 @@ pub(crate) fn check(config: &GpuConfig, launch: &Launch<'_>) -> Result<(), Launc
             domain: launch.domain,
         });
     }
-    if gx == 0 || gy == 0 || gz == 0 || gx > i32::MAX.unsigned_abs() || gy > 65535 || gz > 65535 {
-        return Err(LaunchError::Grid(launch.grid));
-    }
-    let threads = u64::from(bx) * u64::from(by) * u64::from(bz);
-    let limit = config.sm.max_threads_per_block.min(config.sm.max_threads);
-    if threads == 0 || threads > u64::from(limit) || bz > 64 {
-        return Err(LaunchError::Block {
-            block: launch.block,
-            limit,
-        });
-    }
+    let threads = check_shape(config, launch.grid, launch.block)?;
     check_bounds(launch)?;
     if launch.params.len() != kernel.params_bytes as usize || launch.params.len() > MAX_PARAM_BYTES
     {
@@ -171,13 +193,7 @@ pub(crate) fn check(config: &GpuConfig, launch: &Launch<'_>) -> Result<(), Launc
         });
     }
     let shared = u64::from(kernel.static_shared_bytes) + u64::from(launch.dynamic_shared_bytes);
-    if shared > u64::from(config.sm.max_shared_bytes_per_block) {
-        return Err(LaunchError::SharedMemory {
-            asked: shared,
-            limit: config.sm.max_shared_bytes_per_block,
-        });
-    }
-    let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+    check_shared(config, shared)?;
     let fits = occupancy(config, kernel, threads, launch.dynamic_shared_bytes);
     if fits.blocks_per_sm == 0 {
         return Err(LaunchError::DoesNotFit {

@@ -15,6 +15,7 @@ mod copies;
 pub mod counters;
 #[doc(hidden)]
 pub mod crew;
+pub mod description;
 pub mod drive;
 mod estimate;
 mod exec;
@@ -31,14 +32,16 @@ pub mod report;
 mod text;
 pub mod texture;
 mod timing;
+pub mod words;
 
 pub use compile::{Compiled, LoadError, Loading};
-pub use config::{ConfigError, GpuConfig, builtin_names};
+pub use config::GpuConfig;
 pub use counters::Counters;
+pub use description::{ConfigError, Description, builtin_names};
 pub use drive::{DriveError, FormedKernel, Run};
 pub use fault::{Fault, FaultKind, FaultSpace};
 pub use functional::FunctionalRun;
-pub use gpu::{Gpu, RunError, run_functional};
+pub use gpu::{Gpu, LineStalls, RunError, run_functional};
 pub use kernel::{Kernel, KernelParam, LoadedModule};
 pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
 pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition, RemovedDomain};

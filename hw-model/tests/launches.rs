@@ -400,8 +400,8 @@ fn an_endless_loop_overruns_its_budget_and_nothing_else() {
     let exceeded = |kind| {
         matches!(
             kind,
-            FaultKind::BudgetExceeded {
-                budget_cycles: 20_000
+            FaultKind::InstructionBudgetExceeded {
+                budget_instructions: 20_000
             }
         )
     };

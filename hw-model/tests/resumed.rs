@@ -73,8 +73,16 @@ fn a_budget_counts_the_instructions_of_all_parts() {
             Err(other) => panic!("{other}"),
         }
     };
-    let budget_cycles = 50_000;
-    assert_eq!(fault.kind, FaultKind::BudgetExceeded { budget_cycles });
+    let budget_instructions = 50_000;
+    let expected = FaultKind::InstructionBudgetExceeded {
+        budget_instructions,
+    };
+    assert_eq!(fault.kind, expected);
+    let text = fault.to_string();
+    assert!(
+        text.ends_with("budget of 50000 warp instructions"),
+        "{text}"
+    );
     let counters = bench.gpu.end_functional(run);
     assert!((50_000..100_000).contains(&counters.warp_instructions));
 }

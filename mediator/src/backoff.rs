@@ -2,7 +2,7 @@
 //!
 //! Spinning is right when the other runs on another core and answers within a microsecond; yielding when both share
 //! a core; sleeping when nothing is to be expected soon. On a machine with few cores the spinning part is short,
-//! because whoever spins keeps the others from running.
+//! because a thread that spins keeps the others from running.
 
 use std::sync::OnceLock;
 

@@ -6,6 +6,8 @@
 //! Length: every key stands here with its default and its check.
 
 mod example;
+mod file;
+mod live;
 mod principal;
 mod profiles;
 mod tenant;
@@ -17,11 +19,9 @@ pub use tenant::TenantConfig;
 
 use crate::device::Timing;
 use gridmux_channel::control::MAX_TENANT_NAME_BYTES;
-use gridmux_hw_model::GpuConfig;
-use gridmux_hw_model::config::builtin_names;
+use gridmux_hw_model::words::toml_error;
+use gridmux_hw_model::{GpuConfig, builtin_names};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Largest weight of a tenant.
@@ -34,8 +34,8 @@ pub const MAX_CLIENTS: u16 = 1024;
 const MAX_CONNECTS: u32 = 1_000_000;
 /// Largest `limits.host_patience_seconds`.
 const MAX_PATIENCE: u32 = 3600;
-/// Least memory of a modelled device, in bytes.
-const LEAST_MEMORY_BYTES: u64 = 1 << 20;
+/// Least memory of a modelled device and of a tenant, in bytes.
+pub const LEAST_MEMORY_BYTES: u64 = 1 << 20;
 /// Least memory of a compiler, in bytes.
 const LEAST_COMPILE_BYTES: u64 = 256 << 20;
 /// Most processor time of a compiler, in seconds.
@@ -46,10 +46,16 @@ const MOST_MEMORY_BYTES: u64 = 1 << 40;
 const LEAST_MODULE_BYTES: u64 = 1024;
 /// Longest time for which a client may hold the virtual clock: ten minutes.
 const MOST_HOLD_MS: u64 = 600_000;
+/// Least processor time of a launch, in seconds: a millisecond, in which a small kernel ends.
+const LEAST_CPU_SECONDS: f64 = 1e-3;
 /// Most processor time of a launch, in seconds: more than eleven days.
 const MOST_CPU_SECONDS: f64 = 1e6;
-/// Most bytes of a configuration.
-const MOST_BYTES: u64 = 4 << 20;
+/// Least cycles of a slice: what a block needs to start and to end.
+const LEAST_CYCLES: u64 = 1000;
+/// Least memory of the host for the modules of a tenant, in bytes.
+const LEAST_MODULES_BYTES: u64 = 1 << 20;
+/// Most memory of a process of this host that can be meant, in bytes.
+const MOST_HOST_BYTES: u64 = 1 << 40;
 
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -79,6 +85,11 @@ pub struct Config {
     /// `nobody` otherwise.
     #[serde(default)]
     pub host_user: Option<String>,
+    /// Group, by name or number, whose members may read the service's statistics: `gridmux tenant show`,
+    /// `gridmux device show`, `gridmux metrics`. Only the service's user and root may change it, and without a group
+    /// only they may read.
+    #[serde(default)]
+    pub operator_group: Option<Principal>,
     /// Tenants, in the order in which a client that names none is matched with them.
     #[serde(default, rename = "tenant")]
     pub tenants: Vec<TenantConfig>,
@@ -199,23 +210,44 @@ pub enum ConfigError {
     },
 }
 
+/// Most characters of a line of an error: enough for a list of all keys of a table, which it may hold.
+const QUOTED_CHARACTERS: usize = 500;
+
+/// Makes a text that quotes a file fit for a terminal and a log: long lines are cut, control characters shown as such.
+fn presentable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let line = |line: &str| -> String { line.chars().take(QUOTED_CHARACTERS).map(shown).collect() };
+    let lines: Vec<String> = text.lines().map(line).collect();
+    lines.join("\n")
+}
+
 impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
     /// [`ConfigError`], naming the file and the key.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = read_text(path).map_err(|source| ConfigError::Read {
+        Self::read_with_writer(path).map(|(config, _)| config)
+    }
+
+    /// Reads and checks a file, and says who beside root and this user may write it, if somebody may. Root reads no
+    /// such file.
+    ///
+    /// # Errors
+    /// [`ConfigError`], naming the file and the key.
+    pub fn read_with_writer(path: &Path) -> Result<(Self, Option<String>), ConfigError> {
+        let read = file::read(path).map_err(|source| ConfigError::Read {
             path: path.to_owned(),
             source,
         })?;
-        Self::parse(&text).map_err(|error| ConfigError::Parse {
+        let config = Self::parse(&read.text).map_err(|error| ConfigError::Parse {
             path: path.to_owned(),
             message: match error {
                 ConfigError::Parse { message, .. } => message,
                 error => error.to_string(),
             },
-        })
+        })?;
+        Ok((config, read.writer))
     }
 
     /// Parses and checks the text of a configuration.
@@ -225,7 +257,7 @@ impl Config {
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text).map_err(|error| ConfigError::Parse {
             path: PathBuf::from("configuration"),
-            message: error.to_string(),
+            message: presentable(&toml_error(text, &error)),
         })?;
         config.check()?;
         Ok(config)
@@ -273,6 +305,11 @@ impl Config {
                     names.join(", ")
                 ),
             );
+        }
+        let group = self.operator_group.as_ref().and_then(Principal::number);
+        if group == Some(u32::MAX) {
+            let message = format!("{} is no number of anybody", u32::MAX);
+            return bad("operator_group", message);
         }
         self.device.check()?;
         self.limits.check()?;
@@ -409,26 +446,29 @@ impl Limits {
         if !(1..=MOST_HOLD_MS).contains(&self.clock_hold_ms) {
             return bad("limits.clock_hold_ms", "must be 1 to 600000 (ten minutes)");
         }
-        if self.compile_memory_bytes < LEAST_COMPILE_BYTES {
+        if !(LEAST_COMPILE_BYTES..=MOST_HOST_BYTES).contains(&self.compile_memory_bytes) {
             return bad(
                 "limits.compile_memory_bytes",
-                "must be at least 268435456 (256 MiB), which the compiler itself needs a part of",
+                "must be 268435456 (256 MiB), of which the compiler itself needs a part, to 1099511627776 (1 TiB)",
             );
         }
         if !(1..=MAX_COMPILE_SECONDS).contains(&self.compile_cpu_seconds) {
             return bad("limits.compile_cpu_seconds", "must be 1 to 3600");
         }
-        if self.module_memory_bytes == 0 {
-            return bad("limits.module_memory_bytes", "0 bytes hold no module");
+        if !(LEAST_MODULES_BYTES..=MOST_HOST_BYTES).contains(&self.module_memory_bytes) {
+            return bad(
+                "limits.module_memory_bytes",
+                "must be 1048576 (1 MiB) to 1099511627776 (1 TiB)",
+            );
         }
-        if self.kernel_budget_cycles == 0 {
-            return bad("limits.kernel_budget_cycles", "0 cycles let nothing run");
+        if self.kernel_budget_cycles < LEAST_CYCLES {
+            return bad("limits.kernel_budget_cycles", "must be at least 1000");
         }
-        let seconds = self.kernel_budget_cpu_seconds;
-        if !(seconds > 0.0 && seconds <= MOST_CPU_SECONDS) {
+        // What is no number lies in no range.
+        if !(LEAST_CPU_SECONDS..=MOST_CPU_SECONDS).contains(&self.kernel_budget_cpu_seconds) {
             return bad(
                 "limits.kernel_budget_cpu_seconds",
-                "must be a number of seconds above 0, at most 1000000",
+                "must be a number of seconds from 0.001 to 1000000",
             );
         }
         if self.tenants == 0 || self.tenants > MAX_TENANTS {
@@ -447,23 +487,6 @@ impl Limits {
             return bad("limits.host_patience_seconds", "must be 1 to 3600 seconds");
         }
         Ok(())
-    }
-}
-
-/// Reads a file of text that is no longer than a configuration may be.
-fn read_text(path: &Path) -> io::Result<String> {
-    // Opening a pipe that nobody writes would wait for ever.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("this is no regular file"));
-    }
-    let mut text = String::new();
-    let file = File::open(path)?;
-    file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > MOST_BYTES {
-        true => Err(io::Error::other(format!(
-            "the file has more than {MOST_BYTES} bytes"
-        ))),
-        false => Ok(text),
     }
 }
 

@@ -24,6 +24,8 @@ pub mod page;
 #[cfg(not(loom))]
 pub mod sandbox;
 #[cfg(not(loom))]
+pub mod settings;
+#[cfg(not(loom))]
 pub mod supervisor;
 #[cfg(not(loom))]
 mod texts;

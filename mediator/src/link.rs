@@ -12,6 +12,7 @@ use crate::config::{Config, TenantConfig};
 use crate::device::DeviceFacts;
 use crate::dispatch::accounting::TenantUsage;
 use crate::dispatch::samples::LatencyView;
+use crate::settings::Settings;
 use gridmux_policy::{Class, Profile, ProfileKey};
 use nix::cmsg_space;
 use nix::sys::socket::{
@@ -34,9 +35,13 @@ pub enum ToHost {
     /// First message: what to be. Comes with the page of statistics, and with the sample ring's descriptor when eBPF
     /// measures latency.
     Start {
-        /// The configuration.
+        /// The configuration, without its tenants: who is which one is the supervisor's business.
         config: Box<Config>,
+        /// What may change later.
+        settings: Box<Settings>,
     },
+    /// What the host obeys from now on.
+    Settings(Box<Settings>),
     /// An accepted client; comes with its connection and a descriptor of its process.
     Client(ClientIdentity),
     /// What is known of kernels, before the first client.
@@ -72,8 +77,10 @@ pub struct ClientIdentity {
     pub id: u32,
     /// Who it is.
     pub credentials: Credentials,
-    /// Tenants that it may be: their places in the configuration, in that order.
+    /// Tenants that it may be: their numbers, in the order of the configuration.
     pub allowed: Vec<u16>,
+    /// Generation of the rules by which it may be these ([`Settings::rules`]).
+    pub rules: u64,
 }
 
 /// From a device host to the supervisor.
@@ -90,7 +97,7 @@ pub enum ToSupervisor {
     },
     /// The fork server of the compilers has ended; asks for [`ToHost::Compilers`].
     NoCompilers,
-    /// The thread that speaks to the supervisor is at work.
+    /// The thread that speaks to the supervisor is at work, and the dispatcher has turned since the last question.
     Alive,
     /// All that the host knows of kernels, in order of keys; now and then, and before it ends.
     Profiles(Vec<(ProfileKey, Profile)>),
@@ -106,8 +113,11 @@ pub enum ToSupervisor {
 pub struct HostStatistics {
     /// Device facts.
     pub device: DeviceFacts,
-    /// Policy by name.
+    /// The policy that was chosen, by the configuration or by an operator since.
     pub policy: String,
+    /// The one that decides: another one for a moment after a choice, and where the chosen one failed. None while no
+    /// host has said it.
+    pub policy_in_force: Option<PolicyInForce>,
     /// How the policy failed, if it did and another one took its place.
     pub policy_failure: Option<String>,
     /// Device time, nanoseconds.
@@ -121,10 +131,19 @@ pub struct HostStatistics {
     pub tenants: Vec<TenantStatistics>,
 }
 
+/// The policy that decides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyInForce {
+    /// Its name; `hardware` where none does.
+    pub name: String,
+    /// For how long it has decided, in milliseconds of wall time.
+    pub for_ms: u64,
+}
+
 /// A tenant as the configuration says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantFacts {
-    /// Number: its place in the configuration.
+    /// Number, the same as long as the service runs.
     pub number: u32,
     /// Name.
     pub name: String,
@@ -148,6 +167,7 @@ impl TenantFacts {
             name: tenant.name.clone(),
             weight: tenant.weight,
             class: tenant.class,
+            // A GPU has no such key: its tenants get the key's default, because what the GPU has is not known here.
             memory_limit_bytes: limit.unwrap_or(config.device.memory_bytes),
             clients_limit: tenant.clients.unwrap_or(config.limits.clients),
         }
@@ -289,7 +309,7 @@ impl Link {
             MsgFlags::MSG_CMSG_CLOEXEC,
         )?;
         let mut descriptors = Vec::new();
-        // A process at its limit of descriptors gets the message without them; whoever needs them says so.
+        // A process at its limit of descriptors gets the message without them; a receiver that needs them says so.
         for message in received.cmsgs().into_iter().flatten() {
             if let ControlMessageOwned::ScmRights(fds) = message {
                 for fd in fds {

@@ -120,3 +120,50 @@ fn shared_memory_beyond_32_bits_is_refused_with_its_size() {
         .to_string();
     assert!(error.contains("6442450944"), "{error}");
 }
+
+#[test]
+fn local_memory_is_refused_with_its_size_whatever_that_is_modulo_32_bits() {
+    let (open, domain) = open();
+    for bytes in [
+        65_537_u64,
+        1 << 31,
+        (1 << 32) - 1,
+        1 << 32,
+        (1 << 32) + 16,
+        1 << 40,
+    ] {
+        let text = format!(
+            "{HEAD}.visible .entry k() {{\n.local .b8 big[{bytes}];\n.reg .u64 %r;\nmov.u64 %r, big;\nret;\n}}\n"
+        );
+        // The front end may refuse it as well as the model does.
+        let refused = compile(text.into()).map_err(|error| error.to_string());
+        let refused = refused.and_then(|module| {
+            let loaded = open.control.load(domain, &module);
+            loaded.map(drop).map_err(|error| error.to_string())
+        });
+        let error = refused.expect_err("no thread has so much");
+        assert!(error.contains("local"), "{bytes}: {error}");
+    }
+}
+
+/// A module of 16 times as many pairs of blocks would take 16 times as long if pairs mattered; processor time of this
+/// thread, so that whatever else the machine does is not counted.
+#[test]
+fn a_tangled_module_loads_in_time_in_proportion_to_its_blocks() {
+    let (open, domain) = open();
+    let clock = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
+    let used = || std::time::Duration::from(nix::time::clock_gettime(clock).unwrap());
+    let least = |blocks: usize| {
+        let module = compile(tangled(blocks).into()).unwrap();
+        let load = |_| {
+            let before = used();
+            let loaded = open.control.load(domain, &module).unwrap();
+            let took = used() - before;
+            open.control.unload(domain, loaded.id);
+            took
+        };
+        (0..3).map(load).min().unwrap()
+    };
+    let (small, large) = (least(20_000), least(80_000));
+    assert!(large < small * 8, "{small:?} and {large:?}");
+}

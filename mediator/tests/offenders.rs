@@ -1,5 +1,5 @@
-//! Two honest tenants beside an offender, on the timed model under the default policy: how long their launches take from
-//! submission to completion, against the same two without it.
+//! Two honest tenants beside an offender, on the timed model under the default policy: how long their launches take
+//! from submission to completion, against the same two without it.
 //!
 //! Each offender is there once before the honest tenants and once comes after them. Everything is device time, so the
 //! figures are the same on every machine.

@@ -93,9 +93,9 @@ fn a_policy_that_panics_is_replaced_and_every_launch_ends() {
                 Rig::with_policy(policy()),
                 Rig::on_real_clock(policy(), 4096),
             ] {
-                let status = rig.policy.status();
+                let policy = rig.policy.handle();
                 runs(&mut rig, info.name);
-                let failure = status.failure().expect("it panicked").to_string();
+                let failure = policy.in_force().failure.expect("it panicked").to_string();
                 assert!(failure.contains("is one too many"), "{failure}");
                 assert!(failure.contains("fifo took its place"), "{failure}");
                 let plan = rig.policy.plan();
@@ -114,8 +114,8 @@ fn the_plan_in_force_stays_until_the_replacement_knows_what_lives() {
     wire.borrow_mut()
         .submissions
         .push_back(launch(0, [40, 1, 1], [256, 1, 1]));
-    let status = rig.policy.status();
-    while status.failure().is_none() {
+    let policy = rig.policy.handle();
+    while policy.in_force().failure.is_none() {
         let _ = rig.dispatcher.turn();
         rig.policy.run();
     }

@@ -8,6 +8,14 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use std::ffi::CStr;
 
+/// Every role that a process is confined as.
+const ROLES: [Role; 4] = [
+    Role::ModelHost,
+    Role::CudaHost,
+    Role::ForkServer,
+    Role::Compiler,
+];
+
 /// What a call gave: 0 or more, or the negative number of an error.
 type Outcome = i64;
 
@@ -207,12 +215,7 @@ const X32_GETPID: libc::c_long = 0x4000_0000 + 39;
 fn what_is_not_allowed_is_refused() {
     let eperm = -i64::from(libc::EPERM);
     let parent = i64::from(std::process::id());
-    for role in [
-        Role::ModelHost,
-        Role::CudaHost,
-        Role::ForkServer,
-        Role::Compiler,
-    ] {
+    for role in ROLES {
         let list = forbidden(parent);
         let outcomes = confined(role, |outcomes| {
             outcomes.extend(
@@ -254,12 +257,7 @@ fn processes_are_made_by_the_fork_server_only_and_threads_by_hosts_only() {
         assert_eq!(confined(role, fork), [-i64::from(libc::EPERM)], "{role:?}");
     }
     assert_eq!(confined(Role::ForkServer, fork), [1]);
-    for role in [
-        Role::ModelHost,
-        Role::CudaHost,
-        Role::ForkServer,
-        Role::Compiler,
-    ] {
+    for role in ROLES {
         assert_eq!(
             confined(role, clone3),
             [-i64::from(libc::ENOSYS)],

@@ -4,47 +4,19 @@
 //! sliced, run, completed and replanned.
 
 mod common;
+#[path = "../../policy/tests/counting/mod.rs"]
+mod counting;
 
 use common::{Rig, launch};
+use counting::calls as allocator_calls;
 use gridmux_mediator::lock;
 use gridmux_policy::Profiles;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-fn count() {
-    // A thread that is ending has no counter any more, and nobody reads it.
-    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
-}
-
-// SAFETY: every call is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn the_counters_count() {
-    let before = CALLS.get();
-    drop(Box::new(5));
-    assert_eq!(CALLS.get() - before, 2);
+    let before = allocator_calls();
+    drop(std::hint::black_box(Box::new(5)));
+    assert_eq!(allocator_calls() - before, 2);
     let before = lock::taken_by_this_thread();
     drop(lock::CountedMutex::new(5).lock());
     assert_eq!(lock::taken_by_this_thread() - before, 1);
@@ -80,9 +52,9 @@ fn steady_turns_allocate_nothing_and_lock_nothing() {
     for round in 0..5000 {
         submit();
         rig.policy.run();
-        let (calls_before, locks_before) = (CALLS.get(), lock::taken_by_this_thread());
+        let (calls_before, locks_before) = (allocator_calls(), lock::taken_by_this_thread());
         let _ = rig.dispatcher.turn();
-        calls += CALLS.get() - calls_before;
+        calls += allocator_calls() - calls_before;
         locks += lock::taken_by_this_thread() - locks_before;
         if round % 500 == 0 {
             let mut bench = rig.bench.borrow_mut();

@@ -441,24 +441,26 @@ fn observe(name: &str, policy: &str) {
     const COUNT: u64 = 1 << 18;
     let mut made = busy(policy, 64);
     let event = |n: u64| {
-        let (row, at) = (RowId(u32::try_from(n / 4 % 64).unwrap_or(0)), Nanos(n));
+        // Each launch arrives, runs and ends, so that there are as many at the end as at the beginning.
+        let (launch, at) = (n / 4, Nanos(n));
+        let row = RowId(u32::try_from(launch % 64).unwrap_or(0));
         match n % 4 {
             0 => Event::Arrive {
                 row,
-                launch: n,
+                launch,
                 blocks: 16,
                 at,
             },
             1 => Event::Blocks {
                 row,
                 group: GroupId::UNKNOWN,
-                launch: n,
+                launch,
                 started: 16,
                 ended: 16,
                 ran_ns: n,
                 at,
             },
-            2 => Event::Ended { row, launch: n, at },
+            2 => Event::Ended { row, launch, at },
             _ => Event::Share {
                 tenant: TenantId(row.0),
                 held: 1.0,

@@ -12,8 +12,8 @@
 //!   [`Event::RowGone`].
 //! - Shares are cumulative, so a lost [`Event::Share`] is made good by the next.
 //! - After [`Event::Lost`] the executor sends [`Event::Tenant`], [`Event::RowNew`] and
-//!   [`Event::Counters`] of everything that lives, from which accounting resynchronises. What is not
-//!   named again by then is gone.
+//!   [`Event::Counters`] of everything that lives, from which accounting resynchronises, and then
+//!   [`Event::Resynced`]. What is not named again by then is gone.
 
 use crate::class::Class;
 use crate::ids::{GroupId, ProfileKey, RowId, TenantId};
@@ -165,6 +165,8 @@ pub enum Event {
         /// Number of events dropped.
         n: u64,
     },
+    /// Everything that lives has been named since the last [`Event::Lost`].
+    Resynced,
     /// A live row's present state: the truth after [`Event::Lost`], and when how much a row wants becomes known after
     /// its launches arrived with less.
     Counters {
@@ -208,7 +210,8 @@ impl Event {
             | Self::RowNew { .. }
             | Self::RowGone { .. }
             | Self::Sample { .. }
-            | Self::Lost { .. } => None,
+            | Self::Lost { .. }
+            | Self::Resynced => None,
         }
     }
 }

@@ -1,17 +1,18 @@
-//! A policy under guard: one that panics is replaced by FIFO.
+//! A policy under guard: one that panics is replaced by FIFO, and any may be replaced by another at any time.
 //!
 //! Rules:
 //! - A policy that panicked is not called again, and what it wrote into a plan is not published.
-//! - The plan in force stays until the replacement has been told what lives: that begins with
-//!   [`Event::Lost`], before which it hears nothing and makes no plan.
-//! - A replacement that panics is replaced by a plan that leaves everything to the hardware, because what panicked twice
-//!   is likely to be what they share.
+//! - A replacement is told what lives: that begins with [`Event::Lost`], before which it hears nothing, and ends with
+//!   [`Event::Resynced`], before which it makes no plan: it would be one without rows that exist. The plan in force
+//!   stays meanwhile, and what runs is not touched. A policy that lost events makes no plan between these two either.
+//! - A replacement that panics is replaced by a plan that leaves everything to the hardware, because what panicked
+//!   twice is likely to be what they share.
 
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::plan::{DefaultRow, NO_CAP, Plan, Stop};
 use crate::plan_builder::PlanBuilder;
-use crate::policies::fifo::Fifo;
+use crate::policies::fifo::{self, Fifo};
 use crate::policy::{Policy, Watch};
 use crate::shape::{BlockShape, DeviceShape};
 use crate::units::Nanos;
@@ -19,6 +20,9 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thiserror::Error;
+
+/// Name of what decides when no policy does.
+pub const HARDWARE: &str = "hardware";
 
 /// A policy panicked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -52,16 +56,28 @@ fn guarded<T>(call: impl FnOnce() -> T) -> std::thread::Result<T> {
     done
 }
 
+/// What the policy knows of tenants, rows and launches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Knowledge {
+    /// Nothing: it has taken another one's place, and [`Event::Lost`] has not come since.
+    Nothing,
+    /// A part: [`Event::Lost`] has come, [`Event::Resynced`] has not.
+    Part,
+    /// All that lives.
+    All,
+}
+
 /// A policy, or what took its place.
 pub struct Guarded {
     inner: Box<dyn Policy>,
     device: DeviceId,
     shape: DeviceShape,
-    /// The newest failure.
+    /// The newest failure since the policy was last chosen.
     failure: Option<PolicyFailure>,
+    /// Failures since the policy was last chosen.
     failures: u32,
-    /// It has taken another one's place and has not been told what lives.
-    is_uninformed: bool,
+    replacements: u32,
+    knowledge: Knowledge,
     wake_at: Option<Nanos>,
     watch: Option<Watch>,
 }
@@ -76,26 +92,44 @@ impl Guarded {
             shape: *shape,
             failure: None,
             failures: 0,
-            is_uninformed: false,
+            replacements: 0,
+            knowledge: Knowledge::All,
             wake_at: None,
             watch: None,
         }
     }
 
-    /// Returns how often a policy failed. Each time the executor has to tell what lives, as after [`Event::Lost`].
+    /// Returns how often a policy was replaced, chosen or after a failure. Each time the executor has to tell what
+    /// lives, as after [`Event::Lost`].
     #[must_use]
-    pub fn failures(&self) -> u32 {
-        self.failures
+    pub fn replacements(&self) -> u32 {
+        self.replacements
     }
 
-    /// Returns the newest failure.
+    /// Returns how the chosen policy, or what took its place, failed last.
     #[must_use]
     pub fn failure(&self) -> Option<&PolicyFailure> {
         self.failure.as_ref()
     }
 
+    /// Returns the name of what took the place of the chosen policy, if that failed: [`fifo::NAME`] or [`HARDWARE`].
+    #[must_use]
+    pub fn substitute(&self) -> Option<&'static str> {
+        match self.failures {
+            0 => None,
+            1 => Some(fifo::NAME),
+            _ => Some(HARDWARE),
+        }
+    }
+
+    /// Puts another policy, which was chosen, in the place of this one.
+    pub fn choose(&mut self, policy: Box<dyn Policy>) {
+        self.put(policy);
+        (self.failure, self.failures) = (None, 0);
+    }
+
     /// Drops what failed and puts something else in its place.
-    fn replace(&mut self, doing: &'static str, panic: &(dyn Any + Send)) {
+    fn replace_failed(&mut self, doing: &'static str, panic: &(dyn Any + Send)) {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         let (next, replaced): (Box<dyn Policy>, _) = match self.failures {
@@ -112,34 +146,42 @@ impl Guarded {
                 "the hardware decides",
             ),
         };
-        let failed = std::mem::replace(&mut self.inner, next);
-        // Its tables may be in any state; a second panic in here says nothing new.
-        let _ = guarded(|| drop(failed));
+        self.put(next);
         self.failure = Some(PolicyFailure {
             doing,
             replaced,
             message: text.unwrap_or_else(|| "no text".to_owned()),
         });
         self.failures += 1;
-        self.is_uninformed = true;
+    }
+
+    /// Drops the policy, and puts another in its place that knows nothing.
+    fn put(&mut self, next: Box<dyn Policy>) {
+        let before = std::mem::replace(&mut self.inner, next);
+        // Tables of one that failed may be in any state; a second panic in here says nothing new.
+        let _ = guarded(|| drop(before));
+        self.replacements += 1;
+        self.knowledge = Knowledge::Nothing;
         (self.wake_at, self.watch) = (None, None);
     }
 }
 
 impl Policy for Guarded {
     fn observe(&mut self, event: &Event) {
-        if self.is_uninformed && !matches!(event, Event::Lost { .. }) {
-            return;
-        }
-        self.is_uninformed = false;
+        self.knowledge = match (event, self.knowledge) {
+            (Event::Lost { .. }, _) => Knowledge::Part,
+            (_, Knowledge::Nothing) => return,
+            (Event::Resynced, _) => Knowledge::All,
+            (_, knowledge) => knowledge,
+        };
         let done = guarded(|| self.inner.observe(event));
         if let Err(panic) = done {
-            self.replace("observed an event", &*panic);
+            self.replace_failed("observed an event", &*panic);
         }
     }
 
     fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        if self.is_uninformed {
+        if self.knowledge != Knowledge::All {
             return false;
         }
         let inner = &mut self.inner;
@@ -154,7 +196,7 @@ impl Policy for Guarded {
                 made
             }
             Err(panic) => {
-                self.replace("made a plan", &*panic);
+                self.replace_failed("made a plan", &*panic);
                 false
             }
         }
@@ -202,7 +244,7 @@ impl Policy for HandsOff {
 
 #[cfg(test)]
 mod tests {
-    use super::{Guarded, Policy};
+    use super::{Fifo, Guarded, Policy};
     use crate::event::Event;
     use crate::ids::{DeviceId, ProfileKey, RowId, TenantId};
     use crate::plan::{Cell, Plan, PlanRow, Stop};
@@ -267,25 +309,67 @@ mod tests {
         );
         policy.observe(&row_new());
         assert!(!policy.replan(Nanos(1), &standing, &mut next), "not told");
+        policy.observe(&Event::Resynced);
+        assert!(!policy.replan(Nanos(1), &standing, &mut next), "not told");
         policy.observe(&Event::Lost { n: 0 });
+        assert!(!policy.replan(Nanos(2), &standing, &mut next), "nor all");
         policy.observe(&row_new());
+        assert!(!policy.replan(Nanos(2), &standing, &mut next), "nor all");
+        policy.observe(&Event::Resynced);
         assert!(policy.replan(Nanos(2), &standing, &mut next));
         let rows: Vec<RowId> = next.rows().iter().map(|row| row.row).collect();
-        assert_eq!((rows, policy.failures()), (vec![RowId(1)], 1));
+        assert_eq!((rows, policy.replacements()), (vec![RowId(1)], 1));
+        assert_eq!(policy.substitute(), Some("fifo"));
     }
 
     #[test]
     fn what_fails_twice_leaves_everything_to_the_hardware() {
         let mut policy = Guarded::new(Box::new(HalfAPlan), DeviceId(0), &SHAPE);
-        policy.replace("observed an event", &"one");
+        policy.replace_failed("observed an event", &"one");
         policy.observe(&Event::Lost { n: 0 });
-        policy.replace("observed an event", &"other");
+        policy.replace_failed("observed an event", &"other");
         policy.observe(&Event::Lost { n: 0 });
         policy.observe(&row_new());
+        policy.observe(&Event::Resynced);
         let (standing, mut next) = (Plan::default(), Plan::default());
         assert!(policy.replan(Nanos(0), &standing, &mut next));
         assert!(next.rows().is_empty());
         assert_eq!(next.cap_total(RowId(1)), u32::MAX);
         assert!(!policy.replan(Nanos(1), &standing, &mut next));
+        assert_eq!(policy.substitute(), Some("hardware"));
+    }
+
+    #[test]
+    fn a_policy_that_is_chosen_knows_nothing_before_it_is_told_what_lives() {
+        let fifo = || Box::new(Fifo::new(DeviceId(0), &SHAPE));
+        let mut policy = Guarded::new(Box::new(HalfAPlan), DeviceId(0), &SHAPE);
+        let (standing, mut next) = (Plan::default(), Plan::default());
+        assert!(!policy.replan(Nanos(0), &standing, &mut next));
+        policy.choose(fifo());
+        let found = (policy.replacements(), policy.failure(), policy.substitute());
+        assert_eq!(found, (2, None, None));
+        policy.observe(&row_new());
+        assert!(!policy.replan(Nanos(1), &standing, &mut next), "not told");
+        policy.observe(&Event::Lost { n: 0 });
+        policy.observe(&row_new());
+        policy.observe(&Event::Resynced);
+        assert!(policy.replan(Nanos(2), &standing, &mut next));
+        assert_eq!(next.rows().len(), 1);
+        // After a loss the plan in force stays as well.
+        policy.observe(&Event::Lost { n: 3 });
+        assert!(!policy.replan(Nanos(3), &standing, &mut next), "lost rows");
+        policy.observe(&row_new());
+        policy.observe(&Event::Resynced);
+        assert!(policy.replan(Nanos(3), &standing, &mut next));
+        assert_eq!(next.rows().len(), 1);
+        // One that is chosen and fails has FIFO in its place again.
+        policy.choose(Box::new(HalfAPlan));
+        policy.observe(&Event::Lost { n: 0 });
+        policy.observe(&Event::Resynced);
+        assert!(!policy.replan(Nanos(3), &standing, &mut next));
+        assert_eq!(
+            (policy.replacements(), policy.substitute()),
+            (4, Some("fifo"))
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Plans as policies that order launches make them: some groups, and one cap a row on each.
 //!
-//! Rule: rows with work, or that are expected to have some, are listed; the default row binds the others until the replan that follows their next launch.
+//! Rule: rows with work, or that are expected to have some, are listed; the default row binds the others until the
+//! replan that follows their next launch.
 
 use crate::ids::{DeviceId, GroupId, RowId};
 use crate::plan::{Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop};
@@ -21,8 +22,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns the layout of a policy that caps rows: rows can stop within about one block, and a row that is not listed
-    /// yet may have one block on each SM.
+    /// Returns the layout of a policy that caps rows: rows can stop within about one block, and a row that is not
+    /// listed yet may have one block on each SM.
     #[must_use]
     pub fn checked(device: DeviceId) -> Self {
         Self {
@@ -32,8 +33,8 @@ impl Layout {
         }
     }
 
-    /// Returns the layout of a policy that leaves everything to the hardware: launches run ahead, those of rows that are
-    /// not listed yet too.
+    /// Returns the layout of a policy that leaves everything to the hardware: launches run ahead, those of rows that
+    /// are not listed yet too.
     #[must_use]
     pub fn free(device: DeviceId) -> Self {
         Self {

@@ -155,6 +155,7 @@ impl Ledger {
             | Event::Degraded { .. }
             | Event::Sample { .. }
             | Event::Switched { .. }
+            | Event::Resynced
             | Event::Timer { .. } => {}
         }
     }

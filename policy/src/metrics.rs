@@ -48,23 +48,24 @@ pub fn unfairness(runs: &[(f64, f64)]) -> f64 {
     if fairness > 0.0 { 1.0 / fairness } else { 0.0 }
 }
 
-/// Returns the greatest normalised turnaround time of a program: max shared / alone. Lower is better. accelOS's W.ANTT (its Tables 1
-/// and 2) is the greatest over all sets; over the runs of one mix it is this. Zero when there is no pair to go by.
+/// Returns the greatest normalised turnaround time of a program: max shared / alone. Lower is better. accelOS's W.ANTT
+/// (its Tables 1 and 2) is the greatest over all sets; over the runs of one mix it is this. Zero when there is no pair
+/// to go by.
 #[must_use]
 pub fn worst_antt(runs: &[(f64, f64)]) -> f64 {
     slowdowns(runs).fold(0.0, f64::max)
 }
 
-/// Returns Warped-Slicer's minimum speedup: min alone / shared, where a program's speedup is its speed together over that alone
-/// (its section V.F). Higher is better; 1 is ideal. Zero when there is no pair to go by.
+/// Returns Warped-Slicer's minimum speedup: min alone / shared, where a program's speedup is its speed together over
+/// that alone (its section V.F). Higher is better; 1 is ideal. Zero when there is no pair to go by.
 #[must_use]
 pub fn min_speedup(runs: &[(f64, f64)]) -> f64 {
     let worst = worst_antt(runs);
     if worst > 0.0 { 1.0 / worst } else { 0.0 }
 }
 
-/// Returns accelOS's throughput speedup `T_baseline / T` (its section 7.4): the time in which the baseline ends all programs over
-/// the time in which they ended together. Higher is better. Zero when nothing ran.
+/// Returns accelOS's throughput speedup `T_baseline / T` (its section 7.4): the time in which the baseline ends all
+/// programs over the time in which they ended together. Higher is better. Zero when nothing ran.
 #[must_use]
 pub fn throughput(baseline: f64, together: f64) -> f64 {
     if together > 0.0 {

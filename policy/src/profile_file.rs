@@ -3,9 +3,9 @@
 //! The header names the format, its version, the device and the number of profiles. A profile of another device says
 //! nothing here, so such a file is refused as a whole.
 //!
-//! Rules: what is read is hostile: its length is bounded, every number is checked, and an error names the file, the line
-//! and what to do; nothing of a file with an error is used. A file that was cut off is found by its last line or by the
-//! header's number.
+//! Rules: what is read is hostile: its length is bounded, every number is checked, and an error names the file, the
+//! line and what to do; nothing of a file with an error is used. A file that was cut off is found by its last line or
+//! by the header's number.
 
 use crate::ids::ProfileKey;
 use crate::profiles::{CAPACITY, Profile, Profiles};
@@ -20,6 +20,8 @@ use thiserror::Error;
 
 /// What the header calls the format.
 const FORMAT: &str = "gridmux profiles";
+/// How every file of profiles begins.
+const BEGINNING: &[u8] = b"{\"format\":\"gridmux profiles\"";
 /// Version of the format.
 const VERSION: u32 = 1;
 /// Longest file that is read; a full store takes less than half of it.
@@ -72,6 +74,16 @@ pub enum ProfileFileError {
         /// The line, from 1.
         line: usize,
         /// What is wrong there.
+        message: String,
+    },
+    /// It does not begin as files of profiles do, and so is a file of something else.
+    #[error(
+        "{path}, line 1: {message}; it is left as it is: remove it, or name another file for profiles"
+    )]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its beginning.
         message: String,
     },
     /// It is of another device.
@@ -129,11 +141,14 @@ impl ProfileFile {
             path: path.to_owned(),
             source,
         };
-        // Opening a pipe that nobody writes would wait for ever.
-        if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        // Not blocking: a pipe that nobody writes, and some files of the kernel's, would be waited for without end.
+        let mut options = OpenOptions::new();
+        let options = options.read(true).custom_flags(libc::O_NONBLOCK);
+        let file = options.open(path).map_err(unreadable)?;
+        if !file.metadata().map_err(unreadable)?.is_file() {
             return Err(unreadable(io::Error::other("this is no regular file")));
         }
-        Self::read(File::open(path).map_err(unreadable)?, path)
+        Self::read(file, path)
     }
 
     /// Reads a file that was opened; `path` is what errors call it.
@@ -148,10 +163,16 @@ impl ProfileFile {
                 path: path.to_owned(),
                 source,
             })?;
-        Self::parse(&text).map_err(|(line, message)| ProfileFileError::Content {
-            path: path.to_owned(),
-            line,
-            message,
+        Self::parse(&text).map_err(|(line, message)| {
+            let path = path.to_owned();
+            match text.starts_with(BEGINNING) {
+                true => ProfileFileError::Content {
+                    path,
+                    line,
+                    message,
+                },
+                false => ProfileFileError::Other { path, message },
+            }
         })
     }
 
@@ -316,7 +337,7 @@ fn json<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Result<T, String> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{MOST_BYTES, ProfileFile, ProfileFileError, ProfiledDevice};
+    use super::{BEGINNING, MOST_BYTES, ProfileFile, ProfileFileError, ProfiledDevice};
     use crate::ids::ProfileKey;
     use crate::profiles::{CAPACITY, MOST_BLOCKS, MOST_NS, Profile, Profiles};
     use std::path::Path;
@@ -348,7 +369,7 @@ mod tests {
     fn what_is_written_is_read() {
         let written = ProfileFile::of(&store(), device());
         let text = written.text().expect("every number is one of JSON's");
-        assert!(text.starts_with("{\"format\":\"gridmux profiles\",\"version\":1,"));
+        assert!(text.as_bytes().starts_with(BEGINNING), "{text}");
         let read = read(text.as_bytes()).expect("it is a file");
         assert_eq!(read, written);
         let profiles = Profiles::default();

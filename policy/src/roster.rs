@@ -3,8 +3,8 @@
 //! A row **works** while one of its launches is open. Most policies decide by row: of a row's launches the oldest is
 //! the one that counts, as launches of one kernel usually come one after another.
 //!
-//! Rules: after a loss only what is named again exists, and a row's counters stand for its launches as one; what is told
-//! of a launch by its number goes to that one, and only if there is none to those that counters stand for.
+//! Rules: after a loss only what is named again exists, and a row's counters stand for its launches as one; what is
+//! told of a launch by its number goes to that one, and only if there is none to those that counters stand for.
 
 use crate::event::Event;
 use crate::ids::{ProfileKey, RowId, TenantId};
@@ -79,7 +79,7 @@ pub struct Roster {
     jobs: Vec<Job>,
     /// By tenant: its weight, none for one that is gone.
     weights: Vec<Option<u32>>,
-    /// By row: it is among the heads already, or does not exist.
+    /// By row, as of the last call of [`Self::heads`]: it is among the heads, or does not exist.
     listed: Vec<bool>,
     changed: bool,
     rows_changed: bool,
@@ -211,6 +211,12 @@ impl Roster {
         }
     }
 
+    /// Returns whether a row exists and did not work when the heads were last asked for.
+    #[must_use]
+    pub fn is_idle(&self, row: RowId) -> bool {
+        self.listed.get(row.index()) == Some(&false)
+    }
+
     /// Puts the rows that work into `rows` and their oldest open launches into `heads`, in order of arrival.
     pub fn line_up(&mut self, heads: &mut Vec<Job>, rows: &mut Vec<RowId>) {
         self.heads(heads);
@@ -332,8 +338,8 @@ impl Roster {
         place(launch).or_else(|| place(UNNAMED))
     }
 
-    /// Takes a row's counters in place of what is known of its launches, where these are not as many or have not as many
-    /// blocks left. Launches that are known by number stay so, and are taken to have equal parts of the blocks.
+    /// Takes a row's counters in place of what is known of its launches, where these are not as many or have not as
+    /// many blocks left. Launches that are known by number stay so, and are taken to have equal parts of the blocks.
     fn recount(&mut self, row: RowId, open: u32, left: u64, at: Nanos) {
         let own = || self.jobs.iter().filter(|job| job.row == row);
         let launches: u64 = own().map(|job| u64::from(job.launches)).sum();

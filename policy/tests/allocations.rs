@@ -1,40 +1,12 @@
 //! Once its tables have grown, a policy observes and replans without asking the allocator for anything.
 
+mod counting;
+
+use counting::calls;
 use gridmux_policy::{
     BlockShape, Class, DeviceId, DeviceShape, Element, Event, GroupId, Nanos, Plan, ProfileKey,
     Profiles, RowId, TenantId, all_policies, by_name,
 };
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system allocator unchanged; counting touches no memory of the caller's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Relaxed: the counter is read by the thread that increments it.
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // Relaxed: as in `alloc`.
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(at, layout, bytes) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const DEVICE: DeviceShape = DeviceShape {
     sms: 16,
@@ -117,9 +89,9 @@ fn a_warm_policy_allocates_nothing() {
             }
         };
         rounds(0..4);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = calls();
         rounds(4..8);
-        let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        let allocated = calls() - before;
         assert_eq!(allocated, 0, "{}", info.name);
         let replans = info.uses.contains(&Element::Cap);
         assert!(!replans || plans > 8, "{}: {plans} plans", info.name);

@@ -1,16 +1,10 @@
 //! A policy that panics in charge of a driver: FIFO takes its place, and every launch ends.
 
-use gridmux_policy::driver::DriverOptions;
-use gridmux_policy::executor::{
-    EventConfig, EventDriver, EventExecutor, EventKernel, EventSubmission, Work,
-};
+mod load;
+
+use gridmux_policy::executor::EventDriver;
 use gridmux_policy::policy::Watch;
-use gridmux_policy::profiles::Profiles;
-use gridmux_policy::{
-    BlockShape, Class, Cycles, DeviceId, DispatchOrder, Event, Nanos, Plan, Policy, TenantId,
-    all_policies, by_name,
-};
-use std::sync::Arc;
+use gridmux_policy::{DispatchOrder, Event, Nanos, Plan, Policy, all_policies};
 
 /// Panics at one of its calls.
 struct Fails {
@@ -49,46 +43,13 @@ impl Policy for Fails {
 
 /// Runs launches of three tenants under a policy that fails, and returns the driver with all of them ended.
 fn run(policy: &str, observes: u64, replans: u64) -> EventDriver {
-    let config = EventConfig::gtx480();
     let fails = Fails {
-        inner: by_name(policy, DeviceId(0), &config.shape, &Profiles::default()).expect("listed"),
+        inner: load::policy(policy),
         observes,
         replans,
     };
-    let options = DriverOptions::default();
-    let engine = EventExecutor::new(config);
-    let mut driver = EventDriver::new(engine, Box::new(fails), DeviceId(0), options);
-    for tenant in 0..3 {
-        driver.tenant(TenantId(tenant), tenant + 1, Class::Normal);
-        let kernel = Arc::new(EventKernel {
-            name: format!("kernel {tenant}"),
-            block: BlockShape {
-                threads: 128 << tenant,
-                ..BlockShape::default()
-            },
-            pressure: 1.0,
-            sensitivity: 1.0,
-        });
-        for launch in 0..3 {
-            let submission = EventSubmission {
-                queue: 0,
-                kernel: Arc::clone(&kernel),
-                blocks: 300,
-                work: Work::Random {
-                    mean: 10_000.0,
-                    deviation: 0.1,
-                },
-            };
-            let at = Cycles(u64::from(tenant) * 7_000 + launch * 90_000);
-            driver
-                .submit(TenantId(tenant), submission, at)
-                .expect("it fits");
-        }
-    }
-    assert!(
-        driver.run(Cycles(1 << 40)),
-        "{policy}: a launch has not ended"
-    );
+    let mut driver = load::driver(Box::new(fails));
+    load::finish(&mut driver, policy);
     driver
 }
 

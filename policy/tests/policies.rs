@@ -1,10 +1,11 @@
 //! What every policy owes its executor, and what FIFO and SMK-P say in small cases.
 
-use gridmux_policy::policies::smk_p::{Settings, SmkP};
+mod executor;
+
+use executor::{Host, arrive, busy, ended, row_new, tenant};
 use gridmux_policy::{
-    BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Event, GroupId, Learner, Nanos, Plan,
-    Policy, Preemption, ProfileKey, Profiles, RowId, SmId, SmUnits, Stop, TenantId, all_policies,
-    by_name,
+    BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Event, GroupId, Nanos, Plan,
+    Preemption, ProfileKey, Profiles, RowId, SmId, SmUnits, Stop, TenantId, all_policies, by_name,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -37,112 +38,6 @@ const WIDE: DeviceShape = DeviceShape {
     threads: 1200,
     ..FIG8
 };
-
-/// A policy and the plan that stands, as an executor holds them.
-struct Host {
-    policy: Box<dyn Policy>,
-    /// Learns what policies by name use.
-    learner: Learner,
-    standing: Plan,
-    next: Plan,
-}
-
-impl Host {
-    fn new(policy: Box<dyn Policy>) -> Self {
-        Self::learning(policy, &Profiles::default())
-    }
-
-    fn learning(policy: Box<dyn Policy>, profiles: &Profiles) -> Self {
-        Self {
-            policy,
-            learner: Learner::new(profiles),
-            standing: Plan::default(),
-            next: Plan::default(),
-        }
-    }
-
-    fn named(name: &str, device: &DeviceShape) -> Self {
-        let profiles = Profiles::default();
-        let policy = by_name(name, DeviceId(3), device, &profiles);
-        Self::learning(policy.expect("a listed policy exists"), &profiles)
-    }
-
-    fn paper(device: &DeviceShape) -> Self {
-        let settings = Settings {
-            hold_shares: false,
-            ..Settings::default()
-        };
-        Self::new(Box::new(SmkP::with_settings(DeviceId(0), device, settings)))
-    }
-
-    fn tell(&mut self, events: &[Event]) -> &mut Self {
-        for event in events {
-            self.learner.observe(event);
-            self.policy.observe(event);
-        }
-        self
-    }
-
-    fn replan(&mut self, now: u64) -> bool {
-        let changed = self
-            .policy
-            .replan(Nanos(now), &self.standing, &mut self.next);
-        if changed {
-            std::mem::swap(&mut self.standing, &mut self.next);
-        }
-        changed
-    }
-
-    /// Replans, and returns the plan that stands.
-    fn at(&mut self, now: u64) -> &Plan {
-        self.replan(now);
-        &self.standing
-    }
-}
-
-fn tenant(tenant: u32, weight: u32) -> Event {
-    Event::Tenant {
-        tenant: TenantId(tenant),
-        weight,
-        class: Class::Normal,
-    }
-}
-
-fn row_new(row: u32, tenant: u32, block: BlockShape) -> Event {
-    Event::RowNew {
-        row: RowId(row),
-        tenant: TenantId(tenant),
-        block,
-        profile: ProfileKey(row.into()),
-        spill: false,
-    }
-}
-
-fn arrive(row: u32, blocks: u64, at: u64) -> Event {
-    Event::Arrive {
-        row: RowId(row),
-        launch: at,
-        blocks,
-        at: Nanos(at),
-    }
-}
-
-fn ended(row: u32, at: u64) -> Event {
-    Event::Ended {
-        row: RowId(row),
-        launch: at,
-        at: Nanos(at),
-    }
-}
-
-/// A tenant with one row and a launch of a thousand blocks on it.
-fn busy(number: u32, weight: u32, block: BlockShape) -> [Event; 3] {
-    [
-        tenant(number, weight),
-        row_new(number, number, block),
-        arrive(number, 1000, 1),
-    ]
-}
 
 fn caps(plan: &Plan, row: u32) -> [u16; 2] {
     [0, 1].map(|sm| plan.on_sm(SmId(sm), RowId(row)).cap)
@@ -288,6 +183,18 @@ proptest! {
                 prop_assert!(plan.groups().iter().map(|group| group.sms.len()).sum::<u32>() == 2);
             }
         }
+    }
+}
+
+/// A row whose launches seemed to have ended was listed twice: as a loop that keeps its room, and for its open launch.
+#[test]
+fn a_row_that_is_told_of_an_end_of_another_launch_is_listed_once() {
+    for info in all_policies() {
+        let mut host = Host::named(info.name, &FIG8);
+        host.tell(&[tenant(0, 1), row_new(0, 0, K1), ended(0, 1)]);
+        host.tell(&[arrive(0, 100, 1), ended(0, 9)]);
+        let plan = host.at(2);
+        assert_eq!(plan.rows().len(), 1, "{}", info.name);
     }
 }
 

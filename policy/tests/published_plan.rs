@@ -1,14 +1,15 @@
 //! Plans on their way: readers on real threads see the newest and never call the allocator, nor does
 //! a policy that replans into the buffers that come back.
 
+mod counting;
+
+use counting::calls;
 use gridmux_policy::plan::DefaultRow;
 use gridmux_policy::{
     BlockShape, Class, DeviceId, DeviceShape, Event, GroupId, Learner, Nanos, Plan, PlanBuilder,
     PlanReader, Policy, ProfileKey, Profiles, RowId, Stop, TenantId, all_policies, by_name,
 };
 use gridmux_sync::publish::Publisher;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::thread;
 
 const DEVICE: DeviceShape = DeviceShape {
@@ -18,36 +19,6 @@ const DEVICE: DeviceShape = DeviceShape {
     registers: 65_536,
     shared_bytes: 49_152,
 };
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts what each thread asks of the allocator.
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.with(|calls| calls.set(calls.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        CALLS.with(|calls| calls.set(calls.get() + 1));
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Calls of this thread to the allocator.
-fn calls() -> u64 {
-    CALLS.with(Cell::get)
-}
 
 /// Publishes a plan without groups in which every row has this cap.
 fn publish(publisher: &mut Publisher<Plan>, cap: u16) {

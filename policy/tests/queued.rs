@@ -71,7 +71,8 @@ impl Policy for Overheard {
     }
 }
 
-/// Short launches behind a long one in their tenant's queue: whoever gave the device to one of them would wait for ever.
+/// Short launches behind a long one in their tenant's queue: whoever gave the device to one of them would wait for
+/// ever.
 #[test]
 fn a_launch_behind_another_one_of_its_queue_is_waited_for_by_nobody() {
     let config = EventConfig::gtx480();

@@ -12,9 +12,10 @@ const HEAD: &str = "\
 
 `cargo xtask repro all` writes this file. It repeats the experiments of two papers that order and share kernels, on the
 `event` executor with one file of parameters (`policy/data/event.toml`) and on the SM model, and shows each figure that
-the papers' texts give beside ours, with the ratio of ours to the paper's. Where they differ by more than 5 %, a sentence
-says why, as far as that is known. Runs are deterministic: the same program prints the same figures. Means over sets
-that were drawn say over how many: fewer than the paper's 16,384 sets of 4 or 32,768 sets of 8 were made with `--part`.
+the papers' texts give beside ours, with the ratio of ours to the paper's. Where they differ by more than 5 %, a
+sentence says why, as far as that is known. Runs are deterministic: the same program prints the same figures. Means over
+sets that were drawn say over how many: fewer than the paper's 16,384 sets of 4 or 32,768 sets of 8 were made with
+`--part`.
 
 `cargo xtask repro srtf`, `accelos` and so on print one part, `--json` as JSON; pictures lie under `target/repro/`.
 Not repeated: figures of other devices (SRTF section 9, accelOS's AMD columns), and accelOS section 8.5, single kernels

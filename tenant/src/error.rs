@@ -5,6 +5,9 @@ use gridmux_channel::ring::{BadEntry, CompletionStatus, HostState, RingError};
 use gridmux_channel::session::CallError;
 use thiserror::Error;
 
+/// Why the device is lost to clients of a tenant that the operator took out of the configuration.
+const REMOVED: &str = "this tenant is no more in the service's configuration";
+
 /// An operation of the client that failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
@@ -117,6 +120,12 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Returns whether the connection ended because its tenant was taken out of the service's configuration.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        matches!(self, Self::DeviceLost(REMOVED))
+    }
+
     /// Returns whether the connection is of no more use: [`crate::Gpu::reconnect`].
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -132,6 +141,8 @@ impl From<RingError> for ClientError {
     fn from(error: RingError) -> Self {
         match error {
             RingError::Closed(HostState::DeviceLost) => Self::DeviceLost("it failed"),
+            RingError::Closed(HostState::Removed) => Self::DeviceLost(REMOVED),
+            RingError::Closed(HostState::Stopped) => Self::DeviceLost("the service was stopped"),
             RingError::Closed(_) => Self::DeviceLost("the mediator closed the channel"),
             other => Self::Ring(other),
         }

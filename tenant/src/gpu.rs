@@ -14,15 +14,27 @@ use gridmux_channel::control::{
 };
 use gridmux_channel::regions::REGION_RINGS;
 use gridmux_channel::ring::client::ClientRings;
-use gridmux_channel::session::Session;
+use gridmux_channel::session::{CallError, Session};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long connections that end before the mediator has let the client in are followed by another attempt: while a
+/// device host is replaced, those that the old one had accepted end.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Pause before the second attempt; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Returns the file name of the running program.
 fn program_name() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(Path::file_name);
     name.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Returns whether an attempt to connect failed because the mediator's end of the connection was closed.
+fn is_cut_off(error: &ClientError) -> bool {
+    matches!(error, ClientError::Call(CallError::Closed))
 }
 
 /// A tenant's share of one GPU. It and everything made from it may be used by
@@ -65,7 +77,9 @@ pub struct ConnectOptions {
 
 impl Gpu {
     /// Connects to the mediator that listens at `path`, under the name of this
-    /// process.
+    /// process. A connection that the mediator closes before it has let this
+    /// client in, as happens while a device host is replaced, is made again,
+    /// for two seconds.
     ///
     /// # Errors
     /// Nobody listens there, the versions do not fit, or the mediator refuses
@@ -107,13 +121,27 @@ impl Gpu {
             "" => program_name(),
             name => name.to_owned(),
         };
-        let mut session = Session::connect(&path)?;
         let hello = ControlRequest::Hello {
             name: name[..name.floor_char_boundary(MAX_NAME_BYTES)].to_owned(),
             client_version: CONTROL_VERSION,
             tenant: options.tenant,
         };
-        let ControlReply::Welcome(welcome) = session.control(&hello)? else {
+        let deadline = Instant::now() + PATIENCE;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match Self::attempt(&path, &hello) {
+                Err(error) if is_cut_off(&error) && Instant::now() + pause < deadline => {
+                    std::thread::sleep(pause);
+                    pause *= 2;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn attempt(path: &Path, hello: &ControlRequest) -> Result<Self, ClientError> {
+        let mut session = Session::connect(path)?;
+        let ControlReply::Welcome(welcome) = session.control(hello)? else {
             return Err(unexpected("Hello"));
         };
         let (_, memfd) = session.region_info(REGION_RINGS)?;
@@ -125,7 +153,7 @@ impl Gpu {
         Ok(Self {
             link: Arc::new(Link::new(session, rings, staging, origin)),
             welcome: *welcome,
-            path,
+            path: path.to_owned(),
         })
     }
 
@@ -133,8 +161,7 @@ impl Gpu {
     /// events of the old connection are of no more use.
     ///
     /// # Errors
-    /// As [`Gpu::connect`]; a device host that is being replaced may refuse
-    /// for a moment, so try again.
+    /// As [`Gpu::connect`].
     pub fn reconnect(&self) -> Result<Self, ClientError> {
         let options = ConnectOptions {
             name: self.welcome.name.clone(),

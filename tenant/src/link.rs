@@ -27,7 +27,7 @@ use crate::staging::{Chunk, Chunks, Staging};
 use gridmux_channel::control::{ControlReply, ControlRequest};
 use gridmux_channel::ring::client::ClientRings;
 use gridmux_channel::ring::{
-    CompletionEntry, CompletionStatus, Operation, PushError, RingError, SubmissionEntry,
+    CompletionEntry, CompletionStatus, HostState, Operation, PushError, RingError, SubmissionEntry,
 };
 use gridmux_channel::session::{CallError, Session};
 use nix::time::{ClockId, clock_gettime};
@@ -135,7 +135,19 @@ impl Link {
         act: impl FnOnce(&mut Session) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
         self.origin.check()?;
-        act(&mut self.session.lock())
+        let outcome = act(&mut self.session.lock());
+        outcome.map_err(|error| self.with_reason(error))
+    }
+
+    /// Returns why the mediator closed the socket, where the rings say that.
+    fn with_reason(&self, error: ClientError) -> ClientError {
+        let is_closed = matches!(error, ClientError::Call(CallError::Closed));
+        match is_closed.then(|| self.core.lock().rings.host_state()) {
+            Some(state @ (HostState::Removed | HostState::Stopped)) => {
+                RingError::Closed(state).into()
+            }
+            _ => error,
+        }
     }
 
     /// Submits an operation and returns its cookie.

@@ -3,6 +3,7 @@
 
 mod mock;
 
+use gridmux_channel::ring::HostState;
 use gridmux_tenant::{
     Args, Buffer, ClientError, CompletionStatus, ConnectOptions, Gpu, Stream, TypedBuffer,
 };
@@ -181,6 +182,23 @@ fn a_lost_device_is_reported_and_a_new_connection_works() {
     works(&other, &again.alloc(16).unwrap());
 }
 
+#[test]
+fn why_the_connection_was_closed_is_said_where_the_mediator_says_it() {
+    for (state, reason) in [
+        (HostState::Removed, "no more in the service's configuration"),
+        (HostState::Stopped, "the service was stopped"),
+        (HostState::Closed, "the mediator closed the connection"),
+    ] {
+        let mock = Mock::start();
+        let gpu = Gpu::connect(&mock.path).unwrap();
+        mock.knobs.farewell.set(state).unwrap();
+        let error = (0..1_000_000).find_map(|_| gpu.alloc(16).err());
+        let error = error.expect("the connection is closed");
+        assert!(error.is_lost(), "{error:?}");
+        assert!(error.to_string().contains(reason), "{state:?}: {error}");
+    }
+}
+
 fn works(stream: &Stream, buffer: &Buffer) {
     stream.copy_to(buffer, 0, &[5; 16]).unwrap();
     let mut back = [0; 16];
@@ -343,4 +361,22 @@ fn what_kernels_printed_is_taken_with_what_was_lost() {
     let printed = gpu.take_printed().unwrap();
     assert_eq!(printed.text, b"printed");
     assert_eq!(printed.lost_bytes, 3);
+}
+
+#[test]
+fn a_connection_that_is_closed_before_it_is_let_in_is_made_again() {
+    let mock = Mock::start_cutting(4);
+    let gpu = Gpu::connect(&mock.path).unwrap();
+    assert_eq!(mock.knobs.to_cut.load(Ordering::Relaxed), 0);
+    assert_eq!(gpu.facts().name, "mock");
+}
+
+#[test]
+fn connections_that_are_closed_all_the_time_are_an_error_in_the_end() {
+    let most = u64::MAX >> 1;
+    let mock = Mock::start_cutting(most);
+    let error = message(Gpu::connect(&mock.path));
+    assert!(error.contains("closed the connection"), "{error}");
+    let tried = most - mock.knobs.to_cut.load(Ordering::Relaxed);
+    assert!((3..100).contains(&tried), "{tried} attempts");
 }

@@ -2,9 +2,12 @@
 //!
 //! For each offence `isolation/control/OFFENCE` is the longest time that an honest control operation (an allocation and
 //! its release) took beyond the median of undisturbed ones, in milliseconds, and `isolation/launch/OFFENCE` the longest
-//! launch beside it over the longest undisturbed one. `isolation/load` is how long the module of 600,000 basic blocks
-//! takes until it is loaded or refused, and `isolation/left/*` is what the service holds when all have left, over what
-//! it held before. Times are wall time: on a machine with few processors they tell of these, too.
+//! launch beside it over the longest undisturbed one, which is measured just before. Both are medians of [`ROUNDS`]
+//! rounds. `isolation/load` is how long the module of 600,000 basic blocks takes until it is loaded or refused, and
+//! `isolation/left/*` is what the service holds when all have left, over what it held before.
+//!
+//! Times are wall time: on a machine with few processors they tell of these, too. The offence `spinning` shows how
+//! much: a thread that never speaks to the service and only keeps a processor busy, as each offender's own does.
 #![allow(clippy::print_stdout, reason = "benchmarks print their results")]
 
 use gridmux_channel::memory::{Protection, SealedMemfd};
@@ -21,7 +24,9 @@ use std::thread::scope;
 use std::time::{Duration, Instant};
 
 /// How long an offence goes on at least.
-const LENGTH: Duration = Duration::from_secs(5);
+const LENGTH: Duration = Duration::from_secs(4);
+/// How often each offence is measured.
+const ROUNDS: usize = 3;
 /// How long it goes on at most, where one round of it takes longer.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Bytes of one copy of the offender.
@@ -57,7 +62,8 @@ impl Progress {
 /// What an offender does until it is told to stop.
 type Offence = (&'static str, fn(&Path, &Progress));
 
-const OFFENCES: [Offence; 6] = [
+const OFFENCES: [Offence; 7] = [
+    ("spinning", spinning),
     ("copies", copies),
     ("large_module", large_module),
     ("modules", modules),
@@ -88,7 +94,6 @@ fn main() {
     beside(&service, None);
     await_all_gone(&service);
     let before = held(host);
-    let undisturbed = beside(&service, None);
     for (name, offence) in OFFENCES {
         let (control, launch) = (
             format!("isolation/control/{name}"),
@@ -97,16 +102,20 @@ fn main() {
         if !wanted(&control) && !wanted(&launch) {
             continue;
         }
-        let noticed = beside(&service, Some(offence));
-        let beyond = noticed.control.saturating_sub(undisturbed.usual_control);
-        say(&control, ms(beyond), "ms", None);
-        let ratio = ms(noticed.launch) / ms(undisturbed.launch);
-        say(
-            &launch,
-            ms(noticed.launch),
-            "ms",
-            Some((ms(undisturbed.launch), ratio)),
-        );
+        let rounds = [(); ROUNDS].map(|()| {
+            let undisturbed = beside(&service, None);
+            (undisturbed, beside(&service, Some(offence)))
+        });
+        let beyond = rounds.map(|(undisturbed, noticed)| {
+            ms(noticed.control.saturating_sub(undisturbed.usual_control))
+        });
+        say(&control, median(beyond), "ms", None);
+        let floor = median(rounds.map(|(undisturbed, _)| ms(undisturbed.launch)));
+        let longest = median(rounds.map(|(_, noticed)| ms(noticed.launch)));
+        let ratio = median(rounds.map(|(undisturbed, noticed)| {
+            noticed.launch.as_secs_f64() / undisturbed.launch.as_secs_f64()
+        }));
+        say(&launch, longest, "ms", Some((floor, ratio)));
     }
     if wanted("isolation/load") {
         let tenant = || RawTenant::try_connect(&service.socket(), "bad").ok();
@@ -129,6 +138,11 @@ fn main() {
             say(name, after / before, "of before", None);
         }
     }
+}
+
+fn median(mut values: [f64; ROUNDS]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[ROUNDS / 2]
 }
 
 fn ms(time: Duration) -> f64 {
@@ -214,6 +228,13 @@ fn honest(gpu: &Gpu, progress: &Progress) -> Noticed {
         .copied()
         .unwrap_or_default();
     noticed
+}
+
+fn spinning(_: &Path, progress: &Progress) {
+    progress.round();
+    while progress.goes_on() {
+        std::hint::spin_loop();
+    }
 }
 
 fn copies(socket: &Path, progress: &Progress) {

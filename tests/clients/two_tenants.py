@@ -17,7 +17,9 @@ PATIENCE_S = 300
 def main(gridmux):
     with tempfile.TemporaryDirectory(prefix="gm") as folder:
         serve = [gridmux, "-j", "serve", "--run-dir", folder, "--instance", pathlib.Path(folder).name.replace("_", "-")]
-        serve += ["--tenant", "first:2", "--tenant", "second:1"]
+        configuration = pathlib.Path(folder) / "gridmux.toml"
+        configuration.write_text("schema_version = 1\n")
+        serve += ["--config", str(configuration), "--tenant", "first:2", "--tenant", "second:1"]
         with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as service:
             try:
                 ready = json.loads(service.stdout.readline())

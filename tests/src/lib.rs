@@ -15,6 +15,7 @@ pub mod equivalence;
 pub mod generate;
 mod process;
 mod raw;
+pub mod reload;
 mod service;
 mod wait;
 

@@ -54,7 +54,7 @@ impl RawTenant {
     /// Says hello as a tenant over a connection, if the mediator lets it.
     ///
     /// # Errors
-    /// The mediator's reason.
+    /// The mediator's reason, or that it went away meanwhile.
     ///
     /// # Panics
     /// If what the mediator hands over is no channel.
@@ -65,9 +65,9 @@ impl RawTenant {
             tenant: Some(tenant.to_owned()),
         };
         session.control(&hello)?;
-        let (_, memory) = session.region_info(REGION_RINGS).expect("there are rings");
+        let (_, memory) = session.region_info(REGION_RINGS)?;
         let memory = memory.expect("the rings are memory");
-        let doorbell = session.doorbell().expect("there is a doorbell");
+        let doorbell = session.doorbell()?;
         let rings = ClientRings::map(&memory, doorbell).expect("the rings are valid");
         Ok(Self {
             session,

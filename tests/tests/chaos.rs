@@ -5,13 +5,16 @@
 //! service (`cargo xtask test --long` takes ten minutes). Everything that happens is drawn from [`SEED`], but not when.
 
 use gridmux_channel::ring::{CompletionStatus, Operation};
+use gridmux_mediator::config::{Config, TenantConfig};
+use gridmux_mediator::settings::Change;
 use gridmux_mediator::supervisor::{AdminReply, AdminRequest, ServiceStatistics, ask};
+use gridmux_policy::{Class, all_policies};
 use gridmux_tenant::{Args, ClientError, Gpu};
 use gridmux_tests::{Bench, RawTenant, Service, ServiceBuilder, Speaker, connect, until};
 use gridmux_workloads::{Prng, Size};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::scope;
@@ -22,6 +25,11 @@ const SEED: u64 = 0xc4a0_5000;
 const SHORT: (u32, u64) = (6, 10);
 /// Tenants of a long run.
 const TENANTS: u32 = 64;
+/// Time between two kills of a device host: after several that died young the service would pause for up to a minute
+/// before it starts the next one, and nothing would happen meanwhile.
+const HOST_LIFE: Duration = Duration::from_secs(12);
+/// The policy of the configuration at the start.
+const POLICY: &str = "gridmux";
 
 /// A kernel that never ends, and one that writes where it may not.
 const BAD: &str = "
@@ -46,6 +54,8 @@ $again:
 struct World {
     folder: PathBuf,
     socket: PathBuf,
+    /// The tenants that the configuration names, most of the time.
+    names: Vec<String>,
     stop: AtomicBool,
     /// Launches that completed and were right.
     right: AtomicU64,
@@ -57,6 +67,10 @@ struct World {
     lost: AtomicU64,
     /// Tenant processes that were killed or stopped.
     killed: AtomicU64,
+    /// Policies that an operator set.
+    switched: AtomicU64,
+    /// Configurations that were read again.
+    reloaded: AtomicU64,
 }
 
 impl World {
@@ -190,9 +204,9 @@ fn raw(world: &World, name: &str, prng: &mut Prng) {
 }
 
 /// Processes of tenants that are stopped and killed.
-fn victims(world: &World, names: &[String], prng: &mut Prng) {
+fn victims(world: &World, prng: &mut Prng) {
     while world.goes_on() {
-        let name = &names[prng.below(u32::try_from(names.len()).expect("few")) as usize];
+        let name = one_of(&world.names, prng);
         let arguments = [
             "workload",
             "run",
@@ -225,24 +239,27 @@ fn victims(world: &World, names: &[String], prng: &mut Prng) {
 /// What an operator and the machine do to the service, until the time is over.
 fn operate(world: &World, mut service: Service, length: Duration, prng: &mut Prng) -> Service {
     let start = Instant::now();
+    let mut killed_at = None;
     let kills = 5;
     for round in 1..=kills {
         let until = length * round / (kills + 1);
         while start.elapsed() < until {
-            disturb(world, &service, prng);
+            disturb(world, &service, &mut killed_at, prng);
             std::thread::sleep(Duration::from_millis(u64::from(prng.below(300))));
         }
         service = service.killed_and_started();
     }
     while start.elapsed() < length {
-        disturb(world, &service, prng);
+        disturb(world, &service, &mut killed_at, prng);
         std::thread::sleep(Duration::from_millis(u64::from(prng.below(300))));
     }
     service
 }
 
 /// One disturbance: a reading, a reload, another policy, or a device host that is stopped for a moment or killed.
-fn disturb(world: &World, service: &Service, prng: &mut Prng) {
+/// Hosts are killed [`HOST_LIFE`] apart.
+fn disturb(world: &World, service: &Service, killed_at: &mut Option<Instant>, prng: &mut Prng) {
+    let is_old = killed_at.is_none_or(|at| at.elapsed() >= HOST_LIFE);
     let host = world
         .statistics()
         .and_then(|statistics| statistics.host_pid);
@@ -250,19 +267,66 @@ fn disturb(world: &World, service: &Service, prng: &mut Prng) {
         .and_then(|pid| i32::try_from(pid).ok())
         .map(Pid::from_raw);
     match (prng.below(12), host) {
-        (0, Some(host)) => send(host, Signal::SIGKILL),
+        (0, Some(host)) if is_old => {
+            send(host, Signal::SIGKILL);
+            *killed_at = Some(Instant::now());
+        }
         (1, Some(host)) => {
             send(host, Signal::SIGSTOP);
             std::thread::sleep(Duration::from_millis(u64::from(prng.below(300))));
             send(host, Signal::SIGCONT);
         }
-        (2..5, _) => {
-            let weight = 1 + prng.below(9);
-            service.edit_configuration(|text| with_first_weight(&text, weight));
-            send(service.pid(), Signal::SIGHUP);
-        }
+        (2..5, _) => reload(world, service, |config| change(config, &world.names, prng)),
+        (5..8, _) => switch(world),
         _ => {}
     }
+}
+
+/// Has the service obey the next of all policies.
+fn switch(world: &World) {
+    let count = world.switched.load(Ordering::Relaxed);
+    let policies = all_policies();
+    let next = policies[usize::try_from(count).expect("few") % policies.len()].name;
+    let request = AdminRequest::Change(Change::Policy(next.to_owned()));
+    // The service may be away.
+    if ask(&world.folder, &request).is_ok() {
+        World::count(&world.switched);
+    }
+}
+
+/// Has the service read its configuration again after a change.
+fn reload(world: &World, service: &Service, change: impl FnOnce(&mut Config)) {
+    service.edit_configuration(|text| {
+        let mut config = Config::parse(&text).expect("it was written so");
+        change(&mut config);
+        toml::to_string(&config).expect("a configuration can be written")
+    });
+    send(service.pid(), Signal::SIGHUP);
+    World::count(&world.reloaded);
+}
+
+/// Changes a configuration: a tenant goes or comes back, has another weight, or another policy is the one to obey.
+fn change(config: &mut Config, names: &[String], prng: &mut Prng) {
+    let count = u32::try_from(config.tenants.len()).expect("few");
+    let place = prng.below(count) as usize;
+    match prng.below(5) {
+        0 if count > 2 => drop(config.tenants.remove(place)),
+        1 | 2 => {
+            let is_there = |name: &String| config.tenants.iter().any(|t| t.name == *name);
+            if let Some(missing) = names.iter().find(|name| !is_there(name)) {
+                let back = TenantConfig::new(missing, 1 + prng.below(9), Class::Normal);
+                config.tenants.push(back);
+            }
+        }
+        3 => one_of(all_policies(), prng)
+            .name
+            .clone_into(&mut config.policy),
+        _ => config.tenants[place].weight = 1 + prng.below(9),
+    }
+}
+
+fn one_of<'a, T>(all: &'a [T], prng: &mut Prng) -> &'a T {
+    &all[prng.below(u32::try_from(all.len()).expect("few")) as usize]
 }
 
 /// Sends a signal; a process that has ended needs none.
@@ -270,24 +334,25 @@ fn send(process: Pid, signal: Signal) {
     let _ = kill(process, signal);
 }
 
-/// Returns a configuration with another weight of its first tenant.
-fn with_first_weight(text: &str, weight: u32) -> String {
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let first = lines.iter_mut().find(|line| line.starts_with("weight"));
-    *first.expect("a tenant has a weight") = format!("weight = {weight}");
-    lines.join("\n") + "\n"
-}
-
-/// Waits until nothing is held, and checks that what was submitted was completed or abandoned.
-fn assert_nothing_is_held(folder: &Path, service: &Service) {
-    let last = until("everything to be given back", || {
-        let Ok(AdminReply::Statistics(statistics)) = ask(folder, &AdminRequest::Statistics) else {
-            return None;
-        };
-        let tenants = &statistics.host.tenants;
-        let is_clear = tenants.iter().all(|tenant| tenant.clients.is_empty());
-        (is_clear && statistics.host.memory_used_bytes == 0).then_some(statistics)
+/// Has every tenant configured, waits until none holds anything, and checks that what was submitted was completed or
+/// abandoned, and that the service obeys the policy that was set last.
+fn assert_nothing_is_held(world: &World, service: &Service) {
+    reload(world, service, |config| {
+        let tenant = |name: &String| TenantConfig::new(name, 1, Class::Normal);
+        config.tenants = world.names.iter().map(tenant).collect();
+        POLICY.clone_into(&mut config.policy);
     });
+    let last = until("everything to be given back", || {
+        let statistics = world.statistics()?;
+        let host = &statistics.host;
+        let is_clear = host.tenants.iter().all(|tenant| tenant.clients.is_empty());
+        let in_force = host.policy_in_force.as_ref()?;
+        let is_reloaded = host.tenants.len() == world.names.len() && in_force.name == POLICY;
+        (is_clear && is_reloaded && host.memory_used_bytes == 0).then_some(statistics)
+    });
+    assert_eq!(last.host.policy_failure, None);
+    let log = service.log();
+    assert!(!log.contains("the policy panicked"), "{log}");
     for tenant in &last.host.tenants {
         let (name, usage) = (&tenant.tenant.name, &tenant.usage);
         assert_eq!(usage.pending, 0, "{name}: {usage:?}; {}", service.log());
@@ -306,7 +371,7 @@ fn whatever_happens_at_once_no_launch_is_wrong_or_lost_and_nothing_stays() {
     let names: Vec<String> = (0..tenants).map(|n| format!("t{n}")).collect();
     let weights: Vec<(&str, u32)> = names.iter().map(|name| (name.as_str(), 1)).collect();
     let service = ServiceBuilder::new(&weights)
-        .policy("gridmux")
+        .policy(POLICY)
         .functional()
         .limit("kernel_budget_cpu_seconds", 1)
         .lifetime(Duration::from_secs(seconds * 2 + 240))
@@ -314,20 +379,22 @@ fn whatever_happens_at_once_no_launch_is_wrong_or_lost_and_nothing_stays() {
     let world = World {
         folder: service.folder().to_owned(),
         socket: service.socket(),
+        names,
         stop: AtomicBool::new(false),
         right: AtomicU64::new(0),
         completed: AtomicU64::new(0),
         ended: AtomicU64::new(0),
         lost: AtomicU64::new(0),
         killed: AtomicU64::new(0),
+        switched: AtomicU64::new(0),
+        reloaded: AtomicU64::new(0),
     };
     let world = &world;
     let service = scope(|scope| {
-        for (name, seed) in names.iter().zip(SEED..) {
+        for (name, seed) in world.names.iter().zip(SEED..) {
             scope.spawn(move || tenant(world, name, &mut Prng::new(seed)));
         }
-        let names = &names;
-        scope.spawn(move || victims(world, names, &mut Prng::new(SEED - 1)));
+        scope.spawn(move || victims(world, &mut Prng::new(SEED - 1)));
         let mut prng = Prng::new(SEED - 2);
         let length = Duration::from_secs(seconds);
         let operated = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -336,15 +403,18 @@ fn whatever_happens_at_once_no_launch_is_wrong_or_lost_and_nothing_stays() {
         world.stop.store(true, Ordering::Relaxed);
         operated.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    assert_nothing_is_held(&world.folder, &service);
+    assert_nothing_is_held(world, &service);
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     println!(
-        "{} launches right, {} ended for what they did, {} barriers, {} connections lost, {} processes killed",
+        "{} launches right, {} ended for what they did, {} barriers, {} connections lost, {} processes killed, \
+         {} policies set, {} reloads",
         read(&world.right),
         read(&world.ended),
         read(&world.completed),
         read(&world.lost),
         read(&world.killed),
+        read(&world.switched),
+        read(&world.reloaded),
     );
     for counter in [
         &world.right,
@@ -352,6 +422,8 @@ fn whatever_happens_at_once_no_launch_is_wrong_or_lost_and_nothing_stays() {
         &world.completed,
         &world.lost,
         &world.killed,
+        &world.switched,
+        &world.reloaded,
     ] {
         assert!(read(counter) > 0, "everything was tried");
     }

@@ -273,6 +273,33 @@ fn what_is_given_back_stays_until_operations_under_way_have_ended() {
 }
 
 #[test]
+fn a_launch_of_an_unloaded_module_names_a_kernel_that_is_not_there() {
+    let service = ServiceBuilder::new(&[("only", 1)]).start();
+    let mut raw = RawTenant::connect(&service.socket(), "only");
+    let module = raw.load(SLOW.as_bytes()).unwrap();
+    let unload = ControlRequest::UnloadModule {
+        module: module.handle,
+    };
+    raw.session.control(&unload).unwrap();
+    let args_offset = raw.rings.place_args(&0_u64.to_le_bytes()).unwrap();
+    let launch = Operation::Launch(Launch {
+        kernel: module.kernels[0].handle,
+        grid: [1, 1, 1],
+        block: [32, 1, 1],
+        shared_bytes: 0,
+        args_offset,
+        args_len: 8,
+    });
+    raw.push(0, launch);
+    let entry = until("the completion", || raw.rings.pop_completion().unwrap());
+    assert_eq!(
+        entry.status,
+        CompletionStatus::BadKernel as u32,
+        "{entry:?}"
+    );
+}
+
+#[test]
 fn a_module_that_no_reply_can_describe_is_refused_and_unloaded() {
     const BYTES: u64 = 1 << 20;
     // There is room for the module's variable and kernels once, but not twice.

@@ -546,8 +546,11 @@ fn an_endless_kernel_ends_with_its_budget() {
 fn a_second_service_in_the_folder_is_told_who_owns_it() {
     beside_a_bystander(two_tenants(), |_, service| {
         let folder = service.folder().to_str().unwrap();
+        let configuration = service.folder().join("gridmux.toml");
         let (code, said) = run([
             "serve",
+            "--config",
+            configuration.to_str().unwrap(),
             "--run-dir",
             folder,
             "--instance",

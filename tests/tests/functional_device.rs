@@ -232,3 +232,35 @@ fn a_launch_of_a_kernel_that_cannot_run_is_refused_with_the_reason() {
         }
     }
 }
+
+#[test]
+fn a_kernel_whose_grid_cannot_be_cut_says_why_to_its_client_and_to_the_operator() {
+    const MODULE: &[u8] = b".version 8.0\n.target sm_80\n.address_size 64\n\
+        .visible .entry asks()\n{\n.reg .b64 %rd<2>;\nmov.u64 %rd1, %gridid;\nret;\n}\n\
+        .visible .entry plain()\n{\nret;\n}\n";
+    let service = two_tenants().start();
+    let gpu = service.gpu("a");
+    let module = gpu.module(MODULE).expect("both can run");
+    let undivided = |name| {
+        module
+            .kernel(name)
+            .expect("it is named")
+            .info()
+            .undivided
+            .clone()
+    };
+    assert_eq!(undivided("plain"), None);
+    let reason = undivided("asks").expect("its grid cannot be cut");
+    assert!(reason.contains("%gridid"), "{reason}");
+    let kernel = module.kernel("asks").expect("it is named");
+    let stream = gpu.stream().expect("a stream");
+    let launch = stream.launch(&kernel, 300, 32, 0, &Args::new());
+    launch
+        .and_then(|event| event.wait())
+        .expect("it runs as a whole");
+    let log = service.log();
+    assert!(
+        log.contains("cannot be cut") && log.contains("%gridid"),
+        "{log}"
+    );
+}

@@ -457,7 +457,10 @@ fn a_tenant_that_maps_until_it_is_refused_leaves_descriptors_to_others() {
         .map(|tenant| map_until_refused(tenant, both))
         .collect();
     assert!(refusals[0].0 > 8, "{refusals:?}");
-    let is_emfile = |error: &CallError| matches!(error, CallError::Refused { errno, .. } if *errno == nix::errno::Errno::EMFILE);
+    let is_emfile = |error: &CallError| match error {
+        CallError::Refused { errno, .. } => *errno == nix::errno::Errno::EMFILE,
+        _ => false,
+    };
     assert!(
         refusals.iter().all(|(_, error)| is_emfile(error)),
         "{refusals:?}"

@@ -2,10 +2,13 @@
 //! nobody else out, signals to all processes of the service end it in good order, and a host sees nothing that it does
 //! not need.
 
+use gridmux_channel::ring::{HostState, Launch, Operation, RingError};
 use gridmux_mediator::supervisor::CLIENT_SOCKET;
-use gridmux_tests::{Bench, Service, ServiceBuilder, connect, program, until};
+use gridmux_tests::{Bench, RawTenant, Service, ServiceBuilder, connect, program, until};
 use gridmux_workloads::Size;
+use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt;
@@ -42,6 +45,44 @@ fn a_device_host_that_stands_still_is_replaced() {
         "{}",
         service.log()
     );
+}
+
+#[test]
+fn a_device_host_whose_dispatcher_alone_stands_still_is_replaced() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: only root can hold a thread of another user's process");
+        return;
+    }
+    let builder = ServiceBuilder::new(&[("only", 1)]);
+    let service = builder.limit("host_patience_seconds", 2).start();
+    run_once(&service, "only");
+    let first = service.host();
+    let dispatcher = thread_of(first, "dispatcher");
+    ptrace::seize(dispatcher, ptrace::Options::empty()).unwrap();
+    ptrace::interrupt(dispatcher).unwrap();
+    let flags = WaitPidFlag::__WALL | WaitPidFlag::WNOHANG;
+    until("another device host", || {
+        // Whoever holds a thread sees it off, too, before its process is gone.
+        let _ = waitpid(dispatcher, Some(flags));
+        // The control thread answers all the while.
+        let now = gridmux_tests::host_of(&service)?;
+        (now != first).then_some(())
+    });
+    run_once(&service, "only");
+    assert_eq!(service.statistics().host_restarts, 1);
+    let log = service.log();
+    assert!(log.contains("host_patience_seconds"), "{log}");
+}
+
+/// The thread of a process that has a name.
+fn thread_of(process: u32, name: &str) -> Pid {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let found = threads.flatten().find(|thread| {
+        let comm = std::fs::read_to_string(thread.path().join("comm"));
+        comm.is_ok_and(|comm| comm.trim() == name)
+    });
+    let number = found.expect("such a thread").file_name();
+    Pid::from_raw(number.to_str().unwrap().parse().unwrap())
 }
 
 #[test]
@@ -136,6 +177,67 @@ fn the_service_outlives_one_device_host_after_another() {
     assert_eq!(service.statistics().host_restarts, 4);
 }
 
+/// A kernel that never ends.
+const ENDLESS: &[u8] = b".version 8.0\n.target sm_80\n.address_size 64\n\
+    .visible .entry endless()\n{\n$again:\n    bra $again;\n}\n";
+
+#[test]
+fn clients_are_told_that_the_service_was_stopped() {
+    let service = ServiceBuilder::new(&[("busy", 1), ("idle", 1)]).start();
+    let mut busy = RawTenant::connect(&service.socket(), "busy");
+    let idle = RawTenant::connect(&service.socket(), "idle");
+    let module = busy.load(ENDLESS).unwrap();
+    let launch = Operation::Launch(Launch {
+        kernel: module.kernels[0].handle,
+        grid: [1, 1, 1],
+        block: [32, 1, 1],
+        shared_bytes: 0,
+        args_offset: 0,
+        args_len: 0,
+    });
+    busy.push(0, launch);
+    until("the launch to be on the device", || {
+        (service.tenant("busy").usage.pending == 1).then_some(())
+    });
+    kill(service.pid(), Signal::SIGTERM).unwrap();
+    for (who, client) in [("busy", &busy), ("idle", &idle)] {
+        let why = until("the channel to be closed", || {
+            client.rings.check_open().err()
+        });
+        let is_told = matches!(why, RingError::Closed(HostState::Stopped));
+        assert!(is_told, "{who}: {why}");
+    }
+}
+
+#[test]
+fn a_client_that_comes_while_the_device_host_is_replaced_is_served_by_the_next() {
+    let service = ServiceBuilder::new(&[("only", 1)]).start();
+    for round in 0..2 {
+        let connections = |expected: u64| {
+            until(&format!("{expected} connections"), || {
+                (service.statistics().connections == expected).then_some(())
+            });
+        };
+        // The last round's client has left.
+        connections(0);
+        let host = process(service.host());
+        kill(host, Signal::SIGSTOP).unwrap();
+        let bench = std::thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                let gpu = service.gpu("only");
+                let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).unwrap();
+                bench.run(&gpu).unwrap();
+            });
+            // It is in the hands of the host that will never serve it.
+            connections(1);
+            kill(host, Signal::SIGKILL).unwrap();
+            client.join()
+        });
+        assert!(bench.is_ok(), "the client was not served");
+        assert_eq!(service.statistics().host_restarts, round + 1);
+    }
+}
+
 /// A service in a process group of its own; the group is killed when dropped.
 struct Group {
     child: Child,
@@ -147,6 +249,8 @@ impl Group {
         let folder = tempfile::Builder::new().prefix("gm").tempdir().unwrap();
         let instance = format!("group-{}", std::process::id());
         let run = folder.path().join("run");
+        let configuration = folder.path().join("gridmux.toml");
+        std::fs::write(&configuration, "schema_version = 1\n").unwrap();
         let mut command = Command::new(program());
         command.args([
             "-j",
@@ -158,6 +262,7 @@ impl Group {
             "--instance",
             &instance,
         ]);
+        command.arg("--config").arg(&configuration);
         command.arg("--run-dir").arg(&run).env("TOP_SECRET", "1");
         command
             .process_group(0)
@@ -279,6 +384,31 @@ fn a_service_that_was_started_carelessly_keeps_others_out_and_tells_its_host_lit
     }
 }
 
+/// A thread that was made before its process confined itself would not be.
+#[test]
+fn every_thread_of_a_device_host_is_confined() {
+    let builder = ServiceBuilder::new(&[("only", 1)]);
+    for builder in [builder.clone(), builder.functional()] {
+        let service = builder.start();
+        run_once(&service, "only");
+        let host = service.host();
+        let threads = std::fs::read_dir(format!("/proc/{host}/task")).unwrap();
+        let mut names = Vec::new();
+        for thread in threads.flatten() {
+            let thread = format!("{host}/task/{}", thread.file_name().display());
+            let has = |name| status_of(&thread, name).unwrap();
+            let name = has("Name");
+            assert_eq!(has("Seccomp"), "2", "{name}");
+            assert_eq!(has("NoNewPrivs"), "1", "{name}");
+            assert_eq!(has("CapEff"), "0000000000000000", "{name}");
+            names.push(name);
+        }
+        for name in ["device", "dispatcher", "policy"] {
+            assert!(names.iter().any(|found| found == name), "{names:?}");
+        }
+    }
+}
+
 #[test]
 fn a_flood_of_connections_of_one_user_keeps_no_other_out() {
     if !nix::unistd::geteuid().is_root() {
@@ -316,7 +446,12 @@ fn a_flood_of_connections_of_one_user_keeps_no_other_out() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    // What the flood was let through is what its bucket holds, so that most of it was closed.
+    // What the flood was let through is what its bucket holds, so that most of it was closed, and told why.
+    let told = until("a connection that is turned away", || {
+        connect(&service.socket(), "root").err()
+    });
+    let told = told.to_string();
+    assert!(told.contains("limits.connects_per_second"), "{told}");
     let log = service.log();
     assert!(log.contains("limits.connects_per_second"), "{log}");
     assert_eq!(service.statistics().host_restarts, 0);

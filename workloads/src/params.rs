@@ -21,7 +21,9 @@ impl Size {
     /// All sizes, smallest first.
     pub const ALL: [Self; 3] = [Self::Tiny, Self::Small, Self::Large];
 
-    const fn name(self) -> &'static str {
+    /// Returns the name on the command line and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Tiny => "tiny",
             Self::Small => "small",

@@ -17,7 +17,7 @@ const volatile struct gridmux_tunables tunables = {};
 struct {
 	__uint(type, BPF_MAP_TYPE_USER_RINGBUF);
 	__uint(max_entries, GRIDMUX_RING_BYTES);
-} samples SEC(".maps");
+} gridmux_samples SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -25,14 +25,14 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, __u32);
-} tenants SEC(".maps");
+} gridmux_tenants SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct gridmux_stats);
-} stats SEC(".maps");
+} gridmux_stats SEC(".maps");
 
 /* A drain stops after so many samples, so that a timer never holds a CPU for long (about 0.5 ms). */
 #define GRIDMUX_DRAIN_LIMIT 8192
@@ -56,7 +56,7 @@ static long take_sample(struct bpf_dynptr *record, void *context)
 		goto out;
 	}
 	drain->stats->lost += sample.lost_before;
-	if (tunables.registered_only && !bpf_map_lookup_elem(&tenants, &sample.tenant)) {
+	if (tunables.registered_only && !bpf_map_lookup_elem(&gridmux_tenants, &sample.tenant)) {
 		drain->stats->unknown_tenant++;
 		goto out;
 	}
@@ -78,12 +78,12 @@ static __always_inline long drain_samples(void)
 	__u32 first = 0;
 	long taken;
 
-	drain.stats = bpf_map_lookup_elem(&stats, &first);
+	drain.stats = bpf_map_lookup_elem(&gridmux_stats, &first);
 	if (!drain.stats)
 		return -1;
 	drain.until = drain.stats->records + GRIDMUX_DRAIN_LIMIT;
 	/* Nobody sleeps until the ring has room: a producer that finds it full drops the sample. */
-	taken = bpf_user_ringbuf_drain(&samples, take_sample, &drain, BPF_RB_NO_WAKEUP);
+	taken = bpf_user_ringbuf_drain(&gridmux_samples, take_sample, &drain, BPF_RB_NO_WAKEUP);
 	if (taken == -16 /* EBUSY */)
 		return taken;
 	drain.stats->drains++;

@@ -2,8 +2,11 @@
 /*
  * The always-on launch latency, with plain sections only: both libbpf and aya load this object.
  *
- * `drain` is attached to nothing; whoever holds it (the supervisor, or a reader through its pin) runs it with
+ * `gridmux_drain` is attached to nothing; whoever holds it (the supervisor, or a reader through its pin) runs it with
  * BPF_PROG_TEST_RUN. A raw tracepoint program is the plainest type that may be run so without input data.
+ *
+ * The kernel knows programs and maps by the first 15 characters of their names; each begins with `gridmux_`, so that
+ * whoever lists them sees whose they are.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -16,10 +19,10 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct gridmux_owner);
-} owner SEC(".maps");
+} gridmux_owner SEC(".maps");
 
 SEC("raw_tp/gridmux")
-int drain(void *context)
+int gridmux_drain(void *context)
 {
 	(void)context;
 	return (int)drain_samples();

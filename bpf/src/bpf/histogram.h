@@ -14,7 +14,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct gridmux_key);
 	__type(value, struct gridmux_histogram);
-} histograms SEC(".maps");
+} gridmux_latency SEC(".maps");
 
 /* What a new key starts from: a histogram is far larger than a program's stack. Never written. */
 struct {
@@ -22,7 +22,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct gridmux_histogram);
-} empty SEC(".maps");
+} gridmux_empty SEC(".maps");
 
 /* Position of the highest set bit; BPF has no instruction for it. value is not 0. */
 static __always_inline __u32 log2_floor(__u64 value)
@@ -61,18 +61,18 @@ static __always_inline __u32 bucket_of(__u64 value)
 static __always_inline int add_latency(__u32 tenant, __u16 device, __u16 kind, __u64 latency_ns)
 {
 	struct gridmux_key key = { .tenant = tenant, .device = device, .kind = kind };
-	struct gridmux_histogram *histogram = bpf_map_lookup_elem(&histograms, &key);
+	struct gridmux_histogram *histogram = bpf_map_lookup_elem(&gridmux_latency, &key);
 	__u32 bucket;
 
 	if (!histogram) {
 		__u32 first = 0;
-		struct gridmux_histogram *start = bpf_map_lookup_elem(&empty, &first);
+		struct gridmux_histogram *start = bpf_map_lookup_elem(&gridmux_empty, &first);
 
 		if (!start)
 			return -1;
 		/* Another CPU may have been faster: then its entry is found below. */
-		bpf_map_update_elem(&histograms, &key, start, BPF_NOEXIST);
-		histogram = bpf_map_lookup_elem(&histograms, &key);
+		bpf_map_update_elem(&gridmux_latency, &key, start, BPF_NOEXIST);
+		histogram = bpf_map_lookup_elem(&gridmux_latency, &key);
 		if (!histogram)
 			return -1;
 	}

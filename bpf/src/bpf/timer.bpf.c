@@ -20,7 +20,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct tick);
-} ticks SEC(".maps");
+} gridmux_ticks SEC(".maps");
 
 static int on_tick(void *map, __u32 *key, struct tick *tick)
 {
@@ -34,16 +34,16 @@ static int on_tick(void *map, __u32 *key, struct tick *tick)
 }
 
 SEC("syscall")
-int arm(void *context)
+int gridmux_arm(void *context)
 {
 	__u32 first = 0;
-	struct tick *tick = bpf_map_lookup_elem(&ticks, &first);
+	struct tick *tick = bpf_map_lookup_elem(&gridmux_ticks, &first);
 	long error;
 
 	(void)context;
 	if (!tick)
 		return -2;
-	error = bpf_timer_init(&tick->timer, &ticks, 1 /* CLOCK_MONOTONIC */);
+	error = bpf_timer_init(&tick->timer, &gridmux_ticks, 1 /* CLOCK_MONOTONIC */);
 	if (error)
 		return (int)error;
 	error = bpf_timer_set_callback(&tick->timer, on_tick);

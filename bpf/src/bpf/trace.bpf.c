@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Counts USDT probes while somebody traces a process; `complete` feeds histograms as well.
+ * Counts USDT probes while somebody traces a process; `gridmux_done` feeds histograms as well.
  *
  * Probes fire on any CPU, so that additions are atomic here. Argument positions are those of src/probes.rs.
  */
@@ -21,17 +21,17 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct gridmux_probe_key);
 	__type(value, __u64);
-} probe_counts SEC(".maps");
+} gridmux_probes SEC(".maps");
 
 static __always_inline int count_probe(struct pt_regs *ctx, __u32 probe, __u32 tenant)
 {
 	struct gridmux_probe_key key = { .tenant = tenant, .probe = probe };
-	__u64 none = 0, *count = bpf_map_lookup_elem(&probe_counts, &key);
+	__u64 none = 0, *count = bpf_map_lookup_elem(&gridmux_probes, &key);
 
 	(void)ctx;
 	if (!count) {
-		bpf_map_update_elem(&probe_counts, &key, &none, BPF_NOEXIST);
-		count = bpf_map_lookup_elem(&probe_counts, &key);
+		bpf_map_update_elem(&gridmux_probes, &key, &none, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&gridmux_probes, &key);
 		if (!count)
 			return -1;
 	}
@@ -40,7 +40,7 @@ static __always_inline int count_probe(struct pt_regs *ctx, __u32 probe, __u32 t
 }
 
 SEC("usdt")
-int count(struct pt_regs *ctx)
+int gridmux_count(struct pt_regs *ctx)
 {
 	long tenant;
 
@@ -50,7 +50,7 @@ int count(struct pt_regs *ctx)
 }
 
 SEC("usdt")
-int complete(struct pt_regs *ctx)
+int gridmux_done(struct pt_regs *ctx)
 {
 	long tenant, device, start_ns, complete_ns;
 

@@ -1,8 +1,8 @@
 //! Memory of ours that tenants' files take.
 //!
-//! A page of a memfd is charged to the process that touches it first. A copy into a hole of a tenant's memfd thus takes memory
-//! of the mediator's for as long as the tenant keeps the memfd, which the mediator cannot know. Well-behaved clients
-//! give their buffers memory first ([`super::SealedMemfd::fill_holes`]).
+//! A page of a memfd is charged to the process that touches it first. A copy into a hole of a tenant's memfd thus
+//! takes memory of the mediator's for as long as the tenant keeps the memfd, which the mediator cannot know.
+//! Well-behaved clients give their buffers memory first ([`super::SealedMemfd::fill_holes`]).
 //!
 //! Rule: what was taken is never given back, and beyond a limit copies into buffers with holes are refused.
 

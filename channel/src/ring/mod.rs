@@ -88,6 +88,10 @@ pub enum HostState {
     DeviceLost,
     /// The mediator cut this channel.
     Closed,
+    /// The client's tenant is configured no more.
+    Removed,
+    /// The service was stopped by its operator.
+    Stopped,
 }
 
 impl HostState {
@@ -95,6 +99,8 @@ impl HostState {
         match raw {
             0 => Self::Open,
             1 => Self::DeviceLost,
+            3 => Self::Stopped,
+            4 => Self::Removed,
             _ => Self::Closed,
         }
     }
@@ -104,6 +110,8 @@ impl HostState {
             Self::Open => 0,
             Self::DeviceLost => 1,
             Self::Closed => 2,
+            Self::Stopped => 3,
+            Self::Removed => 4,
         }
     }
 }
@@ -140,6 +148,41 @@ impl TenantState {
             0 => Self::Thinking,
             2 if word >> 2 == (pushed << 2) >> 2 => Self::Waiting,
             _ => Self::Running,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HostState;
+    use std::collections::BTreeSet;
+
+    /// Returns the state that is listed behind this one; none behind the last. A state that is added does not compile
+    /// until it is listed here.
+    fn next(state: HostState) -> Option<HostState> {
+        match state {
+            HostState::Open => Some(HostState::DeviceLost),
+            HostState::DeviceLost => Some(HostState::Closed),
+            HostState::Closed => Some(HostState::Removed),
+            HostState::Removed => Some(HostState::Stopped),
+            HostState::Stopped => None,
+        }
+    }
+
+    #[test]
+    fn every_host_state_has_a_word_of_its_own_that_says_it() {
+        let states: Vec<HostState> =
+            std::iter::successors(Some(HostState::Open), |state| next(*state)).collect();
+        for state in &states {
+            assert_eq!(HostState::from_raw(state.to_raw()), *state);
+        }
+        let words: BTreeSet<u32> = states.iter().map(|state| state.to_raw()).collect();
+        assert_eq!(words.len(), states.len(), "{words:?}");
+        // Fresh memory is an open channel, and what no mediator of this version writes a closed one.
+        assert_eq!(HostState::from_raw(0), HostState::Open);
+        let unknown = words.last().unwrap() + 1;
+        for word in [unknown, u32::MAX] {
+            assert_eq!(HostState::from_raw(word), HostState::Closed);
         }
     }
 }

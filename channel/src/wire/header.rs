@@ -79,6 +79,14 @@ impl Header {
         }
     }
 
+    /// The error reply to the first command of a client, for a service that
+    /// closes the connection without reading it: clients number their commands
+    /// from 1, and the first is [`Command::Version`].
+    #[must_use]
+    pub fn turned_away(errno: Errno) -> Self {
+        Self::command(1, Command::Version, 0).error_reply(errno)
+    }
+
     /// Reads a header; the size is checked with [`Header::payload_bytes`].
     ///
     /// # Errors

@@ -9,9 +9,10 @@ use serde_json::json;
 
 /// Where shells look for it.
 const NOTES: &str = "\
-  bash  gridmux completions bash > /usr/share/bash-completion/completions/gridmux
-  zsh   gridmux completions zsh > /usr/share/zsh/vendor-completions/_gridmux
-  fish  gridmux completions fish > /usr/share/fish/vendor_completions.d/gridmux.fish";
+Where shells look for it:
+  gridmux completions bash > /usr/share/bash-completion/completions/gridmux
+  gridmux completions zsh > /usr/share/zsh/vendor-completions/_gridmux
+  gridmux completions fish > /usr/share/fish/vendor_completions.d/gridmux.fish";
 
 /// Prints completions.
 #[derive(Debug, Args)]

@@ -1,11 +1,13 @@
 //! `gridmux device`: the device of a running service.
 
+use super::policy;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::service::ServiceArgs;
+use crate::service::{ServiceArgs, age, host};
 use crate::{table, units};
 use clap::{Args, Subcommand};
 use gridmux_mediator::device::Timing;
+use gridmux_mediator::link::PolicyInForce;
 use gridmux_mediator::supervisor::{HostState, ServiceStatistics};
 use serde::Serialize;
 
@@ -36,7 +38,10 @@ struct Shown {
     max_shared_bytes_per_block: u32,
     memory_bytes: u64,
     memory_used_bytes: u64,
+    /// The policy that was chosen.
     policy: String,
+    /// The one that decides, and for how long; none while no host has said it.
+    policy_in_force: Option<PolicyInForce>,
     /// How the policy failed, if it did and another one took its place.
     policy_failure: Option<String>,
     /// Device time: virtual or estimated on a modelled device.
@@ -47,6 +52,8 @@ struct Shown {
     tenants: usize,
     /// Clients connected.
     clients: usize,
+    /// Connections of processes that are no clients: not greeted yet, or reading why they are refused.
+    strangers: u64,
     service_pid: u32,
     /// None while there is no device host.
     host_pid: Option<u32>,
@@ -57,6 +64,9 @@ struct Shown {
     ebpf: bool,
     ebpf_instance: Option<String>,
     ebpf_unavailable: Option<String>,
+    /// How old the figures are, in words, where they are not those of now.
+    #[serde(skip)]
+    age: Option<String>,
 }
 
 impl Device {
@@ -72,7 +82,10 @@ impl Device {
 
 impl From<ServiceStatistics> for Shown {
     fn from(service: ServiceStatistics) -> Self {
+        let age = age(&service);
         let device = service.host.device;
+        let clients = service.host.tenants.iter();
+        let clients: usize = clients.map(|tenant| tenant.clients.len()).sum();
         Self {
             name: device.name,
             is_model: device.is_model,
@@ -84,16 +97,15 @@ impl From<ServiceStatistics> for Shown {
             memory_bytes: device.memory_bytes,
             memory_used_bytes: service.host.memory_used_bytes,
             policy: service.host.policy,
+            policy_in_force: service.host.policy_in_force,
             policy_failure: service.host.policy_failure,
             device_now_ns: service.host.device_now_ns,
             holds_expired: service.host.holds_expired,
             tenants: service.host.tenants.len(),
-            clients: service
-                .host
-                .tenants
-                .iter()
-                .map(|tenant| tenant.clients.len())
-                .sum(),
+            clients,
+            // Clients that left and still hold something have no connection.
+            strangers: service.connections.saturating_sub(clients as u64),
+            age,
             service_pid: service.pid,
             host_pid: service.host_pid,
             host_state: service.host_state,
@@ -107,19 +119,12 @@ impl From<ServiceStatistics> for Shown {
 }
 
 impl Shown {
-    fn host(&self) -> String {
-        let pid = self
-            .host_pid
-            .map_or_else(String::new, |pid| format!("pid {pid}"));
-        match &self.host_state {
-            HostState::Up => pid,
-            HostState::Starting => format!("{pid}, starting"),
-            HostState::Down {
-                why, retry_in_ms, ..
-            } => {
-                let again = units::nanos(Some(retry_in_ms.saturating_mul(1_000_000)));
-                format!("none ({why}; the next one in {again})")
-            }
+    fn policy(&self) -> String {
+        let in_force = self.policy_in_force.as_ref();
+        let shown = policy::in_force(&self.policy, in_force);
+        match &self.policy_failure {
+            Some(failure) => format!("{shown}; {} failed: {failure}", self.policy),
+            None => shown,
         }
     }
 
@@ -141,13 +146,7 @@ impl Shown {
         );
         let lines = [
             ("device", self.name.clone()),
-            (
-                "policy",
-                match &self.policy_failure {
-                    Some(failure) => format!("{} failed: {failure}", self.policy),
-                    None => self.policy.clone(),
-                },
-            ),
+            ("policy", self.policy()),
             (
                 "SMs",
                 format!("{} at {} MHz", self.sms, self.clock_khz / 1000),
@@ -160,22 +159,27 @@ impl Shown {
             (
                 "tenants",
                 format!(
-                    "{}, {} connected",
+                    "{}, {} connected{}",
                     self.tenants,
-                    units::counted(self.clients as u64, "client")
+                    units::counted(self.clients as u64, "client"),
+                    match self.strangers {
+                        0 => String::new(),
+                        n => format!(", {} not greeted", units::counted(n, "connection")),
+                    }
                 ),
             ),
             (
                 "device host",
                 format!(
                     "{}, {}",
-                    self.host(),
+                    host(&self.host_state, self.host_pid),
                     units::counted(self.host_restarts.into(), "restart")
                 ),
             ),
             ("service", format!("pid {}", self.service_pid)),
             ("eBPF", ebpf),
         ];
-        table::fields(lines)
+        let age = self.age.iter().map(|age| ("figures", age.clone()));
+        table::fields(lines.into_iter().chain(age))
     }
 }

@@ -4,27 +4,31 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::usage::Cli;
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::{Args, CommandFactory, ValueHint};
 use clap_mangen::Man as Page;
 use serde_json::json;
 use std::path::PathBuf;
 
 /// How they are read.
 const NOTES: &str = "\
-  gridmux man | man -l -                    reads the page of gridmux itself
-  gridmux man /usr/local/share/man/man1     installs all; then `man gridmux-sim-mix`";
+Examples:
+  gridmux man | man -l -                   # reads the page of gridmux itself
+  gridmux man /usr/local/share/man/man1    # installs the pages of all commands
+  man gridmux-sim-mix                      # reads one of these";
 
 /// Prints or writes manual pages.
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct Man {
     /// Folder to write the pages of all commands to; it is made if it is not there [default: print that of gridmux]
+    #[arg(value_hint = ValueHint::DirPath)]
     folder: Option<PathBuf>,
 }
 
 impl Man {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
-        let mut command = Cli::command();
+        // There is no page of `gridmux help`, so none may refer to it.
+        let mut command = Cli::command().disable_help_subcommand(true);
         // A page is named after its command's whole path.
         command.build();
         let Some(folder) = self.folder else {
@@ -60,7 +64,7 @@ fn write(
     let shown = command
         .get_subcommands()
         .filter(|below| !below.is_hide_set());
-    for below in shown.filter(|below| below.get_name() != "help") {
+    for below in shown {
         write(below, folder, written)?;
     }
     Ok(())

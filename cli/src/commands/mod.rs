@@ -76,6 +76,14 @@ impl Command {
         }
     }
 
+    /// Returns whether people start it, and not this program.
+    pub(crate) fn is_for_people(&self) -> bool {
+        !matches!(
+            self,
+            Self::DeviceHost | Self::Compiler(_) | Self::RunKeeper(_)
+        )
+    }
+
     /// Does it.
     pub(crate) fn run(self, out: &Output) -> Result<(), Failure> {
         match self {

@@ -1,16 +1,22 @@
-//! `gridmux policy`: the scheduling policies that this build has.
+//! `gridmux policy`: the scheduling policies that this build has, and the one that a running service obeys.
+
+mod set;
 
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::service::ServiceArgs;
 use crate::table;
 use crate::units;
+use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use gridmux_mediator::link::PolicyInForce;
 use gridmux_policy::{
     Element, Enforcement, PolicyInfo, Profile, ProfileFile, ProfileKey, ProfiledDevice,
     all_policies,
 };
 use serde::Serialize;
+use set::Set;
 use std::path::PathBuf;
 
 /// Commands on policies.
@@ -19,22 +25,25 @@ pub(crate) enum Policy {
     /// Every policy, with whether it promises weighted shares
     #[command(
         after_help = "`gridmux policy show NAME` says where a policy comes from and what it does with weights.\n\nThe \
-        service and `gridmux sim` learn profiles of kernels while they run; sjf, ljf, srtf-zero and gridmux use them. A \
-        kernel without a profile is known once a block of it has ended."
+        service and `gridmux sim` learn profiles of kernels while they run; sjf, ljf, srtf-zero and gridmux use them. \
+        A kernel without a profile is known once a block of it has ended."
     )]
     List,
     /// One policy: where it comes from, what weights mean to it, which elements of a plan it uses, and how well each
-    /// executor holds them
+    /// executor holds them. Without NAME: which policy a running service obeys, and for how long
     #[command(
         after_help = "SRTF is the paper on preemptive thread block scheduling with online structural runtime \
         prediction, SMK the one on simultaneous multikernel GPUs."
     )]
     Show(Show),
+    /// Have a running service obey another policy until the configuration is read again
+    Set(Set),
     /// What a service has learnt of kernels: how long their blocks last
     #[command(
         after_help = "The service keeps the file where its configuration says so (`file` in `[profiles]`); `gridmux sim \
         mix --profiles FILE` keeps one too. A profile is of a kernel (its module's text and its name, on the `event` \
-        executor the name of a kernel of ours) and a block shape. `blocks` says how many blocks stand behind it, `alone` that no other kernel was on the device meanwhile."
+        executor the name of a kernel of ours) and a block shape. `blocks` says how many blocks stand behind it, \
+        `alone` that no other kernel was on the device meanwhile."
     )]
     Profiles(Profiles),
 }
@@ -65,8 +74,22 @@ struct ShownProfile {
 /// Arguments of `policy show`.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// Name, as `policy list` prints it
-    name: String,
+    /// Name, as `policy list` prints it; without it, the service is asked
+    #[arg(conflicts_with = "run_dir", value_parser = name_parser(), hide_possible_values = true)]
+    name: Option<String>,
+    #[command(flatten)]
+    service: ServiceArgs,
+}
+
+/// What a service obeys, as it is printed.
+#[derive(Debug, Serialize)]
+struct Obeyed {
+    /// The policy that was chosen, by the configuration or by an operator since.
+    policy: String,
+    /// The one that decides, and for how long; none while no host has said it.
+    in_force: Option<PolicyInForce>,
+    /// How the chosen one failed, if it did and another one took its place.
+    failure: Option<String>,
 }
 
 /// A policy as it is printed.
@@ -100,6 +123,7 @@ impl Policy {
                 )
             }),
             Self::Show(show) => show.run(out),
+            Self::Set(set) => set.run(out),
             Self::Profiles(profiles) => profiles.run(out),
         }
     }
@@ -138,16 +162,40 @@ impl ShownProfiles {
     }
 }
 
+impl Obeyed {
+    fn text(&self) -> String {
+        let shown = in_force(&self.policy, self.in_force.as_ref());
+        let mut fields = vec![("policy", self.policy.clone()), ("in force", shown)];
+        let failure = self.failure.clone();
+        fields.extend(failure.map(|failure| ("failure", failure)));
+        table::fields(fields)
+    }
+}
+
+/// Returns which policy decides and for how long, where `chosen` is the one that is to.
+pub(super) fn in_force(chosen: &str, in_force: Option<&PolicyInForce>) -> String {
+    match in_force {
+        Some(in_force) => {
+            let time = units::nanos(Some(in_force.for_ms.saturating_mul(1_000_000)));
+            format!("{} for {time}", in_force.name)
+        }
+        None => format!("{chosen}, as soon as there is a device host"),
+    }
+}
+
 impl Show {
     fn run(self, out: &Output) -> Result<(), Failure> {
-        let found = all_policies().iter().find(|info| info.name == self.name);
-        let Some(info) = found else {
-            let known: Vec<&str> = all_policies().iter().map(|info| info.name).collect();
-            let hint = format!("known policies: {}", known.join(", "));
-            return Err(
-                Failure::new(format!("there is no policy named {:?}", self.name)).hint(hint),
-            );
+        let Some(name) = &self.name else {
+            let host = self.service.statistics()?.host;
+            let obeyed = Obeyed {
+                policy: host.policy,
+                in_force: host.policy_in_force,
+                failure: host.policy_failure,
+            };
+            return out.show(&obeyed, || obeyed.text());
         };
+        let found = all_policies().iter().find(|info| info.name == name);
+        let info = found.with_context(|| format!("there is no policy named {name:?}"))?;
         let enforced = |element: &Element| Enforced {
             element: *element,
             event: gridmux_policy::executor::enforces(*element),

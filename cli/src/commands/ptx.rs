@@ -2,7 +2,9 @@
 
 use crate::failure::Failure;
 use crate::files;
+use crate::names;
 use crate::output::{Output, note};
+use crate::table::{TERMINAL, indented_fields};
 use crate::units::counted;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
@@ -33,6 +35,10 @@ pub(crate) struct Check {
 
 /// Rewrites a file.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Long lines are broken after their statements. The JSON has the text as the service uses it: \
+                        line by line the original, with all that was added on the line that it belongs to."
+)]
 pub(crate) struct Rewrite {
     /// Form of every kernel that can take it; the others stay whole, with a warning
     #[arg(long, value_name = "FORM", value_parser = form_parser())]
@@ -114,6 +120,9 @@ fn show_file(
         Ok(kernels) => out.text(&kernels_text(file, kernels)),
         Err(Problem::Ptx(error)) => {
             note(&format!("error: {file}:{error}"));
+            if let Some(hint) = source_hint(Path::new(file)) {
+                note(&format!("hint: {hint}"));
+            }
             Ok(())
         }
         Err(Problem::Unreadable(error)) => {
@@ -129,7 +138,11 @@ fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
     for kernel in kernels {
         let (r, m) = (&kernel.resources, &kernel.mix);
         let dynamic = if r.dynamic_shared { " + dynamic" } else { "" };
-        let _ = writeln!(text, "  {}", kernel.name);
+        let shown = names::shown(&kernel.name);
+        let _ = writeln!(text, "  {shown}");
+        if shown != kernel.name {
+            let _ = writeln!(text, "    {:<12} {}", "name", kernel.name);
+        }
         let rows = [
             ("registers", format!("about {}", r.registers_estimate)),
             (
@@ -162,34 +175,28 @@ fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
             ),
             ("effects", effects_text(kernel)),
         ];
-        for (name, value) in rows {
-            let _ = writeln!(text, "    {name:<12} {value}");
-        }
-        for unknown in &kernel.unknown {
-            let _ = writeln!(
-                text,
-                "    {:<12} line {}: `{}`",
-                "unknown", unknown.line, unknown.opcode
-            );
-        }
+        let unknown = kernel.unknown.iter().map(|unknown| {
+            let text = format!("line {}: `{}`", unknown.line, unknown.opcode);
+            ("unknown", text)
+        });
         let refused = match kernel.unknown.first() {
             Some(unknown) => format!(", but the SM model refuses `{}`", unknown.opcode),
             None => String::new(),
         };
-        for (form, report) in &kernel.forms {
-            let name = form.name();
-            let _ = match (&report.reason, report.line) {
-                _ if report.ok => writeln!(text, "    {name:<12} yes{refused}"),
-                (Some(reason), Some(line)) => {
-                    writeln!(text, "    {name:<12} no: line {line}: {reason}")
+        let forms = kernel.forms.iter().map(|(form, report)| {
+            let verdict = match (&report.reason, report.line) {
+                _ if report.ok => format!("yes{refused}"),
+                (Some(reason), Some(line)) => format!("no: line {line}: {reason}"),
+                (reason, _) => {
+                    let reason = reason.as_deref();
+                    format!("no: {}", reason.unwrap_or("no reason given"))
                 }
-                (reason, _) => writeln!(
-                    text,
-                    "    {name:<12} no: {}",
-                    reason.as_deref().unwrap_or("no reason given")
-                ),
             };
-        }
+            (form.name(), verdict)
+        });
+        let rows = rows.into_iter().chain(unknown).chain(forms);
+        text.push_str(&indented_fields(4, rows));
+        text.push('\n');
     }
     text
 }
@@ -255,12 +262,12 @@ impl Rewrite {
                 let file = self.file.display();
                 note(&format!(
                     "warning: {file}: kernel {} stays whole: {refusal}",
-                    kernel.name
+                    names::shown(&kernel.name)
                 ));
             }
         }
         if !out.is_json() {
-            return out.bytes(&rewritten.bytes);
+            return out.bytes(&broken(&rewritten.bytes));
         }
         let report = RewriteReport {
             ptx: String::from_utf8_lossy(&rewritten.bytes).into_owned(),
@@ -283,6 +290,76 @@ fn described(kernel: KernelForm) -> RewrittenKernel {
     }
 }
 
+/// What begins the rest of a statement that is broken, behind the indentation of its line.
+const REST: &[u8] = b"    ";
+/// Columns from one tabulator to the next.
+const TABULATOR: usize = 8;
+
+/// Breaks lines that no terminal has room for after their statements, and statements at blanks. A rewrite adds all that
+/// it adds to a line of the original, so that line numbers stay those of the original; nobody can read that.
+fn broken(text: &[u8]) -> Vec<u8> {
+    let mut shown = Vec::with_capacity(text.len());
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        match fits(line) {
+            true => shown.extend_from_slice(line),
+            false => break_line(line, &mut shown),
+        }
+    }
+    shown
+}
+
+/// Returns whether a terminal has room for a line.
+fn fits(line: &[u8]) -> bool {
+    let width = |columns: usize, byte: &u8| match byte {
+        b'\n' | b'\r' => columns,
+        b'\t' => (columns / TABULATOR + 1) * TABULATOR,
+        // What follows the first byte of a character beyond ASCII has no column.
+        0x80..0xc0 => columns,
+        _ => columns + 1,
+    };
+    line.iter().fold(0, width) <= usize::from(TERMINAL)
+}
+
+/// Appends a line, with an end of line and its own indentation behind each `;`, `{` and `}`, and where a statement
+/// needs one, outside of strings and comments.
+fn break_line(line: &[u8], shown: &mut Vec<u8>) {
+    let indentation = line.iter().take_while(|byte| b" \t".contains(byte));
+    let indentation = &line[..indentation.count()];
+    let (mut in_string, mut in_comment) = (false, false);
+    // Where the line begins that is being written, and where it may be broken.
+    let (mut begin, mut blank) = (shown.len(), None);
+    let mut rest = line;
+    while let [byte, tail @ ..] = rest {
+        if !in_string && !in_comment && rest.starts_with(b"//") {
+            break;
+        }
+        match byte {
+            b'"' if !in_comment => in_string = !in_string,
+            b'*' if in_comment && tail.first() == Some(&b'/') => in_comment = false,
+            b'/' if !in_string && tail.first() == Some(&b'*') => in_comment = true,
+            _ => {}
+        }
+        let is_code = !in_string && !in_comment;
+        if *byte == b' ' && is_code && shown.len() > begin + indentation.len() {
+            blank = Some(shown.len());
+        }
+        shown.push(*byte);
+        rest = tail;
+        if let Some(at) = blank.filter(|_| !fits(&shown[begin..])) {
+            let next = [b"\n", indentation, REST].concat();
+            shown.splice(at..=at, next);
+            (begin, blank) = (at + 1, None);
+        }
+        if b";{}".contains(byte) && is_code && rest.starts_with(b" ") {
+            rest = rest.trim_ascii_start();
+            shown.push(b'\n');
+            (begin, blank) = (shown.len(), None);
+            shown.extend_from_slice(indentation);
+        }
+    }
+    shown.extend_from_slice(rest);
+}
+
 /// Returns the parser of an argument that names a form: it knows all of them.
 pub(crate) fn form_parser() -> impl TypedValueParser<Value = Form> {
     PossibleValuesParser::new(Form::ALL.map(Form::name)).try_map(|name| name.parse::<Form>())
@@ -291,7 +368,21 @@ pub(crate) fn form_parser() -> impl TypedValueParser<Value = Form> {
 /// Reads and parses a file.
 pub(crate) fn parse(file: &Path) -> Result<Module, Failure> {
     let bytes = files::bytes(file, files::MOST_PTX)?;
-    Module::parse(bytes).map_err(|error| at(file, &error))
+    Module::parse(bytes).map_err(|error| match source_hint(file) {
+        Some(hint) => at(file, &error).hint(hint),
+        None => at(file, &error),
+    })
+}
+
+/// Returns what to do with a file whose name says that it is CUDA C++ and no PTX.
+fn source_hint(file: &Path) -> Option<String> {
+    let is_source = file
+        .extension()
+        .is_some_and(|extension| extension == "cu" || extension == "cuh");
+    is_source.then(|| {
+        let name = file.display();
+        format!("{name} is CUDA C++ by its name; `nvcc -ptx {name}` makes PTX of it")
+    })
 }
 
 /// Returns the error, with the file it is in.

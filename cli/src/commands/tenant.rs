@@ -1,13 +1,17 @@
 //! `gridmux tenant`: the tenants of a running service, what they asked for and what they got.
 
+mod set;
+
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::service::{ServiceArgs, check_name};
+use crate::service::{ServiceArgs, age, check_name, host};
 use crate::{table, units};
 use clap::{Args, Subcommand};
 use gridmux_mediator::link::{ClientFacts, TenantStatistics};
+use gridmux_mediator::supervisor::HostState;
 use gridmux_policy::Class;
 use serde::Serialize;
+use set::Set;
 
 /// Commands on tenants.
 #[derive(Debug, Subcommand)]
@@ -16,6 +20,8 @@ pub(crate) enum Tenant {
     List(List),
     /// The same of one tenant or of all, and who their clients are
     Show(Show),
+    /// Change a tenant's weight, class or limits until the configuration is read again
+    Set(Set),
 }
 
 /// Lists tenants.
@@ -28,7 +34,7 @@ pub(crate) struct List {
 
 /// Shows tenants.
 #[derive(Debug, Args)]
-#[command(after_help = COLUMNS)]
+#[command(after_help = format!("{COLUMNS}\n\n{CLIENT_COLUMNS}"))]
 pub(crate) struct Show {
     /// Only this tenant
     name: Option<String>,
@@ -38,26 +44,41 @@ pub(crate) struct Show {
 
 /// What the columns are.
 const COLUMNS: &str = "\
-Columns, over all clients of a tenant since the device host started:
+Columns. What is counted is counted over all clients of a tenant since the
+service started, device hosts that were replaced included. Memory is in bytes
+with binary prefixes (1.0KiB is 1024B). Times are in ns, us, ms or s of the
+device's clock, which is virtual on a modelled device and estimated on a
+functional one.
+  TENANT    its name in the configuration
   CLASS     class; (behind): its launches keep ending at their budget, so they
             wait for all others; (waiting): it has launches open and no block
             on the device
-  CLIENTS   clients connected now
-  WEIGHT    weight of its share
-  ASKED     part of the device that its weight entitled it to while it was
+  CLIENTS   processes that are connected now, or left and still hold something
+  WEIGHT    weight of its share, relative to the others', 1 to 1000
+  ASKED     percent of the device that its weight entitled it to while it was
             busy; - before any work, and while it waits
-  GOT       part that it held of what all tenants held while it was busy;
-            - before any work, and while it waits
-  MEMORY    device memory in use
-  LIMIT     the most that it may use
-  LAUNCHES  launches that ended
-  PENDING   operations submitted and not ended
-  FAILED    operations that failed
+  GOT       percent that it held of what all tenants held while it was busy,
+            each by the resource that it holds most of; - before any work, and
+            while it waits
+  MEMORY    device memory that its clients hold now, together
+  LIMIT     the most that they may hold together
+  LAUNCHES  launches of kernels that ended
+  PENDING   launches, copies and fills that were submitted and have not ended
+  FAILED    those that ended with an error
   BLOCKS    thread blocks that ran
-  P50, P99  launch latency, submission to first block, on the device's clock
-            (virtual if modelled)
-  END P99   completion latency, submission to the end of the last block, on
-            the same clock";
+  P50, P99  median and 99th percentile of launch latency: from submission to
+            the start of the first block
+  END P99   99th percentile of completion latency: from submission to the end
+            of the last block";
+
+/// What the columns of clients are.
+const CLIENT_COLUMNS: &str = "\
+Columns of the clients:
+  CLIENT    its number, unique while the service runs
+  TENANT    the tenant that it is accounted to
+  NAME      what it calls itself
+  PID, UID  its process and that process's user, as the kernel says
+  MEMORY    device memory that it holds now";
 
 /// A tenant as it is printed: counters are those of all of its clients together. Times are of the device's clock, which
 /// is virtual on a modelled device.
@@ -100,6 +121,9 @@ struct Row {
     launch_latency_ns: LaunchLatency,
     completion_latency_ns: CompletionLatency,
     connected: Vec<Client>,
+    /// How long ago the device host wrote these figures.
+    age_ms: u64,
+    host_state: HostState,
 }
 
 /// A client as it is printed.
@@ -138,52 +162,74 @@ impl Tenant {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         match self {
             Self::List(list) => {
-                let rows = rows(&list.service)?;
-                out.show(&rows, || text(&rows))
+                let reading = Reading::take(&list.service)?;
+                out.show(&reading.rows, || reading.text())
             }
             Self::Show(show) => show.run(out),
+            Self::Set(set) => set.run(out),
         }
     }
 }
 
 impl Show {
     fn run(self, out: &Output) -> Result<(), Failure> {
-        let mut rows = rows(&self.service)?;
+        let mut reading = Reading::take(&self.service)?;
         if let Some(name) = &self.name {
-            check_name(name, rows.iter().map(|row| &*row.name))?;
-            rows.retain(|row| row.name == *name);
+            check_name(name, reading.rows.iter().map(|row| &*row.name))?;
+            reading.rows.retain(|row| row.name == *name);
         }
-        out.show(&rows, || {
-            let clients = clients_text(&rows);
-            format!("{}\n{clients}", text(&rows))
+        out.show(&reading.rows, || {
+            let clients = clients_text(&reading.rows);
+            format!("{}\n{clients}", reading.text())
         })
     }
 }
 
-fn rows(service: &ServiceArgs) -> Result<Vec<Row>, Failure> {
-    let host = service.statistics()?.host;
-    let clock = if host.device.is_model {
-        "virtual"
-    } else {
-        "device"
-    };
-    let tenants = host.tenants.into_iter();
-    Ok(tenants.map(|tenant| Row::new(tenant, clock)).collect())
+/// What the service says of its tenants.
+struct Reading {
+    rows: Vec<Row>,
+    /// How the device host stands and how old the figures are, where they are not those of now.
+    stale: Option<[(&'static str, String); 2]>,
 }
 
-/// Returns who has what in one table, and what came of it in another.
-fn text(rows: &[Row]) -> String {
-    let holds = [
-        "tenant", "class", "clients", "weight", "asked", "got", "memory", "limit",
-    ];
-    let work = [
-        "tenant", "launches", "pending", "failed", "blocks", "p50", "p99", "end p99",
-    ];
-    let [holds, work] = [
-        table::of(&holds, rows.iter().map(Row::holds)),
-        table::of(&work, rows.iter().map(Row::work)),
-    ];
-    format!("{holds}\n\n{work}")
+impl Reading {
+    fn take(service: &ServiceArgs) -> Result<Self, Failure> {
+        let statistics = service.statistics()?;
+        let clock = if statistics.host.device.is_model {
+            "virtual"
+        } else {
+            "device"
+        };
+        let (age_ms, pid) = (statistics.age_ms, statistics.host_pid);
+        let age = age(&statistics);
+        let state = statistics.host_state;
+        let stale = age.map(|age| [("device host", host(&state, pid)), ("figures", age)]);
+        let tenants = statistics.host.tenants.into_iter();
+        Ok(Self {
+            rows: tenants
+                .map(|tenant| Row::new(tenant, clock, (age_ms, &state)))
+                .collect(),
+            stale,
+        })
+    }
+
+    /// Returns who has what in one table, and what came of it in another.
+    fn text(&self) -> String {
+        let holds = [
+            "tenant", "class", "clients", "weight", "asked", "got", "memory", "limit",
+        ];
+        let work = [
+            "tenant", "launches", "pending", "failed", "blocks", "p50", "p99", "end p99",
+        ];
+        let [holds, work] = [
+            table::of(&holds, self.rows.iter().map(Row::holds)),
+            table::of(&work, self.rows.iter().map(Row::work)),
+        ];
+        match &self.stale {
+            Some(stale) => format!("{}\n\n{holds}\n\n{work}", table::fields(stale.clone())),
+            None => format!("{holds}\n\n{work}"),
+        }
+    }
 }
 
 fn clients_text(rows: &[Row]) -> String {
@@ -223,7 +269,11 @@ impl From<ClientFacts> for Client {
 }
 
 impl Row {
-    fn new(tenant: TenantStatistics, clock: &'static str) -> Self {
+    fn new(
+        tenant: TenantStatistics,
+        clock: &'static str,
+        (age_ms, host_state): (u64, &HostState),
+    ) -> Self {
         let TenantStatistics {
             tenant: facts,
             clients,
@@ -271,6 +321,8 @@ impl Row {
                 p50: latency.complete_p50_ns,
                 p99: latency.complete_p99_ns,
             },
+            age_ms,
+            host_state: host_state.clone(),
         }
     }
 

@@ -1,11 +1,15 @@
 //! Running the command as a user does, and taking its output apart.
 #![allow(dead_code, reason = "each test program uses the part that it needs")]
 
+pub(crate) mod documents;
 pub(crate) mod running;
 pub(crate) mod traces;
 
 use serde_json::Value;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::{Command, Output};
+use tempfile::TempDir;
 
 /// The command, as it was built for this test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_gridmux");
@@ -17,8 +21,33 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
+/// Adds an empty configuration to the arguments of a service that name none: it must not read the one of this machine.
+/// The folder of that file goes when it is dropped.
+pub(crate) fn apart<S: AsRef<std::ffi::OsStr>>(
+    arguments: impl IntoIterator<Item = S>,
+) -> (Vec<OsString>, Option<TempDir>) {
+    let mut arguments: Vec<OsString> = arguments
+        .into_iter()
+        .map(|argument| argument.as_ref().to_owned())
+        .collect();
+    let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    if !has("serve")
+        || ["--config", "--example-config", "--help"]
+            .into_iter()
+            .any(has)
+    {
+        return (arguments, None);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gridmux.toml");
+    std::fs::write(&file, "schema_version = 1\n").unwrap();
+    arguments.extend(["--config".into(), file.into()]);
+    (arguments, Some(folder))
+}
+
 /// Runs the command to its end.
 pub(crate) fn gridmux<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
+    let (arguments, _folder) = apart(arguments);
     let output = Command::new(PROGRAM)
         .args(arguments)
         .output()
@@ -67,6 +96,33 @@ impl Ran {
         );
         self
     }
+}
+
+/// Writes a configuration, `gridmux.toml` in a folder, and has it checked with the run directory `run` beside it;
+/// returns the report of the check, which it must pass.
+pub(crate) fn checked(folder: &Path, text: &str) -> Value {
+    let file = folder.join("gridmux.toml");
+    std::fs::write(&file, text).unwrap();
+    let run_dir = folder.join("run");
+    let [file, run_dir] = [&file, &run_dir].map(|path| path.as_os_str());
+    let begin = ["serve", "--check", "-j", "--config"].map(AsRef::as_ref);
+    let arguments = [&begin[..], &[file, "--run-dir".as_ref(), run_dir]].concat();
+    gridmux(arguments).succeeded().json()
+}
+
+/// Runs a kernel with vecadd's parameters on random arrays of 10240 numbers.
+pub(crate) fn sim_vecadd(file: &str, entry: &str, more: &[&str]) -> Ran {
+    let fixed = [
+        "sim", "kernel", file, "--entry", entry, "--grid", "40", "--block", "256",
+    ];
+    let args = [
+        "in=random:f32:10240",
+        "in=random:f32:10240",
+        "out=40960:/dev/null",
+        "u32=10240",
+    ];
+    let args = args.iter().flat_map(|arg| ["--arg", arg]);
+    gridmux(fixed.into_iter().chain(args).chain(more.iter().copied()))
 }
 
 /// A file of the workloads' PTX.

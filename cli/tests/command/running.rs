@@ -1,7 +1,11 @@
 //! A service in a folder of its own, and other commands that go on for a while.
-#![allow(dead_code, reason = "each test program uses the part that it needs")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test program uses the part that it needs"
+)]
 
-use super::{PROGRAM, gridmux};
+use super::{PROGRAM, apart, gridmux};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -9,22 +13,45 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+#[path = "../../../tests/src/wait.rs"]
+#[allow(unreachable_pub, reason = "the tests across rooms make it public")]
+mod wait;
+
+pub(crate) use wait::until;
+
 /// A running command whose stdout is read line by line; it is killed if a test gives up.
 pub(crate) struct Running {
     pub(crate) child: Child,
     pub(crate) lines: BufReader<ChildStdout>,
+    _configuration: Option<tempfile::TempDir>,
 }
 
 impl Running {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = Command::new(PROGRAM);
+        Self::start_by(Command::new(PROGRAM), arguments)
+    }
+
+    /// Starts it with no more than that many open files.
+    pub(crate) fn start_with_files(files: u32, arguments: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        shell.args(["-c", &script, PROGRAM]);
+        Self::start_by(shell, arguments)
+    }
+
+    fn start_by(mut command: Command, arguments: &[&str]) -> Self {
+        let (arguments, _configuration) = apart(arguments);
         command
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = command.spawn().expect("the command starts");
         let lines = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        Self { child, lines }
+        Self {
+            child,
+            lines,
+            _configuration,
+        }
     }
 
     /// The next line, which must be JSON.

@@ -176,6 +176,12 @@ impl<'a> Loading<'a> {
     /// are there all the same.
     #[must_use]
     pub fn compile(self, config: &GpuConfig) -> Compiled {
+        self.compile_some(config, None)
+    }
+
+    /// Compiles all kernels, or one alone. Where there is an instruction cache those before it in the text are
+    /// compiled, too: the place of its code is behind theirs.
+    fn compile_some(self, config: &GpuConfig, only: Option<&str>) -> Compiled {
         let Self {
             program,
             text,
@@ -197,8 +203,18 @@ impl<'a> Loading<'a> {
         };
         let (mut kernels, mut refused) = (Vec::new(), Vec::new());
         let entries = program.functions.iter().zip(0..);
+        let mut entries: Vec<_> = entries
+            .filter(|(f, _)| f.is_entry && f.is_defined)
+            .collect();
+        if let Some(name) = only {
+            let at = entries.iter().position(|(f, _)| f.name == name);
+            entries.truncate(at.map_or(0, |at| at + 1));
+            if config.fetch.is_none() {
+                entries = entries.pop().into_iter().collect();
+            }
+        }
         let mut room = MAX_OPERATIONS;
-        for (function, id) in entries.filter(|(f, _)| f.is_entry && f.is_defined) {
+        for (function, id) in entries {
             match compile(config, domain, &module, FuncId(id), &mut room) {
                 Ok(kernel) => kernels.push(kernel),
                 Err(reason) => refused.push((function.name.clone(), reason)),
@@ -229,17 +245,17 @@ impl Compiled {
     }
 }
 
-/// Loads a program in one go.
+/// Loads a program, or one kernel of it, in one go.
 pub(crate) fn load(
     config: &GpuConfig,
     memory: &mut Memory,
     domain: DomainId,
-    program: &Program,
-    text: &[u8],
+    (program, text): (&Program, &[u8]),
+    only: Option<&str>,
 ) -> Result<LoadedModule, LoadError> {
     let mut loading = Loading::new(domain, program, text);
     loading.place(memory)?;
-    Ok(loading.compile(config).adopt(memory))
+    Ok(loading.compile_some(config, only).adopt(memory))
 }
 
 /// What the kernels of a module share while they are compiled.

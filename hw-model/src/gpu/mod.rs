@@ -9,8 +9,10 @@
 mod cost;
 mod epoch;
 mod functional;
+mod lines;
 
 pub use functional::{RunError, run_functional};
+pub use lines::LineStalls;
 
 use crate::compile::{self, Compiled, LoadError, Loading};
 use crate::config::GpuConfig;
@@ -263,7 +265,8 @@ impl Gpu {
         program: &Program,
         text: &[u8],
     ) -> Result<Arc<LoadedModule>, LoadError> {
-        let module = compile::load(&self.config, &mut self.memory, domain, program, text)?;
+        let (config, memory) = (&self.config, &mut self.memory);
+        let module = compile::load(config, memory, domain, (program, text), None)?;
         self.whole(module)
     }
 
@@ -277,7 +280,39 @@ impl Gpu {
         program: &Program,
         text: &[u8],
     ) -> Result<Arc<LoadedModule>, LoadError> {
-        compile::load(&self.config, &mut self.memory, domain, program, text).map(Arc::new)
+        let (config, memory) = (&self.config, &mut self.memory);
+        compile::load(config, memory, domain, (program, text), None).map(Arc::new)
+    }
+
+    /// Loads a module for one of its kernels; what the model makes of the others does not matter.
+    ///
+    /// # Errors
+    /// As [`Gpu::load_each`].
+    pub fn load_one(
+        &mut self,
+        domain: DomainId,
+        (program, text): (&Program, &[u8]),
+        entry: &str,
+    ) -> Result<Arc<LoadedModule>, LoadError> {
+        let (config, memory) = (&self.config, &mut self.memory);
+        compile::load(config, memory, domain, (program, text), Some(entry)).map(Arc::new)
+    }
+
+    /// The same, with the module's variables in a tenant's partition, as the fence asks.
+    ///
+    /// # Errors
+    /// As [`Gpu::load_each`].
+    pub fn load_one_in(
+        &mut self,
+        partition: Partition,
+        (program, text): (&Program, &[u8]),
+        entry: &str,
+    ) -> Result<Arc<LoadedModule>, LoadError> {
+        let (config, domain, only) = (&self.config, partition.domain, Some(entry));
+        let loaded = self.memory.placing_in(partition, |memory| {
+            compile::load(config, memory, domain, (program, text), only)
+        });
+        loaded.map(Arc::new)
     }
 
     /// Places the variables of a module that is loaded in steps: this, [`Loading::compile`], and [`Gpu::adopt`].
@@ -314,7 +349,7 @@ impl Gpu {
     ) -> Result<Arc<LoadedModule>, LoadError> {
         let config = &self.config;
         let module = self.memory.placing_in(partition, |memory| {
-            compile::load(config, memory, partition.domain, program, text)
+            compile::load(config, memory, partition.domain, (program, text), None)
         })?;
         self.whole(module)
     }

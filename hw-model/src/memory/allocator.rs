@@ -34,6 +34,10 @@ impl Allocator {
         self.used_bytes
     }
 
+    pub(super) fn set_limit(&mut self, limit_bytes: u64) {
+        self.limit_bytes = limit_bytes;
+    }
+
     pub(super) fn alloc(&mut self, bytes: u64) -> Result<u64, MemoryError> {
         if bytes == 0 {
             return Err(MemoryError::ZeroBytes);

@@ -250,6 +250,16 @@ impl Memory {
         Ok(DomainId(u32::try_from(index).unwrap_or(u32::MAX)))
     }
 
+    /// Lets a domain allocate up to another limit from now on; what it holds beyond that stays. Its window was made for
+    /// its first limit, so a much greater one may not be reached.
+    ///
+    /// # Errors
+    /// [`MemoryError::NoDomain`].
+    pub fn set_limit(&mut self, domain: DomainId, limit_bytes: u64) -> Result<(), MemoryError> {
+        self.domain_mut(domain)?.allocator.set_limit(limit_bytes);
+        Ok(())
+    }
+
     /// Removes a domain with everything in it.
     ///
     /// # Errors
@@ -565,146 +575,4 @@ fn give_pages_back(domain: &Domain, first: u64, last: u64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{DomainId, Memory, MemoryError};
-
-    #[test]
-    fn many_allocations_are_freed_at_once_and_others_stay() {
-        let mut memory = Memory::default();
-        let d = memory.create_domain(8 << 30).expect("domain");
-        let all: Vec<u64> = (0..1000)
-            .map(|_| memory.alloc(d, 300).expect("fits"))
-            .collect();
-        let (mut freed, kept): (Vec<u64>, Vec<u64>) =
-            all.iter().partition(|address| *address % 3 == 0);
-        freed.push(1);
-        memory.free_all(d, freed.clone());
-        assert_eq!(memory.used_bytes(d), Ok(512 * kept.len() as u64));
-        for address in kept {
-            memory.free(d, address).expect("it is there");
-        }
-        assert_eq!(memory.used_bytes(d), Ok(0));
-        memory
-            .alloc(d, 1 << 30)
-            .expect("nothing is left in between");
-    }
-
-    #[test]
-    fn clearing_leaves_untouched_pages_untouched() {
-        let mut memory = Memory::default();
-        let d = memory.create_domain(8 << 30).expect("domain");
-        let small = memory.alloc(d, 300).expect("fits");
-        let large = memory.alloc(d, 4 << 30).expect("fits");
-        memory.fill(d, small, 300, 7).expect("inside");
-        memory.fill(d, large, 10_000, 7).expect("inside");
-        let end = large + (4 << 30);
-        memory.fill(d, end - 300, 300, 7).expect("inside");
-        memory.clear(d, large, 4 << 30).expect("inside");
-        let mut bytes = [1; 10_000];
-        memory.read(d, large, &mut bytes).expect("inside");
-        assert_eq!(bytes, [0; 10_000]);
-        memory
-            .read(d, end - 300, &mut bytes[..300])
-            .expect("inside");
-        assert_eq!(bytes[..300], [0; 300]);
-        memory.read(d, small, &mut bytes[..300]).expect("inside");
-        assert_eq!(bytes[..300], [7; 300]);
-        memory.clear(d, small, 299).expect("inside");
-        memory.read(d, small, &mut bytes[..300]).expect("inside");
-        assert_eq!((bytes[298], bytes[299]), (0, 7));
-        assert!(memory.clear(d, small, 301).is_err());
-        let middle = large.next_multiple_of(4096) + (1 << 30);
-        let mut resident = [1_u8; 4];
-        let host = memory.domain(d).expect("it lives").host_bias();
-        let at = host.wrapping_add(usize::try_from(middle).expect("64 bits"));
-        // SAFETY: four whole pages of a live mapping, and room for a byte about each.
-        let asked = unsafe { libc::mincore(at.cast(), 4 * 4096, resident.as_mut_ptr()) };
-        assert_eq!((asked, resident), (0, [0; 4]), "pages in the middle");
-    }
-
-    #[test]
-    fn allocations_are_aligned_separate_and_accounted() {
-        let mut memory = Memory::default();
-        let d = memory.create_domain(1 << 20).expect("domain");
-        let a = memory.alloc(d, 100).expect("fits");
-        let b = memory.alloc(d, 300).expect("fits");
-        assert!(a.is_multiple_of(256) && b.is_multiple_of(256) && b >= a + 512);
-        assert_eq!(memory.used_bytes(d), Ok(256 + 512));
-        memory.write(d, a, &[7; 100]).expect("inside");
-        let mut back = [0; 100];
-        memory.read(d, a, &mut back).expect("inside");
-        assert_eq!(back, [7; 100]);
-        memory.free(d, a).expect("live");
-        memory.free(d, b).expect("live");
-        assert_eq!(memory.used_bytes(d), Ok(0));
-    }
-
-    #[test]
-    fn bad_accesses_name_the_address_and_the_nearest_allocation() {
-        let mut memory = Memory::default();
-        let d = memory.create_domain(1 << 20).expect("domain");
-        let a = memory.alloc(d, 100).expect("fits");
-        let error = memory.write(d, a + 96, &[0; 8]).expect_err("too far");
-        let text = error.to_string();
-        assert!(text.contains(&format!("{:#x}", a + 96)), "{text}");
-        assert!(text.contains(&format!("100 bytes at {a:#x}")), "{text}");
-        memory.free(d, a).expect("live");
-        assert!(matches!(
-            memory.free(d, a),
-            Err(MemoryError::NotAllocated { .. })
-        ));
-        assert_eq!(
-            memory.alloc(DomainId(9), 1),
-            Err(MemoryError::NoDomain(DomainId(9)))
-        );
-        assert_eq!(memory.alloc(d, 0), Err(MemoryError::ZeroBytes));
-        assert!(matches!(
-            memory.alloc(d, 2 << 20),
-            Err(MemoryError::OutOfMemory { .. })
-        ));
-    }
-
-    #[test]
-    fn windows_are_aligned_and_disjoint() {
-        let mut memory = Memory::default();
-        let a = memory.create_domain(1 << 20).expect("domain");
-        let b = memory.create_domain(20 << 30).expect("domain");
-        let c = memory.create_domain(1 << 20).expect("domain");
-        let mut windows: Vec<_> = [a, b, c]
-            .iter()
-            .map(|d| memory.window(*d).expect("exists"))
-            .collect();
-        windows.sort_unstable();
-        for (start, bytes) in &windows {
-            assert_eq!(start % bytes, 0);
-        }
-        for pair in windows.windows(2) {
-            assert!(pair[0].0 + pair[0].1 <= pair[1].0);
-        }
-        let (old, _) = memory.window(a).expect("exists");
-        memory.destroy_domain(a).expect("exists");
-        let again = memory.create_domain(1 << 20).expect("domain");
-        assert_eq!(memory.window(again).expect("exists").0, old);
-    }
-
-    #[test]
-    fn a_thousand_domains_are_separate_and_counted_together() {
-        let mut memory = Memory::default();
-        let domains: Vec<_> = (0..1024)
-            .map(|_| memory.create_domain(1 << 20).expect("domain"))
-            .collect();
-        for domain in &domains {
-            memory.alloc(*domain, 1000).expect("fits");
-        }
-        assert_eq!(memory.used_bytes_of_all(), 1024 * 1024);
-        let starts: std::collections::BTreeSet<u64> = domains
-            .iter()
-            .map(|d| memory.window(*d).expect("exists").0)
-            .collect();
-        assert_eq!(starts.len(), 1024);
-        for domain in domains {
-            memory.destroy_domain(domain).expect("exists");
-        }
-        assert_eq!(memory.used_bytes_of_all(), 0);
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
 //! Stand-ins: kernels of which only the duration of a block and what a block takes of an SM are known.
 //!
-//! A trace of launches (`gridmux run --record`) holds no code. For each of its kernels a stand-in is loaded, whose blocks
-//! stay on their SM for as long as a parameter says and then end. One warp of a block sleeps and the others leave at
-//! once, so a block costs no issue slots that matter and moves no memory; it holds its room until it ends.
+//! A trace of launches (`gridmux run --record`) holds no code. For each of its kernels a stand-in is loaded, whose
+//! blocks stay on their SM for as long as a parameter says and then end. One warp of a block sleeps and the others
+//! leave at once, so a block costs no issue slots that matter and moves no memory; it holds its room until it ends.
 //!
 //! Rules: the duration is time of residence, so a block that is switched out goes on where it was, give or take one
 //! sleep; how long blocks take does not depend on what runs beside them, which a trace does not tell.

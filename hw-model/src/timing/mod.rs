@@ -39,4 +39,5 @@ pub(crate) mod spans;
 mod stalls;
 pub(crate) mod totals;
 mod wake;
+pub(crate) mod watch;
 pub(crate) mod wheel;

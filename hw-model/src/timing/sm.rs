@@ -3,8 +3,8 @@
 //! A warp is ready, asleep until a known cycle, blocked on memory, or waiting at a barrier. Ready warps stand in
 //! bit masks per scheduler and pipeline, so that choosing one is a few mask operations; sleeping warps stand in
 //! the wheel; nobody is ever scanned. The life of a block is `resident`; which warp issues, and what that does, is
-//! `issue`; what stops a warp is `meeting`; what an access costs is `load_store`; why nobody issued is `stalls`; what
-//! was done is `totals`.
+//! `issue`; what stops a warp is `meeting`; what an access costs is `load_store`; why nobody issued is `stalls`, and
+//! at which operation `watch`; what was done is `totals`.
 //! Rules: warp slot `w` belongs to scheduler `w % schedulers`; results of an instruction exist functionally at issue
 //! (those of global atomic operations at the epoch's end) and for the scoreboard when its latency is over.
 
@@ -22,6 +22,7 @@ use super::pool::Pool;
 use super::quota::Quotas;
 use super::resident::{Resident, Start, WarpSlot};
 use super::room::Room;
+use super::watch::Stalls;
 use super::wheel::Wheel;
 use crate::config::GpuConfig;
 use crate::counters::Counters;
@@ -156,6 +157,8 @@ pub(crate) struct Sm {
     pub(super) moves: Vec<Moving>,
     pub(super) next_move: u32,
     pub(super) quotas: Quotas,
+    /// Where warps stall, if anybody asked.
+    pub(super) stalls: Option<Box<Stalls>>,
 }
 
 // SAFETY: the raw pointers inside point into buffers that the same `Sm` owns, or at parameters that stay while their
@@ -212,6 +215,7 @@ impl Sm {
             moves: Vec::new(),
             next_move: 0,
             quotas: Quotas::new(),
+            stalls: None,
         }
     }
 
@@ -232,6 +236,9 @@ impl Sm {
 
     /// Runs through the epoch.
     pub(crate) fn run(&mut self, epoch: &Epoch<'_>) {
+        if self.stalls.is_some() && self.now < epoch.start {
+            self.watch_gap(epoch.start - self.now);
+        }
         self.now = self.now.max(epoch.start);
         self.begin(epoch);
         self.status.busy_cycles = 0;

@@ -37,12 +37,22 @@ pub(super) struct Stalled {
     cause: Cause,
     /// Whose fault it is; none while the SM is empty.
     resident: Option<u8>,
+    /// Where its warp stands, where that is watched.
+    operation: Option<u32>,
 }
 
 impl Sm {
     /// Scheduler `scheduler` issued nothing in this cycle.
     #[inline(always)]
     pub(super) fn stalled(&mut self, scheduler: usize, cycles: u64) {
+        let stalled = self.stall_of(scheduler);
+        self.arbiter.stalled[scheduler] = stalled;
+        self.charge(stalled, cycles);
+    }
+
+    /// Returns why a scheduler that issues nothing does not.
+    #[inline(always)]
+    fn stall_of(&self, scheduler: usize) -> Stalled {
         let slots = self.arbiter.slots[scheduler];
         let found = if self.arbiter.ready() & slots != 0 {
             Some((Cause::Resource, self.arbiter.ready() & slots))
@@ -51,18 +61,33 @@ impl Sm {
             let mut waiting = masks.map(|(cause, mask)| (cause, mask & slots));
             waiting.find(|(_, mask)| *mask != 0)
         };
-        let stalled = match found {
+        match found {
             Some((cause, mask)) => Stalled {
                 cause,
                 resident: Some(self.warps[mask.trailing_zeros() as usize].block),
+                operation: match self.stalls {
+                    None => None,
+                    Some(_) => self.watched_operation(mask.trailing_zeros()),
+                },
             },
             None => Stalled {
                 cause: Cause::Empty,
                 resident: self.first_resident(),
+                operation: None,
             },
-        };
-        self.arbiter.stalled[scheduler] = stalled;
-        self.charge(stalled, cycles);
+        }
+    }
+
+    /// Adds, for whoever watches, the epochs that passed since the last one in which something happened here. The
+    /// counters leave them out.
+    #[cold]
+    pub(super) fn watch_gap(&mut self, cycles: u64) {
+        for scheduler in 0..self.arbiter.schedulers {
+            let stalled = self.stall_of(scheduler);
+            if let (Some(operation), Some(stalls)) = (stalled.operation, &mut self.stalls) {
+                stalls.add(operation, stalled.cause, cycles);
+            }
+        }
     }
 
     /// Nothing happened for `cycles` further cycles, and no scheduler issued in the one before.
@@ -84,6 +109,9 @@ impl Sm {
         let Some(resident) = stalled.resident else {
             return;
         };
+        if let (Some(operation), Some(stalls)) = (stalled.operation, &mut self.stalls) {
+            stalls.add(operation, stalled.cause, cycles);
+        }
         let counters = &mut self.residents[usize::from(resident)].counters;
         *match stalled.cause {
             Cause::ShortRaw => &mut counters.stall_short_raw_cycles,

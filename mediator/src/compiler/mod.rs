@@ -1,10 +1,11 @@
 //! Compilation apart: each module is parsed, linked and rewritten by a process of its own, which has no rights and ends
 //! when it is done.
 //!
-//! A *fork server* ([`run`]) is this same program, started by the supervisor beside each device host. It has one thread,
-//! one socket for each of [`SEATS`] jobs at a time, and forks for each job a child, the *compiler*, which limits its
-//! memory and its processor time, confines itself, reads the texts from a sealed memfd, and writes what it made into
-//! another. The device host's end of a socket is a [`Seat`]. Which module is compiled next says [`FairQueue`].
+//! A *fork server* ([`run`]) is this same program, started by the supervisor beside each device host. It has one
+//! thread, one socket for each of [`SEATS`] jobs at a time, and forks for each job a child, the *compiler*, which
+//! limits its memory and its processor time, confines itself, reads the texts from a sealed memfd, and writes what it
+//! made into another. The device host's end of a socket is a [`Seat`]. Which module is compiled next says
+//! [`FairQueue`].
 //!
 //! ```text
 //! supervisor ──starts──► fork server ──forks──► compiler (one module, then it ends)
@@ -13,7 +14,7 @@
 //!
 //! Rules: a compiler that one tenant took over touches no other tenant's module, and what it returns is read as hostile
 //! ([`admit`]). The fork server decodes what the host says and nothing that a tenant wrote. A job ends with an answer
-//! or with the reason why there is none, whatever becomes of its process; whoever waits for one gets it.
+//! or with the reason why there is none, whatever becomes of its process; the thread that waits for one gets it.
 
 mod job;
 mod queue;

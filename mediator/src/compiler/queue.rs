@@ -1,7 +1,7 @@
 //! Whose module is compiled next: that of the waiting tenant that used the least compile time lately.
 //!
 //! Time counts while a job holds a seat, and half of it is forgotten every ten seconds. A tenant has one seat at most,
-//! however many clients of it wait: whoever comes while one tenant compiles finds a seat free.
+//! however many clients of it wait: a tenant that comes while another one compiles finds a seat free.
 //!
 //! Rules: the queue is pure and is told the time. Jobs of one tenant go in their order.
 

@@ -185,8 +185,8 @@ impl Seat {
     /// Compiles a module, and waits until it is done.
     ///
     /// # Errors
-    /// [`JobError`]. After [`JobError::ServerEnded`], [`JobError::ServerSilent`] and [`JobError::NoServer`] the seat is of
-    /// no use.
+    /// [`JobError`]. After [`JobError::ServerEnded`], [`JobError::ServerSilent`] and [`JobError::NoServer`] the seat is
+    /// of no use.
     pub fn compile(&mut self, text: &Text, canceller: &Canceller) -> Result<Translated, JobError> {
         let job = ToServer::Job(text.lengths.clone());
         let sent = self.link.send(&job, &[text.memfd.as_raw_fd()]);

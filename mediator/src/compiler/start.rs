@@ -46,7 +46,8 @@ impl ForkServer {
             .stdout(Stdio::null());
         let least = FIRST_SEAT_FD + i32::try_from(SEATS).unwrap_or(0);
         let sources: Vec<RawFd> = theirs.iter().map(AsRawFd::as_raw_fd).collect();
-        // SAFETY: between fork and exec only fcntl, dup2, signal and sigprocmask are called, which are async-signal-safe.
+        // SAFETY: between fork and exec only fcntl, dup2, signal and sigprocmask are called, which are
+        // async-signal-safe.
         unsafe {
             command.pre_exec(move || {
                 // Copies beyond all targets first: a source may lie where another one is to be.
@@ -57,7 +58,7 @@ impl ForkServer {
                 for (target, copy) in (FIRST_SEAT_FD..).zip(high) {
                     check(libc::dup2(copy, target))?;
                 }
-                // Whoever stops the service may signal all of its processes; the supervisor ends this one.
+                // A service manager may signal all processes of a service; the supervisor ends this one.
                 for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
                     if libc::signal(signal, libc::SIG_IGN) == libc::SIG_ERR {
                         return Err(io::Error::last_os_error());
@@ -72,8 +73,8 @@ impl ForkServer {
         Ok((Self { child, started }, ours))
     }
 
-    /// Starts one in the place of another, if there is one, and returns the sockets' other ends; nothing where the other
-    /// is new itself, so that a host that asks without end gets one now and then.
+    /// Starts one in the place of another, if there is one, and returns the sockets' other ends; nothing where the
+    /// other is new itself, so that a host that asks without end gets one now and then.
     ///
     /// # Errors
     /// The system calls'.

@@ -2,7 +2,7 @@
 //! texts, judges and rewrites into slices, in a process of its own; [`admit`] takes the result over in the device host.
 //!
 //! Rules: both are pure. [`admit`] believes nothing: everything that can be read from the returned text is, and what
-//! cannot must fit it. So whoever took a compiler over can make it return another program, which runs as its own tenant
+//! cannot must fit it. So an attacker in a compiler can make it return another program, which runs as its own tenant
 //! and under the same checks as any program of that tenant; but nothing inconsistent, and no other kernel's key.
 
 use crate::device::{CompiledGlobal, CompiledKernel, CompiledModule};

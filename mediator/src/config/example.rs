@@ -1,7 +1,7 @@
 //! The documentation of the configuration: a file that has every key, with its default.
 //!
 //! Rules: it is a configuration that starts as it is; a key without a default stands there as a comment, with a value
-//! that it may have; whoever adds a key adds it here, which a test demands.
+//! that it may have; a new key is added here as well, which a test demands.
 
 /// Text of a configuration with every key.
 pub const EXAMPLE: &str = include_str!("example.toml");
@@ -33,7 +33,7 @@ mod tests {
         let text = format!("schema_version = 1\n{section}\nno_such_key = 1\n");
         let error = Config::parse(&text).unwrap_err().to_string();
         let (_, list) = error
-            .split_once("expected ")
+            .split_once(" here; ")
             .unwrap_or_else(|| panic!("{error}"));
         let names = list.split('`').skip(1).step_by(2);
         names.map(ToOwned::to_owned).collect()

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfilesConfig {
-    /// File that keeps them while the service is down, such as `/var/lib/gridmux/profiles`; an absolute path in a folder
-    /// that exists and that the service's own user may write. It is of one device. Without it they last as long as the
-    /// service.
+    /// File that keeps them while the service is down, such as `/var/lib/gridmux/profiles`; an absolute path. Its
+    /// folder is made, with mode 0750, where it is missing and the one above it is there. The file is of one device.
+    /// Without it they last as long as the service.
     pub file: Option<PathBuf>,
 }
 

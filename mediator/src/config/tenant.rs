@@ -1,6 +1,6 @@
 //! A tenant of the configuration, and who may be it.
 
-use super::{ConfigError, DeviceConfig, Limits, MAX_WEIGHT, Principal};
+use super::{ConfigError, DeviceConfig, LEAST_MEMORY_BYTES, Limits, MAX_WEIGHT, Principal};
 use gridmux_policy::Class;
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path};
@@ -23,7 +23,7 @@ pub struct TenantConfig {
     /// What kind of service it asks for.
     #[serde(default)]
     pub class: Class,
-    /// Device memory that its clients may hold together; without it, all of the device's.
+    /// Device memory that its clients may hold together; without it, all of a model's, and 4 GiB of a GPU's.
     #[serde(default)]
     pub memory_limit_bytes: Option<u64>,
     /// Most clients of it at once; without it, `limits.clients`.
@@ -74,9 +74,13 @@ impl TenantConfig {
                 format!("{} is outside 1..={MAX_WEIGHT}", self.weight),
             );
         }
-        if self.memory_limit_bytes == Some(0) {
-            let message = "0 bytes hold nothing; leave it out for all of the device's memory";
-            return bad("memory_limit_bytes", message.into());
+        let is_small = |bytes: &u64| *bytes < LEAST_MEMORY_BYTES;
+        if let Some(bytes) = self.memory_limit_bytes.filter(is_small) {
+            let message = format!(
+                "{bytes} bytes hold no buffers; at least {LEAST_MEMORY_BYTES} (1 MiB), or leave it out for all of a \
+                 model's memory, or 4 GiB of a GPU's"
+            );
+            return bad("memory_limit_bytes", message);
         }
         if self.clients == Some(0) {
             return bad("clients", "0 clients can do nothing".into());

@@ -1,6 +1,7 @@
 //! What a configuration accepts, and what it refuses by name.
 
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, EXAMPLE};
+use crate::link::TenantFacts;
 use gridmux_policy::Class;
 
 #[test]
@@ -22,6 +23,10 @@ fn values_are_checked_and_named() {
     for (text, key) in [
         ("schema_version = 2", "schema_version"),
         ("schema_version = 1\npolicy = \"best\"", "policy"),
+        (
+            "schema_version = 1\noperator_group = 4294967295",
+            "operator_group",
+        ),
         (
             "schema_version = 1\n[device]\nkind = \"tpu\"",
             "device.kind",
@@ -61,6 +66,10 @@ fn values_are_checked_and_named() {
         ),
         (
             "schema_version = 1\n[[tenant]]\nname = \"a\"\nmemory_limit_bytes = 4294967297",
+            "tenant.a.memory_limit_bytes",
+        ),
+        (
+            "schema_version = 1\n[[tenant]]\nname = \"a\"\nmemory_limit_bytes = 1048575",
             "tenant.a.memory_limit_bytes",
         ),
         (
@@ -140,6 +149,62 @@ fn values_are_checked_and_named() {
             "limits.kernel_budget_cpu_seconds",
         ),
         (
+            "schema_version = 1\n[limits]\nkernel_budget_cpu_seconds = 1e-300",
+            "limits.kernel_budget_cpu_seconds",
+        ),
+        (
+            "schema_version = 1\n[limits]\nkernel_budget_cpu_seconds = nan",
+            "limits.kernel_budget_cpu_seconds",
+        ),
+        (
+            "schema_version = 1\n[limits]\nkernel_budget_cpu_seconds = inf",
+            "limits.kernel_budget_cpu_seconds",
+        ),
+        (
+            "schema_version = 1\n[limits]\nkernel_budget_cpu_seconds = -inf",
+            "limits.kernel_budget_cpu_seconds",
+        ),
+        (
+            "schema_version = 1\n[limits]\nkernel_budget_cpu_seconds = -1",
+            "limits.kernel_budget_cpu_seconds",
+        ),
+        (
+            "schema_version = 1\n[limits]\nkernel_budget_cycles = 999",
+            "limits.kernel_budget_cycles",
+        ),
+        (
+            "schema_version = 1\n[limits]\nmodule_memory_bytes = 1048575",
+            "limits.module_memory_bytes",
+        ),
+        (
+            "schema_version = 1\n[limits]\nmodule_memory_bytes = 1099511627777",
+            "limits.module_memory_bytes",
+        ),
+        (
+            "schema_version = 1\n[limits]\ncompile_memory_bytes = 1099511627777",
+            "limits.compile_memory_bytes",
+        ),
+        (
+            "schema_version = 1\n[limits]\ncompile_cpu_seconds = 3601",
+            "limits.compile_cpu_seconds",
+        ),
+        (
+            "schema_version = 1\n[limits]\nclock_hold_ms = 600001",
+            "limits.clock_hold_ms",
+        ),
+        (
+            "schema_version = 1\n[limits]\nmodule_bytes = 67108865",
+            "limits.module_bytes",
+        ),
+        (
+            "schema_version = 1\n[limits]\nconnects_per_second = 1000001",
+            "limits.connects_per_second",
+        ),
+        (
+            "schema_version = 1\n[limits]\nhost_patience_seconds = 0",
+            "limits.host_patience_seconds",
+        ),
+        (
             "schema_version = 1\n[[tenant]]\nname = \"a\"\nweight = 1001",
             "tenant.a.weight",
         ),
@@ -209,4 +274,61 @@ fn a_file_is_named_once_and_a_pipe_is_none() {
     nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let error = Config::read(&file).unwrap_err().to_string();
     assert!(error.contains("no regular file"), "{error}");
+}
+
+/// A number that the format itself cannot take is refused with its line, whichever key it is of.
+#[test]
+fn numbers_outside_their_type_are_named_with_their_line() {
+    for text in [
+        "[limits]\nmodule_bytes = -1",
+        "[limits]\nclients = 65536",
+        "[limits]\nkernel_budget_cycles = 1.5",
+        "[[tenant]]\nname = \"a\"\nweight = -1",
+        "[device]\nsms = 70000",
+    ] {
+        let error = Config::parse(&format!("schema_version = 1\n{text}\n")).unwrap_err();
+        let last = text.lines().last().unwrap();
+        assert!(matches!(error, ConfigError::Parse { .. }), "{error}");
+        let (key, value) = last.split_once(" = ").unwrap();
+        let told = format!("{key}: the number {value} stands where a whole number from 0 to ");
+        for part in [last, &told] {
+            assert!(error.to_string().contains(part), "{part}: {error}");
+        }
+    }
+}
+
+#[test]
+fn an_error_quotes_the_file_without_its_control_characters_and_at_no_length() {
+    let text = format!("schema_version = 1\n\u{1b}[2J = {}\n", "1".repeat(100_000));
+    let error = Config::parse(&text).unwrap_err().to_string();
+    assert!(
+        !error.contains('\u{1b}') && error.contains('\u{fffd}'),
+        "{error}"
+    );
+    assert!(error.len() < 2000, "{}", error.len());
+}
+
+#[test]
+fn without_a_limit_a_tenant_has_all_of_a_models_memory_and_4_gib_of_a_gpu() {
+    const GIB: u64 = 1 << 30;
+    for (device, own, due) in [
+        (
+            "kind = \"model:h200\"\nmemory_bytes = 2147483648",
+            "",
+            2 * GIB,
+        ),
+        ("kind = \"cuda:0\"", "", 4 * GIB),
+        (
+            "kind = \"cuda:0\"",
+            "memory_limit_bytes = 68719476736",
+            64 * GIB,
+        ),
+    ] {
+        let text =
+            format!("schema_version = 1\n[device]\n{device}\n[[tenant]]\nname = \"a\"\n{own}\n");
+        let config = Config::parse(&text).unwrap();
+        let facts = TenantFacts::new(0, &config.tenants[0], &config);
+        assert_eq!(facts.memory_limit_bytes, due, "{text}");
+    }
+    assert!(EXAMPLE.contains("on a GPU 4294967296 (4 GiB)"));
 }

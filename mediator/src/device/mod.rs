@@ -551,6 +551,9 @@ pub trait DeviceControl: Send + Sync {
     /// # Errors
     /// When the device has no room for another.
     fn create_domain(&self, limit_bytes: u64) -> Result<DomainId, DeviceError>;
+    /// Lets a domain allocate up to another limit from now on; what it holds beyond that stays. The addresses that it
+    /// has are as many as its first limit needed with room to spare, so a much greater one may not be reached.
+    fn set_limit(&self, domain: DomainId, limit_bytes: u64);
     /// Frees all that a domain holds. No operation of it may be in flight.
     fn destroy_domain(&self, domain: DomainId);
     /// Allocates device memory.

@@ -1,6 +1,7 @@
 //! The tenants' accounts: weight, class, what their blocks hold, and how their launches behave.
 //!
-//! An account is made when the control thread names its tenant and survives the tenant's clients.
+//! An account is made when the control thread names its tenant, survives the tenant's clients, and goes when the
+//! control thread says that the tenant is gone.
 //!
 //! Rule: a tenant whose launches keep ending at their budget goes behind the others ([`Account::is_behind`]): its
 //! launches are handed to the device only while no other tenant has one open, until one of them ends in time.
@@ -125,6 +126,16 @@ impl Accounts {
                 None
             }
         }
+    }
+
+    /// Takes out the account of a tenant that has nothing under way.
+    pub fn remove(&mut self, tenant: TenantId) -> Option<Box<Account>> {
+        let account = self.accounts.get_mut(tenant.index())?.take()?;
+        for set in [&mut self.busy, &mut self.parked, &mut self.behind] {
+            set.remove(tenant);
+        }
+        self.wanting -= u32::from(account.wants());
+        Some(account)
     }
 
     /// Returns an account.

@@ -278,6 +278,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             control_offset: kernel.control_offset,
             params,
             announced: false,
+            preempted: false,
             started: 0,
             wave,
             after: None,

@@ -4,9 +4,9 @@
 //! One that was quiet for a while becomes **cold**: its doorbell is armed, and it is looked at again when that rings.
 //! So a turn costs as much as there are hot clients, however many are connected.
 //!
-//! Rules: a client is hot from its arrival on. Whoever arms a doorbell looks at the ring once more behind a barrier, so
-//! that no submission is missed; a client rings it, too, when it says that it runs again. Nothing is allocated after
-//! construction.
+//! Rules: a client is hot from its arrival on. After a doorbell is armed the ring is looked at once more, behind a
+//! barrier, so that no submission is missed; a client rings it, too, when it says that it runs again. Nothing is
+//! allocated after construction.
 
 use super::client::ClientSlot;
 use super::message::Slot;

@@ -7,6 +7,7 @@ use super::message::{Message, Notice};
 use super::port::TenantPort;
 use crate::device::Device;
 use gridmux_policy::event::Event;
+use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                     class,
                 });
             }
+            Message::TenantGone(tenant) => self.forget_tenant(tenant),
             Message::Join(slot, client) => {
                 self.clock.acted(slot);
                 if let Err(client) = self.clients.insert(slot, client) {
@@ -54,8 +56,24 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                     _ => self.notify(Notice::Fenced(slot, fence)),
                 }
             }
-            Message::Stop => self.stopping = true,
+            // Said again, it waits for nothing more.
+            Message::Stop => self.is_cut_off = std::mem::replace(&mut self.stopping, true),
             other => self.handle_table_message(other),
+        }
+    }
+
+    /// Forgets a tenant without clients: its account, its rows, and what it held. Should it come back, it begins anew.
+    fn forget_tenant(&mut self, tenant: TenantId) {
+        self.meter.remove(tenant, self.now);
+        let sent = self.policy.tell(Event::TenantGone { tenant });
+        self.rows.forget_tenant(tenant, sent);
+        // Entries of operations that are gone would count against the account of a tenant that comes back under the
+        // number.
+        let queued = self.queue.remove(tenant) + self.transfers.remove(tenant);
+        let queued = i32::try_from(queued).unwrap_or(i32::MAX);
+        self.accounts.change(tenant, -queued, 0);
+        if let Some(account) = self.accounts.remove(tenant) {
+            self.notify(Notice::Known(account));
         }
     }
 

@@ -13,10 +13,11 @@
 //! doorbells rang. Everything a client can make it do is bounded per turn.
 
 use super::accounts::Accounts;
-use super::clients::ClientTable;
+use super::clients::{CLIENTS, ClientTable};
 use super::clock::{Clock, ClockMode};
+use super::control_link::{ControlLink, NOTICES};
 use super::lanes::Lanes;
-use super::message::{Message, Notice, Slot};
+use super::message::{Notice, Slot};
 use super::operation::OperationId;
 use super::policy_link::PolicyLink;
 use super::port::TenantPort;
@@ -25,24 +26,17 @@ use super::rows::{RowTable, TENANTS};
 use super::samples::SampleSink;
 use super::transfers::Transfers;
 use crate::device::Device;
-use crossbeam::queue::ArrayQueue;
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{Profiles, ShareMeter};
-use nix::sys::eventfd::EventFd;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Messages of the control thread that may wait.
-const MESSAGES: usize = if cfg!(loom) { 16 } else { 4096 };
-/// Notices to the control thread for which there is room from the start; half of them are kept for notices other than
-/// texts of failures, which may be lost.
-const NOTICES: usize = if cfg!(loom) { 16 } else { 8192 };
 /// Operations for which the queues have room from the start.
 const ROOM: usize = if cfg!(loom) { 16 } else { 4096 };
 /// Turns between two looks at which clients were quiet.
@@ -77,48 +71,6 @@ pub trait Doorbells: Send + Sync {
     fn rung(&self, rung: &mut Vec<Slot>);
 }
 
-/// Queues between the dispatcher and the control thread.
-pub struct ControlLink<P> {
-    /// To the dispatcher.
-    pub messages: ArrayQueue<Message<P>>,
-    /// From the dispatcher.
-    pub notices: ArrayQueue<Notice<P>>,
-    /// Rung after a notice, if the control thread listens.
-    bell: Option<Arc<EventFd>>,
-    /// Holds of the virtual clock that ran out.
-    holds_expired: std::sync::atomic::AtomicU64,
-}
-
-impl<P> Default for ControlLink<P> {
-    fn default() -> Self {
-        Self {
-            messages: ArrayQueue::new(MESSAGES),
-            notices: ArrayQueue::new(NOTICES),
-            bell: None,
-            holds_expired: std::sync::atomic::AtomicU64::new(0),
-        }
-    }
-}
-
-impl<P> ControlLink<P> {
-    /// Makes a link that rings a bell for each notice.
-    #[must_use]
-    pub fn with_bell(bell: Arc<EventFd>) -> Self {
-        Self {
-            bell: Some(bell),
-            ..Self::default()
-        }
-    }
-
-    /// Returns how often a client held the virtual clock for the longest wall time permitted.
-    #[must_use]
-    pub fn holds_expired(&self) -> u64 {
-        // Relaxed: a counter that publishes nothing but itself.
-        self.holds_expired
-            .load(std::sync::atomic::Ordering::Relaxed)
-    }
-}
-
 /// What a turn did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -129,7 +81,7 @@ pub enum Turn {
     Waiting,
     /// Nothing is under way: park.
     Idle,
-    /// Told to stop, and nothing is in flight.
+    /// Told to stop, and nothing is in flight any more or that is not waited for; every client was told.
     Stopped,
 }
 
@@ -207,6 +159,8 @@ pub struct Dispatcher<D, P> {
     /// Rings looked at in a row that had nothing.
     pub(super) quiet_rings: usize,
     pub(super) stopping: bool,
+    /// Told to stop without waiting for what is in flight.
+    pub(super) is_cut_off: bool,
     rang_wall_ns: u64,
     /// Wall and device time at which shares were last published.
     shares_wall_ns: u64,
@@ -267,6 +221,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             next_ring: 0,
             quiet_rings: 0,
             stopping: false,
+            is_cut_off: false,
             rang_wall_ns: 0,
             shares_wall_ns: 0,
             shares_at: Nanos(0),
@@ -295,6 +250,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Does everything that can be done now.
     pub fn turn(&mut self) -> Turn {
         self.turn += 1;
+        self.control.show_turn(self.turn);
         self.wall_now_ns = wall_ns();
         self.issue_wall_ns = None;
         if !self.unsent.is_empty() {
@@ -327,14 +283,27 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.wake_clients();
         self.policy.flush();
         self.publish_shares();
-        if worked {
-            Turn::Worked
-        } else if self.stopping && !self.lanes.any_busy() {
+        let is_over = !worked && !self.lanes.any_busy();
+        if self.stopping && (self.is_cut_off || is_over) {
+            self.close_channels();
             Turn::Stopped
+        } else if worked {
+            Turn::Worked
         } else if self.is_waiting() {
             Turn::Waiting
         } else {
             Turn::Idle
+        }
+    }
+
+    /// Tells every client that the service was stopped, behind the completions that it has.
+    fn close_channels(&mut self) {
+        let slots = (0..CLIENTS).filter_map(|slot| u16::try_from(slot).ok());
+        for slot in slots {
+            if let Some(client) = self.clients.get_mut(Slot(slot)) {
+                client.port.wake();
+                client.port.stop();
+            }
         }
     }
 
@@ -380,11 +349,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Publishes how often a client held the clock for the longest time permitted.
     pub(super) fn publish_expired(&self) {
-        // Relaxed: a counter that publishes nothing but itself.
-        let expired = self.clock.expired();
-        self.control
-            .holds_expired
-            .store(expired, std::sync::atomic::Ordering::Relaxed);
+        self.control.show_expired(self.clock.expired());
     }
 
     /// Tells the policy what happened at this instant of virtual time; returns whether it has seen that, and its plan

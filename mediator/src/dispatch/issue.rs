@@ -1,9 +1,9 @@
 //! The issue pass: which operations go to the device now, and in what pieces ([`super::window`]).
 //!
-//! Rules: copies and fills go first ([`super::issue_transfers`]); launches go in the order of the queue; under a strict head of line nothing overtakes a launch; no tenant
-//! takes more lanes than its equal part, with a part for a tenant that may yet come; a tenant whose launches keep
-//! ending at their budget waits until no other has one open. Several launches of a stream may be on the device at once,
-//! in one lane, which keeps their order.
+//! Rules: copies and fills go first ([`super::issue_transfers`]); launches go in the order of the queue; under a strict
+//! head of line nothing overtakes a launch; no tenant takes more lanes than its equal part, with a part for a tenant
+//! that may yet come; a tenant whose launches keep ending at their budget waits until no other has one open. Several
+//! launches of a stream may be on the device at once, in one lane, which keeps their order.
 
 use super::dispatcher::{Dispatcher, wall_ns};
 use super::lanes::{Backlog, Flight};
@@ -16,6 +16,7 @@ use crate::device::{Command, Device, Lane, LaunchCommand, Tag};
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::event::Event;
+use gridmux_policy::ids::RowId;
 use gridmux_policy::units::Nanos;
 use gridmux_ptx::boxes::{Grid, SubBox, next_box};
 use gridmux_ptx::control::Control;
@@ -31,6 +32,15 @@ pub(super) enum Attempt {
     NotItsTurn,
     /// The device takes nothing more at present.
     DeviceFull,
+}
+
+/// The next piece of a launch, as [`Dispatcher::cut`] finds it.
+struct Cut {
+    row: RowId,
+    /// None where nothing can go now.
+    piece: Option<Piece>,
+    /// It has begun, and that is because the plan has it give room up or wait for some.
+    is_preempted: bool,
 }
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
@@ -113,11 +123,19 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     fn issue_launch(&mut self, active: Active, no_lane: bool, over_quota: bool) -> Attempt {
-        let Some((row, piece)) = self.cut(active) else {
+        let Some(Cut {
+            row,
+            piece,
+            is_preempted,
+        }) = self.cut(active)
+        else {
             return Attempt::Blocked;
         };
         let Some(piece) = piece else {
             self.note_cap_reached(row);
+            if is_preempted {
+                self.note_preempted(active, true);
+            }
             return Attempt::Blocked;
         };
         match piece.behind {
@@ -130,7 +148,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     /// Cuts the next piece of a launch.
-    fn cut(&self, active: Active) -> Option<(gridmux_policy::RowId, Option<Piece>)> {
+    fn cut(&self, active: Active) -> Option<Cut> {
         let client = self.clients.get(active.slot)?;
         let operation = client.operations.get(active.id)?;
         let Work::Launch(launch) = &operation.work else {
@@ -176,7 +194,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             after,
             own: self.own_lane(active.slot, active.id, launch),
         };
-        Some((launch.row, situation.next_piece()))
+        let piece = situation.next_piece();
+        Some(Cut {
+            row: launch.row,
+            piece,
+            is_preempted: piece.is_none() && situation.is_preempted(),
+        })
     }
 
     fn behind(&self, lane: Lane, launch: &LaunchWork) -> Behind {
@@ -278,6 +301,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             self.lanes.release(tag, now);
             return Attempt::DeviceFull;
         }
+        if launch.preempted {
+            self.note_preempted(active, false);
+        }
         self.count_issued(active, tag, &flight);
         Attempt::Issued
     }
@@ -326,13 +352,41 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
+    /// Takes note of whether the plan has a launch that has begun give room up or wait for some; traces say when that
+    /// begins and ends.
+    fn note_preempted(&mut self, active: Active, preempted: bool) {
+        let (now, device) = (self.now, self.device_id.0);
+        let Some((tenant, operation)) = self.operation_mut(active.slot, active.id) else {
+            return;
+        };
+        let seq = operation.sequence;
+        let Work::Launch(launch) = &mut operation.work else {
+            return;
+        };
+        if std::mem::replace(&mut launch.preempted, preempted) == preempted {
+            return;
+        }
+        let args = ProbeArgs {
+            tenant: tenant.0,
+            device,
+            kernel: launch.handle,
+            seq,
+            time_ns: now.0,
+        };
+        let blocks_left = launch.blocks - launch.started;
+        match preempted {
+            true => probes::preempt(args, blocks_left),
+            false => probes::resume(args, blocks_left),
+        }
+    }
+
     /// Wall time of handing something over, read once per turn.
     pub(super) fn issue_wall_ns(&mut self) -> u64 {
         *self.issue_wall_ns.get_or_insert_with(wall_ns)
     }
 
     /// Tells the policy once that a row has reached its cap.
-    fn note_cap_reached(&mut self, id: gridmux_policy::RowId) {
+    fn note_cap_reached(&mut self, id: RowId) {
         let at = self.now;
         let Some(row) = self.rows.get_mut(id) else {
             return;

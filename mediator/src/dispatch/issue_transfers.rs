@@ -63,9 +63,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some(operation) = client.operations.get_mut(active.id) else {
             return Attempt::NotItsTurn;
         };
-        let Some((engine, bytes)) = operation.work.engine().zip(next_bytes(&operation.work)) else {
+        let engine = operation.work.engine();
+        let Some((engine, (all, issued))) = engine.zip(progress(&mut operation.work)) else {
             return Attempt::NotItsTurn;
         };
+        let bytes = (all - *issued).min(PIECE_BYTES);
         let flight = Flight {
             slot: active.slot,
             tenant: active.tenant,
@@ -97,11 +99,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if operation.issued_wall_ns == 0 {
             operation.issued_wall_ns = wall_ns;
         }
-        match &mut operation.work {
-            Work::Copy(copy) => copy.issued += bytes,
-            Work::DeviceCopy(copy) => copy.issued += bytes,
-            Work::Memset(memset) => memset.issued += bytes,
-            Work::Launch(_) | Work::Marker | Work::Wait { .. } | Work::Hold { .. } => {}
+        if let Some((_, issued)) = progress(&mut operation.work) {
+            *issued += bytes;
         }
         self.accounts.change(active.tenant, 0, 1);
         self.transfers
@@ -110,15 +109,14 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 }
 
-/// Returns the length of a transfer's next piece, in bytes.
-fn next_bytes(work: &Work) -> Option<u64> {
-    let (bytes, issued) = match work {
-        Work::Copy(copy) => (copy.bytes, copy.issued),
-        Work::DeviceCopy(copy) => (copy.bytes, copy.issued),
-        Work::Memset(memset) => (memset.bytes, memset.issued),
-        Work::Launch(_) | Work::Marker | Work::Wait { .. } | Work::Hold { .. } => return None,
-    };
-    Some((bytes - issued).min(PIECE_BYTES))
+/// Returns a transfer's length and how much of it was handed over, both in bytes.
+fn progress(work: &mut Work) -> Option<(u64, &mut u64)> {
+    match work {
+        Work::Copy(copy) => Some((copy.bytes, &mut copy.issued)),
+        Work::DeviceCopy(copy) => Some((copy.bytes, &mut copy.issued)),
+        Work::Memset(memset) => Some((memset.bytes, &mut memset.issued)),
+        Work::Launch(_) | Work::Marker | Work::Wait { .. } | Work::Hold { .. } => None,
+    }
 }
 
 fn command(work: &Work, bytes: u64, tag: Tag, domain: DomainId) -> Option<Command> {

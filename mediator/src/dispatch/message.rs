@@ -8,6 +8,7 @@ use super::client::{ClientKernel, ClientSlot, Mapping};
 use crate::device::{BufferId, Tag};
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{BadEntry, CompletionStatus};
+use gridmux_policy::ids::TenantId;
 use gridmux_ptx::boxes::ShapeError;
 
 /// Place of a client in the dispatcher's table.
@@ -18,6 +19,8 @@ pub struct Slot(pub u16);
 pub enum Message<P> {
     /// A tenant exists, or its weight or class changed.
     Tenant(Box<Account>),
+    /// A tenant is no longer configured and has no client left.
+    TenantGone(TenantId),
     /// A client joins at a slot that the control thread knows to be free.
     Join(Slot, Box<ClientSlot<P>>),
     /// A client leaves: drop its queue, kill what runs, then say [`Notice::Gone`].
@@ -41,7 +44,8 @@ pub enum Message<P> {
     /// A control operation waits until the client's next fence is reached or one of its streams is gone: till then the
     /// client does not hold the virtual clock, though it runs.
     Postponed(Slot),
-    /// Ends the dispatcher once nothing is on the device; nothing is admitted any more.
+    /// Ends the dispatcher once nothing is on the device; nothing is admitted any more. Said a second time, it ends the
+    /// dispatcher at once.
     Stop,
 }
 
@@ -49,7 +53,7 @@ pub enum Message<P> {
 pub enum Notice<P> {
     /// A client is gone; its slot is free and nothing of it is in flight.
     Gone(Slot, Box<ClientSlot<P>>),
-    /// An account that replaced nothing, to be freed.
+    /// An account that replaced nothing or whose tenant is gone, to be freed.
     Known(Box<Account>),
     /// A client broke the ring protocol and must lose its channel.
     Corrupt(Slot, Corrupt),

@@ -17,6 +17,7 @@ mod admit;
 pub mod client;
 pub mod clients;
 pub mod clock;
+mod control_link;
 mod control_messages;
 pub mod dispatcher;
 mod enforce;
@@ -28,6 +29,7 @@ pub mod lanes;
 pub mod message;
 pub mod operation;
 pub mod params;
+pub mod policy_choice;
 pub mod policy_link;
 #[cfg(not(loom))]
 mod policy_thread;
@@ -42,6 +44,7 @@ pub mod transfers;
 pub mod window;
 
 pub use clock::ClockMode;
-pub use dispatcher::{ControlLink, Dispatcher, DispatcherConfig, Doorbells, Turn};
+pub use control_link::ControlLink;
+pub use dispatcher::{Dispatcher, DispatcherConfig, Doorbells, Turn};
 pub use enforce::enforces;
 pub use message::{Message, Notice, Refusal, Slot};

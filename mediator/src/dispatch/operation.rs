@@ -46,6 +46,8 @@ pub struct LaunchWork {
     pub params: ParamSlot,
     /// The policy knows of the launch.
     pub announced: bool,
+    /// It has begun, and the plan has it give room up or wait for some.
+    pub preempted: bool,
     /// Blocks that have started.
     pub started: u64,
     /// Blocks that the device holds at once when it holds nothing else.

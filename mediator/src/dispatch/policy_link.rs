@@ -3,21 +3,23 @@
 //! Rules:
 //! - Events travel through a bounded ring. On a real clock one that finds it full is counted, and the count is sent as
 //!   [`Event::Lost`] before anything newer; then the dispatcher sends the counters of every live row, as far as they
-//!   leave half of the ring to other events, so that making a loss good leads to no other one. What says that tenants
-//!   and rows exist is never lost: it waits for room. On a virtual clock, which waits for the policy, nothing is lost,
-//!   so that what the policy hears does not depend on the host's speed.
+//!   leave half of the ring to other events, so that making a loss good leads to no other one, and at the end
+//!   [`Event::Resynced`]. What says that tenants and rows exist is never lost: it waits for room. On a virtual clock,
+//!   which waits for the policy, nothing is lost, so that what the policy hears does not depend on the host's speed.
 //! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
 //!   the one that it began with.
-//! - A policy that panics is replaced ([`gridmux_policy::guard`]). Its end counts that, and the dispatcher then tells
-//!   what lives, as after a loss; until the replacement has seen it the plan in force stays.
+//! - A policy that panics is replaced ([`gridmux_policy::guard`]), and so is one in whose place another was chosen
+//!   ([`super::policy_choice`]). [`PolicyRunner`] counts replacements, and the dispatcher then tells what lives, as
+//!   after a loss; until the replacement has seen all of it, [`Event::Resynced`] included, the plan in force stays.
 //! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it
 //!   by. On a real clock the period and the wake-ups follow from what plans cost (`policy_thread`).
 //!
 //! Length: both ends of the link, which share its atomics and their orderings.
 
+use super::policy_choice::{Choice, Choices, InForce};
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_policy::event::Event;
-use gridmux_policy::guard::{Guarded, PolicyFailure};
+use gridmux_policy::guard::Guarded;
 use gridmux_policy::ids::{DeviceId, RowId, TenantId};
 use gridmux_policy::learner::Learner;
 use gridmux_policy::plan::{DispatchOrder, Plan, PlanReader, Publisher, Stop};
@@ -29,7 +31,6 @@ use gridmux_policy::units::Nanos;
 use gridmux_sync::shim::{Arc, AtomicU32, AtomicU64};
 use gridmux_sync::spsc::{self, Consumer, Producer};
 use std::collections::VecDeque;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::thread::Thread;
 
@@ -75,9 +76,9 @@ pub struct PolicyLink {
     loses: bool,
     /// Counters are due.
     resync: bool,
-    /// Failures of policies after which what lives was told, or is about to be.
-    failures: u32,
-    /// What takes a failed one's place is to be told what lives.
+    /// Replacements of policies after which what lives was told, or is about to be.
+    replacements: u32,
+    /// What took another one's place is to be told what lives.
     tells_anew: bool,
     shared: Arc<Shared>,
     /// The policy thread, to be woken after events were sent.
@@ -101,22 +102,26 @@ struct Shared {
     watch: AtomicU64,
     /// What the policy thread does: [`AWAKE`], [`ASLEEP`] or [`RESTING`].
     activity: AtomicU32,
-    /// How often a policy failed and was replaced.
-    failures: AtomicU32,
-    /// Its failure, and that of the one that took its place.
-    failure: [OnceLock<PolicyFailure>; 2],
+    /// How often a policy was replaced.
+    replacements: AtomicU32,
+    choices: Choices,
 }
 
-/// What can be known of a policy while its thread runs.
+/// What other threads learn of the policy while its thread runs, and ask of it.
 #[derive(Clone)]
-pub struct PolicyStatus(Arc<Shared>);
+pub struct PolicyHandle(Arc<Shared>);
 
-impl PolicyStatus {
-    /// Returns how the policy failed last, if it did and was replaced.
+impl PolicyHandle {
+    /// Returns which policy decides.
     #[must_use]
-    pub fn failure(&self) -> Option<&PolicyFailure> {
-        let newest_first = self.0.failure.iter().rev();
-        newest_first.filter_map(OnceLock::get).next()
+    pub fn in_force(&self) -> InForce {
+        self.0.choices.in_force()
+    }
+
+    /// Has another policy take over, which the policy thread sees to; wakes that thread.
+    pub fn choose(&self, name: &str, policy: Box<dyn Policy>) {
+        let name = name.to_owned();
+        self.0.choices.put(Choice { name, policy });
     }
 }
 
@@ -151,8 +156,8 @@ pub struct PolicyRunner {
     events: Consumer<Event>,
     publisher: Publisher,
     policy: Guarded,
-    /// Failures of the policy that were reported.
-    failures: u32,
+    /// Replacements of the policy that were reported.
+    replacements: u32,
     learner: Option<Learner>,
     seen: u64,
     shared: Arc<Shared>,
@@ -217,8 +222,8 @@ pub fn link_with_room(
         wake_ns: AtomicU64::new(wake_ns),
         watch: AtomicU64::new(packed(policy.watch())),
         activity: AtomicU32::new(AWAKE),
-        failures: AtomicU32::new(0),
-        failure: [OnceLock::new(), OnceLock::new()],
+        replacements: AtomicU32::new(0),
+        choices: Choices::new(),
     });
     let mut link = PolicyLink {
         events: producer,
@@ -229,7 +234,7 @@ pub fn link_with_room(
         waiting: VecDeque::with_capacity(EVENTS),
         loses: true,
         resync: false,
-        failures: 0,
+        replacements: 0,
         tells_anew: false,
         shared: Arc::clone(&shared),
         thread: None,
@@ -242,7 +247,7 @@ pub fn link_with_room(
         events: consumer,
         publisher,
         policy,
-        failures: 0,
+        replacements: 0,
         learner: None,
         seen: 0,
         shared,
@@ -254,7 +259,7 @@ pub fn link_with_room(
         #[cfg(not(loom))]
         cost: super::policy_thread::PlanCost::default(),
     };
-    runner.report_failure();
+    runner.report_replacement(None);
     Ok((link, runner))
 }
 
@@ -319,6 +324,7 @@ impl PolicyLink {
                     | Event::TenantGone { .. }
                     | Event::RowNew { .. }
                     | Event::RowGone { .. }
+                    | Event::Resynced
             );
         let is_first = self.waiting.is_empty() && self.lost == 0;
         match event {
@@ -332,8 +338,8 @@ impl PolicyLink {
     /// Sends what waits for room, then how much was lost, or that all will be told anew.
     fn send_waiting(&mut self) {
         // Relaxed: who acts on what the policy has observed looks again, in `is_caught_up`.
-        let failures = self.shared.failures.load(Ordering::Relaxed);
-        self.tells_anew |= std::mem::replace(&mut self.failures, failures) != failures;
+        let replacements = self.shared.replacements.load(Ordering::Relaxed);
+        self.tells_anew |= std::mem::replace(&mut self.replacements, replacements) != replacements;
         while let Some(event) = self.waiting.front() {
             if self.events.try_push(*event).is_err() {
                 return;
@@ -356,6 +362,13 @@ impl PolicyLink {
     pub fn take_resync(&mut self) -> bool {
         self.send_waiting();
         self.resync && self.has_room_to_spare(0) && std::mem::take(&mut self.resync)
+    }
+
+    /// Says that everything that lives was told, unless there was another loss meanwhile: then it will be told anew.
+    pub fn end_resync(&mut self) {
+        if !self.resync {
+            self.tell(Event::Resynced);
+        }
     }
 
     /// Returns whether the queue has room for `events` events that make good a loss, and for others beside them.
@@ -397,10 +410,10 @@ impl PolicyLink {
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
         let all_sent = self.waiting.is_empty() && self.lost == 0 && !self.tells_anew;
-        // Relaxed: a failure is counted before the events that led to it are acknowledged, and the Acquire in `observed`
-        // comes first.
-        let failures = || self.shared.failures.load(Ordering::Relaxed);
-        all_sent && self.observed() == self.sent && failures() == self.failures
+        // Relaxed: a failure is counted before the events that led to it are acknowledged, and the Acquire in
+        // `observed` comes first. A choice comes when it comes.
+        let replacements = || self.shared.replacements.load(Ordering::Relaxed);
+        all_sent && self.observed() == self.sent && replacements() == self.replacements
     }
 
     /// Reads the newest plan, for the turn that begins; returns whether it is another one than before.
@@ -515,33 +528,59 @@ impl PolicyRunner {
         events
     }
 
-    /// Returns what can be asked of the policy while it runs.
-    #[must_use]
-    pub fn status(&self) -> PolicyStatus {
-        PolicyStatus(Arc::clone(&self.shared))
+    /// Names the policy, for those who ask which one decides.
+    pub fn set_name(&mut self, name: &str) {
+        let name = name.to_owned();
+        self.shared.choices.set(|in_force| in_force.chosen = name);
     }
 
-    /// Says that the policy failed, if it did since the last time.
-    fn report_failure(&mut self) {
-        let failures = self.policy.failures();
-        if std::mem::replace(&mut self.failures, failures) == failures {
+    /// Returns what other threads learn of the policy and ask of it.
+    #[must_use]
+    pub fn handle(&self) -> PolicyHandle {
+        PolicyHandle(Arc::clone(&self.shared))
+    }
+
+    /// Has the policy take over that was chosen since the last time, if one was; returns whether. The dispatcher is to
+    /// be woken then, so that it tells what lives.
+    pub fn take_choice(&mut self) -> bool {
+        let Some(choice) = self.shared.choices.take() else {
+            return false;
+        };
+        self.policy.choose(choice.policy);
+        // Relaxed: what the one before waited for is of no interest; seen late, it costs a wake-up.
+        self.shared.wake_ns.store(NEVER, Ordering::Relaxed);
+        self.shared.watch.store(NO_WATCH, Ordering::Relaxed);
+        self.report_replacement(Some(choice.name));
+        true
+    }
+
+    /// Says that the policy was replaced, if it was since the last time: by the one of this name that was chosen, or
+    /// because it failed.
+    fn report_replacement(&mut self, chosen: Option<String>) {
+        let replacements = self.policy.replacements();
+        if std::mem::replace(&mut self.replacements, replacements) == replacements {
             return;
         }
         if let Some(failure) = self.policy.failure() {
             tracing::error!("{failure}");
-            let mut places = self.shared.failure.iter();
-            if let Some(place) = places.find(|place| place.get().is_none()) {
-                // This thread alone sets them.
-                let _ = place.set(failure.clone());
-            }
         }
-        // Relaxed: the Release in `acknowledge` publishes it; without that it may be seen late.
-        self.shared.failures.store(failures, Ordering::Relaxed);
+        self.shared.choices.set(|in_force| {
+            if let Some(chosen) = chosen {
+                in_force.chosen = chosen;
+            }
+            in_force.substitute = self.policy.substitute();
+            in_force.failure = self.policy.failure().cloned();
+        });
+        // Relaxed: after a failure the Release in `acknowledge` publishes it, after a choice the fence of the wake-up
+        // of the dispatcher; without those it may be seen late.
+        self.shared
+            .replacements
+            .store(replacements, Ordering::Relaxed);
     }
 
     /// Says what was observed. Release: pairs with the Acquire in `PolicyLink::observed`.
     fn acknowledge(&mut self) {
-        self.report_failure();
+        self.report_replacement(None);
         self.shared.observed.store(self.seen, Ordering::Release);
     }
 
@@ -584,7 +623,7 @@ impl PolicyRunner {
         // Relaxed: as above; read in `PolicyLink::reaches_watch`.
         let watch = packed(self.policy.watch());
         self.shared.watch.store(watch, Ordering::Relaxed);
-        self.report_failure();
+        self.report_replacement(None);
         changed
     }
 
@@ -600,6 +639,12 @@ impl PolicyRunner {
     #[must_use]
     pub fn plan(&self) -> &Plan {
         self.publisher.newest()
+    }
+
+    /// Says which thread this end runs on from now on, so that a choice wakes it.
+    #[cfg(not(loom))]
+    pub(super) fn set_thread(&self, thread: Thread) {
+        self.shared.choices.set_thread(thread);
     }
 
     /// Returns whether the device's clock is virtual.

@@ -85,12 +85,17 @@ impl Budget {
 
 impl PolicyRunner {
     /// Runs the policy on this thread until told to stop and unparked. Calls `wake` when the dispatcher may have
-    /// something to do: after a new plan, and with a virtual clock after all events.
+    /// something to do: after a new plan or policy, and with a virtual clock after all events.
     pub fn serve(mut self, stop: &AtomicBool, wake: impl Fn()) {
         let mut backoff = Backoff::default();
         let mut budget = Budget::new(wall_ns(), cpu_ns());
-        // Acquire: pairs with the Release of whoever stops the thread; nothing else is read under it.
+        self.set_thread(std::thread::current());
+        // Acquire: pairs with the Release of the thread that stops this one; nothing else is read under it.
         while !stop.load(Ordering::Acquire) {
+            // `PolicyHandle::choose` unparks this thread, which looks here after every sleep and rest.
+            if self.take_choice() {
+                wake();
+            }
             if self.is_timed() {
                 if self.run() > 0 || (backoff.is_exhausted() && self.sleep(Self::run)) {
                     wake();

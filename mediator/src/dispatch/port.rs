@@ -41,6 +41,8 @@ pub trait TenantPort {
     fn state(&mut self) -> TenantState;
     /// Tells the tenant that its channel is closed.
     fn close(&mut self);
+    /// Tells the tenant that its channel is closed because the service was stopped.
+    fn stop(&mut self);
 }
 
 #[cfg(not(loom))]
@@ -85,5 +87,9 @@ impl TenantPort for HostRings {
 
     fn close(&mut self) {
         self.set_host_state(HostState::Closed);
+    }
+
+    fn stop(&mut self) {
+        self.set_host_state(HostState::Stopped);
     }
 }

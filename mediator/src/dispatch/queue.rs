@@ -64,6 +64,13 @@ impl IssueQueue {
         self.heap.push(Reverse(active));
     }
 
+    /// Removes every operation of a tenant; returns how many there were.
+    pub fn remove(&mut self, tenant: TenantId) -> usize {
+        let before = self.heap.len();
+        self.heap.retain(|entry| entry.0.tenant != tenant);
+        before - self.heap.len()
+    }
+
     /// Gives every operation a new rank.
     pub fn rank_anew(&mut self, mut rank: impl FnMut(&Active) -> u32) {
         self.scratch.clear();

@@ -261,6 +261,19 @@ impl RowTable {
         Some(oldest)
     }
 
+    /// Forgets the rows of a tenant that has nothing under way; `sent` is the number of the event that told the policy.
+    pub fn forget_tenant(&mut self, tenant: TenantId, sent: u64) {
+        let index = tenant.index();
+        while let Some(row) = self.own.get_mut(index).and_then(Vec::pop) {
+            self.rows[row.index()] = None;
+            self.quarantine(row, sent);
+        }
+        // The spill row's id is the tenant's for ever.
+        if let Some(spill) = self.rows.get_mut(index).filter(|_| index < TENANTS) {
+            *spill = None;
+        }
+    }
+
     /// Puts an id into quarantine; `sent` is the number of the event that told the policy.
     pub fn quarantine(&mut self, row: RowId, sent: u64) {
         self.quarantine.push_back((row, sent));
@@ -312,6 +325,34 @@ mod tests {
         assert_eq!(claim(3, 7, 256), (first, false));
         let others = [claim(3, 7, 128).0, claim(3, 8, 256).0, claim(4, 7, 256).0];
         assert!(others.iter().all(|row| *row != first));
+    }
+
+    #[test]
+    fn rows_of_a_tenant_that_is_gone_go_and_their_ids_rest() {
+        let mut rows = RowTable::default();
+        let (gone, stays) = (TenantId(1), TenantId(2));
+        let ids: Vec<RowId> = (0..=ROWS_PER_TENANT as u64)
+            .map(|key| {
+                let row = rows.claim(gone, KernelKey(key), &block(32), false).row;
+                rows.get_mut(row).unwrap().admitted = 1;
+                row
+            })
+            .collect();
+        assert_eq!(
+            ids.last(),
+            Some(&RowId(gone.0)),
+            "the last one found no row of its own"
+        );
+        let other = rows.claim(stays, KernelKey(0), &block(32), false).row;
+        rows.forget_tenant(gone, 5);
+        assert!(ids.iter().all(|row| rows.get(*row).is_none()));
+        assert!(rows.get(other).is_some() && rows.has_quarantine());
+        rows.release(4, |_| false);
+        assert!(rows.has_quarantine(), "the policy has not heard of it");
+        rows.release(5, |_| false);
+        assert!(!rows.has_quarantine());
+        let back = rows.claim(gone, KernelKey(0), &block(32), false);
+        assert!(back.is_new && back.row != RowId(gone.0));
     }
 
     #[test]

@@ -301,7 +301,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     /// Names every tenant and row that lives to the policy after events were lost, with the rows' state, as far as
-    /// there is room; the rest follows in the next turns.
+    /// there is room; the rest follows in the next turns, and then that this was all.
     pub(super) fn resynchronise(&mut self) {
         if self.policy.take_resync() {
             self.resync_from = Some(0);
@@ -341,6 +341,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             });
         }
         self.resync_from = next;
+        if next.is_none() {
+            self.policy.end_resync();
+        }
     }
 
     /// Returns an operation and the tenant of its client.

@@ -116,6 +116,18 @@ impl Transfers {
         self.queues[engine as usize].waiting.pop();
     }
 
+    /// Removes every transfer of a tenant; returns how many there were.
+    pub fn remove(&mut self, tenant: TenantId) -> usize {
+        let removed = self.queues.iter_mut().map(|queue| {
+            let before = queue.waiting.len();
+            queue
+                .waiting
+                .retain(|entry| entry.0.active.tenant != tenant);
+            before - queue.waiting.len()
+        });
+        removed.sum()
+    }
+
     /// Returns whether an engine may be handed another piece.
     #[must_use]
     pub fn has_room(&self, engine: Engine) -> bool {

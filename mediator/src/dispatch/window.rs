@@ -13,11 +13,11 @@
 //!   such rows of a tenant together, ahead of time two, and at most a quarter of the device. So kernels that never end
 //!   leave room for others. They slow down others' blocks nonetheless: they take issue slots of the SMs they are on.
 //!
-//! A profile of the kernel, learnt from earlier launches of anybody's, says how long blocks last, and no more. It proves
-//! nothing: blocks that ended on one input may not end on another, so a row with a profile is as unproven as any, and
-//! gets the same small window. What it saves is measuring: once a block has ended, the row's mean begins with the
-//! profile and not with that block, which was the first to end and so a short one. A launch that runs into its budget
-//! discredits the profile for its row.
+//! A profile of the kernel, learnt from earlier launches of anybody's, says how long blocks last, and no more. It
+//! proves nothing: blocks that ended on one input may not end on another, so a row with a profile is as unproven as
+//! any, and gets the same small window. What it saves is measuring: once a block has ended, the row's mean begins with
+//! the profile and not with that block, which was the first to end and so a short one. A launch that runs into its
+//! budget discredits the profile for its row.
 //!
 //! A slice waits for its launch before its blocks reside. With cap and limit as bounds of what is on the device, short
 //! slices would hold less than that on average; so more is handed over ([`ahead_percent`]). A row that lately had a
@@ -154,6 +154,22 @@ impl Situation<'_> {
         (piece.blocks > 0).then_some(piece)
     }
 
+    /// Returns whether a launch that has begun and gets nothing now is to give room up under the plan, or has none
+    /// left.
+    #[must_use]
+    pub fn is_preempted(&self) -> bool {
+        let over = self.over_limit || u64::from(self.row.charged) > self.stretched_cap();
+        let is_free = self.view.is_free(self.launch.wave);
+        !is_free && self.launch.issued > 0 && (over || self.in_flight == 0)
+    }
+
+    /// Returns how many blocks of the row may count against its cap, with those that are handed over ahead.
+    fn stretched_cap(&self) -> u64 {
+        // More than the device holds at once could not be taken back when the row is to stop.
+        let cap = u64::from(self.view.cap_total.min(self.launch.wave.max(1)));
+        cap.saturating_add(cap.saturating_mul(self.ahead) / 100)
+    }
+
     fn window(&self, whole: u32, most: u32, cuts: bool) -> Option<Piece> {
         let block_ns = self.row.block_ns;
         // One condition for pieces of all sizes, so that none waits for ever while smaller ones go.
@@ -216,10 +232,7 @@ impl Situation<'_> {
 
     fn slice(&self, whole: u32, most: u32, cuts: bool) -> Option<Piece> {
         let charged = self.row.charged;
-        // More than the device holds at once could not be taken back when the row is to stop.
-        let cap_total = self.view.cap_total.min(self.launch.wave.max(1));
-        let cap = u64::from(cap_total);
-        let stretched = cap.saturating_add(cap.saturating_mul(self.ahead) / 100);
+        let stretched = self.stretched_cap();
         let by_cap = stretched.saturating_sub(charged.into());
         let by_cap = u32::try_from(by_cap).unwrap_or(u32::MAX);
         let room = by_cap.min(self.limit_room);

@@ -1,42 +1,105 @@
 //! The accounts of a device host: one for each configured tenant, whoever is connected.
 //!
-//! Rules: a tenant's number is its place in the configuration; its counters and its limits are those of all of its
-//! clients together and survive each of them. Everything here belongs to the control thread, which makes the check of a
+//! Rules: a tenant's number and name are one, as the supervisor says, and stay so; its counters and its limits are
+//! those of all of its clients together and survive each of them. Settings may change at any time. The account of a
+//! tenant that is configured no more is closed when its last client is gone; what was counted is kept, and the tenant
+//! goes on from it should it come back. Everything here belongs to the control thread, which makes the check of a
 //! tenant's memory against what all of its clients hold exact.
 
 use super::descriptors::Descriptors;
-use crate::config::Config;
+use crate::config::Limits;
 use crate::device::{DeviceControl, DomainId};
 use crate::dispatch::accounting::TenantCounters;
 use crate::link::{ClientFacts, TenantFacts};
 use crate::page::{Buckets, Snapshot, TenantSnapshot};
+use crate::settings::Settings;
+use gridmux_policy::Class;
 use gridmux_policy::ids::TenantId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// What the configuration says of a tenant now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// Weight of its share.
+    pub(super) weight: u32,
+    /// What kind of service it asks for.
+    pub(super) class: Class,
+    /// Device memory that its clients may hold together, in bytes.
+    pub(super) memory_limit_bytes: u64,
+    /// Most clients of it at once.
+    pub(super) clients_limit: u16,
+}
+
+impl From<&TenantFacts> for Terms {
+    fn from(facts: &TenantFacts) -> Self {
+        Self {
+            weight: facts.weight,
+            class: facts.class,
+            memory_limit_bytes: facts.memory_limit_bytes,
+            clients_limit: facts.clients_limit,
+        }
+    }
+}
+
+/// What all tenants share, and the limits that are the same for each of them.
+#[derive(Debug, Default)]
+struct Common {
+    descriptors: Descriptors,
+    /// Largest PTX module, in bytes.
+    module_bytes: Cell<u64>,
+    /// What loaded modules of one tenant may take of the host's memory, in bytes.
+    module_memory_bytes: Cell<u64>,
+}
+
+impl Common {
+    fn set(&self, limits: &Limits) {
+        self.module_bytes.set(limits.module_bytes);
+        self.module_memory_bytes.set(limits.module_memory_bytes);
+    }
+}
+
 /// One tenant's account.
 #[derive(Debug)]
 pub(super) struct Account {
-    /// What the configuration says.
-    pub(super) facts: TenantFacts,
+    /// Number, under which the dispatcher and the policy know the tenant.
+    pub(super) number: u32,
+    /// Name.
+    pub(super) name: String,
+    terms: Cell<Terms>,
+    /// The tenant is configured no more.
+    is_removed: Cell<bool>,
     /// What is counted, over all clients.
     pub(super) counters: Arc<TenantCounters>,
     /// The memory of each of its clients.
     domains: RefCell<Vec<DomainId>>,
-    /// What the modules of its clients take of the host's memory, in bytes, and may take.
+    /// What the modules of its clients take of the host's memory, in bytes.
     modules: Cell<u64>,
-    modules_limit: u64,
     /// Descriptors that its clients hold.
     descriptors: Cell<u64>,
-    /// What it shares these with.
-    all_descriptors: Rc<Descriptors>,
+    common: Rc<Common>,
 }
 
 impl Account {
-    /// Returns the tenant's number, under which the dispatcher and the policy know it.
+    /// Returns the tenant's number as the dispatcher and the policy know it.
     pub(super) fn id(&self) -> TenantId {
-        TenantId(self.facts.number)
+        TenantId(self.number)
+    }
+
+    /// Returns what the configuration says of the tenant now.
+    pub(super) fn terms(&self) -> Terms {
+        self.terms.get()
+    }
+
+    /// Returns whether the tenant is configured no more.
+    pub(super) fn is_removed(&self) -> bool {
+        self.is_removed.get()
+    }
+
+    /// Returns how long a module may be, in bytes.
+    pub(super) fn module_bytes(&self) -> u64 {
+        self.common.module_bytes.get()
     }
 
     /// Returns how many clients have a domain.
@@ -44,11 +107,18 @@ impl Account {
         self.domains.borrow().len()
     }
 
+    /// Has the device hold each client to what all of them together may have.
+    pub(super) fn limit_domains(&self, device: &dyn DeviceControl) {
+        for domain in self.domains.borrow().iter() {
+            device.set_limit(*domain, self.terms().memory_limit_bytes);
+        }
+    }
+
     /// Takes a client's memory into the account.
     pub(super) fn join(&self, domain: DomainId) {
         let mut domains = self.domains.borrow_mut();
         if domains.is_empty() {
-            self.all_descriptors.came();
+            self.common.descriptors.came();
         }
         domains.push(domain);
     }
@@ -59,7 +129,7 @@ impl Account {
         let before = domains.len();
         domains.retain(|known| *known != domain);
         if before > 0 && domains.is_empty() {
-            self.all_descriptors.left();
+            self.common.descriptors.left();
         }
     }
 
@@ -68,14 +138,14 @@ impl Account {
     /// # Errors
     /// The reason why it does not, for the client.
     pub(super) fn check_modules(&self, more: u64) -> Result<(), String> {
-        let (used, limit) = (self.modules.get(), self.modules_limit);
+        let (used, limit) = (self.modules.get(), self.common.module_memory_bytes.get());
         if used.saturating_add(more) <= limit {
             return Ok(());
         }
         Err(format!(
             "the module takes {more} bytes of the host's memory, and loaded modules of tenant {} take {used} of the \
              {limit} that they may (limits.module_memory_bytes); unload some",
-            self.facts.name
+            self.name
         ))
     }
 
@@ -97,7 +167,7 @@ impl Account {
     /// Takes descriptors into the account; returns whether there was room.
     pub(super) fn take_descriptors(&self, count: u64) -> bool {
         let after = self.descriptors.get() + count;
-        let has_room = after <= self.all_descriptors.of_a_tenant();
+        let has_room = after <= self.common.descriptors.of_a_tenant();
         if has_room {
             self.descriptors.set(after);
         }
@@ -123,44 +193,123 @@ impl Account {
     /// # Errors
     /// The reason why they do not, for the client.
     pub(super) fn check_room(&self, device: &dyn DeviceControl, more: u64) -> Result<(), String> {
-        let (used, limit) = (self.memory_used(device), self.facts.memory_limit_bytes);
+        let (used, limit) = (self.memory_used(device), self.terms().memory_limit_bytes);
         if used.saturating_add(more) <= limit {
             return Ok(());
         }
         Err(format!(
             "out of device memory: asked for {more} bytes, {used} of the {limit} bytes of tenant {} are in use by its \
              clients ({})",
-            self.facts.name,
+            self.name,
             self.clients()
         ))
     }
 }
 
-/// All accounts, in the order of the configuration.
+/// All accounts.
 #[derive(Debug)]
 pub(super) struct Accounts {
-    accounts: Vec<Rc<Account>>,
+    /// By number; none of a tenant that is configured no more and has no clients.
+    accounts: Vec<Option<Rc<Account>>>,
+    /// What was counted of tenants without an account.
+    former: Vec<TenantSnapshot>,
+    common: Rc<Common>,
+}
+
+/// What became of accounts when settings changed.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// They are new, or their weight or class is.
+    pub(super) introduced: Vec<Rc<Account>>,
+    /// The limit of their clients' memory is another one.
+    pub(super) limited: Vec<Rc<Account>>,
+    /// Their tenants are configured no more.
+    pub(super) removed: Vec<Rc<Account>>,
 }
 
 impl Accounts {
     /// Opens an account for each configured tenant, which goes on from what was counted before.
-    pub(super) fn new(config: &Config, before: &Snapshot) -> Self {
-        let all_descriptors = Rc::new(Descriptors::default());
-        let open = |(number, tenant): (u32, &crate::config::TenantConfig)| {
-            let counted = before.tenant(&tenant.name).map(TenantSnapshot::counters);
-            Rc::new(Account {
-                facts: TenantFacts::new(number, tenant, config),
-                counters: Arc::new(counted.unwrap_or_default()),
-                domains: RefCell::default(),
-                modules: Cell::new(0),
-                modules_limit: config.limits.module_memory_bytes,
-                descriptors: Cell::new(0),
-                all_descriptors: Rc::clone(&all_descriptors),
-            })
+    pub(super) fn new(settings: &Settings, before: &Snapshot) -> Self {
+        let mut accounts = Self {
+            accounts: Vec::new(),
+            former: before.tenants.clone(),
+            common: Rc::default(),
         };
-        Self {
-            accounts: (0..).zip(&config.tenants).map(open).collect(),
+        accounts.set(settings);
+        accounts
+    }
+
+    /// Obeys settings from now on. What clients hold beyond a smaller limit stays theirs.
+    pub(super) fn set(&mut self, settings: &Settings) -> Changes {
+        self.common.set(&settings.limits);
+        let mut changes = Changes::default();
+        let mut named = vec![false; self.accounts.len()];
+        for facts in &settings.tenants {
+            if let Some(named) = named.get_mut(facts.number as usize) {
+                *named = true;
+            }
+            self.set_tenant(facts, &mut changes);
         }
+        for (account, _) in self.accounts.iter().zip(named).filter(|(_, named)| !named) {
+            let account = account.iter().filter(|account| !account.is_removed());
+            changes.removed.extend(account.cloned());
+        }
+        for account in &changes.removed {
+            account.is_removed.set(true);
+        }
+        changes
+    }
+
+    /// Opens an account or changes one.
+    fn set_tenant(&mut self, facts: &TenantFacts, changes: &mut Changes) {
+        let place = facts.number as usize;
+        let terms = Terms::from(facts);
+        if let Some(account) = self.accounts.get(place).and_then(Option::as_ref) {
+            account.is_removed.set(false);
+            let before = account.terms.replace(terms);
+            if before.memory_limit_bytes != terms.memory_limit_bytes {
+                changes.limited.push(Rc::clone(account));
+            }
+            if (before.weight, before.class) != (terms.weight, terms.class) {
+                changes.introduced.push(Rc::clone(account));
+            }
+            return;
+        }
+        let known = self
+            .former
+            .iter()
+            .position(|former| former.name == facts.name);
+        let counted = known.map(|place| self.former.swap_remove(place).counters());
+        let account = Rc::new(Account {
+            number: facts.number,
+            name: facts.name.clone(),
+            terms: Cell::new(terms),
+            is_removed: Cell::new(false),
+            counters: Arc::new(counted.unwrap_or_default()),
+            domains: RefCell::default(),
+            modules: Cell::new(0),
+            descriptors: Cell::new(0),
+            common: Rc::clone(&self.common),
+        });
+        if self.accounts.len() <= place {
+            self.accounts.resize_with(place + 1, || None);
+        }
+        self.accounts[place] = Some(Rc::clone(&account));
+        changes.introduced.push(account);
+    }
+
+    /// Closes the account of a tenant that is configured no more and has no clients; returns whether it did. What was
+    /// counted is kept.
+    pub(super) fn close(&mut self, account: &Account) -> bool {
+        let is_over = account.is_removed() && account.clients() == 0;
+        let Some(place) = self.accounts.get_mut(account.number as usize) else {
+            return false;
+        };
+        let is_closed = place.take_if(|_| is_over).is_some();
+        if is_closed {
+            self.former.push(snapshot_of(account, Vec::new(), 0, 0.0));
+        }
+        is_closed
     }
 
     /// Returns whether some tenant has a client.
@@ -170,7 +319,7 @@ impl Accounts {
 
     /// Returns every account.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Rc<Account>> {
-        self.accounts.iter()
+        self.accounts.iter().flatten()
     }
 
     /// Returns the account that a client gets: that of the tenant it names, else of the first one that it may be.
@@ -182,15 +331,15 @@ impl Accounts {
         allowed: &[u16],
         named: Option<&str>,
     ) -> Result<&Rc<Account>, String> {
-        let mut allowed = allowed
-            .iter()
-            .filter_map(|place| self.accounts.get(usize::from(*place)));
+        let find = |number: &u16| self.accounts.get(usize::from(*number))?.as_ref();
+        let found = allowed.iter().filter_map(find);
+        let mut allowed = found.filter(|account| !account.is_removed());
         let Some(named) = named else {
             return allowed.next().ok_or_else(|| NOBODY.to_owned());
         };
-        let found = allowed.clone().find(|account| account.facts.name == named);
+        let found = allowed.clone().find(|account| account.name == named);
         found.ok_or_else(|| {
-            let names: Vec<&str> = allowed.map(|account| account.facts.name.as_str()).collect();
+            let names: Vec<&str> = allowed.map(|account| account.name.as_str()).collect();
             // What the client wrote is shown no longer than a name may be.
             let shown = &named[..named.floor_char_boundary(32)];
             match names.as_slice() {
@@ -209,7 +358,7 @@ impl Accounts {
         device: &dyn DeviceControl,
         clients: impl Fn(&Account) -> Vec<ClientFacts>,
     ) -> Vec<TenantSnapshot> {
-        let weight_of = |account: &Rc<Account>| u64::from(account.facts.weight);
+        let weight_of = |account: &Rc<Account>| u64::from(account.terms().weight);
         let present: u64 = self
             .iter()
             .filter(|account| account.clients() > 0)
@@ -222,17 +371,30 @@ impl Accounts {
             } else {
                 present + own
             };
-            TenantSnapshot {
-                name: account.facts.name.clone(),
-                clients: clients(account),
-                memory_used_bytes: account.memory_used(device),
-                share_asked: ratio(own, all),
-                usage: account.counters.read(),
-                start: Buckets::of(account.counters.start_latency().counts()),
-                complete: Buckets::of(account.counters.complete_latency().counts()),
-            }
+            let held = account.memory_used(device);
+            snapshot_of(account, clients(account), held, ratio(own, all))
         };
-        self.iter().map(read).collect()
+        self.iter()
+            .map(read)
+            .chain(self.former.iter().cloned())
+            .collect()
+    }
+}
+
+fn snapshot_of(
+    account: &Account,
+    clients: Vec<ClientFacts>,
+    memory_used_bytes: u64,
+    share_asked: f64,
+) -> TenantSnapshot {
+    TenantSnapshot {
+        name: account.name.clone(),
+        clients,
+        memory_used_bytes,
+        share_asked,
+        usage: account.counters.read(),
+        start: Buckets::of(account.counters.start_latency().counts()),
+        complete: Buckets::of(account.counters.complete_latency().counts()),
     }
 }
 
@@ -261,16 +423,98 @@ fn ratio(part: u64, all: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Accounts, Snapshot};
-    use crate::config::Config;
+    use super::{Account, Accounts, Snapshot, TenantSnapshot};
+    use crate::config::Limits;
     use crate::device::DomainId;
+    use crate::dispatch::accounting::TenantUsage;
+    use crate::link::TenantFacts;
+    use crate::settings::Settings;
+    use gridmux_policy::Class;
+    use std::rc::Rc;
 
-    fn accounts(count: usize) -> Accounts {
-        let mut text = "schema_version = 1\n".to_owned();
-        for number in 0..count {
-            text += &format!("[[tenant]]\nname = \"t{number}\"\n");
+    fn settings(numbers: impl IntoIterator<Item = u32>) -> Settings {
+        let tenant = |number: u32| TenantFacts {
+            number,
+            name: format!("t{number}"),
+            weight: 1,
+            class: Class::Normal,
+            memory_limit_bytes: 1 << 20,
+            clients_limit: 9,
+        };
+        Settings {
+            tenants: numbers.into_iter().map(tenant).collect(),
+            limits: Limits::default(),
+            rules: 1,
+            policy: "fifo".into(),
         }
-        Accounts::new(&Config::parse(&text).unwrap(), &Snapshot::default())
+    }
+
+    fn accounts(count: u32) -> Accounts {
+        Accounts::new(&settings(0..count), &Snapshot::default())
+    }
+
+    fn names(accounts: &[Rc<Account>]) -> Vec<&str> {
+        accounts.iter().map(|account| &*account.name).collect()
+    }
+
+    #[test]
+    fn the_dispatcher_hears_of_what_changed_and_of_nothing_else() {
+        let mut accounts = accounts(3);
+        let changes = accounts.set(&settings(0..3));
+        assert!(
+            changes.introduced.is_empty()
+                && changes.limited.is_empty()
+                && changes.removed.is_empty()
+        );
+        let mut other = settings([0, 1, 4]);
+        other.tenants[0].weight = 5;
+        other.tenants[1].memory_limit_bytes = 1;
+        other.limits.module_memory_bytes = 10;
+        let changes = accounts.set(&other);
+        assert_eq!(names(&changes.introduced), ["t0", "t4"]);
+        assert_eq!(names(&changes.limited), ["t1"]);
+        assert_eq!(names(&changes.removed), ["t2"]);
+        assert_eq!(changes.introduced[0].terms().weight, 5);
+        let refused = changes.introduced[1].check_modules(11).unwrap_err();
+        assert!(refused.contains("of the 10 that"), "{refused}");
+        assert!(accounts.set(&other).removed.is_empty(), "removed once");
+    }
+
+    #[test]
+    fn an_account_is_closed_behind_its_last_client_and_goes_on_when_its_tenant_comes_back() {
+        let counted = TenantSnapshot {
+            name: "t1".into(),
+            usage: TenantUsage {
+                completed: 1,
+                ..TenantUsage::default()
+            },
+            ..TenantSnapshot::default()
+        };
+        let before = Snapshot {
+            tenants: vec![counted],
+            ..Snapshot::default()
+        };
+        let mut accounts = Accounts::new(&settings([0, 1]), &before);
+        let account = Rc::clone(accounts.choose(&[1], Some("t1")).unwrap());
+        account.join(DomainId(0));
+        accounts.set(&settings([0]));
+        assert!(
+            account.is_removed() && !accounts.close(&account),
+            "a client is there"
+        );
+        let error = accounts.choose(&[0, 1], Some("t1")).unwrap_err();
+        assert_eq!(error, "may not be tenant \"t1\"; you may be: t0");
+        // It comes back before its clients are gone: nothing has happened.
+        accounts.set(&settings([0, 1]));
+        account.leave(DomainId(0));
+        assert!(!accounts.close(&account));
+        accounts.set(&settings([0]));
+        assert!(accounts.close(&account) && !accounts.close(&account));
+        assert_eq!((accounts.iter().count(), accounts.former.len()), (1, 1));
+        let changes = accounts.set(&settings([0, 1]));
+        assert_eq!(names(&changes.introduced), ["t1"]);
+        assert_eq!(changes.introduced[0].counters.read().completed, 1);
+        assert!(accounts.former.is_empty());
     }
 
     #[test]
@@ -278,7 +522,7 @@ mod tests {
         let accounts = accounts(4);
         let name = |allowed: &[u16], named| {
             let chosen = accounts.choose(allowed, named);
-            chosen.map(|account| account.facts.name.clone())
+            chosen.map(|account| account.name.clone())
         };
         assert_eq!(name(&[1, 3], Some("t3")).as_deref(), Ok("t3"));
         assert_eq!(name(&[1, 3], None).as_deref(), Ok("t1"));
@@ -296,15 +540,15 @@ mod tests {
     #[test]
     fn a_tenant_takes_its_part_of_the_descriptors_and_leaves_the_rest() {
         let accounts = accounts(2);
-        let [greedy, other] = [0, 1].map(|place| &accounts.accounts[place]);
+        let [greedy, other] = [0, 1].map(|place| accounts.accounts[place].as_ref().unwrap());
         greedy.join(DomainId(0));
         let mut taken = 0;
         while greedy.take_descriptors(1) {
             taken += 1;
         }
-        assert_eq!(taken, greedy.all_descriptors.of_a_tenant());
+        assert_eq!(taken, greedy.common.descriptors.of_a_tenant());
         other.join(DomainId(1));
-        assert!(other.take_descriptors(other.all_descriptors.of_a_tenant()));
+        assert!(other.take_descriptors(other.common.descriptors.of_a_tenant()));
         assert!(!greedy.take_descriptors(1));
         greedy.give_descriptors_back(taken);
         assert!(

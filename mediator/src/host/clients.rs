@@ -7,7 +7,7 @@
 //! this process reads what a client wrote, so only it can answer.
 //!
 //! Rules: a client's slot and memory are given back only when the dispatcher says that nothing of it is in flight and
-//! the compiler holds nothing of it. Whoever says no Hello in time is disconnected.
+//! the compiler holds nothing of it. A client that says no Hello in time is disconnected.
 
 use super::accounts::Account;
 use super::control::Outbound;
@@ -16,14 +16,18 @@ use crate::device::DeviceControl;
 use crate::dispatch::clients::CLIENTS;
 use crate::dispatch::message::Slot;
 use crate::link::{ClientFacts, ClientIdentity};
+use crate::supervisor::turn_away;
 use gridmux_channel::memory::HostPages;
+use gridmux_channel::ring::HostState;
 use gridmux_channel::ring::RingLayout;
 use gridmux_channel::ring::host::HostRings;
 use gridmux_channel::server::{Connection, Status};
+use gridmux_channel::session::TOO_MANY;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,6 +52,8 @@ pub(super) struct Client {
     pub(super) drained: bool,
     /// The host's end of its rings, until the dispatcher takes it.
     pub(super) rings: Option<HostRings>,
+    /// What it reads in its rings when it is gone.
+    pub(super) farewell: HostState,
 }
 
 impl Client {
@@ -80,7 +86,6 @@ impl Client {
 pub(super) struct Making<'a> {
     pub(super) device: &'a Arc<dyn DeviceControl>,
     pub(super) outbound: &'a Outbound,
-    pub(super) module_bytes: u64,
 }
 
 /// All clients.
@@ -108,6 +113,22 @@ impl Clients {
         }
     }
 
+    /// Takes at most `most` clients from now on; those that are there stay.
+    pub(super) fn set_most(&mut self, most: u16) {
+        self.most = usize::from(most).min(CLIENTS);
+    }
+
+    /// Returns the slots of a tenant's clients.
+    pub(super) fn slots_of(&self, account: &Account) -> Vec<Slot> {
+        let is_its = |client: &Client| {
+            let member = client.session.membership();
+            member.is_some_and(|member| member.account.number == account.number)
+        };
+        let numbered = (0..).map(Slot).zip(&self.places);
+        let found = numbered.filter(|(_, place)| place.as_ref().is_some_and(is_its));
+        found.map(|(slot, _)| slot).collect()
+    }
+
     /// Takes a client in that has just connected; returns its place.
     ///
     /// # Errors
@@ -119,7 +140,8 @@ impl Clients {
         process: OwnedFd,
         making: &Making<'_>,
     ) -> Result<Slot, String> {
-        let index = self.free_place(!identity.allowed.is_empty())?;
+        let free = self.free_place(!identity.allowed.is_empty());
+        let index = free.inspect_err(|_| turn_away(&connection, TOO_MANY))?;
         let slot = Slot(u16::try_from(index).map_err(|error| error.to_string())?);
         let layout =
             RingLayout::new(RINGS.0, RINGS.1, RINGS.2).map_err(|error| error.to_string())?;
@@ -135,7 +157,6 @@ impl Clients {
             rings_memfd: duplicate(rings.memfd())?,
             doorbell: duplicate(rings.doorbell())?,
             rings_bytes: layout.total_bytes() as u64,
-            module_bytes: making.module_bytes,
             pages: Arc::clone(self.pages.entry(identity.credentials.uid).or_default()),
             identity,
         };
@@ -148,6 +169,7 @@ impl Clients {
             leaving: false,
             drained: false,
             rings: Some(rings),
+            farewell: HostState::Closed,
         });
         self.strangers
             .push_back((Instant::now() + GREETING, slot, id));
@@ -201,18 +223,24 @@ impl Clients {
         Some(deadline.saturating_duration_since(now))
     }
 
-    /// Frees everything of a client of which nothing is in flight any more; returns its number.
-    pub(super) fn take_gone(&mut self, slot: Slot, device: &Arc<dyn DeviceControl>) -> Option<u32> {
+    /// Frees everything of a client of which nothing is in flight any more; returns its number, and the account of its
+    /// tenant if it had one.
+    pub(super) fn take_gone(
+        &mut self,
+        slot: Slot,
+        device: &Arc<dyn DeviceControl>,
+    ) -> Option<(u32, Option<Rc<Account>>)> {
         let place = self.places.get_mut(usize::from(slot.0))?;
         place
             .take_if(|client| client.drained && !client.session.compiling)
             .map(|mut client| {
                 client.session.release();
-                if let Some(member) = client.session.membership() {
+                let account = client.session.membership().map(|member| {
                     device.destroy_domain(member.domain);
                     member.account.leave(member.domain);
-                }
-                client.session.identity().id
+                    Rc::clone(&member.account)
+                });
+                (client.session.identity().id, account)
             })
     }
 
@@ -221,7 +249,7 @@ impl Clients {
         let facts = |client: &Client| {
             let member = client.session.membership()?;
             let identity = client.session.identity();
-            (member.account.facts.number == account.facts.number).then(|| ClientFacts {
+            (member.account.number == account.number).then(|| ClientFacts {
                 id: identity.id,
                 name: member.name.clone(),
                 credentials: identity.credentials,

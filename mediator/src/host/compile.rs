@@ -1,7 +1,7 @@
 //! Threads that take modules through a compiler and onto the device, one for each of the compiler's seats.
 //!
 //! A module's texts are copied out of the client's memory here, once, when its turn has come. A fork server that has
-//! ended is asked for again by whoever needs it; a module that it had begun fails, one that it had not waits.
+//! ended is asked for again by the thread that needs it; a module that it had begun fails, one that it had not waits.
 //!
 //! Rules: each job that was pushed is either removed while it waits or has one result. A client that leaves ends its
 //! job. The control thread never waits for these threads.
@@ -232,11 +232,10 @@ impl Worker {
         let compiled: HashMap<&str, _> = module.kernels.iter().map(|c| (&*c.name, c)).collect();
         let with_params = loaded.kernels.into_iter().filter_map(|kernel| {
             let compiled = compiled.get(&*kernel.name)?;
-            let control_offset = compiled.control.as_ref().ok().copied();
             Some(LoadedModuleKernel {
                 loaded: kernel,
                 params: compiled.params.clone(),
-                control_offset,
+                control: compiled.control.clone(),
                 key: compiled.key,
             })
         });

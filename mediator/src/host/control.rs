@@ -3,8 +3,10 @@
 //!
 //! Rules: it never waits for a client, and the dispatcher never waits for it. It finds the tenant that a client is
 //! accounted to, among those that the supervisor says it may be.
+//!
+//! Length: what the supervisor, clients, compilers and the dispatcher say comes together here.
 
-use super::accounts::Accounts;
+use super::accounts::{self, Accounts};
 use super::clients::{Clients, Making};
 use super::compile::{CompileJob, CompileQueue, CompileResult, Compilers};
 use super::learnt::Learnt;
@@ -17,14 +19,16 @@ use crate::device::{Device, DeviceControl};
 use crate::dispatch::accounts::Account;
 use crate::dispatch::client::ClientSlot;
 use crate::dispatch::message::{Message, Notice, Slot};
-use crate::dispatch::policy_link::{self, PolicyRunner, PolicyStatus};
+use crate::dispatch::policy_link::{self, PolicyHandle, PolicyRunner};
 use crate::dispatch::samples::SampleSink;
 use crate::dispatch::{ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells};
 use crate::link::{ClientIdentity, Link, ToHost, ToSupervisor};
-use crate::page::{Snapshot, monotonic_ns};
+use crate::page::{PolicySnapshot, Snapshot, monotonic_ns};
+use crate::settings::Settings;
 use crate::waker::Waker;
 use gridmux_bpf::Recorder;
 use gridmux_channel::control::{ControlCode, ControlError};
+use gridmux_channel::ring::HostState;
 use gridmux_channel::ring::host::HostRings;
 use gridmux_policy::ids::DeviceId;
 use gridmux_policy::units::Nanos;
@@ -42,8 +46,13 @@ use std::time::{Duration, Instant};
 /// longer where plans cost much.
 const LEAST_PERIOD: Nanos = Nanos(20_000);
 
+/// The device of a host.
+const DEVICE: DeviceId = DeviceId(0);
+
 /// How long what is in flight may take to complete when the service stops.
 const FLIGHT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the dispatcher may take to cut off what is still in flight then.
+const CUT_PATIENCE: Duration = Duration::from_millis(200);
 /// Time between two looks at whether it has.
 const STOP_POLL: Duration = Duration::from_millis(1);
 
@@ -87,18 +96,22 @@ pub(super) struct ControlThread {
     bell: Arc<EventFd>,
     accounts: Accounts,
     clients: Clients,
+    /// Generation of the rules that say who may be which tenant.
+    rules: u64,
     learnt: Learnt,
     statistics: Statistics,
     stop: Arc<AtomicBool>,
     dispatcher: JoinHandle<()>,
+    /// The dispatcher's newest turn when the supervisor last asked whether this host is at work.
+    seen_turn: Option<u64>,
     policy: JoinHandle<()>,
-    policy_status: PolicyStatus,
+    policy_handle: PolicyHandle,
 }
 
 impl ControlThread {
     /// Starts the dispatcher, policy and compiler threads.
     pub(super) fn start<D: Device + Send + 'static>(
-        config: &Config,
+        (config, settings): (&Config, &Settings),
         device: D,
         control: Arc<dyn DeviceControl>,
         waker: Arc<Waker>,
@@ -109,25 +122,25 @@ impl ControlThread {
         let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
             .map_err(|e| e.to_string())?;
         let bell = Arc::new(bell);
-        let device_id = DeviceId(0);
         let profiles = Profiles::default();
-        let policy = by_name(&config.policy, device_id, &facts.shape, &profiles)
-            .map_err(|e| e.to_string())?;
+        let policy =
+            by_name(&config.policy, DEVICE, &facts.shape, &profiles).map_err(|e| e.to_string())?;
         let (mut policy_end, mut runner) = policy_link::link(
             policy,
-            device_id,
+            DEVICE,
             &facts.shape,
             device.is_timed(),
             LEAST_PERIOD,
         )
         .map_err(|e| e.to_string())?;
+        runner.set_name(&config.policy);
         runner.learn(&profiles);
         let stop = Arc::new(AtomicBool::new(false));
-        let (policy, policy_status) = spawn_policy(runner, &waker, &stop)?;
+        let (policy, policy_handle) = spawn_policy(runner, &waker, &stop)?;
         policy_end.set_thread(policy.thread().clone());
         let link = Arc::new(ControlLink::with_bell(Arc::clone(&bell)));
-        let settings = DispatcherConfig {
-            device_id,
+        let dispatching = DispatcherConfig {
+            device_id: DEVICE,
             shape: facts.shape,
             max_shared_bytes_per_block: facts.max_shared_bytes_per_block,
             kernel_budget_cycles: config.limits.kernel_budget_cycles,
@@ -140,7 +153,7 @@ impl ControlThread {
         };
         let samples = SampleSink::with_recorder(recorder);
         let mut dispatcher =
-            Dispatcher::new(&settings, device, policy_end, Arc::clone(&link), samples);
+            Dispatcher::new(&dispatching, device, policy_end, Arc::clone(&link), samples);
         dispatcher.set_doorbells(Arc::clone(&waker) as Arc<dyn Doorbells>);
         // In lockstep what was learnt by the time that a row is new would depend on the host's speed.
         if config.device.clock == Clock::Live {
@@ -163,24 +176,23 @@ impl ControlThread {
             },
             compilers,
             bell,
-            accounts: Accounts::new(config, statistics.before()),
+            accounts: Accounts::new(settings, statistics.before()),
             clients: Clients::new(config.limits.clients),
+            rules: settings.rules,
             learnt: Learnt::new(profiles),
             statistics,
             stop,
             dispatcher,
+            seen_turn: None,
             policy,
-            policy_status,
+            policy_handle,
         })
     }
 
     /// Serves until the supervisor says stop or is gone.
     pub(super) fn run(mut self, mut link: Link) -> io::Result<()> {
         for account in self.accounts.iter() {
-            let facts = &account.facts;
-            let counters = Arc::clone(&account.counters);
-            let account = Account::new(account.id(), facts.weight, facts.class, counters);
-            self.outbound.tell(Message::Tenant(Box::new(account)));
+            self.introduce(account);
         }
         let watch = Watch::new(link.fd(), &*self.bell)?;
         link.send(&ToSupervisor::Ready(self.device.facts()), &[])?;
@@ -223,19 +235,25 @@ impl ControlThread {
         self.stop(&link)
     }
 
-    /// Ends in good order: what is in flight may still complete for a while, and what does not is lost with the client's
-    /// connection, which is how its client learns of it.
+    /// Ends in good order: what is in flight may still complete for a while, and what does not is lost with the
+    /// client's connection, which is how its client learns of it.
     fn stop(mut self, link: &Link) -> io::Result<()> {
-        self.outbound.tell(Message::Stop);
-        let deadline = Instant::now() + FLIGHT_PATIENCE;
-        while !self.dispatcher.is_finished() && Instant::now() < deadline {
-            std::thread::sleep(STOP_POLL);
+        // What has not completed by then is cut off; its clients are told so.
+        for patience in [FLIGHT_PATIENCE, CUT_PATIENCE] {
+            self.outbound.tell(Message::Stop);
+            let deadline = Instant::now() + patience;
+            while !self.dispatcher.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(STOP_POLL);
+            }
+            if self.dispatcher.is_finished() {
+                break;
+            }
         }
         self.write_statistics(true);
         for account in self.accounts.iter() {
             let operations = account.counters.read().pending;
             if operations > 0 {
-                let tenant = &account.facts.name;
+                let tenant = &account.name;
                 tracing::warn!(tenant, operations, "cut off: the service stops");
             }
         }
@@ -258,7 +276,10 @@ impl ControlThread {
                 self.write_statistics(true);
                 link.send(&ToSupervisor::Written { number }, &[])?;
             }
-            Some((ToHost::Ping, _)) => link.send(&ToSupervisor::Alive, &[])?,
+            Some((ToHost::Ping, _)) if self.is_dispatching() => {
+                link.send(&ToSupervisor::Alive, &[])?;
+            }
+            Some((ToHost::Ping, _)) => {}
             Some((ToHost::Client(identity), descriptors)) => {
                 let id = identity.id;
                 if let Err(reason) = self.connect(identity, descriptors, watch) {
@@ -266,11 +287,61 @@ impl ControlThread {
                     link.send(&ToSupervisor::Gone { id }, &[])?;
                 }
             }
+            Some((ToHost::Settings(settings), _)) => self.obey_settings(&settings, watch, link)?,
             Some((ToHost::Profiles(kept), _)) => self.learnt.take(kept),
             Some((ToHost::Compilers, sockets)) => self.compilers.connect(sockets),
             Some((ToHost::Start { .. }, _)) => tracing::warn!("a second start is ignored"),
         }
         Ok(true)
+    }
+
+    /// Obeys settings from now on. Clients of tenants that are configured no more are closed; whoever else is welcome
+    /// stays, also where a new process of its user could no longer be its tenant.
+    fn obey_settings(&mut self, settings: &Settings, watch: &Watch, link: &Link) -> io::Result<()> {
+        self.config.limits = settings.limits.clone();
+        self.choose_policy(&settings.policy);
+        self.clients.set_most(settings.limits.clients);
+        self.rules = settings.rules;
+        let changes = self.accounts.set(settings);
+        for account in &changes.introduced {
+            self.introduce(account);
+        }
+        for account in &changes.limited {
+            account.limit_domains(&*self.device);
+        }
+        for account in changes.removed {
+            for slot in self.clients.slots_of(&account) {
+                if let Some(client) = self.clients.get_mut(slot) {
+                    client.farewell = HostState::Removed;
+                }
+                let reason = format!("tenant {} is configured no more", account.name);
+                self.leave(slot, &reason, watch, link)?;
+            }
+            self.close_account(&account);
+        }
+        Ok(())
+    }
+
+    /// Tells the dispatcher of a tenant, or of its weight and class.
+    fn introduce(&self, account: &accounts::Account) {
+        let (terms, counters) = (account.terms(), Arc::clone(&account.counters));
+        let account = Account::new(account.id(), terms.weight, terms.class, counters);
+        self.outbound.tell(Message::Tenant(Box::new(account)));
+    }
+
+    /// Closes the account of a tenant that is configured no more, if its last client is gone.
+    fn close_account(&mut self, account: &accounts::Account) {
+        if self.accounts.close(account) {
+            self.outbound.tell(Message::TenantGone(account.id()));
+        }
+    }
+
+    /// Returns whether the dispatcher has turned since the last time that this was asked, and wakes it, so that it
+    /// turns before the next time.
+    fn is_dispatching(&mut self) -> bool {
+        let turn = Some(self.outbound.link.turn());
+        self.outbound.wake();
+        std::mem::replace(&mut self.seen_turn, turn) != turn
     }
 
     fn connect(
@@ -284,7 +355,6 @@ impl ControlThread {
         let making = Making {
             device: &self.device,
             outbound: &self.outbound,
-            module_bytes: self.config.limits.module_bytes,
         };
         let connection = UnixStream::from(connection);
         let slot = self
@@ -334,6 +404,11 @@ impl ControlThread {
             return Ok(());
         };
         let identity = client.session.identity();
+        if identity.rules != self.rules {
+            let text =
+                "who may be which tenant changed while this process connected; connect again";
+            return refused(ControlCode::NotWelcome, text.into());
+        }
         let asked = hello.tenant.as_deref();
         let chosen = self.accounts.choose(&identity.allowed, asked);
         let account = match chosen {
@@ -341,7 +416,7 @@ impl ControlThread {
             Err(text) if asked.is_some() => return refused(ControlCode::Denied, text),
             Err(text) => return refused(ControlCode::NotWelcome, text),
         };
-        let facts = &account.facts;
+        let terms = account.terms();
         if Clients::is_refused_place(slot) {
             let most = self.config.limits.clients;
             let text = format!(
@@ -349,8 +424,8 @@ impl ControlThread {
             );
             return refused(ControlCode::Limit, text);
         }
-        if account.clients() >= usize::from(facts.clients_limit) {
-            let (name, most) = (&facts.name, facts.clients_limit);
+        if account.clients() >= usize::from(terms.clients_limit) {
+            let (name, most) = (&account.name, terms.clients_limit);
             let text =
                 format!("tenant {name} has no place left for a client (its limit is {most})");
             return refused(ControlCode::Limit, text);
@@ -359,14 +434,14 @@ impl ControlThread {
         if !account.take_descriptors(client.session.descriptors()) {
             let text = format!(
                 "the clients of tenant {} hold all file descriptors of the service that it may have; close some",
-                facts.name
+                account.name
             );
             return refused(ControlCode::Limit, text);
         }
         // Taken once: a client is greeted with success once.
         let rings = client.rings.take();
         let rings = rings.ok_or_else(|| internal("this client has no rings left".into()))?;
-        let domain = match self.device.create_domain(facts.memory_limit_bytes) {
+        let domain = match self.device.create_domain(terms.memory_limit_bytes) {
             Ok(domain) => domain,
             Err(error) => {
                 account.give_descriptors_back(client.session.descriptors());
@@ -382,7 +457,7 @@ impl ControlThread {
         }
         account.join(domain);
         let joining = ClientSlot::new(account.id(), domain, rings);
-        let (id, name) = (identity.id, &facts.name);
+        let (id, name) = (identity.id, &account.name);
         tracing::info!(id, tenant = %name, client = ?hello.name, "welcome");
         let account = std::rc::Rc::clone(account);
         self.outbound.tell(Message::Join(slot, Box::new(joining)));
@@ -422,7 +497,12 @@ impl ControlThread {
     /// Frees what a client held, if nothing of it is in flight any more.
     fn part_with(&mut self, slot: Slot, link: &Link) -> io::Result<()> {
         match self.clients.take_gone(slot, &self.device) {
-            Some(id) => link.send(&ToSupervisor::Gone { id }, &[]),
+            Some((id, account)) => {
+                if let Some(account) = account {
+                    self.close_account(&account);
+                }
+                link.send(&ToSupervisor::Gone { id }, &[])
+            }
             None => Ok(()),
         }
     }
@@ -445,10 +525,12 @@ impl ControlThread {
             match notice {
                 Notice::Known(account) => drop(account),
                 Notice::Gone(slot, remains) => {
-                    drop(remains);
                     if let Some(client) = self.clients.get_mut(slot) {
+                        // Before its socket is closed, so that a client that finds it closed finds this as well.
+                        remains.port.set_host_state(client.farewell);
                         client.drained = true;
                     }
+                    drop(remains);
                     self.part_with(slot, link)?;
                 }
                 Notice::Corrupt(slot, why) => {
@@ -488,15 +570,37 @@ impl ControlThread {
         Ok(())
     }
 
+    /// Has another policy take over, if this is another one than was chosen last.
+    fn choose_policy(&mut self, name: &str) {
+        if self.config.policy == name {
+            return;
+        }
+        let (shape, profiles) = (self.device.facts().shape, self.learnt.profiles());
+        match by_name(name, DEVICE, &shape, profiles) {
+            Ok(policy) => {
+                tracing::info!(policy = name, before = %self.config.policy, "another policy takes over");
+                self.config.policy = name.to_owned();
+                self.policy_handle.choose(name, policy);
+            }
+            // The supervisor looks at names before it passes them on.
+            Err(error) => tracing::error!(%error, "the policy stays"),
+        }
+    }
+
     /// Writes what is counted into the page; where it was not asked for, only if something changed.
     fn write_statistics(&mut self, was_asked: bool) {
         let device = &*self.device;
         let tenants = self
             .accounts
             .statistics(device, |account| self.clients.of(account, device));
+        let in_force = self.policy_handle.in_force();
         let snapshot = Snapshot {
             at_ns: monotonic_ns(),
-            policy_failure: self.policy_status.failure().map(ToString::to_string),
+            policy: PolicySnapshot {
+                name: in_force.name().to_owned(),
+                since_ns: in_force.since_ns,
+                failure: in_force.failure.map(|failure| failure.to_string()),
+            },
             device_now_ns: device.now_ns(),
             holds_expired: self.outbound.link.holds_expired(),
             tenants,
@@ -522,9 +626,9 @@ fn spawn_policy(
     runner: PolicyRunner,
     waker: &Arc<Waker>,
     stop: &Arc<AtomicBool>,
-) -> Result<(JoinHandle<()>, PolicyStatus), String> {
+) -> Result<(JoinHandle<()>, PolicyHandle), String> {
     let (waker, stop) = (Arc::clone(waker), Arc::clone(stop));
-    let status = runner.status();
+    let handle = runner.handle();
     let thread = spawn("policy", move || runner.serve(&stop, || waker.wake()))?;
-    Ok((thread, status))
+    Ok((thread, handle))
 }

@@ -25,6 +25,11 @@ impl Learnt {
         }
     }
 
+    /// Returns the store.
+    pub(super) fn profiles(&self) -> &Profiles {
+        &self.profiles
+    }
+
     /// Takes what the supervisor has kept of an earlier host, before anything runs here.
     pub(super) fn take(&mut self, kept: Vec<(ProfileKey, Profile)>) {
         for (key, profile) in &kept {

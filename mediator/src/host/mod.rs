@@ -24,6 +24,7 @@ use crate::device::{self, DeviceControl};
 use crate::link::{Link, ToHost, ToSupervisor};
 use crate::page::MappedPage;
 use crate::sandbox::{self, Role};
+use crate::settings::Settings;
 use crate::waker::Waker;
 use control::ControlThread;
 use gridmux_bpf::Recorder;
@@ -43,10 +44,10 @@ pub fn run() -> io::Result<()> {
     // process has taken it.
     let link_fd = unsafe { OwnedFd::from_raw_fd(crate::supervisor::LINK_FD) };
     let mut link = Link::from_fd(link_fd);
-    let Some((ToHost::Start { config }, descriptors)) = link.receive::<ToHost>()? else {
+    let Some((ToHost::Start { config, settings }, descriptors)) = link.receive::<ToHost>()? else {
         return Err(io::Error::other("the supervisor did not say what to be"));
     };
-    match prepare(&config, descriptors) {
+    match prepare(&config, &settings, descriptors) {
         Ok(host) => host.run(link),
         // The supervisor says it to whoever started the service.
         Err(reason) => link.send(&ToSupervisor::Failed(reason), &[]),
@@ -65,7 +66,11 @@ fn end_on_panic() {
     }));
 }
 
-fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, String> {
+fn prepare(
+    config: &Config,
+    settings: &Settings,
+    descriptors: Vec<OwnedFd>,
+) -> Result<ControlThread, String> {
     sandbox::tie_to_parent().map_err(|error| format!("prctl: {error}"))?;
     if config.host_user.is_none() && nix::unistd::geteuid().is_root() {
         let user = sandbox::default_user();
@@ -98,7 +103,7 @@ fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, 
                 .map_err(|error| error.to_string())?;
             say_up(config, &open.control);
             ControlThread::start(
-                config,
+                (config, settings),
                 open.device,
                 open.control,
                 waker,
@@ -111,7 +116,7 @@ fn prepare(config: &Config, descriptors: Vec<OwnedFd>) -> Result<ControlThread, 
             let open = device::cuda::open(name, &waker).map_err(|error| error.to_string())?;
             say_up(config, &open.control);
             ControlThread::start(
-                config,
+                (config, settings),
                 open.device,
                 open.control,
                 waker,
@@ -171,7 +176,7 @@ mod tests {
                 };
                 let mut policy = Guarded::new(Box::new(Panics), DeviceId(0), &shape);
                 policy.observe(&Event::Lost { n: 1 });
-                assert_eq!(policy.failures(), 1);
+                assert_eq!(policy.replacements(), 1);
                 return;
             }
             Ok(_) => {

@@ -1,8 +1,8 @@
 //! The statistics that a device host writes into its page: when, and what.
 //!
 //! Rules: the page is written when the supervisor asks, at the end, and every 200 ms while there are clients and
-//! something changed; a host without clients looks once a second. A snapshot that cannot be written is left out, and the
-//! log says so once.
+//! something changed; a host without clients looks once a second. A snapshot that cannot be written is left out, and
+//! the log says so once.
 
 use crate::page::{MappedPage, Snapshot};
 use std::time::{Duration, Instant};

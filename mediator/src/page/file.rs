@@ -207,8 +207,8 @@ impl MappedPage {
             return Err(PageError::Nonsense("it is short".into()));
         }
         let (sequence, snapshot) = read(&file, capacity)?;
-        // SAFETY: the mapping is used as atomic words only, so that other processes may read and write them as well; the
-        // file is not cut short, because only the supervisor, which never does, and this process can.
+        // SAFETY: the mapping is used as atomic words only, so that other processes may read and write them as well;
+        // the file is not cut short, because only the supervisor, which never does, and this process can.
         let map = unsafe { MmapOptions::new().len(bytes).map_mut(&file)? };
         let page = Self {
             map,

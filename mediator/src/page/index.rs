@@ -1,9 +1,10 @@
 //! Two copies and the sequence of the newest one: how a writer publishes and a reader reads without a lock.
 //!
-//! The copy of sequence n is the one at n modulo 2, so that the sequence in the header is the index of the newest copy as
-//! well. The writer fills the copy that is not the newest: it takes that copy's sequence away, writes its words, gives it
-//! the new sequence, and then publishes that in the header. A reader reads the newest sequence, the copy, and the copy's
-//! sequence once more; it starts again where that has changed, which takes two publications within one reading.
+//! The copy of sequence n is the one at n modulo 2, so that the sequence in the header is the index of the newest copy
+//! as well. The writer fills the copy that is not the newest: it takes that copy's sequence away, writes its words,
+//! gives it the new sequence, and then publishes that in the header. A reader reads the newest sequence, the copy, and
+//! the copy's sequence once more; it starts again where that has changed, which takes two publications within one
+//! reading.
 //!
 //! Invariants, shown by `tests/loom_page.rs`: **I1** what a reader takes is one publication's words, whole; **I2** a
 //! reader that reads again gets the same publication or a newer one.
@@ -96,15 +97,15 @@ pub fn publish(page: &[AtomicU64], capacity: usize, head: &Head, words: &[u64]) 
     assert!(words.len() <= capacity, "a copy holds {capacity} words");
     let copy = &page[copy_of(head.sequence, capacity)..][..COPY_WORDS + capacity];
     copy[0].store(0, Ordering::Relaxed);
-    // Pairs with the Acquire fence in `read`: a reader that has seen one of the words below sees that the copy's sequence
-    // is not what it was.
+    // Pairs with the Acquire fence in `read`: a reader that has seen one of the words below sees that the copy's
+    // sequence is not what it was.
     fence(Ordering::Release);
     copy[1].store(head.length, Ordering::Relaxed);
     copy[2].store(head.checksum, Ordering::Relaxed);
     for (place, word) in copy[COPY_WORDS..].iter().zip(words) {
         place.store(*word, Ordering::Relaxed);
     }
-    // Both pair with the Acquire loads of sequences in `read`: whoever sees the sequence sees the words.
+    // Both pair with the Acquire loads of sequences in `read`: a reader that sees the sequence sees the words.
     copy[0].store(head.sequence, Ordering::Release);
     page[SEQUENCE].store(head.sequence, Ordering::Release);
 }

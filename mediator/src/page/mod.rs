@@ -9,15 +9,15 @@
 //! that the host goes on counting and the page is never without an answer. The host maps it. Words are in the machine's
 //! byte order.
 //!
-//! It is a plain file and no sealed memfd, because only a file has a name that operators can open and a mode (0640) that
-//! says who may. What seals would give it has in other ways. Nobody is hurt by its being cut short: readers take bytes by
-//! `pread` and never map it, and the host that maps it is the only one that could cut it. There is one writer: the host
-//! maps the page before it gives up its rights, then closes the descriptor, and when it has ended the next host gets a
-//! page of its own under the same name.
+//! It is a plain file and no sealed memfd, because only a file has a name that operators can open and a mode (0640)
+//! that says who may. What seals would give it has in other ways. Nobody is hurt by its being cut short: readers take
+//! bytes by `pread` and never map it, and the host that maps it is the only one that could cut it. There is one writer:
+//! the host maps the page before it gives up its rights, then closes the descriptor, and when it has ended the next
+//! host gets a page of its own under the same name.
 //!
-//! Rules: no lock, so that none dies with its owner ([`index`] is the protocol); whatever is read is hostile, because the
-//! host meets tenants' bytes: lengths, sequence and checksum are checked, decoding allocates no more than the page holds,
-//! and a reader tries a bounded number of times.
+//! Rules: no lock, so that none dies with its owner ([`index`] is the protocol); whatever is read is hostile, because
+//! the host meets tenants' bytes: lengths, sequence and checksum are checked, decoding allocates no more than the page
+//! holds, and a reader tries a bounded number of times.
 
 pub mod index;
 
@@ -29,6 +29,6 @@ mod snapshot;
 #[cfg(not(loom))]
 pub use file::{MappedPage, PageError, PageFile, capacity_for};
 #[cfg(not(loom))]
-pub use snapshot::{Buckets, Snapshot, TenantSnapshot};
+pub use snapshot::{Buckets, PolicySnapshot, Snapshot, TenantSnapshot};
 #[cfg(not(loom))]
 pub(crate) use snapshot::{monotonic_ns, plain};

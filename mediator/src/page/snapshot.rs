@@ -19,14 +19,25 @@ const TEXT_CHARACTERS: usize = 1000;
 pub struct Snapshot {
     /// When it was taken, in nanoseconds of the machine's monotonic clock.
     pub at_ns: u64,
-    /// How the policy failed, if it did and another one took its place.
-    pub policy_failure: Option<String>,
+    /// Which policy decides.
+    pub policy: PolicySnapshot,
     /// Device time, nanoseconds.
     pub device_now_ns: u64,
     /// How often a client held the virtual clock for the longest wall time permitted.
     pub holds_expired: u64,
     /// Tenants that the host knows.
     pub tenants: Vec<TenantSnapshot>,
+}
+
+/// Which policy decides.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicySnapshot {
+    /// Its name; empty before a host has said it.
+    pub name: String,
+    /// Since when it decides, in nanoseconds of the machine's monotonic clock.
+    pub since_ns: u64,
+    /// How the one that was chosen failed, if it did and this one took its place.
+    pub failure: Option<String>,
 }
 
 /// A reading of one tenant.
@@ -134,7 +145,8 @@ impl Snapshot {
     /// `clients` clients.
     #[must_use]
     pub fn settle(mut self, tenants: usize, mut clients: usize) -> Self {
-        self.policy_failure = self.policy_failure.as_deref().map(plain);
+        self.policy.name = plain(&self.policy.name);
+        self.policy.failure = self.policy.failure.as_deref().map(plain);
         self.tenants.truncate(tenants);
         for tenant in &mut self.tenants {
             tenant.settle(&mut clients);
@@ -145,7 +157,7 @@ impl Snapshot {
     /// Returns what is left of it when its host has ended: what was counted.
     #[must_use]
     pub fn end(mut self) -> Self {
-        self.policy_failure = None;
+        self.policy = PolicySnapshot::default();
         for tenant in &mut self.tenants {
             tenant.end();
         }
@@ -183,7 +195,7 @@ pub(crate) fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Buckets, Snapshot, TenantSnapshot};
+    use super::{Buckets, PolicySnapshot, Snapshot, TenantSnapshot};
     use crate::dispatch::accounting::TenantUsage;
     use crate::link::{ClientFacts, Credentials};
 
@@ -223,7 +235,11 @@ mod tests {
     #[test]
     fn what_no_host_can_mean_is_taken_out() {
         let snapshot = Snapshot {
-            policy_failure: Some("\u{7}bell".repeat(1000)),
+            policy: PolicySnapshot {
+                name: "\u{1b}c".into(),
+                failure: Some("\u{7}bell".repeat(1000)),
+                ..PolicySnapshot::default()
+            },
             tenants: vec![tenant("a"), tenant("b"), tenant("c")],
             ..Snapshot::default()
         };
@@ -233,7 +249,8 @@ mod tests {
         };
         assert_eq!((a.clients.len(), b.clients.len()), (1, 0));
         assert_eq!(a.clients[0].name, "a\u{fffd}[2J");
-        assert_eq!(settled.policy_failure.unwrap().chars().count(), 1000);
+        assert_eq!(settled.policy.failure.unwrap().chars().count(), 1000);
+        assert_eq!(settled.policy.name, "\u{fffd}c");
         let numbers = [a.share_asked, a.usage.held_sm_ns, a.usage.entitled_sm_ns];
         assert!(numbers.iter().all(|number| *number == 0.0), "{numbers:?}");
         assert_eq!(a.start.histogram().count(), 5);

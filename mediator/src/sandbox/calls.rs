@@ -2,7 +2,7 @@
 //!
 //! The list names what is allowed, and by which arguments where those matter; it was found by tracing the processes
 //! under the integration tests. Everything else is refused with `EPERM`: a library that asks for something it can do
-//! without goes on, and whoever took the process over has gained an error. Ending the process instead would turn each
+//! without goes on, and an attacker in the process has gained an error. Ending the process instead would turn each
 //! call that a new libc makes into an outage for all tenants, and protect nothing more.
 //!
 //! Rule: a call that names another process, a file, a socket's address or a namespace stands here only for a reason.

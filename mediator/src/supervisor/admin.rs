@@ -1,10 +1,12 @@
 //! The operators' socket: one JSON request a line, one JSON reply a line.
 //!
-//! The socket belongs to the service's user, mode 0600; whoever can open it may ask. This is what is said, and the
+//! The socket belongs to the service's user, mode 0600, or 0660 and the group `operator_group`. Whoever can open it may
+//! read statistics; only root and the service's own user may change or stop anything. This is what is said, and the
 //! asking side; the answering side is `operators`.
 
 use super::HostState;
-use crate::link::HostStatistics;
+use crate::link::{HostStatistics, TenantFacts};
+use crate::settings::Change;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,14 +18,30 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest answer.
 const REPLY_BYTES: usize = 16 << 20;
 
+/// Why a request of a member of the operators' group is refused.
+pub(super) const NOT_PERMITTED: &str =
+    "only root and the service's own user may do that; operator_group may read statistics";
+
 /// What an operator asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "ask")]
 pub enum AdminRequest {
     /// Everything about the device host and its tenants.
     Statistics,
+    /// Changes settings until the configuration is read again.
+    Change(Change),
     /// Ends the service.
     Stop,
+}
+
+impl AdminRequest {
+    /// Returns whether a user may ask this of a service whose own user is `own`.
+    pub(super) fn is_permitted_to(&self, user: u32, own: u32) -> bool {
+        match self {
+            Self::Statistics => true,
+            Self::Change(_) | Self::Stop => user == 0 || user == own,
+        }
+    }
 }
 
 /// What the service answers.
@@ -32,6 +50,20 @@ pub enum AdminRequest {
 pub enum AdminReply {
     /// To [`AdminRequest::Statistics`].
     Statistics(Box<ServiceStatistics>),
+    /// To [`Change::Tenant`]: what the tenant's settings are now.
+    Tenant {
+        /// The settings.
+        tenant: Box<TenantFacts>,
+        /// A device host has been told of them; without one, the next one starts with them.
+        in_force: bool,
+    },
+    /// To [`Change::Policy`]: the policy that is to be obeyed now, and the one before.
+    Policy {
+        /// Its name.
+        policy: String,
+        /// The other's.
+        before: String,
+    },
     /// It is done.
     Done,
     /// It failed.
@@ -49,6 +81,8 @@ pub struct ServiceStatistics {
     pub host_state: HostState,
     /// Device hosts that were replaced.
     pub host_restarts: u32,
+    /// Connections that the device host has been given and that have not ended, of clients and of others.
+    pub connections: u64,
     /// How long ago the device host wrote the figures below, in milliseconds.
     pub age_ms: u64,
     /// eBPF instance, when launch latency is measured by eBPF.
@@ -137,9 +171,41 @@ pub fn ask(run_dir: &Path, request: &AdminRequest) -> Result<AdminReply, AdminEr
 #[cfg(test)]
 mod tests {
     use super::{AdminError, AdminRequest, REPLY_BYTES, ask};
+    use crate::settings::{Change, TenantChange};
     use crate::supervisor::sockets::ADMIN_SOCKET;
+    use gridmux_policy::Class;
     use std::io::Write;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_change_travels_as_it_is() {
+        let request = AdminRequest::Change(Change::Tenant(TenantChange {
+            name: "a".into(),
+            weight: Some(2),
+            class: Some(Class::Latency),
+            ..TenantChange::default()
+        }));
+        let line = serde_json::to_string(&request).unwrap();
+        assert_eq!(
+            serde_json::from_str::<AdminRequest>(&line).unwrap(),
+            request
+        );
+        let short = r#"{"ask":"change","tenant":{"name":"a","weight":2,"class":"latency"}}"#;
+        assert_eq!(
+            serde_json::from_str::<AdminRequest>(short).unwrap(),
+            request
+        );
+    }
+
+    #[test]
+    fn members_of_the_operators_group_may_read_statistics_only() {
+        let change = AdminRequest::Change(Change::Tenant(TenantChange::default()));
+        for (user, may_change) in [(0, true), (900, true), (901, false)] {
+            assert!(AdminRequest::Statistics.is_permitted_to(user, 900));
+            assert_eq!(change.is_permitted_to(user, 900), may_change);
+            assert_eq!(AdminRequest::Stop.is_permitted_to(user, 900), may_change);
+        }
+    }
 
     #[test]
     fn an_answer_without_end_is_not_read_to_its_end() {

@@ -1,12 +1,13 @@
 //! How many connections the processes of one user may make: a token bucket for each user.
 //!
 //! A connection costs the service several system calls and a device host a place, so that whoever connects and closes
-//! in a loop would keep both busy. The bucket refills with `limits.connects_per_second` and holds four times as many, or
-//! as many as there may be clients (`limits.clients`), which a job of many processes may all bring at once.
+//! in a loop would keep both busy. The bucket refills with `limits.connects_per_second` and holds four times as many,
+//! or as many as there may be clients (`limits.clients`), which a job of many processes may all bring at once.
 //!
 //! Rules: root has a bucket of its own like everybody else; a connection beyond the bucket is closed unheard; each user
 //! is named in the log at most once a second, however many connections are closed.
 
+use crate::config::Limits;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -39,12 +40,17 @@ struct Bucket {
 
 impl Doors {
     /// Makes full buckets.
-    pub(super) fn new(per_second: u32, clients: u16) -> Self {
+    pub(super) fn new(limits: &Limits) -> Self {
         Self {
-            per_second,
-            clients,
+            per_second: limits.connects_per_second,
+            clients: limits.clients,
             buckets: BTreeMap::new(),
         }
+    }
+
+    /// Obeys other limits from now on; what is in the buckets stays as far as they hold it.
+    pub(super) fn set_limits(&mut self, limits: &Limits) {
+        (self.per_second, self.clients) = (limits.connects_per_second, limits.clients);
     }
 
     /// Takes a connection of a user; returns whether it may go on.
@@ -100,11 +106,20 @@ impl Doors {
 #[cfg(test)]
 mod tests {
     use super::{Doors, USERS};
+    use crate::config::Limits;
     use std::time::{Duration, Instant};
+
+    fn limits(connects_per_second: u32) -> Limits {
+        Limits {
+            connects_per_second,
+            clients: 1,
+            ..Limits::default()
+        }
+    }
 
     #[test]
     fn a_user_gets_a_burst_and_then_the_rate_and_takes_nothing_from_another() {
-        let mut doors = Doors::new(10, 1);
+        let mut doors = Doors::new(&limits(10));
         let start = Instant::now();
         let admitted =
             |doors: &mut Doors, uid, at| (0..100).filter(|_| doors.admit(uid, at)).count();
@@ -115,11 +130,15 @@ mod tests {
         assert_eq!(admitted(&mut doors, 1, second), 10);
         let much_later = start + Duration::from_secs(3600);
         assert_eq!(admitted(&mut doors, 1, much_later), 40);
+        // Another rate holds from the next connection on.
+        doors.set_limits(&limits(1));
+        let later = much_later + Duration::from_secs(3600);
+        assert_eq!(admitted(&mut doors, 1, later), 4);
     }
 
     #[test]
     fn there_are_not_more_buckets_than_users_to_remember() {
-        let mut doors = Doors::new(1, 1);
+        let mut doors = Doors::new(&limits(1));
         let start = Instant::now();
         for uid in 0..5000 {
             assert!(doors.admit(uid, start + Duration::from_millis(uid.into())));

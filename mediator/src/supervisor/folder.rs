@@ -3,9 +3,10 @@
 //! A service of root may be told to use a folder below one that everybody may write, such as `/tmp`, where somebody
 //! else may have made it first, with links that lead to files of root.
 //!
-//! Rules: nobody but root can put another directory in its place; the directory itself is no link, belongs to root or to the service's own user, and is written by nobody else.
-//! What is opened, made, bound or removed in it is named relative to its descriptor, and no link in it is followed. A
-//! file is written only if it is a regular one of ours with one name.
+//! Rules: nobody but root can put another directory in its place; the directory itself is no link, belongs to root or
+//! to the service's own user, and is written by nobody else. What is opened, made, bound or removed in it is named
+//! relative to its descriptor, and no link in it is followed. A file is written only if it is a regular one of ours
+//! with one name.
 
 use super::SocketError;
 use nix::errno::Errno;
@@ -14,7 +15,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
 };
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat, umask};
-use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use nix::unistd::{Gid, UnlinkatFlags, fchownat, geteuid, unlinkat};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -140,7 +141,7 @@ impl Folder {
         let bound = format!("/proc/self/fd/{}/{name}", self.fd.as_raw_fd());
         let address = UnixAddr::new(bound.as_str()).map_err(failed)?;
         bind(socket.as_raw_fd(), &address).map_err(failed)?;
-        let listening = self.widen(name, mode, narrow).and_then(|()| {
+        let listening = self.set_socket_mode(name, mode).and_then(|()| {
             let backlog = Backlog::new(128)?;
             listen(&socket, backlog)
         });
@@ -151,12 +152,9 @@ impl Folder {
         Ok(socket.into())
     }
 
-    /// Gives a socket that was just bound a wider mode.
-    fn widen(&self, name: &str, mode: u32, narrow: Mode) -> nix::Result<()> {
+    /// Gives a socket of ours another mode.
+    pub(super) fn set_socket_mode(&self, name: &str, mode: u32) -> nix::Result<()> {
         let mode = Mode::from_bits_truncate(mode);
-        if mode == narrow {
-            return Ok(());
-        }
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let socket = openat(&self.fd, name, flags, Mode::empty())?;
         let stat = fstat(&socket)?;
@@ -171,6 +169,23 @@ impl Folder {
             mode,
             nix::sys::stat::FchmodatFlags::FollowSymlink,
         )
+    }
+
+    /// Opens a socket of ours to a group as to its owner.
+    pub(super) fn open_socket_to(&self, name: &str, group: Gid) -> Result<(), SocketError> {
+        let given = fchownat(
+            &self.fd,
+            name,
+            None,
+            Some(group),
+            AtFlags::AT_SYMLINK_NOFOLLOW,
+        );
+        let opened = given.and_then(|()| self.set_socket_mode(name, 0o660));
+        opened.map_err(|errno| SocketError::Group {
+            path: self.path.join(name),
+            group,
+            source: errno.into(),
+        })
     }
 
     /// Removes a name that is no directory's.

@@ -3,25 +3,26 @@
 //! A device host is this same program started with the hidden command `device-host`; it gets its end of the link as
 //! descriptor 3 and gives up its privileges before it reads anything from a tenant.
 //!
-//! There is a host that starts or is up, or there is none and it is known when the next one is tried: after a pause that
-//! doubles with each failure up to a minute, for ever, because what keeps a host from starting (a device that is gone, a
-//! driver that is being replaced) may pass. A host that lived for a while counts as no failure.
+//! There is a host that starts or is up, or there is none and it is known when the next one is tried: after a pause
+//! that doubles with each failure up to a minute, for ever, because what keeps a host from starting (a device that is
+//! gone, a driver that is being replaced) may pass. A host that lived for a while counts as no failure.
 //!
-//! A host that says nothing for `limits.host_patience_seconds` is replaced. It is asked to say something every second,
-//! and only time counts in which this process itself was at work: on a machine that stood still, or is so busy that
-//! nobody gets on, the silence of the host means nothing.
+//! A host that does not say for `limits.host_patience_seconds` that it is at work is replaced. It is asked every second
+//! and answers if its dispatcher has turned meanwhile. Only time counts in which this process itself was at work: on a
+//! machine that stood still, or is so busy that nobody gets on, the silence of the host means nothing.
 //!
 //! Rules: nothing here waits for a host; what is said to it goes if there is room. A message that does not decode ends
 //! the host. A host is told only what it needs: a few variables of the environment, no stdin, no stdout. It ignores the
-//! signals that end a service, which whoever stops the service may send to all of its processes: the supervisor ends
+//! signals that end a service, which a service manager may send to all of the service's processes: the supervisor ends
 //! it.
 
 use super::ServeError;
 use crate::compiler::ForkServer;
-use crate::config::Config;
+use crate::config::{Config, Limits};
 use crate::device::DeviceFacts;
 use crate::link::{Link, ToHost, ToSupervisor};
 use crate::page::{PageFile, plain};
+use crate::settings::Settings;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -33,7 +34,7 @@ use std::time::{Duration, Instant};
 pub(crate) const LINK_FD: i32 = 3;
 /// How long a host may take until its device is up.
 const START_PATIENCE: Duration = Duration::from_secs(60);
-/// Time between two questions whether a host is at work.
+/// Longest time between two questions whether a host is at work.
 const PING_PAUSE: Duration = Duration::from_secs(1);
 /// Most of one turn of the supervisor that counts as silence of the host.
 const SILENT_TURN: Duration = Duration::from_millis(200);
@@ -80,7 +81,7 @@ struct Host {
     compilers: Option<ForkServer>,
     started_at: Instant,
     facts: Option<DeviceFacts>,
-    /// Time for which it has said nothing.
+    /// Time for which it has not said that it is at work.
     silence: Duration,
     /// It has closed its end of the link.
     has_hung_up: bool,
@@ -128,20 +129,26 @@ impl Hosts {
             },
             failures: 0,
             restarts: 0,
-            patience: Duration::from_secs(config.limits.host_patience_seconds.into()),
+            patience: patience(&config.limits),
             dying: Vec::new(),
         }
+    }
+
+    /// Obeys other limits from now on.
+    pub(super) fn set_limits(&mut self, limits: &Limits) {
+        self.patience = patience(limits);
     }
 
     /// Starts the next host, with the page that it is to write.
     pub(super) fn start(
         &mut self,
         config: &Config,
+        settings: Settings,
         page: &PageFile,
         samples: Option<BorrowedFd<'_>>,
         now: Instant,
     ) -> Heard {
-        match Host::spawn(config, page, samples, now) {
+        match Host::spawn(config, settings, page, samples, now) {
             Ok(host) => {
                 self.state = State::Running(Box::new(host));
                 Heard::Nothing
@@ -176,7 +183,10 @@ impl Hosts {
         match host.link.try_receive::<ToSupervisor>() {
             Ok(Some(ToSupervisor::Failed(why))) => Heard::Ended(plain(&why)),
             Ok(Some(message)) => {
-                host.silence = Duration::ZERO;
+                // All else is said by a host whose dispatcher stands still, too.
+                if matches!(message, ToSupervisor::Ready(_) | ToSupervisor::Alive) {
+                    host.silence = Duration::ZERO;
+                }
                 match message {
                     ToSupervisor::Ready(mut facts) => {
                         facts.name = plain(&facts.name);
@@ -226,11 +236,11 @@ impl Hosts {
         if host.silence >= patience {
             let seconds = patience.as_secs();
             return self.fall(
-                format!("it said nothing for {seconds} s (limits.host_patience_seconds)"),
+                format!("it was not at work for {seconds} s (limits.host_patience_seconds)"),
                 now,
             );
         }
-        if now.saturating_duration_since(host.asked_at) >= PING_PAUSE {
+        if now.saturating_duration_since(host.asked_at) >= PING_PAUSE.min(patience / 4) {
             host.asked_at = now;
             // One that does not read is found by its silence.
             let _ = host.link.try_send(&ToHost::Ping, &[]);
@@ -421,6 +431,7 @@ impl Host {
     /// Starts a process and tells it what to be.
     fn spawn(
         config: &Config,
+        settings: Settings,
         page: &PageFile,
         samples: Option<BorrowedFd<'_>>,
         now: Instant,
@@ -473,7 +484,11 @@ impl Host {
         let mut descriptors = vec![page.descriptor()];
         descriptors.extend(samples.iter().map(AsRawFd::as_raw_fd));
         let start = ToHost::Start {
-            config: Box::new(config.clone()),
+            config: Box::new(Config {
+                tenants: Vec::new(),
+                ..config.clone()
+            }),
+            settings: Box::new(settings),
         };
         let told = host.link.try_send(&start, &descriptors);
         match told.and_then(|()| host.give_compilers(config)) {
@@ -495,6 +510,10 @@ impl Host {
         let numbers: Vec<i32> = sockets.iter().map(AsRawFd::as_raw_fd).collect();
         self.link.try_send(&ToHost::Compilers, &numbers)
     }
+}
+
+fn patience(limits: &Limits) -> Duration {
+    Duration::from_secs(limits.host_patience_seconds.into())
 }
 
 /// Returns whether a host gets a variable of the service's environment.
@@ -625,9 +644,13 @@ mod tests {
         while matches!(hosts.judge(now), Heard::Nothing) {
             now += Duration::from_millis(100);
             turns += 1;
-            // Something said in between starts the time anew.
-            if turns == 100 {
-                theirs.send(&ToSupervisor::Alive, &[]).unwrap();
+            // What is said in between starts the time anew if it is the sign that all of the host is at work.
+            if turns == 100 || turns == 120 {
+                let said = match turns {
+                    100 => ToSupervisor::Alive,
+                    _ => ToSupervisor::Written { number: 1 },
+                };
+                theirs.send(&said, &[]).unwrap();
                 assert!(matches!(hosts.hear(now), Heard::Message(_)));
             }
         }

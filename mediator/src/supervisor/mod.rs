@@ -1,16 +1,19 @@
 //! The supervisor: the privileged half of the service.
 //!
-//! It reads the configuration, owns the sockets, establishes who connects, hands each accepted connection to the
-//! device host, loads eBPF, answers operators, and replaces a device host that dies or says nothing any more.
+//! It reads the configuration, again when it is told to, owns the sockets, establishes who connects, hands each
+//! accepted connection to the device host, loads eBPF, answers operators, and replaces a device host that dies or says
+//! nothing any more.
 //!
-//! While no host is up, connections wait in the backlog of the clients' socket: most times without one are a fraction of
-//! a second long, and a client that comes then is served a little later instead of failing. When several hosts in a
+//! While no host is up, connections wait in the backlog of the clients' socket: most times without one are a fraction
+//! of a second long, and a client that comes then is served a little later instead of failing. When several hosts in a
 //! row did not come up it is otherwise: nobody knows how long that lasts, so connections are closed at once and clients
-//! fail with an error instead of hanging; the log and the statistics say why.
+//! fail with an error instead of hanging; the log and the statistics say why. A connection that is closed unheard is
+//! told the reason by an error number (`gridmux_channel::session`).
 //!
-//! Rules: it parses not one byte that a tenant wrote, holds no GPU context, and one thread does all of it, which waits
-//! in one place for whatever is ready and nowhere for one process. What a device host says is checked for form and
-//! believed for nothing that matters to another tenant; it is heard for a bounded number of messages in a turn.
+//! Rules: it parses not one byte that a tenant wrote, holds no GPU context, and one thread does all of it but reading
+//! the configuration again; it waits in one place for whatever is ready and nowhere for one process. What a device host
+//! says is checked for form and believed for nothing that matters to another tenant; it is heard for a bounded number
+//! of messages in a turn. Which tenants a process may be is matched in the moment in which it is handed on.
 
 mod admin;
 mod doors;
@@ -20,9 +23,12 @@ mod identity;
 mod operators;
 mod profiles;
 mod reading;
+mod reload;
 mod rules;
+mod signals;
 mod sockets;
 mod stop;
+mod tenants;
 mod tracing_maps;
 
 pub use admin::{AdminError, AdminReply, AdminRequest, ServiceStatistics, ask};
@@ -32,25 +38,36 @@ pub(crate) use hosts::LINK_FD;
 use crate::config::{Config, ConfigError};
 use crate::device::DeviceFacts;
 use crate::link::{self, ClientIdentity, ToHost, ToSupervisor};
+use crate::settings::Settings;
 use doors::Doors;
 pub use folder::endangered;
+use gridmux_channel::session::{NO_DEVICE, TOO_MANY, TOO_OFTEN};
+use gridmux_channel::wire::Header;
 use hosts::{Heard, Hosts};
+use identity::Peer;
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
+use nix::unistd::geteuid;
 use operators::Operators;
 use profiles::Kept;
 use reading::Readings;
+use reload::Reloads;
+pub use reload::Source;
 use rules::Rules;
 pub use rules::tenants_of_host_user;
+pub use signals::hold_signals;
 use sockets::Claim;
 pub use sockets::{CLIENT_SOCKET, SocketError};
 use std::collections::BTreeSet;
-use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
+use tenants::Tenants;
 use tracing_maps::LatencyMaps;
+use zerocopy::IntoBytes as _;
 
 /// Longest wait: the samples' ring is emptied now and then even when nothing else happens.
 const TURN: Duration = Duration::from_millis(100);
@@ -91,7 +108,14 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
     move |source| ServeError::System { what, source }
 }
 
+/// Tells a client why it is disconnected, without having read anything of it.
+pub(crate) fn turn_away(mut connection: &UnixStream, why: Errno) {
+    // Nothing was written before, so that there is room; a client that is gone is told nothing.
+    let _ = connection.write(Header::turned_away(why).as_bytes());
+}
+
 struct Supervisor {
+    /// What is in force.
     config: Config,
     claim: Claim,
     hosts: Hosts,
@@ -99,7 +123,12 @@ struct Supervisor {
     doors: Doors,
     signals: SignalFd,
     maps: LatencyMaps,
-    rules: Rules,
+    tenants: Tenants,
+    reloads: Reloads,
+    /// The device host was not told yet what is in force.
+    is_host_behind: bool,
+    /// States that are still to be told to whoever started the service.
+    news: Vec<State<'static>>,
     /// None before the first device host says what the device is.
     profiles: Option<Kept>,
     /// Clients that the device host has, by number.
@@ -116,46 +145,58 @@ struct Supervisor {
 
 /// An accepted connection on its way to the device host.
 struct Handing {
+    id: u32,
     connection: UnixStream,
-    process: OwnedFd,
-    identity: ClientIdentity,
+    peer: Peer,
 }
 
 /// What the service is doing, for whoever started it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State<'a> {
     /// Clients can connect to the device of this name.
     Ready(&'a str),
     /// The service has done what was asked of it, and waits for more; several times a second.
     Alive,
+    /// It reads its configuration again.
+    Reloading,
+    /// It has read its configuration again: it obeys that, or what was in force stays for the reason given.
+    Reloaded(Result<(), String>),
     /// It was told to stop.
     Stopping,
 }
 
-/// Runs the service until it is told to stop (SIGTERM, SIGINT), and tells `tell` what it is doing.
+/// Runs the service until it is told to stop (SIGTERM, SIGINT), and tells `tell` what it is doing. On SIGHUP it reads
+/// its configuration again from `source`, if there is one.
 ///
 /// # Errors
 /// Anything that keeps it from starting.
-pub fn serve(config: Config, mut tell: impl FnMut(State<'_>)) -> Result<(), ServeError> {
+pub fn serve(
+    config: Config,
+    source: Option<Source>,
+    mut tell: impl FnMut(State<'_>),
+) -> Result<(), ServeError> {
     config.check()?;
-    let rules = Rules::resolve(&config)?;
+    let tenants = Tenants::new(&config, Rules::resolve(&config)?)?;
     Rules::warn_of_doubts(&config);
     raise_descriptor_limit();
     folder::keep_others_out();
-    let signals = watch_signals().map_err(system("signalfd"))?;
+    let signals = signals::watch().map_err(system("signalfd"))?;
     let claim = Claim::take(&config)?;
     let maps = LatencyMaps::load(&config.instance);
-    for number in 0..config.tenants.len() {
-        maps.register(u32::try_from(number).unwrap_or(u32::MAX));
+    for number in tenants.numbers() {
+        maps.register((*number).into());
     }
     let mut supervisor = Supervisor {
         claim,
         hosts: Hosts::new(&config, Instant::now()),
         operators: Operators::default(),
-        doors: Doors::new(config.limits.connects_per_second, config.limits.clients),
+        doors: Doors::new(&config.limits),
         signals,
         maps,
-        rules,
+        tenants,
+        reloads: Reloads::new(source),
+        is_host_behind: false,
+        news: Vec::new(),
         profiles: None,
         connected: BTreeSet::new(),
         last_id: 0,
@@ -172,6 +213,9 @@ pub fn serve(config: Config, mut tell: impl FnMut(State<'_>)) -> Result<(), Serv
     }
     while !supervisor.stopping {
         supervisor.step()?;
+        for state in supervisor.news.drain(..) {
+            tell(state);
+        }
         tell(State::Alive);
     }
     tell(State::Stopping);
@@ -193,23 +237,6 @@ fn raise_descriptor_limit() {
     if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
-}
-
-/// Signals that say something to the service.
-const TAKEN: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
-/// Signals that would end the process without order, and say nothing to it.
-const IGNORED: [Signal; 3] = [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM];
-
-fn watch_signals() -> io::Result<SignalFd> {
-    let mut set = SigSet::empty();
-    for signal in TAKEN.into_iter().chain(IGNORED) {
-        set.add(signal);
-    }
-    set.thread_block()?;
-    Ok(SignalFd::with_flags(
-        &set,
-        SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
-    )?)
 }
 
 impl Supervisor {
@@ -248,6 +275,8 @@ impl Supervisor {
         if let Some(why) = self.start_host_if_due(now) {
             self.take_end(&why, now);
         }
+        self.go_on_reloading(now);
+        self.tell_settings();
         self.hand_on(now);
         self.accept(now);
         self.operators.accept(&self.claim.admin, now);
@@ -265,10 +294,12 @@ impl Supervisor {
             return None;
         }
         let samples = self.maps.producer_fd();
-        let started = match self.readings.next_page(self.claim.folder(), &self.config) {
-            Ok(page) => self.hosts.start(&self.config, page, samples, now),
+        let settings = self.settings();
+        let started = match self.readings.next_page(self.claim.folder(), &self.tenants) {
+            Ok(page) => self.hosts.start(&self.config, settings, page, samples, now),
             Err(error) => self.hosts.fall(error.to_string(), now),
         };
+        self.is_host_behind = false;
         match started {
             Heard::Ended(why) => Some(why),
             Heard::Message(_) | Heard::Nothing => None,
@@ -281,19 +312,23 @@ impl Supervisor {
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
         if let Some(link) = self.hosts.poll_fd() {
             let mut flags = PollFlags::POLLIN;
-            flags.set(PollFlags::POLLOUT, self.handing.is_some());
+            let is_up = self.hosts.facts().is_some();
+            let waits_for_room = self.handing.is_some() || (self.is_host_behind && is_up);
+            flags.set(PollFlags::POLLOUT, waits_for_room);
             fds.push(PollFd::new(link, flags));
         }
         if serving {
-            if self.operators.have_room() {
-                fds.push(PollFd::new(self.claim.admin.as_fd(), PollFlags::POLLIN));
-            }
+            fds.push(PollFd::new(self.claim.admin.as_fd(), PollFlags::POLLIN));
             if self.handing.is_none() && (self.hosts.facts().is_some() || self.hosts.is_failing()) {
                 fds.push(PollFd::new(self.claim.clients.as_fd(), PollFlags::POLLIN));
             }
             self.operators.poll_fds(&mut fds);
         }
-        let due = [self.hosts.time_to_start(now), self.readings.time_left(now)];
+        let due = [
+            self.hosts.time_to_start(now),
+            self.readings.time_left(now),
+            self.reloads.time_left(),
+        ];
         let longest = due.into_iter().flatten().fold(TURN, Duration::min);
         // Rounded up, so that what is due soon is due when the wait returns.
         let timeout = PollTimeout::try_from(longest + Duration::from_millis(1));
@@ -306,10 +341,8 @@ impl Supervisor {
     fn take_signals(&mut self) {
         while let Ok(Some(info)) = self.signals.read_signal() {
             match Signal::try_from(i32::try_from(info.ssi_signo).unwrap_or(0)) {
-                Ok(Signal::SIGHUP) => tracing::warn!(
-                    "SIGHUP: the configuration is read at start only; restart to apply it"
-                ),
-                Ok(signal) if IGNORED.contains(&signal) => {
+                Ok(Signal::SIGHUP) => self.reloads.want(),
+                Ok(signal) if signals::IGNORED.contains(&signal) => {
                     tracing::warn!("{signal} means nothing to this service");
                 }
                 _ => self.stopping = true,
@@ -403,6 +436,7 @@ impl Supervisor {
                 }
             };
             if !has_host {
+                turn_away(&connection, NO_DEVICE);
                 self.warn_now_and_then(
                     "there is no device host; a connection was closed unheard",
                     now,
@@ -414,8 +448,8 @@ impl Supervisor {
         }
     }
 
-    /// Establishes who a connection is, for the device host with the tenants that it may be. The host also answers those
-    /// that may be none: this process reads nothing that a client wrote.
+    /// Establishes who a connection is. The host also answers those that may be no tenant: this process reads nothing
+    /// that a client wrote.
     fn establish(&mut self, connection: UnixStream, now: Instant) {
         let uid = match identity::user(&connection) {
             Ok(uid) => uid,
@@ -425,52 +459,52 @@ impl Supervisor {
             }
         };
         if !self.doors.admit(uid, now) {
+            turn_away(&connection, TOO_OFTEN);
             return;
         }
         if self.connected.len() >= usize::from(self.config.limits.clients) + REFUSED {
+            turn_away(&connection, TOO_MANY);
             self.warn_now_and_then("too many connections at once; one was closed unheard", now);
             return;
         }
-        let peer = match identity::establish(&connection, self.rules.need_cgroup()) {
+        let peer = match identity::establish(&connection, self.tenants.need_cgroup()) {
             Ok(peer) => peer,
             Err(error) => {
                 tracing::warn!(%error, "cannot tell who connected; connection refused");
                 return;
             }
         };
-        let allowed = self.rules.allowed(&peer);
-        let id = self.free_id();
-        let (pid, tenants) = (peer.credentials.pid, allowed.len());
-        tracing::debug!(id, pid, uid, tenants, "connected");
+        let (id, pid) = (self.free_id(), peer.credentials.pid);
+        tracing::debug!(id, pid, uid, "connected");
         self.handing = Some(Handing {
+            id,
             connection,
-            process: peer.process,
-            identity: ClientIdentity {
-                id,
-                credentials: peer.credentials,
-                allowed,
-            },
+            peer,
         });
     }
 
     /// Returns a number that no client has.
     fn free_id(&mut self) -> u32 {
-        loop {
-            self.last_id = self.last_id.wrapping_add(1);
-            if self.last_id != 0 && !self.connected.contains(&self.last_id) {
-                return self.last_id;
-            }
-        }
+        self.last_id = free_after(self.last_id, &self.connected);
+        self.last_id
     }
 
-    /// Hands the connection on that waits for that, if the link has room.
+    /// Hands the connection on that waits for that, if the link has room, with the tenants that it may be by the rules
+    /// that are in force now.
     fn hand_on(&mut self, now: Instant) {
-        let Some(handing) = self.handing.take() else {
+        // A host that is up and behind does not know every number that a client may have.
+        let is_ready = !self.is_host_behind || self.hosts.facts().is_none();
+        let Some(handing) = self.handing.take_if(|_| is_ready) else {
             return;
         };
-        let id = handing.identity.id;
-        let descriptors = [handing.connection.as_raw_fd(), handing.process.as_raw_fd()];
-        let message = ToHost::Client(handing.identity.clone());
+        let (id, peer) = (handing.id, &handing.peer);
+        let descriptors = [handing.connection.as_raw_fd(), peer.process.as_raw_fd()];
+        let message = ToHost::Client(ClientIdentity {
+            id,
+            credentials: peer.credentials,
+            allowed: self.tenants.allowed(peer),
+            rules: self.tenants.generation(),
+        });
         match self.hosts.tell(&message, &descriptors) {
             Ok(()) => {
                 self.connected.insert(id);
@@ -494,6 +528,25 @@ impl Supervisor {
         }
     }
 
+    /// Returns what a device host is to obey.
+    fn settings(&self) -> Settings {
+        Settings {
+            tenants: self.tenants.facts(&self.config),
+            limits: self.config.limits.clone(),
+            rules: self.tenants.generation(),
+            policy: self.config.policy.clone(),
+        }
+    }
+
+    /// Tells the device host what is in force, if it has not been told and has room for that. One that is starting
+    /// hears it when it is up; where there is none, the next one starts with it.
+    fn tell_settings(&mut self) {
+        if self.is_host_behind && self.hosts.facts().is_some() {
+            let settings = ToHost::Settings(Box::new(self.settings()));
+            self.is_host_behind = self.hosts.tell(&settings, &[]).is_err();
+        }
+    }
+
     fn warn_now_and_then(&mut self, what: &str, now: Instant) {
         let is_due = |warned: Instant| now.saturating_duration_since(warned) >= WARNING_PAUSE;
         if self.warned_at.is_none_or(is_due) {
@@ -504,11 +557,15 @@ impl Supervisor {
 
     fn hear_operators(&mut self, now: Instant) {
         for request in self.operators.go_on(now) {
-            let reply = match serde_json::from_slice(&request.line) {
+            let reply = match serde_json::from_slice::<AdminRequest>(&request.line) {
+                Ok(asked) if !asked.is_permitted_to(request.user, geteuid().as_raw()) => {
+                    AdminReply::Error(admin::NOT_PERMITTED.into())
+                }
                 Ok(AdminRequest::Statistics) => {
                     self.ask_for_reading(request.number, now);
                     continue;
                 }
+                Ok(AdminRequest::Change(change)) => self.change(&change, request.user),
                 Ok(AdminRequest::Stop) => {
                     self.stopping = true;
                     AdminReply::Done
@@ -518,5 +575,35 @@ impl Supervisor {
             self.operators.answer(request.number, &reply, now);
         }
         self.answer_late_readings(now);
+    }
+}
+
+/// Returns the first number after `last` that is neither 0 nor taken. Numbers begin anew behind the greatest, and far
+/// fewer are taken than there are.
+fn free_after(last: u32, taken: &BTreeSet<u32>) -> u32 {
+    let mut id = last;
+    loop {
+        id = id.wrapping_add(1);
+        if id != 0 && !taken.contains(&id) {
+            return id;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::free_after;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_number_is_given_anew_only_when_its_client_is_gone() {
+        let mut taken = BTreeSet::from([1, 2, 3, 7, u32::MAX]);
+        assert_eq!(free_after(0, &taken), 4);
+        assert_eq!(free_after(4, &taken), 5);
+        assert_eq!(free_after(6, &taken), 8);
+        assert_eq!(free_after(u32::MAX - 1, &taken), 4, "0 is no client's");
+        taken.remove(&2);
+        assert_eq!(free_after(1, &taken), 2);
+        assert_eq!(free_after(u32::MAX, &BTreeSet::new()), 1);
     }
 }

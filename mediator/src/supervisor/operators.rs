@@ -1,11 +1,15 @@
 //! Conversations with operators: one JSON request a line, one JSON reply a line, on connections that are never waited
 //! for.
 //!
-//! Rules: a connection has a time limit for its request and one for reading the reply; a request is at most 4 KiB; no
-//! more than a few connections are open at once, the others wait in the backlog of the socket.
+//! Rules: a connection has a time limit for its request and one for reading the reply; a request is at most 4 KiB, and
+//! comes with the user who connected, as the kernel says; no more than a few connections are open at once, and of one
+//! user fewer; one more is closed. Root and the service's own user have places that members of the operators' group
+//! cannot take.
 
 use super::admin::AdminReply;
+use super::identity;
 use nix::poll::{PollFd, PollFlags};
+use nix::unistd::geteuid;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,8 +17,12 @@ use std::time::{Duration, Instant};
 
 /// Longest request in bytes.
 const REQUEST_BYTES: usize = 4096;
-/// Connections at once.
-const CONVERSATIONS: usize = 16;
+/// Connections at once of all members of the operators' group, and as many of root and the service's own user.
+const CONVERSATIONS: usize = 64;
+/// Connections of one member of the operators' group at once.
+const CONVERSATIONS_OF_A_MEMBER: usize = 16;
+/// Connections that are accepted in one turn.
+const ACCEPTS_A_TURN: usize = 64;
 /// How long an operator may take to write a request, and to read the reply.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -28,6 +36,8 @@ pub(super) struct Operators {
 #[derive(Debug)]
 struct Conversation {
     number: u64,
+    /// The user who connected.
+    user: u32,
     stream: UnixStream,
     bytes: Vec<u8>,
     phase: Phase,
@@ -49,32 +59,52 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) number: u64,
+    /// The user who asks.
+    pub(super) user: u32,
     pub(super) line: Vec<u8>,
 }
 
 impl Operators {
-    /// Returns whether there is room for one more connection.
-    pub(super) fn have_room(&self) -> bool {
-        self.conversations.len() < CONVERSATIONS
-    }
-
-    /// Takes new connections in, as many as there is room for.
+    /// Takes new connections in; those for which there is no room are closed.
     pub(super) fn accept(&mut self, listener: &UnixListener, now: Instant) {
-        while self.have_room() {
+        for _ in 0..ACCEPTS_A_TURN {
             let Ok((stream, _)) = listener.accept() else {
                 return;
             };
+            let Ok(user) = identity::user(&stream) else {
+                continue;
+            };
+            if !self.have_room(user) {
+                tracing::debug!(user, "too many operators at once; one was closed unheard");
+                continue;
+            }
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
             self.next_number += 1;
             self.conversations.push(Conversation {
                 number: self.next_number,
+                user,
                 stream,
                 bytes: Vec::new(),
                 phase: Phase::Reading,
                 deadline: now + PATIENCE,
             });
+        }
+    }
+
+    /// Returns whether there is room for one more connection of a user.
+    fn have_room(&self, user: u32) -> bool {
+        let count = |which: &dyn Fn(u32) -> bool| {
+            let users = self.conversations.iter().map(|one| one.user);
+            users.filter(|user| which(*user)).count()
+        };
+        match is_owner(user) {
+            true => count(&is_owner) < CONVERSATIONS,
+            false => {
+                count(&|one| one == user) < CONVERSATIONS_OF_A_MEMBER
+                    && count(&|one| !is_owner(one)) < CONVERSATIONS
+            }
         }
     }
 
@@ -128,6 +158,11 @@ impl Operators {
     }
 }
 
+/// Returns whether a user is root or the service's own.
+fn is_owner(user: u32) -> bool {
+    user == 0 || user == geteuid().as_raw()
+}
+
 impl Conversation {
     fn read(&mut self) -> Option<Request> {
         let mut buffer = [0; 1024];
@@ -150,6 +185,7 @@ impl Conversation {
         self.phase = Phase::Asked;
         Some(Request {
             number: self.number,
+            user: self.user,
             line: std::mem::take(&mut self.bytes),
         })
     }
@@ -170,7 +206,10 @@ impl Conversation {
 
 #[cfg(test)]
 mod tests {
-    use super::{CONVERSATIONS, Operators, PATIENCE, REQUEST_BYTES};
+    use super::{
+        ACCEPTS_A_TURN, CONVERSATIONS, CONVERSATIONS_OF_A_MEMBER, Operators, PATIENCE,
+        REQUEST_BYTES,
+    };
     use crate::supervisor::AdminReply;
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     use std::os::unix::net::{UnixListener, UnixStream};
@@ -209,6 +248,7 @@ mod tests {
         let requests = operators.go_on(now);
         let lines: Vec<usize> = requests.iter().map(|request| request.line.len()).collect();
         assert_eq!(lines, [6, REQUEST_BYTES + 1]);
+        assert_eq!(requests[0].user, nix::unistd::geteuid().as_raw());
         operators.answer(requests[0].number, &AdminReply::Done, now);
         let mut reply = String::new();
         BufReader::new(&good).read_line(&mut reply).unwrap();
@@ -221,20 +261,44 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_a_few_are_open_at_once() {
+    fn no_more_than_a_few_are_open_at_once_and_members_keep_nobody_else_out() {
         let socket = socket();
-        let all: Vec<UnixStream> = (0..2 * CONVERSATIONS)
-            .map(|_| UnixStream::connect(&socket.path).unwrap())
-            .collect();
         let now = Instant::now();
         let mut operators = Operators::default();
-        operators.accept(&socket.listener, now);
+        let mut all = Vec::new();
+        let mut connect = |operators: &mut Operators, count: usize| {
+            all.extend((0..count).map(|_| UnixStream::connect(&socket.path).unwrap()));
+            operators.accept(&socket.listener, now);
+        };
+        connect(&mut operators, ACCEPTS_A_TURN);
         assert_eq!(operators.conversations.len(), CONVERSATIONS);
-        assert!(!operators.have_room());
-        operators.go_on(now + PATIENCE);
-        operators.accept(&socket.listener, now + PATIENCE);
-        assert_eq!(operators.conversations.len(), CONVERSATIONS);
-        drop(all);
+        connect(&mut operators, 1);
+        assert_eq!(
+            operators.conversations.len(),
+            CONVERSATIONS,
+            "one more is closed"
+        );
+        // As if members of the operators' group had connected, each as often as it may.
+        let member =
+            |place: usize| 1_000_000 + u32::try_from(place / CONVERSATIONS_OF_A_MEMBER).unwrap();
+        for (place, conversation) in operators.conversations.iter_mut().enumerate() {
+            conversation.user = member(place);
+        }
+        assert!(!operators.have_room(member(0)));
+        assert!(
+            !operators.have_room(member(2 * CONVERSATIONS)),
+            "all places of members are taken"
+        );
+        connect(&mut operators, 1);
+        assert_eq!(
+            operators.conversations.len(),
+            CONVERSATIONS + 1,
+            "the service's user has room"
+        );
+        operators.conversations.pop();
+        operators.conversations.pop();
+        assert!(operators.have_room(member(2 * CONVERSATIONS)));
+        assert!(!operators.have_room(member(0)));
     }
 
     #[test]

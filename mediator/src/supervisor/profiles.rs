@@ -1,18 +1,24 @@
 //! What is known of kernels, kept while device hosts come and go, and in a file (`profiles.file`) while the service is
 //! down.
 //!
-//! The device host learns. Now and then, and at its end, it says what it knows; that is checked, kept here, given to the
-//! next host, and written. A host may be taken over, so that what it says of kernels may be wrong: that misleads
+//! The device host learns. Now and then, and at its end, it says what it knows; that is checked, kept here, given to
+//! the next host, and written. A host may be taken over, so that what it says of kernels may be wrong: that misleads
 //! predictions, and nothing else.
 //!
-//! Rules: a file that is not what it should be is never overwritten: it is set aside under another name, and the
-//! service begins without profiles; where even that fails, and where the file is a link or no plain file, nothing is
-//! written. No link is followed.
+//! The folder of the file is made where it is missing, one level deep and with mode 0750; under systemd it is there
+//! already (`StateDirectory`).
+//!
+//! Rules: a file of profiles that is not what it should be is never overwritten: it is set aside under another name,
+//! and the service begins without profiles; where even that fails, and where the file is something else, a link or no
+//! plain file, it is left alone and nothing is written. No link is followed. One service writes a file: it holds the
+//! lock beside it.
 
 use gridmux_policy::{Profile, ProfileFile, ProfileFileError, ProfileKey, ProfiledDevice};
-use std::fs::{self, OpenOptions};
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::geteuid;
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,6 +32,8 @@ const MOST_ASIDE: u32 = 100;
 pub(super) struct Kept {
     /// None where nothing is to be written.
     file: Option<PathBuf>,
+    /// Keeps other services from the file; none where there is no file, or no folder for it yet.
+    lock: Option<Flock<File>>,
     held: ProfileFile,
     is_written: bool,
     written_at: Instant,
@@ -45,6 +53,7 @@ impl Kept {
     pub(super) fn open(file: Option<&Path>, device: ProfiledDevice) -> Self {
         let mut kept = Self {
             file: file.map(Path::to_owned),
+            lock: None,
             held: ProfileFile {
                 device,
                 profiles: Vec::new(),
@@ -55,7 +64,28 @@ impl Kept {
         let Some(path) = file else {
             return kept;
         };
-        match read(path, &kept.held.device) {
+        if let Err(error) = make_folder(path) {
+            // Somebody may make it later: each write is tried anew.
+            tracing::error!(%error, "profiles cannot be kept (profiles.file)");
+        }
+        let device = kept.held.device.clone();
+        let mut found = read(path, &device);
+        // What is not to be written needs no lock, nor a file for it.
+        if !matches!(found, Err(Unusable::Place(_))) {
+            match kept.take_lock() {
+                // Whoever held it may have written meanwhile.
+                Ok(()) => found = read(path, &device),
+                // Without a folder that can be written nobody else writes there either.
+                Err(error) if is_no_place(&error) => {}
+                Err(error) => {
+                    let file = path.display();
+                    tracing::error!(%error, %file, "no profiles are known, and none will be written (profiles.file)");
+                    kept.file = None;
+                    return kept;
+                }
+            }
+        }
+        match found {
             Ok(None) => {}
             Ok(Some(read)) => {
                 let profiles = read.profiles.len();
@@ -112,16 +142,71 @@ impl Kept {
         }
         // A write that failed is tried again after the pause, and at the end.
         self.written_at = Instant::now();
-        let Some(path) = &self.file else {
+        let Some(path) = self.file.clone() else {
             return;
         };
-        match self.held.write(path) {
+        match self.take_lock().and_then(|()| self.held.write(&path)) {
             Ok(()) => self.is_written = true,
             Err(error) => {
                 tracing::warn!(%error, file = %path.display(), "profiles are not written; is its folder there?");
             }
         }
     }
+
+    /// Takes the lock on the file, unless it is held already.
+    fn take_lock(&mut self) -> io::Result<()> {
+        let Some(path) = self.file.as_deref().filter(|_| self.lock.is_none()) else {
+            return Ok(());
+        };
+        let place = beside(path, ".lock");
+        let mut options = OpenOptions::new();
+        // For its owner alone: whoever can open it can hold it.
+        let options = options.read(true).write(true).create(true).mode(0o600);
+        let file = options
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&place)?;
+        let found = file.metadata()?;
+        if !found.is_file() || found.nlink() != 1 || found.uid() != geteuid().as_raw() {
+            let place = place.display();
+            return Err(io::Error::other(format!(
+                "{place} is no plain file of this user's; remove it"
+            )));
+        }
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => self.lock = Some(lock),
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
+                return Err(io::Error::other(
+                    "another service keeps its profiles in this file; name another one",
+                ));
+            }
+            Err((_, errno)) => return Err(errno.into()),
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether an error says that there is no folder, or none that can be written.
+fn is_no_place(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    matches!(
+        error.kind(),
+        NotFound | NotADirectory | PermissionDenied | ReadOnlyFilesystem
+    )
+}
+
+/// Makes the folder of the file where it is missing and the one above it is there: others may not look into it.
+fn make_folder(file: &Path) -> Result<(), String> {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let made = fs::DirBuilder::new().mode(0o750).create(folder);
+    made.map_err(|error| {
+        let name = folder.display();
+        format!(
+            "{name} is not there and cannot be made: {error}; make it, as a folder of the service's user with mode 0750"
+        )
+    })
 }
 
 /// Opens and reads the file; nothing if there is none.
@@ -151,7 +236,9 @@ fn read(path: &Path, device: &ProfiledDevice) -> Result<Option<ProfileFile>, Unu
     let read = ProfileFile::read(file, path).and_then(|read| read.of_device(device, path));
     match read {
         Ok(read) => Ok(Some(read)),
-        Err(error @ ProfileFileError::Read { .. }) => Err(Unusable::Place(error.to_string())),
+        Err(error @ (ProfileFileError::Read { .. } | ProfileFileError::Other { .. })) => {
+            Err(Unusable::Place(error.to_string()))
+        }
         Err(error) => Err(Unusable::Content(error)),
     }
 }
@@ -207,11 +294,12 @@ mod tests {
             self.0.join("profiles")
         }
 
+        /// Returns the names in it, but for those of locks.
         fn names(&self) -> Vec<String> {
             let entries = fs::read_dir(&self.0).expect("a folder");
             let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
             let names = entries.map(|entry| name(entry).into_string().expect("UTF-8"));
-            let mut names: Vec<String> = names.collect();
+            let mut names: Vec<String> = names.filter(|name| !name.ends_with(".lock")).collect();
             names.sort_unstable();
             names
         }
@@ -268,17 +356,54 @@ mod tests {
             (kept.profiles().len(), folder.names()),
             (0, vec!["profiles.bad1".into()])
         );
-        let cut = &foreign[..foreign.len() - 9];
-        for bad in [cut, b"{}\n", b"\xff\xfe", b""] {
+        drop(kept);
+        let (cut, head) = (&foreign[..foreign.len() - 9], &foreign[..40]);
+        for bad in [cut, head] {
             fs::write(folder.file(), bad).expect("written");
             keep(&folder.file());
         }
         let aside = |n: u32| fs::read(folder.0.join(format!("profiles.bad{n}"))).expect("kept");
         assert_eq!(
-            (aside(1), aside(2), aside(5)),
-            (foreign.clone(), cut.to_vec(), Vec::new())
+            (aside(1), aside(2), aside(3)),
+            (foreign.clone(), cut.to_vec(), head.to_vec())
         );
         assert_eq!(fs::read(folder.file()).expect("written anew"), foreign);
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_left_alone() {
+        let folder = Folder::new("other");
+        for other in [&b"{}\n"[..], b"\xff\xfe", b"", b"root:x:0:0\n"] {
+            fs::write(folder.file(), other).expect("written");
+            keep(&folder.file());
+            assert_eq!(fs::read(folder.file()).expect("it is there"), other);
+            assert_eq!(folder.names(), ["profiles"]);
+        }
+    }
+
+    #[test]
+    fn a_file_has_one_service() {
+        let folder = Folder::new("two");
+        let mut first = Kept::open(Some(&folder.file()), device("x"));
+        let mut second = Kept::open(Some(&folder.file()), device("x"));
+        second.take(vec![(ProfileKey(2), GOOD)]);
+        second.write();
+        assert!(folder.names().is_empty(), "the file is the first one's");
+        first.take(vec![(ProfileKey(1), GOOD)]);
+        first.write();
+        drop(first);
+        let third = Kept::open(Some(&folder.file()), device("x"));
+        assert_eq!(third.profiles(), [(ProfileKey(1), GOOD)]);
+        let lock = fs::metadata(folder.0.join("profiles.lock")).expect("it stays");
+        assert_eq!(lock.permissions().mode() & 0o7777, 0o600);
+    }
+
+    #[test]
+    fn without_its_lock_nothing_is_written() {
+        let folder = Folder::new("locked");
+        symlink(folder.0.join("other"), folder.0.join("profiles.lock")).expect("a link");
+        keep(&folder.file());
+        assert!(folder.names().is_empty(), "{:?}", folder.names());
     }
 
     #[test]
@@ -327,13 +452,24 @@ mod tests {
 
     #[test]
     fn a_write_that_failed_is_tried_again() {
-        let folder = Folder::new("again");
-        let inner = folder.0.join("later");
+        let folder = Folder::new("later");
+        let inner = folder.0.join("much/later");
         let mut kept = Kept::open(Some(&inner.join("profiles")), device("x"));
         kept.take(vec![(ProfileKey(1), GOOD)]);
         kept.write();
-        fs::create_dir(&inner).expect("made");
+        assert!(folder.names().is_empty(), "one folder is made, and not two");
+        fs::create_dir_all(&inner).expect("made");
         kept.write();
+        assert!(inner.join("profiles").is_file());
+    }
+
+    #[test]
+    fn a_missing_folder_is_made_and_closed_to_others() {
+        let folder = Folder::new("made");
+        let inner = folder.0.join("gridmux");
+        keep(&inner.join("profiles"));
+        let metadata = fs::metadata(&inner).expect("it was made");
+        assert_eq!(metadata.permissions().mode() & 0o7027, 0);
         assert!(inner.join("profiles").is_file());
     }
 

@@ -4,16 +4,17 @@
 //! holds, with its age: a host that is busy, stopped or gone holds nobody up. What is known of a host that has ended is
 //! the first copy of the next one's page.
 //!
-//! Rules: tenants and their settings are those of the configuration, whatever the page says; a page that makes no sense
+//! Rules: tenants and their settings are those that are in force, whatever the page says; a page that makes no sense
 //! is named in the log, and the last one that made sense is shown.
 
 use super::Supervisor;
 use super::admin::{AdminReply, ServiceStatistics};
 use super::folder::Folder;
-use crate::config::Config;
+use super::tenants::Tenants;
+use crate::config::{MAX_CLIENTS, MAX_TENANTS};
 use crate::dispatch::samples::LatencyView;
-use crate::link::{HostStatistics, TenantFacts, TenantStatistics, ToHost};
-use crate::page::{PageError, PageFile, Snapshot, capacity_for};
+use crate::link::{HostStatistics, PolicyInForce, TenantStatistics, ToHost};
+use crate::page::{PageError, PageFile, PolicySnapshot, Snapshot, capacity_for, monotonic_ns};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -51,11 +52,12 @@ impl Readings {
     pub(super) fn next_page(
         &mut self,
         folder: &Folder,
-        config: &Config,
+        tenants: &Tenants,
     ) -> Result<&PageFile, PageError> {
-        self.look(config);
+        self.look(tenants);
         self.last = std::mem::take(&mut self.last).end();
-        let capacity = capacity_for(config.limits.tenants, config.limits.clients);
+        // Limits may change while the host lives, and the page holds tenants that are configured no more.
+        let capacity = capacity_for(MAX_TENANTS, MAX_CLIENTS);
         let file = folder.make_file(NEXT_PAGE, MODE)?;
         let page = PageFile::make(file, capacity, &self.last)?;
         folder.rename(NEXT_PAGE, PAGE)?;
@@ -63,15 +65,17 @@ impl Readings {
         Ok(self.page.insert(page))
     }
 
-    /// Reads the page.
-    fn look(&mut self, config: &Config) {
+    /// Reads the page. Of names that were never configured, which only a host that was taken over writes, nothing is
+    /// kept.
+    fn look(&mut self, tenants: &Tenants) {
         let Some(page) = &self.page else {
             return;
         };
         match page.read() {
             Ok((_, snapshot)) => {
-                let clients = usize::from(config.limits.clients) + super::REFUSED;
-                self.last = snapshot.settle(config.tenants.len(), clients);
+                let clients = usize::from(MAX_CLIENTS) + super::REFUSED;
+                self.last = snapshot.settle(MAX_TENANTS.into(), clients);
+                self.last.tenants.retain(|read| tenants.knows(&read.name));
             }
             Err(error) if !std::mem::replace(&mut self.has_warned, true) => {
                 tracing::warn!(%error, "the last statistics that made sense are shown");
@@ -130,17 +134,17 @@ impl Supervisor {
         if operators.is_empty() {
             return;
         }
-        self.readings.look(&self.config);
+        self.readings.look(&self.tenants);
         let Some(device) = self.device.clone() else {
             return;
         };
         let snapshot = &self.readings.last;
-        let tenants: Vec<TenantStatistics> = (0..)
-            .zip(&self.config.tenants)
-            .map(|(number, tenant)| {
+        let facts = self.tenants.facts(&self.config).into_iter();
+        let tenants: Vec<TenantStatistics> = facts
+            .map(|tenant| {
                 let read = snapshot.tenant(&tenant.name).cloned().unwrap_or_default();
                 TenantStatistics {
-                    tenant: TenantFacts::new(number, tenant, &self.config),
+                    tenant,
                     clients: read.clients,
                     memory_used_bytes: read.memory_used_bytes,
                     share_asked: read.share_asked,
@@ -153,7 +157,8 @@ impl Supervisor {
         let host = HostStatistics {
             device,
             policy: self.config.policy.clone(),
-            policy_failure: snapshot.policy_failure.clone(),
+            policy_in_force: in_force(&snapshot.policy),
+            policy_failure: snapshot.policy.failure.clone(),
             device_now_ns: snapshot.device_now_ns,
             memory_used_bytes: held.fold(0, u64::saturating_add),
             holds_expired: snapshot.holds_expired,
@@ -166,6 +171,7 @@ impl Supervisor {
             host_pid: self.hosts.pid(),
             host_state: self.hosts.state(now),
             host_restarts: self.hosts.restarts(),
+            connections: self.connected.len() as u64,
             age_ms: u64::try_from(snapshot.age().as_millis()).unwrap_or(u64::MAX),
             ebpf_instance: unavailable.is_none().then_some(instance),
             ebpf_unavailable: unavailable,
@@ -175,6 +181,15 @@ impl Supervisor {
             self.operators.answer(*operator, &reply, now);
         }
     }
+}
+
+/// Returns which policy decides and for how long, if a host has said it.
+fn in_force(policy: &PolicySnapshot) -> Option<PolicyInForce> {
+    let since = Duration::from_nanos(monotonic_ns().saturating_sub(policy.since_ns));
+    (!policy.name.is_empty()).then(|| PolicyInForce {
+        name: policy.name.clone(),
+        for_ms: since.as_millis().try_into().unwrap_or(u64::MAX),
+    })
 }
 
 impl From<super::SocketError> for PageError {

@@ -14,7 +14,7 @@ use std::path::Path;
 const UNIFIED: &str = "/sys/fs/cgroup";
 
 /// The rules of one tenant, as numbers.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Rule {
     user: Option<u32>,
     group: Option<u32>,
@@ -23,7 +23,7 @@ struct Rule {
 }
 
 /// The rules of every tenant, in the order of the configuration.
-#[derive(Debug)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
     rules: Vec<Rule>,
     /// The service's own user.
@@ -156,13 +156,13 @@ fn user_number(name: &str) -> Option<u32> {
     Some(User::from_name(name).ok()??.uid.as_raw())
 }
 
-fn group_number(name: &str) -> Option<u32> {
+pub(super) fn group_number(name: &str) -> Option<u32> {
     Some(Group::from_name(name).ok()??.gid.as_raw())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Rules, is_below, missing_groups};
+    use super::{Rules, is_below, missing_groups, tenants_of_host_user};
     use crate::config::Config;
     use crate::link::Credentials;
     use crate::supervisor::identity::Peer;
@@ -246,5 +246,18 @@ mod tests {
         assert!(is_below("/a/b", "/a") && is_below("/a", "/a") && is_below("/a/b", "/a/"));
         assert!(is_below("/a", "/"));
         assert!(!is_below("/ab", "/a") && !is_below("/", "/a"));
+    }
+
+    #[test]
+    fn a_tenant_that_is_the_hosts_user_is_found() {
+        if !nix::unistd::geteuid().is_root() {
+            println!("SKIPPED: only root's hosts have another user");
+            return;
+        }
+        let text = "schema_version = 1\nhost_user = \"nobody\"\n\
+                    [[tenant]]\nname = \"a\"\nuser = \"nobody\"\n[[tenant]]\nname = \"b\"\nuid = 65534\n\
+                    [[tenant]]\nname = \"c\"\nuser = 1\n[[tenant]]\nname = \"d\"\n";
+        let config = Config::parse(text).unwrap();
+        assert_eq!(tenants_of_host_user(&config), ["a", "b"]);
     }
 }

@@ -2,16 +2,18 @@
 //!
 //! The clients' socket may be opened by everybody (mode 0666) as soon as the configuration has a rule for some tenant:
 //! who a client is decides what it gets, not whether it can open the socket. Without any rule only root and the
-//! service's own user are ever served, and the socket is theirs alone (mode 0600). The operators' socket has mode 0600
-//! in any case.
+//! service's own user are ever served, and the socket is theirs alone (mode 0600). The operators' socket has mode 0600,
+//! or 0660 and the group that the configuration names (`operator_group`), whose members may read statistics only.
 //!
 //! Rules: the lock is taken before any socket is touched, so a second service on the same folder changes nothing of
 //! the first; a path that is no socket is never removed; sockets go when the service goes, also when it does not get as
 //! far as serving.
 
 use super::folder::{Folder, at};
-use crate::config::{Config, TenantConfig};
+use super::rules::group_number;
+use crate::config::{Config, Principal, TenantConfig};
 use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::Gid;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixListener;
@@ -99,6 +101,22 @@ pub enum SocketError {
         /// The path.
         path: PathBuf,
     },
+    /// The operators' socket cannot be given to a group.
+    #[error(
+        "{path}: cannot be given to group {group} (operator_group): {source}; a service gives it to groups that it is \
+         in, or to all with CAP_CHOWN"
+    )]
+    Group {
+        /// The path.
+        path: PathBuf,
+        /// The group.
+        group: Gid,
+        /// The system call's error.
+        source: io::Error,
+    },
+    /// There is no such group.
+    #[error("operator_group: there is no group {0:?} on this system")]
+    NoGroup(String),
     /// A system call failed.
     #[error("{path}: {source}")]
     System {
@@ -136,19 +154,47 @@ impl Claim {
             folder,
             names: Vec::new(),
         };
-        let has_rules = config.tenants.iter().any(TenantConfig::has_rule);
+        let group = config.operator_group.as_ref().map(operators).transpose()?;
+        let admin = bound.bind(ADMIN_SOCKET, 0o600)?;
+        if let Some(group) = group {
+            bound.folder.open_socket_to(ADMIN_SOCKET, group)?;
+        }
         Ok(Self {
-            admin: bound.bind(ADMIN_SOCKET, 0o600)?,
-            clients: bound.bind(CLIENT_SOCKET, if has_rules { 0o666 } else { 0o600 })?,
+            admin,
+            clients: bound.bind(CLIENT_SOCKET, mode_for_clients(config))?,
             bound,
         })
     }
+}
+
+/// Returns the mode of the clients' socket: everybody may connect if some tenant has a rule, and otherwise only the
+/// service's own user and root.
+fn mode_for_clients(config: &Config) -> u32 {
+    match config.tenants.iter().any(TenantConfig::has_rule) {
+        true => 0o666,
+        false => 0o600,
+    }
+}
+
+/// Looks the group of operators up.
+fn operators(group: &Principal) -> Result<Gid, SocketError> {
+    let found = group.number().or_else(|| group_number(group.as_str()));
+    let missing = || SocketError::NoGroup(group.to_string());
+    found.map(Gid::from_raw).ok_or_else(missing)
 }
 
 impl Claim {
     /// Returns the folder.
     pub(super) fn folder(&self) -> &Folder {
         &self.bound.folder
+    }
+
+    /// Opens the clients' socket to those who may be tenants of another configuration, or closes it to others.
+    pub(super) fn open_to_clients_of(&self, config: &Config) {
+        let mode = mode_for_clients(config);
+        if let Err(error) = self.folder().set_socket_mode(CLIENT_SOCKET, mode) {
+            tracing::error!(%error, "the mode of {CLIENT_SOCKET} stays as it is; it should be {mode:o}");
+        }
     }
 }
 
@@ -335,7 +381,12 @@ mod tests {
         nix::unistd::chown(&theirs, owner, None).unwrap();
         for run in [run, link.join("run")] {
             let error = refused(&run);
-            let is_named = matches!(&error, SocketError::ForeignParent { above, owner: 65_534, .. } if *above == theirs);
+            let is_named = match &error {
+                SocketError::ForeignParent { above, owner, .. } => {
+                    (above, *owner) == (&theirs, 65_534)
+                }
+                _ => false,
+            };
             assert!(is_named, "{error}");
         }
     }
@@ -365,5 +416,31 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = refused(&folder.path().join("x".repeat(100)));
         assert!(matches!(error, SocketError::LongPath { .. }), "{error}");
+    }
+
+    #[test]
+    fn operators_of_a_group_may_open_their_socket_and_nobody_else() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config(folder.path());
+        // Whoever runs this test is in its own group; root may take any.
+        let own = nix::unistd::getegid().as_raw();
+        let group = if nix::unistd::geteuid().is_root() {
+            65_533
+        } else {
+            own
+        };
+        config.operator_group = Some(group.to_string().as_str().into());
+        let claim = Claim::take(&config).unwrap();
+        let socket = std::fs::metadata(folder.path().join(ADMIN_SOCKET)).unwrap();
+        assert_eq!((socket.mode() & 0o7777, socket.gid()), (0o660, group));
+        drop(claim);
+        config.operator_group = Some("no-such-group".into());
+        let error = Claim::take(&config).unwrap_err().to_string();
+        assert!(
+            error.contains("operator_group") && error.contains("no-such-group"),
+            "{error}"
+        );
+        assert!(!folder.path().join(ADMIN_SOCKET).exists());
     }
 }

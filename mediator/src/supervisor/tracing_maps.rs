@@ -1,8 +1,9 @@
 //! The eBPF side of launch latency, as the supervisor keeps it: loaded once, shared with every device host, emptied
 //! now and then.
 //!
-//! Rules: where eBPF is not permitted the service says so once and goes on without; the dispatcher's own histograms
-//! remain.
+//! Rules: a tenant that is configured no more stays registered, because its operations still end and it may come back;
+//! its number is never another's, and there are at most `MAX_TENANTS`. Where eBPF is not permitted the service says so
+//! once and goes on without; the dispatcher's own histograms remain.
 
 use gridmux_bpf::{Admission, LatencyOptions, LatencyProgram};
 use std::os::fd::BorrowedFd;

@@ -51,6 +51,7 @@ pub(crate) struct Wire {
     /// Completions that fit before the ring is full.
     pub(crate) room: usize,
     pub(crate) closed: bool,
+    pub(crate) stopped: bool,
     /// It says that it runs, so it holds the clock.
     pub(crate) runs: bool,
     /// It says that it runs while it has nothing submitted that has not completed.
@@ -113,6 +114,10 @@ impl TenantPort for Port {
 
     fn close(&mut self) {
         self.0.borrow_mut().closed = true;
+    }
+
+    fn stop(&mut self) {
+        self.0.borrow_mut().stopped = true;
     }
 }
 
@@ -377,6 +382,7 @@ impl Rig {
             completions: Vec::with_capacity(4096),
             room: 4096,
             closed: false,
+            stopped: false,
             runs: false,
             answers: false,
             open: 0,

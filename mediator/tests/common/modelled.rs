@@ -108,6 +108,8 @@ impl TenantPort for Port {
     }
 
     fn close(&mut self) {}
+
+    fn stop(&mut self) {}
 }
 
 /// What the submissions of a program ask for.

@@ -326,4 +326,6 @@ impl TenantPort for Port {
     }
 
     fn close(&mut self) {}
+
+    fn stop(&mut self) {}
 }

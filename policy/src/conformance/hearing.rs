@@ -146,6 +146,7 @@ fn row_lives(
         | Event::TenantGone { .. }
         | Event::Share { .. }
         | Event::Lost { .. }
+        | Event::Resynced
         | Event::Timer { .. } => return Ok(()),
     };
     let lives = matches!(rows.get(&row), Some(Life::Lives));

@@ -47,8 +47,8 @@ macro_rules! policy_tests {
     };
 }
 
-/// Returns loads of three tenants, one of them with two kernels, whose launches meet on a device: several waves of each,
-/// blocks of unlike shapes, residences of half a grain to three grains, arrivals between others.
+/// Returns loads of three tenants, one of them with two kernels, whose launches meet on a device: several waves of
+/// each, blocks of unlike shapes, residences of half a grain to three grains, arrivals between others.
 #[must_use]
 pub fn mix(shape: &DeviceShape, grain: Nanos) -> Vec<Load> {
     let sms = u32::from(shape.sms);

@@ -1,10 +1,11 @@
 //! No block starts or comes back where one of a launch that goes before it had room.
 //!
 //! Rules: a launch goes before another as the group's order says, by rank and then by arrival or by arrival alone, once
-//! it has arrived, is first in its stream, and has a block that is on no SM. It had the room that another one got if its
-//! blocks are no larger, as free room need not be in one piece, and the plan permits it one more block there. In a line
-//! it need not have room. Judged only where the subject holds the order exactly and says where blocks are; a plan that
-//! was made at the instant of a start may or may not be in force, and a block that ended or was switched out within
+//! it has arrived, is first in its stream, and has a block that is on no SM. It had the room that another one got if
+//! its blocks are no larger, as free room need not be in one piece, and the plan permits it one more block there. In a
+//! line it need not have room. Judged only where the subject holds the order exactly and says where blocks are; a plan
+//! that was made at the instant of a start may or may not be in force, and a block that ended or was switched out
+//! within
 //! [`Subject::observation`] may or may not count towards caps, and may or may not be known to wait.
 
 use super::referee::{Book, Coming, JUDGED};

@@ -46,7 +46,8 @@ fn one_at_a_time(run: &Run) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks that every SM belongs to one kernel, as there are no more kernels than SMs: under a plan blocks of one row start there.
+/// Checks that every SM belongs to one kernel, as there are no more kernels than SMs: under a plan blocks of one row
+/// start there.
 fn sms_apart(run: &Run) -> Result<(), Failure> {
     let mut owners = 0;
     for (_, starts) in under_plans(run) {

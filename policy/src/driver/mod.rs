@@ -39,8 +39,8 @@ use std::collections::BTreeMap;
 pub struct Driver<E: Engine> {
     engine: E,
     policy: Guarded,
-    /// Failures of policies after which what lives was told.
-    failures: u32,
+    /// Replacements of policies after which what lives was told.
+    replacements: u32,
     learner: Option<Learner>,
     publisher: Publisher,
     options: DriverOptions,
@@ -91,7 +91,7 @@ impl<E: Engine> Driver<E> {
         Self {
             feed: Feed::new(&engine.shape()),
             policy: Guarded::new(policy, device, &engine.shape()),
-            failures: 0,
+            replacements: 0,
             engine,
             learner: None,
             publisher,
@@ -234,6 +234,11 @@ impl<E: Engine> Driver<E> {
         self.counters
     }
 
+    /// Puts another policy in charge. Nothing that runs is touched: it is told what lives, and asked, when time passes.
+    pub fn choose_policy(&mut self, policy: Box<dyn Policy>) {
+        self.policy.choose(policy);
+    }
+
     /// Returns how the policy failed, if it did and was replaced.
     #[must_use]
     pub fn policy_failure(&self) -> Option<&PolicyFailure> {
@@ -353,8 +358,9 @@ impl<E: Engine> Driver<E> {
             .keys()
             .next()
             .is_some_and(|(at, _)| *at <= now.0);
-        let failed = self.policy.failures() != self.failures;
-        if !(std::mem::take(&mut self.ask) || due || arrives || failed || !self.ended.is_empty()) {
+        let replaced = self.policy.replacements() != self.replacements;
+        if !(std::mem::take(&mut self.ask) || due || arrives || replaced || !self.ended.is_empty())
+        {
             return;
         }
         self.report_ends();
@@ -383,8 +389,8 @@ impl<E: Engine> Driver<E> {
             self.tell(&Event::Timer { at });
         }
         self.replan(at);
-        while self.policy.failures() != self.failures {
-            self.failures = self.policy.failures();
+        while self.policy.replacements() != self.replacements {
+            self.replacements = self.policy.replacements();
             self.tell_anew(at);
             self.replan(at);
         }

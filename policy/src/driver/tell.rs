@@ -141,6 +141,7 @@ impl<E: Engine> Driver<E> {
         for event in rows.collect::<Vec<_>>().concat() {
             self.tell(&event);
         }
+        self.tell(&Event::Resynced);
     }
 
     pub(super) fn row_gone(&mut self, row: RowId) {

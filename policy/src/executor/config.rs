@@ -125,8 +125,8 @@ impl EventConfig {
         }
     }
 
-    /// Returns the work of a block, in cycles alone at full residency, that took `cycles` in a launch of `blocks` blocks
-    /// alone on this device: a launch that does not fill the SMs loads them less.
+    /// Returns the work of a block, in cycles alone at full residency, that took `cycles` in a launch of `blocks`
+    /// blocks alone on this device: a launch that does not fill the SMs loads them less.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "numbers of blocks")]
     pub fn work_of(&self, block: &BlockShape, blocks: u64, cycles: f64) -> f64 {

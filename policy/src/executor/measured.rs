@@ -1,4 +1,5 @@
-//! Our own kernels as they were measured alone on the SM model: what a block takes, how many blocks, how long each lasts.
+//! Our own kernels as they were measured alone on the SM model: what a block takes, how many blocks, how long each
+//! lasts.
 //!
 //! The table is `policy/data/kernels.toml`, which `cargo xtask repro measure` prints anew.
 

@@ -213,9 +213,10 @@ impl Gridmux {
 
     fn sort(&mut self, now: Nanos) {
         self.roster.heads(&mut self.heads);
-        // A loop between two launches keeps its place as if it had the next one.
+        // A loop between two launches keeps its place as if it had the next one. One that works, although all its
+        // launches seem to have ended, was told of an end that was another launch's.
         for (row, blocks, _) in self.loops.held(now) {
-            if self.roster.row(row).is_some() {
+            if self.roster.is_idle(row) {
                 self.heads.push(Job::expected(row, blocks, now));
             }
         }

@@ -1,8 +1,8 @@
 //! How long a kernel runs: predictions from the structure of its grid (SRTF, sections 3 and 4).
 //!
 //! A kernel alone runs in waves of as many blocks as reside, so its runtime follows from the duration of one block:
-//! [`staircase`] (equation 1) before it runs, [`simple_slicing`] (equation 2) while it does. Execution is cut into slices
-//! at every arrival and every end of a kernel, because residency and co-runners change there; within a slice the
+//! [`staircase`] (equation 1) before it runs, [`simple_slicing`] (equation 2) while it does. Execution is cut into
+//! slices at every arrival and every end of a kernel, because residency and co-runners change there; within a slice the
 //! duration of a block is taken as constant.
 //!
 //! [`PerSm`] keeps what the paper's hardware does, one duration for each kernel and SM; [`Durations`] pools them, which

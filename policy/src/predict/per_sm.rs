@@ -128,7 +128,8 @@ impl PerSm {
         self.launches.get(&launch)?.get(sm.index())?.prediction
     }
 
-    /// Returns for how many cycles blocks of a launch were resident on an SM, until a block last started or ended there.
+    /// Returns for how many cycles blocks of a launch were resident on an SM, until a block last started or ended
+    /// there.
     #[must_use]
     pub fn active(&self, launch: u64, sm: SmId) -> Cycles {
         let on_sm = self

@@ -1,10 +1,10 @@
 //! The `worker` form: the body as a loop over block numbers (accelOS's virtual groups, DESIGN section 4).
 //!
-//! The design's worker lets thread 0 name each block behind two barriers, after the round trips for cap and number; here
-//! these are taken ahead and one barrier tells everybody. What a worker still costs (`cargo xtask bench form-cost`): the
-//! instructions at its start and at the first change of tickets, which the instruction cache does not hold yet; a few
-//! instructions a block for each warp; warps that wait for the slowest of their block at a ticket's end; and workers
-//! that run out of tickets at different times.
+//! The design's worker lets thread 0 name each block behind two barriers, after the round trips for cap and number;
+//! here these are taken ahead and one barrier tells everybody. What a worker still costs
+//! (`cargo xtask bench form-cost`): the instructions at its start and at the first change of tickets, which the
+//! instruction cache does not hold yet; a few instructions a block for each warp; warps that wait for the slowest of
+//! their block at a ticket's end; and workers that run out of tickets at different times.
 //!
 //! A worker is a thread block of a rewritten kernel; a launch has as many of them as may reside. Each takes *tickets*,
 //! each for some blocks of one row of the grid, until there are none or its SM has more workers than its cap. A ticket

@@ -142,7 +142,8 @@ fn sets(draw: &Draw, results: &Results) -> Figures {
     }
 }
 
-/// Returns how many times less unfair than stock hardware policies are, and how much more they get done, over all sizes.
+/// Returns how many times less unfair than stock hardware policies are, and how much more they get done, over all
+/// sizes.
 fn improvements(all: &[(Draw, Results)]) -> Figures {
     let metrics = ["unfairness", "throughput"];
     let mut rows = Vec::new();

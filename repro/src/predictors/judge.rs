@@ -1,7 +1,7 @@
 //! Predictors fed with traces, and their predictions over what came.
 //!
-//! Rule: on an SM the truth is for how many cycles blocks of the kernel were resident there, on the device the time from
-//! the kernel's first start to its end.
+//! Rule: on an SM the truth is for how many cycles blocks of the kernel were resident there, on the device the time
+//! from the kernel's first start to its end.
 
 use crate::measure::mean_and_deviation;
 use crate::model::{Ran, Traced};
@@ -195,8 +195,8 @@ fn predictions(ran: &Ran, slicing: Slicing) -> Predictions {
 }
 
 impl Corun {
-    /// Returns the errors for every kernel of a mix on every SM, where slices made a difference: the predictor was asked
-    /// again.
+    /// Returns the errors for every kernel of a mix on every SM, where slices made a difference: the predictor was
+    /// asked again.
     pub(super) fn of(ran: &Ran) -> Vec<Self> {
         let [aware, unaware] =
             [Slicing::Aware, Slicing::Unaware].map(|slicing| predictions(ran, slicing));

@@ -67,8 +67,8 @@ pub(crate) fn device() -> Result<EventConfig> {
     Ok(event_config(&gpu()?))
 }
 
-/// Returns traces of pairs: each kernel with the next one in alphabetical order, in both orders, the second arriving at a
-/// quarter of the first one's runtime.
+/// Returns traces of pairs: each kernel with the next one in alphabetical order, in both orders, the second arriving at
+/// a quarter of the first one's runtime.
 pub(crate) fn pairs(context: &Context) -> Result<Vec<Ran>> {
     let all = kernels(WAVES[1])?;
     let alone = small(context)?;

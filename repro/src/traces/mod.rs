@@ -1,7 +1,7 @@
 //! Mixes of recorded CUDA programs under every policy on the event executor.
 //!
-//! Traces lie in `repro/data/traces`, as `cargo xtask repro record` makes them from the clients in `tests/clients`. A mix
-//! is run by `gridmux sim mix`, as anybody runs one.
+//! Traces lie in `repro/data/traces`, as `cargo xtask repro record` makes them from the clients in `tests/clients`. A
+//! mix is run by `gridmux sim mix`, as anybody runs one.
 
 use crate::context::{Context, On};
 use crate::tables::{Figures, Report, Row};

@@ -282,8 +282,8 @@ pub fn is_mapped(address: u64) -> bool {
     look(address, &mut [0]) != Some(0)
 }
 
-/// Returns whether the page at `address` is there and can be written. Where the system cannot say, as before Linux 5.14,
-/// the program is believed.
+/// Returns whether the page at `address` is there and can be written. Where the system cannot say, as before Linux
+/// 5.14, the program is believed.
 pub fn is_writable(address: u64) -> bool {
     static CAN_SAY: LazyLock<bool> = LazyLock::new(|| {
         let own = 0_u8;

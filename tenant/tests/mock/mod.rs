@@ -22,11 +22,12 @@ use gridmux_channel::server::{Connection, Handler, IoFd, Status};
 use gridmux_channel::wire::device::{DeviceInfo, RegionDescription};
 use gridmux_channel::wire::transfer::{DmaMap, DmaUnmap};
 use std::collections::{HashMap, VecDeque};
+use std::io::Read as _;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -50,13 +51,22 @@ pub(crate) struct Mock {
 pub(crate) struct Knobs {
     /// Submissions are taken, but not executed before this is false again.
     pub(crate) hold: AtomicBool,
+    /// Connections that are closed before one is served.
+    pub(crate) to_cut: AtomicU64,
     /// What the tenant's state word says: 1 running, 2 waiting, 3 thinking.
     pub(crate) state: AtomicU64,
+    /// What the rings say when it closes the connection that it serves, which it does once this is set.
+    pub(crate) farewell: OnceLock<HostState>,
 }
 
 impl Mock {
     /// Starts it on a socket of its own.
     pub(crate) fn start() -> Self {
+        Self::start_cutting(0)
+    }
+
+    /// Starts it so that it closes this many connections before it serves one, as while a device host is replaced.
+    pub(crate) fn start_cutting(connections: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
@@ -65,10 +75,18 @@ impl Mock {
         let held_bytes = Arc::new(AtomicU64::new(0));
         let (theirs, held) = (stop.clone(), held_bytes.clone());
         let knobs = Arc::new(Knobs::default());
+        knobs.to_cut.store(connections, Ordering::Relaxed);
         let turned = knobs.clone();
         let thread = thread::spawn(move || {
             while !theirs.load(Ordering::Relaxed) {
                 match listener.accept() {
+                    Ok((socket, _)) if turned.to_cut.load(Ordering::Relaxed) > 0 => {
+                        turned.to_cut.fetch_sub(1, Ordering::Relaxed);
+                        // With what was said unread, which the client sees as another error, and read.
+                        if turned.to_cut.load(Ordering::Relaxed) % 2 == 0 {
+                            let _ = (&socket).read(&mut [0; 256]);
+                        }
+                    }
                     Ok((socket, _)) => {
                         let connection = Connection::new(socket).unwrap();
                         serve(connection, Device::new(held.clone()), &turned, &theirs);
@@ -129,6 +147,10 @@ fn serve(mut connection: Connection, mut device: Device, knobs: &Knobs, stop: &A
             Ordering::Relaxed,
         );
         device.rings.wake_if_parked();
+        if let Some(state) = knobs.farewell.get() {
+            device.rings.set_host_state(*state);
+            break;
+        }
         if device.lost {
             device.rings.set_host_state(HostState::DeviceLost);
             break;

@@ -17,6 +17,7 @@ mod workplace;
 
 use super::policy::name_parser;
 use crate::failure::Failure;
+use crate::offer::devices;
 use crate::output::{Output, note};
 use clap::Args;
 use gridmux_mediator::config::Config;
@@ -31,7 +32,8 @@ use workplace::Caretaker;
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Device: model:NAME or cuda:N
-    #[arg(long, value_name = "DEVICE", default_value = "model:h200")]
+    #[arg(long, value_name = "DEVICE", default_value = "model:h200", value_parser = devices(),
+          hide_possible_values = true)]
     device: String,
     /// For a modelled device: this many of its SMs
     #[arg(long, value_name = "N", default_value_t = 8)]
@@ -98,7 +100,9 @@ impl Demo {
     fn check(&self) -> Result<(), Failure> {
         for policy in &self.policies {
             let phase = self.phase("", policy);
-            Config::parse(&phase.config(Path::new("/"), "demo", &ROLES))?;
+            let text = phase.config(Path::new("/"), "demo", &ROLES);
+            // Everything in it that can be wrong was said by an option.
+            Config::parse(&text).map_err(Failure::usage)?;
         }
         Ok(())
     }

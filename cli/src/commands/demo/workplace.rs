@@ -71,7 +71,7 @@ impl Caretaker {
 
     /// Ends everything, and this process with the exit code of that signal.
     fn end(&self, signal: Signal) -> ! {
-        // Release: whoever sees it (in `Workplace::drop`) sees a demo that is being ended.
+        // Release: a thread that sees it (in `Workplace::drop`) sees a demo that is being ended.
         self.is_over.store(true, Ordering::Release);
         let deadline = Instant::now() + PATIENCE;
         self.tell(Signal::SIGTERM);

@@ -39,7 +39,7 @@ pub(super) struct Row {
 pub(super) enum Measured {
     /// eBPF's histogram.
     Histogram(Histogram),
-    /// The mediator's percentiles, since the device host started.
+    /// The mediator's percentiles, since the service started.
     Percentiles {
         count: u64,
         p50_ns: Option<u64>,
@@ -56,7 +56,11 @@ pub(super) fn read(
     let statistics = match (service.statistics(), instance) {
         (Ok(statistics), _) => Some(statistics),
         // The maps can be read without the service; only the tenants' names are missing then.
-        (Err(_), Some(_)) => None,
+        (Err(_), Some(_)) if tenant.is_none() => None,
+        (Err(failure), Some(_)) => {
+            let hint = "only the service knows tenants by name; leave the name out to see them all by number";
+            return Err(failure.hint(hint));
+        }
         (Err(failure), None) => return Err(failure),
     };
     if let (Some(statistics), Some(tenant)) = (&statistics, tenant) {
@@ -207,10 +211,10 @@ impl Reading {
                 format!("Latencies of launches, measured by eBPF (instance {instance})")
             }
             (None, Some(reason)) => format!(
-                "Latencies of launches, measured by the mediator since the device host started ({reason})"
+                "Latencies of launches, measured by the mediator since the service started ({reason})"
             ),
             (None, None) => {
-                "Latencies of launches, measured by the mediator since the device host started"
+                "Latencies of launches, measured by the mediator since the service started"
                     .to_owned()
             }
         }

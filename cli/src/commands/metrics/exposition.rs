@@ -51,9 +51,11 @@ fn service(registry: &mut Registry, statistics: &ServiceStatistics) {
 #[allow(clippy::cast_precision_loss, reason = "figures for display")]
 fn device(registry: &mut Registry, host: &HostStatistics) {
     let device = &host.device;
+    let in_force = host.policy_in_force.as_ref();
+    let policy = in_force.map_or(&host.policy, |in_force| &in_force.name);
     let info = Info::new(vec![
         ("device", device.name.clone()),
-        ("policy", host.policy.clone()),
+        ("policy", policy.clone()),
     ]);
     registry.register("device", "The device and its scheduling policy", info);
     let level = |value: f64| {

@@ -1,12 +1,14 @@
 //! As much of HTTP/1.1 (RFC 9112) as a scrape needs: one GET on a connection, and one answer.
 //!
-//! Rules: whoever connects is hostile: a request has few bytes and little time, few connections are served at once, and
-//! what is beyond is closed; no body is read, and nothing of a request is handed on.
+//! Rules: every peer may be hostile: a request has few bytes and little time, and few connections are served at once.
+//! One more takes the place of the one that has kept its request back for longest, so that silent peers keep nobody
+//! out; no body is read, and nothing of a request is handed on.
 
 use anyhow::{Context, Result};
+use gridmux_mediator::lock::CountedMutex;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -16,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Connections that are served at once.
-const CONNECTIONS: usize = 8;
+const CONNECTIONS: usize = 64;
 /// Most bytes of a request.
 const REQUEST_BYTES: usize = 8192;
 /// Most header lines of a request.
@@ -62,15 +64,33 @@ pub(super) enum Server {
 }
 
 /// A connection.
-trait Connection: Read + Write + Send {
+trait Connection: Send + Sync {
     /// Limits how long the next read, or write, may take.
     fn limit(&self, time: Duration) -> io::Result<()>;
+    /// Returns what reads from it and writes to it.
+    fn stream(&self) -> Box<dyn Stream + '_>;
+    /// Closes it, also for a thread that reads from it.
+    fn close(&self);
 }
+
+/// What reads and writes.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
 
 impl Connection for TcpStream {
     fn limit(&self, time: Duration) -> io::Result<()> {
         self.set_read_timeout(Some(time))?;
         self.set_write_timeout(Some(time))
+    }
+
+    fn stream(&self) -> Box<dyn Stream + '_> {
+        Box::new(self)
+    }
+
+    fn close(&self) {
+        // It may be closed already.
+        let _ = self.shutdown(Shutdown::Both);
     }
 }
 
@@ -78,6 +98,62 @@ impl Connection for UnixStream {
     fn limit(&self, time: Duration) -> io::Result<()> {
         self.set_read_timeout(Some(time))?;
         self.set_write_timeout(Some(time))
+    }
+
+    fn stream(&self) -> Box<dyn Stream + '_> {
+        Box::new(self)
+    }
+
+    fn close(&self) {
+        // It may be closed already.
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}
+
+/// The connections that are open, in the order in which they came.
+#[derive(Default)]
+struct Open(CountedMutex<Vec<Place>>);
+
+/// One of them.
+struct Place {
+    connection: Arc<dyn Connection>,
+    /// Whether its request has not come whole.
+    is_awaited: bool,
+}
+
+impl Open {
+    /// Takes a connection in; where all places are taken, the first whose request has not come goes. Returns whether
+    /// there is room.
+    fn take_in(&self, connection: &Arc<dyn Connection>) -> bool {
+        let mut places = self.0.lock();
+        if places.len() >= CONNECTIONS {
+            let Some(first) = places.iter().position(|place| place.is_awaited) else {
+                return false;
+            };
+            places.remove(first).connection.close();
+        }
+        places.push(Place {
+            connection: Arc::clone(connection),
+            is_awaited: true,
+        });
+        true
+    }
+
+    /// Takes note that a connection's request has come.
+    fn hear(&self, connection: &Arc<dyn Connection>) {
+        let mut places = self.0.lock();
+        let place = places
+            .iter_mut()
+            .find(|place| Arc::ptr_eq(&place.connection, connection));
+        if let Some(place) = place {
+            place.is_awaited = false;
+        }
+    }
+
+    /// Gives a connection's place back.
+    fn leave(&self, connection: &Arc<dyn Connection>) {
+        let mut places = self.0.lock();
+        places.retain(|place| !Arc::ptr_eq(&place.connection, connection));
     }
 }
 
@@ -117,37 +193,46 @@ impl Server {
         &self,
         page: impl Fn() -> Result<String> + Send + Sync + 'static,
     ) -> Result<()> {
-        let page = Arc::new(page);
+        let (page, open) = (Arc::new(page), Arc::new(Open::default()));
         loop {
-            let connection: Box<dyn Connection> = match self {
+            let accepted: io::Result<Arc<dyn Connection>> = match self {
                 Self::Tcp(listener) => match listener.accept() {
-                    Ok((connection, _)) => Box::new(connection),
-                    Err(error) => {
-                        wait(&error);
-                        continue;
-                    }
+                    Ok((connection, _)) => Ok(Arc::new(connection)),
+                    Err(error) => Err(error),
                 },
                 Self::Unix(listener, _) => match listener.accept() {
-                    Ok((connection, _)) => Box::new(connection),
-                    Err(error) => {
-                        wait(&error);
-                        continue;
-                    }
+                    Ok((connection, _)) => Ok(Arc::new(connection)),
+                    Err(error) => Err(error),
                 },
             };
-            // Each thread that serves a connection has a share in the page, and this one has another.
-            if Arc::strong_count(&page) > CONNECTIONS {
-                tracing::debug!("too many connections at once; one was closed unheard");
+            let connection = match accepted {
+                Ok(connection) => connection,
+                Err(error) => {
+                    wait(&error);
+                    continue;
+                }
+            };
+            if !open.take_in(&connection) {
+                tracing::debug!("too many answers under way; a connection was closed unheard");
                 continue;
             }
-            let page = Arc::clone(&page);
+            let served = (
+                Arc::clone(&page),
+                Arc::clone(&open),
+                Arc::clone(&connection),
+            );
             let thread = thread::Builder::new().name("connection".into());
-            // Without a thread the connection is closed.
-            let _ = thread.spawn(move || {
-                if let Err(error) = serve(connection, &*page) {
+            let begun = thread.spawn(move || {
+                let (page, open, connection) = served;
+                let heard = || open.hear(&connection);
+                if let Err(error) = serve(&*connection, &heard, &*page) {
                     tracing::debug!(%error, "connection");
                 }
+                open.leave(&connection);
             });
+            if begun.is_err() {
+                open.leave(&connection);
+            }
         }
     }
 }
@@ -158,8 +243,13 @@ fn wait(error: &io::Error) {
     thread::sleep(Duration::from_millis(100));
 }
 
-/// Reads a request and answers it.
-fn serve(mut connection: Box<dyn Connection>, page: &dyn Fn() -> Result<String>) -> io::Result<()> {
+/// Reads a request, calls `heard` when it has come, and answers it.
+fn serve(
+    connection: &dyn Connection,
+    heard: &dyn Fn(),
+    page: &dyn Fn() -> Result<String>,
+) -> io::Result<()> {
+    let mut stream = connection.stream();
     let deadline = Instant::now() + PATIENCE;
     let mut request = Vec::new();
     let answer = loop {
@@ -169,7 +259,7 @@ fn serve(mut connection: Box<dyn Connection>, page: &dyn Fn() -> Result<String>)
         }
         connection.limit(left)?;
         let mut piece = [0; 1024];
-        let bytes = match connection.read(&mut piece) {
+        let bytes = match stream.read(&mut piece) {
             Ok(0) => return Ok(()),
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
@@ -179,13 +269,22 @@ fn serve(mut connection: Box<dyn Connection>, page: &dyn Fn() -> Result<String>)
         if request.len() > REQUEST_BYTES {
             break Answer::plain("431 Request Header Fields Too Large", "");
         }
-        if let Some(answer) = answer(&request, page) {
+        if let Some(answer) = answer(&request, heard, page) {
             break answer;
         }
     };
-    connection.limit(PATIENCE)?;
-    connection.write_all(answer.text().as_bytes())?;
-    connection.flush()
+    let text = answer.text();
+    let (mut rest, deadline) = (text.as_bytes(), Instant::now() + PATIENCE);
+    while !rest.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        connection.limit(left)?;
+        let bytes = stream.write(rest)?;
+        rest = &rest[bytes..];
+    }
+    Ok(())
 }
 
 /// What goes back.
@@ -227,13 +326,13 @@ impl Answer {
     }
 }
 
-/// Returns the answer to a request, as soon as all of its head is there.
-fn answer(request: &[u8], page: &dyn Fn() -> Result<String>) -> Option<Answer> {
+/// Returns the answer to a request, as soon as all of its head is there, and calls `heard` then.
+fn answer(request: &[u8], heard: &dyn Fn(), page: &dyn Fn() -> Result<String>) -> Option<Answer> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     match parsed.parse(request) {
         Ok(httparse::Status::Partial) => return None,
-        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Complete(_)) => heard(),
         Err(_) => return Some(Answer::plain("400 Bad Request", "")),
     }
     let path = parsed.path.unwrap_or_default();
@@ -266,7 +365,8 @@ mod tests {
     use super::{Address, answer};
 
     fn status(request: &str) -> Option<&'static str> {
-        answer(request.as_bytes(), &|| Ok("figures".to_owned())).map(|answer| answer.status)
+        let page = || Ok("figures".to_owned());
+        answer(request.as_bytes(), &|| (), &page).map(|answer| answer.status)
     }
 
     #[test]
@@ -286,7 +386,7 @@ mod tests {
             status(&format!("GET / HTTP/1.1\r\n{many}\r\n")),
             Some("400 Bad Request")
         );
-        let head = answer(b"HEAD /metrics HTTP/1.1\r\n\r\n", &|| {
+        let head = answer(b"HEAD /metrics HTTP/1.1\r\n\r\n", &|| (), &|| {
             Ok("figures".to_owned())
         });
         let head = head.unwrap().text();

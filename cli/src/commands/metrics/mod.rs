@@ -1,6 +1,6 @@
 //! `gridmux metrics`: the service's figures for Prometheus, in the OpenMetrics text format.
 //!
-//! It is a process beside the service, which needs no right but to ask it: whoever asks over the network never meets
+//! It is a process beside the service, which needs no right but to ask it: a peer on the network never meets
 //! the service itself.
 //!
 //! Rules: every answer is a reading of that moment, at most a second old; a service that does not answer is a figure,
@@ -24,8 +24,8 @@ const FRESH: Duration = Duration::from_secs(1);
 /// What it is for, behind the options.
 const NOTES: &str = "\
 It answers GET /metrics in the OpenMetrics text format, over TCP or on a Unix socket. Times of a modelled device are \
-virtual. Counters begin anew when the service does. Run it beside the service, as the service's user, who alone may \
-ask it; it needs no capability (packaging/gridmux-metrics.service).
+virtual. Counters begin anew when the service does. Run it beside the service, as the service's user or in its \
+operator_group, which may read statistics and change nothing; it needs no capability.
 
 In Prometheus:
   scrape_configs:
@@ -94,10 +94,8 @@ impl Reading {
             return Ok(text.clone());
         }
         let statistics = service.statistics();
-        if let Err(failure) = &statistics
-            && let Some(error) = &failure.error
-        {
-            tracing::warn!("{error:#}");
+        if let Err(failure) = &statistics {
+            tracing::warn!("{}", failure.line());
         }
         let text = exposition::text(statistics.ok().as_ref())?;
         *last = Some((Instant::now(), text.clone()));

@@ -42,7 +42,7 @@ impl Keeper {
         let configuration = folder.0.join(CONFIGURATION);
         if configuration.exists() {
             let config = Config::read(&configuration)?;
-            supervisor::serve(config, |state| {
+            supervisor::serve(config, None, |state| {
                 if let State::Ready(device) = state {
                     // If nobody reads it, the parent is gone, which the pipe says as well.
                     let _ = out.line(&json!({ "ready": { "device": device } }));

@@ -31,13 +31,7 @@ impl Library {
             None => {
                 let [beside, installed] = places.map(|place| place.display().to_string());
                 let message = format!("gridmux's libcuda.so is neither {beside} nor {installed}");
-                // A program in `release` was built with `--release`, and so must the library be.
-                let profile = match folder.file_name() {
-                    Some(name) if name == "release" => " --release",
-                    _ => "",
-                };
-                Err(Failure::new(message)
-                    .hint(format!("cargo build{profile} -p gridmux -p gridmux-cuda")))
+                Err(Failure::new(message).hint(how_to_get_it(folder)))
             }
         }
     }
@@ -55,5 +49,62 @@ impl Library {
     /// Returns the folder of the library itself.
     pub(super) fn folder(&self) -> &Path {
         self.0.parent().unwrap_or(Path::new("/"))
+    }
+}
+
+/// Returns what puts the library where the program in a folder looks for it. Where cargo built the program, cargo
+/// builds the library beside it, in the same profile; an installed program has it installed.
+fn how_to_get_it(folder: &Path) -> String {
+    let name = folder.file_name().unwrap_or_default();
+    let is_cargos = folder
+        .parent()
+        .is_some_and(|above| above.join("CACHEDIR.TAG").is_file());
+    if is_cargos && name == "release" {
+        return "cargo build --release -p gridmux -p gridmux-cuda".to_owned();
+    }
+    if is_cargos && name == "debug" {
+        return "cargo build -p gridmux -p gridmux-cuda".to_owned();
+    }
+    let installed = match (name == "bin", folder.parent()) {
+        (true, Some(above)) => above.join("lib/gridmux/libcuda.so.1"),
+        _ => folder.join(PLACES[1]),
+    };
+    format!(
+        "in gridmux's sources: cargo build --release -p gridmux-cuda && install -D -m 644 target/release/libcuda.so {}",
+        installed.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::how_to_get_it;
+
+    #[test]
+    fn the_library_is_built_as_the_program_was_or_installed_beside_it() {
+        let root = tempfile::tempdir().unwrap();
+        let target = root.path().join("target");
+        std::fs::create_dir(&target).unwrap();
+        let release = target.join("release");
+        assert!(
+            how_to_get_it(&release).contains("install -D"),
+            "no folder of cargo's"
+        );
+        std::fs::write(target.join("CACHEDIR.TAG"), "").unwrap();
+        assert_eq!(
+            how_to_get_it(&release),
+            "cargo build --release -p gridmux -p gridmux-cuda"
+        );
+        assert_eq!(
+            how_to_get_it(&target.join("debug")),
+            "cargo build -p gridmux -p gridmux-cuda"
+        );
+        let installed = how_to_get_it("/usr/local/bin".as_ref());
+        let steps = [
+            "cargo build --release -p gridmux-cuda",
+            "install -D -m 644 target/release/libcuda.so /usr/local/lib/gridmux/libcuda.so.1",
+        ];
+        for step in steps {
+            assert!(installed.contains(step), "{installed}");
+        }
     }
 }

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::speaker::Speaker;
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueHint};
 use coverage::Which;
 use environment::Environment;
 use library::Library;
@@ -69,7 +69,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 

@@ -4,9 +4,10 @@
 //! was named must be there. Whether it admits the caller is found out before the program starts.
 
 use crate::failure::Failure;
+use crate::offer::devices;
 use crate::service::DEFAULT_RUN_DIR;
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueHint};
 use gridmux_mediator::config::{Config, ConfigError, TenantConfig};
 use gridmux_mediator::device::Timing;
 use gridmux_mediator::supervisor::CLIENT_SOCKET;
@@ -37,10 +38,11 @@ pub(super) struct ServerArgs {
           conflicts_with_all = ["run_dir", "device", "timed", "sms", "weight", "kernel_seconds"])]
     socket: Option<PathBuf>,
     /// Folder of a running service's sockets [default: /run/gridmux, where a service runs there]
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["device", "timed", "sms", "weight", "kernel_seconds"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["device", "timed", "sms", "weight", "kernel_seconds"],
+          value_hint = ValueHint::DirPath)]
     run_dir: Option<PathBuf>,
     /// Device of a private service: model:NAME or cuda:N [default: model:h200]
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_parser = devices(), hide_possible_values = true)]
     device: Option<String>,
     /// Count the cycles of the private service's modelled device, so that the program sees its times
     #[arg(long)]
@@ -117,8 +119,9 @@ impl ServerArgs {
 
 /// Says what is wrong with a configuration in terms of the option that it came from.
 fn in_options(error: ConfigError) -> Failure {
+    // Everything in it was said by an option.
     let ConfigError::Value { key, message } = &error else {
-        return error.into();
+        return Failure::usage(error);
     };
     let option = match key.as_str() {
         "device.kind" => "--device",
@@ -126,7 +129,7 @@ fn in_options(error: ConfigError) -> Failure {
         "limits.kernel_budget_cpu_seconds" => "--kernel-seconds",
         "tenant.name" => "--tenant",
         key if key.ends_with(".weight") => "--weight",
-        _ => return error.into(),
+        _ => return Failure::usage(error),
     };
     Failure::usage(format!("{option}: {message}"))
 }

@@ -7,12 +7,16 @@
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::table;
-use gridmux_mediator::config::{Config, TenantConfig};
+use gridmux_mediator::config::{Config, Principal, TenantConfig};
 use gridmux_mediator::sandbox;
 use gridmux_mediator::supervisor::{CLIENT_SOCKET, endangered, tenants_of_host_user};
-use gridmux_policy::ProfileFile;
+use gridmux_policy::{ProfileFile, ProfileFileError};
 use nix::fcntl::{Flock, FlockArg};
-use nix::unistd::{AccessFlags, Group, User, access, geteuid};
+use nix::sys::statfs::{
+    BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, FsType, PROC_SUPER_MAGIC,
+    SECURITYFS_MAGIC, SYSFS_MAGIC, TRACEFS_MAGIC, statfs,
+};
+use nix::unistd::{AccessFlags, Group, User, access, getegid, geteuid, getgroups};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -27,6 +31,18 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// Where eBPF maps are pinned.
 const BPF_FILES: &str = "/sys/fs/bpf";
+
+/// File systems that show what the kernel knows, in which nobody can make a file, and their names (statfs(2)).
+const OF_THE_KERNEL: [(FsType, &str); 8] = [
+    (BPF_FS_MAGIC, "bpf"),
+    (CGROUP_SUPER_MAGIC, "cgroup"),
+    (CGROUP2_SUPER_MAGIC, "cgroup2"),
+    (DEBUGFS_MAGIC, "debugfs"),
+    (PROC_SUPER_MAGIC, "proc"),
+    (SECURITYFS_MAGIC, "securityfs"),
+    (SYSFS_MAGIC, "sysfs"),
+    (TRACEFS_MAGIC, "tracefs"),
+];
 
 /// How a look at one thing ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -56,8 +72,14 @@ struct Report {
     findings: Vec<Finding>,
 }
 
-/// Looks at everything that a configuration needs of the system, and prints it.
-pub(super) fn run(config: &Config, file: Option<PathBuf>, out: &Output) -> Result<(), Failure> {
+/// Looks at everything that a configuration needs of the system, and prints it; `writer` may write its file, beside
+/// root and this user.
+pub(super) fn run(
+    config: &Config,
+    file: Option<PathBuf>,
+    writer: Option<String>,
+    out: &Output,
+) -> Result<(), Failure> {
     let mut findings = vec![Finding {
         key: "configuration".into(),
         verdict: Verdict::Ok,
@@ -67,20 +89,22 @@ pub(super) fn run(config: &Config, file: Option<PathBuf>, out: &Output) -> Resul
             config.limits.tenants
         ),
     }];
+    if let Some(file) = &file {
+        findings.push(Finding::of("file", said_of(file, writer)));
+    }
     findings.push(Finding::of("run_dir", run_dir(&config.run_dir)));
     findings.push(Finding::of(
         "host_user",
         host_user(config.host_user.as_deref()),
     ));
+    if let Some(group) = &config.operator_group {
+        findings.push(Finding::of("operator_group", operator_group(group)));
+    }
     findings.push(Finding::of("device.kind", device(&config.device.kind)));
     if let Some(path) = &config.profiles.file {
         findings.push(Finding::of("profiles.file", profiles(path)));
     }
-    findings.extend(config.tenants.iter().flat_map(rules));
-    findings.extend(tenants_of_host_user(config).iter().map(|tenant| {
-        let message = "processes of the device host's user may be this tenant and may end the host; set another host_user";
-        Finding::of(format!("tenant.{tenant}"), warning(message))
-    }));
+    findings.extend(tenants(config));
     findings.push(Finding::of("eBPF", ebpf()));
     let report = Report {
         file,
@@ -91,6 +115,28 @@ pub(super) fn run(config: &Config, file: Option<PathBuf>, out: &Output) -> Resul
     match report.ok {
         true => Ok(()),
         false => Err(Failure::reported()),
+    }
+}
+
+/// Looks at what tenants need of the system.
+fn tenants(config: &Config) -> Vec<Finding> {
+    let endangering = tenants_of_host_user(config).into_iter().map(|tenant| {
+        let message = "processes of the device host's user may be this tenant and may end the host; \
+                       set another host_user";
+        Finding::of(format!("tenant.{tenant}"), warning(message))
+    });
+    let rules = config.tenants.iter().flat_map(rules);
+    rules.chain(endangering).collect()
+}
+
+/// Says who may write the configuration. A file that root would refuse was not read before.
+fn said_of(file: &Path, writer: Option<String>) -> Said {
+    let name = file.display();
+    match writer {
+        Some(who) => warning(format!(
+            "{name} can be written by {who}, and so decides who is which tenant"
+        )),
+        None => Ok(format!("only root and this user may write {name}")),
     }
 }
 
@@ -174,6 +220,11 @@ fn run_dir(folder: &Path) -> Said {
     if access(folder, AccessFlags::W_OK).is_err() {
         return error(format!("{name} cannot be written by this user"));
     }
+    if let Some(kind) = of_the_kernel(folder) {
+        return error(format!(
+            "{name} is the kernel's ({kind}), where no file can be made"
+        ));
+    }
     match fs::symlink_metadata(&socket) {
         Ok(found) if !found.file_type().is_socket() => {
             return error(format!("{} exists and is no socket", socket.display()));
@@ -192,12 +243,26 @@ fn would_be_made(folder: &Path) -> Said {
     // The parents of a relative path end with an empty one, which is the current folder.
     let above = above.unwrap_or(Path::new("."));
     let (name, parent) = (folder.display(), above.display());
+    if let Some(kind) = of_the_kernel(above) {
+        return error(format!(
+            "{name} cannot be made: {parent} is the kernel's ({kind}); name a folder with --run-dir"
+        ));
+    }
     match access(above, AccessFlags::W_OK) {
         Ok(()) if above.is_dir() => Ok(format!("{name} will be made")),
         _ => error(format!(
             "{name} cannot be made by this user in {parent}; name a folder with --run-dir"
         )),
     }
+}
+
+/// Returns the kind of file system in which a path is, where that is one that the kernel alone fills.
+fn of_the_kernel(path: &Path) -> Option<&'static str> {
+    let found = statfs(path).ok()?.filesystem_type();
+    let mut known = OF_THE_KERNEL.iter();
+    known
+        .find(|(kind, _)| *kind == found)
+        .map(|(_, name)| *name)
 }
 
 /// Returns the process that holds a service's lock, as far as it can be told.
@@ -244,20 +309,35 @@ fn device(kind: &str) -> Said {
 
 /// Looks at the file of profiles, or at the folder in which it would be made.
 fn profiles(path: &Path) -> Said {
+    const NOTHING: &str = "so nothing will be kept";
     let name = path.display();
     let folder = path.parent().unwrap_or(Path::new("/"));
+    let above = folder.parent().unwrap_or(Path::new("/"));
+    if let Some(kind) = of_the_kernel(folder).or_else(|| of_the_kernel(above)) {
+        return warning(format!(
+            "{name} would be among the kernel's files ({kind}), {NOTHING}"
+        ));
+    }
+    if let Some((above, owner)) = endangered(path) {
+        return warning(format!(
+            "{} is user {owner}'s or can be written by others, who could put other profiles in the place of {name}",
+            above.display()
+        ));
+    }
+    let is_missing = fs::symlink_metadata(folder).is_err();
+    if is_missing && above.is_dir() && access(above, AccessFlags::W_OK).is_ok() {
+        return Ok(format!("{name} will be made, and its folder"));
+    }
     if access(folder, AccessFlags::W_OK).is_err() || !folder.is_dir() {
         let message = format!("{} is no folder that this user may write", folder.display());
-        return warning(format!("{message}, so nothing will be kept"));
+        return warning(format!("{message}, {NOTHING}"));
     }
     match fs::symlink_metadata(path) {
         Err(failed) if failed.kind() == ErrorKind::NotFound => {
             return Ok(format!("{name} will be made"));
         }
         Ok(found) if !found.is_file() => {
-            return warning(format!(
-                "{name} is no regular file, so nothing will be kept"
-            ));
+            return warning(format!("{name} is no regular file, {NOTHING}"));
         }
         _ => {}
     }
@@ -267,7 +347,37 @@ fn profiles(path: &Path) -> Said {
             file.profiles.len(),
             file.device
         )),
+        Err(failed @ ProfileFileError::Other { .. }) => warning(format!("{failed}, {NOTHING}")),
         Err(failed) => warning(format!("{failed}; the service begins without")),
+    }
+}
+
+/// Looks up the group of operators, to which this user must be able to give a socket.
+fn operator_group(group: &Principal) -> Said {
+    let said = named_group(group)?;
+    let known = Group::from_name(group.as_str()).ok().flatten();
+    let number = group
+        .number()
+        .or_else(|| known.map(|known| known.gid.as_raw()));
+    let is_in = |number: u32| {
+        let groups = getgroups().unwrap_or_default();
+        getegid().as_raw() == number || groups.iter().any(|own| own.as_raw() == number)
+    };
+    match geteuid().is_root() || number.is_some_and(is_in) {
+        true => Ok(said),
+        false => error(format!(
+            "{said}, in which this user is not; a service of root may name any group"
+        )),
+    }
+}
+
+fn named_group(group: &Principal) -> Said {
+    match group.number() {
+        Some(number) => Ok(format!("group {number}")),
+        None => match Group::from_name(group.as_str()).ok().flatten() {
+            Some(known) => Ok(format!("{:?} is group {}", known.name, known.gid)),
+            None => error(format!("there is no group {:?} here", group.as_str())),
+        },
     }
 }
 
@@ -275,26 +385,18 @@ fn profiles(path: &Path) -> Said {
 fn rules(tenant: &TenantConfig) -> Vec<Finding> {
     let mut found = Vec::new();
     let key = |rule: &str| format!("tenant.{}.{rule}", tenant.name);
-    let missing = |kind: &str, name: &str| error(format!("there is no {kind} {name:?} here"));
     if let Some(user) = &tenant.user {
         let said = match user.number() {
             Some(number) => Ok(format!("user {number}")),
             None => match User::from_name(user.as_str()).ok().flatten() {
                 Some(known) => Ok(format!("{:?} is user {}", known.name, known.uid)),
-                None => missing("user", user.as_str()),
+                None => error(format!("there is no user {:?} here", user.as_str())),
             },
         };
         found.push(Finding::of(key("user"), said));
     }
     if let Some(group) = &tenant.group {
-        let said = match group.number() {
-            Some(number) => Ok(format!("group {number}")),
-            None => match Group::from_name(group.as_str()).ok().flatten() {
-                Some(known) => Ok(format!("{:?} is group {}", known.name, known.gid)),
-                None => missing("group", group.as_str()),
-            },
-        };
-        found.push(Finding::of(key("group"), said));
+        found.push(Finding::of(key("group"), named_group(group)));
     }
     if let Some(cgroup) = &tenant.cgroup {
         found.push(Finding::of(key("cgroup"), control_group(cgroup)));
@@ -344,8 +446,9 @@ fn ebpf() -> Said {
 
 #[cfg(test)]
 mod tests {
-    use super::{Verdict, run_dir};
+    use super::{Verdict, profiles, run_dir};
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     #[test]
     fn a_folder_that_others_can_write_is_an_error_and_a_new_one_is_none() {
@@ -363,5 +466,32 @@ mod tests {
         assert!(message.contains("chmod go-w"), "{message}");
         let long = folder.path().join("x".repeat(120));
         assert!(run_dir(&long).unwrap_err().1.contains("at most 107 bytes"));
+    }
+
+    #[test]
+    fn among_the_kernels_files_nothing_can_be_made() {
+        for folder in ["/proc", "/proc/gridmux", "/sys/gridmux/deep"] {
+            let (verdict, message) = run_dir(Path::new(folder)).unwrap_err();
+            assert_eq!(verdict, Verdict::Error, "{message}");
+            let (verdict, message) = profiles(&Path::new(folder).join("profiles")).unwrap_err();
+            assert_eq!(verdict, Verdict::Warning, "{message}");
+            assert!(message.contains("nothing will be kept"), "{message}");
+        }
+        assert!(
+            profiles(Path::new("/proc/kmsg"))
+                .unwrap_err()
+                .1
+                .contains("proc")
+        );
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_no_file_of_profiles() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("profiles");
+        std::fs::write(&file, "mine").unwrap();
+        let (verdict, message) = profiles(&file).unwrap_err();
+        assert_eq!(verdict, Verdict::Warning, "{message}");
+        assert!(message.contains("is left as it is"), "{message}");
     }
 }

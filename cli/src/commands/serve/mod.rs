@@ -4,17 +4,20 @@
 
 mod check;
 
+use crate::commands::policy::name_parser;
 use crate::failure::Failure;
 use crate::notify::Manager;
+use crate::offer::devices;
 use crate::output::{Output, note};
 use clap::Args;
 use gridmux_mediator::config::{Config, EXAMPLE, TenantConfig};
 use gridmux_mediator::device::Timing;
-use gridmux_mediator::supervisor::{self, ServeError, SocketError, State};
+use gridmux_mediator::supervisor::{self, ServeError, SocketError, Source, State};
 use gridmux_policy::{Class, UnknownClass};
 use serde_json::json;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The configuration that is read when no other is named.
 const DEFAULT_CONFIG: &str = "/etc/gridmux/gridmux.toml";
@@ -24,6 +27,11 @@ const NOTES: &str = "\
 Every key of the configuration is in `gridmux serve --example-config`; `--check` looks at a configuration and at what \
 it needs of this system.
 
+On SIGHUP it reads its configuration again, unless it was started with options alone, and puts in force what may \
+change while it runs: tenants and all that stands there about them, the policy, and some limits (`--example-config` \
+says which). The log names what needs a restart. A configuration that is not right changes nothing. Options go on \
+overriding the file.
+
 It runs until SIGTERM or SIGINT (Ctrl-C); its clients lose their connections then. GRIDMUX_LOG says what is logged on \
 stderr: debug, info (the default of the service), warn or error, or gridmux_mediator=debug for one part.
 
@@ -31,7 +39,7 @@ It may run as any user. Only as root does it measure latencies by eBPF, run its 
 /run/gridmux for its sockets; others name a folder with --run-dir.";
 
 /// Runs the service.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct Serve {
     /// Configuration [default: /etc/gridmux/gridmux.toml if it exists]
@@ -41,7 +49,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
     /// Device: model:NAME or cuda:N [default: model:h200]
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_parser = devices(), hide_possible_values = true)]
     device: Option<String>,
     /// Streaming multiprocessors of a modelled device, caches and bandwidth in proportion [default: all]
     #[arg(long, value_name = "N")]
@@ -50,7 +58,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     functional: bool,
     /// Scheduling policy (`gridmux policy list`) [default: gridmux]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = name_parser(), hide_possible_values = true)]
     policy: Option<String>,
     /// Name under which eBPF maps are pinned [default: gridmux]
     #[arg(long, value_name = "NAME")]
@@ -81,14 +89,19 @@ impl Serve {
         if self.example_config {
             return example(out);
         }
-        let (check, file) = (self.check, self.file());
-        let config = self.configuration()?;
-        if check {
-            return check::run(&config, file, out);
+        if !self.check {
+            supervisor::hold_signals()?;
         }
+        let file = self.file();
+        let (config, writer) = self.configuration(file.as_deref())?;
+        if self.check {
+            return check::run(&config, file, writer, out);
+        }
+        warn_of_writer(file.as_deref(), writer);
         let mut manager = Manager::new();
         let shown = config.clone();
-        supervisor::serve(config, |state| {
+        let source = file.map(|file| self.source(file));
+        supervisor::serve(config, source, |state| {
             if let State::Ready(device) = state {
                 announce(&shown, device, out);
             }
@@ -104,20 +117,45 @@ impl Serve {
         named.or_else(|| default.exists().then(|| default.to_owned()))
     }
 
-    fn configuration(self) -> Result<Config, Failure> {
-        let file = self.file();
-        let mut config = match &file {
-            Some(path) => Config::read(path)?,
-            None => Config::parse("schema_version = 1")?,
+    /// Returns how the running service reads its configuration again: the same file, with the same options in front of
+    /// it. The service itself looks up the users and groups that it names.
+    fn source(self, file: PathBuf) -> Source {
+        // The service reads what was meant when it was started.
+        let path = std::path::absolute(&file).unwrap_or(file);
+        let file = path.clone();
+        let read = move || {
+            let name = path.display().to_string();
+            let named = |reason: String| match reason.starts_with(&name) {
+                true => reason,
+                false => format!("{name}: {reason}"),
+            };
+            let read = self.configuration(Some(&path));
+            let (config, writer) = read.map_err(|failure| named(failure.line()))?;
+            warn_of_writer(Some(&path), writer);
+            Ok(config)
         };
-        config.run_dir = self.run_dir.unwrap_or(config.run_dir);
-        config.device.kind = self.device.unwrap_or(config.device.kind);
+        Source {
+            file,
+            read: Arc::new(read),
+        }
+    }
+
+    /// Reads a configuration and what the options say in its place, and checks the outcome; says who beside root and
+    /// this user may write the file, if somebody may.
+    fn configuration(&self, file: Option<&Path>) -> Result<(Config, Option<String>), Failure> {
+        let (mut config, writer) = match file {
+            Some(path) => Config::read_with_writer(path)?,
+            None => (Config::parse("schema_version = 1")?, None),
+        };
+        let said = self.clone();
+        config.run_dir = said.run_dir.unwrap_or(config.run_dir);
+        config.device.kind = said.device.unwrap_or(config.device.kind);
         config.device.sms = self.sms.or(config.device.sms);
         if self.functional {
             config.device.timing = Timing::Functional;
         }
-        config.policy = self.policy.unwrap_or(config.policy);
-        config.instance = self.instance.unwrap_or(config.instance);
+        config.policy = said.policy.unwrap_or(config.policy);
+        config.instance = said.instance.unwrap_or(config.instance);
         for tenant in &self.tenants {
             let same = self
                 .tenants
@@ -129,15 +167,27 @@ impl Serve {
             }
             tenant.apply(&mut config.tenants);
         }
-        config.check()?;
+        // The file alone was right, so what is wrong now was said by an option.
+        config.check().map_err(Failure::usage)?;
         if config.tenants.is_empty() {
-            return Err(
-                Failure::new("no tenant is configured, so nobody could connect").hint(
-                    "give --tenant NAME[:WEIGHT[:CLASS]], or a [[tenant]] in the configuration",
-                ),
-            );
+            let message = "no tenant is configured, so nobody could connect";
+            let failure = match file {
+                Some(_) => Failure::new(message),
+                None => Failure::usage(message),
+            };
+            return Err(failure.hint(
+                "give --tenant NAME[:WEIGHT[:CLASS]], or a [[tenant]] in the configuration",
+            ));
         }
-        Ok(config)
+        Ok((config, writer))
+    }
+}
+
+/// Warns of those who decide what the service reads, beside root and its own user.
+fn warn_of_writer(file: Option<&Path>, writer: Option<String>) {
+    if let (Some(file), Some(who)) = (file, writer) {
+        let file = file.display();
+        tracing::warn!("{file} can be written by {who}, and so decides who is which tenant");
     }
 }
 

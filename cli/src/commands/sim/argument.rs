@@ -1,9 +1,10 @@
 //! Kernel arguments as `--arg` takes them, in the order of the kernel's parameters.
 //!
 //! `u32=5`, `s32=-1`, `u64=7`, `s64=-7`, `f32=1.5`, `f64=1.5`, `hex=0a0b…` (the raw bytes of a structure passed by
-//! value), `in=FILE` (a buffer with the file's bytes), `out=BYTES:FILE` (a zeroed buffer, written to the file
-//! afterwards), `inout=FILE:FILE` (both).
+//! value), `in=FILE` (a buffer with the file's bytes), `in=random:TYPE:COUNT[:SEED]` (a buffer of random numbers),
+//! `out=BYTES:FILE` (a zeroed buffer, written to the file afterwards), `inout=FILE:FILE` (both).
 
+use super::random::Random;
 use crate::files::MOST_DATA;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -29,6 +30,8 @@ pub(super) enum Source {
     File(PathBuf),
     /// A buffer of zeros, of this length in bytes.
     Zeroes(u64),
+    /// Random numbers.
+    Random(Random),
 }
 
 impl Argument {
@@ -42,6 +45,10 @@ impl Argument {
                 ..
             } => *bytes,
             Self::Buffer {
+                from: Source::Random(random),
+                ..
+            } => random.bytes(),
+            Self::Buffer {
                 from: Source::File(file),
                 ..
             } => std::fs::metadata(file).map_or(0, |data| data.len()),
@@ -53,6 +60,17 @@ impl Argument {
         match self {
             Self::Buffer { to, .. } => to.as_deref(),
             Self::Value(_) => None,
+        }
+    }
+
+    /// Returns the file that its bytes come from, if they come from one.
+    pub(super) fn source(&self) -> Option<&Path> {
+        match self {
+            Self::Buffer {
+                from: Source::File(file),
+                ..
+            } => Some(file),
+            Self::Buffer { .. } | Self::Value(_) => None,
         }
     }
 }
@@ -75,10 +93,11 @@ impl FromStr for Argument {
             "f64" => value.parse::<f64>().ok().map(|v| v.to_le_bytes().to_vec()),
             "hex" => hex(value),
             "in" => {
-                return Ok(Self::Buffer {
-                    from: Source::File(path(value)?),
-                    to: None,
-                });
+                let from = match value.strip_prefix("random:") {
+                    Some(random) => Source::Random(random.parse()?),
+                    None => Source::File(path(value)?),
+                };
+                return Ok(Self::Buffer { from, to: None });
             }
             "out" => return out(value),
             "inout" => return inout(value),

@@ -1,35 +1,43 @@
 //! `gridmux sim kernel`: one kernel of anybody's PTX on a modelled GPU, with nothing else around it.
+//!
+//! Rule: each combination of a GPU and a form is a run with its own buffers; output files hold what the last run left.
 
 use super::argument::Argument;
+use super::comparison::{Row, show};
 use super::launch;
+use super::lines::hottest;
 use super::loading::{
-    BUDGET, Room, check_targets, extent, fetch, gpu, grid, lay_out, load_kernel, memory_bytes,
-    place, with_budget_hint,
+    BUDGET, Changes, Room, check_block, check_targets, extent, fetch, gpu, grid, lay_out,
+    memory_bytes, place_all, with_budget_hint,
 };
+use super::ptx_file::{PtxFile, with_shown_name};
 use super::report::Report;
-use crate::commands::ptx::{at, form_parser, parse};
+use crate::commands::ptx::{at, form_parser};
 use crate::failure::Failure;
+use crate::names;
+use crate::offer::gpus;
 use crate::output::Output;
 use crate::waiting::Waiting;
 use clap::Args;
-use gridmux_hw_model::Gpu;
 use gridmux_hw_model::drive::FormedKernel;
+use gridmux_hw_model::{Gpu, GpuConfig};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
 use gridmux_ptx::forms::{Form, KernelForm, Options, Shape, rewrite};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Runs a kernel.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "gridmux sim kernel [OPTIONS] --entry NAME --grid X[,Y[,Z]]\n                          --block X[,Y[,Z]] FILE"
+    override_usage = "gridmux sim kernel [OPTIONS] --entry NAME --grid X[,Y[,Z]]\n                          \
+                      --block X[,Y[,Z]] FILE"
 )]
 pub(crate) struct Kernel {
     /// PTX file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Name of the kernel
+    /// Name of the kernel, as the PTX has it or as its author wrote it, with or without the types of parameters
     #[arg(long, value_name = "NAME")]
     entry: String,
     /// Blocks per axis: X[,Y[,Z]]
@@ -41,18 +49,34 @@ pub(crate) struct Kernel {
     /// Dynamic shared memory of a block
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     shared: u32,
-    /// GPU by name, or a description in TOML
-    #[arg(long, value_name = "NAME|FILE.toml", default_value = "h200")]
-    gpu: String,
+    /// GPU by name, or a description in TOML; several make a table of runs
+    #[arg(long = "gpu", value_name = "NAME|FILE.toml", default_value = "h200", value_parser = gpus(),
+          hide_possible_values = true)]
+    gpus: Vec<String>,
+    #[command(flatten)]
+    changes: Changes,
     /// Compute the results only, without timing
     #[arg(long)]
     functional: bool,
     /// Fault on reads of shared memory that no thread of the block has written
     #[arg(long)]
     check_shared: bool,
-    /// Form to run the kernel in; a fenced one has its buffers in a partition of its own
-    #[arg(long, value_name = "FORM", default_value = "whole", value_parser = form_parser())]
-    form: Form,
+    /// Form to run the kernel in; a fenced one has its buffers in a partition of its own; several make a table of runs
+    #[arg(long = "form", value_name = "FORM", default_value = "whole", value_parser = form_parser())]
+    forms: Vec<Form>,
+    /// Print a line of comma-separated values for each run, with all rates and counters
+    #[arg(long)]
+    csv: bool,
+    /// Print the N lines of PTX at which most cycles were lost [default: 10]
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "10",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    lines: Option<u32>,
     /// With --form slice or gate: most blocks of a launch [default: two waves]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     slice_blocks: Option<u32>,
@@ -64,7 +88,8 @@ pub(crate) struct Kernel {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     /// An argument, in the order of the kernel's parameters: u32=5, s32=-1, u64=7, s64=-7, f32=1.5, f64=1.5,
-    /// hex=BYTES, in=FILE, out=BYTES:FILE or inout=FILE:FILE
+    /// hex=BYTES, in=FILE, in=random:TYPE:COUNT[:SEED], out=BYTES:FILE or inout=FILE:FILE; TYPE is u8 to u64, s8 to
+    /// s64, f16, f32 or f64
     #[arg(long = "arg", value_name = "KIND=VALUE")]
     args: Vec<Argument>,
 }
@@ -75,41 +100,122 @@ const FUNCTIONAL_BUDGET: u64 = 2_000_000_000;
 /// A domain with a fenced partition is at least this large: the least partition, wherever it has to be aligned.
 const LEAST_AROUND_BYTES: u64 = 16 << 30;
 
+/// Returns a file that one argument is read from and one is written to.
+fn changed_input(args: &[Argument]) -> Option<&Path> {
+    let same = |one: &Path, other: &Path| {
+        one == other
+            || one
+                .canonicalize()
+                .is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+    };
+    let sources = || args.iter().filter_map(Argument::source);
+    let mut targets = args.iter().filter_map(Argument::target);
+    targets.find(|target| sources().any(|source| same(source, target)))
+}
+
 impl Kernel {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
-        if self.slice_blocks.is_some() && !matches!(self.form.shape, Shape::Slice | Shape::Gate) {
-            let form = self.form;
-            return Err(Failure::usage(format!(
-                "--slice-blocks says nothing of the form {form}; it goes with --form slice or gate, fenced or not"
-            )));
+        self.check(out)?;
+        let configs = self.gpus.iter().map(|name| gpu(name, &self.changes));
+        let configs = configs.collect::<Result<Vec<GpuConfig>, Failure>>()?;
+        // Of several GPUs each says in its row what it refuses, unless all do.
+        let refused = configs
+            .iter()
+            .map(|config| check_block(config, self.block, self.shared));
+        let refused = refused.map(Result::err).collect::<Option<Vec<Failure>>>();
+        if let Some(first) = refused.and_then(|all| all.into_iter().next()) {
+            return Err(first);
         }
         check_targets(&self.args)?;
-        let mut config = gpu(&self.gpu)?;
+        let text = PtxFile::read(&self.file)?;
+        let name = text.kernel(&self.entry)?;
+        let waiting = Waiting::begin(format!("running {}", names::shown(&name)));
+        let run = |config: &GpuConfig, form| {
+            let report = self.run_one(config, form, (&text, &name));
+            report.map_err(|failure| with_shown_name(failure, &name))
+        };
+        if let ([config], [form], false) = (&configs[..], &self.forms[..], self.csv) {
+            let report = run(config, *form)?;
+            return out.show(&report, || report.text());
+        }
+        let mut rows = Vec::new();
+        for config in &configs {
+            for form in &self.forms {
+                rows.push(Row::new(&config.name, *form, run(config, *form)));
+            }
+        }
+        drop(waiting);
+        show(rows, self.csv, out)
+    }
+
+    /// Checks what makes no sense together.
+    fn check(&self, out: &Output) -> Result<(), Failure> {
+        let is_cut = |form: &Form| matches!(form.shape, Shape::Slice | Shape::Gate);
+        if self.slice_blocks.is_some() && !self.forms.iter().any(is_cut) {
+            let forms: Vec<&str> = self.forms.iter().map(|form| form.name()).collect();
+            return Err(Failure::usage(format!(
+                "--slice-blocks says nothing of the form {}; it goes with --form slice or gate, fenced or not",
+                forms.join(", ")
+            )));
+        }
+        let is_one = self.gpus.len() == 1 && self.forms.len() == 1;
+        if let Some(file) = changed_input(&self.args).filter(|_| !is_one) {
+            return Err(Failure::usage(format!(
+                "{} is read and written, so that runs after the first would begin with its results; give out= another \
+                 file",
+                file.display()
+            )));
+        }
+        let wrong = match self {
+            _ if self.csv && out.is_json() => "--csv is not JSON; leave out one of both",
+            _ if self.lines.is_none() => return Ok(()),
+            _ if self.functional => "--lines tells of cycles, which --functional leaves out",
+            _ if self.csv || !is_one => "--lines goes with one GPU and one form, without --csv",
+            _ => return Ok(()),
+        };
+        Err(Failure::usage(wrong))
+    }
+
+    /// Runs the kernel on a GPU in a form.
+    fn run_one(
+        &self,
+        config: &GpuConfig,
+        form: Form,
+        (text, name): (&PtxFile, &str),
+    ) -> Result<Report, Failure> {
+        let mut config = config.clone();
         config.checks.uninitialised_shared |= self.check_shared;
         let mut gpu = Gpu::new(config);
         gpu.set_threads(usize::from(self.threads));
-        let room = self.reserve(&mut gpu)?;
+        let room = self.reserve(&mut gpu, form)?;
         let mut wanted = Vec::new();
-        let mut values = Vec::with_capacity(self.args.len());
-        for argument in &self.args {
-            values.push(place(&mut gpu, room, argument, &mut wanted)?);
+        let values = place_all(&mut gpu, room, &self.args, &mut wanted)?;
+        let formed = self.load(&mut gpu, (room, form), (text, name), &values)?;
+        let kernel = formed.kernel.clone();
+        if self.lines.is_some() {
+            gpu.watch_stalls(&kernel);
         }
-        let kernel = self.load(&mut gpu, room, &values)?;
-        let _waiting = Waiting::begin(format!("running {}", self.entry));
-        let outcome = launch::run(&mut gpu, kernel, self.slice_blocks, !self.functional)
+        let outcome = launch::run(&mut gpu, formed, self.slice_blocks, !self.functional)
             .map_err(with_budget_hint)?;
         for result in &wanted {
             fetch(&gpu, room.partition, result)?;
         }
-        let report = Report::new(&gpu, &outcome);
-        out.show(&report, || report.text())
+        let report = Report::new(&gpu, (name, form), &outcome);
+        Ok(match self.lines {
+            None => report,
+            Some(most) => {
+                let stalls = gpu.line_stalls(&kernel);
+                let source = text.module.source();
+                report.with_lines(hottest(stalls, source, most))
+            }
+        })
     }
 
     /// Makes the memory that the kernel sees: a partition where the form is fenced, with its domain around it for what
     /// the host keeps; else the domain alone.
-    fn reserve(&self, gpu: &mut Gpu) -> Result<Room, Failure> {
+    fn reserve(&self, gpu: &mut Gpu, form: Form) -> Result<Room, Failure> {
         let bytes = memory_bytes(&self.args);
-        if self.form.fenced {
+        if form.fenced {
             let memory = gpu.memory_mut();
             let around = bytes.saturating_mul(4).max(LEAST_AROUND_BYTES);
             let domain = memory.create_domain(around)?;
@@ -122,21 +228,34 @@ impl Kernel {
         Room::whole(gpu, bytes)
     }
 
-    /// Loads the module in the form that was asked for, and lays the parameters out.
-    fn load(&self, gpu: &mut Gpu, room: Room, values: &[Vec<u8>]) -> Result<FormedKernel, Failure> {
-        let (module, form) = self.form(room)?;
-        let kernel = load_kernel(gpu, room, (&self.file, &module), &self.entry)?;
+    /// Loads the kernel in a form, and lays the parameters out.
+    fn load(
+        &self,
+        gpu: &mut Gpu,
+        (room, form): (Room, Form),
+        (text, name): (&PtxFile, &str),
+        values: &[Vec<u8>],
+    ) -> Result<FormedKernel, Failure> {
+        let rewritten = match form {
+            Form::WHOLE => None,
+            _ => Some(self.rewrite((room, form), (text, name))?),
+        };
+        let (text, made) = match &rewritten {
+            None => (text, None),
+            Some((text, made)) => (text, made.clone()),
+        };
+        let kernel = text.load(gpu, room, name)?;
         let budget = if self.functional {
             FUNCTIONAL_BUDGET
         } else {
             BUDGET
         };
         // A kernel that no form was made for is launched whole.
-        let form = form.unwrap_or_else(|| KernelForm::original(&self.entry, kernel.params_bytes));
+        let made = made.unwrap_or_else(|| KernelForm::original(name, kernel.params_bytes));
         Ok(FormedKernel {
-            params: lay_out(&kernel, values, form.control_offset)?,
+            params: lay_out(&kernel, values, made.control_offset)?,
             kernel,
-            form,
+            form: made,
             partition: room.partition,
             grid: self.grid,
             block: self.block,
@@ -145,39 +264,35 @@ impl Kernel {
         })
     }
 
-    /// Rewrites the module into the form that was asked for; `None` for a module that is taken as it is, or that has no
-    /// such kernel.
-    fn form(&self, room: Room) -> Result<(Module, Option<KernelForm>), Failure> {
-        let module = parse(&self.file)?;
-        if self.form == Form::WHOLE {
-            return Ok((module, None));
-        }
-        let (program, _) = module
-            .decode_each()
-            .map_err(|error| at(&self.file, &error))?;
+    /// Rewrites the module into a form.
+    fn rewrite(
+        &self,
+        (room, form): (Room, Form),
+        (text, name): (&PtxFile, &str),
+    ) -> Result<(PtxFile, Option<KernelForm>), Failure> {
         let options = Options {
             fence: FenceOptions {
                 mode: FenceMode::for_reservation(room.partition.bytes),
                 ..FenceOptions::default()
             },
         };
-        let rewritten = rewrite(&module, &program, &options, |_| self.form);
+        let rewritten = rewrite(&text.module, &text.program, &options, |_| form);
         let mut kernels = rewritten.kernels.into_iter();
-        let form = kernels.find(|kernel| kernel.name == self.entry);
-        if let Some(form) = &form {
-            self.check_form(form)?;
+        let made = kernels.find(|kernel| kernel.name == name);
+        if let Some(made) = &made {
+            self.check_form(made, form)?;
         }
         let module = Module::parse(rewritten.bytes).map_err(|error| at(&self.file, &error))?;
-        Ok((module, form))
+        Ok((PtxFile::of(&self.file, module)?, made))
     }
 
-    fn check_form(&self, form: &KernelForm) -> Result<(), Failure> {
-        let (name, asked) = (&self.entry, self.form);
-        if let Some(refusal) = &form.reason {
+    fn check_form(&self, made: &KernelForm, asked: Form) -> Result<(), Failure> {
+        let name = names::shown(&made.name);
+        if let Some(refusal) = &made.reason {
             let message = format!("kernel {name} cannot take the form {asked}: {refusal}");
             return Err(Failure::new(message).hint("run it with --form whole"));
         }
-        if !form.block_rule.allows(self.grid, self.block) {
+        if !made.block_rule.allows(self.grid, self.block) {
             let message = format!(
                 "kernel {name} takes the form {asked} only with blocks whose width is a multiple of 32"
             );

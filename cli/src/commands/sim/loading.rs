@@ -1,15 +1,13 @@
 //! What a kernel of a user's PTX file needs on the model: a GPU, memory, buffers from files, and its parameter block.
 
 use super::argument::{Argument, Source};
-use crate::commands::ptx::at;
 use crate::failure::Failure;
 use crate::files;
 use anyhow::Context;
-use gridmux_hw_model::{Gpu, GpuConfig, Kernel, LoadedModule, MemoryError, Partition};
-use gridmux_ptx::Module;
-use gridmux_ptx::decode::FuncId;
+use clap::Args;
+use gridmux_hw_model::launch::{check_shape, check_shared};
+use gridmux_hw_model::{Description, Gpu, GpuConfig, Kernel, MemoryError, Partition};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Cycles of a launch unless more are allowed: a tenth of a second of a GPU, and many minutes of the model.
 pub(super) const BUDGET: u64 = 100_000_000;
@@ -29,7 +27,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Makes a domain of so many bytes for one kernel.
+    /// Makes a domain of `bytes` bytes for one kernel.
     pub(super) fn whole(gpu: &mut Gpu, bytes: u64) -> Result<Self, Failure> {
         let memory = gpu.memory_mut();
         let domain = memory.create_domain(bytes)?;
@@ -43,6 +41,15 @@ impl Room {
             partition,
             is_fenced: false,
         })
+    }
+
+    /// Makes a buffer with this contents; returns its address and length.
+    fn filled(self, gpu: &mut Gpu, contents: &[u8]) -> Result<(u64, u64), MemoryError> {
+        let bytes = contents.len() as u64;
+        let address = self.alloc(gpu, bytes)?;
+        gpu.memory_mut()
+            .write(self.partition.domain, address, contents)?;
+        Ok((address, bytes))
     }
 
     fn alloc(self, gpu: &mut Gpu, bytes: u64) -> Result<u64, MemoryError> {
@@ -61,64 +68,57 @@ pub(super) struct Wanted {
     file: PathBuf,
 }
 
-/// Loads a module into the memory of a room and returns one of its kernels; what is wrong with another one does not
-/// matter.
-///
-/// # Errors
-/// The module makes no sense, or has no such kernel (the error lists those that there are), or the model cannot run it.
-pub(super) fn load_kernel(
-    gpu: &mut Gpu,
-    room: Room,
-    (file, module): (&Path, &Module),
-    entry: &str,
-) -> Result<Arc<Kernel>, Failure> {
-    let decoded = module.decode_each().map_err(|error| at(file, &error))?;
-    let (program, malformed) = decoded;
-    let of_entry = |id: &FuncId| &*program.functions[id.0 as usize].name == entry;
-    if let Some((_, error)) = malformed.iter().find(|(id, _)| of_entry(id)) {
-        return Err(at(file, error));
-    }
-    let loaded = match room.is_fenced {
-        true => gpu.load_in(room.partition, &program, module.source()),
-        false => gpu.load_each(room.partition.domain, &program, module.source()),
-    }
-    .with_context(|| file.display().to_string())?;
-    let mut refused = loaded.refused().iter();
-    if let Some((_, error)) = refused.find(|(name, _)| name == entry) {
-        return Err(Failure::new(format!("{}: {error}", file.display())));
-    }
-    named(file, &loaded, entry)
-}
-
-fn named(file: &Path, loaded: &LoadedModule, entry: &str) -> Result<Arc<Kernel>, Failure> {
-    loaded.kernel(entry).ok_or_else(|| {
-        let kernels = loaded.kernels().iter();
-        let names: Vec<&str> = kernels.map(|kernel| &*kernel.name).collect();
-        let message = format!("{} has no kernel {entry:?}", file.display());
-        Failure::new(message).hint(format!("it has: {}", names.join(", ")))
-    })
-}
-
 /// Returns the memory that a kernel with these arguments needs at most, in bytes.
 pub(super) fn memory_bytes(args: &[Argument]) -> u64 {
     let buffers = args.iter().map(Argument::buffer_bytes);
     buffers.fold(SPARE_BYTES, u64::saturating_add)
 }
 
-/// Returns a built-in GPU, or the one that a file describes.
-pub(super) fn gpu(name: &str) -> Result<GpuConfig, Failure> {
-    if !name.ends_with(".toml") {
-        return Ok(GpuConfig::builtin(name)?);
-    }
-    let text = files::text(Path::new(name), files::MOST_DESCRIPTION)?;
-    Ok(GpuConfig::from_toml(&text).with_context(|| name.to_owned())?)
+/// Changes of a GPU's description.
+#[derive(Debug, Default, Args)]
+pub(super) struct Changes {
+    /// Change a key of the GPU's description, as sm.scheduler=lrr; may be repeated (`gridmux sim gpu show` lists them)
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    changes: Vec<String>,
 }
 
-/// Returns the bytes of the parameter that an argument stands for; a buffer is made and filled.
-pub(super) fn place(
+/// Returns a built-in GPU, or the one that a file describes, with what was changed of it.
+pub(super) fn gpu(name: &str, changes: &Changes) -> Result<GpuConfig, Failure> {
+    let mut description = match name.ends_with(".toml") {
+        true => {
+            let text = files::text(Path::new(name), files::MOST_DESCRIPTION)?;
+            Description::from_toml(&text).with_context(|| name.to_owned())?
+        }
+        false => Description::builtin(name)
+            .map_err(|error| Failure::usage(error).hint("gridmux sim gpus"))?,
+    };
+    for change in &changes.changes {
+        description.set(change).map_err(Failure::usage)?;
+    }
+    match (changes.changes.is_empty(), description.config()) {
+        (true, config) => Ok(config.with_context(|| name.to_owned())?),
+        // The changes are the likelier cause, as built-in descriptions and files have been read.
+        (false, config) => config.map_err(Failure::usage),
+    }
+}
+
+/// Returns the bytes of the parameter for each argument; buffers are made and filled.
+pub(super) fn place_all(
     gpu: &mut Gpu,
     room: Room,
-    argument: &Argument,
+    arguments: &[Argument],
+    wanted: &mut Vec<Wanted>,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let numbered = (1..).zip(arguments);
+    let placed = numbered.map(|argument| place(gpu, room, argument, wanted));
+    placed.collect()
+}
+
+/// Returns the bytes of the parameter that an argument, with its number, stands for; a buffer is made and filled.
+fn place(
+    gpu: &mut Gpu,
+    room: Room,
+    (number, argument): (u64, &Argument),
     wanted: &mut Vec<Wanted>,
 ) -> Result<Vec<u8>, Failure> {
     let (from, to) = match argument {
@@ -134,13 +134,10 @@ pub(super) fn place(
         }
         Source::File(file) => {
             let contents = files::bytes(file, files::MOST_DATA)?;
-            let bytes = contents.len() as u64;
-            let address = room
-                .alloc(gpu, bytes)
-                .with_context(|| file.display().to_string())?;
-            gpu.memory_mut().write(domain, address, &contents)?;
-            (address, bytes)
+            let filled = room.filled(gpu, &contents);
+            filled.with_context(|| file.display().to_string())?
         }
+        Source::Random(random) => room.filled(gpu, &random.contents(number))?,
     };
     if let Some(file) = to {
         wanted.push(Wanted {
@@ -236,6 +233,16 @@ pub(super) fn check_blocks(grid: [u32; 3]) -> Result<(), String> {
         )),
         false => Ok(()),
     }
+}
+
+/// Checks that a GPU has room for blocks of that many threads per axis, with so much dynamic shared memory in bytes,
+/// whatever kernel they are of.
+///
+/// # Errors
+/// Wrong usage.
+pub(super) fn check_block(config: &GpuConfig, block: [u32; 3], shared: u32) -> Result<(), Failure> {
+    check_shape(config, [1; 3], block).map_err(Failure::usage)?;
+    check_shared(config, shared.into()).map_err(Failure::usage)
 }
 
 /// Parses `X[,Y[,Z]]`; what is missing is 1.

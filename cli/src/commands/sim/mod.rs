@@ -1,15 +1,22 @@
 //! `gridmux sim`: the SM model and the `event` executor by themselves.
 //!
-//! `kernel` runs one kernel. `mix` and `trace` run programs together under a policy: [`play`] runs them, [`meter`]
-//! measures what they hold, [`recording`] reads traces, [`replay`] makes launches of them, [`loading`] loads users' PTX.
+//! `kernel` runs one kernel on a GPU that `gpus` describes. `mix` and `trace` run programs together under a policy:
+//! [`play`] runs them, [`meter`] measures what they hold, [`recording`] reads traces, [`replay`] makes launches of
+//! them, [`loading`] loads users' PTX.
 
 mod argument;
+mod comparison;
+mod counters;
+mod gpus;
 mod kernel;
 mod launch;
+mod lines;
 mod loading;
 mod meter;
 mod mix;
 mod play;
+mod ptx_file;
+mod random;
 mod recording;
 mod replay;
 mod report;
@@ -24,6 +31,13 @@ use clap::Subcommand;
 pub(crate) enum Sim {
     /// Run one kernel of a PTX file on a modelled GPU, with nothing else around it
     Kernel(kernel::Kernel),
+    /// List the GPUs that are built in
+    Gpus(gpus::Gpus),
+    /// The description of a modelled GPU
+    #[command(subcommand)]
+    Gpu(gpus::GpuCommand),
+    /// What each counter and rate of `sim kernel` counts
+    Counters(counters::ShowCounters),
     /// Run any mix of kernels and recorded programs together under a policy, beside each alone
     Mix(mix::Mix),
     /// Run recorded launches again, as tenants under a policy
@@ -34,6 +48,9 @@ impl Sim {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         match self {
             Self::Kernel(kernel) => kernel.run(out),
+            Self::Gpus(gpus) => gpus.run(out),
+            Self::Gpu(gpu) => gpu.run(out),
+            Self::Counters(counters) => counters.run(out),
             Self::Mix(mix) => mix.run(out),
             Self::Trace(trace) => trace.run(out),
         }

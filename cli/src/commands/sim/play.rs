@@ -1,7 +1,7 @@
 //! Running programs together on an executor, with a policy in charge, on the model or on the event executor alike.
 //!
-//! Rules: a launch is submitted when it arrives and the one before it in its stream has ended, but its turnaround counts
-//! from its arrival; launches of one instant are submitted in the order of their programs.
+//! Rules: a launch is submitted when it arrives and the one before it in its stream has ended, but its turnaround
+//! counts from its arrival; launches of one instant are submitted in the order of their programs.
 
 use super::meter::Meter;
 use crate::failure::Failure;

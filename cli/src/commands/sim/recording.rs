@@ -1,4 +1,5 @@
-//! Reading a trace: what `gridmux run --record` wrote, as launches that can be run again. `docs/trace.md` is the format.
+//! Reading a trace: what `gridmux run --record` wrote, as launches that can be run again. `docs/trace.md` is the
+//! format.
 //!
 //! Rules: a line that makes no sense is an error with its file and number; only the last line may be cut off, because a
 //! program may be killed; a launch without times, or that failed, is counted and left out.

@@ -1,8 +1,10 @@
 //! What `gridmux sim kernel` prints.
 
 use super::launch::Outcome;
+use super::lines::{self, Line};
 use crate::units::counted;
 use gridmux_hw_model::{Counters, Gpu};
+use gridmux_ptx::forms::Form;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,70 +12,47 @@ use std::fmt::Write;
 /// A run of a kernel.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    gpu: String,
+    pub(super) gpu: String,
+    /// Name of the kernel, as the PTX has it.
+    pub(super) kernel: String,
+    pub(super) form: Form,
     /// Core cycles from submission to the end of the last block: launch latency and kernel together; `None` without
     /// timing, as all times.
-    cycles: Option<u64>,
+    pub(super) cycles: Option<u64>,
     /// The same as time of the core clock.
-    device_ns: Option<u64>,
+    pub(super) device_ns: Option<u64>,
     /// Core cycles from submission to the start of the first block.
-    launch_latency_cycles: Option<u64>,
+    pub(super) launch_latency_cycles: Option<u64>,
     /// The same as time of the core clock.
-    launch_latency_ns: Option<u64>,
+    pub(super) launch_latency_ns: Option<u64>,
     /// Core cycles from the start of the first block to the end of the last one.
-    kernel_cycles: Option<u64>,
+    pub(super) kernel_cycles: Option<u64>,
     /// The same as time of the core clock.
-    kernel_ns: Option<u64>,
+    pub(super) kernel_ns: Option<u64>,
     /// Launches, of whatever form.
-    slices: u64,
-    warp_instructions: u64,
-    thread_instructions: u64,
+    pub(super) slices: u64,
+    pub(super) warp_instructions: u64,
+    pub(super) thread_instructions: u64,
     /// Warp instructions per kernel cycle of the whole GPU.
-    ipc: Option<f64>,
+    pub(super) ipc: Option<f64>,
     /// Processor time of the simulation.
-    cpu_seconds: f64,
+    pub(super) cpu_seconds: f64,
     /// `None` for what a run without timing did not meet, or does not count.
-    counters: BTreeMap<&'static str, Option<u64>>,
+    pub(super) counters: BTreeMap<&'static str, Option<u64>>,
     /// What follows from counters and kernel cycles; `None` without timing.
-    rates: Option<Rates>,
+    pub(super) rates: Option<BTreeMap<&'static str, f64>>,
+    /// What DRAM could move, 10⁹ bytes per second.
+    #[serde(skip)]
+    pub(super) dram_peak: f64,
     /// Counters of each SM, memory behind L1 apart; empty without timing.
-    sms: Vec<BTreeMap<&'static str, u64>>,
-}
-
-/// Rates over the whole GPU; ratios from 0 to 1.
-#[derive(Debug, Serialize)]
-struct Rates {
-    occupancy: f64,
-    /// Pipeline utilisation ratio.
-    pur: f64,
-    /// Memory bandwidth utilisation ratio.
-    mur: f64,
-    l2_mpki: f64,
-    l1_hit_rate: f64,
-    l2_hit_rate: f64,
-    dram_gigabytes_per_second: f64,
-    dram_row_hit_rate: f64,
-    energy_microjoules: f64,
-}
-
-impl From<gridmux_hw_model::counters::Rates> for Rates {
-    fn from(rates: gridmux_hw_model::counters::Rates) -> Self {
-        Self {
-            occupancy: rates.occupancy,
-            pur: rates.pur,
-            mur: rates.mur,
-            l2_mpki: rates.l2_mpki,
-            l1_hit_rate: rates.l1_hit_rate,
-            l2_hit_rate: rates.l2_hit_rate,
-            dram_gigabytes_per_second: rates.dram_gigabytes_per_second,
-            dram_row_hit_rate: rates.dram_row_hit_rate,
-            energy_microjoules: rates.energy_microjoules,
-        }
-    }
+    pub(super) sms: Vec<BTreeMap<&'static str, u64>>,
+    /// Lines of PTX at which most cycles were lost; `None` where nobody asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<Vec<Line>>,
 }
 
 impl Report {
-    pub(super) fn new(gpu: &Gpu, outcome: &Outcome) -> Self {
+    pub(super) fn new(gpu: &Gpu, (kernel, form): (&str, Form), outcome: &Outcome) -> Self {
         let (config, counters) = (gpu.config(), &outcome.counters);
         let named = |counters: &Counters| counters.named().into_iter().collect();
         let latency = outcome.launch_latency_cycles;
@@ -82,6 +61,8 @@ impl Report {
         let ns = |cycles: Option<u64>| cycles.map(|cycles| config.cycles_to_ns(cycles));
         Self {
             gpu: config.name.clone(),
+            kernel: kernel.to_owned(),
+            form,
             cycles: outcome.cycles,
             device_ns: ns(outcome.cycles),
             launch_latency_cycles: latency,
@@ -96,8 +77,21 @@ impl Report {
             counters: (counters.named().into_iter())
                 .map(|(name, count)| (name, (timed.is_some() || count > 0).then_some(count)))
                 .collect(),
-            rates: timed.map(|cycles| counters.rates(config, cycles).into()),
+            rates: timed.map(|cycles| {
+                let rates = counters.rates(config, cycles).named();
+                rates.into_iter().collect()
+            }),
+            dram_peak: config.dram.gigabytes_per_second,
             sms: timed.map_or_else(Vec::new, |_| gpu.sm_counters().iter().map(named).collect()),
+            lines: None,
+        }
+    }
+
+    /// Adds the lines at which most cycles were lost.
+    pub(super) fn with_lines(self, lines: Vec<Line>) -> Self {
+        Self {
+            lines: Some(lines),
+            ..self
         }
     }
 
@@ -108,16 +102,16 @@ impl Report {
         // Writing to a string cannot fail.
         let kernel = self.kernel_cycles.zip(self.kernel_ns);
         let latency = self.launch_latency_cycles.zip(self.launch_latency_ns);
-        let _ = match (kernel, latency, self.ipc) {
-            (Some((cycles, ns)), Some((latency, latency_ns)), Some(ipc)) => writeln!(
+        let _ = match (kernel, latency) {
+            (Some((cycles, ns)), Some((latency, latency_ns))) => writeln!(
                 text,
                 "{}: {cycles} cycles ({ns} ns) from first block to last\n\
-                 {ipc:.3} warp instructions per cycle\n\
                  launch latency before it: {latency} cycles ({latency_ns} ns)",
                 self.gpu
             ),
             _ => writeln!(text, "{}: results only, not timed", self.gpu),
         };
+        text.push_str(&self.rates_text().unwrap_or_default());
         let _ = writeln!(
             text,
             "simulated {} thread instructions in {}, {:.3} CPU seconds ({rate:.1} M/s)",
@@ -130,6 +124,39 @@ impl Report {
                 let _ = writeln!(text, "{name:<24} {count}");
             }
         }
+        if let Some(lines) = &self.lines {
+            let _ = write!(text, "\n{}", lines::text(lines));
+        }
         text
+    }
+
+    /// Returns the rates that say most; `None` without timing.
+    fn rates_text(&self) -> Option<String> {
+        let rate = |name: &str| self.rates.as_ref()?.get(name).copied();
+        let count = |name: &str| self.counters.get(name).copied().flatten();
+        let hits = |cache: &str| {
+            let asked = ["hit", "miss"].map(|how| count(&format!("{cache}_{how}_sectors")));
+            match asked.into_iter().flatten().sum::<u64>() {
+                0 => Some("not used".to_owned()),
+                _ => Some(format!(
+                    "{:.1} % hits",
+                    100.0 * rate(&format!("{cache}_hit_rate"))?
+                )),
+            }
+        };
+        let (ipc, ipc_per_sm) = (rate("ipc")?, rate("ipc_per_sm")?);
+        let (l2, dram) = (
+            rate("l2_gigabytes_per_second")?,
+            rate("dram_gigabytes_per_second")?,
+        );
+        Some(format!(
+            "IPC {ipc_per_sm:.3} per SM, {ipc:.3} of the GPU; achieved occupancy {:.1} %\n\
+             L1: {}; L2: {}, {l2:.1} GB/s\n\
+             DRAM: {dram:.1} GB/s of {:.1} GB/s\n",
+            100.0 * rate("occupancy")?,
+            hits("l1")?,
+            hits("l2")?,
+            self.dram_peak,
+        ))
     }
 }

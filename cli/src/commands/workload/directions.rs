@@ -1,4 +1,4 @@
-//! How whoever started `gridmux workload run` directs it: lines on stdin, JSON lines on stdout.
+//! How the process that started `gridmux workload run` directs it: lines on stdin, JSON lines on stdout.
 //!
 //! With `--wait-go`: `{"ready": true}`, and a line is awaited; then `{"held": true}`, from which on the virtual clock
 //! holds for this tenant, and another line is awaited before the first launch. So several tenants can start at the

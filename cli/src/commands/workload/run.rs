@@ -5,9 +5,11 @@ use super::directions::Directions;
 use super::lane::Lane;
 use super::report::{Percentiles, Report};
 use crate::failure::Failure;
+use crate::offer::{Offer, offer};
 use crate::output::Output;
 use crate::service::DEFAULT_RUN_DIR;
-use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueHint};
 use gridmux_mediator::supervisor::CLIENT_SOCKET;
 use gridmux_tenant::{CallError, ClientError, ConnectOptions, ControlCode, Gpu};
 use gridmux_workloads::{Case, Size, Workload, by_name, workloads};
@@ -17,15 +19,18 @@ use std::path::{Path, PathBuf};
 /// What to do about a lost connection.
 const LOST_HINT: &str = "the service was stopped (start it with `gridmux serve`), or it replaces a device host that \
                          failed (run this again)";
+/// What to do where the tenant was taken out of the configuration.
+const REMOVED_HINT: &str =
+    "`gridmux tenant list` shows the tenants that there are; root adds one to the configuration";
 
 /// Runs a workload.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Workload (`gridmux workload list`)
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = names(), hide_possible_values = true)]
     name: String,
     /// Folder of the service's sockets
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_RUN_DIR)]
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_RUN_DIR, value_hint = ValueHint::DirPath)]
     run_dir: PathBuf,
     /// The service's socket for clients, instead of the one in that folder
     #[arg(long, value_name = "PATH", conflicts_with = "run_dir")]
@@ -33,8 +38,8 @@ pub(crate) struct Run {
     /// Tenant to be accounted to, instead of the first one that this process may be
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Problem size: tiny, small or large
-    #[arg(long, value_name = "SIZE", default_value = "small")]
+    /// Problem size
+    #[arg(long, value_name = "SIZE", default_value = "small", value_parser = size_parser())]
     size: Size,
     /// Problem size in elements instead; `gridmux workload list` says what they are
     #[arg(long, value_name = "N")]
@@ -62,7 +67,7 @@ impl Run {
         // Made before connecting, so that no clock waits for it.
         let mut params = workload.params(self.size, self.seed);
         params.elements = self.elements.unwrap_or(params.elements);
-        let case = workload.case_with(params)?;
+        let case = workload.case_with(params).map_err(Failure::usage)?;
         let options = ConnectOptions {
             name: format!("gridmux workload {}", workload.name),
             tenant: self.tenant.clone(),
@@ -157,6 +162,16 @@ fn verify(gpu: &Gpu, case: &Case, lanes: &[Lane<'_>]) -> Result<Option<String>, 
     Ok(None)
 }
 
+/// Returns the parser of a workload's name, which offers all of them.
+fn names() -> Offer {
+    offer(workloads().iter().map(|workload| workload.name))
+}
+
+/// Returns the parser of an argument that is a size: it knows all of them.
+fn size_parser() -> impl TypedValueParser<Value = Size> {
+    PossibleValuesParser::new(Size::ALL.map(Size::name)).try_map(|name| name.parse::<Size>())
+}
+
 fn unknown(name: &str) -> Failure {
     let known: Vec<&str> = workloads().iter().map(|workload| workload.name).collect();
     Failure::usage(format!("there is no workload {name:?}"))
@@ -223,12 +238,12 @@ fn in_context(failure: Failure, tenant: &str) -> Failure {
     let Some(error) = failure.error else {
         return failure;
     };
-    let is_lost = error
-        .downcast_ref::<ClientError>()
-        .is_some_and(ClientError::is_lost);
-    let hint = failure
-        .hint
-        .or_else(|| is_lost.then(|| LOST_HINT.to_owned()));
+    let of_loss = match error.downcast_ref::<ClientError>() {
+        Some(error) if error.is_removed() => Some(REMOVED_HINT),
+        Some(error) if error.is_lost() => Some(LOST_HINT),
+        _ => None,
+    };
+    let hint = failure.hint.or_else(|| of_loss.map(str::to_owned));
     let error = if error.is::<crate::output::StdoutFailed>() {
         error
     } else {

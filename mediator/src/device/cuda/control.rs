@@ -129,6 +129,17 @@ impl DeviceControl for CudaControl {
         self.with(|state| state.create_domain(limit_bytes))
     }
 
+    fn set_limit(&self, domain: DomainId, limit_bytes: u64) {
+        let limit_bytes = limit_bytes.min(self.facts.memory_bytes);
+        let set = self.with(|state| {
+            state.set_limit(domain, limit_bytes);
+            Ok(())
+        });
+        if let Err(error) = set {
+            tracing::error!(%error, "changing the limit of a tenant's memory");
+        }
+    }
+
     fn destroy_domain(&self, domain: DomainId) {
         self.give_up(|state| state.destroy_domain(domain));
     }

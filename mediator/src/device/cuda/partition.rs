@@ -5,8 +5,8 @@
 //! chunks (CUDA driver API, "Virtual Memory Management"), below the highest allocation, and goes back when the tenant
 //! leaves. So tenants with generous limits share the device's memory, and freeing never touches the driver.
 //!
-//! Rules: a chunk is zeroed before anybody may see it, because it may have been another tenant's; whoever drops a
-//! partition calls [`Partition::release`].
+//! Rules: a chunk is zeroed before anybody may see it, because it may have been another tenant's; a partition is
+//! released ([`Partition::release`]) and not just dropped.
 
 use super::driver::{CudaError, check};
 use cudarc::driver::sys::{self, CUdevice, CUdeviceptr, CUmemAllocationProp, CUstream};

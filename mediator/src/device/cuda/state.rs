@@ -141,6 +141,13 @@ impl State {
         Ok(domain)
     }
 
+    /// Lets a domain allocate up to another limit.
+    pub(super) fn set_limit(&mut self, domain: DomainId, limit_bytes: u64) {
+        if let Some(own) = self.domains.get_mut(&domain.0) {
+            own.limit_bytes = limit_bytes;
+        }
+    }
+
     /// Gives up all that a domain holds.
     pub(super) fn destroy_domain(&mut self, domain: DomainId) {
         let modules = self.modules.remove(&domain.0).unwrap_or_default();

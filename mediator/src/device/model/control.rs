@@ -211,6 +211,16 @@ impl DeviceControl for ModelControl {
         })
     }
 
+    fn set_limit(&self, domain: DomainId, limit_bytes: u64) {
+        let set = self.with(|state| {
+            let memory = state.gpu.memory_mut();
+            memory.set_limit(model_domain(domain), limit_bytes)
+        });
+        if let Err(error) = set {
+            tracing::error!(%error, "changing the limit of a tenant's memory domain");
+        }
+    }
+
     fn destroy_domain(&self, domain: DomainId) {
         let removed = self.with(|state| {
             state.gpu.kill_domain(model_domain(domain));

@@ -103,7 +103,9 @@ pub(crate) struct State {
 /// Returns the status of an operation whose kernel faulted.
 fn fault_status(kind: &FaultKind) -> CompletionStatus {
     match kind {
-        FaultKind::BudgetExceeded { .. } => CompletionStatus::Budget,
+        FaultKind::BudgetExceeded { .. } | FaultKind::InstructionBudgetExceeded { .. } => {
+            CompletionStatus::Budget
+        }
         FaultKind::OutOfBounds { .. } | FaultKind::Misaligned { .. } => {
             CompletionStatus::MemoryFault
         }

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 /// How long nothing comes before free memory is given back.
 const QUIET: Duration = Duration::from_millis(500);
+/// What is at least as large is mapped by itself and goes back to the system with its owner. Without a fixed size the
+/// allocator raises it up to 32 MiB (mallopt(3)), and what a module leaves between others' memory stays with the
+/// process.
+const MAPPED_BYTES: libc::c_int = 256 << 10;
 
 /// The end to which it is given; the thread ends with it.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ impl Reaper {
     /// There can be no more threads.
     pub(super) fn start() -> Result<Self, DeviceError> {
         let (garbage, dropped) = unbounded::<Box<dyn Any + Send>>();
+        // SAFETY: a call of the C library without conditions. It says no only to values that it does not know.
+        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES) };
         let body = move || {
             while let Ok(first) = dropped.recv() {
                 drop(first);

@@ -112,7 +112,7 @@ impl DeviceThread {
         let bits = launch.tag.to_bits();
         let Some((_, kernel)) = state.kernels.get(&launch.kernel.0) else {
             let text = "the kernel's module was unloaded before the launch started".to_owned();
-            self.fail(state, launch.tag, CompletionStatus::BadShape, text);
+            self.fail(state, launch.tag, CompletionStatus::BadKernel, text);
             return;
         };
         let name = Arc::clone(&kernel.name);

@@ -72,7 +72,6 @@ pub(super) struct SessionParts {
     pub(super) rings_memfd: OwnedFd,
     pub(super) doorbell: OwnedFd,
     pub(super) rings_bytes: u64,
-    pub(super) module_bytes: u64,
     /// What copies into holes of the buffers of its user took.
     pub(super) pages: Arc<HostPages>,
 }
@@ -415,7 +414,7 @@ impl Session {
             self.hello = Some(Hello { name, tenant });
             return Ok(None);
         };
-        let own = &member.account.facts.name;
+        let own = &member.account.name;
         if tenant.is_some_and(|tenant| tenant != *own) {
             let text = format!("this connection is a client of tenant {own} already");
             return Err(ControlError::new(ControlCode::BadRequest, text));
@@ -424,14 +423,14 @@ impl Session {
     }
 
     fn welcome_reply(&self, member: &Member) -> ControlReply {
-        let tenant = &member.account.facts;
+        let (tenant, terms) = (&member.account, member.account.terms());
         ControlReply::Welcome(Box::new(Welcome {
             tenant_id: tenant.number,
             tenant: tenant.name.clone(),
             client: self.parts.identity.id,
             name: member.name.clone(),
-            weight: tenant.weight,
-            memory_limit_bytes: tenant.memory_limit_bytes,
+            weight: terms.weight,
+            memory_limit_bytes: terms.memory_limit_bytes,
             device: facts_for_tenant(self.parts.device.facts()),
         }))
     }
@@ -515,7 +514,7 @@ impl Session {
         let used = member.account.memory_used(&*self.parts.device);
         Ok(ControlReply::Usage(Usage {
             memory_bytes: used.saturating_sub(self.deferred.memory_bytes()),
-            memory_limit_bytes: member.account.facts.memory_limit_bytes,
+            memory_limit_bytes: member.account.terms().memory_limit_bytes,
             launches: usage.launches,
             in_flight: usage.pending,
             operations: usage.submitted,

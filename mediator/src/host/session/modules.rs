@@ -1,7 +1,8 @@
 //! A client's modules: to the compiler and back, their handles, and their end.
 //!
-//! Rules: a module's texts are found in the client's memory here and copied by who compiles them, once; a handle is looked up in this session only; a
-//! module that is unloaded keeps its variables until nothing that was launched of it is under way.
+//! Rules: a module's texts are found in the client's memory here, and copied once, by the thread that has them
+//! compiled; a handle is looked up in this session only; a module that is unloaded keeps its variables until nothing
+//! that was launched of it is under way.
 
 use super::deferred::Release;
 use super::{MODULES, Session, device_error};
@@ -46,7 +47,8 @@ pub(in crate::host) struct LoadedModuleKernel {
     pub(in crate::host) loaded: LoadedKernel,
     /// Offset, size and alignment of each of the tenant's own parameters.
     pub(in crate::host) params: Vec<(u32, u32, u32)>,
-    pub(in crate::host) control_offset: Option<u32>,
+    /// Offset of the control struct by which its grid is cut; else why it cannot be cut.
+    pub(in crate::host) control: Result<u32, String>,
     /// Names the kernel by its text.
     pub(in crate::host) key: KernelKey,
 }
@@ -101,7 +103,7 @@ impl LoadFailure {
 impl Session {
     /// Finds a module's texts in the client's memory and hands them to the compilers.
     pub(super) fn begin_load(&mut self, parts: &[ModulePart]) -> Result<(), ControlError> {
-        self.check_lengths(parts)?;
+        check_lengths(parts, self.member()?.account.module_bytes())?;
         if self.modules.len() >= MODULES {
             let text = format!("{MODULES} modules are loaded; unload some");
             return Err(ControlError::new(ControlCode::Limit, text));
@@ -132,36 +134,13 @@ impl Session {
         let texts = parts.iter().map(|part| self.find_part(part));
         let job = CompileJob {
             slot: self.parts.slot,
-            tenant: member.account.facts.number,
+            tenant: member.account.number,
             domain: member.domain,
             texts: texts.collect::<Result<_, _>>()?,
         };
         self.parts.outbound.compile(job);
         self.compiling = true;
         Ok(())
-    }
-
-    /// Checks how many texts there are, and their lengths, before anything is read.
-    fn check_lengths(&self, parts: &[ModulePart]) -> Result<(), ControlError> {
-        let limit = self.parts.module_bytes;
-        let refused = |text| Err(ControlError::new(ControlCode::Limit, text));
-        if parts.is_empty() || parts.len() > MAX_MODULE_PARTS {
-            let count = parts.len();
-            return refused(format!(
-                "a module of {count} texts; 1 to {MAX_MODULE_PARTS} are linked"
-            ));
-        }
-        let sum = |total: u64, part: &ModulePart| total.saturating_add(part.len);
-        let len = parts.iter().fold(0, sum);
-        if len == 0 || len > limit {
-            return refused(format!(
-                "a module of {len} bytes is outside 1..={limit} (limits.module_bytes)"
-            ));
-        }
-        match parts.iter().position(|part| part.len == 0) {
-            Some(n) => refused(format!("{} is empty", part_name(n, parts.len()))),
-            None => Ok(()),
-        }
     }
 
     /// Finds one text in the client's memory.
@@ -248,64 +227,14 @@ impl Session {
         } = loaded;
         let module = self.next_module;
         self.next_module += 1;
-        let mut infos = Vec::new();
-        let mut handles = Vec::new();
-        for LoadedModuleKernel {
-            loaded:
-                LoadedKernel {
-                    name,
-                    limits,
-                    attributes,
-                    unusable,
-                },
-            params,
-            control_offset,
-            key,
-        } in kernels
-        {
-            let handle = self.free_kernels.pop().unwrap_or_else(|| {
-                self.next_kernel += 1;
-                self.next_kernel - 1
-            });
-            infos.push(KernelInfo {
-                name,
-                handle,
-                params_bytes: limits.params_bytes,
-                params: params
-                    .iter()
-                    .map(|&(offset, size, align)| ParamInfo {
-                        offset,
-                        size,
-                        align,
-                    })
-                    .collect(),
-                max_threads: limits.max_threads_per_block,
-                static_shared_bytes: limits.static_shared_bytes,
-                registers: limits.registers_per_thread,
-                local_bytes: attributes.local_bytes,
-                const_bytes: attributes.const_bytes,
-                max_dynamic_shared_bytes: attributes.max_dynamic_shared_bytes,
-                ptx_version: attributes.ptx_version,
-                unusable: unusable.clone(),
-            });
-            handles.push(handle);
-            let kernel = ClientKernel {
-                limits,
-                control_offset,
-                key,
-                unusable: unusable.is_some(),
-            };
-            if let Some(reason) = unusable {
-                self.unusable.insert(handle, reason);
-            }
-            self.parts
-                .outbound
-                .tell(Message::AddKernel(self.parts.slot, handle, kernel));
-        }
+        let infos: Vec<_> = kernels
+            .into_iter()
+            .map(|kernel| self.adopt_kernel(kernel))
+            .collect();
         let own = ClientModule {
             id,
             host_bytes,
-            kernels: handles,
+            kernels: infos.iter().map(|info| info.handle).collect(),
         };
         self.modules.insert(module, own);
         ControlReply::Loaded(Module {
@@ -314,6 +243,64 @@ impl Session {
             globals: globals_for_tenant(globals),
             prints,
         })
+    }
+
+    /// Gives a kernel a handle, tells the dispatcher of it, and returns what the client is told.
+    fn adopt_kernel(&mut self, kernel: LoadedModuleKernel) -> KernelInfo {
+        let LoadedModuleKernel {
+            loaded:
+                LoadedKernel {
+                    name,
+                    limits,
+                    attributes,
+                    unusable,
+                },
+            params,
+            control,
+            key,
+        } = kernel;
+        let control_offset = control.as_ref().ok().copied();
+        let undivided = control.err().filter(|_| unusable.is_none());
+        if let Some(reason) = &undivided {
+            let id = self.parts.identity.id;
+            tracing::info!(id, kernel = ?name, %reason, "a kernel whose launches cannot be cut");
+        }
+        let handle = self.free_kernels.pop().unwrap_or_else(|| {
+            self.next_kernel += 1;
+            self.next_kernel - 1
+        });
+        let known = ClientKernel {
+            limits,
+            control_offset,
+            key,
+            unusable: unusable.is_some(),
+        };
+        if let Some(reason) = &unusable {
+            self.unusable.insert(handle, reason.clone());
+        }
+        self.parts
+            .outbound
+            .tell(Message::AddKernel(self.parts.slot, handle, known));
+        let param = |(offset, size, align)| ParamInfo {
+            offset,
+            size,
+            align,
+        };
+        KernelInfo {
+            name,
+            handle,
+            params_bytes: limits.params_bytes,
+            params: params.into_iter().map(param).collect(),
+            max_threads: limits.max_threads_per_block,
+            static_shared_bytes: limits.static_shared_bytes,
+            registers: limits.registers_per_thread,
+            local_bytes: attributes.local_bytes,
+            const_bytes: attributes.const_bytes,
+            max_dynamic_shared_bytes: attributes.max_dynamic_shared_bytes,
+            ptx_version: attributes.ptx_version,
+            unusable,
+            undivided,
+        }
     }
 
     pub(super) fn unload(&mut self, module: u32) -> Result<ControlReply, ControlError> {
@@ -347,5 +334,27 @@ impl Session {
         });
         let loaded = self.modules.values().map(|module| module.host_bytes);
         loaded.chain(waiting).sum()
+    }
+}
+
+/// Checks how many texts there are, and their lengths, before anything is read.
+fn check_lengths(parts: &[ModulePart], limit: u64) -> Result<(), ControlError> {
+    let refused = |text| Err(ControlError::new(ControlCode::Limit, text));
+    if parts.is_empty() || parts.len() > MAX_MODULE_PARTS {
+        let count = parts.len();
+        return refused(format!(
+            "a module of {count} texts; 1 to {MAX_MODULE_PARTS} are linked"
+        ));
+    }
+    let sum = |total: u64, part: &ModulePart| total.saturating_add(part.len);
+    let len = parts.iter().fold(0, sum);
+    if len == 0 || len > limit {
+        return refused(format!(
+            "a module of {len} bytes is outside 1..={limit} (limits.module_bytes)"
+        ));
+    }
+    match parts.iter().position(|part| part.len == 0) {
+        Some(n) => refused(format!("{} is empty", part_name(n, parts.len()))),
+        None => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! `repro record`: traces of the clients in `tests/clients`, for `repro traces`.
 //!
-//! Each client runs under `gridmux run --timed --record`. What a replay does not read, and launches beyond a number, are
-//! left out, so that the traces are small enough to be kept in `repro/data/traces`.
+//! Each client runs under `gridmux run --timed --record`. What a replay does not read, and launches beyond a number,
+//! are left out, so that the traces are small enough to be kept in `repro/data/traces`.
 
 use crate::setup::{self, Need};
 use crate::tasks::test::clients;

@@ -6,6 +6,7 @@
 //! placeholders and what tasks make under `target/` are not ours to check. `path.rs::name` is a function of that file,
 //! as a document names the test that shows something.
 
+use super::columns;
 use crate::repo::{self, Package};
 use anyhow::{Context, Result};
 use std::fs;
@@ -31,7 +32,8 @@ pub(super) fn check(packages: &[Package]) -> Result<Vec<String>> {
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let shown = repo::shown(&path);
         let folder = path.parent().unwrap_or(repo::root());
-        for (line, what) in check_text(&text, folder, &crates) {
+        let of_file = check_text(&text, folder, &crates).into_iter();
+        for (line, what) in of_file.chain(columns::of_document(&text)) {
             findings.push(format!("{shown}:{line}: {what}"));
         }
     }

@@ -1,11 +1,13 @@
 //! `cargo xtask tidy`: what the compiler cannot see.
 //!
+//! - [`columns`]: no line of a source or a document is wider than 120 columns.
 //! - [`rooms`]: dependencies between rooms go only where the design allows.
 //! - [`sources`]: module documents, lengths, comments on atomics, nothing ignored or left to do.
 //! - [`documents`]: every path and crate that a document names exists; every crate is in `ARCHITECTURE.md`.
 //!
 //! It also runs as a test of this package.
 
+mod columns;
 mod documents;
 mod mask;
 mod rooms;

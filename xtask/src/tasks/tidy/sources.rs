@@ -1,9 +1,11 @@
 //! The form of each Rust file: a module document first, files and functions of readable length, a comment at each
-//! atomic ordering, no test ignored, nothing left to do, no wildcard import from the parent module.
+//! atomic ordering, no test ignored, nothing left to do, no wildcard import from the parent module, no line that is too
+//! wide.
 //!
 //! A file that is longer for a good reason says so in a line `//! Length: …`, a function in a line `// Length: …`
 //! directly above it.
 
+use super::columns;
 use super::mask::code_only;
 use crate::repo::{self, Package};
 use anyhow::{Context, Result};
@@ -99,6 +101,7 @@ fn check_file(source: &str, is_test_or_bench: bool) -> Vec<(usize, String)> {
         }
     }
     findings.extend(long_functions(source, &code));
+    findings.extend(columns::of_source(source));
     if !is_test_or_bench {
         findings.extend(bare_orderings(source, &code, without_tests));
     }

@@ -11,13 +11,14 @@ mod profiles;
 mod report;
 mod spec;
 
-use super::loading::{BUDGET, check_targets, gpu, with_budget_hint};
+use super::loading::{BUDGET, Changes, check_block, check_targets, gpu, with_budget_hint};
 use super::play::{self, Run};
 use crate::commands::policy::name_parser;
 use crate::failure::Failure;
+use crate::offer::gpus;
 use crate::output::{Output, note};
 use crate::waiting::Waiting;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use gridmux_hw_model::GpuConfig;
 use gridmux_policy::Profiles;
 use gridmux_policy::units::Cycles;
@@ -68,7 +69,7 @@ Executors:
          executed. Our kernels have durations that were measured on the
          modelled gtx980; on another GPU they are measured first, alone on the
          model, as kernels of PTX files always are. Blocks slow each other
-         down by one formula (policy/data/event.toml).
+         down by one formula, the same for all kernels.
   model  executes every instruction and counts cycles. Results of our kernels
          are compared with a host reference; a wrong one makes the command
          fail. Buffers of `out=` and `inout=` are written to their files on
@@ -82,7 +83,8 @@ Examples:
   gridmux sim mix ercbench:sha1 ercbench:jpeg-d --policy srtf --gpu gtx480
   gridmux sim mix a=sad,launches=20,think=50us b=lbm,every=1ms,launches=5 \\
     --policy smk-p --on model
-  gridmux sim mix vecadd my.ptx,entry=k,grid=64,block=256,arg=out=65536:out.bin \\
+  gridmux sim mix vecadd \\
+    my.ptx,entry=k,grid=64,block=256,arg=out=65536:out.bin \\
     --policy gridmux --on model
   gridmux sim mix one.trace two.trace,at=2ms --policy accelos --gpu h200 --sms 8";
 
@@ -91,7 +93,8 @@ Examples:
 #[command(after_help = NOTES)]
 pub(crate) struct Mix {
     /// A workload for each tenant; see below
-    #[arg(value_name = "[NAME=]SOURCE[,KEY=VALUE…]", required = true, value_parser = spec::parse)]
+    #[arg(value_name = "[NAME=]SOURCE[,KEY=VALUE…]", required = true, value_parser = spec::parse,
+          value_hint = ValueHint::FilePath)]
     workloads: Vec<Spec>,
     /// Scheduling policy (`gridmux policy list`)
     #[arg(long, value_name = "NAME", value_parser = name_parser())]
@@ -104,13 +107,18 @@ pub(crate) struct Mix {
         long,
         visible_alias = "device",
         value_name = "NAME|FILE.toml",
-        default_value = gridmux_policy::executor::MEASURED_ON
+        default_value = gridmux_policy::executor::MEASURED_ON,
+        value_parser = gpus(),
+        hide_possible_values = true
     )]
     gpu: String,
+    #[command(flatten)]
+    changes: Changes,
     /// Its streaming multiprocessors, caches and bandwidth in proportion [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     sms: Option<u16>,
-    /// File of profiles that the policy begins with, and that what runs together is added to [default: nothing is known]
+    /// File of profiles that the policy begins with, and that what runs together is added to [default: nothing is
+    /// known]
     #[arg(long, value_name = "FILE")]
     profiles: Option<PathBuf>,
     /// Threads that run the model; times are the same for any number
@@ -163,9 +171,14 @@ impl Mix {
     }
 
     fn simulate(self, out: &Output) -> Result<(), Failure> {
-        let mut config = gpu(&self.gpu)?;
+        let mut config = gpu(&self.gpu, &self.changes)?;
         if let Some(sms) = self.sms {
             config = config.scaled_to_sms(sms);
+        }
+        for spec in &self.workloads {
+            if let Source::Ptx(kernel) = &spec.source {
+                check_block(&config, kernel.block, kernel.shared)?;
+            }
         }
         let members = self.workloads.iter().cloned().map(Member::read);
         let members = members.collect::<Result<Vec<Member>, Failure>>()?;

@@ -1,8 +1,8 @@
 //! A mix on the `event` executor.
 //!
-//! Rules: our kernels have the shapes of `policy/data/kernels.toml` on the GPU where these were measured; on another one
-//! they are measured first, alone on the model, as users' kernels are; blocks of a recorded program stay as long as they
-//! did while that program is alone. What was measured or recorded with few blocks on an SM counts as work at full
+//! Rules: our kernels have the shapes of `policy/data/kernels.toml` on the GPU where these were measured; on another
+//! one they are measured first, alone on the model, as users' kernels are; blocks of a recorded program stay as long as
+//! they did while that program is alone. What was measured or recorded with few blocks on an SM counts as work at full
 //! residency ([`EventConfig::work_of`]).
 
 use super::member::Member;
@@ -37,7 +37,8 @@ pub(super) struct OnEvent<'a> {
 }
 
 impl<'a> OnEvent<'a> {
-    /// Finds the shape of every member; a launch that is measured may take `budget` cycles; `progress` gets the name of each that has to be measured.
+    /// Finds the shape of every member; a launch that is measured may take `budget` cycles; `progress` gets the name of
+    /// each that has to be measured.
     pub(super) fn new(
         gpu: &GpuConfig,
         (members, budget): (&'a [Member], Cycles),

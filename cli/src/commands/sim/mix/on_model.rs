@@ -5,11 +5,9 @@
 
 use super::member::Member;
 use super::spec::{Source, UserKernel};
-use crate::commands::ptx::parse;
-use crate::commands::sim::loading::{
-    Room, Wanted, fetch, lay_out, load_kernel, memory_bytes, place,
-};
+use crate::commands::sim::loading::{Room, Wanted, fetch, lay_out, memory_bytes, place_all};
 use crate::commands::sim::play::{self, Planned, Program, Run};
+use crate::commands::sim::ptx_file::{PtxFile, with_shown_name};
 use crate::commands::sim::replay::{StandIns, queue};
 use crate::failure::Failure;
 use anyhow::Context;
@@ -199,11 +197,13 @@ fn users(
 ) -> Result<Loaded, Failure> {
     let file = &kernel.file;
     let room = Room::whole(gpu, memory_bytes(&kernel.args))?;
-    let (mut wanted, mut values) = (Vec::new(), Vec::new());
-    for argument in &kernel.args {
-        values.push(place(gpu, room, argument, &mut wanted)?);
-    }
-    let found = load_kernel(gpu, room, (file, &parse(file)?), &kernel.entry)?;
+    let mut wanted = Vec::new();
+    let values = place_all(gpu, room, &kernel.args, &mut wanted)?;
+    let text = PtxFile::read(file)?;
+    let name = text.kernel(&kernel.entry)?;
+    let found = text
+        .load(gpu, room, &name)
+        .map_err(|failure| with_shown_name(failure, &name))?;
     Ok(Loaded {
         submission: Submission {
             queue,

@@ -1,7 +1,7 @@
 //! A workload on the command line: `[NAME=]SOURCE[,KEY=VALUE…]`.
 //!
-//! Rules: a part without `=` belongs to the value before it, so that `grid=4,2` is one value; a key that says nothing of
-//! its source is an error, as is one that does not exist.
+//! Rules: a part without `=` belongs to the value before it, so that `grid=4,2` is one value; a key that says nothing
+//! of its source is an error, as is one that does not exist.
 
 use crate::commands::sim::argument::Argument;
 use crate::commands::sim::loading::{extent, grid};

@@ -4,16 +4,18 @@
 
 mod report;
 
-use super::loading::gpu;
+use super::loading::{Changes, gpu};
 use super::play::{self, Program, Run};
 use super::recording::{self, Recording};
 use super::replay::{Arrivals, StandIns};
 use crate::commands::policy::name_parser;
 use crate::commands::serve::{TenantOption, tenant};
 use crate::failure::Failure;
+use crate::offer::gpus;
 use crate::output::Output;
-use clap::Args;
+use clap::{Args, ValueHint};
 use gridmux_hw_model::{Gpu, GpuConfig};
+use gridmux_mediator::config::MAX_WEIGHT;
 use gridmux_policy::{Class, Profiles};
 use report::{Report, Tenant};
 use std::path::PathBuf;
@@ -28,11 +30,15 @@ Copies, events and waits between streams are not in a trace: with --arrivals rec
 submission, with --arrivals closed each stream keeps its pauses.
 
 Columns, in virtual time of the modelled GPU:
-  MEAN, P50, P99  time from a launch's arrival to its end, with all tenants together
-  ALONE           mean of the same time with the GPU to itself, under the same policy
+  MEAN, P50, P99  time from a launch's arrival to its end, with all tenants
+                  together
+  ALONE           mean of the same time with the GPU to itself, under the same
+                  policy
   SLOWDOWN        MEAN over ALONE
-  GOT             part that the tenant held of what all tenants held while it was busy; - before any work
-  ASKED           part of the GPU that its weight entitled it to while it was busy; - before any work
+  GOT             part that the tenant held of what all tenants held while it
+                  was busy; - before any work
+  ASKED           part of the GPU that its weight entitled it to while it was
+                  busy; - before any work
 STP is the sum of ALONE over MEAN of all tenants, ANTT the mean of their slowdowns, fairness the least slowdown over \
 the greatest.";
 
@@ -41,9 +47,10 @@ the greatest.";
 #[command(after_help = NOTES)]
 pub(crate) struct Trace {
     /// A trace for each tenant, written by `gridmux run --record`; its name is the file's unless it is given
-    #[arg(value_name = "[NAME=]FILE", required = true, value_parser = source)]
+    #[arg(value_name = "[NAME=]FILE", required = true, value_parser = source, value_hint = ValueHint::FilePath)]
     sources: Vec<Source>,
-    /// Weight [default: 1] and class (latency, normal or batch [default: normal]) of one of the tenants; may be repeated
+    /// Weight [default: 1] and class (latency, normal or batch [default: normal]) of one of the tenants; may be
+    /// repeated
     #[arg(long = "tenant", value_name = "NAME[:WEIGHT[:CLASS]]", value_parser = tenant)]
     tenants: Vec<TenantOption>,
     /// Scheduling policy (`gridmux policy list`)
@@ -54,9 +61,13 @@ pub(crate) struct Trace {
         long,
         visible_alias = "device",
         value_name = "NAME|FILE.toml",
-        default_value = "h200"
+        default_value = "h200",
+        value_parser = gpus(),
+        hide_possible_values = true
     )]
     gpu: String,
+    #[command(flatten)]
+    changes: Changes,
     /// Its streaming multiprocessors, caches and bandwidth in proportion [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     sms: Option<u16>,
@@ -87,7 +98,7 @@ struct Party<'a> {
 impl Trace {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         self.check()?;
-        let mut config = gpu(&self.gpu)?;
+        let mut config = gpu(&self.gpu, &self.changes)?;
         if let Some(sms) = self.sms {
             config = config.scaled_to_sms(sms);
         }
@@ -173,9 +184,11 @@ impl Trace {
             {
                 return Err(Failure::usage(format!("--tenant names {name:?} twice")));
             }
-            if option.weight == Some(0) {
+            if let Some(weight) = option.weight
+                && !(1..=MAX_WEIGHT).contains(&weight)
+            {
                 return Err(Failure::usage(format!(
-                    "the weight of {name:?} is 0; it is at least 1"
+                    "the weight of {name:?} is {weight}; it is 1 to {MAX_WEIGHT}"
                 )));
             }
         }

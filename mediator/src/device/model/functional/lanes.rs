@@ -1,9 +1,10 @@
 //! What is on the device, and whose turn it is.
 //!
 //! Each lane runs its operations in order, so that only the first of each lane can have turns. Turns are shared among
-//! clients (memory domains). A client's part of the processor is in proportion to the part of the device that the first
-//! launches of its lanes would hold together; a copy counts as the whole device, and a client's sum is at least
-//! [`LEAST_PART`] and at most 1. The lanes of one client take turns.
+//! clients (memory domains). A client's part of the processor is in proportion to the part of the device that the
+//! first launches of its lanes would hold together, at least [`LEAST_PART`] and at most 1. Copies and fills hold no
+//! part: a GPU has engines of their own for them, so that they are not to slow launches down much, and a client with
+//! nothing else has the least part. The lanes of one client take turns.
 //!
 //! This is stride scheduling: each client has a pass, which grows by the time of its turns divided by its part, and the
 //! client of the least pass has the next turn. A new client begins at the pass of the client that had the last turn. A
@@ -65,7 +66,7 @@ impl Job {
     fn part(&self) -> f64 {
         match self {
             Self::Launch(launch) => launch.part(),
-            Self::Transfer(..) => 1.0,
+            Self::Transfer(..) => 0.0,
         }
     }
 }

@@ -1,8 +1,11 @@
-//! `cargo xtask bench [NAME…] [--json]`: runs benchmarks and collects what they measured.
+//! `cargo xtask bench [NAME…] [--list] [--json]`: runs benchmarks and collects what they measured.
 //!
 //! By convention a room's `benches/GROUP.rs` is the group `GROUP`, a program that prints one JSON object per
 //! benchmark and line on stdout and takes an optional filter: `{"name", "value", "unit", "better", "floor", "ratio",
-//! "peer"}`. A name on the command line is a group or a benchmark; a benchmark's name starts with its group's.
+//! "peer"}`. A name on the command line is a group, a benchmark, or what the group before it takes as a filter; a
+//! benchmark's name starts with its group's.
+
+mod hardware;
 
 use crate::{process, repo, setup};
 use anyhow::{Context, Result, bail};
@@ -12,8 +15,11 @@ use serde_json::{Value, json};
 /// Run benchmarks: all of them, or the named groups and single benchmarks.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Groups (`ring`) or single benchmarks (`ring_round_trip`).
+    /// Groups (`ring`), single benchmarks (`ring_round_trip`), or a group and a part of it (`hardware latency`).
     names: Vec<String>,
+    /// Print the groups, each with its package, and run nothing.
+    #[arg(long, conflicts_with = "names")]
+    list: bool,
     /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
@@ -34,6 +40,10 @@ type Run<'a> = (&'a Group, Option<&'a str>);
 /// # Errors
 /// If a name is unknown, a group does not build or fails, or a group prints nothing for a name.
 pub fn run(args: &Args) -> Result<()> {
+    if args.list {
+        println!("{}", listed(&groups()?, args.json));
+        return Ok(());
+    }
     setup::ensure(&setup::BUILD)?;
     let groups = groups()?;
     let mut benchmarks = Vec::new();
@@ -50,10 +60,22 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if args.json {
         println!("{}", json!({ "benchmarks": benchmarks }));
+    } else if hardware::is_all(&benchmarks) {
+        println!("{}", hardware::tables(&benchmarks));
     } else {
         println!("{}", table(&benchmarks));
     }
     Ok(())
+}
+
+/// Returns the groups as they are printed.
+fn listed(groups: &[Group], json: bool) -> String {
+    if json {
+        let group = |group: &Group| json!({ "group": group.name, "package": group.package });
+        return json!({ "groups": groups.iter().map(group).collect::<Vec<_>>() }).to_string();
+    }
+    let line = |group: &Group| format!("{:<12} {}", group.name, group.package);
+    groups.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn groups() -> Result<Vec<Group>> {
@@ -88,6 +110,14 @@ fn select<'a>(groups: &'a [Group], names: &'a [String]) -> Result<Vec<Run<'a>>> 
             .max_by_key(|group| group.name.len())
         {
             runs.push((group, Some(name)));
+        } else if let Some((group, filter)) = runs.last_mut() {
+            // A name of no group is a part of the group that was named before it.
+            let group = *group;
+            if filter.is_none() {
+                *filter = Some(name);
+            } else {
+                runs.push((group, Some(name)));
+            }
         } else {
             let known: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
             bail!(
@@ -200,7 +230,7 @@ fn significant(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Group, complete, select};
+    use super::{Group, complete, listed, select};
     use serde_json::json;
 
     fn groups() -> Vec<Group> {
@@ -213,22 +243,34 @@ mod tests {
     }
 
     #[test]
-    fn names_are_groups_or_benchmarks() {
+    fn names_are_groups_benchmarks_or_what_the_group_before_them_takes() {
         let groups = groups();
-        let names = ["ring", "model_speed/matmul", "ptx-cost/slice"].map(String::from);
-        let runs = select(&groups, &names).expect("all are known");
-        let runs: Vec<_> = runs
-            .iter()
-            .map(|(group, filter)| (group.name.as_str(), *filter))
-            .collect();
-        assert_eq!(
-            runs,
-            [
-                ("ring", None),
-                ("model", Some("model_speed/matmul")),
-                ("ptx-cost", Some("ptx-cost/slice"))
-            ]
-        );
+        for (names, due) in [
+            (
+                &["ring", "model_speed/matmul", "ptx-cost/slice"][..],
+                &[
+                    ("ring", None),
+                    ("model", Some("model_speed/matmul")),
+                    ("ptx-cost", Some("ptx-cost/slice")),
+                ][..],
+            ),
+            (
+                &["ptx", "model", "latency", "launch"],
+                &[
+                    ("ptx", None),
+                    ("model", Some("latency")),
+                    ("model", Some("launch")),
+                ],
+            ),
+        ] {
+            let names: Vec<String> = names.iter().copied().map(String::from).collect();
+            let runs = select(&groups, &names).expect("all are known");
+            let runs = runs.iter();
+            let runs: Vec<_> = runs
+                .map(|(group, filter)| (&*group.name, *filter))
+                .collect();
+            assert_eq!(runs, due, "{names:?}");
+        }
         let error = select(&groups, &["rings".into()])
             .expect_err("no such group")
             .to_string();
@@ -237,6 +279,18 @@ mod tests {
             "{error}"
         );
         assert_eq!(select(&groups, &[]).expect("all groups").len(), 4);
+    }
+
+    #[test]
+    fn the_groups_are_listed_with_their_packages() {
+        let groups = groups();
+        assert_eq!(listed(&groups, false).lines().count(), 4);
+        assert!(listed(&groups, false).starts_with("ring         gridmux-ring\n"));
+        let json: serde_json::Value = serde_json::from_str(&listed(&groups, true)).expect("JSON");
+        assert_eq!(
+            json["groups"][3],
+            json!({"group": "ptx-cost", "package": "gridmux-ptx-cost"})
+        );
     }
 
     #[test]

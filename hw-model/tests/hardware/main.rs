@@ -1,0 +1,196 @@
+//! The model against published measurements of real cards, and validation files that are refused.
+//!
+//! Rule: cycles are deterministic, so a class's mean error is a number that a test can hold. The bounds stand in
+//! `hw-model/validation/bounds.toml`; they may fall and never rise.
+
+mod validation;
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use validation::judge::{run, summaries};
+use validation::ops::Op;
+use validation::read::{parse, read_all};
+use validation::schema::{Class, Run};
+
+/// How far below its bound, in percent points, an error may fall before the bound must follow.
+const SLACK: f64 = 2.0;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Bounds {
+    mean_error_percent: BTreeMap<String, f64>,
+}
+
+#[test]
+fn no_class_is_further_from_the_cards_than_it_was() {
+    let folder = validation::folder();
+    let files = read_all(&folder).unwrap_or_else(|error| panic!("{error}"));
+    let text = std::fs::read_to_string(folder.join("bounds.toml")).expect("it is committed");
+    let bounds: Bounds = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}"));
+    let judged = run(&files, &|_| true, &|_, _, _| {});
+    let summaries = summaries(&files, &judged);
+    let named: Vec<&str> = summaries.iter().map(|s| s.class.name()).collect();
+    let mut wrong = Vec::new();
+    for name in bounds.mean_error_percent.keys() {
+        if !named.contains(&name.as_str()) {
+            wrong.push(format!("{name} has a bound and no figure"));
+        }
+    }
+    for summary in &summaries {
+        let name = summary.class.name();
+        let error = summary.mean * 100.0;
+        match bounds.mean_error_percent.get(name) {
+            None => wrong.push(format!(
+                "{name} has no bound; its mean error is {error:.1} %"
+            )),
+            Some(bound) if error > *bound => wrong.push(format!(
+                "{name}: the mean error is {error:.1} %, the bound {bound} %"
+            )),
+            Some(bound) if error < bound - SLACK => wrong.push(format!(
+                "{name}: the mean error is {error:.1} %, so lower the bound of {bound} %"
+            )),
+            Some(_) => {}
+        }
+    }
+    assert!(wrong.is_empty(), "bounds.toml: {}", wrong.join("; "));
+}
+
+/// A file with one figure.
+fn file(card: &str, figure: &str) -> String {
+    format!(
+        "[source]\ntitle = \"t\"\nurl = \"https://example.org\"\n[card]\nname = \"c\"\nbase = \"v100\"\n{card}\n\
+         [[figure]]\nname = \"f\"\nat = \"Table 1\"\n{figure}\n"
+    )
+}
+
+const CHASE: &str = "class = \"latency\"\nunit = \"cycles\"\nvalue = 28.0\n\
+                     run = { kernel = \"chase\", footprint_kb = 16 }";
+
+#[test]
+fn a_good_file_is_read() {
+    let text = file(
+        "set = { \"clock.core_mhz\" = 1380, \"dram.channels\" = 16 }\nestimates = [\"dram.channels\"]",
+        CHASE,
+    );
+    let read = parse("good", &text).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(read.card.config.clock.core_mhz, 1380);
+    assert_eq!(read.card.estimates, ["dram.channels"]);
+    assert_eq!(read.figures[0].class, Class::Latency);
+    assert_eq!(read.figures[0].run, Run::Chase { footprint_kb: 16 });
+}
+
+#[test]
+fn a_curve_becomes_a_figure_for_each_point() {
+    let curve = "[[curve]]\nname = \"latency\"\nclass = \"latency\"\nunit = \"cycles\"\nat = \"here\"\n\
+                 run = { kernel = \"chase\" }\nx = \"footprint_kb\"\npoints = [[16, 28.0], [1024, 212]]";
+    let read = parse("curve", &(file("", CHASE) + curve)).unwrap_or_else(|error| panic!("{error}"));
+    let names: Vec<&str> = read.figures.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["f", "latency footprint_kb=16", "latency footprint_kb=1024"]
+    );
+    assert!((read.figures[2].value - 212.0).abs() < 1e-9);
+    assert_eq!(read.figures[2].run, Run::Chase { footprint_kb: 1024 });
+}
+
+#[test]
+fn bad_files_are_refused_with_the_names_that_exist() {
+    let of_card = |card: &str| file(card, CHASE);
+    let of_figure = |from: &str, to: &str| file("", &CHASE.replace(from, to));
+    let cases = [
+        (
+            of_figure("\"chase\"", "\"chases\""),
+            ["'f'", "chases", "`chain`"],
+        ),
+        (
+            of_figure("\"cycles\"", "\"furlongs\""),
+            ["furlongs", "`B/clk/SM`", "`cycles`"],
+        ),
+        (
+            of_figure("\"cycles\"", "\"GB/s\""),
+            ["'chase'", "GB/s", "it has: cycles"],
+        ),
+        (
+            of_figure("\"latency\"", "\"latencies\""),
+            ["latencies", "`block-turnover`", "bad"],
+        ),
+        (
+            of_figure("footprint_kb", "footprint"),
+            ["'f'", "`footprint`", "`footprint_kb`"],
+        ),
+        (
+            of_figure(
+                "\"chase\", footprint_kb = 16",
+                "\"chain\", op = \"fused.f32\"",
+            ),
+            ["'f'", "fused.f32", "`fma.rn.f32`"],
+        ),
+        (of_figure("28.0", "-1.0"), ["'f'", "-1", "positive"]),
+        (
+            of_figure("= 16", "= 0"),
+            ["'f'", "footprint_kb = 0", "at least 1"],
+        ),
+        (of_figure("unit", "units"), ["units", "`unit`", "bad"]),
+        (
+            of_card("set = { \"clocks.core_mhz\" = 1 }"),
+            ["clocks", "clock", "'c'"],
+        ),
+        (
+            of_card("set = { \"clock.mhz\" = 1 }"),
+            ["mhz", "core_mhz", "'c'"],
+        ),
+        (
+            of_card("set = { \"clock.core_mhz\" = 0 }"),
+            ["'c'", "clock.core_mhz", "at least 1"],
+        ),
+        (
+            of_card("set = { \"clock.core_mhz\" = 1380 }\nestimates = [\"sm.count\"]"),
+            ["'c'", "'sm.count'", "it sets: clock.core_mhz"],
+        ),
+        (
+            of_card("set = { \"sm.count\" = 80 }\nestimates = [\"sm.count\", \"sm.count\"]"),
+            ["'c'", "'sm.count'", "twice"],
+        ),
+        (
+            file("", CHASE).replace("v100", "v1000"),
+            ["v1000", "gtx980", "'c'"],
+        ),
+    ];
+    for (text, parts) in cases {
+        let error = parse("bad", &text).expect_err(&text).to_string();
+        for part in parts {
+            assert!(error.contains(part), "{part} is not in: {error}");
+        }
+    }
+}
+
+#[test]
+fn the_guide_names_everything_that_exists() {
+    let path = validation::folder().join("README.md");
+    let guide = std::fs::read_to_string(path).expect("it is committed");
+    let runs = read_all(&validation::folder()).unwrap_or_else(|error| panic!("{error}"));
+    let used = runs.iter().flat_map(|file| &file.figures);
+    for figure in used {
+        let (kernel, units) = figure.run.kernel();
+        assert!(
+            guide.contains(&format!("`{kernel}`")),
+            "README.md lacks {kernel}"
+        );
+        for unit in units {
+            assert!(
+                guide.contains(&format!("`{unit}`")),
+                "README.md lacks {unit}"
+            );
+        }
+    }
+    for name in Class::ALL
+        .map(Class::name)
+        .into_iter()
+        .chain(Op::ALL.iter().map(|op| op.name()))
+    {
+        assert!(
+            guide.contains(&format!("`{name}`")),
+            "README.md lacks {name}"
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! Instructions that chains and rates are measured of.
+//!
+//! Rule: an instruction's destination is also a source, so that a chain of it is one of dependent instructions.
+
+use serde::Deserialize;
+
+macro_rules! ops {
+    ($($variant:ident $name:literal $flops:literal $text:literal,)*) => {
+        /// An instruction.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+        pub enum Op {
+            $(
+                #[doc = $text]
+                #[serde(rename = $name)]
+                $variant,
+            )*
+        }
+
+        impl Op {
+            /// Every instruction.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Returns its name, as files have it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// Returns the floating-point operations of one warp instruction, for matrices those of the product.
+            pub const fn flops(self) -> u32 {
+                match self {
+                    $(Self::$variant => $flops,)*
+                }
+            }
+
+            /// PTX, in which `#` is the chain's number, `#a` to `#h` the parts of its accumulator.
+            const fn template(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+    };
+}
+
+ops! {
+    AddU32 "add.u32" 0 "add.u32 %r3#, %r3#, %r2;",
+    AndB32 "and.b32" 0 "and.b32 %r3#, %r3#, %r2;",
+    MulLoU32 "mul.lo.u32" 0 "mul.lo.u32 %r3#, %r3#, %r2;",
+    MadLoU32 "mad.lo.u32" 0 "mad.lo.u32 %r3#, %r3#, %r2, %r2;",
+    MinS32 "min.s32" 0 "min.s32 %r3#, %r3#, %r2;",
+    DivS32 "div.s32" 0 "div.s32 %r3#, %r3#, %r2;",
+    RemS32 "rem.s32" 0 "rem.s32 %r3#, %r3#, %r2;",
+    PopcB32 "popc.b32" 0 "popc.b32 %r3#, %r3#;",
+    ClzB32 "clz.b32" 0 "clz.b32 %r3#, %r3#;",
+    BrevB32 "brev.b32" 0 "brev.b32 %r3#, %r3#;",
+    AddU64 "add.u64" 0 "add.u64 %rd1#, %rd1#, %rd4;",
+    MulLoU64 "mul.lo.u64" 0 "mul.lo.u64 %rd1#, %rd1#, %rd4;",
+    ShflIdx "shfl.sync.idx.b32" 0 "shfl.sync.idx.b32 %r3#, %r3#, 0, 31, -1;",
+    AddF32 "add.f32" 32 "add.f32 %f3#, %f3#, %f2;",
+    MulF32 "mul.f32" 32 "mul.f32 %f3#, %f3#, %f2;",
+    FmaF32 "fma.rn.f32" 64 "fma.rn.f32 %f3#, %f3#, %f2, %f2;",
+    DivF32 "div.rn.f32" 0 "div.rn.f32 %f3#, %f3#, %f2;",
+    RcpF32 "rcp.rn.f32" 0 "rcp.rn.f32 %f3#, %f3#;",
+    SqrtF32 "sqrt.rn.f32" 0 "sqrt.rn.f32 %f3#, %f3#;",
+    RcpApprox "rcp.approx.f32" 0 "rcp.approx.f32 %f3#, %f3#;",
+    SqrtApprox "sqrt.approx.f32" 32 "sqrt.approx.f32 %f3#, %f3#;",
+    RsqrtApprox "rsqrt.approx.f32" 0 "rsqrt.approx.f32 %f3#, %f3#;",
+    Ex2Approx "ex2.approx.f32" 0 "ex2.approx.f32 %f3#, %f3#;",
+    Ex2Ftz "ex2.approx.ftz.f32" 0 "ex2.approx.ftz.f32 %f3#, %f3#;",
+    Lg2Approx "lg2.approx.f32" 0 "lg2.approx.f32 %f3#, %f3#;",
+    SinApprox "sin.approx.f32" 0 "sin.approx.f32 %f3#, %f3#;",
+    AddF64 "add.f64" 32 "add.f64 %d1#, %d1#, %d2;",
+    MulF64 "mul.f64" 32 "mul.f64 %d1#, %d1#, %d2;",
+    FmaF64 "fma.rn.f64" 64 "fma.rn.f64 %d1#, %d1#, %d2, %d2;",
+    DivF64 "div.rn.f64" 0 "div.rn.f64 %d1#, %d1#, %d2;",
+    SqrtF64 "sqrt.rn.f64" 0 "sqrt.rn.f64 %d1#, %d1#;",
+    FmaF16x2 "fma.rn.f16x2" 128 "fma.rn.f16x2 %r3#, %r3#, %r2, %r2;",
+    MmaF16K8 "mma.m16n8k8.f16.f16" 2048
+        "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r#a, %r#b}, {%r21, %r22}, {%r25}, {%r#a, %r#b};",
+    MmaF16K16 "mma.m16n8k16.f16.f16" 4096
+        "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r#a, %r#b}, {%r21, %r22, %r23, %r24}, {%r25, %r26}, {%r#a, %r#b};",
+    MmaF32K8 "mma.m16n8k8.f32.f16" 2048
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f#a, %f#b, %f#c, %f#d}, {%r21, %r22}, {%r25}, {%f#a, %f#b, %f#c, %f#d};",
+    MmaF32K16 "mma.m16n8k16.f32.f16" 4096
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f#a, %f#b, %f#c, %f#d}, {%r21, %r22, %r23, %r24}, {%r25, %r26}, {%f#a, %f#b, %f#c, %f#d};",
+    MmaTf32K4 "mma.m16n8k4.f32.tf32" 1024
+        "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%f#a, %f#b, %f#c, %f#d}, {%r21, %r22}, {%r25}, {%f#a, %f#b, %f#c, %f#d};",
+    MmaTf32K8 "mma.m16n8k8.f32.tf32" 2048
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f#a, %f#b, %f#c, %f#d}, {%r21, %r22, %r23, %r24}, {%r25, %r26}, {%f#a, %f#b, %f#c, %f#d};",
+    MmaS8K16 "mma.m16n8k16.s32.s8" 4096
+        "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%r#a, %r#b, %r#c, %r#d}, {%r21, %r22}, {%r25}, {%r#a, %r#b, %r#c, %r#d};",
+    MmaS8K32 "mma.m16n8k32.s32.s8" 8192
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r#a, %r#b, %r#c, %r#d}, {%r21, %r22, %r23, %r24}, {%r25, %r26}, {%r#a, %r#b, %r#c, %r#d};",
+    MmaF64 "mma.m8n8k4.f64" 512
+        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d#a, %d#b}, {%d2}, {%d2}, {%d#a, %d#b};",
+    WmmaF32 "wmma.m16n16k16.f32.f16" 8192
+        "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {%f#a, %f#b, %f#c, %f#d, %f#e, %f#f, %f#g, %f#h}, {%r21, %r22, %r23, %r24, %r25, %r26, %r27, %r28}, {%r21, %r22, %r23, %r24, %r25, %r26, %r27, %r28}, {%f#a, %f#b, %f#c, %f#d, %f#e, %f#f, %f#g, %f#h};",
+    WmmaF16 "wmma.m16n16k16.f16.f16" 8192
+        "wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16 {%r#a, %r#b, %r#c, %r#d}, {%r21, %r22, %r23, %r24, %r25, %r26, %r27, %r28}, {%r21, %r22, %r23, %r24, %r25, %r26, %r27, %r28}, {%r#a, %r#b, %r#c, %r#d};",
+}
+
+/// Independent chains that are measured side by side at most.
+pub const CHAINS: usize = 4;
+
+impl Op {
+    /// Returns the instruction of the nth chain.
+    pub fn text(self, chain: usize) -> String {
+        let mut text = self.template().to_owned();
+        let wide = text.contains("%d#");
+        for (part, letter) in "abcdefgh".chars().enumerate() {
+            // Accumulators lie where no other register of the loop does.
+            let register = if wide {
+                10 + 2 * chain + part
+            } else {
+                40 + 8 * chain + part
+            };
+            text = text.replace(&format!("#{letter}"), &register.to_string());
+        }
+        text.replace('#', &chain.to_string())
+    }
+
+    /// Returns the instructions that give every register that it reads a value.
+    pub fn setup() -> String {
+        let mut text = String::new();
+        let mut line = |one: String| {
+            text += &one;
+            text += "\n    ";
+        };
+        for n in 0..CHAINS {
+            line(format!("mov.u32 %r3{n}, 7;"));
+            line(format!("mov.f32 %f3{n}, 0f3F800000;"));
+            line(format!("mov.u64 %rd1{n}, 7;"));
+        }
+        (10..18).for_each(|n| line(format!("mov.f64 %d{n}, 0d3FF0000000000000;")));
+        (21..29).for_each(|n| line(format!("mov.u32 %r{n}, 0;")));
+        for n in 40..40 + 8 * CHAINS {
+            line(format!("mov.u32 %r{n}, 0;"));
+            line(format!("mov.f32 %f{n}, 0f00000000;"));
+        }
+        text
+    }
+}
+
+impl Op {
+    /// Returns instructions that read every result, so that no compiler leaves the measured ones out.
+    pub fn used() -> String {
+        let mut text = String::new();
+        let mut add = |one: String, register: &str| {
+            text += &format!("{one}add.u32 %r90, %r90, {register};\n    ");
+        };
+        for n in 0..CHAINS {
+            add(String::new(), &format!("%r3{n}"));
+            add(format!("cvt.rzi.u32.f32 %r91, %f3{n};\n    "), "%r91");
+            add(format!("cvt.u32.u64 %r91, %rd1{n};\n    "), "%r91");
+        }
+        for n in 10..18 {
+            add(format!("cvt.rzi.u32.f64 %r91, %d{n};\n    "), "%r91");
+        }
+        for n in 40..40 + 8 * CHAINS {
+            add(String::new(), &format!("%r{n}"));
+            add(format!("cvt.rzi.u32.f32 %r91, %f{n};\n    "), "%r91");
+        }
+        text
+    }
+}

@@ -1,0 +1,440 @@
+//! What a validation file says: a card, a source, and figures, each with what was run.
+//!
+//! `hw-model/validation/README.md` documents every key; this is the same as types.
+//! Rule: a kernel has the units that its measurement gives, and no others.
+
+use super::ops::Op;
+use gridmux_hw_model::GpuConfig;
+use serde::Deserialize;
+use std::fmt;
+
+/// What a figure is counted under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// One short block at a time per SM.
+    BlockTurnover,
+    /// Bandwidth by occupancy of kernels that load.
+    OccupancyLoads,
+    /// Bandwidth by occupancy of kernels that only store.
+    OccupancyStores,
+    /// Block starts over the whole chip.
+    BlockRate,
+    /// Kernel launches.
+    Launch,
+    /// Latencies of memories and instructions.
+    Latency,
+    /// Rates of pipelines, caches and memories.
+    Throughput,
+    /// Atomic operations and barriers.
+    Synchronisation,
+    /// Matrix units.
+    Matrix,
+    /// Matrix products, step by step better.
+    Sgemm,
+}
+
+impl Class {
+    /// Every class, in the order of the summary.
+    pub const ALL: [Self; 10] = [
+        Self::BlockTurnover,
+        Self::OccupancyLoads,
+        Self::OccupancyStores,
+        Self::BlockRate,
+        Self::Launch,
+        Self::Latency,
+        Self::Throughput,
+        Self::Synchronisation,
+        Self::Matrix,
+        Self::Sgemm,
+    ];
+
+    /// Returns the name, as files have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BlockTurnover => "block-turnover",
+            Self::OccupancyLoads => "occupancy-loads",
+            Self::OccupancyStores => "occupancy-stores",
+            Self::BlockRate => "block-rate",
+            Self::Launch => "launch",
+            Self::Latency => "latency",
+            Self::Throughput => "throughput",
+            Self::Synchronisation => "synchronisation",
+            Self::Matrix => "matrix",
+            Self::Sgemm => "sgemm",
+        }
+    }
+}
+
+/// Unit of a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Unit {
+    /// Core cycles of one access, instruction or launch.
+    #[serde(rename = "cycles")]
+    Cycles,
+    /// Bytes a core cycle of one SM.
+    #[serde(rename = "B/clk/SM")]
+    BytesPerCycleAndSm,
+    /// Bytes a core cycle of the whole chip.
+    #[serde(rename = "B/clk")]
+    BytesPerCycle,
+    /// 10⁹ bytes a second of the whole chip.
+    #[serde(rename = "GB/s")]
+    GigabytesPerSecond,
+    /// Thread operations a core cycle of one SM.
+    #[serde(rename = "lanes/clk/SM")]
+    LanesPerCycleAndSm,
+    /// Floating-point operations a core cycle of one SM; a multiply-add counts as two.
+    #[serde(rename = "FLOP/clk/SM")]
+    FlopsPerCycleAndSm,
+    /// Multiply-adds a core cycle of one SM.
+    #[serde(rename = "FMA/clk/SM")]
+    FmasPerCycleAndSm,
+    /// 10⁹ floating-point operations a second of the whole chip.
+    #[serde(rename = "GFLOP/s")]
+    GigaflopsPerSecond,
+    /// 10¹² operations a second of the whole chip.
+    #[serde(rename = "TFLOP/s")]
+    TeraflopsPerSecond,
+    /// Microseconds of one launch.
+    #[serde(rename = "us")]
+    Microseconds,
+    /// One time over another.
+    #[serde(rename = "ratio")]
+    Ratio,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cycles => "cycles",
+            Self::BytesPerCycleAndSm => "B/clk/SM",
+            Self::BytesPerCycle => "B/clk",
+            Self::GigabytesPerSecond => "GB/s",
+            Self::LanesPerCycleAndSm => "lanes/clk/SM",
+            Self::FlopsPerCycleAndSm => "FLOP/clk/SM",
+            Self::FmasPerCycleAndSm => "FMA/clk/SM",
+            Self::GigaflopsPerSecond => "GFLOP/s",
+            Self::TeraflopsPerSecond => "TFLOP/s",
+            Self::Microseconds => "us",
+            Self::Ratio => "ratio",
+        })
+    }
+}
+
+impl Unit {
+    /// More of it is better.
+    pub const fn higher_is_better(self) -> bool {
+        !matches!(self, Self::Cycles | Self::Microseconds | Self::Ratio)
+    }
+}
+
+/// What the published value says of the card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// The card has this value.
+    #[default]
+    Exact,
+    /// The card has this value or more.
+    AtLeast,
+    /// The card has this value or less.
+    AtMost,
+}
+
+/// A space of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Space {
+    /// Global memory.
+    Global,
+    /// Shared memory.
+    Shared,
+}
+
+/// What a streaming kernel does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StreamOp {
+    /// One store.
+    Store,
+    /// One load.
+    Read,
+    /// One load and one store.
+    Scale,
+    /// Three loads and one store.
+    Triad,
+}
+
+/// Element of a strided access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Element {
+    /// Four bytes.
+    F32,
+    /// Eight bytes.
+    F64,
+}
+
+/// A way to multiply matrices, each better than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SgemmStep {
+    /// Lanes read rows that lie apart.
+    Naive,
+    /// Lanes read neighbouring columns.
+    Coalesced,
+    /// Tiles in shared memory.
+    Tiled,
+    /// A column of results a thread.
+    Columns,
+    /// A square of results a thread.
+    Squares,
+    /// The same with accesses of four floats.
+    Vectors,
+}
+
+/// How launches are handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Submit {
+    /// One by one.
+    #[default]
+    Stream,
+    /// As the nodes of one graph.
+    Graph,
+}
+
+/// What is run: a kernel and its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(tag = "kernel", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Run {
+    /// One lane follows a random ring of pointers, one in each 128-byte line of a buffer.
+    Chase {
+        /// Size of the buffer.
+        footprint_kb: u64,
+    },
+    /// One lane follows a pointer in shared memory.
+    SharedChase {
+        /// What is loaded is an index, of which one multiply-add makes the next address.
+        #[serde(default)]
+        indexed: bool,
+    },
+    /// One warp executes a chain of dependent instructions.
+    Chain {
+        /// Instruction.
+        op: Op,
+    },
+    /// A full SM executes independent instructions.
+    Throughput {
+        /// Instruction.
+        op: Op,
+    },
+    /// A stream over memory much larger than the L2.
+    Stream {
+        /// Which one.
+        op: StreamOp,
+        /// Threads of a block.
+        block: u32,
+        /// Blocks that shared memory leaves room for.
+        blocks_per_sm: u32,
+    },
+    /// All blocks read the same data again and again, each a part of it: the L2's bandwidth.
+    Sweep {
+        /// Size of the data.
+        footprint_kb: u64,
+    },
+    /// One block reads a buffer again and again: the L1's bandwidth.
+    L1Read {
+        /// Size of the buffer.
+        footprint_kb: u64,
+    },
+    /// Neighbouring lanes read `stride` elements apart, from L1.
+    L1Stride {
+        /// Type of an element.
+        element: Element,
+        /// Elements.
+        stride: u32,
+    },
+    /// A full SM reads shared memory without conflicts.
+    SharedRead {},
+    /// One lane's atomic additions, each to the address that the one before returned.
+    AtomicChase {},
+    /// One warp's atomic additions of which nobody uses the result; `lanes` lanes meet at one address.
+    Atomics {
+        /// Where.
+        space: Space,
+        /// Lanes that meet; the others have a word each.
+        lanes: u32,
+    },
+    /// Barriers of one block, one after another.
+    Barrier {
+        /// Warps of the block.
+        warps: u32,
+    },
+    /// Launches of `scale`, one behind another in each of a number of queues.
+    Launches {
+        /// Elements of a launch.
+        elements: u64,
+        /// Threads of a block.
+        block: u32,
+        /// Queues.
+        #[serde(default = "one")]
+        queues: u8,
+        /// How they are handed over.
+        #[serde(default)]
+        submit: Submit,
+    },
+    /// A launch of a kernel that does nothing, from submission to end.
+    EmptyLaunch {},
+    /// A product of single-precision matrices.
+    Sgemm {
+        /// How.
+        step: SgemmStep,
+    },
+    /// A read right after the end of a writer to other memory, over the same read alone.
+    ReadAfterWrite {
+        /// What is written, in 10⁶ bytes.
+        write_mb: u64,
+        /// What is read, in 10⁶ bytes.
+        read_mb: u64,
+    },
+}
+
+fn one() -> u8 {
+    1
+}
+
+impl Run {
+    /// Returns the kernel's name and the units that it has values in.
+    pub const fn kernel(&self) -> (&'static str, &'static [Unit]) {
+        use Unit::{
+            BytesPerCycle, BytesPerCycleAndSm, Cycles, FlopsPerCycleAndSm, FmasPerCycleAndSm,
+            GigabytesPerSecond, GigaflopsPerSecond, LanesPerCycleAndSm, Microseconds, Ratio,
+            TeraflopsPerSecond,
+        };
+        const BANDWIDTH: &[Unit] = &[GigabytesPerSecond, BytesPerCycle, BytesPerCycleAndSm];
+        const TIME: &[Unit] = &[Cycles];
+        const RATE: &[Unit] = &[
+            LanesPerCycleAndSm,
+            FlopsPerCycleAndSm,
+            FmasPerCycleAndSm,
+            GigaflopsPerSecond,
+            TeraflopsPerSecond,
+        ];
+        match self {
+            Self::Chase { .. } => ("chase", TIME),
+            Self::SharedChase { .. } => ("shared-chase", TIME),
+            Self::Chain { .. } => ("chain", TIME),
+            Self::Throughput { .. } => ("throughput", RATE),
+            Self::Stream { .. } => ("stream", BANDWIDTH),
+            Self::Sweep { .. } => ("sweep", BANDWIDTH),
+            Self::L1Read { .. } => ("l1-read", BANDWIDTH),
+            Self::L1Stride { .. } => ("l1-stride", &[Cycles, BytesPerCycleAndSm]),
+            Self::SharedRead {} => ("shared-read", BANDWIDTH),
+            Self::AtomicChase {} => ("atomic-chase", TIME),
+            Self::Atomics { .. } => ("atomics", TIME),
+            Self::Barrier { .. } => ("barrier", TIME),
+            Self::Launches { .. } => ("launches", &[GigabytesPerSecond, Microseconds, Cycles]),
+            Self::EmptyLaunch {} => ("empty-launch", &[Cycles, Microseconds]),
+            Self::Sgemm { .. } => ("sgemm", &[GigaflopsPerSecond, TeraflopsPerSecond]),
+            Self::ReadAfterWrite { .. } => ("read-after-write", &[Ratio]),
+        }
+    }
+
+    /// Says what is wrong with a parameter, if something is.
+    pub fn complaint(&self) -> Option<String> {
+        let positive = |name: &str, value: u64| {
+            (value == 0).then(|| format!("{name} = 0 makes no sense: it must be at least 1"))
+        };
+        match *self {
+            Self::Chase { footprint_kb } | Self::Sweep { footprint_kb } => {
+                positive("footprint_kb", footprint_kb)
+            }
+            Self::L1Read { footprint_kb } => (!footprint_kb.is_multiple_of(4) || footprint_kb == 0)
+                .then(|| format!("footprint_kb = {footprint_kb}: it must be a multiple of 4")),
+            Self::Stream {
+                block,
+                blocks_per_sm,
+                ..
+            } => positive("block", block.into())
+                .or_else(|| positive("blocks_per_sm", blocks_per_sm.into())),
+            Self::Atomics { lanes, .. } => (!(1..=32).contains(&lanes))
+                .then(|| format!("lanes = {lanes}: it must lie between 1 and 32")),
+            Self::Barrier { warps } => (!(1..=32).contains(&warps))
+                .then(|| format!("warps = {warps}: it must lie between 1 and 32")),
+            Self::Launches {
+                elements,
+                block,
+                queues,
+                ..
+            } => positive("elements", elements)
+                .or_else(|| positive("block", block.into()))
+                .or_else(|| positive("queues", queues.into())),
+            Self::ReadAfterWrite { write_mb, read_mb } => {
+                positive("write_mb", write_mb).or_else(|| positive("read_mb", read_mb))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Where the figures of a file are published.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Title, authors, year.
+    pub title: String,
+    /// Address under which it can be opened.
+    pub url: String,
+    /// What a reader must know of the method.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+/// The card of a file.
+#[derive(Debug, Clone)]
+pub struct Card {
+    /// Its name.
+    pub name: String,
+    /// Its description.
+    pub config: GpuConfig,
+    /// Keys that it sets without a source that can be opened.
+    pub estimates: Vec<String>,
+    /// SMs of the part of the chip on which long bandwidth kernels run, for speed; what they reach is scaled up.
+    pub slice_sms: u16,
+}
+
+/// One measured value.
+#[derive(Debug, Clone)]
+pub struct Figure {
+    /// Name, unique in its file.
+    pub name: String,
+    /// Class.
+    pub class: Class,
+    /// Unit.
+    pub unit: Unit,
+    /// What was measured.
+    pub value: f64,
+    /// What the value says.
+    pub bound: Bound,
+    /// Where in the source it stands.
+    pub at: String,
+    /// What was run.
+    pub run: Run,
+    /// Name of the curve that it is a point of, the parameter that varies, and its value.
+    pub point: Option<(String, String, i64)>,
+}
+
+/// A validation file.
+#[derive(Debug, Clone)]
+pub struct Measurements {
+    /// Name of the file, without its ending.
+    pub file: String,
+    /// Source.
+    pub source: Source,
+    /// Card.
+    pub card: Card,
+    /// Figures, points of curves included.
+    pub figures: Vec<Figure>,
+}

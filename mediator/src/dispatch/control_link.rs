@@ -1,0 +1,79 @@
+//! What the control thread and the dispatcher share: a queue in each direction, and what the dispatcher shows.
+//!
+//! Rules: neither end waits for the other; each counter publishes nothing but itself, so every access to one is
+//! `Relaxed`.
+
+use super::message::{Message, Notice};
+use crossbeam::queue::ArrayQueue;
+use nix::sys::eventfd::EventFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Messages of the control thread that may wait.
+const MESSAGES: usize = if cfg!(loom) { 16 } else { 4096 };
+/// Notices to the control thread for which there is room from the start; half of them are kept for notices other than
+/// texts of failures, which may be lost.
+pub(super) const NOTICES: usize = if cfg!(loom) { 16 } else { 8192 };
+
+/// Queues between the dispatcher and the control thread.
+pub struct ControlLink<P> {
+    /// To the dispatcher.
+    pub messages: ArrayQueue<Message<P>>,
+    /// From the dispatcher.
+    pub notices: ArrayQueue<Notice<P>>,
+    /// Rung after a notice, if the control thread listens.
+    pub(super) bell: Option<Arc<EventFd>>,
+    /// Holds of the virtual clock that ran out.
+    holds_expired: AtomicU64,
+    /// Number of the dispatcher's newest turn.
+    turn: AtomicU64,
+}
+
+impl<P> Default for ControlLink<P> {
+    fn default() -> Self {
+        Self {
+            messages: ArrayQueue::new(MESSAGES),
+            notices: ArrayQueue::new(NOTICES),
+            bell: None,
+            holds_expired: AtomicU64::new(0),
+            turn: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<P> ControlLink<P> {
+    /// Makes a link that rings a bell for each notice.
+    #[must_use]
+    pub fn with_bell(bell: Arc<EventFd>) -> Self {
+        Self {
+            bell: Some(bell),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the number of the dispatcher's newest turn. A dispatcher that is woken turns.
+    #[must_use]
+    pub fn turn(&self) -> u64 {
+        // Relaxed: a sign of life that publishes nothing but itself.
+        self.turn.load(Relaxed)
+    }
+
+    /// Returns how often a client held the virtual clock for the longest wall time permitted.
+    #[must_use]
+    pub fn holds_expired(&self) -> u64 {
+        // Relaxed: a counter that publishes nothing but itself.
+        self.holds_expired.load(Relaxed)
+    }
+
+    /// Says how often a client held the virtual clock for the longest wall time permitted.
+    pub(super) fn show_expired(&self, holds: u64) {
+        // Relaxed: a counter that publishes nothing but itself.
+        self.holds_expired.store(holds, Relaxed);
+    }
+
+    /// Says which turn the dispatcher is in.
+    pub(super) fn show_turn(&self, turn: u64) {
+        // Relaxed: a sign of life that publishes nothing but itself.
+        self.turn.store(turn, Relaxed);
+    }
+}

@@ -1,0 +1,184 @@
+//! Contract: tenants come and go while the service runs. Each launch of a tenant that goes ends with an error that says
+//! why, the tenant works again when it comes back, and who may connect as whom is what the configuration says now.
+
+use gridmux_tenant::{Args, ClientError, Event};
+use gridmux_tests::reload::{change, with, without};
+use gridmux_tests::{Bench, Service, ServiceBuilder, connect, run, until};
+use gridmux_workloads::Size;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+/// A user and group other than root's.
+const OTHER: u32 = 65_534;
+
+/// A kernel that never ends.
+const ENDLESS: &[u8] = b".version 8.0\n.target sm_80\n.address_size 64\n\
+    .visible .entry endless()\n{\n$again:\n    bra $again;\n}\n";
+
+fn run_once(service: &Service, tenant: &str) {
+    let gpu = until("a place", || connect(&service.socket(), tenant).ok());
+    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).unwrap();
+    bench.run(&gpu).unwrap();
+}
+
+#[test]
+fn each_launch_of_a_tenant_that_goes_is_reported_and_it_works_when_it_comes_back() {
+    let service = ServiceBuilder::new(&[("stays", 1), ("goes", 1)]).start();
+    let (stays, goes) = (service.gpu("stays"), service.gpu("goes"));
+    let bench = Bench::set_up(&stays, "vecadd", Size::Tiny, 3).unwrap();
+    let kernel = goes.module(ENDLESS).unwrap().kernel("endless").unwrap();
+    let stream = goes.stream().unwrap();
+    let launch = |_| stream.launch(&kernel, 64, 256, 0, &Args::new()).unwrap();
+    // The second one waits for the first, which never ends.
+    let launches: Vec<Event> = (0..2).map(launch).collect();
+    until("the endless launch to be on the device", || {
+        let usage = service.tenant("goes").usage;
+        (usage.slices > 0 && usage.pending == 2).then_some(())
+    });
+    let host = service.host();
+    change(&service, |text| without(&text, "goes"));
+    for (place, launch) in launches.iter().enumerate() {
+        let error = launch.wait().map(drop).unwrap_err();
+        let is_reported = matches!(error, ClientError::Failed { .. }) || error.is_lost();
+        assert!(is_reported, "launch {place}: {error:?}");
+    }
+    let error = goes.alloc(1).map(drop).unwrap_err().to_string();
+    let reason = "no more in the service's configuration";
+    assert!(error.contains(reason), "{error}");
+    bench.run(&stays).unwrap();
+    change(&service, |text| with(&text, "goes"));
+    run_once(&service, "goes");
+    bench.run(&stays).unwrap();
+    // All three are accounted for: the two that were in flight, and the one that worked.
+    let usage = until("the end of what was in flight", || {
+        let usage = service.tenant("goes").usage;
+        (usage.pending == 0).then_some(usage)
+    });
+    let ended = (usage.launches, usage.failed, usage.abandoned);
+    assert_eq!(
+        usage.submitted,
+        usage.completed + usage.abandoned,
+        "{usage:?}"
+    );
+    assert_eq!(usage.launches, 3, "{ended:?}");
+    assert_eq!(usage.failed + usage.abandoned, 2, "{ended:?}");
+    let statistics = service.statistics();
+    assert_eq!(
+        (statistics.host_restarts, statistics.host_pid),
+        (0, Some(host))
+    );
+}
+
+fn socket_mode(service: &Service) -> u32 {
+    let metadata = std::fs::metadata(service.socket()).unwrap();
+    metadata.permissions().mode() & 0o7777
+}
+
+#[test]
+fn the_socket_is_open_to_others_as_long_as_they_may_be_somebody() {
+    let service = ServiceBuilder::new(&[("own", 1)]).start();
+    let rule = format!("user = {OTHER}\n");
+    for round in 0..2 {
+        assert_eq!(socket_mode(&service), 0o600, "round {round}");
+        change(&service, |text| with(&text, "other") + &rule);
+        assert_eq!(socket_mode(&service), 0o666, "round {round}");
+        change(&service, |text| without(&text, "other"));
+    }
+    assert_eq!(socket_mode(&service), 0o600);
+    run_once(&service, "own");
+}
+
+/// Connects as tenant `shared` in a process of another user; returns what that process says.
+fn connect_as_other(service: &Service) -> Result<(), String> {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", "connect_as_somebody_else", "--nocapture"]);
+    command.env(SOCKET, service.socket());
+    let output = command.uid(OTHER).gid(OTHER).output().unwrap();
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(text),
+    }
+}
+
+/// Where the process of another user finds the service.
+const SOCKET: &str = "GRIDMUX_TEST_SOCKET";
+
+/// What the process of another user does.
+#[test]
+fn connect_as_somebody_else() {
+    let Some(socket) = std::env::var_os(SOCKET) else {
+        return;
+    };
+    let gpu = connect(socket.as_ref(), "shared").unwrap_or_else(|error| panic!("{error}"));
+    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).unwrap();
+    bench.run(&gpu).unwrap();
+}
+
+#[test]
+fn a_user_who_is_taken_out_of_a_tenant_cannot_connect_as_it_any_more() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: only root can connect as two users");
+        return;
+    }
+    let (theirs, ours) = (format!("user = {OTHER}"), "user = 0");
+    // Another tenant that they may be keeps the socket open to them and says what is left.
+    let service = ServiceBuilder::new(&[("left", 1), ("shared", 1)])
+        .tenant_key("left", &theirs)
+        .tenant_key("shared", &theirs)
+        .start();
+    let open = PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(service.folder(), open).unwrap();
+    connect_as_other(&service).unwrap();
+    assert!(connect(&service.socket(), "shared").is_err());
+    let [to_them, to_us] =
+        [&*theirs, ours].map(|rule| format!("name = \"shared\"\nweight = 1\n{rule}\n"));
+    change(&service, |text| text.replace(&to_them, &to_us));
+    let refused = connect_as_other(&service).unwrap_err();
+    assert!(
+        refused.contains("may not be tenant \"shared\"; you may be: left"),
+        "{refused}"
+    );
+    run_once(&service, "shared");
+    change(&service, |text| text.replace(&to_us, &to_them));
+    connect_as_other(&service).unwrap();
+    let error = connect(&service.socket(), "shared").map(drop).unwrap_err();
+    assert!(error.to_string().contains("may not be tenant"), "{error}");
+}
+
+#[test]
+fn the_latencies_of_a_tenant_that_came_later_are_measured_by_ebpf_as_well() {
+    let service = ServiceBuilder::new(&[("first", 1)]).start();
+    if let Some(reason) = service.statistics().ebpf_unavailable {
+        println!("SKIPPED: {reason}");
+        return;
+    }
+    let measured = |tenant: &str| {
+        let arguments = ["latency", tenant, "--run-dir"].map(OsStr::new);
+        let (code, said) = run(arguments.into_iter().chain([service.folder().as_os_str()]));
+        assert_eq!(
+            (code, &said["source"]),
+            (Some(0), &Value::from("ebpf")),
+            "{said}"
+        );
+        let rows = said["latencies"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["kind"] == "submit_to_complete");
+        row.map_or(0, |row| row["count"].as_u64().unwrap())
+    };
+    let await_count = |tenant: &str, count: u64| {
+        until(&format!("{count} launches of {tenant}"), || {
+            (measured(tenant) == count).then_some(())
+        });
+    };
+    run_once(&service, "first");
+    await_count("first", 1);
+    change(&service, |text| with(&text, "later"));
+    assert_eq!(measured("later"), 0);
+    run_once(&service, "later");
+    run_once(&service, "later");
+    await_count("later", 2);
+    assert_eq!(measured("first"), 1);
+}
