@@ -146,8 +146,9 @@ fn local_memory_is_refused_with_its_size_whatever_that_is_modulo_32_bits() {
     }
 }
 
-/// A module of 16 times as many pairs of blocks would take 16 times as long if pairs mattered; processor time of this
-/// thread, so that whatever else the machine does is not counted.
+/// A module of 64 times as many pairs of blocks would take 64 times as long if pairs mattered, and 8 times as long if
+/// blocks do. It is processor time of this thread, so that whatever else the machine does is not counted, though a busy
+/// neighbour's use of the caches is: hence the least of three, and a bound between the two.
 #[test]
 fn a_tangled_module_loads_in_time_in_proportion_to_its_blocks() {
     let (open, domain) = open();
@@ -164,6 +165,6 @@ fn a_tangled_module_loads_in_time_in_proportion_to_its_blocks() {
         };
         (0..3).map(load).min().unwrap()
     };
-    let (small, large) = (least(20_000), least(80_000));
-    assert!(large < small * 8, "{small:?} and {large:?}");
+    let (small, large) = (least(10_000), least(80_000));
+    assert!(large < small * 24, "{small:?} and {large:?}");
 }
