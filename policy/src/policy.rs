@@ -179,7 +179,8 @@ pub fn policies() -> &'static [PolicyInfo] {
             summary: "kernels hold equal parts of the device, and the rest is filled up",
             source: "accelOS section 3",
             promises_weights: false,
-            weights: "parts of the device are in proportion, among kernels and not tenants, before the rest is filled up",
+            weights: "parts of the device are in proportion, among kernels and not tenants, before the rest is filled \
+                      up",
             uses: accelos::USES,
             make: |device, shape, _| Box::new(accelos::AccelOs::new(device, shape)),
         },

@@ -69,6 +69,7 @@ fn main() {
 
 fn report(name: &str, floor: f64, value: f64) {
     println!(
+        // Wide: a line of output.
         r#"{{"name":"{name}","value":{value:.1},"unit":"MB/s","better":"higher","floor":{floor:.1},"ratio":{:.4},"peer":null}}"#,
         value / floor
     );

@@ -4,7 +4,7 @@
 //! with an allowance for what any module costs.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of memory that a byte of input may cost at the most.
 pub const TIMES: usize = 20;
@@ -19,8 +19,8 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 fn count(grown_by: usize) {
-    let held = HELD.fetch_add(grown_by, Relaxed) + grown_by;
-    PEAK.fetch_max(held, Relaxed);
+    let held = HELD.fetch_add(grown_by, Ordering::Relaxed) + grown_by;
+    PEAK.fetch_max(held, Ordering::Relaxed);
 }
 
 // SAFETY: every call goes to the system's allocator unchanged; counting touches none of the memory.
@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Relaxed);
+        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: `at` came from `alloc` above, and so from the system's allocator, with this layout.
         unsafe { System.dealloc(at, layout) }
     }
@@ -40,10 +40,10 @@ unsafe impl GlobalAlloc for Counting {
 
 /// Runs one input; gives the most bytes that the heap held more than before, and what the run gave.
 pub fn grown<T>(bytes: &[u8], run: impl FnOnce(&[u8]) -> T) -> (usize, T) {
-    let before = HELD.load(Relaxed);
-    PEAK.store(before, Relaxed);
+    let before = HELD.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
     let result = run(bytes);
-    (PEAK.load(Relaxed).saturating_sub(before), result)
+    (PEAK.load(Ordering::Relaxed).saturating_sub(before), result)
 }
 
 /// Runs one input and panics if it made the heap grow past the bound.

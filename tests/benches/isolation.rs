@@ -297,7 +297,8 @@ fn large_module(socket: &Path, progress: &Progress) {
 
 /// Modules of about 40 MiB until one is refused, and again.
 fn modules(socket: &Path, progress: &Progress) {
-    let head = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry m()\n{\n.reg .u32 %r<2>;\nmov.u32 %r1, 0;\n";
+    let head = ".version 8.0\n.target sm_80\n.address_size 64\n\
+                .visible .entry m()\n{\n.reg .u32 %r<2>;\nmov.u32 %r1, 0;\n";
     let body = "add.u32 %r1, %r1, 1;\n".repeat(2_000_000);
     let text = format!("{head}{body}ret;\n}}\n");
     while progress.goes_on() {

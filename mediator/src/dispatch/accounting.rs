@@ -8,7 +8,7 @@ use super::samples::LatencyHistogram;
 use gridmux_policy::ShareReading;
 use gridmux_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counters of one tenant, written by the dispatcher.
 #[derive(Debug, Default)]
@@ -134,21 +134,23 @@ impl TenantCounters {
     }
 
     pub(super) fn share(&self, reading: &ShareReading, is_waiting: bool) {
-        self.waiting.store(is_waiting, Relaxed);
+        // Relaxed: it publishes nothing but itself.
+        self.waiting.store(is_waiting, Ordering::Relaxed);
         let ShareReading {
             held,
             entitled,
             total,
         } = self.before;
-        let store = |bits: &AtomicU64, value: f64| bits.store(value.to_bits(), Relaxed);
+        let store = |bits, value: f64| write(bits, value.to_bits());
         store(&self.held_bits, held + reading.held);
         store(&self.entitled_bits, entitled + reading.entitled);
         store(&self.total_bits, total + reading.total);
     }
 
     pub(super) fn budget_ends(&self, in_a_row: u32, is_behind: bool) {
-        self.budget_ends.store(in_a_row.into(), Relaxed);
-        self.behind.store(is_behind, Relaxed);
+        write(&self.budget_ends, in_a_row.into());
+        // Relaxed: it publishes nothing but itself.
+        self.behind.store(is_behind, Ordering::Relaxed);
     }
 
     /// Counts an operation of a client that left before it completed.
@@ -172,41 +174,52 @@ impl TenantCounters {
     /// Reads every counter.
     #[must_use]
     pub fn read(&self) -> TenantUsage {
-        let float = |bits: &AtomicU64| f64::from_bits(bits.load(Relaxed));
+        let float = |bits: &AtomicU64| f64::from_bits(read(bits));
         let reading = ShareReading {
             held: float(&self.held_bits),
             entitled: float(&self.entitled_bits),
             total: float(&self.total_bits),
         };
         TenantUsage {
-            submitted: self.submitted.load(Relaxed),
-            launches: self.launches.load(Relaxed),
-            completed: self.completed.load(Relaxed),
-            failed: self.failed.load(Relaxed),
-            slices: self.slices.load(Relaxed),
-            blocks: self.blocks.load(Relaxed),
-            block_ns: self.block_ns.load(Relaxed),
-            bytes_copied: self.bytes_copied.load(Relaxed),
-            pending: self.pending.load(Relaxed),
-            abandoned: self.abandoned.load(Relaxed),
+            submitted: read(&self.submitted),
+            launches: read(&self.launches),
+            completed: read(&self.completed),
+            failed: read(&self.failed),
+            slices: read(&self.slices),
+            blocks: read(&self.blocks),
+            block_ns: read(&self.block_ns),
+            bytes_copied: read(&self.bytes_copied),
+            pending: read(&self.pending),
+            abandoned: read(&self.abandoned),
             share_got: reading.got(),
             share_entitled: reading.asked(),
             held_sm_ns: reading.held,
             entitled_sm_ns: reading.entitled,
             all_held_sm_ns: reading.total,
-            budget_ends: self.budget_ends.load(Relaxed),
-            is_behind: self.behind.load(Relaxed),
-            is_waiting: self.waiting.load(Relaxed),
+            budget_ends: read(&self.budget_ends),
+            // Relaxed, twice: they publish nothing but themselves.
+            is_behind: self.behind.load(Ordering::Relaxed),
+            is_waiting: self.waiting.load(Ordering::Relaxed),
         }
     }
 }
 
 /// Adds to a counter that nobody else writes.
 pub(super) fn add(counter: &AtomicU64, n: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+    write(counter, read(counter).wrapping_add(n));
 }
 
 /// Takes one from a counter that nobody else writes.
 fn take_one(counter: &AtomicU64) {
-    counter.store(counter.load(Relaxed).wrapping_sub(1), Relaxed);
+    write(counter, read(counter).wrapping_sub(1));
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    // Relaxed: it publishes nothing but itself.
+    counter.load(Ordering::Relaxed)
+}
+
+fn write(counter: &AtomicU64, value: u64) {
+    // Relaxed: it publishes nothing but itself.
+    counter.store(value, Ordering::Relaxed);
 }

@@ -7,7 +7,7 @@ use super::message::{Message, Notice};
 use crossbeam::queue::ArrayQueue;
 use nix::sys::eventfd::EventFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Messages of the control thread that may wait.
 const MESSAGES: usize = if cfg!(loom) { 16 } else { 4096 };
@@ -55,25 +55,25 @@ impl<P> ControlLink<P> {
     #[must_use]
     pub fn turn(&self) -> u64 {
         // Relaxed: a sign of life that publishes nothing but itself.
-        self.turn.load(Relaxed)
+        self.turn.load(Ordering::Relaxed)
     }
 
     /// Returns how often a client held the virtual clock for the longest wall time permitted.
     #[must_use]
     pub fn holds_expired(&self) -> u64 {
         // Relaxed: a counter that publishes nothing but itself.
-        self.holds_expired.load(Relaxed)
+        self.holds_expired.load(Ordering::Relaxed)
     }
 
     /// Says how often a client held the virtual clock for the longest wall time permitted.
     pub(super) fn show_expired(&self, holds: u64) {
         // Relaxed: a counter that publishes nothing but itself.
-        self.holds_expired.store(holds, Relaxed);
+        self.holds_expired.store(holds, Ordering::Relaxed);
     }
 
     /// Says which turn the dispatcher is in.
     pub(super) fn show_turn(&self, turn: u64) {
         // Relaxed: a sign of life that publishes nothing but itself.
-        self.turn.store(turn, Relaxed);
+        self.turn.store(turn, Ordering::Relaxed);
     }
 }

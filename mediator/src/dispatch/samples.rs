@@ -16,7 +16,7 @@ use gridmux_bpf::{Recorder, Sample};
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One completed launch.
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +92,9 @@ impl LatencyHistogram {
 
     /// Returns the count of every bucket, in order.
     pub fn counts(&self) -> impl Iterator<Item = u64> + '_ {
-        self.buckets.iter().map(|bucket| bucket.load(Relaxed))
+        self.buckets
+            .iter()
+            .map(|bucket| bucket.load(Ordering::Relaxed))
     }
 
     /// Adds one value; only the dispatcher does so. Relaxed: a bucket publishes nothing but itself.

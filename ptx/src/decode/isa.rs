@@ -2,6 +2,8 @@
 //!
 //! Length: one row per opcode, in the order of the ISA's sections; splitting it would hide gaps.
 //!
+//! Wide: an opcode is one row.
+//!
 //! The first column is what a mnemonic begins with; the longest row that fits is taken. The third gives each operand
 //! one letter; the fourth how many types the mnemonic names; the fifth the types and modifiers that it may name, in any
 //! order (ptxas takes any), where `@` names a group of [`GROUPS`] and `*` all of [`WORDS`].

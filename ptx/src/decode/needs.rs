@@ -3,6 +3,8 @@
 //! A group is words with `|` between them, of which a mnemonic has exactly one. `^` before a group: the word stands
 //! right behind the opcode. `?` behind that: there may be none; `!`: there is none. The verdicts follow `ptxas`, as
 //! those of [`super::conform`] do; an opcode that is not here needs what [`super::mnemonic`] says, or nothing.
+//!
+//! Wide: an opcode is one row.
 
 use super::Opcode;
 use super::Opcode as O;

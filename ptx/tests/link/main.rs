@@ -197,7 +197,8 @@ fn single_names_of_a_declaration_go() {
     ]);
     assert_eq!(
         text,
-        ".extern .global .align 4 .u32 a;.extern .global .align 4 .u32 b;.weak .global .u32 c;\n.visible .global .u32 a = 2, b = 4;"
+        ".extern .global .align 4 .u32 a;.extern .global .align 4 .u32 b;.weak .global .u32 c;\n\
+         .visible .global .u32 a = 2, b = 4;"
     );
 }
 

@@ -155,7 +155,8 @@ fn seconds(count: usize, name_bytes: usize) -> f64 {
             );
             let _ = writeln!(
                 text,
-                ".visible .entry k{this}{name}() {{ .reg .u32 %r; ld.global.u32 %r, [x{other}{name}]; call f{name}; ret; }}"
+                ".visible .entry k{this}{name}() {{ .reg .u32 %r; ld.global.u32 %r, [x{other}{name}]; call f{name}; \
+                 ret; }}"
             );
         }
         Part {

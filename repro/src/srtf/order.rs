@@ -43,8 +43,8 @@ const NOTES: &[Note] = &[
     Note {
         rows: &["mpmax", "fifo-strict"],
         metrics: &["stp_rank"],
-        why: "In the paper MPMax leads FIFO by 0.02 of STP, because its FIFO is worse than the serial execution that its \
-              own Table 3 implies; ours is near serial, half of whose pairs go as under SJF.",
+        why: "In the paper MPMax leads FIFO by 0.02 of STP, because its FIFO is worse than the serial execution that \
+              its own Table 3 implies; ours is near serial, half of whose pairs go as under SJF.",
     },
     Note {
         rows: &[],

@@ -162,8 +162,8 @@ pub(super) fn examples(runs: &Runs) -> Figures {
             Note {
                 rows: &["sha1 as the second under mpmax, at best"],
                 metrics: &[],
-                why: "No block of ours is faster beside others than alone, and the paper's own runs on hardware did not \
-                      show it either.",
+                why: "No block of ours is faster beside others than alone, and the paper's own runs on hardware did \
+                      not show it either.",
             },
             Note {
                 rows: &["raytracing, then jpeg-d, under srtf"],

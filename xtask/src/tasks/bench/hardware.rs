@@ -1,4 +1,4 @@
-//! Tables of `bench hardware`: the errors of each class, then every figure, the furthest off first.
+//! Tables of `bench hardware`: the figures of each class, the furthest off first, and last the errors of all classes.
 
 use super::significant;
 use comfy_table::{CellAlignment, Table, presets};
@@ -10,10 +10,12 @@ pub(super) fn is_all(benchmarks: &[Value]) -> bool {
     !benchmarks.is_empty() && benchmarks.iter().all(|b| name(b).starts_with("hardware/"))
 }
 
+/// Returns the name of a benchmark.
 fn name(benchmark: &Value) -> &str {
     benchmark["name"].as_str().unwrap_or_default()
 }
 
+/// Returns an empty table whose columns are aligned to the right, the first one aside.
 fn rows<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
@@ -47,11 +49,13 @@ pub(super) fn tables(benchmarks: &[Value]) -> String {
             ]);
         }
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}\n{table}\n", class.trim_start_matches("hardware/"));
+        let class = class.strip_prefix("hardware/").unwrap_or(class);
+        let _ = writeln!(text, "{class}\n{table}\n");
     }
     text + &summary(&classes).to_string()
 }
 
+/// Returns the table of the classes' errors.
 fn summary(classes: &[&Value]) -> Table {
     let header = [
         "class",
@@ -64,8 +68,9 @@ fn summary(classes: &[&Value]) -> Table {
     let mut table = rows(header);
     for class in classes {
         let peer = |key: &str| class["peer"][key].to_string();
+        let shown = name(class);
         table.add_row([
-            name(class).trim_start_matches("hardware/").to_owned(),
+            shown.strip_prefix("hardware/").unwrap_or(shown).to_owned(),
             peer("figures"),
             class["value"].to_string(),
             peer("median %"),

@@ -90,7 +90,7 @@ fn groups() -> Result<Vec<Group>> {
     Ok(packages.iter().flat_map(of_package).collect())
 }
 
-/// Which groups to run, and with which filter.
+/// Returns which groups to run, and with which filter.
 fn select<'a>(groups: &'a [Group], names: &'a [String]) -> Result<Vec<Run<'a>>> {
     if names.is_empty() {
         return Ok(groups.iter().map(|group| (group, None)).collect());
@@ -129,6 +129,7 @@ fn select<'a>(groups: &'a [Group], names: &'a [String]) -> Result<Vec<Run<'a>>> 
     Ok(runs)
 }
 
+/// Runs a group and returns what it measured.
 fn measure(group: &Group, filter: Option<&str>) -> Result<Vec<Value>> {
     let mut command = repo::cargo("bench");
     command.args(["--package", &group.package, "--bench", &group.name]);
@@ -136,14 +137,15 @@ fn measure(group: &Group, filter: Option<&str>) -> Result<Vec<Value>> {
         command.args(["--", filter]);
     }
     eprintln!("bench: {}", process::shown(&command));
-    let mut measured = Vec::new();
-    let succeeded = process::lines(
-        &mut command,
-        &mut |line| match serde_json::from_str::<Value>(line) {
-            Ok(benchmark) if benchmark.get("name").is_some() => measured.push(benchmark),
-            _ => eprintln!("{line}"),
-        },
-    )?;
+    let (mut measured, mut wrong) = (Vec::new(), None);
+    let succeeded = process::lines(&mut command, &mut |line| match read(line) {
+        Ok(Some(benchmark)) => measured.push(benchmark),
+        Ok(None) => eprintln!("{line}"),
+        Err(error) => wrong = Some(error),
+    })?;
+    if let Some(error) = wrong {
+        return Err(error.context(format!("benchmark group {}", group.name)));
+    }
     if !succeeded {
         bail!("benchmark group {} failed", group.name);
     }
@@ -151,6 +153,19 @@ fn measure(group: &Group, filter: Option<&str>) -> Result<Vec<Value>> {
         complete(benchmark).with_context(|| format!("group {} printed {benchmark}", group.name))?;
     }
     Ok(measured)
+}
+
+/// Returns the benchmark of a line that a group printed; none for a line that is no JSON object with a name.
+///
+/// # Errors
+/// It begins as an object and is none.
+fn read(line: &str) -> Result<Option<Value>> {
+    if !line.starts_with('{') {
+        return Ok(None);
+    }
+    let benchmark: Value =
+        serde_json::from_str(line).with_context(|| format!("this is no JSON: {line}"))?;
+    Ok(benchmark.get("name").is_some().then_some(benchmark))
 }
 
 /// Checks the fields that every benchmark has and adds the optional ones, as null, where they are missing.
@@ -181,6 +196,7 @@ fn table(benchmarks: &[Value]) -> Table {
         "better",
         "floor",
         "ratio",
+        "peers",
     ]);
     for benchmark in benchmarks {
         let text = |key: &str| benchmark[key].as_str().unwrap_or_default().to_owned();
@@ -207,7 +223,7 @@ fn table(benchmarks: &[Value]) -> Table {
     table
 }
 
-/// `name value` for each peer, as `{"name": value}` gives them.
+/// Returns `name: value` for each peer, as `{"name": value}` gives them.
 fn peers(peer: &Value) -> String {
     let one = |(name, value): (&String, &Value)| match value.as_f64() {
         Some(number) => format!("{name}: {}", significant(number)),
@@ -217,7 +233,7 @@ fn peers(peer: &Value) -> String {
     all.collect::<Vec<_>>().join("\n")
 }
 
-/// A number with four significant digits, and no fraction from a thousand up.
+/// Returns a number with four significant digits, and no fraction from a thousand up.
 fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         magnitude if magnitude >= 1000.0 => 0,
@@ -230,7 +246,7 @@ fn significant(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Group, complete, listed, select};
+    use super::{Group, complete, listed, read, select, table};
     use serde_json::json;
 
     fn groups() -> Vec<Group> {
@@ -291,6 +307,28 @@ mod tests {
             json["groups"][3],
             json!({"group": "ptx-cost", "package": "gridmux-ptx-cost"})
         );
+    }
+
+    #[test]
+    fn a_line_that_begins_as_an_object_and_is_none_is_an_error() {
+        assert!(read("warming up").expect("it is for people").is_none());
+        assert!(
+            read("{\"floor\": 1}")
+                .expect("it is another object")
+                .is_none()
+        );
+        let found = read("{\"name\": \"a\", \"value\": 1}").expect("it is one");
+        assert_eq!(found.expect("it has a name")["value"], 1);
+        let error = read("{\"name\": \"a\", \"value\": NaN}").expect_err("it is no JSON");
+        assert!(format!("{error:#}").contains("NaN"), "{error:#}");
+    }
+
+    #[test]
+    fn every_column_of_the_table_has_a_heading() {
+        let benchmark =
+            json!({"name": "a", "value": 3.5, "unit": "ns", "better": "lower", "peer": {"b": 7}});
+        let text = table(&[benchmark]).to_string();
+        assert!(text.contains("peers") && text.contains("b: 7"), "{text}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The form of each Rust file: a module document first, files and functions of readable length, a comment at each
-//! atomic ordering, no test ignored, nothing left to do, no wildcard import from the parent module, no line that is too
-//! wide.
+//! atomic ordering, which is written as `Ordering::…` so that it is found, no test ignored, nothing left to do, no
+//! wildcard import from the parent module, no line that is too wide.
 //!
 //! A file that is longer for a good reason says so in a line `//! Length: …`, a function in a line `// Length: …`
 //! directly above it.
@@ -102,6 +102,7 @@ fn check_file(source: &str, is_test_or_bench: bool) -> Vec<(usize, String)> {
     }
     findings.extend(long_functions(source, &code));
     findings.extend(columns::of_source(source));
+    findings.extend(imported_orderings(&code));
     if !is_test_or_bench {
         findings.extend(bare_orderings(source, &code, without_tests));
     }
@@ -128,6 +129,29 @@ fn bare_orderings(source: &str, code: &str, without_tests: usize) -> Vec<(usize,
             )
         })
         .collect()
+}
+
+/// Imports of atomic orderings themselves, which would then be used without `Ordering::` before them.
+fn imported_orderings(code: &str) -> Vec<(usize, String)> {
+    let begins_line = |at: usize| {
+        let line = &code[code[..at].rfind('\n').map_or(0, |end| end + 1)..at];
+        matches!(line.trim(), "" | "pub" | "pub(crate)" | "pub(super)")
+    };
+    let imports = code
+        .match_indices("use ")
+        .filter(|(at, _)| begins_line(*at));
+    let of_import = imports.filter_map(|(at, _)| {
+        let import = code[at..].split(';').next()?;
+        let variants = ORDERINGS
+            .iter()
+            .copied()
+            .chain(["Ordering::{", "Ordering::*"]);
+        let found = variants.filter_map(|variant| import.find(variant)).min()?;
+        let line = code[..at + found].matches('\n').count() + 1;
+        let what = "an atomic ordering is imported: import `Ordering`, and write `Ordering::…`";
+        Some((line, what.to_owned()))
+    });
+    of_import.collect()
 }
 
 /// Functions over the limit that give no reason.
@@ -227,6 +251,26 @@ mod tests {
             [0_usize; 0],
             "tests are free of that rule"
         );
+    }
+
+    #[test]
+    fn orderings_are_not_imported_by_themselves() {
+        let due = "ordering is imported";
+        for (source, line) in [
+            ("use std::sync::atomic::{AtomicU64, Ordering::Relaxed};", 2),
+            ("use std::sync::atomic::Ordering::*;", 2),
+            (
+                "pub use std::sync::atomic::{\n    AtomicU64,\n    Ordering::{Acquire, Release},\n};",
+                4,
+            ),
+        ] {
+            let source = format!("//! M.\n{source}\n");
+            assert_eq!(lines_of(&check_file(&source, false), due), [line]);
+            assert_eq!(lines_of(&check_file(&source, true), due), [line]);
+        }
+        let used = "//! M.\nuse std::sync::atomic::Ordering;\n// Relaxed: a count.\n\
+            fn f() { because(Ordering::Relaxed) }\n";
+        assert_eq!(check_file(used, false), []);
     }
 
     #[test]
