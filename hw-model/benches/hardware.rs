@@ -7,6 +7,7 @@
 #[path = "../tests/hardware/validation/mod.rs"]
 mod validation;
 
+use serde_json::json;
 use std::path::PathBuf;
 use validation::judge::{Summary, run, summaries};
 use validation::measure::Judged;
@@ -64,7 +65,7 @@ fn bench(filters: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The classes asked for; all if none is.
+/// Returns the classes asked for; all if none is.
 fn classes(filters: &[String]) -> Result<Vec<Class>, String> {
     if filters.is_empty() {
         return Ok(Class::ALL.to_vec());
@@ -72,8 +73,8 @@ fn classes(filters: &[String]) -> Result<Vec<Class>, String> {
     let of = |filter: &String| {
         let name = filter.strip_prefix("hardware").unwrap_or(filter);
         let name = name.trim_start_matches(['_', '/', '-']);
-        let found = Class::ALL.into_iter().find(|class| class.name() == name);
-        found.ok_or_else(|| {
+        let found = Class::ALL.iter().find(|class| class.name() == name);
+        found.copied().ok_or_else(|| {
             let known: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
             format!(
                 "there is no class '{name}'; there are: {}",
@@ -84,6 +85,7 @@ fn classes(filters: &[String]) -> Result<Vec<Class>, String> {
     filters.iter().map(of).collect()
 }
 
+/// Returns the figures that were run, class by class, the furthest off first.
 fn worst_first<'a>(
     files: &'a [Measurements],
     judged: &[Vec<Option<Judged>>],
@@ -102,36 +104,43 @@ fn worst_first<'a>(
 }
 
 fn print_figure(file: &Measurements, figure: &Figure, judged: &Judged) {
-    let better = if figure.unit.higher_is_better() {
-        "higher"
-    } else {
-        "lower"
+    let better = match figure.unit.higher_is_better() {
+        true => "higher",
+        false => "lower",
     };
-    println!(
-        "{{\"name\":\"hardware/{}/{}/{}\",\"value\":{:.4},\"unit\":\"{}\",\"better\":\"{better}\",\"floor\":null,\
-         \"ratio\":{:.4},\"peer\":{{\"hardware\":{}}},\"source\":\"{}, {}\"}}",
-        figure.class.name(),
-        file.file,
-        figure.name,
-        judged.model,
-        figure.unit,
-        judged.ratio,
-        figure.value,
-        file.source.url,
-        figure.at.replace('"', "'"),
-    );
+    let line = json!({
+        "name": format!("hardware/{}/{}/{}", figure.class, file.file, figure.name),
+        "value": rounded(judged.model, 4),
+        "unit": figure.unit.name(),
+        "better": better,
+        "floor": null,
+        "ratio": rounded(judged.ratio, 4),
+        "peer": { "hardware": figure.value },
+        "source": format!("{}, {}", file.source.url, figure.at),
+    });
+    println!("{line}");
 }
 
 fn print_summary(summary: &Summary) {
-    println!(
-        "{{\"name\":\"hardware/{}\",\"value\":{:.1},\"unit\":\"% mean error\",\"better\":\"lower\",\"floor\":null,\
-         \"ratio\":null,\"peer\":{{\"median %\":{:.1},\"figures\":{},\"off by more than 15 %\":{},\
-         \"off by more than 30 %\":{}}}}}",
-        summary.class.name(),
-        summary.mean * 100.0,
-        summary.median * 100.0,
-        summary.figures,
-        summary.over_15,
-        summary.over_30,
-    );
+    let line = json!({
+        "name": format!("hardware/{}", summary.class),
+        "value": rounded(summary.mean * 100.0, 1),
+        "unit": "% mean error",
+        "better": "lower",
+        "floor": null,
+        "ratio": null,
+        "peer": {
+            "median %": rounded(summary.median * 100.0, 1),
+            "figures": summary.figures,
+            "off by more than 15 %": summary.over_15,
+            "off by more than 30 %": summary.over_30,
+        },
+    });
+    println!("{line}");
+}
+
+/// Returns a value with that many decimals; null in JSON if it is no number, which `cargo xtask bench` refuses.
+fn rounded(value: f64, decimals: i32) -> f64 {
+    let unit = 10_f64.powi(decimals);
+    (value * unit).round() / unit
 }

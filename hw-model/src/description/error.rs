@@ -1,7 +1,6 @@
 //! Why a description is refused.
 
 use super::keys;
-use crate::words::toml_error;
 
 /// Why a GPU description was refused.
 #[derive(Debug, thiserror::Error)]
@@ -58,18 +57,7 @@ pub enum ConfigError {
     },
 }
 
-impl From<toml::de::Error> for ConfigError {
-    fn from(error: toml::de::Error) -> Self {
-        Self::syntax("", &error)
-    }
-}
-
 impl ConfigError {
-    /// Makes the error of a text that is no description.
-    pub(super) fn syntax(text: &str, error: &toml::de::Error) -> Self {
-        Self::Syntax(toml_error(text, error))
-    }
-
     /// Makes the error of a key that does not exist in a table.
     pub(super) fn unknown(table: &str, name: &str) -> Self {
         let known = keys::within(table);

@@ -3,18 +3,19 @@
 //! Rules: the values of a table come before the tables in it; the list is complete: a test holds it against what the
 //! structures of [`crate::config`] have.
 
-/// A key by its dotted name, and the unit of its value; empty for numbers of things, names and switches.
+/// Each key by its dotted name, with the unit of its value, what it counts, or the values it may have; empty for `name`
+/// only.
 pub(super) const KEYS: &[(&str, &str)] = &[
     ("name", ""),
     ("clock.core_mhz", "MHz"),
     ("sm.count", "SMs"),
-    ("sm.schedulers", "in an SM"),
+    ("sm.schedulers", "schedulers of an SM"),
     ("sm.scheduler", "lrr, gto or two-level"),
     ("sm.two_level_active_warps", "warps of a scheduler"),
     ("sm.sub_cores", "true or false"),
     ("sm.issue_width", "instructions a cycle"),
     ("sm.register_banks", "banks"),
-    ("sm.collectors", "in an SM"),
+    ("sm.collectors", "collectors of an SM"),
     ("sm.collector_cycles", "cycles"),
     ("sm.folds_moves", "true or false"),
     ("sm.parameters_cached", "true or false"),

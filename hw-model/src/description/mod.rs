@@ -3,8 +3,8 @@
 //! A file whose first key is `base = "h200"` has every key of that built-in description but for those that it gives
 //! itself; tables are merged key by key. Without a base it must give every key that has no default.
 //! Rules: a key that does not exist is refused before anything else is looked at; what was changed has another name
-//! than what it was made from, because figures are kept by name; a description that is written out reads back as the
-//! same.
+//! than what it was made from, unless it is given one, because figures are kept by name; a description that is written
+//! out reads back as the same.
 
 mod error;
 mod keys;
@@ -12,8 +12,9 @@ mod keys;
 pub use error::ConfigError;
 
 use crate::config::GpuConfig;
+use crate::words;
 use keys::KEYS;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use toml::{Table, Value};
 
@@ -102,23 +103,38 @@ impl Description {
         Self::from_toml(found.ok_or_else(unknown)?.text)
     }
 
-    /// Reads one from a text.
+    /// Reads one from a text. With a base and without a name it is called `BASE,changed`.
     ///
     /// # Errors
     /// [`ConfigError::Syntax`], [`ConfigError::UnknownKey`], [`ConfigError::UnknownBuiltin`] for the base.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let syntax = |error| ConfigError::syntax(text, &error);
-        let mut own: Table = toml::from_str(text).map_err(syntax)?;
-        let base = own.remove("base");
+        Self::read(text, None)
+    }
+
+    /// Reads one from the text of a file. With a base and without a name it is called `stem`, as the file is without
+    /// its ending.
+    ///
+    /// # Errors
+    /// As for [`Description::from_toml`].
+    pub fn from_file(text: &str, stem: &str) -> Result<Self, ConfigError> {
+        Self::read(text, Some(stem))
+    }
+
+    fn read(text: &str, name: Option<&str>) -> Result<Self, ConfigError> {
+        let mut own: Table = words::from_text(text).map_err(ConfigError::Syntax)?;
+        let has_base = own.remove("base").is_some();
         check_keys("", &own)?;
-        let Some(base) = base else {
-            // Read from the text, what is missing or of the wrong kind is shown where it stands.
-            toml::from_str::<GpuConfig>(text).map_err(syntax)?;
+        // Both are read from the text, so that what is missing or of the wrong kind is shown where it stands.
+        if !has_base {
+            words::from_text::<GpuConfig>(text).map_err(ConfigError::Syntax)?;
             return Ok(Self(own));
-        };
-        let Self(mut table) = Self::builtin(&base.try_into::<String>()?)?;
-        if !own.contains_key("name") {
-            mark(&mut table, "changed");
+        }
+        let Based { base } = words::from_text(text).map_err(ConfigError::Syntax)?;
+        let Self(mut table) = Self::builtin(&base)?;
+        match name {
+            _ if own.contains_key("name") => {}
+            Some(name) => _ = table.insert("name".to_owned(), name.into()),
+            None => mark(&mut table, "changed"),
         }
         merge(&mut table, own);
         Ok(Self(table))
@@ -160,10 +176,16 @@ impl Description {
     /// [`ConfigError::Syntax`] for a value of the wrong kind, [`ConfigError::Value`] for one that makes no sense,
     /// [`ConfigError::Contradiction`] for two that contradict each other.
     pub fn config(self) -> Result<GpuConfig, ConfigError> {
-        let config: GpuConfig = self.0.try_into()?;
+        let config: GpuConfig = words::from_table(self.0).map_err(ConfigError::Syntax)?;
         config.validate()?;
         Ok(config)
     }
+}
+
+/// What a text says of the description that it is built on.
+#[derive(Debug, Deserialize)]
+struct Based {
+    base: String,
 }
 
 /// A key of a description with its value.
@@ -173,7 +195,7 @@ pub struct Parameter {
     pub key: &'static str,
     /// Value.
     pub value: Value,
-    /// Unit, or what the value may be; empty for a name.
+    /// Unit, what is counted, or the values that there are; empty for the name.
     pub unit: &'static str,
 }
 

@@ -5,11 +5,12 @@ use super::{ConfigError, Description, builtin_names};
 use crate::config::{Fetch, GpuConfig, SchedulerPolicy, Stripe};
 use toml::{Table, Value};
 
+/// Returns a built-in GPU.
 fn builtin(name: &str) -> GpuConfig {
     GpuConfig::builtin(name).expect("built in")
 }
 
-/// Dotted names of the values of a table.
+/// Collects the dotted names of the values of a table.
 fn leaves(prefix: &str, table: &Table, found: &mut Vec<String>) {
     for (name, value) in table {
         let key = super::dotted(prefix, name);
@@ -69,7 +70,17 @@ fn a_base_gives_what_a_file_leaves_out() {
     assert_eq!(GpuConfig::from_toml(text).expect("valid"), expected);
     let unnamed = GpuConfig::from_toml("base = \"h200\"").expect("valid");
     assert_eq!(unnamed.name, "h200,changed");
-    for (base, due) in [("\"abacus\"", "h200, h100"), ("7", "a text in quotes")] {
+    let of_file = Description::from_file("base = \"h200\"", "mine").and_then(Description::config);
+    assert_eq!(of_file.expect("valid").name, "mine");
+    let named = Description::from_file("base = \"h200\"\nname = \"own\"", "mine");
+    assert_eq!(
+        named.and_then(Description::config).expect("valid").name,
+        "own"
+    );
+    for (base, due) in [
+        ("\"abacus\"", "h200, h100"),
+        ("7", "\nbase: expected a quoted string, found the number 7"),
+    ] {
         let error = GpuConfig::from_toml(&format!("base = {base}")).expect_err("refused");
         assert!(error.to_string().contains(due), "{error}");
     }

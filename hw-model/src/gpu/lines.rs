@@ -1,8 +1,9 @@
 //! Stall cycles by the line that could not go on.
 //!
-//! Rules: a scheduler's stall is charged to the line of the warp to whose kernel the counters charge it, so that the
-//! lines' cycles of a cause add up to its counter and what that leaves out: time in which nothing at all happens on an
-//! SM. Cycles of a scheduler without a warp belong to no line.
+//! Rules: a stall cycle of a scheduler belongs to the line at which the stalled warp waits; of several stalled warps,
+//! one of the kernel to which the counters charge the cycle. Cycles in which nothing happens on an SM are counted here
+//! and not by the counters, so the lines' cycles of a cause add up to its counter plus these. Cycles of a scheduler
+//! without a warp belong to no line.
 
 use super::Gpu;
 use crate::explain::source_file;

@@ -38,24 +38,42 @@ fn no_class_is_further_from_the_cards_than_it_was() {
     }
     for summary in &summaries {
         let name = summary.class.name();
-        let error = summary.mean * 100.0;
-        match bounds.mean_error_percent.get(name) {
-            None => wrong.push(format!(
-                "{name} has no bound; its mean error is {error:.1} %"
-            )),
-            Some(bound) if error > *bound => wrong.push(format!(
-                "{name}: the mean error is {error:.1} %, the bound {bound} %"
-            )),
-            Some(bound) if error < bound - SLACK => wrong.push(format!(
-                "{name}: the mean error is {error:.1} %, so lower the bound of {bound} %"
-            )),
-            Some(_) => {}
-        }
+        let bound = bounds.mean_error_percent.get(name);
+        wrong.extend(complaint(name, summary.mean * 100.0, bound.copied()));
     }
     assert!(wrong.is_empty(), "bounds.toml: {}", wrong.join("; "));
 }
 
-/// A file with one figure.
+/// Says what is wrong with the mean error of a class, in percent, beside its bound.
+fn complaint(name: &str, error: f64, bound: Option<f64>) -> Option<String> {
+    let said = format!("{name}: the mean error is {error:.1} %");
+    match bound {
+        None => Some(format!("{said}, and there is no bound")),
+        Some(_) if !error.is_finite() => Some(format!("{said}, which is no number")),
+        Some(bound) if error > bound => Some(format!("{said}, the bound {bound} %")),
+        Some(bound) if error < bound - SLACK => {
+            Some(format!("{said}, so lower the bound of {bound} %"))
+        }
+        Some(_) => None,
+    }
+}
+
+#[test]
+fn an_error_is_at_its_bound_or_a_little_below_it() {
+    assert_eq!(complaint("c", 9.0, Some(10.0)), None);
+    for (error, bound, due) in [
+        (10.1, Some(10.0), "the bound 10 %"),
+        (7.9, Some(10.0), "lower the bound"),
+        (9.0, None, "no bound"),
+        (f64::NAN, Some(10.0), "no number"),
+        (f64::INFINITY, Some(10.0), "no number"),
+    ] {
+        let said = complaint("c", error, bound).unwrap_or_default();
+        assert!(said.contains(due), "{error}: {said}");
+    }
+}
+
+/// Returns the text of a file with one figure.
 fn file(card: &str, figure: &str) -> String {
     format!(
         "[source]\ntitle = \"t\"\nurl = \"https://example.org\"\n[card]\nname = \"c\"\nbase = \"v100\"\n{card}\n\
@@ -94,8 +112,7 @@ fn a_curve_becomes_a_figure_for_each_point() {
 }
 
 #[test]
-fn bad_files_are_refused_with_the_names_that_exist() {
-    let of_card = |card: &str| file(card, CHASE);
+fn bad_figures_are_refused_with_the_names_that_exist() {
     let of_figure = |from: &str, to: &str| file("", &CHASE.replace(from, to));
     let cases = [
         (
@@ -127,10 +144,32 @@ fn bad_files_are_refused_with_the_names_that_exist() {
         ),
         (of_figure("28.0", "-1.0"), ["'f'", "-1", "positive"]),
         (
+            of_figure(
+                "\"cycles\"\nvalue = 28.0\nrun = { kernel = \"chase\", footprint_kb = 16 }",
+                "\"TFLOP/s\"\nvalue = 28.0\nrun = { kernel = \"throughput\", op = \"add.u32\" }",
+            ),
+            ["'f'", "add.u32", "TFLOP/s"],
+        ),
+        (
+            of_figure(
+                "\"chase\", footprint_kb = 16",
+                "\"l1-stride\", element = \"f32\", stride = 0",
+            ),
+            ["'f'", "stride = 0", "at least 1"],
+        ),
+        (
             of_figure("= 16", "= 0"),
             ["'f'", "footprint_kb = 0", "at least 1"],
         ),
         (of_figure("unit", "units"), ["units", "`unit`", "bad"]),
+    ];
+    assert_refused(&cases);
+}
+
+#[test]
+fn bad_cards_are_refused_with_the_names_that_exist() {
+    let of_card = |card: &str| file(card, CHASE);
+    let cases = [
         (
             of_card("set = { \"clocks.core_mhz\" = 1 }"),
             ["clocks", "clock", "'c'"],
@@ -156,12 +195,25 @@ fn bad_files_are_refused_with_the_names_that_exist() {
             ["v1000", "gtx980", "'c'"],
         ),
     ];
+    assert_refused(&cases);
+}
+
+/// Asserts that each text is refused with an error that has these parts.
+fn assert_refused(cases: &[(String, [&str; 3])]) {
     for (text, parts) in cases {
-        let error = parse("bad", &text).expect_err(&text).to_string();
+        let error = parse("bad", text).expect_err(text).to_string();
         for part in parts {
             assert!(error.contains(part), "{part} is not in: {error}");
         }
     }
+}
+
+#[test]
+fn a_title_is_text_in_the_picture() {
+    assert_eq!(
+        validation::draw::escaped("R&D <8 SMs>"),
+        "R&amp;D &lt;8 SMs&gt;"
+    );
 }
 
 #[test]
@@ -183,11 +235,8 @@ fn the_guide_names_everything_that_exists() {
             );
         }
     }
-    for name in Class::ALL
-        .map(Class::name)
-        .into_iter()
-        .chain(Op::ALL.iter().map(|op| op.name()))
-    {
+    let classes = Class::ALL.iter().map(|class| class.name());
+    for name in classes.chain(Op::ALL.iter().map(|op| op.name())) {
         assert!(
             guide.contains(&format!("`{name}`")),
             "README.md lacks {name}"

@@ -1,7 +1,7 @@
 //! Draws curves as SVG: the card's points as rings, the model's as a line.
 
 use super::measure::Judged;
-use super::schema::Measurements;
+use super::schema::{Measurements, Unit};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,16 @@ const MARGIN: [f64; 4] = [70.0, 40.0, 20.0, 46.0];
 /// One x with the card's and the model's value.
 type Point = (f64, f64, f64);
 
+/// A curve and what it is called.
+struct Curve<'a> {
+    name: &'a str,
+    /// Parameter that varies.
+    x: &'a str,
+    /// Unit of the values.
+    unit: Unit,
+    points: Vec<Point>,
+}
+
 /// Draws every curve of a file that was run; returns the files written.
 ///
 /// # Errors
@@ -22,40 +32,45 @@ pub fn draw(
     file: &Measurements,
     judged: &[Option<Judged>],
 ) -> std::io::Result<Vec<PathBuf>> {
-    let mut curves: Vec<(String, String, Vec<Point>)> = Vec::new();
+    let mut curves: Vec<Curve<'_>> = Vec::new();
     for (figure, judged) in file.figures.iter().zip(judged) {
-        let (Some((curve, axis, x)), Some(judged)) = (&figure.point, judged) else {
+        let (Some((name, axis, x)), Some(judged)) = (&figure.point, judged) else {
             continue;
         };
         #[allow(clippy::cast_precision_loss, reason = "sizes far below 2^53")]
         let point = (*x as f64, figure.value, judged.model);
-        match curves.iter_mut().find(|(name, ..)| name == curve) {
-            Some((.., points)) => points.push(point),
-            None => curves.push((
-                curve.clone(),
-                format!("{axis}|{}", figure.unit),
-                vec![point],
-            )),
+        match curves.iter_mut().find(|curve| curve.name == name) {
+            Some(curve) => curve.points.push(point),
+            None => curves.push(Curve {
+                name,
+                x: axis,
+                unit: figure.unit,
+                points: vec![point],
+            }),
         }
     }
     std::fs::create_dir_all(folder)?;
     let mut written = Vec::new();
-    for (name, axes, mut points) in curves {
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (x, y) = axes.split_once('|').unwrap_or((&axes, ""));
-        let title = format!("{}: {name}", file.card.name);
-        let path = folder.join(format!(
-            "{}-{}.svg",
-            file.file,
-            name.replace([' ', '/'], "-")
-        ));
-        std::fs::write(&path, picture(&title, (x, y), &points))?;
+    for mut curve in curves {
+        curve.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let name = curve.name.replace([' ', '/'], "-");
+        let path = folder.join(format!("{}-{name}.svg", file.file));
+        std::fs::write(&path, picture(&file.card.name, &curve))?;
         written.push(path);
     }
     Ok(written)
 }
 
-fn picture(title: &str, (x_name, y_name): (&str, &str), points: &[Point]) -> String {
+/// Returns a text as it stands in XML.
+pub fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;");
+    text.replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// Returns the picture of a curve of a card.
+fn picture(card: &str, curve: &Curve<'_>) -> String {
+    let title = escaped(&format!("{card}: {}", curve.name));
+    let (x_name, y_name, points) = (escaped(curve.x), curve.unit, &curve.points);
     let least_x = points.first().map_or(1.0, |p| p.0).max(0.5);
     let most_x = points.last().map_or(2.0, |p| p.0).max(least_x * 1.01);
     let most_y = points

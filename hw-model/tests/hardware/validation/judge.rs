@@ -76,7 +76,7 @@ pub fn summaries(files: &[Measurements], judged: &[Vec<Option<Judged>>]) -> Vec<
             .collect();
         summary(class, errors)
     };
-    Class::ALL.into_iter().filter_map(of).collect()
+    Class::ALL.iter().copied().filter_map(of).collect()
 }
 
 fn summary(class: Class, mut errors: Vec<f64>) -> Option<Summary> {

@@ -1,6 +1,8 @@
 //! Instructions that chains and rates are measured of.
 //!
 //! Rule: an instruction's destination is also a source, so that a chain of it is one of dependent instructions.
+//!
+//! Wide: an instruction stands in one string.
 
 use serde::Deserialize;
 
@@ -27,14 +29,15 @@ macro_rules! ops {
                 }
             }
 
-            /// Returns the floating-point operations of one warp instruction, for matrices those of the product.
+            /// Returns the floating-point operations of one warp instruction, for matrices those of the product; 0
+            /// where nobody counts them.
             pub const fn flops(self) -> u32 {
                 match self {
                     $(Self::$variant => $flops,)*
                 }
             }
 
-            /// PTX, in which `#` is the chain's number, `#a` to `#h` the parts of its accumulator.
+            /// Returns its PTX, in which `#` is the chain's number, `#a` to `#h` the parts of its accumulator.
             const fn template(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*

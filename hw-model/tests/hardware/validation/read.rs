@@ -245,7 +245,7 @@ fn check(file: &str, figure: &Figure, before: &[Figure]) -> Result<(), SchemaErr
             figure.value
         ))
     } else {
-        figure.run.complaint()
+        figure.run.complaint(figure.unit)
     };
     reason.map_or(Ok(()), |reason| {
         Err(SchemaError::Figure {
@@ -282,7 +282,7 @@ fn check_estimates(file: &str, raw: &RawCard) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// The base description with what the card sets.
+/// Returns the base description with what the card sets.
 fn card(file: &str, raw: RawCard) -> Result<Card, SchemaError> {
     let refused = |source| SchemaError::Card {
         file: file.to_owned(),

@@ -8,124 +8,108 @@ use gridmux_hw_model::GpuConfig;
 use serde::Deserialize;
 use std::fmt;
 
-/// What a figure is counted under.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Class {
-    /// One short block at a time per SM.
-    BlockTurnover,
-    /// Bandwidth by occupancy of kernels that load.
-    OccupancyLoads,
-    /// Bandwidth by occupancy of kernels that only store.
-    OccupancyStores,
-    /// Block starts over the whole chip.
-    BlockRate,
-    /// Kernel launches.
-    Launch,
-    /// Latencies of memories and instructions.
-    Latency,
-    /// Rates of pipelines, caches and memories.
-    Throughput,
-    /// Atomic operations and barriers.
-    Synchronisation,
-    /// Matrix units.
-    Matrix,
-    /// Matrix products, step by step better.
-    Sgemm,
+/// Makes an enum whose variants have names in files: a list of all of them, and the name of each.
+macro_rules! named {
+    ($(#[$attribute:meta])* $type:ident { $($(#[$note:meta])* $variant:ident $name:literal,)* }) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+        pub enum $type {
+            $(
+                $(#[$note])*
+                #[serde(rename = $name)]
+                $variant,
+            )*
+        }
+
+        impl $type {
+            /// Every one, in the order in which they are declared.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Returns the name, as files have it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
 }
 
-impl Class {
-    /// Every class, in the order of the summary.
-    pub const ALL: [Self; 10] = [
-        Self::BlockTurnover,
-        Self::OccupancyLoads,
-        Self::OccupancyStores,
-        Self::BlockRate,
-        Self::Launch,
-        Self::Latency,
-        Self::Throughput,
-        Self::Synchronisation,
-        Self::Matrix,
-        Self::Sgemm,
-    ];
-
-    /// Returns the name, as files have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BlockTurnover => "block-turnover",
-            Self::OccupancyLoads => "occupancy-loads",
-            Self::OccupancyStores => "occupancy-stores",
-            Self::BlockRate => "block-rate",
-            Self::Launch => "launch",
-            Self::Latency => "latency",
-            Self::Throughput => "throughput",
-            Self::Synchronisation => "synchronisation",
-            Self::Matrix => "matrix",
-            Self::Sgemm => "sgemm",
-        }
+named! {
+    /// What a figure is counted under, in the order of the summary.
+    Class {
+        /// One short block at a time per SM.
+        BlockTurnover "block-turnover",
+        /// Bandwidth by occupancy of kernels that load.
+        OccupancyLoads "occupancy-loads",
+        /// Bandwidth by occupancy of kernels that only store.
+        OccupancyStores "occupancy-stores",
+        /// Block starts over the whole chip.
+        BlockRate "block-rate",
+        /// Kernel launches.
+        Launch "launch",
+        /// Latencies of memories and instructions.
+        Latency "latency",
+        /// Rates of pipelines, caches and memories.
+        Throughput "throughput",
+        /// Atomic operations and barriers.
+        Synchronisation "synchronisation",
+        /// Matrix units.
+        Matrix "matrix",
+        /// Matrix products, step by step better.
+        Sgemm "sgemm",
     }
 }
 
-/// Unit of a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub enum Unit {
-    /// Core cycles of one access, instruction or launch.
-    #[serde(rename = "cycles")]
-    Cycles,
-    /// Bytes a core cycle of one SM.
-    #[serde(rename = "B/clk/SM")]
-    BytesPerCycleAndSm,
-    /// Bytes a core cycle of the whole chip.
-    #[serde(rename = "B/clk")]
-    BytesPerCycle,
-    /// 10⁹ bytes a second of the whole chip.
-    #[serde(rename = "GB/s")]
-    GigabytesPerSecond,
-    /// Thread operations a core cycle of one SM.
-    #[serde(rename = "lanes/clk/SM")]
-    LanesPerCycleAndSm,
-    /// Floating-point operations a core cycle of one SM; a multiply-add counts as two.
-    #[serde(rename = "FLOP/clk/SM")]
-    FlopsPerCycleAndSm,
-    /// Multiply-adds a core cycle of one SM.
-    #[serde(rename = "FMA/clk/SM")]
-    FmasPerCycleAndSm,
-    /// 10⁹ floating-point operations a second of the whole chip.
-    #[serde(rename = "GFLOP/s")]
-    GigaflopsPerSecond,
-    /// 10¹² operations a second of the whole chip.
-    #[serde(rename = "TFLOP/s")]
-    TeraflopsPerSecond,
-    /// Microseconds of one launch.
-    #[serde(rename = "us")]
-    Microseconds,
-    /// One time over another.
-    #[serde(rename = "ratio")]
-    Ratio,
-}
-
-impl fmt::Display for Unit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cycles => "cycles",
-            Self::BytesPerCycleAndSm => "B/clk/SM",
-            Self::BytesPerCycle => "B/clk",
-            Self::GigabytesPerSecond => "GB/s",
-            Self::LanesPerCycleAndSm => "lanes/clk/SM",
-            Self::FlopsPerCycleAndSm => "FLOP/clk/SM",
-            Self::FmasPerCycleAndSm => "FMA/clk/SM",
-            Self::GigaflopsPerSecond => "GFLOP/s",
-            Self::TeraflopsPerSecond => "TFLOP/s",
-            Self::Microseconds => "us",
-            Self::Ratio => "ratio",
-        })
+named! {
+    /// Unit of a figure.
+    Unit {
+        /// Core cycles of one access, instruction or launch.
+        Cycles "cycles",
+        /// Bytes a core cycle of one SM.
+        BytesPerCycleAndSm "B/clk/SM",
+        /// Bytes a core cycle of the whole chip.
+        BytesPerCycle "B/clk",
+        /// 10⁹ bytes a second of the whole chip.
+        GigabytesPerSecond "GB/s",
+        /// Thread operations a core cycle of one SM.
+        LanesPerCycleAndSm "lanes/clk/SM",
+        /// Floating-point operations a core cycle of one SM; a multiply-add counts as two.
+        FlopsPerCycleAndSm "FLOP/clk/SM",
+        /// Multiply-adds a core cycle of one SM.
+        FmasPerCycleAndSm "FMA/clk/SM",
+        /// 10⁹ floating-point operations a second of the whole chip.
+        GigaflopsPerSecond "GFLOP/s",
+        /// 10¹² operations a second of the whole chip.
+        TeraflopsPerSecond "TFLOP/s",
+        /// Microseconds of one launch.
+        Microseconds "us",
+        /// One time over another.
+        Ratio "ratio",
     }
 }
 
 impl Unit {
-    /// More of it is better.
+    /// Returns whether more of it is better.
     pub const fn higher_is_better(self) -> bool {
         !matches!(self, Self::Cycles | Self::Microseconds | Self::Ratio)
+    }
+
+    /// Returns whether it counts what an instruction computes: [`Op::flops`].
+    const fn counts_flops(self) -> bool {
+        matches!(
+            self,
+            Self::FlopsPerCycleAndSm
+                | Self::FmasPerCycleAndSm
+                | Self::GigaflopsPerSecond
+                | Self::TeraflopsPerSecond
+        )
     }
 }
 
@@ -342,8 +326,8 @@ impl Run {
         }
     }
 
-    /// Says what is wrong with a parameter, if something is.
-    pub fn complaint(&self) -> Option<String> {
+    /// Says what is wrong with a parameter of a figure in that unit, if something is.
+    pub fn complaint(&self, unit: Unit) -> Option<String> {
         let positive = |name: &str, value: u64| {
             (value == 0).then(|| format!("{name} = 0 makes no sense: it must be at least 1"))
         };
@@ -351,6 +335,11 @@ impl Run {
             Self::Chase { footprint_kb } | Self::Sweep { footprint_kb } => {
                 positive("footprint_kb", footprint_kb)
             }
+            Self::Throughput { op } if unit.counts_flops() && op.flops() == 0 => Some(format!(
+                "op = '{}': nothing is known of its operations in {unit}",
+                op.name()
+            )),
+            Self::L1Stride { stride, .. } => positive("stride", stride.into()),
             Self::L1Read { footprint_kb } => (!footprint_kb.is_multiple_of(4) || footprint_kb == 0)
                 .then(|| format!("footprint_kb = {footprint_kb}: it must be a multiple of 4")),
             Self::Stream {

@@ -7,7 +7,7 @@ use gridmux_hw_model::GpuConfig;
 /// Bytes of a cache line.
 const LINE: u64 = 128;
 
-/// A permutation of 0 to `count` − 1 (Fisher and Yates, with xorshift64).
+/// Returns a permutation of 0 to `count` − 1 (Fisher and Yates, with xorshift64).
 fn shuffled(count: u64) -> Vec<u64> {
     let mut order: Vec<u64> = (0..count).collect();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

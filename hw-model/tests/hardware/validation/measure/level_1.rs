@@ -6,7 +6,7 @@ use super::body::Loop;
 use super::{Amount, float};
 use gridmux_hw_model::GpuConfig;
 
-/// As the published kernel: one block of 512 threads, products of two halves of the buffer, summed.
+/// Measures one block of 512 threads that sums products of two halves of the buffer, as the published kernel does.
 pub(super) fn l1_read(config: &GpuConfig, footprint_kb: u64) -> Amount {
     const THREADS: u32 = 512;
     let half = footprint_kb * 512;
@@ -37,7 +37,7 @@ pub(super) fn l1_read(config: &GpuConfig, footprint_kb: u64) -> Amount {
     }
 }
 
-/// As the published kernel: one block of 1024 threads, eight loads of a turn four elements apart.
+/// Measures one block of 1024 threads with eight loads a turn, four elements apart, as the published kernel does.
 pub(super) fn l1_stride(config: &GpuConfig, element: Element, stride: u32) -> Amount {
     let (ty, register, size) = match element {
         Element::F32 => ("f32", "%f", 4),

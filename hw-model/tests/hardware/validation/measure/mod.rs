@@ -130,7 +130,7 @@ fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// The kernel file `name` with each `${key}` replaced.
+/// Returns the kernel file `name` with each `${key}` replaced.
 fn kernel_text(name: &str, values: &[(&str, &str)]) -> String {
     let path = super::folder().join("kernels").join(format!("{name}.ptx"));
     let text = std::fs::read_to_string(&path)
