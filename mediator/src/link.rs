@@ -143,7 +143,8 @@ pub struct PolicyInForce {
 /// A tenant as the configuration says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantFacts {
-    /// Number, the same as long as the service runs.
+    /// Number, the same as long as the service runs; `id` in JSON, as a client's.
+    #[serde(rename = "id")]
     pub number: u32,
     /// Name.
     pub name: String,

@@ -34,6 +34,7 @@ pub enum Change {
 
 /// New settings of a tenant; what is `None` stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TenantChange {
     /// The tenant's name.
     pub name: String,
@@ -122,6 +123,14 @@ mod tests {
         let text =
             "schema_version = 1\n[[tenant]]\nname = \"a\"\nclients = 3\n[[tenant]]\nname = \"b\"\n";
         Config::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_setting_that_no_tenant_has_is_refused() {
+        let parse = |text: &str| serde_json::from_str::<TenantChange>(text);
+        assert_eq!(parse(r#"{"name":"a","weight":2}"#).unwrap().weight, Some(2));
+        let error = parse(r#"{"name":"a","wieght":2}"#).unwrap_err().to_string();
+        assert!(error.contains("wieght"), "{error}");
     }
 
     #[test]

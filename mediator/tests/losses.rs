@@ -172,6 +172,14 @@ fn what_was_not_told_yet_is_not_counted_twice() {
     assert_eq!((losses, ended), (1, 2));
 }
 
+/// Returns the row whose state an event says.
+fn counted(event: &Event) -> Option<RowId> {
+    match event {
+        Event::Counters { row, .. } => Some(*row),
+        _ => None,
+    }
+}
+
 #[test]
 fn a_loss_that_takes_many_turns_to_make_good_is_made_good_once() {
     // Two hundred rows are four hundred events, and there is room for sixteen.
@@ -188,16 +196,79 @@ fn a_loss_that_takes_many_turns_to_make_good_is_made_good_once() {
     let events: Vec<Event> = heard.try_iter().collect();
     let last = events.iter().rposition(|e| matches!(e, Event::Lost { .. }));
     let after = &events[last.expect("events were lost")..];
-    let counted: BTreeSet<RowId> = after
-        .iter()
-        .filter_map(|event| match event {
-            Event::Counters { row, .. } => Some(*row),
-            _ => None,
-        })
-        .collect();
+    let counted: BTreeSet<RowId> = after.iter().filter_map(counted).collect();
     assert_eq!(counted.len(), 200);
     let losses = events.iter().filter(|e| matches!(e, Event::Lost { .. }));
     assert!(losses.count() <= 2, "making it good lost events again");
+}
+
+#[test]
+fn a_loss_of_many_rows_is_made_good_while_launches_keep_coming() {
+    // Eighty rows are more than two hundred events, and there is room for sixteen.
+    let (mut rig, heard) = rig(Some("smk-p"));
+    let wires = [rig.join(0, 1), rig.join(1, 1)];
+    for threads in 1..=40 {
+        for wire in &wires {
+            let entry = launch(threads.into(), [2, 1, 1], [threads, 1, 1]);
+            wire.borrow_mut().submissions.push_back(entry);
+        }
+        let _ = rig.dispatcher.turn();
+        rig.bench.borrow_mut().pass_time();
+    }
+    let mut events = Vec::new();
+    let is_of_loss = |event: &&Event| matches!(event, Event::Lost { .. } | Event::Resynced);
+    // A launch comes in every turn, and the policy hears of what there was room for.
+    for (cookie, wire) in (100..).zip(wires.iter().cycle()) {
+        assert!(cookie < 2000, "the policy is never told that this was all");
+        let entry = launch(cookie, [2, 1, 1], [64, 1, 1]);
+        wire.borrow_mut().submissions.push_back(entry);
+        let _ = rig.dispatcher.turn();
+        rig.policy.run();
+        events.extend(heard.try_iter());
+        if let Some(Event::Resynced) = events.iter().rev().find(is_of_loss) {
+            break;
+        }
+        rig.bench.borrow_mut().pass_time();
+    }
+    let lost = events.iter().rposition(|e| matches!(e, Event::Lost { .. }));
+    let after = events[lost.expect("events were lost")..].iter();
+    let counted: BTreeSet<RowId> = after.filter_map(counted).collect();
+    assert!(counted.len() >= 80, "{} rows", counted.len());
+    assert!(!rig.policy.plan().rows().is_empty(), "it plans again");
+}
+
+#[test]
+fn a_policy_that_lost_more_meanwhile_is_not_told_that_this_was_all() {
+    let (sender, heard) = channel();
+    let policy = Heard {
+        inner: None,
+        events: sender,
+    };
+    let linked =
+        policy_link::link_with_room(Box::new(policy), DeviceId(0), &SHAPE, false, Nanos(0), 16);
+    let (mut end, mut runner) = linked.expect("a shape for which there are plans");
+    let overrun = |end: &mut policy_link::PolicyLink| {
+        for at in 0..20 {
+            end.tell(Event::Timer { at: Nanos(at) });
+        }
+    };
+    overrun(&mut end);
+    runner.run();
+    assert!(end.take_resync(), "four were lost");
+    // What was to make that good is lost as well, and nothing has been sent since.
+    overrun(&mut end);
+    end.end_resync();
+    for _ in 0..2 {
+        runner.run();
+        end.catch_up();
+    }
+    let is_all = |event: &Event| matches!(event, Event::Resynced);
+    assert!(!heard.try_iter().any(|event| is_all(&event)));
+    assert!(end.take_resync(), "and all is told anew");
+    end.end_resync();
+    runner.run();
+    let events: Vec<Event> = heard.try_iter().collect();
+    assert!(events.last().is_some_and(is_all), "{events:?}");
 }
 
 /// Watches row 5 until its first block has ended.

@@ -4,7 +4,7 @@
 //! built into what was started, and stay as they were until the service is started anew. Each key is on one side or the
 //! other, which the patterns without a rest below make sure of.
 
-use super::{Config, ConfigError, Limits};
+use super::{Config, ConfigError, DeviceConfig, Limits, ProfilesConfig};
 
 impl Config {
     /// Returns what is in force when a service that obeys `self` reads `new`, and the keys in which `new` says
@@ -28,33 +28,8 @@ impl Config {
         } = &mut new;
         keep("run_dir", &self.run_dir, run_dir, &mut kept);
         keep("instance", &self.instance, instance, &mut kept);
-        keep(
-            "device.kind",
-            &self.device.kind,
-            &mut device.kind,
-            &mut kept,
-        );
-        keep("device.sms", &self.device.sms, &mut device.sms, &mut kept);
-        let (own, other) = (&self.device.memory_bytes, &mut device.memory_bytes);
-        keep("device.memory_bytes", own, other, &mut kept);
-        keep(
-            "device.clock",
-            &self.device.clock,
-            &mut device.clock,
-            &mut kept,
-        );
-        keep(
-            "device.timing",
-            &self.device.timing,
-            &mut device.timing,
-            &mut kept,
-        );
-        keep(
-            "profiles.file",
-            &self.profiles.file,
-            &mut profiles.file,
-            &mut kept,
-        );
+        self.device.keep_in(device, &mut kept);
+        self.profiles.keep_in(profiles, &mut kept);
         keep("host_user", &self.host_user, host_user, &mut kept);
         keep(
             "operator_group",
@@ -73,6 +48,31 @@ impl Config {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+impl DeviceConfig {
+    fn keep_in(&self, new: &mut Self, kept: &mut Vec<&'static str>) {
+        let Self {
+            kind,
+            sms,
+            memory_bytes,
+            clock,
+            timing,
+        } = new;
+        keep("device.kind", &self.kind, kind, kept);
+        keep("device.sms", &self.sms, sms, kept);
+        let own = &self.memory_bytes;
+        keep("device.memory_bytes", own, memory_bytes, kept);
+        keep("device.clock", &self.clock, clock, kept);
+        keep("device.timing", &self.timing, timing, kept);
+    }
+}
+
+impl ProfilesConfig {
+    fn keep_in(&self, new: &mut Self, kept: &mut Vec<&'static str>) {
+        let Self { file } = new;
+        keep("profiles.file", &self.file, file, kept);
     }
 }
 

@@ -21,10 +21,10 @@ impl ProfilesConfig {
         };
         match file.is_absolute() && file.file_name().is_some() {
             true => Ok(()),
-            false => Err(ConfigError::Value {
-                key: "profiles.file".into(),
-                message: format!("{file:?} must be an absolute path of a file"),
-            }),
+            false => Err(ConfigError::value(
+                "profiles.file",
+                format!("{file:?} must be an absolute path of a file"),
+            )),
         }
     }
 }

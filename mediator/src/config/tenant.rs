@@ -1,12 +1,10 @@
 //! A tenant of the configuration, and who may be it.
 
-use super::{ConfigError, DeviceConfig, LEAST_MEMORY_BYTES, Limits, MAX_WEIGHT, Principal};
+use super::check::shown_bytes;
+use super::{ConfigError, DeviceConfig, LEAST_MEMORY_BYTES, Limits, MAX_WEIGHT, NOBODY, Principal};
 use gridmux_policy::Class;
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path};
-
-/// What stands for no user in system calls (chown(2)).
-const NOBODY: u32 = u32::MAX;
 
 /// One tenant: who is accounted for what its clients use.
 ///
@@ -61,29 +59,29 @@ impl TenantConfig {
         self.user.is_some() || self.group.is_some() || self.cgroup.is_some() || self.uid.is_some()
     }
 
+    /// Makes the error of one of its keys.
+    fn wrong(&self, key: &str, message: impl Into<String>) -> ConfigError {
+        ConfigError::value(format!("tenant.{}.{key}", self.name), message)
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let bad = |field: &str, message: String| {
-            Err(ConfigError::Value {
-                key: format!("tenant.{}.{field}", self.name),
-                message,
-            })
-        };
         if self.weight == 0 || self.weight > MAX_WEIGHT {
-            return bad(
+            return Err(self.wrong(
                 "weight",
                 format!("{} is outside 1..={MAX_WEIGHT}", self.weight),
-            );
+            ));
         }
         let is_small = |bytes: &u64| *bytes < LEAST_MEMORY_BYTES;
         if let Some(bytes) = self.memory_limit_bytes.filter(is_small) {
             let message = format!(
-                "{bytes} bytes hold no buffers; at least {LEAST_MEMORY_BYTES} (1 MiB), or leave it out for all of a \
-                 model's memory, or 4 GiB of a GPU's"
+                "{bytes} bytes hold no buffers; at least {}, or leave it out for all of a model's memory, or 4 GiB of \
+                 a GPU's",
+                shown_bytes(LEAST_MEMORY_BYTES)
             );
-            return bad("memory_limit_bytes", message);
+            return Err(self.wrong("memory_limit_bytes", message));
         }
         if self.clients == Some(0) {
-            return bad("clients", "0 clients can do nothing".into());
+            return Err(self.wrong("clients", "0 clients can do nothing"));
         }
         let is_path = |path: &&String| {
             let mut parts = Path::new(path.as_str()).components();
@@ -91,36 +89,30 @@ impl TenantConfig {
                 && parts.all(|part| matches!(part, Component::Normal(_)))
         };
         if let Some(path) = self.cgroup.as_ref().filter(|path| !is_path(path)) {
-            return bad(
+            return Err(self.wrong(
                 "cgroup",
                 format!(
                     "{path:?} must be an absolute path without \"..\", as in /proc/PID/cgroup after 0::"
                 ),
-            );
+            ));
         }
         self.check_users()
     }
 
     /// Checks the users and groups of rules, as far as numbers tell.
     fn check_users(&self) -> Result<(), ConfigError> {
-        let bad = |field: &str, message: String| {
-            Err(ConfigError::Value {
-                key: format!("tenant.{}.{field}", self.name),
-                message,
-            })
-        };
         let user = self.user.as_ref().and_then(Principal::number);
         let group = self.group.as_ref().and_then(Principal::number);
         for (field, number) in [("user", user), ("group", group), ("uid", self.uid)] {
             if number == Some(NOBODY) {
-                return bad(field, format!("{NOBODY} is no number of anybody"));
+                return Err(self.wrong(field, format!("{NOBODY} is no number of anybody")));
             }
         }
         match (user, self.uid) {
-            (Some(user), Some(uid)) if user != uid && user != 0 => bad(
+            (Some(user), Some(uid)) if user != uid && user != 0 => Err(self.wrong(
                 "uid",
                 format!("nobody is user {user} and user {uid}; leave one of the rules out"),
-            ),
+            )),
             _ => Ok(()),
         }
     }
@@ -131,25 +123,19 @@ impl TenantConfig {
         limits: &Limits,
         device: &DeviceConfig,
     ) -> Result<(), ConfigError> {
-        let bad = |field: &str, message: String| {
-            Err(ConfigError::Value {
-                key: format!("tenant.{}.{field}", self.name),
-                message,
-            })
-        };
         let (bytes, all) = (self.memory_limit_bytes, device.memory_bytes);
         if let Some(bytes) = bytes.filter(|bytes| device.is_model() && *bytes > all) {
-            return bad(
+            return Err(self.wrong(
                 "memory_limit_bytes",
                 format!("{bytes} is more than the {all} bytes of device.memory_bytes"),
-            );
+            ));
         }
         let all = limits.clients;
         if let Some(clients) = self.clients.filter(|clients| *clients > all) {
-            return bad(
+            return Err(self.wrong(
                 "clients",
                 format!("{clients} is more than limits.clients, which is {all}"),
-            );
+            ));
         }
         Ok(())
     }

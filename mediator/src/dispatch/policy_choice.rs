@@ -42,7 +42,7 @@ pub(super) struct Choice {
 
 /// What the policy thread and the threads that choose share.
 pub(super) struct Choices {
-    /// A choice waits: 1, or none does: 0.
+    /// 1 while `next` holds a choice that the policy thread has not taken, otherwise 0.
     waits: AtomicU32,
     next: CountedMutex<Option<Choice>>,
     /// The policy thread, once it runs.
@@ -84,7 +84,8 @@ impl Choices {
 
     /// Takes the choice that waits, if one does.
     pub(super) fn take(&self) -> Option<Choice> {
-        // Relaxed: as above. The flag goes first, so that a choice that comes now is looked for once more.
+        // Relaxed: as in `put`. The flag is cleared before `next` is read: a choice put in between sets it again, and
+        // the next call looks once more.
         if self.waits.load(Ordering::Relaxed) == 0 {
             return None;
         }

@@ -4,8 +4,10 @@
 //! - Events travel through a bounded ring. On a real clock one that finds it full is counted, and the count is sent as
 //!   [`Event::Lost`] before anything newer; then the dispatcher sends the counters of every live row, as far as they
 //!   leave half of the ring to other events, so that making a loss good leads to no other one, and at the end
-//!   [`Event::Resynced`]. What says that tenants and rows exist is never lost: it waits for room. On a virtual clock,
-//!   which waits for the policy, nothing is lost, so that what the policy hears does not depend on the host's speed.
+//!   [`Event::Resynced`]. Another loss begins this anew: the plan in force stays for as long as the policy thread cannot
+//!   keep up with events, even though it makes no plans then. What says that tenants and rows exist is never lost: it
+//!   waits for room. On a virtual clock, which waits for the policy, nothing is lost, so that what the policy hears does
+//!   not depend on the host's speed.
 //! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
 //!   the one that it began with.
 //! - A policy that panics is replaced ([`gridmux_policy::guard`]), and so is one in whose place another was chosen
@@ -324,7 +326,6 @@ impl PolicyLink {
                     | Event::TenantGone { .. }
                     | Event::RowNew { .. }
                     | Event::RowGone { .. }
-                    | Event::Resynced
             );
         let is_first = self.waiting.is_empty() && self.lost == 0;
         match event {
@@ -364,10 +365,19 @@ impl PolicyLink {
         self.resync && self.has_room_to_spare(0) && std::mem::take(&mut self.resync)
     }
 
-    /// Says that everything that lives was told, unless there was another loss meanwhile: then it will be told anew.
+    /// Says that everything that lives was told, unless there was another loss meanwhile: then it will be told anew,
+    /// whether or not that loss has been sent yet.
     pub fn end_resync(&mut self) {
-        if !self.resync {
-            self.tell(Event::Resynced);
+        self.send_waiting();
+        if self.resync || self.lost > 0 || self.tells_anew {
+            return;
+        }
+        self.unflushed = true;
+        self.instant_open = true;
+        // Not by `tell`, which may first send that there was another loss.
+        match self.waiting.is_empty() && self.events.try_push(Event::Resynced).is_ok() {
+            true => self.sent += 1,
+            false => self.waiting.push_back(Event::Resynced),
         }
     }
 

@@ -216,14 +216,14 @@ pub(super) struct Accounts {
     common: Rc<Common>,
 }
 
-/// What became of accounts when settings changed.
+/// The accounts that a change of settings affects.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// They are new, or their weight or class is.
+    /// New accounts, and those whose weight or class changed.
     pub(super) introduced: Vec<Rc<Account>>,
-    /// The limit of their clients' memory is another one.
+    /// Accounts whose memory limit changed.
     pub(super) limited: Vec<Rc<Account>>,
-    /// Their tenants are configured no more.
+    /// Accounts of tenants that are no longer configured.
     pub(super) removed: Vec<Rc<Account>>,
 }
 

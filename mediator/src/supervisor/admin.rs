@@ -54,8 +54,8 @@ pub enum AdminReply {
     Tenant {
         /// The settings.
         tenant: Box<TenantFacts>,
-        /// A device host has been told of them; without one, the next one starts with them.
-        in_force: bool,
+        /// A device host has been told; without one, the next one starts with them.
+        host_told: bool,
     },
     /// To [`Change::Policy`]: the policy that is to be obeyed now, and the one before.
     Policy {
@@ -63,6 +63,8 @@ pub enum AdminReply {
         policy: String,
         /// The other's.
         before: String,
+        /// A device host has been told; without one, the next one starts with it.
+        host_told: bool,
     },
     /// It is done.
     Done,

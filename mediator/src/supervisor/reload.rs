@@ -1,13 +1,14 @@
 //! The configuration is read again (SIGHUP), or an operator changes settings; both while the service runs.
 //!
 //! A thread of its own reads and checks the configuration and looks up the users and groups that it names, because a
-//! file system and a directory of users may take their time, or never answer. One reading is under way at a time, and a
-//! few begin in a second; however many signals come meanwhile, one more reading follows. A reading that takes long is
-//! given up when another one is asked for; its thread ends when the system lets it, and there is a limit to how many
-//! such threads there may be.
+//! file system and a directory of users may take their time, or never answer. One reading is in progress at a time, and
+//! a few begin in a second; however many signals come meanwhile, one more reading follows. A late reading is given up
+//! when another one is asked for; its thread ends when the system lets it. When as many such threads are left as there
+//! may be, requests are refused.
 //!
-//! Rules: a configuration that is not right changes nothing; what cannot change while the service runs stays as it was,
-//! and the log names it; what an operator changed holds until a reading that began after the change.
+//! Rules: every request is answered with [`State::Reloaded`], a refused one too; a configuration that is not right
+//! changes nothing; what cannot change while the service runs stays as it was, and the log names it; what an operator
+//! changed holds until a reading that began after the change.
 
 use super::admin::AdminReply;
 use super::rules::Rules;
@@ -31,38 +32,56 @@ pub struct Source {
     pub read: Arc<dyn Fn() -> Result<Config, String> + Send + Sync>,
 }
 
-/// Time between two looks at whether a reading has ended that does not take long yet.
+/// Interval at which a reading in progress is polled until it counts as late.
 const LOOK: Duration = Duration::from_millis(10);
 /// Least time between the beginnings of two readings.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long a reading may take before the log says that it takes long, and another one may take its place.
+/// Time after which a reading counts as late: the log says so, and the next request gives it up for a new reading.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most threads that read: one, and those whose readings were given up and have not ended.
+/// Most threads that read: the one of the reading in progress, and those of readings given up that have not ended.
 const THREADS: usize = 5;
 
 /// Readings of the configuration while the service runs.
 pub(super) struct Reloads {
+    /// Where the configuration comes from; none when the service was started without a file.
     source: Option<Source>,
+    /// The reading in progress.
     reading: Option<Reading>,
+    /// A reading was asked for and has not begun.
     is_wanted: bool,
+    /// When a reading last began or was refused.
     began: Option<Instant>,
-    /// What operators changed since the reading began that is under way, by tenant.
+    /// What operators changed since the reading in progress began, by tenant.
     changes: BTreeMap<String, TenantChange>,
     /// The policy that they chose since then.
     policy: Option<String>,
-    /// Every thread that reads has a copy.
+    /// Shared with every thread that reads, so that its count says how many there are.
     threads: Arc<()>,
 }
 
-/// A reading that is under way.
+/// A reading in progress.
 #[derive(Debug)]
 struct Reading {
+    /// Brings the outcome when the thread has ended.
     outcome: Receiver<Outcome>,
+    /// When it began.
     since: Instant,
+    /// It has taken longer than [`PATIENCE`], and the log says so.
     is_late: bool,
 }
 
 type Outcome = Result<(Config, Rules), String>;
+
+/// What became of a request for a reading.
+#[derive(Debug, PartialEq, Eq)]
+enum Begun {
+    /// None was made, or it waits until a reading may begin.
+    Nothing,
+    /// A reading has begun.
+    Reading,
+    /// It is refused for this reason.
+    Refused(String),
+}
 
 impl Reloads {
     pub(super) fn new(source: Option<Source>) -> Self {
@@ -82,24 +101,23 @@ impl Reloads {
         self.is_wanted = true;
     }
 
-    /// Returns how long until it is time to look at what became of a reading, or to begin one. A reading that takes
-    /// long is looked at whenever the service does something.
+    /// Returns how long the service may sleep before it polls the reading in progress or begins one. A late reading is
+    /// polled only when the service wakes up for something else.
     pub(super) fn time_left(&self) -> Option<Duration> {
         let is_late = self.reading.as_ref().is_some_and(|reading| reading.is_late);
         let is_under_way = self.reading.is_some() || self.is_wanted;
         (is_under_way && !is_late).then_some(LOOK)
     }
 
-    /// Returns whether another reading may begin: none is under way that does not take long yet, none has just begun,
-    /// and there is a thread for it.
+    /// Returns whether a reading may begin or be refused: the last request was not answered just now, and no reading is
+    /// in progress that is not late.
     fn may_begin(&self, now: Instant) -> bool {
         let is_soon = |began: Instant| now.saturating_duration_since(began) < PAUSE;
         let is_busy = self
             .reading
             .as_ref()
             .is_some_and(|reading| !reading.is_late);
-        let threads = Arc::strong_count(&self.threads) - 1;
-        !is_busy && !self.began.is_some_and(is_soon) && threads < THREADS
+        !is_busy && !self.began.is_some_and(is_soon)
     }
 
     /// Keeps a change for the configuration that is being read, if one is.
@@ -129,51 +147,48 @@ impl Reloads {
             .collect()
     }
 
-    /// Begins the reading that is wanted, if it may; returns whether it began one.
-    fn begin(&mut self, now: Instant) -> bool {
+    /// Begins the reading that is wanted, once it may.
+    fn begin(&mut self, now: Instant) -> Begun {
         if !self.may_begin(now) || !std::mem::take(&mut self.is_wanted) {
-            return false;
+            return Begun::Nothing;
         }
         self.began = Some(now);
-        if self.reading.take().is_some() {
-            tracing::warn!(
-                "the reading of the configuration that takes long is given up for a new one"
-            );
-        }
-        self.take_changes();
         let Some(source) = self.source.clone() else {
-            tracing::warn!(
-                "SIGHUP: the service was started without a configuration file, so there is none to read"
-            );
-            return false;
+            let reason = "the service was started without a configuration file";
+            return Begun::Refused(reason.to_owned());
         };
+        if Arc::strong_count(&self.threads) > THREADS {
+            return Begun::Refused(format!(
+                "{THREADS} readings of it have begun and not ended; send SIGHUP again when its file can be read"
+            ));
+        }
         let (told, outcome) = channel();
         let thread = Arc::clone(&self.threads);
         let read = move || {
-            // Who asked may have ended.
+            // The receiver is gone when the reading was given up.
             let _ = told.send(read(&source));
             drop(thread);
         };
-        match std::thread::Builder::new()
+        let spawned = std::thread::Builder::new()
             .name("reload".into())
-            .spawn(read)
-        {
-            Ok(_) => {
-                self.reading = Some(Reading {
-                    outcome,
-                    since: now,
-                    is_late: false,
-                });
-                true
-            }
-            Err(error) => {
-                tracing::error!(%error, "SIGHUP: the configuration cannot be read now; it stays as it is");
-                false
-            }
+            .spawn(read);
+        if let Err(error) = spawned {
+            return Begun::Refused(format!("no thread can be started to read it: {error}"));
         }
+        let reading = Reading {
+            outcome,
+            since: now,
+            is_late: false,
+        };
+        if self.reading.replace(reading).is_some() {
+            tracing::warn!("the late reading of the configuration is given up for a new one");
+            // The new reading began after these changes, so it overrides them.
+            self.take_changes();
+        }
+        Begun::Reading
     }
 
-    /// Returns what came of the reading, when it has ended.
+    /// Returns the outcome of the reading in progress when it has ended.
     fn take(&mut self, now: Instant) -> Option<Outcome> {
         let reading = self.reading.as_mut()?;
         let outcome = match reading.outcome.try_recv() {
@@ -221,14 +236,23 @@ impl Supervisor {
                 let taken = self.take_over(config, rules);
                 taken.map_err(|error| error.to_string())
             });
-            if let Err(reason) = &applied {
-                tracing::error!(%reason, "the configuration is not applied; what was in force stays");
+            self.tell_reloaded(applied);
+        }
+        match self.reloads.begin(now) {
+            Begun::Nothing => {}
+            Begun::Reading => self.news.push(State::Reloading),
+            Begun::Refused(reason) => {
+                self.news.push(State::Reloading);
+                self.tell_reloaded(Err(reason));
             }
-            self.news.push(State::Reloaded(applied));
         }
-        if self.reloads.begin(now) {
-            self.news.push(State::Reloading);
+    }
+
+    fn tell_reloaded(&mut self, applied: Result<(), String>) {
+        if let Err(reason) = &applied {
+            tracing::error!(%reason, "the configuration is not applied; what was in force stays");
         }
+        self.news.push(State::Reloaded(applied));
     }
 
     /// Puts a configuration in force as far as it may change while the service runs.
@@ -291,12 +315,14 @@ impl Supervisor {
         self.is_host_behind = true;
         self.tell_settings();
         self.reloads.keep(change);
+        let host_told = !self.is_host_behind;
         let change = match change {
             Change::Tenant(change) => change,
             Change::Policy(policy) => {
                 return AdminReply::Policy {
                     policy: policy.clone(),
                     before: before.policy,
+                    host_told,
                 };
             }
         };
@@ -307,7 +333,7 @@ impl Supervisor {
             .expect("a tenant is configured whose change was applied");
         AdminReply::Tenant {
             tenant: Box::new(tenant),
-            in_force: !self.is_host_behind,
+            host_told,
         }
     }
 }
@@ -321,7 +347,7 @@ fn names<'a>(old: &Config, new: &'a Config) -> Vec<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PATIENCE, PAUSE, Reloads, Source, THREADS};
+    use super::{Begun, PATIENCE, PAUSE, Reloads, Source, THREADS};
     use crate::config::Config;
     use crate::settings::{Change, TenantChange};
     use std::sync::Arc;
@@ -345,21 +371,30 @@ mod tests {
         let mut now = Instant::now();
         for _ in 0..THREADS {
             reloads.want();
-            assert!(reloads.begin(now));
+            assert_eq!(reloads.begin(now), Begun::Reading);
             reloads.want();
-            assert!(!reloads.begin(now + PATIENCE / 2), "one at a time");
+            let begun = reloads.begin(now + PATIENCE / 2);
+            assert_eq!(begun, Begun::Nothing, "one at a time");
             assert!(reloads.time_left().is_some());
             now += PATIENCE;
             assert!(reloads.take(now).is_none());
             assert!(reloads.time_left().is_none(), "nobody is woken for it");
         }
-        assert!(!reloads.begin(now), "there is a limit");
+        let refused =
+            |begun| matches!(begun, Begun::Refused(reason) if reason.contains("5 readings"));
+        assert!(refused(reloads.begin(now)), "there is a limit");
+        now += PAUSE;
+        assert_eq!(reloads.begin(now), Begun::Nothing, "it was answered");
+        reloads.want();
+        assert!(refused(reloads.begin(now)), "and so is every request");
+        reloads.want();
+        now += PAUSE;
         drop(go_on);
         while Arc::strong_count(&reloads.threads) > 1 {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(reloads.take(now).unwrap().is_err());
-        assert!(reloads.begin(now));
+        assert_eq!(reloads.begin(now), Begun::Reading);
     }
 
     #[test]
@@ -378,7 +413,7 @@ mod tests {
         reloads.keep(&Change::Tenant(change(Some(2), None)));
         assert!(reloads.changes.is_empty(), "nothing is being read");
         reloads.want();
-        assert!(reloads.begin(Instant::now()));
+        assert_eq!(reloads.begin(Instant::now()), Begun::Reading);
         for (weight, clients) in [(Some(3), None), (None, Some(4)), (Some(5), None)] {
             reloads.keep(&Change::Tenant(change(weight, clients)));
         }
@@ -403,7 +438,7 @@ mod tests {
             Config::parse("schema_version = 1").map_err(|error| error.to_string())
         })));
         let now = Instant::now();
-        assert!(!reloads.begin(now), "nobody asked");
+        assert_eq!(reloads.begin(now), Begun::Nothing, "nobody asked");
         for _ in 0..10_000 {
             reloads.want();
             reloads.begin(now);
@@ -421,11 +456,11 @@ mod tests {
         };
         go_on.send(()).unwrap();
         take(&mut reloads);
-        assert!(!reloads.begin(now), "not at once");
-        assert!(reloads.begin(now + PAUSE));
+        assert_eq!(reloads.begin(now), Begun::Nothing, "not at once");
+        assert_eq!(reloads.begin(now + PAUSE), Begun::Reading);
         go_on.send(()).unwrap();
         take(&mut reloads);
-        assert!(!reloads.begin(now + 9 * PAUSE));
+        assert_eq!(reloads.begin(now + 9 * PAUSE), Begun::Nothing);
         assert_eq!(count.load(Ordering::SeqCst), 2);
     }
 
@@ -434,7 +469,7 @@ mod tests {
         let mut reloads = Reloads::new(Some(source(|| Err("f: k: wrong".into()))));
         let now = Instant::now();
         reloads.want();
-        assert!(reloads.begin(now));
+        assert_eq!(reloads.begin(now), Begun::Reading);
         let reason = loop {
             if let Some(outcome) = reloads.take(now) {
                 break outcome.unwrap_err();
@@ -443,6 +478,7 @@ mod tests {
         assert_eq!(reason, "f: k: wrong");
         let mut without = Reloads::new(None);
         without.want();
-        assert!(!without.begin(now) && without.time_left().is_none());
+        assert!(matches!(without.begin(now), Begun::Refused(_)));
+        assert!(without.time_left().is_none());
     }
 }

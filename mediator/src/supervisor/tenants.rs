@@ -84,7 +84,7 @@ impl Tenants {
         &self.current
     }
 
-    /// Returns what the configuration, from which they are, says of them.
+    /// Returns the settings of the tenants in the configuration that they were made from.
     pub(super) fn facts(&self, config: &Config) -> Vec<TenantFacts> {
         let numbered = self.current.iter().zip(&config.tenants);
         numbered
@@ -92,7 +92,7 @@ impl Tenants {
             .collect()
     }
 
-    /// Whether some tenant is told by control group, so that a peer's must be read.
+    /// Returns whether some tenant is matched by control group, so that a peer's must be read.
     pub(super) fn need_cgroup(&self) -> bool {
         self.rules.need_cgroup()
     }
