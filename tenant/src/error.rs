@@ -5,8 +5,25 @@ use gridmux_channel::ring::{BadEntry, CompletionStatus, HostState, RingError};
 use gridmux_channel::session::CallError;
 use thiserror::Error;
 
-/// Why the device is lost to clients of a tenant that the operator took out of the configuration.
-const REMOVED: &str = "this tenant is no more in the service's configuration";
+/// Why the device is lost to a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Lost {
+    /// The device failed.
+    #[error("it failed")]
+    Failed,
+    /// The operator took the tenant out of the service's configuration.
+    #[error("this tenant is no more in the service's configuration")]
+    Removed,
+    /// The service was stopped.
+    #[error("the service was stopped")]
+    Stopped,
+    /// The mediator closed the connection or the channel, or is gone.
+    #[error("the mediator closed the connection")]
+    Closed,
+    /// Nothing is pending any more, and what was waited for has not come.
+    #[error("a completion never came")]
+    Missing,
+}
 
 /// An operation of the client that failed.
 #[derive(Debug, Error)]
@@ -20,7 +37,7 @@ pub enum ClientError {
     Ring(RingError),
     /// The mediator lost the device, was stopped, or is gone: everything on the device is lost.
     #[error("all that was on the device is lost: {0}; call `Gpu::reconnect` and start over")]
-    DeviceLost(&'static str),
+    DeviceLost(Lost),
     /// An operation ended with an error.
     #[error("{operation}: {message}")]
     Failed {
@@ -123,7 +140,7 @@ impl ClientError {
     /// Returns whether the connection ended because its tenant was taken out of the service's configuration.
     #[must_use]
     pub fn is_removed(&self) -> bool {
-        matches!(self, Self::DeviceLost(REMOVED))
+        matches!(self, Self::DeviceLost(Lost::Removed))
     }
 
     /// Returns whether the connection is of no more use: [`crate::Gpu::reconnect`].
@@ -140,10 +157,10 @@ impl ClientError {
 impl From<RingError> for ClientError {
     fn from(error: RingError) -> Self {
         match error {
-            RingError::Closed(HostState::DeviceLost) => Self::DeviceLost("it failed"),
-            RingError::Closed(HostState::Removed) => Self::DeviceLost(REMOVED),
-            RingError::Closed(HostState::Stopped) => Self::DeviceLost("the service was stopped"),
-            RingError::Closed(_) => Self::DeviceLost("the mediator closed the channel"),
+            RingError::Closed(HostState::DeviceLost) => Self::DeviceLost(Lost::Failed),
+            RingError::Closed(HostState::Removed) => Self::DeviceLost(Lost::Removed),
+            RingError::Closed(HostState::Stopped) => Self::DeviceLost(Lost::Stopped),
+            RingError::Closed(_) => Self::DeviceLost(Lost::Closed),
             other => Self::Ring(other),
         }
     }

@@ -1,6 +1,6 @@
 //! The end of something that was submitted.
 
-use crate::error::ClientError;
+use crate::error::{ClientError, Lost};
 use crate::link::{Link, LinkRef};
 use gridmux_channel::ring::{CompletionEntry, CompletionStatus};
 use std::sync::{Arc, OnceLock};
@@ -66,7 +66,7 @@ impl Event {
         drop(core);
         match (found, self.ended.get()) {
             (Some(()), Some(ended)) => self.judge(ended),
-            _ => Err(ClientError::DeviceLost("its completion never came")),
+            _ => Err(ClientError::DeviceLost(Lost::Missing)),
         }
     }
 

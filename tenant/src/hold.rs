@@ -7,7 +7,7 @@
 //! The release is a word in shared memory and not a submission, because the
 //! ring may be full of what stands behind the hold.
 
-use crate::error::ClientError;
+use crate::error::{ClientError, Lost};
 use crate::gpu::Gpu;
 use crate::raw::Mark;
 use crate::stream::Stream;
@@ -65,7 +65,7 @@ impl Gpu {
         let found = self.link.wait_for(&mut core, |core| {
             look(&mut |hold| core.pending.take(hold.barrier).is_some())
         })?;
-        found.ok_or(ClientError::DeviceLost("a hold was never reached"))
+        found.ok_or(ClientError::DeviceLost(Lost::Missing))
     }
 
     /// Releases a hold that its stream has come to.

@@ -52,7 +52,7 @@ mod typed;
 
 pub use args::Args;
 pub use buffer::Buffer;
-pub use error::ClientError;
+pub use error::{ClientError, Lost};
 pub use event::{Event, Timing};
 pub use gpu::{ConnectOptions, Gpu, MemoryInfo, Printed};
 pub use gridmux_channel::control::{

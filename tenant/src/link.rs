@@ -20,7 +20,7 @@
 //!   thread sleeps and after it woke.
 
 use crate::activity::Activity;
-use crate::error::ClientError;
+use crate::error::{ClientError, Lost};
 use crate::origin::Origin;
 use crate::pending::{Pending, Ticket};
 use crate::staging::{Chunk, Chunks, Staging};
@@ -41,9 +41,6 @@ const LIVENESS: Duration = Duration::from_millis(100);
 /// How long to sleep for what nobody announces (room in the submission ring, a
 /// chunk given back) before trying again.
 const ROOM: Duration = Duration::from_millis(1);
-
-/// Why the device is lost when the socket was closed.
-const CLOSED: &str = "the mediator closed the connection";
 
 /// A connection, shared by all that was made from it.
 pub(crate) type LinkRef = Arc<Link>;
@@ -179,7 +176,7 @@ impl Link {
         mut make: impl FnMut(&mut ClientRings) -> Result<Operation, PushError>,
     ) -> Result<u64, ClientError> {
         if core.is_lost {
-            return Err(ClientError::DeviceLost(CLOSED));
+            return Err(ClientError::DeviceLost(Lost::Closed));
         }
         let cookie = core.pending.open(ticket);
         let submit_ns = now_ns();
@@ -288,7 +285,7 @@ impl Link {
             .is_some_and(|session| session.is_closed())
         {
             core.is_lost = true;
-            return Err(ClientError::DeviceLost(CLOSED));
+            return Err(ClientError::DeviceLost(Lost::Closed));
         }
         if timeout >= LIVENESS {
             core.activity.forget_runners();

@@ -6,7 +6,7 @@
 //! returns a [`Mark`], which says where it stands in its stream and costs
 //! nothing to keep. A failure shows at [`Gpu::take_failure`].
 
-use crate::error::ClientError;
+use crate::error::{ClientError, Lost};
 use crate::event::Event;
 use crate::gpu::Gpu;
 use crate::module::Kernel;
@@ -296,7 +296,7 @@ impl Gpu {
         let found = self.link.wait_for(&mut core, |core| {
             (core.pending.stream(mark.stream).ended >= mark.number).then_some(())
         })?;
-        found.ok_or(ClientError::DeviceLost("a completion never came"))
+        found.ok_or(ClientError::DeviceLost(Lost::Missing))
     }
 
     /// Returns how many operations have failed so far whose failure no event has reported, as far as completions were

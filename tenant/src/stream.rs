@@ -7,7 +7,7 @@
 
 use crate::args::Args;
 use crate::buffer::Buffer;
-use crate::error::ClientError;
+use crate::error::{ClientError, Lost};
 use crate::event::Event;
 use crate::link::{Held, Link, LinkRef};
 use crate::module::Kernel;
@@ -416,7 +416,7 @@ fn finish_copy(link: &Link, flying: Option<Flying<'_>>) -> Result<(), ClientErro
     };
     let mut core = link.enter()?;
     let done = link.wait_for(&mut core, |core| core.pending.take(cookie))?;
-    let (operation, entry) = done.ok_or(ClientError::DeviceLost("a copy was lost"))?;
+    let (operation, entry) = done.ok_or(ClientError::DeviceLost(Lost::Missing))?;
     drop(core);
     let result = link.judge(operation, &entry);
     if result.is_ok() {
