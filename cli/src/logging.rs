@@ -30,7 +30,8 @@ pub(crate) fn start(default: LevelFilter, tells: bool) {
     if tells {
         for wrong in &said.wrong {
             note(&format!(
-                "warning: {VARIABLE}: {wrong:?} is passed over: it is neither a level nor PART=LEVEL; the levels are {}",
+                "warning: {VARIABLE}: {wrong:?} is passed over: it is neither a level nor PART=LEVEL; the levels \
+                 are {}",
                 LEVELS.join(", ")
             ));
         }

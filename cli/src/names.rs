@@ -5,10 +5,11 @@
 use cpp_demangle::{DemangleOptions, Symbol};
 use std::fmt::{self, Write as _};
 
-/// Longest name in bytes that is shown as it was written: a short mangled name may stand for one without end.
+/// Most bytes of a demangled name; a longer one is shown mangled, because a short mangled name can stand for a
+/// demangled one of any length.
 const LONGEST: usize = 4096;
 
-/// A name, as far as it is not too long.
+/// A demangled name in the making, which takes no more than [`LONGEST`] bytes.
 struct Bounded(String);
 
 impl fmt::Write for Bounded {

@@ -20,7 +20,7 @@ pub(crate) struct Offer {
 }
 
 /// Returns the parser of an argument that is one of these texts or another one.
-pub(crate) fn offer(values: impl IntoIterator<Item = &'static str>) -> Offer {
+fn offer(values: impl IntoIterator<Item = &'static str>) -> Offer {
     Offer {
         values: values.into_iter().collect(),
     }

@@ -1,8 +1,8 @@
 //! What goes to stdout: text for people, or JSON for programs.
 //!
-//! Rules: control characters in text for people are shown and not sent, whatever name holds them; a command
-//! prints one JSON document, or lines of one document each where it goes on for a while; every write is flushed,
-//! because a program may wait for it; an error is `{"error": …}` in JSON, and otherwise stands on stderr with its hint.
+//! Rules: control characters in text for people are shown and not sent, whatever name holds them; a command prints one
+//! JSON document, or lines of one document each where it goes on for a while; every write is flushed, because a program
+//! may wait for it; an error is `{"error": …}` in JSON, and otherwise stands on stderr with its hint.
 
 use crate::failure::Failure;
 use serde::Serialize;

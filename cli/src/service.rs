@@ -46,6 +46,15 @@ pub(crate) fn unexpected() -> Failure {
     Failure::new("the service answered something else than was asked")
 }
 
+/// Returns, in words, how long an operator's change holds; without a device host, nobody obeys it yet.
+pub(crate) fn holds(host_told: bool) -> String {
+    let from = match host_told {
+        true => "",
+        false => "from when a device host is up, ",
+    };
+    format!("{from}until the configuration is read again or the service ends")
+}
+
 fn explain(error: AdminError) -> Failure {
     let hint = match &error {
         AdminError::Connect { source, .. } => match source.kind() {

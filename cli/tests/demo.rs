@@ -2,6 +2,7 @@
 
 mod command;
 
+use command::running::until;
 use command::{PROGRAM, gridmux};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -9,20 +10,6 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-/// Longest wait for something that comes.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Waits until something is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        sleep(Duration::from_millis(20));
-    }
-}
 
 /// Starts a demo whose folders lie in `parent`, and waits until its service has its socket.
 fn started(parent: &Path) -> Child {
@@ -34,9 +21,9 @@ fn started(parent: &Path) -> Child {
         .spawn()
         .unwrap();
     until("a service", || {
-        folders(parent)
-            .iter()
-            .any(|folder| folder.join("gridmux.sock").exists())
+        let folders = folders(parent);
+        let mut sockets = folders.iter().map(|folder| folder.join("gridmux.sock"));
+        sockets.find(|socket| socket.exists())
     });
     demo
 }
@@ -81,8 +68,10 @@ fn a_demo_that_is_killed_takes_its_processes_along_and_its_folder_goes_with_the_
     demo.kill().unwrap();
     assert_eq!(demo.wait().unwrap().signal(), Some(9));
     let word = parent.path().to_str().unwrap();
-    until("no processes", || processes_with(word).is_empty());
-    until("no maps", || !is_pinned(demo.id()));
+    until("no processes", || {
+        processes_with(word).is_empty().then_some(())
+    });
+    until("no maps", || (!is_pinned(demo.id())).then_some(()));
     let mut next = started(parent.path());
     let left = folders(parent.path());
     let own = format!("gridmux-demo-{}-", next.id());

@@ -4,6 +4,7 @@
 
 mod command;
 
+use command::running::until;
 use command::{PROGRAM, Ran};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -13,10 +14,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// After this a test that waits gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An installation, and a folder in which private folders are made.
 struct Installed {
@@ -91,14 +88,6 @@ impl Drop for Running {
     }
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// A process that has ended and that nobody has waited for yet counts as gone.
 fn is_gone(pid: Pid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
@@ -167,8 +156,10 @@ fn nothing_is_left_when_it_is_killed() {
     assert!(!is_gone(program) && !installed.is_clean());
     running.0.kill().unwrap();
     running.0.wait().unwrap();
-    until("the program's end", || is_gone(program));
-    until("the private folder's end", || installed.is_clean());
+    until("the program's end", || is_gone(program).then_some(()));
+    until("the private folder's end", || {
+        installed.is_clean().then_some(())
+    });
 }
 
 #[test]
@@ -357,14 +348,11 @@ fn children(pid: Pid) -> Vec<Pid> {
 /// Sends SIGTERM until it is obeyed: one that comes while the program runs is the program's.
 fn end(child: &mut Child) {
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-    let mut status = None;
-    until("the command's end", || {
+    let status = until("the command's end", || {
         kill(pid, Signal::SIGTERM).unwrap();
-        status = child.try_wait().unwrap();
-        status.is_some()
+        child.try_wait().unwrap()
     });
-    let signal = status.and_then(|status| status.signal());
-    assert_eq!(signal, Some(Signal::SIGTERM as i32), "{status:?}");
+    assert_eq!(status.signal(), Some(Signal::SIGTERM as i32), "{status:?}");
 }
 
 #[test]
@@ -379,10 +367,14 @@ fn it_ends_on_a_signal_while_its_service_does_not_start() {
     command.env("GRIDMUX_LOG", "info").stderr(writer);
     let mut running = Running(command.spawn().unwrap(), Pid::from_raw(0));
     drop(command);
-    until("a keeper", || !children(running.pid()).is_empty());
+    until("a keeper", || {
+        (!children(running.pid()).is_empty()).then_some(())
+    });
     end(&mut running.0);
     drop(reader);
-    until("the private folder's end", || installed.is_clean());
+    until("the private folder's end", || {
+        installed.is_clean().then_some(())
+    });
 }
 
 #[test]
@@ -398,11 +390,13 @@ fn it_ends_on_a_signal_while_its_service_does_not_end() {
     kill(keeper, Signal::SIGSTOP).unwrap();
     kill(program, Signal::SIGKILL).unwrap();
     until("the program's end", || {
-        !children(running.pid()).contains(&program)
+        (!children(running.pid()).contains(&program)).then_some(())
     });
     end(&mut running.0);
     kill(keeper, Signal::SIGCONT).unwrap();
-    until("the private folder's end", || installed.is_clean());
+    until("the private folder's end", || {
+        installed.is_clean().then_some(())
+    });
 }
 
 #[test]

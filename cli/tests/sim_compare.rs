@@ -67,7 +67,7 @@ fn each_gpu_in_each_form_is_a_row() {
             ("gpu", &one["gpu"]),
             ("form", &one["form"]),
             ("kernel_cycles", &one["kernel_cycles"]),
-            ("launches", &one["slices"]),
+            ("slices", &one["slices"]),
             ("l2_hit_sectors", &one["counters"]["l2_hit_sectors"]),
             ("ipc_per_sm", &one["rates"]["ipc_per_sm"]),
         ] {

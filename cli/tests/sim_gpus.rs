@@ -103,6 +103,74 @@ fn a_base_and_changes_give_the_gpu_that_a_whole_file_does() {
 }
 
 #[test]
+fn no_two_gpus_have_one_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |file: &str, text: &str| {
+        let path = folder.path().join(file);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    // Files that give no name are called as they are.
+    let half = write("half.toml", "base = \"gtx480\"\n[sm]\ncount = 8\n");
+    let less = write("less.toml", "base = \"gtx480\"\n[sm]\ncount = 4\n");
+    let rows = kernel(&["--gpu", &half, "--gpu", &less]).succeeded().json();
+    assert_eq!(
+        (&rows[0]["gpu"], &rows[1]["gpu"]),
+        (&"half".into(), &"less".into())
+    );
+    // A copy of a built-in one has its name as long as it is the same.
+    let text = gridmux(["sim", "gpu", "show", "gtx480", "--toml"])
+        .succeeded()
+        .stdout;
+    let copy = write("copy.toml", &text);
+    assert_eq!(
+        kernel(&["--gpu", &copy]).succeeded().json()["gpu"],
+        "gtx480"
+    );
+    let changed = write("changed.toml", &text.replacen("count = 15", "count = 8", 1));
+    let twice = "two GPUs are called gtx480; leave one out, or give its file another `name`";
+    let differs =
+        "changed.toml: it is called gtx480 and differs from the built-in GPU of that name";
+    let set = "differs from the built-in GPU of that name";
+    for (arguments, code, due) in [
+        (&["--gpu", "gtx480", "--gpu", &copy][..], 1, twice),
+        (&["--gpu", "gtx480", "--gpu", "gtx480"], 2, twice),
+        (&["--gpu", &changed], 1, differs),
+        (&["--gpu", &changed, "--set", "l1.ways=2"], 1, differs),
+        (&["--gpu", "h200", "--set", "name=gtx480"], 2, set),
+    ] {
+        let ran = kernel(arguments);
+        assert_eq!(ran.code, Some(code), "{arguments:?}: {}", ran.stdout);
+        let error = ran.json_error();
+        assert!(error.contains(due), "{error}");
+    }
+    let mix = [
+        "sim",
+        "mix",
+        "vecadd,size=tiny",
+        "--policy",
+        "fifo",
+        "-j",
+        "--gpu",
+        &changed,
+    ];
+    assert!(gridmux(mix).json_error().contains(differs));
+    let named = ["--set", "name=mine"];
+    let mine = write(
+        "mine.toml",
+        &text
+            .replacen("\"gtx480\"", "\"mine\"", 1)
+            .replacen("count = 15", "count = 8", 1),
+    );
+    let rows = kernel(&[&["--gpu", "gtx480", "--gpu", &mine][..]].concat())
+        .succeeded()
+        .json();
+    assert_eq!(rows[1]["gpu"], "mine");
+    let both = kernel(&[&["--gpu", "gtx480", "--gpu", &mine][..], &named].concat());
+    assert!(both.json_error().contains("two GPUs are called mine"));
+}
+
+#[test]
 fn what_no_description_has_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("wrong.toml");

@@ -128,14 +128,21 @@ fn a_level_of_logs_that_does_not_exist_is_told_and_passed_over() {
 
 #[test]
 fn without_json_errors_go_to_stderr_with_a_hint() {
-    let ran = gridmux(["workload", "run", "nonsense", "--socket", "/nowhere"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
-    assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
-    assert!(
-        ran.stderr.contains("\nhint: there are: vecadd"),
-        "{}",
-        ran.stderr
-    );
+    for (command, due) in [
+        (
+            &["sim", "gpu", "show", "nonsense"][..],
+            "\nhint: gridmux sim gpus",
+        ),
+        (
+            &["workload", "run", "nonsense"],
+            "[possible values: vecadd, ",
+        ),
+    ] {
+        let ran = gridmux(command);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+        assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
+        assert!(ran.stderr.contains(due), "{}", ran.stderr);
+    }
 }
 
 #[test]

@@ -53,7 +53,7 @@ struct Shown {
     /// Clients connected.
     clients: usize,
     /// Connections of processes that are no clients: not greeted yet, or reading why they are refused.
-    strangers: u64,
+    connections_not_greeted: u64,
     service_pid: u32,
     /// None while there is no device host.
     host_pid: Option<u32>,
@@ -104,7 +104,7 @@ impl From<ServiceStatistics> for Shown {
             tenants: service.host.tenants.len(),
             clients,
             // Clients that left and still hold something have no connection.
-            strangers: service.connections.saturating_sub(clients as u64),
+            connections_not_greeted: service.connections.saturating_sub(clients as u64),
             age,
             service_pid: service.pid,
             host_pid: service.host_pid,
@@ -162,7 +162,7 @@ impl Shown {
                     "{}, {} connected{}",
                     self.tenants,
                     units::counted(self.clients as u64, "client"),
-                    match self.strangers {
+                    match self.connections_not_greeted {
                         0 => String::new(),
                         n => format!(", {} not greeted", units::counted(n, "connection")),
                     }

@@ -6,7 +6,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of the repository.
+/// Returns the folder of the repository.
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("..")
@@ -14,8 +14,8 @@ pub(crate) fn repository() -> PathBuf {
         .unwrap()
 }
 
-/// The lines of a document's blocks of commands, without what is said about them; one that ends with a backslash goes
-/// on in the next.
+/// Returns the lines of a document's blocks of commands, without what is said about them; one that ends with a
+/// backslash goes on in the next.
 pub(crate) fn commands(text: &str) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     let (mut is_inside, mut goes_on) = (None, false);

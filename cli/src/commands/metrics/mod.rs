@@ -1,7 +1,7 @@
 //! `gridmux metrics`: the service's figures for Prometheus, in the OpenMetrics text format.
 //!
-//! It is a process beside the service, which needs no right but to ask it: a peer on the network never meets
-//! the service itself.
+//! It is a process beside the service, which needs no right but to ask it: a peer on the network never meets the
+//! service itself.
 //!
 //! Rules: every answer is a reading of that moment, at most a second old; a service that does not answer is a figure,
 //! `gridmux_up 0`, and no failed scrape.

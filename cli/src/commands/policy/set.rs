@@ -3,7 +3,7 @@
 use super::{in_force, name_parser};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::service::{ServiceArgs, unexpected};
+use crate::service::{ServiceArgs, holds, unexpected};
 use clap::Args;
 use gridmux_mediator::settings::Change;
 use gridmux_mediator::supervisor::{AdminReply, AdminRequest};
@@ -31,7 +31,13 @@ pub(crate) struct Set {
 impl Set {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         let request = AdminRequest::Change(Change::Policy(self.name));
-        let AdminReply::Policy { policy, before } = self.service.ask(&request)? else {
+        let reply = self.service.ask(&request)?;
+        let AdminReply::Policy {
+            policy,
+            before,
+            host_told,
+        } = reply
+        else {
             return Err(unexpected());
         };
         let is_new = policy != before;
@@ -40,8 +46,9 @@ impl Set {
             true => None,
             false => Some(self.service.statistics()?.host.policy_in_force),
         };
-        let shown =
-            json!({ "policy": policy, "before": before, "changed": is_new, "until": "reload" });
+        let shown = json!({
+            "policy": policy, "before": before, "changed": is_new, "host_told": host_told, "until": "reload",
+        });
         out.show(&shown, || {
             let what = match &decides {
                 None => format!("{policy}, in place of {before}"),
@@ -50,7 +57,7 @@ impl Set {
                     format!("{policy} was set already, nothing changes; in force: {decides}")
                 }
             };
-            format!("{what}\nuntil the configuration is read again or the service ends")
+            format!("{what}\n{}", holds(host_told))
         })
     }
 }

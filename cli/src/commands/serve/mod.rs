@@ -124,13 +124,11 @@ impl Serve {
         let path = std::path::absolute(&file).unwrap_or(file);
         let file = path.clone();
         let read = move || {
-            let name = path.display().to_string();
-            let named = |reason: String| match reason.starts_with(&name) {
-                true => reason,
-                false => format!("{name}: {reason}"),
-            };
-            let read = self.configuration(Some(&path));
-            let (config, writer) = read.map_err(|failure| named(failure.line()))?;
+            let read = Config::read_with_writer(&path);
+            let (config, writer) = read.map_err(|error| error.to_string())?;
+            let config = self.with_options(config, true);
+            let named = |failure: Failure| format!("{}: {}", path.display(), failure.line());
+            let config = config.map_err(named)?;
             warn_of_writer(Some(&path), writer);
             Ok(config)
         };
@@ -143,10 +141,18 @@ impl Serve {
     /// Reads a configuration and what the options say in its place, and checks the outcome; says who beside root and
     /// this user may write the file, if somebody may.
     fn configuration(&self, file: Option<&Path>) -> Result<(Config, Option<String>), Failure> {
-        let (mut config, writer) = match file {
+        let (config, writer) = match file {
             Some(path) => Config::read_with_writer(path)?,
             None => (Config::parse("schema_version = 1")?, None),
         };
+        Ok((self.with_options(config, file.is_some())?, writer))
+    }
+
+    /// Returns a configuration, which is of a file or made of defaults, with what the options say in its place.
+    ///
+    /// # Errors
+    /// The outcome makes no sense; the error does not name the file.
+    fn with_options(&self, mut config: Config, is_of_file: bool) -> Result<Config, Failure> {
         let said = self.clone();
         config.run_dir = said.run_dir.unwrap_or(config.run_dir);
         config.device.kind = said.device.unwrap_or(config.device.kind);
@@ -171,15 +177,15 @@ impl Serve {
         config.check().map_err(Failure::usage)?;
         if config.tenants.is_empty() {
             let message = "no tenant is configured, so nobody could connect";
-            let failure = match file {
-                Some(_) => Failure::new(message),
-                None => Failure::usage(message),
+            let failure = match is_of_file {
+                true => Failure::new(message),
+                false => Failure::usage(message),
             };
             return Err(failure.hint(
                 "give --tenant NAME[:WEIGHT[:CLASS]], or a [[tenant]] in the configuration",
             ));
         }
-        Ok((config, writer))
+        Ok(config)
     }
 }
 

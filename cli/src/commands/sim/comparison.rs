@@ -1,7 +1,7 @@
 //! Runs of one kernel on several GPUs or in several forms, beside each other.
 //!
-//! Rules: a run that fails has a row, too, and makes the command fail when all have been made; values with a comma, a
-//! quote or a line break are quoted (RFC 4180).
+//! Rules: a run that fails has a row, too, and makes the command fail when all have been made; comma-separated values
+//! have the names of the JSON.
 
 use super::report::Report;
 use crate::failure::Failure;
@@ -11,13 +11,13 @@ use gridmux_hw_model::counters::{Counters, Rates};
 use gridmux_ptx::forms::Form;
 use serde::Serialize;
 
-/// A run, as it ended.
+/// A run of a kernel on a GPU in a form.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Row {
-    /// It did.
+    /// It ended, with this report.
     Ended(Box<Report>),
-    /// It failed.
+    /// It failed, for the reason given.
     Failed {
         gpu: String,
         form: Form,
@@ -92,58 +92,60 @@ fn cells(report: &Report) -> Vec<String> {
     cells
 }
 
+/// A figure of a run: its name, and its value as text.
+type Column = (&'static str, fn(&Report) -> String);
+
+/// What stands before rates and counters in a line of comma-separated values, under the names of the JSON.
+const COLUMNS: [Column; 10] = [
+    ("gpu", |report| report.gpu.clone()),
+    ("form", |report| report.form.name().to_owned()),
+    ("kernel_cycles", |report| number(report.kernel_cycles)),
+    ("kernel_ns", |report| number(report.kernel_ns)),
+    ("launch_latency_cycles", |report| {
+        number(report.launch_latency_cycles)
+    }),
+    ("launch_latency_ns", |report| {
+        number(report.launch_latency_ns)
+    }),
+    ("cycles", |report| number(report.cycles)),
+    ("device_ns", |report| number(report.device_ns)),
+    ("slices", |report| report.slices.to_string()),
+    ("cpu_seconds", |report| report.cpu_seconds.to_string()),
+];
+
+fn number(number: Option<u64>) -> String {
+    number.map_or_else(String::new, |number| number.to_string())
+}
+
 /// Returns the names of the values of a line.
 fn columns() -> Vec<&'static str> {
-    let begin = [
-        "gpu",
-        "form",
-        "kernel_cycles",
-        "kernel_ns",
-        "launch_latency_cycles",
-        "launch_latency_ns",
-        "cycles",
-        "device_ns",
-        "launches",
-        "cpu_seconds",
-    ];
+    let begin = COLUMNS.iter().map(|(name, _)| *name);
     let legends = Rates::legend().into_iter().chain(Counters::legend());
     let figures = legends.map(|figure| figure.name);
-    begin.into_iter().chain(figures).chain(["error"]).collect()
+    begin.chain(figures).chain(["error"]).collect()
 }
 
 fn values(report: &Report) -> Vec<String> {
-    let times = [
-        report.kernel_cycles,
-        report.kernel_ns,
-        report.launch_latency_cycles,
-        report.launch_latency_ns,
-        report.cycles,
-        report.device_ns,
-        Some(report.slices),
-    ];
-    let text = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
-    let mut values = vec![report.gpu.clone(), report.form.name().to_owned()];
-    values.extend(times.map(text));
-    values.push(report.cpu_seconds.to_string());
+    let mut values: Vec<String> = COLUMNS.iter().map(|(_, value)| value(report)).collect();
     for rate in Rates::legend() {
         let found = report.rates.as_ref().and_then(|rates| rates.get(rate.name));
         values.push(found.map_or_else(String::new, f64::to_string));
     }
     for counter in Counters::legend() {
-        values.push(text(report.counters.get(counter.name).copied().flatten()));
+        values.push(number(report.counters.get(counter.name).copied().flatten()));
     }
     values.push(String::new());
     values
 }
 
-/// Returns a line of comma-separated values.
-fn line<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
-    let quoted = |value: &str| match value.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", value.replace('"', "\"\"")),
-        false => value.to_owned(),
-    };
-    let values: Vec<String> = values.into_iter().map(quoted).collect();
-    values.join(",") + "\n"
+/// Returns the runs as comma-separated values, under a line of their names.
+fn separated(rows: &[Row]) -> Result<String, Failure> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(columns())?;
+    for row in rows {
+        writer.write_record(row.values())?;
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
 /// Prints the runs as a table, as JSON or as comma-separated values.
@@ -152,11 +154,7 @@ fn line<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
 /// A run failed; its row, or a line on stderr, says why.
 pub(super) fn show(rows: Vec<Row>, csv: bool, out: &Output) -> Result<(), Failure> {
     if csv {
-        let mut text = line(columns());
-        for row in &rows {
-            text.push_str(&line(row.values().iter().map(String::as_str)));
-        }
-        out.text(&text)?;
+        out.text(&separated(&rows)?)?;
     } else {
         out.show(&rows, || table::of(&HEADINGS, rows.iter().map(Row::cells)))?;
     }
@@ -177,14 +175,16 @@ pub(super) fn show(rows: Vec<Row>, csv: bool, out: &Output) -> Result<(), Failur
 
 #[cfg(test)]
 mod tests {
-    use super::line;
+    use super::{Failure, Form, Row, columns, separated};
 
     #[test]
-    fn values_that_would_break_a_line_are_quoted() {
-        assert_eq!(line(["a", "1", ""]), "a,1,\n");
-        assert_eq!(
-            line(["h200,x=1", "say \"no\"", "a\nb"]),
-            "\"h200,x=1\",\"say \"\"no\"\"\",\"a\nb\"\n"
-        );
+    fn values_that_would_break_a_line_are_quoted_and_each_has_its_name() {
+        let failed = Row::new("h200,x=1", Form::WHOLE, Err(Failure::new("say \"no\"\nb")));
+        let text = separated(&[failed]).unwrap();
+        let (names, values) = text.split_once('\n').unwrap();
+        assert_eq!(names, columns().join(","));
+        let begin = "\"h200,x=1\",whole,";
+        let empty = ",".repeat(columns().len() - 3);
+        assert_eq!(values, format!("{begin}{empty}\"say \"\"no\"\"\nb\"\n"));
     }
 }

@@ -7,8 +7,8 @@ use super::comparison::{Row, show};
 use super::launch;
 use super::lines::hottest;
 use super::loading::{
-    BUDGET, Changes, Room, check_block, check_targets, extent, fetch, gpu, grid, lay_out,
-    memory_bytes, place_all, with_budget_hint,
+    BUDGET, Changes, Room, check_block, check_names, check_targets, extent, fetch, gpu, grid,
+    lay_out, memory_bytes, place_all,
 };
 use super::ptx_file::{PtxFile, with_shown_name};
 use super::report::Report;
@@ -118,14 +118,8 @@ impl Kernel {
         self.check(out)?;
         let configs = self.gpus.iter().map(|name| gpu(name, &self.changes));
         let configs = configs.collect::<Result<Vec<GpuConfig>, Failure>>()?;
-        // Of several GPUs each says in its row what it refuses, unless all do.
-        let refused = configs
-            .iter()
-            .map(|config| check_block(config, self.block, self.shared));
-        let refused = refused.map(Result::err).collect::<Option<Vec<Failure>>>();
-        if let Some(first) = refused.and_then(|all| all.into_iter().next()) {
-            return Err(first);
-        }
+        check_names(&self.gpus, &configs)?;
+        self.check_block(&configs)?;
         check_targets(&self.args)?;
         let text = PtxFile::read(&self.file)?;
         let name = text.kernel(&self.entry)?;
@@ -176,6 +170,18 @@ impl Kernel {
         Err(Failure::usage(wrong))
     }
 
+    /// Checks that a GPU has room for the blocks. Those that have none say so in their rows if another one has.
+    fn check_block(&self, configs: &[GpuConfig]) -> Result<(), Failure> {
+        let mut first = Ok(());
+        for config in configs {
+            match check_block(config, self.block, self.shared) {
+                Ok(()) => return Ok(()),
+                Err(failure) => first = first.and(Err(failure)),
+            }
+        }
+        first
+    }
+
     /// Runs the kernel on a GPU in a form.
     fn run_one(
         &self,
@@ -195,8 +201,7 @@ impl Kernel {
         if self.lines.is_some() {
             gpu.watch_stalls(&kernel);
         }
-        let outcome = launch::run(&mut gpu, formed, self.slice_blocks, !self.functional)
-            .map_err(with_budget_hint)?;
+        let outcome = launch::run(&mut gpu, formed, self.slice_blocks, !self.functional)?;
         for result in &wanted {
             fetch(&gpu, room.partition, result)?;
         }

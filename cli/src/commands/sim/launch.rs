@@ -3,6 +3,7 @@
 //! Rule: a slice is submitted when every block of the one before has its place on an SM, into another hardware queue.
 //! So blocks start in ascending order, as they would in one launch, and an SM does not wait for a slice to end.
 
+use super::loading::with_budget_hint;
 use crate::failure::Failure;
 use gridmux_hw_model::drive::{FormedKernel, Pace, Run};
 use gridmux_hw_model::{Counters, DriveError, Gpu};
@@ -76,11 +77,12 @@ pub(super) fn run(
     })
 }
 
-/// Returns the failure, with a hint where another form would do.
+/// Returns the failure, with a hint where another form or a larger budget would do.
 fn explained(error: DriveError, kernel: &FormedKernel) -> Failure {
     let other = match &error {
         DriveError::NoTickets { .. } => Shape::Slice,
         DriveError::Gate(_) => Shape::Whole,
+        DriveError::Fault(fault) => return with_budget_hint(Failure::new(fault), fault),
         _ => return error.into(),
     };
     let form = gridmux_ptx::forms::Form {

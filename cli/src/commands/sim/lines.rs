@@ -1,7 +1,8 @@
 //! The lines of a kernel at which most cycles were lost.
 //!
-//! Rules: a line is where a warp could not go on, so that a load shows at the line that first uses what it brings; time
-//! in which nothing happens on an SM, which the stall counters leave out, belongs to the lines where its warps wait.
+//! Rules: a stall belongs to the line at which the warp waits, so that a load shows at the line that first uses the
+//! loaded value; cycles in which nothing happens on an SM, which the stall counters leave out, belong to the lines at
+//! which its warps wait.
 
 use crate::table;
 use gridmux_hw_model::LineStalls;
@@ -21,9 +22,9 @@ pub(super) struct Line {
     source_line: Option<u32>,
     /// Scheduler cycles without an issue.
     stall_cycles: u64,
-    /// Of those of all lines.
+    /// Part of the stall cycles of all lines, 0 to 1.
     share: f64,
-    /// The same by cause, as the counters have them; without those that are 0.
+    /// Stall cycles by cause, under the names of the counters; causes with none are left out.
     causes: BTreeMap<&'static str, u64>,
 }
 
@@ -56,9 +57,8 @@ pub(super) fn text(lines: &[Line]) -> String {
     let cells = |line: &Line| {
         let most = line.causes.iter().max_by_key(|(_, cycles)| **cycles);
         let cause = most.map_or("", |(name, _)| *name);
-        let cause = cause
-            .trim_start_matches("stall_")
-            .trim_end_matches("_cycles");
+        let cause = cause.strip_prefix("stall_").unwrap_or(cause);
+        let cause = cause.strip_suffix("_cycles").unwrap_or(cause);
         let file = line.source_file.as_deref().map(|file| {
             let name = file.rsplit('/').next();
             name.unwrap_or(file)

@@ -6,7 +6,9 @@ use crate::files;
 use anyhow::Context;
 use clap::Args;
 use gridmux_hw_model::launch::{check_shape, check_shared};
-use gridmux_hw_model::{Description, Gpu, GpuConfig, Kernel, MemoryError, Partition};
+use gridmux_hw_model::{
+    Description, Fault, FaultKind, Gpu, GpuConfig, Kernel, MemoryError, Partition,
+};
 use std::path::{Path, PathBuf};
 
 /// Cycles of a launch unless more are allowed: a tenth of a second of a GPU, and many minutes of the model.
@@ -14,6 +16,9 @@ pub(super) const BUDGET: u64 = 100_000_000;
 
 /// Most blocks of a simulated grid.
 const MOST_BLOCKS: u64 = 1 << 24;
+
+/// What a file that describes a GPU ends with.
+const ENDING: &str = ".toml";
 
 /// Memory for the module's own variables and for what allocation rounds up.
 const SPARE_BYTES: u64 = 1 << 30;
@@ -82,24 +87,80 @@ pub(super) struct Changes {
     changes: Vec<String>,
 }
 
-/// Returns a built-in GPU, or the one that a file describes, with what was changed of it.
+/// Returns a built-in GPU, or the one that a file describes, with what was changed of it. A file that gives no name is
+/// called as the file is.
+///
+/// # Errors
+/// No such GPU, a file or a change that describes none, or one that is called as a built-in GPU and differs from it.
 pub(super) fn gpu(name: &str, changes: &Changes) -> Result<GpuConfig, Failure> {
-    let mut description = match name.ends_with(".toml") {
-        true => {
+    let mut description = match name.strip_suffix(ENDING) {
+        Some(path) => {
             let text = files::text(Path::new(name), files::MOST_DESCRIPTION)?;
-            Description::from_toml(&text).with_context(|| name.to_owned())?
+            let stem = path.rsplit('/').next().unwrap_or(path);
+            let description = Description::from_file(&text, stem);
+            let description = description.with_context(|| name.to_owned())?;
+            // With a change in its name it would not be told apart from the built-in one with the same change.
+            if let Ok(config) = description.clone().config() {
+                check_name(&config, name)?;
+            }
+            description
         }
-        false => Description::builtin(name)
+        None => Description::builtin(name)
             .map_err(|error| Failure::usage(error).hint("gridmux sim gpus"))?,
     };
     for change in &changes.changes {
         description.set(change).map_err(Failure::usage)?;
     }
-    match (changes.changes.is_empty(), description.config()) {
-        (true, config) => Ok(config.with_context(|| name.to_owned())?),
+    let config = match (changes.changes.is_empty(), description.config()) {
+        (true, config) => config.with_context(|| name.to_owned())?,
         // The changes are the likelier cause, as built-in descriptions and files have been read.
-        (false, config) => config.map_err(Failure::usage),
+        (false, config) => config.map_err(Failure::usage)?,
+    };
+    check_name(&config, name)?;
+    Ok(config)
+}
+
+/// Checks that a GPU is not called as a built-in one from which it differs: figures and profiles are kept by name.
+fn check_name(config: &GpuConfig, given: &str) -> Result<(), Failure> {
+    let called = &config.name;
+    match GpuConfig::builtin(called) {
+        Ok(builtin) if builtin != *config => Err(wrong_name(
+            &[given],
+            &format!(
+                "{given}: it is called {called} and differs from the built-in GPU of that name; give it another `name`"
+            ),
+        )),
+        _ => Ok(()),
     }
+}
+
+/// Makes the failure of a name of one of these GPUs: wrong usage only where no file gave it.
+fn wrong_name(given: &[impl AsRef<str>], message: &str) -> Failure {
+    match given.iter().any(|name| is_file(name.as_ref())) {
+        true => Failure::new(message),
+        false => Failure::usage(message),
+    }
+}
+
+/// Checks that the rows of several GPUs, given by these names and files, can be told apart.
+///
+/// # Errors
+/// Two GPUs have one name.
+pub(super) fn check_names(given: &[String], configs: &[GpuConfig]) -> Result<(), Failure> {
+    let names: Vec<&str> = configs.iter().map(|config| &*config.name).collect();
+    let mut numbered = names.iter().enumerate();
+    match numbered.find(|(n, name)| names[..*n].contains(name)) {
+        None => Ok(()),
+        Some((_, name)) => Err(wrong_name(
+            given,
+            &format!("two GPUs are called {name}; leave one out, or give its file another `name`"),
+        )),
+    }
+}
+
+/// Returns whether what is given for a GPU is a file that describes one.
+fn is_file(given: &str) -> bool {
+    given.ends_with(ENDING)
 }
 
 /// Returns the bytes of the parameter for each argument; buffers are made and filled.
@@ -207,12 +268,13 @@ pub(super) fn check_targets(args: &[Argument]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds, to the failure of a launch that was given up at its budget, how to give it more.
-pub(super) fn with_budget_hint(failure: Failure) -> Failure {
-    let is_given_up = |error: &anyhow::Error| format!("{error:#}").contains("exceeded its budget");
-    match failure.error.as_ref().is_some_and(is_given_up) {
-        true => failure.hint("a kernel that takes longer, and ends, runs with a larger --budget"),
-        false => failure,
+/// Returns a failure, whose cause is `fault`, with a hint if the launch was given up at its budget.
+pub(super) fn with_budget_hint(failure: Failure, fault: &Fault) -> Failure {
+    match fault.kind {
+        FaultKind::BudgetExceeded { .. } | FaultKind::InstructionBudgetExceeded { .. } => {
+            failure.hint("a kernel that takes longer, and ends, runs with a larger --budget")
+        }
+        _ => failure,
     }
 }
 

@@ -3,9 +3,11 @@
 //! Rules: a launch is submitted when it arrives and the one before it in its stream has ended, but its turnaround
 //! counts from its arrival; launches of one instant are submitted in the order of their programs.
 
+use super::loading::with_budget_hint;
 use super::meter::Meter;
 use crate::failure::Failure;
 use crate::output::note;
+use gridmux_hw_model::RunError;
 use gridmux_policy::driver::{Driver, DriverOptions, Engine};
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::profiles::Profiles;
@@ -166,7 +168,7 @@ pub(super) fn run<E: Engine>(
 where
     E::Submission: Clone,
     E::Refusal: Error + Send + Sync + 'static,
-    E::Failure: Error,
+    E::Failure: Error + 'static,
 {
     for (tenant, program) in (0..).map(TenantId).zip(programs) {
         driver.tenant(tenant, program.weight, program.class);
@@ -221,7 +223,7 @@ impl<E: Engine> Stage<'_, E>
 where
     E::Submission: Clone,
     E::Refusal: Error + Send + Sync + 'static,
-    E::Failure: Error,
+    E::Failure: Error + 'static,
 {
     /// Submits the next launch of a stream, if there is one; the one before ended at `before_ns`.
     fn submit(
@@ -286,7 +288,12 @@ where
         let outcome = self.driver.outcome(number);
         if let Some(error) = outcome.and_then(|outcome| outcome.error.as_ref()) {
             let name = &self.programs[sent.program].name;
-            return Err(Failure::new(format!("{name}: a launch failed: {error}")));
+            let failure = Failure::new(format!("{name}: a launch failed: {error}"));
+            let error: &(dyn Error + 'static) = error;
+            return Err(match error.downcast_ref() {
+                Some(RunError::Fault(fault)) => with_budget_hint(failure, fault),
+                _ => failure,
+            });
         }
         let time = |at: Option<Cycles>| self.driver.engine().time(at.unwrap_or_default()).0;
         let went = Went {

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::service::{ServiceArgs, unexpected};
+use crate::service::{ServiceArgs, holds, unexpected};
 use crate::units;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -53,11 +53,11 @@ impl Set {
             clients: self.clients,
         };
         let request = AdminRequest::Change(Change::Tenant(change));
-        let AdminReply::Tenant { tenant, in_force } = self.service.ask(&request)? else {
+        let AdminReply::Tenant { tenant, host_told } = self.service.ask(&request)? else {
             return Err(unexpected());
         };
-        let shown = json!({ "tenant": tenant, "in_force": in_force, "until": "reload" });
-        out.show(&shown, || text(&tenant, in_force))
+        let shown = json!({ "tenant": tenant, "host_told": host_told, "until": "reload" });
+        out.show(&shown, || text(&tenant, host_told))
     }
 }
 
@@ -75,7 +75,7 @@ fn memory(text: &str) -> Result<u64, String> {
     }
 }
 
-fn text(tenant: &TenantFacts, in_force: bool) -> String {
+fn text(tenant: &TenantFacts, host_told: bool) -> String {
     let TenantFacts {
         name,
         weight,
@@ -86,12 +86,6 @@ fn text(tenant: &TenantFacts, in_force: bool) -> String {
     } = tenant;
     let memory = units::bytes(*memory_limit_bytes);
     let clients = units::counted((*clients_limit).into(), "client");
-    let from = match in_force {
-        true => "",
-        false => "from when a device host is up, ",
-    };
-    format!(
-        "{name}: weight {weight}, class {class}, at most {memory} and {clients}\n\
-         {from}until the configuration is read again or the service ends"
-    )
+    let holds = holds(host_told);
+    format!("{name}: weight {weight}, class {class}, at most {memory} and {clients}\n{holds}")
 }

@@ -5,7 +5,6 @@ use super::directions::Directions;
 use super::lane::Lane;
 use super::report::{Percentiles, Report};
 use crate::failure::Failure;
-use crate::offer::{Offer, offer};
 use crate::output::Output;
 use crate::service::DEFAULT_RUN_DIR;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -63,7 +62,7 @@ pub(crate) struct Run {
 
 impl Run {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
-        let workload = by_name(&self.name).ok_or_else(|| unknown(&self.name))?;
+        let workload = by_name(&self.name).expect("the parser takes no other name");
         // Made before connecting, so that no clock waits for it.
         let mut params = workload.params(self.size, self.seed);
         params.elements = self.elements.unwrap_or(params.elements);
@@ -162,20 +161,14 @@ fn verify(gpu: &Gpu, case: &Case, lanes: &[Lane<'_>]) -> Result<Option<String>, 
     Ok(None)
 }
 
-/// Returns the parser of a workload's name, which offers all of them.
-fn names() -> Offer {
-    offer(workloads().iter().map(|workload| workload.name))
+/// Returns the parser of an argument that names a workload: it knows all of them.
+fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(workloads().iter().map(|workload| workload.name))
 }
 
 /// Returns the parser of an argument that is a size: it knows all of them.
 fn size_parser() -> impl TypedValueParser<Value = Size> {
     PossibleValuesParser::new(Size::ALL.map(Size::name)).try_map(|name| name.parse::<Size>())
-}
-
-fn unknown(name: &str) -> Failure {
-    let known: Vec<&str> = workloads().iter().map(|workload| workload.name).collect();
-    Failure::usage(format!("there is no workload {name:?}"))
-        .hint(format!("there are: {}", known.join(", ")))
 }
 
 /// Adds to a connection that failed what to do about it, which depends on who refused it.
@@ -226,7 +219,7 @@ fn explain(error: ClientError, socket: &Path) -> Failure {
 /// unchanged.
 fn lost(error: anyhow::Error) -> anyhow::Error {
     let reason = match error.downcast_ref::<ClientError>() {
-        Some(ClientError::DeviceLost(reason)) => (*reason).to_owned(),
+        Some(ClientError::DeviceLost(reason)) => reason.to_string(),
         Some(ClientError::Call(CallError::Closed)) => "the service closed it".to_owned(),
         Some(ClientError::Call(CallError::Socket(errno))) => errno.desc().to_owned(),
         _ => return error,

@@ -11,7 +11,7 @@ mod profiles;
 mod report;
 mod spec;
 
-use super::loading::{BUDGET, Changes, check_block, check_targets, gpu, with_budget_hint};
+use super::loading::{BUDGET, Changes, check_block, check_targets, gpu};
 use super::play::{self, Run};
 use crate::commands::policy::name_parser;
 use crate::failure::Failure;
@@ -167,7 +167,7 @@ impl Mix {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         self.check()?;
         let _waiting = Waiting::begin("simulating".to_owned());
-        self.simulate(out).map_err(with_budget_hint)
+        self.simulate(out)
     }
 
     fn simulate(self, out: &Output) -> Result<(), Failure> {

@@ -143,7 +143,8 @@ pub(super) fn load(
 /// Returns the failure of a workload of which only shapes and durations are known.
 pub(super) fn no_code(name: &str) -> Failure {
     let message = format!(
-        "{name}: the code of ERCBench's kernels is not here, only their shapes and durations, which the model cannot run"
+        "{name}: the code of ERCBench's kernels is not here, only their shapes and durations, which the model cannot \
+         run"
     );
     Failure::usage(message).hint("run the mix with --on event")
 }

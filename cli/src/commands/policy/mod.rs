@@ -7,7 +7,6 @@ use crate::output::Output;
 use crate::service::ServiceArgs;
 use crate::table;
 use crate::units;
-use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use gridmux_mediator::link::PolicyInForce;
@@ -40,8 +39,8 @@ pub(crate) enum Policy {
     Set(Set),
     /// What a service has learnt of kernels: how long their blocks last
     #[command(
-        after_help = "The service keeps the file where its configuration says so (`file` in `[profiles]`); `gridmux sim \
-        mix --profiles FILE` keeps one too. A profile is of a kernel (its module's text and its name, on the `event` \
+        after_help = "The service keeps the file where its configuration says so (`file` in `[profiles]`); `gridmux \
+        sim mix --profiles FILE` keeps one too. A profile is of a kernel (its module's text and its name, on the `event` \
         executor the name of a kernel of ours) and a block shape. `blocks` says how many blocks stand behind it, \
         `alone` that no other kernel was on the device meanwhile."
     )]
@@ -195,7 +194,7 @@ impl Show {
             return out.show(&obeyed, || obeyed.text());
         };
         let found = all_policies().iter().find(|info| info.name == name);
-        let info = found.with_context(|| format!("there is no policy named {name:?}"))?;
+        let info = found.expect("the parser takes no other name");
         let enforced = |element: &Element| Enforced {
             element: *element,
             event: gridmux_policy::executor::enforces(*element),

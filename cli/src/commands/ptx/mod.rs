@@ -1,11 +1,14 @@
 //! `gridmux ptx`: what can be done with PTX modules, and doing it.
 
+mod break_lines;
+
 use crate::failure::Failure;
 use crate::files;
 use crate::names;
 use crate::output::{Output, note};
-use crate::table::{TERMINAL, indented_fields};
+use crate::table::indented_fields;
 use crate::units::counted;
+use break_lines::broken;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use gridmux_ptx::check::{ErrorReport, FileReport, KernelReport, Resources, check};
@@ -288,76 +291,6 @@ fn described(kernel: KernelForm) -> RewrittenKernel {
             .map(|refusal| refusal.reason.to_string()),
         line: kernel.reason.as_ref().map(|refusal| refusal.line),
     }
-}
-
-/// What begins the rest of a statement that is broken, behind the indentation of its line.
-const REST: &[u8] = b"    ";
-/// Columns from one tabulator to the next.
-const TABULATOR: usize = 8;
-
-/// Breaks lines that no terminal has room for after their statements, and statements at blanks. A rewrite adds all that
-/// it adds to a line of the original, so that line numbers stay those of the original; nobody can read that.
-fn broken(text: &[u8]) -> Vec<u8> {
-    let mut shown = Vec::with_capacity(text.len());
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
-        match fits(line) {
-            true => shown.extend_from_slice(line),
-            false => break_line(line, &mut shown),
-        }
-    }
-    shown
-}
-
-/// Returns whether a terminal has room for a line.
-fn fits(line: &[u8]) -> bool {
-    let width = |columns: usize, byte: &u8| match byte {
-        b'\n' | b'\r' => columns,
-        b'\t' => (columns / TABULATOR + 1) * TABULATOR,
-        // What follows the first byte of a character beyond ASCII has no column.
-        0x80..0xc0 => columns,
-        _ => columns + 1,
-    };
-    line.iter().fold(0, width) <= usize::from(TERMINAL)
-}
-
-/// Appends a line, with an end of line and its own indentation behind each `;`, `{` and `}`, and where a statement
-/// needs one, outside of strings and comments.
-fn break_line(line: &[u8], shown: &mut Vec<u8>) {
-    let indentation = line.iter().take_while(|byte| b" \t".contains(byte));
-    let indentation = &line[..indentation.count()];
-    let (mut in_string, mut in_comment) = (false, false);
-    // Where the line begins that is being written, and where it may be broken.
-    let (mut begin, mut blank) = (shown.len(), None);
-    let mut rest = line;
-    while let [byte, tail @ ..] = rest {
-        if !in_string && !in_comment && rest.starts_with(b"//") {
-            break;
-        }
-        match byte {
-            b'"' if !in_comment => in_string = !in_string,
-            b'*' if in_comment && tail.first() == Some(&b'/') => in_comment = false,
-            b'/' if !in_string && tail.first() == Some(&b'*') => in_comment = true,
-            _ => {}
-        }
-        let is_code = !in_string && !in_comment;
-        if *byte == b' ' && is_code && shown.len() > begin + indentation.len() {
-            blank = Some(shown.len());
-        }
-        shown.push(*byte);
-        rest = tail;
-        if let Some(at) = blank.filter(|_| !fits(&shown[begin..])) {
-            let next = [b"\n", indentation, REST].concat();
-            shown.splice(at..=at, next);
-            (begin, blank) = (at + 1, None);
-        }
-        if b";{}".contains(byte) && is_code && rest.starts_with(b" ") {
-            rest = rest.trim_ascii_start();
-            shown.push(b'\n');
-            (begin, blank) = (shown.len(), None);
-            shown.extend_from_slice(indentation);
-        }
-    }
-    shown.extend_from_slice(rest);
 }
 
 /// Returns the parser of an argument that names a form: it knows all of them.
