@@ -1,7 +1,19 @@
 //! A workload set up on a connection: launched any number of times, each result judged by the host reference.
 
+use crate::service::{Service, connect};
+use crate::wait::until;
 use gridmux_tenant::{Args, Buffer, ClientError, Gpu, Kernel, Stream};
 use gridmux_workloads::{Arg, Case, Role, Size, by_name};
+
+/// Connects as a tenant, once there is a place for it, and runs a small workload.
+///
+/// # Panics
+/// If it fails or its result is wrong.
+pub fn run_once(service: &Service, tenant: &str) {
+    let gpu = until("a place", || connect(&service.socket(), tenant).ok());
+    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).expect("the workload is set up");
+    bench.run(&gpu).expect("the workload runs");
+}
 
 /// A case with its buffers on the device.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use gridmux_channel::control::{ControlRequest, ModulePart};
 use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::ring::{CompletionStatus, Copy, DeviceCopy, Launch, Memset, Operation, Width};
 use gridmux_tenant::{Args, ClientError, Gpu};
-use gridmux_tests::{Bench, Bystander, RawTenant, Service, ServiceBuilder, run};
+use gridmux_tests::{Bench, Bystander, ENDLESS, RawTenant, Service, ServiceBuilder, run};
 use gridmux_workloads::{Size, by_name};
 use std::os::fd::AsFd;
 
@@ -13,18 +13,6 @@ const READABLE: Protection = Protection {
     read: true,
     write: false,
 };
-
-/// A kernel that never ends.
-const ENDLESS: &str = "
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry endless()
-{
-$again:
-    bra.uni $again;
-}
-";
 
 fn vecadd_ptx() -> &'static str {
     by_name("vecadd").expect("it is in the table").ptx

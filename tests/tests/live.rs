@@ -4,19 +4,15 @@
 
 use gridmux_mediator::supervisor::{AdminReply, AdminRequest, ask};
 use gridmux_tests::reload::{APPLIED, REFUSED, change, reload, with, without};
-use gridmux_tests::{Bench, Service, ServiceBuilder, Speaker, connect, program, run, until};
+use gridmux_tests::{
+    Bench, Service, ServiceBuilder, Speaker, connect, program, run, run_once, until,
+};
 use gridmux_workloads::Size;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-
-fn run_once(service: &Service, tenant: &str) {
-    let gpu = until("a place", || connect(&service.socket(), tenant).ok());
-    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).unwrap();
-    bench.run(&gpu).unwrap();
-}
 
 fn start(service: &Service, tenant: &str, launches: &str) -> Speaker {
     let socket = service.socket();
@@ -391,6 +387,10 @@ fn an_operator_changes_a_tenant_until_the_next_reload() {
     assert_eq!(said["tenant"]["weight"], 7, "{said}");
     assert_eq!(said["tenant"]["memory_limit_bytes"], 8 * MIB, "{said}");
     let facts = service.tenant("only").tenant;
+    assert_eq!(
+        (&said["host_told"], &said["tenant"]["id"]),
+        (&Value::from(true), &Value::from(facts.number))
+    );
     assert_eq!(
         (facts.weight, facts.class.to_string()),
         (7, "batch".to_owned())

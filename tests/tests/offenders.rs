@@ -3,21 +3,10 @@
 
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_tenant::{Args, ClientError, Event, Gpu};
-use gridmux_tests::{Bystander, Service, ServiceBuilder, until};
+use gridmux_tests::{Bystander, ENDLESS, Service, ServiceBuilder, until};
 
 /// Launches of the honest tenant that are to complete beside the offender.
 const LAUNCHES: u64 = 4;
-
-const ENDLESS: &str = "
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry endless()
-{
-$again:
-    bra.uni $again;
-}
-";
 
 const PRINTING: &str = r"
 .version 8.0

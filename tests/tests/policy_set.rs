@@ -56,8 +56,9 @@ fn switch_under_load(service: &Service) {
                 AdminReply::Policy {
                     policy: now,
                     before: was,
+                    host_told,
                 } => {
-                    assert_eq!((&*now, &*was), (policy.name, before));
+                    assert_eq!((&*now, &*was, host_told), (policy.name, before, true));
                 }
                 reply => panic!("{reply:?}"),
             }

@@ -4,7 +4,7 @@
 
 use gridmux_channel::ring::{HostState, Launch, Operation, RingError};
 use gridmux_mediator::supervisor::CLIENT_SOCKET;
-use gridmux_tests::{Bench, RawTenant, Service, ServiceBuilder, connect, program, until};
+use gridmux_tests::{Bench, ENDLESS, RawTenant, ServiceBuilder, connect, program, run_once, until};
 use gridmux_workloads::Size;
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill, killpg};
@@ -19,12 +19,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 fn process(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).unwrap())
-}
-
-fn run_once(service: &Service, tenant: &str) {
-    let gpu = service.gpu(tenant);
-    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).unwrap();
-    bench.run(&gpu).unwrap();
 }
 
 #[test]
@@ -177,16 +171,12 @@ fn the_service_outlives_one_device_host_after_another() {
     assert_eq!(service.statistics().host_restarts, 4);
 }
 
-/// A kernel that never ends.
-const ENDLESS: &[u8] = b".version 8.0\n.target sm_80\n.address_size 64\n\
-    .visible .entry endless()\n{\n$again:\n    bra $again;\n}\n";
-
 #[test]
 fn clients_are_told_that_the_service_was_stopped() {
     let service = ServiceBuilder::new(&[("busy", 1), ("idle", 1)]).start();
     let mut busy = RawTenant::connect(&service.socket(), "busy");
     let idle = RawTenant::connect(&service.socket(), "idle");
-    let module = busy.load(ENDLESS).unwrap();
+    let module = busy.load(ENDLESS.as_bytes()).unwrap();
     let launch = Operation::Launch(Launch {
         kernel: module.kernels[0].handle,
         grid: [1, 1, 1],

@@ -1,9 +1,13 @@
 //! Contract: tenants come and go while the service runs. Each launch of a tenant that goes ends with an error that says
 //! why, the tenant works again when it comes back, and who may connect as whom is what the configuration says now.
 
+use gridmux_channel::control::ControlCode;
+use gridmux_channel::session::{CallError, Session};
 use gridmux_tenant::{Args, ClientError, Event};
 use gridmux_tests::reload::{change, with, without};
-use gridmux_tests::{Bench, Service, ServiceBuilder, connect, run, until};
+use gridmux_tests::{
+    Bench, ENDLESS, RawTenant, Service, ServiceBuilder, connect, run, run_once, until,
+};
 use gridmux_workloads::Size;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -14,22 +18,16 @@ use std::process::Command;
 /// A user and group other than root's.
 const OTHER: u32 = 65_534;
 
-/// A kernel that never ends.
-const ENDLESS: &[u8] = b".version 8.0\n.target sm_80\n.address_size 64\n\
-    .visible .entry endless()\n{\n$again:\n    bra $again;\n}\n";
-
-fn run_once(service: &Service, tenant: &str) {
-    let gpu = until("a place", || connect(&service.socket(), tenant).ok());
-    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).unwrap();
-    bench.run(&gpu).unwrap();
-}
-
 #[test]
 fn each_launch_of_a_tenant_that_goes_is_reported_and_it_works_when_it_comes_back() {
     let service = ServiceBuilder::new(&[("stays", 1), ("goes", 1)]).start();
     let (stays, goes) = (service.gpu("stays"), service.gpu("goes"));
     let bench = Bench::set_up(&stays, "vecadd", Size::Tiny, 3).unwrap();
-    let kernel = goes.module(ENDLESS).unwrap().kernel("endless").unwrap();
+    let kernel = goes
+        .module(ENDLESS.as_bytes())
+        .unwrap()
+        .kernel("endless")
+        .unwrap();
     let stream = goes.stream().unwrap();
     let launch = |_| stream.launch(&kernel, 64, 256, 0, &Args::new()).unwrap();
     // The second one waits for the first, which never ends.
@@ -147,6 +145,26 @@ fn a_user_who_is_taken_out_of_a_tenant_cannot_connect_as_it_any_more() {
     connect_as_other(&service).unwrap();
     let error = connect(&service.socket(), "shared").map(drop).unwrap_err();
     assert!(error.to_string().contains("may not be tenant"), "{error}");
+}
+
+#[test]
+fn a_process_that_was_matched_by_rules_that_changed_before_its_hello_is_not_let_in() {
+    let service = ServiceBuilder::new(&[("own", 1)]).start();
+    // It is in the host's hands, and has not said yet which tenant it is.
+    let early = Session::connect(&service.socket()).unwrap();
+    let tenant = "name = \"own\"\nweight = 1\n";
+    let rule = format!("{tenant}user = {}\n", nix::unistd::geteuid());
+    change(&service, |text| text.replace(tenant, &rule));
+    // This one reached the host behind the new rules.
+    run_once(&service, "own");
+    match RawTenant::over(early, "own").map(drop) {
+        Err(CallError::Control(refused)) => {
+            assert_eq!(refused.code, ControlCode::NotWelcome, "{refused}");
+            assert!(refused.to_string().contains("connect again"), "{refused}");
+        }
+        other => panic!("{other:?} where a refusal was due"),
+    }
+    run_once(&service, "own");
 }
 
 #[test]
