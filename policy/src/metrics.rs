@@ -1,8 +1,8 @@
 //! The papers' figures of merit for a mix that ran together.
 //!
-//! Inputs are pairs (time alone, time shared) in any one unit; a pair with a time of zero or below
-//! says nothing and is left out. Definitions: STP = Σ alone / shared; ANTT = mean shared / alone;
-//! StrictF = least slowdown / greatest slowdown (SRTF section 6; SMK section 6 with IPC).
+//! Inputs are pairs (time alone, time shared) in any one unit; a pair with a time of zero or below says nothing and is
+//! left out. Definitions: STP = Σ alone / shared; ANTT = mean shared / alone; StrictF = least slowdown / greatest
+//! slowdown (SRTF section 6; SMK section 6 with IPC).
 
 /// System throughput: Σ alone / shared. Higher is better; at most the number of programs. Zero when there is no pair to
 /// go by.

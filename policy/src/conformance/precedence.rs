@@ -5,8 +5,7 @@
 //! its blocks are no larger, as free room need not be in one piece, and the plan permits it one more block there. In a
 //! line it need not have room. Judged only where the subject holds the order exactly and says where blocks are; a plan
 //! that was made at the instant of a start may or may not be in force, and a block that ended or was switched out
-//! within
-//! [`Subject::observation`] may or may not count towards caps, and may or may not be known to wait.
+//! within [`Subject::observation`] may or may not count towards caps, and may or may not be known to wait.
 
 use super::referee::{Book, Coming, JUDGED};
 use super::run::Run;

@@ -1,5 +1,4 @@
-//! Spatial partitioning: every kernel has SMs of its own (Spart in SMK, section 6; Spatial in Warped-Slicer, section
-//! 2).
+//! Spatial partitioning: every kernel has SMs of its own (SMK, section 6: Spart; Warped-Slicer, section 2: Spatial).
 //!
 //! The K kernels that work divide the SMs evenly, or in proportion to their tenants' weights; odd SMs go to the kernels
 //! that arrived first. Where there are more kernels than SMs, several share one.

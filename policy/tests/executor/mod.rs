@@ -16,10 +16,12 @@ pub(crate) struct Host {
 }
 
 impl Host {
+    /// Puts a policy before an empty plan, with profiles that nobody uses.
     pub(crate) fn new(policy: Box<dyn Policy>) -> Self {
         Self::learning(policy, &Profiles::default())
     }
 
+    /// Puts a policy before an empty plan, and fills these profiles with what it hears.
     pub(crate) fn learning(policy: Box<dyn Policy>, profiles: &Profiles) -> Self {
         Self {
             policy,
@@ -29,12 +31,14 @@ impl Host {
         }
     }
 
+    /// Makes a policy by its name, with profiles of its own.
     pub(crate) fn named(name: &str, device: &DeviceShape) -> Self {
         let profiles = Profiles::default();
         let policy = by_name(name, DeviceId(3), device, &profiles);
         Self::learning(policy.expect("a listed policy exists"), &profiles)
     }
 
+    /// Makes SMK-P as the paper has it, without holding shares over time.
     pub(crate) fn paper(device: &DeviceShape) -> Self {
         let settings = Settings {
             hold_shares: false,
@@ -43,6 +47,7 @@ impl Host {
         Self::new(Box::new(SmkP::with_settings(DeviceId(0), device, settings)))
     }
 
+    /// Tells the policy, and what learns for it, of events.
     pub(crate) fn tell(&mut self, events: &[Event]) -> &mut Self {
         for event in events {
             self.learner.observe(event);
@@ -51,6 +56,7 @@ impl Host {
         self
     }
 
+    /// Replans; returns whether there is a new plan, which then stands.
     pub(crate) fn replan(&mut self, now: u64) -> bool {
         let changed = self
             .policy
@@ -68,6 +74,7 @@ impl Host {
     }
 }
 
+/// Makes the event of a tenant of class normal.
 pub(crate) fn tenant(tenant: u32, weight: u32) -> Event {
     Event::Tenant {
         tenant: TenantId(tenant),
@@ -76,6 +83,7 @@ pub(crate) fn tenant(tenant: u32, weight: u32) -> Event {
     }
 }
 
+/// Makes the event of a new row, whose profile has its number.
 pub(crate) fn row_new(row: u32, tenant: u32, block: BlockShape) -> Event {
     Event::RowNew {
         row: RowId(row),
@@ -86,6 +94,7 @@ pub(crate) fn row_new(row: u32, tenant: u32, block: BlockShape) -> Event {
     }
 }
 
+/// Makes the event of a launch that arrives, and whose number is that time.
 pub(crate) fn arrive(row: u32, blocks: u64, at: u64) -> Event {
     Event::Arrive {
         row: RowId(row),
@@ -95,6 +104,7 @@ pub(crate) fn arrive(row: u32, blocks: u64, at: u64) -> Event {
     }
 }
 
+/// Makes the event of the end of a launch, whose number is that time.
 pub(crate) fn ended(row: u32, at: u64) -> Event {
     Event::Ended {
         row: RowId(row),
@@ -103,7 +113,7 @@ pub(crate) fn ended(row: u32, at: u64) -> Event {
     }
 }
 
-/// A tenant with one row and a launch of a thousand blocks on it.
+/// Makes the events of a tenant with one row and a launch of a thousand blocks on it.
 pub(crate) fn busy(number: u32, weight: u32, block: BlockShape) -> [Event; 3] {
     [
         tenant(number, weight),
