@@ -35,7 +35,7 @@ mod tests {
         let (_, list) = error
             .split_once(" here; ")
             .unwrap_or_else(|| panic!("{error}"));
-        let names = list.split('`').skip(1).step_by(2);
+        let names = list.split('"').skip(1).step_by(2);
         names.map(ToOwned::to_owned).collect()
     }
 
