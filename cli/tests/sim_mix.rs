@@ -448,8 +448,9 @@ fn a_kernel_that_does_not_end_is_given_up_at_its_budget() {
         assert_eq!(ran.code, Some(1), "{on}: {}", ran.stdout);
         let error = ran.json_error();
         assert!(error.starts_with("kernels"), "{on}: {error}");
-        assert!(error.contains("budget of 200000 cycles"), "{on}: {error}");
-        assert!(ran.json()["hint"].as_str().unwrap().contains("--budget"));
+        assert!(error.contains("200000 cycles"), "{on}: {error}");
+        let hint = ran.json()["hint"].as_str().map(ToOwned::to_owned);
+        assert!(hint.is_some_and(|hint| hint.contains("--budget")), "{on}");
     }
 }
 

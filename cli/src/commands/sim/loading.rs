@@ -14,6 +14,10 @@ use std::path::{Path, PathBuf};
 /// Cycles of a launch unless more are allowed: a tenth of a second of a GPU, and many minutes of the model.
 pub(super) const BUDGET: u64 = 100_000_000;
 
+/// What to do about a launch that was given up at its budget.
+pub(super) const BUDGET_HINT: &str =
+    "a kernel that takes longer, and ends, runs with a larger --budget";
+
 /// Most blocks of a simulated grid.
 const MOST_BLOCKS: u64 = 1 << 24;
 
@@ -272,7 +276,7 @@ pub(super) fn check_targets(args: &[Argument]) -> Result<(), Failure> {
 pub(super) fn with_budget_hint(failure: Failure, fault: &Fault) -> Failure {
     match fault.kind {
         FaultKind::BudgetExceeded { .. } | FaultKind::InstructionBudgetExceeded { .. } => {
-            failure.hint("a kernel that takes longer, and ends, runs with a larger --budget")
+            failure.hint(BUDGET_HINT)
         }
         _ => failure,
     }

@@ -8,13 +8,14 @@
 use super::member::Member;
 use super::on_model::load;
 use super::spec::Source;
+use crate::commands::sim::loading::BUDGET_HINT;
 use crate::commands::sim::play::{self, NEVER, Planned, Program, Run};
 use crate::commands::sim::recording::Recording;
 use crate::commands::sim::replay::{StandIns, queue};
 use crate::failure::Failure;
 use crate::files;
 use anyhow::Context;
-use gridmux_hw_model::{Gpu, GpuConfig, QueueId, StandIn, event_config, measure};
+use gridmux_hw_model::{Gpu, GpuConfig, MeasureError, QueueId, StandIn, event_config, measure};
 use gridmux_policy::Profiles;
 use gridmux_policy::driver::Engine;
 use gridmux_policy::executor::{
@@ -137,9 +138,18 @@ fn measured(
 ) -> Result<EventSubmission, Failure> {
     let name = &member.spec.name;
     let mut model = Gpu::new(gpu.clone());
-    let submission = load(&mut model, (member, budget), QueueId(0))?.submission;
-    let measured = measure(model, submission, NEVER);
-    let measured = measured.with_context(|| format!("{name}, measured alone on the model"))?;
+    let mut submission = load(&mut model, (member, budget), QueueId(0))?.submission;
+    // As the limit of the measurement, the budget leads to an error of its own kind.
+    let own_budget = submission.budget.take();
+    let measured = measure(model, submission, own_budget.unwrap_or(NEVER)).map_err(|error| {
+        let is_given_up = matches!(error, MeasureError::Endless { .. }) && own_budget.is_some();
+        let error = anyhow::Error::from(error);
+        let failure = Failure::from(error.context(format!("{name}, measured alone on the model")));
+        match is_given_up {
+            true => failure.hint(BUDGET_HINT),
+            false => failure,
+        }
+    })?;
     // Profiles are kept under a kernel's name, which for a user's is that of its code.
     let known_as = match &member.spec.source {
         Source::Ptx(kernel) => {
