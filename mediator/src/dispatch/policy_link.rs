@@ -4,10 +4,10 @@
 //! - Events travel through a bounded ring. On a real clock one that finds it full is counted, and the count is sent as
 //!   [`Event::Lost`] before anything newer; then the dispatcher sends the counters of every live row, as far as they
 //!   leave half of the ring to other events, so that making a loss good leads to no other one, and at the end
-//!   [`Event::Resynced`]. Another loss begins this anew: the plan in force stays for as long as the policy thread cannot
-//!   keep up with events, even though it makes no plans then. What says that tenants and rows exist is never lost: it
-//!   waits for room. On a virtual clock, which waits for the policy, nothing is lost, so that what the policy hears does
-//!   not depend on the host's speed.
+//!   [`Event::Resynced`]. Another loss begins this anew: the plan in force stays for as long as the policy thread
+//!   cannot keep up with events, even though it makes no plans then. What says that tenants and rows exist is never
+//!   lost: it waits for room. On a virtual clock, which waits for the policy, nothing is lost, so that what the policy
+//!   hears does not depend on the host's speed.
 //! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
 //!   the one that it began with.
 //! - A policy that panics is replaced ([`gridmux_policy::guard`]), and so is one in whose place another was chosen
