@@ -74,7 +74,7 @@ fn every_shell_gets_completions() {
     for (words, due) in [
         (&["gridmux", "pol"][..], "policy"),
         (&["gridmux", "policy", "set", "acc"], "accelos"),
-        (&["gridmux", "sim", "kernel", "--gpu", "v"], "v100"),
+        (&["gridmux", "sim", "kernel", "--gpu", "k"], "k20m"),
         (&["gridmux", "ptx", "rewrite", "--form", "gat"], "gate"),
         (&["gridmux", "tenant", "set", "--class", "b"], "batch"),
         (&["gridmux", "workload", "run", "vec"], "vecadd"),
