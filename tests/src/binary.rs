@@ -1,5 +1,5 @@
 //! What is under test, built once per test process into the folder that the test itself was built into: the command
-//! `gridmux` and the driver library.
+//! `gridmux`, the driver library and the check of a GPU.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,6 +23,16 @@ pub fn program() -> &'static Path {
 pub fn driver_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| build("gridmux-cuda").join("libcuda.so"))
+}
+
+/// The path of the program that checks a GPU, which is built first.
+///
+/// # Panics
+/// If it does not build, or if this test does not lie in a target folder.
+#[must_use]
+pub fn gpu_check() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| build("gridmux-gpu-check").join("gridmux-gpu-check"))
 }
 
 /// Builds a package and returns the folder that its programs and libraries are put into.

@@ -21,7 +21,7 @@ mod service;
 mod wait;
 
 pub use bench::{Bench, run_once};
-pub use binary::{driver_library, program};
+pub use binary::{driver_library, gpu_check, program};
 pub use busy::BusyHost;
 pub use bystander::Bystander;
 pub use process::{Speaker, run};

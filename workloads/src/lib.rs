@@ -4,6 +4,8 @@
 //! a host reference in Rust. A [`Case`] is one launch of it: grid, block, arguments with their input bytes, and
 //! [`Case::verify`], which judges what the launch left in the output buffers.
 //!
+//! Beside these, [`microbench`] has the loops from which latencies and rates of single instructions are measured.
+//!
 //! Rules:
 //! - The same workload, [`Params`] and seed give the same bytes on every machine.
 //! - A host reference is computed another way than the kernel computes it (another order, `f64`, a closed form), and
@@ -23,6 +25,7 @@ mod case;
 pub mod corpus;
 mod half;
 mod kernels;
+pub mod microbench;
 mod params;
 mod prng;
 mod verify;

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::tasks::{bench, ci, coverage, demo, fuzz, ptx, repro, test, tidy};
+use xtask::tasks::{bench, ci, coverage, demo, fuzz, gpu_check, ptx, repro, test, tidy};
 
 /// Tasks of this repository. Results go to stdout, progress to stderr.
 #[derive(Parser)]
@@ -19,6 +19,7 @@ enum Task {
     Coverage(coverage::Args),
     Demo(demo::Args),
     Fuzz(fuzz::Args),
+    GpuCheck(gpu_check::Args),
     Ptx(ptx::Args),
     Repro(repro::Args),
     Test(test::Args),
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Task::Coverage(args) => coverage::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
+        Task::GpuCheck(args) => gpu_check::run(&args),
         Task::Ptx(args) => ptx::run(&args),
         Task::Repro(args) => repro::run(&args),
         Task::Test(args) => test::run(&args),

@@ -5,6 +5,7 @@ pub mod ci;
 pub mod coverage;
 pub mod demo;
 pub mod fuzz;
+pub mod gpu_check;
 pub mod ptx;
 pub mod repro;
 pub mod test;

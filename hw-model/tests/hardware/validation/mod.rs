@@ -15,10 +15,10 @@ pub mod draw;
 pub mod judge;
 pub mod machine;
 pub mod measure;
-pub mod ops;
 pub mod read;
 pub mod schema;
 
+pub use gridmux_workloads::microbench::ops;
 use std::path::PathBuf;
 
 /// Returns the folder of validation files.

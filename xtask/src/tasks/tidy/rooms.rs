@@ -11,7 +11,7 @@ enum MayKnow {
 
 /// One row per crate: its name, its folder, and the rooms that its ordinary and build dependencies may name.
 /// Tests of a room (development dependencies) may also use the workloads.
-const ROOMS: [(&str, &str, MayKnow); 14] = [
+const ROOMS: [(&str, &str, MayKnow); 15] = [
     ("gridmux-ptx", "ptx", MayKnow::Only(&[])),
     ("gridmux-sync", "sync", MayKnow::Only(&[])),
     ("gridmux-policy", "policy", MayKnow::Only(&["gridmux-sync"])),
@@ -59,6 +59,11 @@ const ROOMS: [(&str, &str, MayKnow); 14] = [
             "gridmux-ptx",
             "gridmux-workloads",
         ]),
+    ),
+    (
+        "gridmux-gpu-check",
+        "gpu-check",
+        MayKnow::Only(&["gridmux-ptx", "gridmux-workloads"]),
     ),
     ("xtask", "xtask", MayKnow::Only(&[])),
     ("gridmux-tests", "tests", MayKnow::All),

@@ -26,7 +26,7 @@ const HOPS: (u64, u64) = (8192, 2048);
 
 pub(super) fn chase(config: &GpuConfig, footprint: u64) -> Amount {
     let mut machine = Machine::new(config);
-    let kernel = machine.kernel(&kernel_text("chase", &[]), "chase");
+    let kernel = machine.kernel(&kernel_text("chase"), "chase");
     let ring = machine.buffer(footprint);
     let out = machine.buffer(256);
     let nodes = (footprint / LINE / 8).max(1) * 8;

@@ -1,19 +1,15 @@
 //! Instructions and shared memory: chains of one warp, rates of a full SM.
 
 use super::super::machine::{Machine, Shape};
-use super::super::ops::{CHAINS, Op};
 use super::Amount;
-use super::body::{LINKS, Loop};
-use gridmux_hw_model::{GpuConfig, Kernel};
+use super::body::{kernel, per_turn};
+use gridmux_hw_model::GpuConfig;
+use gridmux_workloads::microbench::Loop;
+use gridmux_workloads::microbench::loops::{self, LINKS};
+use gridmux_workloads::microbench::ops::Op;
 
 pub(super) fn chain(config: &GpuConfig, op: Op) -> Amount {
-    let body = format!("{}\n    ", op.text(0)).repeat(LINKS as usize);
-    let one = Loop {
-        setup: "",
-        body: &body,
-        shared_bytes: 16,
-    };
-    let cycles = one.per_turn(config, 0, Shape::new(1, 32), (4, 12));
+    let cycles = per_turn(&loops::chain(op), config, 0, Shape::new(1, 32), (4, 12));
     Amount {
         cycles,
         events: f64::from(LINKS),
@@ -24,26 +20,16 @@ pub(super) fn chain(config: &GpuConfig, op: Op) -> Amount {
 /// Threads of a block that fill an SM together.
 const FULL_BLOCK: u32 = 256;
 
-fn full(config: &GpuConfig, kernel: &Kernel, shared: u32) -> Shape {
-    let fits = gridmux_hw_model::occupancy(config, kernel, FULL_BLOCK, shared).blocks_per_sm;
+fn full(config: &GpuConfig, body: &Loop) -> Shape {
+    let kernel = kernel(body, &mut Machine::new(config));
+    let fits = gridmux_hw_model::occupancy(config, &kernel, FULL_BLOCK, 0).blocks_per_sm;
     Shape::new(fits * u32::from(config.sm.count), FULL_BLOCK)
 }
 
 pub(super) fn throughput(config: &GpuConfig, op: Op) -> Amount {
-    let body: String = (0..LINKS as usize)
-        .map(|n| format!("{}\n    ", op.text(n % CHAINS)))
-        .collect();
-    let all = Loop {
-        setup: "",
-        body: &body,
-        shared_bytes: 16,
-    };
-    let shape = {
-        let mut machine = Machine::new(config);
-        let kernel = all.kernel(&mut machine);
-        full(config, &kernel, 0)
-    };
-    let cycles = all.per_turn(config, 0, shape, (4, 12));
+    let all = loops::throughput(op);
+    let shape = full(config, &all);
+    let cycles = per_turn(&all, config, 0, shape, (4, 12));
     let warps = f64::from(shape.blocks * shape.threads / 32);
     Amount {
         cycles,
@@ -55,22 +41,8 @@ pub(super) fn throughput(config: &GpuConfig, op: Op) -> Amount {
 }
 
 pub(super) fn shared_chase(config: &GpuConfig, indexed: bool) -> Amount {
-    let (setup, link) = if indexed {
-        let next = "mad.lo.u32 %r93, %r92, 8, %r20;\n    ld.shared.u32 %r92, [%r93];\n    ";
-        ("mov.u32 %r92, 0; st.shared.u32 [%r20], %r92;", next)
-    } else {
-        (
-            "st.shared.u32 [%r20], %r20;",
-            "ld.shared.u32 %r20, [%r20];\n    ",
-        )
-    };
-    let body = link.repeat(LINKS as usize);
-    let chase = Loop {
-        setup,
-        body: &body,
-        shared_bytes: 16,
-    };
-    let cycles = chase.per_turn(config, 0, Shape::new(1, 1), (4, 12));
+    let chase = loops::shared_chase(indexed);
+    let cycles = per_turn(&chase, config, 0, Shape::new(1, 1), (4, 12));
     Amount {
         cycles,
         events: f64::from(LINKS),
@@ -79,27 +51,9 @@ pub(super) fn shared_chase(config: &GpuConfig, indexed: bool) -> Amount {
 }
 
 pub(super) fn shared_read(config: &GpuConfig) -> Amount {
-    let setup = "and.b32 %r92, %r3, 31; shl.b32 %r92, %r92, 2; add.u32 %r20, %r20, %r92;";
-    let body: String = (0..LINKS)
-        .map(|n| {
-            format!(
-                "ld.shared.u32 %r{}, [%r20+{}];\n    ",
-                40 + n % 16,
-                n % 16 * 128
-            )
-        })
-        .collect();
-    let read = Loop {
-        setup,
-        body: &body,
-        shared_bytes: 2048,
-    };
-    let shape = {
-        let mut machine = Machine::new(config);
-        let kernel = read.kernel(&mut machine);
-        full(config, &kernel, 0)
-    };
-    let cycles = read.per_turn(config, 0, shape, (4, 20));
+    let read = loops::shared_read();
+    let shape = full(config, &read);
+    let cycles = per_turn(&read, config, 0, shape, (4, 20));
     Amount {
         cycles,
         bytes: f64::from(LINKS * 4) * f64::from(shape.blocks * shape.threads),

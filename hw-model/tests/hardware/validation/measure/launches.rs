@@ -13,7 +13,7 @@ pub(super) fn launches(config: &GpuConfig, elements: u64, block: u32, queues: u8
     };
     let once = |count: u32| {
         let mut machine = Machine::new(config);
-        let kernel = machine.kernel(&kernel_text("stream", &[]), "scale");
+        let kernel = machine.kernel(&kernel_text("stream"), "scale");
         let (a, b) = (machine.buffer(elements * 8), machine.buffer(elements * 8));
         let blocks = u32::try_from(elements / u64::from(block) + 1).unwrap_or(u32::MAX);
         let words = |n: u32| {
@@ -35,7 +35,7 @@ pub(super) fn launches(config: &GpuConfig, elements: u64, block: u32, queues: u8
 
 pub(super) fn empty_launch(config: &GpuConfig) -> Amount {
     let mut machine = Machine::new(config);
-    let kernel = machine.kernel(&kernel_text("empty", &[]), "empty");
+    let kernel = machine.kernel(&kernel_text("empty"), "empty");
     Amount {
         cycles: float(machine.run(&kernel, Shape::new(1, 1024), &[])),
         events: 1.0,
@@ -46,7 +46,7 @@ pub(super) fn empty_launch(config: &GpuConfig) -> Amount {
 pub(super) fn read_after_write(config: &GpuConfig, write: u64, read: u64) -> Amount {
     let once = |written: bool| {
         let mut machine = Machine::new(config);
-        let text = kernel_text("stream", &[]);
+        let text = kernel_text("stream");
         let (store, load) = (
             machine.kernel(&text, "store"),
             machine.kernel(&text, "read"),

@@ -130,12 +130,8 @@ fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// Returns the kernel file `name` with each `${key}` replaced.
-fn kernel_text(name: &str, values: &[(&str, &str)]) -> String {
+/// Returns the kernel file `name`.
+fn kernel_text(name: &str) -> String {
     let path = super::folder().join("kernels").join(format!("{name}.ptx"));
-    let text = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    values.iter().fold(text, |text, (key, value)| {
-        text.replace(&format!("${{{key}}}"), value)
-    })
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

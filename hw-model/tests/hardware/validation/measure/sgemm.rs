@@ -25,7 +25,7 @@ pub(super) fn sgemm(config: &GpuConfig, step: SgemmStep) -> Amount {
     };
     let rows = 128 * u64::from(config.sm.count);
     let mut machine = Machine::new(config);
-    let kernel = machine.kernel(&kernel_text("sgemm", &[]), entry);
+    let kernel = machine.kernel(&kernel_text("sgemm"), entry);
     let a = machine.buffer(rows * PITCH * 4);
     let b = machine.buffer(DEPTHS.1 * PITCH * 4);
     let c = machine.buffer(rows * PITCH * 4);

@@ -28,7 +28,7 @@ fn stream_once(
         StreamOp::Triad => "triad",
     };
     let mut machine = Machine::new(config);
-    let kernel = machine.kernel(&kernel_text("stream", &[]), entry);
+    let kernel = machine.kernel(&kernel_text("stream"), entry);
     let words: Vec<u64> = (0..4).map(|_| machine.buffer(elements * 8)).collect();
     let blocks = u32::try_from(elements / u64::from(block)).unwrap_or(u32::MAX);
     let shape = Shape {
@@ -72,7 +72,7 @@ pub(super) fn sweep(config: &GpuConfig, footprint: f64) -> Amount {
     )]
     let parts = ((footprint / float(PART)).round() as u32).max(1);
     let mut machine = Machine::new(config);
-    let kernel = machine.kernel(&kernel_text("sweep", &[]), "sweep");
+    let kernel = machine.kernel(&kernel_text("sweep"), "sweep");
     let data = machine.buffer(u64::from(parts) * PART);
     let out = machine.buffer(256);
     let words = [data, u64::from(parts), out];

@@ -23,6 +23,7 @@ macro_rules! ops {
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             /// Returns its name, as files have it.
+            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
@@ -31,6 +32,7 @@ macro_rules! ops {
 
             /// Returns the floating-point operations of one warp instruction, for matrices those of the product; 0
             /// where nobody counts them.
+            #[must_use]
             pub const fn flops(self) -> u32 {
                 match self {
                     $(Self::$variant => $flops,)*
@@ -109,6 +111,7 @@ pub const CHAINS: usize = 4;
 
 impl Op {
     /// Returns the instruction of the nth chain.
+    #[must_use]
     pub fn text(self, chain: usize) -> String {
         let mut text = self.template().to_owned();
         let wide = text.contains("%d#");
@@ -125,6 +128,7 @@ impl Op {
     }
 
     /// Returns the instructions that give every register that it reads a value.
+    #[must_use]
     pub fn setup() -> String {
         let mut text = String::new();
         let mut line = |one: String| {
@@ -148,6 +152,7 @@ impl Op {
 
 impl Op {
     /// Returns instructions that read every result, so that no compiler leaves the measured ones out.
+    #[must_use]
     pub fn used() -> String {
         let mut text = String::new();
         let mut add = |one: String, register: &str| {

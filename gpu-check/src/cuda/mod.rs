@@ -1,0 +1,13 @@
+//! CUDA's driver as this program sees it: the functions of a library that is opened at run time ([`api`]), and what
+//! every part begins with, a context with memory, streams and events ([`session`]).
+//!
+//! Rule: a function that the library lacks is an error of the call, like any that the driver returns, so that a part
+//! can say what is missing and go on.
+
+pub mod api;
+mod error;
+pub mod session;
+
+pub use api::Api;
+pub use error::CudaError;
+pub use session::{Module, Session, Shape};

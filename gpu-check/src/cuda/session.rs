@@ -1,0 +1,493 @@
+//! A context with what parts need of it: modules, memory, streams, events, launches.
+//!
+//! Rules: nothing is given back, because a part's process ends soon; streams do not wait for the legacy default
+//! stream, and whatever is to be in order is on one stream or waited for.
+
+use super::{Api, CudaError};
+use crate::kernels::{PROBE, portable};
+use std::cell::OnceCell;
+use std::ffi::{CString, OsStr, c_void};
+
+/// `CU_STREAM_NON_BLOCKING`.
+const NON_BLOCKING: u32 = 1;
+/// `CU_EVENT_DISABLE_TIMING`.
+const NO_TIMING: u32 = 2;
+/// `CU_JIT_ERROR_LOG_BUFFER` and the option for its size.
+const JIT_LOG: [u32; 2] = [5, 6];
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+const MOST_DYNAMIC_SHARED: i32 = 8;
+/// Dynamic shared memory that a kernel may have without being asked for more.
+const PLAIN_SHARED: u32 = 48 << 10;
+
+type Result<T> = std::result::Result<T, CudaError>;
+
+/// A loaded module.
+#[derive(Debug, Clone, Copy)]
+pub struct Module(pub u64);
+
+/// The dimensions of a launch.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block in bytes.
+    pub shared_bytes: u32,
+}
+
+impl Shape {
+    /// Returns a row of blocks of so many threads.
+    #[must_use]
+    pub const fn row(blocks: u32, threads: u32) -> Self {
+        Self {
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            shared_bytes: 0,
+        }
+    }
+}
+
+/// A device with a context that is current in this thread.
+#[derive(Debug)]
+pub struct Session {
+    /// The driver.
+    pub api: Api,
+    /// The device's number.
+    pub device: i32,
+    /// The stream of reads and writes of memory.
+    control: u64,
+    /// Numbers that SMs may have, once somebody has asked the device.
+    places: OnceCell<u32>,
+}
+
+impl Session {
+    /// Opens a driver library and makes a context on its first device.
+    ///
+    /// # Errors
+    /// The library cannot be opened, or the driver has no device.
+    pub fn open(library: &OsStr) -> anyhow::Result<Self> {
+        let api = Api::open(library)?;
+        let (mut device, mut context) = (0, 0);
+        // SAFETY: the places live across the calls.
+        unsafe {
+            api.cuInit(0)?;
+            api.cuDeviceGet(&mut device, 0)?;
+            api.cuCtxCreate_v2(&mut context, 0, device)?;
+        }
+        let mut session = Self {
+            api,
+            device,
+            control: 0,
+            places: OnceCell::new(),
+        };
+        session.control = session.stream(0)?;
+        Ok(session)
+    }
+
+    /// Returns an attribute of the device (`CUdevice_attribute`).
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn attribute(&self, attribute: i32) -> Result<i32> {
+        let mut value = 0;
+        // SAFETY: the place lives across the call.
+        unsafe {
+            self.api
+                .cuDeviceGetAttribute(&mut value, attribute, self.device)?
+        };
+        Ok(value)
+    }
+
+    /// Returns how many SMs the device has.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn sms(&self) -> Result<u32> {
+        /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
+        const MULTIPROCESSORS: i32 = 16;
+        self.attribute(MULTIPROCESSORS).map(i32::unsigned_abs)
+    }
+
+    /// Returns how many numbers SMs may have, from 0 on (`%nsmid`): at least as many as there are SMs.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn places(&self) -> anyhow::Result<u32> {
+        if let Some(places) = self.places.get() {
+            return Ok(*places);
+        }
+        let module = self.load(&portable(PROBE))?;
+        let function = self.function(module, "specials")?;
+        let out = self.zeroed(256)?;
+        self.launch_words(function, Shape::row(1, 1), self.control, &[out])?;
+        let places = self.words(out, 1)?[0];
+        self.free(out)?;
+        self.unload(module)?;
+        let places = u32::try_from(places)?;
+        Ok(*self.places.get_or_init(|| places))
+    }
+
+    /// Compiles and loads a module of PTX.
+    ///
+    /// # Errors
+    /// The driver's, with the compiler's log.
+    pub fn load(&self, ptx: &str) -> anyhow::Result<Module> {
+        let text = CString::new(ptx)?;
+        let mut log = vec![0_u8; 16 << 10];
+        let mut options = JIT_LOG;
+        let mut values = [
+            log.as_mut_ptr().cast::<c_void>(),
+            std::ptr::without_provenance_mut(log.len()),
+        ];
+        let mut module = 0;
+        // SAFETY: the text ends with a zero; the log is as long as the second option says, and lives across the call.
+        let loaded = unsafe {
+            self.api.cuModuleLoadDataEx(
+                &mut module,
+                text.as_ptr().cast(),
+                2,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        loaded.map_err(|error| {
+            let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+            let said = String::from_utf8_lossy(&log[..end]).trim().to_owned();
+            match said.is_empty() {
+                true => anyhow::Error::from(error),
+                false => anyhow::Error::from(error).context(said),
+            }
+        })?;
+        Ok(Module(module))
+    }
+
+    /// Unloads a module.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn unload(&self, module: Module) -> Result<()> {
+        // SAFETY: a handle is a number that the driver looks up.
+        unsafe { self.api.cuModuleUnload(module.0) }
+    }
+
+    /// Returns a kernel of a module.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn function(&self, module: Module, name: &str) -> Result<u64> {
+        let name = CString::new(name).unwrap_or_default();
+        let mut function = 0;
+        // SAFETY: the name ends with a zero, and the place lives across the call.
+        unsafe {
+            self.api
+                .cuModuleGetFunction(&mut function, module.0, name.as_ptr())?
+        };
+        Ok(function)
+    }
+
+    /// Returns an attribute of a kernel (`CUfunction_attribute`).
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn function_attribute(&self, function: u64, attribute: i32) -> Result<i32> {
+        let mut value = 0;
+        // SAFETY: the place lives across the call.
+        unsafe {
+            self.api
+                .cuFuncGetAttribute(&mut value, attribute, function)?
+        };
+        Ok(value)
+    }
+
+    /// Lets a kernel be launched with that much dynamic shared memory.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn allow_shared(&self, function: u64, bytes: u32) -> Result<()> {
+        if bytes <= PLAIN_SHARED {
+            return Ok(());
+        }
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        // SAFETY: a handle is a number that the driver looks up.
+        unsafe {
+            self.api
+                .cuFuncSetAttribute(function, MOST_DYNAMIC_SHARED, bytes)
+        }
+    }
+
+    /// Returns how many blocks of a kernel an SM holds at most.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn blocks_per_sm(&self, function: u64, threads: u32, shared_bytes: u32) -> Result<u32> {
+        let mut blocks = 0;
+        let threads = i32::try_from(threads).unwrap_or(i32::MAX);
+        // SAFETY: the place lives across the call.
+        unsafe {
+            self.api.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut blocks,
+                function,
+                threads,
+                shared_bytes as usize,
+            )?;
+        }
+        Ok(blocks.unsigned_abs())
+    }
+
+    /// Allocates device memory.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn alloc(&self, bytes: u64) -> Result<u64> {
+        let mut address = 0;
+        // SAFETY: the place lives across the call.
+        unsafe {
+            self.api
+                .cuMemAlloc_v2(&mut address, usize_of(bytes.max(1)))?
+        };
+        Ok(address)
+    }
+
+    /// Allocates device memory that is zero.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn zeroed(&self, bytes: u64) -> Result<u64> {
+        let address = self.alloc(bytes)?;
+        self.fill(address, 0, bytes)?;
+        Ok(address)
+    }
+
+    /// Gives device memory back.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn free(&self, address: u64) -> Result<()> {
+        // SAFETY: the driver looks the address up.
+        unsafe { self.api.cuMemFree_v2(address) }
+    }
+
+    /// Fills device memory with a byte, and waits until that is done.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn fill(&self, address: u64, byte: u8, bytes: u64) -> Result<()> {
+        // SAFETY: the memory is the device's, and the driver checks the range.
+        unsafe {
+            self.api
+                .cuMemsetD8Async(address, byte, usize_of(bytes), self.control)?
+        };
+        self.wait(self.control)
+    }
+
+    /// Writes device memory, and waits until that is done.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        let from = bytes.as_ptr().cast();
+        // SAFETY: the bytes live until the stream has been waited for.
+        unsafe {
+            self.api
+                .cuMemcpyHtoDAsync_v2(address, from, bytes.len(), self.control)?
+        };
+        self.wait(self.control)
+    }
+
+    /// Reads device memory.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> Result<()> {
+        let to = into.as_mut_ptr().cast();
+        // SAFETY: the bytes live, and nobody else looks at them, until the stream has been waited for.
+        unsafe {
+            self.api
+                .cuMemcpyDtoHAsync_v2(to, address, into.len(), self.control)?
+        };
+        self.wait(self.control)
+    }
+
+    /// Reads 64-bit words of device memory.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn words(&self, address: u64, count: usize) -> Result<Vec<u64>> {
+        let mut bytes = vec![0; 8 * count];
+        self.read(address, &mut bytes)?;
+        let words = bytes.chunks_exact(8);
+        Ok(words
+            .map(|word| {
+                word.iter()
+                    .rev()
+                    .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+            })
+            .collect())
+    }
+
+    /// Makes a stream of a priority: 0 is the lowest, negative numbers are higher.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn stream(&self, priority: i32) -> Result<u64> {
+        let mut stream = 0;
+        // SAFETY: the place lives across the call.
+        unsafe {
+            self.api
+                .cuStreamCreateWithPriority(&mut stream, NON_BLOCKING, priority)?;
+        }
+        Ok(stream)
+    }
+
+    /// Returns the highest priority of a stream.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn highest_priority(&self) -> Result<i32> {
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: the places live across the call.
+        unsafe {
+            self.api
+                .cuCtxGetStreamPriorityRange(&mut least, &mut greatest)?
+        };
+        Ok(greatest)
+    }
+
+    /// Waits for everything on a stream.
+    ///
+    /// # Errors
+    /// The driver's, also those of what was waited for.
+    pub fn wait(&self, stream: u64) -> Result<()> {
+        // SAFETY: a handle is a number that the driver looks up.
+        unsafe { self.api.cuStreamSynchronize(stream) }
+    }
+
+    /// Waits for everything.
+    ///
+    /// # Errors
+    /// The driver's, also those of what was waited for.
+    pub fn wait_for_all(&self) -> Result<()> {
+        // SAFETY: it takes nothing.
+        unsafe { self.api.cuCtxSynchronize() }
+    }
+
+    /// Makes an event, with a time or without.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn event(&self, timed: bool) -> Result<u64> {
+        let mut event = 0;
+        let flags = if timed { 0 } else { NO_TIMING };
+        // SAFETY: the place lives across the call.
+        unsafe { self.api.cuEventCreate(&mut event, flags)? };
+        Ok(event)
+    }
+
+    /// Records an event behind everything on a stream.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn record(&self, event: u64, stream: u64) -> Result<()> {
+        // SAFETY: handles are numbers that the driver looks up.
+        unsafe { self.api.cuEventRecord(event, stream) }
+    }
+
+    /// Returns whether what an event was recorded behind has ended.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn has_happened(&self, event: u64) -> Result<bool> {
+        // SAFETY: a handle is a number that the driver looks up.
+        match unsafe { self.api.cuEventQuery(event) } {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_not_ready() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the device time between two events in microseconds.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn elapsed_us(&self, start: u64, end: u64) -> Result<f64> {
+        let mut milliseconds = 0.0;
+        // SAFETY: the place lives across the call.
+        unsafe { self.api.cuEventElapsedTime(&mut milliseconds, start, end)? };
+        Ok(f64::from(milliseconds) * 1e3)
+    }
+
+    /// Launches a kernel; each parameter is its bytes, at most 64 of them.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn launch(
+        &self,
+        function: u64,
+        shape: Shape,
+        stream: u64,
+        params: &[Vec<u8>],
+    ) -> Result<()> {
+        let mut places: Vec<[u64; 8]> = params.iter().map(|bytes| place(bytes)).collect();
+        let mut pointers: Vec<*mut c_void> = places
+            .iter_mut()
+            .map(|place| place.as_mut_ptr().cast())
+            .collect();
+        let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
+        // SAFETY: there is a pointer for each parameter of the kernel, to at least as many bytes as it has; the driver
+        // copies them during the call.
+        unsafe {
+            self.api.cuLaunchKernel(
+                function,
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                bz,
+                shape.shared_bytes,
+                stream,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        }
+    }
+
+    /// Launches a kernel whose parameters are all 64-bit words.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn launch_words(
+        &self,
+        function: u64,
+        shape: Shape,
+        stream: u64,
+        words: &[u64],
+    ) -> Result<()> {
+        let params: Vec<Vec<u8>> = words
+            .iter()
+            .map(|word| word.to_le_bytes().to_vec())
+            .collect();
+        self.launch(function, shape, stream, &params)
+    }
+}
+
+/// Returns a parameter where the driver reads it from: aligned, with room behind it.
+fn place(bytes: &[u8]) -> [u64; 8] {
+    let mut padded = [0_u8; 64];
+    let count = bytes.len().min(64);
+    padded[..count].copy_from_slice(&bytes[..count]);
+    let mut place = [0; 8];
+    for (word, bytes) in place.iter_mut().zip(padded.chunks_exact(8)) {
+        *word = bytes
+            .iter()
+            .rev()
+            .fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    }
+    place
+}
+
+/// Returns a number of bytes as the API takes it; the machines of CUDA have 64-bit addresses.
+fn usize_of(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,121 @@
+//! What a part reports, and how it stands in JSON.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One thing that was found out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Finding {
+    /// Something that gridmux relies on, judged.
+    Check {
+        /// What was looked at, unique in its part.
+        name: String,
+        /// It is as it should be.
+        passed: bool,
+        /// What was seen, where that says more than the name.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        detail: String,
+    },
+    /// A measured value, not judged.
+    Figure {
+        /// What was measured, unique in its part.
+        name: String,
+        /// The value.
+        value: f64,
+        /// Its unit.
+        unit: String,
+        /// Where it stands in a validation file; absent for what such a file does not know.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        validation: Option<Validation>,
+    },
+    /// What the driver says of itself or of the device.
+    Fact {
+        /// What it is, unique in its part.
+        name: String,
+        /// What was said.
+        value: Value,
+    },
+    /// Something that was not done, because the driver or the device does not offer it.
+    Skipped {
+        /// What it is.
+        name: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// How a figure stands in a file of `hw-model/validation`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Validation {
+    /// The figure's class.
+    pub class: String,
+    /// What was run: the kernel and its parameters.
+    pub run: serde_json::Map<String, Value>,
+}
+
+/// How a part ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "kebab-case")]
+pub enum End {
+    /// To its end.
+    Done,
+    /// With an error.
+    Failed {
+        /// What it said.
+        error: String,
+    },
+    /// Its process died.
+    Died {
+        /// How, and the last that it wrote to stderr.
+        error: String,
+    },
+    /// It was ended at its time limit.
+    TimedOut {
+        /// The limit in seconds.
+        limit_s: u64,
+    },
+    /// It was not begun, because the time of the whole run was over.
+    NotBegun,
+}
+
+/// What came of a part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The part's name.
+    pub part: String,
+    /// How it ended.
+    #[serde(flatten)]
+    pub end: End,
+    /// Wall time that it took.
+    pub seconds: f64,
+    /// What it found out, in order.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Returns whether it came to its end and no check failed.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.end == End::Done && self.failed_checks().next().is_none()
+    }
+
+    /// Returns the checks that failed, each with its detail.
+    pub fn failed_checks(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.findings.iter().filter_map(|finding| match finding {
+            Finding::Check {
+                name,
+                passed: false,
+                detail,
+            } => Some((name.as_str(), detail.as_str())),
+            _ => None,
+        })
+    }
+
+    /// Returns how many checks there were.
+    #[must_use]
+    pub fn checks(&self) -> usize {
+        let is_check = |finding: &&Finding| matches!(finding, Finding::Check { .. });
+        self.findings.iter().filter(is_check).count()
+    }
+}

@@ -1,0 +1,148 @@
+//! What a part is given: a session on the device, a scale, and a place for its findings.
+
+use crate::cuda::{CudaError, Session};
+use crate::finding::{Finding, Validation};
+use clap::ValueEnum;
+use serde_json::Value;
+use std::fmt;
+
+/// The size of a run's launches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Scale {
+    /// Seconds in all, over the SM model or a GPU: says whether everything works.
+    Quick,
+    /// Minutes in all, on a GPU: figures that mean something.
+    Full,
+}
+
+impl Scale {
+    /// Returns the name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
+
+    /// Returns one of two values.
+    #[must_use]
+    pub fn choose<T>(self, quick: T, full: T) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The device and the findings of one part.
+pub struct Lab<'a> {
+    /// The device.
+    pub cuda: &'a Session,
+    /// The size of launches.
+    pub scale: Scale,
+    /// Where findings go.
+    sink: &'a mut dyn FnMut(Finding),
+}
+
+impl fmt::Debug for Lab<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lab")
+            .field("scale", &self.scale)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Lab<'a> {
+    /// Returns a lab whose findings go to `sink`.
+    #[must_use]
+    pub fn new(cuda: &'a Session, scale: Scale, sink: &'a mut dyn FnMut(Finding)) -> Self {
+        Self { cuda, scale, sink }
+    }
+
+    /// Reports whether something is as gridmux relies on; the detail says what was seen.
+    pub fn check(&mut self, name: impl Into<String>, passed: bool, detail: impl fmt::Display) {
+        (self.sink)(Finding::Check {
+            name: name.into(),
+            passed,
+            detail: detail.to_string(),
+        });
+    }
+
+    /// Reports a measured value.
+    pub fn figure(&mut self, name: impl Into<String>, value: f64, unit: &str) {
+        (self.sink)(Finding::Figure {
+            name: name.into(),
+            value,
+            unit: unit.to_owned(),
+            validation: None,
+        });
+    }
+
+    /// Reports the least, the median and the greatest of values; nothing where there is none.
+    pub fn spread(&mut self, name: &str, mut values: Vec<f64>, unit: &str) {
+        values.sort_by(f64::total_cmp);
+        if let (Some(least), Some(most)) = (values.first(), values.last()) {
+            self.figure(format!("{name}: least"), *least, unit);
+            self.figure(format!("{name}: median"), values[values.len() / 2], unit);
+            self.figure(format!("{name}: most"), *most, unit);
+        }
+    }
+
+    /// Reports a measured value that a validation file holds.
+    pub fn validation(
+        &mut self,
+        name: impl Into<String>,
+        value: f64,
+        unit: &str,
+        validation: Validation,
+    ) {
+        (self.sink)(Finding::Figure {
+            name: name.into(),
+            value,
+            unit: unit.to_owned(),
+            validation: Some(validation),
+        });
+    }
+
+    /// Reports what the driver says.
+    pub fn fact(&mut self, name: impl Into<String>, value: impl Into<Value>) {
+        (self.sink)(Finding::Fact {
+            name: name.into(),
+            value: value.into(),
+        });
+    }
+
+    /// Reports what was not done, and why.
+    pub fn skipped(&mut self, name: impl Into<String>, why: impl fmt::Display) {
+        (self.sink)(Finding::Skipped {
+            name: name.into(),
+            why: why.to_string(),
+        });
+    }
+
+    /// Returns what a call gave; where the driver or the device does not offer it, reports that and returns `None`.
+    ///
+    /// # Errors
+    /// Every other error of the call.
+    pub fn offered<T>(
+        &mut self,
+        name: &str,
+        result: Result<T, CudaError>,
+    ) -> Result<Option<T>, CudaError> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_not_offered() => {
+                self.skipped(name, error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What each form costs a kernel before it runs, as the driver sees it: registers, shared and local memory, and how
+//! many blocks an SM holds. And whether the driver lays parameters out as the rewriter does.
+
+use super::Part;
+use crate::formed::Stage;
+use crate::lab::Lab;
+use gridmux_ptx::control::CONTROL_BYTES;
+use gridmux_ptx::forms::Form;
+use gridmux_workloads::{Case, Size, workloads};
+
+pub(super) const PART: Part = Part {
+    name: "registers",
+    about: "registers, memory and occupancy of every form as the driver sees them; the layout of parameters",
+    limit_s: 90,
+    run,
+};
+
+/// Attributes of a kernel (`CUfunction_attribute`), by the names of figures, with their units.
+const ATTRIBUTES: [(&str, i32, &str); 3] = [
+    ("registers", 4, "registers"),
+    ("shared", 1, "B"),
+    ("local", 3, "B"),
+];
+
+fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
+    for workload in workloads() {
+        one(lab, &workload.case(Size::Tiny, 1))?;
+    }
+    Ok(())
+}
+
+fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
+    let stage = Stage::new(lab.cuda, case)?;
+    for form in Form::ALL {
+        // The part on workloads tells of refusals.
+        let Ok(formed) = stage.form(form)? else {
+            continue;
+        };
+        let name = format!("{}/{form}", case.workload);
+        for (what, attribute, unit) in ATTRIBUTES {
+            let value = lab.cuda.function_attribute(formed.function, attribute)?;
+            lab.figure(format!("{name}: {what}"), f64::from(value), unit);
+        }
+        lab.figure(
+            format!("{name}: blocks"),
+            f64::from(formed.per_sm),
+            "blocks/SM",
+        );
+        if let Some(offset) = formed.kernel.control_offset {
+            parameter(lab, &name, formed.function, (case.args.len(), offset))?;
+        }
+        formed.unload()?;
+    }
+    Ok(stage.clear()?)
+}
+
+/// Holds the driver's place of the control block against the rewriter's.
+fn parameter(
+    lab: &mut Lab<'_>,
+    name: &str,
+    function: u64,
+    (index, due): (usize, u32),
+) -> anyhow::Result<()> {
+    let name = format!("{name}: the control block's offset");
+    let (mut offset, mut bytes) = (0, 0);
+    // SAFETY: the places live across the call.
+    let told = unsafe {
+        lab.cuda
+            .api
+            .cuFuncGetParamInfo(function, index, &mut offset, &mut bytes)
+    };
+    if lab.offered(&name, told)?.is_some() {
+        let passed = offset == due as usize && bytes == CONTROL_BYTES as usize;
+        lab.check(
+            name,
+            passed,
+            format!("{bytes} bytes at {offset}, due at {due}"),
+        );
+    }
+    Ok(())
+}

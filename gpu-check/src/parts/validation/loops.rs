@@ -1,0 +1,142 @@
+//! Single instructions, shared memory, the L1, atomic operations and barriers: loops of one SM; rates of pipelines on
+//! all of them.
+
+use super::Run;
+use super::bench::{Bench, float};
+use crate::cuda::Shape;
+use crate::lab::Lab;
+use gridmux_workloads::microbench::Loop;
+use gridmux_workloads::microbench::loops::{
+    self, ATOMIC_LINKS, L1_READ_THREADS, L1_STRIDE_LOADS, LINKS,
+};
+use gridmux_workloads::microbench::ops::Op;
+
+/// Turns of the two runs.
+const TURNS: (u64, u64) = (4, 12);
+/// Instructions of a quick run.
+const QUICK: [Op; 2] = [Op::FmaF32, Op::MmaF32K16];
+
+pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+    for op in lab.scale.choose(&QUICK[..], Op::ALL) {
+        chain(lab, bench, *op)?;
+        throughput(lab, bench, *op)?;
+    }
+    shared(lab, bench)?;
+    level_1(lab, bench)?;
+    synchronisation(lab, bench)
+}
+
+/// Returns the cycles of a turn of a loop.
+fn cycles(bench: &Bench<'_>, body: &Loop, shape: Shape, bytes: u64) -> anyhow::Result<f64> {
+    let loaded = bench.load(body)?;
+    let cycles = bench.cycles_per_turn(loaded.function, shape, bytes, TURNS)?;
+    bench.cuda.unload(loaded.module)?;
+    Ok(cycles)
+}
+
+fn is_matrix(op: Op) -> bool {
+    op.name().contains("mma")
+}
+
+fn chain(lab: &mut Lab<'_>, bench: &Bench<'_>, op: Op) -> anyhow::Result<()> {
+    let class = if is_matrix(op) { "matrix" } else { "latency" };
+    let cycles = cycles(bench, &loops::chain(op), Shape::row(1, 32), 0)?;
+    let run = Run::new(class, "chain").with("op", op.name());
+    run.report(lab, cycles / f64::from(LINKS), "cycles");
+    Ok(())
+}
+
+fn throughput(lab: &mut Lab<'_>, bench: &Bench<'_>, op: Op) -> anyhow::Result<()> {
+    let class = if is_matrix(op) {
+        "matrix"
+    } else {
+        "throughput"
+    };
+    let loaded = bench.load(&loops::throughput(op))?;
+    let shape = bench.full(loaded.function)?;
+    let cycles = bench.cycles_per_turn(loaded.function, shape, 0, TURNS)?;
+    bench.cuda.unload(loaded.module)?;
+    let warps = f64::from(shape.grid[0] * shape.block[0] / 32);
+    let run = Run::new(class, "throughput").with("op", op.name());
+    let rate = warps * f64::from(LINKS) / cycles / f64::from(bench.sms);
+    match is_matrix(op) {
+        true => run.report(lab, rate * f64::from(op.flops()), "FLOP/clk/SM"),
+        false => run.report(lab, rate * 32.0, "lanes/clk/SM"),
+    }
+    Ok(())
+}
+
+fn shared(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+    for indexed in [false, true] {
+        let cycles = cycles(bench, &loops::shared_chase(indexed), Shape::row(1, 1), 0)?;
+        let run = Run::new("latency", "shared-chase").with("indexed", indexed);
+        run.report(lab, cycles / f64::from(LINKS), "cycles");
+    }
+    let loaded = bench.load(&loops::shared_read())?;
+    let shape = bench.full(loaded.function)?;
+    let cycles = bench.cycles_per_turn(loaded.function, shape, 0, TURNS)?;
+    bench.cuda.unload(loaded.module)?;
+    let bytes = f64::from(LINKS * 4) * f64::from(shape.grid[0] * shape.block[0]);
+    Run::new("throughput", "shared-read").report(
+        lab,
+        bytes / cycles / f64::from(bench.sms),
+        "B/clk/SM",
+    );
+    Ok(())
+}
+
+fn level_1(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+    for footprint_kb in lab.scale.choose(&[16][..], &[16, 64, 128, 192, 220, 256]) {
+        let (read, steps) = loops::l1_read(*footprint_kb);
+        let cycles = cycles(
+            bench,
+            &read,
+            Shape::row(1, L1_READ_THREADS),
+            footprint_kb * 1024,
+        )?;
+        let bytes = float(steps) * 8.0 * f64::from(L1_READ_THREADS);
+        let run = Run::new("throughput", "l1-read").with("footprint_kb", *footprint_kb);
+        run.report(lab, bytes / cycles, "B/clk/SM");
+    }
+    for (element, size) in [("f32", 4), ("f64", 8)] {
+        for stride in lab
+            .scale
+            .choose(&[1][..], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 15])
+        {
+            let bytes = u64::from(64 * stride * size + 64 * size);
+            let cycles = cycles(
+                bench,
+                &loops::l1_stride(size, *stride),
+                Shape::row(1, 1024),
+                bytes,
+            )?;
+            let run = Run::new("throughput", "l1-stride")
+                .with("element", element)
+                .with("stride", *stride);
+            run.report(lab, cycles / f64::from(L1_STRIDE_LOADS * 32), "cycles");
+        }
+    }
+    Ok(())
+}
+
+fn synchronisation(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+    const CLASS: &str = "synchronisation";
+    let chase = cycles(bench, &loops::atomic_chase(), Shape::row(1, 1), 4096)?;
+    Run::new(CLASS, "atomic-chase").report(lab, chase / f64::from(ATOMIC_LINKS), "cycles");
+    for space in ["global", "shared"] {
+        for lanes in lab.scale.choose(&[32][..], &[1, 2, 4, 8, 16, 32]) {
+            let add = loops::atomics(space == "shared", *lanes);
+            let cycles = cycles(bench, &add, Shape::row(1, 32), 4096)?;
+            let run = Run::new(CLASS, "atomics")
+                .with("space", space)
+                .with("lanes", *lanes);
+            run.report(lab, cycles / f64::from(LINKS), "cycles");
+        }
+    }
+    for warps in lab.scale.choose(&[8][..], &[1, 2, 4, 8, 16, 32]) {
+        let cycles = cycles(bench, &loops::barrier(), Shape::row(1, 32 * warps), 0)?;
+        let run = Run::new(CLASS, "barrier").with("warps", *warps);
+        run.report(lab, cycles / f64::from(LINKS), "cycles");
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! How the host tells a running kernel something: which ways reach it, how soon, and what they cost the host.
+//!
+//! One thread watches a word until it has a value. Times are wall time, from the host's call until the watching kernel
+//! is seen to have ended; `nothing to wait for` is the same for a kernel whose word has the value from the start, so
+//! what lies above it is the way's own.
+
+use super::Part;
+use crate::cuda::{CudaError, Session, Shape};
+use crate::kernels::{PROBE, portable};
+use crate::lab::Lab;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+pub(super) const PART: Part = Part {
+    name: "visibility",
+    about: "which ways of writing a word reach a running kernel, how soon, and at what cost",
+    limit_s: 60,
+    run,
+};
+
+/// Unit of times by the host's clock.
+const WALL: &str = "us (wall)";
+/// What the watched word becomes.
+const VALUE: u32 = 7;
+/// What the kernel notes in place of its turns when it gave up.
+const GAVE_UP: u64 = u64::MAX;
+/// `CU_MEMHOSTALLOC_DEVICEMAP`.
+const MAPPED: u32 = 2;
+/// Bytes of the copy that writes have to pass where the device is busy.
+const BIG: usize = 8 << 20;
+
+/// What all ways share.
+struct Room<'a> {
+    cuda: &'a Session,
+    watch: u64,
+    poke: u64,
+    word: u64,
+    out: u64,
+    kernels: u64,
+    /// The stream of writes, of the highest priority.
+    writes: u64,
+    copies: u64,
+    /// Pinned memory that holds [`VALUE`], and a big part of it.
+    pinned: *mut u32,
+    big: u64,
+    most: u64,
+}
+
+/// A way to write a word: given the room and the word's address.
+type Way = fn(&Room<'_>, u64) -> Result<(), CudaError>;
+
+const WAYS: [(&str, Way); 5] = [
+    ("copy of ordinary memory", |room, word| {
+        room.copy(word, std::ptr::from_ref(&VALUE))
+    }),
+    ("copy of pinned memory", |room, word| {
+        room.copy(word, room.pinned)
+    }),
+    ("fill", |room, word| {
+        // SAFETY: the word is the device's.
+        unsafe { room.cuda.api.cuMemsetD32Async(word, VALUE, 1, room.writes) }
+    }),
+    ("stream memory operation", |room, word| {
+        // SAFETY: as above.
+        unsafe {
+            room.cuda
+                .api
+                .cuStreamWriteValue32_v2(room.writes, word, VALUE, 0)
+        }
+    }),
+    ("kernel", |room, word| {
+        let words = [word, u64::from(VALUE)];
+        room.cuda
+            .launch_words(room.poke, Shape::row(1, 1), room.writes, &words)
+    }),
+];
+
+impl<'a> Room<'a> {
+    fn new(lab: &Lab<'a>) -> anyhow::Result<Self> {
+        let cuda = lab.cuda;
+        let module = cuda.load(&portable(PROBE))?;
+        let mut pinned = std::ptr::null_mut();
+        // SAFETY: the place lives across the call.
+        unsafe { cuda.api.cuMemHostAlloc(&mut pinned, BIG, 0)? };
+        let pinned: *mut u32 = pinned.cast();
+        // SAFETY: the memory is this program's, and nobody else uses it yet.
+        unsafe { pinned.write(VALUE) };
+        Ok(Self {
+            cuda,
+            watch: cuda.function(module, "watch")?,
+            poke: cuda.function(module, "poke")?,
+            word: cuda.zeroed(256)?,
+            out: cuda.zeroed(256)?,
+            kernels: cuda.stream(0)?,
+            writes: cuda.stream(cuda.highest_priority()?)?,
+            copies: cuda.stream(0)?,
+            pinned,
+            big: cuda.alloc(BIG as u64)?,
+            most: lab.scale.choose(1 << 17, 1 << 20),
+        })
+    }
+
+    fn copy(&self, word: u64, from: *const u32) -> Result<(), CudaError> {
+        // SAFETY: what is copied lives as long as the program.
+        unsafe {
+            self.cuda
+                .api
+                .cuMemcpyHtoDAsync_v2(word, from.cast(), 4, self.writes)
+        }
+    }
+
+    /// Starts a kernel that watches a word, and waits until it runs.
+    fn start_watching(&self, word: u64) -> anyhow::Result<()> {
+        self.cuda.fill(self.out, 0, 24)?;
+        let words = [word, u64::from(VALUE), self.most, self.out];
+        self.cuda
+            .launch_words(self.watch, Shape::row(1, 1), self.kernels, &words)?;
+        while self.cuda.words(self.out, 1)?[0] == 0 {}
+        Ok(())
+    }
+
+    /// Waits for the kernel's end; returns whether it saw the value.
+    fn has_seen(&self) -> anyhow::Result<bool> {
+        self.cuda.wait(self.kernels)?;
+        Ok(self.cuda.words(self.out + 16, 1)?[0] != GAVE_UP)
+    }
+
+    /// Keeps the copy engine busy for a while.
+    fn copy_much(&self) -> Result<(), CudaError> {
+        for _ in 0..4 {
+            // SAFETY: the memory lives as long as the program.
+            unsafe {
+                self.cuda.api.cuMemcpyHtoDAsync_v2(
+                    self.big,
+                    self.pinned.cast(),
+                    BIG,
+                    self.copies,
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
+    let room = Room::new(lab)?;
+    floor(lab, &room)?;
+    for (name, way) in WAYS {
+        for busy in [false, true] {
+            one(lab, &room, name, way, busy)?;
+        }
+    }
+    mapped(lab, &room)
+}
+
+/// The time in which a kernel is seen to have ended that waits for nothing.
+fn floor(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
+    let mut took = Vec::new();
+    lab.cuda.write(room.word, &VALUE.to_le_bytes())?;
+    for _ in 0..lab.scale.choose(3, 50) {
+        let start = Instant::now();
+        let words = [room.word, u64::from(VALUE), room.most, room.out];
+        lab.cuda
+            .launch_words(room.watch, Shape::row(1, 1), room.kernels, &words)?;
+        lab.cuda.wait(room.kernels)?;
+        took.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    lab.spread("nothing to wait for: launch to end", took, WALL);
+    Ok(())
+}
+
+fn one(lab: &mut Lab<'_>, room: &Room<'_>, name: &str, way: Way, busy: bool) -> anyhow::Result<()> {
+    let name = match busy {
+        true => format!("{name}, beside large copies"),
+        false => name.to_owned(),
+    };
+    let (mut called, mut seen) = (Vec::new(), Vec::new());
+    for _ in 0..lab.scale.choose(1, 30) {
+        lab.cuda.fill(room.word, 0, 4)?;
+        room.start_watching(room.word)?;
+        if busy {
+            room.copy_much()?;
+        }
+        let start = Instant::now();
+        let written = way(room, room.word);
+        called.push(start.elapsed().as_secs_f64() * 1e6);
+        if lab.offered(&name, written)?.is_none() {
+            // Nobody is told, so it gives up by itself.
+            lab.cuda.wait(room.kernels)?;
+            return Ok(());
+        }
+        let saw = room.has_seen()?;
+        seen.push(start.elapsed().as_secs_f64() * 1e6);
+        lab.cuda.wait(room.writes)?;
+        lab.cuda.wait(room.copies)?;
+        if !saw {
+            lab.check(
+                format!("{name}: a running kernel sees it"),
+                false,
+                "it gave up",
+            );
+            return Ok(());
+        }
+    }
+    lab.check(format!("{name}: a running kernel sees it"), true, "");
+    lab.spread(&format!("{name}: the call"), called, WALL);
+    lab.spread(&format!("{name}: until it is seen"), seen, WALL);
+    Ok(())
+}
+
+/// A word in the host's memory that the device sees under an address of its own.
+fn mapped(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
+    let name = "store to mapped host memory";
+    let (mut host, mut address) = (std::ptr::null_mut(), 0);
+    // SAFETY: the place lives across the call.
+    let allocated = unsafe { lab.cuda.api.cuMemHostAlloc(&mut host, 4096, MAPPED) };
+    if lab.offered(name, allocated)?.is_none() {
+        return Ok(());
+    }
+    // SAFETY: as above, and the memory is the driver's.
+    let found = unsafe {
+        lab.cuda
+            .api
+            .cuMemHostGetDevicePointer_v2(&mut address, host, 0)
+    };
+    if lab.offered(name, found)?.is_none() {
+        return Ok(());
+    }
+    // SAFETY: the driver's memory is aligned to pages and lives as long as the program; host and device only look at
+    // it by atomic accesses of this word.
+    let word = unsafe { AtomicU32::from_ptr(host.cast()) };
+    let mut seen = Vec::new();
+    for _ in 0..lab.scale.choose(1, 30) {
+        word.store(0, Ordering::Release);
+        room.start_watching(address)?;
+        let start = Instant::now();
+        word.store(VALUE, Ordering::Release);
+        let saw = room.has_seen()?;
+        seen.push(start.elapsed().as_secs_f64() * 1e6);
+        if !saw {
+            lab.check(
+                format!("{name}: a running kernel sees it"),
+                false,
+                "it gave up",
+            );
+            return Ok(());
+        }
+    }
+    lab.check(format!("{name}: a running kernel sees it"), true, "");
+    lab.spread(&format!("{name}: until it is seen"), seen, WALL);
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Contract: the program that asks a GPU everything that gridmux assumes of one finds all of it over gridmux's own
+//! driver library on the SM model, loses nothing to a part that fails, and leaves figures that the SM model's
+//! validation reads.
+
+mod validation;
+
+use gridmux_tests::{ServiceBuilder, driver_library, gpu_check};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the program as a tenant of the service at a socket.
+fn run(socket: &Path, arguments: &[&str]) -> Output {
+    Command::new(gpu_check())
+        .args(arguments)
+        .env("GRIDMUX_LIBCUDA", driver_library())
+        .env("GRIDMUX_SOCKET", socket)
+        .env("GRIDMUX_TENANT", "tenant")
+        .output()
+        .expect("the program starts")
+}
+
+/// Returns the lines of its stdout as JSON, and what it said on stderr.
+fn lines(output: &Output) -> (Vec<Value>, String) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let read =
+        |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (text.lines().map(read).collect(), said)
+}
+
+fn parts(document: &Value) -> &[Value] {
+    document["parts"].as_array().expect("a list of parts")
+}
+
+fn findings(part: &Value) -> &[Value] {
+    part["findings"].as_array().expect("a list of findings")
+}
+
+#[test]
+fn it_passes_over_the_driver_library_and_leaves_a_validation_file() {
+    let service = ServiceBuilder::new(&[("tenant", 1)]).start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("document.json");
+    let file = file.to_str().expect("a path in UTF-8");
+    let ran = run(&service.socket(), &["--scale", "quick", "--out", file]);
+    let (lines, said) = lines(&ran);
+    assert!(ran.status.success(), "{said}");
+    let document = lines.last().expect("a document");
+    assert_eq!(document["passed"], true, "{said}");
+    let mut checks = 0;
+    let mut figures = 0;
+    for part in parts(document) {
+        assert_eq!(part["status"], "done", "{part}");
+        let of_kind = |kind: &str| findings(part).iter().filter(|f| f["kind"] == kind).count();
+        // The driver library reserves no addresses.
+        if part["part"] != "reservation" {
+            let found = findings(part).len() - of_kind("skipped");
+            assert!(found > 0, "{part}: nothing was found out");
+        }
+        checks += of_kind("check");
+        figures += findings(part)
+            .iter()
+            .filter(|f| f["validation"].is_object())
+            .count();
+    }
+    // Twenty workloads in four forms or more, at least.
+    assert!(checks > 100, "{checks} checks");
+    let written: Value =
+        serde_json::from_slice(&std::fs::read(file).expect("a file")).expect("a document");
+    assert_eq!(&written, document);
+
+    let url = "https://example.org/run";
+    let converted = run(
+        &service.socket(),
+        &["--to-toml", file, "--base", "h200", "--url", url],
+    );
+    let said = String::from_utf8_lossy(&converted.stderr).into_owned();
+    assert!(converted.status.success(), "{said}");
+    let text = String::from_utf8(converted.stdout).expect("text");
+    let read = validation::read::parse("converted", &text)
+        .unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(
+        (read.figures.len(), read.source.url.as_str()),
+        (figures, url)
+    );
+    assert_eq!(read.card.config.sm.count, 4);
+    assert!(figures > 20, "{figures} figures");
+}
+
+#[test]
+fn parts_that_fail_are_told_and_the_others_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let nobody = folder.path().join("socket");
+    let arguments = ["--scale", "quick", "--part", "faults", "--part", "device"];
+    let ran = run(&nobody, &arguments);
+    assert_eq!(ran.status.code(), Some(1));
+    let (lines, _) = lines(&ran);
+    let document = lines.last().expect("a document");
+    assert_eq!(document["passed"], false);
+    let ends: Vec<(&Value, &Value)> = parts(document)
+        .iter()
+        .map(|part| (&part["part"], &part["status"]))
+        .collect();
+    let (name, failed) = (Value::from("device"), Value::from("failed"));
+    assert_eq!(ends, [(&Value::from("faults"), &failed), (&name, &failed)]);
+    for part in parts(document) {
+        let error = part["error"].as_str().expect("an error");
+        assert!(error.contains("cuInit"), "{error}");
+    }
+}
+
+#[test]
+fn a_run_whose_time_is_over_says_which_parts_are_missing() {
+    let service = ServiceBuilder::new(&[("tenant", 1)]).start();
+    let ran = run(&service.socket(), &["--scale", "quick", "--seconds", "0"]);
+    assert_eq!(ran.status.code(), Some(1));
+    let (lines, _) = lines(&ran);
+    let document = lines.last().expect("a document");
+    assert!(parts(document).len() > 5);
+    assert!(
+        parts(document)
+            .iter()
+            .all(|part| part["status"] == "not-begun"),
+        "{document}"
+    );
+}
+
+#[test]
+fn a_missing_library_and_an_unknown_part_are_told_with_what_there_is() {
+    let nobody = Path::new("/nonexistent");
+    let ran = run(nobody, &["--library", "/nonexistent/libcuda.so.1"]);
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    for part in [
+        "/nonexistent/libcuda.so.1",
+        "--library PATH",
+        "GRIDMUX_LIBCUDA",
+    ] {
+        assert!(said.contains(part), "{part} is not in {said:?}");
+    }
+    let ran = run(nobody, &["--part", "turbo"]);
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(
+        said.contains("\"turbo\"") && said.contains("workloads"),
+        "{said}"
+    );
+}
