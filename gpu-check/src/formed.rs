@@ -351,7 +351,7 @@ impl Formed<'_> {
         })
     }
 
-    /// Returns the device time of the form's fastest of so many runs in one launch, in microseconds.
+    /// Runs the form `runs` times, each in one launch; returns the device time of the fastest, in microseconds.
     ///
     /// # Errors
     /// The driver's, or a fault that the kernel recorded.

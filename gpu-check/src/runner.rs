@@ -135,7 +135,7 @@ impl Process {
         let mut stderr = child.stderr.take().context("stderr is piped")?;
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What could be read before an error is told all the same.
+            // Findings that were read before an error are reported too.
             let _ = stderr.read_to_end(&mut bytes);
             let _ = all.send(String::from_utf8_lossy(&bytes).into_owned());
         });

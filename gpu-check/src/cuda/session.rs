@@ -37,7 +37,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns a row of blocks of so many threads.
+    /// Returns the shape of a one-dimensional grid: its blocks, and the threads of each.
     #[must_use]
     pub const fn row(blocks: u32, threads: u32) -> Self {
         Self {

@@ -185,7 +185,7 @@ fn one(lab: &mut Lab<'_>, room: &Room<'_>, name: &str, way: Way, busy: bool) -> 
         let written = way(room, room.word);
         called.push(start.elapsed().as_secs_f64() * 1e6);
         if lab.offered(&name, written)?.is_none() {
-            // Nobody is told, so it gives up by itself.
+            // The kernel never sees a value, so it ends when its patience does.
             lab.cuda.wait(room.kernels)?;
             return Ok(());
         }

@@ -78,8 +78,8 @@ impl Sm {
         }
     }
 
-    /// Adds, for whoever watches, the epochs that passed since the last one in which something happened here. The
-    /// counters leave them out.
+    /// Adds to the stalls of a watched kernel the epochs that passed since the last one in which something happened on
+    /// this SM. The counters leave them out.
     #[cold]
     pub(super) fn watch_gap(&mut self, cycles: u64) {
         for scheduler in 0..self.arbiter.schedulers {

@@ -1,4 +1,4 @@
-//! Where the warps of one kernel stall, operation by operation, for whoever asks.
+//! Stall cycles of the warps of one watched kernel, by operation.
 //!
 //! Rule: nothing here changes what is timed; without a kernel that is watched it costs a comparison for each stall.
 

@@ -1,11 +1,11 @@
 //! The file of a configuration: read without waiting, and only where nobody else decides what it says.
 //!
-//! A configuration says who is which tenant, so whoever may write it decides that.
+//! A configuration says who is which tenant, so a user who may write it can become any tenant.
 //!
 //! Rules: owner, mode and kind are those of the file that was opened and read, whatever its path names by then. Only
 //! a regular file with a length is read: to read a pipe, a device or a file of /proc may take something away or never
 //! end. A file that every user may write is refused. Root refuses also one that another user owns or another group than
-//! root's may write, and one that somebody else could replace; any other user is told who may write it.
+//! root's may write, and one that somebody else could replace; another user gets a remark that names who may write it.
 
 use crate::supervisor::endangered;
 use nix::libc::{O_NOCTTY, O_NONBLOCK};
