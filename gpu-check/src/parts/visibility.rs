@@ -194,18 +194,20 @@ fn one(lab: &mut Lab<'_>, room: &Room<'_>, name: &str, way: Way, busy: bool) -> 
         lab.cuda.wait(room.writes)?;
         lab.cuda.wait(room.copies)?;
         if !saw {
-            lab.check(
-                format!("{name}: a running kernel sees it"),
-                false,
-                "it gave up",
-            );
+            judge_seen(lab, &name, false);
             return Ok(());
         }
     }
-    lab.check(format!("{name}: a running kernel sees it"), true, "");
+    judge_seen(lab, &name, true);
     lab.spread(&format!("{name}: the call"), called, WALL);
     lab.spread(&format!("{name}: until it is seen"), seen, WALL);
     Ok(())
+}
+
+/// Checks that a running kernel saw what was written.
+fn judge_seen(lab: &mut Lab<'_>, name: &str, saw: bool) {
+    let why = if saw { "" } else { "it gave up" };
+    lab.check(format!("{name}: a running kernel sees it"), saw, why);
 }
 
 /// A word in the host's memory that the device sees under an address of its own.
@@ -238,15 +240,11 @@ fn mapped(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
         let saw = room.has_seen()?;
         seen.push(start.elapsed().as_secs_f64() * 1e6);
         if !saw {
-            lab.check(
-                format!("{name}: a running kernel sees it"),
-                false,
-                "it gave up",
-            );
+            judge_seen(lab, name, false);
             return Ok(());
         }
     }
-    lab.check(format!("{name}: a running kernel sees it"), true, "");
+    judge_seen(lab, name, true);
     lab.spread(&format!("{name}: until it is seen"), seen, WALL);
     Ok(())
 }
