@@ -281,7 +281,7 @@ fn what_cannot_be_meant_is_wrong_usage() {
         (&["matmul,wieght=1"], "no key `wieght`; keys are launches"),
         (&["a=k.ptx,entry=k,grid=0,block=32"], "`grid=0`"),
         (&["matmul,at=50%"], "\"matmul\" is the first workload"),
-        (&["matmul", "matmul"], "name them, as a=matmul b=matmul"),
+        (&["matmul", "matmul"], "give one of them another name"),
         (
             &["ercbench:sad", "--on", "model"],
             "sad: the code of ERCBench's kernels is not here",

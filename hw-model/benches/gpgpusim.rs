@@ -194,13 +194,17 @@ fn main() {
         .skip(1)
         .filter(|a| !a.starts_with('-'))
         .collect();
-    for gpu in ["v100", "gtx480"] {
+    for gpu in ["v100-gpgpusim", "gtx480"] {
         for (name, elements, rounds, volta, fermi) in ROWS {
             let title = format!("gpgpusim/{gpu}/{name}");
             if !filters.is_empty() && !filters.iter().any(|f| title.contains(f.as_str())) {
                 continue;
             }
-            let theirs = if gpu == "v100" { volta - LAUNCH } else { fermi };
+            let theirs = if gpu == "v100-gpgpusim" {
+                volta - LAUNCH
+            } else {
+                fermi
+            };
             let config = GpuConfig::builtin(gpu).expect("built in");
             let run = Run {
                 name,
@@ -210,7 +214,7 @@ fn main() {
                 ordinary: false,
             };
             print(&title, cycles(config.clone(), &run), theirs);
-            let changes = if gpu == "v100" { VOLTA } else { FERMI };
+            let changes = if gpu == "v100-gpgpusim" { VOLTA } else { FERMI };
             for (row, other) in run.others() {
                 let title = format!("{title}/{row}");
                 print(&title, cycles(config.clone(), &other), theirs);

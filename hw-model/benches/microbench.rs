@@ -80,7 +80,43 @@ fn figures(gpu: &str) -> Vec<Figure> {
     let fma_peak = units.min(issue) * 32.0 * sms;
     let shared_peak = 32.0 * f64::from(config.shared.bank_bytes.min(4)) * sms;
     let mut runner = Runner::new(&config);
-    vec![
+    // Figures of units that not every chip has.
+    let mut optional = Vec::new();
+    if let Some(popc) = p.popc {
+        let value = alu("popc.b32 %r1, %r1;");
+        optional.push(latency("popc_latency", value, popc.latency));
+    }
+    if let Some(half) = p.half {
+        let value = alu("fma.rn.f16x2 %r1, %r1, %r2, %r2;");
+        optional.push(latency("half_latency", value, half.latency));
+    }
+    if let Some(tensor) = &p.tensor {
+        let product = |k: u32, a: &str, b: &str| {
+            alu(&format!(
+                "mma.sync.aligned.m16n8k{k}.row.col.f16.f16.f16.f16 {{%r10, %r11}}, {{{a}}}, {{{b}}}, {{%r10, %r11}};"
+            ))
+        };
+        let passes = |k: u32| (k * 16).div_ceil(tensor.pass_bits);
+        let due = |k: u32| tensor.latency + (passes(k) - 1) * tensor.pass_latency;
+        let [small, large] = [
+            product(8, "%r2, %r2", "%r2"),
+            product(16, "%r2, %r2, %r2, %r2", "%r2, %r2"),
+        ];
+        optional.push(latency("mma_k8_latency", small, due(8)));
+        optional.push(latency("mma_k16_latency", large, due(16)));
+    }
+    if let Some(barrier) = config.sm.barrier {
+        let value = alu("bar.sync 0;");
+        optional.push(latency("barrier_latency", value, barrier.latency));
+    }
+    if let Some(atomic) = config.shared.atomic {
+        let due = atomic.setup + 32 * atomic.turn;
+        let value = runner.shared_contention();
+        optional.push(latency("shared_atomic_cycles", value, due));
+    }
+    let shuffle = alu("shfl.sync.idx.b32 %r1, %r1, 0, 31, -1;");
+    let mut all = vec![
+        latency("shuffle_latency", shuffle, p.shuffle.latency),
         latency("int_latency", alu("add.u32 %r1, %r1, %r2;"), p.int.latency),
         latency(
             "mul_latency",
@@ -99,7 +135,7 @@ fn figures(gpu: &str) -> Vec<Figure> {
         ),
         latency(
             "sfu_latency",
-            alu("ex2.approx.f32 %f1, %f1;"),
+            alu("ex2.approx.ftz.f32 %f1, %f1;"),
             p.sfu.latency,
         ),
         latency(
@@ -131,7 +167,14 @@ fn figures(gpu: &str) -> Vec<Figure> {
             runner.dram_rate(),
             config.dram.gigabytes_per_second,
         ),
-    ]
+    ];
+    // Where a block starts at once, what its end costs is all that there is.
+    if config.launch.block_cycles > 0 {
+        let start = runner.block_start();
+        optional.push(latency("block_start", start, config.launch.block_cycles));
+    }
+    all.append(&mut optional);
+    all
 }
 
 fn main() {

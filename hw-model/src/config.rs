@@ -54,6 +54,9 @@ pub enum WriteMiss {
 pub struct GpuConfig {
     /// Name, as `--gpu` takes it.
     pub name: String,
+    /// Keys whose values have no source.
+    #[serde(default, skip_serializing)]
+    pub estimates: Vec<String>,
     /// Clocks.
     pub clock: Clock,
     /// Streaming multiprocessors.
@@ -128,6 +131,10 @@ pub struct Sm {
     pub collector_cycles: u32,
     /// Moves that ptxas makes no instruction of take no issue slot; false to execute PTX as it stands.
     pub folds_moves: bool,
+    /// What ptxas makes several instructions of takes as long as those: integers of 64 bits, approximations that keep
+    /// subnormal numbers; false to execute PTX as it stands.
+    #[serde(default)]
+    pub expands_sequences: bool,
     /// A kernel's parameters are read through the constant cache, which lacks them at first; else they are always
     /// there.
     #[serde(default)]
@@ -152,6 +159,19 @@ pub struct Sm {
     pub shared_unit_bytes: u32,
     /// Shared memory that the system takes for each block, in bytes.
     pub reserved_shared_bytes_per_block: u32,
+    /// Barriers; absent where they cost their issue alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub barrier: Option<Barrier>,
+}
+
+/// The unit of an SM that counts the warps at its barriers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Barrier {
+    /// Cycles from the last warp's arrival until the warps go on.
+    pub latency: u32,
+    /// Cycles for which it counts one arrival, at least, before the warps go on.
+    pub interval: u32,
 }
 
 /// Front end of an SM: one fetch a cycle fills one warp's instruction buffer.
@@ -208,24 +228,76 @@ pub struct Pipelines {
     pub int_mul: Pipeline,
     /// Integer division sequences.
     pub int_div: Pipeline,
+    /// Population count, by the special-function units; absent where it is an integer operation like others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub popc: Option<Pipeline>,
+    /// Leading zeros, highest bit and reversal of bits, by the special-function units; absent as for `popc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bit_find: Option<Pipeline>,
     /// Single precision.
     pub fp32: Pipeline,
     /// IEEE division and square root sequences.
     pub fp32_div: Pipeline,
+    /// Half precision, two numbers of a register at once, by the single-precision units; absent where it takes as long
+    /// as single precision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half: Option<Pipeline>,
     /// Double precision.
     pub fp64: Pipeline,
     /// Double-precision division and square root sequences.
     pub fp64_div: Pipeline,
     /// Special functions and conversions.
     pub sfu: Pipeline,
-    /// Matrix multiplication of one warp.
-    pub tensor: Pipeline,
+    /// Matrix multiplication of one warp; absent where the single-precision units stand in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tensor: Option<Tensor>,
     /// Moves, selections and predicate logic.
     pub r#move: Pipeline,
     /// Branches.
     pub control: Pipeline,
     /// Warp shuffles, votes and matches.
     pub shuffle: Pipeline,
+}
+
+/// Matrix units of one SM.
+///
+/// An instruction goes through them in passes. Those along k follow one another, because each adds to what the one
+/// before it summed up; those along m and n are independent.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tensor {
+    /// Cycles until what one pass gave may be used.
+    pub latency: u32,
+    /// Cycles that each further pass along k adds.
+    pub pass_latency: u32,
+    /// Bits along k of one pass.
+    pub pass_bits: u32,
+    /// Results of one pass.
+    pub pass_results: u32,
+    /// Cycles that an instruction holds its unit besides those of its products.
+    pub setup: u32,
+    /// Products a cycle and SM, by the type of the factors; 0 where the single-precision units stand in.
+    pub rates: TensorRates,
+}
+
+/// Multiply-adds a cycle and SM of the matrix units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TensorRates {
+    /// 16-bit floating point, f16 and bf16.
+    pub f16: u32,
+    /// tf32.
+    pub tf32: u32,
+    /// 8-bit floating point.
+    pub f8: u32,
+    /// Double precision.
+    pub f64: u32,
+    /// 8-bit integers.
+    pub int8: u32,
+    /// 4-bit integers.
+    pub int4: u32,
+    /// Single bits.
+    pub bits: u32,
 }
 
 /// Shared memory.
@@ -238,14 +310,30 @@ pub struct Shared {
     pub banks: u32,
     /// Width of a bank: 4, or 8 on Kepler.
     pub bank_bytes: u32,
+    /// Atomic operations; absent where each is a read and a write and lanes that meet at a word are served at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub atomic: Option<SharedAtomic>,
+}
+
+/// Atomic operations on shared memory: lanes that meet at a bank take turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedAtomic {
+    /// Cycles of an instruction besides its turns.
+    pub setup: u32,
+    /// Cycles of a turn.
+    pub turn: u32,
 }
 
 /// Level-1 cache of one SM; no allocation on stores to global memory.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct L1 {
-    /// Size in bytes.
+    /// Size in bytes; of the cache and shared memory together where there are `carve_outs`.
     pub bytes: u64,
+    /// Sizes in bytes of which shared memory takes one, ascending; empty where the cache has memory of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub carve_outs: Vec<u32>,
     /// Ways of a set.
     pub ways: u32,
     /// Load-to-use cycles of a hit.
@@ -254,8 +342,18 @@ pub struct L1 {
     pub mshrs: u32,
     /// Loads that may wait for one outstanding request.
     pub merges: u32,
-    /// Cycles that one 128-byte line access holds the load/store unit.
+    /// Cycles that one look-up holds the load/store unit.
     pub line_interval: u32,
+    /// Neighbouring lines that one look-up of a load finds, from a multiple of their number on.
+    #[serde(default = "one")]
+    pub tag_lines: u32,
+    /// Bytes a cycle that loads get, from as many banks as shared memory has; 0 where data come with the look-up.
+    #[serde(default)]
+    pub bytes_per_cycle: u32,
+    /// Lanes of an atomic operation on global memory that go out in a cycle, those that meet at an address one by one
+    /// once more; 0 where they never limit.
+    #[serde(default)]
+    pub atomic_lanes: u32,
     /// A miss fetches the sectors it needs, not the whole line.
     pub sectored: bool,
     /// A load whose set has no line that does not wait for a fill holds the load/store unit until one is there; else
@@ -321,6 +419,9 @@ pub struct L2 {
     pub bytes_per_cycle: u32,
     /// Cycles that one atomic operation on one address holds its bank.
     pub atomic_interval: u32,
+    /// Requests that wait in front of a slice, and writes that wait for a DRAM channel, before SMs hold their stores
+    /// back.
+    pub queue: u32,
     /// A miss fetches the sectors it needs, not the whole line.
     pub sectored: bool,
 }
@@ -415,12 +516,22 @@ pub struct DramTiming {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LaunchCosts {
-    /// Cycles from submission to an idle hardware queue until the first block may start.
+    /// Time of the host's thread that submits a launch: it submits the next one so much later, whatever the queue.
+    #[serde(default)]
+    pub submit_ns: u32,
+    /// Cycles from submission until the first block may be placed.
     pub kernel_cycles: u32,
     /// Cycles from the end of a kernel until its successor in the same queue may start.
     pub dependent_cycles: u32,
-    /// Cycles between two block starts, over the whole GPU.
-    pub block_interval_cycles: u32,
+    /// Cycles that the front end of the GPU takes for a launch: the first blocks of two launches are placed so far
+    /// apart, whatever their queues, and a node of a graph may start so long after the end of the node before it.
+    #[serde(default)]
+    pub front_end_cycles: u32,
+    /// Cycles from a block's placement, which takes its room, to its first instruction.
+    #[serde(default)]
+    pub block_cycles: u32,
+    /// Cycles between the placements of two blocks, over the whole GPU; not a whole number everywhere.
+    pub block_interval_cycles: f64,
     /// Hardware queues; stream `n` uses queue `n` modulo this number.
     pub hardware_queues: u32,
     /// Kernels that may have blocks on the GPU at once.
@@ -464,8 +575,8 @@ pub struct Energy {
 }
 
 impl GpuConfig {
-    /// The same GPU with `sms` SMs, and level-2 slices, DRAM channels and bandwidth in proportion.
-    /// Zero SMs count as one.
+    /// The same GPU with `sms` SMs, and level-2 slices, DRAM channels, bandwidth and block placements per cycle in
+    /// proportion. Zero SMs count as one.
     #[must_use]
     pub fn scaled_to_sms(mut self, sms: u16) -> Self {
         let (from, to) = (u64::from(self.sm.count), u64::from(sms.max(1)));
@@ -481,6 +592,7 @@ impl GpuConfig {
         self.l2.slices = slices;
         self.dram.channels = channels;
         self.dram.gigabytes_per_second *= ratio;
+        self.launch.block_interval_cycles *= f64::from(self.sm.count) / f64::from(sms.max(1));
         self.sm.count = sms.max(1);
         self
     }

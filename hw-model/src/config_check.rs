@@ -10,12 +10,28 @@ use crate::timing::dram::Channel;
 use crate::timing::issue::MAX_UNITS;
 use std::fmt::Display;
 
+/// Most characters of a description's name.
+const MOST_NAME: usize = 4096;
+
 impl GpuConfig {
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_name()?;
         self.validate_sm()?;
         self.validate_pipelines()?;
         self.validate_caches()?;
         self.validate_memory()
+    }
+
+    /// The name stands in tables, files of values and error messages.
+    fn validate_name(&self) -> Result<(), ConfigError> {
+        let printable = |c: char| c == ' ' || c.is_ascii_graphic();
+        let shown: String = self.name.chars().take(MOST_NAME).collect();
+        require(
+            "name",
+            shown.escape_debug(),
+            (1..=MOST_NAME).contains(&self.name.len()) && self.name.chars().all(printable),
+            "it must have 1 to 4096 printable ASCII characters",
+        )
     }
 
     fn validate_sm(&self) -> Result<(), ConfigError> {
@@ -77,6 +93,10 @@ impl GpuConfig {
         at_least_one("sm.max_registers_per_thread", sm.max_registers_per_thread)?;
         at_least_one("sm.register_unit", sm.register_unit)?;
         at_least_one("sm.shared_unit_bytes", sm.shared_unit_bytes)?;
+        if let Some(barrier) = sm.barrier {
+            at_least_one("sm.barrier.latency", barrier.latency)?;
+            at_least_one("sm.barrier.interval", barrier.interval)?;
+        }
         self.validate_room()
     }
 
@@ -133,7 +153,12 @@ impl GpuConfig {
                 "with sm.sub_cores every scheduler needs the same number of units",
             )?;
         }
-        let all: [(&'static str, Pipeline); 12] = [
+        let optional = [
+            ("pipelines.popc", p.popc),
+            ("pipelines.bit_find", p.bit_find),
+            ("pipelines.half", p.half),
+        ];
+        let all: [(&'static str, Pipeline); 11] = [
             ("pipelines.int", p.int),
             ("pipelines.int_mul", p.int_mul),
             ("pipelines.int_div", p.int_div),
@@ -142,12 +167,12 @@ impl GpuConfig {
             ("pipelines.fp64", p.fp64),
             ("pipelines.fp64_div", p.fp64_div),
             ("pipelines.sfu", p.sfu),
-            ("pipelines.tensor", p.tensor),
             ("pipelines.move", p.r#move),
             ("pipelines.control", p.control),
             ("pipelines.shuffle", p.shuffle),
         ];
-        for (key, pipeline) in all {
+        let given = optional.into_iter().filter_map(|(key, p)| Some((key, p?)));
+        for (key, pipeline) in all.into_iter().chain(given) {
             require(
                 key,
                 format!(
@@ -157,6 +182,39 @@ impl GpuConfig {
                 (1..=4096).contains(&pipeline.latency) && (1..=4096).contains(&pipeline.interval),
                 "latency and interval must lie between 1 and 4096",
             )?;
+        }
+        self.validate_tensor()
+    }
+
+    fn validate_tensor(&self) -> Result<(), ConfigError> {
+        let units = self.pipelines.units.tensor;
+        let Some(tensor) = &self.pipelines.tensor else {
+            return require(
+                "pipelines.units.tensor",
+                units,
+                units == 0,
+                "without [pipelines.tensor] it must be 0, and fp32 does their work",
+            );
+        };
+        let cycles = [
+            ("pipelines.tensor.latency", tensor.latency),
+            ("pipelines.tensor.pass_bits", tensor.pass_bits),
+            ("pipelines.tensor.pass_results", tensor.pass_results),
+        ];
+        for (key, value) in cycles {
+            require(
+                key,
+                value,
+                (1..=4096).contains(&value),
+                "it must lie between 1 and 4096",
+            )?;
+        }
+        let may_lack = [
+            ("pipelines.tensor.pass_latency", tensor.pass_latency),
+            ("pipelines.tensor.setup", tensor.setup),
+        ];
+        for (key, value) in may_lack {
+            require(key, value, value <= 4096, "it must be at most 4096")?;
         }
         Ok(())
     }
@@ -191,6 +249,15 @@ impl GpuConfig {
             matches!(self.shared.bank_bytes, 4 | 8),
             "a bank is 4 or 8 bytes wide",
         )?;
+        if let Some(atomic) = self.shared.atomic {
+            at_least_one("shared.atomic.turn", atomic.turn)?;
+            require(
+                "shared.atomic.setup",
+                atomic.setup,
+                atomic.setup <= 4096,
+                "it must be at most 4096",
+            )?;
+        }
         at_least_one("l1.latency", self.l1.latency)?;
         at_least_one("l1.mshrs", self.l1.mshrs)?;
         at_least_one("l1.merges", self.l1.merges)?;
@@ -211,7 +278,24 @@ impl GpuConfig {
         self.validate_fetch()?;
         at_least_one("l1.line_interval", self.l1.line_interval)?;
         cache_geometry(("l1.ways", self.l1.ways), ("l1.bytes", self.l1.bytes))?;
+        self.validate_l1()?;
         self.validate_l2()
+    }
+
+    fn validate_l1(&self) -> Result<(), ConfigError> {
+        let l1 = &self.l1;
+        require(
+            "l1.tag_lines",
+            l1.tag_lines,
+            l1.tag_lines.is_power_of_two() && l1.tag_lines <= 32,
+            "it must be a power of two up to 32",
+        )?;
+        require(
+            "l1.carve_outs",
+            format!("{:?}", l1.carve_outs),
+            l1.carve_outs.is_sorted(),
+            "they must ascend",
+        )
     }
 
     fn validate_l2(&self) -> Result<(), ConfigError> {
@@ -250,6 +334,7 @@ impl GpuConfig {
         )?;
         at_least_one("l2.bytes_per_cycle", self.l2.bytes_per_cycle)?;
         at_least_one("l2.atomic_interval", self.l2.atomic_interval)?;
+        at_least_one("l2.queue", self.l2.queue)?;
         agree(
             ("l2.latency", self.l2.latency),
             ("l1.latency", self.l1.latency),
@@ -302,7 +387,7 @@ impl GpuConfig {
             )?;
         }
         self.validate_dram_banks()?;
-        positive("dram.gigabytes_per_second", dram.gigabytes_per_second)?;
+        bandwidth("dram.gigabytes_per_second", dram.gigabytes_per_second)?;
         require(
             "dram.burst_bytes",
             dram.burst_bytes,
@@ -333,9 +418,13 @@ impl GpuConfig {
     }
 
     fn validate_costs(&self) -> Result<(), ConfigError> {
-        at_least_one(
+        let interval = self.launch.block_interval_cycles;
+        // A part of a chip has up to 65535 times the interval of the whole.
+        require(
             "launch.block_interval_cycles",
-            self.launch.block_interval_cycles,
+            interval,
+            (0.001..=1e9).contains(&interval),
+            "it must lie between 0.001 and 1000000000",
         )?;
         require(
             "launch.hardware_queues",
@@ -345,11 +434,11 @@ impl GpuConfig {
         )?;
         at_least_one("launch.concurrent_kernels", self.launch.concurrent_kernels)?;
         self.validate_energy()?;
-        positive(
+        bandwidth(
             "copy.h2d_gigabytes_per_second",
             self.copy.h2d_gigabytes_per_second,
         )?;
-        positive(
+        bandwidth(
             "copy.d2h_gigabytes_per_second",
             self.copy.d2h_gigabytes_per_second,
         )
@@ -487,12 +576,12 @@ fn not_too_large(key: &'static str, bytes: u64) -> Result<(), ConfigError> {
     require(key, bytes, holds, "it must be at most 1073741824 (1 GiB)")
 }
 
-fn positive(key: &'static str, value: f64) -> Result<(), ConfigError> {
+fn bandwidth(key: &'static str, value: f64) -> Result<(), ConfigError> {
     require(
         key,
         value,
-        value.is_finite() && value > 0.0,
-        "it must be a positive number",
+        (1e-3..=1e6).contains(&value),
+        "it must lie between 0.001 and 1000000 GB/s",
     )
 }
 
@@ -570,12 +659,19 @@ mod tests {
         let cases = [
             ("count = 132", "count = 0", "sm.count"),
             ("banks = 32", "banks = 7", "shared.banks"),
-            ("latency = 263", "latency = 3", "l2.latency"),
+            ("latency = 280", "latency = 3", "l2.latency"),
+            ("name = \"h200\"", "name = \"h\\n200\"", "name"),
+            ("name = \"h200\"", "name = \"\"", "name"),
             ("row_bytes = 1024", "row_bytes = 1000", "dram.row_bytes"),
             ("burst_bytes = 32", "burst_bytes = 16", "dram.burst_bytes"),
             (
                 "gigabytes_per_second = 4800.0",
                 "gigabytes_per_second = -1.0",
+                "dram.gigabytes_per_second",
+            ),
+            (
+                "gigabytes_per_second = 4800.0",
+                "gigabytes_per_second = 1e-300",
                 "dram.gigabytes_per_second",
             ),
             ("schedulers = 4", "schedulers = 3", "sm.schedulers"),
@@ -590,6 +686,11 @@ mod tests {
                 "dram.stripe.bytes",
             ),
             ("ccd = 1", "refi = 10, ccd = 1", "dram.timing.refi"),
+            (
+                "block_interval_cycles = 1.19",
+                "block_interval_cycles = 0.0",
+                "launch.block_interval_cycles",
+            ),
         ];
         for (from, to, key) in cases {
             let text = include_str!("../configs/h200.toml").replacen(from, to, 1);
@@ -611,6 +712,8 @@ mod tests {
         assert_eq!(small.l2.slices, 24);
         assert_eq!(small.dram.channels, 24);
         assert!((small.dram.gigabytes_per_second - 1200.0).abs() < 1e-9);
+        let intervals = [&full, &small].map(|config| config.launch.block_interval_cycles);
+        assert!((intervals[1] - 4.0 * intervals[0]).abs() < 1e-9);
         small.validate().expect("still valid");
     }
 }

@@ -3,13 +3,17 @@
 
 mod support;
 
+use gridmux_hw_model::config::LaunchCosts;
 use gridmux_hw_model::{
-    Advance, Copy, CopyEngine, FaultKind, Gpu, GpuConfig, LaunchError, QueueId, Report, RunError,
-    occupancy, run_functional,
+    Advance, Copy, CopyEngine, FaultKind, Gpu, GpuConfig, Launch, LaunchError, QueueId, Report,
+    RunError, Standing, occupancy, run_functional,
 };
+use gridmux_policy::ids::{RowId, TenantId};
+use gridmux_policy::plan::Preemption;
 use gridmux_policy::units::Cycles;
 use support::Bench;
 use support::flow::module;
+use support::plan::{plan, row};
 
 /// All reports until nothing is left to do.
 fn drain(gpu: &mut Gpu) -> Vec<Report> {
@@ -428,4 +432,136 @@ fn an_endless_loop_overruns_its_budget_and_nothing_else() {
             .any(|r| matches!(r, Report::Ended { tag: 2, .. }))
     );
     assert_eq!(bench.words(out, 256), (0..256).collect::<Vec<u32>>());
+}
+
+/// A GPU of four SMs on which launching costs what a few keys say.
+fn with_costs(change: impl FnOnce(&mut LaunchCosts)) -> Bench {
+    let mut config = GpuConfig::builtin("h200").expect("built in");
+    change(&mut config.launch);
+    Bench::new(config.scaled_to_sms(4))
+}
+
+#[test]
+fn blocks_are_placed_at_the_chips_rate_and_start_later() {
+    let mut bench = with_costs(|launch| {
+        launch.block_cycles = 345;
+        // Of 132 SMs: 49.5 for four of them.
+        launch.block_interval_cycles = 1.5;
+    });
+    let kernel = bench.kernel(
+        &module("", "mov.u32 %r4, %clock;\nst.global.u32 [%rd2], %r4;"),
+        "k",
+    );
+    let out = bench.buffer(&[0; 4 * 32 * 9]);
+    let params = out.to_le_bytes();
+    let launch = bench.simple(&kernel, 9, 32, &params);
+    bench.gpu.launch(launch).expect("accepted");
+    let placed: Vec<u64> = drain(&mut bench.gpu)
+        .iter()
+        .filter_map(|report| match report {
+            Report::Placed { at, .. } => Some(at.0),
+            _ => None,
+        })
+        .collect();
+    let latency = u64::from(bench.gpu.config().launch.kernel_cycles);
+    let due = [0, 49, 99, 148, 198, 247, 297, 346, 396];
+    assert_eq!(placed, due.map(|after| latency + after));
+    let words = bench.words(out, 9 * 32);
+    for (at, clocks) in placed.iter().zip(words.chunks(32)) {
+        let after = u64::from(clocks[0]) - at;
+        assert!(
+            (345..345 + 40).contains(&after),
+            "{after} cycles after {at}"
+        );
+    }
+}
+
+/// Launches empty blocks with `submit`, one for each number and in a queue of its own; gives their first starts.
+fn first_starts(
+    bench: &mut Bench,
+    count: u8,
+    submit: impl Fn(&mut Gpu, u8, Launch<'_>),
+) -> Vec<u64> {
+    let kernel = bench.kernel(&module("", ""), "k");
+    let params = [0; 8];
+    for number in 0..count {
+        let mut launch = bench.simple(&kernel, 1, 32, &params);
+        (launch.tag, launch.queue) = (number.into(), QueueId(number));
+        submit(&mut bench.gpu, number, launch);
+    }
+    let spans = spans(&drain(&mut bench.gpu));
+    let first = spans[0].1;
+    spans.iter().map(|(_, start, _)| start - first).collect()
+}
+
+#[test]
+fn one_thread_hands_launches_over_one_after_another_whatever_their_queues() {
+    let bench = || {
+        with_costs(|launch| {
+            launch.submit_ns = 2000;
+            launch.front_end_cycles = 700;
+        })
+    };
+    // 2 us are 3960 cycles.
+    let alone = first_starts(&mut bench(), 4, |gpu, _, launch| {
+        gpu.launch(launch).expect("accepted")
+    });
+    assert_eq!(alone, [0, 3960, 7920, 11_880]);
+    // Two tenants submit side by side, and the front end takes their launches in turn; so it does for a plan.
+    for planned in [false, true] {
+        let mut bench = bench();
+        if planned {
+            let rows = [0, 1].map(|id| row(RowId(id), 8, 0).of_tenant(TenantId(id)));
+            let plan = plan(bench.gpu.config(), Preemption::Switch, &rows);
+            bench.gpu.set_plan(&plan);
+        }
+        let both = first_starts(&mut bench, 4, |gpu, number, launch| {
+            let (row, tenant) = (
+                RowId(u32::from(number % 2)),
+                TenantId(u32::from(number % 2)),
+            );
+            let accepted = gpu.launch_under(Standing { row, tenant }, launch);
+            accepted.expect("accepted");
+        });
+        // A plan's blocks are placed between epochs.
+        let off = if planned { 32 } else { 0 };
+        let near = both.iter().zip([0_u64, 700, 3960, 4660]);
+        let near = near.map(|(start, due)| start.abs_diff(due));
+        assert!(near.max() <= Some(off), "planned: {planned}, {both:?}");
+    }
+}
+
+#[test]
+fn nodes_of_a_graph_are_not_submitted_one_by_one() {
+    let gaps = |nodes: bool| {
+        let mut bench = with_costs(|launch| {
+            launch.submit_ns = 2000;
+            launch.dependent_cycles = 1500;
+            launch.front_end_cycles = 700;
+        });
+        let kernel = bench.kernel(&spinning(100), "k");
+        let params = bench.buffer(&[0; 4]).to_le_bytes();
+        for tag in 0..4 {
+            let mut launch = bench.simple(&kernel, 1, 32, &params);
+            launch.tag = tag;
+            let accepted = match nodes {
+                true => bench.gpu.launch_node(launch),
+                false => bench.gpu.launch(launch),
+            };
+            accepted.expect("accepted");
+        }
+        let spans = spans(&drain(&mut bench.gpu));
+        let pairs = spans.windows(2);
+        let found: Vec<(u64, u64)> = pairs
+            .map(|pair| (pair[1].1 - pair[0].1, pair[1].1 - pair[0].2))
+            .collect();
+        found
+    };
+    // Without a graph the thread that submits is slower than the GPU.
+    assert!(
+        gaps(false)
+            .iter()
+            .all(|(period, gap)| *period == 3960 && *gap >= 1500)
+    );
+    assert!(gaps(true).iter().all(|(_, gap)| *gap == 700));
 }

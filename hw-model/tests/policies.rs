@@ -90,8 +90,11 @@ impl Subject for Workloads {
     }
 
     fn grain(&self) -> Nanos {
-        // A launch takes 5,000 cycles to its first block.
-        Nanos(20 * 5_100 * 1000 / u64::from(self.config.clock.core_mhz))
+        // What a launch takes to its first block, behind one of each other load in the front end.
+        let costs = &self.config.launch;
+        let others = u64::try_from(MIX.len() - 1).expect("few");
+        let cycles = u64::from(costs.kernel_cycles) + others * u64::from(costs.front_end_cycles);
+        Nanos(20 * self.config.cycles_to_ns(cycles + 100))
     }
 
     /// Runs the cases and compares what they leave in memory with their references.

@@ -123,13 +123,33 @@ impl Runner {
         cycles / f64::from(long - short)
     }
 
-    /// Cycles that one turn takes on average in a whole run, launch latency apart, once code is in its caches.
+    /// Cycles from the time at which a launch's first block may be placed to the end of that block, which does nothing.
+    pub(crate) fn block_start(&mut self) -> f64 {
+        let text =
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry bench() { ret; }";
+        let kernel = self.bench.kernel(text, "bench");
+        let launch = self.bench.simple(&kernel, 1, 1, &[]);
+        let timed = self
+            .bench
+            .time(launch)
+            .unwrap_or_else(|fault| panic!("{fault}"));
+        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+        let cycles = (timed.cycles - self.launch_cycles()) as f64;
+        cycles
+    }
+
+    /// Cycles from a launch's submission to its first block's placement.
+    fn launch_cycles(&self) -> u64 {
+        u64::from(self.config.launch.kernel_cycles)
+    }
+
+    /// Cycles that one turn takes on average in a whole run, launch and block start apart, once code is in its caches.
     fn whole_turn(&mut self, text: &str, turns: u32, (blocks, threads): (u32, u32)) -> f64 {
         self.run(text, 0, 1, blocks, threads);
         let cycles = self.run(text, 0, turns, blocks, threads);
-        let launch = u64::from(self.config.launch.kernel_cycles);
+        let start = self.launch_cycles() + u64::from(self.config.launch.block_cycles);
         #[allow(clippy::cast_precision_loss, reason = "small numbers")]
-        let cycles = (cycles - launch) as f64;
+        let cycles = (cycles - start) as f64;
         cycles / f64::from(turns)
     }
 
@@ -144,6 +164,13 @@ impl Runner {
         let setup = "mov.u32 %r20, box; st.shared.u32 [%r20], %r20;";
         let body = "ld.shared.u32 %r20, [%r20];\n".repeat(LINKS as usize);
         self.per_turn(&looped(setup, &body), 0, (4, 20), (1, 1)) / f64::from(LINKS)
+    }
+
+    /// Cycles of an atomic addition of 32 lanes to one word of shared memory, whose result nobody uses.
+    pub(crate) fn shared_contention(&mut self) -> f64 {
+        let setup = "mov.u32 %r20, box;";
+        let body = "red.shared.add.u32 [%r20], 1;\n".repeat(LINKS as usize);
+        self.per_turn(&looped(setup, &body), 0, (4, 20), (1, 32)) / f64::from(LINKS)
     }
 
     /// A ring of `nodes` pointers `stride` bytes apart.

@@ -1,7 +1,7 @@
 //! Two staircases: cycles of a shared-memory access by bank conflicts, and of a global one by lines touched.
 //!
-//! Rule: a step's height is checked, not only drawn: `n`-fold conflicts take `n` cycles, `n` lines `n` turns of the
-//! load/store unit.
+//! Rule: a step's height is checked, not only drawn: `n`-fold conflicts take `n` cycles, `n` lines as many turns
+//! of the load/store unit as it has look-ups to make.
 
 use crate::kernels::Runner;
 use gridmux_hw_model::GpuConfig;
@@ -10,6 +10,18 @@ use std::path::PathBuf;
 
 /// Stride in bytes and the cycles that it must take.
 type Step = (u32, f64, f64);
+
+/// Cycles of a load of 32 words `stride` bytes apart: look-ups of the cache's lines, or turns of its banks.
+fn global_cycles(config: &GpuConfig, stride: u32) -> u32 {
+    let l1 = &config.l1;
+    let look_ups = (stride * 32).div_ceil(128 * l1.tag_lines) * l1.line_interval;
+    if l1.bytes_per_cycle == 0 {
+        return look_ups;
+    }
+    // Lanes meet in a bank of four bytes when their strides do.
+    let turns = (stride / 4).clamp(1, 32);
+    look_ups.max(turns).max(128 / l1.bytes_per_cycle)
+}
 
 /// Draws both for a GPU; names those whose shape is wrong.
 pub(crate) fn draw(gpu: &str) -> Vec<String> {
@@ -28,8 +40,8 @@ pub(crate) fn draw(gpu: &str) -> Vec<String> {
     let lines: Vec<Step> = [4_u32, 8, 16, 32, 64, 128]
         .into_iter()
         .map(|stride| {
-            let touched = (stride * 32).div_ceil(128) * config.l1.line_interval;
-            (stride, runner.strided("global", stride), f64::from(touched))
+            let due = global_cycles(&config, stride);
+            (stride, runner.strided("global", stride), f64::from(due))
         })
         .collect();
     let stairs = [

@@ -158,6 +158,7 @@ impl Linker<'_> {
                 _ => self.plain(lower, i, &origin),
             };
             done.ok_or_else(|| unsupported(function, i, self.lines))?;
+            lower.passed(i);
             if matches!(i.opcode, Opcode::Bra | Opcode::BrxIdx) {
                 branches.push((self.ops.len() - 1, reconvergence[at], at));
             }

@@ -2,11 +2,13 @@
 //!
 //! A file whose first key is `base = "h200"` has every key of that built-in description but for those that it gives
 //! itself; tables are merged key by key. Without a base it must give every key that has no default.
+//! What has no source is listed in the file ([`estimates`]).
 //! Rules: a key that does not exist is refused before anything else is looked at; what was changed has another name
 //! than what it was made from, unless it is given one, because figures are kept by name; a description that is written
 //! out reads back as the same.
 
 mod error;
+mod estimates;
 mod keys;
 
 pub use error::ConfigError;
@@ -39,14 +41,15 @@ macro_rules! builtin {
     };
 }
 
-const BUILTIN: [Builtin; 12] = [
+const BUILTIN: [Builtin; 13] = [
     builtin!("h200", "NVIDIA H200 SXM (Hopper)"),
     builtin!("h100", "NVIDIA H100 SXM5 80 GB (Hopper)"),
     builtin!("a100", "NVIDIA A100 SXM4 80 GB (Ampere)"),
     builtin!("a6000", "NVIDIA RTX A6000 (Ampere)"),
+    builtin!("v100", "NVIDIA V100 PCIe (Volta)"),
     builtin!(
-        "v100",
-        "NVIDIA V100 (Volta), after GPGPU-Sim's configuration"
+        "v100-gpgpusim",
+        "NVIDIA V100 (Volta) as GPGPU-Sim configures it"
     ),
     builtin!("gtx980", "NVIDIA GTX 980 (Maxwell), the GPU of SMK"),
     builtin!(
@@ -123,10 +126,12 @@ impl Description {
     fn read(text: &str, name: Option<&str>) -> Result<Self, ConfigError> {
         let mut own: Table = words::from_text(text).map_err(ConfigError::Syntax)?;
         let has_base = own.remove("base").is_some();
+        let mut estimated = estimates::take(&mut own)?;
         check_keys("", &own)?;
         // Both are read from the text, so that what is missing or of the wrong kind is shown where it stands.
         if !has_base {
             words::from_text::<GpuConfig>(text).map_err(ConfigError::Syntax)?;
+            estimates::put(&mut own, estimated);
             return Ok(Self(own));
         }
         let Based { base } = words::from_text(text).map_err(ConfigError::Syntax)?;
@@ -136,7 +141,10 @@ impl Description {
             Some(name) => _ = table.insert("name".to_owned(), name.into()),
             None => mark(&mut table, "changed"),
         }
+        estimates::strike(&mut table, &own);
+        estimated.extend(estimates::take(&mut table)?);
         merge(&mut table, own);
+        estimates::put(&mut table, estimated);
         Ok(Self(table))
     }
 
@@ -166,6 +174,7 @@ impl Description {
         if key != "name" {
             mark(&mut self.0, change);
         }
+        estimates::strike(&mut self.0, &own);
         merge(&mut self.0, own);
         Ok(())
     }
@@ -197,6 +206,8 @@ pub struct Parameter {
     pub value: Value,
     /// Unit, what is counted, or the values that there are; empty for the name.
     pub unit: &'static str,
+    /// The value has no source.
+    pub estimate: bool,
 }
 
 impl GpuConfig {
@@ -233,6 +244,7 @@ impl GpuConfig {
                 key,
                 value: value(key)?.clone(),
                 unit,
+                estimate: self.estimates.iter().any(|estimate| estimate == key),
             })
         });
         known.collect()
@@ -242,9 +254,15 @@ impl GpuConfig {
     #[must_use]
     pub fn to_toml(&self) -> String {
         let (mut text, mut table) = (String::new(), "");
-        for Parameter { key, value, unit } in self.parameters() {
+        for Parameter {
+            key, value, unit, ..
+        } in self.parameters()
+        {
             let (within, name) = key.rsplit_once('.').unwrap_or(("", key));
             if within != table {
+                if table.is_empty() {
+                    text += &estimates::line(&self.estimates);
+                }
                 let _ = write!(text, "\n[{within}]\n");
                 table = within;
             }

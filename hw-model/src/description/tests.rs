@@ -47,6 +47,31 @@ fn every_key_of_the_structures_is_listed_and_no_other() {
 }
 
 #[test]
+fn what_has_no_source_is_marked_until_it_is_given() {
+    let marked = |config: &GpuConfig| -> Vec<&str> {
+        let all = config.parameters();
+        all.iter().filter(|p| p.estimate).map(|p| p.key).collect()
+    };
+    let base = builtin("h200");
+    assert!(marked(&base).contains(&"launch.kernel_cycles"));
+    assert!(!marked(&base).contains(&"sm.count"));
+    let text = "base = \"h200\"\nestimates = [\"copy\"]\n[launch]\nkernel_cycles = 4000\n";
+    let own = GpuConfig::from_toml(text).expect("valid");
+    assert!(marked(&own).contains(&"copy.latency_ns"));
+    assert!(!marked(&own).contains(&"launch.kernel_cycles"));
+    let mut changed = Description::builtin("h200").expect("built in");
+    changed.set("launch.kernel_cycles=1").expect("it is a key");
+    let changed = changed.config().expect("valid");
+    assert!(!marked(&changed).contains(&"launch.kernel_cycles"));
+    assert_eq!(changed.estimates.len() + 1, base.estimates.len());
+    let wrong = "base = \"h200\"\nestimates = [\"launch.kernels\"]\n";
+    let error = GpuConfig::from_toml(wrong)
+        .expect_err("refused")
+        .to_string();
+    assert!(error.contains("'launch.kernels'"), "{error}");
+}
+
+#[test]
 fn what_is_written_reads_back_as_the_same() {
     for name in builtin_names() {
         let config = builtin(name);
@@ -168,7 +193,7 @@ fn parts_that_contradict_each_other_are_both_named() {
     for (changes, keys) in [
         (
             &["l2.latency=30"][..],
-            ["l2.latency = 30", "l1.latency = 38"],
+            ["l2.latency = 30", "l1.latency = 32"],
         ),
         (
             &["l2.latency=100"],
@@ -180,11 +205,11 @@ fn parts_that_contradict_each_other_are_both_named() {
         ),
         (
             &["dram.latency=200"],
-            ["dram.latency = 200", "l2.latency = 263"],
+            ["dram.latency = 200", "l2.latency = 280"],
         ),
         (
             &["dram.timing.rcd=4000"],
-            ["dram.latency = 530", "dram.timing.rcd = 4000"],
+            ["dram.latency = 670", "dram.timing.rcd = 4000"],
         ),
         (
             &["sm.schedulers=2", "pipelines.units.sfu=3"],

@@ -321,14 +321,14 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         Opcode::Xor => binary(l, i, by_int!(ty, Xor), Class::Int),
         Opcode::Not => unary(l, i, by_int!(ty, Not), Class::Int),
         Opcode::Cnot => unary(l, i, by_int!(ty, Cnot), Class::Int),
-        Opcode::Brev => unary(l, i, by_int!(ty, Brev), Class::Int),
+        Opcode::Brev => unary(l, i, by_int!(ty, Brev), Class::BitFind),
         Opcode::Shl => shift(l, i, by_int!(ty, Shl), ty),
         Opcode::Shr => shift(l, i, by_int!(ty, Shr), ty),
-        Opcode::Popc => count(l, i, by_int!(ty, Popc), ty),
-        Opcode::Clz => count(l, i, by_int!(ty, Clz), ty),
-        Opcode::Bfind if i.mods.rest.is_empty() => count(l, i, by_int!(ty, Bfind), ty),
+        Opcode::Popc => count(l, i, by_int!(ty, Popc), Class::Popc),
+        Opcode::Clz => count(l, i, by_int!(ty, Clz), Class::BitFind),
+        Opcode::Bfind if i.mods.rest.is_empty() => count(l, i, by_int!(ty, Bfind), Class::BitFind),
         Opcode::Bfind if i.mods.rest.as_slice() == ["shiftamt"] => {
-            let draft = count(l, i, by_int!(ty, BfindShift), ty)?;
+            let draft = count(l, i, by_int!(ty, BfindShift), Class::BitFind)?;
             Some(draft.aux(ty.size_bytes() * 8 - 1))
         }
         Opcode::Szext | Opcode::Fns => extend_or_find(l, i, ty),
@@ -422,9 +422,15 @@ fn shift(l: &mut Lower<'_>, i: &Instruction, exec: super::op::ExecFn, ty: T) -> 
     Some(Draft::alu(exec, Class::Int, &operands))
 }
 
-fn count(l: &mut Lower<'_>, i: &Instruction, exec: super::op::ExecFn, ty: T) -> Option<Draft> {
+fn count(
+    l: &mut Lower<'_>,
+    i: &Instruction,
+    exec: super::op::ExecFn,
+    class: Class,
+) -> Option<Draft> {
+    let ty = *i.mods.types.first()?;
     let operands = [l.dst(i, T::U32)?, l.src(i, 1, ty)?];
-    Some(Draft::alu(exec, Class::Int, &operands))
+    Some(Draft::alu(exec, class, &operands))
 }
 
 fn funnel(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {

@@ -4,27 +4,34 @@
 //! in common (guard, scoreboard entries, pipeline numbers) is added here.
 //! Rule: a family returns `None` for any combination that it does not execute, and the module is refused.
 
+use super::expansion::Expansion;
 use super::frame::FrameLayout;
+use super::matrix_timing::MatrixWork;
 use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot, WAITS, WRITES};
 use crate::config::{GpuConfig, Pipeline, Pipelines};
-use gridmux_ptx::decode::{Function, Instruction, Operand, RegId, ScalarType, StateSpace, Symbol};
+use gridmux_ptx::decode::{
+    Function, Instruction, Opcode, Operand, Part, RegId, ScalarType, StateSpace, Symbol,
+};
 use std::collections::{HashMap, HashSet};
 
 /// Pipeline classes, as the description of a GPU names them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Class {
     Int,
     IntMul,
     IntDiv,
+    Popc,
+    BitFind,
     Fp32,
     Fp32Div,
+    Half,
     Fp64,
     Fp64Div,
     Sfu,
     Move,
     Control,
     Shuffle,
-    Tensor,
+    Tensor(MatrixWork),
     Memory,
 }
 
@@ -40,8 +47,10 @@ impl Class {
             Self::Int => (int, p.int),
             Self::IntMul => (int, p.int_mul),
             Self::IntDiv => (int, p.int_div),
-            Self::Tensor if p.units.tensor == 0 => (Pipe::Fp32, p.tensor),
-            Self::Tensor => (Pipe::Tensor, p.tensor),
+            Self::Popc => p.popc.map_or((int, p.int), |popc| (Pipe::Sfu, popc)),
+            Self::BitFind => p.bit_find.map_or((int, p.int), |find| (Pipe::Sfu, find)),
+            Self::Half => (Pipe::Fp32, p.half.unwrap_or(p.fp32)),
+            Self::Tensor(work) => work.timing(p),
             Self::Fp32 => (Pipe::Fp32, p.fp32),
             Self::Fp32Div => (Pipe::Fp32, p.fp32_div),
             Self::Fp64 => (Pipe::Fp64, p.fp64),
@@ -135,6 +144,9 @@ pub(crate) struct Lower<'a> {
     pub(crate) carry: Option<u16>,
     pub(crate) pipelines: &'a Pipelines,
     folds_moves: bool,
+    expands_sequences: bool,
+    /// What the instruction before gave, if that was a product of twice its factors' length.
+    product: Option<RegId>,
     parameters_cached: bool,
     register_banks: u8,
     constants: Constants,
@@ -175,6 +187,8 @@ impl<'a> Lower<'a> {
             carry: None,
             pipelines: &config.pipelines,
             folds_moves: config.sm.folds_moves,
+            expands_sequences: config.sm.expands_sequences,
+            product: None,
             parameters_cached: config.sm.parameters_cached,
             register_banks: config.sm.register_banks,
             constants,
@@ -380,6 +394,26 @@ impl<'a> Lower<'a> {
         u8::try_from(registers.count()).unwrap_or(u8::MAX)
     }
 
+    /// Notes what comes before the next instruction.
+    pub(crate) fn passed(&mut self, i: &Instruction) {
+        let is_product = self.expands_sequences
+            && i.guard.is_none()
+            && i.opcode == Opcode::Mul
+            && i.mods.part == Some(Part::Wide);
+        self.product = match i.operands.first() {
+            Some(Operand::Reg(reg)) if is_product && self.is_wide(*reg) => Some(*reg),
+            _ => None,
+        };
+    }
+
+    /// The instruction adds to the product right before it, which the chip does in one (`IMAD.WIDE`).
+    fn adds_to_product(&self, i: &Instruction) -> bool {
+        let sources = i.operands.get(1..).unwrap_or_default();
+        let of_product =
+            |operand: &Operand| matches!(operand, Operand::Reg(reg) if Some(*reg) == self.product);
+        self.product.is_some() && i.opcode == Opcode::Add && sources.iter().any(of_product)
+    }
+
     /// Adds what every operation has.
     pub(crate) fn finish(
         &self,
@@ -388,7 +422,10 @@ impl<'a> Lower<'a> {
         reads: &[RegId],
         writes: &[RegId],
     ) -> Option<Op> {
-        let (pipe, timing) = draft.class.timing(self.pipelines);
+        let (pipe, mut timing) = draft.class.timing(self.pipelines);
+        if self.expands_sequences {
+            timing = Expansion::of(i).timing(timing, self.pipelines);
+        }
         if i.guard
             .is_some_and(|g| self.type_of(g.reg) != ScalarType::Pred)
         {
@@ -419,7 +456,9 @@ impl<'a> Lower<'a> {
             sources: self.sources(reads),
             latency: u16::try_from(timing.latency).unwrap_or(u16::MAX),
             interval: u16::try_from(timing.interval).unwrap_or(u16::MAX),
-            free: self.folds_moves && i.guard.is_none() && draft.kind == Kind::Alu && is_folded(i),
+            free: i.guard.is_none()
+                && draft.kind == Kind::Alu
+                && (self.folds_moves && is_folded(i) || self.adds_to_product(i)),
         };
         let unnamed = (draft.also != NONE).then(|| self.slots + draft.also);
         let written: Vec<u16> = writes.iter().map(entry).chain(unnamed).collect();
@@ -449,13 +488,13 @@ fn spread(room: &mut [u16], entries: &[u16]) {
 }
 
 fn is_load_of_parameter(i: &Instruction) -> bool {
-    i.opcode == gridmux_ptx::decode::Opcode::Ld && i.mods.spaces.first() == Some(&StateSpace::Param)
+    i.opcode == Opcode::Ld && i.mods.spaces.first() == Some(&StateSpace::Param)
 }
 
 /// `ptxas` makes no instruction of it: a copy between registers, a constant, or a parameter, which is an operand of
 /// the instruction that uses it; halves of 64-bit words are registers of their own.
 fn is_folded(i: &Instruction) -> bool {
-    use gridmux_ptx::decode::{Opcode, SpecialReg};
+    use gridmux_ptx::decode::SpecialReg;
     let bits = i.mods.types.first().map_or(0, |ty| ty.size_bytes() * 8);
     match i.opcode {
         Opcode::Cvta => true,

@@ -14,6 +14,7 @@ use super::half::Small;
 use super::isa::{handler, lane_fn, once};
 use super::lanes::{commit, read};
 use super::lower::{Class, Draft, Lower};
+use super::matrix_timing::{Factor, MatrixWork};
 use super::op::Op;
 use super::round::{self, E4m3, E5m2, Half};
 use gridmux_ptx::decode::{Instruction, Opcode, Operand, ScalarType as T};
@@ -395,7 +396,32 @@ pub(super) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         _ => handler::<Floats>(),
     };
     let place = l.operand_list(&list);
-    Some(Draft::alu(exec, Class::Tensor, &[place]).imm(product.pack()))
+    let class = Class::Tensor(work(&product)?);
+    Some(Draft::alu(exec, class, &[place]).imm(product.pack()))
+}
+
+/// What a product costs.
+fn work(p: &Product) -> Option<MatrixWork> {
+    let (factor, bits) = match p.a {
+        Kind::F16 | Kind::Bf16 => (Factor::F16, 16),
+        Kind::Tf32 => (Factor::Tf32, 32),
+        Kind::E4m3 | Kind::E5m2 => (Factor::F8, 8),
+        Kind::F64 => (Factor::F64, 64),
+        Kind::U8 | Kind::S8 => (Factor::Int8, 8),
+        Kind::U4 | Kind::S4 => (Factor::Int4, 4),
+        // Counted in groups of 32.
+        Kind::B1 => (Factor::Bits, 32),
+        Kind::F32 | Kind::S32 => return None,
+    };
+    let grouped = if p.a == Kind::B1 { 32 } else { 1 };
+    let results = u32::try_from(p.m * p.n * p.parts()).ok()?;
+    let k = u32::try_from(p.k).ok()?;
+    Some(MatrixWork {
+        products: results * k * grouped,
+        results,
+        k_bits: k * bits,
+        factor,
+    })
 }
 
 /// Registers that the instruction names for a fragment: `wmma` on f16 always names eight for A and B.

@@ -383,15 +383,26 @@ impl Gpu {
         self.memory.free_all(module.domain(), addresses.collect());
     }
 
-    /// Queues a launch at the present time.
+    /// Queues a launch at the present time, submitted by the one thread of those who launch under no row.
     ///
     /// # Errors
     /// [`LaunchError`]; a refused launch leaves no trace.
     pub fn launch(&mut self, request: Launch<'_>) -> Result<(), LaunchError> {
-        self.submit(request, Standing::NONE)
+        self.submit(request, Standing::NONE, false)
     }
 
-    /// Queues a launch that runs under a row of the plan; where no plan is set it only names the sample.
+    /// Queues a launch as a node of a graph behind the newest launch of its queue. It has come to the GPU with that
+    /// one: no thread of the host submits it by itself, and it may start `launch.front_end_cycles` after its end.
+    /// Where no launch of the queue is in flight, the node is the first of its graph.
+    ///
+    /// # Errors
+    /// As [`Gpu::launch`].
+    pub fn launch_node(&mut self, request: Launch<'_>) -> Result<(), LaunchError> {
+        self.submit(request, Standing::NONE, true)
+    }
+
+    /// Queues a launch that runs under a row of the plan; where no plan is set it only names the sample. The thread of
+    /// the row's tenant submits it.
     ///
     /// # Errors
     /// As [`Gpu::launch`].
@@ -400,10 +411,15 @@ impl Gpu {
         standing: Standing,
         request: Launch<'_>,
     ) -> Result<(), LaunchError> {
-        self.submit(request, standing)
+        self.submit(request, standing, false)
     }
 
-    fn submit(&mut self, request: Launch<'_>, standing: Standing) -> Result<(), LaunchError> {
+    fn submit(
+        &mut self,
+        request: Launch<'_>,
+        standing: Standing,
+        is_node: bool,
+    ) -> Result<(), LaunchError> {
         launch::check(&self.config, &request)?;
         self.check_tag(request.tag)?;
         let tag = request.tag;
@@ -417,7 +433,8 @@ impl Gpu {
         self.tags.insert(tag, index);
         self.resident.changed();
         self.machine.forget_tally(index);
-        self.dispatcher.submit(index, &mut self.launches, self.now);
+        let launches = &mut self.launches;
+        self.dispatcher.submit(index, launches, self.now, is_node);
         if let Some(obey) = &mut self.obey {
             obey.opened_all();
         }

@@ -1,17 +1,21 @@
 //! First-fit allocation inside one window.
 //!
 //! Rules: live allocations stand sorted by address, so that a lookup is a binary search; free extents stand in
-//! an ordered map and neighbours are merged; every allocation is followed by a red zone of one granule that is
-//! never handed out.
+//! an ordered map and neighbours are merged; every allocation is followed by a red zone of one granule at least that is
+//! never handed out. Allocations begin at multiples of 512 bytes, as those of NVIDIA's driver do, on which the look-ups
+//! of L1 depend.
 
 use super::{Allocation, MemoryError, Nearest};
 use std::collections::BTreeMap;
+
+/// Multiples at which allocations begin, where the granule is no larger.
+const START: u64 = 512;
 
 #[derive(Debug)]
 pub(super) struct Allocator {
     live: Vec<Allocation>,
     free: BTreeMap<u64, u64>,
-    /// Alignment of every allocation, size of every red zone, and what sizes are rounded up to.
+    /// Least size of a red zone, and what sizes are rounded up to.
     granule: u64,
     used_bytes: u64,
     limit_bytes: u64,
@@ -20,7 +24,8 @@ pub(super) struct Allocator {
 impl Allocator {
     pub(super) fn new(start: u64, bytes: u64, limit_bytes: u64, granule: u64) -> Self {
         // The first granule stays unused, so that running off the front of the first allocation is seen, too.
-        let free = BTreeMap::from([(start + granule, bytes - granule)]);
+        let first = (start + granule).next_multiple_of(granule.max(START));
+        let free = BTreeMap::from([(first, bytes - (first - start))]);
         Self {
             live: Vec::new(),
             free,
@@ -53,7 +58,7 @@ impl Allocator {
         if rounded > self.limit_bytes.saturating_sub(self.used_bytes) {
             return Err(full);
         }
-        let taken = rounded + self.granule;
+        let taken = self.with_red_zone(rounded);
         let Some((start, extent)) = self
             .free
             .iter()
@@ -119,7 +124,7 @@ impl Allocator {
         let freed = self.live.remove(at);
         let rounded = freed.bytes.next_multiple_of(self.granule);
         self.used_bytes -= rounded;
-        self.give_back(freed.start, rounded + self.granule);
+        self.give_back(freed.start, self.with_red_zone(rounded));
         Ok(freed)
     }
 
@@ -130,7 +135,7 @@ impl Allocator {
         for allocation in &freed {
             let rounded = allocation.bytes.next_multiple_of(self.granule);
             self.used_bytes -= rounded;
-            self.give_back(allocation.start, rounded + self.granule);
+            self.give_back(allocation.start, self.with_red_zone(rounded));
         }
         freed
     }
@@ -151,6 +156,11 @@ impl Allocator {
             }
         };
         self.live.iter().min_by_key(distance).copied()
+    }
+
+    /// What an allocation of a rounded size takes.
+    fn with_red_zone(&self, rounded: u64) -> u64 {
+        (rounded + self.granule).next_multiple_of(self.granule.max(START))
     }
 
     fn give_back(&mut self, start: u64, bytes: u64) {

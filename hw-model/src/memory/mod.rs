@@ -24,7 +24,7 @@ pub struct DomainId(pub u32);
 
 /// Smallest window, and what every window is aligned to at least.
 pub const MIN_WINDOW_BYTES: u64 = 4 << 30;
-/// Alignment of every allocation in bytes.
+/// Unit in bytes that sizes of allocations are rounded up to, and their least alignment.
 pub const ALLOCATION_ALIGN: u64 = 256;
 /// Generic addresses below this belong to the shared and local windows (PTX ISA section 5.1.7).
 const FIRST_WINDOW: u64 = 64 << 30;
@@ -281,7 +281,7 @@ impl Memory {
             .ok_or(MemoryError::NoDomain(domain))
     }
 
-    /// Allocates `bytes`, aligned to 256; fresh memory reads as zero unless it was used before.
+    /// Allocates `bytes`, aligned to 512; fresh memory reads as zero unless it was used before.
     ///
     /// # Errors
     /// [`MemoryError::NoDomain`], [`MemoryError::ZeroBytes`], [`MemoryError::OutOfMemory`].

@@ -61,6 +61,8 @@ pub(crate) struct Obey {
     saved: BTreeMap<(u32, u64), Box<SavedBlock>>,
     /// When a launch becomes eligible that was passed over.
     wake_at: u64,
+    /// When the front end takes the next launch.
+    next_launch_at: u64,
     /// SMs on which a cap or limit may be exceeded.
     pub(super) over: Vec<bool>,
     /// A tenant's limit on the device may be exceeded.
@@ -98,6 +100,7 @@ impl Obey {
             relocated: vec![false; count],
             saved: BTreeMap::new(),
             wake_at: u64::MAX,
+            next_launch_at: 0,
             over: vec![true; count],
             over_device: true,
             areas: Areas::default(),
@@ -241,6 +244,7 @@ impl Obey {
             return;
         }
         self.find_work(dispatcher, launches);
+        self.next_launch_at = dispatcher.next_launch_at();
         while time < end {
             self.wake_at = u64::MAX;
             let count = sms.len();
@@ -269,6 +273,7 @@ impl Obey {
                 }
             }
             dispatcher.placed_at(sm, count, time);
+            self.next_launch_at = dispatcher.next_launch_at();
             time = dispatcher.next_place_at().max(time);
         }
     }
@@ -330,8 +335,12 @@ impl Obey {
             if back.is_none() && launch.all_placed() {
                 continue;
             }
-            if work.eligible_at > time {
-                self.wake_at = self.wake_at.min(work.eligible_at);
+            let eligible_at = match launch.first_start {
+                None => work.eligible_at.max(self.next_launch_at),
+                Some(_) => work.eligible_at,
+            };
+            if eligible_at > time {
+                self.wake_at = self.wake_at.min(eligible_at);
                 continue;
             }
             let below = self.on_sm.blocks_of(launch.row) < self.rules.cap(group, launch.row);
@@ -411,7 +420,7 @@ impl Obey {
         self.books.held_mut(launch.tenant).add(&launch.counted, 1);
         sms[sm].place(launch, index, &shape, block, time);
         self.record(block_event(launch, sm, block, time, BlockChange::Placed));
-        dispatcher.started(index, first, done);
+        dispatcher.started(index, first, done, time);
     }
 
     fn restore(

@@ -3,6 +3,8 @@
 //! L1 and L2 share it. Rules: the least recently used line of a set goes first, lines that wait for a fill never
 //! go; a tag is the line number itself, so any mapping of lines to sets is sound.
 
+use std::ops::Range;
+
 /// State of one line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line {
@@ -36,7 +38,11 @@ pub(crate) struct Cache {
     sets: u64,
     /// Logarithm of the number of sets, rounded up.
     set_bits: u32,
+    /// Lines of a set that there is memory for.
     ways: usize,
+    /// Lines of a set that are in use; one less in the sets from `full_sets` on.
+    open_ways: usize,
+    full_sets: u64,
     clock: u64,
     /// Lines that were not used since then are empty.
     emptied_at: u64,
@@ -61,14 +67,35 @@ impl Cache {
             sets,
             set_bits: sets.next_power_of_two().trailing_zeros(),
             ways: ways as usize,
+            open_ways: ways as usize,
+            full_sets: sets,
             clock: 0,
             emptied_at: 0,
         }
     }
 
-    /// First line of the set that `key` chooses.
+    /// Uses `bytes` bytes of what there is memory for, and forgets everything.
+    ///
+    /// Sets lose a line each, one after the other; when half of the lines are gone there are half as many sets.
+    pub(crate) fn resize(&mut self, bytes: u64) {
+        let lines = (bytes / crate::config::LINE_BYTES).max(1);
+        let all = self.lines.len() as u64 / self.ways as u64;
+        self.sets = all;
+        while self.sets > 1 && lines * 2 <= self.sets * self.ways as u64 {
+            self.sets = self.sets.div_ceil(2);
+        }
+        self.set_bits = self.sets.next_power_of_two().trailing_zeros();
+        let open = usize::try_from(lines.div_ceil(self.sets)).unwrap_or(1);
+        self.open_ways = open.clamp(1, self.ways);
+        self.full_sets = lines
+            .saturating_sub((self.open_ways as u64 - 1) * self.sets)
+            .min(self.sets);
+        self.invalidate();
+    }
+
+    /// The lines of the set that `key` chooses.
     #[inline]
-    fn set(&self, key: u64) -> usize {
+    fn set(&self, key: u64) -> Range<usize> {
         // A hashed index, so that power-of-two strides spread over all sets.
         let turn = (key >> self.set_bits).wrapping_mul(0x9e37_79b9);
         let mixed = key ^ turn;
@@ -77,15 +104,16 @@ impl Cache {
         } else {
             mixed % self.sets
         };
-        usize::try_from(hashed).unwrap_or(0) * self.ways
+        let first = usize::try_from(hashed).unwrap_or(0) * self.ways;
+        first..first + self.open_ways - usize::from(hashed >= self.full_sets)
     }
 
-    /// Where the line is, in the set that begins at `first`.
+    /// Where the line is in a set.
     #[inline]
-    fn position(&self, first: usize, line: u64) -> Option<usize> {
+    fn position(&self, set: Range<usize>, line: u64) -> Option<usize> {
         debug_assert!(line != NO_LINE, "the empty tag is no line");
-        let tags = &self.tags[first..first + self.ways];
-        let at = first + tags.iter().position(|tag| *tag == line)?;
+        let first = set.start;
+        let at = first + self.tags[set].iter().position(|tag| *tag == line)?;
         (self.used[at] > self.emptied_at).then_some(at)
     }
 
@@ -106,19 +134,19 @@ impl Cache {
         line: u64,
         key: u64,
     ) -> Option<(&mut Line, Option<Evicted>)> {
-        let first = self.set(key);
+        let set = self.set(key);
         self.clock += 1;
-        if let Some(at) = self.position(first, line) {
+        if let Some(at) = self.position(set.clone(), line) {
             self.used[at] = self.clock;
             return Some((&mut self.lines[at], None));
         }
-        let at = self.victim(first)?;
+        let at = self.victim(set.clone())?;
         // What lies there from before everything was forgotten was never dirty.
         let evicted = (self.lines[at].dirty != 0).then(|| Evicted {
             line: self.tags[at],
             dirty: self.lines[at].dirty,
         });
-        self.forget(first, line);
+        self.forget(set, line);
         self.lines[at] = EMPTY;
         self.tags[at] = line;
         self.used[at] = self.clock;
@@ -130,24 +158,24 @@ impl Cache {
         self.victim(self.set(key)).is_some()
     }
 
-    /// The place for a new line in the set that begins at `first`.
+    /// The place for a new line in a set.
     #[inline]
-    fn victim(&self, first: usize) -> Option<usize> {
+    fn victim(&self, set: Range<usize>) -> Option<usize> {
         let emptied_at = self.emptied_at;
         let age = |at: &usize| self.used[*at].saturating_sub(emptied_at);
         let idle = |at: &usize| self.lines[*at].pending == 0 || age(at) == 0;
-        let oldest = (first..first + self.ways).min_by_key(age)?;
+        let oldest = set.clone().min_by_key(age)?;
         if idle(&oldest) {
             return Some(oldest);
         }
-        (first..first + self.ways).filter(idle).min_by_key(age)
+        set.filter(idle).min_by_key(age)
     }
 
     /// Takes the tag off a line that was there before everything was forgotten, so that each tag occurs once.
     #[inline]
-    fn forget(&mut self, first: usize, line: u64) {
+    fn forget(&mut self, mut set: Range<usize>, line: u64) {
         if self.emptied_at != 0
-            && let Some(stale) = (first..first + self.ways).find(|at| self.tags[*at] == line)
+            && let Some(stale) = set.find(|at| self.tags[*at] == line)
         {
             self.tags[stale] = NO_LINE;
             self.lines[stale].dirty = 0;

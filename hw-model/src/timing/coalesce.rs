@@ -1,7 +1,8 @@
 //! From a warp's addresses to memory transactions: cache lines with their sectors, and bank conflicts.
 //!
 //! Rules: lanes that fall into one 128-byte line make one transaction, whatever their order; shared memory serves
-//! one word of each of its 32 banks a cycle, equal words together.
+//! one word of each of its 32 banks a cycle, equal words together, but for atomic operations, which it serves one by
+//! one.
 
 use crate::config::{LINE_BYTES, SECTOR_BYTES};
 use crate::exec::{Access, Pattern};
@@ -121,7 +122,7 @@ impl Lines {
     }
 }
 
-/// Cycles that an access to shared memory takes its banks, each `bank_bytes` wide.
+/// Cycles that an access takes 32 banks, each `bank_bytes` wide: those of shared memory, or of a cache's data.
 #[inline]
 pub(crate) fn shared_cycles(access: &Access, bank_bytes: u32) -> u32 {
     match access.pattern {
@@ -145,6 +146,22 @@ pub(crate) fn shared_cycles(access: &Access, bank_bytes: u32) -> u32 {
     }
 }
 
+/// Turns that an atomic operation on shared memory takes its banks, of which each serves one lane in a turn.
+pub(crate) fn shared_turns(access: &Access, bank_bytes: u32) -> u32 {
+    let mut counts = [0_u32; 32];
+    let words = u64::from(access.bytes.div_ceil(bank_bytes).max(1));
+    let mut rest = access.mask;
+    while rest != 0 {
+        let lane = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        let first = access.addresses[lane] / u64::from(bank_bytes);
+        for word in first..first + words {
+            counts[usize::try_from(word % 32).unwrap_or(0)] += 1;
+        }
+    }
+    counts.into_iter().max().unwrap_or(0).max(1)
+}
+
 /// No bank is asked for two words by the lanes in `mask`.
 fn is_free_of_conflicts(access: &Access, mask: u32, bank_bytes: u32) -> bool {
     let mut asked = [0_u32; 32];
@@ -157,9 +174,9 @@ fn is_free_of_conflicts(access: &Access, mask: u32, bank_bytes: u32) -> bool {
         rest &= rest - 1;
         #[allow(
             clippy::cast_possible_truncation,
-            reason = "shared memory is far below 4 GiB"
+            reason = "words 16 GiB apart count as one, of which one access has none"
         )]
-        let first = access.addresses[lane] as u32 >> shift;
+        let first = (access.addresses[lane] >> shift) as u32;
         for at in first..first + words {
             let bank = at as usize % 32;
             if taken >> bank & 1 != 0 && asked[bank] != at {
@@ -187,9 +204,9 @@ fn conflicts(access: &Access, mask: u32, bank_bytes: u32) -> u32 {
         rest &= rest - 1;
         #[allow(
             clippy::cast_possible_truncation,
-            reason = "shared memory is far below 4 GiB"
+            reason = "words 16 GiB apart count as one, of which one access has none"
         )]
-        let first = access.addresses[lane] as u32 / bank_bytes;
+        let first = (access.addresses[lane] / u64::from(bank_bytes)) as u32;
         for at in first..first + words {
             let bank = at as usize % 32;
             let count = usize::from(counts[bank]);
@@ -205,7 +222,7 @@ fn conflicts(access: &Access, mask: u32, bank_bytes: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lines, shared_cycles};
+    use super::{Lines, shared_cycles, shared_turns};
     use crate::exec::{Access, Pattern};
 
     fn scattered(bytes: u32, address: impl Fn(u64) -> u64) -> Access {
@@ -244,6 +261,16 @@ mod tests {
         lines.split(&access);
         lines.count_turns(&access);
         assert_eq!(lines.as_slice()[0].turns, 8);
+    }
+
+    #[test]
+    fn lanes_that_meet_at_a_word_take_turns_in_an_atomic_operation() {
+        for lanes in [1, 2, 8, 32] {
+            let meet = scattered(4, |lane| if lane < lanes { 0 } else { lane * 4 });
+            assert_eq!(u64::from(shared_turns(&meet, 4)), lanes, "{lanes}");
+            assert_eq!(shared_cycles(&meet, 4), 1);
+        }
+        assert_eq!(shared_turns(&scattered(4, |lane| lane * 128), 4), 32);
     }
 
     #[test]

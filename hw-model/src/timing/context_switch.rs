@@ -410,6 +410,7 @@ impl Sm {
 
     /// The context is there: the block goes on where it stopped.
     fn come_back(&mut self, number: usize, saved: &mut SavedBlock, at: u64, epoch: &Epoch<'_>) {
+        self.carve_out(epoch);
         let Some(launch) = epoch.launches.get(saved.launch) else {
             return;
         };

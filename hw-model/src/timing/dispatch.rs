@@ -2,13 +2,15 @@
 //!
 //! The head of each of the 32 streams is a candidate; candidates place their blocks in order of becoming eligible,
 //! strictly one after another: the next kernel gets what is left only when every block of the earlier ones was
-//! placed. Blocks go to SMs in turn (breadth first), one per `block_interval_cycles` over the whole GPU.
+//! placed. Blocks go to SMs in turn (breadth first), one per `block_interval_cycles` over the whole GPU, the first
+//! blocks of launches at least `front_end_cycles` apart.
 //! Streams share the chip's hardware queues: a launch whose stream has not come to it holds up those of other streams
 //! behind it in the same hardware queue (false serialisation, where there is only one).
 //! Rules: launches of one stream run one after another; blocks start in ascending order.
 
 use super::launches::Launches;
 use super::sm::Sm;
+use super::turns::{Threads, Turns};
 use crate::config::GpuConfig;
 use crate::launch::HARDWARE_QUEUES;
 use std::collections::VecDeque;
@@ -20,21 +22,35 @@ pub(crate) struct Placement {
     pub(crate) at: u64,
 }
 
+/// The head of a stream, with blocks left to place; in order of eligibility.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    at: u64,
+    serial: u64,
+    launch: u32,
+    /// Hardware queue.
+    hardware: usize,
+    /// The front end has taken it.
+    has_started: bool,
+}
+
 /// Queues and the state of the scheduler.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     queues: Vec<VecDeque<u32>>,
-    /// Heads with blocks left to place, in order of eligibility: since when, serial, launch, hardware queue.
-    candidates: Vec<(u64, u64, u32, usize)>,
+    /// Sorted.
+    candidates: Vec<Candidate>,
     /// Launches with blocks left to place, by hardware queue, in order of submission.
     hardware: Vec<VecDeque<u32>>,
     next_sm: usize,
-    next_place_at: u64,
+    threads: Threads,
+    front_end: Turns,
+    placements: Turns,
     /// The first candidate did not fit and nothing was freed since.
     full: bool,
     kernel_cycles: u64,
     dependent_cycles: u64,
-    block_interval: u64,
+    node_cycles: u64,
     /// Kernels that have started and not ended, and how many there may be.
     running: u32,
     concurrent_kernels: u32,
@@ -48,11 +64,13 @@ impl Dispatcher {
                 .collect(),
             candidates: Vec::with_capacity(HARDWARE_QUEUES),
             next_sm: 0,
-            next_place_at: 0,
+            threads: Threads::new(config.ns_to_cycles(config.launch.submit_ns.into())),
+            front_end: Turns::new(config.launch.front_end_cycles.into()),
+            placements: Turns::new(config.launch.block_interval_cycles),
             full: false,
             kernel_cycles: u64::from(config.launch.kernel_cycles),
             dependent_cycles: u64::from(config.launch.dependent_cycles),
-            block_interval: u64::from(config.launch.block_interval_cycles),
+            node_cycles: u64::from(config.launch.front_end_cycles),
             hardware: (0..config.launch.hardware_queues)
                 .map(|_| VecDeque::with_capacity(64))
                 .collect(),
@@ -61,22 +79,29 @@ impl Dispatcher {
         }
     }
 
-    /// Queues a launch at `now`.
-    pub(crate) fn submit(&mut self, index: u32, launches: &mut Launches, now: u64) {
+    /// Queues a launch at `now`. A node of a graph comes with the launch before it, if its queue has one, so that no
+    /// thread submits it.
+    pub(crate) fn submit(&mut self, index: u32, launches: &mut Launches, now: u64, is_node: bool) {
         let Some(launch) = launches.get_mut(index) else {
             return;
         };
         let queue = launch.queue;
-        launch.is_dependent = !self.queues[queue].is_empty();
+        let behind = self.queues[queue].back().copied();
+        launch.is_dependent = behind.is_some();
+        launch.is_node = is_node && launch.is_dependent;
+        launch.submitted_at = match launch.is_node {
+            true => now,
+            false => self.threads.submit(launch.tenant, now),
+        };
         let hardware = queue % self.hardware.len();
         self.hardware[hardware].push_back(index);
         self.queues[queue].push_back(index);
-        if self.queues[queue].len() == 1 {
-            self.promote(queue, launches, now + self.kernel_cycles);
+        if behind.is_none() {
+            self.promote(queue, launches, now);
         }
     }
 
-    /// The head of a queue may start at `at`.
+    /// The head of a queue may start at `at`, or as soon as it has come to the GPU.
     fn promote(&mut self, queue: usize, launches: &mut Launches, at: u64) {
         let Some(head) = self.queues[queue].front().copied() else {
             return;
@@ -84,9 +109,15 @@ impl Dispatcher {
         let Some(launch) = launches.get_mut(head) else {
             return;
         };
+        let at = at.max(launch.submitted_at + self.kernel_cycles);
         launch.eligible_at = Some(at);
-        let hardware = queue % self.hardware.len();
-        self.candidates.push((at, launch.serial, head, hardware));
+        self.candidates.push(Candidate {
+            at,
+            serial: launch.serial,
+            launch: head,
+            hardware: queue % self.hardware.len(),
+            has_started: false,
+        });
         self.candidates.sort_unstable();
         self.full = false;
     }
@@ -102,10 +133,18 @@ impl Dispatcher {
         self.running -= u32::from(launch.first_start.is_some());
         let was_head = self.queues[queue].front() == Some(&index);
         self.queues[queue].retain(|other| *other != index);
-        self.candidates.retain(|(_, _, other, _)| *other != index);
+        self.candidates.retain(|other| other.launch != index);
         self.full = false;
+        let next = self.queues[queue].front();
+        let next_is_node = next
+            .and_then(|next| launches.get(*next))
+            .is_some_and(|next| next.is_node);
         if was_head {
-            self.promote(queue, launches, now + self.dependent_cycles);
+            let gap = match next_is_node {
+                true => self.node_cycles,
+                false => self.dependent_cycles,
+            };
+            self.promote(queue, launches, now + gap);
         }
     }
 
@@ -116,14 +155,17 @@ impl Dispatcher {
 
     /// Heads with blocks left to place and since when they may, for another block scheduler than the stock one.
     pub(crate) fn candidates(&self) -> impl Iterator<Item = (u64, u32)> {
-        self.candidates
-            .iter()
-            .map(|(at, _, index, _)| (*at, *index))
+        self.candidates.iter().map(|head| (head.at, head.launch))
     }
 
     /// First cycle at which a block can be placed.
     pub(crate) fn next_place_at(&self) -> u64 {
-        self.next_place_at
+        self.placements.next_at()
+    }
+
+    /// First cycle at which the first block of a launch can be placed.
+    pub(crate) fn next_launch_at(&self) -> u64 {
+        self.front_end.next_at()
     }
 
     /// Where the search for room begins.
@@ -134,14 +176,17 @@ impl Dispatcher {
     /// Another block scheduler placed a block.
     pub(crate) fn placed_at(&mut self, sm: usize, count: usize, at: u64) {
         self.next_sm = (sm + 1) % count;
-        self.next_place_at = at + self.block_interval;
+        self.placements.take(at);
     }
 
-    /// Another block scheduler started a block of a launch, its `first` one, or its last one.
-    pub(crate) fn started(&mut self, index: u32, first: bool, last: bool) {
-        self.running += u32::from(first);
+    /// Another block scheduler started a block of a launch at `at`, its `first` one, or its last one.
+    pub(crate) fn started(&mut self, index: u32, first: bool, last: bool, at: u64) {
+        if first {
+            self.running += 1;
+            self.front_end.take(at);
+        }
         if last {
-            self.candidates.retain(|(_, _, other, _)| *other != index);
+            self.candidates.retain(|other| other.launch != index);
             for hardware in &mut self.hardware {
                 hardware.retain(|other| *other != index);
             }
@@ -150,15 +195,24 @@ impl Dispatcher {
 
     /// When the next block could be placed, if nothing is freed before.
     pub(crate) fn next_event(&self) -> Option<u64> {
-        let (at, ..) = self.candidates[self.next_candidate()?];
-        (!self.full).then_some(at.max(self.next_place_at))
+        let candidate = &self.candidates[self.next_candidate()?];
+        (!self.full).then_some(self.first_place_of(candidate))
+    }
+
+    /// The first cycle at which a candidate's next block can be placed.
+    fn first_place_of(&self, candidate: &Candidate) -> u64 {
+        let at = candidate.at.max(self.placements.next_at());
+        match candidate.has_started {
+            true => at,
+            false => at.max(self.front_end.next_at()),
+        }
     }
 
     /// The first candidate at the head of its hardware queue.
     fn next_candidate(&self) -> Option<usize> {
         self.candidates
             .iter()
-            .position(|(_, _, index, hardware)| self.hardware[*hardware].front() == Some(index))
+            .position(|head| self.hardware[head.hardware].front() == Some(&head.launch))
     }
 
     /// Places what can be placed between `now` and `end`.
@@ -175,8 +229,9 @@ impl Dispatcher {
             let Some(first) = self.next_candidate() else {
                 return;
             };
-            let (eligible_at, _, index, hardware) = self.candidates[first];
-            let at = eligible_at.max(self.next_place_at).max(now);
+            let candidate = self.candidates[first];
+            let (index, hardware) = (candidate.launch, candidate.hardware);
+            let at = self.first_place_of(&candidate).max(now);
             if at >= end {
                 return;
             }
@@ -199,12 +254,16 @@ impl Dispatcher {
             };
             let block = launch.next_block;
             launch.next_block += 1;
-            self.running += u32::from(launch.first_start.is_none());
-            launch.first_start.get_or_insert(at);
+            if launch.first_start.is_none() {
+                launch.first_start = Some(at);
+                self.candidates[first].has_started = true;
+                self.running += 1;
+                self.front_end.take(at);
+            }
             sms[sm].place(launch, index, &shape, block, at);
             placed.push(Placement { launch: index, at });
             self.next_sm = (sm + 1) % count;
-            self.next_place_at = at + self.block_interval;
+            self.placements.take(at);
             if launch.all_placed() {
                 self.candidates.remove(first);
                 self.hardware[hardware].pop_front();

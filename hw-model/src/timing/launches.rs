@@ -40,6 +40,10 @@ pub(crate) struct LaunchState {
     pub(crate) ended_blocks: u64,
     pub(crate) first_start: Option<u64>,
     pub(crate) last_end: u64,
+    /// When the thread that submits it comes to it.
+    pub(crate) submitted_at: u64,
+    /// It is a node of a graph, behind another one in its queue.
+    pub(crate) is_node: bool,
     /// When its first block may start; set when it becomes the head of its queue.
     pub(crate) eligible_at: Option<u64>,
     /// It came behind a launch of its stream that had not ended, and may read what that one wrote.
@@ -123,6 +127,8 @@ impl Launches {
             ended_blocks: 0,
             first_start: None,
             last_end: 0,
+            submitted_at: 0,
+            is_node: false,
             eligible_at: None,
             is_dependent: false,
         });

@@ -1,19 +1,19 @@
 //! The load/store unit: what an access costs, and how its misses find their way back.
 //!
-//! Rules: the unit takes one instruction at a time and holds it one cycle per cache line (or per conflict-free
-//! round of shared memory); a load's registers are unknown until its last sector's time is known; a sector that is
-//! on its way already is waited for, not asked for again; a copy is a load without registers, whose group of copies
-//! is told instead; stores go through and wait for nothing; where a miss takes its line at once (`l1.reserves`), a full
-//! set holds the unit until it has room.
+//! Rules: the unit takes one instruction at a time and holds it one cycle per look-up of cache lines (or per
+//! conflict-free round of shared memory or of the cache's data); a load's registers are unknown until its last sector's
+//! time is known; a sector that is on its way already is waited for, not asked for again; a copy is a load without
+//! registers, whose group of copies is told instead; stores go through and wait for no answer; where a miss takes its
+//! line at once (`l1.reserves`), a full set holds the unit until it has room.
 
 use super::cache::{Evicted, Line};
-use super::coalesce::{LineAccess, shared_cycles};
+use super::coalesce::{LineAccess, shared_cycles, shared_turns};
 use super::copy_groups::Copied;
 use super::memory_system::{NO_REPLY, Request, RequestKind};
 use super::resident::State;
 use super::sm::{Epoch, Sm, UNKNOWN};
-use crate::config::{GpuConfig, SECTOR_BYTES, WritePolicy};
-use crate::exec::{AUX_PAST_L1, Direction, Kind, NONE, Op, Space, WRITES};
+use crate::config::{GpuConfig, L1, SECTOR_BYTES, Shared, WritePolicy};
+use crate::exec::{AUX_PAST_L1, Direction, Kind, NONE, Op, Pattern, Space, WRITES};
 
 /// A load some of whose sectors are on their way.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +109,7 @@ impl Sm {
         }
         match self.access.space {
             Space::Shared => {
-                let cycles = u64::from(self.shared_rounds(config.shared.bank_bytes));
+                let cycles = u64::from(self.shared_rounds(&config.shared));
                 self.unit_free_at = now + cycles;
                 self.counters_of(slot).shared_conflict_cycles += cycles - 1;
                 self.finish(
@@ -131,13 +131,14 @@ impl Sm {
         }
     }
 
-    fn shared_rounds(&self, bank_bytes: u32) -> u32 {
-        let rounds = shared_cycles(&self.access, bank_bytes);
-        if self.access.direction == Direction::Atomic {
+    fn shared_rounds(&self, shared: &Shared) -> u32 {
+        match (self.access.direction, shared.atomic) {
+            (Direction::Atomic, Some(atomic)) => {
+                atomic.setup + atomic.turn * shared_turns(&self.access, shared.bank_bytes)
+            }
             // A shared atomic is a read and a write.
-            rounds * 2
-        } else {
-            rounds
+            (Direction::Atomic, None) => 2 * shared_cycles(&self.access, shared.bank_bytes),
+            _ => shared_cycles(&self.access, shared.bank_bytes),
         }
     }
 
@@ -228,9 +229,23 @@ impl Sm {
             || !(local || config.l1.caches_global);
         let answered = op.writes[0] != NONE || load.copy.is_some();
         let count = self.lines.as_slice().len();
+        // Only a load's look-up finds several lines.
+        let together = match kind {
+            RequestKind::Read => config.l1.tag_lines.trailing_zeros(),
+            RequestKind::Write | RequestKind::Atomic => 0,
+        };
         let mut sectors = 0;
+        let mut found = self
+            .lines
+            .as_slice()
+            .first()
+            .map_or(0, |l| l.line >> together);
         for number in 0..count {
             let line = self.lines.as_slice()[number];
+            if line.line >> together != found {
+                found = line.line >> together;
+                load.at += interval;
+            }
             sectors += u64::from(line.sectors.count_ones());
             if answered {
                 self.load_line(&line, &mut load, epoch);
@@ -242,11 +257,13 @@ impl Sm {
                 }
                 self.send(&line, NO_REPLY, &load, epoch);
             }
-            load.at += interval;
         }
+        load.at += interval;
+        self.take_turns(&mut load, &config.l1);
         if self.unit_free_at != UNKNOWN {
             self.unit_free_at = load.at;
         }
+        self.hold_unit();
         if kind != RequestKind::Read && !local {
             let there = self.port_free_at + u64::from(config.l2.latency);
             let entry = &mut self.warps[slot as usize];
@@ -258,6 +275,42 @@ impl Sm {
             counters.global_sectors += sectors;
         }
         self.conclude(slot, op, &load);
+    }
+
+    /// What an access takes the unit for besides its look-ups: the data of a load, the lanes of an atomic operation.
+    fn take_turns(&self, load: &mut Transfer, l1: &L1) {
+        if load.kind == RequestKind::Read && l1.bytes_per_cycle != 0 {
+            let rounds = self.data_rounds(l1.bytes_per_cycle);
+            if load.known > self.now {
+                let there = self.now + rounds - 1 + u64::from(l1.latency);
+                load.known = load.known.max(there);
+            }
+            load.at = load.at.max(self.now + rounds);
+        }
+        if load.kind == RequestKind::Atomic && l1.atomic_lanes != 0 {
+            let lanes = self.access.mask.count_ones().div_ceil(l1.atomic_lanes);
+            let turns = self.lines.as_slice().iter().map(|line| line.turns).max();
+            let turns = u64::from(turns.unwrap_or(1));
+            load.at = load.at.max(self.now + u64::from(lanes) + turns);
+        }
+    }
+
+    /// Cycles that the data of a load take, from banks of four bytes.
+    fn data_rounds(&self, bytes_per_cycle: u32) -> u64 {
+        let access = &self.access;
+        let lanes = match access.pattern {
+            Pattern::Uniform => 1,
+            Pattern::Contiguous | Pattern::Scattered => access.mask.count_ones(),
+        };
+        let moved = (lanes * access.bytes).div_ceil(bytes_per_cycle);
+        // Words of one line lie in banks of their own.
+        let one_line = access.bytes <= 4 && self.lines.as_slice().len() == 1;
+        let rounds = if one_line {
+            1
+        } else {
+            shared_cycles(access, 4)
+        };
+        u64::from(rounds.max(moved))
     }
 
     /// A store to local memory stays in L1 until its line goes (write-back).
@@ -421,6 +474,9 @@ impl Sm {
         let depart = at.max(self.port_free_at);
         self.port_free_at = depart + cycles;
         let home = epoch.topology.home(line.line);
+        if kind != RequestKind::Read {
+            self.heed(&home, epoch);
+        }
         let request = Request {
             arrive: depart + u64::from(config.interconnect.latency),
             line: line.line,
@@ -469,12 +525,7 @@ impl Sm {
         }
         if matches!(miss.target, Target::Loads | Target::L1) {
             self.misses_in_flight -= 1;
-            let registers = self.misses_in_flight < epoch.config.l1.mshrs;
-            let room = self.crowded.is_none_or(|line| self.l1.has_room(line));
-            if self.unit_free_at == UNKNOWN && registers && room {
-                self.crowded = None;
-                self.unit_free_at = at;
-            }
+            self.release_unit(at, epoch.config);
         }
         let mut next = miss.first_waiter;
         while next != NOBODY {

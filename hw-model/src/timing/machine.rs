@@ -130,6 +130,7 @@ impl Machine {
     fn run_sms(&mut self, around: Around<'_>, start: u64, end: u64) {
         let Self {
             sms,
+            groups,
             topology,
             requests,
             replies,
@@ -143,6 +144,7 @@ impl Machine {
             memory: around.memory,
             launches: around.launches,
             topology,
+            groups,
             requests,
             replies,
             start,
@@ -255,7 +257,7 @@ fn apply_logs(sms: &mut [Sm], active: &[u16], order: &mut Order) {
 /// An epoch that several threads read.
 struct Shared<'a>(Epoch<'a>);
 
-// SAFETY: as for `Around`; the boxes are reached by one thread each.
+// SAFETY: as for `Around`; the boxes are reached by one thread each, and groups are read through only.
 unsafe impl Sync for Shared<'_> {}
 
 impl<'a> Shared<'a> {

@@ -1,5 +1,7 @@
 //! A step after which a warp does not simply go on: it waits for others, prints, ends or faults.
 //!
+//! A barrier lets all go some time after the last has come, and not before it has counted them one after the other
+//! (`sm.barrier`).
 //! Rule: whoever is let go by another warp's step is scheduled at once, in ascending order of warps.
 
 use super::resident::State;
@@ -20,6 +22,9 @@ impl Sm {
                 entry.state = State::AtBarrier;
                 self.arbiter.at_barrier(slot);
                 resident.counters.barriers += 1;
+                if let Some(barrier) = epoch.config.sm.barrier {
+                    self.barrier_at = self.now.max(self.barrier_at + u64::from(barrier.interval));
+                }
                 let meeting = resident.block.arrive(index, &arrival);
                 if !arrival.stalled {
                     self.schedule(slot, epoch);
@@ -59,9 +64,11 @@ impl Sm {
         match meeting {
             Meeting::Wait => {}
             Meeting::Release(warps) => {
+                let latency = epoch.config.sm.barrier.map_or(0, |b| u64::from(b.latency));
+                let at = (self.now + latency).max(self.barrier_at);
                 self.resume(
                     number,
-                    warps,
+                    (warps, at),
                     |warp, block| warp.resume(block.released()),
                     epoch,
                 );
@@ -71,7 +78,8 @@ impl Sm {
                 let waiting = resident.block.alive().trailing_zeros() as usize & 31;
                 let slot = u32::from(resident.slots[waiting]);
                 let stalled = resident.block.stalled();
-                if !self.resume(number, stalled, |warp, _| warp.loosen(), epoch) {
+                let now = self.now;
+                if !self.resume(number, (stalled, now), |warp, _| warp.loosen(), epoch) {
                     let raw = RawFault {
                         kind: FaultKind::BarrierDeadlock,
                         lane: 0,
@@ -83,11 +91,12 @@ impl Sm {
         }
     }
 
-    /// Schedules those of a block's `warps` that can go on again, as `go_on` finds; false when none can.
+    /// Schedules those of a block's `warps` that can go on again, as `go_on` finds, not before `at`; false when none
+    /// can.
     fn resume(
         &mut self,
         number: usize,
-        mut warps: u32,
+        (mut warps, at): (u32, u64),
         go_on: impl Fn(&mut Warp, &Block) -> bool,
         epoch: &Epoch<'_>,
     ) -> bool {
@@ -97,7 +106,9 @@ impl Sm {
             warps &= warps - 1;
             let resident = &mut self.residents[number];
             let slot = u32::from(resident.slots[index as usize]);
-            if go_on(&mut self.warps[slot as usize].warp, &resident.block) {
+            let entry = &mut self.warps[slot as usize];
+            if go_on(&mut entry.warp, &resident.block) {
+                entry.not_before = entry.not_before.max(at);
                 resident.block.unstall(index);
                 self.schedule(slot, epoch);
                 any = true;

@@ -2,9 +2,11 @@
 //!
 //! Lines are spread over slices by a hash, slices evenly over channels; a channel with its slices is a
 //! [`Partition`], and partitions are divided into groups, the unit of work of a thread.
-//! Rules: a request that arrives after the epoch's last arrival waits for a later epoch, so that the order is the
-//! same however time is cut into epochs; requests are served in order of arrival, SM and sequence; nothing here
-//! depends on the number of threads, because the groups are fixed.
+//! Rules: a request that arrives after the epoch's last arrival waits for a later epoch, so that the order is the same
+//! however time is cut into epochs; requests are served in order of arrival, SM and sequence; nothing here depends on
+//! the number of threads, because the groups are fixed; a partition that falls behind says so at the end of an epoch,
+//! and SMs send it no more stores from the next one on, so that what has been stored and not yet written is never more
+//! than the queues hold and one epoch brings.
 
 use super::exchange::Exchange;
 use super::partition::Partition;
@@ -201,6 +203,9 @@ pub(crate) struct Group {
     /// SMs that got replies in the last run, one bit each, and the earliest of these replies.
     pub(crate) answered: Vec<u64>,
     pub(crate) first_reply: u64,
+    /// By partition, until which cycle SMs hold stores back: [`Partition::holds_stores_until`] at the end of the last
+    /// run.
+    holds_stores_until: Vec<u64>,
     one_way: u64,
 }
 
@@ -212,8 +217,15 @@ impl Group {
             tally: Tally::new(config.sm.count),
             answered: vec![0; usize::from(config.sm.count).div_ceil(64)],
             first_reply: u64::MAX,
+            holds_stores_until: vec![0; partitions],
             one_way: u64::from(config.interconnect.latency),
         }
+    }
+
+    /// Until which cycle SMs hold stores to a partition back.
+    #[inline]
+    pub(crate) fn holds_stores_until(&self, partition: u16) -> u64 {
+        self.holds_stores_until[usize::from(partition)]
     }
 
     /// First cycle at which something is to be done here without new requests.
@@ -255,6 +267,7 @@ impl Group {
             tally,
             answered,
             first_reply,
+            holds_stores_until,
             ..
         } = self;
         let mut send = |reply: Reply| {
@@ -266,8 +279,9 @@ impl Group {
         for request in &waiting[..due] {
             partitions[usize::from(request.partition)].accept(request, tally, &mut send);
         }
-        for partition in partitions.iter_mut() {
+        for (partition, until) in partitions.iter_mut().zip(holds_stores_until) {
             partition.run(last, tally, &mut send);
+            *until = partition.holds_stores_until();
         }
         waiting.drain(..due);
     }

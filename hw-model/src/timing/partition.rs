@@ -9,7 +9,7 @@ use super::cache::Cache;
 use super::dram::{Channel, DramRequest};
 use super::memory_system::{NO_REPLY, Reply, Request, RequestKind, Spread, Tally};
 use super::pool::Pool;
-use crate::config::{GpuConfig, SECTOR_BYTES, WriteMiss};
+use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES, WriteMiss};
 
 /// End of a list of waiters.
 const NOBODY: u32 = u32::MAX;
@@ -21,6 +21,14 @@ struct Slice {
     cache: Cache,
     port_free_at: u64,
     banks_free_at: Vec<u64>,
+}
+
+impl Slice {
+    /// When the port and all banks are free.
+    fn free_at(&self) -> u64 {
+        let banks = self.banks_free_at.iter().copied().max().unwrap_or(0);
+        banks.max(self.port_free_at)
+    }
 }
 
 /// Sectors on their way from DRAM.
@@ -69,6 +77,9 @@ struct Costs {
     dram: u64,
     bytes_per_cycle: u64,
     atomic_interval: u64,
+    /// Writes that wait for DRAM, and cycles of work that a slice is behind, before stores are held back.
+    queue: usize,
+    behind: u64,
     sectored: bool,
     write_miss: WriteMiss,
 }
@@ -78,6 +89,7 @@ impl Partition {
         let per_slice = config.l2.bytes / u64::from(config.l2.slices);
         let one_way = u64::from(config.interconnect.latency);
         let l2 = u64::from(config.l2.latency);
+        let bytes_per_cycle = u64::from(config.l2.bytes_per_cycle);
         Self {
             slices: (0..config.l2.slices / config.dram.channels)
                 .map(|_| Slice {
@@ -95,8 +107,10 @@ impl Partition {
                 one_way,
                 slice: l2 - 2 * one_way,
                 dram: config.dram_controller_cycles(),
-                bytes_per_cycle: u64::from(config.l2.bytes_per_cycle),
+                bytes_per_cycle,
                 atomic_interval: u64::from(config.l2.atomic_interval),
+                queue: config.l2.queue as usize,
+                behind: u64::from(config.l2.queue) * LINE_BYTES.div_ceil(bytes_per_cycle),
                 sectored: config.l2.sectored,
                 write_miss: config.l2.write_miss,
             },
@@ -106,6 +120,16 @@ impl Partition {
     /// When DRAM decides next.
     pub(crate) fn next_event(&self) -> Option<u64> {
         self.channel.next_event()
+    }
+
+    /// Until which cycle no further stores should come: for good ([`u64::MAX`]) while too many writes wait for DRAM,
+    /// else until every slice has caught up as far as its queue allows.
+    pub(crate) fn holds_stores_until(&self) -> u64 {
+        if self.channel.waiting_writes() >= self.costs.queue {
+            return u64::MAX;
+        }
+        let free_at = self.slices.iter().map(Slice::free_at).max().unwrap_or(0);
+        free_at.saturating_sub(self.costs.behind)
     }
 
     /// Serves a request; requests come in order of arrival.

@@ -7,7 +7,8 @@
 //! launches and copies before it. They are emptied between dependent grids (PTX ISA, cache operators: «the driver must
 //! invalidate global L1 cache lines between dependent grids of parallel threads»), and when a launch comes to an SM
 //! that has run dry (GPGPU-Sim's `gpgpu_flush_l1_cache`). Launches of different streams that share an SM, as slices of
-//! one kernel do, share its caches too. Rules: a slot's generation changes whenever its warp does, so that an
+//! one kernel do, share its caches too. Where L1 and shared memory share one memory, the blocks' shared memory decides
+//! how much of it is cache. Rules: a slot's generation changes whenever its warp does, so that an
 //! answer for an earlier warp of the slot is recognised as such; a resident without a kernel has room and has not
 //! started, or is coming back.
 
@@ -16,7 +17,7 @@ use super::fetch::Buffer;
 use super::launches::LaunchState;
 use super::room::Place;
 use super::sm::{Epoch, Sm, SmEvent};
-use crate::config::WARP_LANES;
+use crate::config::{LINE_BYTES, WARP_LANES};
 use crate::counters::Counters;
 use crate::exec::{Block, BlockShape, Warp};
 use crate::kernel::Kernel;
@@ -83,7 +84,7 @@ pub(super) struct Resident {
     pub(super) counters: Counters,
 }
 
-/// A block that has its room and starts in the SM's next epoch.
+/// A block that has its room since `at` and starts in the SM's next epoch; its warps issue `launch.block_cycles` later.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Start {
     pub(super) resident: usize,
@@ -156,8 +157,10 @@ impl Sm {
                 self.empty_caches(epoch);
             }
         }
+        self.carve_out(epoch);
         let number = start.resident;
         let needs = launch.needs;
+        let first_at = start.at + u64::from(epoch.config.launch.block_cycles);
         let resident = &mut self.residents[number];
         resident.block.start(
             &launch.kernel,
@@ -170,10 +173,27 @@ impl Sm {
         resident.ran_cycles = 0;
         resident.counters = Counters::default();
         for warp in 0..needs.warps {
-            let slot = self.take_slot(number, warp, launch, start.at);
+            let slot = self.take_slot(number, warp, launch, first_at);
             let entry = &mut self.warps[slot as usize];
             entry.warp.start(&launch.kernel, warp, launch.threads);
             self.schedule(slot, epoch);
+        }
+    }
+
+    /// Shared memory takes of L1 the least size that holds what blocks have. Where blocks run it may grow, which
+    /// empties the cache; it shrinks only on an SM without any, as the chips change it.
+    pub(super) fn carve_out(&mut self, epoch: &Epoch<'_>) {
+        let l1 = &epoch.config.l1;
+        let used = self.room.shared_in_use();
+        let Some(largest) = l1.carve_outs.last() else {
+            return;
+        };
+        let least = l1.carve_outs.iter().find(|size| **size >= used);
+        let least = *least.unwrap_or(largest);
+        if least > self.carve_out || (least < self.carve_out && self.is_dry()) {
+            self.carve_out = least;
+            let left = l1.bytes.saturating_sub(u64::from(least));
+            self.l1.resize(left.max(LINE_BYTES * u64::from(l1.ways)));
         }
     }
 

@@ -18,6 +18,7 @@ pub(super) struct Room {
     /// In units of `sm.shared_unit_bytes`.
     shared: Spans,
     shared_unit: u32,
+    shared_units: u32,
 }
 
 /// Where a block's registers and shared memory lie, in allocation units.
@@ -36,7 +37,13 @@ impl Room {
             register_unit: config.sm.register_unit,
             shared: Spans::new(config.sm.shared_bytes / config.sm.shared_unit_bytes),
             shared_unit: config.sm.shared_unit_bytes,
+            shared_units: config.sm.shared_bytes / config.sm.shared_unit_bytes,
         }
+    }
+
+    /// Bytes of shared memory that blocks have.
+    pub(super) fn shared_in_use(&self) -> u32 {
+        (self.shared_units - self.shared.sum()) * self.shared_unit
     }
 
     /// Block slots that are free.

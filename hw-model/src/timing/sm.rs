@@ -14,10 +14,11 @@ use super::context_switch::{Moving, SavedBlock};
 use super::copy_arrivals::CopyArrivals;
 use super::exchange::Exchange;
 use super::fetch::FrontEnd;
+use super::hold::Hold;
 use super::issue::Arbiter;
 use super::launches::Launches;
 use super::load_store::{Miss, PendingLoad, Waiter};
-use super::memory_system::{Reply, Request, Topology};
+use super::memory_system::{Group, Reply, Request, Topology};
 use super::pool::Pool;
 use super::quota::Quotas;
 use super::resident::{Resident, Start, WarpSlot};
@@ -75,6 +76,8 @@ pub(crate) struct Epoch<'a> {
     pub(crate) memory: &'a Memory,
     pub(crate) launches: &'a Launches,
     pub(crate) topology: &'a Topology,
+    /// What serves the requests, as the last epoch left it.
+    pub(crate) groups: &'a [Group],
     pub(crate) requests: &'a Exchange<Request>,
     pub(crate) replies: &'a Exchange<Reply>,
     /// First cycle.
@@ -126,12 +129,18 @@ pub(crate) struct Sm {
     pub(super) log: WriteLog,
     pub(super) lines: Lines,
     pub(super) l1: Cache,
+    /// Bytes that shared memory takes of L1.
+    pub(super) carve_out: u32,
     pub(super) constants: Cache,
     pub(super) textures: Cache,
     /// When the load/store unit takes its next instruction; [`UNKNOWN`] while it waits for a reply.
     pub(super) unit_free_at: u64,
+    /// When the last warp came to a barrier.
+    pub(super) barrier_at: u64,
     /// A line in whose set of L1 every line waits for a fill, which the load/store unit waits for.
     pub(super) crowded: Option<u64>,
+    /// What keeps the load/store unit from further stores.
+    pub(super) hold: Hold,
     /// When the port to the interconnect is free.
     pub(super) port_free_at: u64,
     /// When the port from the interconnect is free.
@@ -190,10 +199,13 @@ impl Sm {
             log: WriteLog::new(),
             lines: Lines::new(),
             l1: Cache::new(config.l1.bytes, config.l1.ways),
+            carve_out: 0,
             constants: small(&config.constant),
             textures: small(&config.texture),
             unit_free_at: 0,
+            barrier_at: 0,
             crowded: None,
+            hold: Hold::default(),
             port_free_at: 0,
             reply_port_free_at: 0,
             inbox: BinaryHeap::with_capacity(512),
@@ -304,6 +316,7 @@ impl Sm {
                 self.inbox.push(Reverse(key));
             }
         }
+        self.look_at_hold(epoch);
         let network = &epoch.config.interconnect;
         let rate = u64::from(network.reply_bytes_per_cycle);
         let header = u64::from(network.header_bytes);

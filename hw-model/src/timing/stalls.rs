@@ -11,7 +11,7 @@ use super::sm::Sm;
 pub(super) enum Cause {
     /// A result of known latency.
     ShortRaw,
-    /// The instruction behind a branch, a fence or a sleep.
+    /// The instruction behind a branch, a fence or a sleep, or the first one of a block.
     Control,
     /// A load that is not answered.
     Memory,

@@ -264,6 +264,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             block_ns,
             work_ns: block_ns.saturating_mul(blocks.into()) / u64::from(launch.wave.max(1)),
             resident: 0,
+            placed_after_ns: 0,
             is_fresh: piece.behind.is_none(),
             transfer: None,
         };

@@ -51,10 +51,40 @@ pub struct Flight {
     pub work_ns: u64,
     /// Blocks reported resident and not yet retired.
     pub resident: u32,
+    /// Sum over the resident blocks of the time from [`Flight::issued`] to their placement, in nanoseconds.
+    pub placed_after_ns: u64,
     /// It was handed over to an empty lane.
     pub is_fresh: bool,
     /// For a piece of a copy or fill: what moves it, and its length in bytes.
     pub transfer: Option<(Engine, u64)>,
+}
+
+impl Flight {
+    /// Notes that blocks became resident at `at`.
+    pub fn place(&mut self, blocks: u32, at: Nanos) {
+        self.resident += blocks;
+        self.placed_after_ns = self
+            .placed_after_ns
+            .saturating_add(self.since_issued(at, blocks));
+    }
+
+    /// Notes that resident blocks retired at `at`, having resided `ran` together.
+    pub fn retire(&mut self, blocks: u32, ran: Nanos, at: Nanos) {
+        self.resident -= blocks;
+        self.resided_ns = self.resided_ns.saturating_add(ran.0);
+        let placed_after_ns = self.since_issued(at, blocks).saturating_sub(ran.0);
+        self.placed_after_ns = self.placed_after_ns.saturating_sub(placed_after_ns);
+    }
+
+    /// Returns how long the blocks that are still resident at `at` have resided together.
+    pub fn resides_at(&self, at: Nanos) -> Nanos {
+        let since_issued = self.since_issued(at, self.resident);
+        Nanos(since_issued.saturating_sub(self.placed_after_ns))
+    }
+
+    fn since_issued(&self, at: Nanos, blocks: u32) -> u64 {
+        (at - self.issued).0.saturating_mul(blocks.into())
+    }
 }
 
 /// A flight that left its lane, and the one that is first there now.
@@ -322,9 +352,25 @@ mod tests {
             block_ns: 0,
             work_ns: 0,
             resident: 0,
+            placed_after_ns: 0,
             is_fresh: true,
             transfer: None,
         }
+    }
+
+    #[test]
+    fn blocks_that_are_killed_have_resided_since_they_were_placed() {
+        let mut flight = Flight {
+            issued: Nanos(100),
+            ..flight(4, 4)
+        };
+        flight.place(2, Nanos(110));
+        flight.place(1, Nanos(130));
+        assert_eq!(flight.resides_at(Nanos(140)), Nanos(2 * 30 + 10));
+        flight.retire(1, Nanos(40), Nanos(150));
+        assert_eq!(flight.resident, 2);
+        assert_eq!(flight.resides_at(Nanos(200)), Nanos(90 + 70));
+        assert_eq!(flight.resided_ns, 40);
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         // Copied before it is written: a copy right behind a write waits for it.
         let flight = *held;
         let blocks = blocks.min(flight.blocks - flight.resident);
-        held.resident += blocks;
+        held.place(blocks, at);
         let Some(row) = flight.row else {
             return;
         };
@@ -95,8 +95,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         let flight = *held;
         let blocks = blocks.min(flight.resident);
-        held.resident -= blocks;
-        held.resided_ns += ran.0;
+        held.retire(blocks, ran, at);
         self.count_retired(&flight, blocks, ran, at);
         let Some(id) = flight.row.filter(|_| blocks > 0) else {
             return;
@@ -161,8 +160,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.uncharge(&released);
         let flight = released.flight;
         if flight.resident > 0 {
-            // A killed or failed piece: its blocks vanish with it.
-            self.count_retired(&flight, flight.resident, Nanos(0), end);
+            // A killed or failed piece: its blocks vanish with it, and have held their SMs until now.
+            let resided = flight.resides_at(end);
+            self.count_retired(&flight, flight.resident, resided, end);
         }
         if outcome == Outcome::Done {
             self.learn(&flight, start, end);

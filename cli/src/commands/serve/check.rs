@@ -183,6 +183,9 @@ impl Finding {
 /// Looks at the folder of the sockets, or at the one in which it would be made.
 fn run_dir(folder: &Path) -> Said {
     let name = folder.display();
+    if folder.as_os_str().is_empty() {
+        return error("it is empty; name a folder, as /run/gridmux".to_owned());
+    }
     let socket = folder.join(CLIENT_SOCKET);
     let bytes = socket.as_os_str().len();
     if bytes > SOCKET_PATH_BYTES {
@@ -466,6 +469,7 @@ mod tests {
         assert!(message.contains("chmod go-w"), "{message}");
         let long = folder.path().join("x".repeat(120));
         assert!(run_dir(&long).unwrap_err().1.contains("at most 107 bytes"));
+        assert!(run_dir(Path::new("")).unwrap_err().1.contains("empty"));
     }
 
     #[test]

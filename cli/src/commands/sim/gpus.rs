@@ -39,6 +39,9 @@ pub(crate) struct Show {
     /// Print a description, as --gpu FILE.toml takes it
     #[arg(long)]
     toml: bool,
+    /// Print only the parameters whose values have no source
+    #[arg(long, conflicts_with = "toml")]
+    estimates: bool,
 }
 
 /// A built-in GPU.
@@ -92,16 +95,22 @@ impl Show {
         if self.toml && !out.is_json() {
             return out.text(&config.to_toml());
         }
-        let lines = config.parameters();
+        let mut lines = config.parameters();
+        lines.retain(|line| line.estimate || !self.estimates);
         let cells = |line: &Parameter| {
             let value = match &line.value {
                 Value::String(text) => text.clone(),
                 value => value.to_string(),
             };
-            vec![line.key.to_owned(), value, line.unit.to_owned()]
+            let estimate = if line.estimate { "estimate" } else { "" };
+            vec![
+                line.key.to_owned(),
+                value,
+                line.unit.to_owned(),
+                estimate.to_owned(),
+            ]
         };
-        out.show(&lines, || {
-            table::of(&["key", "value", "unit"], lines.iter().map(cells))
-        })
+        let headings = ["key", "value", "unit", "source"];
+        out.show(&lines, || table::of(&headings, lines.iter().map(cells)))
     }
 }

@@ -56,13 +56,13 @@ functional one.
   CLIENTS   processes that are connected now, or left and still hold something
   WEIGHT    weight of its share, relative to the others', 1 to 1000
   ASKED     percent of the device that its weight entitled it to while it was
-            busy; - before any work, and while it waits
+            busy; - before a block of its kernels has ended, and while it
+            waits
   GOT       percent that it held of what all tenants held while it was busy,
-            each by the resource that it holds most of; - before any work, and
-            while it waits
+            each by the resource that it holds most of; - as for ASKED
   MEMORY    device memory that its clients hold now, together
   LIMIT     the most that they may hold together
-  LAUNCHES  launches of kernels that ended
+  LAUNCHES  launches of kernels that ended without an error
   PENDING   launches, copies and fills that were submitted and have not ended
   FAILED    those that ended with an error
   BLOCKS    thread blocks that ran

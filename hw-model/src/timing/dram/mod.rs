@@ -148,6 +148,8 @@ pub(crate) struct Channel {
     queue: VecDeque<Queued>,
     /// Requests at the front of the queue that have buffers.
     entered: usize,
+    /// Writes in the queue.
+    writes: usize,
     buffers: Option<Buffers>,
     window: usize,
     timing: Timing,
@@ -182,6 +184,7 @@ impl Channel {
             ],
             queue: VecDeque::with_capacity(1024),
             entered: 0,
+            writes: 0,
             buffers: (dram.buffers != 0)
                 .then(|| Buffers::new(dram.buffers, config.dram_controller_cycles() << FRACTION)),
             window: dram.queue as usize,
@@ -212,6 +215,7 @@ impl Channel {
     #[inline]
     pub(crate) fn push(&mut self, request: DramRequest) {
         let (bank, row) = self.layout.place(request.local);
+        self.writes += usize::from(request.write);
         let queued = Queued {
             request,
             arrive: request.arrive << FRACTION,
@@ -232,6 +236,11 @@ impl Channel {
     pub(crate) fn next_event(&self) -> Option<u64> {
         let first = self.queue.front()?;
         Some(first.arrive.max(self.now) >> FRACTION)
+    }
+
+    /// Writes that wait for their transfer.
+    pub(crate) fn waiting_writes(&self) -> usize {
+        self.writes
     }
 
     /// Makes all decisions before `end` and tells what was served.
@@ -396,6 +405,7 @@ impl Channel {
     fn transfer(&mut self, at: usize) -> Served {
         let queued = self.queue.remove(at).expect("`look` found it");
         self.entered -= 1;
+        self.writes -= usize::from(queued.request.write);
         let t = self.timing;
         let to_data = if queued.request.write { t.wl } else { t.cl };
         let column = self.now;

@@ -2,6 +2,7 @@
 //!
 //! Rule: a machine is used for one figure; what it has in its caches comes from that figure's own launches.
 
+use super::schema::Submit;
 use gridmux_hw_model::{
     Advance, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, occupancy,
 };
@@ -97,8 +98,14 @@ impl Machine {
         (0..=most).step_by(256).find(fits).unwrap_or(most)
     }
 
-    /// Queues a launch.
-    fn submit(&mut self, queue: u8, kernel: &Arc<Kernel>, shape: Shape, words: &[u64]) {
+    /// Queues a launch; in a graph as the next node of its queue.
+    fn submit(
+        &mut self,
+        (queue, submit): (u8, Submit),
+        kernel: &Arc<Kernel>,
+        shape: Shape,
+        words: &[u64],
+    ) {
         self.tag += 1;
         let params: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let launch = Launch {
@@ -112,9 +119,11 @@ impl Machine {
             params: &params,
             budget: None,
         };
-        self.gpu
-            .launch(launch)
-            .unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
+        let accepted = match submit {
+            Submit::Stream => self.gpu.launch(launch),
+            Submit::Graph => self.gpu.launch_node(launch),
+        };
+        accepted.unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
         self.in_flight += 1;
     }
 
@@ -145,23 +154,23 @@ impl Machine {
     /// Runs one launch; returns the cycles from its submission to its end.
     pub fn run(&mut self, kernel: &Arc<Kernel>, shape: Shape, words: &[u64]) -> u64 {
         let began = self.gpu.now().0;
-        self.submit(0, kernel, shape, words);
+        self.submit((0, Submit::Stream), kernel, shape, words);
         self.finish() - began
     }
 
-    /// Runs `count` launches, submitted at once and dealt to `queues` queues in turn; the nth gets `words(n)`.
+    /// Runs `count` launches, submitted by one thread and dealt to `queues` queues in turn; the nth gets `words(n)`.
     /// Returns the cycles from their submission to the last one's end.
     pub fn run_many(
         &mut self,
         kernel: &Arc<Kernel>,
         shape: Shape,
-        (count, queues): (u32, u8),
+        (count, queues, submit): (u32, u8, Submit),
         words: &dyn Fn(u32) -> Vec<u64>,
     ) -> u64 {
         let began = self.gpu.now().0;
         let in_turn = (0..queues).cycle();
         for (n, queue) in (0..count).zip(in_turn) {
-            self.submit(queue, kernel, shape, &words(n));
+            self.submit((queue, submit), kernel, shape, &words(n));
         }
         self.finish() - began
     }

@@ -15,7 +15,7 @@ const CONSTANT_BYTES: u32 = 64 << 10;
 const COPY_ENGINES: u32 = 2;
 
 /// A description's name, the chip's compute capability, and the width of its memory bus in bits (its data sheet).
-const CHIPS: [(&str, (u32, u32), u32); 9] = [
+const CHIPS: [(&str, (u32, u32), u32); 13] = [
     ("c2050", (2, 0), 384),
     ("gtx480", (2, 0), 384),
     ("gtx480-lrr", (2, 0), 384),
@@ -24,6 +24,10 @@ const CHIPS: [(&str, (u32, u32), u32); 9] = [
     ("k20m", (3, 5), 320),
     ("gtx980", (5, 2), 256),
     ("v100", (7, 0), 4096),
+    ("v100-gpgpusim", (7, 0), 4096),
+    ("a100", (8, 0), 5120),
+    ("a6000", (8, 6), 384),
+    ("h100", (9, 0), 5120),
     ("h200", (9, 0), 6144),
 ];
 
@@ -84,12 +88,16 @@ pub(super) fn facts_of(config: &GpuConfig, memory_clock_khz: u64) -> HardwareFac
 
 #[cfg(test)]
 mod tests {
-    use super::{CHIPS, bandwidth, facts_of, memory_clock_khz};
+    use super::{bandwidth, chip, facts_of, memory_clock_khz};
     use gridmux_hw_model::config::GpuConfig;
+    use gridmux_hw_model::description::builtins;
 
     #[test]
     fn every_description_is_known_and_its_figures_fit_together() {
-        for (name, capability, bus_bits) in CHIPS {
+        for builtin in builtins() {
+            let name = builtin.name;
+            let (capability, bus_bits) = chip(name);
+            assert_ne!(capability, (0, 0), "{name} has no entry");
             let full = GpuConfig::builtin(name).unwrap();
             let clock = memory_clock_khz(&full);
             let facts = facts_of(&full, clock);

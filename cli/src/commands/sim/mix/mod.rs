@@ -223,7 +223,7 @@ impl Mix {
                 .any(|other| other.name == *name)
             {
                 return Err(Failure::usage(format!(
-                    "two workloads are named {name:?}; name them, as a={name} b={name}"
+                    "two workloads are named {name:?}; give one of them another name, as NAME=WORKLOAD"
                 )));
             }
             if self.on == On::Model && matches!(spec.source, Source::ErcBench(_)) {

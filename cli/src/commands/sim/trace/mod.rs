@@ -167,7 +167,7 @@ impl Trace {
             if is_source(&source.name) > 1 {
                 let name = &source.name;
                 return Err(Failure::usage(format!(
-                    "two traces are of {name:?}; name them, as a={name} b={name}"
+                    "two traces are of {name:?}; give one of them another name, as NAME=FILE"
                 )));
             }
         }

@@ -1,10 +1,15 @@
 //! Launches: their rate, their latency, and what a writer leaves behind.
 
 use super::super::machine::{Machine, Shape};
+use super::super::schema::Submit;
 use super::{Amount, float, kernel_text};
 use gridmux_hw_model::GpuConfig;
 
-pub(super) fn launches(config: &GpuConfig, elements: u64, block: u32, queues: u8) -> Amount {
+pub(super) fn launches(
+    config: &GpuConfig,
+    (elements, block): (u64, u32),
+    (queues, submit): (u8, Submit),
+) -> Amount {
     // A few long launches or many short ones.
     let count = match elements {
         ..=0x2_0000 => 8 * u32::from(queues),
@@ -20,7 +25,12 @@ pub(super) fn launches(config: &GpuConfig, elements: u64, block: u32, queues: u8
             let (to, from) = if n.is_multiple_of(2) { (a, b) } else { (b, a) };
             vec![to, from, 0, 0, elements]
         };
-        machine.run_many(&kernel, Shape::new(blocks, block), (count, queues), &words)
+        machine.run_many(
+            &kernel,
+            Shape::new(blocks, block),
+            (count, queues, submit),
+            &words,
+        )
     };
     let (first, second) = (once(count), once(2 * count));
     let events = f64::from(count);

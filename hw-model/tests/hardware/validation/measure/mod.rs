@@ -109,9 +109,8 @@ fn measure(card: &Card, run: Run) -> Amount {
             elements,
             block,
             queues,
-            // The model knows no graphs: their nodes are launches like others.
-            submit: _,
-        } => launches::launches(whole, elements, block, queues),
+            submit,
+        } => launches::launches(whole, (elements, block), (queues, submit)),
         Run::EmptyLaunch {} => launches::empty_launch(whole),
         Run::Sgemm { step } => sgemm::sgemm(&slice, step),
         Run::ReadAfterWrite { write_mb, read_mb } => {

@@ -1,0 +1,91 @@
+//! What `ptxas` makes several instructions of, where a chip has none that does it alone.
+//!
+//! Integers of 64 bits lie in two registers: additions carry, products are sums of four partial ones, comparisons look
+//! at both halves. An approximation that keeps subnormal numbers scales its argument before the special-function
+//! unit and its result behind it; a sine has its argument brought to turns first. Both follow from what cuobjdump
+//! shows of code for Volta and later.
+//! A product that is added to right behind it is one instruction with that (`IMAD.WIDE`; [`super::lower`]).
+//! Rule: instructions of a sequence wait for one another along its longest chain only; the others add what they take
+//! of the unit.
+
+use crate::config::{Pipeline, Pipelines};
+use gridmux_ptx::decode::{Instruction, Opcode, Part, ScalarType as T};
+
+/// A sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Expansion {
+    /// Instructions of the pipeline that the PTX instruction belongs to.
+    count: u32,
+    /// How many of them wait for one another.
+    depth: u32,
+    /// Single-precision multiplications before and behind them.
+    scalings: u32,
+}
+
+const ONE: Expansion = Expansion {
+    count: 1,
+    depth: 1,
+    scalings: 0,
+};
+
+impl Expansion {
+    /// Returns what becomes of an instruction.
+    pub(super) fn of(i: &Instruction) -> Self {
+        let wide = |ty: &T| matches!(ty, T::U64 | T::S64 | T::B64);
+        if i.mods.types.first().is_some_and(wide) {
+            return Self::of_wide(i);
+        }
+        let scalings = match (i.opcode, i.mods.types.first()) {
+            (Opcode::Sin | Opcode::Cos, Some(T::F32)) => 1,
+            (Opcode::Ex2 | Opcode::Lg2 | Opcode::Rcp | Opcode::Rsqrt, Some(T::F32))
+                if i.mods.approx && !i.mods.ftz =>
+            {
+                2
+            }
+            (Opcode::Sqrt, Some(T::F32)) if i.mods.approx => 2,
+            (Opcode::Div, Some(T::F32)) if i.mods.approx || i.mods.full => 2,
+            _ => 0,
+        };
+        Self { scalings, ..ONE }
+    }
+
+    fn of_wide(i: &Instruction) -> Self {
+        let (count, depth) = match (i.opcode, i.mods.part) {
+            (Opcode::Mul | Opcode::Mad, Some(Part::Lo)) => (4, 3),
+            (Opcode::Mul | Opcode::Mad, Some(Part::Hi)) => (6, 4),
+            (Opcode::Div | Opcode::Rem, _) => (4, 4),
+            (Opcode::Min | Opcode::Max, _) => (4, 3),
+            (Opcode::Setp | Opcode::Set | Opcode::Popc | Opcode::Clz | Opcode::Bfind, _) => (2, 2),
+            (
+                Opcode::Add
+                | Opcode::Sub
+                | Opcode::Neg
+                | Opcode::And
+                | Opcode::Or
+                | Opcode::Xor
+                | Opcode::Not
+                | Opcode::Shl
+                | Opcode::Shr
+                | Opcode::Brev
+                | Opcode::Selp,
+                _,
+            ) => (2, 1),
+            (Opcode::Abs, _) => (3, 2),
+            _ => (1, 1),
+        };
+        Self {
+            count,
+            depth,
+            scalings: 0,
+        }
+    }
+
+    /// Returns the timing of the whole sequence, from that of one of its instructions.
+    pub(super) fn timing(self, one: Pipeline, p: &Pipelines) -> Pipeline {
+        let beside = (self.count - self.depth) * one.interval;
+        Pipeline {
+            latency: self.depth * one.latency + beside + self.scalings * p.fp32.latency,
+            interval: self.count * one.interval,
+        }
+    }
+}

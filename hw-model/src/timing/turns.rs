@@ -1,0 +1,129 @@
+//! What launching does one after another: a host's thread submits launches, the front end of the GPU takes them, and
+//! their blocks are placed. Each of these can do one thing every so many cycles, however many queues there are.
+//!
+//! A tenant submits with one thread, so its launches wait for each other and not for those of others; whoever submits
+//! for all tenants, as the mediator does, is one thread, too. The first launch of an idle thread pays nothing here:
+//! what one launch takes from its submission to its first block is a latency, and `launch.kernel_cycles`.
+//! Rules: a turn that nobody took is lost; intervals are not whole numbers of cycles, turns are.
+
+use gridmux_policy::ids::TenantId;
+
+/// Bits of a cycle's fraction.
+const FRACTION: u32 = 16;
+
+/// Something that one taker at a time can have, at least an interval apart.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    /// In 2^-16 cycles.
+    interval: u64,
+    next_at: u64,
+    /// How much later than `next_at` the next turn would be, in 2^-16 cycles.
+    fraction: u64,
+}
+
+impl Turns {
+    /// Returns turns of which none was taken, `interval` cycles apart.
+    pub(crate) fn new(interval: f64) -> Self {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "descriptions are checked, and scaled by 65535 at most; the cast saturates"
+        )]
+        let interval = (interval * f64::from(1 << FRACTION)).round() as u64;
+        Self {
+            interval,
+            next_at: 0,
+            fraction: 0,
+        }
+    }
+
+    /// Returns the first cycle of the next turn.
+    pub(crate) fn next_at(&self) -> u64 {
+        self.next_at
+    }
+
+    /// Takes a turn at `at`, which is not before [`Turns::next_at`].
+    pub(crate) fn take(&mut self, at: u64) {
+        if at > self.next_at {
+            self.fraction = 0;
+        }
+        let passed = self.fraction.saturating_add(self.interval);
+        self.next_at = at.saturating_add(passed >> FRACTION);
+        self.fraction = passed & ((1 << FRACTION) - 1);
+    }
+}
+
+/// The threads that submit launches, one for each tenant.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    /// Cycles that a thread takes for a launch.
+    submit_cycles: u64,
+    /// Tenants whose thread is busy, and until when.
+    busy: Vec<(TenantId, u64)>,
+}
+
+impl Threads {
+    /// Returns threads that are idle and take `submit_cycles` for a launch.
+    pub(crate) fn new(submit_cycles: u64) -> Self {
+        Self {
+            submit_cycles,
+            busy: Vec::with_capacity(16),
+        }
+    }
+
+    /// A tenant launches at `now`; returns when its thread comes to it.
+    pub(crate) fn submit(&mut self, tenant: TenantId, now: u64) -> u64 {
+        self.busy.retain(|(_, until)| *until > now);
+        let known = self.busy.iter_mut().find(|(other, _)| *other == tenant);
+        if let Some((_, until)) = known {
+            let at = *until;
+            *until += self.submit_cycles;
+            return at;
+        }
+        if self.submit_cycles > 0 {
+            self.busy.push((tenant, now + self.submit_cycles));
+        }
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Threads, Turns};
+    use gridmux_policy::ids::TenantId;
+
+    /// Returns when each of `count` takers has its turn that all come at 0.
+    fn turns(interval: f64, count: usize) -> Vec<u64> {
+        let mut turns = Turns::new(interval);
+        let take = |_| {
+            let at = turns.next_at();
+            turns.take(at);
+            at
+        };
+        (0..count).map(take).collect()
+    }
+
+    #[test]
+    fn turns_keep_their_interval_on_average() {
+        assert_eq!(turns(1.0, 4), [0, 1, 2, 3]);
+        assert_eq!(turns(1.5, 5), [0, 1, 3, 4, 6]);
+        assert_eq!(turns(0.25, 9), [0, 0, 0, 0, 1, 1, 1, 1, 2]);
+        assert_eq!(turns(19.8, 1001).last(), Some(&19_800));
+        // No fraction is carried over an idle time.
+        let mut late = Turns::new(1.5);
+        late.take(0);
+        late.take(10);
+        assert_eq!(late.next_at(), 11);
+    }
+
+    #[test]
+    fn launches_wait_for_their_own_thread() {
+        let mut threads = Threads::new(100);
+        let (one, two) = (TenantId(1), TenantId(2));
+        let submitted = [(one, 0), (one, 0), (two, 50), (one, 50), (two, 500)];
+        let times = submitted.map(|(tenant, now)| threads.submit(tenant, now));
+        assert_eq!(times, [0, 100, 50, 200, 500]);
+        let mut free = Threads::new(0);
+        assert_eq!([(); 3].map(|()| free.submit(one, 7)), [7, 7, 7]);
+    }
+}
