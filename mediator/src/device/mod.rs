@@ -247,6 +247,29 @@ pub enum Report {
     },
 }
 
+/// How launches come to a device: the thread that submits them takes its time for each, one after another.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Submission {
+    /// What it takes for a launch; 0 where launches do not wait for each other.
+    pub each: Nanos,
+    /// Device time at which it has submitted all that it was given.
+    pub idle_at: Nanos,
+}
+
+impl Submission {
+    /// Takes note of a launch that was handed over at `now`.
+    pub fn add(&mut self, now: Nanos) {
+        self.idle_at = self.idle_at.max(now) + self.each;
+    }
+
+    /// Returns the time up to which a launch handed over now would wait behind more than one other: what waits there
+    /// goes in the order in which it came, so the rest is better kept where the order can still change.
+    #[must_use]
+    pub fn full_until(&self) -> Nanos {
+        self.idle_at - self.each
+    }
+}
+
 /// The dispatcher's end of a device.
 pub trait Device {
     /// Queues a command; `params` are a launch's parameters, control struct included, and empty for other commands.
@@ -267,6 +290,10 @@ pub trait Device {
     /// Returns how many operations one lane takes at once; they run one after another, in order.
     fn lane_depth(&self) -> usize {
         1
+    }
+    /// Returns how launches come to it. Of a device that does not tell, launches are handed over without a pause.
+    fn submission(&self) -> Submission {
+        Submission::default()
     }
     /// Device time now.
     fn now(&self) -> Nanos;

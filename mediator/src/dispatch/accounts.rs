@@ -53,6 +53,8 @@ pub struct Accounts {
     pub busy: TenantSet,
     /// Tenants with operations parked.
     pub parked: TenantSet,
+    /// Tenants that have submitted a piece in this round.
+    pub submitted: TenantSet,
     /// Tenants that wait for the others.
     pub behind: TenantSet,
     /// How many tenants have something queued or on the device.
@@ -103,6 +105,7 @@ impl Default for Accounts {
             accounts: accounts.into_boxed_slice(),
             busy: TenantSet::default(),
             parked: TenantSet::default(),
+            submitted: TenantSet::default(),
             behind: TenantSet::default(),
             wanting: 0,
         }
@@ -131,7 +134,8 @@ impl Accounts {
     /// Takes out the account of a tenant that has nothing under way.
     pub fn remove(&mut self, tenant: TenantId) -> Option<Box<Account>> {
         let account = self.accounts.get_mut(tenant.index())?.take()?;
-        for set in [&mut self.busy, &mut self.parked, &mut self.behind] {
+        let sets = [&mut self.busy, &mut self.parked, &mut self.submitted];
+        for set in sets.into_iter().chain([&mut self.behind]) {
             set.remove(tenant);
         }
         self.wanting -= u32::from(account.wants());

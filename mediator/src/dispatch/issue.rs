@@ -1,7 +1,8 @@
 //! The issue pass: which operations go to the device now, and in what pieces ([`super::window`]).
 //!
-//! Rules: copies and fills go first ([`super::issue_transfers`]); launches go in the order of the queue; under a strict
-//! head of line nothing overtakes a launch; no tenant takes more lanes than its equal part, with a part for a tenant
+//! Rules: copies and fills go first ([`super::issue_transfers`]); launches go in the order of the queue, while the
+//! device is slow to take them in rounds ([`super::submission`]); under a strict head of line nothing overtakes a launch
+//! but for these; no tenant takes more lanes than its equal part, with a part for a tenant
 //! that may yet come; a tenant whose launches keep ending at their budget waits until no other has one open. Several
 //! launches of a stream may be on the device at once, in one lane, which keeps their order.
 
@@ -46,6 +47,18 @@ struct Cut {
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn issue(&mut self) -> bool {
         let mut worked = self.issue_transfers();
+        self.begin_round_if_idle();
+        loop {
+            worked |= self.issue_queued();
+            if self.is_submitting() || !self.begin_round() {
+                return worked;
+            }
+        }
+    }
+
+    /// Issues what is in the queue, as far as it can go in this round.
+    fn issue_queued(&mut self) -> bool {
+        let mut worked = false;
         while let Some(active) = self.queue.first() {
             match self.is_issued(active) {
                 None => {
@@ -106,6 +119,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             };
         }
         if !matches!(operation.work, Work::Launch(_)) {
+            return Attempt::NotItsTurn;
+        }
+        if self.is_submitting() {
+            return Attempt::DeviceFull;
+        }
+        if self.had_its_turn(active.tenant) {
             return Attempt::NotItsTurn;
         }
         let others = self.accounts.busy.len() - usize::from(account.open > 0);
@@ -189,6 +208,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             ahead,
             in_flight: operation.in_flight,
             lanes: lanes_each.min((lanes_each / account.queued.max(1)).max(2)),
+            round: self.round(),
             backlog,
             device: &self.shape,
             after,
@@ -306,6 +326,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             self.note_preempted(active, false);
         }
         self.count_issued(active, tag, &flight);
+        self.take_turn(tenant);
         Attempt::Issued
     }
 
@@ -415,7 +436,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             return false;
         }
         let due = self.deferred.peek().map(|entry| entry.0.due);
-        let awaited = [due, self.clock.ready()].into_iter().flatten().min();
+        let awaited = [due, self.clock.ready(), self.submits_next()];
+        let awaited = awaited.into_iter().flatten().min();
         let wake = self.policy.wake_at().filter(|wake| *wake > self.now);
         // With nothing on the device, a launch that the plan gives no room waits for the policy.
         let waits_for_plan = !self.accounts.busy.is_empty() && wake.is_some();

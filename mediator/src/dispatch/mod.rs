@@ -38,6 +38,7 @@ pub mod queue;
 mod report;
 pub mod rows;
 pub mod samples;
+mod submission;
 mod tell;
 pub mod tenant_set;
 pub mod transfers;

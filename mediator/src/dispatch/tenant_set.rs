@@ -48,6 +48,12 @@ impl TenantSet {
         Some(tenant)
     }
 
+    /// Returns whether a tenant is a member.
+    #[must_use]
+    pub fn contains(&self, tenant: TenantId) -> bool {
+        self.places.get(tenant.index()).is_some_and(|place| *place > 0)
+    }
+
     /// Returns the members in no particular order.
     #[must_use]
     pub fn members(&self) -> &[TenantId] {
@@ -85,6 +91,7 @@ mod tests {
         let mut members: Vec<u32> = set.members().iter().map(|tenant| tenant.0).collect();
         members.sort_unstable();
         assert_eq!(members, [1, 2, 9]);
+        assert!(set.contains(TenantId(9)) && !set.contains(TenantId(3)));
         set.insert(TenantId(3));
         let mut popped: Vec<u32> = std::iter::from_fn(|| set.pop()).map(|t| t.0).collect();
         popped.sort_unstable();

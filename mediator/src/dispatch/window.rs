@@ -7,7 +7,7 @@
 //!   windows and a block at most.
 //! - **Capped**, or to be able to stop at once: slices of a sixth of what the row may hold, which is never more than
 //!   the device holds at once, in lanes of their own, up to cap and limit; larger ones where its tenant may hold fewer
-//!   than six lanes for it. While slices are short against the latency of a launch, one more goes behind each in its
+//!   than six lanes for it, or where blocks end faster than six slices can be submitted. While slices are short against the latency of a launch, one more goes behind each in its
 //!   lane: it cannot start before the one in front has ended, so the cap holds, and its launch costs no time.
 //! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) for all
 //!   such rows of a tenant together, ahead of time two, and at most a quarter of the device. So kernels that never end
@@ -33,6 +33,7 @@ use super::policy_link::RowView;
 use super::rows::Row;
 use crate::device::Lane;
 use gridmux_policy::shape::{DeviceShape, SmUnits};
+use gridmux_policy::units::Nanos;
 
 /// Longest time for which a row without competitors is handed to the device at once (design section 3, step 4).
 pub const WINDOW_NS: u64 = 190_000;
@@ -88,6 +89,8 @@ pub struct Situation<'a> {
     pub in_flight: u16,
     /// Lanes that its tenant may hold for it.
     pub lanes: u32,
+    /// Time between two of its pieces where the thread that submits is busy: one piece of every tenant's that has work.
+    pub round: Nanos,
     /// What its tenant's launches have on the device.
     pub backlog: Backlog,
     /// The device.
@@ -230,6 +233,15 @@ impl Situation<'_> {
         part.clamp(least, most).max(1)
     }
 
+    /// Returns how many slices what the row may hold is cut into: no more than can be submitted while one runs.
+    fn slices(&self) -> u32 {
+        let submitted = self.row.block_ns.checked_div(self.round.0);
+        let submitted = submitted.map_or(SLICES_PER_ROW, |count| {
+            u32::try_from(count).unwrap_or(SLICES_PER_ROW)
+        });
+        self.lanes.min(submitted).clamp(1, SLICES_PER_ROW)
+    }
+
     fn slice(&self, whole: u32, most: u32, cuts: bool) -> Option<Piece> {
         let charged = self.row.charged;
         let stretched = self.stretched_cap();
@@ -257,10 +269,10 @@ impl Situation<'_> {
             return (room > 0).then(|| fresh(whole));
         }
         let most_charged = charged.saturating_add(room);
-        let sixth = most_charged.div_ceil(self.lanes.clamp(1, SLICES_PER_ROW));
+        let part = most_charged.div_ceil(self.slices());
         let (allowance, quantum) = match self.row.block_ns {
             0 => (room.min(most).min(self.unproven_room(1)), 1),
-            _ => (room.min(most), sixth.max(1)),
+            _ => (room.min(most), part.max(1)),
         };
         if allowance == most && most == whole {
             return Some(fresh(whole));

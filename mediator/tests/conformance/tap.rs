@@ -10,7 +10,9 @@ use gridmux_channel::ring::{
     CompletionEntry, CompletionStatus, Launch, Operation, PushError, RingError, SubmissionEntry,
     TenantState,
 };
-use gridmux_mediator::device::{Busy, Command, Device, DeviceKernelId, LaunchCommand, Report};
+use gridmux_mediator::device::{
+    Busy, Command, Device, DeviceKernelId, LaunchCommand, Report, Submission,
+};
 use gridmux_mediator::dispatch::port::TenantPort;
 use gridmux_policy::conformance::{BlockSeen, Change, Load};
 use gridmux_policy::units::Nanos;
@@ -266,6 +268,10 @@ impl Device for Tap {
 
     fn lane_depth(&self) -> usize {
         self.0.borrow().device.lane_depth()
+    }
+
+    fn submission(&self) -> Submission {
+        self.0.borrow().device.submission()
     }
 
     fn now(&self) -> Nanos {

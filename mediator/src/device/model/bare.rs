@@ -323,6 +323,7 @@ mod tests {
         let mut device = BareDevice::open("h200", Some(2), 1 << 20).unwrap();
         let kernel = device.load(ADD.as_bytes(), "add").unwrap();
         let (contents, mut addresses) = (vec![0; 16], Vec::new());
+        let launches = (5 * streams as u64).min(9);
         let streams: Vec<_> = (0..streams)
             .map(|_| {
                 let address = device.place(&contents).unwrap();
@@ -344,9 +345,9 @@ mod tests {
             .collect();
         let mut heard = 0;
         let run = device
-            .run(&streams, 9, |ended| heard = ended)
+            .run(&streams, launches, |ended| heard = ended)
             .expect("it runs");
-        assert_eq!(heard, 9);
+        assert_eq!(heard, launches);
         let words = addresses.iter().map(|address| {
             let mut word = [0; 4];
             device.read(address + 12, &mut word).unwrap();
@@ -360,7 +361,8 @@ mod tests {
         let (alone, words) = run(2, 1, false);
         assert_eq!((words.iter().sum::<u32>(), alone.launches), (9, 9));
         assert!(words.iter().all(|word| *word <= 5), "{words:?}");
-        let (ahead, _) = run(2, 4, false);
+        // One stream, as more of them keep the thread busy that submits, whatever is ahead.
+        let ((alone, _), (ahead, _)) = (run(1, 1, false), run(1, 4, false));
         assert!(
             ahead.duration_ns() < alone.duration_ns(),
             "a queue that is kept full does not wait for launches to be made"
@@ -369,9 +371,9 @@ mod tests {
 
     #[test]
     fn what_a_launch_changed_is_restored_before_the_next() {
-        let (restored, words) = run(2, 1, true);
+        let (_, words) = run(2, 1, true);
         assert_eq!(words, [1, 1]);
-        let (plain, _) = run(2, 1, false);
+        let ((restored, _), (plain, _)) = (run(1, 1, true), run(1, 1, false));
         assert!(
             restored.duration_ns() > plain.duration_ns(),
             "copies take device time"

@@ -24,7 +24,7 @@ mod wires;
 
 use super::{
     Busy, Command, Device, DeviceError, DeviceFacts, DeviceKernelId, DomainId, HardwareFacts,
-    Report, Timing,
+    Report, Submission, Timing,
 };
 use clock::SharedClock;
 use control::ModelControl;
@@ -119,6 +119,7 @@ pub struct ModelDevice {
     /// Parameters of the launches in `commands`, in their order, in whole chunks.
     params: Producer<Chunk>,
     reports: Consumer<Report>,
+    submission: Submission,
     shared: Arc<Shared>,
     thread: std::thread::Thread,
 }
@@ -173,6 +174,10 @@ pub fn open(
             printed: PrintedTexts::default(),
         }),
     });
+    let submit_ns = match timing {
+        Timing::Timed => config.launch.submit_ns,
+        Timing::Functional => 0,
+    };
     let (command_in, command_out) = spsc::ring(COMMANDS);
     let (params_in, params_out) = spsc::ring(COMMANDS * super::PARAM_BYTES.div_ceil(CHUNK_BYTES));
     let (report_in, report_out) = spsc::ring(REPORTS);
@@ -195,6 +200,10 @@ pub fn open(
         commands: command_in,
         params: params_in,
         reports: report_out,
+        submission: Submission {
+            each: Nanos(submit_ns.into()),
+            ..Submission::default()
+        },
         shared: Arc::clone(&shared),
         thread: thread.thread().clone(),
     };
@@ -259,6 +268,9 @@ impl Device for ModelDevice {
                 .map_err(|_| Busy)?;
         }
         self.commands.try_push(*command).map_err(|_| Busy)?;
+        if matches!(command, Command::Launch(_)) {
+            self.submission.add(self.shared.clock.now());
+        }
         // Costs a system call only when the device thread is parked.
         self.thread.unpark();
         Ok(())
@@ -274,6 +286,10 @@ impl Device for ModelDevice {
 
     fn lane_depth(&self) -> usize {
         LANE_DEPTH
+    }
+
+    fn submission(&self) -> Submission {
+        self.submission
     }
 
     fn now(&self) -> Nanos {

@@ -1,0 +1,63 @@
+//! The thread that submits launches to the device, which takes its time for each: a resource that tenants share.
+//!
+//! What waits at that thread goes in the order in which it came, so no more than one launch does; the others wait in
+//! the issue queue, where a better one may still overtake them. While the thread is busy, tenants submit in rounds, one
+//! piece each: a flood of short launches of one tenant, which a plan may well prefer, holds others up for one piece.
+//!
+//! Rules: within a round the plan's order holds. A round ends when the thread is idle, or when nobody who has not had a
+//! turn can submit. A device that does not tell what a submission costs ([`Submission`](crate::device::Submission))
+//! has no rounds.
+
+use super::dispatcher::Dispatcher;
+use super::port::TenantPort;
+use crate::device::Device;
+use gridmux_policy::ids::TenantId;
+use gridmux_policy::units::Nanos;
+
+impl<D: Device, P: TenantPort> Dispatcher<D, P> {
+    /// Returns whether a launch would wait behind another one to be submitted.
+    pub(super) fn is_submitting(&self) -> bool {
+        self.device.submission().full_until() > self.now
+    }
+
+    /// Returns when the thread takes another launch, if one waits for it.
+    pub(super) fn submits_next(&self) -> Option<Nanos> {
+        let parked = !self.accounts.submitted.is_empty() && !self.accounts.parked.is_empty();
+        let waits = parked || !self.queue.is_empty();
+        let at = self.device.submission().full_until();
+        (waits && at > self.now).then_some(at)
+    }
+
+    /// Returns whether a tenant has submitted a piece in this round.
+    pub(super) fn had_its_turn(&self, tenant: TenantId) -> bool {
+        self.accounts.submitted.contains(tenant)
+    }
+
+    /// Returns how long a round takes in which every tenant that has work submits a piece.
+    pub(super) fn round(&self) -> Nanos {
+        self.device.submission().each * self.accounts.wanting.into()
+    }
+
+    /// Takes note of a piece that a tenant submitted.
+    pub(super) fn take_turn(&mut self, tenant: TenantId) {
+        if self.device.submission().each > Nanos::ZERO {
+            self.accounts.submitted.insert(tenant);
+        }
+    }
+
+    /// Begins a new round where the thread is idle.
+    pub(super) fn begin_round_if_idle(&mut self) {
+        if self.device.submission().idle_at <= self.now {
+            self.begin_round();
+        }
+    }
+
+    /// Gives every tenant a turn; returns whether one had none left.
+    pub(super) fn begin_round(&mut self) -> bool {
+        let ended = !self.accounts.submitted.is_empty();
+        while let Some(tenant) = self.accounts.submitted.pop() {
+            self.unpark(tenant);
+        }
+        ended
+    }
+}
