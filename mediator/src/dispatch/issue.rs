@@ -12,6 +12,7 @@ use super::message::Slot;
 use super::operation::{LaunchWork, Operation, OperationId, Work};
 use super::port::TenantPort;
 use super::queue::Active;
+use super::rows::Row;
 use super::window::{Behind, Piece, Situation, ahead_percent};
 use crate::device::{Command, Device, Lane, LaunchCommand, Tag};
 use gridmux_bpf::probes::{self, ProbeArgs};
@@ -268,7 +269,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         // A box may hold fewer blocks than asked for.
         let blocks = u32::try_from(slice.blocks()).unwrap_or(u32::MAX);
         let charge = piece.charge.min(blocks);
-        let block_ns = self.rows.get(launch.row).map_or(0, |row| row.block_ns);
+        let block_ns = self.rows.get(launch.row).map_or(0, Row::lasts_ns);
         let flight = Flight {
             slot,
             tenant,

@@ -6,6 +6,7 @@ use super::message::{Notice, Slot};
 use super::operation::{Operation, OperationId, Work};
 use super::port::TenantPort;
 use super::samples::LaunchSample;
+use super::window::WINDOW_NS;
 use crate::device::{Command, Device, Outcome, Report, Tag};
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::CompletionStatus;
@@ -140,6 +141,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         let took = (end - start).0.max(1);
         row.slice_ns = took.max(row.slice_ns - row.slice_ns / LONGEST_OF);
+        if let Some(block_ns) = flight.resided_ns.checked_div(flight.blocks.into()) {
+            row.note_piece(block_ns, flight.work_ns, WINDOW_NS);
+        }
         let charged_ns = (end - flight.charged_from)
             .0
             .saturating_mul(flight.blocks.into());

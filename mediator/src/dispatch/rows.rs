@@ -22,6 +22,9 @@ pub const ROWS_PER_TENANT: usize = if cfg!(loom) { 2 } else { 32 };
 /// Rows of all tenants together, without spill rows.
 const POOL: usize = if cfg!(loom) { 4 } else { 8192 };
 
+/// How fast the slowest piece of a row is forgotten: by one part in this many with each large piece.
+const SLOWEST_OF: u64 = 16;
+
 /// One row as the dispatcher needs it.
 #[derive(Debug, Clone)]
 pub struct Row {
@@ -52,6 +55,9 @@ pub struct Row {
     pub waiting: u64,
     /// Running mean of a block's residence in nanoseconds; 0 before one has ended, and after one ran into its budget.
     pub block_ns: u64,
+    /// Mean residence of a block of the piece, of those lately, whose blocks resided longest, in nanoseconds; 0 before
+    /// one has ended. Blocks that had their SMs to themselves end early, and say little of a full device.
+    pub slowest_ns: u64,
     /// What a block of it is predicted to last before one has ended, from the kernel's profile, in nanoseconds; 0 where
     /// nothing is known, or a launch ran into its budget.
     pub predicted_ns: u64,
@@ -74,6 +80,22 @@ impl Row {
     #[must_use]
     pub fn is_unproven(&self) -> bool {
         self.block_ns == 0
+    }
+
+    /// Returns how long a block of a large piece is predicted to last, in nanoseconds; 0 where the row is unproven.
+    #[must_use]
+    pub fn lasts_ns(&self) -> u64 {
+        match self.is_unproven() {
+            true => 0,
+            false => self.block_ns.max(self.slowest_ns),
+        }
+    }
+
+    /// Takes note of a piece that ended, whose blocks resided for `block_ns` nanoseconds on average: the more work it
+    /// was, of `enough_ns` at most, the more of older ones it makes forget.
+    pub fn note_piece(&mut self, block_ns: u64, work_ns: u64, enough_ns: u64) {
+        let forgotten = self.slowest_ns / SLOWEST_OF * work_ns.min(enough_ns) / enough_ns.max(1);
+        self.slowest_ns = block_ns.max(self.slowest_ns - forgotten);
     }
 }
 
@@ -227,6 +249,7 @@ impl RowTable {
             ended: 0,
             waiting: 0,
             block_ns: self.block_ns,
+            slowest_ns: 0,
             predicted_ns: 0,
             slice_ns: 0,
             charged_ns: 0,
@@ -325,6 +348,26 @@ mod tests {
         assert_eq!(claim(3, 7, 256), (first, false));
         let others = [claim(3, 7, 128).0, claim(3, 8, 256).0, claim(4, 7, 256).0];
         assert!(others.iter().all(|row| *row != first));
+    }
+
+    #[test]
+    fn blocks_last_as_long_as_those_of_the_slowest_piece_lately() {
+        let mut rows = RowTable::default();
+        let id = rows.claim(TenantId(0), KernelKey(1), &block(32), false).row;
+        let row = rows.get_mut(id).unwrap();
+        row.note_piece(3_000, 100, 100);
+        assert_eq!(row.lasts_ns(), 0, "no block has ended in time");
+        row.block_ns = 1_000;
+        assert_eq!(row.lasts_ns(), 3_000);
+        // A piece of a tenth of the work that counts makes a tenth as much forgotten.
+        row.note_piece(1_000, 10, 100);
+        assert_eq!(row.lasts_ns(), 3_000 - 18);
+        for _ in 0..100 {
+            row.note_piece(1_000, 200, 100);
+        }
+        assert_eq!(row.lasts_ns(), 1_000);
+        row.block_ns = 1_500;
+        assert_eq!(row.lasts_ns(), 1_500);
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             return;
         };
         // Its profile is of launches that ended.
-        (row.block_ns, row.predicted_ns) = (0, 0);
+        (row.block_ns, row.slowest_ns, row.predicted_ns) = (0, 0, 0);
         let (tenant, open) = (row.tenant, row.open);
         if let Some(account) = self.accounts.get_mut(tenant) {
             account.unproven += open;

@@ -174,7 +174,7 @@ impl Situation<'_> {
     }
 
     fn window(&self, whole: u32, most: u32, cuts: bool) -> Option<Piece> {
-        let block_ns = self.row.block_ns;
+        let block_ns = self.row.lasts_ns();
         // One condition for pieces of all sizes, so that none waits for ever while smaller ones go.
         let enough_ns = WINDOW_NS.max(block_ns).max(self.backlog.block_ns);
         if self.backlog.work_ns > enough_ns {
