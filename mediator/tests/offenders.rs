@@ -117,8 +117,8 @@ const fn stream(blocks: u32, threads: u16, rounds: u32, ahead: u32, count: u64) 
 
 /// What an honest tenant does: short and medium kernels in closed loops.
 const HONEST: [&[StreamLoop]; 2] = [
-    &[stream(8, 256, 20, 1, 120), stream(48, 256, 200, 1, 40)],
-    &[stream(16, 128, 10, 2, 160), stream(24, 512, 150, 1, 40)],
+    &[stream(8, 256, 20, 1, 240), stream(48, 256, 200, 1, 80)],
+    &[stream(16, 128, 10, 2, 320), stream(24, 512, 150, 1, 80)],
 ];
 
 fn rig(budgets: Budgets) -> ModelRig {
@@ -286,19 +286,19 @@ fn a_tenant_whose_launches_never_end_goes_behind_and_loses_none() {
 #[test]
 fn a_launch_costs_what_its_pieces_cost_together() {
     let budgets = Budgets {
-        processor: Duration::from_millis(300),
+        processor: Duration::from_secs(1),
         ..Budgets::default()
     };
     let mut rig = rig(budgets);
     let (printing, other) = (rig.tenant(1), rig.tenant(1));
-    // Far more than the budget; beside another tenant it goes in many pieces of a few blocks.
-    rig.client_of(printing, PRINTING, &[stream(100_000, 128, 10, 1, 1)]);
+    // Far more than the budget; beside another tenant it goes in pieces of a few blocks.
     rig.client_of(other, LOADS, &[stream(64, 256, 200, 1, u64::MAX)]);
-    rig.run_programs(&[0]);
+    let costly = rig.client_of(printing, PRINTING, &[stream(100_000, 128, 10, 1, 1)]);
+    rig.run_programs(&[costly]);
     assert_eq!(
         rig.done
             .iter()
-            .find(|done| done.client == 0)
+            .find(|done| done.client == costly)
             .map(|done| done.status),
         Some(CompletionStatus::Budget as u32)
     );

@@ -33,9 +33,16 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.accounts.submitted.contains(tenant)
     }
 
-    /// Returns how long a round takes in which every tenant that has work submits a piece.
+    /// Returns how long a round takes in which every tenant submits a piece that has a launch open and is not kept to
+    /// a probe.
     pub(super) fn round(&self) -> Nanos {
-        self.device.submission().each * self.accounts.wanting.into()
+        let each = self.device.submission().each;
+        if each == Nanos::ZERO {
+            return each;
+        }
+        let accounts = self.accounts.busy.members().iter();
+        let accounts = accounts.filter_map(|tenant| self.accounts.get(*tenant));
+        each * accounts.filter(|account| account.is_measured()).count() as u64
     }
 
     /// Takes note of a piece that a tenant submitted.

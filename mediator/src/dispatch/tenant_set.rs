@@ -51,7 +51,9 @@ impl TenantSet {
     /// Returns whether a tenant is a member.
     #[must_use]
     pub fn contains(&self, tenant: TenantId) -> bool {
-        self.places.get(tenant.index()).is_some_and(|place| *place > 0)
+        self.places
+            .get(tenant.index())
+            .is_some_and(|place| *place > 0)
     }
 
     /// Returns the members in no particular order.

@@ -10,7 +10,7 @@
 //!   than six lanes for it, or where blocks end faster than six slices can be submitted. While slices are short against the latency of a launch, one more goes behind each in its
 //!   lane: it cannot start before the one in front has ended, so the cap holds, and its launch costs no time.
 //! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) for all
-//!   such rows of a tenant together, ahead of time two, and at most a quarter of the device. So kernels that never end
+//!   such rows of a tenant together, and at most a quarter of the device. So kernels that never end
 //!   leave room for others. They slow down others' blocks nonetheless: they take issue slots of the SMs they are on.
 //!
 //! A profile of the kernel, learnt from earlier launches of anybody's, says how long blocks last, and no more. It
@@ -181,7 +181,7 @@ impl Situation<'_> {
             return None;
         }
         let size = match block_ns {
-            0 => probe(self.device.sms).min(self.unproven_room(WINDOWS)),
+            0 => probe(self.device.sms).min(self.unproven_room()),
             _ => self.window_blocks(block_ns),
         };
         if size == 0 {
@@ -210,13 +210,13 @@ impl Situation<'_> {
     }
 
     /// Returns how many blocks of unproven rows the tenant may add: at least one while it has none.
-    fn unproven_room(&self, windows: u16) -> u32 {
+    fn unproven_room(&self) -> u32 {
         let limit = SmUnits::ONE.times(self.device.sms.into());
         let limit = limit.percent(MOST_UNPROVEN);
         let held = &self.backlog.unproven;
         let room = held.room_within(self.device, limit, &self.launch.shape);
-        let most = u32::from(windows) * probe(self.device.sms);
-        let left = most.saturating_sub(u32::try_from(held.blocks()).unwrap_or(u32::MAX));
+        let left = probe(self.device.sms);
+        let left = left.saturating_sub(u32::try_from(held.blocks()).unwrap_or(u32::MAX));
         room.min(left).max(u32::from(held.blocks() == 0))
     }
 
@@ -271,7 +271,7 @@ impl Situation<'_> {
         let most_charged = charged.saturating_add(room);
         let part = most_charged.div_ceil(self.slices());
         let (allowance, quantum) = match self.row.block_ns {
-            0 => (room.min(most).min(self.unproven_room(1)), 1),
+            0 => (room.min(most).min(self.unproven_room()), 1),
             _ => (room.min(most), part.max(1)),
         };
         if allowance == most && most == whole {
