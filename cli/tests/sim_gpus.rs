@@ -193,7 +193,7 @@ fn what_no_description_has_is_named() {
         ("sm.scheduler=fifo", "sm.scheduler"),
         (
             "l2.latency=20",
-            "l2.latency = 20 and l1.latency = 38 contradict each other",
+            "l2.latency = 20 and l1.latency = 32 contradict each other",
         ),
     ] {
         let ran = kernel(&["--set", change]);

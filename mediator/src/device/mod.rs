@@ -10,16 +10,19 @@
 
 #[cfg(not(loom))]
 pub mod cuda;
+mod facts;
 #[cfg(not(loom))]
 pub mod model;
+mod submission;
+
+pub use facts::{DeviceFacts, HardwareFacts, Timing};
+pub use submission::Submission;
 
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_channel::ring::{CompletionStatus, Width};
-use gridmux_policy::ProfiledDevice;
 use gridmux_policy::ids::KernelKey;
-use gridmux_policy::shape::{BlockShape, DeviceShape};
+use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -247,29 +250,6 @@ pub enum Report {
     },
 }
 
-/// How launches come to a device: the thread that submits them takes its time for each, one after another.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Submission {
-    /// What it takes for a launch; 0 where launches do not wait for each other.
-    pub each: Nanos,
-    /// Device time at which it has submitted all that it was given.
-    pub idle_at: Nanos,
-}
-
-impl Submission {
-    /// Takes note of a launch that was handed over at `now`.
-    pub fn add(&mut self, now: Nanos) {
-        self.idle_at = self.idle_at.max(now) + self.each;
-    }
-
-    /// Returns the time up to which a launch handed over now would wait behind more than one other: what waits there
-    /// goes in the order in which it came, so the rest is better kept where the order can still change.
-    #[must_use]
-    pub fn full_until(&self) -> Nanos {
-        self.idle_at - self.each
-    }
-}
-
 /// The dispatcher's end of a device.
 pub trait Device {
     /// Queues a command; `params` are a launch's parameters, control struct included, and empty for other commands.
@@ -302,89 +282,6 @@ pub trait Device {
 /// The device's command queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy;
-
-/// How a modelled device treats time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Timing {
-    /// It counts cycles: its clock is virtual, and passes under permits.
-    #[default]
-    Timed,
-    /// It gives results as fast as the host can: its clock is an estimate.
-    Functional,
-}
-
-/// Facts about a device that tenants and policies may know.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct DeviceFacts {
-    /// Name, for example `SM model h200 (8 of 132 SMs)`.
-    pub name: String,
-    /// The SM model rather than hardware.
-    pub is_model: bool,
-    /// How a model treats time; nothing for hardware.
-    pub timing: Option<Timing>,
-    /// Streaming multiprocessors.
-    pub sms: u16,
-    /// Core clock.
-    pub clock_khz: u32,
-    /// Memory that tenants may share.
-    pub memory_bytes: u64,
-    /// Most threads of a block.
-    pub max_threads_per_block: u32,
-    /// Most shared memory of a block.
-    pub max_shared_bytes_per_block: u32,
-    /// Limits of one SM.
-    pub shape: DeviceShape,
-    /// What tenants may know besides, and the mediator does not use.
-    pub hardware: HardwareFacts,
-}
-
-impl DeviceFacts {
-    /// Returns how files of profiles name it. The functional model's time is estimated, so that durations on it say
-    /// nothing of the timed one.
-    #[must_use]
-    pub fn profiled(&self) -> ProfiledDevice {
-        let name = match self.timing {
-            Some(Timing::Functional) => format!("{}, functional", self.name),
-            Some(Timing::Timed) | None => self.name.clone(),
-        };
-        let sms = self.sms;
-        ProfiledDevice { name, sms }
-    }
-}
-
-/// Facts about a device that only tenants ask for. A figure that the device does not tell is 0.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct HardwareFacts {
-    /// Compute capability, major and minor.
-    pub compute_capability: (u32, u32),
-    /// Most threads of a block in x, y and z.
-    pub max_block: [u32; 3],
-    /// Most blocks of a grid in x, y and z.
-    pub max_grid: [u32; 3],
-    /// Most shared memory of a block in bytes, without asking for more.
-    pub default_shared_bytes_per_block: u32,
-    /// Shared memory that the system takes for each block, in bytes.
-    pub reserved_shared_bytes_per_block: u32,
-    /// Most registers of a block.
-    pub registers_per_block: u32,
-    /// Unit in which registers are given to a warp.
-    pub register_unit: u32,
-    /// Unit in which shared memory is given to a block, in bytes.
-    pub shared_unit_bytes: u32,
-    /// Clock of the memory.
-    pub memory_clock_khz: u64,
-    /// Width of the memory bus.
-    pub memory_bus_bits: u32,
-    /// Level-2 cache.
-    pub l2_bytes: u64,
-    /// Constant memory of a module.
-    pub constant_bytes: u32,
-    /// Copies that run beside each other.
-    pub copy_engines: u32,
-    /// Kernels that run beside each other.
-    pub concurrent_kernels: u32,
-}
 
 /// A module that a backend loaded.
 #[derive(Debug, Clone)]

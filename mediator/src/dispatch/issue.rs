@@ -1,10 +1,10 @@
 //! The issue pass: which operations go to the device now, and in what pieces ([`super::window`]).
 //!
-//! Rules: copies and fills go first ([`super::issue_transfers`]); launches go in the order of the queue, while the
-//! device is slow to take them in rounds ([`super::submission`]); under a strict head of line nothing overtakes a launch
-//! but for these; no tenant takes more lanes than its equal part, with a part for a tenant
-//! that may yet come; a tenant whose launches keep ending at their budget waits until no other has one open. Several
-//! launches of a stream may be on the device at once, in one lane, which keeps their order.
+//! Rules: copies and fills go first ([`super::issue_transfers`]); launches go in the order of the queue, and in rounds
+//! while the device is slow to take them ([`super::submission`]); under a strict head of line nothing overtakes a
+//! launch but by a round; no tenant takes more lanes than its equal part, with a part for a tenant that may yet come;
+//! a tenant whose launches keep ending at their budget waits until no other has one open. Several launches of a stream
+//! may be on the device at once, in one lane, which keeps their order.
 
 use super::dispatcher::{Dispatcher, wall_ns};
 use super::lanes::{Backlog, Flight};
@@ -268,7 +268,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let slice = box_of(launch, &piece);
         // A box may hold fewer blocks than asked for.
         let blocks = u32::try_from(slice.blocks()).unwrap_or(u32::MAX);
-        let charge = piece.charge.min(blocks);
         let block_ns = self.rows.get(launch.row).map_or(0, Row::lasts_ns);
         let flight = Flight {
             slot,
@@ -279,7 +278,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             first_block: launch.issued,
             issued: now,
             blocks,
-            charge,
+            charge: piece.charge.min(blocks),
             charged_from: now,
             resided_ns: 0,
             block_ns,
@@ -327,7 +326,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             self.note_preempted(active, false);
         }
         self.count_issued(active, tag, &flight);
-        self.take_turn(tenant);
         Attempt::Issued
     }
 
@@ -343,6 +341,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     fn count_issued(&mut self, active: Active, tag: Tag, flight: &Flight) {
         let (now, wall_ns, device) = (self.now, self.issue_wall_ns(), self.device_id.0);
         let blocks = flight.blocks;
+        self.take_turn(flight.tenant);
         if let Some(account) = self.accounts.get_mut(active.tenant) {
             account.counters.slice();
             account.charged.add(&flight.shape, flight.charge);

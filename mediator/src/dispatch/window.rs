@@ -7,11 +7,12 @@
 //!   windows and a block at most.
 //! - **Capped**, or to be able to stop at once: slices of a sixth of what the row may hold, which is never more than
 //!   the device holds at once, in lanes of their own, up to cap and limit; larger ones where its tenant may hold fewer
-//!   than six lanes for it, or where blocks end faster than six slices can be submitted. While slices are short against the latency of a launch, one more goes behind each in its
-//!   lane: it cannot start before the one in front has ended, so the cap holds, and its launch costs no time.
+//!   than six lanes for it, or where blocks end faster than six slices can be submitted. While slices are short against
+//!   the latency of a launch, one more goes behind each in its lane: it cannot start before the one in front has ended,
+//!   so the cap holds, and its launch costs no time.
 //! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) for all
-//!   such rows of a tenant together, and at most a quarter of the device. So kernels that never end
-//!   leave room for others. They slow down others' blocks nonetheless: they take issue slots of the SMs they are on.
+//!   such rows of a tenant together, and at most a quarter of the device. So kernels that never end leave room for
+//!   others. They slow down others' blocks nonetheless: they take issue slots of the SMs they are on.
 //!
 //! A profile of the kernel, learnt from earlier launches of anybody's, says how long blocks last, and no more. It
 //! proves nothing: blocks that ended on one input may not end on another, so a row with a profile is as unproven as

@@ -1,0 +1,249 @@
+//! What must hold of the keys of caches, interconnect and DRAM.
+
+use super::{
+    agree, at_least_one, bandwidth, cache_geometry, has_whole_sets, not_too_large, require,
+    up_to_1024, ways,
+};
+use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES};
+use crate::description::ConfigError;
+use crate::timing::dram::Channel;
+
+impl GpuConfig {
+    pub(super) fn validate_caches(&self) -> Result<(), ConfigError> {
+        at_least_one("shared.latency", self.shared.latency)?;
+        require(
+            "shared.banks",
+            self.shared.banks,
+            self.shared.banks == 32,
+            "only 32 banks are modelled",
+        )?;
+        require(
+            "shared.bank_bytes",
+            self.shared.bank_bytes,
+            matches!(self.shared.bank_bytes, 4 | 8),
+            "a bank is 4 or 8 bytes wide",
+        )?;
+        if let Some(atomic) = self.shared.atomic {
+            at_least_one("shared.atomic.turn", atomic.turn)?;
+            require(
+                "shared.atomic.setup",
+                atomic.setup,
+                atomic.setup <= 4096,
+                "it must be at most 4096",
+            )?;
+        }
+        at_least_one("l1.latency", self.l1.latency)?;
+        at_least_one("l1.mshrs", self.l1.mshrs)?;
+        at_least_one("l1.merges", self.l1.merges)?;
+        let small = [
+            (
+                ["constant.ways", "constant.bytes", "constant.latency"],
+                &self.constant,
+            ),
+            (
+                ["texture.ways", "texture.bytes", "texture.latency"],
+                &self.texture,
+            ),
+        ];
+        for ([ways, bytes, latency], cache) in small {
+            cache_geometry((ways, cache.ways), (bytes, cache.bytes))?;
+            at_least_one(latency, cache.latency)?;
+        }
+        self.validate_fetch()?;
+        at_least_one("l1.line_interval", self.l1.line_interval)?;
+        cache_geometry(("l1.ways", self.l1.ways), ("l1.bytes", self.l1.bytes))?;
+        self.validate_l1()?;
+        self.validate_l2()
+    }
+
+    fn validate_l1(&self) -> Result<(), ConfigError> {
+        let l1 = &self.l1;
+        require(
+            "l1.tag_lines",
+            l1.tag_lines,
+            l1.tag_lines.is_power_of_two() && l1.tag_lines <= 32,
+            "it must be a power of two up to 32",
+        )?;
+        require(
+            "l1.carve_outs",
+            format!("{:?}", l1.carve_outs),
+            l1.carve_outs.is_sorted(),
+            "they must ascend",
+        )
+    }
+
+    fn validate_l2(&self) -> Result<(), ConfigError> {
+        at_least_one("interconnect.latency", self.interconnect.latency)?;
+        at_least_one(
+            "interconnect.request_bytes_per_cycle",
+            self.interconnect.request_bytes_per_cycle,
+        )?;
+        at_least_one(
+            "interconnect.reply_bytes_per_cycle",
+            self.interconnect.reply_bytes_per_cycle,
+        )?;
+        up_to_1024("l2.slices", self.l2.slices)?;
+        up_to_1024("l2.banks", self.l2.banks)?;
+        require(
+            "l2.interleave_bytes",
+            self.l2.interleave_bytes,
+            self.l2.interleave_bytes.is_power_of_two()
+                && (LINE_BYTES..=1 << 20).contains(&self.l2.interleave_bytes),
+            "it must be a power of two from 128 to 1048576",
+        )?;
+        up_to_1024("dram.channels", self.dram.channels)?;
+        agree(
+            ("l2.slices", self.l2.slices),
+            ("dram.channels", self.dram.channels),
+            self.l2.slices.is_multiple_of(self.dram.channels),
+            "every DRAM channel needs the same number of slices",
+        )?;
+        ways("l2.ways", self.l2.ways)?;
+        not_too_large("l2.bytes", self.l2.bytes)?;
+        agree(
+            ("l2.bytes", self.l2.bytes),
+            ("l2.slices", self.l2.slices),
+            has_whole_sets(self.l2.bytes / u64::from(self.l2.slices), self.l2.ways),
+            "each slice must hold whole sets of 128-byte lines, l2.ways in a set",
+        )?;
+        at_least_one("l2.bytes_per_cycle", self.l2.bytes_per_cycle)?;
+        at_least_one("l2.atomic_interval", self.l2.atomic_interval)?;
+        at_least_one("l2.queue", self.l2.queue)?;
+        agree(
+            ("l2.latency", self.l2.latency),
+            ("l1.latency", self.l1.latency),
+            self.l2.latency > self.l1.latency,
+            "what L1 lacks comes later than what it has",
+        )?;
+        let both_ways = 2 * u64::from(self.interconnect.latency) + 8;
+        agree(
+            ("l2.latency", self.l2.latency),
+            ("interconnect.latency", self.interconnect.latency),
+            u64::from(self.l2.latency) > both_ways,
+            "the way there and back, and 8 cycles, are part of the latency of L2",
+        )
+    }
+
+    pub(super) fn validate_memory(&self) -> Result<(), ConfigError> {
+        let dram = &self.dram;
+        require(
+            "dram.banks",
+            dram.banks,
+            (1..=128).contains(&dram.banks),
+            "it must lie between 1 and 128",
+        )?;
+        require(
+            "dram.queue",
+            dram.queue,
+            (1..=1024).contains(&dram.queue),
+            "it must lie between 1 and 1024",
+        )?;
+        at_least_one("dram.command_mhz", dram.command_mhz)?;
+        let t = &dram.timing;
+        let timing = [
+            ("dram.timing.ccd", t.ccd),
+            ("dram.timing.rrd", t.rrd),
+            ("dram.timing.rcd", t.rcd),
+            ("dram.timing.ras", t.ras),
+            ("dram.timing.rp", t.rp),
+            ("dram.timing.rc", t.rc),
+            ("dram.timing.cl", t.cl),
+            ("dram.timing.wl", t.wl),
+            ("dram.timing.cdlr", t.cdlr),
+            ("dram.timing.wr", t.wr),
+        ];
+        for (key, clocks) in timing {
+            require(
+                key,
+                clocks,
+                (1..=4096).contains(&clocks),
+                "it must lie between 1 and 4096 command clocks",
+            )?;
+        }
+        self.validate_dram_banks()?;
+        bandwidth("dram.gigabytes_per_second", dram.gigabytes_per_second)?;
+        require(
+            "dram.burst_bytes",
+            dram.burst_bytes,
+            dram.burst_bytes.is_power_of_two()
+                && (SECTOR_BYTES..=LINE_BYTES).contains(&dram.burst_bytes),
+            "it must be 32, 64 or 128",
+        )?;
+        require(
+            "dram.row_bytes",
+            dram.row_bytes,
+            dram.row_bytes.is_power_of_two() && dram.row_bytes >= LINE_BYTES,
+            "it must be a power of two of at least 128",
+        )?;
+        agree(
+            ("dram.latency", dram.latency),
+            ("l2.latency", self.l2.latency),
+            dram.latency >= self.l2.latency,
+            "the way through L2 is part of the latency of DRAM",
+        )?;
+        agree(
+            ("dram.latency", dram.latency),
+            ("dram.timing.rcd", t.rcd),
+            u64::from(dram.latency) >= u64::from(self.l2.latency) + Channel::lone_read_cycles(self),
+            "l2.latency and the opening of a row and the read (the figures of dram.timing, in command clocks) are part \
+             of the latency of DRAM",
+        )?;
+        self.validate_costs()
+    }
+
+    pub(super) fn validate_dram_banks(&self) -> Result<(), ConfigError> {
+        let dram = &self.dram;
+        require(
+            "dram.bank_groups",
+            dram.bank_groups,
+            dram.bank_groups.is_power_of_two(),
+            "it must be a power of two",
+        )?;
+        agree(
+            ("dram.bank_groups", dram.bank_groups),
+            ("dram.banks", dram.banks),
+            dram.bank_groups <= dram.banks,
+            "a group has a bank at least",
+        )?;
+        if let Some(stripe) = dram.stripe {
+            agree(
+                ("dram.stripe.banks", stripe.banks),
+                ("dram.banks", dram.banks),
+                stripe.banks != 0 && dram.banks.is_multiple_of(stripe.banks),
+                "the banks that take turns must divide the number of banks",
+            )?;
+            require(
+                "dram.stripe.bytes",
+                stripe.bytes,
+                stripe.bytes.is_power_of_two() && stripe.bytes >= LINE_BYTES,
+                "it must be a power of two of at least 128",
+            )?;
+            agree(
+                ("dram.stripe.bytes", stripe.bytes),
+                ("dram.row_bytes", dram.row_bytes),
+                stripe.bytes <= dram.row_bytes,
+                "a turn must lie in one row",
+            )?;
+        }
+        let t = &dram.timing;
+        let timing = [
+            ("dram.timing.ccdl", t.ccdl, t.ccdl <= 4096),
+            ("dram.timing.turn", t.turn, t.turn <= 4096),
+            ("dram.timing.rfc", t.rfc, t.rfc <= 4096),
+        ];
+        for (key, clocks, holds) in timing {
+            require(
+                key,
+                clocks,
+                holds,
+                "it must lie between 0 and 4096 command clocks",
+            )?;
+        }
+        agree(
+            ("dram.timing.refi", t.refi),
+            ("dram.timing.rc", t.rc),
+            t.refi == 0 || t.refi > 2 * (t.rp + t.rfc + t.rc),
+            "refreshes, with dram.timing.rp and rfc, must leave at least half of the time (refi 0: none are made)",
+        )
+    }
+}

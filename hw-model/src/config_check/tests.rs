@@ -1,0 +1,107 @@
+//! Descriptions that are refused, and those that are not.
+
+use crate::config::{GpuConfig, SchedulerPolicy};
+use crate::description::{ConfigError, Description, builtin_names};
+
+#[test]
+fn every_builtin_is_valid_and_named_after_itself() {
+    for name in builtin_names() {
+        assert_eq!(GpuConfig::builtin(name).expect("valid").name, name);
+    }
+}
+
+#[test]
+fn the_gtx_480_of_srtf_differs_by_its_scheduler_alone() {
+    let mut one = GpuConfig::builtin("gtx480").expect("valid");
+    let other = GpuConfig::builtin("gtx480-lrr").expect("valid");
+    one.name.clone_from(&other.name);
+    one.sm.scheduler = SchedulerPolicy::Lrr;
+    assert_eq!(format!("{one:?}"), format!("{other:?}"));
+}
+
+#[test]
+fn an_unknown_key_is_refused_by_name() {
+    let text = include_str!("../configs/h200.toml").replace("[shared]", "[shared]\nbogus = 1");
+    let error = GpuConfig::from_toml(&text).expect_err("refused");
+    assert!(error.to_string().contains("bogus"), "{error}");
+}
+
+#[test]
+fn what_no_machine_has_memory_for_is_refused() {
+    for change in [
+        "l1.bytes=4611686018427387904",
+        "l2.bytes=4611686018427387904",
+        "l2.banks=4294967295",
+        "l2.slices=4294967295",
+        "dram.channels=4294967295",
+    ] {
+        let mut description = Description::builtin("h200").expect("built in");
+        description.set(change).expect("a number");
+        let (key, _) = change.split_once('=').expect("a key");
+        let error = description.config().expect_err("refused").to_string();
+        assert!(error.contains(key), "{change}: {error}");
+    }
+}
+
+#[test]
+fn nonsense_is_refused_with_its_key() {
+    let cases = [
+        ("count = 132", "count = 0", "sm.count"),
+        ("banks = 32", "banks = 7", "shared.banks"),
+        ("latency = 280", "latency = 3", "l2.latency"),
+        ("name = \"h200\"", "name = \"h\\n200\"", "name"),
+        ("name = \"h200\"", "name = \"\"", "name"),
+        ("row_bytes = 1024", "row_bytes = 1000", "dram.row_bytes"),
+        ("burst_bytes = 32", "burst_bytes = 16", "dram.burst_bytes"),
+        (
+            "gigabytes_per_second = 4800.0",
+            "gigabytes_per_second = -1.0",
+            "dram.gigabytes_per_second",
+        ),
+        (
+            "gigabytes_per_second = 4800.0",
+            "gigabytes_per_second = 1e-300",
+            "dram.gigabytes_per_second",
+        ),
+        ("schedulers = 4", "schedulers = 3", "sm.schedulers"),
+        (
+            "row_bytes = 1024",
+            "row_bytes = 1024\nbank_groups = 3",
+            "dram.bank_groups",
+        ),
+        (
+            "row_bytes = 1024",
+            "row_bytes = 1024\nstripe = { banks = 2, bytes = 2048 }",
+            "dram.stripe.bytes",
+        ),
+        ("ccd = 1", "refi = 10, ccd = 1", "dram.timing.refi"),
+        (
+            "block_interval_cycles = 1.19",
+            "block_interval_cycles = 0.0",
+            "launch.block_interval_cycles",
+        ),
+    ];
+    for (from, to, key) in cases {
+        let text = include_str!("../configs/h200.toml").replacen(from, to, 1);
+        match GpuConfig::from_toml(&text) {
+            Err(
+                ConfigError::Value { key: named, .. }
+                | ConfigError::Contradiction { key: named, .. },
+            ) => assert_eq!(named, key),
+            other => panic!("{to}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn scaling_keeps_proportions() {
+    let full = GpuConfig::builtin("h200").expect("valid");
+    let small = full.clone().scaled_to_sms(33);
+    assert_eq!(small.sm.count, 33);
+    assert_eq!(small.l2.slices, 24);
+    assert_eq!(small.dram.channels, 24);
+    assert!((small.dram.gigabytes_per_second - 1200.0).abs() < 1e-9);
+    let intervals = [&full, &small].map(|config| config.launch.block_interval_cycles);
+    assert!((intervals[1] - 4.0 * intervals[0]).abs() < 1e-9);
+    small.validate().expect("still valid");
+}
