@@ -21,7 +21,7 @@ fn the_gtx_480_of_srtf_differs_by_its_scheduler_alone() {
 
 #[test]
 fn an_unknown_key_is_refused_by_name() {
-    let text = include_str!("../configs/h200.toml").replace("[shared]", "[shared]\nbogus = 1");
+    let text = include_str!("../../configs/h200.toml").replace("[shared]", "[shared]\nbogus = 1");
     let error = GpuConfig::from_toml(&text).expect_err("refused");
     assert!(error.to_string().contains("bogus"), "{error}");
 }
@@ -82,7 +82,7 @@ fn nonsense_is_refused_with_its_key() {
         ),
     ];
     for (from, to, key) in cases {
-        let text = include_str!("../configs/h200.toml").replacen(from, to, 1);
+        let text = include_str!("../../configs/h200.toml").replacen(from, to, 1);
         match GpuConfig::from_toml(&text) {
             Err(
                 ConfigError::Value { key: named, .. }
