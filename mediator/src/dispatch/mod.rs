@@ -1,9 +1,9 @@
 //! The dispatcher: from a tenant's submission to blocks on the device, and back to a completion.
 //!
 //! One file per step: [`port`] reads the ring, `admit` checks and queues, `activate` says what may go, `issue` launches
-//! under the plan in pieces that [`window`] cuts, `report` follows what the device says, `finish` completes, `tell`
-//! keeps the policy informed, [`clock`] decides when virtual time may pass, and `instant` orders what happens while it
-//! stands still.
+//! under the plan in pieces that [`window`] cuts, `submission` shares out the thread that submits them, `report`
+//! follows what the device says, `finish` completes, `tell` keeps the policy informed, [`clock`] decides when virtual
+//! time may pass, and `instant` orders what happens while it stands still.
 //! [`dispatcher`] holds the parts and the order of the steps; [`message`] is all that the control thread and the
 //! dispatcher say to each other, and `control_messages` applies the control thread's.
 //!
