@@ -2,9 +2,9 @@
 //!
 //! Rules: copies and fills go first ([`super::issue_transfers`]); launches go in the order of the queue, and in rounds
 //! while the device is slow to take them ([`super::submission`]); under a strict head of line nothing overtakes a
-//! launch but by a round; no tenant takes more lanes than its equal part, with a part for a tenant that may yet come;
-//! a tenant whose launches keep ending at their budget waits until no other has one open. Several launches of a stream
-//! may be on the device at once, in one lane, which keeps their order.
+//! launch; no tenant takes more lanes than its equal part, with a part for a tenant that may yet come; a tenant whose
+//! launches keep ending at their budget waits until no other has one open. Several launches of a stream may be on the
+//! device at once, in one lane, which keeps their order.
 
 use super::dispatcher::{Dispatcher, wall_ns};
 use super::lanes::{Backlog, Flight};

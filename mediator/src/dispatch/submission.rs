@@ -6,7 +6,7 @@
 //!
 //! Rules: within a round the plan's order holds. A round ends when the thread is idle, or when nobody who has not had a
 //! turn can submit. A device that does not tell what a submission costs ([`Submission`](crate::device::Submission))
-//! has no rounds.
+//! has no rounds, and a strict head of line permits none.
 
 use super::dispatcher::Dispatcher;
 use super::port::TenantPort;
@@ -47,7 +47,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Takes note of a piece that a tenant submitted.
     pub(super) fn take_turn(&mut self, tenant: TenantId) {
-        if self.device.submission().each > Nanos::ZERO {
+        let costs_time = self.device.submission().each > Nanos::ZERO;
+        if costs_time && !self.policy.is_head_of_line() {
             self.accounts.submitted.insert(tenant);
         }
     }
