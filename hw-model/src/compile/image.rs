@@ -144,8 +144,14 @@ impl Linker<'_> {
         let mut starts = Vec::with_capacity(function.body.len() + 1);
         let mut branches = Vec::new();
         let reconvergence = reconvergence(function, flow);
+        let mut blocks = flow.blocks.iter().map(|block| block.first as usize);
+        let mut next_block = blocks.next();
         for (at, i) in function.body.iter().enumerate() {
             starts.push(self.here());
+            if next_block == Some(at) {
+                next_block = blocks.next();
+                lower.begin_block();
+            }
             let origin = Origin {
                 function: name.clone(),
                 line: self.lines.of(i.span),

@@ -24,7 +24,12 @@ impl GpuConfig {
             "a bank is 4 or 8 bytes wide",
         )?;
         if let Some(atomic) = self.shared.atomic {
-            at_least_one("shared.atomic.turn", atomic.turn)?;
+            require(
+                "shared.atomic.turn",
+                atomic.turn,
+                (1..=4096).contains(&atomic.turn),
+                "it must be from 1 to 4096",
+            )?;
             require(
                 "shared.atomic.setup",
                 atomic.setup,
@@ -69,6 +74,21 @@ impl GpuConfig {
             format!("{:?}", l1.carve_outs),
             l1.carve_outs.is_sorted(),
             "they must ascend",
+        )?;
+        let Some(largest) = l1.carve_outs.last() else {
+            return Ok(());
+        };
+        agree(
+            ("l1.carve_outs", format!("{:?}", l1.carve_outs)),
+            ("sm.shared_bytes", self.sm.shared_bytes),
+            *largest >= self.sm.shared_bytes,
+            "the largest one must hold all shared memory",
+        )?;
+        agree(
+            ("l1.carve_outs", format!("{:?}", l1.carve_outs)),
+            ("l1.bytes", l1.bytes),
+            u64::from(*largest) + LINE_BYTES <= l1.bytes,
+            "the largest one must leave a line",
         )
     }
 

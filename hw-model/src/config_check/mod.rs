@@ -240,7 +240,7 @@ impl GpuConfig {
 
     fn validate_costs(&self) -> Result<(), ConfigError> {
         let interval = self.launch.block_interval_cycles;
-        // A part of a chip has up to 65535 times the interval of the whole.
+        // A part of a chip has up to 1024 times the interval of the whole.
         require(
             "launch.block_interval_cycles",
             interval,

@@ -48,6 +48,13 @@ fn nonsense_is_refused_with_its_key() {
     let cases = [
         ("count = 132", "count = 0", "sm.count"),
         ("banks = 32", "banks = 7", "shared.banks"),
+        (
+            "setup = 4, turn = 2",
+            "setup = 4, turn = 2147483648",
+            "shared.atomic.turn",
+        ),
+        ("200704, 233472]", "200704]", "l1.carve_outs"),
+        ("bytes = 262144", "bytes = 131072", "l1.carve_outs"),
         ("latency = 280", "latency = 3", "l2.latency"),
         ("name = \"h200\"", "name = \"h\\n200\"", "name"),
         ("name = \"h200\"", "name = \"\"", "name"),

@@ -258,3 +258,56 @@ fn parts_that_contradict_each_other_are_both_named() {
         }
     }
 }
+
+/// Returns the keys of a description's text below a comment that begins with `# source: estimate`.
+fn noted_as_estimates(text: &str) -> Vec<String> {
+    let (mut table, mut note, mut found) = ("", String::new(), Vec::new());
+    let mut in_note = false;
+    for line in text.lines() {
+        if let Some(header) = line.strip_prefix('[') {
+            (table, in_note) = (header.trim_end_matches(']'), false);
+            note.clear();
+        } else if line.starts_with('#') {
+            if !in_note {
+                note.clear();
+            }
+            (note, in_note) = (note + line, true);
+        } else if let Some((name, _)) = line.split_once(" = ") {
+            in_note = false;
+            if note.contains("source: estimate") && !name.starts_with(' ') {
+                found.push(super::dotted(table, name));
+            }
+        } else {
+            in_note = false;
+            if line.is_empty() {
+                note.clear();
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn what_a_comment_calls_an_estimate_is_listed() {
+    let mut seen = 0;
+    for builtin in super::BUILTIN {
+        let own: Table = builtin.text.parse().expect("TOML");
+        let listed: Vec<&str> = own
+            .get("estimates")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        for key in noted_as_estimates(builtin.text) {
+            let covers = |listed: &&str| {
+                let part =
+                    |of: &str, whole: &str| of == whole || of.starts_with(&format!("{whole}."));
+                part(&key, listed) || part(listed, &key)
+            };
+            assert!(listed.iter().any(covers), "{}: {key}", builtin.name);
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "{seen} keys");
+}

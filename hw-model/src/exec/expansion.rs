@@ -5,8 +5,9 @@
 //! unit and its result behind it; a sine has its argument brought to turns first. Both follow from what cuobjdump
 //! shows of code for Volta and later.
 //! A product that is added to right behind it is one instruction with that (`IMAD.WIDE`; [`super::lower`]).
-//! Rule: instructions of a sequence wait for one another along its longest chain only; the others add what they take
-//! of the unit.
+//! Rules: instructions of a sequence wait for one another along its longest chain only; the others add what they take
+//! of the unit. The sequence takes one issue slot, and scalings add their latency and take nothing of the units of
+//! single precision, so that a kernel that consists of such instructions runs somewhat too fast.
 
 use crate::config::{Pipeline, Pipelines};
 use gridmux_ptx::decode::{Instruction, Opcode, Part, ScalarType as T};

@@ -394,6 +394,11 @@ impl<'a> Lower<'a> {
         u8::try_from(registers.count()).unwrap_or(u8::MAX)
     }
 
+    /// Forgets what came before: control may reach the next instruction from elsewhere.
+    pub(crate) fn begin_block(&mut self) {
+        self.product = None;
+    }
+
     /// Notes what comes before the next instruction.
     pub(crate) fn passed(&mut self, i: &Instruction) {
         let is_product = self.expands_sequences

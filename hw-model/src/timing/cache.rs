@@ -84,6 +84,8 @@ impl Cache {
         while self.sets > 1 && lines * 2 <= self.sets * self.ways as u64 {
             self.sets = self.sets.div_ceil(2);
         }
+        // Every set keeps a line.
+        self.sets = self.sets.min(lines);
         self.set_bits = self.sets.next_power_of_two().trailing_zeros();
         let open = usize::try_from(lines.div_ceil(self.sets)).unwrap_or(1);
         self.open_ways = open.clamp(1, self.ways);
@@ -141,7 +143,7 @@ impl Cache {
             return Some((&mut self.lines[at], None));
         }
         let at = self.victim(set.clone())?;
-        // What lies there from before everything was forgotten was never dirty.
+        // A dirty line from before everything was forgotten is still to be written.
         let evicted = (self.lines[at].dirty != 0).then(|| Evicted {
             line: self.tags[at],
             dirty: self.lines[at].dirty,
@@ -190,7 +192,8 @@ impl Cache {
         }
     }
 
-    /// Forgets everything, as L1 does between dependent launches; nothing may be dirty.
+    /// Forgets everything, as L1 does between dependent launches and with a new carve-out. Dirty lines of local memory
+    /// that lie there are written when something takes their places.
     pub(crate) fn invalidate(&mut self) {
         self.clock += 1;
         self.emptied_at = self.clock;

@@ -162,6 +162,13 @@ pub(crate) fn shared_turns(access: &Access, bank_bytes: u32) -> u32 {
     counts.into_iter().max().unwrap_or(0).max(1)
 }
 
+/// Returns a word's number, small enough that no words behind it overflow. Words 8 GiB apart count as one, so that their
+/// conflict is not seen.
+#[allow(clippy::cast_possible_truncation, reason = "masked")]
+fn word(number: u64) -> u32 {
+    (number & 0x7fff_ffff) as u32
+}
+
 /// No bank is asked for two words by the lanes in `mask`.
 fn is_free_of_conflicts(access: &Access, mask: u32, bank_bytes: u32) -> bool {
     let mut asked = [0_u32; 32];
@@ -172,11 +179,7 @@ fn is_free_of_conflicts(access: &Access, mask: u32, bank_bytes: u32) -> bool {
     while rest != 0 {
         let lane = rest.trailing_zeros() as usize;
         rest &= rest - 1;
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "words 16 GiB apart count as one, of which one access has none"
-        )]
-        let first = (access.addresses[lane] >> shift) as u32;
+        let first = word(access.addresses[lane] >> shift);
         for at in first..first + words {
             let bank = at as usize % 32;
             if taken >> bank & 1 != 0 && asked[bank] != at {
@@ -202,11 +205,7 @@ fn conflicts(access: &Access, mask: u32, bank_bytes: u32) -> u32 {
     while rest != 0 {
         let lane = rest.trailing_zeros() as usize;
         rest &= rest - 1;
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "words 16 GiB apart count as one, of which one access has none"
-        )]
-        let first = (access.addresses[lane] / u64::from(bank_bytes)) as u32;
+        let first = word(access.addresses[lane] / u64::from(bank_bytes));
         for at in first..first + words {
             let bank = at as usize % 32;
             let count = usize::from(counts[bank]);

@@ -1,9 +1,10 @@
 //! Back-pressure: a store that the SM's port or the line's partition cannot take yet holds the load/store unit.
 //!
 //! A store waits for no answer, so that nothing but this keeps a kernel from storing faster than memory takes it.
-//! Rules: what an SM has sent and its port has not taken is never more than [`SEND_QUEUE`]; what an SM knows of a
-//! partition is from the end of the last epoch; the store that meets a partition behind is sent still, and the unit
-//! takes the next access, load or store, only when the partition has caught up.
+//! Rules: the unit takes the next access, load or store, when the port has at most [`SEND_QUEUE`] cycles of work before
+//! it; what an SM knows of a partition is from the end of the last epoch; an access that meets a partition behind is
+//! sent still, whole, and the unit takes the next one when the first such partition that it met has caught up. What a
+//! context switch writes holds nothing.
 
 use super::memory_system::Home;
 use super::sm::{Epoch, Sm, UNKNOWN};
@@ -16,7 +17,8 @@ const SEND_QUEUE: u64 = 64;
 /// What an SM's stores wait for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Hold {
-    /// First cycle at which the next access may follow; [`UNKNOWN`] until the partition has caught up with DRAM.
+    /// First cycle at which the next access may follow; [`UNKNOWN`] until fewer than `l2.queue` writes of the
+    /// partition wait for DRAM.
     until: u64,
     group: u16,
     partition: u16,

@@ -303,12 +303,13 @@ impl Sm {
             Pattern::Contiguous | Pattern::Scattered => access.mask.count_ones(),
         };
         let moved = (lanes * access.bytes).div_ceil(bytes_per_cycle);
-        // Words of one line lie in banks of their own.
-        let one_line = access.bytes <= 4 && self.lines.as_slice().len() == 1;
-        let rounds = if one_line {
-            1
-        } else {
-            shared_cycles(access, 4)
+        let lines = u32::try_from(self.lines.as_slice().len()).unwrap_or(u32::MAX);
+        let rounds = match access.space {
+            // Words of local memory lie side by side for the threads of a warp, and not where their offsets say.
+            Space::Local => lines,
+            // Words of one line lie in banks of their own.
+            _ if access.bytes <= 4 && lines == 1 => 1,
+            _ => shared_cycles(access, 4),
         };
         u64::from(rounds.max(moved))
     }

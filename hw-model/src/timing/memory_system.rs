@@ -5,8 +5,8 @@
 //! Rules: a request that arrives after the epoch's last arrival waits for a later epoch, so that the order is the same
 //! however time is cut into epochs; requests are served in order of arrival, SM and sequence; nothing here depends on
 //! the number of threads, because the groups are fixed; a partition that falls behind says so at the end of an epoch,
-//! and SMs send it no more stores from the next one on, so that what has been stored and not yet written is never more
-//! than the queues hold and one epoch brings.
+//! and each SM sends it at most one more access, so that what waits for DRAM is no more than the queue, the stores of
+//! one epoch and an access of each SM.
 
 use super::exchange::Exchange;
 use super::partition::Partition;

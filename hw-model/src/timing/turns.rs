@@ -4,7 +4,8 @@
 //! A tenant submits with one thread, so its launches wait for each other and not for those of others; whoever submits
 //! for all tenants, as the mediator does, is one thread, too. The first launch of an idle thread pays nothing here:
 //! what one launch takes from its submission to its first block is a latency, and `launch.kernel_cycles`.
-//! Rules: a turn that nobody took is lost; intervals are not whole numbers of cycles, turns are.
+//! Rules: a turn that nobody took is lost, and that of a launch that is killed is not given back: it has been
+//! submitted. Intervals are not whole numbers of cycles, turns are.
 
 use gridmux_policy::ids::TenantId;
 
@@ -27,7 +28,7 @@ impl Turns {
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "descriptions are checked, and scaled by 65535 at most; the cast saturates"
+            reason = "descriptions are checked, and scaled by 1024 at most; the cast saturates"
         )]
         let interval = (interval * f64::from(1 << FRACTION)).round() as u64;
         Self {
@@ -77,11 +78,12 @@ impl Threads {
         let known = self.busy.iter_mut().find(|(other, _)| *other == tenant);
         if let Some((_, until)) = known {
             let at = *until;
-            *until += self.submit_cycles;
+            *until = until.saturating_add(self.submit_cycles);
             return at;
         }
         if self.submit_cycles > 0 {
-            self.busy.push((tenant, now + self.submit_cycles));
+            self.busy
+                .push((tenant, now.saturating_add(self.submit_cycles)));
         }
         now
     }

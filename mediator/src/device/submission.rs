@@ -14,7 +14,9 @@ pub struct Submission {
 impl Submission {
     /// Takes note of a launch that was handed over at `now`.
     pub fn add(&mut self, now: Nanos) {
-        self.idle_at = self.idle_at.max(now) + self.each;
+        if self.each > Nanos::ZERO {
+            self.idle_at = self.idle_at.max(now) + self.each;
+        }
     }
 
     /// Returns the time up to which a launch handed over now would wait behind more than one other: what waits there
@@ -46,5 +48,12 @@ mod tests {
         // What is idle begins anew.
         thread.add(Nanos(5_000));
         assert_eq!(thread.idle_at, Nanos(5_100));
+        let mut free = Submission::default();
+        free.add(Nanos(5_000));
+        assert_eq!(
+            free,
+            Submission::default(),
+            "what costs nothing is never full"
+        );
     }
 }

@@ -39,7 +39,7 @@ pub struct Account {
     pub queued: u32,
     /// Lanes that it holds.
     pub lanes: u32,
-    /// Operations that wait until something of this tenant ends, or a plan comes.
+    /// Operations that wait until something of this tenant ends, a round ends or a plan comes.
     pub parked: Vec<Active>,
     /// Launches in a row that ended at their budget.
     pub budget_ends: u32,
@@ -187,7 +187,7 @@ impl Accounts {
         over
     }
 
-    /// Keeps an operation until something of its tenant ends, or a plan comes.
+    /// Keeps an operation until something of its tenant ends, a round ends or a plan comes.
     pub fn park(&mut self, active: Active) {
         if let Some(account) = self.get_mut(active.tenant) {
             account.parked.push(active);

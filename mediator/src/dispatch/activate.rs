@@ -5,7 +5,8 @@
 //! stands further back policies do not see.
 //!
 //! Rules: an operation is in the queue or parked at its tenant's account, never both. What is parked comes back when
-//! something of its tenant ends, or with a plan; what waits for another operation takes no place in the queue.
+//! something of its tenant ends, with the next round of submissions, or with a plan; what waits for another operation
+//! takes no place in the queue.
 
 use super::dispatcher::Dispatcher;
 use super::issue::one_lane;
@@ -138,7 +139,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.accounts.change(active.tenant, -1, 0);
     }
 
-    /// Takes the first operation out of the queue until something of its tenant ends or a plan comes.
+    /// Takes the first operation out of the queue until something of its tenant ends, a round ends or a plan
+    /// comes.
     pub(super) fn park(&mut self, active: Active) {
         self.queue.pop();
         self.accounts.park(active);

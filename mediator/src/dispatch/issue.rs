@@ -30,7 +30,7 @@ pub(super) enum Attempt {
     Issued,
     /// Cap, limit, budget or stream order hold it up: under a strict head of line nothing overtakes it.
     Blocked,
-    /// Its tenant holds its part of the lanes, or has to wait for others; these may go on.
+    /// Its tenant holds its part of the lanes, has submitted in this round, or has to wait for others; these may go on.
     NotItsTurn,
     /// The device takes nothing more at present.
     DeviceFull,
@@ -284,7 +284,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             block_ns,
             work_ns: block_ns.saturating_mul(blocks.into()) / u64::from(launch.wave.max(1)),
             resident: 0,
-            placed_after_ns: 0,
+            held_ns: 0,
+            held_at: now,
             is_fresh: piece.behind.is_none(),
             transfer: None,
         };

@@ -83,7 +83,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             block_ns: 0,
             work_ns: 0,
             resident: 0,
-            placed_after_ns: 0,
+            held_ns: 0,
+            held_at: now,
             is_fresh: true,
             transfer: Some((engine, bytes)),
         };

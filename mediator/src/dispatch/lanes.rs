@@ -51,8 +51,10 @@ pub struct Flight {
     pub work_ns: u64,
     /// Blocks reported resident and not yet retired.
     pub resident: u32,
-    /// Sum over the resident blocks of the time from [`Flight::issued`] to their placement, in nanoseconds.
-    pub placed_after_ns: u64,
+    /// Block-time that its blocks have held room up to [`Flight::held_at`], in nanoseconds.
+    pub held_ns: u64,
+    /// When a block of it was last placed or retired.
+    pub held_at: Nanos,
     /// It was handed over to an empty lane.
     pub is_fresh: bool,
     /// For a piece of a copy or fill: what moves it, and its length in bytes.
@@ -62,28 +64,29 @@ pub struct Flight {
 impl Flight {
     /// Notes that blocks became resident at `at`.
     pub fn place(&mut self, blocks: u32, at: Nanos) {
+        self.hold_until(at);
         self.resident += blocks;
-        self.placed_after_ns = self
-            .placed_after_ns
-            .saturating_add(self.since_issued(at, blocks));
     }
 
-    /// Notes that resident blocks retired at `at`, having resided `ran` together.
+    /// Notes that resident blocks retired at `at`, and that the flight's blocks resided for `ran` since the last such
+    /// report.
     pub fn retire(&mut self, blocks: u32, ran: Nanos, at: Nanos) {
+        self.hold_until(at);
         self.resident -= blocks;
         self.resided_ns = self.resided_ns.saturating_add(ran.0);
-        let placed_after_ns = self.since_issued(at, blocks).saturating_sub(ran.0);
-        self.placed_after_ns = self.placed_after_ns.saturating_sub(placed_after_ns);
     }
 
-    /// Returns how long the blocks that are still resident at `at` have resided together.
-    pub fn resides_at(&self, at: Nanos) -> Nanos {
-        let since_issued = self.since_issued(at, self.resident);
-        Nanos(since_issued.saturating_sub(self.placed_after_ns))
+    /// Returns for how long its blocks have resided up to `at` beyond what was reported of those that retired.
+    #[must_use]
+    pub fn unreported_at(mut self, at: Nanos) -> Nanos {
+        self.hold_until(at);
+        Nanos(self.held_ns.saturating_sub(self.resided_ns))
     }
 
-    fn since_issued(&self, at: Nanos, blocks: u32) -> u64 {
-        (at - self.issued).0.saturating_mul(blocks.into())
+    fn hold_until(&mut self, at: Nanos) {
+        let held = (at - self.held_at).0.saturating_mul(self.resident.into());
+        self.held_ns = self.held_ns.saturating_add(held);
+        self.held_at = self.held_at.max(at);
     }
 }
 
@@ -352,7 +355,8 @@ mod tests {
             block_ns: 0,
             work_ns: 0,
             resident: 0,
-            placed_after_ns: 0,
+            held_ns: 0,
+            held_at: Nanos(0),
             is_fresh: true,
             transfer: None,
         }
@@ -360,17 +364,21 @@ mod tests {
 
     #[test]
     fn blocks_that_are_killed_have_resided_since_they_were_placed() {
-        let mut flight = Flight {
+        let mut alone = Flight {
             issued: Nanos(100),
             ..flight(4, 4)
         };
-        flight.place(2, Nanos(110));
-        flight.place(1, Nanos(130));
-        assert_eq!(flight.resides_at(Nanos(140)), Nanos(2 * 30 + 10));
-        flight.retire(1, Nanos(40), Nanos(150));
-        assert_eq!(flight.resident, 2);
-        assert_eq!(flight.resides_at(Nanos(200)), Nanos(90 + 70));
-        assert_eq!(flight.resided_ns, 40);
+        alone.place(2, Nanos(110));
+        alone.place(1, Nanos(130));
+        assert_eq!(alone.unreported_at(Nanos(140)), Nanos(2 * 30 + 10));
+        alone.retire(1, Nanos(40), Nanos(150));
+        assert_eq!(alone.resident, 2);
+        assert_eq!(alone.unreported_at(Nanos(200)), Nanos(90 + 70));
+        // The functional device reports what all resident blocks ran, whichever of them retire.
+        let mut all = flight(10, 10);
+        all.place(10, Nanos(0));
+        all.retire(5, Nanos(1_000), Nanos(100));
+        assert_eq!(all.unreported_at(Nanos(200)), Nanos(5 * 100));
     }
 
     #[test]

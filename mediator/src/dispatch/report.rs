@@ -97,7 +97,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let flight = *held;
         let blocks = blocks.min(flight.resident);
         held.retire(blocks, ran, at);
-        self.count_retired(&flight, blocks, ran, at);
+        self.count_retired(&flight, blocks, (ran, ran), at);
         let Some(id) = flight.row.filter(|_| blocks > 0) else {
             return;
         };
@@ -109,9 +109,17 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    fn count_retired(&mut self, flight: &Flight, blocks: u32, ran: Nanos, at: Nanos) {
+    /// Counts blocks that left their SMs: `held` is what their tenant has used, `ran` what they teach of how long blocks
+    /// of their kernel last, which those that were killed do not.
+    fn count_retired(
+        &mut self,
+        flight: &Flight,
+        blocks: u32,
+        (held, ran): (Nanos, Nanos),
+        at: Nanos,
+    ) {
         if let Some(account) = self.accounts.get(flight.tenant) {
-            account.counters.retired(blocks, ran);
+            account.counters.retired(blocks, held);
         }
         self.meter.retired(flight.tenant, &flight.shape, blocks, at);
         if let Some(row) = flight.row.and_then(|row| self.rows.get_mut(row)) {
@@ -165,8 +173,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let flight = released.flight;
         if flight.resident > 0 {
             // A killed or failed piece: its blocks vanish with it, and have held their SMs until now.
-            let resided = flight.resides_at(end);
-            self.count_retired(&flight, flight.resident, resided, end);
+            let held = flight.unreported_at(end);
+            self.count_retired(&flight, flight.resident, (held, Nanos::ZERO), end);
         }
         if outcome == Outcome::Done {
             self.learn(&flight, start, end);

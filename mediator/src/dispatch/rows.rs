@@ -94,8 +94,10 @@ impl Row {
     /// Takes note of a piece that ended, whose blocks resided for `block_ns` nanoseconds on average: the more work it
     /// was, of `enough_ns` at most, the more of older ones it makes forget.
     pub fn note_piece(&mut self, block_ns: u64, work_ns: u64, enough_ns: u64) {
-        let forgotten = self.slowest_ns / SLOWEST_OF * work_ns.min(enough_ns) / enough_ns.max(1);
-        self.slowest_ns = block_ns.max(self.slowest_ns - forgotten);
+        let part = u128::from(self.slowest_ns) * u128::from(work_ns.min(enough_ns));
+        let forgotten = part.div_ceil(u128::from(SLOWEST_OF * enough_ns.max(1)));
+        let forgotten = u64::try_from(forgotten).unwrap_or(u64::MAX);
+        self.slowest_ns = block_ns.max(self.slowest_ns.saturating_sub(forgotten));
     }
 }
 
@@ -361,9 +363,15 @@ mod tests {
         assert_eq!(row.lasts_ns(), 3_000);
         // A piece of a tenth of the work that counts makes a tenth as much forgotten.
         row.note_piece(1_000, 10, 100);
-        assert_eq!(row.lasts_ns(), 3_000 - 18);
+        assert_eq!(row.lasts_ns(), 3_000 - 19);
         for _ in 0..100 {
             row.note_piece(1_000, 200, 100);
+        }
+        assert_eq!(row.lasts_ns(), 1_000);
+        // However small the pieces are, it is forgotten in the end.
+        row.note_piece(100_000, 1, 190_000);
+        for _ in 0..100_000 {
+            row.note_piece(900, 1, 190_000);
         }
         assert_eq!(row.lasts_ns(), 1_000);
         row.block_ns = 1_500;

@@ -15,7 +15,7 @@ use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
-    /// Returns whether a launch would wait behind another one to be submitted.
+    /// Returns whether a launch would wait at the thread behind another one that waits there.
     pub(super) fn is_submitting(&self) -> bool {
         self.device.submission().full_until() > self.now
     }
@@ -30,7 +30,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Returns whether a tenant has submitted a piece in this round.
     pub(super) fn had_its_turn(&self, tenant: TenantId) -> bool {
-        self.accounts.submitted.contains(tenant)
+        self.accounts.submitted.contains(tenant) && !self.policy.is_head_of_line()
     }
 
     /// Returns how long a round takes in which every tenant submits a piece that has a launch open and is not kept to

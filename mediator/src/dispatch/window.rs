@@ -10,9 +10,10 @@
 //!   than six lanes for it, or where blocks end faster than six slices can be submitted. While slices are short against
 //!   the latency of a launch, one more goes behind each in its lane: it cannot start before the one in front has ended,
 //!   so the cap holds, and its launch costs no time.
-//! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) for all
-//!   such rows of a tenant together, and at most a quarter of the device. So kernels that never end leave room for
-//!   others. They slow down others' blocks nonetheless: they take issue slots of the SMs they are on.
+//! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) of a
+//!   launch; all such rows of a tenant together hold no more than two windows' worth ahead, else one, and at most a
+//!   quarter of the device. So kernels that never end leave room for others. They slow down others' blocks nonetheless:
+//!   they take issue slots of the SMs they are on.
 //!
 //! A profile of the kernel, learnt from earlier launches of anybody's, says how long blocks last, and no more. It
 //! proves nothing: blocks that ended on one input may not end on another, so a row with a profile is as unproven as
@@ -90,7 +91,8 @@ pub struct Situation<'a> {
     pub in_flight: u16,
     /// Lanes that its tenant may hold for it.
     pub lanes: u32,
-    /// Time between two of its pieces where the thread that submits is busy: one piece of every tenant's that has work.
+    /// Time between two of its pieces where the thread that submits is busy: one piece of every tenant that has a launch
+    /// open whose blocks are known to end.
     pub round: Nanos,
     /// What its tenant's launches have on the device.
     pub backlog: Backlog,
@@ -182,7 +184,9 @@ impl Situation<'_> {
             return None;
         }
         let size = match block_ns {
-            0 => probe(self.device.sms).min(self.unproven_room()),
+            // More would say no sooner how long its blocks last.
+            0 if self.in_flight > 0 => 0,
+            0 => probe(self.device.sms).min(self.unproven_room(WINDOWS)),
             _ => self.window_blocks(block_ns),
         };
         if size == 0 {
@@ -211,13 +215,13 @@ impl Situation<'_> {
     }
 
     /// Returns how many blocks of unproven rows the tenant may add: at least one while it has none.
-    fn unproven_room(&self) -> u32 {
+    fn unproven_room(&self, windows: u16) -> u32 {
         let limit = SmUnits::ONE.times(self.device.sms.into());
         let limit = limit.percent(MOST_UNPROVEN);
         let held = &self.backlog.unproven;
         let room = held.room_within(self.device, limit, &self.launch.shape);
-        let left = probe(self.device.sms);
-        let left = left.saturating_sub(u32::try_from(held.blocks()).unwrap_or(u32::MAX));
+        let most = u32::from(windows) * probe(self.device.sms);
+        let left = most.saturating_sub(u32::try_from(held.blocks()).unwrap_or(u32::MAX));
         room.min(left).max(u32::from(held.blocks() == 0))
     }
 
@@ -272,7 +276,7 @@ impl Situation<'_> {
         let most_charged = charged.saturating_add(room);
         let part = most_charged.div_ceil(self.slices());
         let (allowance, quantum) = match self.row.block_ns {
-            0 => (room.min(most).min(self.unproven_room()), 1),
+            0 => (room.min(most).min(self.unproven_room(1)), 1),
             _ => (room.min(most), part.max(1)),
         };
         if allowance == most && most == whole {

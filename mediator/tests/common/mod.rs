@@ -10,7 +10,7 @@ use gridmux_channel::ring::{
 };
 use gridmux_mediator::device::{
     AllocationUnits, Busy, Command, Device, DeviceKernelId, DomainId, KernelLimits, LaunchCommand,
-    MemsetCommand, Outcome, Report, Tag,
+    MemsetCommand, Outcome, Report, Submission, Tag,
 };
 use gridmux_mediator::dispatch::accounting::TenantCounters;
 use gridmux_mediator::dispatch::accounts::Account;
@@ -146,6 +146,8 @@ pub(crate) struct Bench {
     pub(crate) placed: u32,
     /// Ends launches with this outcome instead of `Done`.
     pub(crate) outcome: Option<Outcome>,
+    /// How launches come to it.
+    pub(crate) submission: Submission,
     /// Launches that it refuses for want of room, before it takes one.
     pub(crate) refuses: usize,
     /// Fills handed over: whose memory, address, length, and how much more follows.
@@ -175,6 +177,7 @@ impl Device for MockDevice {
                     bench.params.push(params.to_vec());
                 }
                 bench.in_flight.push_back((launch.tag, blocks));
+                bench.submission.add(now);
                 bench.reports.push_back(Report::Placed {
                     tag: launch.tag,
                     blocks,
@@ -239,6 +242,10 @@ impl Device for MockDevice {
 
     fn poll_every(&self) -> Duration {
         POLL_EVERY
+    }
+
+    fn submission(&self) -> Submission {
+        self.0.borrow().submission
     }
 }
 

@@ -174,9 +174,9 @@ pub fn open(
             printed: PrintedTexts::default(),
         }),
     });
-    let submit_ns = match timing {
-        Timing::Timed => config.launch.submit_ns,
-        Timing::Functional => 0,
+    let submission = match timing {
+        Timing::Timed => submission_of(&config),
+        Timing::Functional => Submission::default(),
     };
     let (command_in, command_out) = spsc::ring(COMMANDS);
     let (params_in, params_out) = spsc::ring(COMMANDS * super::PARAM_BYTES.div_ceil(CHUNK_BYTES));
@@ -200,10 +200,7 @@ pub fn open(
         commands: command_in,
         params: params_in,
         reports: report_out,
-        submission: Submission {
-            each: Nanos(submit_ns.into()),
-            ..Submission::default()
-        },
+        submission,
         shared: Arc::clone(&shared),
         thread: thread.thread().clone(),
     };
@@ -212,6 +209,17 @@ pub fn open(
         control: Arc::new(ModelControl::new(shared, Reaper::start()?)),
         thread,
     })
+}
+
+/// Returns how long the model's thread takes for a launch: whole cycles, so that no launch is ever handed over sooner
+/// than the model can take it.
+fn submission_of(config: &GpuConfig) -> Submission {
+    let cycles = config.ns_to_cycles(config.launch.submit_ns.into());
+    let each = (cycles * 1000).div_ceil(u64::from(config.clock.core_mhz));
+    Submission {
+        each: Nanos(each),
+        ..Submission::default()
+    }
 }
 
 fn facts_of(
@@ -302,5 +310,23 @@ impl Drop for ModelDevice {
         // Release: pairs with the Acquire in `Shared::is_closed`; the thread ends.
         self.shared.closed.store(true, Ordering::Release);
         self.thread.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::submission_of;
+    use gridmux_hw_model::config::GpuConfig;
+    use gridmux_hw_model::description::builtin_names;
+
+    #[test]
+    fn submissions_take_no_less_than_on_the_model() {
+        for name in builtin_names() {
+            let config = GpuConfig::builtin(name).expect("valid");
+            let cycles = config.ns_to_cycles(config.launch.submit_ns.into());
+            let each = submission_of(&config).each;
+            assert!(config.ns_to_cycles(each.0) >= cycles, "{name}");
+            assert!(each.0 <= u64::from(config.launch.submit_ns) + 2, "{name}");
+        }
     }
 }
