@@ -115,41 +115,6 @@ fn fifo_launches_whole_and_in_order_of_arrival() {
     assert_eq!(grids, [1000, 8]);
 }
 
-/// Lets four clients of one tenant and then one of another launch once each, at once, on a device to which launches
-/// come slowly; returns the clients in the order in which their launches were handed over.
-fn submitted_under(policy: &str) -> Vec<u32> {
-    let mut rig = Rig::new(policy);
-    let tenants = [0, 0, 0, 0, 1].map(TenantId);
-    let wires: Vec<_> = (0..)
-        .zip(tenants)
-        .map(|(slot, tenant)| rig.join_as(slot, tenant, 1, Arc::new(TenantCounters::default())))
-        .collect();
-    learn(&mut rig, &wires.iter().collect::<Vec<_>>());
-    rig.bench.borrow_mut().submission.each = Nanos(50_000);
-    for wire in &wires {
-        let entry = launch(1, [4, 1, 1], [32, 1, 1]);
-        wire.borrow_mut().submissions.push_back(entry);
-    }
-    rig.settle(1000);
-    assert!(
-        wires
-            .iter()
-            .all(|wire| wire.borrow().completions.len() == 1)
-    );
-    let bench = rig.bench.borrow();
-    bench
-        .launched
-        .iter()
-        .map(|launch| launch.domain.0)
-        .collect()
-}
-
-#[test]
-fn tenants_submit_in_rounds_unless_the_head_of_the_line_is_strict() {
-    assert_eq!(submitted_under("fifo"), [0, 4, 1, 2, 3]);
-    assert_eq!(submitted_under("fifo-strict"), [0, 1, 2, 3, 4]);
-}
-
 #[test]
 fn a_stream_runs_one_operation_after_another() {
     let mut rig = Rig::new("fifo");

@@ -162,8 +162,8 @@ pub(crate) fn shared_turns(access: &Access, bank_bytes: u32) -> u32 {
     counts.into_iter().max().unwrap_or(0).max(1)
 }
 
-/// Returns a word's number, small enough that no words behind it overflow. Words 8 GiB apart count as one, so that their
-/// conflict is not seen.
+/// Returns a word's number, small enough that no words behind it overflow. Words 8 GiB apart count as one, so that
+/// their conflict is not seen.
 #[allow(clippy::cast_possible_truncation, reason = "masked")]
 fn word(number: u64) -> u32 {
     (number & 0x7fff_ffff) as u32

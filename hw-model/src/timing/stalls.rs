@@ -11,8 +11,8 @@ use super::sm::Sm;
 pub(super) enum Cause {
     /// A result of known latency.
     ShortRaw,
-    /// The instruction behind a branch, a fence or a sleep, the first one of a block, or what follows a barrier that all
-    /// warps have reached (`sm.barrier`).
+    /// The instruction behind a branch, a fence or a sleep, the first one of a block, or what follows a barrier that
+    /// all warps have reached (`sm.barrier`).
     Control,
     /// A load that is not answered.
     Memory,

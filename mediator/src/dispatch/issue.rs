@@ -270,24 +270,15 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let blocks = u32::try_from(slice.blocks()).unwrap_or(u32::MAX);
         let block_ns = self.rows.get(launch.row).map_or(0, Row::lasts_ns);
         let flight = Flight {
-            slot,
-            tenant,
-            operation: id,
             row: Some(launch.row),
             shape: launch.shape,
             first_block: launch.issued,
-            issued: now,
             blocks,
             charge: piece.charge.min(blocks),
-            charged_from: now,
-            resided_ns: 0,
             block_ns,
             work_ns: block_ns.saturating_mul(blocks.into()) / u64::from(launch.wave.max(1)),
-            resident: 0,
-            held_ns: 0,
-            held_at: now,
             is_fresh: piece.behind.is_none(),
-            transfer: None,
+            ..Flight::new((slot, id), tenant, now)
         };
         let control = Control {
             offset: slice.offset,

@@ -10,7 +10,6 @@ use super::transfers::{Engine, PIECE_BYTES};
 use crate::device::{
     Command, CopyCommand, Device, DeviceCopyCommand, DomainId, MemsetCommand, Tag,
 };
-use gridmux_policy::BlockShape;
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Hands over what the engines have room for; returns whether anything was done.
@@ -69,24 +68,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         let bytes = (all - *issued).min(PIECE_BYTES);
         let flight = Flight {
-            slot: active.slot,
-            tenant: active.tenant,
-            operation: active.id,
-            row: None,
-            shape: BlockShape::default(),
-            first_block: 0,
-            issued: now,
-            blocks: 0,
-            charge: 0,
-            charged_from: now,
-            resided_ns: 0,
-            block_ns: 0,
-            work_ns: 0,
-            resident: 0,
-            held_ns: 0,
-            held_at: now,
-            is_fresh: true,
             transfer: Some((engine, bytes)),
+            ..Flight::new((active.slot, active.id), active.tenant, now)
         };
         let Some(tag) = self.lanes.take(flight) else {
             return Attempt::DeviceFull;

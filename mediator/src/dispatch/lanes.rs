@@ -62,6 +62,31 @@ pub struct Flight {
 }
 
 impl Flight {
+    /// Returns what a client's operation hands over at a time to an empty lane: no blocks and no bytes yet.
+    #[must_use]
+    pub fn new((slot, operation): (Slot, OperationId), tenant: TenantId, now: Nanos) -> Self {
+        Self {
+            slot,
+            tenant,
+            operation,
+            row: None,
+            shape: BlockShape::default(),
+            first_block: 0,
+            issued: now,
+            blocks: 0,
+            charge: 0,
+            charged_from: now,
+            resided_ns: 0,
+            block_ns: 0,
+            work_ns: 0,
+            resident: 0,
+            held_ns: 0,
+            held_at: now,
+            is_fresh: true,
+            transfer: None,
+        }
+    }
+
     /// Notes that blocks became resident at `at`.
     pub fn place(&mut self, blocks: u32, at: Nanos) {
         self.hold_until(at);
@@ -336,38 +361,19 @@ mod tests {
     use crate::device::LANES;
     use crate::dispatch::operation::OperationId;
     use gridmux_policy::ids::TenantId;
-    use gridmux_policy::shape::BlockShape;
     use gridmux_policy::units::Nanos;
 
     fn flight(blocks: u32, charge: u32) -> Flight {
         Flight {
-            slot: Slot(3),
-            tenant: TenantId(0),
-            operation: OperationId(0),
-            row: None,
-            shape: BlockShape::default(),
-            first_block: 0,
-            issued: Nanos(0),
             blocks,
             charge,
-            charged_from: Nanos(0),
-            resided_ns: 0,
-            block_ns: 0,
-            work_ns: 0,
-            resident: 0,
-            held_ns: 0,
-            held_at: Nanos(0),
-            is_fresh: true,
-            transfer: None,
+            ..Flight::new((Slot(3), OperationId(0)), TenantId(0), Nanos(0))
         }
     }
 
     #[test]
     fn blocks_that_are_killed_have_resided_since_they_were_placed() {
-        let mut alone = Flight {
-            issued: Nanos(100),
-            ..flight(4, 4)
-        };
+        let mut alone = flight(4, 4);
         alone.place(2, Nanos(110));
         alone.place(1, Nanos(130));
         assert_eq!(alone.unreported_at(Nanos(140)), Nanos(2 * 30 + 10));

@@ -3,7 +3,8 @@
 //! Rules: the order is the plan's rank, then device time of admission, then client, stream and place in the stream, so
 //! that the wall-clock order in which submissions of one instant were found has no say. What cannot go now is parked
 //! at its tenant's account and comes back when something of that tenant ends, a round of submissions ends or a plan
-//! comes; so a turn looks at what can go, not at what is there. An entry whose operation is gone is recognised by its sequence number.
+//! comes; so a turn looks at what can go, not at what is there. An entry whose operation is gone is recognised by its
+//! sequence number.
 
 use super::message::Slot;
 use super::operation::OperationId;

@@ -109,8 +109,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    /// Counts blocks that left their SMs: `held` is what their tenant has used, `ran` what they teach of how long blocks
-    /// of their kernel last, which those that were killed do not.
+    /// Counts blocks that left their SMs: `held` is what their tenant has used, `ran` what they teach of how long
+    /// blocks of their kernel last. Those that were killed teach nothing.
     fn count_retired(
         &mut self,
         flight: &Flight,

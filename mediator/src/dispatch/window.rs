@@ -91,8 +91,8 @@ pub struct Situation<'a> {
     pub in_flight: u16,
     /// Lanes that its tenant may hold for it.
     pub lanes: u32,
-    /// Time between two of its pieces where the thread that submits is busy: one piece of every tenant that has a launch
-    /// open whose blocks are known to end.
+    /// Time between two of its pieces where the thread that submits is busy: one piece of every tenant that has a
+    /// launch open whose blocks are known to end.
     pub round: Nanos,
     /// What its tenant's launches have on the device.
     pub backlog: Backlog,
