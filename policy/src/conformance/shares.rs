@@ -48,7 +48,7 @@ fn integrals(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
         specs: vec![spec],
         loads,
         until: grain * 40,
-        again: Some(Nanos(grain.0 / 2)),
+        again: Some(Nanos(grain.0 / 3)),
     }
     .perform(subject)?;
     run.all_ended()?;
