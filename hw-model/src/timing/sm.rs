@@ -133,13 +133,13 @@ pub(crate) struct Sm {
     pub(super) carve_out: u32,
     pub(super) constants: Cache,
     pub(super) textures: Cache,
-    /// When the load/store unit takes its next instruction; [`UNKNOWN`] while it waits for a reply.
+    /// When the load/store unit takes its next instruction; [`UNKNOWN`] while it waits for a reply or a partition.
     pub(super) unit_free_at: u64,
-    /// When the last warp came to a barrier.
+    /// When the barrier unit has counted the last warp that came to a barrier.
     pub(super) barrier_at: u64,
     /// A line in whose set of L1 every line waits for a fill, which the load/store unit waits for.
     pub(super) crowded: Option<u64>,
-    /// What keeps the load/store unit from further stores.
+    /// What keeps the load/store unit from its next access.
     pub(super) hold: Hold,
     /// When the port to the interconnect is free.
     pub(super) port_free_at: u64,
