@@ -19,11 +19,10 @@ impl Submission {
         }
     }
 
-    /// Returns the time up to which a launch handed over now would wait behind more than one other: what waits there
-    /// goes in the order in which it came, so the rest is better kept where the order can still change.
+    /// Returns whether it had nothing to submit for as long as a submission takes, at `now`.
     #[must_use]
-    pub fn full_until(&self) -> Nanos {
-        self.idle_at - self.each
+    pub fn has_rested(&self, now: Nanos) -> bool {
+        self.idle_at + self.each <= now
     }
 }
 
@@ -33,19 +32,15 @@ mod tests {
     use gridmux_policy::units::Nanos;
 
     #[test]
-    fn one_launch_waits_behind_the_one_that_is_submitted() {
+    fn launches_wait_for_each_other_and_a_thread_that_has_rested_begins_anew() {
         let mut thread = Submission {
             each: Nanos(100),
             ..Submission::default()
         };
         thread.add(Nanos(1_000));
-        assert!(thread.full_until() <= Nanos(1_000), "a second one is taken");
         thread.add(Nanos(1_000));
-        assert_eq!(
-            (thread.idle_at, thread.full_until()),
-            (Nanos(1_200), Nanos(1_100))
-        );
-        // What is idle begins anew.
+        assert_eq!(thread.idle_at, Nanos(1_200));
+        assert!(!thread.has_rested(Nanos(1_299)) && thread.has_rested(Nanos(1_300)));
         thread.add(Nanos(5_000));
         assert_eq!(thread.idle_at, Nanos(5_100));
         let mut free = Submission::default();
@@ -53,7 +48,7 @@ mod tests {
         assert_eq!(
             free,
             Submission::default(),
-            "what costs nothing is never full"
+            "what costs nothing takes no time"
         );
     }
 }

@@ -48,7 +48,7 @@ struct Cut {
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn issue(&mut self) -> bool {
         let mut worked = self.issue_transfers();
-        self.begin_round_if_idle();
+        self.begin_round_after_rest();
         loop {
             worked |= self.issue_queued();
             if self.is_submitting() || !self.begin_round() {

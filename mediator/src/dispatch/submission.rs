@@ -1,12 +1,13 @@
 //! The thread that submits launches to the device, which takes its time for each: a resource that tenants share.
 //!
-//! What waits at that thread goes in the order in which it came, so no more than one launch does; the others wait in
-//! the issue queue, where a better one may still overtake them. While the thread is busy, tenants submit in rounds, one
-//! piece each: a flood of short launches of one tenant, which a plan may well prefer, holds others up for one piece.
+//! What waits at that thread goes in the order in which it came, so nothing waits there: launches wait in the issue
+//! queue, where a better one may still overtake them, until the thread is idle. While it has work, tenants submit in
+//! rounds, one piece each: a flood of short launches of one tenant, which a plan may well prefer, holds others up for
+//! one piece.
 //!
-//! Rules: within a round the plan's order holds. A round ends when the thread is idle, or when nobody who has not had a
-//! turn can submit. A device that does not tell what a submission costs ([`Submission`](crate::device::Submission))
-//! has no rounds, and a strict head of line permits none.
+//! Rules: within a round the plan's order holds. A round ends when the thread has rested, or when nobody who has not
+//! had a turn can submit. A device that does not tell what a submission costs
+//! ([`Submission`](crate::device::Submission)) has no rounds, and a strict head of line permits none.
 
 use super::dispatcher::Dispatcher;
 use super::port::TenantPort;
@@ -15,16 +16,16 @@ use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
-    /// Returns whether a launch would wait at the thread behind another one that waits there.
+    /// Returns whether a launch would wait at the thread.
     pub(super) fn is_submitting(&self) -> bool {
-        self.device.submission().full_until() > self.now
+        self.device.submission().idle_at > self.now
     }
 
     /// Returns when the thread takes another launch, if one waits for it.
     pub(super) fn submits_next(&self) -> Option<Nanos> {
         let parked = !self.accounts.submitted.is_empty() && !self.accounts.parked.is_empty();
         let waits = parked || !self.queue.is_empty();
-        let at = self.device.submission().full_until();
+        let at = self.device.submission().idle_at;
         (waits && at > self.now).then_some(at)
     }
 
@@ -53,9 +54,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    /// Begins a new round where the thread is idle.
-    pub(super) fn begin_round_if_idle(&mut self) {
-        if self.device.submission().idle_at <= self.now {
+    /// Begins a new round where the thread has rested.
+    pub(super) fn begin_round_after_rest(&mut self) {
+        if self.device.submission().has_rested(self.now) {
             self.begin_round();
         }
     }
