@@ -8,14 +8,15 @@ use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
 use std::sync::Arc;
 
-/// Lets four clients of one tenant and then one of another launch once each, at once, on a device to which launches
+/// Lets twelve clients of one tenant and then one of another launch once each, at once, on a device to which launches
 /// come slowly; returns the clients in the order in which their launches were handed over.
 fn submitted_under(policy: &str) -> Vec<u32> {
     let mut rig = Rig::new(policy);
-    let tenants = [0, 0, 0, 0, 1].map(TenantId);
-    let wires: Vec<_> = (0..)
-        .zip(tenants)
-        .map(|(slot, tenant)| rig.join_as(slot, tenant, 1, Arc::new(TenantCounters::default())))
+    let wires: Vec<_> = (0..13)
+        .map(|slot| {
+            let tenant = TenantId(u32::from(slot == 12));
+            rig.join_as(slot, tenant, 1, Arc::new(TenantCounters::default()))
+        })
         .collect();
     // So that the dispatcher knows how long their blocks take.
     for wire in &wires {
@@ -44,7 +45,8 @@ fn submitted_under(policy: &str) -> Vec<u32> {
 }
 
 #[test]
-fn tenants_submit_in_rounds_unless_the_head_of_the_line_is_strict() {
-    assert_eq!(submitted_under("fifo"), [0, 4, 1, 2, 3]);
-    assert_eq!(submitted_under("fifo-strict"), [0, 1, 2, 3, 4]);
+fn a_tenant_submits_what_it_has_saved_and_then_in_rounds_unless_the_head_of_the_line_is_strict() {
+    let saved: Vec<u32> = (0..8).chain([12]).chain(8..12).collect();
+    assert_eq!(submitted_under("fifo"), saved);
+    assert_eq!(submitted_under("fifo-strict"), (0..13).collect::<Vec<_>>());
 }

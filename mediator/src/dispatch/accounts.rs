@@ -43,6 +43,10 @@ pub struct Account {
     pub parked: Vec<Active>,
     /// Launches in a row that ended at their budget.
     pub budget_ends: u32,
+    /// Pieces that it may submit as of [`Account::turns_of`].
+    pub turns: u64,
+    /// The round in which it submitted last.
+    pub turns_of: u64,
 }
 
 /// Every account, by tenant.
@@ -53,7 +57,9 @@ pub struct Accounts {
     pub busy: TenantSet,
     /// Tenants with operations parked.
     pub parked: TenantSet,
-    /// Tenants that have submitted a piece in this round.
+    /// Number of the round of submissions ([`super::submission`]).
+    pub round: u64,
+    /// Tenants that have no turn left in this round.
     pub submitted: TenantSet,
     /// Tenants that wait for the others.
     pub behind: TenantSet,
@@ -77,6 +83,8 @@ impl Account {
             lanes: 0,
             parked: Vec::with_capacity(64),
             budget_ends: 0,
+            turns: 0,
+            turns_of: 0,
         }
     }
 
@@ -105,6 +113,7 @@ impl Default for Accounts {
             accounts: accounts.into_boxed_slice(),
             busy: TenantSet::default(),
             parked: TenantSet::default(),
+            round: 0,
             submitted: TenantSet::default(),
             behind: TenantSet::default(),
             wanting: 0,

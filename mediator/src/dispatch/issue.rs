@@ -30,7 +30,8 @@ pub(super) enum Attempt {
     Issued,
     /// Cap, limit, budget or stream order hold it up: under a strict head of line nothing overtakes it.
     Blocked,
-    /// Its tenant holds its part of the lanes, has submitted in this round, or has to wait for others; these may go on.
+    /// Its tenant holds its part of the lanes, has no turn left in this round, or has to wait for others; these may go
+    /// on.
     NotItsTurn,
     /// The device takes nothing more at present.
     DeviceFull,
@@ -48,7 +49,7 @@ struct Cut {
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn issue(&mut self) -> bool {
         let mut worked = self.issue_transfers();
-        self.begin_round_after_rest();
+        self.begin_rounds_after_rest();
         loop {
             worked |= self.issue_queued();
             if self.is_submitting() || !self.begin_round() {

@@ -2,11 +2,11 @@
 //!
 //! What waits at that thread goes in the order in which it came, so nothing waits there: launches wait in the issue
 //! queue, where a better one may still overtake them, until the thread is idle. While it has work, tenants submit in
-//! rounds, one piece each: a flood of short launches of one tenant, which a plan may well prefer, holds others up for
-//! one piece.
+//! rounds: each is given a turn in every round, which is one piece, and saves up to [`MOST_TURNS`] of them. So a flood
+//! of short launches of one tenant, which a plan may well prefer, keeps a burst of another's waiting for one piece.
 //!
-//! Rules: within a round the plan's order holds. A round ends when the thread has rested, or when nobody who has not
-//! had a turn can submit. A device that does not tell what a submission costs
+//! Rules: among those who have a turn the plan's order holds. A round ends when nobody who has a turn can submit; when
+//! the thread has rested everybody has all turns. A device that does not tell what a submission costs
 //! ([`Submission`](crate::device::Submission)) has no rounds, and a strict head of line permits none.
 
 use super::dispatcher::Dispatcher;
@@ -14,6 +14,9 @@ use super::port::TenantPort;
 use crate::device::Device;
 use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
+
+/// Turns that a tenant saves at most: as many pieces as it may submit one after another while others wait.
+const MOST_TURNS: u64 = 8;
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Returns whether a launch would wait at the thread.
@@ -29,7 +32,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         (waits && at > self.now).then_some(at)
     }
 
-    /// Returns whether a tenant has submitted a piece in this round.
+    /// Returns whether a tenant has no turn left in this round.
     pub(super) fn had_its_turn(&self, tenant: TenantId) -> bool {
         self.accounts.submitted.contains(tenant) && !self.policy.is_head_of_line()
     }
@@ -49,14 +52,24 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Takes note of a piece that a tenant submitted.
     pub(super) fn take_turn(&mut self, tenant: TenantId) {
         let costs_time = self.device.submission().each > Nanos::ZERO;
-        if costs_time && !self.policy.is_head_of_line() {
+        if !costs_time || self.policy.is_head_of_line() {
+            return;
+        }
+        let round = self.accounts.round;
+        let Some(account) = self.accounts.get_mut(tenant) else {
+            return;
+        };
+        let given = account.turns.saturating_add(round - account.turns_of);
+        (account.turns, account.turns_of) = (given.min(MOST_TURNS).saturating_sub(1), round);
+        if account.turns == 0 {
             self.accounts.submitted.insert(tenant);
         }
     }
 
-    /// Begins a new round where the thread has rested.
-    pub(super) fn begin_round_after_rest(&mut self) {
+    /// Gives everybody all turns where the thread has rested.
+    pub(super) fn begin_rounds_after_rest(&mut self) {
         if self.device.submission().has_rested(self.now) {
+            self.accounts.round += MOST_TURNS - 1;
             self.begin_round();
         }
     }
@@ -64,6 +77,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Gives every tenant a turn; returns whether one had none left.
     pub(super) fn begin_round(&mut self) -> bool {
         let ended = !self.accounts.submitted.is_empty();
+        self.accounts.round += 1;
         while let Some(tenant) = self.accounts.submitted.pop() {
             self.unpark(tenant);
         }
