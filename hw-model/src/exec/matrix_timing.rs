@@ -1,7 +1,7 @@
 //! How long a matrix product of a warp takes, by its shape and types.
 //!
-//! A product of any shape is so many multiply-adds, which hold the unit by the rate of the factors' type, and so many
-//! passes along k, each of which adds to the sums of the one before it.
+//! The multiply-adds of a product hold the unit at the rate of the factors' type. Along k it takes passes of
+//! `pass_bits`, each of which adds to the sums of the one before it, so that passes add to the latency.
 //! Rule: where a chip has no unit for a type, the single-precision units do its multiply-adds one by one.
 
 use super::op::Pipe;

@@ -3,7 +3,7 @@
 //! Rules: the unit takes one instruction at a time and holds it one cycle per look-up of cache lines (or per
 //! conflict-free round of shared memory or of the cache's data); a load's registers are unknown until its last sector's
 //! time is known; a sector that is on its way already is waited for, not asked for again; a copy is a load without
-//! registers, whose group of copies is told instead; stores go through and wait for no answer; where a miss takes its
+//! registers, whose end is counted for its group of copies; stores are sent on and wait for no reply; where a miss takes its
 //! line at once (`l1.reserves`), a full set holds the unit until it has room.
 
 use super::cache::{Evicted, Line};

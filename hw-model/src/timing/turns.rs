@@ -1,9 +1,9 @@
-//! What launching does one after another: a host's thread submits launches, the front end of the GPU takes them, and
-//! their blocks are placed. Each of these can do one thing every so many cycles, however many queues there are.
+//! The serial steps of a launch: a host thread submits launches one at a time, the GPU's front end accepts one at a time,
+//! and blocks are placed one at a time. Each step has an interval in cycles, which all queues share.
 //!
-//! A tenant submits with one thread, so its launches wait for each other and not for those of others; whoever submits
-//! for all tenants, as the mediator does, is one thread, too. The first launch of an idle thread pays nothing here:
-//! what one launch takes from its submission to its first block is a latency, and `launch.kernel_cycles`.
+//! Launches of one tenant are submitted by one thread and wait for each other; those of different tenants do not. A
+//! program that submits for all tenants, as the mediator does, launches under no row and so has one thread. The first
+//! launch of an idle thread waits for nothing: its latency to the first block is `launch.kernel_cycles`.
 //! Rules: a turn that nobody took is lost, and that of a launch that is killed is not given back: it has been
 //! submitted. Intervals are not whole numbers of cycles, turns are.
 

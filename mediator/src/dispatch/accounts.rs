@@ -143,10 +143,10 @@ impl Accounts {
     /// Takes out the account of a tenant that has nothing under way.
     pub fn remove(&mut self, tenant: TenantId) -> Option<Box<Account>> {
         let account = self.accounts.get_mut(tenant.index())?.take()?;
-        let sets = [&mut self.busy, &mut self.parked, &mut self.submitted];
-        for set in sets.into_iter().chain([&mut self.behind]) {
-            set.remove(tenant);
-        }
+        self.busy.remove(tenant);
+        self.parked.remove(tenant);
+        self.submitted.remove(tenant);
+        self.behind.remove(tenant);
         self.wanting -= u32::from(account.wants());
         Some(account)
     }

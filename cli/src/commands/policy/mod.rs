@@ -41,8 +41,8 @@ pub(crate) enum Policy {
     #[command(
         after_help = "The service keeps the file where its configuration says so (`file` in `[profiles]`); `gridmux \
         sim mix --profiles FILE` keeps one too. A profile is of a kernel (its module's text and its name, on the \
-        `event` executor the name of a kernel of ours) and a block shape. `blocks` says how many blocks stand behind it, \
-        `alone` that no other kernel was on the device meanwhile."
+        `event` executor the name of a kernel of ours) and a block shape. `blocks` says how many blocks stand behind \
+        it, `alone` that no other kernel was on the device meanwhile."
     )]
     Profiles(Profiles),
 }
