@@ -1,5 +1,5 @@
-//! The serial steps of a launch: a host thread submits launches one at a time, the GPU's front end accepts one at a time,
-//! and blocks are placed one at a time. Each step has an interval in cycles, which all queues share.
+//! The serial steps of a launch: a host thread submits launches one at a time, the GPU's front end accepts one at a
+//! time, and blocks are placed one at a time. Each step has an interval in cycles, which all queues share.
 //!
 //! Launches of one tenant are submitted by one thread and wait for each other; those of different tenants do not. A
 //! program that submits for all tenants, as the mediator does, launches under no row and so has one thread. The first

@@ -3,8 +3,8 @@
 //! What waits at that thread goes in the order in which it came, so nothing waits there: launches wait in the issue
 //! queue, where a better one may still overtake them, until the thread is idle. While it has work, tenants submit in
 //! rounds: each is given a turn in every round, which is one piece, and saves up to [`MOST_TURNS`] of them. So a flood
-//! of short launches of one tenant, which a plan may well prefer, goes ahead of another tenant's launches with one piece
-//! a round, and with eight when the thread has rested.
+//! of short launches of one tenant, which a plan may well prefer, goes ahead of another tenant's launches with one
+//! piece a round, and with eight when the thread has rested.
 //!
 //! Rules: among those who have a turn the plan's order holds. A round ends when nobody who has a turn can submit; when
 //! the thread has rested everybody has all turns. A device that does not tell what a submission costs
