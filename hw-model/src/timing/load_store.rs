@@ -3,8 +3,8 @@
 //! Rules: the unit takes one instruction at a time and holds it one cycle per look-up of cache lines (or per
 //! conflict-free round of shared memory or of the cache's data); a load's registers are unknown until its last sector's
 //! time is known; a sector that is on its way already is waited for, not asked for again; a copy is a load without
-//! registers, whose end is counted for its group of copies; stores are sent on and wait for no reply; where a miss takes
-//! its line at once (`l1.reserves`), a full set holds the unit until it has room.
+//! registers, whose end is counted for its group of copies; stores are sent on and wait for no reply; where a miss
+//! takes its line at once (`l1.reserves`), a full set holds the unit until it has room.
 
 use super::cache::{Evicted, Line};
 use super::coalesce::{LineAccess, shared_cycles, shared_turns};
