@@ -38,8 +38,8 @@ fn text(mut table: Table, rows: impl IntoIterator<Item = Vec<String>>, columns: 
     table
         .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
-        // The blank before the first column is taken away again.
-        .set_width(columns + 1);
+        // The blanks before the first column and behind the last one are taken away again.
+        .set_width(columns + 2);
     for row in rows {
         table.add_row(row.iter().map(|cell| one_line(cell)));
     }

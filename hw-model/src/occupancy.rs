@@ -75,6 +75,7 @@ pub fn device_shape(config: &GpuConfig) -> DeviceShape {
         blocks: config.sm.max_blocks,
         registers: config.sm.registers,
         shared_bytes: config.sm.shared_bytes,
+        submission_ns: config.launch.submit_ns,
     }
 }
 
@@ -82,7 +83,11 @@ pub fn device_shape(config: &GpuConfig) -> DeviceShape {
 #[must_use]
 pub fn event_config(config: &GpuConfig) -> EventConfig {
     EventConfig {
-        shape: device_shape(config),
+        // Launches of the event executor do not wait for each other.
+        shape: DeviceShape {
+            submission_ns: 0,
+            ..device_shape(config)
+        },
         clock_mhz: config.clock.core_mhz,
         contention: Contention::calibrated(),
     }

@@ -26,6 +26,7 @@ const DEVICE: DeviceShape = DeviceShape {
     blocks: 32,
     registers: 65_536,
     shared_bytes: 233_472,
+    submission_ns: 0,
 };
 const ROUNDS: usize = 15;
 const TENANTS: [u32; 4] = [3, 8, 64, 1000];

@@ -258,6 +258,7 @@ mod tests {
         blocks: 8,
         registers: 1,
         shared_bytes: 1,
+        submission_ns: 0,
     };
 
     /// Panics when it plans, with half of a plan written.

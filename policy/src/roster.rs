@@ -398,6 +398,7 @@ mod tests {
             blocks: 8,
             registers: 1,
             shared_bytes: 1,
+            submission_ns: 0,
         });
         roster.observe(&Event::RowNew {
             row: ROW,

@@ -19,6 +19,23 @@ pub struct DeviceShape {
     pub registers: u32,
     /// Shared memory per SM, in bytes.
     pub shared_bytes: u32,
+    /// Time from one launch's submission to the next one's, whoever they are of, in nanoseconds; 0 where launches do
+    /// not wait for each other.
+    #[serde(default)]
+    pub submission_ns: u32,
+}
+
+impl DeviceShape {
+    /// Returns how many blocks of a row reside on average if nothing else is submitted, by Little's law: `blocks` a
+    /// launch on average, which last `block_ns` nanoseconds each. It is infinite where launches do not wait for each
+    /// other, and more than the device holds where submission does not hold the row up.
+    #[must_use]
+    pub fn submittable(&self, blocks: f64, block_ns: f64) -> f64 {
+        match self.submission_ns {
+            0 => f64::INFINITY,
+            each => blocks * block_ns / f64::from(each),
+        }
+    }
 }
 
 /// What one thread block takes from its SM.
@@ -248,6 +265,7 @@ mod tests {
         blocks: 8,
         registers: 32_768,
         shared_bytes: 49_152,
+        submission_ns: 0,
     };
 
     #[test]

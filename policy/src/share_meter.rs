@@ -242,6 +242,7 @@ mod tests {
         blocks: 8,
         registers: 65_536,
         shared_bytes: 49_152,
+        submission_ns: 0,
     };
     /// A quarter of an SM by threads.
     const QUARTER: BlockShape = BlockShape {

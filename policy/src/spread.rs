@@ -172,6 +172,7 @@ mod tests {
             blocks: 8,
             registers: 1,
             shared_bytes: 1,
+            submission_ns: 0,
         };
         let block = BlockShape {
             threads: 40,

@@ -14,6 +14,7 @@ const DEVICE: DeviceShape = DeviceShape {
     blocks: 32,
     registers: 65_536,
     shared_bytes: 98_304,
+    submission_ns: 0,
 };
 const TENANTS: u32 = 12;
 

@@ -27,6 +27,7 @@ impl OnEvents {
                     blocks: 32,
                     registers: 65_536,
                     shared_bytes: 98_304,
+                    submission_ns: 0,
                 },
                 clock_mhz: 1_000,
                 contention: Contention {

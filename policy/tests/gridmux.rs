@@ -13,6 +13,7 @@ const DEVICE: DeviceShape = DeviceShape {
     blocks: 32,
     registers: 1,
     shared_bytes: 1,
+    submission_ns: 0,
 };
 const TENTH: BlockShape = BlockShape {
     threads: 100,
@@ -32,6 +33,11 @@ impl Host {
     /// Returns the policy with two tenants, of which each has the row of its number. Blocks of the rows that are known
     /// last 1,000 ns.
     fn new(settings: Settings, known: &[u64]) -> Self {
+        Self::on(&DEVICE, settings, known)
+    }
+
+    /// As [`Self::new`], on another device.
+    fn on(device: &DeviceShape, settings: Settings, known: &[u64]) -> Self {
         let profiles = Profiles::default();
         for row in known {
             profiles.set(ProfileKey(*row), 1000.0);
@@ -41,7 +47,7 @@ impl Host {
             ..settings
         };
         let mut host = Self {
-            policy: Gridmux::new(DeviceId(0), &DEVICE, settings),
+            policy: Gridmux::new(DeviceId(0), device, settings),
             standing: Plan::default(),
             next: Plan::default(),
             now: 0,
@@ -246,4 +252,22 @@ fn who_held_too_much_comes_after_others() {
     host.now = 1000;
     host.blocks_end(1, 20, 1000);
     assert_eq!((host.caps(0), host.caps(1)), ([10, 10], [0, 0]));
+}
+
+#[test]
+fn a_loop_has_no_more_room_than_its_launches_can_be_submitted_for() {
+    // Blocks last a tenth of what it takes to submit a launch, so that a tenth of a launch resides on average.
+    for (submission_ns, caps) in [(0, [[10, 10], [0, 0]]), (10_000, [[1, 1], [9, 9]])] {
+        let device = DeviceShape {
+            submission_ns,
+            ..DEVICE
+        };
+        let mut host = Host::on(&device, Settings::default(), &[0, 1]);
+        host.arrive(1, 1000);
+        host.arrive(0, 20);
+        host.now = 1000;
+        host.end(0);
+        host.arrive(0, 20);
+        assert_eq!([host.caps(0), host.caps(1)], caps, "{submission_ns} ns");
+    }
 }

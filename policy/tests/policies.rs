@@ -17,6 +17,7 @@ const FIG8: DeviceShape = DeviceShape {
     blocks: 1000,
     registers: 100,
     shared_bytes: 100,
+    submission_ns: 0,
 };
 const K1: BlockShape = BlockShape {
     threads: 4,

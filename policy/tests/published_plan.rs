@@ -18,6 +18,7 @@ const DEVICE: DeviceShape = DeviceShape {
     blocks: 8,
     registers: 65_536,
     shared_bytes: 49_152,
+    submission_ns: 0,
 };
 
 /// Publishes a plan without groups in which every row has this cap.

@@ -35,6 +35,7 @@ const SHAPE: DeviceShape = DeviceShape {
     blocks: 32,
     registers: 65_536,
     shared_bytes: 233_472,
+    submission_ns: 0,
 };
 
 /// A dispatcher, its clients, and the policy's thread.

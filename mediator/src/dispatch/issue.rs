@@ -13,7 +13,7 @@ use super::operation::{LaunchWork, Operation, OperationId, Work};
 use super::port::TenantPort;
 use super::queue::Active;
 use super::rows::Row;
-use super::window::{Behind, Piece, Situation, ahead_percent};
+use super::window::{Behind, Piece, Situation, ahead_percent, between_turns_percent};
 use crate::device::{Command, Device, Lane, LaunchCommand, Tag};
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::CompletionStatus;
@@ -189,9 +189,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         // Where nothing binds, nothing is handed over beyond it; where something does, that bounds the backlog too.
         let is_free = view.is_free(launch.wave);
+        let round = self.round();
         let ahead = match is_free {
             true => 0,
-            false => ahead_percent(self.launch_ns, row),
+            false => ahead_percent(self.launch_ns, row).max(between_turns_percent(round, row)),
         };
         let backlog = match is_free || row.is_unproven() {
             true => self.lanes.backlog(active.tenant),
@@ -210,7 +211,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             ahead,
             in_flight: operation.in_flight,
             lanes: lanes_each.min((lanes_each / account.queued.max(1)).max(2)),
-            round: self.round(),
+            round,
             backlog,
             device: &self.shape,
             after,

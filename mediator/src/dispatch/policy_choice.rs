@@ -118,6 +118,7 @@ mod tests {
             blocks: 1,
             registers: 64,
             shared_bytes: 64,
+            submission_ns: 0,
         };
         Choice {
             name: name.to_owned(),

@@ -25,6 +25,11 @@
 //! slices would hold less than that on average; so more is handed over ([`ahead_percent`]). A row that lately had a
 //! long slice has next to nothing handed over ahead.
 //!
+//! Where blocks end faster than the tenant's turn at the thread that submits comes again, slices of what cap and limit
+//! permit would leave the row's part of the device empty until then. A slice is as much larger
+//! ([`between_turns_percent`]), and no other one is queued behind it: for a moment more of its blocks reside than cap
+//! and limit say, and over a round as many.
+//!
 //! Rules: nothing here changes state. Cap and limit bound resident blocks but for what is handed over ahead, for
 //! kernels that cannot be cut, which go whole as soon as there is any room, and for windows under way when a plan
 //! lowers them. A kernel that cannot be cut and lasts longer than a window makes a newcomer wait for all of its grid.
@@ -85,7 +90,7 @@ pub struct Situation<'a> {
     pub limit_room: u32,
     /// Whether its tenant has more on the device than its limit, stretched likewise, permits.
     pub over_limit: bool,
-    /// What may be handed over beyond cap and limit ([`ahead_percent`]).
+    /// What may be handed over beyond cap and limit ([`ahead_percent`], [`between_turns_percent`]).
     pub ahead: u64,
     /// Pieces of it on the device.
     pub in_flight: u16,
@@ -138,6 +143,17 @@ pub fn ahead_percent(launch_ns: Option<u64>, row: &Row) -> u64 {
     let absent_ns = row.charged_ns.saturating_sub(row.resided_ns);
     let measured = absent_ns.saturating_mul(100) / row.resided_ns.max(1);
     measured.min(most_ahead(launch_ns, row.slice_ns))
+}
+
+/// Returns what may be handed over beyond cap and limit where a row's blocks end faster than its tenant's turn at the
+/// thread that submits comes again, as a part of these in percent: one piece then holds as much block-time as cap and
+/// limit permit in a round.
+#[must_use]
+pub fn between_turns_percent(round: Nanos, row: &Row) -> u64 {
+    let round = round.0.saturating_mul(100);
+    round
+        .checked_div(row.lasts_ns())
+        .map_or(0, |percent| percent.saturating_sub(100).min(MOST_AHEAD))
 }
 
 impl Situation<'_> {
@@ -292,7 +308,9 @@ impl Situation<'_> {
             return None;
         }
         let short = self.row.slice_ns > 0 && self.row.slice_ns < SHORT_SLICE_NS;
-        let own = self.own.filter(|own| short && own.depth < SLICES_PER_LANE);
+        let outlasts_round = self.row.lasts_ns() >= self.round.0;
+        let queues = short && outlasts_round;
+        let own = self.own.filter(|own| queues && own.depth < SLICES_PER_LANE);
         own.map(|own| Piece {
             blocks: most.min(own.blocks),
             charge: 0,

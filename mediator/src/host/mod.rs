@@ -173,6 +173,7 @@ mod tests {
                     blocks: 1,
                     registers: 64,
                     shared_bytes: 64,
+                    submission_ns: 0,
                 };
                 let mut policy = Guarded::new(Box::new(Panics), DeviceId(0), &shape);
                 policy.observe(&Event::Lost { n: 1 });

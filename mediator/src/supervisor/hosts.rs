@@ -622,6 +622,7 @@ mod tests {
                 blocks: 1,
                 registers: 1,
                 shared_bytes: 1,
+                submission_ns: 0,
             },
             hardware: HardwareFacts::default(),
         }

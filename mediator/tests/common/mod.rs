@@ -41,6 +41,7 @@ pub(crate) const SHAPE: DeviceShape = DeviceShape {
     blocks: 32,
     registers: 65536,
     shared_bytes: 233_472,
+    submission_ns: 0,
 };
 
 /// What a test and its port share.

@@ -26,6 +26,7 @@ pub(crate) const SHAPE: DeviceShape = DeviceShape {
     blocks: 32,
     registers: 65_536,
     shared_bytes: 233_472,
+    submission_ns: 0,
 };
 
 /// Returns the limits of every kernel here: few registers, so that threads decide what fits.

@@ -119,6 +119,7 @@ impl EventConfig {
                 blocks: 8,
                 registers: 32_768,
                 shared_bytes: 49_152,
+                submission_ns: 0,
             },
             clock_mhz: 1_400,
             contention: Contention::calibrated(),

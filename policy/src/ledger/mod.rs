@@ -48,6 +48,8 @@ pub struct RowBook {
     named: bool,
     /// A running mean of how long a block resides, in nanoseconds; 0 before the first ended.
     pub stay_ns: f64,
+    /// A running mean of the blocks of a launch; 0 before the first arrived.
+    pub launch_blocks: f64,
 }
 
 /// What is known of one tenant.
@@ -67,6 +69,8 @@ pub struct TenantBook {
     pub active: bool,
     /// What it held beyond what it was entitled to, in SM · nanoseconds, since it is active.
     pub excess: f64,
+    /// How many SMs it can hold on average, as fast as launches can be submitted.
+    pub submittable: f64,
     /// Its rows, in no particular order.
     pub rows: Vec<RowId>,
     /// The newest readings.
@@ -245,6 +249,29 @@ impl Ledger {
         tenant.rows.iter().filter_map(book)
     }
 
+    /// Brings up to date what active tenants can submit ([`TenantBook::submittable`]).
+    pub fn measure_submission(&mut self) {
+        for place in 0..self.active.len() {
+            let id = self.active[place];
+            let most = self.tenant_book(id).map(|book| self.submittable(book));
+            if let (Some(most), Some(Some(book))) = (most, self.tenants.get_mut(id.index())) {
+                book.submittable = most;
+            }
+        }
+    }
+
+    /// Returns how many SMs a tenant holds on average while nobody else submits launches: by launches of whichever of
+    /// its rows holds most.
+    fn submittable(&self, tenant: &TenantBook) -> f64 {
+        let rows = self.rows_of(tenant).filter(|(_, row)| row.works);
+        let of = |row: &RowBook| self.shape.submittable(row.launch_blocks, row.stay_ns);
+        rows.map(|(_, row)| match row.stay_ns > 0.0 {
+            true => row.share * of(row),
+            false => f64::INFINITY,
+        })
+        .fold(0.0, f64::max)
+    }
+
     /// Takes note of what was planned for, and lets demands fall towards what they are now.
     pub fn planned(&mut self) {
         for id in &self.active {
@@ -276,6 +303,7 @@ impl Ledger {
             last_open: Nanos::ZERO,
             active: false,
             excess: 0.0,
+            submittable: f64::INFINITY,
             rows: Vec::new(),
             held: 0.0,
             entitled: 0.0,
@@ -332,6 +360,7 @@ impl Ledger {
             planned: 0,
             named: true,
             stay_ns: 0.0,
+            launch_blocks: 0.0,
         });
     }
 
@@ -349,6 +378,7 @@ impl Ledger {
         self.changed = true;
     }
 
+    #[allow(clippy::cast_precision_loss, reason = "a running mean")]
     fn arrive(&mut self, row: RowId, blocks: u64) {
         let now = self.now;
         let Some(Some(book)) = self.rows.get_mut(row.index()) else {
@@ -357,6 +387,7 @@ impl Ledger {
         book.open_launches = book.open_launches.saturating_add(1);
         book.last_open = now;
         book.waiting = book.waiting.saturating_add(blocks);
+        book.launch_blocks = mean(book.launch_blocks, blocks as f64);
         book.demand = book.demand.max(book.outstanding());
         let began = !std::mem::replace(&mut book.works, true);
         let grew = book.demand > book.planned.saturating_mul(DEMAND_GROWTH);
@@ -388,11 +419,7 @@ impl Ledger {
         book.waiting = book.waiting.saturating_sub(started.into());
         book.live = book.live.saturating_add(started).saturating_sub(ended);
         if ended > 0 {
-            let stay = ran_ns as f64 / f64::from(ended);
-            book.stay_ns = match book.stay_ns > 0.0 {
-                true => book.stay_ns * 0.75 + stay * 0.25,
-                false => stay,
-            };
+            book.stay_ns = mean(book.stay_ns, ran_ns as f64 / f64::from(ended));
         }
     }
 
@@ -491,6 +518,14 @@ impl RowBook {
     /// Returns how many blocks wait or are live.
     fn outstanding(&self) -> u64 {
         self.waiting.saturating_add(self.live.into())
+    }
+}
+
+/// Returns a running mean, 0 before its first value, after one more.
+fn mean(old: f64, new: f64) -> f64 {
+    match old > 0.0 {
+        true => old * 0.75 + new * 0.25,
+        false => new,
     }
 }
 

@@ -13,6 +13,7 @@ const DEVICE: DeviceShape = DeviceShape {
     blocks: 8,
     registers: 65_536,
     shared_bytes: 49_152,
+    submission_ns: 0,
 };
 const GRACE: Nanos = Nanos(100);
 const A: TenantId = TenantId(0);

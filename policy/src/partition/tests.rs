@@ -11,6 +11,7 @@ const FIG8: DeviceShape = DeviceShape {
     blocks: 1000,
     registers: 100,
     shared_bytes: 100,
+    submission_ns: 0,
 };
 const K1: BlockShape = BlockShape {
     threads: 4,
@@ -29,6 +30,7 @@ const H200: DeviceShape = DeviceShape {
     blocks: 32,
     registers: 65_536,
     shared_bytes: 233_472,
+    submission_ns: 0,
 };
 
 #[test]

@@ -14,6 +14,7 @@ const DEVICE: DeviceShape = DeviceShape {
     blocks: 8,
     registers: 65_536,
     shared_bytes: 49_152,
+    submission_ns: 0,
 };
 /// A quarter of an SM by threads.
 const QUARTER: BlockShape = BlockShape {

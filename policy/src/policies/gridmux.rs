@@ -102,7 +102,8 @@ struct Entry {
     total: f64,
     /// Its blocks that have not ended, at least one.
     left: u64,
-    /// Blocks for which it may have room: those that are left, or all of a launch of a loop.
+    /// Blocks for which it may have room: those that are left, or all of a launch of a loop; no more than reside on
+    /// average as fast as its launches can be submitted.
     room: u64,
     /// No block of its row has ended, and there is no profile.
     unknown: bool,
@@ -174,7 +175,9 @@ impl Gridmux {
     /// Returns where a launch stands in the order.
     #[allow(
         clippy::cast_precision_loss,
-        reason = "grids and times are far below 2^53"
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "grids and times are far below 2^53 and not negative"
     )]
     fn entry(&self, place: usize, now: Nanos) -> Entry {
         let job = &self.heads[place];
@@ -195,6 +198,9 @@ impl Gridmux {
             false => 1.0,
         };
         let weight = f64::from(self.roster.weight(tenant));
+        let room = self.loops.blocks(row).unwrap_or(0).max(job.left());
+        let launch = room.max(job.blocks) as f64;
+        let submittable = self.roster.shape().submittable(launch, block_ns);
         Entry {
             row,
             place,
@@ -206,7 +212,7 @@ impl Gridmux {
             key: present * remaining / weight,
             total: total / weight,
             left: job.left().max(1),
-            room: self.loops.blocks(row).unwrap_or(0).max(job.left()).max(1),
+            room: room.min(submittable.ceil() as u64).max(1),
             unknown: known.is_none(),
         }
     }

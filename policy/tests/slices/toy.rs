@@ -19,6 +19,7 @@ pub(crate) const DEVICE: DeviceShape = DeviceShape {
     blocks: 32,
     registers: 65_536,
     shared_bytes: 233_472,
+    submission_ns: 0,
 };
 const SLICE: u32 = DEVICE.sms as u32;
 

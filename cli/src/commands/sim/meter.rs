@@ -187,6 +187,7 @@ mod tests {
         blocks: 8,
         registers: 65_536,
         shared_bytes: 65_536,
+        submission_ns: 0,
     };
     /// Half of an SM, which is a quarter of the device.
     const BLOCK: BlockShape = BlockShape {

@@ -41,6 +41,7 @@ pub(super) fn read(device: CUdevice) -> Result<(DeviceFacts, AllocationUnits), D
             blocks: ask(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR),
             registers: ask(A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
             shared_bytes: ask(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
+            submission_ns: 0,
         },
         hardware: hardware(device, units),
     };

@@ -24,6 +24,7 @@ const H200: DeviceShape = DeviceShape {
     blocks: 32,
     registers: 65536,
     shared_bytes: 233_472,
+    submission_ns: 0,
 };
 
 fn limits() -> KernelLimits {

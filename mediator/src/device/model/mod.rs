@@ -32,7 +32,7 @@ use functional::FunctionalThread;
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_hw_model::config::GpuConfig;
 use gridmux_hw_model::fault::FaultKind;
-use gridmux_hw_model::{Gpu, Kernel};
+use gridmux_hw_model::{Gpu, Kernel, device_shape};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
 use gridmux_sync::spsc::{self, Consumer, Producer};
@@ -230,6 +230,7 @@ fn facts_of(
     hardware: HardwareFacts,
 ) -> DeviceFacts {
     let sms = config.sm.count;
+    let shape = device_shape(config);
     let kind = match timing {
         Timing::Timed => "SM model",
         Timing::Functional => "functional model",
@@ -251,12 +252,13 @@ fn facts_of(
         memory_bytes,
         max_threads_per_block: config.sm.max_threads_per_block,
         max_shared_bytes_per_block: config.sm.max_shared_bytes_per_block,
-        shape: DeviceShape {
-            sms,
-            threads: config.sm.max_threads,
-            blocks: config.sm.max_blocks,
-            registers: config.sm.registers,
-            shared_bytes: config.sm.shared_bytes,
+        shape: match timing {
+            Timing::Timed => shape,
+            // Its launches do not wait for each other.
+            Timing::Functional => DeviceShape {
+                submission_ns: 0,
+                ..shape
+            },
         },
         hardware,
     }

@@ -359,6 +359,7 @@ mod tests {
             blocks: 8,
             registers: 65_536,
             shared_bytes: 65_536,
+            submission_ns: 0,
         };
         let run = Run {
             played: Vec::new(),
