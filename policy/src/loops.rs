@@ -57,6 +57,12 @@ impl Loops {
         }
     }
 
+    /// Returns how many launches of a row are open.
+    #[must_use]
+    pub fn open(&self, row: RowId) -> u32 {
+        self.rows.get(row.index()).map_or(0, |row| row.open)
+    }
+
     /// Returns how many blocks a loop has in a launch; nothing for a row that is none.
     #[must_use]
     pub fn blocks(&self, row: RowId) -> Option<u64> {

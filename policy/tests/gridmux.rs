@@ -255,19 +255,27 @@ fn who_held_too_much_comes_after_others() {
 }
 
 #[test]
-fn a_loop_has_no_more_room_than_its_launches_can_be_submitted_for() {
+fn where_launches_queue_up_others_have_the_room_that_these_do_not_fill_on_average() {
     // Blocks last a tenth of what it takes to submit a launch, so that a tenth of a launch resides on average.
-    for (submission_ns, caps) in [(0, [[10, 10], [0, 0]]), (10_000, [[1, 1], [9, 9]])] {
+    let submission_ns = 10_000;
+    let whole = [[10, 10], [0, 0]];
+    for (submission_ns, open, other, caps) in [
+        (0, 4, 1000, whole),
+        (submission_ns, 3, 1000, whole),
+        (submission_ns, 4, 1000, [[1, 1], [9, 9]]),
+        // What the others leave is theirs all the same.
+        (submission_ns, 4, 6, [[7, 7], [3, 3]]),
+    ] {
         let device = DeviceShape {
             submission_ns,
             ..DEVICE
         };
         let mut host = Host::on(&device, Settings::default(), &[0, 1]);
-        host.arrive(1, 1000);
-        host.arrive(0, 20);
-        host.now = 1000;
-        host.end(0);
-        host.arrive(0, 20);
-        assert_eq!([host.caps(0), host.caps(1)], caps, "{submission_ns} ns");
+        for _ in 0..open {
+            host.arrive(0, 20);
+        }
+        host.arrive(1, other);
+        let planned = [host.caps(0), host.caps(1)];
+        assert_eq!(planned, caps, "{submission_ns} ns, {open} beside {other}");
     }
 }

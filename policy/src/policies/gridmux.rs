@@ -51,6 +51,9 @@ const OUTLAST: f64 = 2.0;
 const LOOK_AGAIN: f64 = 0.25;
 /// A tenant without work counts as busy for so long, because programs launch one kernel after the other.
 pub const GRACE: Nanos = Nanos(20_000);
+/// Launches of a row that are open together before it counts how many of their blocks reside on average: a program that
+/// waits for each launch, or for each other one, needs room for a whole one.
+const BACKLOG: u32 = 4;
 /// How often the order is looked at while several tenants have work, because slowdowns and what tenants held grow with
 /// time.
 const CHECK: Nanos = Nanos(100_000);
@@ -102,9 +105,11 @@ struct Entry {
     total: f64,
     /// Its blocks that have not ended, at least one.
     left: u64,
-    /// Blocks for which it may have room: those that are left, or all of a launch of a loop; no more than reside on
-    /// average as fast as its launches can be submitted.
+    /// Blocks for which it may have room: those that are left, or all of a launch of a loop.
     room: u64,
+    /// Of these, as many as reside on average where a [`BACKLOG`] of launches comes as fast as it can be submitted. Room
+    /// for more is left to others.
+    lasting: u64,
     /// No block of its row has ended, and there is no profile.
     unknown: bool,
 }
@@ -198,9 +203,14 @@ impl Gridmux {
             false => 1.0,
         };
         let weight = f64::from(self.roster.weight(tenant));
-        let room = self.loops.blocks(row).unwrap_or(0).max(job.left());
-        let launch = room.max(job.blocks) as f64;
-        let submittable = self.roster.shape().submittable(launch, block_ns);
+        let room = self.loops.blocks(row).unwrap_or(0).max(job.left()).max(1);
+        let lasting = match self.loops.open(row) < BACKLOG {
+            true => room,
+            false => {
+                let launch = room.max(job.blocks) as f64;
+                self.roster.shape().submittable(launch, block_ns).ceil() as u64
+            }
+        };
         Entry {
             row,
             place,
@@ -212,7 +222,8 @@ impl Gridmux {
             key: present * remaining / weight,
             total: total / weight,
             left: job.left().max(1),
-            room: room.min(submittable.ceil() as u64).max(1),
+            room,
+            lasting: lasting.clamp(1, room),
             unknown: known.is_none(),
         }
     }
@@ -279,7 +290,7 @@ impl Gridmux {
 
     fn fill(&mut self, standing: &Plan, next: &mut Plan) {
         let order = &self.order;
-        let room = |place: usize| order[place].room;
+        let lasting = |place: usize| order[place].lasting;
         self.spread.begin(self.roster.shape(), self.rows.len());
         let waiting = || (self.sharing..).zip(&order[self.sharing..]);
         for (place, entry) in waiting().filter(|(_, entry)| entry.unknown) {
@@ -291,12 +302,18 @@ impl Gridmux {
             }
         }
         let sharing = &self.rows[..self.sharing];
-        self.spread.give_parts(&self.roster, sharing, room);
-        self.spread.fill_up(&self.roster, sharing, room);
+        self.spread.give_parts(&self.roster, sharing, lasting);
+        self.spread.fill_up(&self.roster, sharing, lasting);
         for (place, entry) in waiting() {
             if let Some(info) = self.roster.row(entry.row) {
-                let blocks = (0, entry.room);
+                let blocks = (0, entry.lasting);
                 self.spread.place_in_turn(place, &info.block, blocks);
+            }
+        }
+        for (place, entry) in order.iter().enumerate() {
+            if let Some(info) = self.roster.row(entry.row) {
+                let blocks = entry.room - entry.lasting;
+                self.spread.place_in_turn(place, &info.block, (0, blocks));
             }
         }
         let how = (DispatchOrder::Rank, self.settings.hand_over);
