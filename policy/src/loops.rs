@@ -12,6 +12,10 @@ use crate::units::Nanos;
 /// How long a loop keeps its room: about what it costs to have blocks leave and come back.
 pub const HOLD: Nanos = Nanos(10_000);
 
+/// Launches of a row that are open together before they count as a queue: a program that waits for each launch, or for
+/// each other one, needs room for a whole one.
+const BACKLOG: u32 = 4;
+
 /// What is known of rows' launches.
 #[derive(Debug, Default)]
 pub struct Loops {
@@ -26,6 +30,18 @@ struct Row {
     /// When it last had an open launch.
     ended: Option<Nanos>,
     loops: bool,
+    queues: bool,
+}
+
+impl Row {
+    fn set_open(&mut self, open: u32) {
+        self.open = open;
+        let least = match self.queues {
+            true => BACKLOG / 2,
+            false => BACKLOG,
+        };
+        self.queues = open >= least;
+    }
 }
 
 impl Loops {
@@ -39,16 +55,16 @@ impl Loops {
                 let soon = row.ended.is_some_and(|ended| at <= ended + HOLD);
                 row.loops = row.open > 0 || soon;
                 row.blocks = blocks;
-                row.open = row.open.saturating_add(1);
+                row.set_open(row.open.saturating_add(1));
             }
             Event::Ended { row, at, .. } => {
                 let row = self.row(row);
-                row.open = row.open.saturating_sub(1);
+                row.set_open(row.open.saturating_sub(1));
                 row.ended = Some(at);
             }
             Event::Counters {
                 row, open_launches, ..
-            } => self.row(row).open = open_launches,
+            } => self.row(row).set_open(open_launches),
             Event::RowNew { row, .. } | Event::RowGone { row } => {
                 *self.row(row) = Row::default();
             }
@@ -57,10 +73,11 @@ impl Loops {
         }
     }
 
-    /// Returns how many launches of a row are open.
+    /// Returns whether a row's launches queue up: [`BACKLOG`] were open together, and since then never less than half
+    /// as many.
     #[must_use]
-    pub fn open(&self, row: RowId) -> u32 {
-        self.rows.get(row.index()).map_or(0, |row| row.open)
+    pub fn queues(&self, row: RowId) -> bool {
+        self.rows.get(row.index()).is_some_and(|row| row.queues)
     }
 
     /// Returns how many blocks a loop has in a launch; nothing for a row that is none.
@@ -110,6 +127,28 @@ mod tests {
             launch,
             at: Nanos(to),
         });
+    }
+
+    #[test]
+    fn launches_queue_up_from_four_on_until_less_than_two_are_open() {
+        let mut loops = Loops::default();
+        let mut change = |arrives: bool| {
+            let (row, launch, at) = (ROW, 0, Nanos(0));
+            loops.observe(&match arrives {
+                true => Event::Arrive {
+                    row,
+                    launch,
+                    blocks: 7,
+                    at,
+                },
+                false => Event::Ended { row, launch, at },
+            });
+            loops.queues(ROW)
+        };
+        assert_eq!([true; 4].map(&mut change), [false, false, false, true]);
+        let open = [false, false, true, true, false, false, false];
+        let queues = [true, true, true, true, true, true, false];
+        assert_eq!(open.map(&mut change), queues);
     }
 
     #[test]

@@ -19,8 +19,8 @@ pub struct DeviceShape {
     pub registers: u32,
     /// Shared memory per SM, in bytes.
     pub shared_bytes: u32,
-    /// Time from one launch's submission to the next one's, whoever they are of, in nanoseconds; 0 where launches do
-    /// not wait for each other.
+    /// Time that a launch takes the thread that submits it, in nanoseconds: the next one comes so much later. 0 where
+    /// that is not known, or launches do not wait for each other.
     #[serde(default)]
     pub submission_ns: u32,
 }

@@ -279,3 +279,16 @@ fn where_launches_queue_up_others_have_the_room_that_these_do_not_fill_on_averag
         assert_eq!(planned, caps, "{submission_ns} ns, {open} beside {other}");
     }
 }
+
+#[test]
+fn rows_that_share_and_whose_launches_queue_up_share_what_is_left_over() {
+    let device = DeviceShape {
+        submission_ns: 10_000,
+        ..DEVICE
+    };
+    let mut host = Host::on(&device, Settings::default(), &[0, 1]);
+    for row in [0, 1, 0, 1, 0, 1, 0, 1] {
+        host.arrive(row, 20);
+    }
+    assert_eq!([host.caps(0), host.caps(1)], [[5, 5], [5, 5]]);
+}

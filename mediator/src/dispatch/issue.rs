@@ -190,9 +190,14 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         // Where nothing binds, nothing is handed over beyond it; where something does, that bounds the backlog too.
         let is_free = view.is_free(launch.wave);
         let round = self.round();
+        let between_turns = match launch.control_offset {
+            Some(_) => between_turns_percent(round, row),
+            // It goes whole.
+            None => 0,
+        };
         let ahead = match is_free {
             true => 0,
-            false => ahead_percent(self.launch_ns, row).max(between_turns_percent(round, row)),
+            false => ahead_percent(self.launch_ns, row).max(between_turns),
         };
         let backlog = match is_free || row.is_unproven() {
             true => self.lanes.backlog(active.tenant),

@@ -38,8 +38,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.accounts.submitted.contains(tenant) && !self.policy.is_head_of_line()
     }
 
-    /// Returns how long a round takes in which every tenant submits a piece that has a launch open and is not kept to
-    /// a probe.
+    /// Returns how long a round takes in which every tenant submits a piece that has a launch to submit and is not kept
+    /// to a probe.
     pub(super) fn round(&self) -> Nanos {
         let each = self.device.submission().each;
         if each == Nanos::ZERO {
@@ -47,7 +47,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         let accounts = self.accounts.busy.members().iter();
         let accounts = accounts.filter_map(|tenant| self.accounts.get(*tenant));
-        each * accounts.filter(|account| account.is_measured()).count() as u64
+        let submits = accounts.filter(|account| account.is_measured() && account.queued > 0);
+        each * submits.count() as u64
     }
 
     /// Takes note of a piece that a tenant submitted.

@@ -25,7 +25,7 @@
 //! slices would hold less than that on average; so more is handed over ([`ahead_percent`]). A row that lately had a
 //! long slice has next to nothing handed over ahead.
 //!
-//! Where blocks end faster than the tenant's turn at the thread that submits comes again, slices of what cap and limit
+//! Where blocks end twice before the tenant's turn at the thread that submits comes again, slices of what cap and limit
 //! permit would leave the row's part of the device empty until then. A slice is as much larger
 //! ([`between_turns_percent`]), and no other one is queued behind it: for a moment more of its blocks reside than cap
 //! and limit say, and over a round as many.
@@ -97,7 +97,7 @@ pub struct Situation<'a> {
     /// Lanes that its tenant may hold for it.
     pub lanes: u32,
     /// Time between two of its pieces where the thread that submits is busy: one piece of every tenant that has a
-    /// launch open whose blocks are known to end.
+    /// launch to submit whose blocks are known to end.
     pub round: Nanos,
     /// What its tenant's launches have on the device.
     pub backlog: Backlog,
@@ -145,15 +145,16 @@ pub fn ahead_percent(launch_ns: Option<u64>, row: &Row) -> u64 {
     measured.min(most_ahead(launch_ns, row.slice_ns))
 }
 
-/// Returns what may be handed over beyond cap and limit where a row's blocks end faster than its tenant's turn at the
+/// Returns what may be handed over beyond cap and limit where a row's blocks end twice before its tenant's turn at the
 /// thread that submits comes again, as a part of these in percent: one piece then holds as much block-time as cap and
 /// limit permit in a round.
 #[must_use]
 pub fn between_turns_percent(round: Nanos, row: &Row) -> u64 {
-    let round = round.0.saturating_mul(100);
-    round
-        .checked_div(row.lasts_ns())
-        .map_or(0, |percent| percent.saturating_sub(100).min(MOST_AHEAD))
+    let percent = round.0.saturating_mul(100).checked_div(row.lasts_ns());
+    match percent {
+        Some(percent) if percent >= 200 => (percent - 100).min(MOST_AHEAD),
+        _ => 0,
+    }
 }
 
 impl Situation<'_> {
@@ -187,7 +188,7 @@ impl Situation<'_> {
 
     /// Returns how many blocks of the row may count against its cap, with those that are handed over ahead.
     fn stretched_cap(&self) -> u64 {
-        // More than the device holds at once could not be taken back when the row is to stop.
+        // What does not reside at once cannot be taken back when the row is to stop.
         let cap = u64::from(self.view.cap_total.min(self.launch.wave.max(1)));
         cap.saturating_add(cap.saturating_mul(self.ahead) / 100)
     }
@@ -308,8 +309,7 @@ impl Situation<'_> {
             return None;
         }
         let short = self.row.slice_ns > 0 && self.row.slice_ns < SHORT_SLICE_NS;
-        let outlasts_round = self.row.lasts_ns() >= self.round.0;
-        let queues = short && outlasts_round;
+        let queues = short && between_turns_percent(self.round, self.row) == 0;
         let own = self.own.filter(|own| queues && own.depth < SLICES_PER_LANE);
         own.map(|own| Piece {
             blocks: most.min(own.blocks),

@@ -15,6 +15,9 @@
 //!    after all who held less (dominant-resource fairness over time, SMK section 5.2);
 //! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others.
 //!
+//! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for as
+//! many blocks as reside on average; what else their launches could fill goes to others first.
+//!
 //! Rules: a kernel keeps its place until another one's key is less than nine tenths of its own. A tenant that has been
 //! alone for a [`GRACE`] has the whole device, as if there were no policy; until then its rows must be able to stop.
 
@@ -51,9 +54,6 @@ const OUTLAST: f64 = 2.0;
 const LOOK_AGAIN: f64 = 0.25;
 /// A tenant without work counts as busy for so long, because programs launch one kernel after the other.
 pub const GRACE: Nanos = Nanos(20_000);
-/// Launches of a row that are open together before it counts how many of their blocks reside on average: a program that
-/// waits for each launch, or for each other one, needs room for a whole one.
-const BACKLOG: u32 = 4;
 /// How often the order is looked at while several tenants have work, because slowdowns and what tenants held grow with
 /// time.
 const CHECK: Nanos = Nanos(100_000);
@@ -107,8 +107,8 @@ struct Entry {
     left: u64,
     /// Blocks for which it may have room: those that are left, or all of a launch of a loop.
     room: u64,
-    /// Of these, as many as reside on average where a [`BACKLOG`] of launches comes as fast as it can be submitted. Room
-    /// for more is left to others.
+    /// Of these, as many as reside on average where launches queue up to be submitted; else all. Room for more is left
+    /// to others.
     lasting: u64,
     /// No block of its row has ended, and there is no profile.
     unknown: bool,
@@ -204,12 +204,17 @@ impl Gridmux {
         };
         let weight = f64::from(self.roster.weight(tenant));
         let room = self.loops.blocks(row).unwrap_or(0).max(job.left()).max(1);
-        let lasting = match self.loops.open(row) < BACKLOG {
-            true => room,
-            false => {
+        let lasting = match self.loops.queues(row) {
+            true => {
+                // Beside others blocks may last longer than the profile says.
+                let block_ns = self
+                    .durations
+                    .of(row)
+                    .map_or(block_ns, |ns| ns.max(block_ns));
                 let launch = room.max(job.blocks) as f64;
                 self.roster.shape().submittable(launch, block_ns).ceil() as u64
             }
+            false => room,
         };
         Entry {
             row,
@@ -310,10 +315,13 @@ impl Gridmux {
                 self.spread.place_in_turn(place, &info.block, blocks);
             }
         }
-        for (place, entry) in order.iter().enumerate() {
+        // What nobody needs to last.
+        self.spread
+            .fill_up(&self.roster, sharing, |place| order[place].room);
+        for (place, entry) in waiting() {
             if let Some(info) = self.roster.row(entry.row) {
-                let blocks = entry.room - entry.lasting;
-                self.spread.place_in_turn(place, &info.block, (0, blocks));
+                let blocks = (0, entry.room - entry.lasting);
+                self.spread.place_in_turn(place, &info.block, blocks);
             }
         }
         let how = (DispatchOrder::Rank, self.settings.hand_over);
