@@ -30,18 +30,6 @@ struct Row {
     /// When it last had an open launch.
     ended: Option<Nanos>,
     loops: bool,
-    queues: bool,
-}
-
-impl Row {
-    fn set_open(&mut self, open: u32) {
-        self.open = open;
-        let least = match self.queues {
-            true => BACKLOG / 2,
-            false => BACKLOG,
-        };
-        self.queues = open >= least;
-    }
 }
 
 impl Loops {
@@ -55,16 +43,16 @@ impl Loops {
                 let soon = row.ended.is_some_and(|ended| at <= ended + HOLD);
                 row.loops = row.open > 0 || soon;
                 row.blocks = blocks;
-                row.set_open(row.open.saturating_add(1));
+                row.open = row.open.saturating_add(1);
             }
             Event::Ended { row, at, .. } => {
                 let row = self.row(row);
-                row.set_open(row.open.saturating_sub(1));
+                row.open = row.open.saturating_sub(1);
                 row.ended = Some(at);
             }
             Event::Counters {
                 row, open_launches, ..
-            } => self.row(row).set_open(open_launches),
+            } => self.row(row).open = open_launches,
             Event::RowNew { row, .. } | Event::RowGone { row } => {
                 *self.row(row) = Row::default();
             }
@@ -73,11 +61,11 @@ impl Loops {
         }
     }
 
-    /// Returns whether a row's launches queue up: [`BACKLOG`] were open together, and since then never less than half
-    /// as many.
+    /// Returns whether a row's launches queue up.
     #[must_use]
     pub fn queues(&self, row: RowId) -> bool {
-        self.rows.get(row.index()).is_some_and(|row| row.queues)
+        let row = self.rows.get(row.index());
+        row.is_some_and(|row| row.open >= BACKLOG)
     }
 
     /// Returns how many blocks a loop has in a launch; nothing for a row that is none.
@@ -127,28 +115,6 @@ mod tests {
             launch,
             at: Nanos(to),
         });
-    }
-
-    #[test]
-    fn launches_queue_up_from_four_on_until_less_than_two_are_open() {
-        let mut loops = Loops::default();
-        let mut change = |arrives: bool| {
-            let (row, launch, at) = (ROW, 0, Nanos(0));
-            loops.observe(&match arrives {
-                true => Event::Arrive {
-                    row,
-                    launch,
-                    blocks: 7,
-                    at,
-                },
-                false => Event::Ended { row, launch, at },
-            });
-            loops.queues(ROW)
-        };
-        assert_eq!([true; 4].map(&mut change), [false, false, false, true]);
-        let open = [false, false, true, true, false, false, false];
-        let queues = [true, true, true, true, true, true, false];
-        assert_eq!(open.map(&mut change), queues);
     }
 
     #[test]

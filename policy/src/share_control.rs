@@ -139,8 +139,8 @@ mod tests {
 
     const ROWS: [(TenantId, RowId); 2] = [(TenantId(0), RowId(0)), (TenantId(1), RowId(1))];
 
-    /// Returns the books of two tenants on four SMs, each of which holds ten blocks: tenant 0 has weight 1 and holds 500
-    /// SM · ns less than it is entitled to, tenant 1 has the weight given and holds as much more.
+    /// Returns the books of two tenants on four SMs, each of which holds ten blocks: tenant 0 has weight 1 and holds
+    /// 500 SM · ns less than it is entitled to, tenant 1 has the weight given and holds as much more.
     fn ledger(submission_ns: u32, weight: u32) -> Ledger {
         let mut ledger = Ledger::new(&DeviceShape {
             sms: 4,

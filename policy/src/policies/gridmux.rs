@@ -15,8 +15,8 @@
 //!    after all who held less (dominant-resource fairness over time, SMK section 5.2);
 //! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others.
 //!
-//! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for as
-//! many blocks as reside on average; what else their launches could fill goes to others first.
+//! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for
+//! as many blocks as reside on average; what else their launches could fill goes to others first.
 //!
 //! Rules: a kernel keeps its place until another one's key is less than nine tenths of its own. A tenant that has been
 //! alone for a [`GRACE`] has the whole device, as if there were no policy; until then its rows must be able to stop.
