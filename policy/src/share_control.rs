@@ -9,10 +9,6 @@
 //! as a constant excess and the long-run ratio is exact. Its horizon is four times the longest time
 //! a block stays on the device, which bounds gain × delay at 1/4, well inside stability (π/2).
 //!
-//! A tenant whose launches cannot be submitted fast enough to hold its share, were it alone at that
-//! ([`TenantBook::submittable_sms`]), does not hold it whatever room it is given. It is owed nothing, so that no room
-//! stays empty for its sake; what it held too much stays its own.
-//!
 //! Bound: an excess never exceeds four horizons of the tenant's nominal share of the device, because a
 //! tenant that could not use its share is not owed it for ever. Where there are so many tenants that
 //! a nominal share is less than the **grain**, the least that a partition can give (the largest block,
@@ -80,33 +76,20 @@ pub fn rebase(ledger: &mut Ledger, sms: u16) -> Balance {
     let horizon_ns = (stay_ns * HORIZON_STAYS).max(LEAST_HORIZON_NS);
     let part_sms = f64::from(sms.div_ceil(MOST_PARTS));
     let grain_sms = greatest(ledger, |row| row.share) * part_sms;
-    ledger.measure_submission();
-    let (mut weights, mut least) = (0.0, f64::MAX);
+    let (mut weights, mut excess, mut least) = (0.0, 0.0, f64::MAX);
     for tenant in ledger.active() {
         weights += f64::from(tenant.weight);
-        least = least.min(f64::from(tenant.weight));
-    }
-    let nominal = |tenant: &TenantBook| f64::from(tenant.weight) / weights * f64::from(sms);
-    let is_balanced = |tenant: &TenantBook| tenant.submittable_sms >= nominal(tenant);
-    let (mut balanced_weights, mut excess) = (0.0, 0.0);
-    for tenant in ledger.active().filter(|tenant| is_balanced(tenant)) {
-        balanced_weights += f64::from(tenant.weight);
         excess += tenant.excess;
+        least = least.min(f64::from(tenant.weight));
     }
     // By what bounds are stretched because nominal shares are less than the grain.
     let stretch = (grain_sms * weights / (least * f64::from(sms))).max(1.0);
     let mut worst: f64 = 0.0;
     ledger.for_active(|tenant| {
-        let is_balanced = is_balanced(tenant);
-        let nominal = nominal(tenant);
+        let part = f64::from(tenant.weight) / weights;
+        let nominal = part * f64::from(sms);
         let bound = MOST_HORIZONS * nominal * stretch * horizon_ns;
-        tenant.excess = match is_balanced {
-            true => {
-                let part = f64::from(tenant.weight) / balanced_weights;
-                (tenant.excess - part * excess).clamp(-bound, bound)
-            }
-            false => tenant.excess.clamp(0.0, bound),
-        };
+        tenant.excess = (tenant.excess - part * excess).clamp(-bound, bound);
         let unit = nominal.max(grain_sms) * horizon_ns;
         worst = worst.max((tenant.excess / unit).abs());
     });
@@ -125,134 +108,4 @@ fn greatest(ledger: &Ledger, of: impl Fn(&RowBook) -> f64) -> f64 {
     rows.filter(|(_, row)| row.works)
         .map(|(_, row)| of(row))
         .fold(0.0, f64::max)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::rebase;
-    use crate::class::Class;
-    use crate::event::Event;
-    use crate::ids::{GroupId, ProfileKey, RowId, TenantId};
-    use crate::ledger::Ledger;
-    use crate::shape::{BlockShape, DeviceShape};
-    use crate::units::Nanos;
-
-    const ROWS: [(TenantId, RowId); 2] = [(TenantId(0), RowId(0)), (TenantId(1), RowId(1))];
-
-    /// Returns the books of two tenants on four SMs, each of which holds ten blocks: tenant 0 has weight 1 and holds
-    /// 500 SM · ns less than it is entitled to, tenant 1 has the weight given and holds as much more.
-    fn ledger(submission_ns: u32, weight: u32) -> Ledger {
-        let mut ledger = Ledger::new(&DeviceShape {
-            sms: 4,
-            threads: 1000,
-            blocks: 10,
-            registers: 1,
-            shared_bytes: 1,
-            submission_ns,
-        });
-        for ((tenant, row), (weight, held)) in ROWS.into_iter().zip([(1, 0.0), (weight, 1000.0)]) {
-            let (class, at, entitled) = (Class::Normal, Nanos(200_000), 500.0);
-            ledger.observe(&Event::Tenant {
-                tenant,
-                weight,
-                class,
-            });
-            let block = BlockShape {
-                threads: 100,
-                ..BlockShape::default()
-            };
-            let (profile, spill) = (ProfileKey(0), false);
-            ledger.observe(&Event::RowNew {
-                row,
-                tenant,
-                block,
-                profile,
-                spill,
-            });
-            arrive(&mut ledger, row, 40);
-            ledger.observe(&Event::Share {
-                tenant,
-                held,
-                entitled,
-                at,
-            });
-        }
-        ledger
-    }
-
-    fn arrive(ledger: &mut Ledger, row: RowId, blocks: u64) {
-        let (launch, at) = (0, Nanos(200_000));
-        ledger.observe(&Event::Arrive {
-            row,
-            launch,
-            blocks,
-            at,
-        });
-    }
-
-    /// One block of a row ends.
-    fn end(ledger: &mut Ledger, (_, row): (TenantId, RowId), ran_ns: u64) {
-        ledger.observe(&Event::Blocks {
-            row,
-            group: GroupId::UNKNOWN,
-            launch: 0,
-            started: 1,
-            ended: 1,
-            ran_ns,
-            at: Nanos(200_000),
-        });
-    }
-
-    fn excesses(mut ledger: Ledger) -> Vec<f64> {
-        rebase(&mut ledger, 4);
-        ledger.active().map(|tenant| tenant.excess).collect()
-    }
-
-    #[test]
-    fn who_cannot_submit_enough_to_hold_its_share_is_owed_nothing() {
-        // 40 blocks of 1 us a launch are 4 SMs for half of the time, which is its share.
-        for (submission_ns, expected) in [
-            (0, [-500.0, 500.0]),
-            (2_000, [-500.0, 500.0]),
-            (2_100, [0.0, 0.0]),
-        ] {
-            let mut ledger = ledger(submission_ns, 1);
-            end(&mut ledger, ROWS[0], 1_000);
-            end(&mut ledger, ROWS[1], 100_000);
-            assert_eq!(excesses(ledger), expected, "{submission_ns} ns");
-        }
-        // Its share is a quarter beside a weight of 3.
-        let mut other = ledger(2_100, 3);
-        end(&mut other, ROWS[0], 1_000);
-        end(&mut other, ROWS[1], 100_000);
-        assert_eq!(excesses(other), [-500.0, 500.0]);
-    }
-
-    #[test]
-    fn what_somebody_held_too_much_stays_though_it_submits_little() {
-        let mut ledger = ledger(2_100, 1);
-        end(&mut ledger, ROWS[0], 100_000);
-        end(&mut ledger, ROWS[1], 1_000);
-        assert_eq!(excesses(ledger), [0.0, 500.0]);
-    }
-
-    #[test]
-    fn launches_whose_size_is_known_later_count_with_their_size() {
-        let mut ledger = ledger(2_100, 1);
-        // A probe is told of, nothing of further launches, and all of them once a block has ended.
-        for blocks in [1, 0, 0] {
-            arrive(&mut ledger, ROWS[0].1, blocks);
-        }
-        end(&mut ledger, ROWS[0], 1_000);
-        end(&mut ledger, ROWS[1], 100_000);
-        ledger.observe(&Event::Counters {
-            row: ROWS[0].1,
-            open_launches: 4,
-            live: 40,
-            waiting: 1_000,
-            ended: 1,
-            at: Nanos(200_000),
-        });
-        assert_eq!(excesses(ledger), [-500.0, 500.0]);
-    }
 }

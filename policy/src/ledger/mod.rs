@@ -48,8 +48,6 @@ pub struct RowBook {
     named: bool,
     /// A running mean of how long a block resides, in nanoseconds; 0 before the first ended.
     pub stay_ns: f64,
-    /// A running mean of the blocks of a launch when it arrived, as far as they were known; 0 before the first arrived.
-    launch_blocks: f64,
 }
 
 /// What is known of one tenant.
@@ -69,8 +67,6 @@ pub struct TenantBook {
     pub active: bool,
     /// What it held beyond what it was entitled to, in SM · nanoseconds, since it is active.
     pub excess: f64,
-    /// How many SMs it can hold on average, as fast as launches can be submitted.
-    pub submittable_sms: f64,
     /// Its rows, in no particular order.
     pub rows: Vec<RowId>,
     /// The newest readings.
@@ -249,31 +245,6 @@ impl Ledger {
         tenant.rows.iter().filter_map(book)
     }
 
-    /// Brings up to date what active tenants can submit ([`TenantBook::submittable_sms`]).
-    pub fn measure_submission(&mut self) {
-        for place in 0..self.active.len() {
-            let id = self.active[place];
-            let most = self.tenant_book(id).map(|book| self.submittable_sms(book));
-            if let (Some(most), Some(Some(book))) = (most, self.tenants.get_mut(id.index())) {
-                book.submittable_sms = most;
-            }
-        }
-    }
-
-    /// Returns how many SMs a tenant holds on average while nobody else submits launches: by launches of whichever of
-    /// its rows holds most. It is infinite where nothing is known of a row, or none works.
-    fn submittable_sms(&self, tenant: &TenantBook) -> f64 {
-        let rows = self.rows_of(tenant).filter(|(_, row)| row.works);
-        let sms = rows.map(|(_, row)| {
-            let blocks = row.blocks_of_a_launch();
-            match row.stay_ns > 0.0 && blocks > 0.0 {
-                true => row.share * self.shape.submittable(blocks, row.stay_ns),
-                false => f64::INFINITY,
-            }
-        });
-        sms.reduce(f64::max).unwrap_or(f64::INFINITY)
-    }
-
     /// Takes note of what was planned for, and lets demands fall towards what they are now.
     pub fn planned(&mut self) {
         for id in &self.active {
@@ -305,7 +276,6 @@ impl Ledger {
             last_open: Nanos::ZERO,
             active: false,
             excess: 0.0,
-            submittable_sms: f64::INFINITY,
             rows: Vec::new(),
             held: 0.0,
             entitled: 0.0,
@@ -362,7 +332,6 @@ impl Ledger {
             planned: 0,
             named: true,
             stay_ns: 0.0,
-            launch_blocks: 0.0,
         });
     }
 
@@ -380,7 +349,6 @@ impl Ledger {
         self.changed = true;
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "a running mean")]
     fn arrive(&mut self, row: RowId, blocks: u64) {
         let now = self.now;
         let Some(Some(book)) = self.rows.get_mut(row.index()) else {
@@ -389,9 +357,6 @@ impl Ledger {
         book.open_launches = book.open_launches.saturating_add(1);
         book.last_open = now;
         book.waiting = book.waiting.saturating_add(blocks);
-        if blocks > 0 {
-            book.launch_blocks = mean(book.launch_blocks, blocks as f64);
-        }
         book.demand = book.demand.max(book.outstanding());
         let began = !std::mem::replace(&mut book.works, true);
         let grew = book.demand > book.planned.saturating_mul(DEMAND_GROWTH);
@@ -423,7 +388,11 @@ impl Ledger {
         book.waiting = book.waiting.saturating_sub(started.into());
         book.live = book.live.saturating_add(started).saturating_sub(ended);
         if ended > 0 {
-            book.stay_ns = mean(book.stay_ns, ran_ns as f64 / f64::from(ended));
+            let stay = ran_ns as f64 / f64::from(ended);
+            book.stay_ns = match book.stay_ns > 0.0 {
+                true => book.stay_ns * 0.75 + stay * 0.25,
+                false => stay,
+            };
         }
     }
 
@@ -519,25 +488,9 @@ impl Ledger {
 }
 
 impl RowBook {
-    /// Returns how many blocks its launches have on average, those that are open counting with what is left of them if
-    /// that is more; 0 where that is not known.
-    #[allow(clippy::cast_precision_loss, reason = "a mean")]
-    fn blocks_of_a_launch(&self) -> f64 {
-        let open = self.outstanding() as f64 / f64::from(self.open_launches.max(1));
-        self.launch_blocks.max(open)
-    }
-
     /// Returns how many blocks wait or are live.
     fn outstanding(&self) -> u64 {
         self.waiting.saturating_add(self.live.into())
-    }
-}
-
-/// Returns a running mean, 0 before its first value, after one more.
-fn mean(old: f64, new: f64) -> f64 {
-    match old > 0.0 {
-        true => old * 0.75 + new * 0.25,
-        false => new,
     }
 }
 
