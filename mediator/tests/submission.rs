@@ -2,40 +2,48 @@
 
 mod common;
 
-use common::{BLOCK_NS, Rig, launch};
+use common::{BLOCK_NS, Rig, Wire, launch};
 use gridmux_mediator::dispatch::accounting::TenantCounters;
 use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
+
+type Wires = Vec<Rc<RefCell<Wire>>>;
+
+/// Lets a client of each of these tenants join, with weight 1.
+fn join(rig: &mut Rig, tenants: impl IntoIterator<Item = u32>) -> Wires {
+    let mut join = |(slot, tenant)| {
+        let counters = Arc::new(TenantCounters::default());
+        rig.join_as(slot, TenantId(tenant), 1, counters)
+    };
+    (0..).zip(tenants).map(&mut join).collect()
+}
+
+/// Has every client launch a grid of `blocks` blocks at once, and waits until all have ended.
+fn launch_all(rig: &mut Rig, wires: &Wires, blocks: u32, threads: u16) {
+    let before: Vec<_> = wires.iter().map(|w| w.borrow().completions.len()).collect();
+    for wire in wires {
+        let entry = launch(0, [blocks, 1, 1], [threads, 1, 1]);
+        wire.borrow_mut().submissions.push_back(entry);
+    }
+    rig.settle(100_000);
+    let has_ended =
+        |(wire, before): (&Rc<RefCell<Wire>>, usize)| wire.borrow().completions.len() == before + 1;
+    assert!(wires.iter().zip(before).all(has_ended));
+}
 
 /// Lets twelve clients of one tenant and then one of another launch once each, at once, on a device to which launches
 /// come slowly; returns the clients in the order in which their launches were handed over.
 fn submitted_under(policy: &str) -> Vec<u32> {
     let mut rig = Rig::new(policy);
-    let wires: Vec<_> = (0..13)
-        .map(|slot| {
-            let tenant = TenantId(u32::from(slot == 12));
-            rig.join_as(slot, tenant, 1, Arc::new(TenantCounters::default()))
-        })
-        .collect();
+    let wires = join(&mut rig, (0..13).map(|slot| u32::from(slot == 12)));
     // So that the dispatcher knows how long their blocks take.
-    for wire in &wires {
-        let entry = launch(0, [1, 1, 1], [32, 1, 1]);
-        wire.borrow_mut().submissions.push_back(entry);
-    }
-    rig.settle(1000);
+    launch_all(&mut rig, &wires, 1, 32);
     rig.bench.borrow_mut().launched.clear();
     rig.bench.borrow_mut().submission.each = Nanos(50_000);
-    for wire in &wires {
-        let entry = launch(1, [4, 1, 1], [32, 1, 1]);
-        wire.borrow_mut().submissions.push_back(entry);
-    }
-    rig.settle(1000);
-    assert!(
-        wires
-            .iter()
-            .all(|wire| wire.borrow().completions.len() == 2)
-    );
+    launch_all(&mut rig, &wires, 4, 32);
     let bench = rig.bench.borrow();
     bench
         .launched
@@ -55,25 +63,9 @@ fn a_tenant_submits_what_it_has_saved_and_then_in_rounds_unless_the_head_of_the_
 /// known how long their blocks take.
 fn largest_slice(each: Nanos) -> u32 {
     let mut rig = Rig::new("even");
-    let wires = [0, 1].map(|slot| {
-        rig.join_as(
-            slot,
-            TenantId(slot.into()),
-            1,
-            Arc::new(TenantCounters::default()),
-        )
-    });
+    let wires = join(&mut rig, [0, 1]);
     rig.bench.borrow_mut().submission.each = each;
-    for wire in &wires {
-        let entry = launch(0, [8_000, 1, 1], [1024, 1, 1]);
-        wire.borrow_mut().submissions.push_back(entry);
-    }
-    rig.settle(100_000);
-    assert!(
-        wires
-            .iter()
-            .all(|wire| wire.borrow().completions.len() == 1)
-    );
+    launch_all(&mut rig, &wires, 8_000, 1024);
     let bench = rig.bench.borrow();
     // While both are there.
     let together = bench.launched.len() / 2;

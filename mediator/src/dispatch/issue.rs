@@ -190,14 +190,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         // Where nothing binds, nothing is handed over beyond it; where something does, that bounds the backlog too.
         let is_free = view.is_free(launch.wave);
         let round = self.round();
-        let between_turns = match launch.control_offset {
-            Some(_) => between_turns_percent(round, row),
+        let ahead = match (is_free, launch.control_offset) {
+            (true, _) => 0,
             // It goes whole.
-            None => 0,
-        };
-        let ahead = match is_free {
-            true => 0,
-            false => ahead_percent(self.launch_ns, row).max(between_turns),
+            (false, None) => ahead_percent(self.launch_ns, row),
+            (false, Some(_)) => {
+                ahead_percent(self.launch_ns, row).max(between_turns_percent(round, row))
+            }
         };
         let backlog = match is_free || row.is_unproven() {
             true => self.lanes.backlog(active.tenant),

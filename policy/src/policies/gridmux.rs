@@ -207,10 +207,7 @@ impl Gridmux {
         let lasting = match self.loops.queues(row) {
             true => {
                 // Beside others blocks may last longer than the profile says.
-                let block_ns = self
-                    .durations
-                    .of(row)
-                    .map_or(block_ns, |ns| ns.max(block_ns));
+                let block_ns = self.durations.of(row).unwrap_or(0.0).max(block_ns);
                 let launch = room.max(job.blocks) as f64;
                 self.roster.shape().submittable(launch, block_ns).ceil() as u64
             }
@@ -295,7 +292,6 @@ impl Gridmux {
 
     fn fill(&mut self, standing: &Plan, next: &mut Plan) {
         let order = &self.order;
-        let lasting = |place: usize| order[place].lasting;
         self.spread.begin(self.roster.shape(), self.rows.len());
         let waiting = || (self.sharing..).zip(&order[self.sharing..]);
         for (place, entry) in waiting().filter(|(_, entry)| entry.unknown) {
@@ -307,21 +303,22 @@ impl Gridmux {
             }
         }
         let sharing = &self.rows[..self.sharing];
+        let lasting = |place: usize| order[place].lasting;
         self.spread.give_parts(&self.roster, sharing, lasting);
-        self.spread.fill_up(&self.roster, sharing, lasting);
-        for (place, entry) in waiting() {
-            if let Some(info) = self.roster.row(entry.row) {
-                let blocks = (0, entry.lasting);
-                self.spread.place_in_turn(place, &info.block, blocks);
-            }
-        }
-        // What nobody needs to last.
-        self.spread
-            .fill_up(&self.roster, sharing, |place| order[place].room);
-        for (place, entry) in waiting() {
-            if let Some(info) = self.roster.row(entry.row) {
-                let blocks = (0, entry.room - entry.lasting);
-                self.spread.place_in_turn(place, &info.block, blocks);
+        // First what resides on average, then what launches could fill besides.
+        let passes: [fn(&Entry) -> (u64, u64); 2] = [
+            |entry| (0, entry.lasting),
+            |entry| (entry.lasting, entry.room),
+        ];
+        for pass in passes {
+            let most = |place: usize| pass(&order[place]).1;
+            self.spread.fill_up(&self.roster, sharing, most);
+            for (place, entry) in waiting() {
+                if let Some(info) = self.roster.row(entry.row) {
+                    let (before, most) = pass(entry);
+                    let blocks = (0, most - before);
+                    self.spread.place_in_turn(place, &info.block, blocks);
+                }
             }
         }
         let how = (DispatchOrder::Rank, self.settings.hand_over);
