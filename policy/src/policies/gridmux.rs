@@ -114,6 +114,9 @@ struct Entry {
     unknown: bool,
 }
 
+/// For how many blocks of a launch there is room before a pass over the order, and for how many after it at most.
+type Pass = fn(&Entry) -> (u64, u64);
+
 /// The policy's state.
 #[derive(Debug)]
 pub struct Gridmux {
@@ -306,7 +309,7 @@ impl Gridmux {
         let lasting = |place: usize| order[place].lasting;
         self.spread.give_parts(&self.roster, sharing, lasting);
         // First what resides on average, then what launches could fill besides.
-        let passes: [fn(&Entry) -> (u64, u64); 2] = [
+        let passes: [Pass; 2] = [
             |entry| (0, entry.lasting),
             |entry| (entry.lasting, entry.room),
         ];
