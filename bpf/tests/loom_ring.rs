@@ -1,6 +1,6 @@
 //! Explores the sample ring's interleavings against the kernel's consumer, as kernel/bpf/ringbuf.c moves it.
 //!
-//! Run: `RUSTFLAGS="--cfg loom" cargo test -p gridmux-bpf --release --target-dir target/loom --test loom_ring`.
+//! Run: `RUSTFLAGS="--cfg loom" cargo test -p gridmux-bpf --profile loom --target-dir target/loom --test loom_ring`.
 #![cfg(loom)]
 
 use gridmux_bpf::layout::RawSample;

@@ -1,7 +1,7 @@
 //! The queue under every interleaving that loom can make: what is pushed is
 //! popped once, in order and whole, while indices wrap around the slots.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p gridmux-channel --release
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p gridmux-channel --profile loom
 //! --target-dir target/loom --test 'loom*'`.
 #![cfg(loom)]
 

@@ -5,10 +5,10 @@
 //! threads hold nobody up (PTX ISA section 9.7.13.1, as from sm_70 on); a block whose living warps are all stalled,
 //! at barriers that do not complete, is deadlocked.
 
-use super::asynchronous::arrive_after_copies;
+use super::control::rendezvous::{Arrival, Released, Tally};
 use super::cx::BlockEnv;
+use super::memory::asynchronous::arrive_after_copies;
 use super::op::Slot;
-use super::rendezvous::{Arrival, Released, Tally};
 use crate::kernel::Kernel;
 
 /// Barriers of a block (PTX ISA section 9.7.13.1).

@@ -4,7 +4,7 @@
 //! `Kernel::slots`, predicates below `Kernel::predicates`, constants below the length of `Kernel::constants`);
 //! a fault is recorded, never thrown, and the first one stays.
 
-use super::log::WriteLog;
+use super::memory::log::WriteLog;
 use super::op::{CONSTANT, NONE, Op, Slot};
 use crate::fault::FaultKind;
 use crate::memory::Domain;

@@ -4,9 +4,9 @@
 //! in common (guard, scoreboard entries, pipeline numbers) is added here.
 //! Rule: a family returns `None` for any combination that it does not execute, and the module is refused.
 
+use super::control::frame::FrameLayout;
 use super::expansion::Expansion;
-use super::frame::FrameLayout;
-use super::matrix_timing::MatrixWork;
+use super::matrix::timing::MatrixWork;
 use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot, WAITS, WRITES};
 use crate::config::{GpuConfig, Pipeline, Pipelines};
 use gridmux_ptx::decode::{

@@ -7,66 +7,32 @@
 //! Rules: a lane outside the mask keeps its registers; a function never panics on any register contents; an
 //! access is checked before memory is touched; nothing allocates.
 
-mod access;
-mod asynchronous;
-mod atomic;
-mod atomic_element;
-mod atomic_wide;
-mod bits;
 mod block;
-mod calls;
-mod carry;
-mod compare;
 mod control;
-mod convert;
-mod convert_any;
 mod cx;
-mod data;
-mod directed;
-mod dot;
-mod exact;
 mod expansion;
-mod float;
-mod fragment;
-mod frame;
-mod half;
-mod integer;
 mod isa;
 mod lanes;
-mod log;
 mod lower;
 mod matrix;
-mod matrix_memory;
-mod matrix_timing;
 mod memory;
-mod memory_wide;
 mod op;
-mod own_writes;
-mod paths;
-mod rendezvous;
-mod round;
-mod runtime;
-mod sample;
-mod shuffle;
-mod special;
-mod stored;
-mod surface;
 mod texture;
-mod video;
+mod values;
 mod warp;
 
-pub(crate) use access::AUX_PAST_L1;
 pub(crate) use block::{Block, BlockShape, Meeting};
-pub(crate) use calls::function_address;
-pub(crate) use carry::uses_flag as uses_carry;
+pub(crate) use control::calls::function_address;
+pub(crate) use control::frame::{FrameLayout, begin_stack, call, copy, move_word, pass};
+pub(crate) use control::runtime::{HEAP_BYTES, Runtime, Said, lower_heap, lower_speech};
 pub(crate) use cx::{Access, Direction, Pattern, RangeCache, RawFault, Space};
-pub(crate) use frame::{FrameLayout, begin_stack, call, copy, move_word, pass};
-pub(crate) use log::{Order, Owner, WriteLog, apply_all};
 pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
+pub(crate) use memory::access::AUX_PAST_L1;
+pub(crate) use memory::log::{Order, Owner, WriteLog, apply_all};
 pub(crate) use op::{
     AUX_FENCE, GROUP_COMMIT, GROUP_WAIT_ALL, Kind, NONE, Op, PIPES, Pipe, Slot, WRITES,
 };
-pub(crate) use runtime::{HEAP_BYTES, Runtime, Said, lower_heap, lower_speech};
+pub(crate) use values::carry::uses_flag as uses_carry;
 pub(crate) use warp::{Step, Stepped, Surroundings, Warp};
 
 use gridmux_ptx::decode::{Instruction, Opcode};
@@ -138,7 +104,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     {
         return None;
     }
-    if let Some(draft) = frame::lower(l, i) {
+    if let Some(draft) = control::frame::lower(l, i) {
         return draft;
     }
     let is_float = i.mods.types.first().is_some_and(|ty| ty.is_float());
@@ -146,10 +112,10 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         O::Add | O::Sub | O::Mul | O::Mad | O::Div | O::Min | O::Max | O::Abs | O::Neg
             if is_float =>
         {
-            float::lower(l, i)
+            values::float::lower(l, i)
         }
-        O::Fma | O::Rcp | O::Sqrt | O::Rsqrt | O::Copysign | O::TestP => float::lower(l, i),
-        O::Ex2 | O::Lg2 | O::Sin | O::Cos | O::Tanh => special::lower(l, i),
+        O::Fma | O::Rcp | O::Sqrt | O::Rsqrt | O::Copysign | O::TestP => values::float::lower(l, i),
+        O::Ex2 | O::Lg2 | O::Sin | O::Cos | O::Tanh => values::special::lower(l, i),
         O::Add
         | O::Sub
         | O::Mul
@@ -162,7 +128,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         | O::Neg
         | O::Min
         | O::Max
-        | O::Sad => integer::lower(l, i),
+        | O::Sad => values::integer::lower(l, i),
         O::And
         | O::Or
         | O::Xor
@@ -181,23 +147,25 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         | O::Fns
         | O::Szext
         | O::Prmt
-        | O::Lop3 => bits::lower(l, i),
-        O::Setp | O::Set | O::Selp | O::Slct => compare::lower(l, i),
-        O::Cvt => convert::lower(l, i),
-        O::CvtPack => convert_any::lower_pack(l, i),
-        O::Mov | O::Cvta | O::Isspacep => data::lower(l, i),
-        O::Ld | O::Ldu | O::St => memory::lower(l, i),
-        O::Atom | O::Red => atomic::lower(l, i),
-        O::Shfl | O::Vote | O::Match | O::Redux | O::Activemask | O::Elect => shuffle::lower(l, i),
-        O::AddCc | O::Addc | O::SubCc | O::Subc | O::MadCc | O::Madc => carry::lower(l, i),
-        O::Dp4a | O::Dp2a => dot::lower(l, i),
-        O::WmmaMma | O::Mma => matrix::lower(l, i),
-        O::WmmaLoad | O::WmmaStore => matrix_memory::lower_wmma(l, i),
-        O::LdMatrix | O::StMatrix => matrix_memory::lower_matrix(l, i),
-        O::Tex | O::Tld4 | O::Txq | O::Suq => texture::lower(l, i),
-        O::Suld | O::Sust | O::Sured => surface::lower(l, i),
-        O::MovMatrix => matrix::lower_transpose(l, i),
-        _ => control::lower(l, i).or_else(|| video::lower(l, i)),
+        | O::Lop3 => values::bits::lower(l, i),
+        O::Setp | O::Set | O::Selp | O::Slct => values::compare::lower(l, i),
+        O::Cvt => values::convert::lower(l, i),
+        O::CvtPack => values::convert_any::lower_pack(l, i),
+        O::Mov | O::Cvta | O::Isspacep => values::data::lower(l, i),
+        O::Ld | O::Ldu | O::St => memory::load_store::lower(l, i),
+        O::Atom | O::Red => memory::atomic::lower(l, i),
+        O::Shfl | O::Vote | O::Match | O::Redux | O::Activemask | O::Elect => {
+            values::shuffle::lower(l, i)
+        }
+        O::AddCc | O::Addc | O::SubCc | O::Subc | O::MadCc | O::Madc => values::carry::lower(l, i),
+        O::Dp4a | O::Dp2a => values::dot::lower(l, i),
+        O::WmmaMma | O::Mma => matrix::product::lower(l, i),
+        O::WmmaLoad | O::WmmaStore => matrix::fragment_memory::lower_wmma(l, i),
+        O::LdMatrix | O::StMatrix => matrix::fragment_memory::lower_matrix(l, i),
+        O::Tex | O::Tld4 | O::Txq | O::Suq => texture::fetch::lower(l, i),
+        O::Suld | O::Sust | O::Sured => texture::surface::lower(l, i),
+        O::MovMatrix => matrix::product::lower_transpose(l, i),
+        _ => control::branch::lower(l, i).or_else(|| values::video::lower(l, i)),
     }
 }
 

@@ -1,16 +1,16 @@
 //! A warp: registers, lanes that are alive, and one step of it.
 //!
-//! Nearly always all lanes stand at one place, and a step is one operation over the active lanes; [`super::paths`]
-//! holds what happens when they do not.
+//! Nearly always all lanes stand at one place, and a step is one operation over the active lanes;
+//! [`super::control::paths`] holds what happens when they do not.
 //! Rules: a step executes at most one operation of one path; a warp without a path that can run is *stalled* and
 //! must not step before [`Warp::resume`] says that it can.
 
+use super::control::paths::{Frame, Joins, NEVER, Path, Patience, ROOT, Wait};
+use super::control::rendezvous::Arrival;
+use super::control::runtime::Said;
 use super::cx::{Access, BlockEnv, Cx, RangeCache, RawFault};
-use super::log::{Outcome, WriteLog};
+use super::memory::log::{Outcome, WriteLog};
 use super::op::{Kind, NONE, Op, Slot};
-use super::paths::{Frame, Joins, NEVER, Path, Patience, ROOT, Wait};
-use super::rendezvous::Arrival;
-use super::runtime::Said;
 use crate::fault::FaultKind;
 use crate::kernel::Kernel;
 use crate::memory::Domain;

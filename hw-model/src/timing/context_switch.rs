@@ -13,11 +13,11 @@
 
 use super::coalesce::LineAccess;
 use super::launches::LaunchState;
-use super::load_store::{Miss, Target};
 use super::memory_system::{NO_REPLY, RequestKind};
 use super::resident::State;
 use super::sm::{Epoch, Sm, SmEvent, UNKNOWN};
 use super::sm_faults::{first_alive, overran};
+use super::unit::{Miss, Target};
 use crate::config::{LINE_BYTES, SECTOR_BYTES};
 use crate::exec::{Block, Warp};
 use crate::fault::Fault;
@@ -81,15 +81,26 @@ pub(super) struct Moving {
     phase: Phase,
 }
 
+/// Blocks on their way from or to an SM.
+#[derive(Debug, Default)]
+pub(super) struct Switch {
+    /// Warp slots that issue no more, because their block is leaving.
+    pub(super) held: u64,
+    /// Blocks that are leaving.
+    pub(super) leaving: u64,
+    pub(super) moves: Vec<Moving>,
+    next_move: u32,
+}
+
 impl Sm {
     /// Blocks that are here, or coming, and not leaving.
     pub(crate) fn present(&self) -> impl Iterator<Item = Present> {
-        let mut taken = self.taken_blocks() & !self.leaving;
+        let mut taken = self.taken_blocks() & !self.switch.leaving;
         std::iter::from_fn(move || {
             if taken == 0 {
                 return None;
             }
-            let resident = &self.residents[taken.trailing_zeros() as usize];
+            let resident = &self.residency.blocks[taken.trailing_zeros() as usize];
             taken &= taken - 1;
             Some(Present {
                 launch: resident.launch,
@@ -102,18 +113,18 @@ impl Sm {
 
     /// Blocks are leaving, so that room will be free.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving != 0
+        self.switch.leaving != 0
     }
 
     /// A block is coming back.
     pub(crate) fn is_coming_back(&self) -> bool {
         let loading = |m: &Moving| matches!(m.phase, Phase::Loading { .. });
-        self.moves.iter().any(loading)
+        self.switch.moves.iter().any(loading)
     }
 
     /// A block of a launch that is coming back.
     pub(super) fn coming_back(&self, launch: u32) -> Option<&SavedBlock> {
-        let of_launch = self.moves.iter().filter(|m| m.launch == launch);
+        let of_launch = self.switch.moves.iter().filter(|m| m.launch == launch);
         of_launch.map(|m| &m.phase).find_map(|phase| match phase {
             Phase::Loading { saved, .. } => Some(&**saved),
             _ => None,
@@ -122,16 +133,16 @@ impl Sm {
 
     /// A block of these needs would fit, were what is free in one piece.
     pub(crate) fn holds_in_sum(&self, needs: &BlockNeeds) -> bool {
-        self.room.holds_in_sum(needs)
+        self.residency.room.holds_in_sum(needs)
     }
 
     /// Blocks that run here and could be switched out: number, launch, block, row, tenant and cycle of their start.
     pub(crate) fn running(&self) -> impl Iterator<Item = Running> {
-        let taken = self.taken_blocks() & !self.leaving;
-        let numbers = (0..self.residents.len()).filter(move |n| taken >> n & 1 != 0);
-        let blocks = numbers.filter(|n| self.residents[*n].kernel.is_some());
+        let taken = self.taken_blocks() & !self.switch.leaving;
+        let numbers = (0..self.residency.blocks.len()).filter(move |n| taken >> n & 1 != 0);
+        let blocks = numbers.filter(|n| self.residency.blocks[*n].kernel.is_some());
         blocks.map(|number| {
-            let resident = &self.residents[number];
+            let resident = &self.residency.blocks[number];
             Running {
                 number,
                 launch: resident.launch,
@@ -147,8 +158,8 @@ impl Sm {
     /// Room would be there for both after one of the blocks here was moved; `first` when that one comes back before
     /// the other one takes its room.
     pub(crate) fn would_fit(&self, number: usize, needs: &BlockNeeds, first: bool) -> bool {
-        let resident = &self.residents[number];
-        let mut room = self.room.clone();
+        let resident = &self.residency.blocks[number];
+        let mut room = self.residency.room.clone();
         room.give_back(&resident.needs, resident.place);
         let (one, other) = if first {
             (&resident.needs, needs)
@@ -163,18 +174,18 @@ impl Sm {
 
     /// A running block begins to leave; its context goes to `area`, at no cost where it is `free`.
     pub(crate) fn switch_out(&mut self, number: usize, area: u64, free: bool) {
-        let count = self.residents[number].needs.warps as usize;
+        let count = self.residency.blocks[number].needs.warps as usize;
         for at in 0..count {
-            let slot = u32::from(self.residents[number].slots[at]);
-            self.held |= 1 << slot;
+            let slot = u32::from(self.residency.blocks[number].slots[at]);
+            self.switch.held |= 1 << slot;
             let entry = &mut self.warps[slot as usize];
             if matches!(entry.state, State::Ready | State::Asleep) {
                 entry.state = State::Held;
                 self.arbiter.left(slot);
             }
         }
-        self.leaving |= 1 << number;
-        let launch = self.residents[number].launch;
+        self.switch.leaving |= 1 << number;
+        let launch = self.residency.blocks[number].launch;
         self.begin_move(number, launch, area, free, Phase::Draining(0));
     }
 
@@ -186,7 +197,7 @@ impl Sm {
             (launch.row, launch.tenant),
             saved.linear,
         );
-        let resident = &mut self.residents[number];
+        let resident = &mut self.residency.blocks[number];
         resident.started = at;
         resident.ran_cycles = saved.ran_cycles;
         resident.counters = crate::counters::Counters::default();
@@ -203,9 +214,9 @@ impl Sm {
     }
 
     fn begin_move(&mut self, resident: usize, launch: u32, area: u64, free: bool, phase: Phase) {
-        self.next_move = self.next_move.wrapping_add(1).max(1);
-        self.moves.push(Moving {
-            serial: self.next_move,
+        self.switch.next_move = self.switch.next_move.wrapping_add(1).max(1);
+        self.switch.moves.push(Moving {
+            serial: self.switch.next_move,
             resident,
             launch,
             area,
@@ -217,10 +228,10 @@ impl Sm {
 
     /// Forgets the moving blocks of a launch; those that were coming back give up their room here.
     pub(super) fn drop_moves(&mut self, launch: u32, now: u64) {
-        while let Some(at) = self.moves.iter().position(|m| m.launch == launch) {
-            let moving = self.moves.remove(at);
+        while let Some(at) = self.switch.moves.iter().position(|m| m.launch == launch) {
+            let moving = self.switch.moves.remove(at);
             if matches!(moving.phase, Phase::Loading { .. }) {
-                let row = self.residents[moving.resident].row;
+                let row = self.residency.blocks[moving.resident].row;
                 let done = self.done_here(moving.resident, now);
                 self.count_towards_totals(row, &done);
                 self.give_room_back(moving.resident);
@@ -230,7 +241,7 @@ impl Sm {
 
     /// When the engine has something to do; [`UNKNOWN`] when it waits for answers.
     pub(super) fn next_move_at(&self) -> u64 {
-        let times = self.moves.iter().map(|moving| match moving.phase {
+        let times = self.switch.moves.iter().map(|moving| match moving.phase {
             Phase::Draining(at) | Phase::Leaving(at) => at,
             Phase::Saving(_) => self.now,
             Phase::Loading { bytes, answers, .. } if bytes != 0 || answers == 0 => self.now,
@@ -241,7 +252,7 @@ impl Sm {
 
     /// A part of a context is there.
     pub(super) fn context_arrived(&mut self, serial: u32, then: u64) {
-        let moving = self.moves.iter_mut().find(|m| m.serial == serial);
+        let moving = self.switch.moves.iter_mut().find(|m| m.serial == serial);
         if let Some(Phase::Loading { answers, at, .. }) = moving.map(|m| &mut m.phase) {
             *answers -= 1;
             *at = (*at).max(then);
@@ -251,11 +262,11 @@ impl Sm {
     /// Lets every moving block move on.
     #[cold]
     pub(super) fn move_contexts(&mut self, epoch: &Epoch<'_>) {
-        let mut moves = std::mem::take(&mut self.moves);
+        let mut moves = std::mem::take(&mut self.switch.moves);
         let mut sendable = epoch.end - epoch.start;
         moves.retain_mut(|moving| !self.move_on(moving, &mut sendable, epoch));
-        moves.append(&mut self.moves);
-        self.moves = moves;
+        moves.append(&mut self.switch.moves);
+        self.switch.moves = moves;
     }
 
     /// One block moves on as far as it can in this epoch; true when it is done.
@@ -266,23 +277,23 @@ impl Sm {
             if *at > now {
                 return false;
             }
-            let bytes = context_bytes(&self.residents[moving.resident].needs);
+            let bytes = context_bytes(&self.residency.blocks[moving.resident].needs);
             moving.phase = Phase::Saving(if moving.free { 0 } else { bytes });
         }
         if let Phase::Saving(mut bytes) = moving.phase {
-            let all = context_bytes(&self.residents[moving.resident].needs);
+            let all = context_bytes(&self.residency.blocks[moving.resident].needs);
             while bytes != 0 && *sendable != 0 {
                 let line = moving.area + (all - bytes) / LINE_BYTES;
                 let part = bytes.min(LINE_BYTES);
                 let took = self.send_context(line, part, NO_REPLY, moving, epoch);
                 *sendable = sendable.saturating_sub(took * 2);
                 bytes -= part;
-                let counters = &mut self.residents[moving.resident].counters;
+                let counters = &mut self.residency.blocks[moving.resident].counters;
                 counters.context_written_bytes += part;
             }
             moving.phase = Phase::Saving(bytes);
             if bytes == 0 {
-                let there = self.port_free_at + u64::from(epoch.config.l2.latency);
+                let there = self.port.free_at + u64::from(epoch.config.l2.latency);
                 moving.phase = Phase::Leaving(if moving.free { now } else { there });
             }
         }
@@ -321,9 +332,10 @@ impl Sm {
             let line = moving.area + (context_bytes(&saved.needs) - *bytes) / LINE_BYTES;
             *bytes -= part;
             *answers += 1;
-            let counters = &mut self.residents[moving.resident].counters;
+            let counters = &mut self.residency.blocks[moving.resident].counters;
             counters.context_read_bytes += part;
             let miss = self
+                .unit
                 .misses
                 .take(Miss::new(0, 0, Target::Context(moving.serial)));
             let took = self.send_context(line, part, miss, moving, epoch);
@@ -351,18 +363,18 @@ impl Sm {
         } else {
             RequestKind::Read
         };
-        let from = self.port_free_at.max(epoch.start);
+        let from = self.port.free_at.max(epoch.start);
         self.send_line(&access, miss, (moving.launch, kind, epoch.start), epoch);
         // A read's answer takes the other way, as long as a write's data takes this one.
         let network = &epoch.config.interconnect;
         let answer = (u64::from(network.header_bytes) + bytes)
             .div_ceil(u64::from(network.reply_bytes_per_cycle));
-        (self.port_free_at - from).max(if miss == NO_REPLY { 1 } else { answer })
+        (self.port.free_at - from).max(if miss == NO_REPLY { 1 } else { answer })
     }
 
     /// When a held block has nothing in flight; [`UNKNOWN`] while a load is not answered.
     fn drained_at(&self, number: usize, now: u64) -> u64 {
-        let resident = &self.residents[number];
+        let resident = &self.residency.blocks[number];
         let slots = resident.slots[..resident.needs.warps as usize].iter();
         let warps = slots.map(|slot| &self.warps[usize::from(*slot)]);
         warps.fold(now, |latest, entry| {
@@ -381,7 +393,7 @@ impl Sm {
         let number = moving.resident;
         let mut counters = self.done_here(number, at);
         counters.switches_out = 1;
-        let resident = &mut self.residents[number];
+        let resident = &mut self.residency.blocks[number];
         let (needs, row) = (resident.needs, resident.row);
         let block = std::mem::replace(&mut resident.block, Block::new());
         let slots = resident.slots;
@@ -414,7 +426,7 @@ impl Sm {
         let Some(launch) = epoch.launches.get(saved.launch) else {
             return;
         };
-        let resident = &mut self.residents[number];
+        let resident = &mut self.residency.blocks[number];
         resident.block = std::mem::replace(&mut saved.block, Block::new());
         resident.block.env.smid = u32::from(self.id);
         resident.kernel = Some(launch.kernel.clone());
@@ -429,7 +441,7 @@ impl Sm {
             }
         }
         for index in 0..saved.needs.warps as usize {
-            let slot = u32::from(self.residents[number].slots[index]);
+            let slot = u32::from(self.residency.blocks[number].slots[index]);
             if !matches!(
                 self.warps[slot as usize].state,
                 State::AtBarrier | State::Stopped

@@ -88,8 +88,8 @@ impl Sm {
         let copies = &self.warps[slot as usize].copies;
         self.arrivals.waiting.push(CopyArrival {
             slot,
-            mask: self.access.mask,
-            offsets: self.access.addresses,
+            mask: self.unit.access.mask,
+            offsets: self.unit.access.addresses,
             unanswered: copies.unanswered(),
             next: copies.next(),
             at: copies.known_at().max(self.now + 1),
@@ -103,7 +103,7 @@ impl Sm {
         while let Some(arrival) = self.arrivals.take_due(self.now) {
             let entry = &mut self.warps[arrival.slot as usize];
             let number = usize::from(entry.block);
-            let block = &mut self.residents[number].block;
+            let block = &mut self.residency.blocks[number].block;
             if let Err(lane) = block.arrive_after_copies(arrival.mask, &arrival.offsets) {
                 entry.state = State::Stopped;
                 self.arbiter.left(arrival.slot);

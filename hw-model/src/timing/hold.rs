@@ -36,8 +36,8 @@ impl Sm {
     pub(super) fn heed(&mut self, home: &Home, epoch: &Epoch<'_>) {
         let (group, partition) = (home.group, home.partition);
         let until = epoch.groups[usize::from(group)].holds_stores_until(partition);
-        if until > self.hold.until {
-            self.hold = Hold {
+        if until > self.unit.hold.until {
+            self.unit.hold = Hold {
                 until,
                 group,
                 partition,
@@ -48,14 +48,14 @@ impl Sm {
     /// Lets the unit wait for the port, and for what the stores of the last access met.
     #[inline]
     pub(super) fn hold_unit(&mut self) {
-        let port = self.port_free_at.saturating_sub(SEND_QUEUE);
-        self.unit_free_at = self.unit_free_at.max(self.hold.until).max(port);
+        let port = self.port.free_at.saturating_sub(SEND_QUEUE);
+        self.unit.free_at = self.unit.free_at.max(self.unit.hold.until).max(port);
     }
 
     /// Looks at the beginning of an epoch whether the partition has caught up.
     pub(super) fn look_at_hold(&mut self, epoch: &Epoch<'_>) {
-        if self.hold.until == UNKNOWN {
-            self.hold.look(epoch);
+        if self.unit.hold.until == UNKNOWN {
+            self.unit.hold.look(epoch);
             self.release_unit(epoch.start, epoch.config);
         }
     }
@@ -63,12 +63,15 @@ impl Sm {
     /// Lets the unit go on at a cycle if nothing more keeps it: neither a miss register, nor room in a set of L1, nor a
     /// partition.
     pub(super) fn release_unit(&mut self, at: u64, config: &GpuConfig) {
-        let registers = self.misses_in_flight < config.l1.mshrs;
-        let room = self.crowded.is_none_or(|line| self.l1.has_room(line));
-        let caught_up = self.hold.until != UNKNOWN;
-        if self.unit_free_at == UNKNOWN && registers && room && caught_up {
-            self.crowded = None;
-            self.unit_free_at = at.max(self.hold.until);
+        let registers = self.unit.misses_in_flight < config.l1.mshrs;
+        let room = self
+            .unit
+            .crowded
+            .is_none_or(|line| self.caches.l1.has_room(line));
+        let caught_up = self.unit.hold.until != UNKNOWN;
+        if self.unit.free_at == UNKNOWN && registers && room && caught_up {
+            self.unit.crowded = None;
+            self.unit.free_at = at.max(self.unit.hold.until);
         }
     }
 }

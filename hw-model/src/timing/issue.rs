@@ -359,7 +359,7 @@ impl Sm {
                 continue;
             }
             let free_at = if pipe == Pipe::Memory as usize {
-                self.unit_free_at
+                self.unit.free_at
             } else {
                 arbiter.free_at(units, pipe)
             };
@@ -383,7 +383,7 @@ impl Sm {
             return;
         };
         self.arbiter.ready[op.pipe as usize] &= !(1 << slot);
-        let resident = &mut self.residents[number];
+        let resident = &mut self.residency.blocks[number];
         count(&mut resident.counters, op.pipe, &stepped);
         let entry = &mut self.warps[slot as usize];
         entry.not_before = now + u64::from(last);
@@ -395,7 +395,7 @@ impl Sm {
         }
         match op.kind {
             Kind::Memory | Kind::Copy | Kind::CopyArrival => {
-                count_access(&op, &self.access, &mut resident.counters);
+                count_access(&op, &self.unit.access, &mut resident.counters);
                 let launch = resident.launch;
                 self.time_access(slot, &op, launch, epoch);
                 if op.kind == Kind::CopyArrival && stepped.lanes != 0 {
@@ -415,7 +415,9 @@ impl Sm {
                 entry.not_before = until;
             }
             Kind::Sleep if stepped.lanes != 0 => {
-                let pause = epoch.config.ns_to_cycles(u64::from(self.access.pause_ns));
+                let pause = epoch
+                    .config
+                    .ns_to_cycles(u64::from(self.unit.access.pause_ns));
                 entry.not_before = entry.not_before.max(now + pause);
                 entry.slept_until = entry.not_before;
             }
@@ -424,7 +426,7 @@ impl Sm {
             }
             _ => {
                 if op.pipe == Pipe::Memory {
-                    self.unit_free_at = now + u64::from(op.interval);
+                    self.unit.free_at = now + u64::from(op.interval);
                 }
                 let done = now + u64::from(op.latency);
                 for register in op.writes.iter().take_while(|r| **r != NONE) {
@@ -457,7 +459,7 @@ impl Sm {
             self.clock_ns = (now, epoch.config.cycles_to_ns(now));
         }
         let entry = &mut self.warps[slot as usize];
-        let resident = &self.residents[usize::from(entry.block)];
+        let resident = &self.residency.blocks[usize::from(entry.block)];
         let kernel = resident.kernel.as_ref()?;
         let op = &kernel.ops[entry.warp.pc as usize];
         let launch = epoch.launches.get(resident.launch)?;
@@ -477,7 +479,7 @@ impl Sm {
                 block: &resident.block.env,
                 domain,
                 ranges: &mut self.ranges,
-                access: &mut self.access,
+                access: &mut self.unit.access,
                 log: Some(&mut self.log),
                 clock: now,
                 clock_ns: self.clock_ns.1,

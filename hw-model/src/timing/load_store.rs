@@ -12,105 +12,27 @@ use super::copy_groups::Copied;
 use super::memory_system::{NO_REPLY, Request, RequestKind};
 use super::resident::State;
 use super::sm::{Epoch, Sm, UNKNOWN};
+use super::unit::{Miss, NOBODY, PendingLoad, Target, Waiter};
 use crate::config::{GpuConfig, L1, SECTOR_BYTES, Shared, WritePolicy};
 use crate::exec::{AUX_PAST_L1, Direction, Kind, NONE, Op, Pattern, Space, WRITES};
 
-/// A load some of whose sectors are on their way.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PendingLoad {
-    warp: u32,
-    generation: u32,
-    writes: [u16; WRITES],
-    /// Misses that have not been answered.
-    missing: u32,
-    /// Latest time of the sectors known so far.
-    at: u64,
-    /// It is a line of code, which goes to the warp's instruction buffer.
-    code: bool,
-    /// It is a copy of the warp's.
-    copy: Option<Copied>,
-}
-
-impl PendingLoad {
-    /// A warp's wait for a line of code.
-    pub(super) fn of_code(warp: u32, generation: u32) -> Self {
-        Self {
-            warp,
-            generation,
-            writes: [NONE; WRITES],
-            missing: 0,
-            at: 0,
-            code: true,
-            copy: None,
-        }
-    }
-}
-
-/// Where the sectors of an answered request go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// To the loads that wait, and to no cache.
-    Loads,
-    /// To their place in L1, too.
-    L1,
-    /// To the instruction cache, and to the warps that wait for the line.
-    Code,
-    /// To the constant cache.
-    Constants,
-    /// To the context of the block of this serial number, which comes back.
-    Context(u32),
-}
-
-/// A request in flight, with the loads that wait for it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Miss {
-    line: u64,
-    sectors: u8,
-    first_waiter: u32,
-    /// Loads that wait.
-    joined: u32,
-    target: Target,
-}
-
-impl Miss {
-    /// A request that nobody waits for yet.
-    pub(super) fn new(line: u64, sectors: u8, target: Target) -> Self {
-        Self {
-            line,
-            sectors,
-            first_waiter: NOBODY,
-            joined: 0,
-            target,
-        }
-    }
-}
-
-/// A link in a miss's list of loads.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Waiter {
-    load: u32,
-    next: u32,
-}
-
 /// First line of local memory, beyond every window of global memory.
 const LOCAL_LINES: u64 = 1 << 50;
-/// End of a list of waiters.
-const NOBODY: u32 = u32::MAX;
 
 impl Sm {
     /// Accounts for the access that the warp's operation just made.
     pub(super) fn time_access(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
         let config = epoch.config;
         let now = self.now;
-        if self.access.mask == 0 {
-            self.unit_free_at = now + 1;
+        if self.unit.access.mask == 0 {
+            self.unit.free_at = now + 1;
             self.finish(slot, op, now + 1);
             return;
         }
-        match self.access.space {
+        match self.unit.access.space {
             Space::Shared => {
                 let cycles = u64::from(self.shared_rounds(&config.shared));
-                self.unit_free_at = now + cycles;
+                self.unit.free_at = now + cycles;
                 self.counters_of(slot).shared_conflict_cycles += cycles - 1;
                 self.finish(
                     slot,
@@ -125,20 +47,20 @@ impl Sm {
             }
             Space::Constant | Space::Texture => self.time_read_only(slot, op, launch, epoch),
             Space::Global => {
-                self.lines.split(&self.access);
+                self.unit.lines.split(&self.unit.access);
                 self.time_lines(slot, op, launch, epoch);
             }
         }
     }
 
     fn shared_rounds(&self, shared: &Shared) -> u32 {
-        match (self.access.direction, shared.atomic) {
+        match (self.unit.access.direction, shared.atomic) {
             (Direction::Atomic, Some(atomic)) => {
-                atomic.setup + atomic.turn * shared_turns(&self.access, shared.bank_bytes)
+                atomic.setup + atomic.turn * shared_turns(&self.unit.access, shared.bank_bytes)
             }
             // A shared atomic is a read and a write.
-            (Direction::Atomic, None) => 2 * shared_cycles(&self.access, shared.bank_bytes),
-            _ => shared_cycles(&self.access, shared.bank_bytes),
+            (Direction::Atomic, None) => 2 * shared_cycles(&self.unit.access, shared.bank_bytes),
+            _ => shared_cycles(&self.unit.access, shared.bank_bytes),
         }
     }
 
@@ -154,7 +76,7 @@ impl Sm {
     fn split_local(&mut self, slot: u32) {
         let entry = &self.warps[slot as usize];
         let per_thread = u64::from(
-            self.residents[usize::from(entry.block)]
+            self.residency.blocks[usize::from(entry.block)]
                 .block
                 .env
                 .local_bytes,
@@ -163,15 +85,15 @@ impl Sm {
         let room = per_thread.div_ceil(4).max(1);
         let warps = self.warps.len() as u64;
         let home = LOCAL_LINES + (u64::from(self.id) * warps + u64::from(slot)) * room;
-        self.lines.clear();
+        self.unit.lines.clear();
         for lane in 0..32_u64 {
-            if self.access.mask >> lane & 1 == 0 {
+            if self.unit.access.mask >> lane & 1 == 0 {
                 continue;
             }
             let first = (thread + lane) * per_thread;
-            let offset = self.access.addresses[(lane & 31) as usize].saturating_sub(first);
-            for word in offset / 4..=(offset + u64::from(self.access.bytes) - 1) / 4 {
-                self.lines.add(home + word, 1 << (lane / 8));
+            let offset = self.unit.access.addresses[(lane & 31) as usize].saturating_sub(first);
+            for word in offset / 4..=(offset + u64::from(self.unit.access.bytes) - 1) / 4 {
+                self.unit.lines.add(home + word, 1 << (lane / 8));
             }
         }
     }
@@ -203,7 +125,7 @@ impl Sm {
         if load.pending == NOBODY {
             self.finish(slot, op, load.known);
         } else {
-            let pending = self.pending.get(load.pending);
+            let pending = self.unit.pending.get(load.pending);
             pending.at = pending.at.max(load.known);
             self.finish(slot, op, UNKNOWN);
         }
@@ -212,23 +134,23 @@ impl Sm {
     /// An access to the lines that were found, in global or local memory.
     fn time_lines(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
         let config = epoch.config;
-        let local = self.access.space == Space::Local;
-        let kind = match self.access.direction {
+        let local = self.unit.access.space == Space::Local;
+        let kind = match self.unit.access.direction {
             Direction::Load => RequestKind::Read,
             Direction::Store => RequestKind::Write,
             Direction::Atomic => RequestKind::Atomic,
         };
         if kind == RequestKind::Atomic {
-            self.lines.count_turns(&self.access);
+            self.unit.lines.count_turns(&self.unit.access);
         }
         let interval = u64::from(config.l1.line_interval);
         let mut load = self.transfer(slot, launch, op, kind);
         load.past_l1 = kind == RequestKind::Atomic
-            || self.access.late
+            || self.unit.access.late
             || op.aux & AUX_PAST_L1 != 0
             || !(local || config.l1.caches_global);
         let answered = op.writes[0] != NONE || load.copy.is_some();
-        let count = self.lines.as_slice().len();
+        let count = self.unit.lines.as_slice().len();
         // Only a load's look-up finds several lines.
         let together = match kind {
             RequestKind::Read => config.l1.tag_lines.trailing_zeros(),
@@ -236,12 +158,13 @@ impl Sm {
         };
         let mut sectors = 0;
         let mut found = self
+            .unit
             .lines
             .as_slice()
             .first()
             .map_or(0, |l| l.line >> together);
         for number in 0..count {
-            let line = self.lines.as_slice()[number];
+            let line = self.unit.lines.as_slice()[number];
             if line.line >> together != found {
                 found = line.line >> together;
                 load.at += interval;
@@ -253,19 +176,19 @@ impl Sm {
                 self.store_local(&line, &load, epoch);
             } else {
                 if config.l1.write == WritePolicy::Evict || kind == RequestKind::Atomic {
-                    self.l1.discard(line.line, line.line, line.sectors);
+                    self.caches.l1.discard(line.line, line.line, line.sectors);
                 }
                 self.send(&line, NO_REPLY, &load, epoch);
             }
         }
         load.at += interval;
         self.take_turns(&mut load, &config.l1);
-        if self.unit_free_at != UNKNOWN {
-            self.unit_free_at = load.at;
+        if self.unit.free_at != UNKNOWN {
+            self.unit.free_at = load.at;
         }
         self.hold_unit();
         if kind != RequestKind::Read && !local {
-            let there = self.port_free_at + u64::from(config.l2.latency);
+            let there = self.port.free_at + u64::from(config.l2.latency);
             let entry = &mut self.warps[slot as usize];
             entry.written_at = entry.written_at.max(there);
         }
@@ -288,8 +211,14 @@ impl Sm {
             load.at = load.at.max(self.now + rounds);
         }
         if load.kind == RequestKind::Atomic && l1.atomic_lanes != 0 {
-            let lanes = self.access.mask.count_ones().div_ceil(l1.atomic_lanes);
-            let turns = self.lines.as_slice().iter().map(|line| line.turns).max();
+            let lanes = self.unit.access.mask.count_ones().div_ceil(l1.atomic_lanes);
+            let turns = self
+                .unit
+                .lines
+                .as_slice()
+                .iter()
+                .map(|line| line.turns)
+                .max();
             let turns = u64::from(turns.unwrap_or(1));
             load.at = load.at.max(self.now + u64::from(lanes) + turns);
         }
@@ -297,13 +226,13 @@ impl Sm {
 
     /// Cycles that the data of a load take, from banks of four bytes.
     fn data_rounds(&self, bytes_per_cycle: u32) -> u64 {
-        let access = &self.access;
+        let access = &self.unit.access;
         let lanes = match access.pattern {
             Pattern::Uniform => 1,
             Pattern::Contiguous | Pattern::Scattered => access.mask.count_ones(),
         };
         let moved = (lanes * access.bytes).div_ceil(bytes_per_cycle);
-        let lines = u32::try_from(self.lines.as_slice().len()).unwrap_or(u32::MAX);
+        let lines = u32::try_from(self.unit.lines.as_slice().len()).unwrap_or(u32::MAX);
         let rounds = match access.space {
             // Words of local memory lie side by side for the threads of a warp, and not where their offsets say.
             Space::Local => lines,
@@ -316,7 +245,7 @@ impl Sm {
 
     /// A store to local memory stays in L1 until its line goes (write-back).
     fn store_local(&mut self, line: &LineAccess, load: &Transfer, epoch: &Epoch<'_>) {
-        let Some((entry, evicted)) = self.l1.find_or_insert(line.line, line.line) else {
+        let Some((entry, evicted)) = self.caches.l1.find_or_insert(line.line, line.line) else {
             self.send(line, NO_REPLY, load, epoch);
             return;
         };
@@ -346,14 +275,14 @@ impl Sm {
         }
         let config = epoch.config;
         let latency = u64::from(config.l1.latency);
-        let found = self.l1.find_or_insert(line.line, line.line);
+        let found = self.caches.l1.find_or_insert(line.line, line.line);
         let Some((entry, evicted)) = found else {
             // Every line of the set waits for a fill, so these sectors come without a place in the cache.
             self.counters_of(load.slot).l1_miss_sectors += u64::from(line.sectors.count_ones());
             self.ask(line, line.sectors, false, load, epoch);
             if config.l1.reserves {
-                self.crowded = Some(line.line);
-                self.unit_free_at = UNKNOWN;
+                self.unit.crowded = Some(line.line);
+                self.unit.free_at = UNKNOWN;
             }
             return;
         };
@@ -394,13 +323,13 @@ impl Sm {
         epoch: &Epoch<'_>,
     ) {
         let target = if cached { Target::L1 } else { Target::Loads };
-        let miss = self.misses.take(Miss::new(line.line, sectors, target));
-        self.misses_in_flight += 1;
-        if self.misses_in_flight >= epoch.config.l1.mshrs {
+        let miss = self.unit.misses.take(Miss::new(line.line, sectors, target));
+        self.unit.misses_in_flight += 1;
+        if self.unit.misses_in_flight >= epoch.config.l1.mshrs {
             // The last miss register is taken: the unit waits until a reply frees one.
-            self.unit_free_at = UNKNOWN;
+            self.unit.free_at = UNKNOWN;
         }
-        if cached && let Some(entry) = self.l1.find(line.line, line.line) {
+        if cached && let Some(entry) = self.caches.l1.find(line.line, line.line) {
             entry.pending |= sectors;
             for sector in (0..4).filter(|sector| sectors >> sector & 1 != 0) {
                 entry.waiting[sector] = miss;
@@ -412,7 +341,7 @@ impl Sm {
 
     /// A load that waits for nothing yet.
     pub(super) fn wait_alone(&mut self, load: &Transfer) -> u32 {
-        self.pending.take(PendingLoad {
+        self.unit.pending.take(PendingLoad {
             warp: load.slot,
             generation: self.warps[load.slot as usize].generation,
             writes: load.writes,
@@ -428,20 +357,20 @@ impl Sm {
             load.pending = self.wait_alone(load);
         }
         self.wait_for(miss, load.pending);
-        let entry = self.misses.get(miss);
+        let entry = self.unit.misses.get(miss);
         entry.joined += 1;
         if entry.joined >= config.l1.merges {
             // No further load can wait for this request, and the unit does not look past the next one.
-            self.unit_free_at = UNKNOWN;
+            self.unit.free_at = UNKNOWN;
         }
     }
 
     /// A load waits for one more request.
     pub(super) fn wait_for(&mut self, miss: u32, load: u32) {
-        self.pending.get(load).missing += 1;
-        let next = self.misses.get(miss).first_waiter;
-        let waiter = self.waiters.take(Waiter { load, next });
-        self.misses.get(miss).first_waiter = waiter;
+        self.unit.pending.get(load).missing += 1;
+        let next = self.unit.misses.get(miss).first_waiter;
+        let waiter = self.unit.waiters.take(Waiter { load, next });
+        self.unit.misses.get(miss).first_waiter = waiter;
     }
 
     pub(super) fn send(
@@ -472,8 +401,8 @@ impl Sm {
         let cycles = (u64::from(config.interconnect.header_bytes) + payload)
             .div_ceil(u64::from(config.interconnect.request_bytes_per_cycle))
             .max(1);
-        let depart = at.max(self.port_free_at);
-        self.port_free_at = depart + cycles;
+        let depart = at.max(self.port.free_at);
+        self.port.free_at = depart + cycles;
         let home = epoch.topology.home(line.line);
         if kind != RequestKind::Read {
             self.heed(&home, epoch);
@@ -483,7 +412,7 @@ impl Sm {
             line: line.line,
             key: home.key,
             local: home.local,
-            number: self.next_request,
+            number: self.unit.next_request,
             miss,
             launch,
             sm: self.id,
@@ -493,7 +422,7 @@ impl Sm {
             turns: line.turns,
             kind,
         };
-        self.next_request = self.next_request.wrapping_add(1);
+        self.unit.next_request = self.unit.next_request.wrapping_add(1);
         self.status.sent |= 1 << home.group;
         // SAFETY: in this half of the epoch the boxes from this SM are this call's own.
         unsafe {
@@ -506,16 +435,16 @@ impl Sm {
 
     /// A reply: fills L1 and wakes the loads that waited for nothing else.
     pub(super) fn fill(&mut self, number: u32, at: u64, epoch: &Epoch<'_>) {
-        let miss = *self.misses.get(number);
-        self.misses.give_back(number);
+        let miss = *self.unit.misses.get(number);
+        self.unit.misses.give_back(number);
         let home = match miss.target {
             Target::Context(moving) => {
                 self.context_arrived(moving, at);
                 return;
             }
             Target::Loads => None,
-            Target::L1 => self.l1.find(miss.line, miss.line),
-            Target::Constants => self.constants.find(miss.line, miss.line),
+            Target::L1 => self.caches.l1.find(miss.line, miss.line),
+            Target::Constants => self.caches.constants.find(miss.line, miss.line),
             Target::Code => self
                 .front
                 .as_mut()
@@ -525,20 +454,20 @@ impl Sm {
             settle(entry, &miss, number, at);
         }
         if matches!(miss.target, Target::Loads | Target::L1) {
-            self.misses_in_flight -= 1;
+            self.unit.misses_in_flight -= 1;
             self.release_unit(at, epoch.config);
         }
         let mut next = miss.first_waiter;
         while next != NOBODY {
-            let waiter = *self.waiters.get(next);
-            self.waiters.give_back(next);
+            let waiter = *self.unit.waiters.get(next);
+            self.unit.waiters.give_back(next);
             next = waiter.next;
-            let load = self.pending.get(waiter.load);
+            let load = self.unit.pending.get(waiter.load);
             load.at = load.at.max(at);
             load.missing -= 1;
             if load.missing == 0 {
                 let load = *load;
-                self.pending.give_back(waiter.load);
+                self.unit.pending.give_back(waiter.load);
                 self.complete(&load, epoch);
             }
         }

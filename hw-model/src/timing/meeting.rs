@@ -14,7 +14,7 @@ impl Sm {
     pub(super) fn stop(&mut self, slot: u32, step: Step, epoch: &Epoch<'_>) {
         let entry = &mut self.warps[slot as usize];
         let number = usize::from(entry.block);
-        let resident = &mut self.residents[number];
+        let resident = &mut self.residency.blocks[number];
         let index = entry.warp.index;
         let meeting = match step {
             Step::Done => return,
@@ -74,7 +74,7 @@ impl Sm {
                 );
             }
             Meeting::Deadlock => {
-                let resident = &self.residents[number];
+                let resident = &self.residency.blocks[number];
                 let waiting = resident.block.alive().trailing_zeros() as usize & 31;
                 let slot = u32::from(resident.slots[waiting]);
                 let stalled = resident.block.stalled();
@@ -104,7 +104,7 @@ impl Sm {
         while warps != 0 {
             let index = warps.trailing_zeros();
             warps &= warps - 1;
-            let resident = &mut self.residents[number];
+            let resident = &mut self.residency.blocks[number];
             let slot = u32::from(resident.slots[index as usize]);
             let entry = &mut self.warps[slot as usize];
             if go_on(&mut entry.warp, &resident.block) {

@@ -12,6 +12,7 @@
 
 mod aging;
 pub(crate) mod cache;
+mod caches;
 pub(crate) mod coalesce;
 pub(crate) mod context_switch;
 mod copy_arrivals;
@@ -30,6 +31,7 @@ pub(crate) mod memory_system;
 mod parameters;
 pub(crate) mod partition;
 pub(crate) mod pool;
+mod port;
 pub(crate) mod quota;
 mod read_only;
 mod resident;
@@ -40,6 +42,7 @@ pub(crate) mod spans;
 mod stalls;
 pub(crate) mod totals;
 mod turns;
+mod unit;
 mod wake;
 pub(crate) mod watch;
 pub(crate) mod wheel;

@@ -15,9 +15,9 @@
 use super::copy_groups::CopyGroups;
 use super::fetch::Buffer;
 use super::launches::LaunchState;
-use super::room::Place;
+use super::room::{Place, Room};
 use super::sm::{Epoch, Sm, SmEvent};
-use crate::config::{LINE_BYTES, WARP_LANES};
+use crate::config::{GpuConfig, LINE_BYTES, WARP_LANES};
 use crate::counters::Counters;
 use crate::exec::{Block, BlockShape, Warp};
 use crate::kernel::Kernel;
@@ -94,15 +94,47 @@ pub(super) struct Start {
     pub(super) at: u64,
 }
 
+/// The blocks that are on an SM.
+#[derive(Debug)]
+pub(super) struct Residency {
+    /// One for each block that an SM can hold, taken or not.
+    pub(super) blocks: Vec<Resident>,
+    /// Those that are free.
+    pub(super) free_blocks: u64,
+    /// Warp slots that are free.
+    free_warps: u64,
+    pub(super) room: Room,
+    /// Blocks that have room and start in the next epoch.
+    pub(super) starts: Vec<Start>,
+    next_age: u64,
+    /// The newest launch that had a block here.
+    newest_launch: u64,
+}
+
+impl Residency {
+    pub(super) fn new(config: &GpuConfig) -> Self {
+        let mask = |n: u32| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
+        Self {
+            blocks: (0..config.sm.max_blocks).map(|_| Resident::new()).collect(),
+            free_blocks: mask(config.sm.max_blocks),
+            free_warps: mask(config.warps_per_sm()),
+            room: Room::new(config),
+            starts: Vec::with_capacity(32),
+            next_age: 0,
+            newest_launch: 0,
+        }
+    }
+}
+
 impl Sm {
     /// Blocks that are resident.
     pub(crate) fn resident_blocks(&self) -> u32 {
-        u32::try_from(self.residents.len()).unwrap_or(0) - self.room.blocks()
+        u32::try_from(self.residency.blocks.len()).unwrap_or(0) - self.residency.room.blocks()
     }
 
     /// A block of these needs fits, its registers and its shared memory each in one piece.
     pub(crate) fn fits(&self, needs: &BlockNeeds) -> bool {
-        self.room.fits(needs)
+        self.residency.room.fits(needs)
     }
 
     /// Reserves room for a block that fits, which starts at `at`, not before the SM's time.
@@ -115,7 +147,7 @@ impl Sm {
         at: u64,
     ) {
         let number = self.take_room(&launch.needs, index, (launch.row, launch.tenant), linear);
-        self.starts.push(Start {
+        self.residency.starts.push(Start {
             resident: number,
             launch: index,
             shape: *shape,
@@ -133,10 +165,10 @@ impl Sm {
         (row, tenant): (RowId, TenantId),
         linear: u64,
     ) -> usize {
-        let number = self.free_blocks.trailing_zeros() as usize;
-        self.free_blocks &= !(1 << number);
-        let resident = &mut self.residents[number];
-        resident.place = self.room.take(needs);
+        let number = self.residency.free_blocks.trailing_zeros() as usize;
+        self.residency.free_blocks &= !(1 << number);
+        let resident = &mut self.residency.blocks[number];
+        resident.place = self.residency.room.take(needs);
         resident.launch = launch;
         resident.row = row;
         resident.tenant = tenant;
@@ -147,12 +179,12 @@ impl Sm {
 
     /// Block numbers that are taken.
     pub(super) fn taken_blocks(&self) -> u64 {
-        !self.free_blocks & (u64::MAX >> (64 - self.residents.len()))
+        !self.residency.free_blocks & (u64::MAX >> (64 - self.residency.blocks.len()))
     }
 
     pub(super) fn start(&mut self, start: &Start, launch: &LaunchState, epoch: &Epoch<'_>) {
-        if launch.serial > self.newest_launch {
-            self.newest_launch = launch.serial;
+        if launch.serial > self.residency.newest_launch {
+            self.residency.newest_launch = launch.serial;
             if launch.is_dependent || self.is_dry() {
                 self.empty_caches(epoch);
             }
@@ -161,7 +193,7 @@ impl Sm {
         let number = start.resident;
         let needs = launch.needs;
         let first_at = start.at + u64::from(epoch.config.launch.block_cycles);
-        let resident = &mut self.residents[number];
+        let resident = &mut self.residency.blocks[number];
         resident.block.start(
             &launch.kernel,
             &start.shape,
@@ -184,31 +216,33 @@ impl Sm {
     /// empties the cache; it shrinks only on an SM without any, as the chips change it.
     pub(super) fn carve_out(&mut self, epoch: &Epoch<'_>) {
         let l1 = &epoch.config.l1;
-        let used = self.room.shared_in_use();
+        let used = self.residency.room.shared_in_use();
         let Some(largest) = l1.carve_outs.last() else {
             return;
         };
         let least = l1.carve_outs.iter().find(|size| **size >= used);
         let least = *least.unwrap_or(largest);
-        if least > self.carve_out || (least < self.carve_out && self.is_dry()) {
-            self.carve_out = least;
+        if least > self.caches.carve_out || (least < self.caches.carve_out && self.is_dry()) {
+            self.caches.carve_out = least;
             let left = l1.bytes.saturating_sub(u64::from(least));
-            self.l1.resize(left.max(LINE_BYTES * u64::from(l1.ways)));
+            self.caches
+                .l1
+                .resize(left.max(LINE_BYTES * u64::from(l1.ways)));
         }
     }
 
     /// No block has started here and not ended.
     fn is_dry(&self) -> bool {
-        self.residents.iter().all(|r| r.kernel.is_none())
+        self.residency.blocks.iter().all(|r| r.kernel.is_none())
     }
 
     /// Forgets what another launch or a copy may have written since it was read.
     fn empty_caches(&mut self, epoch: &Epoch<'_>) {
         if epoch.config.l1.flush_at_launch {
-            self.l1.invalidate();
+            self.caches.l1.invalidate();
         }
-        self.constants.invalidate();
-        self.textures.invalidate();
+        self.caches.constants.invalidate();
+        self.caches.textures.invalidate();
     }
 
     /// Takes a slot for a warp of a block, which goes on at `at`.
@@ -219,9 +253,9 @@ impl Sm {
         launch: &LaunchState,
         at: u64,
     ) -> u32 {
-        let slot = self.free_warps.trailing_zeros();
-        self.free_warps &= !(1 << slot);
-        self.residents[number].slots[warp as usize] = u8::try_from(slot).unwrap_or(0);
+        let slot = self.residency.free_warps.trailing_zeros();
+        self.residency.free_warps &= !(1 << slot);
+        self.residency.blocks[number].slots[warp as usize] = u8::try_from(slot).unwrap_or(0);
         let entry = &mut self.warps[slot as usize];
         entry.block = u8::try_from(number).unwrap_or(0);
         entry.generation = entry.generation.wrapping_add(1);
@@ -230,8 +264,8 @@ impl Sm {
         entry.written_at = 0;
         entry.copies = CopyGroups::default();
         entry.buffer = Buffer::default();
-        entry.age = self.next_age;
-        self.next_age += 1;
+        entry.age = self.residency.next_age;
+        self.residency.next_age += 1;
         let registers = usize::from(launch.kernel.slots) + usize::from(launch.kernel.predicates);
         entry.ready_at.clear();
         entry.ready_at.resize(registers, 0);
@@ -242,17 +276,17 @@ impl Sm {
 
     /// Removes every block of a launch at `now`; nothing is reported, but what they did here stays counted.
     pub(crate) fn drop_launch(&mut self, launch: u32, now: u64) {
-        if !self.moves.is_empty() {
+        if !self.switch.moves.is_empty() {
             self.drop_moves(launch, now);
         }
         let of_launch = |s: &Start| s.launch == launch;
-        while let Some(at) = self.starts.iter().position(of_launch) {
-            let start = self.starts.remove(at);
+        while let Some(at) = self.residency.starts.iter().position(of_launch) {
+            let start = self.residency.starts.remove(at);
             self.give_room_back(start.resident);
         }
-        let taken = !self.free_blocks;
-        for number in 0..self.residents.len() {
-            let resident = &self.residents[number];
+        let taken = !self.residency.free_blocks;
+        for number in 0..self.residency.blocks.len() {
+            let resident = &self.residency.blocks[number];
             if taken >> number & 1 != 0 && resident.kernel.is_some() && resident.launch == launch {
                 let (row, done) = (resident.row, self.done_here(number, now));
                 self.count_towards_totals(row, &done);
@@ -265,7 +299,7 @@ impl Sm {
         let at = self.now + 1;
         let mut counters = self.done_here(number, at);
         counters.blocks = 1;
-        let resident = &self.residents[number];
+        let resident = &self.residency.blocks[number];
         let row = resident.row;
         self.events.push(SmEvent::Retired {
             launch: resident.launch,
@@ -279,14 +313,14 @@ impl Sm {
     }
 
     pub(super) fn free(&mut self, number: usize) {
-        let resident = &mut self.residents[number];
+        let resident = &mut self.residency.blocks[number];
         resident.kernel = None;
         for slot in &resident.slots[..resident.needs.warps as usize] {
             let slot = u32::from(*slot);
-            self.free_warps |= 1 << slot;
+            self.residency.free_warps |= 1 << slot;
             self.arbiter.left(slot);
             self.arrivals.left(slot);
-            self.held &= !(1 << slot);
+            self.switch.held &= !(1 << slot);
             if self.quotas.on {
                 self.quotas.left(slot);
             }
@@ -298,16 +332,18 @@ impl Sm {
     }
 
     pub(super) fn give_room_back(&mut self, number: usize) {
-        self.free_blocks |= 1 << number;
-        self.leaving &= !(1 << number);
-        let resident = &self.residents[number];
-        self.room.give_back(&resident.needs, resident.place);
+        self.residency.free_blocks |= 1 << number;
+        self.switch.leaving &= !(1 << number);
+        let resident = &self.residency.blocks[number];
+        self.residency
+            .room
+            .give_back(&resident.needs, resident.place);
     }
 
     /// Counters of the launch that a warp belongs to.
     pub(super) fn counters_of(&mut self, slot: u32) -> &mut Counters {
         let block = usize::from(self.warps[slot as usize].block);
-        &mut self.residents[block].counters
+        &mut self.residency.blocks[block].counters
     }
 }
 

@@ -8,31 +8,26 @@
 //! Rules: warp slot `w` belongs to scheduler `w % schedulers`; results of an instruction exist functionally at issue
 //! (those of global atomic operations at the epoch's end) and for the scoreboard when its latency is over.
 
-use super::cache::Cache;
-use super::coalesce::Lines;
-use super::context_switch::{Moving, SavedBlock};
+use super::caches::Caches;
+use super::context_switch::{SavedBlock, Switch};
 use super::copy_arrivals::CopyArrivals;
 use super::exchange::Exchange;
 use super::fetch::FrontEnd;
-use super::hold::Hold;
 use super::issue::Arbiter;
 use super::launches::Launches;
-use super::load_store::{Miss, PendingLoad, Waiter};
 use super::memory_system::{Group, Reply, Request, Topology};
-use super::pool::Pool;
+use super::port::Port;
 use super::quota::Quotas;
-use super::resident::{Resident, Start, WarpSlot};
-use super::room::Room;
+use super::resident::{Residency, WarpSlot};
+use super::totals::Totals;
+use super::unit::LoadStoreUnit;
 use super::watch::Stalls;
 use super::wheel::Wheel;
 use crate::config::GpuConfig;
 use crate::counters::Counters;
-use crate::exec::{Access, RangeCache, Said, WriteLog};
+use crate::exec::{RangeCache, Said, WriteLog};
 use crate::fault::Fault;
 use crate::memory::Memory;
-use gridmux_policy::ids::RowId;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// Scoreboard time of a register whose load is on its way.
 pub(super) const UNKNOWN: u64 = u64::MAX;
@@ -113,58 +108,25 @@ pub(crate) struct Sm {
     /// A cycle, and the same time in nanoseconds.
     pub(super) clock_ns: (u64, u64),
     pub(super) warps: Vec<WarpSlot>,
-    pub(super) residents: Vec<Resident>,
-    pub(super) free_blocks: u64,
-    pub(super) free_warps: u64,
-    pub(super) room: Room,
-    pub(super) starts: Vec<Start>,
-    pub(super) next_age: u64,
-    pub(super) newest_launch: u64,
+    /// The blocks, and the room that they have.
+    pub(super) residency: Residency,
     pub(super) arbiter: Arbiter,
     pub(super) wheel: Wheel,
     /// None where the supply of instructions never limits.
     pub(super) front: Option<FrontEnd>,
     pub(super) ranges: RangeCache,
-    pub(super) access: Access,
     pub(super) log: WriteLog,
-    pub(super) lines: Lines,
-    pub(super) l1: Cache,
-    /// Bytes that shared memory takes of L1.
-    pub(super) carve_out: u32,
-    pub(super) constants: Cache,
-    pub(super) textures: Cache,
-    /// When the load/store unit takes its next instruction; [`UNKNOWN`] while it waits for a reply or a partition.
-    pub(super) unit_free_at: u64,
+    pub(super) caches: Caches,
+    pub(super) unit: LoadStoreUnit,
+    pub(super) port: Port,
     /// When the barrier unit has counted the last warp that came to a barrier.
     pub(super) barrier_at: u64,
-    /// A line in whose set of L1 every line waits for a fill, which the load/store unit waits for.
-    pub(super) crowded: Option<u64>,
-    /// What keeps the load/store unit from its next access.
-    pub(super) hold: Hold,
-    /// When the port to the interconnect is free.
-    pub(super) port_free_at: u64,
-    /// When the port from the interconnect is free.
-    reply_port_free_at: u64,
-    /// Replies on their way, by arrival.
-    inbox: BinaryHeap<Reverse<(u64, u32, u32, u8)>>,
-    pub(super) pending: Pool<PendingLoad>,
-    pub(super) misses: Pool<Miss>,
-    pub(super) waiters: Pool<Waiter>,
-    pub(super) misses_in_flight: u32,
-    pub(super) next_request: u32,
     pub(super) arrivals: CopyArrivals,
     pub(super) status: Status,
     pub(super) events: Vec<SmEvent>,
-    /// What blocks that ended here did, over all launches.
-    pub(super) totals: Counters,
-    /// The same by row, sorted.
-    pub(super) by_row: Vec<(RowId, Counters)>,
-    /// Warp slots that issue no more, because their block is leaving.
-    pub(super) held: u64,
-    /// Blocks that are leaving.
-    pub(super) leaving: u64,
-    pub(super) moves: Vec<Moving>,
-    pub(super) next_move: u32,
+    pub(super) totals: Totals,
+    /// Blocks that leave with their context, or come back.
+    pub(super) switch: Switch,
     pub(super) quotas: Quotas,
     /// Where warps stall, if anybody asked.
     pub(super) stalls: Option<Box<Stalls>>,
@@ -177,55 +139,29 @@ unsafe impl Send for Sm {}
 impl Sm {
     pub(crate) fn new(config: &GpuConfig, id: u16) -> Self {
         let warps = config.warps_per_sm() as usize;
-        let mask = |n: u32| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
-        let small = |c: &crate::config::SmallCache| Cache::new(c.bytes, c.ways);
         Self {
             id,
             now: 0,
             clock_ns: (0, 0),
             warps: (0..warps).map(|_| WarpSlot::new()).collect(),
-            residents: (0..config.sm.max_blocks).map(|_| Resident::new()).collect(),
-            free_blocks: mask(config.sm.max_blocks),
-            free_warps: mask(config.warps_per_sm()),
-            room: Room::new(config),
-            starts: Vec::with_capacity(32),
-            next_age: 0,
-            newest_launch: 0,
+            residency: Residency::new(config),
             arbiter: Arbiter::new(config),
             wheel: Wheel::new(),
             front: config.fetch.as_ref().map(FrontEnd::new),
             ranges: RangeCache::new(),
-            access: Access::new(),
             log: WriteLog::new(),
-            lines: Lines::new(),
-            l1: Cache::new(config.l1.bytes, config.l1.ways),
-            carve_out: 0,
-            constants: small(&config.constant),
-            textures: small(&config.texture),
-            unit_free_at: 0,
+            caches: Caches::new(config),
+            unit: LoadStoreUnit::new(),
+            port: Port::new(),
             barrier_at: 0,
-            crowded: None,
-            hold: Hold::default(),
-            port_free_at: 0,
-            reply_port_free_at: 0,
-            inbox: BinaryHeap::with_capacity(512),
-            pending: Pool::new(),
-            misses: Pool::new(),
-            waiters: Pool::new(),
-            misses_in_flight: 0,
-            next_request: 0,
             arrivals: CopyArrivals::new(),
             status: Status {
                 next_at: u64::MAX,
                 ..Status::default()
             },
             events: Vec::with_capacity(64),
-            totals: Counters::default(),
-            by_row: Vec::new(),
-            held: 0,
-            leaving: 0,
-            moves: Vec::new(),
-            next_move: 0,
+            totals: Totals::default(),
+            switch: Switch::default(),
             quotas: Quotas::new(),
             stalls: None,
         }
@@ -282,11 +218,12 @@ impl Sm {
         status.next_at = if self.arbiter.any_ready() {
             self.now
         } else {
-            let reply = self.inbox.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
             let sleeper = self.wheel.next(self.now).unwrap_or(u64::MAX);
-            sleeper.min(reply).min(self.arrivals.next_at())
+            sleeper
+                .min(self.port.next_at())
+                .min(self.arrivals.next_at())
         };
-        if !self.moves.is_empty() {
+        if !self.switch.moves.is_empty() {
             let next = self.next_move_at();
             self.status.next_at = self.status.next_at.min(next);
         }
@@ -311,35 +248,23 @@ impl Sm {
             groups &= groups - 1;
             // SAFETY: in this half of the epoch the boxes to this SM are this call's own.
             let replies = unsafe { epoch.replies.of(group, usize::from(self.id)) };
-            for reply in replies.drain(..) {
-                let key = (reply.at, reply.number, reply.miss, reply.sectors);
-                self.inbox.push(Reverse(key));
-            }
+            replies.drain(..).for_each(|reply| self.port.expect(&reply));
         }
         self.look_at_hold(epoch);
         let network = &epoch.config.interconnect;
-        let rate = u64::from(network.reply_bytes_per_cycle);
-        let header = u64::from(network.header_bytes);
-        while let Some(Reverse((at, _, miss, sectors))) = self.inbox.peek().copied() {
-            if at >= epoch.end {
-                break;
-            }
-            self.inbox.pop();
-            let turn = self.reply_port_free_at.max(at);
-            let bytes = u64::from(sectors.count_ones()) * crate::config::SECTOR_BYTES;
-            self.reply_port_free_at = turn + (header + bytes).div_ceil(rate);
+        while let Some((miss, turn)) = self.port.receive(network, epoch.end) {
             self.fill(miss, turn, epoch);
         }
         if std::mem::take(&mut self.status.starts) {
-            let mut starts = std::mem::take(&mut self.starts);
+            let mut starts = std::mem::take(&mut self.residency.starts);
             for start in starts.drain(..) {
                 if let Some(launch) = epoch.launches.get(start.launch) {
                     self.start(&start, launch, epoch);
                 }
             }
-            self.starts = starts;
+            self.residency.starts = starts;
         }
-        if !self.moves.is_empty() {
+        if !self.switch.moves.is_empty() {
             // A block leaves when its copies are there, and with them its arrivals.
             self.arrive(epoch);
             self.move_contexts(epoch);

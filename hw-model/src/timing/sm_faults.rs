@@ -18,7 +18,7 @@ impl Sm {
         raw: RawFault,
         epoch: &Epoch<'_>,
     ) {
-        let resident = &self.residents[number];
+        let resident = &self.residency.blocks[number];
         let warp = &self.warps[slot as usize].warp;
         let (Some(kernel), Some(launch)) = (&resident.kernel, epoch.launches.get(resident.launch))
         else {
@@ -50,9 +50,14 @@ impl Sm {
         domain: &Domain,
     ) -> Option<Box<Fault>> {
         let taken = self.taken_blocks();
-        let mut running = self.residents.iter().enumerate().filter(|(n, resident)| {
-            taken >> n & 1 != 0 && resident.kernel.is_some() && resident.launch == index
-        });
+        let mut running = self
+            .residency
+            .blocks
+            .iter()
+            .enumerate()
+            .filter(|(n, resident)| {
+                taken >> n & 1 != 0 && resident.kernel.is_some() && resident.launch == index
+            });
         let Some((_, resident)) = running.next() else {
             return self.coming_back(index)?.overrun(launch, domain);
         };

@@ -102,7 +102,7 @@ impl Sm {
     }
 
     fn first_resident(&self) -> Option<u8> {
-        let taken = !self.free_blocks & (u64::MAX >> (64 - self.residents.len()));
+        let taken = !self.residency.free_blocks & (u64::MAX >> (64 - self.residency.blocks.len()));
         (taken != 0).then(|| u8::try_from(taken.trailing_zeros()).unwrap_or(0))
     }
 
@@ -113,7 +113,7 @@ impl Sm {
         if let (Some(operation), Some(stalls)) = (stalled.operation, &mut self.stalls) {
             stalls.add(operation, stalled.cause, cycles);
         }
-        let counters = &mut self.residents[usize::from(resident)].counters;
+        let counters = &mut self.residency.blocks[usize::from(resident)].counters;
         *match stalled.cause {
             Cause::ShortRaw => &mut counters.stall_short_raw_cycles,
             Cause::Control => &mut counters.stall_control_cycles,

@@ -9,10 +9,19 @@ use crate::counters::Counters;
 use gridmux_policy::ids::RowId;
 use std::sync::Arc;
 
+/// Counters of blocks that ended or left.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    /// Of all launches.
+    pub(super) all: Counters,
+    /// By row, sorted.
+    pub(super) by_row: Vec<(RowId, Counters)>,
+}
+
 impl Sm {
     /// What blocks that ended here did, over all launches.
     pub(crate) fn totals(&self) -> &Counters {
-        &self.totals
+        &self.totals.all
     }
 
     /// New issue quotas, or none; nothing changes where they are those that hold.
@@ -20,7 +29,7 @@ impl Sm {
         if self.quotas.holds(weights) {
             return;
         }
-        let (residents, warps) = (&self.residents, &self.warps);
+        let (residents, warps) = (&self.residency.blocks, &self.warps);
         let taken = (0..).zip(warps).filter(|(_, w)| w.state != State::Free);
         let present = taken.map(|(slot, w)| (slot, residents[usize::from(w.block)].row));
         self.quotas.set(weights, now, present);
@@ -28,27 +37,27 @@ impl Sm {
 
     /// What the blocks of each row did here so far, running ones included; `now` is the device's time.
     pub(crate) fn sample(&self, now: u64) -> Vec<(RowId, Counters)> {
-        let mut rows = self.by_row.clone();
+        let mut rows = self.totals.by_row.clone();
         let mut taken = self.taken_blocks();
         while taken != 0 {
             let number = taken.trailing_zeros() as usize;
             taken &= taken - 1;
             let done = self.done_here(number, now);
-            add_row(&mut rows, self.residents[number].row, &done);
+            add_row(&mut rows, self.residency.blocks[number].row, &done);
         }
         rows
     }
 
     /// A row is gone, and its counts with it.
     pub(crate) fn forget_row(&mut self, row: RowId) {
-        self.by_row.retain(|(other, _)| *other != row);
+        self.totals.by_row.retain(|(other, _)| *other != row);
     }
 
     /// Adds the warp instructions of the blocks that are here to those of their launches, by the launch's index.
     pub(crate) fn add_instructions(&self, by_launch: &mut [u64]) {
         let mut taken = self.taken_blocks();
         while taken != 0 {
-            let resident = &self.residents[taken.trailing_zeros() as usize];
+            let resident = &self.residency.blocks[taken.trailing_zeros() as usize];
             taken &= taken - 1;
             // Without a kernel it has not started here, and its counters are those of the block before.
             if resident.kernel.is_some()
@@ -61,13 +70,13 @@ impl Sm {
 
     /// What was done here under a row is counted for the SM and for the row.
     pub(super) fn count_towards_totals(&mut self, row: RowId, counters: &Counters) {
-        self.totals += *counters;
-        add_row(&mut self.by_row, row, counters);
+        self.totals.all += *counters;
+        add_row(&mut self.totals.by_row, row, counters);
     }
 
     /// What a block that is here has done here until `now`.
     pub(super) fn done_here(&self, number: usize, now: u64) -> Counters {
-        let resident = &self.residents[number];
+        let resident = &self.residency.blocks[number];
         let mut counters = resident.counters;
         counters.block_cycles = now.saturating_sub(resident.started);
         counters.warp_cycles = counters.block_cycles * u64::from(resident.needs.warps);

@@ -28,7 +28,7 @@ impl Sm {
     #[inline(always)]
     fn make_ready(&mut self, slot: u32) {
         let entry = &mut self.warps[slot as usize];
-        let Some(kernel) = &self.residents[usize::from(entry.block)].kernel else {
+        let Some(kernel) = &self.residency.blocks[usize::from(entry.block)].kernel else {
             return;
         };
         entry.state = State::Ready;
@@ -39,13 +39,13 @@ impl Sm {
     /// Finds out when the warp's next operation can issue; operations that cost nothing are done on the way.
     #[inline(always)]
     pub(super) fn schedule(&mut self, slot: u32, epoch: &Epoch<'_>) {
-        if self.held >> slot & 1 != 0 {
+        if self.switch.held >> slot & 1 != 0 {
             self.hold(slot);
             return;
         }
         loop {
             let entry = &mut self.warps[slot as usize];
-            let Some(kernel) = &self.residents[usize::from(entry.block)].kernel else {
+            let Some(kernel) = &self.residency.blocks[usize::from(entry.block)].kernel else {
                 return;
             };
             let op = &kernel.ops[entry.warp.pc as usize];
@@ -122,7 +122,7 @@ impl Sm {
         for register in op.writes.iter().take_while(|r| **r != NONE) {
             entry.ready_at[usize::from(*register)] = there;
         }
-        let counters = &mut self.residents[usize::from(entry.block)].counters;
+        let counters = &mut self.residency.blocks[usize::from(entry.block)].counters;
         counters.warp_instructions += 1;
         counters.folded_instructions += 1;
         counters.thread_instructions += u64::from(stepped.lanes.count_ones());

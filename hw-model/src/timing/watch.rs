@@ -63,7 +63,9 @@ impl Sm {
     pub(super) fn watched_operation(&self, slot: u32) -> Option<u32> {
         let stalls = self.stalls.as_ref()?;
         let entry = &self.warps[slot as usize];
-        let kernel = self.residents[usize::from(entry.block)].kernel.as_ref()?;
+        let kernel = self.residency.blocks[usize::from(entry.block)]
+            .kernel
+            .as_ref()?;
         (kernel.code_line == stalls.code_line).then(|| entry.warp.place().0)
     }
 }

@@ -31,6 +31,8 @@ pub struct Bench {
 /// Arguments of a launch in device memory.
 pub struct Prepared {
     pub params: Vec<u8>,
+    /// Address and bytes of each buffer that the kernel reads.
+    pub inputs: Vec<(u64, usize)>,
     outputs: Vec<(u64, usize)>,
     buffers: Vec<(u64, usize)>,
 }
@@ -97,6 +99,7 @@ impl Bench {
     pub fn place(&mut self, args: &[Arg]) -> Prepared {
         let mut prepared = Prepared {
             params: Vec::new(),
+            inputs: Vec::new(),
             outputs: Vec::new(),
             buffers: Vec::new(),
         };
@@ -105,6 +108,9 @@ impl Bench {
                 Arg::Buffer { bytes, role } => {
                     let place = (self.buffer(bytes), bytes.len());
                     prepared.buffers.push(place);
+                    if !matches!(role, Role::Out) {
+                        prepared.inputs.push(place);
+                    }
                     if !matches!(role, Role::In) {
                         prepared.outputs.push(place);
                     }

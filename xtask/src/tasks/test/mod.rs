@@ -136,39 +136,29 @@ fn stages(long: bool) -> Result<Vec<Stage>> {
     if long {
         workspace.envs(LONG);
     }
-    let mut stages = vec![Stage {
-        name: "workspace".into(),
-        command: workspace,
-        counts: Counts::Tests,
-    }];
+    let mut loom = repo::cargo("test");
+    // In a folder of its own, because the flag would rebuild everything back and forth.
+    loom.args(["--profile", "loom", "--no-fail-fast", "--target-dir"])
+        .arg(repo::target().join("loom"))
+        .args(["--test", "loom_*"])
+        .env("RUSTFLAGS", "--cfg loom");
     for package in repo::packages()? {
-        if !package
-            .targets_of("test")
-            .any(|name| name.starts_with("loom_"))
-        {
-            continue;
+        let mut tests = package.targets_of("test");
+        if tests.any(|name| name.starts_with("loom_")) {
+            loom.args(["--package", &package.name]);
         }
-        let mut command = repo::cargo("test");
-        // Optimised, because loom explores thousands of executions; in a folder of its own, because the flag would
-        // rebuild everything back and forth.
-        command
-            .args([
-                "--package",
-                &package.name,
-                "--release",
-                "--test",
-                "loom_*",
-                "--no-fail-fast",
-                "--target-dir",
-            ])
-            .arg(repo::target().join("loom"))
-            .args(["--", "--show-output"])
-            .env("RUSTFLAGS", "--cfg loom");
-        stages.push(Stage {
-            name: format!("loom {}", package.name),
-            command,
-            counts: Counts::Tests,
-        });
     }
-    Ok(stages)
+    loom.args(["--", "--show-output"]);
+    Ok(vec![
+        Stage {
+            name: "workspace".into(),
+            command: workspace,
+            counts: Counts::Tests,
+        },
+        Stage {
+            name: "loom".into(),
+            command: loom,
+            counts: Counts::Tests,
+        },
+    ])
 }
