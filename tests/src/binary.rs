@@ -1,9 +1,15 @@
-//! What is under test, built once per test process into the folder that the test itself was built into: the command
-//! `gridmux`, the driver library and the check of a GPU.
+//! What is under test: the command `gridmux`, the driver library and the check of a GPU.
+//!
+//! Each is built once per test process into the folder that the test itself was built into, or taken from the folder
+//! that the variable [`PROGRAMS`] names. `cargo xtask test` builds them with the tests and sets it: cargo builds a
+//! package that is asked for alone with other features of its dependencies, and so everything again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+
+/// The variable that names a folder with everything that is under test.
+const PROGRAMS: &str = "GRIDMUX_PROGRAMS";
 
 /// The path of the `gridmux` binary, which is built first.
 ///
@@ -35,8 +41,11 @@ pub fn gpu_check() -> &'static Path {
     PROGRAM.get_or_init(|| build("gridmux-gpu-check").join("gridmux-gpu-check"))
 }
 
-/// Builds a package and returns the folder that its programs and libraries are put into.
+/// Builds a package, unless [`PROGRAMS`] is set, and returns the folder that its programs and libraries are in.
 fn build(package: &str) -> PathBuf {
+    if let Some(folder) = std::env::var_os(PROGRAMS) {
+        return folder.into();
+    }
     let test = std::env::current_exe().expect("this test has a path");
     // TARGET/PROFILE/deps/TEST
     let profile_folder = test

@@ -86,15 +86,8 @@ pub(super) fn stages() -> Result<Vec<Stage>> {
     setup::ensure(&[Need::Gcc, Need::PythonVenv, Need::PythonHeaders])?;
     let clients = repo::root().join("tests/clients");
     let environment = environment()?;
-    let build = repo::target().join("debug");
-    process::aloud(repo::cargo("build").args([
-        "--package",
-        "gridmux",
-        "--package",
-        "gridmux-cuda",
-    ]))?;
-    let example = ["--package", "gridmux-tests", "--example", "cudarc_program"];
-    process::aloud(repo::cargo("build").args(example))?;
+    super::build_programs()?;
+    let build = super::programs();
     compile_c(&clients, &build)?;
     let places = Places {
         python: environment.join("bin/python"),

@@ -12,6 +12,7 @@ use crate::{process, repo, setup};
 use anyhow::{Context, Result};
 use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, exit};
 use std::time::Instant;
 use tally::Tally;
@@ -130,9 +131,13 @@ fn summarise(stages: Vec<Stage>, long: bool) -> Result<()> {
     Ok(())
 }
 
+/// Builds the tests and what they run, and returns their stages.
 fn stages(long: bool) -> Result<Vec<Stage>> {
+    build_programs()?;
     let mut workspace = repo::cargo("test");
-    workspace.args(["--workspace", "--no-fail-fast", "--", "--show-output"]);
+    workspace
+        .args(["--workspace", "--no-fail-fast", "--", "--show-output"])
+        .env("GRIDMUX_PROGRAMS", programs());
     if long {
         workspace.envs(LONG);
     }
@@ -161,4 +166,19 @@ fn stages(long: bool) -> Result<Vec<Stage>> {
             counts: Counts::Tests,
         },
     ])
+}
+
+/// Builds every program, library and test of the workspace by one cargo, so that all share their dependencies.
+///
+/// # Errors
+/// If something does not build.
+fn build_programs() -> Result<()> {
+    let mut build = repo::cargo("build");
+    build.args(["--workspace", "--lib", "--bins", "--tests", "--examples"]);
+    process::aloud(&mut build).context("the workspace does not build")
+}
+
+/// The folder that programs and libraries are built into.
+fn programs() -> PathBuf {
+    repo::target().join("debug")
 }
